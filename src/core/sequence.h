@@ -43,9 +43,12 @@ struct AdmissionGroup {
 struct CoreRequest {
   uint64_t id = 0;
   std::vector<TokenId> prompt;  // At least 1 id. Moved into Sequence::ids.
-  int32_t max_tokens = 1;       // At least 0; prompt.size() + max_tokens <= max_model_len. 0: the
-                                // request ends when its prompt is computed.
-  SampleSpec spec;              // With the seed resolved; the core sets prompt_len.
+  // Generated before, in another engine: the sequence goes on behind them as if it had been
+  // preempted there. Fewer than max_tokens. Moved into Sequence::ids, behind the prompt.
+  std::vector<TokenId> resume_ids;
+  int32_t max_tokens = 1;  // At least 0; prompt.size() + max_tokens <= max_model_len. 0: the
+                           // request ends when its prompt is computed.
+  SampleSpec spec;         // With the seed resolved; the core sets prompt_len.
   bool ignore_eos = false;
   std::vector<TokenId> stop_ids;  // Each ends the sequence, as an end token does.
   base::TimePoint arrival{};      // When Submit was called.
@@ -58,12 +61,15 @@ struct CoreRequest {
   double tenant_weight = 1.0;
   Priority priority = Priority::kMedium;
   BlockName cache_root;  // Names whose KV blocks it may share (see CacheRoot).
-  // Of the prompt's full blocks, the first ones that are known already; the core names the rest.
-  // Moved into KvState::names.
+  // Of the full blocks of all its ids, the first ones that are known already; the core names the
+  // rest. Moved into KvState::names.
   std::vector<BlockName> block_names;
   CacheRetention retention = CacheRetention::kNormal;
   std::shared_ptr<RequestContext> context;  // Null: none.
   std::shared_ptr<AdmissionGroup> group;    // Null: it is alone.
+
+  // The ids that the sequence begins with.
+  size_t num_ids() const { return prompt.size() + resume_ids.size(); }
 };
 
 // The batch in which a sequence started.
@@ -137,7 +143,8 @@ struct KvState {
 //
 // A preempted sequence is resumed from its ids and the request's `spec`, and the blocks that its
 // chain of names leads to, as far as they are still there; the rest is recomputed, to the same
-// bits. Its log-probs were emitted with their tokens and are never computed a second time.
+// bits. Its log-probs were emitted with their tokens and are never computed a second time. So does
+// a sequence begin that another engine has preempted, or lost: with CoreRequest::resume_ids.
 struct Sequence {
   Sequence() = default;
   Sequence(CoreRequest core_request, uint64_t sequences_before)
@@ -147,10 +154,12 @@ struct Sequence {
         number(sequences_before) {
     kv.names = std::move(request.block_names);
     prompt_len = request.spec.prompt_len = static_cast<int32_t>(ids.size());
+    ids.insert(ids.end(), request.resume_ids.begin(), request.resume_ids.end());
+    std::vector<TokenId>().swap(request.resume_ids);
     std::sort(request.stop_ids.begin(), request.stop_ids.end());
   }
 
-  CoreRequest request;  // Without its prompt and block names.
+  CoreRequest request;  // Without its ids and block names.
   SchedulingState sched;
   KvState kv;
 

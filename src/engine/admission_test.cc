@@ -1,6 +1,6 @@
 // Admission, tenant by tenant, and the tickets of rejected requests: an engine core in virtual
 // time.
-#include "engine/admission.h"
+#include "scheduler/admission.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,6 +24,7 @@
 namespace ropeway::engine {
 namespace {
 
+using scheduler::AdmissionTickets;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -471,12 +472,12 @@ TEST_F(AdmissionTicketsTest, ATenantsAreBounded) {
 }
 
 TEST(RetryAfterTest, ItIsHalfOfMaxWaitBeforeTheTurn) {
-  EXPECT_EQ(RetryAfter(31.0, seconds(30)), 16);
-  EXPECT_EQ(RetryAfter(100.2, seconds(30)), 86);
-  EXPECT_EQ(RetryAfter(1e9, seconds(30)), 3600);
-  EXPECT_EQ(RetryAfter(0.1, milliseconds(50)), 1);
-  EXPECT_EQ(RetryAfter(0.0, seconds(30)), 1) << "rejected for another reason";
-  EXPECT_EQ(RetryAfter(20.0, seconds(30)), 10);
+  EXPECT_EQ(scheduler::RetryAfter(31.0, seconds(30)), 16);
+  EXPECT_EQ(scheduler::RetryAfter(100.2, seconds(30)), 86);
+  EXPECT_EQ(scheduler::RetryAfter(1e9, seconds(30)), 3600);
+  EXPECT_EQ(scheduler::RetryAfter(0.1, milliseconds(50)), 1);
+  EXPECT_EQ(scheduler::RetryAfter(0.0, seconds(30)), 1) << "rejected for another reason";
+  EXPECT_EQ(scheduler::RetryAfter(20.0, seconds(30)), 10);
 }
 
 }  // namespace

@@ -330,10 +330,11 @@ Work QueueLoad::WorkOf(const core::CoreRequest& request) const {
   alike.request.ignore_eos = request.ignore_eos;
   alike.request.stop_ids = request.stop_ids;
   alike.request.spec = request.spec;
+  // It has no ids of its own: so many count as generated.
+  alike.prompt_len = -static_cast<int32_t>(request.resume_ids.size());
   const int32_t outputs = Outputs(alike);
-  const auto prompt = static_cast<int32_t>(request.prompt.size());
-  return {cost_->Cost(0, prompt), cost_->Cost(prompt, outputs),
-          outputs * sampling_->Sampling(alike)};
+  const auto ids = static_cast<int32_t>(request.num_ids());
+  return {cost_->Cost(0, ids), cost_->Cost(ids, outputs), outputs * sampling_->Sampling(alike)};
 }
 
 void QueueLoad::View(const Running& running, LoadView* view) const {

@@ -14,6 +14,7 @@
 #include "kvcache/kv_cache_manager.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/status.h"
+#include "scheduler/admission.h"
 #include "scheduler/batch_former.h"
 #include "scheduler/prefill_budget.h"
 #include "scheduler/queue_load.h"
@@ -82,7 +83,7 @@ namespace ropeway::scheduler {
 // service towards each other: who has the least never gives way.
 //
 // Thread rule: the engine thread. Sequences belong to the caller and must outlive their stay.
-class Scheduler {
+class Scheduler final : public AdmissionQueue {
  public:
   // REQUIRES: options.Validate() is OK.
   Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* policy,
@@ -141,10 +142,10 @@ class Scheduler {
   std::span<core::Sequence* const> running() const { return running_; }
   int64_t queued_tokens() const { return load_.tokens(); }
   // A request that comes now starts with the next step.
-  bool has_free_slot() const { return queue_.empty() && num_running() < limit_; }
+  bool has_free_slot() const override { return queue_.empty() && num_running() < limit_; }
   // The load, which predicts waits. Throws std::bad_alloc.
-  void View(LoadView* view) const;
-  Work WorkOf(const core::CoreRequest& request) const { return load_.WorkOf(request); }
+  void View(LoadView* view) const override;
+  Work WorkOf(const core::CoreRequest& request) const override { return load_.WorkOf(request); }
   const StepCost& step_cost() const { return cost_; }
   int max_running() const { return max_running_; }
 

@@ -1,0 +1,232 @@
+#include "core/request_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ropeway::core {
+namespace {
+
+// Written so that NaN is outside every range.
+bool Within(float value, float low, float high) { return value >= low && value <= high; }
+
+Status CheckRange(float value, float low, float high, const char* name) {
+  if (Within(value, low, high)) return {};
+  return InvalidArgument(
+      fmt::format("{} must be between {} and {}, not {}", name, low, high, value), name);
+}
+
+// Likewise, without `low` itself.
+Status CheckAbove(float value, float low, float high, const char* name) {
+  if (value > low && value <= high) return {};
+  return InvalidArgument(
+      fmt::format("{} must be above {} and at most {}, not {}", name, low, high, value), name);
+}
+
+Status CheckLogitBias(const std::vector<LogitBias>& biases) {
+  if (biases.size() > kMaxLogitBiases) {
+    return InvalidArgument(fmt::format("logit_bias may hold at most {} tokens, not {}",
+                                       kMaxLogitBiases, biases.size()),
+                           "logit_bias");
+  }
+  std::vector<TokenId> ids;
+  ids.reserve(biases.size());
+  for (const LogitBias& bias : biases) {
+    ids.push_back(bias.id);
+    if (Within(bias.bias, -100.0F, 100.0F)) continue;
+    return InvalidArgument(
+        fmt::format("logit_bias of token {} must be between -100 and 100, not {}", bias.id,
+                    bias.bias),
+        "logit_bias");
+  }
+  std::sort(ids.begin(), ids.end());
+  const auto twice = std::adjacent_find(ids.begin(), ids.end());
+  if (twice == ids.end()) return {};
+  return InvalidArgument(fmt::format("logit_bias names token {} twice", *twice), "logit_bias");
+}
+
+Status CheckSampling(const SamplingParams& params) {
+  for (Status status : {CheckRange(params.temperature, 0.0F, 2.0F, "temperature"),
+                        CheckAbove(params.top_p, 0.0F, 1.0F, "top_p"),
+                        CheckRange(params.min_p, 0.0F, 1.0F, "min_p"),
+                        CheckAbove(params.typical_p, 0.0F, 1.0F, "typical_p"),
+                        CheckRange(params.presence_penalty, -2.0F, 2.0F, "presence_penalty"),
+                        CheckRange(params.frequency_penalty, -2.0F, 2.0F, "frequency_penalty"),
+                        CheckAbove(params.repetition_penalty, 0.0F, 10.0F, "repetition_penalty"),
+                        CheckLogitBias(params.logit_bias)}) {
+    if (!status.ok()) return status;
+  }
+  if (params.top_k >= -1) return {};
+  return InvalidArgument(
+      fmt::format("top_k must be at least 1, or 0 or -1 for all tokens, not {}", params.top_k),
+      "top_k");
+}
+
+Status CheckLogprobs(const std::optional<int32_t>& logprobs, const char* name) {
+  if (!logprobs || (*logprobs >= 0 && *logprobs <= kMaxLogprobs)) return {};
+  return InvalidArgument(
+      fmt::format("{} must be between 0 and {}, not {}", name, kMaxLogprobs, *logprobs), name);
+}
+
+Status CheckLengths(const Request& request) {
+  const int32_t least = request.sampling.min_tokens;
+  if (request.max_tokens && *request.max_tokens < 0) {
+    return InvalidArgument(
+        fmt::format("max_tokens must not be negative, but it is {}", *request.max_tokens),
+        "max_tokens");
+  }
+  if (least < 0) {
+    return InvalidArgument(fmt::format("min_tokens must not be negative, but it is {}", least),
+                           "min_tokens");
+  }
+  if (request.max_tokens && least > *request.max_tokens) {
+    return InvalidArgument(fmt::format("min_tokens must be at most max_tokens, but {} is above {}",
+                                       least, *request.max_tokens),
+                           "min_tokens");
+  }
+  return {};
+}
+
+Status CheckStops(const std::vector<std::string>& stops) {
+  if (stops.size() > kMaxStopStrings) {
+    return InvalidArgument(
+        fmt::format("stop may hold at most {} strings, not {}", kMaxStopStrings, stops.size()),
+        "stop");
+  }
+  for (const std::string& stop : stops) {
+    if (stop.empty()) return InvalidArgument("stop must not hold an empty string", "stop");
+    if (stop.size() > kMaxStopBytes) {
+      return InvalidArgument(fmt::format("a stop string may have at most {} bytes, not {}",
+                                         kMaxStopBytes, stop.size()),
+                             "stop");
+    }
+  }
+  return {};
+}
+
+// So that an id can stand in a log line and a list as it is.
+Status CheckSessionId(const std::string& id) {
+  const bool printable =
+      std::all_of(id.begin(), id.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (printable && id.size() <= kMaxSessionIdBytes) return {};
+  return InvalidArgument(
+      fmt::format("session_id must have 1 to {} printable ASCII characters", kMaxSessionIdBytes),
+      "session_id");
+}
+
+Status CheckClass(const Request& request) {
+  if (static_cast<int>(request.priority) >= kNumPriorities) {
+    return InvalidArgument("priority must be high, medium or low", "priority");
+  }
+  // Written so that not-a-number is rejected too.
+  if (!(request.tenant_weight >= 0.01 && request.tenant_weight <= 100)) {
+    return InvalidArgument(
+        fmt::format("tenant_weight must be between 0.01 and 100, not {}", request.tenant_weight),
+        "tenant_weight");
+  }
+  return {};
+}
+
+// Whether there are too many of them for a max_tokens that is absent is seen by the encoder.
+Status CheckResume(const Request& request) {
+  const char* const field = "resume_ids";
+  const size_t count = request.resume_ids.size();
+  if (count == 0) return {};
+  if (!request.sampling.seed) {
+    return InvalidArgument("resume_ids need the seed with which they were drawn", field);
+  }
+  if (request.prompt_logprobs) {
+    return InvalidArgument("resume_ids cannot be used with prompt_logprobs: those come first",
+                           field);
+  }
+  if (!request.session_id.empty()) {
+    return InvalidArgument("resume_ids cannot be used in a session", field);
+  }
+  if (!request.max_tokens || count <= static_cast<size_t>(*request.max_tokens)) return {};
+  return InvalidArgument(fmt::format("resume_ids hold {} tokens, more than max_tokens, {}", count,
+                                     *request.max_tokens),
+                         field);
+}
+
+size_t BytesOf(const std::string& text) { return text.size(); }
+size_t BytesOf(const std::vector<TokenId>& ids) { return ids.size() * sizeof(TokenId); }
+size_t BytesOf(const std::vector<ChatMessage>& messages) {
+  size_t bytes = messages.size() * sizeof(ChatMessage);
+  for (const ChatMessage& message : messages) {
+    bytes += message.role.size() + message.content.size() + message.name.size() +
+             message.tool_call_id.size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Status CheckRequest(const Request& request) {
+  const bool empty = std::visit([](const auto& prompt) { return prompt.empty(); }, request.prompt);
+  const bool chat = std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
+  if (empty && chat) return InvalidArgument("messages must not be empty", "messages");
+  if (empty && !std::holds_alternative<std::string>(request.prompt)) {
+    return InvalidArgument("the prompt must hold at least one token id", "prompt");
+  }
+  if (request.timeout && request.timeout->count() <= 0) {
+    return InvalidArgument(
+        fmt::format("timeout must be above 0, not {} ms", request.timeout->count()), "timeout");
+  }
+  if (request.stop_token_ids.size() > kMaxStopTokenIds) {
+    return InvalidArgument(fmt::format("stop_token_ids may hold at most {} ids, not {}",
+                                       kMaxStopTokenIds, request.stop_token_ids.size()),
+                           "stop_token_ids");
+  }
+  for (Status status :
+       {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
+        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
+        CheckSessionId(request.session_id), CheckClass(request), CheckResume(request)}) {
+    if (!status.ok()) return status;
+  }
+  if (Status status = CheckSampling(request.sampling); !status.ok()) return status;
+  return CheckStops(request.stop);
+}
+
+Status CheckFits(const CoreRequest& request, int32_t max_model_len) {
+  if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens", "prompt");
+  if (request.max_tokens < 0) {
+    return InvalidArgument(fmt::format("max_tokens is {}, must be at least 0", request.max_tokens),
+                           "max_tokens");
+  }
+  if (!request.resume_ids.empty() &&
+      static_cast<int64_t>(request.resume_ids.size()) >= request.max_tokens) {
+    return InvalidArgument(fmt::format("{} tokens were generated before, which leaves none to "
+                                       "generate of max_tokens {}",
+                                       request.resume_ids.size(), request.max_tokens),
+                           "resume_ids");
+  }
+  const int64_t limit = max_model_len;
+  const auto prompt = static_cast<int64_t>(request.prompt.size());
+  if (prompt > limit || (prompt == limit && request.max_tokens > 0)) {
+    return InvalidArgument(
+        fmt::format("the prompt has {} tokens, which leaves none to generate of max_model_len {}",
+                    prompt, limit),
+        "prompt");
+  }
+  if (prompt + request.max_tokens > limit) {
+    return InvalidArgument(
+        fmt::format("the prompt's {} tokens and max_tokens {} exceed max_model_len {}", prompt,
+                    request.max_tokens, limit),
+        "max_tokens");
+  }
+  return {};
+}
+
+size_t BytesOf(const Request& request) {
+  size_t bytes = std::visit([](const auto& prompt) { return BytesOf(prompt); }, request.prompt);
+  for (const std::string& stop : request.stop) bytes += sizeof(std::string) + stop.size();
+  bytes += request.sampling.logit_bias.size() * sizeof(LogitBias);
+  bytes += request.tenant.size() + request.cache_scope.size() + request.cache_salt.size();
+  return bytes + BytesOf(request.stop_token_ids) + BytesOf(request.resume_ids) +
+         request.session_id.size();
+}
+
+}  // namespace ropeway::core

@@ -1,0 +1,32 @@
+// Checks of a request that need no look at its prompt's content.
+#ifndef ROPEWAY_CORE_REQUEST_CHECK_H_
+#define ROPEWAY_CORE_REQUEST_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/sequence.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::core {
+
+inline constexpr int kMaxStopStrings = 16;
+inline constexpr size_t kMaxStopBytes = 1024;
+inline constexpr size_t kMaxStopTokenIds = 128;
+inline constexpr size_t kMaxLogitBiases = 1024;
+inline constexpr size_t kMaxSessionIdBytes = 256;
+inline constexpr int kMaxLogprobs = 20;
+
+// kInvalidArgument with the field at fault, or OK. Takes constant time in the prompt's length.
+Status CheckRequest(const Request& request);
+
+// kInvalidArgument with the field at fault, for a request that can never fit.
+Status CheckFits(const CoreRequest& request, int32_t max_model_len);
+
+// The memory that the sender's part of a request takes: its texts, ids and lists.
+size_t BytesOf(const Request& request);
+
+}  // namespace ropeway::core
+
+#endif  // ROPEWAY_CORE_REQUEST_CHECK_H_
