@@ -38,11 +38,14 @@ void CheckRequest(const Request& request) {
     Require(!stop.empty() && stop.size() <= 1024, "stop");
   }
   Require(request.stop_token_ids.size() <= 128, "stop_token_ids");
+  for (const TokenId id : request.resume_ids) Require(id >= 0, "resume_ids");
 }
 
 void CheckApiRequest(const server::ApiRequest& api) {
   CheckRequest(api.request);
   Require(!api.prompts.empty() && api.n >= 1 && api.choices() <= 128, "choices");
+  Require(api.request.resume_ids.empty() || (api.gateway && api.stream && api.choices() == 1),
+          "resume_ids");
   for (const server::Prompt& prompt : api.prompts) {
     if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
       for (const TokenId id : *ids) Require(id >= 0, "a negative token id");

@@ -10,51 +10,18 @@
 #define ROPEWAY_ENGINE_H_
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "ropeway/options.h"
 #include "ropeway/request.h"
+#include "ropeway/request_handle.h"
 #include "ropeway/session.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
 
 namespace ropeway {
-
-class Engine;
-
-// Refers to one submitted request. Cheap to copy; must not outlive its Engine. Dropping a handle
-// neither cancels nor ends the request. Thread-safe.
-class RequestHandle {
- public:
-  RequestHandle() = default;
-
-  RequestId id() const { return id_; }
-
-  // Blocks until the request ended, or `timeout` is over (kDeadlineExceeded; the request goes on).
-  // May be called any number of times, also after the end; the result is kept until the last handle
-  // of this request is destroyed.
-  StatusOr<Result> Wait(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) const;
-
-  // The result if the request ended, else nullopt. Never blocks.
-  std::optional<Result> Poll() const;
-
-  // Asks that the request end as kCancelled. Returns at once; without effect after the end.
-  void Cancel() const;
-
- private:
-  friend class Engine;
-  struct State;
-  std::shared_ptr<State> state_;
-  RequestId id_ = 0;
-};
-
-// Called on the engine's output thread for each delta, in order; return false to cancel. Must not
-// block and must not call back into Wait.
-using StreamCallback = std::function<bool(RequestId, const Delta&)>;
 
 // A running engine: a loaded model with its threads. Thread-safe.
 class Engine {

@@ -56,6 +56,9 @@ struct ModelOptions {
   // Recognise control tokens, such as "<|im_end|>", also in what a chat's messages say. Whoever
   // writes a message can then end it and speak in another role.
   bool parse_special = false;
+  // Read the model's files once more at the start for their digest, by which a gateway knows that
+  // another server has the same model. (A disk tier needs it, too.)
+  bool digest = false;
 };
 
 // How requests come together, and in which order they run (docs/scheduling.md).

@@ -47,6 +47,25 @@ struct SamplingParams {
   // most max_tokens.
   int32_t min_tokens = 0;
   std::optional<uint64_t> seed;  // Absent: drawn at admission, and stored with the request.
+
+  // Bits of `given`.
+  enum Given : uint32_t {
+    kNoneGiven = 0,
+    kTemperature = 1U << 0U,
+    kTopK = 1U << 1U,
+    kTopP = 1U << 2U,
+    kMinP = 1U << 3U,
+    kTypicalP = 1U << 4U,
+    kPresencePenalty = 1U << 5U,
+    kFrequencyPenalty = 1U << 6U,
+    kRepetitionPenalty = 1U << 7U,
+    kSeed = 1U << 8U,
+    kAllGiven = ~0U,
+  };
+  // Which parameters the request's sender gave; the others hold defaults. A gateway passes on only
+  // what was given, so that the defaults of the engine behind it hold; an engine does not look.
+  // The parameters without a bit count as given where they are not at their defaults.
+  uint32_t given = kAllGiven;
 };
 
 // One chat message, before the chat template.
@@ -88,6 +107,13 @@ struct Request {
   // Which of several answers to the same request and seed (OpenAI's n): choice 0 is the one that a
   // request without a choice gets.
   uint32_t choice = 0;
+  // What another engine, which was lost, had generated of this very request; empty: nothing. The
+  // output goes on behind it: text, log-probs, usage, stop strings and finish reason are those of
+  // the uninterrupted run, of which the first part is not reported again. Both engines must have
+  // the same model, numerics and limits, and `sampling.seed` must be set. The last of the ids is
+  // generated again, and the request fails (kInternal) if it comes out as another one. At most
+  // max_tokens of them; not with prompt_logprobs, nor in a session.
+  std::vector<TokenId> resume_ids;
   std::vector<std::string> stop;  // At most 16, of 1 to 1024 bytes. Excluded from the text.
   // Tokens that end the output, as the model's end tokens do; at most 128. Counted and reported,
   // but their text is not shown.
@@ -168,6 +194,8 @@ struct Usage {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
   int32_t cached_tokens = 0;  // Prompt tokens taken from the prefix cache.
+  // Some of these are estimated: a gateway's backend did not say them.
+  bool estimated = false;
 };
 
 // A request's time by phase. A phase that it did not reach is zero.

@@ -1,4 +1,4 @@
-// What an engine reports about its work as a whole: a plain value of the public API.
+// What an engine or a gateway reports about its work as a whole: plain values of the public API.
 #ifndef ROPEWAY_STATS_H_
 #define ROPEWAY_STATS_H_
 
@@ -47,6 +47,34 @@ struct EngineStats {
   // preemption.
   double prompt_tokens_per_second = 0;
   double generation_tokens_per_second = 0;
+};
+
+// How one backend of a gateway does.
+struct BackendStatus {
+  std::string model;  // The first of its names; "": not known yet.
+  std::string name;
+  // "up", "returning" (up, with a part of its places), "busy", "not_ready", "draining" or
+  // "ejected".
+  std::string state;
+  std::string reason;  // Why it gets no requests, or fewer; "": it does.
+  int in_flight = 0;
+  int concurrency = 0;   // Requests that it may have at once now.
+  bool learned = false;  // `concurrency` was learned; else it is set, or as the backend reports.
+  int64_t outstanding_tokens = 0;  // Predicted, of what it has in flight.
+  uint64_t sent = 0;
+  uint64_t completed = 0;
+  uint64_t ejections = 0;
+  // Failures of requests, by kind: see BackendFailure.
+  uint64_t unreachable = 0;
+  uint64_t busy = 0;
+  uint64_t broken = 0;
+  uint64_t rejected = 0;
+  uint64_t timeouts = 0;     // Requests that were taken away since it was silent for too long.
+  uint64_t retries = 0;      // Requests that it was sent after another attempt had failed,
+  uint64_t resumptions = 0;  // and those that it went on with.
+  // Of its last completed requests; 0: there are none.
+  double latency_p50_ms = 0;
+  double latency_p99_ms = 0;
 };
 
 }  // namespace ropeway

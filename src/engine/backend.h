@@ -53,10 +53,15 @@ struct SinkRequest {
 };
 
 struct ModelInfo {
-  std::string id;  // The served name.
-  int32_t max_model_len = 0;
+  std::string id;                // The served name.
+  int32_t max_model_len = 0;     // 0: not known.
   int64_t created = 0;           // Unix seconds.
   SamplingParams sampling = {};  // Of a request that does not say.
+  // Backends of which all three are equal, and the digest is known, give the same bits for the same
+  // request: one can go on where another left off (Request::resume_ids).
+  std::string digest = {};    // Of the model's files; "": not known.
+  std::string numerics = {};  // The version of the order of sums (docs/numerics.md).
+  std::string limits = {};    // What else decides: max_model_len, the KV type, the chat template.
 };
 
 // One request under way, for the operators of a server.
@@ -158,6 +163,9 @@ class Backend {
   virtual QueueInfo Queue(const std::string* tenant, double weight) const = 0;
 
   virtual EngineStats Stats() const = 0;
+
+  // Of a gateway: how each of the backends behind it does.
+  virtual std::vector<BackendStatus> Backends() const { return {}; }
 
   // Begins to encode a text. Not for I/O threads, as the next two: they may take milliseconds per
   // megabyte. The backend must outlive what it returns.

@@ -1,7 +1,5 @@
 #include "ropeway/engine.h"
 
-#include <algorithm>
-#include <condition_variable>
 #include <iterator>
 #include <list>
 #include <mutex>
@@ -10,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/request_handle.h"
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
 #include "engine/open_engine.h"
@@ -18,9 +17,6 @@ namespace ropeway {
 namespace {
 
 constexpr size_t kMaxUncollected = 100000;
-
-// A timeout beyond it would overflow the clock's count.
-constexpr std::chrono::nanoseconds kMaxWaitTimeout = std::chrono::hours(24 * 365);
 
 // The results that PollFinished has not given out yet. Thread-safe.
 class FinishedQueue {
@@ -64,22 +60,6 @@ Status EndStatus(FinishReason reason) {
 }
 
 }  // namespace
-
-// Where a request's result will be; shared by its handles and its sink.
-struct RequestHandle::State {
-  engine::LlmEngine* engine = nullptr;
-  std::mutex mu;
-  std::condition_variable ended;
-  std::shared_ptr<const Result> result;  // Guarded by mu; null until the end.
-
-  void End(std::shared_ptr<const Result> value) {
-    {
-      const std::lock_guard lock(mu);
-      result = std::move(value);
-    }
-    ended.notify_all();
-  }
-};
 
 class Engine::Impl {
  public:
@@ -157,7 +137,7 @@ StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_
   try {
     RequestHandle handle;
     handle.state_ = std::make_shared<RequestHandle::State>();
-    handle.state_->engine = engine.get();
+    handle.state_->cancel = [engine = engine.get()](RequestId id) { engine->Cancel(id); };
     StatusOr<RequestId> id = engine->Submit(
         std::move(request),
         std::make_shared<CollectorSink>(handle.state_, &finished, std::move(on_delta)));
@@ -167,29 +147,6 @@ StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_
   } catch (const std::bad_alloc&) {
     return engine::OutOfMemory();
   }
-}
-
-StatusOr<Result> RequestHandle::Wait(std::optional<std::chrono::nanoseconds> timeout) const {
-  if (state_ == nullptr) return InvalidArgument("this handle refers to no request");
-  const auto ended = [this] { return state_->result != nullptr; };
-  std::unique_lock lock(state_->mu);
-  if (!timeout) {
-    state_->ended.wait(lock, ended);
-  } else if (!state_->ended.wait_for(lock, std::min(*timeout, kMaxWaitTimeout), ended)) {
-    return Status(StatusCode::kDeadlineExceeded, "the request has not ended yet");
-  }
-  return *state_->result;
-}
-
-std::optional<Result> RequestHandle::Poll() const {
-  if (state_ == nullptr) return std::nullopt;
-  const std::lock_guard lock(state_->mu);
-  if (state_->result == nullptr) return std::nullopt;
-  return *state_->result;
-}
-
-void RequestHandle::Cancel() const {
-  if (state_ != nullptr) state_->engine->Cancel(id_);
 }
 
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {

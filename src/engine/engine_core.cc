@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "core/request_check.h"
 #include "engine/failure.h"
 
 namespace ropeway::engine {
@@ -41,7 +42,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayou
       scratch_(layout.num_blocks - 1),
       kv_(options.CacheOf(layout)),
       scheduler_(options.scheduler, policy, &kv_, &mover_),
-      admission_(options, &scheduler_),
+      admission_(options.scheduler.max_wait, options.max_queued_tokens, &scheduler_),
       control_(
           scheduler::MakeBatchSizeControl(options.batch_control, options.scheduler.max_num_seqs)),
       transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
@@ -59,7 +60,7 @@ Status EngineCore::CheckRequest(const core::CoreRequest& request) const {
   if (sequences_.contains(request.id)) {
     return InvalidArgument("request id " + std::to_string(request.id) + " is in use", "id");
   }
-  return CheckFits(request, options_.max_model_len);
+  return core::CheckFits(request, options_.max_model_len);
 }
 
 Status EngineCore::Add(core::CoreRequest request) {

@@ -20,7 +20,6 @@
 #include "core/batch.h"
 #include "core/sequence.h"
 #include "core/sequence_state.h"
-#include "engine/admission.h"
 #include "engine/batch_builder.h"
 #include "engine/engine_options.h"
 #include "engine/tier_transfers.h"
@@ -29,6 +28,7 @@
 #include "policy/scheduling_policy.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "scheduler/admission.h"
 #include "scheduler/batch_size_control.h"
 #include "scheduler/queue_load.h"
 #include "scheduler/scheduler.h"
@@ -126,7 +126,7 @@ class EngineCore {
 
   // Queues a request. No event follows a failure: kInvalidArgument, with the field at fault, for a
   // request that can never fit or an id in use; kUnavailable once the device is lost;
-  // kResourceExhausted where memory is short, or as AdmissionControl decides.
+  // kResourceExhausted where memory is short, or as scheduler::AdmissionControl decides.
   Status Add(core::CoreRequest request);
 
   // Requests that are to start before this one, which waits; 0 too if it does not wait.
@@ -234,7 +234,7 @@ class EngineCore {
   kvcache::KvCacheManager kv_;
   core::SequenceMover mover_;
   scheduler::Scheduler scheduler_;
-  AdmissionControl admission_;
+  scheduler::AdmissionControl admission_;
   const std::unique_ptr<scheduler::BatchSizeControl> control_;
   TierTransfers transfers_;
   BatchBuilder builder_;

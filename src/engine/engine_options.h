@@ -27,7 +27,7 @@ struct EngineCoreOptions {
   int32_t max_model_len = 0;        // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
   // Prompt tokens of one tenant that may wait while no other's do; all tenants together have less
-  // than twice as many (AdmissionControl).
+  // than twice as many (scheduler::AdmissionControl).
   int64_t max_queued_tokens = std::numeric_limits<int64_t>::max();
   bool note_steps = false;  // EngineCore::last_step() is filled in.
   // Check integrity after each step or Abort that leaves the core idle; a violation ends the

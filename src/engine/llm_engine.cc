@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "engine/admission.h"
 #include "engine/engine_options.h"
 #include "engine/failure.h"
+#include "scheduler/admission.h"
 #include "store/rocks_state_db.h"
 #include "store/session_store.h"
 
@@ -75,7 +75,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
                sessions_.get(), &metrics_.turns),
       request_bytes_(config_.max_request_bytes),
-      places_(SharedByTenants(config_.options.scheduler.max_queued_requests)),
+      places_(scheduler::SharedByTenants(config_.options.scheduler.max_queued_requests)),
       output_(config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(), &requests_,
               [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
       loop_(core_options, layout, std::move(executor), std::move(policy), config_.clock, &metrics_,
@@ -246,7 +246,7 @@ std::string LlmEngine::MetricsText() const {
 
 int LlmEngine::RetryAfterSeconds(const std::string& tenant) const {
   try {
-    return WholeSeconds(loop_.load().SecondsToEnd(tenant));
+    return scheduler::WholeSeconds(loop_.load().SecondsToEnd(tenant));
   } catch (const std::bad_alloc&) {
     return 1;
   }
@@ -297,7 +297,7 @@ QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
       const auto priority = static_cast<Priority>(i);
       info.classes[static_cast<size_t>(i)].wait_seconds =
           tenant == nullptr ? load.LongestWait(priority)
-                            : PredictedWait(load, {*tenant, weight, priority}, max_wait);
+                            : scheduler::PredictedWait(load, {*tenant, weight, priority}, max_wait);
     }
     info.blocked_by = loop_.snapshot().core.blocked_by;
     return info;
@@ -363,7 +363,10 @@ std::vector<ModelInfo> LlmEngine::Models() const {
   return {{.id = served_name(),
            .max_model_len = max_model_len(),
            .created = config_.created,
-           .sampling = config_.sampling.Params()}};
+           .sampling = config_.sampling.Params(),
+           .digest = config_.model_digest,
+           .numerics = std::to_string(config_.cache_root.numerics_version),
+           .limits = fmt::format("max_model_len {}; {}", max_model_len_, config_.limits)}};
 }
 
 StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,

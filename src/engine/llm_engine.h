@@ -49,6 +49,9 @@ struct LlmEngineConfig {
   std::string kernels_name;  // Of the executor's table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   core::CacheRoot cache_root;
+  // See ModelInfo; without max_model_len.
+  std::string model_digest;
+  std::string limits;
   std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.
   std::unique_ptr<store::StateDb> state;  // Where sessions are kept; null: as the options say.
   // What the texts and ids of all requests under way may take together, shared between tenants

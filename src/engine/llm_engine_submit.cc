@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/admission.h"
+#include "core/request_check.h"
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
-#include "engine/request_check.h"
+#include "scheduler/admission.h"
 
 namespace ropeway::engine {
 namespace {
@@ -64,11 +64,11 @@ Status LlmEngine::Reserve(LiveRequest* live) {
     const scheduler::LoadView::Asker asker{live->tenant(), live->request.tenant_weight,
                                            live->priority()};
     status.set_retry_after_seconds(
-        RetryAfter(PredictedWait(loop_.load(), asker, max_wait), max_wait));
+        scheduler::RetryAfter(scheduler::PredictedWait(loop_.load(), asker, max_wait), max_wait));
     return status;
   }
   const int64_t bytes =
-      std::min(static_cast<int64_t>(BytesOf(live->request)), config_.max_request_bytes);
+      std::min(static_cast<int64_t>(core::BytesOf(live->request)), config_.max_request_bytes);
   if (request_bytes_.Take(live->tenant(), bytes, &live->bytes)) return {};
   return {StatusCode::kResourceExhausted,
           fmt::format("the requests of this tenant under way leave it less than the {} bytes of "
@@ -78,7 +78,7 @@ Status LlmEngine::Reserve(LiveRequest* live) {
 
 StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request) {
   if (Status status = CheckModel(request.request.model); !status.ok()) return status;
-  if (Status status = CheckRequest(request.request); !status.ok()) return status;
+  if (Status status = core::CheckRequest(request.request); !status.ok()) return status;
   auto live = std::make_shared<LiveRequest>();
   live->request = std::move(request.request);
   live->sink = std::move(request.sink);

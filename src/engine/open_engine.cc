@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/sha256.h"
 #include "base/split_name.h"
 #include "engine/engine_options.h"
 #include "engine/machine.h"
 #include "engine/model_check.h"
+#include "engine/session_text.h"
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
@@ -130,6 +132,21 @@ std::string DescribePositions(const model::ModelConfig& config) {
   return text;
 }
 
+// What decides an answer beside the model's files: the prompt's ids, the bits behind them, and what
+// a request gets that does not say.
+std::string DescribeLimits(const LlmEngineConfig& config, const std::string& own_template) {
+  const ModelOptions& options = config.options.model;
+  const std::string& text = options.chat_template.empty() ? own_template : options.chat_template;
+  const SamplingParams sampling = config.sampling.Params();
+  return fmt::format(
+      "KV {}; positions {}; vocabulary {}; chat template {}{}; sampling {} {} {} {} {}",
+      config.cache_root.kv_dtype, config.cache_root.rope_scaling,
+      VocabularyDigest(*config.tokenizer),
+      base::HexText(base::Sha256(text.data(), text.size())).substr(0, 16),
+      options.parse_special ? ", control tokens in messages" : "", sampling.temperature,
+      sampling.top_k, sampling.top_p, sampling.min_p, sampling.repetition_penalty);
+}
+
 // Opens the disk tier, if the options ask for one.
 Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
   const EngineOptions& options = config->options;
@@ -170,11 +187,12 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   LogCheck(check, config.served_name);
   if (Status status = AddTokenizer(&check, &config); !status.ok()) return status;
   config.sampling = options.model.sampling.Or(check.sampling);
-  // Only blocks on disk can meet another model file.
-  if (!options.cache.disk_path.empty()) {
+  // Only blocks on disk, and what a gateway moves, can meet another model file.
+  if (!options.cache.disk_path.empty() || options.model.digest) {
     StatusOr<std::string> digest = model::FileDigest(*file, threads);
     if (!digest.ok()) return LoadFailure(&check, digest.status());
-    config.cache_root.model_digest = *std::move(digest);
+    config.model_digest = *std::move(digest);
+    config.cache_root.model_digest = config.model_digest;
   }
   StatusOr<std::unique_ptr<model::Model>> loaded =
       model::Model::Load(*file, threads, options.model.max_model_len);
@@ -203,6 +221,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.cache_root.numerics_version = kernels::kNumericsVersion;
   config.cache_root.kv_dtype = options.cache.kv_dtype;
   config.cache_root.rope_scaling = DescribePositions(shape);
+  if (!config.model_digest.empty()) config.limits = DescribeLimits(config, check.chat_template);
   if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
   config.executor = std::make_unique<executor::CpuExecutor>(model, kernels, threads, kv_type);
   config.kernels_name = kernels->name;

@@ -82,17 +82,20 @@ void OutputProcessor::EndRest() {
 
 void OutputProcessor::Handle(Admitted& message) {
   LiveRequest* const live = message.live.get();
+  Status failure;
   try {
     live->output =
         std::make_unique<RequestOutput>(live, message.admission, tokenizer_, metrics_, clock_);
-    if (!live->output->Admit()) abort_(live->id, FinishReason::kCancelled);
+    failure = live->output->Replay();
+    if (failure.ok() && !live->output->Admit()) abort_(live->id, FinishReason::kCancelled);
   } catch (const std::exception&) {
-    const Status failure = CurrentFailure("admitting the request");
-    abort_(live->id, FinishReason::kCancelled);
-    metrics_->rejected->Increment();
-    EndWithError(live, failure);
-    Forget(live);
+    failure = CurrentFailure("admitting the request");
   }
+  if (failure.ok()) return;
+  abort_(live->id, FinishReason::kCancelled);
+  metrics_->rejected->Increment();
+  EndWithError(live, failure);
+  Forget(live);
 }
 
 void OutputProcessor::Handle(Rejected& message) {
@@ -155,6 +158,13 @@ void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, base:
         abort_(live->id, FinishReason::kStop);
         End(live, FinishReason::kStop, at);
         return;
+      case RequestOutput::Verdict::kDiffers:
+        abort_(live->id, FinishReason::kCancelled);
+        output->Fail(MakeStatus(StatusCode::kInternal,
+                                "this engine does not generate the last of resume_ids: its model, "
+                                "numerics or limits are others than those they came from"),
+                     at);
+        break;
     }
   } catch (const std::exception&) {
     const Status failure = CurrentFailure("turning tokens to text");

@@ -143,6 +143,14 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
   }
   const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids.size());
   if (!max_tokens.ok()) return max_tokens.status();
+  const std::vector<TokenId>& resumed = request.resume_ids;
+  if (resumed.size() > static_cast<size_t>(*max_tokens)) {
+    return InvalidArgument(
+        fmt::format("resume_ids hold {} tokens, but the prompt's {} leave only {} of the model's "
+                    "limit of {}",
+                    resumed.size(), ids.size(), *max_tokens, max_model_len_),
+        "resume_ids");
+  }
   core::CoreRequest core;
   core.id = live->id;
   core.order = live->id;
@@ -163,7 +171,15 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
   core.priority = request.priority;
   core.cache_root = RootOf(request);
   // Here, where hashing a long prompt delays no step.
-  core.block_names = core::ChainNames(core.cache_root, core.prompt);
+  if (resumed.empty()) {
+    core.block_names = core::ChainNames(core.cache_root, core.prompt);
+  } else {
+    // The last one is generated again, to see that it is the same here: see RequestOutput.
+    core.resume_ids.assign(resumed.begin(), resumed.end() - 1);
+    std::vector<TokenId> all = core.prompt;
+    Append(core.resume_ids, &all);
+    core.block_names = core::ChainNames(core.cache_root, all);
+  }
   // A session will have a next turn.
   if (!request.session_id.empty() || request.cache_retention == CacheRetention::kLong) {
     core.retention = CacheRetention::kLong;
@@ -311,6 +327,10 @@ Status PromptEncoder::CheckIds(const Request& request) const {
   }
   for (const LogitBias& bias : request.sampling.logit_bias) {
     Status status = CheckId(bias.id, "logit_bias", "logit_bias");
+    if (!status.ok()) return status;
+  }
+  for (const TokenId id : request.resume_ids) {
+    Status status = CheckId(id, "resume_ids", "resume_ids");
     if (!status.ok()) return status;
   }
   return {};

@@ -45,6 +45,17 @@ RequestOutput::RequestOutput(LiveRequest* live, const Admission& admission,
       stops_(live_->request.stop),
       admission_(admission) {}
 
+Status RequestOutput::Replay() {
+  const std::vector<TokenId>& ids = live_->request.resume_ids;
+  for (size_t i = 0; i + 1 < ids.size(); ++i) {
+    const bool stopped = Append(ids[i]).stop.has_value();
+    const bool may_end = completion_tokens_ > live_->request.sampling.min_tokens;
+    if (!stopped && !(may_end && IsEnd(ids[i]))) continue;
+    return InvalidArgument("resume_ids go on behind an end token or a stop", "resume_ids");
+  }
+  return {};
+}
+
 bool RequestOutput::Admit() {
   const RequestId id = live_->id;
   if (!CallSink(id, [&] { live_->sink->OnAdmitted(id, admission_); })) {
@@ -53,10 +64,10 @@ bool RequestOutput::Admit() {
   return !closed();
 }
 
-bool RequestOutput::Hidden(TokenId token) const {
+bool RequestOutput::IsEnd(TokenId token) const {
   const Request& request = live_->request;
   const std::vector<TokenId>& stops = request.stop_token_ids;
-  return tokenizer_->IsSpecial(token) || (!request.ignore_eos && tokenizer_->IsEnd(token)) ||
+  return (!request.ignore_eos && tokenizer_->IsEnd(token)) ||
          std::find(stops.begin(), stops.end(), token) != stops.end();
 }
 
@@ -78,7 +89,7 @@ void RequestOutput::AddLogprobs(float logprob, const std::vector<TokenLogprob>& 
 }
 
 void RequestOutput::Measure(base::TimePoint at) {
-  if (completion_tokens_ == 1) {
+  if (first_token_ == base::TimePoint{}) {
     first_token_ = at;
     metrics_->of(live_->priority())->FirstToken(at - live_->arrival);
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
@@ -91,24 +102,28 @@ void RequestOutput::Measure(base::TimePoint at) {
 }
 
 RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, base::TimePoint at) {
-  if (completion_tokens_++ == 0) first_token_step_ = event.step;
+  if (first_token_step_ == 0) first_token_step_ = event.step;
   cached_tokens_ = event.cached_tokens;
   Measure(at);
   const core::Sampled& sampled = event.sampled;
+  const std::vector<TokenId>& resumed = live_->request.resume_ids;
+  const bool again = static_cast<size_t>(completion_tokens_) < resumed.size();
+  if (again && sampled.token != resumed.back()) return verdict_ = Verdict::kDiffers;
   if (live_->turn != nullptr) live_->turn->next.ids.push_back(sampled.token);
   Delta delta;
   OutputToken& token = delta.tokens.emplace_back(MakeToken(sampled.token, text_bytes_));
   if (live_->request.logprobs) AddLogprobs(sampled.logprob, sampled.top_logprobs, &token);
-  if (!Hidden(sampled.token)) {
-    tokenizer::StopMatcher::Step step = AddText(tokenizer_->Bytes(sampled.token));
-    delta.text = std::move(step.text);
-    if (step.stop) verdict_ = Verdict::kStopString;
-  }
-  if (!Send(std::move(delta))) verdict_ = Verdict::kReaderGone;
+  tokenizer::StopMatcher::Step step = Append(sampled.token);
+  delta.text = std::move(step.text);
+  if (step.stop) verdict_ = Verdict::kStopString;
+  if (!again && !Send(std::move(delta))) verdict_ = Verdict::kReaderGone;
   return verdict_;
 }
 
-tokenizer::StopMatcher::Step RequestOutput::AddText(std::string_view bytes) {
+tokenizer::StopMatcher::Step RequestOutput::Append(TokenId token) {
+  ++completion_tokens_;
+  if (Hidden(token)) return {};
+  const std::string_view bytes = tokenizer_->Bytes(token);
   text_bytes_ += bytes.size();
   std::string text = detokenizer_.Append(bytes);
   if (completion_tokens_ < live_->request.sampling.min_tokens) return {std::move(text), {}};

@@ -10,6 +10,7 @@
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
+#include "ropeway/status.h"
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/tokenizer.h"
 
@@ -21,6 +22,11 @@ namespace ropeway::engine {
 // An end token or stop token counts as generated and is reported with its log-prob, as in vLLM; its
 // text is not shown. A stop string's tokens count too, those after it do not. The text of the first
 // min_tokens - 1 tokens is not looked at for stop strings, nor as the beginning of one.
+//
+// Of a request that goes on where another engine left off (Request::resume_ids), the ids so far are
+// gone through without a word: what they hold back of the text, what they count and where their
+// text ends is as if they had been generated here. The last of them is generated here again, which
+// shows that this engine goes on as the other one would have.
 // Thread rule: the output thread.
 class RequestOutput {
  public:
@@ -28,12 +34,17 @@ class RequestOutput {
     kGoOn,
     kStopString,  // The text ended at a stop string.
     kReaderGone,  // The sink wants no more.
+    kDiffers,     // The last of Request::resume_ids came out as another token.
   };
 
   // All pointers must outlive it; `live` owns it.
   RequestOutput(LiveRequest* live, const Admission& admission,
                 const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
                 const base::Clock* clock);
+
+  // Goes through Request::resume_ids but the last one. Call first. kInvalidArgument if the output
+  // had ended before.
+  Status Replay();
 
   // Tells the sink that the request is queued. False if the sink threw: it wants no more.
   bool Admit();
@@ -57,11 +68,14 @@ class RequestOutput {
   void Fail(const Status& status, base::TimePoint at);
 
  private:
-  bool Hidden(TokenId token) const;
+  // Whether the token ends the output, once it has min_tokens.
+  bool IsEnd(TokenId token) const;
+  // Whether the token's text is not shown.
+  bool Hidden(TokenId token) const { return tokenizer_->IsSpecial(token) || IsEnd(token); }
   OutputToken MakeToken(TokenId id, uint64_t text_offset) const;
   void AddLogprobs(float logprob, const std::vector<TokenLogprob>& top, OutputToken* token) const;
-  // The text that can be shown now, after the newest token's text `bytes`.
-  tokenizer::StopMatcher::Step AddText(std::string_view bytes);
+  // Counts one more token, and returns the text that can be shown now.
+  tokenizer::StopMatcher::Step Append(TokenId token);
   void Measure(base::TimePoint at);
   // False if the sink wants no more.
   bool Send(Delta delta);
@@ -85,7 +99,7 @@ class RequestOutput {
   uint64_t first_token_step_ = 0;
   uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
   uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.
-  // Of a request that wants no token and was computed, both are its end.
+  // Of those generated here. Of a request that wants no token and was computed, both are its end.
   base::TimePoint first_token_{};
   base::TimePoint last_token_{};
   Verdict verdict_ = Verdict::kGoOn;

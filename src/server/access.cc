@@ -57,7 +57,7 @@ base::Flow FlowOf(const Caller& caller) {
 Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
   for (const ApiKey& key : keys) {
     owners_.push_back({key.name, key.cache_scope, key.priority, key.priority_ceiling, key.weight,
-                       false, keys.size() < 2});
+                       false, keys.size() < 2 || key.gateway, key.gateway});
     digests_.push_back(DigestOf(key.key));
   }
   if (!admin_key.empty()) admin_ = DigestOf(admin_key);
@@ -88,7 +88,8 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
   Verdict verdict;
   if (digests_.empty() && !IsAdmin(route)) return verdict;
   const Presented presented = Identify(authorization);
-  verdict.caller.sees_all = presented.admin || digests_.size() < 2;
+  verdict.caller.sees_all = presented.admin || digests_.size() < 2 ||
+                            (presented.tenant != kNone && owners_[presented.tenant].gateway);
   if (IsHealth(route)) return verdict;
   if (IsAdmin(route)) {
     if (!admin_) {

@@ -56,6 +56,20 @@ TEST(Access, TheKeysClassAndWeightGoWithIt) {
   EXPECT_EQ(anyone.weight, 1.0);
 }
 
+// What a gateway sends it sends for all.
+TEST(Access, AGatewaysKeySeesAllNumbers) {
+  std::vector<ApiKey> keys = kKeys;
+  keys[1].gateway = true;
+  const Access access(keys, "");
+  for (const Route route : {Route::kQueue, Route::kMetrics, Route::kHealth}) {
+    EXPECT_FALSE(access.Check(route, "Bearer sk-team-a-1").caller.sees_all);
+    EXPECT_TRUE(access.Check(route, "Bearer sk-team-b-2").caller.sees_all);
+  }
+  EXPECT_FALSE(access.Check(Route::kGenerate, "Bearer sk-team-a-1").caller.gateway);
+  EXPECT_TRUE(access.Check(Route::kGenerate, "Bearer sk-team-b-2").caller.gateway);
+  EXPECT_FALSE(access.Check(Route::kGenerate, "Bearer sk-team-b-2").caller.admin);
+}
+
 // Its body, which may name another class, is not read yet.
 TEST(Access, AHelpersJobHasTheKeysClassAndWeight) {
   ApiKey key = {"team-c", "sk-team-c-3"};

@@ -24,10 +24,21 @@ namespace ropeway::server {
 // A prompt in any of its forms.
 using Prompt = decltype(Request::prompt);
 
+// What a gateway in front of this server says of a request; its API key must have the right to
+// (ApiKey::gateway).
+struct GatewayFields {
+  std::string tenant;            // Who sent it to the gateway, instead of the key; "": the key.
+  std::string cache_scope;       // Of that tenant's requests; "": the tenant alone.
+  std::optional<double> weight;  // The tenant's share; absent: the key's.
+  // Each part of a stream names the tokens that it accounts for.
+  bool ids = false;
+};
+
 // What a body asks of the backend: `n` choices for each of the prompts. Choice i of an answer
 // belongs to prompt i / n.
 struct ApiRequest {
-  // Common to all choices: all but `prompt` and `choice`. `model` as given; "" where absent.
+  // Common to all choices: all but `prompt`, and `choice`, which is the first one's. `model` as
+  // given; "" where absent. `resume_ids` is a gateway's.
   Request request;
   std::vector<Prompt> prompts;  // At least one.
   int32_t n = 1;
@@ -40,6 +51,7 @@ struct ApiRequest {
   // The class that the body asks for and the field that names it. The API key decides about it.
   std::optional<Priority> priority;
   const char* priority_field = "priority";
+  std::optional<GatewayFields> gateway;  // The API key decides about it, too.
 
   size_t choices() const { return prompts.size() * static_cast<size_t>(n); }
 };

@@ -42,11 +42,8 @@ std::string KeyFault(std::string_view key) {
 }
 
 std::string NameFault(std::string_view name) {
-  if (name.empty() || name.size() > kMaxNameBytes ||
-      !std::all_of(name.begin(), name.end(), IsNameChar)) {
-    return fmt::format("must be 1 to {} letters, digits, '-', '_' or '.'", kMaxNameBytes);
-  }
-  return "";
+  if (IsKeyName(name)) return "";
+  return fmt::format("must be 1 to {} letters, digits, '-', '_' or '.'", kMaxNameBytes);
 }
 
 // Checks the value of a field. Returns what is wrong, "" if nothing is; so do those below.
@@ -137,6 +134,13 @@ std::string ReadKeyWeight(const toml::node& node, std::string_view field, double
   return RangeFault(field, *value, kMinKeyWeight, kMaxKeyWeight);
 }
 
+std::string ReadKeySwitch(const toml::node& node, std::string_view field, bool* out) {
+  const auto* value = node.as_boolean();
+  if (value == nullptr) return fmt::format("'{}' must be true or false", field);
+  *out = value->get();
+  return "";
+}
+
 template <typename T>
 std::string ReadKeyCount(const toml::node& node, std::string_view field, int64_t most, T* out) {
   const auto* value = node.as_integer();
@@ -165,6 +169,7 @@ std::string ReadKeyField(const toml::node& node, std::string_view field, ApiKey*
   if (field == "tokens_per_minute") {
     return ReadKeyCount(node, field, kMaxKeyTokens, &entry->tokens_per_minute);
   }
+  if (field == "gateway") return ReadKeySwitch(node, field, &entry->gateway);
   return fmt::format("the field '{}' is unknown", field);
 }
 
@@ -211,6 +216,11 @@ StatusOr<std::vector<ApiKey>> ReadEntries(const std::string& path, const toml::t
 }
 
 }  // namespace
+
+bool IsKeyName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         std::all_of(name.begin(), name.end(), IsNameChar);
+}
 
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
   const std::optional<std::string> text = base::ReadFile(path, kMaxFileBytes);

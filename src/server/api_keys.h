@@ -3,6 +3,7 @@
 #define ROPEWAY_SERVER_API_KEYS_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ropeway/status.h"
@@ -22,12 +23,16 @@ namespace ropeway::server {
 //   weight = 1.0                # 0.01 to 100
 //   max_concurrent_requests = 8
 //   tokens_per_minute = 100000
+//   gateway = true              # of a gateway in front of this server; default false
 //
 // The default priority is "medium", or the ceiling if that is lower.
 //
 // Fails with kNotFound or kInvalidArgument and one sentence that names the file and, if known, the
 // line; it never contains a key. Logs a warning if other users may read the file.
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path);
+
+// Whether a key may have this name: so a tenant's, too.
+bool IsKeyName(std::string_view name);
 
 // Checks that each key has the form above, and that no key (the admin key included) and no name is
 // given twice. HttpServer::Start calls it too.

@@ -99,6 +99,16 @@ TEST_F(ApiKeysTest, NamesTheLineAtFault) {
   ExpectRejected("[[keys]]\nkey = \"secret-0001\"\nkey = \"secret-0002\"\n", 3, "not valid TOML");
 }
 
+TEST_F(ApiKeysTest, AKeyMayBeAGateways) {
+  const std::string key = "[[keys]]\nname = \"g\"\nkey = \"secret-0001\"\n";
+  ASSERT_TRUE(Read(key).ok());
+  EXPECT_FALSE((*Read(key))[0].gateway);
+  EXPECT_TRUE((*Read(key + "gateway = true\n"))[0].gateway);
+  EXPECT_FALSE((*Read(key + "gateway = false\n"))[0].gateway);
+  ExpectRejected(key + "gateway = 1\n", 4, "'gateway' must be true or false");
+  ExpectRejected(key + "gateway = \"true\"\n", 4, "'gateway'");
+}
+
 TEST_F(ApiKeysTest, KeysHaveAClassAWeightAndLimits) {
   const auto keys = Read(
       "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\npriority = \"low\"\n"

@@ -95,8 +95,10 @@ KeyDemand DemandOf(const ApiRequest& api) {
   KeyDemand demand;
   demand.prompts = api.prompts.size();
   demand.n = static_cast<size_t>(api.n);
+  const size_t resumed = api.request.resume_ids.size();
+  demand.max_tokens = api.request.max_tokens.value_or(INT32_MAX) - static_cast<int64_t>(resumed);
+  if (resumed > 0) return demand;  // Where it began, the prompt was paid for.
   for (const Prompt& prompt : api.prompts) demand.prompt_tokens += EstimatedTokens(prompt);
-  demand.max_tokens = api.request.max_tokens.value_or(INT32_MAX);
   return demand;
 }
 
@@ -116,6 +118,22 @@ HttpReply AboveCeiling(const ApiRequest& api, Priority ceiling) {
       fmt::format("'{}' asks for the class {}, but this API key may ask for {} at most.",
                   api.priority_field, PriorityName(*api.priority), PriorityName(ceiling));
   return ErrorReply({403, message, "invalid_request_error", api.priority_field, "forbidden"});
+}
+
+HttpReply NotAGateway() {
+  return ErrorReply({403,
+                     "'ropeway_gateway' needs an API key with 'gateway = true' in this server's "
+                     "file of keys.",
+                     "invalid_request_error", "ropeway_gateway", "forbidden"});
+}
+
+// Puts in the place of `caller`, a gateway, the tenant for which it sends the request, if it names
+// one.
+void ActFor(const GatewayFields& gateway, Caller* caller) {
+  if (gateway.weight) caller->weight = *gateway.weight;
+  if (gateway.tenant.empty()) return;
+  caller->tenant = gateway.tenant;
+  caller->cache_scope = gateway.cache_scope;
 }
 
 HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
@@ -250,16 +268,23 @@ Status Generation::Prepare() {
 
 std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
   ApiRequest* const api = format_->request();
-  const Caller& caller = http_.caller;
+  Caller& caller = http_.caller;
   if (api->priority && *api->priority < caller.priority_ceiling) {
     return AboveCeiling(*api, caller.priority_ceiling);
+  }
+  if (api->gateway && !caller.gateway) return NotAGateway();
+  // The limits of a tenant that has none here are the gateway's.
+  std::string account = caller.tenant;
+  if (api->gateway) {
+    ActFor(*api->gateway, &caller);
+    if (context_->key_limits.Has(caller.tenant)) account = caller.tenant;
   }
   Request& request = api->request;
   request.tenant = caller.tenant;
   request.cache_scope = caller.cache_scope;
   request.priority = api->priority.value_or(caller.priority);
   request.tenant_weight = caller.weight;
-  KeyLimits::Grant grant = context_->key_limits.Take(caller.tenant, DemandOf(*api));
+  KeyLimits::Grant grant = context_->key_limits.Take(account, DemandOf(*api));
   if (!grant.status.ok()) return LimitReached(grant, caller, *context_);
   *tickets = std::move(grant.tickets);
   return std::nullopt;

@@ -46,6 +46,31 @@ Json BatchingJson(const EngineStats& stats) {
           {"avg_step_duration_ms", stats.avg_step_duration_ms}};
 }
 
+// GET /health's "backends": those behind a gateway.
+Json BackendJson(const BackendStatus& backend) {
+  const auto known = [](double ms) { return ms > 0 ? Json(ms) : Json(nullptr); };
+  return {{"model", backend.model},
+          {"name", backend.name},
+          {"state", backend.state},
+          {"reason", backend.reason.empty() ? Json(nullptr) : Json(backend.reason)},
+          {"in_flight", backend.in_flight},
+          {"outstanding_tokens", backend.outstanding_tokens},
+          {"concurrency", {{"limit", backend.concurrency}, {"learned", backend.learned}}},
+          {"latency_ms",
+           {{"p50", known(backend.latency_p50_ms)}, {"p99", known(backend.latency_p99_ms)}}},
+          {"sent", backend.sent},
+          {"completed", backend.completed},
+          {"retries", backend.retries},
+          {"resumptions", backend.resumptions},
+          {"failures",
+           {{"unreachable", backend.unreachable},
+            {"busy", backend.busy},
+            {"broken", backend.broken},
+            {"rejected", backend.rejected},
+            {"timeouts", backend.timeouts},
+            {"ejections", backend.ejections}}}};
+}
+
 HttpReply AnswerHealth(Route route, const Caller& caller, const ServerContext& context) {
   const engine::Health health = context.backend->GetHealth();
   bool good = route == Route::kLivez ? health.live : health.ready;
@@ -59,6 +84,9 @@ HttpReply AnswerHealth(Route route, const Caller& caller, const ServerContext& c
   if (!good) body["reason"] = reason;
   if (route == Route::kHealth && caller.sees_all) {
     body["batching"] = BatchingJson(context.backend->Stats());
+    for (const BackendStatus& backend : context.backend->Backends()) {
+      body["backends"].push_back(BackendJson(backend));
+    }
   }
   HttpReply reply = JsonReply(body);
   reply.status = good ? 200 : 503;
@@ -76,17 +104,34 @@ HttpReply AnswerMetrics(const Caller& caller, const ServerContext& context) {
 
 // --- Models.
 
-Json ModelJson(const engine::ModelInfo& model) {
-  return {{"id", model.id},
-          {"object", "model"},
-          {"created", model.created},
-          {"owned_by", "ropeway"},
-          {"max_model_len", model.max_model_len}};
+// For a gateway with what tells it whether another server has the same model.
+Json ModelJson(const engine::ModelInfo& model, const Caller& caller) {
+  Json json = {
+      {"id", model.id}, {"object", "model"}, {"created", model.created}, {"owned_by", "ropeway"}};
+  if (model.max_model_len > 0) json["max_model_len"] = model.max_model_len;
+  if (!caller.gateway) return json;
+  json["ropeway"] = {
+      {"digest", model.digest}, {"numerics", model.numerics}, {"limits", model.limits}};
+  return json;
 }
 
-HttpReply AnswerModels(const engine::Backend& backend) {
+// "'a', 'b' and 3 more".
+std::string NamesOf(const std::vector<engine::ModelInfo>& models) {
+  constexpr size_t kMostNames = 10;
+  if (models.empty()) return "none";
+  std::string names;
+  for (size_t i = 0; i < std::min(models.size(), kMostNames); ++i) {
+    names += fmt::format("{}'{}'", i == 0 ? "" : ", ", models[i].id);
+  }
+  if (models.size() > kMostNames) names += fmt::format(" and {} more", models.size() - kMostNames);
+  return names;
+}
+
+HttpReply AnswerModels(const Caller& caller, const engine::Backend& backend) {
   Json data = Json::array();
-  for (const engine::ModelInfo& model : backend.Models()) data.push_back(ModelJson(model));
+  for (const engine::ModelInfo& model : backend.Models()) {
+    data.push_back(ModelJson(model, caller));
+  }
   return JsonReply({{"object", "list"}, {"data", std::move(data)}});
 }
 
@@ -108,10 +153,10 @@ std::string PercentDecoded(std::string_view text) {
   return out;
 }
 
-HttpReply AnswerModel(std::string_view name, const engine::Backend& backend) {
+HttpReply AnswerModel(std::string_view name, const Caller& caller, const engine::Backend& backend) {
   StatusOr<engine::ModelInfo> model = FindModel(PercentDecoded(name), backend);
   if (!model.ok()) return ErrorReply(ToApiError(model.status()));
-  return JsonReply(ModelJson(*model));
+  return JsonReply(ModelJson(*model, caller));
 }
 
 // --- The queue.
@@ -141,11 +186,11 @@ Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
 }
 
 // The numbers by class, waits and requests of the caller's tenant; for an admin those of all, with
-// their tenants, and the longest waits. No prompts. What the first request waits for is told to
-// whose it is, and to who sees all.
+// their tenants, and the longest waits; for a gateway the numbers and waits of all. No prompts.
+// What the first request waits for is told to whose it is, and to who sees all.
 HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
-  const engine::QueueInfo queue =
-      backend.Queue(caller.admin ? nullptr : &caller.tenant, caller.weight);
+  const bool all = caller.admin || caller.gateway;
+  const engine::QueueInfo queue = backend.Queue(all ? nullptr : &caller.tenant, caller.weight);
   Json classes;
   for (int i = 0; i < kNumPriorities; ++i) {
     const engine::QueueInfo::Class& one = queue.classes[static_cast<size_t>(i)];
@@ -220,16 +265,18 @@ StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Bac
     if (any || model.id == name) return std::move(model);
   }
   return Status(StatusCode::kNotFound,
-                fmt::format("The model '{}' does not exist.", name.substr(0, 200)), "model");
+                fmt::format("The model '{}' does not exist; this server has {}.",
+                            name.substr(0, 200), NamesOf(models)),
+                "model");
 }
 
 HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerContext* context) {
   engine::Backend* const backend = context->backend;
   switch (match.route) {
     case Route::kModels:
-      return AnswerModels(*backend);
+      return AnswerModels(caller, *backend);
     case Route::kModel:
-      return AnswerModel(match.argument, *backend);
+      return AnswerModel(match.argument, caller, *backend);
     case Route::kQueue:
       return AnswerQueue(caller, *backend);
     case Route::kLivez:

@@ -89,6 +89,32 @@ TEST_F(HttpServerTest, ModelsHealthAndMetrics) {
   EXPECT_THAT(metrics.body, HasSubstr("ropeway_http_connections 1"));
 }
 
+TEST_F(HttpServerTest, EachOfSeveralModelsIsListedAndAnswersUnderItsName) {
+  std::vector<engine::ModelInfo> models(12);
+  for (size_t i = 0; i < models.size(); ++i) models[i].id = fmt::format("m{}", i);
+  models[1].max_model_len = 64;
+  backend_.set_models(models);
+  StartServer();
+  TestClient client(port());
+  const json listed = json::parse(client.Get("/v1/models").body)["data"];
+  ASSERT_EQ(listed.size(), models.size());
+  EXPECT_EQ(listed[1]["id"], "m1");
+  EXPECT_EQ(listed[1]["max_model_len"], 64);
+  EXPECT_FALSE(listed[2].contains("max_model_len")) << "it is not known";
+  EXPECT_EQ(client.Get("/v1/models/m11").status, 200);
+  const json first = json::parse(client.Post("/v1/completions", R"({"prompt":"a"})").body);
+  EXPECT_EQ(first["model"], "m0");
+  const json last =
+      json::parse(client.Post("/v1/completions", R"({"prompt":"a","model":"m11"})").body);
+  EXPECT_EQ(last["model"], "m11");
+  EXPECT_EQ(backend_.submitted().back().model, "m11");
+  const ClientReply unknown = client.Post("/v1/completions", R"({"prompt":"a","model":"m12"})");
+  EXPECT_EQ(unknown.status, 404);
+  const std::string message = ErrorOf(unknown)["message"].get<std::string>();
+  EXPECT_THAT(message, HasSubstr("has 'm0', 'm1', "));
+  EXPECT_THAT(message, HasSubstr("'m9' and 2 more."));
+}
+
 TEST_F(HttpServerTest, HealthShowsBatching) {
   EngineStats stats;
   stats.enabled = true;
@@ -121,6 +147,49 @@ TEST_F(HttpServerTest, HealthShowsBatching) {
   const json stopping = json::parse(TestClient(port()).Get("/health").body);
   EXPECT_EQ(stopping["status"], "unavailable");
   EXPECT_EQ(stopping["batching"], expected["batching"]);
+}
+
+TEST_F(HttpServerTest, HealthShowsTheBackendsOfAGateway) {
+  std::vector<BackendStatus> backends(2);
+  backends[0] = {.model = "m",
+                 .name = "one",
+                 .state = "up",
+                 .reason = "",
+                 .in_flight = 3,
+                 .concurrency = 8,
+                 .learned = true,
+                 .outstanding_tokens = 900,
+                 .sent = 20,
+                 .completed = 15,
+                 .ejections = 1,
+                 .unreachable = 2,
+                 .busy = 3,
+                 .broken = 4,
+                 .rejected = 5,
+                 .timeouts = 6,
+                 .retries = 7,
+                 .resumptions = 9,
+                 .latency_p50_ms = 12.5,
+                 .latency_p99_ms = 80};
+  backends[1].name = "two";
+  backends[1].state = "ejected";
+  backends[1].reason = "no connection";
+  backend_.set_backends(backends);
+  StartServer();
+  TestClient client(port());
+  const json shown = json::parse(client.Get("/health").body)["backends"];
+  const json first = json::parse(
+      R"({"model":"m","name":"one","state":"up","reason":null,"in_flight":3,
+          "outstanding_tokens":900,"concurrency":{"limit":8,"learned":true},
+          "latency_ms":{"p50":12.5,"p99":80.0},"sent":20,"completed":15,"retries":7,
+          "resumptions":9,"failures":{"unreachable":2,"busy":3,"broken":4,"rejected":5,
+          "timeouts":6,"ejections":1}})");
+  ASSERT_EQ(shown.size(), 2U);
+  EXPECT_EQ(shown[0], first);
+  EXPECT_EQ(shown[1]["state"], "ejected");
+  EXPECT_EQ(shown[1]["reason"], "no connection");
+  EXPECT_EQ(shown[1]["latency_ms"]["p50"], nullptr) << "nothing was completed yet";
+  EXPECT_EQ(client.Get("/readyz").body, R"({"status":"ok"})");
 }
 
 TEST_F(HttpServerTest, HealthSaysWhyNot) {
@@ -161,6 +230,8 @@ TEST_F(HttpServerTest, RejectionsKeepTheConnection) {
   ClientReply model = client.Post("/v1/completions", R"({"prompt":"a","model":"gpt-9"})");
   EXPECT_EQ(model.status, 404);
   EXPECT_EQ(ErrorOf(model)["code"], "model_not_found");
+  EXPECT_EQ(ErrorOf(model)["message"],
+            "The model 'gpt-9' does not exist; this server has 'fake-model'.");
   EXPECT_EQ(client.Get("/livez").status, 200);
   EXPECT_TRUE(backend_.submitted().empty());
 }

@@ -107,6 +107,9 @@ class KeyLimits {
   // this object.
   Grant Take(const std::string& tenant, const KeyDemand& demand);
 
+  // Whether a key has this name.
+  bool Has(const std::string& tenant) const { return accounts_.contains(tenant); }
+
   // OpenAI's headers for the token limit as of now; none for a key without one.
   std::vector<std::pair<std::string, std::string>> Headers(const std::string& tenant) const;
 

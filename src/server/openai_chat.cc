@@ -218,14 +218,19 @@ class ChatFormat final : public OpenAiFormat {
   }
 
   std::string OnDelta(size_t choice, Delta delta) override {
-    if (delta.text.empty() && !(logprobs() && !delta.tokens.empty())) return "";
-    std::string member = "\"delta\":{\"content\":";
-    AppendJsonString(delta.text, &member);
-    member += '}';
-    return Chunk(choice, member, logprobs() ? DumpJson(ChatLogprobs(delta.tokens)) : "null");
+    if (!HasEvent(choice, delta)) return "";
+    return Chunk(choice, TextMember(delta.text),
+                 logprobs() ? DumpJson(ChatLogprobs(delta.tokens)) : "null", delta.tokens);
   }
 
  private:
+  std::string TextMember(std::string_view text) const override {
+    std::string member = "\"delta\":{\"content\":";
+    AppendJsonString(text, &member);
+    member += '}';
+    return member;
+  }
+
   Status ReadBody(const json& document) override {
     return ReadFields(document, ChatFields(), &body_);
   }

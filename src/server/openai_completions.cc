@@ -176,7 +176,7 @@ class CompletionFormat final : public OpenAiFormat {
     std::string out;
     for (size_t i = 0; i < choices_.size(); ++i) {
       if (body_.shows_prompts && !choices_[i].echo_due && !EchoOf(i).empty()) {
-        out += TextChunk(i, EchoOf(i), "null");
+        out += Chunk(i, TextMember(EchoOf(i)), "null");
       }
     }
     return out;
@@ -188,11 +188,12 @@ class CompletionFormat final : public OpenAiFormat {
       std::move(delta.prompt_tokens.begin(), delta.prompt_tokens.end(),
                 std::back_inserter(state.prompt_tokens));
     }
-    if (delta.text.empty() && !(logprobs() && !delta.tokens.empty())) return "";
-    if (!logprobs()) return TextChunk(choice, delta.text, "null");
+    if (!HasEvent(choice, delta)) return "";
+    if (!logprobs()) return Chunk(choice, TextMember(delta.text), "null", delta.tokens);
     const std::string echo = TakeEcho(choice);
     state.logprobs.AddOutput(delta.text, delta.tokens);
-    return echo + TextChunk(choice, delta.text, DumpJson(state.logprobs.Take()));
+    return echo +
+           Chunk(choice, TextMember(delta.text), DumpJson(state.logprobs.Take()), delta.tokens);
   }
 
   std::string OnEnd(size_t choice, const Finish& finish) override {
@@ -248,10 +249,10 @@ class CompletionFormat final : public OpenAiFormat {
     return head().prompt_texts[choice / static_cast<size_t>(body_.n)];
   }
 
-  std::string TextChunk(size_t choice, std::string_view text, std::string_view logprobs) const {
+  std::string TextMember(std::string_view text) const override {
     std::string member = "\"text\":";
     AppendJsonString(text, &member);
-    return Chunk(choice, member, logprobs);
+    return member;
   }
 
   // The echo with log-probabilities, where it is due.
@@ -259,7 +260,7 @@ class CompletionFormat final : public OpenAiFormat {
     Choice& state = choices_[choice];
     if (!std::exchange(state.echo_due, false)) return "";
     state.logprobs.AddPrompt(EchoOf(choice), std::exchange(state.prompt_tokens, {}));
-    return TextChunk(choice, EchoOf(choice), DumpJson(state.logprobs.Take()));
+    return Chunk(choice, TextMember(EchoOf(choice)), DumpJson(state.logprobs.Take()));
   }
 
   CompletionBody body_;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/api_keys.h"
 #include "server/openai_format.h"
 
 namespace ropeway::server {
@@ -33,6 +34,15 @@ auto AboveZero(double high, float SamplingParams::*member) {
     if (status.ok() && *out <= 0) {
       return Mismatch(value, field, fmt::format("a number above 0 and at most {}", high));
     }
+    return status;
+  };
+}
+
+// The reader of a sampling parameter by `read`, which notes that the body gives it.
+FieldReader<OpenAiBody> Given(SamplingParams::Given bit, FieldReader<OpenAiBody> read) {
+  return [=](const json& value, const std::string& field, OpenAiBody* body) -> Status {
+    Status status = read(value, field, body);
+    if (status.ok()) body->request.sampling.given |= bit;
     return status;
   };
 }
@@ -231,20 +241,64 @@ Status ReadServiceTier(const json& value, const std::string& field, OpenAiBody* 
   return {};
 }
 
+// --- What a gateway says.
+
+Status ReadTenantName(const json& value, const std::string& path, std::string* name) {
+  StatusOr<std::string> text = ReadString(value, path);
+  if (!text.ok()) return text.status();
+  if (!IsKeyName(*text)) return Mismatch(value, path, "a name such as API keys have");
+  *name = *std::move(text);
+  return {};
+}
+
+Status ReadResumeIds(const json& value, const std::string& path, OpenAiBody* body) {
+  if (!value.is_array()) return Mismatch(value, path, "a list of token ids");
+  return Store(ReadTokenIds(value, path), &body->request.resume_ids);
+}
+
+Status ReadGatewayField(const std::string& name, const json& value, const std::string& path,
+                        OpenAiBody* body) {
+  GatewayFields* const gateway = &*body->gateway;
+  if (name == "tenant") return ReadTenantName(value, path, &gateway->tenant);
+  if (name == "cache_scope") return ReadTenantName(value, path, &gateway->cache_scope);
+  if (name == "weight") {
+    return Store(ReadNumber(value, path, kMinKeyWeight, kMaxKeyWeight), &gateway->weight);
+  }
+  if (name == "choice") return Store(ReadInt32(value, path, 0, kInt32Max), &body->request.choice);
+  if (name == "ids") return Store(ReadBool(value, path), &gateway->ids);
+  if (name == "resume_ids") return ReadResumeIds(value, path, body);
+  return UnknownField(path);
+}
+
+Status ReadGateway(const json& value, const std::string& field, OpenAiBody* body) {
+  if (!value.is_object()) return Mismatch(value, field, "an object");
+  body->gateway.emplace();
+  for (const auto& [name, member] : value.items()) {
+    if (member.is_null()) continue;
+    Status status = ReadGatewayField(name, member, field + "." + ShownName(name), body);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
 }  // namespace
 
 const FieldTable<OpenAiBody>& OpenAiFields() {
+  using P = SamplingParams;
   static const FieldTable<OpenAiBody> table = {
-      {"temperature", NumberField(0, 2, &SamplingParams::temperature)},
-      {"top_p", AboveZero(1, &SamplingParams::top_p)},
-      {"top_k", IntField(-1, kInt32Max, &SamplingParams::top_k)},
-      {"min_p", NumberField(0, 1, &SamplingParams::min_p)},
-      {"typical_p", AboveZero(1, &SamplingParams::typical_p)},
-      {"presence_penalty", NumberField(-2, 2, &SamplingParams::presence_penalty)},
-      {"frequency_penalty", NumberField(-2, 2, &SamplingParams::frequency_penalty)},
-      {"repetition_penalty", AboveZero(10, &SamplingParams::repetition_penalty)},
+      {"temperature", Given(P::kTemperature, NumberField(0, 2, &SamplingParams::temperature))},
+      {"top_p", Given(P::kTopP, AboveZero(1, &SamplingParams::top_p))},
+      {"top_k", Given(P::kTopK, IntField(-1, kInt32Max, &SamplingParams::top_k))},
+      {"min_p", Given(P::kMinP, NumberField(0, 1, &SamplingParams::min_p))},
+      {"typical_p", Given(P::kTypicalP, AboveZero(1, &SamplingParams::typical_p))},
+      {"presence_penalty",
+       Given(P::kPresencePenalty, NumberField(-2, 2, &SamplingParams::presence_penalty))},
+      {"frequency_penalty",
+       Given(P::kFrequencyPenalty, NumberField(-2, 2, &SamplingParams::frequency_penalty))},
+      {"repetition_penalty",
+       Given(P::kRepetitionPenalty, AboveZero(10, &SamplingParams::repetition_penalty))},
       {"logit_bias", ReadLogitBias},
-      {"seed", ReadSeed},
+      {"seed", Given(P::kSeed, ReadSeed)},
       {"max_tokens", IntField(0, kInt32Max, &Request::max_tokens)},
       {"min_tokens", IntField(0, kInt32Max, &SamplingParams::min_tokens)},
       {"stop", ReadStop},
@@ -279,6 +333,7 @@ const FieldTable<OpenAiBody>& OpenAiFields() {
       {"service_tier", ReadServiceTier},
       {"cache_salt", ReadCacheSalt},
       {"prompt_cache_retention", ReadCacheRetention},
+      {"ropeway_gateway", ReadGateway},
       // Accepted without effect: they concern bookkeeping, or parts that there are none
       // of yet. A prompt_cache_key says on which machine to look for a prefix.
       {"user", IgnoreString},

@@ -1,6 +1,7 @@
 #include "server/openai_format.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,15 +22,16 @@ std::string UsageJson(const std::vector<Finish>& finishes, int32_t n) {
   Usage sum;
   for (size_t i = 0; i < finishes.size(); ++i) {
     sum.completion_tokens += finishes[i].usage.completion_tokens;
+    sum.estimated = sum.estimated || finishes[i].usage.estimated;
     if (i % static_cast<size_t>(n) != 0) continue;
     sum.prompt_tokens += finishes[i].usage.prompt_tokens;
     sum.cached_tokens += finishes[i].usage.cached_tokens;
   }
   return fmt::format(
       "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
-      "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}}}",
+      "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}{}}}",
       sum.prompt_tokens, sum.completion_tokens, sum.prompt_tokens + sum.completion_tokens,
-      sum.cached_tokens);
+      sum.cached_tokens, sum.estimated ? ",\"estimated\":true" : "");
 }
 
 // Milliseconds to the microsecond.
@@ -50,6 +52,20 @@ std::string RopewayJson(const Finish& finish) {
       batch_num, finish.seed, batch_num, or_null(finish.batch_size), Milliseconds(times.queue),
       Milliseconds(times.formation), Milliseconds(times.prefill), Milliseconds(times.decode),
       Milliseconds(times.output));
+}
+
+// For a gateway, of the tokens of one chunk: their ids, and with log-probabilities where each one's
+// text begins, in bytes of the generated text.
+std::string IdMembers(const std::vector<OutputToken>& tokens, bool offsets) {
+  std::vector<TokenId> ids;
+  std::vector<uint64_t> begins;
+  for (const OutputToken& token : tokens) {
+    ids.push_back(token.id);
+    if (offsets) begins.push_back(token.text_offset);
+  }
+  std::string members = fmt::format(",\"ropeway_ids\":[{}]", fmt::join(ids, ","));
+  if (offsets) members += fmt::format(",\"ropeway_offsets\":[{}]", fmt::join(begins, ","));
+  return members;
 }
 
 const char* ServiceTier(Priority priority) {
@@ -76,6 +92,29 @@ Status CheckLengths(const OpenAiBody& body, const char* zero_tokens_need) {
     return InvalidArgument(fmt::format("'min_tokens' is {}, which is more than '{}', {}.",
                                        request.sampling.min_tokens, field, *request.max_tokens),
                            "min_tokens");
+  }
+  return {};
+}
+
+// A gateway moves streams, one choice at a time.
+Status CheckGateway(const OpenAiBody& body) {
+  if (!body.gateway) return {};
+  const char* const field = "ropeway_gateway";
+  const bool resumes = !body.request.resume_ids.empty();
+  if ((body.gateway->ids || resumes) && !body.stream) {
+    return InvalidArgument(
+        "'ropeway_gateway' gives and takes token ids in streams alone: 'stream' "
+        "must be true.",
+        field);
+  }
+  if ((resumes || body.request.choice > 0) && body.choices() != 1) {
+    return InvalidArgument(
+        "'choice' and 'resume_ids' of 'ropeway_gateway' are of one answer, but "
+        "this request asks for several.",
+        field);
+  }
+  if (resumes && body.shows_prompts) {
+    return InvalidArgument("With 'resume_ids' there is no 'echo': it comes first.", "echo");
   }
   return {};
 }
@@ -164,6 +203,7 @@ Status OpenAiFormat::Parse(std::string_view body, const ServerLimits& limits) {
   if (status.ok()) status = CheckStream(*body_);
   if (status.ok()) status = FinishBody();
   if (status.ok()) status = CheckLengths(*body_, words_.zero_tokens_need);
+  if (status.ok()) status = CheckGateway(*body_);
   if (status.ok()) status = ResolvePriority(body_);
   if (status.ok()) status = CheckChoices(*body_);
   // Without a token to generate, the prompt is all that there is to compute.
@@ -177,6 +217,7 @@ void OpenAiFormat::Start(AnswerHead head) {
   head_.id.insert(0, words_.id_prefix);
   if (!body_->stream) return;
   finishes_.resize(body_->choices());
+  rests_.resize(body_->choices());
   begin_ = "data: {\"id\":";
   AppendJsonString(head_.id, &begin_);
   begin_ += fmt::format(",\"object\":\"{}\",\"created\":{},\"model\":", words_.chunk_object,
@@ -188,25 +229,41 @@ void OpenAiFormat::Start(AnswerHead head) {
   begin_ += ",\"choices\":[";
 }
 
+bool OpenAiFormat::HasEvent(size_t choice, const Delta& delta) {
+  if (!delta.tokens.empty()) return !delta.text.empty() || logprobs() || shows_ids();
+  if (!shows_ids()) return !delta.text.empty();
+  rests_[choice] += delta.text;
+  return false;
+}
+
 std::string OpenAiFormat::Chunk(size_t choice, std::string_view output,
                                 std::string_view logprobs) const {
-  return Chunk(choice, output, logprobs, "null", "");
+  return MakeChunk(choice, output, logprobs, {});
 }
 
 std::string OpenAiFormat::Chunk(size_t choice, std::string_view output, std::string_view logprobs,
-                                std::string_view finish_reason, std::string_view tail) const {
+                                const std::vector<OutputToken>& tokens) const {
+  if (!shows_ids()) return MakeChunk(choice, output, logprobs, {});
+  std::string members = IdMembers(tokens, this->logprobs());
+  return MakeChunk(choice, output, logprobs, {.in_choice = members});
+}
+
+std::string OpenAiFormat::MakeChunk(size_t choice, std::string_view output,
+                                    std::string_view logprobs, const ChunkEnd& end) const {
   std::string out;
-  out.reserve(begin_.size() + output.size() + logprobs.size() + tail.size() + 128);
+  out.reserve(begin_.size() + output.size() + logprobs.size() + end.in_choice.size() +
+              end.tail.size() + 128);
   out += begin_;
   fmt::format_to(std::back_inserter(out), "{{\"index\":{},", choice);
   out += output;
   out += ",\"logprobs\":";
   out += logprobs;
   out += ",\"finish_reason\":";
-  out += finish_reason;
+  out += end.finish_reason;
+  out += end.in_choice;
   out += "}]";
   if (body_->include_usage) out += ",\"usage\":null";
-  out += tail;
+  out += end.tail;
   out += "}\n\n";
   return out;
 }
@@ -214,7 +271,10 @@ std::string OpenAiFormat::Chunk(size_t choice, std::string_view output, std::str
 std::string OpenAiFormat::OnEnd(size_t choice, const Finish& finish) {
   finishes_[choice] = finish;
   const char* reason = finish.reason == FinishReason::kLength ? "\"length\"" : "\"stop\"";
-  return Chunk(choice, words_.no_output, "null", reason, ",\"ropeway\":" + RopewayJson(finish));
+  const std::string& rest = rests_[choice];
+  const std::string output = rest.empty() ? words_.no_output : TextMember(rest);
+  const std::string tail = ",\"ropeway\":" + RopewayJson(finish);
+  return MakeChunk(choice, output, "null", {.finish_reason = reason, .tail = tail});
 }
 
 std::string OpenAiFormat::Done() {

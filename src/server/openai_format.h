@@ -110,21 +110,39 @@ class OpenAiFormat : public ApiFormat {
   // Members of a whole answer beside those of all; ends with a comma where there are any.
   virtual std::string MoreMembers(const std::vector<ChoiceOutput>&) const { return ""; }
 
+  // A chunk's member for output that is `text`.
+  virtual std::string TextMember(std::string_view text) const = 0;
+
   const AnswerHead& head() const { return head_; }
   bool logprobs() const { return body_->request.logprobs.has_value(); }
+  // Whether a stream has an event for this delta now. For a gateway each token has one, and text
+  // without a token, which was held back until the end, is kept for the chunk with the finish
+  // reason: so a gateway has all of what belongs to a token, or nothing.
+  bool HasEvent(size_t choice, const Delta& delta);
 
-  // One event with output of one choice. `output` is a JSON member, `logprobs` a JSON value.
+  // One event with output of one choice. `output` is a JSON member, `logprobs` a JSON value;
+  // `tokens`: what it accounts for.
+  std::string Chunk(size_t choice, std::string_view output, std::string_view logprobs,
+                    const std::vector<OutputToken>& tokens) const;
+  // Likewise, of none.
   std::string Chunk(size_t choice, std::string_view output, std::string_view logprobs) const;
 
  private:
-  std::string Chunk(size_t choice, std::string_view output, std::string_view logprobs,
-                    std::string_view finish_reason, std::string_view tail) const;
+  struct ChunkEnd {
+    std::string_view finish_reason = "null";  // A JSON value.
+    std::string_view in_choice = "";          // Members of the choice, each behind a comma.
+    std::string_view tail = "";               // Likewise, of the chunk.
+  };
+  std::string MakeChunk(size_t choice, std::string_view output, std::string_view logprobs,
+                        const ChunkEnd& end) const;
+  bool shows_ids() const { return body_->gateway && body_->gateway->ids; }
 
   const Words words_;
   OpenAiBody* const body_;
   AnswerHead head_;
-  std::string begin_;             // Of every chunk, up to its choices.
-  std::vector<Finish> finishes_;  // Of a stream's choices.
+  std::string begin_;               // Of every chunk, up to its choices.
+  std::vector<Finish> finishes_;    // Of a stream's choices.
+  std::vector<std::string> rests_;  // Likewise: see HasEvent.
 };
 
 }  // namespace ropeway::server

@@ -155,6 +155,14 @@ TEST(OpenAiWhole, ManyChoicesAndTheirUsage) {
   EXPECT_EQ(answer["ropeway"]["batch_num"], 3);
 }
 
+TEST(OpenAiWhole, UsageThatWasEstimatedSaysSo) {
+  const Format format = StartCompletion(",\"n\":2", {}, R"("p")");
+  std::vector<ChoiceOutput> choices = {Choice("a"), Choice("b")};
+  EXPECT_FALSE(json::parse(format->Whole(choices))["usage"].contains("estimated"));
+  choices[1].finish.usage.estimated = true;
+  EXPECT_EQ(json::parse(format->Whole(choices))["usage"]["estimated"], true);
+}
+
 TEST(OpenAiWhole, ARequestThatNeverStartedHasNoBatch) {
   ChoiceOutput choice = Choice("");
   choice.finish.usage.completion_tokens = 0;

@@ -21,9 +21,12 @@ std::string RandomName() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
+// Of a request that gives none.
 SamplingParams SamplingOf(const engine::Backend& backend) {
   const std::vector<engine::ModelInfo> models = backend.Models();
-  return models.empty() ? SamplingParams() : models.front().sampling;
+  SamplingParams sampling = models.empty() ? SamplingParams() : models.front().sampling;
+  sampling.given = SamplingParams::kNoneGiven;
+  return sampling;
 }
 
 // A family with one series for each tenant.

@@ -79,6 +79,9 @@ struct ApiKey {
   int max_concurrent_requests = 0;
   // Prompt and generated tokens; requests beyond are rejected with 429. 0: no limit.
   int64_t tokens_per_minute = 0;
+  // A gateway's: its requests may name their tenant, and go on where another server left off
+  // (GatewayFields).
+  bool gateway = false;
 };
 
 // Ranges of weight, max_concurrent_requests and tokens_per_minute of a key.

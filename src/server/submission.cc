@@ -110,7 +110,8 @@ std::optional<int32_t> ServerSink::queue_position() {
 // once.
 
 void ServerSink::OnAdmitted(RequestId, const engine::Admission& admission) {
-  Status within = ticket_.Admitted(admission.prompt_tokens);
+  Status within;
+  if (resumed_ == 0) within = ticket_.Admitted(admission.prompt_tokens);
   std::lock_guard lock(mutex_);
   queue_position_ = admission.queue_position;
   if (!within.ok()) {
@@ -146,7 +147,7 @@ void ServerSink::OnFinish(RequestId, const Finish& finish) {
   const bool never_ran =
       finish.reason == FinishReason::kCancelled && finish.batch_num == 0 && generated_ == 0;
   if (never_ran) ticket_.RefundPrompt();
-  ticket_.End(std::max(finish.usage.completion_tokens, generated_));
+  ticket_.End(std::max(finish.usage.completion_tokens - resumed_, generated_));
   std::lock_guard lock(mutex_);
   if (ended_early_) return;
   pending_.end = Output::End{Status(), finish};
@@ -215,7 +216,7 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
   for (Prompt& prompt : api->prompts) {
     for (int32_t k = 0; k < api->n; ++k) {
       Request request = api->request;
-      request.choice = static_cast<uint32_t>(k);
+      request.choice += static_cast<uint32_t>(k);
       if (api->prompt_logprobs_once && k > 0) request.prompt_logprobs.reset();
       if (k + 1 < api->n) {
         request.prompt = prompt;
@@ -224,6 +225,7 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
       }
       std::shared_ptr<ServerSink> sink = make_sink();
       sink->SetTicket(std::move(tickets[choices_.size()]));
+      sink->SetResumed(static_cast<int32_t>(request.resume_ids.size()));
       choices_.push_back({0, sink, false});
       all.push_back({std::move(request), std::move(sink)});
     }

@@ -31,8 +31,11 @@ class ServerSink : public engine::OutputSink {
 
   explicit ServerSink(WakeFn wake) : wake_(std::move(wake)) {}
 
-  // Both are called before the backend has the sink. The request's share of its key's limits.
+  // All three are called before the backend has the sink. The request's share of its key's limits.
   void SetTicket(KeyTicket ticket) { ticket_ = std::move(ticket); }
+  // Of the answer's tokens, those that another server generated: it has charged them, and the
+  // prompt.
+  void SetResumed(int32_t tokens) { resumed_ = tokens; }
   // What `tenant`'s answers may take in memory; without it, as much as they need.
   void SetBudget(std::shared_ptr<base::SharedBudget> answers, std::string tenant);
 
@@ -95,6 +98,7 @@ class ServerSink : public engine::OutputSink {
 
   // Used by the backend's threads, which call one at a time.
   KeyTicket ticket_;
+  int32_t resumed_ = 0;    // Tokens of Request::resume_ids.
   int32_t generated_ = 0;  // Tokens.
   bool limited_ = false;   // The key has no more tokens for it.
 

@@ -227,6 +227,7 @@ void FakeBackend::Cancel(RequestId id) {
 }
 
 std::vector<engine::ModelInfo> FakeBackend::Models() const {
+  if (!models_.empty()) return models_;
   engine::ModelInfo model;
   model.id = "fake-model";
   model.max_model_len = 2048;

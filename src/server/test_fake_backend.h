@@ -63,6 +63,8 @@ class FakeBackend final : public engine::Backend {
   void set_queue(engine::QueueInfo queue) { queue_ = std::move(queue); }
   void set_stats(EngineStats stats) { stats_ = std::move(stats); }
   void set_sampling(SamplingParams sampling) { sampling_ = std::move(sampling); }
+  void set_backends(std::vector<BackendStatus> backends) { backends_ = std::move(backends); }
+  void set_models(std::vector<engine::ModelInfo> models) { models_ = std::move(models); }
   void set_hold_failures(bool hold);  // Failures after admission wait while true.
   std::vector<Request> submitted() const;
   std::vector<size_t> submissions() const;  // How many requests each SubmitAll had.
@@ -85,6 +87,7 @@ class FakeBackend final : public engine::Backend {
   std::vector<engine::RequestInfo> Requests() const override;
   engine::QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override { return stats_; }
+  std::vector<BackendStatus> Backends() const override { return backends_; }
   StatusOr<std::unique_ptr<engine::Tokenization>> Tokenize(std::string, bool) const override;
   StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(const std::vector<ChatMessage>&,
                                                                bool, bool) const override;
@@ -117,6 +120,8 @@ class FakeBackend final : public engine::Backend {
   engine::QueueInfo queue_;
   EngineStats stats_;
   SamplingParams sampling_;
+  std::vector<BackendStatus> backends_;
+  std::vector<engine::ModelInfo> models_;  // Empty: "fake-model" alone.
   std::function<void()> tokenize_hook_;
   mutable std::atomic<int> tokenizations_{0};
   std::chrono::microseconds pause_{100};
