@@ -1,0 +1,171 @@
+// The gateway as a library: one front for requests to many backends. It queues them by class,
+// tenant and deadline, sends each to the backend that suits it, tries again elsewhere what failed,
+// and goes on elsewhere with streams whose backend was lost.
+//
+//   ropeway::GatewayOptions options;
+//   options.models.resize(1);
+//   options.models[0].backends.push_back({.url = "http://127.0.0.1:8080", .kind = "llamacpp"});
+//   auto gateway = ropeway::Gateway::Create(options);
+//   if (!gateway.ok()) { ... gateway.status().message() ... }
+//   ropeway::Request request;
+//   request.prompt = "Once upon a time";
+//   request.priority = ropeway::Priority::kHigh;
+//   auto handle = (*gateway)->Infer(std::move(request));
+//   if (handle.ok()) std::cout << handle->Wait().value().text;
+#ifndef ROPEWAY_GATEWAY_H_
+#define ROPEWAY_GATEWAY_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ropeway/options.h"
+#include "ropeway/remote_backend.h"
+#include "ropeway/request.h"
+#include "ropeway/request_handle.h"
+#include "ropeway/stats.h"
+#include "ropeway/status.h"
+
+namespace ropeway {
+
+// One backend: an engine's server, or an object that answers requests. Exactly one of `url` and
+// `backend` is set.
+struct BackendOptions {
+  // In errors, logs and metrics; no other backend of the gateway has it. "": the URL's host and
+  // port; of an object, its number, counted from 1.
+  std::string name = {};
+
+  std::string url = {};  // http or https, with the path that the server's API is under.
+  // What speaks there: "openai" (any server of OpenAI's API), "llamacpp", "ollama" or "ropeway".
+  std::string kind = "openai";
+  std::string upstream_model = {};  // The model's name there; "": as requests have it.
+  std::string api_key = {};         // Sent as a bearer token; "": none.
+  bool insecure = false;            // https accepts any certificate.
+
+  // A class of your own, or OpenLocalBackend's. The gateway keeps it until no call of it is left.
+  std::shared_ptr<RemoteBackend> backend = nullptr;
+
+  double weight = 1.0;      // Its part of the load, against other replicas': [0.01, 100].
+  int max_concurrency = 0;  // Requests at once; 0: as it reports its places, or else as learned.
+};
+
+// A model and the backends that serve it, its replicas; at most 64.
+struct GatewayModel {
+  // As requests name it. "": by the names that all of its backends report; of one model at most.
+  std::string name = {};
+  std::vector<std::string> aliases = {};
+  std::vector<BackendOptions> backends = {};
+};
+
+struct GatewayOptions {
+  std::vector<GatewayModel> models;  // At least one. The first serves requests that name none.
+
+  // "continuous": a request is sent when a backend has a free place for it. "batch": requests go
+  // out together, when max_batch_size of them wait or the oldest has waited for max_batch_wait.
+  std::string dispatch = "continuous";
+  bool enable_batching = true;  // false: strictly one request at a time.
+  int max_batch_size = 8;
+  std::chrono::milliseconds max_batch_wait{50};
+  int max_parallel_batches = 1;
+  // How many requests a backend may have at once, if it does not report its places: "aimd" (learned
+  // from failures and latencies) or "memory" (by the free part of its KV memory, where it reports
+  // that).
+  std::string batch_control = "aimd";
+  int max_learned_concurrency = 256;
+
+  // The order of requests, as of an engine: see SchedulingOptions.
+  std::string policy = "priority+fair";
+  std::array<int, 3> class_shares = {70, 20, 10};
+  bool strict_priority = false;
+  std::chrono::milliseconds max_wait{30'000};
+  int max_queued_requests = 1000;
+  int64_t max_queued_tokens = 4'000'000;
+  std::array<std::chrono::milliseconds, 3> ttft_limits = SchedulingOptions().ttft_limits;
+  std::array<std::chrono::milliseconds, 3> latency_limits = SchedulingOptions().latency_limits;
+
+  // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
+  std::chrono::milliseconds request_timeout{0};
+  // What waits while no backend can be reached fails after so long; 0: at once.
+  std::chrono::milliseconds hold_timeout{0};
+  // A backend that is silent for so long, before its first output for a request (the prompt is
+  // computed then) or between two, is taken to hang; 0: never.
+  std::chrono::milliseconds first_byte_timeout{300'000};
+  std::chrono::milliseconds backend_idle_timeout{60'000};
+  std::chrono::milliseconds connect_timeout{5'000};
+  std::chrono::milliseconds probe_interval{5'000};  // Between two looks at a backend's health.
+  int max_retries = 3;      // Of one request, on other backends, before it had any output.
+  int max_resumptions = 3;  // Of one stream whose backend was lost.
+
+  // Requests with a parameter that their model's backends do not know fail (kInvalidArgument);
+  // otherwise it is left out.
+  bool strict = false;
+};
+
+// An engine in this process as a backend. Blocks while it loads the model. On failure, one sentence
+// names the file's or option's field at fault. (Of the library's target ropeway::engine.)
+StatusOr<std::shared_ptr<RemoteBackend>> OpenLocalBackend(const EngineOptions& options);
+
+// Whether a gateway can serve.
+struct GatewayHealth {
+  bool ready = true;   // New requests are accepted, and the first model has a backend that is up.
+  std::string reason;  // Why not, for a person.
+  std::vector<BackendStatus> backends;
+};
+
+// A running gateway. Thread-safe.
+class Gateway {
+ public:
+  // Initializes the gateway: starts its threads and looks at the backends, which need not be up. On
+  // failure, one sentence names the option at fault.
+  static StatusOr<std::unique_ptr<Gateway>> Create(const GatewayOptions& options);
+
+  // As Shutdown without a grace.
+  ~Gateway();
+  Gateway(const Gateway&) = delete;
+  Gateway& operator=(const Gateway&) = delete;
+
+  // Queues `request`, in the class `request.priority`, and returns in far under 1 ms. The handle
+  // waits for the result, polls it or cancels; with `on_delta` the output is streamed as well.
+  // Fails for a malformed request (kInvalidArgument), an unknown model (kNotFound), too long a
+  // queue (kResourceExhausted) and where no backend is up (kUnavailable), the last two with the
+  // seconds after which to try again; all other errors are in the Result, and name the backend and
+  // what it said.
+  //
+  // Until something of its output was given out, a request that fails is sent again, elsewhere if
+  // possible. After that it goes on only where another backend computes the very same bits
+  // (RemoteBackend::CanResume); else it fails.
+  StatusOr<RequestHandle> Infer(Request request, StreamCallback on_delta = nullptr);
+
+  // Asks that the request end as kCancelled; kNotFound if no such request is under way.
+  Status Cancel(RequestId id);
+
+  GatewayHealth Health() const;
+
+  // Its batching part, and how many requests wait and run.
+  EngineStats Stats() const;
+
+  // All metrics in the Prometheus text format.
+  std::string MetricsText() const;
+
+  // The backend gets no more requests, for an upgrade for example, or may have some again. What it
+  // has under way goes on elsewhere, where that is possible, or ends there. kNotFound: no backend
+  // has the name.
+  Status SetDraining(const std::string& backend, bool draining);
+
+  // Rejects new requests from now on, and waits until all accepted ones ended or `grace` is over;
+  // those still under way then are cancelled: kDeadlineExceeded.
+  Status Shutdown(std::chrono::nanoseconds grace);
+
+ private:
+  class Impl;
+  explicit Gateway(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ropeway
+
+#endif  // ROPEWAY_GATEWAY_H_

@@ -1,0 +1,214 @@
+#include "gateway/client_request.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/log.h"
+#include "gateway/prefix_ring.h"
+
+namespace ropeway::gateway {
+namespace {
+
+// What a chat template puts around a message, about.
+constexpr size_t kTokensPerMessage = 4;
+// The number of a prompt's tokens decides little beyond this, and the dispatcher keeps an id each.
+constexpr size_t kMostEstimatedTokens = size_t{1} << 18;
+constexpr uint64_t kCharactersPerToken = 4;
+
+// Calls the sink; false if it threw. Its exceptions are its own bugs and must not affect others.
+template <typename Fn>
+bool CallSafely(RequestId id, Fn&& fn) {
+  try {
+    fn();
+    return true;
+  } catch (const std::exception& e) {
+    base::TryLog(spdlog::level::warn, "request {}: its sink failed: {}", id, e.what());
+  } catch (...) {
+    base::TryLog(spdlog::level::warn, "request {}: its sink failed", id);
+  }
+  return false;
+}
+
+}  // namespace
+
+int32_t EstimatedPromptTokens(const Request& request) {
+  const auto per_token = static_cast<size_t>(kBytesPerToken);
+  size_t tokens = 0;
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
+    tokens = ids->size();
+  } else if (const auto* text = std::get_if<std::string>(&request.prompt)) {
+    tokens = (text->size() + per_token - 1) / per_token;
+  } else {
+    for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(request.prompt)) {
+      tokens += message.content.size() / per_token + kTokensPerMessage;
+    }
+  }
+  return static_cast<int32_t>(std::clamp<size_t>(tokens, 1, kMostEstimatedTokens));
+}
+
+int32_t EstimatedTokens(uint64_t characters) {
+  const uint64_t tokens = (characters + kCharactersPerToken - 1) / kCharactersPerToken;
+  return static_cast<int32_t>(std::min<uint64_t>(tokens, INT32_MAX));
+}
+
+uint64_t CountCharacters(std::string_view text) {
+  return static_cast<uint64_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;  // Not inside a character.
+  }));
+}
+
+void ClientRequest::Admit() {
+  if (admitted_ || ended()) return;
+  admitted_ = true;
+  const engine::Admission admission{.prompt_tokens = prompt_estimate,
+                                    .queue_position = queue_position};
+  if (!CallSafely(id, [&] { sink_->OnAdmitted(id, admission); })) gone_ = true;
+}
+
+std::optional<ResumePoint> ClientRequest::Begin(bool resumes, const core::StartedBatch& batch,
+                                                base::TimePoint now) {
+  if (sent_ == base::TimePoint{}) {
+    sent_ = now;
+    batch_ = batch;
+  }
+  skip_prompt_ = prompt_tokens_;
+  skip_text_ = rest_bytes_;
+  if (!resumes || ids_.empty()) return std::nullopt;
+  // They came before the ids, and were given already.
+  request.prompt_logprobs.reset();
+  skip_prompt_ = 0;
+  ResumePoint point{.ids = request.resume_ids, .seed = seed};
+  point.ids.insert(point.ids.end(), ids_.begin(), ids_.end());
+  return point;
+}
+
+AttemptOutput ClientRequest::Measure(const Delta& delta, bool reports_ids) const {
+  AttemptOutput output;
+  output.tokens = static_cast<int32_t>(delta.tokens.size());
+  if (delta.tokens.empty()) {
+    output.tokens = EstimatedTokens(CountCharacters(delta.text));
+    // With ids, only what was held back to the end comes without a token.
+    output.ids_known = reports_ids && (delta.text.empty() || !ids_.empty());
+    return output;
+  }
+  const bool all = std::all_of(delta.tokens.begin(), delta.tokens.end(),
+                               [](const OutputToken& token) { return token.id >= 0; });
+  output.ids_known = reports_ids && all && rest_bytes_ == 0;
+  return output;
+}
+
+bool ClientRequest::Give(Delta delta, base::TimePoint now, Times* times) {
+  const size_t prompt = std::min(skip_prompt_, delta.prompt_tokens.size());
+  delta.prompt_tokens.erase(delta.prompt_tokens.begin(),
+                            delta.prompt_tokens.begin() + static_cast<std::ptrdiff_t>(prompt));
+  skip_prompt_ -= prompt;
+  const size_t text = std::min(skip_text_, delta.text.size());
+  delta.text.erase(0, text);
+  skip_text_ -= text;
+  const bool generated = !delta.text.empty() || !delta.tokens.empty();
+  if (!generated && delta.prompt_tokens.empty()) return !gone_;
+
+  prompt_tokens_ += delta.prompt_tokens.size();
+  for (const OutputToken& token : delta.tokens) {
+    if (token.id >= 0) ids_.push_back(token.id);
+  }
+  tokens_ += static_cast<int32_t>(delta.tokens.size());
+  characters_ += CountCharacters(delta.text);
+  if (delta.tokens.empty()) {
+    rest_bytes_ += delta.text.size();
+    if (!delta.text.empty() && ids_.empty()) uncounted_ = true;
+  }
+  times->generated = generated;
+  if (generated) {
+    times->first_token = first_token_ == base::TimePoint{};
+    times->since = now - (times->first_token ? arrival : last_token_);
+    if (times->first_token) first_token_ = now;
+    last_token_ = now;
+  }
+  delta.batch_num = batch_.number;
+  bool more = false;
+  if (!CallSafely(id, [&] { more = sink_->OnDelta(id, std::move(delta)); }) || !more) gone_ = true;
+  return !gone_;
+}
+
+int32_t ClientRequest::completion_tokens() const {
+  return counted() ? tokens_ : EstimatedTokens(characters_);
+}
+
+uint64_t ClientRequest::PromptCharacters() const {
+  uint64_t characters = 0;
+  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
+    characters = CountCharacters(*text);
+  } else if (const auto* chat = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
+    for (const ChatMessage& message : *chat) {
+      characters += CountCharacters(message.content) + kTokensPerMessage * kCharactersPerToken;
+    }
+  }
+  return characters;
+}
+
+Usage ClientRequest::UsageOf(const BackendEnd& end) const {
+  Usage usage;
+  if (end.prompt_tokens) {
+    usage.prompt_tokens = *end.prompt_tokens;
+  } else if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
+    usage.prompt_tokens = static_cast<int32_t>(ids->size());
+  } else {
+    usage.prompt_tokens = EstimatedTokens(PromptCharacters());
+  }
+  usage.completion_tokens = end.completion_tokens.value_or(completion_tokens());
+  usage.cached_tokens = end.cached_tokens.value_or(0);
+  usage.estimated = !end.prompt_tokens || !end.completion_tokens;
+  return usage;
+}
+
+PhaseTimes ClientRequest::TimesAt(base::TimePoint now) const {
+  PhaseTimes times;
+  if (sent_ == base::TimePoint{}) return times;
+  times.queue = sent_ - arrival;
+  times.formation = batch_.formation;
+  if (first_token_ == base::TimePoint{}) return times;
+  times.prefill = first_token_ - sent_;
+  times.decode = last_token_ - first_token_;
+  times.output = now - last_token_;
+  return times;
+}
+
+ropeway::Finish ClientRequest::FinishOf(const BackendEnd& end, base::TimePoint now) const {
+  ropeway::Finish finish;
+  finish.reason = gone_ ? FinishReason::kCancelled : end.reason;
+  finish.usage = UsageOf(end);
+  finish.seed = end.seed.value_or(seed);
+  finish.batch_num = batch_.number;
+  finish.batch_size = batch_.size;
+  finish.times = TimesAt(now);
+  return finish;
+}
+
+void ClientRequest::Finish(const ropeway::Finish& finish) {
+  Admit();
+  bytes.Release();
+  CallSafely(id, [&] { sink_->OnFinish(id, finish); });
+  sink_.reset();
+}
+
+void ClientRequest::Cancel(base::TimePoint now) {
+  if (admitted_) {
+    ropeway::Finish finish = FinishOf({}, now);
+    finish.reason = FinishReason::kCancelled;
+    Finish(finish);
+  } else {
+    Fail({StatusCode::kCancelled, "the request was cancelled"});
+  }
+}
+
+void ClientRequest::Fail(const Status& status) {
+  bytes.Release();
+  CallSafely(id, [&] { sink_->OnError(id, status); });
+  sink_.reset();
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,147 @@
+// A request of the gateway as its client sees it: the sink, what it was told, and what another
+// backend needs to go on where one was lost.
+#ifndef ROPEWAY_GATEWAY_CLIENT_REQUEST_H_
+#define ROPEWAY_GATEWAY_CLIENT_REQUEST_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/shared_budget.h"
+#include "core/sequence.h"
+#include "engine/backend.h"
+#include "gateway/dispatcher.h"
+#include "ropeway/remote_backend.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::gateway {
+
+class ClientRequest;
+
+// The requests that are one to their client (OpenAI's n): once one of them has output, the streams
+// of all begin, or the output of the first ones would pile up in their sinks.
+struct ClientGroup {
+  std::vector<std::weak_ptr<ClientRequest>> requests;  // Constant once it is shared.
+  std::atomic<bool> begun{false};
+};
+
+// A prompt's tokens, as far as they can be told without its tokenizer: bytes / 4, and a few for
+// each message of a chat. At least 1.
+int32_t EstimatedPromptTokens(const Request& request);
+// Likewise by characters, for usage that a backend leaves out.
+int32_t EstimatedTokens(uint64_t characters);
+// UTF-8 characters.
+uint64_t CountCharacters(std::string_view text);
+
+// What its sink is told: OnAdmitted once, deltas, one end. A sink that throws is treated like one
+// whose reader is gone, and still gets its end.
+//
+// Thread rule: the sink's calls come one at a time since `mu` is held; the dispatcher decides which
+// attempt they come from, and who ends the request.
+class ClientRequest {
+ public:
+  ClientRequest(Request request_in, std::shared_ptr<engine::OutputSink> sink)
+      : request(std::move(request_in)), sink_(std::move(sink)) {}
+
+  // Constant once the request is shared.
+  RequestId id = 0;
+  size_t model = 0;  // Index of its model.
+  uint64_t seed = 0;
+  base::TimePoint arrival{};
+  base::TimePoint deadline = base::TimePoint::max();
+  int32_t prompt_estimate = 1;
+  int32_t queue_position = 0;          // As it came.
+  std::shared_ptr<ClientGroup> group;  // Null: it is alone.
+
+  // The dispatch thread's once the request is shared; `timeout` is what was left when it was last
+  // sent.
+  Request request;
+
+  base::SharedBudget::Hold bytes;  // What `request` takes; released by the end.
+
+  // Held while the sink is called. Taken before GatewayBackend's mutex where both are, and of two
+  // requests never at the same time.
+  std::mutex mu;
+
+  // REQUIRES, of all that follows: mu is held.
+
+  bool ended() const { return sink_ == nullptr; }
+
+  // Tells the sink that the request is queued, unless it was told or the request has ended.
+  void Admit();
+
+  // It is sent now, as another attempt, in `batch`. The point to go on from with `resumes`;
+  // nothing: from the start.
+  std::optional<ResumePoint> Begin(bool resumes, const core::StartedBatch& batch,
+                                   base::TimePoint now);
+
+  // What the dispatcher is to know of `delta`. `reports_ids`: the backend it came from can go on
+  // with others' output, and so reports ids.
+  AttemptOutput Measure(const Delta& delta, bool reports_ids) const;
+  // What time has passed at a delta.
+  struct Times {
+    bool generated = false;    // It has output, not the prompt's alone; and is
+    bool first_token = false;  // the first one.
+    base::Duration since{};    // The arrival, or else the last output.
+  };
+  // Passes new output on, but for what the sink had from an attempt before. Returns whether the
+  // sink wants more.
+  bool Give(Delta delta, base::TimePoint now, Times* times);
+
+  // How the request ends as its backend says.
+  ropeway::Finish FinishOf(const BackendEnd& end, base::TimePoint now) const;
+  // The end, told to the sink, which is dropped then. REQUIRES: !ended().
+  void Finish(const ropeway::Finish& finish);
+  // It was cancelled: OnFinish, or OnError where the request was not admitted.
+  void Cancel(base::TimePoint now);
+  void Fail(const Status& status);
+
+  // Generated so far, as far as is known.
+  int32_t completion_tokens() const;
+
+  // Why its last attempt failed, with the backend's name; "": none has.
+  std::string last_failure;
+
+ private:
+  // Whether all of the text came with its tokens.
+  bool counted() const { return tokens_ > 0 && !uncounted_; }
+  uint64_t PromptCharacters() const;
+  Usage UsageOf(const BackendEnd& end) const;
+  PhaseTimes TimesAt(base::TimePoint now) const;
+
+  std::shared_ptr<engine::OutputSink> sink_;  // Null: it was told the end.
+  bool admitted_ = false;
+  bool gone_ = false;  // The sink threw, or wants no more.
+
+  // What the sink was given.
+  std::vector<TokenId> ids_;  // Of the tokens, where the backend reports them.
+  int32_t tokens_ = 0;
+  uint64_t characters_ = 0;
+  bool uncounted_ = false;    // Some of the text came without its tokens.
+  size_t prompt_tokens_ = 0;  // Of the prompt, with their log-probs.
+  // Bytes of text that came behind all tokens: what a stop string or a half character had held back
+  // until the end. No id accounts for it.
+  size_t rest_bytes_ = 0;
+
+  // Of the present attempt's output, what the sink had before.
+  size_t skip_prompt_ = 0;
+  size_t skip_text_ = 0;
+
+  core::StartedBatch batch_;
+  base::TimePoint sent_{};  // For the first time; 0: not yet. Likewise the next two.
+  base::TimePoint first_token_{};
+  base::TimePoint last_token_{};
+};
+
+}  // namespace ropeway::gateway
+
+#endif  // ROPEWAY_GATEWAY_CLIENT_REQUEST_H_

@@ -1,0 +1,108 @@
+#include "gateway/concurrency.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace ropeway::gateway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr PlacesOptions kPlacesBounds = {.start = 16, .least = 2, .most = 64};
+
+// A window of requests that use all places and take so long to their first byte.
+void OnePlacesWindow(LearnedPlaces* places, base::Duration took, int32_t prompt = 100) {
+  const int before = std::max(LearnedPlaces::kWindow, places->limit() / 2);
+  for (int i = 0; i < before; ++i) {
+    places->OnSent(places->limit());
+    places->OnFirstByte(took, prompt);
+  }
+}
+
+TEST(LearnedPlacesTest, TheyGrowWhileAllAreUsedAndNothingSlowsDown) {
+  LearnedPlaces places(kPlacesBounds, true);
+  OnePlacesWindow(&places, milliseconds(100));
+  EXPECT_EQ(places.limit(), 18);
+  for (int i = 0; i < 100; ++i) OnePlacesWindow(&places, milliseconds(100));
+  EXPECT_EQ(places.limit(), 64) << "and never beyond the most";
+}
+
+TEST(LearnedPlacesTest, TheyStayWhereTheyAreNotUsed) {
+  LearnedPlaces places(kPlacesBounds, true);
+  for (int i = 0; i < 100; ++i) {
+    places.OnSent(3);
+    places.OnFirstByte(milliseconds(100), 100);
+  }
+  EXPECT_EQ(places.limit(), 16);
+}
+
+TEST(LearnedPlacesTest, TheyFallWhenRequestsWaitThere) {
+  LearnedPlaces places(kPlacesBounds, true);
+  OnePlacesWindow(&places, milliseconds(100));
+  OnePlacesWindow(&places, milliseconds(250));
+  EXPECT_EQ(places.limit(), 20) << "a batch that is twice as slow is no queue";
+  OnePlacesWindow(&places, milliseconds(900));
+  EXPECT_EQ(places.limit(), 14);
+  for (int i = 0; i < 10; ++i) OnePlacesWindow(&places, seconds(20));
+  EXPECT_EQ(places.limit(), 2) << "and never below the least";
+}
+
+TEST(LearnedPlacesTest, LongPromptsAreNoQueue) {
+  LearnedPlaces places(kPlacesBounds, true);
+  OnePlacesWindow(&places, milliseconds(100), 100);
+  OnePlacesWindow(&places, milliseconds(1000), 1000);
+  EXPECT_EQ(places.limit(), 20);
+}
+
+TEST(LearnedPlacesTest, NoiseOfShortTimesIsNoQueue) {
+  LearnedPlaces places(kPlacesBounds, true);
+  OnePlacesWindow(&places, milliseconds(1));
+  OnePlacesWindow(&places, milliseconds(50));
+  EXPECT_EQ(places.limit(), 20);
+}
+
+TEST(LearnedPlacesTest, WithReportedPlacesTheTimeSaysNothing) {
+  LearnedPlaces places(kPlacesBounds, false);
+  OnePlacesWindow(&places, milliseconds(100));
+  OnePlacesWindow(&places, seconds(10));
+  EXPECT_EQ(places.limit(), 20);
+}
+
+TEST(LearnedPlacesTest, TheyFallWhenMoreThanAQuarterFails) {
+  LearnedPlaces places(kPlacesBounds, true);
+  for (int i = 0; i < 5; ++i) places.OnFirstByte(milliseconds(10), 10);
+  for (int i = 0; i < 3; ++i) places.OnFailure();
+  EXPECT_EQ(places.limit(), 11);
+  LearnedPlaces others(kPlacesBounds, true);
+  for (int i = 0; i < 6; ++i) others.OnFirstByte(milliseconds(10), 10);
+  for (int i = 0; i < 2; ++i) others.OnFailure();
+  EXPECT_EQ(others.limit(), 16) << "one of four happens";
+}
+
+TEST(LearnedPlacesTest, ABusyBackendLowersThemAtOnceToWhatItHas) {
+  LearnedPlaces places(kPlacesBounds, true);
+  places.OnBusy(10, seconds(5));
+  EXPECT_EQ(places.limit(), 7);
+  places.OnBusy(7, seconds(5) + milliseconds(999));
+  EXPECT_EQ(places.limit(), 7) << "what was sent together is told together";
+  places.OnBusy(7, seconds(6));
+  EXPECT_EQ(places.limit(), 4);
+  OnePlacesWindow(&places, milliseconds(10));
+  EXPECT_EQ(places.limit(), 6) << "and they grow again";
+}
+
+TEST(LearnedPlacesTest, TheMostMoves) {
+  LearnedPlaces places(kPlacesBounds, true);
+  places.set_most(4, true);
+  EXPECT_EQ(places.limit(), 4);
+  places.set_most(1, false);
+  EXPECT_EQ(places.limit(), 1) << "below the least, if that is all that there is";
+  places.set_most(9, false);
+  EXPECT_EQ(places.limit(), 2);
+}
+
+}  // namespace
+}  // namespace ropeway::gateway

@@ -1,0 +1,489 @@
+// A request's way through the dispatcher: added, sent, answered, sent again, ended.
+#include "gateway/dispatcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+namespace ropeway::gateway {
+namespace {
+
+bool HasClasses(const DispatchOptions& options) {
+  const std::string& name = options.policy.name;
+  return name == "priority" || name.rfind("priority+", 0) == 0;
+}
+
+scheduler::LoadOptions LoadOptionsOf(const DispatchOptions& options,
+                                     const policy::SchedulingPolicy& policy) {
+  scheduler::LoadOptions load;
+  load.has_classes = HasClasses(options);
+  load.has_tenants = policy.is_fair();
+  for (size_t c = 0; c < load.parts.size() && load.has_classes && !options.policy.strict; ++c) {
+    load.parts[c] = options.policy.class_shares[c] / 100.0;
+  }
+  return load;
+}
+
+scheduler::BatchFormerOptions FormerOptionsOf(const DispatchOptions& options) {
+  using Kind = scheduler::BatchFormerOptions::Kind;
+  scheduler::BatchFormerOptions former;
+  former.kind = options.batches ? Kind::kDynamic : Kind::kContinuous;
+  if (!options.enable_batching) former.kind = Kind::kSerial;
+  former.max_batch_size = options.max_batch_size;
+  former.timeout = options.max_batch_wait;
+  return former;
+}
+
+// A batch goes out together: there are places for it from the start, until it shows that there are
+// not.
+DispatchOptions WithPlacesForBatches(DispatchOptions options) {
+  if (!options.enable_batching) options.max_parallel_batches = 1;
+  if (!options.batches || !options.enable_batching) return options;
+  PlacesOptions& places = options.rules.places;
+  const int64_t wanted = int64_t{options.max_batch_size} * options.max_parallel_batches;
+  places.start = static_cast<int>(std::clamp<int64_t>(wanted, places.start, places.most));
+  return options;
+}
+
+Status BadDispatchOption(const std::string& field, const std::string& expected) {
+  return InvalidArgument(field + ": expected " + expected, field);
+}
+
+Status ValidateReplicas(const std::vector<ReplicaOptions>& replicas) {
+  if (replicas.empty()) return InvalidArgument("a model needs at least one backend", "backend");
+  if (replicas.size() > kMaxReplicas) {
+    return InvalidArgument(
+        fmt::format("a model has at most {} backends, not {}", kMaxReplicas, replicas.size()),
+        "backend");
+  }
+  std::unordered_set<std::string_view> names;
+  for (const ReplicaOptions& one : replicas) {
+    if (!names.insert(one.name).second) {
+      return InvalidArgument(fmt::format("the backend {} is given twice", one.name), "backend");
+    }
+    // Written so that it is true for NaN too.
+    if (!(one.weight >= 0.01 && one.weight <= 100.0)) {
+      return InvalidArgument(
+          fmt::format("weight of the backend {}: expected 0.01 to 100", one.name), "weight");
+    }
+    if (one.max_concurrency < 0) {
+      return InvalidArgument(
+          fmt::format("max-concurrency of the backend {}: expected at least 0", one.name),
+          "max-concurrency");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status DispatchOptions::Validate() const {
+  if (Status status = ValidateReplicas(replicas); !status.ok()) return status;
+  if (auto made = policy::MakePolicy(policy); !made.ok()) return made.status();
+  const PlacesOptions& places = rules.places;
+  const bool in_order = 1 <= places.least && places.least <= places.start &&
+                        places.start <= places.most && places.most <= 100'000;
+  if (!in_order) return BadDispatchOption("places", "1 <= least <= start <= most <= 100000");
+  if (max_wait <= base::Duration(0)) return BadDispatchOption("max-wait", "a time above 0");
+  if (max_queued_requests < 1) return BadDispatchOption("max-queued-requests", "at least 1");
+  if (max_queued_tokens < 1) return BadDispatchOption("max-queued-tokens", "at least 1");
+  if (max_batch_size < 1) return BadDispatchOption("max-batch-size", "at least 1");
+  if (max_batch_wait < base::Duration(0)) return BadDispatchOption("max-batch-wait", "0 or more");
+  if (max_parallel_batches < 1) return BadDispatchOption("max-parallel-batches", "at least 1");
+  if (hold_timeout < base::Duration(0)) return BadDispatchOption("hold-timeout", "0 or more");
+  if (first_byte_timeout < base::Duration(0) || idle_timeout < base::Duration(0)) {
+    return BadDispatchOption("backend-idle-timeout", "0 or more");
+  }
+  if (!(retries.part >= 0.0 && retries.part <= 1.0)) {
+    return BadDispatchOption("retry-part", "0 to 1");
+  }
+  if (!(retries.per_second > 0.0 && retries.per_second <= 1e6)) {
+    return BadDispatchOption("retries-per-second", "above 0");
+  }
+  return {};
+}
+
+Dispatcher::Dispatcher(DispatchOptions options)
+    : options_(WithPlacesForBatches(std::move(options))),
+      policy_(*policy::MakePolicy(options_.policy)),
+      replicas_(options_.replicas, options_.rules),
+      budget_(options_.retries),
+      cost_(0.0),
+      sampling_(),
+      load_(&cost_, &sampling_, LoadOptionsOf(options_, *policy_)),
+      admission_(options_.max_wait, options_.max_queued_tokens, this),
+      former_(FormerOptionsOf(options_)),
+      aging_(options_.max_wait),
+      places_(scheduler::SharedByTenants(options_.max_queued_requests)) {}
+
+Dispatcher::~Dispatcher() = default;
+
+Dispatcher::Entry* Dispatcher::Find(RequestId id) const {
+  const auto found = entries_.find(id);
+  return found != entries_.end() ? found->second.get() : nullptr;
+}
+
+Dispatcher::Entry* Dispatcher::FindAttempt(RequestId id, uint32_t attempt) const {
+  Entry* const entry = Find(id);
+  return entry != nullptr && entry->replica >= 0 && entry->attempt == attempt ? entry : nullptr;
+}
+
+// --- Adding.
+
+Status Dispatcher::Admit(const DispatchRequest& request, base::SharedBudget::Hold* place) {
+  const core::CoreRequest& core = request.request;
+  if (!places_.Take(core.tenant, 1, place)) {
+    Status status(
+        StatusCode::kResourceExhausted,
+        fmt::format("the queue is full: {} requests wait already, {} of them of the same "
+                    "sender (max_queued_requests {})",
+                    places_.used(), places_.held(core.tenant), options_.max_queued_requests));
+    scheduler::LoadView load;
+    admission_.View(&load);
+    const double wait = scheduler::PredictedWait(
+        load, {core.tenant, core.tenant_weight, core.priority}, options_.max_wait);
+    status.set_retry_after_seconds(scheduler::RetryAfter(wait, options_.max_wait));
+    return status;
+  }
+  return admission_.Admit(core, now_);
+}
+
+// What later calls append without allocating: they are to fail for no want of memory.
+void Dispatcher::Reserve(size_t more) {
+  const size_t all = entries_.size() + more;
+  for (std::vector<core::Sequence*>* list : {&queue_, &running_}) {
+    if (list->capacity() < all) list->reserve(2 * all);
+  }
+  line_.Reserve(all);
+  aging_.Reserve(all);
+}
+
+void Dispatcher::Insert(std::unique_ptr<Entry> entry) {
+  Entry* const inserted = entry.get();
+  const RequestId id = inserted->id();
+  entries_.emplace(id, std::move(entry));
+  try {
+    timers_.emplace(inserted->timer, id);
+    load_.Add(*inserted);
+  } catch (...) {
+    timers_.erase({inserted->timer, id});
+    entries_.erase(id);
+    throw;
+  }
+}
+
+Status Dispatcher::Add(DispatchRequest request, base::TimePoint now) {
+  std::vector<DispatchRequest> one;
+  one.push_back(std::move(request));
+  return AddAll(std::move(one), now);
+}
+
+Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint now) {
+  Advance(now);
+  if (!any_alive() && options_.hold_timeout <= base::Duration(0)) {
+    counts_.rejected += requests.size();
+    return WhyNoneIsAlive();
+  }
+  std::shared_ptr<core::AdmissionGroup> group;
+  if (requests.size() > 1 && requests[0].request.group == nullptr) {
+    group = std::make_shared<core::AdmissionGroup>(static_cast<int32_t>(requests.size()));
+  }
+  Reserve(requests.size());
+  std::vector<RequestId> added;
+  added.reserve(requests.size());
+  const auto undo = [&] {
+    for (const RequestId id : added) {
+      admission_.LeaveQueue(id);
+      if (Entry* const entry = Find(id)) {
+        load_.Remove(*entry);
+        timers_.erase({entry->timer, id});
+        entries_.erase(id);
+      }
+    }
+  };
+  Status status;
+  try {
+    for (DispatchRequest& request : requests) {
+      core::CoreRequest& core = request.request;
+      if (group != nullptr) core.group = group;
+      // The ids are not known; tickets tell requests apart by them (AdmissionTickets::KeyOf).
+      if (!request.blocks.empty() && !core.prompt.empty()) {
+        core.prompt[0] = static_cast<TokenId>(request.blocks.back() & 0x7FFFFFFF);
+      }
+      added.push_back(core.id);
+      base::SharedBudget::Hold place;
+      status = Admit(request, &place);
+      if (!status.ok()) break;
+      auto entry = std::make_unique<Entry>(std::move(core), sequences_ + added.size() - 1);
+      entry->blocks = std::move(request.blocks);
+      entry->place = std::move(place);
+      entry->arrived = now_;
+      Insert(std::move(entry));
+    }
+  } catch (...) {
+    undo();
+    throw;
+  }
+  if (!status.ok()) {
+    undo();
+    counts_.rejected += requests.size();
+    return status;
+  }
+  sequences_ += added.size();
+  counts_.accepted += added.size();
+  for (const RequestId id : added) {
+    Entry* const entry = Find(id);
+    former_.OnArrival(now_);
+    Enqueue(entry);
+    SetTimer(entry);
+  }
+  next_look_ = now_;
+  return {};
+}
+
+// --- Lists.
+
+void Dispatcher::AddTo(std::vector<core::Sequence*>* list, Entry* entry) {
+  entry->index = list->size();
+  list->push_back(entry);
+}
+
+void Dispatcher::RemoveFrom(std::vector<core::Sequence*>* list, Entry* entry) {
+  core::Sequence* const last = list->back();
+  EntryOf(last)->index = entry->index;
+  (*list)[entry->index] = last;
+  list->pop_back();
+}
+
+void Dispatcher::Enqueue(Entry* entry) {
+  UpdateHint(entry);
+  load_.Enter(entry);
+  AddTo(&queue_, entry);
+  urgent_ += entry->request.priority == Priority::kHigh ? 1 : 0;
+  entry->queued_at = entry->sched.queued_since = now_;
+  entry->passed = base::TimePoint::max();
+  entry->fresh = has_fresh_ = true;
+}
+
+void Dispatcher::LeaveQueue(Entry* entry) {
+  load_.Leave(entry);
+  RemoveFrom(&queue_, entry);
+  urgent_ -= entry->request.priority == Priority::kHigh ? 1 : 0;
+}
+
+void Dispatcher::LeaveReplica(Entry* entry) {
+  replicas_[entry->replica].OnLeft(entry->tokens_left);
+  entry->tokens_left = 0;
+  entry->replica = -1;
+}
+
+void Dispatcher::LeaveBatch(Entry* entry) {
+  if (entry->batch == 0) return;
+  const auto batch = batches_.find(entry->batch);
+  entry->batch = 0;
+  if (--batch->second.left > 0) return;
+  ++counts_.batches_ended;
+  counts_.batch_seconds += base::ToSeconds(now_ - batch->second.began);
+  if (!batch->second.joins) {
+    --running_batches_;
+    former_.OnBatchEnded(now_);
+  }
+  batches_.erase(batch);
+}
+
+void Dispatcher::Requeue(Entry* entry, bool resumes) {
+  RemoveFrom(&running_, entry);
+  LeaveBatch(entry);
+  mover_.Move(entry->id(), &entry->state, core::SequenceEvent::kPreempt);
+  ++entry->preemptions;
+  entry->kv.computed = 0;
+  entry->resumes = resumes;
+  entry->pays = !resumes;
+  entry->not_before = {};
+  Enqueue(entry);
+  SetTimer(entry);
+}
+
+void Dispatcher::Erase(Entry* entry, core::SequenceEvent event, bool completed) {
+  const RequestId id = entry->id();
+  if (entry->running()) {
+    RemoveFrom(&running_, entry);
+    LeaveBatch(entry);
+  } else {
+    LeaveQueue(entry);
+  }
+  admission_.LeaveQueue(id);
+  timers_.erase({entry->timer, id});
+  if (completed) load_.OnFinished(*entry);
+  policy_->OnFinished(*entry, completed);
+  load_.Remove(*entry);
+  mover_.Move(id, &entry->state, event);
+  entries_.erase(id);
+}
+
+// --- What replicas answer.
+
+void Dispatcher::Charge(Entry* entry, int32_t prompt, int32_t output) {
+  pace_work_.prompt += prompt;
+  pace_work_.output += output;
+  const int32_t paid = std::min(entry->prepaid, output);
+  entry->prepaid -= paid;
+  output -= paid;
+  if (prompt + output <= 0) return;
+  policy::ScheduledWork work;
+  work.prompt_tokens = prompt;
+  work.output_tokens = output;
+  work.cost = prompt + output;
+  policy_->OnScheduled(*entry, work);
+}
+
+void Dispatcher::OnFirstByte(Entry* entry) {
+  if (entry->first_byte) return;
+  entry->first_byte = true;
+  entry->last_output = now_;
+  Replica& replica = replicas_[entry->replica];
+  const int32_t computed = std::max(0, entry->num_ids() - entry->cached);
+  replica.OnFirstByte(now_ - entry->sent, computed);
+  mover_.Move(entry->id(), &entry->state, core::SequenceEvent::kCaughtUp);
+  entry->kv.computed = entry->num_ids();
+  const int64_t done = std::min<int64_t>(entry->tokens_left, computed);
+  entry->tokens_left -= done;
+  replica.OnTokens(done);
+  if (!entry->prompt_charged) {
+    Charge(entry, computed, 0);
+    entry->prompt_charged = true;
+    entry->prompt_paid = computed;
+  }
+  SetTimer(entry);
+}
+
+void Dispatcher::AddTokens(Entry* entry, int64_t reported) {
+  // Whatever a backend says: no more than were asked for.
+  const int32_t left = std::max(0, entry->request.max_tokens - entry->generated());
+  const auto tokens = static_cast<int32_t>(std::clamp<int64_t>(reported, 0, left));
+  if (tokens == 0) return;
+  entry->ids.resize(entry->ids.size() + static_cast<size_t>(tokens));
+  entry->kv.computed = entry->num_ids();
+  const int64_t done = std::min<int64_t>(entry->tokens_left, tokens);
+  entry->tokens_left -= done;
+  replicas_[entry->replica].OnTokens(done);
+  Charge(entry, 0, tokens);
+}
+
+bool Dispatcher::OnOutput(RequestId id, uint32_t attempt, const AttemptOutput& output,
+                          base::TimePoint now) {
+  Advance(now);
+  Entry* const entry = FindAttempt(id, attempt);
+  if (entry == nullptr) return false;
+  OnFirstByte(entry);
+  AddTokens(entry, output.tokens);
+  entry->last_output = now_;
+  entry->given = true;
+  entry->ids_known = entry->ids_known && output.ids_known;
+  // The stream lives, so its replica is the same that answered the last probe.
+  const Replica& replica = replicas_[entry->replica];
+  if (entry->identity == nullptr && replica.options().can_resume) {
+    entry->identity = replica.identity();
+  }
+  return true;
+}
+
+void Dispatcher::OnAlive(RequestId id, uint32_t attempt, base::TimePoint now) {
+  Advance(now);
+  Entry* const entry = FindAttempt(id, attempt);
+  if (entry != nullptr) entry->last_output = now_;
+}
+
+int32_t Dispatcher::PromptUnpaid(const Entry& entry, const BackendEnd& end) {
+  if (!end.prompt_tokens) return 0;
+  // What is computed again elsewhere is not charged, and what a backend does not say about its
+  // cache is as it was thought.
+  int64_t paid = entry.prompt_len;
+  if (entry.resumptions == 0 && end.cached_tokens) paid = entry.prompt_paid;
+  const int64_t unpaid = int64_t{*end.prompt_tokens} - end.cached_tokens.value_or(0) - paid;
+  // Up to the estimate: a backend may say anything.
+  return static_cast<int32_t>(std::clamp<int64_t>(unpaid, 0, entry.prompt_len));
+}
+
+bool Dispatcher::OnEnd(RequestId id, uint32_t attempt, const BackendEnd& end, base::TimePoint now) {
+  Advance(now);
+  Entry* const entry = FindAttempt(id, attempt);
+  if (entry == nullptr) return false;
+  OnFirstByte(entry);
+  if (end.completion_tokens) {
+    AddTokens(entry, int64_t{*end.completion_tokens} - entry->generated());
+  }
+  Charge(entry, PromptUnpaid(*entry, end), 0);
+  Replica& replica = replicas_[entry->replica];
+  replica.OnCompleted(now_ - entry->sent, now_);
+  LeaveReplica(entry);
+  Erase(entry, core::SequenceEvent::kEnd, true);
+  next_look_ = now_;
+  return true;
+}
+
+bool Dispatcher::Cancel(RequestId id, base::TimePoint now, bool completed) {
+  Advance(now);
+  Entry* const entry = Find(id);
+  if (entry == nullptr) return false;
+  if (entry->replica >= 0) {
+    if (completed) replicas_[entry->replica].OnCompleted(now_ - entry->sent, now_);
+    LeaveReplica(entry);
+  }
+  Erase(entry, core::SequenceEvent::kAbort, completed);
+  next_look_ = now_;
+  return true;
+}
+
+FailureOutcome Dispatcher::OnFailure(RequestId id, uint32_t attempt, const BackendFailure& failure,
+                                     base::TimePoint now) {
+  Advance(now);
+  Entry* const entry = FindAttempt(id, attempt);
+  if (entry == nullptr) return {};
+  next_look_ = now_;
+  return AfterFailure(entry, failure);
+}
+
+void Dispatcher::OnReplicaFailed(int replica, const BackendFailure& failure) {
+  const bool last = (replicas_.Alive() & ~MaskOf(replica)) == 0;
+  if (replicas_[replica].OnFailure(failure.kind, failure.retry_after_seconds, last, now_)) {
+    replicas_.ForgetCache(replica);
+  }
+}
+
+bool Dispatcher::MayResume(const Entry& entry) const {
+  return entry.given && entry.ids_known && entry.identity != nullptr &&
+         entry.resumptions < options_.max_resumptions && now_ < entry.request.deadline;
+}
+
+FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& failure) {
+  using Kind = BackendFailure::Kind;
+  const int replica = entry->replica;
+  LeaveReplica(entry);
+  OnReplicaFailed(replica, failure);
+  if (failure.kind != Kind::kBusy) entry->failed_on |= MaskOf(replica);
+  if (failure.kind != Kind::kRejected) {
+    if (MayResume(*entry)) {
+      ++entry->resumptions;
+      Requeue(entry, true);
+      return {FailureOutcome::Kind::kResume, {}};
+    }
+    const bool in_time = now_ < entry->request.deadline;
+    if (!entry->given && in_time && entry->retries < options_.max_retries) {
+      ++entry->retries;
+      Requeue(entry, false);
+      return {FailureOutcome::Kind::kRetry, {}};
+    }
+  }
+  Status status = failure.status;
+  if (status.ok()) status = Status(StatusCode::kUnavailable, "the backend failed");
+  if (failure.kind == Kind::kBusy) {
+    status.set_retry_after_seconds(scheduler::WholeSeconds(failure.retry_after_seconds));
+  }
+  Erase(entry, core::SequenceEvent::kFail, false);
+  return {FailureOutcome::Kind::kFinal, std::move(status)};
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,432 @@
+// The dispatch of one model's requests to its replicas: queue, order, batches, retries. Pure logic
+// in the caller's time: no thread, no clock, no socket.
+//
+// How it is used (see GatewayBackend). Each request is added, and from then on has exactly one end:
+//
+//   - Run says what to do now: send a request to a replica, drop an attempt, probe a replica, or
+//     end a request with a status. It is called after every other call, and at next_look().
+//   - What a replica answers to an attempt is passed to OnOutput, OnEnd or OnFailure. Attempts that
+//     were dropped, or whose request has ended, may still call: they get false (kStale), and what
+//     they brought is not for the client.
+//   - The end is OnEnd's true, OnFailure's kFinal, Cancel's true or Run's kEnd, whichever is first.
+#ifndef ROPEWAY_GATEWAY_DISPATCHER_H_
+#define ROPEWAY_GATEWAY_DISPATCHER_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/shared_budget.h"
+#include "core/sequence.h"
+#include "core/sequence_state.h"
+#include "engine/backend.h"
+#include "gateway/replicas.h"
+#include "gateway/retry_budget.h"
+#include "policy/policies.h"
+#include "policy/scheduling_policy.h"
+#include "ropeway/remote_backend.h"
+#include "ropeway/request.h"
+#include "ropeway/stats.h"
+#include "ropeway/status.h"
+#include "scheduler/admission.h"
+#include "scheduler/batch_former.h"
+#include "scheduler/queue_load.h"
+#include "scheduler/sampling_cost.h"
+#include "scheduler/step_cost.h"
+#include "scheduler/waiting_queue.h"
+
+namespace ropeway::gateway {
+
+struct DispatchOptions {
+  policy::PolicyOptions policy;
+  // Aging, and the predicted wait from which on a request is rejected.
+  base::Duration max_wait = std::chrono::seconds(30);
+  // Of one tenant that waits alone; all tenants together have less than twice as much.
+  int64_t max_queued_requests = 1000;
+  int64_t max_queued_tokens = 4'000'000;
+
+  // --dispatch batch: requests go out in batches instead of one by one as places are free.
+  bool batches = false;
+  bool enable_batching = true;  // false: strictly one at a time, whatever `batches` is.
+  int max_batch_size = 8;
+  base::Duration max_batch_wait = std::chrono::milliseconds(50);
+  int max_parallel_batches = 1;
+
+  // No replica is alive: 0: requests that wait are ended at once; else after so long.
+  base::Duration hold_timeout{};
+  // A replica that gives nothing for so long after it was sent a request, or after its last output
+  // for it, is taken to hang; 0: never. The second one also bounds the first where a stream is
+  // taken up, and at a replica that is out because its probes fail. OnAlive counts as output.
+  base::Duration first_byte_timeout{};
+  base::Duration idle_timeout{};
+  int max_retries = 3;  // Of one request.
+  RetryBudgetOptions retries;
+  int max_resumptions = 3;  // Of one request.
+  // How long a stream that was cut waits for a replica that can go on with it, at most.
+  base::Duration resume_wait = std::chrono::seconds(30);
+  // How long a request is passed by others while the replica that holds its prompt's cache has no
+  // free place and another one has; 0: it takes the other one at once. Not of class high.
+  base::Duration affinity_wait = std::chrono::milliseconds(500);
+
+  std::vector<ReplicaOptions> replicas;
+  ReplicaRules rules;
+
+  // InvalidArgument with the field at fault, as its flag or TOML key is named.
+  Status Validate() const;
+};
+
+struct DispatchRequest {
+  // `id` is unique, also among those that ended; `prompt` has as many ids as the prompt is
+  // estimated to have tokens, all 0: their number alone counts. `order`, `group`, `deadline`,
+  // `tenant`, `tenant_weight`, `priority`, `max_tokens`, `ignore_eos` and `stop_ids` as for the
+  // engine core.
+  core::CoreRequest request;
+  std::vector<uint64_t> blocks;  // PrefixBlocks of its prompt.
+};
+
+// What Run wants done.
+struct Decision {
+  enum class Kind {
+    kSend,   // Send the request to `replica` as `attempt`; `resume`: it goes on from its output.
+    kDrop,   // Cancel `attempt` at `replica`: the request goes on elsewhere, or waits for it.
+    kEnd,    // The request ended with `status`; `attempt`, unless it is 0, is to be cancelled.
+    kProbe,  // Ask `replica` how it is, and pass the answer to OnProbe with `probe`.
+  };
+  Kind kind = Kind::kSend;
+  RequestId id = 0;
+  int replica = -1;
+  uint32_t attempt = 0;  // Counted from 1.
+  bool resume = false;
+  uint64_t probe = 0;
+  core::StartedBatch batch;  // kSend: in which it started the first time.
+  Status status;             // kEnd; of kUnavailable and kResourceExhausted with Retry-After.
+};
+
+// Part of an answer.
+struct AttemptOutput {
+  int32_t tokens = 0;  // Generated since the last output; estimated where the backend does not say.
+  bool ids_known = true;  // The ids of all of them are known, so the request can go on from them.
+};
+
+// What becomes of a request whose attempt failed.
+struct FailureOutcome {
+  enum class Kind {
+    kStale,   // The attempt was over; nothing happens.
+    kRetry,   // It is queued to be sent again, from the start.
+    kResume,  // It is queued to be gone on with.
+    kFinal,   // It has ended with `status`.
+  };
+  Kind kind = Kind::kStale;
+  Status status;
+};
+
+// Totals since the start.
+struct DispatchCounts {
+  uint64_t accepted = 0;
+  uint64_t rejected = 0;
+  uint64_t sent = 0;  // Attempts, with retries and resumptions.
+  uint64_t retries = 0;
+  uint64_t resumptions = 0;
+  uint64_t retries_delayed = 0;  // Retries that waited for the budget.
+  uint64_t batches = 0;
+  uint64_t batched = 0;  // Requests that started in them.
+  double batch_sizes = 0.0;
+  uint64_t batches_ended = 0;
+  double batch_seconds = 0.0;  // Of those that ended.
+};
+
+// Rules.
+//
+// Order. The policy ranks what waits, with the engine's own objects: aged requests by arrival, then
+// the rank, then the arrival (scheduler::Before). A request that runs is one that was sent. A step
+// of the policy is kStep long, or as long as it takes until a new request may start. The policy is
+// charged what replicas report: the prompt with the first byte, without what was cached there as
+// far as is known, and tokens as they come; besides, the first token when the request is sent, so
+// that tenants start in turn. Nothing that was sent is taken back: MayPreempt is not asked.
+//
+// Starting. Continuous: while a replica has a free place, the first in order is sent. With batches:
+// as scheduler::BatchFormer says, at most max_parallel_batches of them at a time; a request of
+// class high does not wait for a batch, in up to half the places. The replica is
+// Replicas::Choose's. What of class high finds no place then is sent to a replica that preempts
+// (BackendFacts), half as many as it has places: it knows the class, and makes room by itself.
+//
+// Failures. Before any output was given to the client, a request is sent again: at most max_retries
+// times, as the budget allows (until then it waits), elsewhere if possible. Once output was given
+// it is gone on with, at most max_resumptions times, if its ids are known and a replica has the
+// identity of the one where it began; else it fails. What a backend rejects as wrong fails at once.
+//
+// Thread rule: one thread at a time, const methods too. Times do not go back between calls.
+class Dispatcher final : private scheduler::AdmissionQueue {
+ public:
+  static constexpr base::Duration kStep = std::chrono::milliseconds(25);
+  // A busy interval counts for predictions (scheduler::Pace) from this length on.
+  static constexpr base::Duration kPaceInterval = std::chrono::milliseconds(200);
+
+  // REQUIRES: options.Validate() is OK.
+  explicit Dispatcher(DispatchOptions options);
+  ~Dispatcher() override;
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  // --- Requests.
+
+  // OK: the request is queued, and has one end from now on. Otherwise it is not:
+  // kResourceExhausted (too much waits) or kUnavailable (no replica is alive, and requests are not
+  // held), each with Retry-After. Throws std::bad_alloc with nothing changed.
+  Status Add(DispatchRequest request, base::TimePoint now);
+  // The requests of one client's one request (OpenAI's n): all, or none. REQUIRES: they have one
+  // AdmissionGroup of this size, or there is one.
+  Status AddAll(std::vector<DispatchRequest> requests, base::TimePoint now);
+
+  // Appends what is to be done now.
+  void Run(base::TimePoint now, std::vector<Decision>* decisions);
+  // When Run is to be called again though nothing else happens; TimePoint::max(): never.
+  base::TimePoint next_look() const { return next_look_; }
+
+  // The request is over for whoever asks: its client is gone, or its output is complete for another
+  // reason than the backend's (`completed`). Returns false if it has ended before; true: this is
+  // its end, and its attempt, if it has one, is to be cancelled.
+  bool Cancel(RequestId id, base::TimePoint now, bool completed = false);
+  // The first byte of an answer came, or more of it: call it before the client gets anything.
+  // False: the attempt is over.
+  bool OnOutput(RequestId id, uint32_t attempt, const AttemptOutput& output, base::TimePoint now);
+  // Nothing of an answer came, but its replica says that it has the request still.
+  void OnAlive(RequestId id, uint32_t attempt, base::TimePoint now);
+  // The answer is complete. True: this is the request's end; false: the attempt was over.
+  bool OnEnd(RequestId id, uint32_t attempt, const BackendEnd& end, base::TimePoint now);
+  FailureOutcome OnFailure(RequestId id, uint32_t attempt, const BackendFailure& failure,
+                           base::TimePoint now);
+
+  // --- Replicas, by their position in DispatchOptions::replicas.
+
+  void OnProbe(int replica, uint64_t probe, const StatusOr<BackendFacts>& facts,
+               base::TimePoint now);
+  // The replica gets no more requests, or may again. What runs there and can go on elsewhere does
+  // so (Run's kDrop); the rest ends there.
+  void SetDraining(int replica, bool draining, base::TimePoint now);
+  // No more requests will come: a batch that fills begins.
+  void set_flush(bool flush) { flush_ = flush; }
+
+  // --- Views.
+
+  size_t size() const { return entries_.size(); }  // Requests without an end.
+  int waiting() const { return static_cast<int>(queue_.size()); }
+  int running() const { return static_cast<int>(running_.size()); }
+  // Whether any replica takes requests, now or after a pause; if not, why: kUnavailable, with
+  // Retry-After.
+  bool any_alive() const { return replicas_.Alive() != 0; }
+  Status WhyNoneIsAlive() const;
+  // In order of their ids. Positions are as of the last step. O(n log n).
+  std::vector<engine::RequestInfo> Requests(base::TimePoint now) const;
+  // Requests that start before this one; -1: it was sent, or is not there. O(n).
+  int32_t PositionOf(RequestId id) const;
+  engine::QueueInfo Queue(const std::string* tenant, double weight) const;
+  // Seconds until the first of the tenant's requests is predicted to end; at least 1.
+  int RetryAfterSeconds(const std::string& tenant) const;
+  // Its batching part, and the requests now.
+  EngineStats Stats() const;
+  ReplicaView ViewOf(int replica, base::TimePoint now) const {
+    return replicas_[replica].View(now);
+  }
+  std::vector<ReplicaView> AllReplicas(base::TimePoint now) const;
+  const DispatchCounts& counts() const { return counts_; }
+  const core::TransitionCounts& transitions() const { return mover_.counts(); }
+  const RetryBudget& retry_budget() const { return budget_; }
+  const DispatchOptions& options() const { return options_; }
+
+  // Lists, places, tokens and timers fit together; kInternal names what does not. O(n).
+  Status CheckIntegrity() const;
+
+  // For tests and the simulation: another policy with the same meaning. REQUIRES: no requests.
+  void ReplacePolicy(std::unique_ptr<policy::SchedulingPolicy> policy) {
+    policy_ = std::move(policy);
+  }
+  policy::SchedulingPolicy* policy() { return policy_.get(); }
+
+ private:
+  // A request that has not ended: in queue_, or in running_ while an attempt is under way.
+  struct Entry : core::Sequence {
+    using core::Sequence::Sequence;
+    std::vector<uint64_t> blocks;
+    base::TimePoint arrived{};
+    base::SharedBudget::Hold place;                  // Until it is sent for the first time.
+    size_t index = 0;                                // In its list.
+    base::TimePoint timer = base::TimePoint::max();  // It is in timers_ with this.
+    bool fresh = true;                               // No step has seen it in the queue.
+    uint64_t batch = 0;                              // That it is a member of; 0: none.
+
+    // The attempt under way.
+    uint32_t attempt = 0;  // Its number, or the last one's.
+    int replica = -1;      // -1: none is under way.
+    base::TimePoint sent{};
+    base::TimePoint last_output{};  // Or OnAlive, or `sent`.
+    bool first_byte = false;
+    int64_t tokens_left = 0;  // Outstanding at its replica.
+    int32_t cached = 0;       // Of its ids, those that its replica has cached, as far as known.
+
+    // What was given to the client, and what it comes from.
+    bool given = false;
+    bool ids_known = true;                        // Of all of it, and of one model.
+    std::shared_ptr<const std::string> identity;  // Of the replica; null: not known.
+
+    // What was charged.
+    bool prompt_charged = false;
+    int32_t prompt_paid = 0;  // Tokens of the prompt, once it is charged.
+    int32_t prepaid = 0;      // Tokens, before they came.
+
+    // Between attempts.
+    bool resumes = false;  // It is gone on with; else it is sent again from the start.
+    bool pays = false;     // It needs a token of the budget.
+    int retries = 0;
+    int resumptions = 0;
+    ReplicaMask failed_on = 0;
+    base::TimePoint queued_at{};                      // The last time.
+    base::TimePoint not_before{};                     // Before this the budget has no token.
+    base::TimePoint passed = base::TimePoint::max();  // Since when others pass it (affinity_wait).
+  };
+  // A batch that has not ended.
+  struct Batch {
+    int32_t left = 0;  // Members under way.
+    base::TimePoint began{};
+    bool joins = false;  // Of urgent requests, beside the others.
+  };
+  // Who is looked at when requests start.
+  enum class Pass {
+    kAll,      // Continuous.
+    kApart,    // Those that wait for no batch.
+    kMembers,  // The others.
+    kUrgent    // Of class high, at replicas that make room for them.
+  };
+
+  // AdmissionQueue.
+  bool has_free_slot() const override;
+  void View(scheduler::LoadView* view) const override;
+  scheduler::Work WorkOf(const core::CoreRequest& request) const override {
+    return load_.WorkOf(request);
+  }
+
+  static Entry* EntryOf(core::Sequence* sequence) { return static_cast<Entry*>(sequence); }
+  Entry* Find(RequestId id) const;
+  // The entry, if this attempt of it is under way; else null.
+  Entry* FindAttempt(RequestId id, uint32_t attempt) const;
+  void Advance(base::TimePoint now) { now_ = std::max(now_, now); }
+  bool continuous() const { return options_.enable_batching && !options_.batches; }
+
+  // dispatcher.cc: a request's way.
+  Status Admit(const DispatchRequest& request, base::SharedBudget::Hold* place);
+  void Reserve(size_t more);
+  void Insert(std::unique_ptr<Entry> entry);
+  static void AddTo(std::vector<core::Sequence*>* list, Entry* entry);
+  static void RemoveFrom(std::vector<core::Sequence*>* list, Entry* entry);
+  void Enqueue(Entry* entry);
+  void LeaveQueue(Entry* entry);
+  // Its attempt is over: it is requeued or ends next.
+  void LeaveReplica(Entry* entry);
+  void LeaveBatch(Entry* entry);
+  void Requeue(Entry* entry, bool resumes);
+  // The request ends: destroys the entry.
+  void Erase(Entry* entry, core::SequenceEvent event, bool completed);
+  void OnFirstByte(Entry* entry);
+  void AddTokens(Entry* entry, int64_t reported);
+  void Charge(Entry* entry, int32_t prompt, int32_t output);
+  // Tokens of its prompt that were computed, as the backend says, and not charged.
+  static int32_t PromptUnpaid(const Entry& entry, const BackendEnd& end);
+  // Notes what a replica's failure means for the replica.
+  void OnReplicaFailed(int replica, const BackendFailure& failure);
+  // Requeues what lost its attempt, or ends it.
+  FailureOutcome AfterFailure(Entry* entry, const BackendFailure& failure);
+  bool MayResume(const Entry& entry) const;
+
+  // Time.
+  // How long its replica may give nothing; 0: for ever. REQUIRES: an attempt is under way.
+  base::Duration PatienceFor(const Entry& entry) const;
+  base::TimePoint DueOf(const Entry& entry) const;
+  void SetTimer(Entry* entry);
+  // Of all requests there.
+  void SetTimersAt(int replica);
+  void RunTimers(std::vector<Decision>* decisions);
+  void OnTimer(Entry* entry, std::vector<Decision>* decisions);
+  void RunProbes(std::vector<Decision>* decisions);
+  void RunHeld(std::vector<Decision>* decisions);
+  void MoveDrained(std::vector<Decision>* decisions);
+  void EndNow(Entry* entry, Status status, std::vector<Decision>* decisions);
+  void Drop(Entry* entry, std::vector<Decision>* decisions);
+
+  // dispatcher_start.cc: who starts, and where.
+  void ClosePaceInterval();
+  void BeginStep();
+  void NoteAboveShare();
+  void RefreshHints();
+  void UpdateHint(Entry* entry);
+  void StartAll(std::vector<Decision>* decisions);
+  // At most `most` of them; returns how many.
+  int StartSome(Pass pass, int most, std::vector<Decision>* decisions);
+  bool IsOf(Pass pass, const Entry& entry) const;
+  // Fills line_ with those that a free replica could take.
+  void RankQueue(Pass pass);
+  ReplicaMask AllowedFor(const Entry& entry) const;
+  int MembersThatMayStart();
+  int JoinsLeft() const;
+  // Some replica makes room for requests of class high, and some of them wait.
+  bool HasRoomForUrgent() const;
+  // False: it is passed, and others may start.
+  bool TryStart(Pass pass, Entry* entry, std::vector<Decision>* decisions);
+  bool WaitsForItsCache(Entry* entry, const Route& route);
+  void Send(Entry* entry, const Route& route, std::vector<Decision>* decisions);
+  // Those that have started for the first time since position `first` of the decisions are a batch.
+  void NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions);
+
+  const DispatchOptions options_;
+  std::unique_ptr<policy::SchedulingPolicy> policy_;
+  Replicas replicas_;
+  RetryBudget budget_;
+  core::SequenceMover mover_;
+  const scheduler::StepCost cost_;          // A token is a unit of cost.
+  const scheduler::SamplingCost sampling_;  // Nothing.
+  scheduler::QueueLoad load_;
+  scheduler::AdmissionControl admission_;
+  scheduler::BatchFormer former_;
+  scheduler::Aging aging_;
+  scheduler::WaitingQueue line_;
+  base::SharedBudget places_;  // Requests that wait for their first start.
+
+  std::unordered_map<RequestId, std::unique_ptr<Entry>> entries_;
+  std::vector<core::Sequence*> queue_;  // Unordered, as is the next.
+  std::vector<core::Sequence*> running_;
+  int urgent_ = 0;                                          // Of class high in queue_.
+  std::set<std::pair<base::TimePoint, RequestId>> timers_;  // One of each entry.
+  std::map<uint64_t, Batch> batches_;
+  int running_batches_ = 0;  // Without those that join.
+  uint64_t sequences_ = 0;   // That were ever added.
+  bool flush_ = false;
+  std::vector<int> drained_;  // Whose requests are to be moved.
+
+  base::TimePoint now_{};
+  base::TimePoint next_look_{};
+  base::TimePoint next_start_ = base::TimePoint::max();  // When more may start.
+  base::TimePoint next_held_ = base::TimePoint::max();   // When a held request ends.
+  base::TimePoint down_since_ = base::TimePoint::max();  // No replica is alive.
+
+  base::TimePoint step_began_{};
+  bool has_fresh_ = false;  // Some entry of the queue is fresh.
+  size_t next_hint_ = 0;    // Position in queue_.
+  // The present interval for predictions.
+  base::TimePoint pace_since_{};
+  scheduler::Work pace_work_;
+  bool pace_busy_ = false;
+
+  DispatchCounts counts_;
+};
+
+}  // namespace ropeway::gateway
+
+#endif  // ROPEWAY_GATEWAY_DISPATCHER_H_

@@ -1,0 +1,308 @@
+// Which requests of the dispatcher are sent next, and where.
+#include <algorithm>
+#include <limits>
+
+#include "gateway/dispatcher.h"
+
+namespace ropeway::gateway {
+namespace {
+
+// A request is passed by others for a cache that saves at least so many tokens.
+constexpr int32_t kWorthWaiting = 128;
+// Requests that are passed in one round: the search for one that can go has an end.
+constexpr int kMaxPassed = 64;
+// Requests of the queue whose caches are looked up anew in a step.
+constexpr size_t kHintsPerStep = 8;
+
+}  // namespace
+
+// --- Steps.
+
+void Dispatcher::ClosePaceInterval() {
+  const int limit = options_.enable_batching ? replicas_.limit(now_) : 1;
+  const bool busy = running() > 0 && 2 * running() >= limit;
+  if (pace_busy_ && busy) {
+    const base::Duration took = now_ - pace_since_;
+    // Where nothing was reported yet, the interval goes on until something is.
+    if (took < kPaceInterval || pace_work_.prompt + pace_work_.output <= 0.0) return;
+    load_.OnStep(pace_work_, took);
+  }
+  pace_busy_ = busy;
+  pace_since_ = now_;
+  pace_work_ = {};
+}
+
+void Dispatcher::NoteAboveShare() {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (core::Sequence* sequence : queue_) {
+    // The policy has not seen the fresh ones: their tenant's service may still be lifted.
+    if (!EntryOf(sequence)->fresh) least = std::min(least, policy_->ServiceOf(*sequence));
+  }
+  const bool any = policy_->is_fair() && least != std::numeric_limits<int64_t>::max();
+  for (core::Sequence* sequence : queue_) {
+    sequence->sched.above_share =
+        any && policy_->ServiceOf(*sequence) - least >= policy::kServiceQuantum;
+  }
+}
+
+void Dispatcher::UpdateHint(Entry* entry) {
+  const int32_t cached = replicas_.CachedBlocks(entry->blocks) * kTokensPerPrefixBlock;
+  entry->sched.cached_hint = std::min(cached, entry->num_ids() - 1);
+}
+
+void Dispatcher::RefreshHints() {
+  for (size_t i = 0; i < std::min(kHintsPerStep, queue_.size()); ++i) {
+    next_hint_ = (next_hint_ + 1) % queue_.size();
+    UpdateHint(EntryOf(queue_[next_hint_]));
+  }
+}
+
+void Dispatcher::BeginStep() {
+  step_began_ = now_;
+  RefreshHints();
+  NoteAboveShare();
+  aging_.Update(now_, replicas_.limit(now_), running_, queue_);
+  policy_->BeginStep(queue_, running_, now_);
+  for (core::Sequence* sequence : queue_) EntryOf(sequence)->fresh = false;
+  has_fresh_ = false;
+}
+
+// --- Who starts.
+
+void Dispatcher::StartAll(std::vector<Decision>* decisions) {
+  ClosePaceInterval();
+  next_start_ = base::TimePoint::max();
+  if (queue_.empty()) return;
+  const bool is_free = replicas_.free_places(now_) > 0;
+  // One that waits alone needs no order, and no step that is shorter than the others.
+  const bool unordered = (is_free || HasRoomForUrgent()) && has_fresh_ && queue_.size() > 1;
+  if (now_ - step_began_ >= kStep || unordered) BeginStep();
+  if (is_free && continuous()) {
+    StartSome(Pass::kAll, std::numeric_limits<int>::max(), decisions);
+  } else if (is_free && !options_.enable_batching) {
+    if (running_.empty()) StartSome(Pass::kAll, 1, decisions);
+  } else if (is_free) {
+    StartSome(Pass::kApart, JoinsLeft(), decisions);
+    const int members = MembersThatMayStart();
+    if (members > 0) StartSome(Pass::kMembers, members, decisions);
+    next_start_ = std::min(next_start_, former_.next_look());
+  }
+  if (HasRoomForUrgent()) {
+    const int most = continuous() ? std::numeric_limits<int>::max() : JoinsLeft();
+    StartSome(Pass::kUrgent, most, decisions);
+  }
+  // While others run, shares and ages move on.
+  if (!queue_.empty() && !running_.empty()) {
+    next_start_ = std::min(next_start_, step_began_ + kStep);
+  }
+}
+
+bool Dispatcher::IsOf(Pass pass, const Entry& entry) const {
+  if (pass == Pass::kAll) return true;
+  if (pass == Pass::kUrgent) return entry.request.priority == Priority::kHigh;
+  const bool again = entry.state == core::SequenceState::kPreempted;
+  const bool joins = entry.request.priority == Priority::kHigh && JoinsLeft() > 0;
+  return (again || joins) == (pass == Pass::kApart);
+}
+
+ReplicaMask Dispatcher::AllowedFor(const Entry& entry) const {
+  return entry.resumes ? replicas_.CanResume(entry.identity.get()) : kAllReplicas;
+}
+
+void Dispatcher::RankQueue(Pass pass) {
+  line_.Clear();
+  const ReplicaMask free = replicas_.Free(now_, pass == Pass::kUrgent);
+  for (core::Sequence* sequence : queue_) {
+    const Entry& entry = *EntryOf(sequence);
+    if (entry.not_before > now_) {
+      next_start_ = std::min(next_start_, entry.not_before);
+      continue;
+    }
+    if (!IsOf(pass, entry) || (AllowedFor(entry) & free) == 0) continue;
+    scheduler::Ranked ranked;
+    ranked.sequence = sequence;
+    ranked.rank = policy_->RankOf(*sequence);
+    ranked.aged = sequence->sched.aged;
+    line_.Add(ranked);
+  }
+  line_.Sort();
+}
+
+// Urgent requests that may still start beside the batches: so many that half the places are left.
+int Dispatcher::JoinsLeft() const {
+  if (continuous() || !options_.enable_batching) return 0;
+  int joined = 0;
+  for (const auto& [number, batch] : batches_) joined += batch.joins ? batch.left : 0;
+  return std::max(0, (replicas_.limit(now_) + 1) / 2 - joined);
+}
+
+bool Dispatcher::HasRoomForUrgent() const {
+  return options_.enable_batching && urgent_ > 0 &&
+         replicas_.free_places(now_, true) > replicas_.free_places(now_);
+}
+
+int Dispatcher::MembersThatMayStart() {
+  scheduler::BatchFormer::QueueView view;
+  view.oldest = base::TimePoint::max();
+  int64_t prompt_tokens = 0;
+  for (core::Sequence* sequence : queue_) {
+    const Entry& entry = *EntryOf(sequence);
+    if (!IsOf(Pass::kMembers, entry)) continue;
+    ++view.waiting;
+    view.oldest = std::min(view.oldest, entry.arrived);
+    view.urgent = view.urgent || entry.request.priority == Priority::kHigh;
+    prompt_tokens += entry.prompt_len;
+  }
+  view.prompt_tokens =
+      static_cast<int32_t>(std::min<int64_t>(prompt_tokens, std::numeric_limits<int32_t>::max()));
+  view.running = running_batches_ < options_.max_parallel_batches ? 0 : 1;
+  view.free_slots = replicas_.free_places(now_);
+  view.flush = flush_;
+  return former_.MayStart(view, now_);
+}
+
+int Dispatcher::StartSome(Pass pass, int most, std::vector<Decision>* decisions) {
+  const size_t first = decisions->size();
+  RankQueue(pass);
+  int started = 0;
+  int passed = 0;
+  const bool urgent = pass == Pass::kUrgent;
+  while (!line_.empty() && replicas_.free_places(now_, urgent) > 0 && passed < kMaxPassed) {
+    line_.Resort(*policy_);  // Who has started is charged for it.
+    Entry* const entry = EntryOf(line_.front().sequence);
+    line_.Pop();
+    // What was begun before needs no place among those that begin.
+    const bool again = entry->state == core::SequenceState::kPreempted;
+    if (!again && started >= most) continue;
+    if (!TryStart(pass, entry, decisions)) {
+      ++passed;
+    } else if (!again || !options_.enable_batching) {
+      ++started;
+    }
+    if (!options_.enable_batching && started >= most) break;
+  }
+  NumberBatch(first, pass == Pass::kApart || (urgent && !continuous()), decisions);
+  return started;
+}
+
+bool Dispatcher::WaitsForItsCache(Entry* entry, const Route& route) {
+  const bool again = entry->state == core::SequenceState::kPreempted;
+  const bool hurries = again || entry->request.priority == Priority::kHigh || entry->sched.aged;
+  if (!continuous() || hurries || route.gain * kTokensPerPrefixBlock < kWorthWaiting) return false;
+  if (entry->passed == base::TimePoint::max()) entry->passed = now_;
+  const base::TimePoint end = entry->passed + options_.affinity_wait;
+  if (now_ >= end) return false;
+  next_start_ = std::min(next_start_, end);
+  return true;
+}
+
+bool Dispatcher::TryStart(Pass pass, Entry* entry, std::vector<Decision>* decisions) {
+  const scheduler::Work work = load_.WorkOf(entry->request);
+  RouteAsk ask;
+  ask.blocks = entry->blocks;
+  ask.tokens = entry->num_ids() + static_cast<int64_t>(work.output);
+  ask.allowed = AllowedFor(*entry);
+  ask.avoided = entry->failed_on;
+  ask.urgent = pass == Pass::kUrgent;
+  const Route route = replicas_.Choose(ask, now_);
+  if (route.replica < 0 || WaitsForItsCache(entry, route)) return false;
+  if (entry->pays) {
+    if (!budget_.Take(now_)) {
+      if (entry->not_before == base::TimePoint{}) ++counts_.retries_delayed;
+      entry->not_before = budget_.NextToken(now_);
+      next_start_ = std::min(next_start_, entry->not_before);
+      return false;
+    }
+    entry->pays = false;
+  }
+  Send(entry, route, decisions);
+  return true;
+}
+
+void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* decisions) {
+  using Event = core::SequenceEvent;
+  const bool first = entry->state == core::SequenceState::kWaiting;
+  const scheduler::Work work = load_.WorkOf(entry->request);
+  LeaveQueue(entry);
+  mover_.Move(entry->id(), &entry->state, first ? Event::kStart : Event::kResume);
+  AddTo(&running_, entry);
+  Replica& replica = replicas_[route.replica];
+
+  ++entry->attempt;
+  entry->replica = route.replica;
+  entry->sent = entry->last_output = entry->sched.queued_since = now_;
+  entry->first_byte = false;
+  entry->cached = std::min(route.cached * kTokensPerPrefixBlock, entry->num_ids() - 1);
+  entry->kv.computed = entry->cached;
+  const int64_t outputs =
+      std::max<int64_t>(1, static_cast<int64_t>(work.output) - entry->generated());
+  entry->tokens_left = entry->num_ids() - entry->cached + outputs;
+  // From its first output on it goes on only where the bits are the same.
+  if (!entry->given) {
+    entry->ids_known = true;
+    entry->identity = replica.options().can_resume ? replica.identity() : nullptr;
+  }
+  replica.OnSent(entry->tokens_left, now_);
+  replicas_.NoteSent(entry->blocks, route.replica);
+
+  ++counts_.sent;
+  if (first) {
+    admission_.LeaveQueue(entry->id());
+    entry->place.Release();
+    budget_.OnRequest(now_);
+    if (entry->request.max_tokens > 0) {
+      policy::ScheduledWork paid;
+      paid.output_tokens = 1;
+      paid.cost = 1.0;
+      policy_->OnScheduled(*entry, paid);
+      entry->prepaid = 1;
+    }
+  } else {
+    ++(entry->resumes ? counts_.resumptions : counts_.retries);
+  }
+  Decision decision;
+  decision.kind = Decision::Kind::kSend;
+  decision.id = entry->id();
+  decision.replica = route.replica;
+  decision.attempt = entry->attempt;
+  decision.resume = entry->resumes;
+  decision.batch = entry->sched.batch;
+  decisions->push_back(std::move(decision));
+  SetTimer(entry);
+}
+
+void Dispatcher::NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions) {
+  int32_t members = 0;
+  int64_t prompt_tokens = 0;
+  for (size_t i = first; i < decisions->size(); ++i) {
+    const Entry& entry = *Find((*decisions)[i].id);
+    if (entry.sched.batch.number != 0) continue;
+    ++members;
+    prompt_tokens += entry.prompt_len;
+  }
+  if (members == 0) return;
+  const uint64_t number = ++counts_.batches;
+  counts_.batched += static_cast<uint64_t>(members);
+  const int32_t size = continuous() ? running() : members;
+  counts_.batch_sizes += size;
+  const base::TimePoint filling = joins ? base::TimePoint::max() : former_.collecting_since();
+  for (size_t i = first; i < decisions->size(); ++i) {
+    Decision& decision = (*decisions)[i];
+    Entry* const entry = Find(decision.id);
+    if (entry->sched.batch.number != 0) continue;
+    entry->batch = number;
+    const base::TimePoint since = std::max(filling, entry->arrived);
+    entry->sched.batch = {
+        .number = number, .size = size, .formation = std::max(base::Duration(0), now_ - since)};
+    decision.batch = entry->sched.batch;
+  }
+  batches_[number] = {members, now_, joins};
+  if (joins) return;
+  ++running_batches_;
+  former_.OnStarted(
+      members,
+      static_cast<int32_t>(std::min<int64_t>(prompt_tokens, std::numeric_limits<int32_t>::max())),
+      now_);
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,242 @@
+// What time does in the dispatcher: deadlines, replicas that hang, probes and their answers,
+// requests that are held.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "gateway/dispatcher.h"
+
+namespace ropeway::gateway {
+namespace {
+
+// Later than `from` by `by`, also where that has no end.
+base::TimePoint EndOf(base::TimePoint from, base::Duration by) {
+  return by >= base::TimePoint::max() - from ? base::TimePoint::max() : from + by;
+}
+
+double InSeconds(base::Duration time) { return base::ToSeconds(time); }
+
+}  // namespace
+
+void Dispatcher::Run(base::TimePoint now, std::vector<Decision>* decisions) {
+  Advance(now);
+  RunTimers(decisions);
+  RunProbes(decisions);
+  MoveDrained(decisions);
+  RunHeld(decisions);
+  StartAll(decisions);
+  next_look_ = std::min({timers_.empty() ? base::TimePoint::max() : timers_.begin()->first,
+                         replicas_.next_look(now_), next_held_, next_start_});
+}
+
+base::Duration Dispatcher::PatienceFor(const Entry& entry) const {
+  const base::Duration none(0);
+  const base::Duration idle = options_.idle_timeout;
+  const base::Duration first = options_.first_byte_timeout;
+  if (entry.first_byte) return idle;
+  const bool hurries = entry.resumes || replicas_[entry.replica].unheard();
+  if (!hurries || idle <= none) return first;
+  return first > none ? std::min(idle, first) : idle;
+}
+
+base::TimePoint Dispatcher::DueOf(const Entry& entry) const {
+  base::TimePoint due = entry.request.deadline;
+  const base::Duration none(0);
+  if (entry.replica < 0) {
+    if (entry.resumes) due = std::min(due, EndOf(entry.queued_at, options_.resume_wait));
+  } else if (const base::Duration patience = PatienceFor(entry); patience > none) {
+    due = std::min(due, EndOf(entry.last_output, patience));
+  }
+  return due;
+}
+
+void Dispatcher::SetTimer(Entry* entry) {
+  const base::TimePoint due = DueOf(*entry);
+  if (due == entry->timer) return;
+  // The same node, so that nothing is allocated.
+  auto node = timers_.extract({entry->timer, entry->id()});
+  entry->timer = due;
+  node.value() = {due, entry->id()};
+  timers_.insert(std::move(node));
+  next_look_ = std::min(next_look_, due);
+}
+
+void Dispatcher::SetTimersAt(int replica) {
+  for (core::Sequence* sequence : running_) {
+    Entry* const entry = EntryOf(sequence);
+    if (entry->replica == replica) SetTimer(entry);
+  }
+}
+
+void Dispatcher::RunTimers(std::vector<Decision>* decisions) {
+  while (!timers_.empty() && timers_.begin()->first <= now_) {
+    Entry* const entry = Find(timers_.begin()->second);
+    // Output may have come since; each time there is none the timer moves on, or the entry goes.
+    if (DueOf(*entry) > now_) {
+      SetTimer(entry);
+    } else {
+      OnTimer(entry, decisions);
+    }
+  }
+}
+
+void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
+  if (now_ >= entry->request.deadline) {
+    EndNow(entry, {StatusCode::kDeadlineExceeded, "the request did not end within its timeout"},
+           decisions);
+    return;
+  }
+  if (entry->replica < 0) {
+    EndNow(
+        entry,
+        {StatusCode::kUnavailable,
+         fmt::format("the stream was cut, and within {:g} s there was no backend to go on with it",
+                     InSeconds(options_.resume_wait))},
+        decisions);
+    return;
+  }
+  const bool begun = entry->first_byte;
+  BackendFailure failure;
+  failure.kind = BackendFailure::Kind::kBroken;
+  failure.status = {StatusCode::kUnavailable,
+                    fmt::format("it gave no {} for {:g} s", begun ? "more output" : "output",
+                                InSeconds(PatienceFor(*entry)))};
+  Decision decision;
+  decision.id = entry->id();
+  decision.replica = entry->replica;
+  decision.attempt = entry->attempt;
+  FailureOutcome outcome = AfterFailure(entry, failure);
+  const bool over = outcome.kind == FailureOutcome::Kind::kFinal;
+  decision.kind = over ? Decision::Kind::kEnd : Decision::Kind::kDrop;
+  decision.status = std::move(outcome.status);
+  decisions->push_back(std::move(decision));
+}
+
+void Dispatcher::EndNow(Entry* entry, Status status, std::vector<Decision>* decisions) {
+  Decision decision;
+  decision.kind = Decision::Kind::kEnd;
+  decision.id = entry->id();
+  decision.status = std::move(status);
+  if (entry->replica >= 0) {
+    decision.replica = entry->replica;
+    decision.attempt = entry->attempt;
+    LeaveReplica(entry);
+  }
+  decisions->push_back(std::move(decision));
+  Erase(entry, core::SequenceEvent::kFail, false);
+}
+
+void Dispatcher::Drop(Entry* entry, std::vector<Decision>* decisions) {
+  Decision decision;
+  decision.kind = Decision::Kind::kDrop;
+  decision.id = entry->id();
+  decision.replica = entry->replica;
+  decision.attempt = entry->attempt;
+  decisions->push_back(std::move(decision));
+  LeaveReplica(entry);
+}
+
+void Dispatcher::RunProbes(std::vector<Decision>* decisions) {
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    const int replica = static_cast<int>(i);
+    Decision decision;
+    decision.kind = Decision::Kind::kProbe;
+    decision.replica = replica;
+    bool ejected = false;
+    const bool was_unheard = replicas_[replica].unheard();
+    if (replicas_[replica].TakeProbe(now_, &decision.probe, &ejected)) {
+      decisions->push_back(std::move(decision));
+    }
+    if (ejected) replicas_.ForgetCache(replica);
+    if (!was_unheard && replicas_[replica].unheard()) SetTimersAt(replica);
+  }
+}
+
+void Dispatcher::MoveDrained(std::vector<Decision>* decisions) {
+  if (drained_.empty()) return;
+  ReplicaMask drained = 0;
+  for (const int replica : drained_) drained |= MaskOf(replica);
+  drained_.clear();
+  for (size_t i = 0; i < running_.size();) {
+    Entry* const entry = EntryOf(running_[i]);
+    const bool there = (drained & MaskOf(entry->replica)) != 0;
+    const ReplicaMask others = replicas_.CanResume(entry->identity.get()) & replicas_.Alive();
+    if (!there || !MayResume(*entry) || others == 0) {
+      ++i;
+      continue;
+    }
+    Drop(entry, decisions);
+    ++entry->resumptions;
+    Requeue(entry, true);  // Another one takes its position.
+  }
+}
+
+void Dispatcher::RunHeld(std::vector<Decision>* decisions) {
+  next_held_ = base::TimePoint::max();
+  if (any_alive()) {
+    down_since_ = base::TimePoint::max();
+    return;
+  }
+  down_since_ = std::min(down_since_, now_);
+  for (size_t i = 0; i < queue_.size();) {
+    Entry* const entry = EntryOf(queue_[i]);
+    ++i;
+    if (entry->resumes) continue;
+    const base::TimePoint end =
+        EndOf(std::max(down_since_, entry->queued_at), options_.hold_timeout);
+    if (now_ < end) {
+      next_held_ = std::min(next_held_, end);
+      continue;
+    }
+    EndNow(entry, WhyNoneIsAlive(), decisions);
+    --i;  // Another one takes its position.
+  }
+}
+
+Status Dispatcher::WhyNoneIsAlive() const {
+  constexpr size_t kNamed = 3;
+  std::string why;
+  for (size_t i = 0; i < std::min(kNamed, replicas_.size()); ++i) {
+    const ReplicaView view = replicas_[static_cast<int>(i)].View(now_);
+    why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", view.name,
+                       view.reason.empty() ? ReplicaStateName(view.state) : view.reason);
+  }
+  if (replicas_.size() > kNamed) why += fmt::format("; and {} more", replicas_.size() - kNamed);
+  Status status(StatusCode::kUnavailable, "no backend takes requests (" + why + ")");
+  const base::Duration until = replicas_.next_look(now_) - now_;
+  status.set_retry_after_seconds(scheduler::WholeSeconds(InSeconds(until)));
+  return status;
+}
+
+// --- Replicas.
+
+void Dispatcher::OnProbe(int replica, uint64_t probe, const StatusOr<BackendFacts>& facts,
+                         base::TimePoint now) {
+  Advance(now);
+  const bool alone = (replicas_.Alive() & ~MaskOf(replica)) == 0;
+  const std::shared_ptr<const std::string> before = replicas_[replica].identity();
+  const bool was_unheard = replicas_[replica].unheard();
+  if (replicas_[replica].OnProbe(probe, facts, alone, now_)) replicas_.ForgetCache(replica);
+  if (!was_unheard && replicas_[replica].unheard()) SetTimersAt(replica);
+  const std::shared_ptr<const std::string>& after = replicas_[replica].identity();
+  if (before != nullptr && after != nullptr && *before != *after) {
+    // Another one now: of which of the two the streams are that run there is not known.
+    for (core::Sequence* sequence : running_) {
+      Entry* const entry = EntryOf(sequence);
+      if (entry->replica == replica) entry->ids_known = false;
+    }
+    replicas_.ForgetCache(replica);
+  }
+  next_look_ = now_;
+}
+
+void Dispatcher::SetDraining(int replica, bool draining, base::TimePoint now) {
+  Advance(now);
+  replicas_[replica].set_draining(draining);
+  if (draining) drained_.push_back(replica);
+  next_look_ = now_;
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,187 @@
+// What the dispatcher tells about itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "gateway/dispatcher.h"
+
+namespace ropeway::gateway {
+
+bool Dispatcher::has_free_slot() const {
+  if (!queue_.empty() || replicas_.free_places(now_) == 0) return false;
+  if (!options_.enable_batching) return running_.empty();
+  return !options_.batches || running_batches_ < options_.max_parallel_batches;
+}
+
+void Dispatcher::View(scheduler::LoadView* view) const {
+  load_.View({.sequences = running_,
+              .slots = options_.enable_batching ? replicas_.limit(now_) : 1,
+              .step_seconds = base::ToSeconds(kStep)},
+             view);
+}
+
+int32_t Dispatcher::PositionOf(RequestId id) const {
+  const Entry* const entry = Find(id);
+  if (entry == nullptr || entry->replica >= 0) return -1;
+  const auto ranked = [this](core::Sequence* sequence) {
+    return scheduler::Ranked{
+        .sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->sched.aged};
+  };
+  const scheduler::Ranked its = ranked(Find(id));
+  return static_cast<int32_t>(
+      std::count_if(queue_.begin(), queue_.end(), [&](core::Sequence* other) {
+        return other != entry && scheduler::Before(ranked(other), its);
+      }));
+}
+
+std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const {
+  std::vector<scheduler::Ranked> order;
+  order.reserve(queue_.size());
+  for (core::Sequence* sequence : queue_) {
+    order.push_back(
+        {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->sched.aged});
+  }
+  std::sort(order.begin(), order.end(), scheduler::Before);
+  std::vector<engine::RequestInfo> infos;
+  infos.reserve(entries_.size());
+  const auto add = [&](const core::Sequence* sequence, int32_t position) {
+    using State = engine::RequestInfo::State;
+    engine::RequestInfo info;
+    info.id = sequence->id();
+    info.tenant = sequence->request.tenant;
+    info.state = State::kWaiting;
+    if (sequence->state == core::SequenceState::kPreempted) info.state = State::kPreempted;
+    if (sequence->running()) info.state = State::kRunning;
+    info.age_seconds = base::ToSeconds(now - static_cast<const Entry*>(sequence)->arrived);
+    info.priority = sequence->request.priority;
+    info.queue_position = position;
+    infos.push_back(std::move(info));
+  };
+  for (size_t i = 0; i < order.size(); ++i) add(order[i].sequence, static_cast<int32_t>(i));
+  for (const core::Sequence* sequence : running_) add(sequence, -1);
+  std::sort(infos.begin(), infos.end(),
+            [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
+  return infos;
+}
+
+engine::QueueInfo Dispatcher::Queue(const std::string* tenant, double weight) const {
+  engine::QueueInfo info;
+  for (const auto* list : {&queue_, &running_}) {
+    for (const core::Sequence* sequence : *list) {
+      if (tenant != nullptr && sequence->request.tenant != *tenant) continue;
+      engine::QueueInfo::Class& its = info.classes[static_cast<size_t>(sequence->request.priority)];
+      ++(sequence->running() ? its.running : its.waiting);
+    }
+  }
+  scheduler::LoadView load;
+  admission_.View(&load);
+  for (int i = 0; i < kNumPriorities; ++i) {
+    const auto priority = static_cast<Priority>(i);
+    info.classes[static_cast<size_t>(i)].wait_seconds =
+        tenant == nullptr
+            ? load.LongestWait(priority)
+            : scheduler::PredictedWait(load, {*tenant, weight, priority}, options_.max_wait);
+  }
+  if (!queue_.empty()) {
+    info.blocked_by = "batch";
+    if (replicas_.free_places(now_) == 0) info.blocked_by = "slots";
+    if (!any_alive()) info.blocked_by = "backends";
+  }
+  return info;
+}
+
+int Dispatcher::RetryAfterSeconds(const std::string& tenant) const {
+  scheduler::LoadView load;
+  admission_.View(&load);
+  return scheduler::WholeSeconds(load.SecondsToEnd(tenant));
+}
+
+EngineStats Dispatcher::Stats() const {
+  EngineStats stats;
+  stats.enabled = options_.enable_batching;
+  stats.strategy = options_.batches ? "batch" : "continuous";
+  if (!options_.enable_batching) stats.strategy = "serial";
+  stats.max_batch_size = options_.batches ? options_.max_batch_size : replicas_.limit(now_);
+  if (!options_.enable_batching) stats.max_batch_size = 1;
+  if (options_.batches && options_.enable_batching) {
+    stats.max_batch_wait_ms = 1000.0 * base::ToSeconds(options_.max_batch_wait);
+  }
+  stats.total_batches = counts_.batches;
+  stats.total_requests = counts_.batched;
+  if (counts_.batches > 0) {
+    stats.avg_batch_size = counts_.batch_sizes / static_cast<double>(counts_.batches);
+  }
+  if (counts_.batches_ended > 0) {
+    stats.avg_batch_duration_ms =
+        1000.0 * counts_.batch_seconds / static_cast<double>(counts_.batches_ended);
+  }
+  for (const core::Sequence* sequence : queue_) {
+    ++(sequence->state == core::SequenceState::kPreempted ? stats.preempted : stats.waiting);
+  }
+  stats.queue_depth = waiting();
+  stats.running = running();
+  return stats;
+}
+
+std::vector<ReplicaView> Dispatcher::AllReplicas(base::TimePoint now) const {
+  std::vector<ReplicaView> views;
+  views.reserve(replicas_.size());
+  for (size_t i = 0; i < replicas_.size(); ++i) views.push_back(ViewOf(static_cast<int>(i), now));
+  return views;
+}
+
+Status Dispatcher::CheckIntegrity() const {
+  const auto broken = [](std::string what) {
+    return Status(StatusCode::kInternal, "the dispatcher " + std::move(what));
+  };
+  struct Held {
+    int in_flight = 0;
+    int64_t tokens = 0;
+  };
+  std::vector<Held> held(replicas_.size());
+  std::map<uint64_t, int32_t> members;
+  int64_t first_waits = 0;
+  const auto look = [&](const std::vector<core::Sequence*>& list, bool runs) -> Status {
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Entry& entry = *static_cast<const Entry*>(list[i]);
+      const std::string name = fmt::format("has request {} ", entry.id());
+      if (entry.index != i || Find(entry.id()) != &entry) return broken(name + "out of place");
+      if (entry.running() != runs || (entry.replica >= 0) != runs) {
+        return broken(name + "on the wrong list");
+      }
+      if (entry.place.taken() != (entry.state == core::SequenceState::kWaiting)) {
+        return broken(name + "with a wrong place in the queue");
+      }
+      if (!timers_.contains({entry.timer, entry.id()})) return broken(name + "without its timer");
+      if (entry.tokens_left < 0) return broken(name + "with less than no tokens left");
+      first_waits += entry.state == core::SequenceState::kWaiting ? 1 : 0;
+      if (entry.batch != 0) ++members[entry.batch];
+      if (!runs) continue;
+      Held& its = held[static_cast<size_t>(entry.replica)];
+      ++its.in_flight;
+      its.tokens += entry.tokens_left;
+    }
+    return {};
+  };
+  if (Status status = look(queue_, false); !status.ok()) return status;
+  if (Status status = look(running_, true); !status.ok()) return status;
+  if (entries_.size() != queue_.size() + running_.size() || timers_.size() != entries_.size()) {
+    return broken("counts its requests wrongly");
+  }
+  if (places_.used() != first_waits) return broken("counts places in the queue wrongly");
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    const Replica& replica = replicas_[static_cast<int>(i)];
+    if (replica.in_flight() != held[i].in_flight || replica.outstanding() != held[i].tokens) {
+      return broken(fmt::format("counts {} requests and {} tokens at {}, there are {} and {}",
+                                replica.in_flight(), replica.outstanding(), replica.options().name,
+                                held[i].in_flight, held[i].tokens));
+    }
+  }
+  bool same = members.size() == batches_.size();
+  for (const auto& [number, batch] : batches_) same = same && members[number] == batch.left;
+  return same ? Status() : broken("counts the members of batches wrongly");
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,271 @@
+// The part of GatewayBackend that takes what backends answer, on the backends' threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <optional>
+
+#include "base/log.h"
+#include "base/utf8.h"
+#include "gateway/gateway_backend.h"
+
+namespace ropeway::gateway {
+namespace {
+
+// Of what a backend says about a failure, as much is passed on.
+constexpr size_t kMostSaid = 600;
+
+// The code of a failure, for its client: a backend's own words about cancels and deadlines mean
+// nothing here.
+StatusCode CodeOf(const BackendFailure& failure) {
+  const StatusCode code = failure.status.code();
+  if (failure.kind == BackendFailure::Kind::kRejected) {
+    return code == StatusCode::kOk ? StatusCode::kInvalidArgument : code;
+  }
+  const bool misleads = code == StatusCode::kOk || code == StatusCode::kCancelled ||
+                        code == StatusCode::kInvalidArgument;
+  return misleads ? StatusCode::kUnavailable : code;
+}
+
+// The names that all of `lists` have, but for those that are empty; in the order of the first one.
+std::vector<std::string> CommonNames(const std::vector<const std::vector<std::string>*>& lists) {
+  std::vector<std::string> common;
+  bool first = true;
+  for (const std::vector<std::string>* list : lists) {
+    if (list->empty()) continue;
+    if (first) common = *list;
+    first = false;
+    std::erase_if(common, [&](const std::string& name) {
+      return std::find(list->begin(), list->end(), name) == list->end();
+    });
+  }
+  return common;
+}
+
+// Why the replica gets no requests for more than a moment; "": it does.
+std::string WhyNot(const ReplicaView& view) {
+  using State = ReplicaView::State;
+  const bool out = view.state == State::kNotReady || view.state == State::kEjected ||
+                   view.state == State::kDraining;
+  if (!out) return {};
+  return base::PrintableText(view.reason.empty() ? ReplicaStateName(view.state) : view.reason);
+}
+
+}  // namespace
+
+std::string GatewayBackend::Named(size_t model, int replica, const std::string& what) const {
+  const std::string& name = models_[model].replicas[static_cast<size_t>(replica)].name;
+  return fmt::format("backend {}: {}", name, base::PrintableText(what.substr(0, kMostSaid)));
+}
+
+void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+                               int replica, Delta delta) {
+  if (delta.text.empty() && delta.tokens.empty() && delta.prompt_tokens.empty()) return;
+  const Model& model = models_[client->model];
+  const bool reports_ids = model.replicas[static_cast<size_t>(replica)].remote->CanResume();
+  {
+    const std::lock_guard told(client->mu);
+    if (client->ended()) return;
+    const AttemptOutput output = client->Measure(delta, reports_ids);
+    base::TimePoint now{};
+    bool look = false;
+    {
+      const std::lock_guard lock(mu_);
+      now = config_.clock->Now();
+      if (!model.dispatcher->OnOutput(client->id, attempt, output, now)) return;
+      look = LookIfDue(*model.dispatcher);
+    }
+    NotifyIf(look);
+    client->Admit();
+    ClientRequest::Times times;
+    const bool more = client->Give(std::move(delta), now, &times);
+    const Priority priority = client->request.priority;
+    if (times.generated) {
+      if (times.first_token) {
+        metrics_.FirstToken(priority, times.since);
+      } else {
+        metrics_.Token(priority, times.since);
+      }
+    }
+    if (!more) {
+      bool ends = false;
+      {
+        const std::lock_guard lock(mu_);
+        ends = model.dispatcher->Cancel(client->id, now);
+      }
+      if (ends) EndCancelled(client.get(), attempt, now);
+    }
+  }
+  AdmitGroup(*client);
+}
+
+void GatewayBackend::TakeAlive(const ClientRequest& client, uint32_t attempt, base::TimePoint now) {
+  const std::lock_guard lock(mu_);
+  models_[client.model].dispatcher->OnAlive(client.id, attempt, now);
+}
+
+void GatewayBackend::TakeEnd(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+                             int replica, const BackendEnd& end) {
+  if (end.reason != FinishReason::kStop && end.reason != FinishReason::kLength) {
+    BackendFailure failure;
+    failure.status = {StatusCode::kUnavailable, "it ended its answer without a reason"};
+    TakeFailure(client, attempt, replica, std::move(failure));
+    return;
+  }
+  {
+    const std::lock_guard told(client->mu);
+    if (client->ended()) return;
+    base::TimePoint now{};
+    {
+      const std::lock_guard lock(mu_);
+      now = config_.clock->Now();
+      if (!models_[client->model].dispatcher->OnEnd(client->id, attempt, end, now)) return;
+    }
+    EndWell(client.get(), attempt, end, now);
+  }
+  AdmitGroup(*client);
+}
+
+void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+                                 int replica, BackendFailure failure) {
+  const size_t index = client->model;
+  const std::string said =
+      failure.status.message().empty() ? "it failed" : failure.status.message();
+  failure.status = Status(CodeOf(failure), Named(index, replica, said), failure.status.field());
+  const std::lock_guard told(client->mu);
+  if (client->ended()) return;
+  base::TimePoint now{};
+  FailureOutcome outcome;
+  bool look = false;
+  {
+    const std::lock_guard lock(mu_);
+    now = config_.clock->Now();
+    Model& model = models_[index];
+    outcome = model.dispatcher->OnFailure(client->id, attempt, failure, now);
+    if (outcome.kind == FailureOutcome::Kind::kStale) return;
+    const auto kind = static_cast<size_t>(failure.kind);
+    ++model.replicas[static_cast<size_t>(replica)].failures[kind];
+    if (outcome.kind != FailureOutcome::Kind::kFinal) {
+      over_.emplace_back(client->id, attempt);
+      look = LookNow();
+    }
+  }
+  NotifyIf(look);
+  client->last_failure = failure.status.message();
+  if (outcome.kind == FailureOutcome::Kind::kFinal) {
+    EndFailed(client.get(), attempt, outcome.status, now);
+  }
+}
+
+void GatewayBackend::FailOn(const std::shared_ptr<ClientRequest>& client,
+                            uint32_t attempt) noexcept {
+  try {
+    Status status(StatusCode::kInternal, "the gateway failed");
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {
+      status = Status(StatusCode::kResourceExhausted, "out of memory");
+    } catch (const std::exception& e) {
+      status = Status(StatusCode::kInternal, std::string("the gateway failed: ") + e.what());
+    } catch (...) {
+    }
+    const std::lock_guard told(client->mu);
+    if (client->ended()) return;
+    const base::TimePoint now = config_.clock->Now();
+    {
+      const std::lock_guard lock(mu_);
+      // If it was ending, it has not got to the sink.
+      models_[client->model].dispatcher->Cancel(client->id, now);
+    }
+    EndFailed(client.get(), attempt, status, now);
+  } catch (...) {
+    base::TryLog(spdlog::level::err, "request {}: its failure was lost", client->id);
+  }
+}
+
+void GatewayBackend::AdmitGroup(const ClientRequest& client) {
+  if (client.group == nullptr || client.group->begun.exchange(true)) return;
+  for (const std::weak_ptr<ClientRequest>& weak : client.group->requests) {
+    const std::shared_ptr<ClientRequest> other = weak.lock();
+    if (other == nullptr) continue;
+    const std::lock_guard told(other->mu);
+    other->Admit();
+  }
+}
+
+// What is counted is counted before the client can look.
+
+void GatewayBackend::EndWell(ClientRequest* client, uint32_t attempt, const BackendEnd& end,
+                             base::TimePoint now) {
+  const Finish finish = client->FinishOf(end, now);
+  const bool answered = finish.reason != FinishReason::kCancelled;
+  metrics_.Ended(client->request.priority, finish.reason, now - client->arrival,
+                 answered ? &finish.times : nullptr, finish.usage);
+  client->Finish(finish);
+  Forget(client->id, attempt);
+}
+
+void GatewayBackend::EndCancelled(ClientRequest* client, uint32_t attempt, base::TimePoint now) {
+  metrics_.Ended(client->request.priority, FinishReason::kCancelled, now - client->arrival, nullptr,
+                 Usage());
+  client->Cancel(now);
+  Forget(client->id, attempt);
+}
+
+void GatewayBackend::EndFailed(ClientRequest* client, uint32_t attempt, const Status& status,
+                               base::TimePoint now) {
+  metrics_.Ended(client->request.priority, FinishReason::kFailed, now - client->arrival, nullptr,
+                 Usage());
+  client->Fail(status);
+  Forget(client->id, attempt);
+}
+
+void GatewayBackend::Forget(RequestId id, uint32_t attempt) {
+  bool look = false;
+  {
+    const std::lock_guard lock(mu_);
+    requests_.erase(id);
+    if (requests_.empty()) changed_.notify_all();
+    if (attempt != 0) over_.emplace_back(id, attempt);
+    look = LookNow();
+  }
+  NotifyIf(look);
+}
+
+void GatewayBackend::TakeProbe(size_t model, int replica, uint64_t probe,
+                               StatusOr<BackendFacts> facts) {
+  Model& its = models_[model];
+  Replica& one = its.replicas[static_cast<size_t>(replica)];
+  // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
+  if (facts.ok() && !one.remote->CanResume()) facts->model_digest.clear();
+  bool look = false;
+  std::optional<std::string> news;
+  {
+    const std::lock_guard lock(mu_);
+    if (facts.ok()) one.models = facts->models;
+    if (facts.ok() && its.name.empty()) {
+      std::vector<const std::vector<std::string>*> lists;
+      lists.reserve(its.replicas.size());
+      for (const Replica& each : its.replicas) lists.push_back(&each.models);
+      its.names = CommonNames(lists);
+    }
+    const base::TimePoint now = config_.clock->Now();
+    its.dispatcher->OnProbe(replica, probe, facts, now);
+    one.probed = true;
+    std::string why_not = WhyNot(its.dispatcher->ViewOf(replica, now));
+    if (why_not.empty() != one.why_not.empty()) news = why_not;
+    one.why_not = std::move(why_not);
+    changed_.notify_all();
+    look = LookNow();
+  }
+  NotifyIf(look);
+  if (!news) return;
+  if (news->empty()) {
+    base::TryLog(spdlog::level::info, "backend {} takes requests again", one.name);
+  } else {
+    base::TryLog(spdlog::level::warn, "backend {} gets no requests: {}", one.name, *news);
+  }
+}
+
+}  // namespace ropeway::gateway

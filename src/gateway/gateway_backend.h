@@ -1,0 +1,258 @@
+// The Backend that computes nothing itself: it sends requests to the backends behind it, and holds
+// them together where those fail.
+#ifndef ROPEWAY_GATEWAY_GATEWAY_BACKEND_H_
+#define ROPEWAY_GATEWAY_GATEWAY_BACKEND_H_
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/shared_budget.h"
+#include "engine/backend.h"
+#include "gateway/client_request.h"
+#include "gateway/dispatcher.h"
+#include "gateway/gateway_metrics.h"
+#include "ropeway/options.h"
+#include "ropeway/remote_backend.h"
+#include "ropeway/request.h"
+#include "ropeway/stats.h"
+#include "ropeway/status.h"
+
+namespace ropeway::gateway {
+
+// The parts of a gateway.
+struct GatewayConfig {
+  struct Backend {
+    std::string name;  // Unique.
+    std::shared_ptr<RemoteBackend> remote;
+    double weight = 1.0;
+    int max_concurrency = 0;  // See ReplicaOptions.
+  };
+  struct Model {
+    std::string name;  // "": the names that all of its backends report; of one model at most.
+    std::vector<std::string> aliases;
+    std::vector<Backend> backends;
+  };
+
+  std::shared_ptr<void> runtime;  // What the backends need; destroyed after them.
+  std::vector<Model> models;
+  DispatchOptions dispatch;          // Without replicas: those are each model's.
+  base::Duration request_timeout{};  // Any request ends by then; 0: no such limit.
+  bool strict = false;               // See GatewayOptions.
+  GatewayMetrics::Limits ttft_limits = SchedulingOptions().ttft_limits;
+  GatewayMetrics::Limits latency_limits = SchedulingOptions().latency_limits;
+  // What the texts of all requests under way may take together, shared between tenants.
+  int64_t max_request_bytes = int64_t{256} << 20;
+  // A request that no backend has answered is admitted, for its sink, after so long; earlier ones
+  // can still get a status code of their own.
+  base::Duration admit_after = std::chrono::seconds(5);
+  int64_t created = 0;                      // Unix seconds, for Models().
+  const engine::Backend* tokens = nullptr;  // For Tokenize and the like; null: they are rejected.
+  const base::Clock* clock = nullptr;       // Real time. Both outlive the gateway.
+  base::Random* random = nullptr;           // One call at a time.
+};
+
+// See Backend. A request is admitted once a backend answers it, so that what a backend rejects has
+// a status code of its own.
+//
+// Threads and locks. The dispatch thread does what the dispatchers decide: it alone calls
+// RemoteBackend::Start and destroys RemoteCalls, and holds no lock then. What backends answer comes
+// from their own threads. Two locks: a request's (ClientRequest::mu), held while its sink is
+// called, and `mu_`, over the dispatchers and the lists, under which nothing foreign is called.
+// Where both are held, the request's was taken first. So a sink may submit and cancel requests; it
+// must not block, for it holds up the thread that called it.
+class GatewayBackend final : public engine::Backend {
+ public:
+  // InvalidArgument with the field at fault.
+  static StatusOr<std::unique_ptr<GatewayBackend>> Create(GatewayConfig config);
+
+  // Cancels what is under way. Once it has returned, every sink has had its end and no backend is
+  // used any more.
+  ~GatewayBackend() override;
+
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<engine::SinkRequest> requests) override;
+  void Cancel(RequestId id) override { TryCancel(id); }
+  std::vector<engine::ModelInfo> Models() const override;
+  engine::Health GetHealth() const override;
+  std::string MetricsText() const override;
+  int RetryAfterSeconds(const std::string& tenant) const override;
+  std::vector<engine::RequestInfo> Requests() const override;
+  engine::QueueInfo Queue(const std::string* tenant, double weight) const override;
+  EngineStats Stats() const override;
+  std::vector<BackendStatus> Backends() const override;
+  StatusOr<std::unique_ptr<engine::Tokenization>> Tokenize(std::string text,
+                                                           bool add_special) const override;
+  StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(
+      const std::vector<ChatMessage>& messages, bool add_generation_prompt,
+      bool add_special) const override;
+  StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
+  Status Drain(std::chrono::nanoseconds deadline) override;
+
+  // As Cancel; false if no such request is under way.
+  bool TryCancel(RequestId id);
+  // See Gateway.
+  Status SetDraining(const std::string& backend, bool draining);
+  // Waits until every backend has answered a probe or failed to, at most for `timeout`.
+  void WaitProbed(std::chrono::nanoseconds timeout) const;
+
+ private:
+  class AttemptSink;
+  struct ProbeGate;
+
+  struct Replica {
+    std::string name;
+    std::shared_ptr<RemoteBackend> remote;  // Constant. The rest is guarded by mu_.
+    std::array<uint64_t, 4> failures{};     // By BackendFailure::Kind.
+    uint64_t timeouts = 0;
+    uint64_t retries = 0;
+    uint64_t resumptions = 0;
+    bool draining = false;
+    bool probed = false;
+    std::vector<std::string> models;  // As it reported last.
+    std::string why_not;              // It takes no requests, as the log says; "": it does.
+  };
+  struct Model {
+    std::string name;  // Constant, as is the next.
+    std::vector<std::string> aliases;
+    std::vector<Replica> replicas;
+    std::unique_ptr<Dispatcher> dispatcher;  // Guarded by mu_.
+    std::vector<std::string> names;          // Guarded by mu_: of one without a name, those that
+                                             // all of its replicas report.
+  };
+  // A request at a backend. The dispatch thread's.
+  struct Call {
+    uint32_t attempt = 0;
+    std::unique_ptr<RemoteCall> call;
+  };
+  // Something for the dispatch thread to do.
+  struct Action {
+    Decision decision;
+    size_t model = 0;
+    std::shared_ptr<ClientRequest> client;  // Null: a probe.
+    bool drained = false;                   // The replica is, that it was at.
+  };
+  // What one turn of the dispatch thread does.
+  struct Turn {
+    std::vector<std::pair<RequestId, uint32_t>> over;  // Attempts.
+    std::vector<std::shared_ptr<ClientRequest>> cancelled;
+    std::vector<std::shared_ptr<ClientRequest>> admitted;  // Those that waited for long.
+    std::vector<Action> actions;
+    bool empty() const {
+      return over.empty() && cancelled.empty() && admitted.empty() && actions.empty();
+    }
+  };
+  // One request on its way to a dispatcher.
+  struct Arrival {
+    std::shared_ptr<ClientRequest> client;
+    DispatchRequest dispatch;
+  };
+
+  GatewayBackend(GatewayConfig config, std::vector<Model> models);
+
+  // gateway_submit.cc.
+
+  // The index of the model with this name; nothing: there is none. REQUIRES: mu_ is held.
+  std::optional<size_t> FindModel(const std::string& name) const;
+  Status NoSuchModel(const std::string& name) const;
+  // The name that its backends know the model by. REQUIRES: mu_ is held.
+  std::string NameForBackends(const Model& model, const std::string& asked) const;
+  Status CheckKnown(const Model& model, const Request& request) const;
+  StatusOr<Arrival> MakeArrival(engine::SinkRequest request, uint64_t drawn_seed);
+  Status ReserveBytes(ClientRequest* client);
+  // REQUIRES: mu_ is held.
+  Status EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoint now);
+
+  // gateway_answers.cc: what an attempt's backend answers; see RemoteSink. Any thread.
+  void TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
+                 Delta delta);
+  void TakeAlive(const ClientRequest& client, uint32_t attempt, base::TimePoint now);
+  void TakeEnd(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
+               const BackendEnd& end);
+  void TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
+                   BackendFailure failure);
+  // The gateway itself fails the request; called in a catch block.
+  void FailOn(const std::shared_ptr<ClientRequest>& client, uint32_t attempt) noexcept;
+  // The streams of the request's group begin. REQUIRES: no request's lock is held.
+  void AdmitGroup(const ClientRequest& client);
+  // The next three tell the sink the end and forget the request. REQUIRES: client.mu is held, and
+  // the dispatcher has said that this is the end.
+  void EndWell(ClientRequest* client, uint32_t attempt, const BackendEnd& end, base::TimePoint now);
+  void EndCancelled(ClientRequest* client, uint32_t attempt, base::TimePoint now);
+  void EndFailed(ClientRequest* client, uint32_t attempt, const Status& status,
+                 base::TimePoint now);
+  void Forget(RequestId id, uint32_t attempt);
+  // A sentence of a backend, with its name before it.
+  std::string Named(size_t model, int replica, const std::string& what) const;
+  void TakeProbe(size_t model, int replica, uint64_t probe, StatusOr<BackendFacts> facts);
+
+  // gateway_backend.cc: the dispatch thread.
+  void Loop();
+  // Waits for the next thing to do, and takes it; false: the gateway is destroyed.
+  bool NextTurn(Turn* turn);
+  // The next three: REQUIRES: mu_ is held.
+  void Collect(base::TimePoint now, Turn* turn);
+  void CollectAdmitted(base::TimePoint now, Turn* turn);
+  void CountDecision(Model* model, const Decision& decision);
+  base::TimePoint NextLook() const;
+  void Do(Turn* turn);
+  void DoAction(const Action& action);
+  void Send(const Action& action);
+  void EndByDecision(const Action& action);
+  void Probe(const Action& action);
+  // Destroys the attempt's call; 0: of any attempt.
+  void EraseCall(RequestId id, uint32_t attempt);
+  void EndRest();
+
+  // Makes the dispatch thread look now, or if the dispatcher is due before the thread would look.
+  // Returns whether it sleeps: NotifyIf is to be called then, without mu_. REQUIRES: mu_ is held.
+  bool LookNow();
+  bool LookIfDue(const Dispatcher& dispatcher);
+  void NotifyIf(bool sleeps) {
+    if (sleeps) wake_.notify_one();
+  }
+
+  // gateway_views.cc.
+  BackendStatus StatusOfReplica(const Model& model, size_t replica, base::TimePoint now) const;
+
+  const GatewayConfig config_;
+  std::vector<Model> models_;               // Constant but for what is guarded by mu_.
+  std::map<std::string, size_t> model_of_;  // By name and alias; constant.
+  mutable GatewayMetrics metrics_;
+  base::SharedBudget request_bytes_;
+  std::shared_ptr<ProbeGate> gate_;
+
+  mutable std::mutex mu_;                    // Guards all that follows but calls_.
+  std::condition_variable wake_;             // Of the dispatch thread.
+  mutable std::condition_variable changed_;  // For Drain and WaitProbed.
+  bool accepting_ = true;
+  bool stopping_ = false;
+  bool look_ = false;               // There is something to look at now.
+  base::TimePoint sleeps_until_{};  // 0: the dispatch thread does not sleep.
+  base::TimePoint busy_since_{};    // 0: it is not busy.
+  RequestId next_id_ = 1;
+  std::unordered_map<RequestId, std::shared_ptr<ClientRequest>> requests_;  // Without their end.
+  std::vector<std::pair<RequestId, uint32_t>> over_;  // Attempts whose calls can be destroyed.
+  std::vector<std::shared_ptr<ClientRequest>> cancelled_;
+  std::deque<std::pair<base::TimePoint, RequestId>> unadmitted_;  // When to admit them.
+
+  std::unordered_map<RequestId, Call> calls_;  // The dispatch thread's.
+  std::thread thread_;                         // Last.
+};
+
+}  // namespace ropeway::gateway
+
+#endif  // ROPEWAY_GATEWAY_GATEWAY_BACKEND_H_

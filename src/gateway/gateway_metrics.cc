@@ -1,0 +1,233 @@
+#include "gateway/gateway_metrics.h"
+
+#include <algorithm>
+
+namespace ropeway::gateway {
+namespace {
+
+constexpr const char* kBackendStates[] = {"up",        "returning", "busy",
+                                          "not_ready", "draining",  "ejected"};
+
+base::Metrics::Labels ClassLabels(Priority priority) {
+  return {{"priority", PriorityName(priority)}};
+}
+
+void RaiseTo(base::Counter* counter, uint64_t value) {
+  counter->Increment(std::max(0.0, static_cast<double>(value) - counter->Value()));
+}
+
+}  // namespace
+
+GatewayMetrics::GatewayMetrics(const Limits& ttft, const Limits& latency)
+    : ttft_limits_(ttft),
+      latency_limits_(latency),
+      prompt_tokens_(metrics_.AddCounter("ropeway_prompt_tokens_total",
+                                         "Prompt tokens of requests that ended with an answer.")),
+      generation_tokens_(
+          metrics_.AddCounter("ropeway_generation_tokens_total", "Generated tokens of these.")),
+      waiting_(metrics_.AddGauge("ropeway_num_requests_waiting",
+                                 "Requests that wait to be sent to a backend.")),
+      running_(metrics_.AddGauge("ropeway_num_requests_running", "Requests that a backend has.")),
+      batch_size_avg_(metrics_.AddGauge("ropeway_batch_size_avg",
+                                        "Requests that ran when a batch began, on average.")),
+      batch_duration_avg_(metrics_.AddGauge(
+          "ropeway_batch_duration_avg_seconds",
+          "From a batch's start to the end of the last request that started in it, on average.")),
+      batch_size_max_(metrics_.AddGauge("ropeway_batch_size_max",
+                                        "Requests that one batch may hold; without batches, those "
+                                        "that the backends may have at once.")),
+      batch_wait_max_(metrics_.AddGauge("ropeway_batch_wait_max_seconds",
+                                        "How long a batch waits to fill; 0: it does not wait.")) {
+  for (int i = 0; i < kNumPriorities; ++i) {
+    const auto index = static_cast<size_t>(i);
+    AddClass(static_cast<Priority>(i), ttft[index], latency[index]);
+  }
+  for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
+                                    FinishReason::kCancelled, FinishReason::kFailed}) {
+    finished_[static_cast<size_t>(reason)] =
+        metrics_.AddCounter("ropeway_request_success_total", "Requests that ended, by reason.",
+                            {{"finished_reason", FinishReasonName(reason)}});
+  }
+  const auto total = [this](const char* name, const char* help, uint64_t DispatchCounts::*value) {
+    totals_.emplace_back(metrics_.AddCounter(name, help), value);
+  };
+  total("ropeway_request_rejected_total",
+        "Requests that were not accepted: the queue was too long, or no backend was up.",
+        &DispatchCounts::rejected);
+  total("ropeway_batches_total", "Batches begun; without batches, times that requests were sent.",
+        &DispatchCounts::batches);
+  total("ropeway_batched_requests_total", "Requests that started in these.",
+        &DispatchCounts::batched);
+  total("ropeway_gateway_retries_total", "Requests that were sent again from the start.",
+        &DispatchCounts::retries);
+  total("ropeway_gateway_resumptions_total", "Streams that another backend went on with.",
+        &DispatchCounts::resumptions);
+  total("ropeway_gateway_delayed_retries_total",
+        "Retries that waited, so that failing backends do not get many times as much work.",
+        &DispatchCounts::retries_delayed);
+}
+
+void GatewayMetrics::AddClass(Priority priority, std::chrono::milliseconds ttft,
+                              std::chrono::milliseconds latency) {
+  const base::Metrics::Labels labels = ClassLabels(priority);
+  const auto histogram = [&](const char* name, const char* help) {
+    return metrics_.AddHistogram(name, help, base::LatencyBuckets(), labels);
+  };
+  OfClass& its = classes_[static_cast<size_t>(priority)];
+  its.ttft = histogram("ropeway_time_to_first_token_seconds",
+                       "From the request's arrival to its first generated token, by class.");
+  its.inter_token = metrics_.AddHistogram("ropeway_inter_token_latency_seconds",
+                                          "Between two pieces of one request's output, by class.",
+                                          base::ShortLatencyBuckets(), labels);
+  its.queue = histogram("ropeway_request_queue_time_seconds",
+                        "From the request's arrival until it was sent to a backend, by class.");
+  its.prefill = histogram("ropeway_request_prefill_time_seconds",
+                          "From then on until the request's first token.");
+  its.decode = histogram("ropeway_request_decode_time_seconds",
+                         "From the request's first token to its last.");
+  its.e2e = histogram("ropeway_e2e_request_latency_seconds",
+                      "From the request's arrival to its end, by class.");
+  its.late_first_tokens =
+      metrics_.AddCounter("ropeway_ttft_limit_violations_total",
+                          "First tokens that took longer than their class's limit.", labels);
+  its.late_ends = metrics_.AddCounter(
+      "ropeway_e2e_limit_violations_total",
+      "Requests that took longer, from arrival to end, than their class's limit.", labels);
+  its.waiting =
+      metrics_.AddGauge("ropeway_queue_depth", "Requests of the class that wait.", labels);
+  its.running =
+      metrics_.AddGauge("ropeway_class_running", "Requests of the class that run.", labels);
+  its.expected_wait = metrics_.AddGauge(
+      "ropeway_expected_wait_seconds",
+      "How long a request of the class that came now would wait, of the tenant that would wait "
+      "longest.",
+      labels);
+  metrics_
+      .AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
+                labels)
+      ->Set(base::ToSeconds(ttft));
+  metrics_
+      .AddGauge("ropeway_e2e_limit_seconds",
+                "The class's limit on the latency from arrival to end.", labels)
+      ->Set(base::ToSeconds(latency));
+}
+
+void GatewayMetrics::Sent(Priority priority, base::Duration after) {
+  classes_[static_cast<size_t>(priority)].queue->Observe(base::ToSeconds(after));
+}
+
+void GatewayMetrics::FirstToken(Priority priority, base::Duration after) {
+  const auto index = static_cast<size_t>(priority);
+  classes_[index].ttft->Observe(base::ToSeconds(after));
+  if (after > ttft_limits_[index]) classes_[index].late_first_tokens->Increment();
+}
+
+void GatewayMetrics::Token(Priority priority, base::Duration since) {
+  classes_[static_cast<size_t>(priority)].inter_token->Observe(base::ToSeconds(since));
+}
+
+void GatewayMetrics::Ended(Priority priority, FinishReason reason, base::Duration after,
+                           const PhaseTimes* times, const Usage& usage) {
+  const auto index = static_cast<size_t>(priority);
+  finished_[static_cast<size_t>(reason)]->Increment();
+  classes_[index].e2e->Observe(base::ToSeconds(after));
+  if (after > latency_limits_[index]) classes_[index].late_ends->Increment();
+  if (times == nullptr) return;
+  classes_[index].prefill->Observe(base::ToSeconds(times->prefill));
+  classes_[index].decode->Observe(base::ToSeconds(times->decode));
+  prompt_tokens_->Increment(usage.prompt_tokens);
+  generation_tokens_->Increment(usage.completion_tokens);
+}
+
+GatewayMetrics::OfBackend GatewayMetrics::MakeBackend(const BackendStatus& backend) {
+  const base::Metrics::Labels labels = {{"backend", backend.name}, {"model", backend.model}};
+  const auto with = [&](const char* key, const char* value) {
+    base::Metrics::Labels more = labels;
+    more[key] = value;
+    return more;
+  };
+  OfBackend its;
+  for (const char* state : kBackendStates) {
+    its.states[state] =
+        metrics_.AddGauge("ropeway_backend_state",
+                          "1 for the state that the backend is in, else 0.", with("state", state));
+  }
+  its.in_flight = metrics_.AddGauge("ropeway_backend_in_flight", "Requests that it has.", labels);
+  its.concurrency = metrics_.AddGauge(
+      "ropeway_backend_concurrency",
+      "Requests that it may have at once: as set, as it reports, or as learned.", labels);
+  its.outstanding_tokens =
+      metrics_.AddGauge("ropeway_backend_outstanding_tokens",
+                        "Predicted tokens of the requests that it has, still to come.", labels);
+  constexpr const char* kLatency = "ropeway_backend_latency_seconds";
+  constexpr const char* kLatencyHelp =
+      "Of the last requests that it completed (up to 256), from sending to end.";
+  its.p50 = metrics_.AddGauge(kLatency, kLatencyHelp, with("quantile", "0.5"));
+  its.p99 = metrics_.AddGauge(kLatency, kLatencyHelp, with("quantile", "0.99"));
+  const auto counter = [&](const char* name, const char* help, uint64_t BackendStatus::*value,
+                           const base::Metrics::Labels& its_labels) {
+    its.counters.emplace_back(metrics_.AddCounter(name, help, its_labels), value);
+  };
+  counter("ropeway_backend_requests_total", "Requests that it was sent.", &BackendStatus::sent,
+          labels);
+  counter("ropeway_backend_completed_total", "Requests that it completed.",
+          &BackendStatus::completed, labels);
+  counter("ropeway_backend_retries_total",
+          "Of the requests that it was sent, those that had failed before.",
+          &BackendStatus::retries, labels);
+  counter("ropeway_backend_resumptions_total",
+          "Of the requests that it was sent, streams that it went on with.",
+          &BackendStatus::resumptions, labels);
+  counter("ropeway_backend_ejections_total", "Times that it was taken out of service.",
+          &BackendStatus::ejections, labels);
+  constexpr const char* kFailures = "ropeway_backend_failures_total";
+  constexpr const char* kFailuresHelp = "Requests that failed at the backend, by what went wrong.";
+  counter(kFailures, kFailuresHelp, &BackendStatus::unreachable, with("kind", "unreachable"));
+  counter(kFailures, kFailuresHelp, &BackendStatus::busy, with("kind", "busy"));
+  counter(kFailures, kFailuresHelp, &BackendStatus::broken, with("kind", "broken"));
+  counter(kFailures, kFailuresHelp, &BackendStatus::rejected, with("kind", "rejected"));
+  counter(kFailures, kFailuresHelp, &BackendStatus::timeouts, with("kind", "timeout"));
+  return its;
+}
+
+void GatewayMetrics::Follow(const BackendStatus& backend) {
+  auto found = backends_.find(backend.name);
+  if (found == backends_.end()) {
+    found = backends_.emplace(backend.name, MakeBackend(backend)).first;
+  }
+  const OfBackend& its = found->second;
+  for (const auto& [state, gauge] : its.states) gauge->Set(state == backend.state ? 1 : 0);
+  its.in_flight->Set(backend.in_flight);
+  its.concurrency->Set(backend.concurrency);
+  its.outstanding_tokens->Set(static_cast<double>(backend.outstanding_tokens));
+  its.p50->Set(backend.latency_p50_ms / 1e3);
+  its.p99->Set(backend.latency_p99_ms / 1e3);
+  for (const auto& [counter, value] : its.counters) RaiseTo(counter, backend.*value);
+}
+
+void GatewayMetrics::FollowTotals(const GatewaySample& sample) {
+  waiting_->Set(sample.stats.queue_depth);
+  running_->Set(sample.stats.running);
+  batch_size_avg_->Set(sample.stats.avg_batch_size);
+  batch_duration_avg_->Set(sample.stats.avg_batch_duration_ms / 1e3);
+  batch_size_max_->Set(sample.stats.max_batch_size);
+  batch_wait_max_->Set(sample.stats.max_batch_wait_ms / 1e3);
+  for (const auto& [counter, value] : totals_) RaiseTo(counter, sample.counts.*value);
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    const engine::QueueInfo::Class& queue = sample.queue.classes[i];
+    classes_[i].waiting->Set(queue.waiting);
+    classes_[i].running->Set(queue.running);
+    classes_[i].expected_wait->Set(queue.wait_seconds);
+  }
+}
+
+std::string GatewayMetrics::Text(const GatewaySample& sample) {
+  {
+    const std::lock_guard lock(mu_);
+    FollowTotals(sample);
+    for (const BackendStatus& backend : sample.backends) Follow(backend);
+  }
+  return metrics_.Text();
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,250 @@
+// The part of GatewayBackend that takes requests: models, checks, what the dispatcher is told.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+#include <variant>
+
+#include "core/request_check.h"
+#include "gateway/gateway_backend.h"
+#include "gateway/prefix_ring.h"
+
+namespace ropeway::gateway {
+namespace {
+
+// A deadline beyond it would overflow the clock's count.
+constexpr std::chrono::milliseconds kLongestTimeout = std::chrono::hours(24 * 365);
+// What a request without max_tokens generates at most, for predictions.
+constexpr int32_t kOpenOutput = 4096;
+// Seeds that all kinds of backends take as they are.
+constexpr uint64_t kSeedMask = 0x7FFFFFFF;
+
+bool IsAnyModel(const std::string& name) { return name.empty() || name == "default"; }
+
+// When the request fails: the smaller of what it asks and what the gateway allows counts.
+base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
+                           base::Duration request_timeout) {
+  base::Duration timeout = kLongestTimeout;
+  if (request_timeout.count() > 0) timeout = std::min(timeout, request_timeout);
+  // Compared in milliseconds: more of them than this do not fit the clock's count.
+  if (request.timeout && *request.timeout < kLongestTimeout) {
+    timeout = std::min<base::Duration>(timeout, *request.timeout);
+  }
+  return timeout >= kLongestTimeout ? base::TimePoint::max() : arrival + timeout;
+}
+
+// The beginning of a chat as one text: equal beginnings of chats give equal beginnings of texts.
+std::string ChatText(const std::vector<ChatMessage>& messages) {
+  constexpr size_t kMost = kPrefixBlockBytes * kMaxPrefixBlocks;
+  std::string text;
+  for (const ChatMessage& message : messages) {
+    if (text.size() >= kMost) break;
+    text += message.role;
+    text += '\x1F';
+    text.append(message.content, 0, kMost);
+    text += '\x1E';
+  }
+  return text;
+}
+
+// What the prompt's cache depends on, and its pieces.
+std::vector<uint64_t> RoutingBlocks(const Request& request) {
+  std::string scope = request.model;
+  scope += '\0';
+  scope += request.cache_scope.empty() ? request.tenant : request.cache_scope;
+  scope += '\0';
+  scope += request.cache_salt;
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
+    return PrefixBlocks(scope, std::span<const int32_t>(*ids));
+  }
+  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
+    return PrefixBlocks(scope, std::string_view(*text));
+  }
+  const std::string chat = ChatText(std::get<std::vector<ChatMessage>>(request.prompt));
+  return PrefixBlocks(scope, std::string_view(chat));
+}
+
+DispatchRequest DispatchOf(const ClientRequest& client) {
+  const Request& request = client.request;
+  DispatchRequest dispatch;
+  core::CoreRequest& core = dispatch.request;
+  core.prompt.resize(static_cast<size_t>(client.prompt_estimate));
+  core.max_tokens = request.max_tokens.value_or(kOpenOutput);
+  core.ignore_eos = request.ignore_eos && request.max_tokens.has_value();
+  core.arrival = client.arrival;
+  core.deadline = client.deadline;
+  core.tenant = request.tenant;
+  core.tenant_weight = request.tenant_weight;
+  core.priority = request.priority;
+  dispatch.blocks = RoutingBlocks(request);
+  return dispatch;
+}
+
+}  // namespace
+
+std::optional<size_t> GatewayBackend::FindModel(const std::string& name) const {
+  if (IsAnyModel(name)) return 0;
+  const auto found = model_of_.find(name);
+  if (found != model_of_.end()) return found->second;
+  for (size_t i = 0; i < models_.size(); ++i) {
+    if (!models_[i].name.empty()) continue;
+    const std::vector<std::string>& names = models_[i].names;
+    // Before any of its backends has said what it serves, it may be this.
+    if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) return i;
+  }
+  return std::nullopt;
+}
+
+Status GatewayBackend::NoSuchModel(const std::string& name) const {
+  std::string known;
+  for (const engine::ModelInfo& model : Models()) {
+    if (!known.empty()) known += ", ";
+    known += '"' + model.id + '"';
+  }
+  return {StatusCode::kNotFound,
+          fmt::format("the model \"{}\" does not exist; this gateway has {}", name.substr(0, 100),
+                      known),
+          "model"};
+}
+
+std::string GatewayBackend::NameForBackends(const Model& model, const std::string& asked) const {
+  if (!model.name.empty()) return model.name;
+  if (!IsAnyModel(asked)) return asked;
+  return model.names.empty() ? std::string() : model.names.front();
+}
+
+Status GatewayBackend::CheckKnown(const Model& model, const Request& request) const {
+  for (const Replica& replica : model.replicas) {
+    const std::vector<std::string> unknown = replica.remote->Unknown(request);
+    if (unknown.empty()) continue;
+    return InvalidArgument(fmt::format("the backend {} does not know the parameter {}, and this "
+                                       "gateway leaves none out (--strict)",
+                                       replica.name, unknown.front()),
+                           unknown.front());
+  }
+  return {};
+}
+
+StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(engine::SinkRequest request,
+                                                              uint64_t drawn_seed) {
+  Request& asked = request.request;
+  if (!asked.session_id.empty()) {
+    return Status(StatusCode::kUnimplemented,
+                  "a gateway keeps no sessions yet: send the whole conversation", "session_id");
+  }
+  if (Status status = core::CheckRequest(asked); !status.ok()) return status;
+  std::optional<size_t> model;
+  std::string name;
+  {
+    const std::lock_guard lock(mu_);
+    model = FindModel(asked.model);
+    if (model) name = NameForBackends(models_[*model], asked.model);
+  }
+  if (!model) return NoSuchModel(asked.model);
+  if (config_.strict) {
+    if (Status status = CheckKnown(models_[*model], asked); !status.ok()) return status;
+  }
+  asked.model = std::move(name);
+  if (!asked.sampling.seed) {
+    asked.sampling.seed = drawn_seed;
+    asked.sampling.given |= SamplingParams::kSeed;
+  }
+  Arrival arrival;
+  arrival.client =
+      std::make_shared<ClientRequest>(std::move(request.request), std::move(request.sink));
+  ClientRequest& client = *arrival.client;
+  client.model = *model;
+  client.seed = *client.request.sampling.seed;
+  client.arrival = config_.clock->Now();
+  client.deadline = DeadlineOf(client.arrival, client.request, config_.request_timeout);
+  client.prompt_estimate = EstimatedPromptTokens(client.request);
+  arrival.dispatch = DispatchOf(client);
+  return arrival;
+}
+
+Status GatewayBackend::ReserveBytes(ClientRequest* client) {
+  const int64_t bytes =
+      std::min(static_cast<int64_t>(core::BytesOf(client->request)), config_.max_request_bytes);
+  if (request_bytes_.Take(client->request.tenant, bytes, &client->bytes)) return {};
+  return {StatusCode::kResourceExhausted,
+          fmt::format("the requests of this tenant under way leave it less than the {} bytes of "
+                      "this one, of {} for all tenants",
+                      bytes, config_.max_request_bytes)};
+}
+
+Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoint now) {
+  if (!accepting_) {
+    return {StatusCode::kUnavailable, "the gateway is stopping and accepts no new requests"};
+  }
+  std::shared_ptr<ClientGroup> group;
+  if (arrivals->size() > 1) group = std::make_shared<ClientGroup>();
+  std::vector<DispatchRequest> all;
+  all.reserve(arrivals->size());
+  const RequestId first = next_id_;
+  const auto forget = [&] {
+    for (RequestId id = first; id < next_id_; ++id) requests_.erase(id);
+  };
+  try {
+    for (Arrival& arrival : *arrivals) {
+      ClientRequest& client = *arrival.client;
+      client.id = arrival.dispatch.request.id = next_id_++;
+      client.group = group;
+      if (group != nullptr) group->requests.push_back(arrival.client);
+      requests_.emplace(client.id, arrival.client);
+      all.push_back(std::move(arrival.dispatch));
+    }
+    unadmitted_.emplace_back(now + config_.admit_after, first);
+    Dispatcher& dispatcher = *models_[arrivals->front().client->model].dispatcher;
+    if (Status status = dispatcher.AddAll(std::move(all), now); !status.ok()) {
+      forget();
+      return status;
+    }
+    const int32_t position = std::max(0, dispatcher.PositionOf(first));
+    for (Arrival& arrival : *arrivals) arrival.client->queue_position = position;
+  } catch (...) {
+    forget();
+    throw;
+  }
+  return {};
+}
+
+StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(
+    std::vector<engine::SinkRequest> requests) {
+  try {
+    if (requests.empty()) return std::vector<RequestId>();
+    uint64_t seed = 0;
+    {
+      const std::lock_guard lock(mu_);
+      seed = config_.random->Next64() & kSeedMask;
+    }
+    std::vector<Arrival> arrivals;
+    arrivals.reserve(requests.size());
+    for (engine::SinkRequest& request : requests) {
+      StatusOr<Arrival> arrival = MakeArrival(std::move(request), seed);
+      if (!arrival.ok()) return arrival.status();
+      Status reserved = ReserveBytes(arrival->client.get());
+      if (!reserved.ok()) return reserved;
+      if (!arrivals.empty() && arrivals[0].client->model != arrival->client->model) {
+        return InvalidArgument("requests that are submitted together must be for one model",
+                               "model");
+      }
+      arrivals.push_back(*std::move(arrival));
+    }
+    std::vector<RequestId> ids(arrivals.size());
+    bool look = false;
+    {
+      const std::lock_guard lock(mu_);
+      Status status = EnqueueAll(&arrivals, config_.clock->Now());
+      if (!status.ok()) return status;
+      for (size_t i = 0; i < arrivals.size(); ++i) ids[i] = arrivals[i].client->id;
+      look = LookNow();
+    }
+    NotifyIf(look);
+    return ids;
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, "out of memory");
+  }
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,219 @@
+// What GatewayBackend tells about itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "gateway/gateway_backend.h"
+
+namespace ropeway::gateway {
+namespace {
+
+// The dispatch thread hands requests to backends, which may not block it.
+constexpr std::chrono::seconds kStall(30);
+
+// The means of two groups as one, by their numbers.
+double MeanOf(double a, uint64_t num_a, double b, uint64_t num_b) {
+  const uint64_t all = num_a + num_b;
+  if (all == 0) return 0.0;
+  return (a * static_cast<double>(num_a) + b * static_cast<double>(num_b)) /
+         static_cast<double>(all);
+}
+
+// Adds a further model's statistics.
+void AddStats(const EngineStats& more, EngineStats* stats) {
+  stats->avg_batch_size =
+      MeanOf(stats->avg_batch_size, stats->total_batches, more.avg_batch_size, more.total_batches);
+  stats->avg_batch_duration_ms = MeanOf(stats->avg_batch_duration_ms, stats->total_batches,
+                                        more.avg_batch_duration_ms, more.total_batches);
+  stats->enabled = stats->enabled || more.enabled;
+  stats->strategy = more.strategy;
+  stats->max_batch_size = std::max(stats->max_batch_size, more.max_batch_size);
+  stats->max_batch_wait_ms = more.max_batch_wait_ms;
+  stats->total_batches += more.total_batches;
+  stats->total_requests += more.total_requests;
+  stats->queue_depth += more.queue_depth;
+  stats->waiting += more.waiting;
+  stats->preempted += more.preempted;
+  stats->running += more.running;
+}
+
+void AddQueue(const engine::QueueInfo& more, engine::QueueInfo* queue) {
+  for (size_t i = 0; i < queue->classes.size(); ++i) {
+    engine::QueueInfo::Class& its = queue->classes[i];
+    its.waiting += more.classes[i].waiting;
+    its.running += more.classes[i].running;
+    its.wait_seconds = std::max(its.wait_seconds, more.classes[i].wait_seconds);
+  }
+  if (queue->blocked_by.empty()) queue->blocked_by = more.blocked_by;
+}
+
+void AddCounts(const DispatchCounts& more, DispatchCounts* counts) {
+  counts->accepted += more.accepted;
+  counts->rejected += more.rejected;
+  counts->sent += more.sent;
+  counts->retries += more.retries;
+  counts->resumptions += more.resumptions;
+  counts->retries_delayed += more.retries_delayed;
+  counts->batches += more.batches;
+  counts->batched += more.batched;
+}
+
+Status NoTokens() {
+  return {StatusCode::kUnimplemented,
+          "this gateway has no tokenizer of its own: ask the backend itself"};
+}
+
+}  // namespace
+
+std::vector<engine::ModelInfo> GatewayBackend::Models() const {
+  std::vector<engine::ModelInfo> all;
+  const auto add = [&](const std::string& name) {
+    engine::ModelInfo info;
+    info.id = name;
+    info.created = config_.created;
+    all.push_back(std::move(info));
+  };
+  const std::lock_guard lock(mu_);
+  for (const Model& model : models_) {
+    if (!model.name.empty()) add(model.name);
+    for (const std::string& name : model.names) {
+      // What another model is called is that.
+      if (!model_of_.contains(name)) add(name);
+    }
+    if (model.name.empty() && model.names.empty()) add("default");
+    for (const std::string& alias : model.aliases) add(alias);
+  }
+  return all;
+}
+
+engine::Health GatewayBackend::GetHealth() const {
+  engine::Health health;
+  const std::lock_guard lock(mu_);
+  const base::Duration busy = config_.clock->Now() - busy_since_;
+  if (busy_since_ != base::TimePoint{} && busy > kStall) {
+    health.live = health.ready = false;
+    health.reason =
+        fmt::format("a backend has held up the dispatch for {:.0f} s", base::ToSeconds(busy));
+  } else if (!accepting_) {
+    health.ready = false;
+    health.reason = "the gateway is stopping";
+  } else if (const Dispatcher& first = *models_.front().dispatcher; !first.any_alive()) {
+    health.ready = false;
+    health.reason = first.WhyNoneIsAlive().message();
+  }
+  return health;
+}
+
+BackendStatus GatewayBackend::StatusOfReplica(const Model& model, size_t replica,
+                                              base::TimePoint now) const {
+  const Replica& its = model.replicas[replica];
+  const ReplicaView view = model.dispatcher->ViewOf(static_cast<int>(replica), now);
+  BackendStatus status;
+  status.model = model.name;
+  if (model.name.empty() && !its.models.empty()) status.model = its.models.front();
+  status.name = its.name;
+  status.state = ReplicaStateName(view.state);
+  status.reason = view.reason;
+  status.in_flight = view.in_flight;
+  status.concurrency = view.places;
+  status.learned = view.learned;
+  status.outstanding_tokens = view.outstanding_tokens;
+  status.sent = view.sent;
+  status.completed = view.completed;
+  status.ejections = view.ejections;
+  using Kind = BackendFailure::Kind;
+  const auto failures = [&](Kind kind) { return its.failures[static_cast<size_t>(kind)]; };
+  status.unreachable = failures(Kind::kUnreachable);
+  status.busy = failures(Kind::kBusy);
+  status.broken = failures(Kind::kBroken);
+  status.rejected = failures(Kind::kRejected);
+  status.timeouts = its.timeouts;
+  status.retries = its.retries;
+  status.resumptions = its.resumptions;
+  status.latency_p50_ms = 1e3 * base::ToSeconds(view.latency_p50);
+  status.latency_p99_ms = 1e3 * base::ToSeconds(view.latency_p99);
+  return status;
+}
+
+std::vector<BackendStatus> GatewayBackend::Backends() const {
+  std::vector<BackendStatus> all;
+  const std::lock_guard lock(mu_);
+  const base::TimePoint now = config_.clock->Now();
+  for (const Model& model : models_) {
+    for (size_t i = 0; i < model.replicas.size(); ++i) {
+      all.push_back(StatusOfReplica(model, i, now));
+    }
+  }
+  return all;
+}
+
+std::string GatewayBackend::MetricsText() const {
+  GatewaySample sample;
+  sample.backends = Backends();
+  sample.stats = Stats();
+  sample.queue = Queue(nullptr, 1.0);
+  {
+    const std::lock_guard lock(mu_);
+    for (const Model& model : models_) AddCounts(model.dispatcher->counts(), &sample.counts);
+  }
+  return metrics_.Text(sample);
+}
+
+int GatewayBackend::RetryAfterSeconds(const std::string& tenant) const {
+  const std::lock_guard lock(mu_);
+  int seconds = 1;
+  for (const Model& model : models_) {
+    seconds = std::max(seconds, model.dispatcher->RetryAfterSeconds(tenant));
+  }
+  return seconds;
+}
+
+std::vector<engine::RequestInfo> GatewayBackend::Requests() const {
+  std::vector<engine::RequestInfo> all;
+  {
+    const std::lock_guard lock(mu_);
+    const base::TimePoint now = config_.clock->Now();
+    for (const Model& model : models_) {
+      std::vector<engine::RequestInfo> its = model.dispatcher->Requests(now);
+      all.insert(all.end(), std::make_move_iterator(its.begin()),
+                 std::make_move_iterator(its.end()));
+    }
+  }
+  std::sort(all.begin(), all.end(),
+            [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
+  return all;
+}
+
+engine::QueueInfo GatewayBackend::Queue(const std::string* tenant, double weight) const {
+  engine::QueueInfo queue;
+  const std::lock_guard lock(mu_);
+  for (const Model& model : models_) AddQueue(model.dispatcher->Queue(tenant, weight), &queue);
+  return queue;
+}
+
+EngineStats GatewayBackend::Stats() const {
+  EngineStats stats;
+  const std::lock_guard lock(mu_);
+  for (const Model& model : models_) AddStats(model.dispatcher->Stats(), &stats);
+  return stats;
+}
+
+StatusOr<std::unique_ptr<engine::Tokenization>> GatewayBackend::Tokenize(std::string text,
+                                                                         bool add_special) const {
+  if (config_.tokens == nullptr) return NoTokens();
+  return config_.tokens->Tokenize(std::move(text), add_special);
+}
+
+StatusOr<std::unique_ptr<engine::Tokenization>> GatewayBackend::TokenizeChat(
+    const std::vector<ChatMessage>& messages, bool add_generation_prompt, bool add_special) const {
+  if (config_.tokens == nullptr) return NoTokens();
+  return config_.tokens->TokenizeChat(messages, add_generation_prompt, add_special);
+}
+
+StatusOr<std::string> GatewayBackend::Detokenize(const std::vector<TokenId>& ids) const {
+  if (config_.tokens == nullptr) return NoTokens();
+  return config_.tokens->Detokenize(ids);
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,85 @@
+// An engine's server as a backend of the gateway: HTTP, whatever the server speaks (wire_format.h).
+#ifndef ROPEWAY_GATEWAY_HTTP_BACKEND_H_
+#define ROPEWAY_GATEWAY_HTTP_BACKEND_H_
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "gateway/wire_format.h"
+#include "net/http_pool.h"
+#include "ropeway/remote_backend.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::gateway {
+
+struct HttpBackendOptions {
+  BackendKind kind = BackendKind::kOpenAi;
+  // http or https; with or without the "/v1" or "/api" of the kind's paths.
+  std::string url = {};
+  std::string model = {};    // Its name at the server; "": as requests have it.
+  std::string api_key = {};  // Sent as a bearer token; "": none. In no message.
+  bool insecure = false;     // https accepts any certificate.
+
+  // As HttpSend's: 0 is none. The dispatcher watches for output; these watch for bytes, of which
+  // the comments that keep a stream alive are some.
+  base::Duration connect_timeout = std::chrono::seconds(5);
+  base::Duration first_byte_timeout{0};
+  base::Duration idle_timeout{0};
+  base::Duration probe_timeout = std::chrono::seconds(5);  // Of the answer to each question.
+  int max_idle_connections = 64;                           // That are kept for later requests.
+};
+
+// Streams every request. What a server answers is taken without trust: texts, lines and lengths are
+// bounded, a stream that breaks its format, mixes requests or goes on beyond max_tokens fails its
+// own request and no other. The messages of failures are clauses about the backend ("it answered
+// with HTTP 500: ..."), have at most 300 bytes, all printable, and hold no key.
+//
+// Sinks are called by the thread that runs the io_context, or by Start itself where it fails. A
+// call's destructor may wait for a sink's method that is running; so it must not be called under a
+// lock that the sink takes.
+class HttpBackend final : public RemoteBackend {
+ public:
+  // `io` must outlive it, and be run by one thread. Nothing is sent yet. kInvalidArgument if the
+  // URL cannot be read; kInternal if the TLS library lacks its certificates.
+  static StatusOr<std::unique_ptr<HttpBackend>> Open(const HttpBackendOptions& options,
+                                                     boost::asio::io_context* io);
+  ~HttpBackend() override;
+  HttpBackend(const HttpBackend&) = delete;
+  HttpBackend& operator=(const HttpBackend&) = delete;
+
+  std::unique_ptr<RemoteCall> Start(const Request& request, const ResumePoint* resume,
+                                    std::shared_ptr<RemoteSink> sink) override;
+  // A server that is not ready (HTTP 503) is an answer, not a failure.
+  void Probe(std::function<void(StatusOr<BackendFacts>)> done) override;
+  bool CanResume() const override { return wire_->CanResume(); }
+  std::vector<std::string> Unknown(const Request& request) const override {
+    return wire_->Unknown(request);
+  }
+
+  // Connections that are open now, with a request and without.
+  int busy_connections() const { return pool_->busy_connections(); }
+  int idle_connections() const { return pool_->idle_connections(); }
+
+ private:
+  class Answer;
+  class Call;
+  class Questions;
+
+  HttpBackend(const HttpBackendOptions& options, std::unique_ptr<net::HttpPool> pool,
+              boost::asio::io_context* io);
+
+  const HttpBackendOptions options_;
+  boost::asio::io_context* const io_;
+  const std::unique_ptr<WireFormat> wire_;
+  const std::unique_ptr<net::HttpPool> pool_;  // Ends first: its exchanges use all the others.
+};
+
+}  // namespace ropeway::gateway
+
+#endif  // ROPEWAY_GATEWAY_HTTP_BACKEND_H_

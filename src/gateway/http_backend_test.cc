@@ -1,0 +1,502 @@
+#include "gateway/http_backend.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gateway/test_wire.h"
+#include "net/test_fake_server.h"
+#include "net/test_http_pool.h"
+
+namespace ropeway::gateway {
+namespace {
+
+using net::BecomesTrue;
+using net::FakeReply;
+using net::FakeRequest;
+using net::FakeServer;
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using FailKind = BackendFailure::Kind;
+
+const char kBackendKey[] = "key-of-the-gateway";
+
+// What a sink was told so far.
+struct HttpTold {
+  std::string text;
+  int deltas = 0;
+  int alive = 0;
+  int ends = 0;
+  std::optional<BackendEnd> end;
+  std::optional<BackendFailure> failure;
+};
+
+class HttpToldSink final : public RemoteSink {
+ public:
+  // Called by each delta, on its thread.
+  explicit HttpToldSink(std::function<void()> on_delta = nullptr)
+      : on_delta_(std::move(on_delta)) {}
+
+  void OnDelta(Delta delta) override {
+    {
+      const std::lock_guard lock(mutex_);
+      told_.text += delta.text;
+      ++told_.deltas;
+      changed_.notify_all();
+    }
+    if (on_delta_) on_delta_();
+  }
+  void OnAlive() override {
+    const std::lock_guard lock(mutex_);
+    ++told_.alive;
+  }
+  void OnEnd(const BackendEnd& end) override {
+    const std::lock_guard lock(mutex_);
+    told_.end = end;
+    ++told_.ends;
+    changed_.notify_all();
+  }
+  void OnFailure(BackendFailure failure) override {
+    const std::lock_guard lock(mutex_);
+    told_.failure = std::move(failure);
+    ++told_.ends;
+    changed_.notify_all();
+  }
+
+  HttpTold told() const {
+    const std::lock_guard lock(mutex_);
+    return told_;
+  }
+  HttpTold AwaitEnd() const {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, net::kPatience, [this] { return told_.ends > 0; }));
+    return told_;
+  }
+  void AwaitDelta() const {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, net::kPatience, [this] { return told_.deltas > 0; }));
+  }
+
+ private:
+  const std::function<void()> on_delta_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  HttpTold told_;
+};
+
+// A backend with its thread. Its destructor waits until that has nothing left to wait for.
+class HttpBackendRunner {
+ public:
+  explicit HttpBackendRunner(HttpBackendOptions options) : thread_([this] { io_.run(); }) {
+    options.api_key = kBackendKey;
+    auto backend = HttpBackend::Open(options, &io_);
+    EXPECT_TRUE(backend.ok()) << backend.status().message();
+    backend_ = *std::move(backend);
+  }
+  explicit HttpBackendRunner(const std::string& url) : HttpBackendRunner(OptionsFor(url)) {}
+  ~HttpBackendRunner() {
+    backend_.reset();
+    work_.reset();
+    thread_.join();
+  }
+  HttpBackendRunner(const HttpBackendRunner&) = delete;
+  HttpBackendRunner& operator=(const HttpBackendRunner&) = delete;
+
+  static HttpBackendOptions OptionsFor(const std::string& url) {
+    HttpBackendOptions options;
+    options.url = url;
+    return options;
+  }
+
+  HttpBackend* operator->() { return backend_.get(); }
+
+  // One request from its beginning to its end.
+  HttpTold Ask(const Request& request = wire::CompletionRequest()) {
+    const auto sink = std::make_shared<HttpToldSink>();
+    const auto call = backend_->Start(request, nullptr, sink);
+    return sink->AwaitEnd();
+  }
+
+  StatusOr<BackendFacts> Probe() {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<StatusOr<BackendFacts>> answer;
+    backend_->Probe([&](StatusOr<BackendFacts> facts) {
+      const std::lock_guard lock(mutex);
+      answer = std::move(facts);
+      changed.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, net::kPatience, [&] { return answer.has_value(); }));
+    if (!answer) return Status(StatusCode::kInternal, "the probe has no answer");
+    return *std::move(answer);
+  }
+
+ private:
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      io_.get_executor()};
+  std::jthread thread_;
+  std::unique_ptr<HttpBackend> backend_;
+};
+
+const char kSomeText[] = R"({"id":"a","choices":[{"index":0,"text":" x","finish_reason":null}]})";
+const char kSomeEnd[] = R"({"id":"a","choices":[{"index":0,"text":"","finish_reason":"stop"}]})";
+
+FakeReply GoodReply() {
+  return net::StreamReply(net::EventStream({kSomeText, kSomeText, kSomeEnd}));
+}
+
+// A chunked stream that begins so, and whose end the script adds or leaves out.
+FakeReply BeginReply(const std::string& events, const char* type = "text/event-stream") {
+  return net::Raw(
+      {fmt::format("HTTP/1.1 200 OK\r\nContent-Type: {}\r\n"
+                   "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n",
+                   type, events.size(), events)});
+}
+
+FakeReply PlainReply(int status, const std::string& type, const std::string& body,
+                     const std::string& fields = "") {
+  return net::Raw(
+      {fmt::format("HTTP/1.1 {} X\r\nContent-Type: {}\r\n{}Content-Length: {}\r\n\r\n{}", status,
+                   type, fields, body.size(), body)});
+}
+
+FakeServer::Script AlwaysReply(FakeReply reply) {
+  return [reply = std::move(reply)](const FakeRequest&) { return reply; };
+}
+
+TEST(HttpBackend, AnswersAndLeavesItsConnectionToTheNextRequest) {
+  const FakeServer server(AlwaysReply(net::Kept(net::Cut(GoodReply(), 11))));
+  HttpBackendRunner backend(server.url());
+  for (int i = 0; i < 3; ++i) {
+    const HttpTold told = backend.Ask();
+    ASSERT_TRUE(told.end.has_value()) << told.failure->status.message();
+    EXPECT_EQ(told.text, " x x");
+    EXPECT_EQ(told.deltas, 2);
+    EXPECT_EQ(told.alive, 0) << "only a Ropeway says so";
+    EXPECT_EQ(told.ends, 1);
+    EXPECT_TRUE(BecomesTrue([&] { return backend->idle_connections() == 1; }));
+  }
+  EXPECT_EQ(server.connections(), 1);
+  const FakeRequest request = server.requests().front();
+  EXPECT_EQ(request.method + " " + request.path, "POST /v1/completions");
+  EXPECT_THAT(request.headers, HasSubstr(std::string("Authorization: Bearer ") + kBackendKey));
+  EXPECT_THAT(request.headers, HasSubstr("Content-Type: application/json"));
+}
+
+TEST(HttpBackend, UrlsMayNameTheApi) {
+  const FakeServer server(AlwaysReply(GoodReply()));
+  for (const char* end : {"", "/", "/v1", "/v1/"}) {
+    HttpBackendRunner(server.url() + end).Ask();
+    EXPECT_EQ(server.requests().back().path, "/v1/completions") << end;
+  }
+  HttpBackendRunner(server.url() + "/behind/v1").Ask();
+  EXPECT_EQ(server.requests().back().path, "/behind/v1/completions");
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url() + "/api");
+  options.kind = BackendKind::kOllama;
+  HttpBackendRunner(options).Ask();
+  EXPECT_EQ(server.requests().back().path, "/api/generate");
+  boost::asio::io_context io;
+  options.url = "ftp://x";
+  EXPECT_EQ(HttpBackend::Open(options, &io).status().code(), StatusCode::kInvalidArgument);
+  for (const char* url : {"http://user:hush-hush@h:1", "http://h:1/v1?key=hush-hush"}) {
+    options.url = url;
+    const Status status = HttpBackend::Open(options, &io).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), Not(HasSubstr("hush-hush")));
+  }
+}
+
+struct Misbehaviour {
+  const char* name;
+  FakeReply reply;
+  FailKind kind;
+  const char* words;
+};
+
+std::vector<Misbehaviour> Misbehaviours() {
+  const std::string two = net::EventStream({kSomeText, kSomeText}, "\n", false);
+  FakeReply reset_before_head;
+  reset_before_head.reset = true;
+  FakeReply hang_before_head;
+  hang_before_head.hang = true;
+  FakeReply hang_before_token = BeginReply(":\n\n");
+  hang_before_token.hang = true;
+  FakeReply hang_after_tokens = BeginReply(two);
+  hang_after_tokens.hang = true;
+  FakeReply reset_after_tokens = BeginReply(two);
+  reset_after_tokens.writes.emplace_back("1\r\n:\r\n");
+  reset_after_tokens.pause = milliseconds(50);
+  reset_after_tokens.reset = true;
+  const std::vector<std::string> many(5000, kSomeText);
+  return {
+      {"reset before the head", reset_before_head, FailKind::kUnreachable, "did not answer"},
+      {"end before the head", FakeReply{}, FailKind::kUnreachable, "did not answer"},
+      {"hang before the head", hang_before_head, FailKind::kBroken, "did not answer"},
+      {"hang before a token", hang_before_token, FailKind::kBroken, "broke off its answer"},
+      {"hang after tokens", hang_after_tokens, FailKind::kBroken, "broke off its answer"},
+      {"reset after tokens", reset_after_tokens, FailKind::kBroken, "broke off its answer"},
+      {"end within the body", BeginReply(two), FailKind::kBroken, "broke off its answer"},
+      {"half a JSON", net::StreamReply(net::EventStream({kSomeText, R"({"id":"a","cho)"})),
+       FailKind::kBroken, "not valid JSON"},
+      {"no end", net::StreamReply(two), FailKind::kBroken, "without a finish_reason"},
+      {"a page", PlainReply(200, "text/html; charset=utf-8", "<html>Hello</html>"),
+       FailKind::kBroken, "'text/html'"},
+      {"an error with status 200", net::JsonReply(R"({"error":"Unexpected endpoint"})"),
+       FailKind::kBroken, "Unexpected endpoint"},
+      {"400", net::JsonReply(R"({"error":{"message":"too\nlong"}})", 400), FailKind::kRejected,
+       "HTTP 400: too long"},
+      {"401", net::JsonReply(R"({"error":"no"})", 401), FailKind::kBroken, "API key"},
+      {"404", net::JsonReply(R"({"error":"model 'x' not found"})", 404), FailKind::kBroken,
+       "HTTP 404: model 'x' not found"},
+      {"429", PlainReply(429, "application/json", "{}", "Retry-After: 7\r\n"), FailKind::kBusy,
+       "HTTP 429"},
+      {"500", net::JsonReply(R"({"detail":"CUDA"})", 500), FailKind::kBroken, "HTTP 500: CUDA"},
+      {"503", net::JsonReply(R"({"error":{"message":"Loading model"}})", 503), FailKind::kBusy,
+       "Loading model"},
+      {"a redirect", PlainReply(302, "text/plain", ""), FailKind::kBroken, "HTTP 302"},
+      {"no HTTP", net::Raw({"SSH-2.0-OpenSSH\r\n\r\n"}), FailKind::kBroken, "did not answer"},
+      {"endless head", net::Raw({"HTTP/1.1 200 OK\r\nX: " + std::string(1 << 20, 'x')}),
+       FailKind::kBroken, "did not answer"},
+      {"endless stream", net::StreamReply(net::EventStream(many)), FailKind::kBroken,
+       "more than the 8 tokens"},
+      {"endless line", BeginReply("data: " + std::string(3 << 20, 'x')), FailKind::kBroken,
+       "more than 1048576 bytes"},
+      {"endless error", PlainReply(500, "text/plain", std::string(1 << 20, 'x')), FailKind::kBroken,
+       "xxx..."},
+      {"another answer", net::StreamReply(net::EventStream({kSomeText, R"({"id":"b"})"})),
+       FailKind::kBroken, "two requests"},
+      {"another choice",
+       net::StreamReply(net::EventStream({R"({"choices":[{"index":1,"text":"y"}]})"})),
+       FailKind::kBroken, "not asked for"},
+      {"the key in its error",
+       net::JsonReply(fmt::format(R"({{"error":"no {} here"}})", kBackendKey), 500),
+       FailKind::kBroken, "no *** here"},
+  };
+}
+
+TEST(HttpBackend, EachMisbehaviourHasOneClearEndAndKeepsNoConnection) {
+  for (const Misbehaviour& one : Misbehaviours()) {
+    SCOPED_TRACE(one.name);
+    const FakeServer server(AlwaysReply(one.reply));
+    HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+    options.first_byte_timeout = options.idle_timeout = milliseconds(300);
+    HttpBackendRunner backend(options);
+    const auto sink = std::make_shared<HttpToldSink>();
+    auto call = backend->Start(wire::CompletionRequest(), nullptr, sink);
+    const HttpTold told = sink->AwaitEnd();
+    ASSERT_TRUE(told.failure.has_value());
+    EXPECT_EQ(told.failure->kind, one.kind) << told.failure->status.message();
+    const std::string& message = told.failure->status.message();
+    EXPECT_THAT(message, HasSubstr(one.words));
+    EXPECT_THAT(message, Not(HasSubstr(kBackendKey)));
+    EXPECT_LE(message.size(), 310u);
+    if (one.kind == FailKind::kBusy && one.name == std::string("429")) {
+      EXPECT_EQ(told.failure->retry_after_seconds, 7);
+      EXPECT_EQ(told.failure->status.retry_after_seconds(), 7);
+      EXPECT_EQ(told.failure->status.code(), StatusCode::kResourceExhausted);
+    }
+    call.reset();
+    EXPECT_TRUE(BecomesTrue([&] { return server.open_connections() == 0; }));
+    EXPECT_TRUE(BecomesTrue([&] { return backend->busy_connections() == 0; }));
+    EXPECT_EQ(sink->told().ends, 1);
+  }
+}
+
+TEST(HttpBackend, AServerThatIsNotThereIsUnreachable) {
+  const net::ClosedPort closed;
+  const HttpTold told = HttpBackendRunner(closed.url()).Ask();
+  ASSERT_TRUE(told.failure.has_value());
+  EXPECT_EQ(told.failure->kind, FailKind::kUnreachable);
+  EXPECT_THAT(told.failure->status.message(), HasSubstr("cannot be reached: "));
+}
+
+TEST(HttpBackend, AServerWithoutATrustedCertificateIsNotAsked) {
+  const FakeServer server(AlwaysReply(GoodReply()), /*tls=*/true);
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+  const HttpTold told = HttpBackendRunner(options).Ask();
+  ASSERT_TRUE(told.failure.has_value());
+  EXPECT_EQ(told.failure->kind, FailKind::kUnreachable);
+  EXPECT_THAT(server.requests(), testing::IsEmpty());
+  options.insecure = true;
+  EXPECT_TRUE(HttpBackendRunner(options).Ask().end.has_value());
+}
+
+TEST(HttpBackend, WhatCannotBeAskedIsRejectedAtOnce) {
+  const FakeServer server(AlwaysReply(GoodReply()));
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+  options.kind = BackendKind::kOllama;
+  HttpBackendRunner backend(options);
+  Request request = wire::CompletionRequest();
+  request.prompt = std::vector<TokenId>{1, 2};
+  const HttpTold told = backend.Ask(request);
+  ASSERT_TRUE(told.failure.has_value());
+  EXPECT_EQ(told.failure->kind, FailKind::kRejected);
+  EXPECT_THAT(told.failure->status.message(), HasSubstr("takes no token ids"));
+  EXPECT_THAT(server.requests(), testing::IsEmpty());
+}
+
+TEST(HttpBackend, ACallThatIsDestroyedLeavesItsServerAtOnce) {
+  FakeReply open = BeginReply(net::EventStream({kSomeText}, "\n", false));
+  open.hang = true;
+  const FakeServer server(AlwaysReply(open));
+  HttpBackendRunner backend(server.url());
+  const auto sink = std::make_shared<HttpToldSink>();
+  auto call = backend->Start(wire::CompletionRequest(), nullptr, sink);
+  sink->AwaitDelta();
+  EXPECT_EQ(server.open_connections(), 1);
+  call.reset();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(BecomesTrue([&] { return server.open_connections() == 0; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_EQ(sink->told().ends, 0) << "nothing follows a cancelled call";
+}
+
+TEST(HttpBackend, ACallMayBeDestroyedByItsOwnSink) {
+  // Several events come in one piece; the first one is the last that is told.
+  const FakeServer server(AlwaysReply(GoodReply()));
+  HttpBackendRunner backend(server.url());
+  std::mutex mutex;
+  std::unique_ptr<RemoteCall> call;
+  std::atomic<bool> destroyed = false;
+  const auto sink = std::make_shared<HttpToldSink>([&] {
+    const std::lock_guard lock(mutex);  // Waits until the call is stored.
+    call.reset();
+    destroyed = true;
+  });
+  {
+    const std::lock_guard lock(mutex);
+    call = backend->Start(wire::CompletionRequest(), nullptr, sink);
+  }
+  // The server may close its connection before that.
+  ASSERT_TRUE(BecomesTrue([&] { return destroyed.load(); }));
+  EXPECT_TRUE(BecomesTrue([&] { return server.open_connections() == 0; }));
+  EXPECT_EQ(sink->told().deltas, 1);
+  EXPECT_EQ(sink->told().ends, 0);
+}
+
+TEST(HttpBackend, AnAnswerEndsWithItsLastEventEvenIfItsBodyDoesNot) {
+  FakeReply open = BeginReply(net::EventStream({kSomeText, kSomeEnd}));
+  open.hang = true;
+  const FakeServer server(AlwaysReply(open));
+  HttpBackendRunner backend(server.url());
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(backend.Ask().end.has_value());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(900));
+  EXPECT_TRUE(BecomesTrue([&] { return server.open_connections() == 0; })) << "it is not kept";
+}
+
+TEST(HttpBackend, ACommentOfARopewaySaysThatItIsAlive) {
+  FakeReply reply = BeginReply(": keep-alive\n\n");
+  reply.hang = true;
+  const FakeServer server(AlwaysReply(reply));
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+  options.kind = BackendKind::kRopeway;
+  HttpBackendRunner backend(options);
+  const auto sink = std::make_shared<HttpToldSink>();
+  const auto call = backend->Start(wire::CompletionRequest(), nullptr, sink);
+  EXPECT_TRUE(BecomesTrue([&] { return sink->told().alive > 0; }));
+  EXPECT_EQ(sink->told().deltas, 0);
+}
+
+TEST(HttpBackend, ReadsLinesOfOllama) {
+  const FakeServer server(AlwaysReply(net::Cut(
+      PlainReply(200, "application/x-ndjson",
+                 wire::Lines({R"({"model":"m","response":" a","done":false})",
+                              R"({"model":"m","response":"","done":true,"eval_count":1})"})),
+      1)));
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+  options.kind = BackendKind::kOllama;
+  const HttpTold told = HttpBackendRunner(options).Ask();
+  ASSERT_TRUE(told.end.has_value());
+  EXPECT_EQ(told.text, " a");
+  EXPECT_EQ(told.end->completion_tokens, 1);
+}
+
+TEST(HttpBackend, ProbesSayHowTheServerIs) {
+  const FakeServer server([](const FakeRequest& request) {
+    if (request.path == "/health") return net::JsonReply(R"({"status":"ok"})");
+    if (request.path == "/props") return net::JsonReply(R"({"total_slots":4})");
+    if (request.path == "/slots") return net::JsonReply(R"({"error":"no"})", 501);
+    return net::JsonReply(R"({"object":"list","data":[{"id":"m"}]})");
+  });
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+  options.kind = BackendKind::kLlamaCpp;
+  HttpBackendRunner backend(options);
+  const StatusOr<BackendFacts> facts = backend.Probe();
+  ASSERT_TRUE(facts.ok()) << facts.status().message();
+  EXPECT_TRUE((*facts).ready);
+  EXPECT_EQ((*facts).places, 4);
+  EXPECT_THAT((*facts).models, ElementsAre("m"));
+  EXPECT_FALSE((*facts).running.has_value());
+}
+
+TEST(HttpBackend, AProbeTellsANotReadyServerFromABrokenOne) {
+  const auto probe = [](const FakeReply& reply) {
+    const FakeServer server(AlwaysReply(reply));
+    HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+    options.kind = BackendKind::kLlamaCpp;
+    options.probe_timeout = milliseconds(300);
+    return HttpBackendRunner(options).Probe();
+  };
+  const StatusOr<BackendFacts> loading =
+      probe(net::JsonReply(R"({"error":{"code":503,"message":"Loading model"}})", 503));
+  ASSERT_TRUE(loading.ok()) << loading.status().message();
+  EXPECT_FALSE((*loading).ready);
+  EXPECT_THAT((*loading).reason, HasSubstr("Loading model"));
+
+  EXPECT_THAT(probe(PlainReply(200, "text/html", "<html>")).status().message(),
+              HasSubstr("no llama-server"));
+  EXPECT_THAT(probe(net::JsonReply(R"({"error":"x"})", 401)).status().message(),
+              HasSubstr("API key"));
+  EXPECT_EQ(probe(net::Silence()).status().code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(probe(PlainReply(200, "application/json", std::string(5 << 20, ' '))).ok());
+  const net::ClosedPort closed;
+  EXPECT_THAT(HttpBackendRunner(closed.url()).Probe().status().message(),
+              HasSubstr("cannot be reached"));
+}
+
+TEST(HttpBackend, AProbeDoesNotWaitForABodyThatComesByteByByte) {
+  const std::string body = R"({"object":"list","data":[{"id":"m"}]})";
+  FakeReply slow = net::Raw({fmt::format(
+      "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+      body.size())});
+  for (const char c : body) slow.writes.emplace_back(1, c);
+  slow.pause = milliseconds(30);
+  const FakeServer server(AlwaysReply(slow));
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+  options.probe_timeout = milliseconds(300);
+  EXPECT_THAT(HttpBackendRunner(options).Probe().status().message(), HasSubstr("too slowly"));
+}
+
+TEST(HttpBackend, AProbeOfADestroyedBackendHasNoAnswer) {
+  const FakeServer server(AlwaysReply(net::Silence()));
+  bool answered = false;
+  {
+    HttpBackendRunner backend(server.url());
+    backend->Probe([&](const StatusOr<BackendFacts>&) { answered = true; });
+    EXPECT_TRUE(BecomesTrue([&] { return server.open_connections() == 1; }));
+  }
+  EXPECT_FALSE(answered);
+  EXPECT_TRUE(BecomesTrue([&] { return server.open_connections() == 0; }));
+}
+
+}  // namespace
+}  // namespace ropeway::gateway

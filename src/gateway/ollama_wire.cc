@@ -1,0 +1,242 @@
+// Ollama's own API: /api/chat and /api/generate, whose streams are lines of JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+#include "gateway/wire_format.h"
+#include "gateway/wire_json.h"
+
+namespace ropeway::gateway::wire {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+// What goes into "options".
+constexpr ParameterName kOllamaNames[] = {
+    {Parameter::kTemperature, "temperature"},
+    {Parameter::kTopP, "top_p"},
+    {Parameter::kTopK, "top_k"},
+    {Parameter::kMinP, "min_p"},
+    {Parameter::kTypicalP, "typical_p"},
+    {Parameter::kPresencePenalty, "presence_penalty"},
+    {Parameter::kFrequencyPenalty, "frequency_penalty"},
+    {Parameter::kRepetitionPenalty, "repeat_penalty"},
+    {Parameter::kSeed, "seed"},
+    {Parameter::kStop, "stop"},
+};
+
+// Reads a stream of lines. Text comes from `message.content` or `response`; thoughts (`thinking`)
+// go into it between <think> and </think>, as for OpenAI's kinds. The stream ends with the line
+// whose `done` is true, or with one that has an `error`.
+class OllamaReply final : public WireReply {
+ public:
+  explicit OllamaReply(const Request& request)
+      : chat_(std::holds_alternative<std::vector<ChatMessage>>(request.prompt)),
+        logprobs_(request.logprobs),
+        max_tokens_(request.max_tokens),
+        length_(request.max_tokens) {}
+
+  std::optional<BackendFailure> Feed(std::string_view bytes, RemoteSink* sink) override {
+    std::optional<BackendFailure> failure;
+    while (!bytes.empty() && !failure && !done_) {
+      const size_t end = bytes.find('\n');
+      const std::string_view part = bytes.substr(0, end);
+      if (line_.size() + part.size() > kMaxEventBytes) {
+        return Broken(fmt::format("sent a line of more than {} bytes", size_t{kMaxEventBytes}));
+      }
+      if (end == std::string_view::npos) {
+        line_ += part;
+        return std::nullopt;
+      }
+      bytes.remove_prefix(end + 1);
+      if (line_.empty()) {
+        failure = TakeLine(part, sink);
+      } else {
+        line_ += part;
+        failure = TakeLine(line_, sink);
+        line_.clear();
+      }
+    }
+    return failure;
+  }
+
+  bool complete() const override { return done_; }
+
+  std::optional<BackendFailure> End(RemoteSink* sink, BackendEnd* end) override {
+    // Proxies cut the last line's end off, and errors of some have none.
+    if (!done_ && !line_.empty()) {
+      if (std::optional<BackendFailure> failure = TakeLine(line_, sink)) return failure;
+    }
+    if (!done_) return Broken("ended its stream without a line that is done");
+    *end = end_;
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<BackendFailure> TakeLine(std::string_view text, RemoteSink* sink) {
+    if (text.ends_with('\r')) text.remove_suffix(1);
+    if (text.empty()) return std::nullopt;
+    StatusOr<Json> line = ReadDocument(text, "a line of its stream");
+    if (!line.ok()) return Broken("sent a broken answer: " + line.status().message());
+    if (!line->is_object()) return Broken("sent a line that is no JSON object");
+    if (!Member(*line, "error").is_null()) {
+      return Broken("ended its stream with an error: " + std::string(ErrorText(*line)));
+    }
+    const std::string_view model = Text(Member(*line, "model"));
+    if (model_.empty()) model_ = model;
+    if (!model.empty() && model != model_) return Broken("mixed the answers of two models");
+    if (!Member(*line, chat_ ? "response" : "message").is_null()) {
+      return Broken("answered another kind of request than the one it got");
+    }
+    if (std::optional<BackendFailure> failure = TakeOutput(*line, sink)) return failure;
+    const Json& done = Member(*line, "done");
+    if (done.is_boolean() && done.get<bool>()) TakeEnd(*line);
+    return std::nullopt;
+  }
+
+  std::optional<BackendFailure> TakeOutput(const Json& line, RemoteSink* sink) {
+    Delta delta;
+    delta.text = TakeText(line);
+    if (logprobs_ &&
+        !ReadLogprobs(Member(line, "logprobs"), *logprobs_, &token_bytes_, &delta.tokens)) {
+      return Broken("sent log-probabilities that cannot be read");
+    }
+    if (!length_.Take(delta.text.size(), delta.tokens.size())) {
+      return Broken(max_tokens_ ? fmt::format("sent more than the {} tokens that were asked for",
+                                              *max_tokens_)
+                                : "sent an answer without an end");
+    }
+    if (!delta.text.empty() || !delta.tokens.empty()) sink->OnDelta(std::move(delta));
+    return std::nullopt;
+  }
+
+  std::string TakeText(const Json& line) {
+    const Json& message = Member(line, "message");
+    std::string_view thought = Text(Member(message, "thinking"));
+    if (thought.empty()) thought = Text(Member(line, "thinking"));
+    std::string_view content = Text(Member(message, "content"));
+    if (content.empty()) content = Text(Member(line, "response"));
+    return thoughts_.Join(thought, content);
+  }
+
+  void TakeEnd(const Json& line) {
+    done_ = true;
+    end_.prompt_tokens = Count(Member(line, "prompt_eval_count"));
+    end_.completion_tokens = Count(Member(line, "eval_count"));
+    end_.cached_tokens = Count(Member(line, "prompt_eval_cached_count"));
+    const std::string_view reason = Text(Member(line, "done_reason"));
+    // Old servers give no reason.
+    const bool full = max_tokens_ && end_.completion_tokens.value_or(0) >= *max_tokens_;
+    if (reason == "length" || (reason.empty() && full)) end_.reason = FinishReason::kLength;
+  }
+
+  const bool chat_;
+  const std::optional<int32_t> logprobs_;
+  const std::optional<int32_t> max_tokens_;
+  LengthGuard length_;
+  ThoughtMarks thoughts_;
+  BackendEnd end_;
+  std::string line_;          // One whose end has not come.
+  std::string model_;         // Of all lines.
+  uint64_t token_bytes_ = 0;  // Of the tokens so far.
+  bool done_ = false;
+};
+
+Status ReadVersion(std::string_view body, BackendFacts* /*facts*/) {
+  const StatusOr<Json> version = ReadDocument(body, "its version");
+  if (version.ok() && !Text(Member(*version, "version")).empty()) return {};
+  return {StatusCode::kUnavailable, "it sent no version, and so is no Ollama"};
+}
+
+Status ReadTags(std::string_view body, BackendFacts* facts) {
+  const StatusOr<Json> tags = ReadDocument(body, "its list of models");
+  if (!tags.ok()) return {};
+  const Json& models = Member(*tags, "models");
+  if (!models.is_array()) return {};
+  for (const Json& model : models) {
+    if (const std::string_view name = Text(Member(model, "name")); !name.empty()) {
+      facts->models.emplace_back(name);
+    }
+  }
+  return {};
+}
+
+class OllamaWire final : public WireFormat {
+ public:
+  explicit OllamaWire(std::string model) : model_(std::move(model)) {}
+
+  StatusOr<WireRequest> Write(const Request& request, const ResumePoint*) const override {
+    if (Status status = CheckStreamable(request); !status.ok()) return status;
+    const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);
+    const auto* text = std::get_if<std::string>(&request.prompt);
+    if (messages == nullptr && text == nullptr) {
+      return Status(StatusCode::kUnimplemented,
+                    "it takes no token ids as a prompt, but a text or a chat", "prompt");
+    }
+    OrderedJson body = {{"model", model_.empty() ? request.model : model_}};
+    if (messages != nullptr) {
+      body["messages"] = MessagesOf(*messages);
+    } else {
+      body["prompt"] = *text;
+      body["raw"] = true;  // No chat template around it.
+    }
+    body["stream"] = true;
+    OrderedJson options = OrderedJson::object();
+    if (request.max_tokens) options["num_predict"] = *request.max_tokens;
+    WriteParameters(request, kOllamaNames, &options);
+    if (options.contains("seed")) options["seed"] = ShortSeed(SeedOf(request).value_or(0));
+    if (!options.empty()) body["options"] = std::move(options);
+    if (request.logprobs) {
+      body["logprobs"] = true;
+      body["top_logprobs"] = *request.logprobs;
+    }
+    return WireRequest{messages != nullptr ? "/api/chat" : "/api/generate", Dump(body)};
+  }
+
+  std::unique_ptr<WireReply> MakeReply(const Request& request) const override {
+    return std::make_unique<OllamaReply>(request);
+  }
+
+  bool IsStream(std::string_view media_type) const override {
+    return media_type == "application/x-ndjson" || media_type == "application/json";
+  }
+
+  // /api/ps, which lists the models in memory, tells nothing that a gateway acts on.
+  std::vector<WireProbe> Probes() override {
+    std::vector<WireProbe> probes;
+    probes.push_back({"/api/version", true, ReadVersion});
+    probes.push_back({"/api/tags", false, ReadTags});
+    return probes;
+  }
+
+  std::vector<std::string> Unknown(const Request& request) const override {
+    return UnknownParameters(request, kOllamaNames);
+  }
+
+ private:
+  // A tool's message says its name in a member of its own; other names are unknown.
+  static OrderedJson MessagesOf(const std::vector<ChatMessage>& messages) {
+    OrderedJson list = OrderedJson::array();
+    for (const ChatMessage& message : messages) {
+      OrderedJson one = {{"role", message.role}, {"content", message.content}};
+      if (message.role == "tool" && !message.name.empty()) one["tool_name"] = message.name;
+      if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
+      list.push_back(std::move(one));
+    }
+    return list;
+  }
+
+  const std::string model_;
+};
+
+}  // namespace
+
+std::unique_ptr<WireFormat> MakeOllama(std::string model) {
+  return std::make_unique<OllamaWire>(std::move(model));
+}
+
+}  // namespace ropeway::gateway::wire

@@ -1,0 +1,28 @@
+// Builds a running gateway from its options: for the public class Gateway and `ropeway gateway`.
+#ifndef ROPEWAY_GATEWAY_OPEN_GATEWAY_H_
+#define ROPEWAY_GATEWAY_OPEN_GATEWAY_H_
+
+#include <memory>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "engine/backend.h"
+#include "gateway/gateway_backend.h"
+#include "ropeway/gateway.h"
+#include "ropeway/status.h"
+
+namespace ropeway::gateway {
+
+// Opens the backends that are URLs, and starts the gateway. It waits a moment for their first
+// answers, so that a gateway whose backends are well is ready at once; they need not be up. `clock`
+// and `random` must outlive it, and so must `tokens`, which serves /tokenize: the engine of the
+// first model, if that is in this process; null: none. On failure, one sentence names the option at
+// fault.
+StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(const GatewayOptions& options,
+                                                      const base::Clock* clock,
+                                                      base::Random* random,
+                                                      const engine::Backend* tokens = nullptr);
+
+}  // namespace ropeway::gateway
+
+#endif  // ROPEWAY_GATEWAY_OPEN_GATEWAY_H_

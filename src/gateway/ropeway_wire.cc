@@ -1,0 +1,220 @@
+// Another Ropeway: OpenAI's API with all of Ropeway's parameters and, where it gives the gateway's
+// key the right to them, the ids of a stream's tokens and the resuming of streams.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "base/sha256.h"
+#include "gateway/openai_wire.h"
+
+namespace ropeway::gateway::wire {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+// All but the seed and the salt, which depend on the key's rights.
+constexpr ParameterName kRopewayNames[] = {
+    {Parameter::kTemperature, "temperature"},
+    {Parameter::kTopP, "top_p"},
+    {Parameter::kTopK, "top_k"},
+    {Parameter::kMinP, "min_p"},
+    {Parameter::kTypicalP, "typical_p"},
+    {Parameter::kPresencePenalty, "presence_penalty"},
+    {Parameter::kFrequencyPenalty, "frequency_penalty"},
+    {Parameter::kRepetitionPenalty, "repetition_penalty"},
+    {Parameter::kLogitBias, "logit_bias"},
+    {Parameter::kMinTokens, "min_tokens"},
+    {Parameter::kStop, "stop"},
+    {Parameter::kStopTokenIds, "stop_token_ids"},
+    {Parameter::kIgnoreEos, "ignore_eos"},
+};
+
+// A name that the server takes for a tenant or a scope: the same one if it is of that form, else 64
+// characters in its place.
+std::string TenantName(const std::string& name) {
+  constexpr size_t kMaxBytes = 64;
+  const bool good = name.size() <= kMaxBytes && std::all_of(name.begin(), name.end(), [](char c) {
+                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                             (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+                    });
+  return good ? name : base::HexText(base::Sha256(name.data(), name.size()));
+}
+
+OrderedJson GatewayMember(const Request& request, const ResumePoint* resume, bool ids_wanted) {
+  OrderedJson member = {{"choice", request.choice},
+                        {"ids", ids_wanted},
+                        {"weight", std::clamp(request.tenant_weight, 0.01, 100.0)}};
+  if (!request.tenant.empty()) member["tenant"] = TenantName(request.tenant);
+  if (!request.cache_scope.empty()) member["cache_scope"] = TenantName(request.cache_scope);
+  const std::vector<TokenId>& ids = resume != nullptr ? resume->ids : request.resume_ids;
+  if (!ids.empty()) member["resume_ids"] = ids;
+  return member;
+}
+
+class RopewayReply final : public OpenAiReply {
+ public:
+  using OpenAiReply::OpenAiReply;
+
+ private:
+  std::optional<BackendFailure> OnEvent(const Json& event) override {
+    const Json& seed = Member(Member(event, "ropeway"), "seed");
+    if (seed.is_number_unsigned()) end_.seed = seed.get<uint64_t>();
+    return std::nullopt;
+  }
+
+  std::optional<BackendFailure> OnChoice(const Json& choice,
+                                         std::vector<OutputToken>* tokens) override {
+    const Json& ids = Member(choice, "ropeway_ids");
+    if (ids.is_null()) return std::nullopt;
+    // Without log-probabilities the ids are all that is told of the tokens.
+    if (ids.is_array() && !logprobs()) tokens->resize(ids.size());
+    if (!ids.is_array() || ids.size() != tokens->size()) {
+      return Broken("sent ids that are not those of its tokens");
+    }
+    const Json& offsets = Member(choice, "ropeway_offsets");
+    const bool has_offsets = offsets.is_array() && offsets.size() == ids.size();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const std::optional<int32_t> id = Count(ids[i]);
+      if (!id) return Broken("sent a token id that is none");
+      (*tokens)[i].id = *id;
+      if (has_offsets && offsets[i].is_number_unsigned()) {
+        (*tokens)[i].text_offset = offsets[i].get<uint64_t>();
+      }
+    }
+    return std::nullopt;
+  }
+};
+
+// "1024 f16" from a string, a number or an object: compared, never read.
+std::string FactText(const Json& json) {
+  if (json.is_null()) return {};
+  return json.is_string() ? std::string(Text(json)) : json.dump();
+}
+
+Status ReadRopewayHealth(std::string_view body, BackendFacts* facts) {
+  const StatusOr<Json> health = ReadDocument(body, "its health");
+  if (!health.ok() || Text(Member(*health, "status")).empty()) {
+    return {StatusCode::kUnavailable, "it sent no health, and so is no Ropeway"};
+  }
+  const Json& batching = Member(*health, "batching");
+  if (const auto places = Count(Member(batching, "max_batch_size")); places && *places > 0) {
+    facts->places = *places;
+  }
+  facts->waiting = Count(Member(batching, "queue_depth"));
+  facts->preempts = true;  // Every request tells its class.
+  return {};
+}
+
+Status ReadQueue(std::string_view body, BackendFacts* facts) {
+  const StatusOr<Json> queue = ReadDocument(body, "its queue");
+  if (!queue.ok()) return {};
+  const Json& classes = Member(*queue, "classes");
+  if (!classes.is_object()) return {};
+  int64_t running = 0;
+  int64_t waiting = 0;
+  for (const Json& one : classes) {
+    running += Count(Member(one, "running")).value_or(0);
+    waiting += Count(Member(one, "waiting")).value_or(0);
+  }
+  constexpr int64_t kMost = INT32_MAX;
+  facts->running = static_cast<int>(std::min(running, kMost));
+  if (!facts->waiting) facts->waiting = static_cast<int>(std::min(waiting, kMost));
+  return {};
+}
+
+Status ReadRopewayMetrics(std::string_view text, BackendFacts* facts) {
+  const std::optional<double> used = MetricSum(text, "ropeway_kv_cache_usage_ratio");
+  if (used) facts->free_memory = std::clamp(1 - *used, 0.0, 1.0);
+  return {};
+}
+
+class RopewayWire final : public OpenAiWire {
+ public:
+  using OpenAiWire::OpenAiWire;
+
+  std::unique_ptr<WireReply> MakeReply(const Request& request) const override {
+    return std::make_unique<RopewayReply>(request);
+  }
+
+  std::vector<WireProbe> Probes() override {
+    std::vector<WireProbe> probes;
+    probes.push_back({"/health", true, ReadRopewayHealth});
+    probes.push_back(
+        {"/v1/models", true, [this](auto body, auto* facts) { return ReadList(body, facts); }});
+    probes.push_back({"/v1/queue", false, ReadQueue});
+    probes.push_back({"/metrics", false, ReadRopewayMetrics});
+    return probes;
+  }
+
+  bool CanResume() const override { return has_ids_; }
+  std::vector<std::string> Unknown(const Request& /*request*/) const override { return {}; }
+
+ private:
+  std::span<const ParameterName> Known() const override { return kRopewayNames; }
+
+  void AddFields(const Request& request, const ResumePoint* resume,
+                 OrderedJson* body) const override {
+    (*body)["priority"] = PriorityName(request.priority);
+    if (request.timeout && request.timeout->count() > 0) {
+      constexpr double kMostSeconds = 86'400;
+      const double seconds = std::chrono::duration<double>(*request.timeout).count();
+      (*body)["timeout"] = std::min(seconds, kMostSeconds);
+    }
+    if (request.cache_retention == CacheRetention::kLong) {
+      (*body)["prompt_cache_retention"] = "24h";
+    }
+    const bool acts_for_tenant = has_right_;
+    std::optional<uint64_t> seed = request.sampling.seed;
+    std::string salt = request.cache_salt;
+    if (acts_for_tenant) {
+      if (resume != nullptr) seed = resume->seed;
+      (*body)["ropeway_gateway"] = GatewayMember(request, resume, has_ids_);
+    } else {
+      // To the server all requests are one tenant's.
+      seed = SeedOf(request);
+      salt = SharedCacheSalt(request);
+    }
+    if (seed) (*body)["seed"] = *seed;
+    if (!salt.empty()) (*body)["cache_salt"] = salt;
+  }
+
+  // The server tells these facts to keys that may resume streams.
+  Status ReadList(std::string_view body, BackendFacts* facts) {
+    Status status = ReadModels(body, facts);
+    if (!status.ok()) return status;
+    const StatusOr<Json> list = ReadDocument(body, "its list of models");
+    bool has_right = false;
+    bool has_ids = false;
+    for (const Json& entry : Member(*list, "data")) {
+      const Json& own = Member(entry, "ropeway");
+      // "default" is the name of the first model, whatever it is called.
+      const bool any = model().empty() || model() == "default";
+      if (!own.is_object() || (!any && Text(Member(entry, "id")) != model())) continue;
+      has_right = true;
+      facts->model_digest = FactText(Member(own, "digest"));
+      facts->numerics = FactText(Member(own, "numerics"));
+      facts->limits = FactText(Member(own, "limits"));
+      has_ids = !facts->model_digest.empty();
+      break;
+    }
+    has_right_ = has_right;
+    has_ids_ = has_ids;
+    return {};
+  }
+
+  // As was told last: of the gateway's key; and whether the server computes itself. Another gateway
+  // does not: it has the right to give, but perhaps no ids, and would hold back all text for them.
+  std::atomic<bool> has_right_ = false;
+  std::atomic<bool> has_ids_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<WireFormat> MakeRopeway(std::string model) {
+  return std::make_unique<RopewayWire>(std::move(model));
+}
+
+}  // namespace ropeway::gateway::wire

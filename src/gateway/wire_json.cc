@@ -1,0 +1,415 @@
+#include "gateway/wire_json.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "base/sha256.h"
+
+namespace ropeway::gateway::wire {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+using P = SamplingParams;
+
+// No token of a known vocabulary is longer.
+constexpr uint64_t kMaxTokenBytes = 512;
+// Events that an honest stream may have beyond one for each token: the role, the end, a token whose
+// text is told in two parts.
+constexpr uint64_t kSpareEvents = 64;
+// More tokens than any context holds.
+constexpr uint64_t kMostTokens = uint64_t{1} << 24U;
+
+// The double whose shortest text is the float's shortest text, so that 0.7F is sent as 0.7; it
+// rounds to the float.
+double Number(float value) {
+  char text[32];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, value);
+  double number = 0;
+  if (error == std::errc()) std::from_chars(text, end, number);
+  return static_cast<float>(number) == value ? number : static_cast<double>(value);
+}
+
+float Logprob(const Json& json) {
+  if (!json.is_number()) return std::numeric_limits<float>::quiet_NaN();
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return static_cast<float>(std::clamp(json.get<double>(), -kMost, kMost));
+}
+
+// The bytes of a token as completions write it: its text, or "bytes:\xe2\x96" where that is none.
+std::string BytesOfKey(std::string_view key) {
+  constexpr std::string_view kMark = "bytes:";
+  if (!key.starts_with(kMark) || key.size() == kMark.size()) return std::string(key);
+  std::string bytes;
+  for (std::string_view rest = key.substr(kMark.size()); !rest.empty(); rest.remove_prefix(4)) {
+    if (rest.size() < 4 || !rest.starts_with("\\x")) return std::string(key);
+    unsigned value = 0;
+    const char* const digits = rest.data() + 2;
+    if (std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2) return std::string(key);
+    bytes += static_cast<char>(value);
+  }
+  return bytes;
+}
+
+// The bytes of a token as chats write it. False if "bytes" holds anything but bytes.
+bool BytesOfEntry(const Json& entry, std::string* out) {
+  const Json& bytes = Member(entry, "bytes");
+  if (!bytes.is_array()) {
+    *out = Text(Member(entry, "token"));
+    return bytes.is_null();
+  }
+  for (const Json& byte : bytes) {
+    const std::optional<int32_t> value = Count(byte);
+    if (!value || *value > 255) return false;
+    *out += static_cast<char>(*value);
+  }
+  return true;
+}
+
+// Collects the most probable tokens beside one token.
+class TopTokens {
+ public:
+  void Add(TokenLogprob token, std::string bytes) {
+    if (!std::isnan(token.logprob)) list_.emplace_back(token, std::move(bytes));
+  }
+
+  void Store(int32_t top, OutputToken* token) {
+    std::stable_sort(list_.begin(), list_.end(), [](const auto& a, const auto& b) {
+      return a.first.logprob > b.first.logprob;
+    });
+    list_.resize(std::min(list_.size(), static_cast<size_t>(std::max(top, 0))));
+    for (auto& [one, bytes] : list_) {
+      token->top_logprobs.push_back(one);
+      token->top_bytes.push_back(std::move(bytes));
+    }
+  }
+
+ private:
+  std::vector<std::pair<TokenLogprob, std::string>> list_;
+};
+
+void Append(OutputToken token, uint64_t* offset, std::vector<OutputToken>* tokens) {
+  token.text_offset = *offset;
+  *offset += token.bytes.size();
+  tokens->push_back(std::move(token));
+}
+
+bool ReadChatLogprobs(const Json& list, int32_t top, uint64_t* offset,
+                      std::vector<OutputToken>* tokens) {
+  for (const Json& entry : list) {
+    OutputToken token;
+    token.id = Count(Member(entry, "id")).value_or(-1);
+    token.logprob = Logprob(Member(entry, "logprob"));
+    if (!entry.is_object() || !BytesOfEntry(entry, &token.bytes)) return false;
+    TopTokens others;
+    for (const Json& other : Member(entry, "top_logprobs")) {
+      std::string bytes;
+      if (!other.is_object() || !BytesOfEntry(other, &bytes)) return false;
+      others.Add({Count(Member(other, "id")).value_or(-1), Logprob(Member(other, "logprob"))},
+                 std::move(bytes));
+    }
+    others.Store(top, &token);
+    Append(std::move(token), offset, tokens);
+  }
+  return true;
+}
+
+bool ReadCompletionLogprobs(const Json& logprobs, int32_t top, uint64_t* offset,
+                            std::vector<OutputToken>* tokens) {
+  const Json& names = Member(logprobs, "tokens");
+  const Json& values = Member(logprobs, "token_logprobs");
+  const Json& tops = Member(logprobs, "top_logprobs");
+  if (!names.is_array() || !values.is_array() || names.size() != values.size()) return false;
+  for (size_t i = 0; i < names.size(); ++i) {
+    OutputToken token;
+    token.id = -1;
+    token.bytes = BytesOfKey(Text(names[i]));
+    token.logprob = Logprob(values[i]);
+    TopTokens others;
+    if (tops.is_array() && i < tops.size() && tops[i].is_object()) {
+      for (const auto& [key, value] : tops[i].items()) {
+        others.Add({-1, Logprob(value)}, BytesOfKey(key));
+      }
+    }
+    others.Store(top, &token);
+    Append(std::move(token), offset, tokens);
+  }
+  return true;
+}
+
+OrderedJson LogitBiases(const std::vector<LogitBias>& biases) {
+  OrderedJson object = OrderedJson::object();
+  for (const LogitBias& bias : biases) object[std::to_string(bias.id)] = Number(bias.bias);
+  return object;
+}
+
+void WriteParameter(const Request& request, const ParameterName& known, OrderedJson* out) {
+  const SamplingParams& s = request.sampling;
+  const auto write = [&](bool given, OrderedJson value) {
+    if (given) (*out)[known.name] = std::move(value);
+  };
+  const auto number = [&](P::Given bit, float value) {
+    write((s.given & bit) != 0, Number(value));
+  };
+  switch (known.parameter) {
+    case Parameter::kTemperature:
+      return number(P::kTemperature, s.temperature);
+    case Parameter::kTopP:
+      return number(P::kTopP, s.top_p);
+    case Parameter::kTopK:
+      return write((s.given & P::kTopK) != 0, std::max(s.top_k, 0));
+    case Parameter::kMinP:
+      return number(P::kMinP, s.min_p);
+    case Parameter::kTypicalP:
+      return number(P::kTypicalP, s.typical_p);
+    case Parameter::kPresencePenalty:
+      return number(P::kPresencePenalty, s.presence_penalty);
+    case Parameter::kFrequencyPenalty:
+      return number(P::kFrequencyPenalty, s.frequency_penalty);
+    case Parameter::kRepetitionPenalty:
+      return number(P::kRepetitionPenalty, s.repetition_penalty);
+    case Parameter::kSeed:
+      return write((s.given & P::kSeed) != 0 && s.seed.has_value(),
+                   static_cast<int64_t>(SeedOf(request).value_or(0)));
+    case Parameter::kLogitBias:
+      return write(!s.logit_bias.empty(), LogitBiases(s.logit_bias));
+    case Parameter::kMinTokens:
+      return write(s.min_tokens > 0, s.min_tokens);
+    case Parameter::kStop:
+      return write(!request.stop.empty(), request.stop);
+    case Parameter::kStopTokenIds:
+      return write(!request.stop_token_ids.empty(), request.stop_token_ids);
+    case Parameter::kIgnoreEos:
+      return write(request.ignore_eos, true);
+    case Parameter::kCacheSalt: {
+      std::string salt = SharedCacheSalt(request);
+      return write(!salt.empty(), salt);
+    }
+  }
+}
+
+// A parameter's name in Ropeway's API, and whether the request gives it and it does something.
+struct Effect {
+  Parameter parameter;
+  const char* name;
+  bool changes;
+};
+
+std::vector<Effect> Effects(const Request& request) {
+  const SamplingParams& s = request.sampling;
+  const auto given = [&](P::Given bit, bool on) { return (s.given & bit) != 0 && on; };
+  return {
+      {Parameter::kTemperature, "temperature", given(P::kTemperature, true)},
+      {Parameter::kTopP, "top_p", given(P::kTopP, s.top_p < 1)},
+      {Parameter::kTopK, "top_k", given(P::kTopK, s.top_k > 0)},
+      {Parameter::kMinP, "min_p", given(P::kMinP, s.min_p > 0)},
+      {Parameter::kTypicalP, "typical_p", given(P::kTypicalP, s.typical_p < 1)},
+      {Parameter::kPresencePenalty, "presence_penalty",
+       given(P::kPresencePenalty, s.presence_penalty != 0)},
+      {Parameter::kFrequencyPenalty, "frequency_penalty",
+       given(P::kFrequencyPenalty, s.frequency_penalty != 0)},
+      {Parameter::kRepetitionPenalty, "repetition_penalty",
+       given(P::kRepetitionPenalty, s.repetition_penalty != 1)},
+      {Parameter::kSeed, "seed", given(P::kSeed, s.seed.has_value())},
+      {Parameter::kLogitBias, "logit_bias", !s.logit_bias.empty()},
+      {Parameter::kMinTokens, "min_tokens", s.min_tokens > 0},
+      {Parameter::kStop, "stop", !request.stop.empty()},
+      {Parameter::kStopTokenIds, "stop_token_ids", !request.stop_token_ids.empty()},
+      {Parameter::kIgnoreEos, "ignore_eos", request.ignore_eos},
+      {Parameter::kCacheSalt, "cache_salt", !request.cache_salt.empty()},
+  };
+}
+
+}  // namespace
+
+StatusOr<Json> ReadDocument(std::string_view text, std::string_view what) {
+  constexpr size_t kMaxValues = 200'000;
+  return base::ReadJson(text, {.max_depth = 32, .max_values = kMaxValues}, what);
+}
+
+const Json& Member(const Json& json, const char* key) {
+  static const Json* const none = new Json;
+  if (!json.is_object()) return *none;
+  const auto found = json.find(key);
+  return found == json.end() ? *none : *found;
+}
+
+std::string_view Text(const Json& json) {
+  const auto* text = json.get_ptr<const std::string*>();
+  return text == nullptr ? std::string_view() : std::string_view(*text);
+}
+
+std::optional<int32_t> Count(const Json& json) {
+  if (!json.is_number()) return std::nullopt;
+  // Exact for every number in the range.
+  const auto value = json.get<double>();
+  constexpr double kMost = std::numeric_limits<int32_t>::max();
+  if (!(value >= 0 && value <= kMost) || value != std::floor(value)) return std::nullopt;
+  return static_cast<int32_t>(value);
+}
+
+std::string_view ErrorText(const Json& json) {
+  const Json& error = Member(json, "error");
+  for (const Json* text : {&Member(error, "message"), &error, &Member(json, "message"),
+                           &Member(json, "detail"), &Member(json, "reason")}) {
+    if (!Text(*text).empty()) return Text(*text);
+  }
+  // FastAPI's list of what is wrong with a body.
+  const Json& detail = Member(json, "detail");
+  return detail.is_array() && !detail.empty() ? Text(Member(detail[0], "msg")) : std::string_view();
+}
+
+BackendFailure Broken(const std::string& what) {
+  return {BackendFailure::Kind::kBroken, Status(StatusCode::kUnavailable, "it " + what)};
+}
+
+std::optional<double> MetricSum(std::string_view text, std::string_view name) {
+  std::optional<double> sum;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.starts_with(name)) continue;
+    line.remove_prefix(name.size());
+    if (line.starts_with('{')) line.remove_prefix(std::min(line.rfind('}'), line.size() - 1) + 1);
+    if (!line.starts_with(' ')) continue;
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    double value = 0;
+    const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+    if (error == std::errc() && std::isfinite(value)) sum = sum.value_or(0) + value;
+  }
+  return sum;
+}
+
+std::optional<int> MetricCount(std::string_view text, std::string_view name) {
+  const std::optional<double> value = MetricSum(text, name);
+  if (!value || *value < 0 || *value > 1e9) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+std::vector<std::string> ModelIds(const Json& list) {
+  std::vector<std::string> ids;
+  const Json& data = Member(list, "data");
+  if (!data.is_array()) return ids;
+  for (const Json& model : data) {
+    if (const std::string_view id = Text(Member(model, "id")); !id.empty()) ids.emplace_back(id);
+  }
+  return ids;
+}
+
+bool ReadLogprobs(const Json& logprobs, int32_t top, uint64_t* offset,
+                  std::vector<OutputToken>* tokens) {
+  if (logprobs.is_null()) return true;
+  if (logprobs.is_array()) return ReadChatLogprobs(logprobs, top, offset, tokens);
+  if (!logprobs.is_object()) return false;
+  const auto content = logprobs.find("content");
+  if (content == logprobs.end()) return ReadCompletionLogprobs(logprobs, top, offset, tokens);
+  if (content->is_null()) return true;
+  return content->is_array() && ReadChatLogprobs(*content, top, offset, tokens);
+}
+
+LengthGuard::LengthGuard(std::optional<int32_t> max_tokens) {
+  const uint64_t tokens =
+      max_tokens ? static_cast<uint64_t>(std::max(*max_tokens, 0)) : kMostTokens;
+  max_events_ = max_tokens_ = tokens + kSpareEvents;
+  max_bytes_ = max_events_ * kMaxTokenBytes;
+}
+
+bool LengthGuard::Take(size_t text_bytes, size_t tokens) {
+  if (max_events_ == 0 || text_bytes > max_bytes_ || tokens > max_tokens_) return false;
+  --max_events_;
+  max_tokens_ -= tokens;
+  max_bytes_ -= text_bytes;
+  return true;
+}
+
+std::string ThoughtMarks::Join(std::string_view thought, std::string_view text) {
+  std::string joined;
+  if (!thought.empty()) {
+    if (!thinking_) joined += "<think>";
+    thinking_ = true;
+    joined += thought;
+  }
+  if (!text.empty()) {
+    if (thinking_) joined += "</think>";
+    thinking_ = false;
+    joined += text;
+  }
+  return joined;
+}
+
+void WriteParameters(const Request& request, std::span<const ParameterName> known,
+                     OrderedJson* out) {
+  for (const ParameterName& name : known) WriteParameter(request, name, out);
+}
+
+std::vector<std::string> UnknownParameters(const Request& request,
+                                           std::span<const ParameterName> known) {
+  std::vector<std::string> names;
+  for (const Effect& effect : Effects(request)) {
+    const bool is_known = std::any_of(known.begin(), known.end(), [&](const ParameterName& name) {
+      return name.parameter == effect.parameter;
+    });
+    if (effect.changes && !is_known) names.emplace_back(effect.name);
+  }
+  return names;
+}
+
+std::optional<uint64_t> SeedOf(const Request& request) {
+  if (!request.sampling.seed || request.choice == 0) return request.sampling.seed;
+  return base::Mix64(*request.sampling.seed, request.choice);
+}
+
+int32_t ShortSeed(uint64_t seed) {
+  constexpr uint64_t kMask = 0x7FFFFFFF;
+  return static_cast<int32_t>(seed <= kMask ? seed : (seed ^ (seed >> 32U)) & kMask);
+}
+
+std::string SharedCacheSalt(const Request& request) {
+  const bool scoped = !request.cache_scope.empty();
+  const std::string& scope = scoped ? request.cache_scope : request.tenant;
+  if (scope.empty() && request.cache_salt.empty()) return {};
+  std::string text = scoped ? "scope" : "tenant";
+  // With their lengths, so that no two divisions read the same.
+  for (const std::string* part : {&scope, &request.cache_salt}) {
+    text += ' ' + std::to_string(part->size()) + ' ' + *part;
+  }
+  return base::HexText(base::Sha256(text.data(), text.size()));
+}
+
+OrderedJson Messages(const std::vector<ChatMessage>& messages) {
+  OrderedJson list = OrderedJson::array();
+  for (const ChatMessage& message : messages) {
+    OrderedJson one = {{"role", message.role}, {"content", message.content}};
+    if (!message.name.empty()) one["name"] = message.name;
+    if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+std::string Dump(const OrderedJson& body) {
+  return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+Status CheckStreamable(const Request& request) {
+  if (request.prompt_logprobs) {
+    return {StatusCode::kUnimplemented,
+            "it has no log-probabilities of the prompt ('prompt_logprobs', or 'echo' with "
+            "'logprobs')",
+            "prompt_logprobs"};
+  }
+  if (request.max_tokens == 0) {
+    return InvalidArgument("it cannot answer with 0 tokens ('max_tokens')", "max_tokens");
+  }
+  return {};
+}
+
+}  // namespace ropeway::gateway::wire

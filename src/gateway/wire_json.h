@@ -1,0 +1,137 @@
+// What the wire formats share: JSON that a server wrote, read without trust, and a request's
+// parameters under the names that a kind of server knows. Its names stay in a namespace of their
+// own, as do those of all *_wire.cc.
+#ifndef ROPEWAY_GATEWAY_WIRE_JSON_H_
+#define ROPEWAY_GATEWAY_WIRE_JSON_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ropeway/remote_backend.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::gateway::wire {
+
+// --- Reading.
+
+// A document that the server sent; the message of a failure calls it `what`.
+StatusOr<nlohmann::json> ReadDocument(std::string_view text, std::string_view what);
+
+// The member `key`; null where there is none or `json` is no object.
+const nlohmann::json& Member(const nlohmann::json& json, const char* key);
+// A string's text, "" for anything else; valid while `json` is.
+std::string_view Text(const nlohmann::json& json);
+// An integer from 0 to 2^31 - 1, or one written with a fraction of 0; else nothing.
+std::optional<int32_t> Count(const nlohmann::json& json);
+
+// What a document says about its error, in any of the shapes in use; "" if nothing.
+std::string_view ErrorText(const nlohmann::json& json);
+
+// An answer that breaks its format: "it " and `what`, such as "sent no JSON".
+BackendFailure Broken(const std::string& what);
+
+// The sum of the samples of a metric in the Prometheus text format, over all its labels; nothing if
+// it has none.
+std::optional<double> MetricSum(std::string_view text, std::string_view name);
+// Likewise, where it is a count of something.
+std::optional<int> MetricCount(std::string_view text, std::string_view name);
+
+// The ids in OpenAI's list of models.
+std::vector<std::string> ModelIds(const nlohmann::json& list);
+
+// Appends the tokens of log-probabilities to `tokens`, with at most `top` of the most probable ones
+// each. Two shapes are known: a list of {"token", "logprob", "bytes", "top_logprobs"} (chats), and
+// lists "tokens", "token_logprobs" and "top_logprobs" (completions). `offset` counts the bytes of
+// the tokens so far. Returns false if they are neither.
+bool ReadLogprobs(const nlohmann::json& logprobs, int32_t top, uint64_t* offset,
+                  std::vector<OutputToken>* tokens);
+
+// Keeps count of a stream against what was asked for, so that one without an end is cut.
+class LengthGuard {
+ public:
+  explicit LengthGuard(std::optional<int32_t> max_tokens);
+  // Counts an event with output. Returns false once no honest answer could be so long.
+  bool Take(size_t text_bytes, size_t tokens = 0);
+
+ private:
+  uint64_t max_events_;
+  uint64_t max_tokens_;
+  uint64_t max_bytes_;
+};
+
+// Puts the thoughts of a model, which some servers send apart, into its one text.
+class ThoughtMarks {
+ public:
+  // The text of an event: <think> precedes the first thought, </think> the first text after it.
+  std::string Join(std::string_view thought, std::string_view text);
+
+ private:
+  bool thinking_ = false;  // A <think> is open.
+};
+
+// --- Writing.
+
+// Parameters of a request that not every kind knows.
+enum class Parameter {
+  kTemperature,
+  kTopP,
+  kTopK,
+  kMinP,
+  kTypicalP,
+  kPresencePenalty,
+  kFrequencyPenalty,
+  kRepetitionPenalty,
+  kSeed,
+  kLogitBias,
+  kMinTokens,
+  kStop,
+  kStopTokenIds,
+  kIgnoreEos,
+  kCacheSalt,
+};
+
+// A parameter that a kind knows, and its name there.
+struct ParameterName {
+  Parameter parameter;
+  const char* name;
+};
+
+// Adds those of `known` that the request gives to the object `out`.
+void WriteParameters(const Request& request, std::span<const ParameterName> known,
+                     nlohmann::ordered_json* out);
+
+// The parameters that the request gives, that would change its answer, and that are not `known`, by
+// their names in Ropeway's API.
+std::vector<std::string> UnknownParameters(const Request& request,
+                                           std::span<const ParameterName> known);
+
+// The seed, if there is one: choices of one request that a server computes as separate ones get
+// seeds of their own.
+std::optional<uint64_t> SeedOf(const Request& request);
+// It in 31 bits, for servers that take no more; one that fits stays as it is.
+int32_t ShortSeed(uint64_t seed);
+
+// What divides the prefix cache of a server that all of the gateway's tenants share: "" for a
+// request of no tenant and without a salt, else 64 characters that say nothing about either.
+std::string SharedCacheSalt(const Request& request);
+
+// OpenAI's list of messages.
+nlohmann::ordered_json Messages(const std::vector<ChatMessage>& messages);
+
+// The text of a JSON body; what is not UTF-8 in it becomes U+FFFD.
+std::string Dump(const nlohmann::ordered_json& body);
+
+// kUnimplemented if the request asks for what no stream of a server has; the message begins with
+// "it", the backend.
+Status CheckStreamable(const Request& request);
+
+}  // namespace ropeway::gateway::wire
+
+#endif  // ROPEWAY_GATEWAY_WIRE_JSON_H_
