@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/random.h"
 #include "engine/test_executor.h"
 #include "scheduler/scheduler.h"
 
@@ -24,6 +25,26 @@ bool Ends(const core::CoreRequest& request, TokenId token) {
 int32_t LeastTokens(const core::CoreRequest& request) { return request.spec.params.min_tokens; }
 
 bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+
+// Whether both begin with the same `count` ids.
+bool BeginAlike(const core::CoreRequest& a, const core::CoreRequest& b, size_t count) {
+  if (a.num_ids() < count || b.num_ids() < count) return false;
+  const auto at = [](const core::CoreRequest& r, size_t i) {
+    return i < r.prompt.size() ? r.prompt[i] : r.resume_ids[i - r.prompt.size()];
+  };
+  for (size_t i = 0; i < count; ++i) {
+    if (at(a, i) != at(b, i)) return false;
+  }
+  return true;
+}
+
+// Whether a client whose engine is gone goes on where its output was cut. Other plants than that
+// which concerns it are to be seen by what they do alone.
+bool GoesOn(const Setup& setup, const core::CoreRequest& request) {
+  const bool may = setup.plant == Plant::kNone || setup.plant == Plant::kResumedPrompt;
+  return may && request.spec.num_prompt_logprobs < 0 &&
+         base::Mix64(setup.seed, request.id) % 2 == 0;
+}
 
 }  // namespace
 
@@ -46,10 +67,12 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
   if (!made.can_fit) Violate("failed", Name(id) + " can never fit and was accepted");
   Record& record = records_[id];
   std::vector<std::vector<Output>> cut_outputs = std::move(record.cut_outputs);
+  std::vector<Output> before = std::move(record.output);
   record = {};
   record.made = made;
   record.order = next_order_++;
   record.cut_outputs = std::move(cut_outputs);
+  if (!made.request.resume_ids.empty()) record.output = std::move(before);
   open_.insert(id);
   // The oldest one gets a token's work in each step, and needs at most its length twice: once
   // computed, once more after a preemption just before it became the oldest. Two steps of margin
@@ -132,14 +155,12 @@ bool Checks::MayFollow(RequestId id) const {
   const core::CoreRequest& request = records_.at(id).made.request;
   if (!setup_.core.cache.caching || request.spec.num_prompt_logprobs >= 0) return false;
   // One block is enough where the tier may have more behind it.
-  const int32_t least =
-      setup_.tier.on ? base::kBlockTokens : scheduler::Scheduler::kMinFollowTokens;
+  const auto least = static_cast<size_t>(setup_.tier.on ? base::kBlockTokens
+                                                        : scheduler::Scheduler::kMinFollowTokens);
   return std::any_of(open_.begin(), open_.end(), [&](RequestId other) {
     const core::CoreRequest& leader = records_.at(other).made.request;
     if (other == id || leader.cache_root != request.cache_root) return false;
-    const auto ends = std::mismatch(request.prompt.begin(), request.prompt.end(),
-                                    leader.prompt.begin(), leader.prompt.end());
-    return ends.first - request.prompt.begin() >= least;
+    return BeginAlike(request, leader, least);
   });
 }
 
@@ -152,14 +173,20 @@ std::vector<SimRequest> Checks::OnKill() {
   std::vector<SimRequest> again;
   for (const auto& [order, id] : in_order) {
     Record& record = records_.at(id);
-    record.cut_outputs.push_back(std::move(record.output));
-    record.output.clear();
+    record.cut_outputs.push_back(record.output);
     if (record.finish_asked) {
       record.ended = true;
       record.reason = record.asked_reason;
-    } else {
-      again.push_back(record.made);
+      record.output.clear();
+      continue;
     }
+    core::CoreRequest& request = again.emplace_back(record.made).request;
+    request.resume_ids.clear();
+    if (!GoesOn(setup_, request)) {
+      record.output.clear();
+      continue;
+    }
+    for (const Output& output : record.output) request.resume_ids.push_back(output.token);
   }
   return again;
 }
@@ -224,7 +251,7 @@ void Checks::OnToken(const engine::CoreEvent& event, Record* record) {
   }
   record->runs = true;
   record->last_token_step = event.step;
-  if (record->output.empty()) record->first_token_step = event.step;
+  if (record->first_token_step == 0) record->first_token_step = event.step;
   record->output.push_back({event.sampled.token, std::bit_cast<uint32_t>(event.sampled.logprob)});
 }
 

@@ -41,7 +41,7 @@ struct Record {
   bool preempted_scored = false;  // Preempted with a part of its prompt scored.
   bool timed_out = false;
   FinishReason reason = FinishReason::kStop;
-  std::vector<Output> output;
+  std::vector<Output> output;                    // With that of a cut try which this one goes on.
   std::vector<std::vector<Output>> cut_outputs;  // Of earlier tries, cut by a kill.
 };
 
@@ -85,7 +85,7 @@ class Checks {
   // The step began at `begin`.
   void AfterStep(const engine::CoreStats& stats, base::TimePoint begin);
   // The engine is gone. What is to be sent again, in order: all that had no end and whose client
-  // did not go away.
+  // did not go away; half of it goes on where its output was cut (CoreRequest::resume_ids).
   std::vector<SimRequest> OnKill();
   void OnIntegrity(const Status& status);
   void AtEnd();

@@ -45,7 +45,7 @@ base::Duration SimExecutor::TimeOf(int32_t start, int32_t tokens) {
 base::Duration SimExecutor::TimeOf(const core::StepContent::Item& item,
                                    const core::CoreRequest& request) {
   const base::Duration time = TimeOf(item.start, item.tokens);
-  const auto ids = static_cast<int32_t>(request.prompt.size());
+  const auto ids = static_cast<int32_t>(request.num_ids());
   const bool samples =
       item.kind == core::StepContent::Kind::kDecode || item.start + item.tokens >= ids;
   return samples ? time + SamplingTime(request.spec.params) : time;

@@ -1,7 +1,7 @@
 #!/bin/sh
-# expect_caught.sh SIM_MAIN PLANT CHECK: passes if the simulation catches
+# expect_caught.sh SIM_MAIN PLANT CHECK [WORLD]: passes if the simulation catches
 # PLANT as a violation of CHECK.
-out=$("$1" --plant "$2")
+out=$("$1" --world "${4:-engine}" --plant "$2")
 code=$?
 printf '%s\n' "$out"
 if [ "$code" -ne 1 ]; then

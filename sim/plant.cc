@@ -12,7 +12,7 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 25> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 26> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -33,6 +33,7 @@ constexpr std::array<std::pair<Plant, const char*>, 25> kNames = {{
     {Plant::kAgingForgotten, "aging_forgotten"},
     {Plant::kBatchJoined, "batch_joined"},
     {Plant::kVictimTwice, "victim_twice"},
+    {Plant::kResumedPrompt, "resumed_prompt"},
     {Plant::kTurnsForgotten, "turns_forgotten"},
     {Plant::kBlocksUncharged, "blocks_uncharged"},
     {Plant::kSamplingUncharged, "sampling_uncharged"},
@@ -148,6 +149,12 @@ core::CoreRequest Forget(Plant plant, core::CoreRequest request) {
   if (plant == Plant::kEarlyEnd) request.spec.params.min_tokens = 0;
   if (plant == Plant::kPastStop) request.stop_ids.clear();
   if (plant == Plant::kSharedTenant) request.cache_root = {};
+  if (plant == Plant::kResumedPrompt) {
+    request.max_tokens -= static_cast<int32_t>(request.resume_ids.size());
+    request.prompt.insert(request.prompt.end(), request.resume_ids.begin(),
+                          request.resume_ids.end());
+    request.resume_ids.clear();
+  }
   return request;
 }
 

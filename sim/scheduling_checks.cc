@@ -32,7 +32,7 @@ void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, base::TimeP
   request.since = now;
   request.is_long =
       setup_.core.scheduler.long_prefill_threshold > 0 &&
-      static_cast<int>(made.request.prompt.size()) > setup_.core.scheduler.long_prefill_threshold;
+      static_cast<int>(made.request.num_ids()) > setup_.core.scheduler.long_prefill_threshold;
   requests_[made.request.id] = request;
 }
 

@@ -34,7 +34,7 @@ namespace ropeway::sim {
 //   jump_fetching     an hour passes while a request waits for the tier
 //   duplicate_id      a request with an id in use arrives
 //   kill              the process ends without notice and starts again on the same tier; clients
-//                     send again what had no end
+//                     send again what had no end, or go on where it was cut
 // and those of SimTier.
 struct TierSetup {
   bool on = false;

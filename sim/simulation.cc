@@ -64,6 +64,7 @@ std::map<RequestId, std::vector<Output>> ReferenceOutputs(
   for (const auto& [id, record] : records) {
     SimRequest made = record.made;
     made.request.deadline = base::TimePoint::max();
+    made.request.resume_ids.clear();
     checks.OnAdd(made, core.Add(made.request), {}, core.stats().steps);
     while (core.Step()) {
     }
@@ -197,10 +198,12 @@ void Simulation::CountRequests() {
     Count("requests that wanted no token", request.max_tokens == 0);
     Count("requests that went beyond min_tokens", least > 0 && record.output.size() > least);
     Count("requests cut in their output by a kill", cut);
+    Count("requests that went on where a kill had cut them", !request.resume_ids.empty());
   }
 }
 
-// What was flushed is there in the next life; requests without an end are sent again.
+// What was flushed is there in the next life; requests without an end are sent again, from their
+// start or from where their output was cut.
 void Simulation::Kill() {
   CountLife();
   core_.reset();
