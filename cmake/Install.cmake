@@ -1,9 +1,9 @@
 # What `cmake --install` puts where: the library and its public headers, found by
-# find_package(ropeway) as ropeway::engine, and the program where it is built.
+# find_package(ropeway) as ropeway::engine and ropeway::gateway, and the program where it is built.
 include(CMakePackageConfigHelpers)
 
-# ropeway_engine, and every room that it links.
-set(rooms base core tokenizer kernels model kvcache policy scheduler executor store engine)
+# ropeway_engine and ropeway_gateway, and every room that they link.
+set(rooms base net core tokenizer kernels model kvcache policy scheduler executor store engine gateway)
 foreach(room ${rooms})
   set_target_properties(ropeway_${room} PROPERTIES EXPORT_NAME ${room})
   target_include_directories(ropeway_${room} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

@@ -27,11 +27,12 @@ ALLOWED = {
     "engine": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
                "executor", "store"],
     "server": ["base", "core", "net", "engine/backend.h"],
+    "gateway": ["base", "core", "net", "policy", "scheduler", "engine/backend.h"],
     "flags": ["base"],
     "loadgen": ["base", "flags", "net"],
     "hub": ["base", "net"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "net", "server", "flags", "loadgen", "hub"],
+            "executor", "store", "engine", "net", "server", "gateway", "flags", "loadgen", "hub"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.

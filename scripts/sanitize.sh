@@ -6,8 +6,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 preset=${1:-}
 case $preset in
-  asan) target=unit_tests labels='^(base|net|core|tokenizer|kernels|model|kvcache|policy|scheduler|executor|store|engine|server|flags|loadgen|hub|cli|lab|sim)$' ;;
-  tsan) target=thread_tests labels='^(base|kvcache|executor|store|engine|server)$' ;;
+  asan) target=unit_tests labels='^(base|net|core|tokenizer|kernels|model|kvcache|policy|scheduler|executor|store|engine|server|gateway|flags|loadgen|hub|cli|lab|sim)$' ;;
+  tsan) target=thread_tests labels='^(base|net|kvcache|executor|store|engine|server|gateway)$' ;;
   *) die "usage: sanitize.sh asan|tsan [ctest flags]" ;;
 esac
 shift

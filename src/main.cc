@@ -8,6 +8,7 @@
 
 #include "base/output.h"
 #include "cli/bench_program.h"
+#include "cli/gateway.h"
 #include "cli/inspect.h"
 #include "cli/models.h"
 #include "cli/perplexity.h"
@@ -26,6 +27,7 @@ int Main(int argc, char** argv) {
   if (cli::IsForBenchProgram(argc, argv)) return cli::RunBenchProgram(argc, argv);
 
   cli::ServeFlags serve;
+  cli::GatewayFlags gateway;
   cli::RunFlags run;
   loadgen::BenchServeFlags bench_serve;
   cli::PerplexityFlags perplexity;
@@ -40,6 +42,7 @@ int Main(int argc, char** argv) {
                             "Example:\n  ropeway serve --port 8080",
                             {}};
   program.commands = {cli::ServeCommand(&serve),
+                      cli::GatewayCommand(&gateway),
                       cli::RunCommand(&run),
                       {"bench",
                        "Measure a server; other benchmarks: ropeway-bench",
@@ -47,9 +50,8 @@ int Main(int argc, char** argv) {
                        "All other benchmarks are of ropeway-bench, which `ropeway bench NAME` runs "
                        "(docs/benchmarks.md):\n"
                        "schedulers, priorities, fairness, long-prompt, sessions, prefixes, knobs, "
-                       "serial-vs-batched, http, models,\nfirst-answers, determinism, kernels, "
-                       "steps, engine, disk-tier, "
-                       "order-price, replay",
+                       "serial-vs-batched,\ngateway, http, models, first-answers, determinism, "
+                       "kernels, steps, engine, disk-tier,\norder-price, replay",
                        nullptr,
                        {loadgen::BenchServeCommand(&bench_serve)}},
                       cli::ModelsCommand(&models),

@@ -142,6 +142,44 @@ std::string FormatLimits(const std::array<milliseconds, 3>& limits) {
                      flags::FormatDuration(limits[2]));
 }
 
+flags::FlagTable PolicyRow(SchedulingOptions* options) {
+  return {
+      {"Scheduling",
+       {{"--policy",
+         flags::ParsedValue(&options->policy, "NAMES", ParsePolicy).Default(options->policy),
+         "Order of requests: fcfs, sjf, length-balance, cache-aware, priority or fair, or two or "
+         "three joined by '+', of which the next one breaks ties of the one before"}}}};
+}
+
+flags::FlagTable SharesRow(SchedulingOptions* options) {
+  return {{"Scheduling",
+           {{"--class-shares",
+             flags::ParsedValue(&options->class_shares, "H,M,L", ParseShares)
+                 .Default(fmt::format("{}", fmt::join(options->class_shares, ","))),
+             "Parts of the work, in percent, that the classes high, medium and low get while they "
+             "have requests; the others use what a class leaves"}}}};
+}
+
+flags::FlagTable WaitRows(SchedulingOptions* options) {
+  return {
+      {"Scheduling",
+       {{"--ttft-limits",
+         flags::ParsedValue(&options->ttft_limits, "H,M,L", ParseLimits)
+             .Default(FormatLimits(options->ttft_limits)),
+         "Times to the first token, for high, medium and low, beyond which a request counts as "
+         "late in the metrics"},
+        {"--latency-limits",
+         flags::ParsedValue(&options->latency_limits, "H,M,L", ParseLimits)
+             .Default(FormatLimits(options->latency_limits)),
+         "Times from arrival to end, for high, medium and low, beyond which a request counts as "
+         "late in the metrics"},
+        {"--max-wait", flags::DurationValue(&options->max_wait, kLeast),
+         "A request that would wait longer to start is rejected with 429; one that has waited so "
+         "long goes first"},
+        {"--max-queued-tokens", flags::IntValue(&options->max_queued_tokens, 1, 1'000'000'000),
+         "Prompt tokens of one tenant that wait; more are rejected with 429"}}}};
+}
+
 // Whether requests start together.
 bool InBatches(const std::string& scheduler) {
   return scheduler == "static" || scheduler == "dynamic";
@@ -177,62 +215,73 @@ flags::FlagTable SamplingDefaultsTable(SamplingDefaults* sampling, const char* t
          "Above 1: makes all tokens seen before less probable, the prompt's too"}}}};
 }
 
-flags::FlagTable EngineTable(EngineFlags* flags) {
+flags::FlagTable EngineSetupTable(EngineFlags* flags) {
   EngineOptions& options = flags->options;
+  return {
+      {"Model",
+       {{"--chat-template", flags::TextValue(&flags->chat_template, "FILE"),
+         "Jinja template for chats, instead of the model's own"},
+        {"--quantize", flags::ChoiceValue(&options.model.quantize, {"q8_0", "q4_0"}),
+         "Quantise weights in F32, F16 and BF16 when they are loaded: q8_0, or q4_0 (with the "
+         "embedding and the output in q8_0)"},
+        {"--parse-special", flags::SwitchValue(&options.model.parse_special),
+         "Recognise control tokens such as <|im_end|> also in what chat messages say, which can "
+         "then speak in other roles"},
+        {"--max-model-len",
+         flags::IntValue(&options.model.max_model_len, 2, kMaxTokens)
+             .Default("the model's context length"),
+         "Prompt plus output tokens of one request, at most"}}},
+      {"Engine",
+       {{"--threads,-t", flags::IntValue(&options.threads, 1, 1024).Default("the physical cores"),
+         "Compute threads; they never change a result"},
+        {"--kv-cache-size",
+         flags::SizeValue(&options.cache.kv_bytes, 1)
+             .Default("a quarter of the free memory, at most 4GiB"),
+         "Memory of the KV cache"},
+        {"--kv-cache-dtype", flags::ChoiceValue(&options.cache.kv_dtype, {"f16", "q8_0"}),
+         "Number format of the KV cache: f16, or q8_0 (8 bits; nearly twice the tokens in the "
+         "same memory, slightly other results)"},
+        {"--max-num-seqs", flags::IntValue(&options.scheduler.max_num_seqs, 1, 4096),
+         "Sequences that run at once"},
+        {"--max-num-batched-tokens",
+         flags::IntValue(&options.scheduler.max_num_batched_tokens, 1, 65536),
+         "Tokens of one forward pass"}}},
+      {"KV memory",
+       {{"--prefix-caching", flags::OnOffValue(&options.cache.prefix_caching),
+         "Keep the KV blocks of requests for later ones that begin with the same tokens, and "
+         "share them between running ones; never changes a result"},
+        {"--preempt-checkpoint",
+         flags::ChoiceValue(&options.cache.preempt_checkpoint, {"pressure", "always"}),
+         "When the blocks of a preempted request are written to disk: under pressure, that is "
+         "when their memory is needed, or always, at once"},
+        {"--kv-disk-path", flags::TextValue(&options.cache.disk_path, "DIR"),
+         "Directory of KV blocks that outlive the memory and the process; of one process at a "
+         "time"},
+        {"--kv-disk-size", flags::SizeValue(&options.cache.disk_bytes, 1),
+         "Size of that directory at most, all overhead included"},
+        {"--kv-disk-write-rate", flags::RateValue(&options.cache.disk_write_rate),
+         "Mean rate of writes to it, such as 20MiB/s; auto: as fast as costs 3 % of the "
+         "cores"}}}};
+}
+
+flags::FlagTable LogTable(std::string* level) {
+  return {{"Other",
+           {{"--log-level", flags::ChoiceValue(level, {"debug", "info", "warn", "error"}),
+             "What is logged to standard error: debug, info, warn or error"}}}};
+}
+
+flags::FlagTable EngineTable(EngineFlags* flags) {
   return flags::Join(
-      {ModelTable(&flags->model),
-       {{"Model",
-         {{"--chat-template", flags::TextValue(&flags->chat_template, "FILE"),
-           "Jinja template for chats, instead of the model's own"},
-          {"--quantize", flags::ChoiceValue(&options.model.quantize, {"q8_0", "q4_0"}),
-           "Quantise weights in F32, F16 and BF16 when they are loaded: q8_0, or q4_0 (with the "
-           "embedding and the output in q8_0)"},
-          {"--parse-special", flags::SwitchValue(&options.model.parse_special),
-           "Recognise control tokens such as <|im_end|> also in what chat messages say, which can "
-           "then speak in other roles"},
-          {"--max-model-len",
-           flags::IntValue(&options.model.max_model_len, 2, kMaxTokens)
-               .Default("the model's context length"),
-           "Prompt plus output tokens of one request, at most"}}},
-        {"Engine",
-         {{"--threads,-t", flags::IntValue(&options.threads, 1, 1024).Default("the physical cores"),
-           "Compute threads; they never change a result"},
-          {"--kv-cache-size",
-           flags::SizeValue(&options.cache.kv_bytes, 1)
-               .Default("a quarter of the free memory, at most 4GiB"),
-           "Memory of the KV cache"},
-          {"--kv-cache-dtype", flags::ChoiceValue(&options.cache.kv_dtype, {"f16", "q8_0"}),
-           "Number format of the KV cache: f16, or q8_0 (8 bits; nearly twice the tokens in the "
-           "same memory, slightly other results)"},
-          {"--max-num-seqs", flags::IntValue(&options.scheduler.max_num_seqs, 1, 4096),
-           "Sequences that run at once"},
-          {"--max-num-batched-tokens",
-           flags::IntValue(&options.scheduler.max_num_batched_tokens, 1, 65536),
-           "Tokens of one forward pass"}}},
-        {"KV memory",
-         {{"--prefix-caching", flags::OnOffValue(&options.cache.prefix_caching),
-           "Keep the KV blocks of requests for later ones that begin with the same tokens, and "
-           "share them between running ones; never changes a result"},
-          {"--preempt-checkpoint",
-           flags::ChoiceValue(&options.cache.preempt_checkpoint, {"pressure", "always"}),
-           "When the blocks of a preempted request are written to disk: under pressure, that is "
-           "when their memory is needed, or always, at once"},
-          {"--kv-disk-path", flags::TextValue(&options.cache.disk_path, "DIR"),
-           "Directory of KV blocks that outlive the memory and the process; of one process at a "
-           "time"},
-          {"--kv-disk-size", flags::SizeValue(&options.cache.disk_bytes, 1),
-           "Size of that directory at most, all overhead included"},
-          {"--kv-disk-write-rate", flags::RateValue(&options.cache.disk_write_rate),
-           "Mean rate of writes to it, such as 20MiB/s; auto: as fast as costs 3 % of the "
-           "cores"}}},
-        {"Other",
-         {{"--log-level", flags::ChoiceValue(&flags->log_level, {"debug", "info", "warn", "error"}),
-           "What is logged to standard error: debug, info, warn or error"}}}}});
+      {ModelTable(&flags->model), EngineSetupTable(flags), LogTable(&flags->log_level)});
+}
+
+flags::FlagTable QueueTable(SchedulingOptions* options) {
+  return flags::Join({PolicyRow(options), SharesRow(options), WaitRows(options)});
 }
 
 flags::FlagTable BatchingTable(EngineFlags* flags) {
   SchedulingOptions& options = flags->options.scheduler;
-  return {
+  const flags::FlagTable batches = {
       {"Scheduling",
        {{"--scheduler",
          flags::ChoiceValue(&flags->batching.scheduler,
@@ -243,46 +292,25 @@ flags::FlagTable BatchingTable(EngineFlags* flags) {
         {"--max-batch-size",
          flags::IntValue(&flags->batching.max_batch_size, 1, 4096)
              .Default(fmt::format("{}", options.max_batch_size)),
-         "Requests of a static or dynamic batch, at most --max-num-seqs"},
-        {"--policy",
-         flags::ParsedValue(&options.policy, "NAMES", ParsePolicy).Default(options.policy),
-         "Order of requests: fcfs, sjf, length-balance, cache-aware, priority or fair, or two or "
-         "three joined by '+', of which the next one breaks ties of the one before"}}}};
+         "Requests of a static or dynamic batch, at most --max-num-seqs"}}}};
+  return flags::Join({batches, PolicyRow(&options)});
 }
 
 flags::FlagTable SchedulingTable(EngineFlags* flags) {
   SchedulingOptions& options = flags->options.scheduler;
   BatchingFlags& batching = flags->batching;
-  return {
+  const flags::FlagTable classes = {
       {"Scheduling",
-       {{"--class-shares",
-         flags::ParsedValue(&options.class_shares, "H,M,L", ParseShares)
-             .Default(fmt::format("{}", fmt::join(options.class_shares, ","))),
-         "Parts of the work, in percent, that the classes high, medium and low get while they "
-         "have requests; the others use what a class leaves"},
-        {"--strict", flags::SwitchValue(&options.strict_priority),
+       {{"--strict", flags::SwitchValue(&options.strict_priority),
          "No shares: a higher class always goes first"},
         {"--preempt-max-generated",
          flags::ParsedValue(&options.preempt_max_generated, "N|auto", ParseMostGenerated)
              .Default("auto"),
          "A request that has generated more tokens is not preempted for a higher class, unless "
-         "memory is short; auto: no limit where its KV is kept, 50 with --prefix-caching off"},
-        {"--ttft-limits",
-         flags::ParsedValue(&options.ttft_limits, "H,M,L", ParseLimits)
-             .Default(FormatLimits(options.ttft_limits)),
-         "Times to the first token, for high, medium and low, beyond which a request counts as "
-         "late in the metrics"},
-        {"--latency-limits",
-         flags::ParsedValue(&options.latency_limits, "H,M,L", ParseLimits)
-             .Default(FormatLimits(options.latency_limits)),
-         "Times from arrival to end, for high, medium and low, beyond which a request counts as "
-         "late in the metrics"},
-        {"--max-wait", flags::DurationValue(&options.max_wait, kLeast),
-         "A request that would wait longer to start is rejected with 429; one that has waited so "
-         "long goes first"},
-        {"--max-queued-tokens", flags::IntValue(&options.max_queued_tokens, 1, 1'000'000'000),
-         "Prompt tokens of one tenant that wait; more are rejected with 429"},
-        {"--preset", flags::ChoiceValue(&batching.preset, PresetNames()),
+         "memory is short; auto: no limit where its KV is kept, 50 with --prefix-caching off"}}}};
+  const flags::FlagTable steps = {
+      {"Scheduling",
+       {{"--preset", flags::ChoiceValue(&batching.preset, PresetNames()),
          "Dynamic batches, with a timeout and a size: latency (10ms, 4), balanced (50ms, 8) or "
          "throughput (100ms, 16); flags given beside it win"},
         {"--static-padding", flags::OnOffValue(&options.static_padding),
@@ -317,6 +345,7 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
          "aimd: target of a request's latency, at the 99th percentile; 0: not watched"},
         {"--aimd-start", flags::IntValue(&options.aimd_start, 8, 64),
          "aimd: sequences that run at once at the beginning; --max-num-seqs if that is less"}}}};
+  return flags::Join({SharesRow(&options), classes, WaitRows(&options), steps});
 }
 
 StatusOr<std::string> ResolveModel(const std::string& model) {

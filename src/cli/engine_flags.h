@@ -33,8 +33,14 @@ struct EngineFlags {
 
 // --model.
 flags::FlagTable ModelTable(std::string* model);
-// --model, --quantize and what sets up an engine.
+// --quantize and what else sets up an engine, whatever its model.
+flags::FlagTable EngineSetupTable(EngineFlags* flags);
+// --log-level.
+flags::FlagTable LogTable(std::string* level);
+// All three: --model, what sets up an engine, and --log-level.
 flags::FlagTable EngineTable(EngineFlags* flags);
+// --policy, --class-shares, and the limits on waiting: of whatever queues requests.
+flags::FlagTable QueueTable(SchedulingOptions* options);
 // --scheduler, --max-batch-size and --policy: scheduling of one program's own prompts.
 flags::FlagTable BatchingTable(EngineFlags* flags);
 // All other flags of scheduling, for a server that many clients share.

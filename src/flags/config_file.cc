@@ -37,6 +37,12 @@ const char* TomlType(ValueKind kind) {
   return "a string";
 }
 
+// What else it may hold.
+const char* OrSeveral(const FlagValue& value) {
+  if (!value.repeated) return "";
+  return value.table_key.empty() ? " or an array of strings" : ", a table, or an array of these";
+}
+
 const char* TypeName(const toml::node& value) {
   switch (value.type()) {
     case toml::node_type::string:
@@ -76,6 +82,48 @@ std::optional<std::string> TextOf(ValueKind kind, const toml::node& value) {
   return std::nullopt;
 }
 
+// What a member of a table is in the text that the table stands for (FlagValue::table_key).
+StatusOr<std::string> MemberText(const std::string& name, const toml::node& node) {
+  std::optional<std::string> text;
+  for (const ValueKind kind : {ValueKind::kText, ValueKind::kNumber, ValueKind::kSwitch}) {
+    if (!text) text = TextOf(kind, node);
+  }
+  if (!text) {
+    return InvalidArgument(fmt::format("'{}' must be a string, a number, true or false, not {}",
+                                       name, TypeName(node)));
+  }
+  if (text->find(',') != std::string::npos) {
+    return InvalidArgument(fmt::format("'{}' must not hold a comma", name));
+  }
+  return *std::move(text);
+}
+
+// The text that a table stands for: `first` holds its beginning, an array gives its key several
+// times. Of a failure a sentence without its full stop.
+StatusOr<std::string> TableText(const std::string& first, const toml::table& table) {
+  std::string before;
+  std::string behind;
+  for (const auto& [key, node] : table) {
+    const std::string name(key.str());
+    std::vector<const toml::node*> members = {&node};
+    if (const toml::array* const array = node.as_array()) {
+      members.clear();
+      for (const toml::node& element : *array) members.push_back(&element);
+    }
+    for (const toml::node* const member : members) {
+      const StatusOr<std::string> text = MemberText(name, *member);
+      if (!text.ok()) return text.status();
+      if (name == first) {
+        before = *text;
+      } else {
+        behind += fmt::format(",{}={}", name, *text);
+      }
+    }
+  }
+  if (before.empty()) return InvalidArgument(fmt::format("the table has no '{}'", first));
+  return before + behind;
+}
+
 // A flag and the name of it that a key stands for.
 struct NamedFlag {
   const Flag* flag = nullptr;
@@ -106,8 +154,10 @@ class Reader {
     for (const auto& [key, value] : table) {
       const std::string name(key.str());
       const toml::table* const inner = value.as_table();
-      Status status = inner != nullptr ? ReadSection(commands, section, key, *inner)
-                                       : ReadFlag(flags, section, key, value);
+      const auto flag = FindFlag(flags, name);
+      const bool is_section = inner != nullptr && (!flag || flag->flag->value.table_key.empty());
+      Status status = is_section ? ReadSection(commands, section, key, *inner)
+                                 : ReadFlag(flags, section, key, value);
       if (!status.ok()) return status;
     }
     return {};
@@ -164,13 +214,20 @@ class Reader {
     const FlagValue& value = found.flag->value;
     std::vector<std::string> texts;
     const auto add = [&](const toml::node& element) {
+      if (element.is_table() && !value.table_key.empty()) {
+        StatusOr<std::string> text = TableText(value.table_key, *element.as_table());
+        if (!text.ok()) {
+          return Wrong(element.source(),
+                       fmt::format("{}: {}", MainName(*found.flag), text.status().message()));
+        }
+        texts.push_back(*std::move(text));
+        return Status();
+      }
       std::optional<std::string> text = TextOf(value.kind, element);
       if (!text) {
-        return Wrong(
-            element.source(),
-            fmt::format("'{}' must be {}{}, not {}", MainName(*found.flag).substr(2),
-                        TomlType(value.kind), value.repeated ? " or an array of strings" : "",
-                        TypeName(element)));
+        return Wrong(element.source(),
+                     fmt::format("'{}' must be {}{}, not {}", MainName(*found.flag).substr(2),
+                                 TomlType(value.kind), OrSeveral(value), TypeName(element)));
       }
       if (found.name.negated) *text = *text == "true" ? "false" : "true";
       texts.push_back(*std::move(text));

@@ -31,6 +31,7 @@ class ConfigFileTest : public testing::Test {
             {"--wait", DurationValue(&wait_), ""},
             {"--size", SizeValue(&size_, 16), ""},
             {"--key", TextsValue(&keys_, "KEY").Environment("CONFIG_FILE_TEST_KEY"), ""},
+            {"--backend", TextsValue(&backends_, "URL").Table("url"), ""},
             {"--level", ChoiceValue(&level_, {"low", "high"}), ""},
             {"--raw", SwitchValue(&raw_), ""},
             {"--stream,!--no-stream", SwitchValue(&stream_), ""}}}},
@@ -58,6 +59,7 @@ class ConfigFileTest : public testing::Test {
   milliseconds wait_{1};
   int64_t size_ = 16;
   std::vector<std::string> keys_;
+  std::vector<std::string> backends_;
   std::string level_ = "low";
   bool raw_ = false;
   bool stream_ = true;
@@ -84,6 +86,18 @@ TEST_F(ConfigFileTest, OtherSpellingsOfTheSame) {
   EXPECT_EQ(size_, 99);
   EXPECT_THAT(keys_, ElementsAre("one"));
   EXPECT_FALSE(raw_);
+}
+
+TEST_F(ConfigFileTest, ATableStandsForATextOfKeysAndValues) {
+  EXPECT_EQ(Parse("[serve]\nport = 80\n[[serve.backend]]\nweight = 2\nurl = 'u'\nsafe = false\n"
+                  "[[serve.backend]]\nurl = 'v'\nalias = ['a', 'b']\nweight = 0.5\n"),
+            "");
+  EXPECT_THAT(backends_, ElementsAre("u,safe=false,weight=2", "v,alias=a,alias=b,weight=0.5"));
+  EXPECT_EQ(port_, 80);
+  EXPECT_EQ(Parse("[serve]\nbackend = ['u,k=1', {url = 'v'}]\n"), "");
+  EXPECT_THAT(backends_, ElementsAre("u,k=1", "v"));
+  EXPECT_EQ(Parse("[serve.backend]\nurl = 'w'\n"), "");
+  EXPECT_THAT(backends_, ElementsAre("w"));
 }
 
 TEST_F(ConfigFileTest, AFlagWithANameForNo) {
@@ -134,6 +148,12 @@ TEST_F(ConfigFileTest, WhatIsWrongIsNamedWithItsLine) {
       {"[serve]\nport = [80]\n", ":2:", "'port' must be an integer, not an array"},
       {"[serve]\n\n\nport = 80000\n", ":4:", "0 to 65535"},
       {"[serve]\ntemperature = '1'\n", ":2:", "must be a number"},
+      {"[serve]\nkey = {url = 'u'}\n", ":2:", "unknown section 'key'"},
+      {"[serve]\nkey = [{url = 'u'}]\n", ":2:", "an array of strings, not a table"},
+      {"[serve]\nbackend = 1\n", ":2:", "a string, a table, or an array of these, not an integer"},
+      {"[serve]\nbackend = {weight = 2}\n", ":2:", "--backend: the table has no 'url'"},
+      {"[serve]\nbackend = {url = 'u,v'}\n", ":2:", "--backend: 'url' must not hold a comma"},
+      {"[[serve.backend]]\nurl = 'u'\nto = {a = 1}\n", ":1:", "true or false, not a table"},
       {"[serve]\ntemperature = nan\n", ":2:", "0 to 2"},
       {"[serve]\nwait = 30\n", ":2:", "such as \"30s\""},
       {"[serve]\nwait = '30'\n", ":2:", "500ms, 30s or 2m"},

@@ -155,6 +155,12 @@ FlagValue FlagValue::Words(std::string command) const {
   return copy;
 }
 
+FlagValue FlagValue::Table(std::string key) const {
+  FlagValue copy = *this;
+  copy.table_key = std::move(key);
+  return copy;
+}
+
 FlagValue FlagValue::NotEmpty() const {
   FlagValue copy = *this;
   copy.set = [set = set](const std::vector<std::string>& texts) {

@@ -41,6 +41,9 @@ struct FlagValue {
   bool required = false;
   bool repeated = false;  // May be given several times; otherwise the last one counts.
   bool many = false;      // Repeated, and several texts may follow one name.
+  // Of a repeated one whose text is "VALUE,key=value,...": in a configuration file a table may
+  // stand for it, in which this key holds the VALUE. "": none may.
+  std::string table_key;
   // Stores the value that the texts mean; one text unless `repeated`. kInvalidArgument, with what
   // was expected, for a text that means none.
   std::function<Status(const std::vector<std::string>& texts)> set;
@@ -51,6 +54,7 @@ struct FlagValue {
   FlagValue Required() const;
   FlagValue NotEmpty() const;  // Rejects "", such as a shell variable that is not set.
   FlagValue Words(std::string command) const;
+  FlagValue Table(std::string key) const;  // Sets table_key. REQUIRES: it is repeated.
 };
 
 struct Flag {

@@ -41,6 +41,9 @@ int RunProgram(const Program& program, int argc, char** argv);
 //   port = 9000
 //   kv-cache-size = "2GiB"
 //   api-key = ["one", "two"]
+//   [[gateway.backend]]        # Stands for --backend URL,weight=2 (see FlagValue::table_key).
+//   url = "http://127.0.0.1:8081"
+//   weight = 2
 //   [bench.serve]
 //   users = 16
 //

@@ -1,0 +1,91 @@
+// What `ropeway serve` and `ropeway gateway` share: the HTTP server's flags, its keys, and its life
+// from start to drain, over any Backend.
+#ifndef ROPEWAY_CLI_FRONT_H_
+#define ROPEWAY_CLI_FRONT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/backend.h"
+#include "flags/flag.h"
+#include "ropeway/options.h"
+#include "ropeway/status.h"
+#include "server/server_options.h"
+
+namespace ropeway::cli {
+
+struct FrontFlags {
+  FrontFlags() { server.port = 8080; }
+
+  server::ServerOptions server;
+  std::vector<std::string> api_keys;  // As given by --api-key, without names.
+  std::string api_keys_file;
+  std::chrono::milliseconds drain_timeout{30'000};
+};
+
+// The flags of the server, its limits and its security.
+flags::FlagTable FrontTable(FrontFlags* flags);
+
+// The server's options with the keys of both kinds in them. The first of --api-key is named
+// "default", further ones "default-2", "default-3", ... A request's choices are bounded by the
+// requests that may wait, too. kInvalidArgument for an empty host, and for an empty ROPEWAY_API_KEY
+// in the environment where no other key is given.
+StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_queued_requests);
+
+// The files with keys (--api-keys, --tls-key) that all users of this machine can read.
+std::vector<std::string> SecretsOthersCanRead(const FrontFlags& flags);
+
+// What stands behind the server and takes descriptors too.
+struct DescriptorsBehind {
+  int64_t fixed = 0;  // Files and the like, whatever happens.
+  // Of connections to other servers, at most; no more than one for each connection of a client.
+  int64_t upstream = 0;
+};
+
+// Of an engine: RocksDB's files of its disk tier and its sessions, which have bounds of their own.
+DescriptorsBehind EngineDescriptors(const EngineOptions& engine);
+
+// Lowers the server's max_connections to what `descriptors`, the most that may be open, leave for
+// connections, with a line in the log. kResourceExhausted if that is next to nothing.
+Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
+                server::ServerOptions* options);
+
+// Whether only this machine can reach `host`.
+bool IsLoopback(const std::string& host);
+
+// SIGTERM and SIGINT of a server, taken by a thread of its own: while it starts, a signal ends the
+// process at once; later the first asks for the end, and a second one, while the server drains,
+// ends the process at once with exit code 1.
+class EndSignals {
+ public:
+  // Call before any other thread starts: all of them inherit the mask that blocks these signals. At
+  // most one per process.
+  EndSignals();
+
+  // From now on a signal asks for the end.
+  void SetServing();
+
+  // Blocks until the program is asked to end; returns the signal's name. Call once.
+  const char* Wait();
+
+ private:
+  struct State;
+  const std::shared_ptr<State> state_;  // Outlived by the thread.
+};
+
+// Raises the limit on descriptors, resolves the flags and fits the connections to the limit; logs
+// the secrets that others can read.
+StatusOr<server::ServerOptions> PrepareFront(const FrontFlags& flags, int max_queued_requests,
+                                             const DescriptorsBehind& behind);
+
+// Serves `backend` until the program is asked to end, then drains it; `what` names in the banner
+// what is served. Returns the exit code.
+int RunFront(const server::ServerOptions& options, std::chrono::milliseconds drain_timeout,
+             const std::string& what, engine::Backend* backend, EndSignals* end);
+
+}  // namespace ropeway::cli
+
+#endif  // ROPEWAY_CLI_FRONT_H_

@@ -1,0 +1,249 @@
+#include "cli/gateway.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/output.h"
+#include "base/random.h"
+#include "engine/backend.h"
+#include "engine/local_backend.h"
+#include "gateway/open_gateway.h"
+#include "net/base_url.h"
+
+namespace ropeway::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLeastTime(1);
+constexpr int kMostAtOnce = 100'000;
+// Of connections to one backend beside those of requests: its state is asked.
+constexpr int64_t kProbeConnections = 5;
+// Of descriptors: for the event loop of backends, resolving names, and pipes between threads.
+constexpr int64_t kGatewayDescriptors = 32;
+
+flags::FlagTable BackendRows(GatewayFlags* flags) {
+  GatewayOptions& options = flags->options;
+  return {
+      {"Backends",
+       {{"--backend", BackendsValue(&flags->backends),
+         "Server that computes: http://HOST:PORT, or local:MODEL for an engine in this process. "
+         "Behind it, with commas: kind=openai|llamacpp|ollama|ropeway (openai), model=NAME (what "
+         "clients call its model; backends of one model are replicas), alias=NAME (again for "
+         "more), upstream=NAME (what the backend calls it), weight=X (1), max-concurrency=N, "
+         "key-env=VARIABLE (with the backend's key), name=NAME (in logs and metrics), "
+         "insecure=true (https without verification)"},
+        {"--strict", flags::SwitchValue(&options.strict),
+         "Reject requests with a parameter that the model's backends do not know; without, it is "
+         "left out"},
+        {"--hold-timeout", flags::DurationValue(&options.hold_timeout),
+         "While no backend is up, requests wait so long for one; 0: they get 503 at once"},
+        {"--backend-idle-timeout", flags::DurationValue(&options.backend_idle_timeout),
+         "A backend that is silent for so long within an answer is taken to hang; 0: never"},
+        {"--backend-first-byte-timeout", flags::DurationValue(&options.first_byte_timeout),
+         "Likewise before an answer's first output, while it computes the prompt; 0: never"},
+        {"--backend-connect-timeout", flags::DurationValue(&options.connect_timeout, kLeastTime),
+         "For a connection to a backend, with its TLS handshake"},
+        {"--probe-interval", flags::DurationValue(&options.probe_interval, kLeastTime),
+         "Between two looks at a backend's health and places"},
+        {"--max-retries", flags::IntValue(&options.max_retries, 0, 100),
+         "How often a request is sent again, elsewhere if possible, while nothing of its answer "
+         "was given out"},
+        {"--max-resumptions", flags::IntValue(&options.max_resumptions, 0, 100),
+         "How often a stream that lost its Ropeway goes on at another one"}}}};
+}
+
+flags::FlagTable DispatchRows(GatewayFlags* flags) {
+  GatewayOptions& options = flags->options;
+  return {
+      {"Dispatch",
+       {{"--dispatch", flags::ChoiceValue(&options.dispatch, {"continuous", "batch"}),
+         "When requests are sent: continuous (as backends have free places) or batch (together)"},
+        {"--enable-batching", flags::OnOffValue(&options.enable_batching),
+         "off: strictly one request at a time"},
+        {"--max-batch-size", flags::IntValue(&options.max_batch_size, 1, 4096),
+         "batch: a batch of so many is sent at once"},
+        {"--max-batch-wait", flags::DurationValue(&options.max_batch_wait),
+         "batch: a smaller one is sent when its oldest request has waited so long"},
+        {"--max-parallel-batches", flags::IntValue(&options.max_parallel_batches, 1, 4096),
+         "batch: batches under way at once"},
+        {"--batch-control", flags::ChoiceValue(&options.batch_control, {"aimd", "memory"}),
+         "How many requests a backend gets at once where it does not report its places: aimd "
+         "(learned from failures and times to the first token) or memory (16, or 4, by its free "
+         "KV memory, where it reports that)"},
+        {"--max-concurrency", flags::IntValue(&options.max_learned_concurrency, 1, kMostAtOnce),
+         "Requests that a backend gets at once, at most, where its own max-concurrency does not "
+         "say"}}}};
+}
+
+flags::FlagTable QueueRows(GatewayFlags* flags) {
+  const flags::FlagTable requests = {
+      {"Scheduling",
+       {{"--strict-priority", flags::SwitchValue(&flags->queue.strict_priority),
+         "No shares: a higher class always goes first"},
+        {"--max-queued-requests", flags::IntValue(&flags->queue.max_queued_requests, 1, 1000000),
+         "Requests of one tenant (API key) that wait; more are rejected with 429"},
+        {"--request-timeout", flags::DurationValue(&flags->options.request_timeout),
+         "A request that has not ended by then fails, also where it asks for longer; 0: never"}}}};
+  return flags::Join({QueueTable(&flags->queue), requests});
+}
+
+// Those of `serve`, under one heading.
+flags::FlagTable LocalRows(EngineFlags* flags) {
+  flags::FlagTable table = EngineSetupTable(flags);
+  for (flags::FlagGroup& group : table) group.name = "Engines of local:MODEL";
+  return table;
+}
+
+// The model that the backend serves, made where it is the first of its replicas.
+GatewayModel* ModelOf(const BackendFlag& backend, std::vector<GatewayModel>* models) {
+  const auto known = std::find_if(models->begin(), models->end(), [&](const GatewayModel& model) {
+    return model.name == backend.model;
+  });
+  if (known != models->end()) return &*known;
+  models->emplace_back().name = backend.model;
+  return &models->back();
+}
+
+// What makes keys and answers readable to others on the way.
+void WarnIfExposed(const BackendFlag& backend) {
+  if (backend.local) return;
+  if (backend.insecure) {
+    spdlog::warn("the certificate of the backend '{}' is not verified", backend.name);
+  }
+  const StatusOr<net::BaseUrl> url = net::ParseBaseUrl(backend.where);
+  if (url.ok() && !url->tls && !backend.key_variable.empty() && !IsLoopback(url->host)) {
+    spdlog::warn("the key of the backend '{}' is sent to it in clear text: use https",
+                 backend.name);
+  }
+}
+
+// Loads the engines of this process, each into the backend that stands for it. Returns that of the
+// first model, or null if it has none here.
+StatusOr<const engine::Backend*> OpenLocalBackends(const GatewayFlags& flags,
+                                                   GatewayOptions* options) {
+  const engine::Backend* of_first = nullptr;
+  for (GatewayModel& model : options->models) {
+    for (BackendOptions& backend : model.backends) {
+      const auto flag =
+          std::find_if(flags.backends.begin(), flags.backends.end(),
+                       [&](const BackendFlag& one) { return one.name == backend.name; });
+      if (flag == flags.backends.end() || !flag->local) continue;
+      EngineFlags engine = flags.engine;
+      engine.model = flag->where;
+      StatusOr<EngineOptions> engine_options = ResolveEngine(engine);
+      if (!engine_options.ok()) return engine_options.status();
+      engine_options->model.served_name = flag->model;
+      auto opened = engine::LocalBackend::Open(*std::move(engine_options));
+      if (!opened.ok()) return opened.status();
+      const bool is_first = &model == &options->models.front();
+      if (is_first && of_first == nullptr) of_first = (*opened)->engine();
+      backend.backend = *std::move(opened);
+    }
+  }
+  return of_first;
+}
+
+// What the banner says is served: the first names of its models.
+std::string ServedText(const GatewayFlags& flags, const engine::Backend& gateway) {
+  constexpr size_t kMostNames = 5;
+  std::vector<std::string> names;
+  for (const engine::ModelInfo& model : gateway.Models()) names.push_back(model.id);
+  if (names.size() > kMostNames) {
+    names.resize(kMostNames);
+    names.emplace_back("...");
+  }
+  const size_t backends = flags.backends.size();
+  return fmt::format("{} of {} backend{}", fmt::join(names, ", "), backends,
+                     backends == 1 ? "" : "s");
+}
+
+int RunGateway(GatewayFlags* flags) {
+  EndSignals end;
+  spdlog::set_level(spdlog::level::from_str(flags->engine.log_level));
+  StatusOr<GatewayOptions> options = ResolveGateway(flags);
+  if (!options.ok()) return base::Fail(options.status());
+  DescriptorsBehind behind = GatewayDescriptors(*options);
+  for (const BackendFlag& backend : flags->backends) {
+    if (backend.local) behind.fixed += EngineDescriptors(flags->engine.options).fixed;
+    WarnIfExposed(backend);
+  }
+  const StatusOr<server::ServerOptions> server =
+      PrepareFront(*flags, flags->queue.max_queued_requests, behind);
+  if (!server.ok()) return base::Fail(server.status());
+  const StatusOr<const engine::Backend*> tokens = OpenLocalBackends(*flags, &*options);
+  if (!tokens.ok()) return base::Fail(tokens.status());
+  const base::RealClock clock;
+  base::SystemRandom random;
+  auto gateway = gateway::OpenGateway(*options, &clock, &random, *tokens);
+  if (!gateway.ok()) return base::Fail(gateway.status());
+  return RunFront(*server, flags->drain_timeout, ServedText(*flags, **gateway), gateway->get(),
+                  &end);
+}
+
+}  // namespace
+
+flags::Command GatewayCommand(GatewayFlags* flags) {
+  return {"gateway", "Queue, schedule and route the requests to other engines' servers",
+          flags::Join({BackendRows(flags), DispatchRows(flags), QueueRows(flags), FrontTable(flags),
+                       LocalRows(&flags->engine), LogTable(&flags->engine.log_level)}),
+          "Example:\n  ropeway gateway --port 9000 --backend http://127.0.0.1:8080,kind=llamacpp",
+          [flags] { return RunGateway(flags); }};
+}
+
+StatusOr<GatewayOptions> ResolveGateway(GatewayFlags* flags) {
+  if (Status status = ResolveBackends(&flags->backends); !status.ok()) return status;
+  GatewayOptions options = flags->options;
+  const SchedulingOptions& queue = flags->queue;
+  options.policy = queue.policy;
+  options.class_shares = queue.class_shares;
+  options.strict_priority = queue.strict_priority;
+  options.max_wait = queue.max_wait;
+  options.max_queued_requests = queue.max_queued_requests;
+  options.max_queued_tokens = queue.max_queued_tokens;
+  options.ttft_limits = queue.ttft_limits;
+  options.latency_limits = queue.latency_limits;
+  for (const BackendFlag& flag : flags->backends) {
+    GatewayModel* const model = ModelOf(flag, &options.models);
+    for (const std::string& alias : flag.aliases) {
+      const auto end = model->aliases.end();
+      if (std::find(model->aliases.begin(), end, alias) == end) model->aliases.push_back(alias);
+    }
+    BackendOptions& backend = model->backends.emplace_back();
+    backend.name = flag.name;
+    backend.weight = flag.weight;
+    backend.max_concurrency = flag.max_concurrency;
+    if (flag.local) continue;  // OpenLocalBackends.
+    StatusOr<std::string> key = BackendKey(flag);
+    if (!key.ok()) return key.status();
+    backend.url = flag.where;
+    backend.kind = gateway::BackendKindName(flag.kind);
+    backend.upstream_model = flag.upstream_model.empty() ? flag.model : flag.upstream_model;
+    backend.api_key = *std::move(key);
+    backend.insecure = flag.insecure;
+  }
+  return options;
+}
+
+DescriptorsBehind GatewayDescriptors(const GatewayOptions& options) {
+  DescriptorsBehind behind;
+  behind.fixed = kGatewayDescriptors;
+  for (const GatewayModel& model : options.models) {
+    for (const BackendOptions& backend : model.backends) {
+      if (backend.url.empty()) continue;
+      behind.upstream +=
+          kProbeConnections +
+          (backend.max_concurrency > 0 ? backend.max_concurrency : options.max_learned_concurrency);
+    }
+  }
+  return behind;
+}
+
+}  // namespace ropeway::cli
