@@ -195,6 +195,37 @@ TEST_P(Architectures, TheDiskGivesTheBitsBackAfterARestart) {
   EXPECT_EQ(tier->Usage().rejected_blocks, 0U);
 }
 
+// Each request is cut behind some of its tokens, and goes on in another engine.
+TEST_P(Architectures, AnotherEngineGoesOnWithTheBitsOfTheWhole) {
+  for (const size_t part : {2, 5}) {
+    std::vector<core::CoreRequest> rests = requests_;
+    for (core::CoreRequest& rest : rests) {
+      const std::vector<TokenId>& tokens = Alone().at(rest.id).tokens;
+      const size_t cut = tokens.size() - tokens.size() / part;
+      rest.spec.num_prompt_logprobs = -1;
+      if (cut == tokens.size()) continue;  // It has so few.
+      rest.resume_ids.assign(tokens.begin(), tokens.begin() + static_cast<int64_t>(cut));
+    }
+    const CrowdOptions options{.model = model_,
+                               .chunk = part == 2 ? 7 : 512,
+                               .pool_blocks = TightPool() + 4,
+                               .arrival_seed = part,
+                               .max_model_len = kLongestTiny};
+    RunResult run = RunCrowd(rests, options, kernels::ChooseKernels(nullptr));
+    for (const core::CoreRequest& rest : rests) {
+      const Output& whole = Alone().at(rest.id);
+      // A token has its own log-prob, and an id and a log-prob for each of the top ones.
+      const size_t bits = 1 + 2 * static_cast<size_t>(rest.spec.num_logprobs);
+      const auto cut = static_cast<int64_t>(rest.resume_ids.size());
+      const std::vector<TokenId> tokens(whole.tokens.begin() + cut, whole.tokens.end());
+      const std::vector<uint32_t> logprobs(
+          whole.logprob_bits.begin() + cut * static_cast<int64_t>(bits), whole.logprob_bits.end());
+      EXPECT_EQ(run.outputs[rest.id].tokens, tokens) << "request " << rest.id;
+      EXPECT_EQ(run.outputs[rest.id].logprob_bits, logprobs) << "request " << rest.id;
+    }
+  }
+}
+
 // One turn of a chat; `cached`: tokens of its prompt that were not computed again; `session`: those
 // that the session had before.
 struct TinyTurn {

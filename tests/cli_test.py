@@ -357,7 +357,7 @@ class CompletionTest(unittest.TestCase):
 
     def test_bash_offers_commands_flags_values_and_files(self):
         commands = self.complete("")
-        for command in ("serve", "run", "bench", "models", "perplexity", "inspect", "tokenize", "completion"):
+        for command in ("serve", "gateway", "run", "bench", "models", "perplexity", "inspect", "tokenize", "completion"):
             self.assertIn(command, commands)
         self.assertEqual(self.complete("ser"), ["serve"])
         self.assertEqual(self.complete("serve", "--max-num-b"), ["--max-num-batched-tokens"])
@@ -375,7 +375,7 @@ class CompletionTest(unittest.TestCase):
             return set(re.findall(r"--[a-z][a-z0-9-]*", "\n".join(
                 line for line in call(*path, "--help").stdout.splitlines()
                 if re.match(r"  (    |-\w, )--", line))))
-        for path in ((), ("serve",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"),
+        for path in ((), ("serve",), ("gateway",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"),
                      ("models",), ("models", "list"), ("models", "pull"), ("models", "show"),
                      ("models", "rm"), ("inspect",), ("tokenize",), ("completion",)):
             with self.subTest(path=path):
@@ -485,7 +485,7 @@ class HelpTest(unittest.TestCase):
                 self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
 
     def test_the_word_that_is_wrong_is_named(self):
-        for words, fault in (((), "expected a command: serve, run, bench, "),
+        for words, fault in (((), "expected a command: serve, gateway, run, bench, "),
                              (("nonsense",), ", completion, not 'nonsense' "),
                              (("--prot", "1"), "not '--prot'"),
                              (("bench", "sevre"), "expected a command of ropeway-bench --help, or one of schedulers, "),

@@ -72,12 +72,12 @@ class Runner:
 
     def check(self, block):
         """What is wrong with it; None if nothing is."""
-        serves = re.search(r"^(?:[A-Z_]+=\S+ )*ropeway serve", block, re.M) is not None
+        serves = re.search(r"^(?:[A-Z_]+=\S+ )*ropeway (?:serve|gateway) ", block, re.M) is not None
         if block.startswith("source"):
             block += "\ncomplete -p ropeway"  # Which alone says whether it did anything.
         block = re.sub(r"(--port |port = )\d+", r"\g<1>0", block)
         cache = self.folder / ("cache" if re.search("ropeway run |ropeway-bench engine ", block) else "tiny")
-        process = child.start(["bash", "-euc", block.replace("ropeway serve", "exec ropeway serve")],
+        process = child.start(["bash", "-euc", re.sub("ropeway (serve|gateway) ", r"exec ropeway \1 ", block)],
                               cwd=self.folder, env={**self.environment, "XDG_CACHE_HOME": str(cache)},
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if serves:

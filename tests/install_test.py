@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The library as its users meet it: installs a build into a fresh folder, then builds a copy of
-examples/ against that folder alone, runs the four programs and looks at what they print.
+examples/ against that folder alone, runs the six programs and looks at what they print.
 
 Every code block of docs/library.md must stand in the examples.
 
@@ -18,7 +18,8 @@ import time
 import unittest
 
 ARGS = argparse.Namespace()
-EXAMPLES = ("submit_and_wait", "submit_and_poll", "streaming", "chat_session")
+WITH_MODEL = ("submit_and_wait", "submit_and_poll", "streaming", "chat_session", "gateway")
+EXAMPLES = WITH_MODEL + ("custom_backend",)
 
 
 def run(*words, expect=0, **more):
@@ -113,8 +114,26 @@ class InstallTest(unittest.TestCase):
             second = self.run_example("chat_session", "What is my name?", f"{folder}/state").stdout
             self.assertRegex(second, rf"\(session my chat: {begun.group(1)} tokens before this turn, now \d+ in 2 turns\)\n$")
 
+    def test_gateway(self):
+        out = self.run_example("gateway").stdout
+        self.assertGreater(len(out.splitlines()[0]), 10, out)
+        self.assertRegex(out, r"\n\((stop|length), \d+ tokens\)\n\(the story: (cancelled|stop|length)\)\n"
+                              r"backend 1: up, was sent 2 requests\n$")
+
+    def test_gateway_before_nothing(self):
+        reply = run(self.build / "gateway", "http://127.0.0.1:1", expect=1)
+        self.assertEqual(reply.stdout, "")
+        self.assertRegex(reply.stderr, r"^gateway: [^\n]*127\.0\.0\.1:1[^\n]+\n$")
+        bad = run(self.build / "gateway", "http://nowhere:port", expect=1)
+        self.assertRegex(bad.stderr, r"^gateway: [^\n]+\n$")
+
+    def test_custom_backend(self):
+        # One of its two backends takes nothing: every request is answered by the other one.
+        out = run(self.build / "custom_backend", "hello there", "one two  three").stdout
+        self.assertEqual(out, "[0] hello there (2 words)\n[1] one two three (3 words)\n")
+
     def test_a_missing_model_is_one_sentence(self):
-        for name in EXAMPLES:
+        for name in WITH_MODEL:
             with self.subTest(example=name):
                 reply = run(self.build / name, "no/such/model.gguf", expect=1)
                 self.assertEqual(reply.stdout, "")

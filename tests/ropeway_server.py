@@ -39,13 +39,17 @@ class RopewayServer:
     failure = RuntimeError  # What is raised where it does not start.
 
     def __init__(self, ropeway, model, *flags, port=0, environment=None):
+        self.launch([ropeway, "serve", "--model", model, "--port", port, *flags], environment)
+
+    def launch(self, command, environment=None, ready=True):
+        """Starts it; with `ready`, waits until it takes requests."""
         # A file, not a pipe, which would fill up: the log is read at the end.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
-        self.process = child.start([ropeway, "serve", "--model", model, "--port", port, *flags],
-                                   stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+        self.process = child.start(command, stdout=self.log, stderr=subprocess.STDOUT, env=environment)
         try:
             self.port = self.wait_for_port()
-            self.wait_until_ready()
+            if ready:
+                self.wait_until_ready()
         except BaseException:
             self.process.kill()
             self.process.wait()
@@ -58,7 +62,7 @@ class RopewayServer:
             if found:
                 return int(found.group(1))
             if self.process.poll() is not None:
-                raise self.failure(f"serve ended early: {self.output()}")
+                raise self.failure(f"it ended early: {self.output()}")
             time.sleep(0.005)
         raise self.failure(f"no address within {self.patience} s: {self.output()}")
 
