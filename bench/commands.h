@@ -13,6 +13,7 @@ flags::Command DiskTierCommand();
 flags::Command OrderPriceCommand();
 flags::Command DeterminismCommand();
 flags::Command ReplayCommand();
+flags::Command GatewayCommand();
 
 }  // namespace ropeway::bench
 

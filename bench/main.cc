@@ -64,7 +64,7 @@ int Main(int argc, char** argv) {
       "Other names run bench/run.py, which drives servers: schedulers, priorities, fairness, "
       "long-prompt,\nsessions, prefixes, knobs, serial-vs-batched, http, models, first-answers";
   program.commands = {KernelsCommand(),    StepsCommand(),       EngineCommand(), DiskTierCommand(),
-                      OrderPriceCommand(), DeterminismCommand(), ReplayCommand()};
+                      OrderPriceCommand(), DeterminismCommand(), ReplayCommand(), GatewayCommand()};
   const auto is_here = [&program](std::string_view name) {
     return std::ranges::any_of(program.commands, [name](auto& c) { return c.name == name; });
   };

@@ -1,0 +1,65 @@
+// A backend that computes nothing: each call takes the same time, so many of them at once.
+#ifndef ROPEWAY_BENCH_SIMULATED_BACKEND_H_
+#define ROPEWAY_BENCH_SIMULATED_BACKEND_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "ropeway/remote_backend.h"
+
+namespace ropeway::bench {
+
+// Answers each request with one word, `call_time` after a place was free for it; of `places` that
+// there are it tells whoever asks. A thread of its own does so. Let go of it on another thread than
+// that one: keep a reference for as long as calls may be under way.
+class SimulatedBackend final : public RemoteBackend {
+ public:
+  SimulatedBackend(int places, std::chrono::nanoseconds call_time);
+  ~SimulatedBackend() override;
+  SimulatedBackend(const SimulatedBackend&) = delete;
+  SimulatedBackend& operator=(const SimulatedBackend&) = delete;
+
+  std::unique_ptr<RemoteCall> Start(const Request& request, const ResumePoint* resume,
+                                    std::shared_ptr<RemoteSink> sink) override;
+  void Probe(std::function<void(StatusOr<BackendFacts>)> done) override;
+
+  // The most calls that were under way at once, waiting ones not counted.
+  int most_at_once() const;
+
+ private:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // What was asked and is not answered.
+  struct Pending {
+    std::recursive_mutex mutex;  // Held while the sink is called, which may end the call.
+    std::shared_ptr<RemoteSink> sink;
+    bool over = false;  // Answered or cancelled: the sink is not called any more.
+  };
+  class Call;
+
+  static void Answer(Pending* pending);
+  // REQUIRES: mutex_ is held.
+  void FillPlaces(TimePoint from);
+  void Work();
+
+  const size_t places_;
+  const std::chrono::nanoseconds call_time_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::deque<std::pair<TimePoint, std::shared_ptr<Pending>>> running_;  // By when they are due.
+  std::deque<std::shared_ptr<Pending>> waiting_;
+  size_t most_ = 0;
+  std::thread thread_;  // Last: it uses the others.
+};
+
+}  // namespace ropeway::bench
+
+#endif  // ROPEWAY_BENCH_SIMULATED_BACKEND_H_
