@@ -113,7 +113,7 @@ class CompletionTest(ClientTest):
         self.assertEqual([c.text for c in self.complete(ids).choices], [c.text for c in reply.choices])
 
     def test_several_choices(self):
-        drawn = {"seed": 11, "temperature": 1, "max_tokens": 12}
+        drawn = {"seed": 11, "temperature": 1, "top_p": 1, "max_tokens": 12}
         one = self.complete(FRANCE, **drawn).choices[0].text
         reply = self.complete([FRANCE, "Once upon a time"], n=3, **drawn)
         self.assertEqual([c.index for c in reply.choices], list(range(6)))
