@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -128,6 +129,18 @@ StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds, std::st
     return InvalidArgument(ReplaceInvalidUtf8(builder.failure()));
   }
   return builder.TakeRoot();
+}
+
+const json& Member(const json& json, const char* key) {
+  static const nlohmann::json* const none = new nlohmann::json;
+  if (!json.is_object()) return *none;
+  const auto found = json.find(key);
+  return found == json.end() ? *none : *found;
+}
+
+std::string_view Text(const json& json) {
+  const auto* text = json.get_ptr<const std::string*>();
+  return text == nullptr ? std::string_view() : std::string_view(*text);
 }
 
 }  // namespace ropeway::base

@@ -23,6 +23,13 @@ struct JsonBounds {
 StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bounds,
                                   std::string_view what);
 
+// The next two read without trust: what is of another kind reads as if it were not there.
+
+// The member `key`; null where there is none or `json` is no object.
+const nlohmann::json& Member(const nlohmann::json& json, const char* key);
+// A string's text, "" for anything else; valid while `json` is.
+std::string_view Text(const nlohmann::json& json);
+
 }  // namespace ropeway::base
 
 #endif  // ROPEWAY_BASE_JSON_H_

@@ -25,6 +25,14 @@ TEST(JsonTest, MessagesNameTheDocument) {
   EXPECT_EQ(error(R"({"a": 1, "a": 2})", {}), "The key 'a' is given twice in one object");
 }
 
+TEST(JsonTest, WhatIsOfAnotherKindReadsAsAbsent) {
+  const nlohmann::json json = nlohmann::json::parse(R"({"a": "x", "b": {"c": 1}, "d": ["a"]})");
+  EXPECT_EQ(Text(Member(json, "a")), "x");
+  EXPECT_EQ(Member(Member(json, "b"), "c"), 1);
+  EXPECT_EQ(Text(Member(Member(json, "b"), "c")), "");
+  for (const char* key : {"a", "d", "e"}) EXPECT_TRUE(Member(Member(json, key), "a").is_null());
+}
+
 TEST(JsonTest, DeepNestingCostsNoStack) {
   const std::string deep(1 << 20, '[');
   EXPECT_THAT(ReadJson(deep, {}, "It").status().message(), HasSubstr("nested deeper than 32"));

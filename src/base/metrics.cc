@@ -2,6 +2,7 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace ropeway::base {
@@ -22,6 +23,10 @@ std::vector<double> Decades(int first, double last) {
 }
 
 }  // namespace
+
+void RaiseTo(Counter* counter, double value) {
+  counter->Increment(std::max(0.0, value - counter->Value()));
+}
 
 std::vector<double> LatencyBuckets() { return Decades(-3, 250.0); }
 std::vector<double> ShortLatencyBuckets() { return Decades(-4, 10.0); }

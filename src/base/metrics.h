@@ -17,6 +17,9 @@ using Counter = prometheus::Counter;      // Increment(by = 1)
 using Gauge = prometheus::Gauge;          // Set(value)
 using Histogram = prometheus::Histogram;  // Observe(value)
 
+// Brings a counter up to what is counted elsewhere. One thread at a time for one counter.
+void RaiseTo(Counter* counter, double value);
+
 // Upper edges of buckets: 1-2.5-5 steps.
 std::vector<double> LatencyBuckets();       // Seconds, 1 ms to 250 s: whole requests, queues.
 std::vector<double> ShortLatencyBuckets();  // Seconds, 100 us to 10 s: tokens, steps.

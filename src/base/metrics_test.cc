@@ -28,6 +28,17 @@ TEST(MetricsTest, TextHoldsEveryKind) {
   EXPECT_THAT(text, HasSubstr("x_seconds_count 3\n"));
 }
 
+TEST(MetricsTest, ACounterIsRaisedAndNeverLowered) {
+  Metrics metrics;
+  Counter* const counter = metrics.AddCounter("x_total", "Help.");
+  RaiseTo(counter, 3);
+  EXPECT_EQ(counter->Value(), 3);
+  RaiseTo(counter, 2);
+  EXPECT_EQ(counter->Value(), 3);
+  RaiseTo(counter, 5);
+  EXPECT_EQ(counter->Value(), 5);
+}
+
 TEST(MetricsTest, BucketsAscendBetweenTheirEnds) {
   for (const auto& buckets : {LatencyBuckets(), ShortLatencyBuckets(), CountBuckets()}) {
     for (size_t i = 1; i < buckets.size(); ++i) EXPECT_LT(buckets[i - 1], buckets[i]);

@@ -20,6 +20,7 @@ namespace ropeway::engine {
 // Facts about a request once it is queued.
 struct Admission {
   int32_t prompt_tokens = 0;
+  bool estimated = false;      // prompt_tokens is: the prompt is encoded elsewhere.
   int32_t queue_position = 0;  // Requests that start before it, as ranked now; 0: it is next.
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -95,6 +96,36 @@ void BatchBuilder::AddPadding(std::span<const scheduler::PaddingItem> planned,
 Status BatchBuilder::CheckResult(const core::StepResult& result) const {
   if (Status status = CheckSampled(result); !status.ok()) return status;
   return CheckScored(result);
+}
+
+void BatchBuilder::TakeScored(size_t item, core::StepResult* result, size_t* next) {
+  Work& work = work_[item];
+  core::Sequence* const sequence = work.planned.sequence;
+  if (sequence->request.spec.num_prompt_logprobs < 0) return;
+  if (sequence->scored == 0) {
+    work.scored.push_back({.sequence = sequence->id(),
+                           .position = 0,
+                           .token = sequence->ids[0],
+                           .logprob = std::numeric_limits<float>::quiet_NaN(),
+                           .top_logprobs = {}});
+    sequence->scored = 1;
+  }
+  const core::BatchItem& asked = batch_.items[item];
+  for (int32_t position = asked.score_begin; position < asked.score_end; ++position) {
+    work.scored.push_back(std::move(result->scored[(*next)++]));
+    sequence->scored = position + 1;
+  }
+}
+
+void BatchBuilder::NoteItems(std::vector<core::StepContent::Item>* items) const {
+  for (const Work& work : work_) {
+    const scheduler::ScheduledItem& planned = work.planned;
+    const bool decodes = planned.sequence->state == core::SequenceState::kDecoding;
+    items->push_back(
+        {planned.sequence->id(),
+         decodes ? core::StepContent::Kind::kDecode : core::StepContent::Kind::kPrefill,
+         planned.start, planned.num_tokens});
+  }
 }
 
 Status BatchBuilder::CheckSampled(const core::StepResult& result) const {

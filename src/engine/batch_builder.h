@@ -47,6 +47,14 @@ class BatchBuilder {
   // trusted no more than one that fails.
   Status CheckResult(const core::StepResult& result) const;
 
+  // Moves the log-probs of a prompt's ids out of the result into the work of the item that asked
+  // for them, and counts them as scored; that of a prompt's first id is NaN. `next`: how many of
+  // result->scored are taken, also by the items before. REQUIRES: the result was checked.
+  void TakeScored(size_t item, core::StepResult* result, size_t* next);
+
+  // Appends what each sequence computes in the step. Throws std::bad_alloc with some appended.
+  void NoteItems(std::vector<core::StepContent::Item>* items) const;
+
  private:
   Status CheckSampled(const core::StepResult& result) const;
   Status CheckScored(const core::StepResult& result) const;

@@ -7,11 +7,12 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/failure.h"
 #include "base/random.h"
 #include "base/request_handle.h"
-#include "engine/failure.h"
 #include "engine/llm_engine.h"
 #include "engine/open_engine.h"
+#include "engine/sinks.h"
 
 namespace ropeway {
 namespace {
@@ -46,19 +47,6 @@ class FinishedQueue {
   Node results_;
 };
 
-Status EndStatus(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-    case FinishReason::kLength:
-      return {};
-    case FinishReason::kCancelled:
-      return engine::MakeStatus(StatusCode::kCancelled, "the request was cancelled");
-    case FinishReason::kFailed:
-      break;
-  }
-  return engine::MakeStatus(StatusCode::kInternal, "the request failed");
-}
-
 }  // namespace
 
 class Engine::Impl {
@@ -69,68 +57,6 @@ class Engine::Impl {
   base::SystemRandom random;
   FinishedQueue finished;
   std::unique_ptr<engine::LlmEngine> engine;  // Last: its threads use the others.
-
- private:
-  class CollectorSink;
-};
-
-// Collects one request's output into its Result. What the end needs is allocated with it.
-class Engine::Impl::CollectorSink final : public engine::OutputSink {
- public:
-  CollectorSink(std::shared_ptr<RequestHandle::State> state, FinishedQueue* finished,
-                StreamCallback on_delta)
-      : state_(std::move(state)),
-        finished_(finished),
-        on_delta_(std::move(on_delta)),
-        result_(std::make_shared<Result>()),
-        node_(1) {}
-
-  void OnAdmitted(RequestId, const engine::Admission& admission) override {
-    result_->finish.usage.prompt_tokens = admission.prompt_tokens;
-  }
-
-  bool OnDelta(RequestId id, Delta delta) override {
-    const bool more = !on_delta_ || on_delta_(id, delta);
-    try {
-      result_->text += delta.text;
-      for (OutputToken& token : delta.tokens) result_->tokens.push_back(std::move(token));
-      for (OutputToken& token : delta.prompt_tokens) {
-        result_->prompt_tokens.push_back(std::move(token));
-      }
-    } catch (const std::bad_alloc&) {
-      incomplete_ = true;
-    }
-    return more && !incomplete_;
-  }
-
-  void OnFinish(RequestId id, const Finish& finish) override {
-    result_->finish = finish;
-    if (incomplete_) result_->finish.reason = FinishReason::kFailed;
-    End(id, incomplete_ ? engine::OutOfMemory() : EndStatus(finish.reason));
-  }
-
-  void OnError(RequestId id, const Status& status) override {
-    const bool cancelled = status.code() == StatusCode::kCancelled;
-    result_->finish.reason = cancelled ? FinishReason::kCancelled : FinishReason::kFailed;
-    result_->finish.usage.completion_tokens = static_cast<int32_t>(result_->tokens.size());
-    End(id, engine::CopyStatus(status));
-  }
-
- private:
-  void End(RequestId id, Status status) {
-    result_->id = id;
-    result_->status = std::move(status);
-    node_.front() = result_;
-    finished_->Add(std::move(node_));
-    state_->End(std::move(result_));
-  }
-
-  const std::shared_ptr<RequestHandle::State> state_;
-  FinishedQueue* const finished_;
-  const StreamCallback on_delta_;
-  std::shared_ptr<Result> result_;
-  FinishedQueue::Node node_;
-  bool incomplete_ = false;  // There was no memory for a part of the output.
 };
 
 StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_delta) {
@@ -138,14 +64,20 @@ StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_
     RequestHandle handle;
     handle.state_ = std::make_shared<RequestHandle::State>();
     handle.state_->cancel = [engine = engine.get()](RequestId id) { engine->Cancel(id); };
-    StatusOr<RequestId> id = engine->Submit(
-        std::move(request),
-        std::make_shared<CollectorSink>(handle.state_, &finished, std::move(on_delta)));
+    auto ended = [this, state = handle.state_, node = std::make_shared<FinishedQueue::Node>(1)](
+                     std::shared_ptr<const Result> result) {
+      node->front() = result;
+      finished.Add(std::move(*node));
+      state->End(std::move(result));
+    };
+    StatusOr<RequestId> id =
+        engine->Submit(std::move(request),
+                       std::make_shared<engine::ResultSink>(std::move(on_delta), std::move(ended)));
     if (!id.ok()) return id.status();
     handle.id_ = *id;
     return handle;
   } catch (const std::bad_alloc&) {
-    return engine::OutOfMemory();
+    return base::OutOfMemory();
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <new>
 #include <string>
 #include <utility>
@@ -253,14 +252,7 @@ void EngineCore::NoteContent(const scheduler::SchedulerOutput& schedule, uint64_
       last_step_.preempted.push_back(gone.sequence->id());
     }
     for (const auto& fetch : schedule.fetches) last_step_.fetching.push_back(fetch.sequence->id());
-    for (const BatchBuilder::Work& work : builder_.work()) {
-      const scheduler::ScheduledItem& planned = work.planned;
-      const bool decodes = planned.sequence->state == core::SequenceState::kDecoding;
-      last_step_.items.push_back(
-          {planned.sequence->id(),
-           decodes ? core::StepContent::Kind::kDecode : core::StepContent::Kind::kPrefill,
-           planned.start, planned.num_tokens});
-    }
+    builder_.NoteItems(&last_step_.items);
   } catch (const std::bad_alloc&) {
     last_step_ = {};
   }
@@ -358,34 +350,16 @@ void EngineCore::Apply(core::StepResult* result) {
     core::Sequence* sequence = work.planned.sequence;
     sequence->kv.computed += work.planned.num_tokens;
     kv_.OnComputed(sequence);
-    TakeScored(&work, i, result, &scored);
+    builder_.TakeScored(i, result, &scored);
+    if (!work.scored.empty()) {
+      AddEvent(CoreEvent::Kind::kPromptScored, *sequence).scored = std::move(work.scored);
+    }
     if (work.planned.sample) {
       Accept(sequence, std::move(result->sampled[sampled++]));
     } else if (sequence->request.max_tokens == 0 && sequence->kv.computed == sequence->num_ids()) {
       End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);
     }
   }
-}
-
-void EngineCore::TakeScored(BatchBuilder::Work* work, size_t item, core::StepResult* result,
-                            size_t* next) {
-  core::Sequence* sequence = work->planned.sequence;
-  if (sequence->request.spec.num_prompt_logprobs < 0) return;
-  const core::BatchItem& asked = builder_.batch().items[item];
-  if (sequence->scored == 0) {
-    work->scored.push_back({.sequence = sequence->id(),
-                            .position = 0,
-                            .token = sequence->ids[0],
-                            .logprob = std::numeric_limits<float>::quiet_NaN(),
-                            .top_logprobs = {}});
-    sequence->scored = 1;
-  }
-  for (int32_t position = asked.score_begin; position < asked.score_end; ++position) {
-    work->scored.push_back(std::move(result->scored[(*next)++]));
-    sequence->scored = position + 1;
-  }
-  if (work->scored.empty()) return;
-  AddEvent(CoreEvent::Kind::kPromptScored, *sequence).scored = std::move(work->scored);
 }
 
 void EngineCore::Accept(core::Sequence* sequence, core::Sampled sampled) {

@@ -212,7 +212,6 @@ class EngineCore {
   StatusOr<core::StepResult> Execute();
   void OnShortOfMemory();
   void Apply(core::StepResult* result);
-  void TakeScored(BatchBuilder::Work* work, size_t item, core::StepResult* result, size_t* next);
   void Accept(core::Sequence* sequence, core::Sampled sampled);
   bool EndsAt(const core::Sequence& sequence, TokenId token) const;
   // Ends the sequence and destroys it; `status` says why it failed.

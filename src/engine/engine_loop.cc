@@ -294,14 +294,12 @@ void EngineLoop::Emit(std::vector<CoreEvent> events) {
 void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
   using State = LiveRequest::State;
   LiveRequest& live = static_cast<LiveRequest&>(*event.context);
-  const ClassMetrics& metrics = *metrics_->of(live.priority());
   [[maybe_unused]] bool moved = false;
   switch (event.kind) {
     case CoreEvent::Kind::kStarted:
       live.started = step_begin_;
       live.batch = event.batch;
-      metrics.queue_time->Observe(base::ToSeconds(step_begin_ - live.arrival));
-      metrics.formation_time->Observe(base::ToSeconds(event.batch.formation));
+      metrics_->of(live.priority())->Started(step_begin_ - live.arrival, event.batch.formation);
       moved = live.Move(State::kWaiting, State::kRunning);
       assert(moved || live.state() == State::kEnded);
       break;

@@ -1,6 +1,5 @@
 #include "engine/engine_metrics.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "scheduler/scheduler_output.h"
@@ -18,81 +17,13 @@ constexpr const char* kStepSecondsHelp =
     "tokens in its logits), scheduling (all else: planning, dealing out the work, applying, "
     "emitting).";
 
-base::Metrics::Labels LabelsOf(Priority priority) { return {{"priority", PriorityName(priority)}}; }
-
-base::Histogram* Latency(base::Metrics* metrics, Priority priority, const char* name,
-                         const char* help) {
-  return metrics->AddHistogram(name, help, base::LatencyBuckets(), LabelsOf(priority));
-}
-
 constexpr const char* kTurns = "ropeway_session_turns_total";
 constexpr const char* kTurnsHelp =
     "Turns of sessions by how their prompt came about: begun (the session's first), continued "
     "(from "
     "the session's token ids), reencoded (the whole chat, which its template changed).";
 
-ClassMetrics::Limits LimitsOf(const SchedulingOptions& options, size_t priority) {
-  return {.ttft = options.ttft_limits[priority], .latency = options.latency_limits[priority]};
-}
-
 }  // namespace
-
-ClassMetrics::ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits)
-    : time_to_first_token(
-          Latency(metrics, priority, "ropeway_time_to_first_token_seconds",
-                  "From the request's arrival to its first generated token, by class.")),
-      inter_token_latency(
-          metrics->AddHistogram("ropeway_inter_token_latency_seconds",
-                                "Between two generated tokens of one request, by class.",
-                                base::ShortLatencyBuckets(), LabelsOf(priority))),
-      encoding_time(Latency(metrics, priority, "ropeway_request_encoding_time_seconds",
-                            "From the request's arrival until its prompt was encoded, by class.")),
-      queue_time(Latency(metrics, priority, "ropeway_request_queue_time_seconds",
-                         "From the request's arrival to its first step, by class.")),
-      formation_time(
-          Latency(metrics, priority, "ropeway_request_formation_time_seconds",
-                  "Of the time in the queue, what a request waited for others to fill its batch.")),
-      prefill_time(Latency(metrics, priority, "ropeway_request_prefill_time_seconds",
-                           "From the request's first step to its first token.")),
-      decode_time(Latency(metrics, priority, "ropeway_request_decode_time_seconds",
-                          "From the request's first token to its last.")),
-      output_time(Latency(metrics, priority, "ropeway_request_output_time_seconds",
-                          "From the request's last token to the report of its end.")),
-      e2e_latency(Latency(metrics, priority, "ropeway_e2e_request_latency_seconds",
-                          "From the request's arrival to its end, by class.")),
-      late_first_tokens(metrics->AddCounter(
-          "ropeway_ttft_limit_violations_total",
-          "First tokens that took longer than their class's limit.", LabelsOf(priority))),
-      late_ends(metrics->AddCounter(
-          "ropeway_e2e_limit_violations_total",
-          "Requests that took longer, from arrival to end, than their class's limit.",
-          LabelsOf(priority))),
-      limits_(limits) {
-  metrics
-      ->AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
-                 LabelsOf(priority))
-      ->Set(base::ToSeconds(limits.ttft));
-  metrics
-      ->AddGauge("ropeway_e2e_limit_seconds",
-                 "The class's limit on the latency from arrival to end.", LabelsOf(priority))
-      ->Set(base::ToSeconds(limits.latency));
-}
-
-void ClassMetrics::FirstToken(base::Duration after) const {
-  time_to_first_token->Observe(base::ToSeconds(after));
-  if (after > limits_.ttft) late_first_tokens->Increment();
-}
-
-void ClassMetrics::EndedAfter(base::Duration after) const {
-  e2e_latency->Observe(base::ToSeconds(after));
-  if (after > limits_.latency) late_ends->Increment();
-}
-
-void ClassMetrics::Ended(const PhaseTimes& times) const {
-  prefill_time->Observe(base::ToSeconds(times.prefill));
-  decode_time->Observe(base::ToSeconds(times.decode));
-  output_time->Observe(base::ToSeconds(times.output));
-}
 
 EngineMetrics::EngineMetrics(const SchedulingOptions& options)
     : step_rows(metrics_.AddHistogram(
@@ -124,9 +55,14 @@ EngineMetrics::EngineMetrics(const SchedulingOptions& options)
       turns{.begun = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "begun"}}),
             .continued = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "continued"}}),
             .reencoded = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "reencoded"}})},
-      classes_{ClassMetrics(&metrics_, Priority::kHigh, LimitsOf(options, 0)),
-               ClassMetrics(&metrics_, Priority::kMedium, LimitsOf(options, 1)),
-               ClassMetrics(&metrics_, Priority::kLow, LimitsOf(options, 2))} {
+      classes_(base::MakeClassMetrics(&metrics_, options.ttft_limits, options.latency_limits)),
+      sessions_(&metrics_) {
+  for (size_t i = 0; i < encoding_time_.size(); ++i) {
+    encoding_time_[i] =
+        metrics_.AddHistogram("ropeway_request_encoding_time_seconds",
+                              "From the request's arrival until its prompt was encoded, by class.",
+                              base::LatencyBuckets(), base::LabelsOf(static_cast<Priority>(i)));
+  }
   for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
                                     FinishReason::kCancelled, FinishReason::kFailed}) {
     finished_[static_cast<size_t>(reason)] =
@@ -137,7 +73,6 @@ EngineMetrics::EngineMetrics(const SchedulingOptions& options)
   SampleBatching();
   SampleCache();
   SampleTier();
-  SampleSessions();
   Sample("ropeway_trace_dropped_events",
          "Events missing in the trace file because its writer could not keep up.",
          [](const EngineSample& s) { return s.trace_dropped; });
@@ -162,9 +97,14 @@ std::string EngineMetrics::Text(const EngineSample& sample) {
       if (sampled.gauge != nullptr) {
         sampled.gauge->Set(value);
       } else {
-        sampled.counter->Increment(std::max(0.0, value - sampled.counter->Value()));
+        base::RaiseTo(sampled.counter, value);
       }
     }
+    for (size_t i = 0; i < classes_.size(); ++i) {
+      classes_[i].SetQueue(sample.core.waiting_by[i], sample.core.running_by[i],
+                           sample.load.LongestWait(static_cast<Priority>(i)));
+    }
+    sessions_.Follow(sample.sessions);
   }
   return metrics_.Text();
 }
@@ -187,20 +127,6 @@ void EngineMetrics::SampleRequests() {
     Sample("ropeway_num_preemptions_total", "How often a sequence was preempted, by reason.",
            [i](const S& s) { return s.core.preemptions_by[i]; },
            {{"reason", PreemptReasonName(static_cast<scheduler::PreemptReason>(i))}});
-  }
-  for (size_t i = 0; i < kNumPriorities; ++i) {
-    const base::Metrics::Labels labels = LabelsOf(static_cast<Priority>(i));
-    Sample(
-        "ropeway_queue_depth", "Requests of the class that wait, preempted ones too.",
-        [i](const S& s) { return s.core.waiting_by[i]; }, labels);
-    Sample(
-        "ropeway_class_running", "Requests of the class that run.",
-        [i](const S& s) { return s.core.running_by[i]; }, labels);
-    Sample(
-        "ropeway_expected_wait_seconds",
-        "How long a request of the class that came now would wait, of the tenant that would wait "
-        "longest.",
-        [i](const S& s) { return s.load.LongestWait(static_cast<Priority>(i)); }, labels);
   }
 }
 
@@ -309,23 +235,6 @@ void EngineMetrics::SampleTier() {
          [](const S& s) { return s.tier.evicted_blocks; });
   Sample("ropeway_kv_disk_cpu_seconds_total", "CPU time of the disk tier's threads.",
          [](const S& s) { return s.tier.cpu_seconds; });
-}
-
-void EngineMetrics::SampleSessions() {
-  using S = EngineSample;
-  Sample("ropeway_sessions", "Sessions that are kept.",
-         [](const S& s) { return s.sessions.sessions; });
-  Sample("ropeway_session_store_bytes", "Bytes of the sessions' records.",
-         [](const S& s) { return s.sessions.bytes; });
-  Sample("ropeway_sessions_unwritten",
-         "Sessions whose last turn could not be written yet, and would not survive a restart.",
-         [](const S& s) { return s.sessions.unwritten; });
-  Sample("ropeway_sessions_expired_total", "Sessions removed because they were unused for long.",
-         [](const S& s) { return s.sessions.expired; });
-  Sample("ropeway_sessions_lost_total", "Sessions whose record was found damaged.",
-         [](const S& s) { return s.sessions.lost; });
-  Sample("ropeway_session_write_errors_total", "Turns that could not be written when they ended.",
-         [](const S& s) { return s.sessions.failed_writes; });
 }
 
 }  // namespace ropeway::engine

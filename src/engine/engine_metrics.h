@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/class_metrics.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "engine/engine_core.h"
@@ -17,44 +18,10 @@
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "scheduler/queue_load.h"
+#include "store/session_metrics.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {
-
-// Of the requests of one priority class. Thread-safe.
-class ClassMetrics {
- public:
-  // The latencies beyond which a request of the class counts as late.
-  struct Limits {
-    base::Duration ttft{};     // To the first token.
-    base::Duration latency{};  // To the end.
-  };
-
-  // `metrics` must outlive it.
-  ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits);
-
-  // A first token was generated `after` its request's arrival.
-  void FirstToken(base::Duration after) const;
-  // A request ended, for whatever reason, `after` its arrival.
-  void EndedAfter(base::Duration after) const;
-  // A request ended that had generated a token, or wanted none and was computed.
-  void Ended(const PhaseTimes& times) const;
-
-  base::Histogram* const time_to_first_token;
-  base::Histogram* const inter_token_latency;
-  base::Histogram* const encoding_time;
-  base::Histogram* const queue_time;
-  base::Histogram* const formation_time;
-  base::Histogram* const prefill_time;
-  base::Histogram* const decode_time;
-  base::Histogram* const output_time;
-  base::Histogram* const e2e_latency;
-  base::Counter* const late_first_tokens;
-  base::Counter* const late_ends;
-
- private:
-  const Limits limits_;
-};
 
 // What the engine's parts count by themselves; the metrics follow when they are asked for.
 struct EngineSample {
@@ -83,8 +50,12 @@ class EngineMetrics {
   // `options`: the latency limits of the classes.
   explicit EngineMetrics(const SchedulingOptions& options = {});
 
-  const ClassMetrics* of(Priority priority) const {
+  const base::ClassMetrics* of(Priority priority) const {
     return &classes_[static_cast<size_t>(priority)];
+  }
+  // A prompt was encoded `after` its request's arrival.
+  void Encoded(Priority priority, base::Duration after) const {
+    encoding_time_[static_cast<size_t>(priority)]->Observe(base::ToSeconds(after));
   }
 
   base::Histogram* const step_rows;
@@ -133,9 +104,10 @@ class EngineMetrics {
   void SampleBatching();
   void SampleCache();
   void SampleTier();
-  void SampleSessions();
 
-  std::array<ClassMetrics, kNumPriorities> classes_;
+  const std::array<base::ClassMetrics, kNumPriorities> classes_;
+  std::array<base::Histogram*, kNumPriorities> encoding_time_;
+  store::SessionMetrics sessions_;          // Guarded by mu_.
   std::array<base::Counter*, 4> finished_;  // By FinishReason.
   std::vector<Sampled> sampled_;            // Constant once constructed.
   std::mutex mu_;                           // Held while they follow a sample.

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "kernels/kernels.h"
 #include "policy/policies.h"
+#include "store/session_store.h"
 
 namespace ropeway::engine {
 namespace {
@@ -24,9 +25,6 @@ constexpr int32_t kMaxGeneratedWithoutCache = 50;
 constexpr int kMixedPrefillBudget = 32;
 
 constexpr int kMaxThreads = 1024;
-
-// Below, the database's own files would not fit.
-constexpr int64_t kMinSessionStoreBytes = 1 << 20;
 
 std::optional<Strategy> StrategyOf(const std::string& name) {
   if (name == "continuous") return Strategy::kContinuous;
@@ -203,16 +201,13 @@ Status ValidateEngineOptions(const EngineOptions& options) {
     return Invalid("threads",
                    fmt::format("must be between 0 and {}, not {}", kMaxThreads, options.threads));
   }
-  if (Status status = CheckBounds(
-          {{"max_model_len", options.model.max_model_len, 0},
-           {"frontend_threads", options.frontend_threads, 1},
-           {"request_timeout", options.request_timeout.count(), 0},
-           {"session_ttl", options.sessions.ttl.count(), 1},
-           {"max_sessions", options.sessions.max_sessions, 1},
-           {"session_store_bytes", options.sessions.store_bytes, kMinSessionStoreBytes}});
+  if (Status status = CheckBounds({{"max_model_len", options.model.max_model_len, 0},
+                                   {"frontend_threads", options.frontend_threads, 1},
+                                   {"request_timeout", options.request_timeout.count(), 0}});
       !status.ok()) {
     return status;
   }
+  if (Status status = store::CheckSessionOptions(options.sessions); !status.ok()) return status;
   if (Status status = ValidateCache(options.cache); !status.ok()) return status;
   return ValidateScheduling(options);
 }

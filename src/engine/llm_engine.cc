@@ -9,7 +9,6 @@
 #include "engine/engine_options.h"
 #include "engine/failure.h"
 #include "scheduler/admission.h"
-#include "store/rocks_state_db.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {
@@ -20,28 +19,6 @@ constexpr auto kCancelGrace = std::chrono::seconds(10);
 
 // A time beyond it would overflow the clock's count.
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
-
-// The store of sessions, over `state`, or if it is null, as the options say.
-StatusOr<std::unique_ptr<store::SessionStore>> OpenSessions(const SessionOptions& options,
-                                                            std::unique_ptr<store::StateDb> state) {
-  store::SessionStoreOptions store;
-  // Beyond a century every session is kept for ever.
-  store.ttl = std::min<std::chrono::seconds>(options.ttl, std::chrono::hours(24 * 36500));
-  store.max_sessions = static_cast<size_t>(options.max_sessions);
-  const auto bytes = static_cast<uint64_t>(options.store_bytes);
-  store.max_bytes = bytes;
-  if (state == nullptr && options.state_path.empty())
-    state = std::make_unique<store::MemoryStateDb>();
-  if (state == nullptr) {
-    StatusOr<std::unique_ptr<store::RocksStateDb>> db =
-        store::RocksStateDb::Open(options.state_path + "/sessions", bytes);
-    if (!db.ok()) return db.status();
-    state = *std::move(db);
-    store.max_bytes =
-        static_cast<uint64_t>(store::RocksStateDb::kValueShare * static_cast<double>(bytes));
-  }
-  return store::SessionStore::Open(std::move(store), std::move(state));
-}
 
 // Nullopt: the request has ended.
 std::optional<RequestInfo::State> InfoOf(LiveRequest::State state) {
@@ -86,7 +63,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor>
           static_cast<size_t>(places_.total()),
           [this](core::CoreRequest request) {
             const base::Duration took = config_.clock->Now() - request.arrival;
-            metrics_.of(request.priority)->encoding_time->Observe(base::ToSeconds(took));
+            metrics_.Encoded(request.priority, took);
             loop_.Add(std::move(request));
           },
           [this](std::shared_ptr<LiveRequest> live, Status status) {
@@ -309,7 +286,7 @@ QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
 StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   const EngineOptions& options = config.options;
   StatusOr<std::unique_ptr<store::SessionStore>> sessions =
-      OpenSessions(options.sessions, std::move(config.state));
+      store::OpenSessionStore(options.sessions, std::move(config.state));
   if (!sessions.ok()) return sessions.status();
   std::unique_ptr<TraceWriter> trace;
   if (!options.trace_file.empty()) {

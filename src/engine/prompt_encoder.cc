@@ -257,12 +257,7 @@ Status PromptEncoder::CheckHistory(const Request& request, const store::SessionS
                     request.session_id),
         "session_id");
   }
-  if (before.kind == kind) return {};
-  return InvalidArgument(
-      fmt::format(
-          "the session '{}' was begun with {}, and so must its turns be", request.session_id,
-          before.kind == store::SessionState::Kind::kChat ? "chat messages" : "text or token ids"),
-      "prompt");
+  return store::CheckKind(request.session_id, before, kind);
 }
 
 Status PromptEncoder::PrepareChatTurn(Request* request, const store::SessionState* before,

@@ -4,26 +4,12 @@
 #include <exception>
 #include <utility>
 
-#include "base/log.h"
 #include "engine/failure.h"
 #include "engine/session_text.h"
+#include "engine/sinks.h"
 
 namespace ropeway::engine {
 namespace {
-
-// Calls the sink; false if it threw. Its exceptions are its own bugs and must not affect others.
-template <typename Fn>
-bool CallSink(RequestId id, Fn&& fn) {
-  try {
-    fn();
-    return true;
-  } catch (const std::exception& e) {
-    base::TryLog(spdlog::level::warn, "request {}: its sink failed: {}", id, e.what());
-  } catch (...) {
-    base::TryLog(spdlog::level::warn, "request {}: its sink failed", id);
-  }
-  return false;
-}
 
 // The request counts no more, and its session and its memory are free, before its sink learns of
 // the end: the sender may submit the next request at once. Of one that ended while it was encoding
@@ -94,8 +80,7 @@ void RequestOutput::Measure(base::TimePoint at) {
     metrics_->of(live_->priority())->FirstToken(at - live_->arrival);
     metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
   } else {
-    metrics_->of(live_->priority())
-        ->inter_token_latency->Observe(base::ToSeconds(at - last_token_));
+    metrics_->of(live_->priority())->Token(at - last_token_);
   }
   metrics_->generation_tokens->Increment();
   last_token_ = at;

@@ -6,23 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
+
 namespace ropeway::loadgen {
 namespace {
 
 using Json = nlohmann::json;
-
-// The member `key` of `json`; null where there is none or `json` is no object.
-const Json& Member(const Json& json, const char* key) {
-  static const Json* const none = new Json;
-  if (!json.is_object()) return *none;
-  const auto found = json.find(key);
-  return found == json.end() ? *none : *found;
-}
-
-std::string_view Text(const Json& json) {
-  const auto* text = json.get_ptr<const std::string*>();
-  return text == nullptr ? std::string_view() : std::string_view(*text);
-}
+using base::Member;
+using base::Text;
 
 int64_t Count(const Json& json) {
   return json.is_number_integer() ? std::max<int64_t>(0, json.get<int64_t>()) : 0;

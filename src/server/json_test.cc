@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
+#include <vector>
 
 namespace ropeway::server {
 namespace {
@@ -99,6 +101,36 @@ TEST(JsonReader, BoundsTheValues) {
   EXPECT_TRUE(ReadJson("[1,2,3]", bounds).ok());
   EXPECT_FALSE(ReadJson("[1,2,3,4]", bounds).ok());
   EXPECT_FALSE(ReadJson(R"({"a":1,"b":2})", bounds).ok());
+}
+
+// Whatever bytes a text has, it becomes one line of JSON that reads back as the library's would.
+TEST(AppendJsonString, EqualsTheLibraryOnAnyBytes) {
+  std::mt19937 random(7);
+  const std::vector<std::string> parts = {"a",
+                                          "\"",
+                                          "\\",
+                                          "\n",
+                                          "\r",
+                                          "\t",
+                                          "\x7f",
+                                          "\xc3\xa9",
+                                          "\xf0\x9f\x98\x80",
+                                          "\xe2\x80\xa8",
+                                          "\xc3",
+                                          "\xff",
+                                          "\xed\xa0\x80",
+                                          std::string(1, '\0'),
+                                          "\x1f",
+                                          "</s>"};
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    for (size_t n = random() % 8; n > 0; --n) text += parts[random() % parts.size()];
+    std::string out;
+    AppendJsonString(text, &out);
+    EXPECT_EQ(out.find('\n'), std::string::npos);
+    const std::string expected = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+    EXPECT_EQ(json::parse(out), json::parse(expected)) << out;
+  }
 }
 
 }  // namespace

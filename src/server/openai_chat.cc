@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "server/openai_format.h"
 
@@ -13,14 +14,9 @@ namespace {
 
 using nlohmann::json;
 using Json = nlohmann::ordered_json;
+using base::Member;
 
 // --- Messages.
-
-const json& Member(const json& object, const char* name) {
-  static const json absent;
-  const auto found = object.find(name);
-  return found == object.end() ? absent : *found;
-}
 
 StatusOr<std::string> ReadTextPart(const json& part, const std::string& at) {
   if (!part.is_object()) return Mismatch(part, at, "an object");

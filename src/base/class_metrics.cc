@@ -1,0 +1,108 @@
+#include "base/class_metrics.h"
+
+#include <cstddef>
+
+namespace ropeway::base {
+namespace {
+
+Histogram* AddLatency(Metrics* metrics, Priority priority, const char* name, const char* help) {
+  return metrics->AddHistogram(name, help, LatencyBuckets(), LabelsOf(priority));
+}
+
+ClassMetrics MakeOne(Metrics* metrics, Priority priority, const ClassLimits& ttft,
+                     const ClassLimits& latency) {
+  const auto index = static_cast<size_t>(priority);
+  return {metrics, priority, {.ttft = ttft[index], .latency = latency[index]}};
+}
+
+}  // namespace
+
+Metrics::Labels LabelsOf(Priority priority) { return {{"priority", PriorityName(priority)}}; }
+
+ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, const Limits& limits)
+    : ttft_(AddLatency(metrics, priority, "ropeway_time_to_first_token_seconds",
+                       "From the request's arrival to its first generated token, by class.")),
+      inter_token_(metrics->AddHistogram("ropeway_inter_token_latency_seconds",
+                                         "Between two generated tokens of one request, by class; "
+                                         "of a gateway between two pieces of its output.",
+                                         ShortLatencyBuckets(), LabelsOf(priority))),
+      queue_(AddLatency(metrics, priority, "ropeway_request_queue_time_seconds",
+                        "From the request's arrival until it started, by class: with its first "
+                        "step, or of a gateway when it was sent.")),
+      formation_(
+          AddLatency(metrics, priority, "ropeway_request_formation_time_seconds",
+                     "Of the time in the queue, what a request waited for others to fill its "
+                     "batch.")),
+      prefill_(AddLatency(metrics, priority, "ropeway_request_prefill_time_seconds",
+                          "From the request's start to its first token.")),
+      decode_(AddLatency(metrics, priority, "ropeway_request_decode_time_seconds",
+                         "From the request's first token to its last.")),
+      output_(AddLatency(metrics, priority, "ropeway_request_output_time_seconds",
+                         "From the request's last token to the report of its end.")),
+      e2e_(AddLatency(metrics, priority, "ropeway_e2e_request_latency_seconds",
+                      "From the request's arrival to its end, by class.")),
+      late_first_tokens_(metrics->AddCounter(
+          "ropeway_ttft_limit_violations_total",
+          "First tokens that took longer than their class's limit.", LabelsOf(priority))),
+      late_ends_(metrics->AddCounter(
+          "ropeway_e2e_limit_violations_total",
+          "Requests that took longer, from arrival to end, than their class's limit.",
+          LabelsOf(priority))),
+      waiting_(metrics->AddGauge("ropeway_queue_depth",
+                                 "Requests of the class that wait, preempted ones too.",
+                                 LabelsOf(priority))),
+      running_(metrics->AddGauge("ropeway_class_running", "Requests of the class that run.",
+                                 LabelsOf(priority))),
+      expected_wait_(metrics->AddGauge(
+          "ropeway_expected_wait_seconds",
+          "How long a request of the class that came now would wait, of the tenant that would "
+          "wait longest.",
+          LabelsOf(priority))),
+      limits_(limits) {
+  metrics
+      ->AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
+                 LabelsOf(priority))
+      ->Set(ToSeconds(limits.ttft));
+  metrics
+      ->AddGauge("ropeway_e2e_limit_seconds",
+                 "The class's limit on the latency from arrival to end.", LabelsOf(priority))
+      ->Set(ToSeconds(limits.latency));
+}
+
+void ClassMetrics::Started(Duration after, Duration formation) const {
+  queue_->Observe(ToSeconds(after));
+  formation_->Observe(ToSeconds(formation));
+}
+
+void ClassMetrics::FirstToken(Duration after) const {
+  ttft_->Observe(ToSeconds(after));
+  if (after > limits_.ttft) late_first_tokens_->Increment();
+}
+
+void ClassMetrics::Token(Duration since) const { inter_token_->Observe(ToSeconds(since)); }
+
+void ClassMetrics::EndedAfter(Duration after) const {
+  e2e_->Observe(ToSeconds(after));
+  if (after > limits_.latency) late_ends_->Increment();
+}
+
+void ClassMetrics::Ended(const PhaseTimes& times) const {
+  prefill_->Observe(ToSeconds(times.prefill));
+  decode_->Observe(ToSeconds(times.decode));
+  output_->Observe(ToSeconds(times.output));
+}
+
+void ClassMetrics::SetQueue(int waiting, int running, double wait_seconds) const {
+  waiting_->Set(waiting);
+  running_->Set(running);
+  expected_wait_->Set(wait_seconds);
+}
+
+std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(Metrics* metrics, const ClassLimits& ttft,
+                                                          const ClassLimits& latency) {
+  return {MakeOne(metrics, Priority::kHigh, ttft, latency),
+          MakeOne(metrics, Priority::kMedium, ttft, latency),
+          MakeOne(metrics, Priority::kLow, ttft, latency)};
+}
+
+}  // namespace ropeway::base
