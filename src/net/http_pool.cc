@@ -14,7 +14,6 @@
 #include <exception>
 #include <new>
 #include <unordered_set>
-#include <vector>
 
 namespace ropeway::net {
 namespace {
@@ -56,7 +55,7 @@ HttpEnd EndOf(const std::exception_ptr& exception) {
 class HttpPoolState : public std::enable_shared_from_this<HttpPoolState> {
  public:
   HttpPoolState(HttpPool::Options options, asio::io_context* io)
-      : options_(std::move(options)), io_(*io), resolver_(*io), aging_(*io) {}
+      : options_(std::move(options)), io_(*io), aging_(*io) {}
 
   Status Prepare();
   std::shared_ptr<HttpExchange> Send(HttpSend send, HttpEvents events);
@@ -72,6 +71,7 @@ class HttpPoolState : public std::enable_shared_from_this<HttpPoolState> {
     Connection connection;
     SteadyClock::time_point until;
   };
+  class Waiting;
 
   static asio::awaitable<HttpEnd> Run(std::shared_ptr<HttpPoolState> self, Exchange exchange);
   asio::awaitable<HttpEnd> Talk(HttpExchange* exchange, Connection connection);
@@ -93,10 +93,8 @@ class HttpPoolState : public std::enable_shared_from_this<HttpPoolState> {
   HttpEndpoints endpoints_;
   bool numeric_ = false;  // The host is an address: there is nothing to resolve.
   bool stale_ = true;     // The endpoints are to be resolved again.
-  bool resolving_ = false;
   SteadyClock::time_point resolved_at_;
-  error_code resolve_error_;  // Of the last time.
-  tcp::resolver resolver_;
+  error_code resolve_error_;                       // Of the last time.
   std::unordered_set<asio::steady_timer*> gates_;  // Cancelled when the name is resolved.
 
   std::deque<Idle> idle_;  // The one that waits longest is first.
@@ -104,9 +102,31 @@ class HttpPoolState : public std::enable_shared_from_this<HttpPoolState> {
   bool aging_runs_ = false;
   std::atomic<int> idle_count_ = 0;
 
-  mutable std::mutex mutex_;           // Of the next one.
-  std::unordered_set<Exchange> live_;  // Exchanges that are not over.
-  std::atomic<bool> closed_ = false;
+  mutable std::mutex mutex_;            // Of the next two.
+  std::unordered_set<Exchange> live_;   // Exchanges that are not over.
+  std::unique_ptr<NameLookup> lookup_;  // Null: the name is not being resolved.
+  std::atomic<bool> closed_ = false;    // Set with the mutex held.
+};
+
+// An exchange waits for the name at `gate`. Its destructor forgets both, however the wait ends.
+class HttpPoolState::Waiting {
+ public:
+  Waiting(HttpPoolState* pool, HttpExchange* exchange, asio::steady_timer* gate)
+      : pool_(*pool), exchange_(*exchange), gate_(gate) {
+    pool_.gates_.insert(gate);
+    exchange_.gate_ = gate;
+  }
+  ~Waiting() {
+    exchange_.gate_ = nullptr;
+    pool_.gates_.erase(gate_);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  HttpPoolState& pool_;
+  HttpExchange& exchange_;
+  asio::steady_timer* const gate_;
 };
 
 HttpExchange::HttpExchange(std::weak_ptr<HttpPoolState> pool, HttpSend send, HttpEvents events)
@@ -158,8 +178,9 @@ Status HttpPoolState::Prepare() {
   Status prepared = peer_.Prepare(options_.url, options_.api_key, options_.insecure);
   if (!prepared.ok()) return prepared;
   error_code error;  // Does not block: it asks nobody.
-  endpoints_ = resolver_.resolve(peer_.url.host, std::to_string(peer_.url.port),
-                                 tcp::resolver::numeric_host, error);
+  tcp::resolver resolver(io_);
+  endpoints_ = resolver.resolve(peer_.url.host, std::to_string(peer_.url.port),
+                                tcp::resolver::numeric_host, error);
   numeric_ = !error;
   return prepared;
 }
@@ -198,18 +219,18 @@ void HttpPoolState::Abort(std::shared_ptr<HttpExchange> exchange) {
 }
 
 void HttpPoolState::Close() {
-  std::vector<Exchange> live;
+  std::unordered_set<Exchange> live;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
-    live.assign(live_.begin(), live_.end());
+    live.swap(live_);
+    lookup_.reset();
   }
   for (const Exchange& exchange : live) exchange->Cancel();
   try {
     asio::dispatch(io_, [self = shared_from_this()] {
       while (!self->idle_.empty()) self->DropIdle(self->idle_.begin());
       self->aging_.cancel();
-      self->resolver_.cancel();
     });
   } catch (const std::bad_alloc&) {  // Then they close as they age.
   }
@@ -299,13 +320,12 @@ asio::awaitable<HttpEnd> HttpPoolState::Resolve(HttpExchange* exchange) {
     asio::steady_timer gate(io_, SteadyClock::time_point::max());
     if (timeout.count() > 0) gate.expires_at(now + timeout);
     StartResolving();
-    gates_.insert(&gate);
-    exchange->gate_ = &gate;
     error_code woken;
-    auto token = asio::redirect_error(asio::use_awaitable, woken);
-    co_await gate.async_wait(token);
-    exchange->gate_ = nullptr;
-    gates_.erase(&gate);
+    {
+      const Waiting waiting(this, exchange, &gate);
+      auto token = asio::redirect_error(asio::use_awaitable, woken);
+      co_await gate.async_wait(token);
+    }
     if (!woken) {
       end.kind = http_error::kTimeout;
       end.why = fmt::format("the host '{}' was not resolved within {} s", peer_.url.host,
@@ -321,17 +341,22 @@ asio::awaitable<HttpEnd> HttpPoolState::Resolve(HttpExchange* exchange) {
 }
 
 void HttpPoolState::StartResolving() {
-  if (resolving_) return;
   auto resolved = [weak = weak_from_this()](const error_code& error, HttpEndpoints found) {
     const auto self = weak.lock();
     if (self != nullptr) self->TakeResolved(error, std::move(found));
   };
-  resolver_.async_resolve(peer_.url.host, std::to_string(peer_.url.port), std::move(resolved));
-  resolving_ = true;
+  const std::lock_guard lock(mutex_);
+  // Where the pool is gone, the exchange is being cancelled.
+  if (lookup_ != nullptr || closed_) return;
+  lookup_ = std::make_unique<NameLookup>(peer_.url.host, peer_.url.port, &io_, std::move(resolved),
+                                         options_.resolve);
 }
 
 void HttpPoolState::TakeResolved(const error_code& error, HttpEndpoints found) {
-  resolving_ = false;
+  {
+    const std::lock_guard lock(mutex_);
+    lookup_.reset();
+  }
   resolve_error_ = error;
   resolved_at_ = SteadyClock::now();
   if (!error) endpoints_ = std::move(found);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "net/base_url.h"
 #include "net/http_connection.h"
+#include "net/name_lookup.h"
 #include "ropeway/status.h"
 
 namespace ropeway::net {
@@ -96,15 +97,17 @@ class HttpPool {
     bool insecure = false;     // https accepts any certificate (see HttpClient::Open).
     int max_idle = 64;         // Connections that are kept without an exchange.
     base::Duration idle_lifetime = std::chrono::seconds(30);  // How long each is kept.
+    NameLookup::Resolve resolve = {};  // In place of the system's resolver, for tests.
   };
 
   // `io` must outlive the pool and be run by one thread, which is the pool's. The host's name is
   // resolved with the first connection, again after a failure to connect, and once a minute while
-  // connections are opened; a name that does not resolve is a kConnect of the exchange. Fails with
-  // kInternal where the TLS library cannot be set up.
+  // connections are opened, by a thread of its own (NameLookup); a name that does not resolve is a
+  // kConnect of the exchange. Fails with kInternal where the TLS library cannot be set up.
   static StatusOr<std::unique_ptr<HttpPool>> Open(Options options, boost::asio::io_context* io);
 
-  // Cancels all exchanges, as HttpExchange::Cancel does, and closes the connections.
+  // Cancels all exchanges, as HttpExchange::Cancel does, and closes the connections. Does not wait
+  // for a name that is being resolved.
   ~HttpPool();
   HttpPool(const HttpPool&) = delete;
   HttpPool& operator=(const HttpPool&) = delete;

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <cstdint>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -173,6 +176,41 @@ TEST(HttpPool, MayBeDestroyedWhileExchangesRun) {
     for (const ExchangeListener& listener : listeners) EXPECT_EQ(listener.told().ends, 0);
   }
   EXPECT_EQ(OpenDescriptors(), before);
+}
+
+TEST(HttpPool, DoesNotWaitForANameThatIsNotResolved) {
+  std::promise<void> open;
+  const std::shared_future<void> opened = open.get_future().share();
+  std::atomic<bool> asked = false;
+  HttpPool::Options options;
+  options.resolve = [&asked, opened](const std::string&, uint16_t,
+                                     boost::system::error_code* error) {
+    asked = true;
+    opened.wait();
+    *error = boost::asio::error::host_not_found;
+    return HttpEndpoints();
+  };
+  {
+    PoolRunner runner("http://some.name:1", options);
+    ExchangeListener cancelled;
+    ExchangeListener late;
+    ExchangeListener left;
+    runner.pool().Send(Body("{}"), cancelled.Events())->Cancel();
+    const auto exchange = runner.pool().Send(Body("{}"), cancelled.Events());
+    HttpSend send = Body("{}");
+    send.connect_timeout = milliseconds(50);
+    runner.pool().Send(std::move(send), late.Events());
+    runner.pool().Send(Body("{}"), left.Events());
+    EXPECT_TRUE(late.AwaitEnd());
+    EXPECT_STREQ(late.told().end.kind, http_error::kTimeout);
+    EXPECT_TRUE(asked);
+    exchange->Cancel();
+    EXPECT_TRUE(BecomesTrue([&] { return runner.pool().busy_connections() == 1; }));
+    runner.DestroyPool();
+    EXPECT_EQ(cancelled.told().ends, 0);
+    EXPECT_EQ(left.told().ends, 0);
+  }
+  open.set_value();
 }
 
 TEST(HttpPool, MayOutliveTheThreadThatRanIt) {
