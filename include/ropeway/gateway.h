@@ -27,6 +27,7 @@
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
 #include "ropeway/request_handle.h"
+#include "ropeway/session.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
 
@@ -51,6 +52,9 @@ struct BackendOptions {
 
   double weight = 1.0;      // Its part of the load, against other replicas': [0.01, 100].
   int max_concurrency = 0;  // Requests at once; 0: as it reports its places, or else as learned.
+  // How few requests at once failures and growing latencies may leave it; 0: 1. At most
+  // max_concurrency, or else GatewayOptions::max_learned_concurrency.
+  int min_concurrency = 0;
 };
 
 // A model and the backends that serve it, its replicas; at most 64.
@@ -86,6 +90,8 @@ struct GatewayOptions {
   int64_t max_queued_tokens = 4'000'000;
   std::array<std::chrono::milliseconds, 3> ttft_limits = SchedulingOptions().ttft_limits;
   std::array<std::chrono::milliseconds, 3> latency_limits = SchedulingOptions().latency_limits;
+
+  SessionOptions sessions;  // Where Request::session_id finds them, and their bounds.
 
   // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
   std::chrono::milliseconds request_timeout{0};
@@ -138,10 +144,24 @@ class Gateway {
   // Until something of its output was given out, a request that fails is sent again, elsewhere if
   // possible. After that it goes on only where another backend computes the very same bits
   // (RemoteBackend::CanResume); else it fails.
+  //
+  // With Request::session_id the request is the next turn of that session of its tenant, as of an
+  // engine (Engine::Submit). The gateway keeps the session, as text: its messages, or its text. The
+  // prompt holds what is new, messages or text, and a backend gets the whole history, whichever it
+  // is; Finish::session_tokens is what backends counted. Rejected as there, and besides a prompt of
+  // token ids, and a session that an engine began (kInvalidArgument).
   StatusOr<RequestHandle> Infer(Request request, StreamCallback on_delta = nullptr);
 
   // Asks that the request end as kCancelled; kNotFound if no such request is under way.
   Status Cancel(RequestId id);
+
+  // A tenant's sessions that have a completed turn, the least recently used first.
+  std::vector<SessionInfo> Sessions(const std::string& tenant = "") const;
+
+  // Deletes a session, and returns when that is stored: it may wait for the device. A turn under
+  // way goes on, but is not kept; one whose history is not read yet may fail with kNotFound.
+  // kNotFound: the tenant has no such session.
+  Status CloseSession(const std::string& id, const std::string& tenant = "");
 
   GatewayHealth Health() const;
 

@@ -1,4 +1,4 @@
-// Facts about the sessions of an engine: plain values of the public API.
+// Facts about the sessions of an engine or a gateway: plain values of the public API.
 #ifndef ROPEWAY_SESSION_H_
 #define ROPEWAY_SESSION_H_
 
@@ -13,8 +13,9 @@ struct SessionInfo {
   using Time = std::chrono::system_clock::time_point;
 
   std::string id;
-  int64_t turns = 0;   // Completed and kept.
-  int64_t tokens = 0;  // The history that the next turn goes on from.
+  int64_t turns = 0;  // Completed and kept.
+  // The history that the next turn goes on from; of a gateway as its backends counted it.
+  int64_t tokens = 0;
   Time created{};
   Time last_used{};  // When its last turn ended.
   Time expires{};    // When it is closed if it is not used until then.

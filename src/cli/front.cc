@@ -134,6 +134,19 @@ flags::FlagTable FrontTable(FrontFlags* flags) {
   return flags::Join({ServerRows(flags), LimitRows(&flags->server.limits), SecurityRows(flags)});
 }
 
+flags::FlagTable StateTable(SessionOptions* sessions) {
+  return {
+      {"State (no effect over HTTP yet)",
+       {{"--state-path", flags::TextValue(&sessions->state_path, "DIR").Default("none: in memory"),
+         "Directory of what survives a restart: sessions"},
+        {"--session-ttl", flags::DurationValue(&sessions->ttl, std::chrono::seconds(1)),
+         "A session that is unused for so long is closed"},
+        {"--max-sessions", flags::IntValue(&sessions->max_sessions, 1, 10000000),
+         "Sessions at once; more are rejected with 429"},
+        {"--session-store-size", flags::SizeValue(&sessions->store_bytes, 1 << 20),
+         "Size of all sessions, in memory and on the disk each; more is rejected with 429"}}}};
+}
+
 StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_queued_requests) {
   server::ServerOptions options = flags.server;
   if (options.host.empty()) {
@@ -186,8 +199,12 @@ std::vector<std::string> SecretsOthersCanRead(const FrontFlags& flags) {
 DescriptorsBehind EngineDescriptors(const EngineOptions& engine) {
   DescriptorsBehind behind;
   behind.fixed = (engine.cache.disk_path.empty() ? 0 : kDiskTierDescriptors) +
-                 (engine.sessions.state_path.empty() ? 0 : kStateDescriptors);
+                 StateDescriptors(engine.sessions);
   return behind;
+}
+
+int64_t StateDescriptors(const SessionOptions& sessions) {
+  return sessions.state_path.empty() ? 0 : kStateDescriptors;
 }
 
 Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,

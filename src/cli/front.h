@@ -29,6 +29,9 @@ struct FrontFlags {
 // The flags of the server, its limits and its security.
 flags::FlagTable FrontTable(FrontFlags* flags);
 
+// The flags of what survives a restart.
+flags::FlagTable StateTable(SessionOptions* sessions);
+
 // The server's options with the keys of both kinds in them. The first of --api-key is named
 // "default", further ones "default-2", "default-3", ... A request's choices are bounded by the
 // requests that may wait, too. kInvalidArgument for an empty host, and for an empty ROPEWAY_API_KEY
@@ -47,6 +50,8 @@ struct DescriptorsBehind {
 
 // Of an engine: RocksDB's files of its disk tier and its sessions, which have bounds of their own.
 DescriptorsBehind EngineDescriptors(const EngineOptions& engine);
+// Of the sessions alone.
+int64_t StateDescriptors(const SessionOptions& sessions);
 
 // Lowers the server's max_connections to what `descriptors`, the most that may be open, leave for
 // connections, with a line in the log. kResourceExhausted if that is next to nothing.

@@ -38,8 +38,8 @@ flags::FlagTable BackendRows(GatewayFlags* flags) {
          "Behind it, with commas: kind=openai|llamacpp|ollama|ropeway (openai), model=NAME (what "
          "clients call its model; backends of one model are replicas), alias=NAME (again for "
          "more), upstream=NAME (what the backend calls it), weight=X (1), max-concurrency=N, "
-         "key-env=VARIABLE (with the backend's key), name=NAME (in logs and metrics), "
-         "insecure=true (https without verification)"},
+         "min-concurrency=N (1), key-env=VARIABLE (with the backend's key), name=NAME (in logs and "
+         "metrics), insecure=true (https without verification)"},
         {"--strict", flags::SwitchValue(&options.strict),
          "Reject requests with a parameter that the model's backends do not know; without, it is "
          "left out"},
@@ -192,7 +192,8 @@ int RunGateway(GatewayFlags* flags) {
 
 flags::Command GatewayCommand(GatewayFlags* flags) {
   return {"gateway", "Queue, schedule and route the requests to other engines' servers",
-          flags::Join({BackendRows(flags), DispatchRows(flags), QueueRows(flags), FrontTable(flags),
+          flags::Join({BackendRows(flags), DispatchRows(flags), QueueRows(flags),
+                       StateTable(&flags->options.sessions), FrontTable(flags),
                        LocalRows(&flags->engine), LogTable(&flags->engine.log_level)}),
           "Example:\n  ropeway gateway --port 9000 --backend http://127.0.0.1:8080,kind=llamacpp",
           [flags] { return RunGateway(flags); }};
@@ -220,6 +221,7 @@ StatusOr<GatewayOptions> ResolveGateway(GatewayFlags* flags) {
     backend.name = flag.name;
     backend.weight = flag.weight;
     backend.max_concurrency = flag.max_concurrency;
+    backend.min_concurrency = flag.min_concurrency;
     if (flag.local) continue;  // OpenLocalBackends.
     StatusOr<std::string> key = BackendKey(flag);
     if (!key.ok()) return key.status();
@@ -234,7 +236,7 @@ StatusOr<GatewayOptions> ResolveGateway(GatewayFlags* flags) {
 
 DescriptorsBehind GatewayDescriptors(const GatewayOptions& options) {
   DescriptorsBehind behind;
-  behind.fixed = kGatewayDescriptors;
+  behind.fixed = kGatewayDescriptors + StateDescriptors(options.sessions);
   for (const GatewayModel& model : options.models) {
     for (const BackendOptions& backend : model.backends) {
       if (backend.url.empty()) continue;

@@ -72,15 +72,23 @@ std::string SetWeight(const std::string& value, BackendFlag* backend) {
   return "";
 }
 
-std::string SetConcurrency(const std::string& value, BackendFlag* backend) {
+std::string SetCount(const std::string& value, int* target) {
   const char* const end = value.data() + value.size();
-  int most = 0;
-  const auto [rest, error] = std::from_chars(value.data(), end, most);
-  if (error != std::errc() || rest != end || most < 1 || most > kMostConcurrency) {
+  int count = 0;
+  const auto [rest, error] = std::from_chars(value.data(), end, count);
+  if (error != std::errc() || rest != end || count < 1 || count > kMostConcurrency) {
     return fmt::format("must be a whole number, 1 to {}, not '{}'", kMostConcurrency, value);
   }
-  backend->max_concurrency = most;
+  *target = count;
   return "";
+}
+
+std::string SetMost(const std::string& value, BackendFlag* backend) {
+  return SetCount(value, &backend->max_concurrency);
+}
+
+std::string SetLeast(const std::string& value, BackendFlag* backend) {
+  return SetCount(value, &backend->min_concurrency);
 }
 
 std::string SetKeyVariable(const std::string& value, BackendFlag* backend) {
@@ -124,7 +132,8 @@ constexpr std::array kFields = {
     BackendField{"upstream", SetUpstream},
     BackendField{"name", SetName},
     BackendField{"weight", SetWeight},
-    BackendField{"max-concurrency", SetConcurrency},
+    BackendField{"max-concurrency", SetMost},
+    BackendField{"min-concurrency", SetLeast},
     BackendField{"key-env", SetKeyVariable},
     BackendField{"insecure", SetInsecure},
 };
@@ -153,6 +162,10 @@ std::string SetField(const std::string& text, std::set<std::string>* given, Back
 
 // What cannot stand together; a sentence, "" where nothing is wrong.
 std::string TogetherFault(const BackendFlag& backend, const std::set<std::string>& given) {
+  if (backend.max_concurrency > 0 && backend.min_concurrency > backend.max_concurrency) {
+    return fmt::format("min-concurrency must be at most max-concurrency, {}, not {}",
+                       backend.max_concurrency, backend.min_concurrency);
+  }
   if (backend.local) {
     for (const char* const key : {"kind", "key-env", "insecure", "upstream"}) {
       if (given.count(key) > 0) return fmt::format("'{}' is for URLs", key);

@@ -24,6 +24,7 @@ struct BackendFlag {
   std::vector<std::string> aliases;  // Further names of the model for clients.
   double weight = 1.0;               // Its part of the requests, against those of other replicas.
   int max_concurrency = 0;           // Requests that it may have at once; 0: as the gateway learns.
+  int min_concurrency = 0;           // So few it learns at least; 0: 1.
   std::string key_variable;          // Of the environment, that holds its key; "": it needs none.
   bool insecure = false;             // https accepts any certificate.
 };

@@ -51,7 +51,7 @@ TEST(ParseBackend, AUrlAloneIsAnyOpenAiServer) {
 TEST(ParseBackend, EveryKeyReachesItsField) {
   const StatusOr<BackendFlag> backend = ParseBackend(
       "https://host.example/api,kind=ollama,model=m,upstream=llama3.2:1b,alias=a,alias=b,name=n,"
-      "weight=2.5,max-concurrency=7,key-env=SOME_KEY,insecure=true");
+      "weight=2.5,max-concurrency=7,min-concurrency=3,key-env=SOME_KEY,insecure=true");
   ASSERT_TRUE(backend.ok()) << backend.status().message();
   EXPECT_EQ(backend->kind, BackendKind::kOllama);
   EXPECT_EQ(backend->where, "https://host.example/api");
@@ -61,6 +61,7 @@ TEST(ParseBackend, EveryKeyReachesItsField) {
   EXPECT_EQ(backend->name, "n");
   EXPECT_EQ(backend->weight, 2.5);
   EXPECT_EQ(backend->max_concurrency, 7);
+  EXPECT_EQ(backend->min_concurrency, 3);
   EXPECT_EQ(backend->key_variable, "SOME_KEY");
   EXPECT_TRUE(backend->insecure);
 }
@@ -101,6 +102,9 @@ TEST(ParseBackend, WhatIsWrongNamesTheBackendAndWhatWasExpected) {
         {"http://h:1,weight=2x", "weight must be"},
         {"http://h:1,max-concurrency=0", "max-concurrency must be a whole number, 1 to"},
         {"http://h:1,max-concurrency=1.5", "max-concurrency must be"},
+        {"http://h:1,min-concurrency=0", "min-concurrency must be a whole number, 1 to"},
+        {"http://h:1,min-concurrency=8,max-concurrency=7",
+         "min-concurrency must be at most max-concurrency, 7, not 8"},
         {"http://h:1,model=", "model must be 1 to"},
         {"http://h:1,model=a b", "visible ASCII"},
         {"http://h:1,name=\x1b[31m", "visible ASCII"},

@@ -70,6 +70,10 @@ TEST_F(GatewayTest, TheDefaultsAreTheLibrarys) {
   EXPECT_EQ(options_.max_queued_tokens, own.max_queued_tokens);
   EXPECT_EQ(options_.ttft_limits, own.ttft_limits);
   EXPECT_EQ(options_.latency_limits, own.latency_limits);
+  EXPECT_EQ(options_.sessions.state_path, "");
+  EXPECT_EQ(options_.sessions.ttl, own.sessions.ttl);
+  EXPECT_EQ(options_.sessions.max_sessions, own.sessions.max_sessions);
+  EXPECT_EQ(options_.sessions.store_bytes, own.sessions.store_bytes);
   EXPECT_EQ(options_.hold_timeout, milliseconds(0));
   EXPECT_FALSE(options_.strict);
   EXPECT_EQ(flags_.server.port, 8080);
@@ -126,6 +130,14 @@ TEST_F(GatewayTest, EveryFlagReachesItsOption) {
                    "14",
                    "--request-timeout",
                    "15s",
+                   "--state-path",
+                   "s",
+                   "--session-ttl",
+                   "90s",
+                   "--max-sessions",
+                   "21",
+                   "--session-store-size",
+                   "22MiB",
                    "--ttft-limits",
                    "1ms,2s,3m",
                    "--latency-limits",
@@ -168,6 +180,10 @@ TEST_F(GatewayTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(options_.max_queued_tokens, 13);
   EXPECT_EQ(options_.max_queued_requests, 14);
   EXPECT_EQ(options_.request_timeout, milliseconds(15'000));
+  EXPECT_EQ(options_.sessions.state_path, "s");
+  EXPECT_EQ(options_.sessions.ttl, std::chrono::seconds(90));
+  EXPECT_EQ(options_.sessions.max_sessions, 21);
+  EXPECT_EQ(options_.sessions.store_bytes, 22 << 20);
   EXPECT_EQ(options_.ttft_limits[2], milliseconds(180'000));
   EXPECT_EQ(options_.latency_limits[0], milliseconds(4000));
   EXPECT_EQ(flags_.server.port, 16);
@@ -182,7 +198,7 @@ TEST_F(GatewayTest, EveryFlagReachesItsOption) {
 TEST_F(GatewayTest, BackendsOfOneModelAreItsReplicas) {
   ASSERT_EQ(Parse({"--backend", "http://a:1,kind=ropeway,model=m,alias=x,alias=y,weight=2",
                    "--backend", "http://b:1,kind=ollama,model=k,upstream=k:1b", "--backend",
-                   "https://c,kind=ropeway,model=m,alias=x,max-concurrency=5,"
+                   "https://c,kind=ropeway,model=m,alias=x,max-concurrency=5,min-concurrency=2,"
                    "insecure=true",
                    "--backend", "local:file.gguf,model=m,name=here"}),
             "");
@@ -198,6 +214,7 @@ TEST_F(GatewayTest, BackendsOfOneModelAreItsReplicas) {
   EXPECT_EQ(first.backends[0].upstream_model, "m");
   EXPECT_EQ(first.backends[1].name, "c");
   EXPECT_EQ(first.backends[1].max_concurrency, 5);
+  EXPECT_EQ(first.backends[1].min_concurrency, 2);
   EXPECT_TRUE(first.backends[1].insecure);
   EXPECT_EQ(first.backends[2].name, "here");
   EXPECT_EQ(first.backends[2].url, "") << "an engine of this process, which is opened later";
@@ -224,6 +241,7 @@ weight = 2
 url = "https://b"
 model = "m"
 max-concurrency = 5
+min-concurrency = 2
 insecure = true
 )"),
             "");
@@ -236,6 +254,7 @@ insecure = true
   ASSERT_EQ(options_.models[0].backends.size(), 2U);
   EXPECT_EQ(options_.models[0].backends[0].weight, 2.0);
   EXPECT_EQ(options_.models[0].backends[1].max_concurrency, 5);
+  EXPECT_EQ(options_.models[0].backends[1].min_concurrency, 2);
   EXPECT_TRUE(options_.models[0].backends[1].insecure);
 }
 
@@ -295,6 +314,8 @@ TEST_F(GatewayTest, EachStreamMayTakeADescriptorForItsBackendToo) {
   const DescriptorsBehind behind = GatewayDescriptors(options_);
   EXPECT_GE(behind.upstream, 500);
   EXPECT_LE(behind.upstream, 520);
+  options_.sessions.state_path = "state";
+  EXPECT_GT(GatewayDescriptors(options_).fixed, behind.fixed) << "for the files of sessions";
   server::ServerOptions server;
   server.limits.max_connections = 9000;
   EXPECT_TRUE(FitFront(1 << 20, behind, &server).ok());

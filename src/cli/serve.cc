@@ -1,7 +1,6 @@
 #include "cli/serve.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "base/clock.h"
@@ -29,18 +28,8 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
          "A request that has not ended by then fails, also where it asks for longer; 0: never"}}}};
 }
 
-flags::FlagTable StateRows(EngineOptions* options) {
-  return {{"State (no effect over HTTP yet)",
-           {{"--state-path",
-             flags::TextValue(&options->sessions.state_path, "DIR").Default("none: in memory"),
-             "Directory of what survives a restart: sessions"},
-            {"--session-ttl", flags::DurationValue(&options->sessions.ttl, std::chrono::seconds(1)),
-             "A session that is unused for so long is closed"},
-            {"--max-sessions", flags::IntValue(&options->sessions.max_sessions, 1, 10000000),
-             "Sessions at once; more are rejected with 429"},
-            {"--session-store-size", flags::SizeValue(&options->sessions.store_bytes, 1 << 20),
-             "Size of all sessions, in memory and on the disk each; more is rejected with 429"}}},
-          {"Other",
+flags::FlagTable TraceRows(EngineOptions* options) {
+  return {{"Other",
            {{"--trace-file", flags::TextValue(&options->trace_file, "FILE"),
              "Write what each step computed for which request, for Perfetto or chrome://tracing; "
              "at most 512 MiB, no texts"}}}};
@@ -74,7 +63,7 @@ flags::Command ServeCommand(ServeFlags* flags) {
           flags::Join({EngineTable(&flags->engine), EngineRows(flags),
                        SamplingDefaultsTable(&options->model.sampling, "the model's, or 1"),
                        BatchingTable(&flags->engine), SchedulingTable(&flags->engine),
-                       StateRows(options), FrontTable(flags)}),
+                       StateTable(&options->sessions), TraceRows(options), FrontTable(flags)}),
           "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
           [flags] { return Serve(*flags); }};
 }

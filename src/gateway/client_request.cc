@@ -1,12 +1,15 @@
 #include "gateway/client_request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <exception>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <variant>
 
-#include "base/log.h"
+#include "base/failure.h"
+#include "engine/sinks.h"
 #include "gateway/prefix_ring.h"
 
 namespace ropeway::gateway {
@@ -17,20 +20,6 @@ constexpr size_t kTokensPerMessage = 4;
 // The number of a prompt's tokens decides little beyond this, and the dispatcher keeps an id each.
 constexpr size_t kMostEstimatedTokens = size_t{1} << 18;
 constexpr uint64_t kCharactersPerToken = 4;
-
-// Calls the sink; false if it threw. Its exceptions are its own bugs and must not affect others.
-template <typename Fn>
-bool CallSafely(RequestId id, Fn&& fn) {
-  try {
-    fn();
-    return true;
-  } catch (const std::exception& e) {
-    base::TryLog(spdlog::level::warn, "request {}: its sink failed: {}", id, e.what());
-  } catch (...) {
-    base::TryLog(spdlog::level::warn, "request {}: its sink failed", id);
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -63,9 +52,9 @@ uint64_t CountCharacters(std::string_view text) {
 void ClientRequest::Admit() {
   if (admitted_ || ended()) return;
   admitted_ = true;
-  const engine::Admission admission{.prompt_tokens = prompt_estimate,
-                                    .queue_position = queue_position};
-  if (!CallSafely(id, [&] { sink_->OnAdmitted(id, admission); })) gone_ = true;
+  const engine::Admission admission{
+      .prompt_tokens = prompt_estimate, .estimated = true, .queue_position = queue_position};
+  if (!engine::CallSink(id, [&] { sink_->OnAdmitted(id, admission); })) gone_ = true;
 }
 
 std::optional<ResumePoint> ClientRequest::Begin(bool resumes, const core::StartedBatch& batch,
@@ -128,9 +117,11 @@ bool ClientRequest::Give(Delta delta, base::TimePoint now, Times* times) {
     if (times->first_token) first_token_ = now;
     last_token_ = now;
   }
+  if (turn != nullptr) turn->answer += delta.text;
   delta.batch_num = batch_.number;
   bool more = false;
-  if (!CallSafely(id, [&] { more = sink_->OnDelta(id, std::move(delta)); }) || !more) gone_ = true;
+  const auto tell = [&] { more = sink_->OnDelta(id, std::move(delta)); };
+  if (!engine::CallSink(id, tell) || !more) gone_ = true;
   return !gone_;
 }
 
@@ -185,13 +176,63 @@ ropeway::Finish ClientRequest::FinishOf(const BackendEnd& end, base::TimePoint n
   finish.batch_num = batch_.number;
   finish.batch_size = batch_.size;
   finish.times = TimesAt(now);
+  if (turn != nullptr) finish.session_tokens = turn->session_tokens;
   return finish;
+}
+
+Status ClientRequest::GoOn(store::SessionState before) {
+  using Kind = store::SessionState::Kind;
+  const std::string& id = turn->turn.session_id();
+  if (!before.vocabulary.empty() || !before.ids.empty()) {
+    return InvalidArgument(
+        fmt::format("the session '{}' was begun by an engine, and a gateway cannot read its ids",
+                    id),
+        "session_id");
+  }
+  auto* const chat = std::get_if<std::vector<ChatMessage>>(&request.prompt);
+  const Kind kind = chat != nullptr ? Kind::kChat : Kind::kText;
+  if (Status status = store::CheckKind(id, before, kind); !status.ok()) return status;
+  turn->session_tokens =
+      static_cast<int32_t>(std::clamp<int64_t>(before.num_tokens(), 0, INT32_MAX));
+  if (chat != nullptr) {
+    before.messages.insert(before.messages.end(), std::make_move_iterator(chat->begin()),
+                           std::make_move_iterator(chat->end()));
+    *chat = std::move(before.messages);
+  } else {
+    request.prompt = std::move(before.tail) + std::get<std::string>(request.prompt);
+  }
+  prompt_estimate = EstimatedPromptTokens(request);
+  return {};
+}
+
+store::SessionState ClientRequest::NextState(const BackendEnd& end) const {
+  store::SessionState next;
+  if (const auto* chat = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
+    next.kind = store::SessionState::Kind::kChat;
+    next.messages = *chat;
+    // Also an answer without text, for which a backend may report nothing: who asks comes next.
+    if (request.max_tokens != 0) next.messages.push_back({"assistant", turn->answer});
+  } else {
+    next.kind = store::SessionState::Kind::kText;
+    next.tail = std::get<std::string>(request.prompt) + turn->answer;
+  }
+  const Usage usage = UsageOf(end);
+  next.tokens = int64_t{usage.prompt_tokens} + usage.completion_tokens;
+  return next;
+}
+
+// Before the sink learns of the end: the sender may submit the session's next turn at once.
+void ClientRequest::Release() {
+  bytes.Release();
+  if (turn == nullptr) return;
+  turn->turn.Abandon();
+  turn.reset();
 }
 
 void ClientRequest::Finish(const ropeway::Finish& finish) {
   Admit();
-  bytes.Release();
-  CallSafely(id, [&] { sink_->OnFinish(id, finish); });
+  Release();
+  engine::CallSink(id, [&] { sink_->OnFinish(id, finish); });
   sink_.reset();
 }
 
@@ -201,13 +242,13 @@ void ClientRequest::Cancel(base::TimePoint now) {
     finish.reason = FinishReason::kCancelled;
     Finish(finish);
   } else {
-    Fail({StatusCode::kCancelled, "the request was cancelled"});
+    Fail(base::RequestCancelled());
   }
 }
 
 void ClientRequest::Fail(const Status& status) {
-  bytes.Release();
-  CallSafely(id, [&] { sink_->OnError(id, status); });
+  Release();
+  engine::CallSink(id, [&] { sink_->OnError(id, status); });
   sink_.reset();
 }
 

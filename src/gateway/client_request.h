@@ -22,6 +22,8 @@
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "store/session.h"
+#include "store/session_store.h"
 
 namespace ropeway::gateway {
 
@@ -32,6 +34,16 @@ class ClientRequest;
 struct ClientGroup {
   std::vector<std::weak_ptr<ClientRequest>> requests;  // Constant once it is shared.
   std::atomic<bool> begun{false};
+};
+
+// A session's turn, as a part of its ClientRequest.
+struct ClientTurn {
+  store::SessionTurn turn;     // Set before it is shared; any thread may abandon it.
+  int32_t session_tokens = 0;  // That the session had before, as far as known.
+  std::string answer;          // The text that the sink was given.
+  // How the request ends once the session's next state is stored, which is under way; nothing: the
+  // turn has not come to that.
+  std::optional<BackendEnd> end;
 };
 
 // A prompt's tokens, as far as they can be told without its tokenizer: bytes / 4, and a few for
@@ -62,8 +74,8 @@ class ClientRequest {
   int32_t queue_position = 0;          // As it came.
   std::shared_ptr<ClientGroup> group;  // Null: it is alone.
 
-  // The dispatch thread's once the request is shared; `timeout` is what was left when it was last
-  // sent.
+  // The dispatch thread's once the request is queued; `timeout` is what was left when it was last
+  // sent. Of a session's turn, the prompt is the whole history from then on.
   Request request;
 
   base::SharedBudget::Hold bytes;  // What `request` takes; released by the end.
@@ -75,6 +87,19 @@ class ClientRequest {
   // REQUIRES, of all that follows: mu is held.
 
   bool ended() const { return sink_ == nullptr; }
+
+  // The turn of the session that the request is; null: of none, or it has ended.
+  std::shared_ptr<ClientTurn> turn;
+
+  // Puts the session's history before the prompt. kInvalidArgument if that cannot be. REQUIRES: it
+  // is a turn, and not queued yet.
+  Status GoOn(store::SessionState before);
+  // The turn is to be kept, for its sink has all of its answer.
+  bool keeps_turn() const { return turn != nullptr && !gone_; }
+  // What the session's next turn goes on from. REQUIRES: it is a turn.
+  store::SessionState NextState(const BackendEnd& end) const;
+  // Its answer is complete, and its end waits for the store.
+  bool being_kept() const { return turn != nullptr && turn->end.has_value(); }
 
   // Tells the sink that the request is queued, unless it was told or the request has ended.
   void Admit();
@@ -117,6 +142,8 @@ class ClientRequest {
   uint64_t PromptCharacters() const;
   Usage UsageOf(const BackendEnd& end) const;
   PhaseTimes TimesAt(base::TimePoint now) const;
+  // Gives back what the request holds: its bytes, and its session's turn unless that is kept.
+  void Release();
 
   std::shared_ptr<engine::OutputSink> sink_;  // Null: it was told the end.
   bool admitted_ = false;

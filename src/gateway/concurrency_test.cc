@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "gateway/replicas.h"
+
 namespace ropeway::gateway {
 namespace {
 
@@ -92,6 +94,22 @@ TEST(LearnedPlacesTest, ABusyBackendLowersThemAtOnceToWhatItHas) {
   EXPECT_EQ(places.limit(), 4);
   OnePlacesWindow(&places, milliseconds(10));
   EXPECT_EQ(places.limit(), 6) << "and they grow again";
+}
+
+TEST(LearnedPlacesTest, ABackendMayHaveALeastOfItsOwn) {
+  ReplicaRules rules;
+  rules.table_entries = 1 << 8;
+  const auto after_trouble = [&](const ReplicaOptions& options) {
+    Replica replica(options, rules);
+    for (int i = 1; i <= 10; ++i) {
+      replica.OnFailure(BackendFailure::Kind::kBusy, 0, false, seconds(2 * i));
+    }
+    return replica.limit(seconds(100));
+  };
+  EXPECT_EQ(after_trouble({.name = "any"}), 1);
+  EXPECT_EQ(after_trouble({.name = "of 12", .min_concurrency = 12}), 12);
+  EXPECT_EQ(after_trouble({.name = "from 40 on", .min_concurrency = 40}), 40);
+  EXPECT_EQ(after_trouble({.name = "set", .max_concurrency = 9, .min_concurrency = 9}), 9);
 }
 
 TEST(LearnedPlacesTest, TheMostMoves) {

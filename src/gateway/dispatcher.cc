@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_set>
+#include <new>
+
+#include "base/failure.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -47,63 +48,7 @@ DispatchOptions WithPlacesForBatches(DispatchOptions options) {
   return options;
 }
 
-Status BadDispatchOption(const std::string& field, const std::string& expected) {
-  return InvalidArgument(field + ": expected " + expected, field);
-}
-
-Status ValidateReplicas(const std::vector<ReplicaOptions>& replicas) {
-  if (replicas.empty()) return InvalidArgument("a model needs at least one backend", "backend");
-  if (replicas.size() > kMaxReplicas) {
-    return InvalidArgument(
-        fmt::format("a model has at most {} backends, not {}", kMaxReplicas, replicas.size()),
-        "backend");
-  }
-  std::unordered_set<std::string_view> names;
-  for (const ReplicaOptions& one : replicas) {
-    if (!names.insert(one.name).second) {
-      return InvalidArgument(fmt::format("the backend {} is given twice", one.name), "backend");
-    }
-    // Written so that it is true for NaN too.
-    if (!(one.weight >= 0.01 && one.weight <= 100.0)) {
-      return InvalidArgument(
-          fmt::format("weight of the backend {}: expected 0.01 to 100", one.name), "weight");
-    }
-    if (one.max_concurrency < 0) {
-      return InvalidArgument(
-          fmt::format("max-concurrency of the backend {}: expected at least 0", one.name),
-          "max-concurrency");
-    }
-  }
-  return {};
-}
-
 }  // namespace
-
-Status DispatchOptions::Validate() const {
-  if (Status status = ValidateReplicas(replicas); !status.ok()) return status;
-  if (auto made = policy::MakePolicy(policy); !made.ok()) return made.status();
-  const PlacesOptions& places = rules.places;
-  const bool in_order = 1 <= places.least && places.least <= places.start &&
-                        places.start <= places.most && places.most <= 100'000;
-  if (!in_order) return BadDispatchOption("places", "1 <= least <= start <= most <= 100000");
-  if (max_wait <= base::Duration(0)) return BadDispatchOption("max-wait", "a time above 0");
-  if (max_queued_requests < 1) return BadDispatchOption("max-queued-requests", "at least 1");
-  if (max_queued_tokens < 1) return BadDispatchOption("max-queued-tokens", "at least 1");
-  if (max_batch_size < 1) return BadDispatchOption("max-batch-size", "at least 1");
-  if (max_batch_wait < base::Duration(0)) return BadDispatchOption("max-batch-wait", "0 or more");
-  if (max_parallel_batches < 1) return BadDispatchOption("max-parallel-batches", "at least 1");
-  if (hold_timeout < base::Duration(0)) return BadDispatchOption("hold-timeout", "0 or more");
-  if (first_byte_timeout < base::Duration(0) || idle_timeout < base::Duration(0)) {
-    return BadDispatchOption("backend-idle-timeout", "0 or more");
-  }
-  if (!(retries.part >= 0.0 && retries.part <= 1.0)) {
-    return BadDispatchOption("retry-part", "0 to 1");
-  }
-  if (!(retries.per_second > 0.0 && retries.per_second <= 1e6)) {
-    return BadDispatchOption("retries-per-second", "above 0");
-  }
-  return {};
-}
 
 Dispatcher::Dispatcher(DispatchOptions options)
     : options_(WithPlacesForBatches(std::move(options))),
@@ -290,7 +235,7 @@ void Dispatcher::LeaveBatch(Entry* entry) {
     --running_batches_;
     former_.OnBatchEnded(now_);
   }
-  batches_.erase(batch);
+  spare_batch_ = batches_.extract(batch);
 }
 
 void Dispatcher::Requeue(Entry* entry, bool resumes) {
@@ -448,8 +393,11 @@ FailureOutcome Dispatcher::OnFailure(RequestId id, uint32_t attempt, const Backe
 
 void Dispatcher::OnReplicaFailed(int replica, const BackendFailure& failure) {
   const bool last = (replicas_.Alive() & ~MaskOf(replica)) == 0;
-  if (replicas_[replica].OnFailure(failure.kind, failure.retry_after_seconds, last, now_)) {
-    replicas_.ForgetCache(replica);
+  try {
+    if (replicas_[replica].OnFailure(failure.kind, failure.retry_after_seconds, last, now_)) {
+      replicas_.ForgetCache(replica);
+    }
+  } catch (const std::bad_alloc&) {  // Its next failure ejects it.
   }
 }
 
@@ -460,6 +408,8 @@ bool Dispatcher::MayResume(const Entry& entry) const {
 
 FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& failure) {
   using Kind = BackendFailure::Kind;
+  Status status = base::CopyStatus(failure.status);
+  if (status.ok()) status = base::MakeStatus(StatusCode::kUnavailable, "the backend failed");
   const int replica = entry->replica;
   LeaveReplica(entry);
   OnReplicaFailed(replica, failure);
@@ -477,8 +427,6 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& fail
       return {FailureOutcome::Kind::kRetry, {}};
     }
   }
-  Status status = failure.status;
-  if (status.ok()) status = Status(StatusCode::kUnavailable, "the backend failed");
   if (failure.kind == Kind::kBusy) {
     status.set_retry_after_seconds(scheduler::WholeSeconds(failure.retry_after_seconds));
   }

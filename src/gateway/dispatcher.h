@@ -9,6 +9,8 @@
 //     were dropped, or whose request has ended, may still call: they get false (kStale), and what
 //     they brought is not for the client.
 //   - The end is OnEnd's true, OnFailure's kFinal, Cancel's true or Run's kEnd, whichever is first.
+//   - Where memory is short, any of them may throw std::bad_alloc. Lists and places fit
+//     together all the same, so Run and Cancel may be called then.
 #ifndef ROPEWAY_GATEWAY_DISPATCHER_H_
 #define ROPEWAY_GATEWAY_DISPATCHER_H_
 
@@ -187,7 +189,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   // AdmissionGroup of this size, or there is one.
   Status AddAll(std::vector<DispatchRequest> requests, base::TimePoint now);
 
-  // Appends what is to be done now.
+  // Appends what is to be done now. Where it throws, what it has appended so far is to be done all
+  // the same; the rest comes with the next call.
   void Run(base::TimePoint now, std::vector<Decision>* decisions);
   // When Run is to be called again though nothing else happens; TimePoint::max(): never.
   base::TimePoint next_look() const { return next_look_; }
@@ -358,6 +361,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   void RunProbes(std::vector<Decision>* decisions);
   void RunHeld(std::vector<Decision>* decisions);
   void MoveDrained(std::vector<Decision>* decisions);
+  // For one more: throws before anything has changed, instead of when it has.
+  static void MakeRoom(std::vector<Decision>* decisions);
   void EndNow(Entry* entry, Status status, std::vector<Decision>* decisions);
   void Drop(Entry* entry, std::vector<Decision>* decisions);
 
@@ -368,8 +373,9 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   void RefreshHints();
   void UpdateHint(Entry* entry);
   void StartAll(std::vector<Decision>* decisions);
-  // At most `most` of them; returns how many.
+  // At most `most` of them, as one batch; returns how many.
   int StartSome(Pass pass, int most, std::vector<Decision>* decisions);
+  int StartRanked(Pass pass, int most, std::vector<Decision>* decisions);
   bool IsOf(Pass pass, const Entry& entry) const;
   // Fills line_ with those that a free replica could take.
   void RankQueue(Pass pass);
@@ -383,6 +389,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   bool WaitsForItsCache(Entry* entry, const Route& route);
   void Send(Entry* entry, const Route& route, std::vector<Decision>* decisions);
   // Those that have started for the first time since position `first` of the decisions are a batch.
+  // REQUIRES: spare_batch_ is not empty.
   void NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions);
 
   const DispatchOptions options_;
@@ -405,10 +412,12 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   int urgent_ = 0;                                          // Of class high in queue_.
   std::set<std::pair<base::TimePoint, RequestId>> timers_;  // One of each entry.
   std::map<uint64_t, Batch> batches_;
+  // Of the next batch, so that numbering what was sent takes no memory; or empty.
+  std::map<uint64_t, Batch>::node_type spare_batch_;
   int running_batches_ = 0;  // Without those that join.
   uint64_t sequences_ = 0;   // That were ever added.
   bool flush_ = false;
-  std::vector<int> drained_;  // Whose requests are to be moved.
+  ReplicaMask drained_ = 0;  // Whose requests are to be moved.
 
   base::TimePoint now_{};
   base::TimePoint next_look_{};

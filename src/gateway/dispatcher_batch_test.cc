@@ -74,6 +74,18 @@ TEST_F(DispatcherBatchTest, SeveralMayRunInParallel) {
   EXPECT_EQ(TakeOrder().size(), 2U);
 }
 
+TEST_F(DispatcherBatchTest, AllThatAreFullGoAtOnce) {
+  StartBatches(2, 3);
+  for (int i = 0; i < 8; ++i) Queue();
+  Run();
+  const std::vector<RequestId> sent = TakeOrder();
+  ASSERT_EQ(sent.size(), 6U);
+  for (size_t i = 0; i < sent.size(); ++i) {
+    EXPECT_EQ(at_[sent[i]].batch.number, 1 + i / 2);
+    EXPECT_EQ(at_[sent[i]].batch.size, 2);
+  }
+}
+
 TEST_F(DispatcherBatchTest, AnUrgentOnePassesByGatheringAndRunningBatches) {
   StartBatches(4, 1, 1, 8);
   AddMany(2);

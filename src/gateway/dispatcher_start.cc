@@ -83,8 +83,10 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
     if (running_.empty()) StartSome(Pass::kAll, 1, decisions);
   } else if (is_free) {
     StartSome(Pass::kApart, JoinsLeft(), decisions);
-    const int members = MembersThatMayStart();
-    if (members > 0) StartSome(Pass::kMembers, members, decisions);
+    // Several may be full at once.
+    for (int members = MembersThatMayStart(); members > 0; members = MembersThatMayStart()) {
+      if (StartSome(Pass::kMembers, members, decisions) == 0) break;
+    }
     next_start_ = std::min(next_start_, former_.next_look());
   }
   if (HasRoomForUrgent()) {
@@ -163,6 +165,25 @@ int Dispatcher::MembersThatMayStart() {
 
 int Dispatcher::StartSome(Pass pass, int most, std::vector<Decision>* decisions) {
   const size_t first = decisions->size();
+  const bool urgent = pass == Pass::kUrgent;
+  const bool joins = pass == Pass::kApart || (urgent && !continuous());
+  if (spare_batch_.empty()) {
+    std::map<uint64_t, Batch> one;
+    one.try_emplace(0);
+    spare_batch_ = one.extract(one.begin());
+  }
+  int started = 0;
+  try {
+    started = StartRanked(pass, most, decisions);
+  } catch (...) {
+    NumberBatch(first, joins, decisions);  // Those that were sent are sent.
+    throw;
+  }
+  NumberBatch(first, joins, decisions);
+  return started;
+}
+
+int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decisions) {
   RankQueue(pass);
   int started = 0;
   int passed = 0;
@@ -181,7 +202,6 @@ int Dispatcher::StartSome(Pass pass, int most, std::vector<Decision>* decisions)
     }
     if (!options_.enable_batching && started >= most) break;
   }
-  NumberBatch(first, pass == Pass::kApart || (urgent && !continuous()), decisions);
   return started;
 }
 
@@ -223,6 +243,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   using Event = core::SequenceEvent;
   const bool first = entry->state == core::SequenceState::kWaiting;
   const scheduler::Work work = load_.WorkOf(entry->request);
+  MakeRoom(decisions);
   LeaveQueue(entry);
   mover_.Move(entry->id(), &entry->state, first ? Event::kStart : Event::kResume);
   AddTo(&running_, entry);
@@ -250,13 +271,6 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
     admission_.LeaveQueue(entry->id());
     entry->place.Release();
     budget_.OnRequest(now_);
-    if (entry->request.max_tokens > 0) {
-      policy::ScheduledWork paid;
-      paid.output_tokens = 1;
-      paid.cost = 1.0;
-      policy_->OnScheduled(*entry, paid);
-      entry->prepaid = 1;
-    }
   } else {
     ++(entry->resumes ? counts_.resumptions : counts_.retries);
   }
@@ -269,6 +283,14 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   decision.batch = entry->sched.batch;
   decisions->push_back(std::move(decision));
   SetTimer(entry);
+  // Last, since it may take memory: it is sent, whether or not it is charged before it has output.
+  if (first && entry->request.max_tokens > 0) {
+    policy::ScheduledWork paid;
+    paid.output_tokens = 1;
+    paid.cost = 1.0;
+    policy_->OnScheduled(*entry, paid);
+    entry->prepaid = 1;
+  }
 }
 
 void Dispatcher::NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions) {
@@ -296,7 +318,9 @@ void Dispatcher::NumberBatch(size_t first, bool joins, std::vector<Decision>* de
         .number = number, .size = size, .formation = std::max(base::Duration(0), now_ - since)};
     decision.batch = entry->sched.batch;
   }
-  batches_[number] = {members, now_, joins};
+  spare_batch_.key() = number;
+  spare_batch_.mapped() = {members, now_, joins};
+  batches_.insert(std::move(spare_batch_));
   if (joins) return;
   ++running_batches_;
   former_.OnStarted(

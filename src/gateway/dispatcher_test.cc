@@ -361,6 +361,15 @@ TEST(DispatchOptionsTest, BadOnesAreNamed) {
   options.replicas[0].weight = 0.0;
   EXPECT_EQ(field(options), "weight");
   EXPECT_EQ(field(OptionsOf(1, -1)), "max-concurrency");
+  options = OptionsOf(1, 4);
+  options.replicas[0].min_concurrency = 5;
+  EXPECT_EQ(field(options), "min-concurrency");
+  options.replicas[0].max_concurrency = 0;
+  EXPECT_TRUE(options.Validate().ok());
+  options.rules.places = {.start = 4, .least = 1, .most = 4};
+  EXPECT_EQ(field(options), "min-concurrency");
+  options.replicas[0].min_concurrency = -1;
+  EXPECT_EQ(field(options), "min-concurrency");
   EXPECT_EQ(field(OptionsOf(65, 1)), "backend");
   options = OptionsOf(1, 4);
   options.policy.name = "fastest";

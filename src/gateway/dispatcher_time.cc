@@ -82,6 +82,12 @@ void Dispatcher::RunTimers(std::vector<Decision>* decisions) {
   }
 }
 
+void Dispatcher::MakeRoom(std::vector<Decision>* decisions) {
+  if (decisions->size() < decisions->capacity()) return;
+  constexpr size_t kLeast = 16;
+  decisions->reserve(std::max(kLeast, 2 * decisions->size()));
+}
+
 void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
   if (now_ >= entry->request.deadline) {
     EndNow(entry, {StatusCode::kDeadlineExceeded, "the request did not end within its timeout"},
@@ -97,6 +103,7 @@ void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
         decisions);
     return;
   }
+  MakeRoom(decisions);
   const bool begun = entry->first_byte;
   BackendFailure failure;
   failure.kind = BackendFailure::Kind::kBroken;
@@ -115,6 +122,7 @@ void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
 }
 
 void Dispatcher::EndNow(Entry* entry, Status status, std::vector<Decision>* decisions) {
+  MakeRoom(decisions);
   Decision decision;
   decision.kind = Decision::Kind::kEnd;
   decision.id = entry->id();
@@ -129,6 +137,7 @@ void Dispatcher::EndNow(Entry* entry, Status status, std::vector<Decision>* deci
 }
 
 void Dispatcher::Drop(Entry* entry, std::vector<Decision>* decisions) {
+  MakeRoom(decisions);
   Decision decision;
   decision.kind = Decision::Kind::kDrop;
   decision.id = entry->id();
@@ -141,6 +150,7 @@ void Dispatcher::Drop(Entry* entry, std::vector<Decision>* decisions) {
 void Dispatcher::RunProbes(std::vector<Decision>* decisions) {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     const int replica = static_cast<int>(i);
+    MakeRoom(decisions);
     Decision decision;
     decision.kind = Decision::Kind::kProbe;
     decision.replica = replica;
@@ -155,13 +165,10 @@ void Dispatcher::RunProbes(std::vector<Decision>* decisions) {
 }
 
 void Dispatcher::MoveDrained(std::vector<Decision>* decisions) {
-  if (drained_.empty()) return;
-  ReplicaMask drained = 0;
-  for (const int replica : drained_) drained |= MaskOf(replica);
-  drained_.clear();
+  if (drained_ == 0) return;
   for (size_t i = 0; i < running_.size();) {
     Entry* const entry = EntryOf(running_[i]);
-    const bool there = (drained & MaskOf(entry->replica)) != 0;
+    const bool there = (drained_ & MaskOf(entry->replica)) != 0;
     const ReplicaMask others = replicas_.CanResume(entry->identity.get()) & replicas_.Alive();
     if (!there || !MayResume(*entry) || others == 0) {
       ++i;
@@ -171,6 +178,7 @@ void Dispatcher::MoveDrained(std::vector<Decision>* decisions) {
     ++entry->resumptions;
     Requeue(entry, true);  // Another one takes its position.
   }
+  drained_ = 0;
 }
 
 void Dispatcher::RunHeld(std::vector<Decision>* decisions) {
@@ -235,7 +243,7 @@ void Dispatcher::OnProbe(int replica, uint64_t probe, const StatusOr<BackendFact
 void Dispatcher::SetDraining(int replica, bool draining, base::TimePoint now) {
   Advance(now);
   replicas_[replica].set_draining(draining);
-  if (draining) drained_.push_back(replica);
+  if (draining) drained_ |= MaskOf(replica);
   next_look_ = now_;
 }
 

@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "gateway/gateway_backend.h"
@@ -26,6 +27,22 @@ StatusCode CodeOf(const BackendFailure& failure) {
   const bool misleads = code == StatusCode::kOk || code == StatusCode::kCancelled ||
                         code == StatusCode::kInvalidArgument;
   return misleads ? StatusCode::kUnavailable : code;
+}
+
+// What a client is told of the exception that is being handled; called in a catch block.
+Status FailureInHand() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {  // As below.
+    } catch (const std::exception& e) {
+      return {StatusCode::kInternal, std::string("the gateway failed: ") + e.what()};
+    } catch (...) {
+      return {StatusCode::kInternal, "the gateway failed"};
+    }
+  } catch (const std::exception&) {  // There is no memory to say more.
+  }
+  return base::OutOfMemory();
 }
 
 // The names that all of `lists` have, but for those that are empty; in the order of the first one.
@@ -83,9 +100,9 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     const Priority priority = client->request.priority;
     if (times.generated) {
       if (times.first_token) {
-        metrics_.FirstToken(priority, times.since);
+        metrics_.of(priority).FirstToken(times.since);
       } else {
-        metrics_.Token(priority, times.since);
+        metrics_.of(priority).Token(times.since);
       }
     }
     if (!more) {
@@ -122,7 +139,11 @@ void GatewayBackend::TakeEnd(const std::shared_ptr<ClientRequest>& client, uint3
       now = config_.clock->Now();
       if (!models_[client->model].dispatcher->OnEnd(client->id, attempt, end, now)) return;
     }
-    EndWell(client.get(), attempt, end, now);
+    if (client->keeps_turn()) {
+      KeepTurn(client, attempt, end);
+    } else {
+      EndWell(client.get(), attempt, end, now);
+    }
   }
   AdmitGroup(*client);
 }
@@ -161,17 +182,9 @@ void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, u
 void GatewayBackend::FailOn(const std::shared_ptr<ClientRequest>& client,
                             uint32_t attempt) noexcept {
   try {
-    Status status(StatusCode::kInternal, "the gateway failed");
-    try {
-      throw;
-    } catch (const std::bad_alloc&) {
-      status = Status(StatusCode::kResourceExhausted, "out of memory");
-    } catch (const std::exception& e) {
-      status = Status(StatusCode::kInternal, std::string("the gateway failed: ") + e.what());
-    } catch (...) {
-    }
+    const Status status = FailureInHand();
     const std::lock_guard told(client->mu);
-    if (client->ended()) return;
+    if (client->ended() || client->being_kept()) return;
     const base::TimePoint now = config_.clock->Now();
     {
       const std::lock_guard lock(mu_);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fair_pool.h"
 #include "base/random.h"
 #include "base/shared_budget.h"
 #include "engine/backend.h"
@@ -29,8 +30,10 @@
 #include "ropeway/options.h"
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
+#include "ropeway/session.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
+#include "store/session_store.h"
 
 namespace ropeway::gateway {
 
@@ -40,7 +43,8 @@ struct GatewayConfig {
     std::string name;  // Unique.
     std::shared_ptr<RemoteBackend> remote;
     double weight = 1.0;
-    int max_concurrency = 0;  // See ReplicaOptions.
+    int max_concurrency = 0;  // See ReplicaOptions, as for the next.
+    int min_concurrency = 0;
   };
   struct Model {
     std::string name;  // "": the names that all of its backends report; of one model at most.
@@ -60,7 +64,8 @@ struct GatewayConfig {
   // A request that no backend has answered is admitted, for its sink, after so long; earlier ones
   // can still get a status code of their own.
   base::Duration admit_after = std::chrono::seconds(5);
-  int64_t created = 0;                      // Unix seconds, for Models().
+  std::unique_ptr<store::SessionStore> sessions;  // Null: in memory.
+  int64_t created = 0;                            // Unix seconds, for Models().
   const engine::Backend* tokens = nullptr;  // For Tokenize and the like; null: they are rejected.
   const base::Clock* clock = nullptr;       // Real time. Both outlive the gateway.
   base::Random* random = nullptr;           // One call at a time.
@@ -71,10 +76,12 @@ struct GatewayConfig {
 //
 // Threads and locks. The dispatch thread does what the dispatchers decide: it alone calls
 // RemoteBackend::Start and destroys RemoteCalls, and holds no lock then. What backends answer comes
-// from their own threads. Two locks: a request's (ClientRequest::mu), held while its sink is
-// called, and `mu_`, over the dispatchers and the lists, under which nothing foreign is called.
-// Where both are held, the request's was taken first. So a sink may submit and cancel requests; it
-// must not block, for it holds up the thread that called it.
+// from their own threads. The history of a session's turn is read on a thread for that, before the
+// turn is queued, and its end comes from the session store's. Two locks: a request's
+// (ClientRequest::mu), held while its sink is called, and `mu_`, over the dispatchers and the
+// lists, under which nothing foreign is called. Where both are held, the request's was taken first.
+// So a sink may submit and cancel requests; it must not block, for it holds up the thread that
+// called it.
 class GatewayBackend final : public engine::Backend {
  public:
   // InvalidArgument with the field at fault.
@@ -104,14 +111,23 @@ class GatewayBackend final : public engine::Backend {
 
   // As Cancel; false if no such request is under way.
   bool TryCancel(RequestId id);
-  // See Gateway.
+  // See Gateway, as for the next two.
   Status SetDraining(const std::string& backend, bool draining);
+  std::vector<SessionInfo> Sessions(const std::string& tenant) const;
+  Status CloseSession(const std::string& id, const std::string& tenant);
   // Waits until every backend has answered a probe or failed to, at most for `timeout`.
   void WaitProbed(std::chrono::nanoseconds timeout) const;
 
  private:
   class AttemptSink;
-  struct ProbeGate;
+  // Keeps a backend that answers a probe too late from calling a gateway that is gone.
+  struct ProbeGate {
+    std::mutex mu;  // Taken before GatewayBackend::mu_.
+    GatewayBackend* gateway = nullptr;
+  };
+
+  // A time beyond it would overflow the clock's count.
+  static constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
   struct Replica {
     std::string name;
@@ -129,7 +145,8 @@ class GatewayBackend final : public engine::Backend {
     std::string name;  // Constant, as is the next.
     std::vector<std::string> aliases;
     std::vector<Replica> replicas;
-    std::unique_ptr<Dispatcher> dispatcher;  // Guarded by mu_.
+    std::unique_ptr<Dispatcher> dispatcher;  // Guarded by mu_, as is the next.
+    std::vector<Decision> decisions;         // That are not actions of a turn yet.
     std::vector<std::string> names;          // Guarded by mu_: of one without a name, those that
                                              // all of its replicas report.
   };
@@ -145,7 +162,8 @@ class GatewayBackend final : public engine::Backend {
     std::shared_ptr<ClientRequest> client;  // Null: a probe.
     bool drained = false;                   // The replica is, that it was at.
   };
-  // What one turn of the dispatch thread does.
+  // What one turn of the dispatch thread does. Each thing stays here until it is done, also where
+  // memory is short.
   struct Turn {
     std::vector<std::pair<RequestId, uint32_t>> over;  // Attempts.
     std::vector<std::shared_ptr<ClientRequest>> cancelled;
@@ -161,7 +179,8 @@ class GatewayBackend final : public engine::Backend {
     DispatchRequest dispatch;
   };
 
-  GatewayBackend(GatewayConfig config, std::vector<Model> models);
+  GatewayBackend(GatewayConfig config, std::vector<Model> models,
+                 std::unique_ptr<store::SessionStore> sessions);
 
   // gateway_submit.cc.
 
@@ -172,9 +191,29 @@ class GatewayBackend final : public engine::Backend {
   std::string NameForBackends(const Model& model, const std::string& asked) const;
   Status CheckKnown(const Model& model, const Request& request) const;
   StatusOr<Arrival> MakeArrival(engine::SinkRequest request, uint64_t drawn_seed);
+  // Takes the bytes of the request, or what it lacks of them.
   Status ReserveBytes(ClientRequest* client);
-  // REQUIRES: mu_ is held.
+  // The next three: REQUIRES: mu_ is held.
+  Status CheckAccepting() const;
   Status EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoint now);
+  // Gives a session's turn its id, and has its history read.
+  Status EnqueueReading(const std::shared_ptr<ClientRequest>& client);
+  // Its history is read: adds it to its dispatcher, unless it was cancelled.
+  Status EnqueueRead(const std::shared_ptr<ClientRequest>& client);
+
+  // gateway_sessions.cc.
+
+  // Takes the next turn of the session that `request` names.
+  Status BeginTurn(Request* request, std::shared_ptr<ClientTurn>* turn);
+  // The next three on a thread that reads: reads the turn's history and queues it, or fails it.
+  void ReadTurn(const std::shared_ptr<ClientRequest>& client) noexcept;
+  Status ReadHistory(ClientRequest* client);
+  void FailReading(ClientRequest* client, const Status& status);
+  // The answer of a turn is complete: hands its next state to the store, and ends it when that is
+  // written. REQUIRES: client->mu is held, and the dispatcher has said that this is the end.
+  void KeepTurn(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+                const BackendEnd& end);
+  void EndKept(ClientRequest* client) noexcept;
 
   // gateway_answers.cc: what an attempt's backend answers; see RemoteSink. Any thread.
   void TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
@@ -199,23 +238,35 @@ class GatewayBackend final : public engine::Backend {
   std::string Named(size_t model, int replica, const std::string& what) const;
   void TakeProbe(size_t model, int replica, uint64_t probe, StatusOr<BackendFacts> facts);
 
-  // gateway_backend.cc: the dispatch thread.
+  // gateway_dispatch.cc: the dispatch thread.
   void Loop();
-  // Waits for the next thing to do, and takes it; false: the gateway is destroyed.
-  bool NextTurn(Turn* turn);
-  // The next three: REQUIRES: mu_ is held.
-  void Collect(base::TimePoint now, Turn* turn);
-  void CollectAdmitted(base::TimePoint now, Turn* turn);
+  // Waits until there is something to do, and takes it over, after what is left of the turn before;
+  // false: the gateway is destroyed. May throw, as Do: what was taken over by then is in turn_.
+  bool NextTurn();
+  // The next five: REQUIRES: mu_ is held. Collect also: turn_ is empty.
+  void Collect(base::TimePoint now);
+  void CollectAdmitted(base::TimePoint now);
+  // The same for turns whose time is over while their history is read.
+  void CollectOverdue(base::TimePoint now);
+  void TakeDecisions(size_t model);
   void CountDecision(Model* model, const Decision& decision);
   base::TimePoint NextLook() const;
-  void Do(Turn* turn);
+  void Do();
   void DoAction(const Action& action);
+  // Ends what an action was to do that has thrown; called in a catch block.
+  void FailAction(const Action& action) noexcept;
   void Send(const Action& action);
   void EndByDecision(const Action& action);
   void Probe(const Action& action);
   // Destroys the attempt's call; 0: of any attempt.
   void EraseCall(RequestId id, uint32_t attempt);
+  // Takes no memory: there is nobody to catch what it would throw.
   void EndRest();
+  // Makes room in the lists of what ends, which then grow without allocating: no end is to be lost
+  // for want of memory. REQUIRES: mu_ is held, and every request is in requests_.
+  void ReserveEnds();
+  // Has the dispatch thread cancel the request. REQUIRES: mu_ is held, and it is in requests_.
+  void CancelSoon(const std::shared_ptr<ClientRequest>& client);
 
   // Makes the dispatch thread look now, or if the dispatcher is due before the thread would look.
   // Returns whether it sleeps: NotifyIf is to be called then, without mu_. REQUIRES: mu_ is held.
@@ -229,13 +280,14 @@ class GatewayBackend final : public engine::Backend {
   BackendStatus StatusOfReplica(const Model& model, size_t replica, base::TimePoint now) const;
 
   const GatewayConfig config_;
-  std::vector<Model> models_;               // Constant but for what is guarded by mu_.
-  std::map<std::string, size_t> model_of_;  // By name and alias; constant.
+  const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all turns.
+  std::vector<Model> models_;                            // Constant but for what is guarded by mu_.
+  std::map<std::string, size_t> model_of_;               // By name and alias; constant.
   mutable GatewayMetrics metrics_;
   base::SharedBudget request_bytes_;
   std::shared_ptr<ProbeGate> gate_;
 
-  mutable std::mutex mu_;                    // Guards all that follows but calls_.
+  mutable std::mutex mu_;                    // Guards all that follows up to turn_.
   std::condition_variable wake_;             // Of the dispatch thread.
   mutable std::condition_variable changed_;  // For Drain and WaitProbed.
   bool accepting_ = true;
@@ -245,12 +297,19 @@ class GatewayBackend final : public engine::Backend {
   base::TimePoint busy_since_{};    // 0: it is not busy.
   RequestId next_id_ = 1;
   std::unordered_map<RequestId, std::shared_ptr<ClientRequest>> requests_;  // Without their end.
-  std::vector<std::pair<RequestId, uint32_t>> over_;  // Attempts whose calls can be destroyed.
+  // Of these, turns of sessions whose history is being read. Whoever takes one out of here queues
+  // or ends it.
+  std::map<RequestId, std::shared_ptr<ClientRequest>> reading_;
+  // Attempts whose calls can be destroyed, and requests to be told that they are cancelled: see
+  // ReserveEnds.
+  std::vector<std::pair<RequestId, uint32_t>> over_;
   std::vector<std::shared_ptr<ClientRequest>> cancelled_;
   std::deque<std::pair<base::TimePoint, RequestId>> unadmitted_;  // When to admit them.
 
-  std::unordered_map<RequestId, Call> calls_;  // The dispatch thread's.
-  std::thread thread_;                         // Last.
+  Turn turn_;  // The dispatch thread's, as is the next.
+  std::unordered_map<RequestId, Call> calls_;
+  base::FairPool readers_;  // Of the histories of turns.
+  std::thread thread_;      // Last.
 };
 
 }  // namespace ropeway::gateway

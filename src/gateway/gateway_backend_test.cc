@@ -147,9 +147,6 @@ TEST(GatewayBackendTest, BadRequestsAreNotAccepted) {
   Request request = ScriptedRequest();
   EXPECT_EQ(gateway.Submit(request)->WaitEnd().status.field(), "top_k");
   gateway.backends[0]->set_unknown({});
-  request.session_id = "s";
-  EXPECT_EQ(gateway.Submit(request)->WaitEnd().status.code(), StatusCode::kUnimplemented);
-  request.session_id.clear();
   request.sampling.temperature = 3.0F;
   EXPECT_EQ(gateway.Submit(request)->WaitEnd().status.field(), "temperature");
   EXPECT_EQ(gateway.backends[0]->started(), 0);

@@ -1,26 +1,15 @@
 #include "gateway/gateway_metrics.h"
 
-#include <algorithm>
-
 namespace ropeway::gateway {
 namespace {
 
 constexpr const char* kBackendStates[] = {"up",        "returning", "busy",
                                           "not_ready", "draining",  "ejected"};
 
-base::Metrics::Labels ClassLabels(Priority priority) {
-  return {{"priority", PriorityName(priority)}};
-}
-
-void RaiseTo(base::Counter* counter, uint64_t value) {
-  counter->Increment(std::max(0.0, static_cast<double>(value) - counter->Value()));
-}
-
 }  // namespace
 
 GatewayMetrics::GatewayMetrics(const Limits& ttft, const Limits& latency)
-    : ttft_limits_(ttft),
-      latency_limits_(latency),
+    : classes_(base::MakeClassMetrics(&metrics_, ttft, latency)),
       prompt_tokens_(metrics_.AddCounter("ropeway_prompt_tokens_total",
                                          "Prompt tokens of requests that ended with an answer.")),
       generation_tokens_(
@@ -37,11 +26,8 @@ GatewayMetrics::GatewayMetrics(const Limits& ttft, const Limits& latency)
                                         "Requests that one batch may hold; without batches, those "
                                         "that the backends may have at once.")),
       batch_wait_max_(metrics_.AddGauge("ropeway_batch_wait_max_seconds",
-                                        "How long a batch waits to fill; 0: it does not wait.")) {
-  for (int i = 0; i < kNumPriorities; ++i) {
-    const auto index = static_cast<size_t>(i);
-    AddClass(static_cast<Priority>(i), ttft[index], latency[index]);
-  }
+                                        "How long a batch waits to fill; 0: it does not wait.")),
+      sessions_(&metrics_) {
   for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
                                     FinishReason::kCancelled, FinishReason::kFailed}) {
     finished_[static_cast<size_t>(reason)] =
@@ -67,74 +53,12 @@ GatewayMetrics::GatewayMetrics(const Limits& ttft, const Limits& latency)
         &DispatchCounts::retries_delayed);
 }
 
-void GatewayMetrics::AddClass(Priority priority, std::chrono::milliseconds ttft,
-                              std::chrono::milliseconds latency) {
-  const base::Metrics::Labels labels = ClassLabels(priority);
-  const auto histogram = [&](const char* name, const char* help) {
-    return metrics_.AddHistogram(name, help, base::LatencyBuckets(), labels);
-  };
-  OfClass& its = classes_[static_cast<size_t>(priority)];
-  its.ttft = histogram("ropeway_time_to_first_token_seconds",
-                       "From the request's arrival to its first generated token, by class.");
-  its.inter_token = metrics_.AddHistogram("ropeway_inter_token_latency_seconds",
-                                          "Between two pieces of one request's output, by class.",
-                                          base::ShortLatencyBuckets(), labels);
-  its.queue = histogram("ropeway_request_queue_time_seconds",
-                        "From the request's arrival until it was sent to a backend, by class.");
-  its.prefill = histogram("ropeway_request_prefill_time_seconds",
-                          "From then on until the request's first token.");
-  its.decode = histogram("ropeway_request_decode_time_seconds",
-                         "From the request's first token to its last.");
-  its.e2e = histogram("ropeway_e2e_request_latency_seconds",
-                      "From the request's arrival to its end, by class.");
-  its.late_first_tokens =
-      metrics_.AddCounter("ropeway_ttft_limit_violations_total",
-                          "First tokens that took longer than their class's limit.", labels);
-  its.late_ends = metrics_.AddCounter(
-      "ropeway_e2e_limit_violations_total",
-      "Requests that took longer, from arrival to end, than their class's limit.", labels);
-  its.waiting =
-      metrics_.AddGauge("ropeway_queue_depth", "Requests of the class that wait.", labels);
-  its.running =
-      metrics_.AddGauge("ropeway_class_running", "Requests of the class that run.", labels);
-  its.expected_wait = metrics_.AddGauge(
-      "ropeway_expected_wait_seconds",
-      "How long a request of the class that came now would wait, of the tenant that would wait "
-      "longest.",
-      labels);
-  metrics_
-      .AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
-                labels)
-      ->Set(base::ToSeconds(ttft));
-  metrics_
-      .AddGauge("ropeway_e2e_limit_seconds",
-                "The class's limit on the latency from arrival to end.", labels)
-      ->Set(base::ToSeconds(latency));
-}
-
-void GatewayMetrics::Sent(Priority priority, base::Duration after) {
-  classes_[static_cast<size_t>(priority)].queue->Observe(base::ToSeconds(after));
-}
-
-void GatewayMetrics::FirstToken(Priority priority, base::Duration after) {
-  const auto index = static_cast<size_t>(priority);
-  classes_[index].ttft->Observe(base::ToSeconds(after));
-  if (after > ttft_limits_[index]) classes_[index].late_first_tokens->Increment();
-}
-
-void GatewayMetrics::Token(Priority priority, base::Duration since) {
-  classes_[static_cast<size_t>(priority)].inter_token->Observe(base::ToSeconds(since));
-}
-
 void GatewayMetrics::Ended(Priority priority, FinishReason reason, base::Duration after,
                            const PhaseTimes* times, const Usage& usage) {
-  const auto index = static_cast<size_t>(priority);
   finished_[static_cast<size_t>(reason)]->Increment();
-  classes_[index].e2e->Observe(base::ToSeconds(after));
-  if (after > latency_limits_[index]) classes_[index].late_ends->Increment();
+  of(priority).EndedAfter(after);
   if (times == nullptr) return;
-  classes_[index].prefill->Observe(base::ToSeconds(times->prefill));
-  classes_[index].decode->Observe(base::ToSeconds(times->decode));
+  of(priority).Ended(*times);
   prompt_tokens_->Increment(usage.prompt_tokens);
   generation_tokens_->Increment(usage.completion_tokens);
 }
@@ -202,7 +126,9 @@ void GatewayMetrics::Follow(const BackendStatus& backend) {
   its.outstanding_tokens->Set(static_cast<double>(backend.outstanding_tokens));
   its.p50->Set(backend.latency_p50_ms / 1e3);
   its.p99->Set(backend.latency_p99_ms / 1e3);
-  for (const auto& [counter, value] : its.counters) RaiseTo(counter, backend.*value);
+  for (const auto& [counter, value] : its.counters) {
+    base::RaiseTo(counter, static_cast<double>(backend.*value));
+  }
 }
 
 void GatewayMetrics::FollowTotals(const GatewaySample& sample) {
@@ -212,13 +138,14 @@ void GatewayMetrics::FollowTotals(const GatewaySample& sample) {
   batch_duration_avg_->Set(sample.stats.avg_batch_duration_ms / 1e3);
   batch_size_max_->Set(sample.stats.max_batch_size);
   batch_wait_max_->Set(sample.stats.max_batch_wait_ms / 1e3);
-  for (const auto& [counter, value] : totals_) RaiseTo(counter, sample.counts.*value);
+  for (const auto& [counter, value] : totals_) {
+    base::RaiseTo(counter, static_cast<double>(sample.counts.*value));
+  }
   for (size_t i = 0; i < classes_.size(); ++i) {
     const engine::QueueInfo::Class& queue = sample.queue.classes[i];
-    classes_[i].waiting->Set(queue.waiting);
-    classes_[i].running->Set(queue.running);
-    classes_[i].expected_wait->Set(queue.wait_seconds);
+    classes_[i].SetQueue(queue.waiting, queue.running, queue.wait_seconds);
   }
+  sessions_.Follow(sample.sessions);
 }
 
 std::string GatewayMetrics::Text(const GatewaySample& sample) {

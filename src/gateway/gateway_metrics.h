@@ -3,7 +3,6 @@
 #define ROPEWAY_GATEWAY_GATEWAY_METRICS_H_
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -11,12 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/class_metrics.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "engine/backend.h"
 #include "gateway/dispatcher.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
+#include "store/session_metrics.h"
+#include "store/session_store.h"
 
 namespace ropeway::gateway {
 
@@ -26,6 +28,7 @@ struct GatewaySample {
   engine::QueueInfo queue;  // Of all tenants.
   DispatchCounts counts;    // Of all models.
   std::vector<BackendStatus> backends;
+  store::SessionStoreStats sessions;
 };
 
 // Thread-safe.
@@ -34,17 +37,15 @@ class GatewayMetrics {
   base::Metrics metrics_;  // First: what follows points into it.
 
  public:
-  using Limits = std::array<std::chrono::milliseconds, kNumPriorities>;
+  using Limits = base::ClassLimits;
 
   // The latencies by class beyond which a request counts as late: to its first token, and to its
   // end.
   GatewayMetrics(const Limits& ttft, const Limits& latency);
 
-  // A request of the class was sent `after` its arrival, for the first time,
-  void Sent(Priority priority, base::Duration after);
-  // had its first token, and another one `since` the last.
-  void FirstToken(Priority priority, base::Duration after);
-  void Token(Priority priority, base::Duration since);
+  const base::ClassMetrics& of(Priority priority) const {
+    return classes_[static_cast<size_t>(priority)];
+  }
   // An accepted request ended; `times` is null where it has no output of its own to account for.
   void Ended(Priority priority, FinishReason reason, base::Duration after, const PhaseTimes* times,
              const Usage& usage);
@@ -53,19 +54,6 @@ class GatewayMetrics {
   std::string Text(const GatewaySample& sample);
 
  private:
-  struct OfClass {
-    base::Histogram* ttft = nullptr;
-    base::Histogram* inter_token = nullptr;
-    base::Histogram* queue = nullptr;
-    base::Histogram* prefill = nullptr;
-    base::Histogram* decode = nullptr;
-    base::Histogram* e2e = nullptr;
-    base::Counter* late_first_tokens = nullptr;
-    base::Counter* late_ends = nullptr;
-    base::Gauge* waiting = nullptr;
-    base::Gauge* running = nullptr;
-    base::Gauge* expected_wait = nullptr;
-  };
   struct OfBackend {
     std::map<std::string, base::Gauge*> states;  // By name; 1 for the one that it is in.
     base::Gauge* in_flight = nullptr;
@@ -77,16 +65,12 @@ class GatewayMetrics {
     std::vector<std::pair<base::Counter*, uint64_t BackendStatus::*>> counters;
   };
 
-  void AddClass(Priority priority, std::chrono::milliseconds ttft,
-                std::chrono::milliseconds latency);
   OfBackend MakeBackend(const BackendStatus& backend);
   // The next two: REQUIRES: mu_ is held.
   void Follow(const BackendStatus& backend);
   void FollowTotals(const GatewaySample& sample);
 
-  const Limits ttft_limits_;
-  const Limits latency_limits_;
-  std::array<OfClass, kNumPriorities> classes_;
+  const std::array<base::ClassMetrics, kNumPriorities> classes_;
   std::array<base::Counter*, 4> finished_{};  // By FinishReason.
   base::Counter* const prompt_tokens_;
   base::Counter* const generation_tokens_;
@@ -101,6 +85,7 @@ class GatewayMetrics {
 
   std::mutex mu_;                              // Held while they follow a sample.
   std::map<std::string, OfBackend> backends_;  // By name.
+  store::SessionMetrics sessions_;
 };
 
 }  // namespace ropeway::gateway

@@ -90,12 +90,19 @@ TEST(GatewayBackendTest, ItTellsHowItsBackendsDo) {
   EXPECT_EQ(stats.total_requests, 3U);
   EXPECT_EQ(stats.queue_depth, 0);
   const std::string metrics = gateway->MetricsText();
-  for (const char* line : {"ropeway_backend_requests_total{backend=\"a\",model=\"m\"} 3",
-                           "ropeway_backend_state{backend=\"a\",model=\"m\",state=\"up\"} 1",
-                           "ropeway_backend_state{backend=\"a\",model=\"m\",state=\"ejected\"} 0",
-                           "ropeway_request_success_total{finished_reason=\"length\"} 3",
-                           "ropeway_generation_tokens_total 15", "ropeway_prompt_tokens_total 21",
-                           "ropeway_time_to_first_token_seconds_count{priority=\"medium\"} 3"}) {
+  for (const char* line :
+       {"ropeway_backend_requests_total{backend=\"a\",model=\"m\"} 3",
+        "ropeway_backend_state{backend=\"a\",model=\"m\",state=\"up\"} 1",
+        "ropeway_backend_state{backend=\"a\",model=\"m\",state=\"ejected\"} 0",
+        "ropeway_request_success_total{finished_reason=\"length\"} 3",
+        "ropeway_generation_tokens_total 15", "ropeway_prompt_tokens_total 21",
+        "ropeway_time_to_first_token_seconds_count{priority=\"medium\"} 3",
+        "ropeway_request_queue_time_seconds_count{priority=\"medium\"} 3",
+        "ropeway_request_formation_time_seconds_count{priority=\"medium\"} 3",
+        "ropeway_request_prefill_time_seconds_count{priority=\"medium\"} 3",
+        "ropeway_request_decode_time_seconds_count{priority=\"medium\"} 3",
+        "ropeway_request_output_time_seconds_count{priority=\"medium\"} 3",
+        "ropeway_e2e_request_latency_seconds_count{priority=\"medium\"} 3", "ropeway_sessions 0"}) {
     EXPECT_THAT(metrics, HasSubstr(line));
   }
   ExpectInMetrics(backends[0], metrics);

@@ -129,10 +129,6 @@ Status GatewayBackend::CheckKnown(const Model& model, const Request& request) co
 StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(engine::SinkRequest request,
                                                               uint64_t drawn_seed) {
   Request& asked = request.request;
-  if (!asked.session_id.empty()) {
-    return Status(StatusCode::kUnimplemented,
-                  "a gateway keeps no sessions yet: send the whole conversation", "session_id");
-  }
   if (Status status = core::CheckRequest(asked); !status.ok()) return status;
   std::optional<size_t> model;
   std::string name;
@@ -146,6 +142,10 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(engine::SinkReques
     if (Status status = CheckKnown(models_[*model], asked); !status.ok()) return status;
   }
   asked.model = std::move(name);
+  std::shared_ptr<ClientTurn> turn;
+  if (!asked.session_id.empty()) {
+    if (Status status = BeginTurn(&asked, &turn); !status.ok()) return status;
+  }
   if (!asked.sampling.seed) {
     asked.sampling.seed = drawn_seed;
     asked.sampling.given |= SamplingParams::kSeed;
@@ -154,29 +154,37 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(engine::SinkReques
   arrival.client =
       std::make_shared<ClientRequest>(std::move(request.request), std::move(request.sink));
   ClientRequest& client = *arrival.client;
+  client.turn = std::move(turn);
   client.model = *model;
   client.seed = *client.request.sampling.seed;
   client.arrival = config_.clock->Now();
   client.deadline = DeadlineOf(client.arrival, client.request, config_.request_timeout);
   client.prompt_estimate = EstimatedPromptTokens(client.request);
-  arrival.dispatch = DispatchOf(client);
+  // Of a turn, its history is not read yet: see EnqueueRead.
+  if (client.turn == nullptr) arrival.dispatch = DispatchOf(client);
   return arrival;
 }
 
 Status GatewayBackend::ReserveBytes(ClientRequest* client) {
   const int64_t bytes =
       std::min(static_cast<int64_t>(core::BytesOf(client->request)), config_.max_request_bytes);
-  if (request_bytes_.Take(client->request.tenant, bytes, &client->bytes)) return {};
+  base::SharedBudget::Hold* const hold = &client->bytes;
+  const bool taken = hold->taken() ? hold->Grow(std::max<int64_t>(0, bytes - hold->amount()))
+                                   : request_bytes_.Take(client->request.tenant, bytes, hold);
+  if (taken) return {};
   return {StatusCode::kResourceExhausted,
           fmt::format("the requests of this tenant under way leave it less than the {} bytes of "
                       "this one, of {} for all tenants",
                       bytes, config_.max_request_bytes)};
 }
 
+Status GatewayBackend::CheckAccepting() const {
+  if (accepting_) return {};
+  return {StatusCode::kUnavailable, "the gateway is stopping and accepts no new requests"};
+}
+
 Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoint now) {
-  if (!accepting_) {
-    return {StatusCode::kUnavailable, "the gateway is stopping and accepts no new requests"};
-  }
+  if (Status status = CheckAccepting(); !status.ok()) return status;
   std::shared_ptr<ClientGroup> group;
   if (arrivals->size() > 1) group = std::make_shared<ClientGroup>();
   std::vector<DispatchRequest> all;
@@ -192,9 +200,10 @@ Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoin
       client.group = group;
       if (group != nullptr) group->requests.push_back(arrival.client);
       requests_.emplace(client.id, arrival.client);
+      unadmitted_.emplace_back(now + config_.admit_after, client.id);
       all.push_back(std::move(arrival.dispatch));
     }
-    unadmitted_.emplace_back(now + config_.admit_after, first);
+    ReserveEnds();
     Dispatcher& dispatcher = *models_[arrivals->front().client->model].dispatcher;
     if (Status status = dispatcher.AddAll(std::move(all), now); !status.ok()) {
       forget();
@@ -206,6 +215,57 @@ Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoin
     forget();
     throw;
   }
+  return {};
+}
+
+Status GatewayBackend::EnqueueReading(const std::shared_ptr<ClientRequest>& client) {
+  if (Status status = CheckAccepting(); !status.ok()) return status;
+  const RequestId id = next_id_;
+  client->id = id;
+  const base::Flow flow{.tenant = client->request.tenant,
+                        .cls = static_cast<int>(client->request.priority),
+                        .weight = client->request.tenant_weight};
+  const auto forget = [&] {
+    reading_.erase(id);
+    requests_.erase(id);
+  };
+  const auto read = [this, client] {
+    ReadTurn(client);
+    return true;
+  };
+  try {
+    requests_.emplace(id, client);
+    reading_.emplace(id, client);
+    ReserveEnds();
+    if (readers_.TryAdd(flow, read)) {
+      ++next_id_;
+      return {};
+    }
+  } catch (...) {
+    forget();
+    throw;
+  }
+  forget();
+  return {StatusCode::kResourceExhausted, "too many sessions of this tenant wait to be read"};
+}
+
+Status GatewayBackend::EnqueueRead(const std::shared_ptr<ClientRequest>& client) {
+  std::vector<DispatchRequest> one;
+  one.push_back(DispatchOf(*client));
+  one[0].request.id = client->id;
+  bool look = false;
+  {
+    const std::lock_guard lock(mu_);
+    if (!reading_.contains(client->id)) return {};  // It was cancelled.
+    const base::TimePoint now = config_.clock->Now();
+    unadmitted_.emplace_back(now + config_.admit_after, client->id);
+    Dispatcher& dispatcher = *models_[client->model].dispatcher;
+    if (Status status = dispatcher.AddAll(std::move(one), now); !status.ok()) return status;
+    reading_.erase(client->id);
+    client->queue_position = std::max(0, dispatcher.PositionOf(client->id));
+    look = LookNow();
+  }
+  NotifyIf(look);
   return {};
 }
 
@@ -225,6 +285,10 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(
       if (!arrival.ok()) return arrival.status();
       Status reserved = ReserveBytes(arrival->client.get());
       if (!reserved.ok()) return reserved;
+      if (requests.size() > 1 && arrival->client->turn != nullptr) {
+        return InvalidArgument("a session's turn is submitted by itself, with one choice",
+                               "session_id");
+      }
       if (!arrivals.empty() && arrivals[0].client->model != arrival->client->model) {
         return InvalidArgument("requests that are submitted together must be for one model",
                                "model");
@@ -235,7 +299,9 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(
     bool look = false;
     {
       const std::lock_guard lock(mu_);
-      Status status = EnqueueAll(&arrivals, config_.clock->Now());
+      const std::shared_ptr<ClientRequest>& first = arrivals.front().client;
+      Status status = first->turn != nullptr ? EnqueueReading(first)
+                                             : EnqueueAll(&arrivals, config_.clock->Now());
       if (!status.ok()) return status;
       for (size_t i = 0; i < arrivals.size(); ++i) ids[i] = arrivals[i].client->id;
       look = LookNow();

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -80,6 +82,39 @@ TEST(GatewayTest, CancelsByHandleByIdAndByCallback) {
   EXPECT_TRUE(Eventually([&] { return backend->open() == 0; }));
 }
 
+TEST(GatewayTest, SessionsSurviveARestart) {
+  const auto folder =
+      std::filesystem::path(testing::TempDir()) / ("gateway_state_" + std::to_string(getpid()));
+  std::filesystem::remove_all(folder);
+  GatewayOptions options = OptionsWith(std::make_shared<ScriptedBackend>());
+  options.sessions.state_path = folder.string();
+  std::string history;
+  for (const char* text : {"Once", "upon", "a"}) {
+    const auto backend = std::make_shared<ScriptedBackend>();
+    options.models[0].backends[0].backend = backend;
+    auto gateway = Gateway::Create(options);
+    ASSERT_TRUE(gateway.ok()) << gateway.status().message();
+    Request request = ScriptedRequest(text);
+    request.session_id = "s";
+    const auto handle = (*gateway)->Infer(request);
+    ASSERT_TRUE(handle.ok()) << handle.status().message();
+    const auto result = handle->Wait();
+    ASSERT_TRUE(result.ok() && result->status.ok());
+    history += text;
+    EXPECT_EQ(result->text, ExpectedText(ScriptedRequest(history), 5));
+    EXPECT_EQ(result->finish.session_tokens, std::string(text) == "Once" ? 0 : 12);
+    history += result->text;
+    ASSERT_EQ((*gateway)->Sessions().size(), 1U);
+    EXPECT_TRUE((*gateway)->Sessions()[0].durable);
+    EXPECT_EQ((*gateway)->CloseSession("other").code(), StatusCode::kNotFound);
+    if (std::string(text) == "a") {
+      EXPECT_TRUE((*gateway)->CloseSession("s").ok());
+      EXPECT_TRUE((*gateway)->Sessions().empty());
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(GatewayTest, BadOptionsAreNamed) {
   const auto field = [](const std::function<void(GatewayOptions*)>& change) {
     GatewayOptions options = OptionsWith(std::make_shared<ScriptedBackend>());
@@ -90,6 +125,9 @@ TEST(GatewayTest, BadOptionsAreNamed) {
   EXPECT_EQ(field([](GatewayOptions* o) { o->dispatch = "now"; }), "dispatch");
   EXPECT_EQ(field([](GatewayOptions* o) { o->batch_control = "none"; }), "batch_control");
   EXPECT_EQ(field([](GatewayOptions* o) { o->policy = "none"; }), "policy");
+  EXPECT_EQ(field([](GatewayOptions* o) { o->sessions.max_sessions = 0; }), "max_sessions");
+  EXPECT_EQ(field([](GatewayOptions* o) { o->sessions.state_path = "/dev/null/state"; }),
+            "state_path");
   EXPECT_EQ(field([](GatewayOptions* o) { o->models[0].backends[0].weight = 0; }), "weight");
   EXPECT_EQ(field([](GatewayOptions* o) { o->models[0].backends[0].url = "http://a"; }), "url");
   EXPECT_EQ(field([](GatewayOptions* o) { o->models[0].backends[0].backend = nullptr; }), "url");

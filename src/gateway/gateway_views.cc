@@ -153,6 +153,7 @@ std::string GatewayBackend::MetricsText() const {
   sample.backends = Backends();
   sample.stats = Stats();
   sample.queue = Queue(nullptr, 1.0);
+  sample.sessions = sessions_->stats();
   {
     const std::lock_guard lock(mu_);
     for (const Model& model : models_) AddCounts(model.dispatcher->counts(), &sample.counts);
@@ -179,6 +180,13 @@ std::vector<engine::RequestInfo> GatewayBackend::Requests() const {
       all.insert(all.end(), std::make_move_iterator(its.begin()),
                  std::make_move_iterator(its.end()));
     }
+    for (const auto& [id, client] : reading_) {
+      all.push_back({.id = id,
+                     .tenant = client->request.tenant,
+                     .state = engine::RequestInfo::State::kEncoding,
+                     .age_seconds = base::ToSeconds(now - client->arrival),
+                     .priority = client->request.priority});
+    }
   }
   std::sort(all.begin(), all.end(),
             [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
@@ -189,6 +197,10 @@ engine::QueueInfo GatewayBackend::Queue(const std::string* tenant, double weight
   engine::QueueInfo queue;
   const std::lock_guard lock(mu_);
   for (const Model& model : models_) AddQueue(model.dispatcher->Queue(tenant, weight), &queue);
+  for (const auto& [id, client] : reading_) {
+    if (tenant != nullptr && client->request.tenant != *tenant) continue;
+    ++queue.classes[static_cast<size_t>(client->request.priority)].waiting;
+  }
   return queue;
 }
 
@@ -196,6 +208,8 @@ EngineStats GatewayBackend::Stats() const {
   EngineStats stats;
   const std::lock_guard lock(mu_);
   for (const Model& model : models_) AddStats(model.dispatcher->Stats(), &stats);
+  stats.waiting += static_cast<int>(reading_.size());
+  stats.queue_depth += static_cast<int>(reading_.size());
   return stats;
 }
 

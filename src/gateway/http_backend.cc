@@ -116,8 +116,12 @@ class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_f
   void OnFailure(BackendFailure failure) override;
 
   void set_exchange(const std::shared_ptr<net::HttpExchange>& exchange) {
-    const std::lock_guard lock(exchange_mutex_);
-    exchange_ = exchange;
+    {
+      const std::lock_guard lock(exchange_mutex_);
+      exchange_ = exchange;
+      if (!lingered_) return;
+    }
+    exchange->Cancel();
   }
 
   // The sink is not called once this has returned. Returns whether the exchange is of no use any
@@ -142,8 +146,9 @@ class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_f
   boost::asio::steady_timer linger_;
   const std::unique_ptr<WireReply> reply_;
   std::shared_ptr<RemoteSink> sink_;  // Null once cancelled or told the end.
-  std::mutex exchange_mutex_;         // Of the next one: Start waits for no sink.
+  std::mutex exchange_mutex_;         // Of the next two: Start waits for no sink.
   std::weak_ptr<net::HttpExchange> exchange_;
+  bool lingered_ = false;  // The time for the body's end is over, perhaps before Start was.
   Stage stage_ = Stage::kSent;
   int http_status_ = 0;
   int retry_after_ = 0;
@@ -276,6 +281,7 @@ void HttpBackend::Answer::Linger() {
     std::shared_ptr<net::HttpExchange> exchange;
     {
       const std::lock_guard lock(self->exchange_mutex_);
+      self->lingered_ = true;
       exchange = self->exchange_.lock();
     }
     if (exchange != nullptr) exchange->Cancel();
@@ -419,7 +425,9 @@ std::unique_ptr<RemoteCall> HttpBackend::Start(const Request& request, const Res
     auto call = std::make_unique<Call>();
     StatusOr<WireRequest> written = wire_->Write(request, resume);
     if (!written.ok()) {
-      sink->OnFailure({Kind::kRejected, written.status()});
+      // What the server could do, and does not do now, another one may do.
+      const bool broken = written.status().code() == StatusCode::kUnavailable;
+      sink->OnFailure({broken ? Kind::kBroken : Kind::kRejected, written.status()});
       return call;
     }
     auto answer = std::make_shared<Answer>(this, wire_->MakeReply(request), sink);

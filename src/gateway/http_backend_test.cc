@@ -5,19 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
-#include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "gateway/test_http_backend.h"
 #include "gateway/test_wire.h"
 #include "net/test_fake_server.h"
 #include "net/test_http_pool.h"
@@ -34,127 +30,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using FailKind = BackendFailure::Kind;
-
-const char kBackendKey[] = "key-of-the-gateway";
-
-// What a sink was told so far.
-struct HttpTold {
-  std::string text;
-  int deltas = 0;
-  int alive = 0;
-  int ends = 0;
-  std::optional<BackendEnd> end;
-  std::optional<BackendFailure> failure;
-};
-
-class HttpToldSink final : public RemoteSink {
- public:
-  // Called by each delta, on its thread.
-  explicit HttpToldSink(std::function<void()> on_delta = nullptr)
-      : on_delta_(std::move(on_delta)) {}
-
-  void OnDelta(Delta delta) override {
-    {
-      const std::lock_guard lock(mutex_);
-      told_.text += delta.text;
-      ++told_.deltas;
-      changed_.notify_all();
-    }
-    if (on_delta_) on_delta_();
-  }
-  void OnAlive() override {
-    const std::lock_guard lock(mutex_);
-    ++told_.alive;
-  }
-  void OnEnd(const BackendEnd& end) override {
-    const std::lock_guard lock(mutex_);
-    told_.end = end;
-    ++told_.ends;
-    changed_.notify_all();
-  }
-  void OnFailure(BackendFailure failure) override {
-    const std::lock_guard lock(mutex_);
-    told_.failure = std::move(failure);
-    ++told_.ends;
-    changed_.notify_all();
-  }
-
-  HttpTold told() const {
-    const std::lock_guard lock(mutex_);
-    return told_;
-  }
-  HttpTold AwaitEnd() const {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, net::kPatience, [this] { return told_.ends > 0; }));
-    return told_;
-  }
-  void AwaitDelta() const {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, net::kPatience, [this] { return told_.deltas > 0; }));
-  }
-
- private:
-  const std::function<void()> on_delta_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  HttpTold told_;
-};
-
-// A backend with its thread. Its destructor waits until that has nothing left to wait for.
-class HttpBackendRunner {
- public:
-  explicit HttpBackendRunner(HttpBackendOptions options) : thread_([this] { io_.run(); }) {
-    options.api_key = kBackendKey;
-    auto backend = HttpBackend::Open(options, &io_);
-    EXPECT_TRUE(backend.ok()) << backend.status().message();
-    backend_ = *std::move(backend);
-  }
-  explicit HttpBackendRunner(const std::string& url) : HttpBackendRunner(OptionsFor(url)) {}
-  ~HttpBackendRunner() {
-    backend_.reset();
-    work_.reset();
-    thread_.join();
-  }
-  HttpBackendRunner(const HttpBackendRunner&) = delete;
-  HttpBackendRunner& operator=(const HttpBackendRunner&) = delete;
-
-  static HttpBackendOptions OptionsFor(const std::string& url) {
-    HttpBackendOptions options;
-    options.url = url;
-    return options;
-  }
-
-  HttpBackend* operator->() { return backend_.get(); }
-
-  // One request from its beginning to its end.
-  HttpTold Ask(const Request& request = wire::CompletionRequest()) {
-    const auto sink = std::make_shared<HttpToldSink>();
-    const auto call = backend_->Start(request, nullptr, sink);
-    return sink->AwaitEnd();
-  }
-
-  StatusOr<BackendFacts> Probe() {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::optional<StatusOr<BackendFacts>> answer;
-    backend_->Probe([&](StatusOr<BackendFacts> facts) {
-      const std::lock_guard lock(mutex);
-      answer = std::move(facts);
-      changed.notify_all();
-    });
-    std::unique_lock lock(mutex);
-    EXPECT_TRUE(changed.wait_for(lock, net::kPatience, [&] { return answer.has_value(); }));
-    if (!answer) return Status(StatusCode::kInternal, "the probe has no answer");
-    return *std::move(answer);
-  }
-
- private:
-  boost::asio::io_context io_{1};
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
-      io_.get_executor()};
-  std::jthread thread_;
-  std::unique_ptr<HttpBackend> backend_;
-};
 
 const char kSomeText[] = R"({"id":"a","choices":[{"index":0,"text":" x","finish_reason":null}]})";
 const char kSomeEnd[] = R"({"id":"a","choices":[{"index":0,"text":"","finish_reason":"stop"}]})";

@@ -171,6 +171,7 @@ class OllamaWire final : public WireFormat {
 
   StatusOr<WireRequest> Write(const Request& request, const ResumePoint*) const override {
     if (Status status = CheckStreamable(request); !status.ok()) return status;
+    if (Status status = CheckFromTheStart(request); !status.ok()) return status;
     const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);
     const auto* text = std::get_if<std::string>(&request.prompt);
     if (messages == nullptr && text == nullptr) {

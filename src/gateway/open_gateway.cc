@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "gateway/http_backend.h"
 #include "net/base_url.h"
+#include "store/session_store.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -72,7 +73,7 @@ Status CheckOptions(const GatewayOptions& options) {
   if (options.probe_interval.count() < 1) return BadGatewayOption("probe_interval", "above 0");
   if (options.max_retries < 0) return BadGatewayOption("max_retries", "0 or more");
   if (options.max_resumptions < 0) return BadGatewayOption("max_resumptions", "0 or more");
-  return {};
+  return store::CheckSessionOptions(options.sessions);
 }
 
 DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
@@ -150,6 +151,10 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(const GatewayOptions& opti
   config.clock = clock;
   config.random = random;
   try {
+    StatusOr<std::unique_ptr<store::SessionStore>> sessions =
+        store::OpenSessionStore(options.sessions);
+    if (!sessions.ok()) return sessions.status();
+    config.sessions = *std::move(sessions);
     const auto io = std::make_shared<BackendIo>();
     config.runtime = io;
     size_t number = 0;
@@ -176,7 +181,8 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(const GatewayOptions& opti
         model.backends.push_back({.name = name,
                                   .remote = std::move(remote),
                                   .weight = backend.weight,
-                                  .max_concurrency = backend.max_concurrency});
+                                  .max_concurrency = backend.max_concurrency,
+                                  .min_concurrency = backend.min_concurrency});
       }
     }
   } catch (const std::exception& e) {

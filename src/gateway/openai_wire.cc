@@ -181,7 +181,7 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request, const ResumePoin
     body["logprobs"] = IsChat(request) ? OrderedJson(true) : OrderedJson(top);
     if (IsChat(request)) body["top_logprobs"] = top;
   }
-  AddFields(request, resume, &body);
+  if (Status status = AddFields(request, resume, &body); !status.ok()) return status;
   return WireRequest{IsChat(request) ? "/v1/chat/completions" : "/v1/completions", Dump(body)};
 }
 
@@ -298,13 +298,15 @@ class OpenAiServer final : public OpenAiWire {
     return vllm.first(kOpenAiNames);
   }
 
-  void AddFields(const Request& request, const ResumePoint*, OrderedJson* body) const override {
+  Status AddFields(const Request& request, const ResumePoint*, OrderedJson* body) const override {
+    if (Status status = CheckFromTheStart(request); !status.ok()) return status;
     const Family family = family_;
-    if (family != Family::kVllm && family != Family::kSglang) return;
+    if (family != Family::kVllm && family != Family::kSglang) return {};
     // There -1 is all tokens; 0 was an error for long.
     if (const auto top_k = body->find("top_k"); top_k != body->end() && *top_k == 0) *top_k = -1;
     // There an absent one means 16, and null what the context leaves.
     if (!IsChat(request) && !request.max_tokens) (*body)["max_tokens"] = nullptr;
+    return {};
   }
 
   Status ReadList(std::string_view body, BackendFacts* facts) {

@@ -80,9 +80,10 @@ class OpenAiWire : public WireFormat {
  protected:
   // The parameters that the kind knows.
   virtual std::span<const ParameterName> Known() const = 0;
-  // Adds what else the kind wants; `body` is complete otherwise.
-  virtual void AddFields(const Request& /*request*/, const ResumePoint* /*resume*/,
-                         nlohmann::ordered_json* /*body*/) const {}
+  // Adds what else the kind wants, with what the answer goes on from; `body` is complete otherwise.
+  // Fails as Write does.
+  virtual Status AddFields(const Request& request, const ResumePoint* resume,
+                           nlohmann::ordered_json* body) const = 0;
   // What to ask for where the request wants the log-probabilities of `top` tokens.
   virtual int32_t AskedLogprobs(int32_t top) const { return top; }
 

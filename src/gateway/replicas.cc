@@ -28,6 +28,12 @@ std::shared_ptr<const std::string> IdentityOf(const BackendFacts& facts) {
                                              facts.limits);
 }
 
+PlacesOptions PlacesOf(const ReplicaOptions& replica, PlacesOptions places) {
+  if (replica.min_concurrency > 0) places.least = replica.min_concurrency;
+  places.start = std::max(places.start, places.least);
+  return places;
+}
+
 }  // namespace
 
 const char* ReplicaStateName(ReplicaView::State state) {
@@ -39,7 +45,9 @@ const char* ReplicaStateName(ReplicaView::State state) {
 // --- Replica.
 
 Replica::Replica(ReplicaOptions options, const ReplicaRules& rules)
-    : options_(std::move(options)), rules_(rules), learned_(rules.places, true) {
+    : options_(std::move(options)),
+      rules_(rules),
+      learned_(PlacesOf(options_, rules.places), true) {
   if (options_.max_concurrency > 0) {
     learned_.set_most(options_.max_concurrency, true);
     learned_.set_by_latency(false);

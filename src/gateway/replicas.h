@@ -30,6 +30,9 @@ struct ReplicaOptions {
   std::string name;         // Unique among those of its model; its URL, usually.
   double weight = 1.0;      // Its part of the load, against others'; [0.01, 100].
   int max_concurrency = 0;  // Requests at once. 0: as it reports, or else as learned.
+  // What is learned goes down to so many at least; 0: PlacesOptions::least. At most
+  // max_concurrency, or else PlacesOptions::most.
+  int min_concurrency = 0;
   bool can_resume = false;  // RemoteBackend::CanResume.
 };
 

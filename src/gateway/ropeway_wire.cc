@@ -155,8 +155,8 @@ class RopewayWire final : public OpenAiWire {
  private:
   std::span<const ParameterName> Known() const override { return kRopewayNames; }
 
-  void AddFields(const Request& request, const ResumePoint* resume,
-                 OrderedJson* body) const override {
+  Status AddFields(const Request& request, const ResumePoint* resume,
+                   OrderedJson* body) const override {
     (*body)["priority"] = PriorityName(request.priority);
     if (request.timeout && request.timeout->count() > 0) {
       constexpr double kMostSeconds = 86'400;
@@ -172,6 +172,10 @@ class RopewayWire final : public OpenAiWire {
     if (acts_for_tenant) {
       if (resume != nullptr) seed = resume->seed;
       (*body)["ropeway_gateway"] = GatewayMember(request, resume, has_ids_);
+    } else if (resume != nullptr) {
+      return {StatusCode::kUnavailable, "it does not let the gateway go on with streams any more"};
+    } else if (Status status = CheckFromTheStart(request); !status.ok()) {
+      return status;
     } else {
       // To the server all requests are one tenant's.
       seed = SeedOf(request);
@@ -179,6 +183,7 @@ class RopewayWire final : public OpenAiWire {
     }
     if (seed) (*body)["seed"] = *seed;
     if (!salt.empty()) (*body)["cache_salt"] = salt;
+    return {};
   }
 
   // The server tells these facts to keys that may resume streams.

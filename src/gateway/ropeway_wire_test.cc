@@ -77,6 +77,28 @@ TEST(RopewayWire, ActsForTheTenantOnceItsKeyHasTheRight) {
   EXPECT_THAT(wire->Unknown(request), IsEmpty());
 }
 
+TEST(RopewayWire, OnlyOneThatGivesTheRightGoesOnFromIds) {
+  Request request = CompletionRequest();
+  request.sampling.seed = 3;
+  request.resume_ids = {5, 6};
+  for (const BackendKind kind : {BackendKind::kOpenAi, BackendKind::kLlamaCpp, BackendKind::kOllama,
+                                 BackendKind::kRopeway}) {
+    const Status status = MakeWireFormat(kind, "m")->Write(request, nullptr).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << BackendKindName(kind);
+    EXPECT_EQ(status.field(), "resume_ids");
+    EXPECT_EQ(status.message().find("it cannot go on"), 0u) << status.message();
+  }
+  const auto wire = MakeRopeway("m");
+  BackendFacts facts;
+  EXPECT_TRUE(ReadProbes(wire.get(), {{"/v1/models", kRopewayModels}}, &facts).ok());
+  EXPECT_EQ(json::parse(WrittenBody(*wire, request))["ropeway_gateway"]["resume_ids"],
+            (json{5, 6}));
+  // A stream that was to be taken up there just when it took the right away.
+  EXPECT_TRUE(ReadProbes(wire.get(), {{"/v1/models", R"({"data":[{"id":"m"}]})"}}, &facts).ok());
+  const ResumePoint resume{{5, 6, 7}, 9};
+  EXPECT_EQ(wire->Write(request, &resume).status().code(), StatusCode::kUnavailable);
+}
+
 TEST(RopewayWire, ReadsIdsAndOffsets) {
   Request request = CompletionRequest();
   const std::string stream = Events(

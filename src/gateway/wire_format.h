@@ -77,7 +77,7 @@ class WireFormat {
 
   // Writes the request for a stream. kInvalidArgument or kUnimplemented if the kind has no way to
   // ask for this; the message, which begins with "it", the backend, says what. `resume` is null
-  // unless CanResume.
+  // unless CanResume; kUnavailable if that does not hold any more.
   virtual StatusOr<WireRequest> Write(const Request& request, const ResumePoint* resume) const = 0;
 
   // What reads the stream that answers `request`.

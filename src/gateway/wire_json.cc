@@ -234,18 +234,6 @@ StatusOr<Json> ReadDocument(std::string_view text, std::string_view what) {
   return base::ReadJson(text, {.max_depth = 32, .max_values = kMaxValues}, what);
 }
 
-const Json& Member(const Json& json, const char* key) {
-  static const Json* const none = new Json;
-  if (!json.is_object()) return *none;
-  const auto found = json.find(key);
-  return found == json.end() ? *none : *found;
-}
-
-std::string_view Text(const Json& json) {
-  const auto* text = json.get_ptr<const std::string*>();
-  return text == nullptr ? std::string_view() : std::string_view(*text);
-}
-
 std::optional<int32_t> Count(const Json& json) {
   if (!json.is_number()) return std::nullopt;
   // Exact for every number in the range.
@@ -410,6 +398,13 @@ Status CheckStreamable(const Request& request) {
     return InvalidArgument("it cannot answer with 0 tokens ('max_tokens')", "max_tokens");
   }
   return {};
+}
+
+Status CheckFromTheStart(const Request& request) {
+  if (request.resume_ids.empty()) return {};
+  return {StatusCode::kUnimplemented,
+          "it cannot go on from tokens that another engine has generated ('resume_ids')",
+          "resume_ids"};
 }
 
 }  // namespace ropeway::gateway::wire

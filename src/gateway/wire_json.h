@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
@@ -24,10 +25,9 @@ namespace ropeway::gateway::wire {
 // A document that the server sent; the message of a failure calls it `what`.
 StatusOr<nlohmann::json> ReadDocument(std::string_view text, std::string_view what);
 
-// The member `key`; null where there is none or `json` is no object.
-const nlohmann::json& Member(const nlohmann::json& json, const char* key);
-// A string's text, "" for anything else; valid while `json` is.
-std::string_view Text(const nlohmann::json& json);
+using base::Member;
+using base::Text;
+
 // An integer from 0 to 2^31 - 1, or one written with a fraction of 0; else nothing.
 std::optional<int32_t> Count(const nlohmann::json& json);
 
@@ -131,6 +131,9 @@ std::string Dump(const nlohmann::ordered_json& body);
 // kUnimplemented if the request asks for what no stream of a server has; the message begins with
 // "it", the backend.
 Status CheckStreamable(const Request& request);
+
+// Likewise if it goes on from what another engine has generated, for servers that cannot.
+Status CheckFromTheStart(const Request& request);
 
 }  // namespace ropeway::gateway::wire
 

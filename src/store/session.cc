@@ -1,5 +1,7 @@
 #include "store/session.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "store/record.h"
@@ -25,6 +27,14 @@ Status CheckBeginning(RecordReader* reader, uint64_t version, const std::string&
 }
 
 }  // namespace
+
+Status CheckKind(const std::string& id, const SessionState& before, SessionState::Kind kind) {
+  if (before.kind == kind) return {};
+  return InvalidArgument(
+      fmt::format("the session '{}' was begun with {}, and so must its turns be", id,
+                  before.kind == SessionState::Kind::kChat ? "chat messages" : "text or token ids"),
+      "prompt");
+}
 
 std::string SessionKey(const std::string& tenant, const std::string& id) {
   return std::to_string(tenant.size()) + ":" + tenant + id;
@@ -113,6 +123,7 @@ StatusOr<SessionState> UnpackState(const std::string& key, const SessionHead& he
   if (!reader.ok() || kind > 1 || end_ids > state.ids.size()) {
     return DataLoss("its state is damaged");
   }
+  if (state.ids.empty()) state.tokens = head.tokens;
   return state;
 }
 

@@ -12,7 +12,9 @@
 
 namespace ropeway::store {
 
-// The state that the next turn continues.
+// The state that the next turn continues. An engine's goes on from token ids. A gateway's has none,
+// for it knows no vocabulary: `vocabulary` and `ids` are empty, a chat is its messages, a text is
+// `tail` alone, and the next turn is sent to a backend with all of it.
 struct SessionState {
   enum class Kind : uint8_t {
     kChat,  // Turns are messages.
@@ -30,7 +32,15 @@ struct SessionState {
   // Text after the ids: the rest of a token that a stop string cut.
   std::string tail;
   std::vector<ChatMessage> messages;  // kChat: all so far, including the model's answers.
+  // Without ids: how many tokens the history has, as far as known. The head keeps it, not the
+  // state's record.
+  int64_t tokens = 0;
+
+  int64_t num_tokens() const { return ids.empty() ? tokens : static_cast<int64_t>(ids.size()); }
 };
+
+// kInvalidArgument if a turn of `kind` cannot go on from `before`, the state of the session `id`.
+Status CheckKind(const std::string& id, const SessionState& before, SessionState::Kind kind);
 
 // A session's key in the store, unique per pair.
 std::string SessionKey(const std::string& tenant, const std::string& id);
@@ -44,7 +54,7 @@ struct SessionHead {
   int64_t last_used_ms = 0;  // When the last turn ended.
   int64_t expires_ms = 0;
   int64_t turns = 0;            // 0: no state yet.
-  int64_t tokens = 0;           // Of the state's ids.
+  int64_t tokens = 0;           // SessionState::num_tokens.
   uint64_t state_bytes = 0;     // Of the state's record,
   uint64_t state_checksum = 0;  // and its checksum, which binds head and state together.
 };

@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "store/record.h"
+#include "store/rocks_state_db.h"
 
 namespace ropeway::store {
 namespace {
@@ -221,7 +222,7 @@ void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn do
   work.head.last_used_ms = Now();
   work.head.expires_ms = work.head.last_used_ms + options_.ttl.count();
   ++work.head.turns;
-  work.head.tokens = static_cast<int64_t>(next.ids.size());
+  work.head.tokens = next.num_tokens();
   work.head.state_bytes = records->state.size();
   work.head.state_checksum = Checksum(records->state);
   records->head = PackHead(entry->key, work.head);
@@ -442,6 +443,38 @@ StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(SessionStoreOptions o
   store->Note(store->failure_);
   store->thread_ = std::thread([self = store.get()] { self->Loop(); });
   return store;
+}
+
+Status CheckSessionOptions(const SessionOptions& options) {
+  constexpr int64_t kLeastBytes = int64_t{1} << 20;  // Below, the database's files do not fit.
+  const std::tuple<const char*, int64_t, int64_t> least[] = {
+      {"session_ttl", options.ttl.count(), 1},
+      {"max_sessions", options.max_sessions, 1},
+      {"session_store_bytes", options.store_bytes, kLeastBytes}};
+  for (const auto& [name, value, bound] : least) {
+    if (value >= bound) continue;
+    return InvalidArgument(fmt::format("{} must be at least {}, not {}", name, bound, value), name);
+  }
+  return {};
+}
+
+StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(const SessionOptions& options,
+                                                         std::unique_ptr<StateDb> db) {
+  SessionStoreOptions store;
+  // Beyond a century every session is kept for ever.
+  store.ttl = std::min<std::chrono::seconds>(options.ttl, std::chrono::hours(24 * 36500));
+  store.max_sessions = static_cast<size_t>(options.max_sessions);
+  const auto bytes = static_cast<uint64_t>(options.store_bytes);
+  store.max_bytes = bytes;
+  if (db == nullptr && options.state_path.empty()) db = std::make_unique<MemoryStateDb>();
+  if (db == nullptr) {
+    StatusOr<std::unique_ptr<RocksStateDb>> opened =
+        RocksStateDb::Open(options.state_path + "/sessions", bytes);
+    if (!opened.ok()) return opened.status();
+    db = *std::move(opened);
+    store.max_bytes = static_cast<uint64_t>(RocksStateDb::kValueShare * static_cast<double>(bytes));
+  }
+  return SessionStore::Open(std::move(store), std::move(db));
 }
 
 }  // namespace ropeway::store

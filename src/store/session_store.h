@@ -1,4 +1,4 @@
-// The sessions of an engine: their state between turns, on disk and within bounds.
+// The sessions of an engine or a gateway: their state between turns, on disk and within bounds.
 #ifndef ROPEWAY_STORE_SESSION_STORE_H_
 #define ROPEWAY_STORE_SESSION_STORE_H_
 
@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "ropeway/options.h"
 #include "ropeway/session.h"
 #include "ropeway/status.h"
 #include "store/session.h"
@@ -193,6 +194,14 @@ class SessionStore {
   bool failing_ = false;  // The last write failed, and this was logged.
   std::thread thread_;
 };
+
+// kInvalidArgument with the option at fault, as it is called in a configuration.
+Status CheckSessionOptions(const SessionOptions& options);
+
+// The store that the options describe: in the directory `sessions` of their state_path, or in
+// memory. `db`: kept there instead; null: as they say. REQUIRES: the options are valid.
+StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(const SessionOptions& options,
+                                                         std::unique_ptr<StateDb> db = nullptr);
 
 }  // namespace ropeway::store
 

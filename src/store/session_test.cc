@@ -75,6 +75,32 @@ TEST(Session, ComesBackAsItWasPacked) {
   EXPECT_EQ(state->messages[1].tool_call_id, "call-1");
 }
 
+TEST(Session, WithoutIdsTheHeadTellsItsTokens) {
+  SessionState state = AState();
+  EXPECT_EQ(state.num_tokens(), 3);
+  state.vocabulary.clear();
+  state.ids.clear();
+  state.end_ids = 0;
+  state.tokens = 12;
+  EXPECT_EQ(state.num_tokens(), 12);
+  const std::string key = SessionKey("t", "s");
+  const std::string record = PackState(key, state);
+  SessionHead head = HeadOf(record);
+  head.tokens = state.num_tokens();
+  const StatusOr<SessionState> found = UnpackState(key, head, record);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found->num_tokens(), 12);
+  EXPECT_EQ(found->messages.size(), 2U);
+}
+
+TEST(Session, ATurnIsOfItsSessionsKind) {
+  const Status status = CheckKind("s", AState(), SessionState::Kind::kText);
+  EXPECT_EQ(status.field(), "prompt");
+  EXPECT_EQ(status.message(),
+            "the session 's' was begun with chat messages, and so must its turns be");
+  EXPECT_TRUE(CheckKind("s", AState(), SessionState::Kind::kChat).ok());
+}
+
 TEST(Session, AnotherSessionsRecordIsDetected) {
   const std::string record = PackState(SessionKey("t", "s"), AState());
   const SessionHead head = HeadOf(record);

@@ -26,17 +26,23 @@ struct StateDbControl {
     const std::lock_guard lock(mu);
     open = false;
   }
+  // Likewise reads of single values.
+  void CloseReadGate() {
+    const std::lock_guard lock(mu);
+    reads_open = false;
+  }
   void OpenGate() {
     {
       const std::lock_guard lock(mu);
-      open = true;
+      open = reads_open = true;
     }
     opened.notify_all();
   }
 
   std::mutex mu;
   std::condition_variable opened;
-  bool open = true;
+  bool open = true;  // Guarded by mu, as is the next.
+  bool reads_open = true;
 };
 
 class FaultyStateDb final : public StateDb {
@@ -54,6 +60,10 @@ class FaultyStateDb final : public StateDb {
   }
   StatusOr<std::string> Read(const std::string& key) const override {
     ++control_->reads;
+    {
+      std::unique_lock lock(control_->mu);
+      control_->opened.wait(lock, [this] { return control_->reads_open; });
+    }
     if (control_->closed) return Full();
     return control_->contents.Read(key);
   }

@@ -1,0 +1,79 @@
+// Which options of the dispatcher can stand.
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "gateway/dispatcher.h"
+
+namespace ropeway::gateway {
+namespace {
+
+Status BadDispatchOption(const std::string& field, const std::string& expected) {
+  return InvalidArgument(field + ": expected " + expected, field);
+}
+
+Status ValidateReplicas(const std::vector<ReplicaOptions>& replicas, int most_places) {
+  if (replicas.empty()) return InvalidArgument("a model needs at least one backend", "backend");
+  if (replicas.size() > kMaxReplicas) {
+    return InvalidArgument(
+        fmt::format("a model has at most {} backends, not {}", kMaxReplicas, replicas.size()),
+        "backend");
+  }
+  std::unordered_set<std::string_view> names;
+  for (const ReplicaOptions& one : replicas) {
+    if (!names.insert(one.name).second) {
+      return InvalidArgument(fmt::format("the backend {} is given twice", one.name), "backend");
+    }
+    // Written so that it is true for NaN too.
+    if (!(one.weight >= 0.01 && one.weight <= 100.0)) {
+      return InvalidArgument(
+          fmt::format("weight of the backend {}: expected 0.01 to 100", one.name), "weight");
+    }
+    if (one.max_concurrency < 0) {
+      return InvalidArgument(
+          fmt::format("max-concurrency of the backend {}: expected at least 0", one.name),
+          "max-concurrency");
+    }
+    const int most = one.max_concurrency > 0 ? one.max_concurrency : most_places;
+    if (one.min_concurrency < 0 || one.min_concurrency > most) {
+      return InvalidArgument(fmt::format("min-concurrency of the backend {}: expected 0 to {}, its "
+                                         "max-concurrency",
+                                         one.name, most),
+                             "min-concurrency");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status DispatchOptions::Validate() const {
+  const PlacesOptions& places = rules.places;
+  const bool in_order = 1 <= places.least && places.least <= places.start &&
+                        places.start <= places.most && places.most <= 100'000;
+  if (!in_order) return BadDispatchOption("places", "1 <= least <= start <= most <= 100000");
+  if (Status status = ValidateReplicas(replicas, places.most); !status.ok()) return status;
+  if (auto made = policy::MakePolicy(policy); !made.ok()) return made.status();
+  if (max_wait <= base::Duration(0)) return BadDispatchOption("max-wait", "a time above 0");
+  if (max_queued_requests < 1) return BadDispatchOption("max-queued-requests", "at least 1");
+  if (max_queued_tokens < 1) return BadDispatchOption("max-queued-tokens", "at least 1");
+  if (max_batch_size < 1) return BadDispatchOption("max-batch-size", "at least 1");
+  if (max_batch_wait < base::Duration(0)) return BadDispatchOption("max-batch-wait", "0 or more");
+  if (max_parallel_batches < 1) return BadDispatchOption("max-parallel-batches", "at least 1");
+  if (hold_timeout < base::Duration(0)) return BadDispatchOption("hold-timeout", "0 or more");
+  if (first_byte_timeout < base::Duration(0) || idle_timeout < base::Duration(0)) {
+    return BadDispatchOption("backend-idle-timeout", "0 or more");
+  }
+  if (!(retries.part >= 0.0 && retries.part <= 1.0)) {
+    return BadDispatchOption("retry-part", "0 to 1");
+  }
+  if (!(retries.per_second > 0.0 && retries.per_second <= 1e6)) {
+    return BadDispatchOption("retries-per-second", "above 0");
+  }
+  return {};
+}
+
+}  // namespace ropeway::gateway
