@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <set>
 #include <utility>
 
 namespace ropeway::sim {
@@ -34,6 +35,12 @@ double Seconds(base::Duration time) { return base::ToSeconds(time); }
 GatewayRecord* GatewayChecks::Find(RequestId id) {
   const auto found = records_.find(id);
   return found != records_.end() ? &found->second : nullptr;
+}
+
+void GatewayChecks::OnAdded(size_t asked, size_t there, const Status& status) {
+  if (there == (status.ok() ? asked : 0)) return;
+  Violate("group", fmt::format("{} of {} members were accepted, and the answer is: {}", there,
+                               asked, status.ok() ? "OK" : status.message()));
 }
 
 void GatewayChecks::OnAccepted(RequestId id, GatewayRequest made, int user, base::TimePoint now) {
@@ -89,6 +96,8 @@ void GatewayChecks::OnSent(const gateway::Decision& decision, const SimBackend& 
     return;
   }
   if (record->backend >= 0) Violate("two_ends", Called(decision.id) + " was sent to two replicas");
+  // It leaves the batch with the attempt.
+  if (record->sends == 0) record->batch = decision.batch.number;
   CheckBudget(decision, record, now);
   if (decision.resume != !record->text.empty()) {
     Violate("after_byte", Called(decision.id) +
@@ -131,7 +140,12 @@ void GatewayChecks::OnSent(const gateway::Decision& decision, const SimBackend& 
 
 void GatewayChecks::OnRequeued(RequestId id, bool resumes, base::TimePoint now) {
   GatewayRecord* const record = Find(id);
+  if (record == nullptr || record->end != GatewayEnd::kNone) {
+    Violate("two_ends", Called(id) + " was queued again after its end");
+    return;
+  }
   record->backend = -1;
+  record->batch = 0;
   record->queued = now;
   record->resumes = resumes;
 }
@@ -204,6 +218,22 @@ void GatewayChecks::CheckPlaces(const gateway::Dispatcher& dispatcher, base::Tim
   }
 }
 
+bool GatewayChecks::MayBegin() const {
+  const gateway::DispatchOptions& options = setup_.dispatch;
+  if (options.enable_batching && !options.batches) return true;
+  bool any = false;
+  std::set<uint64_t> batches;
+  for (const auto& [id, record] : open_) {
+    if (record->backend < 0) continue;
+    any = true;
+    if (record->batch != 0) batches.insert(record->batch);
+  }
+  if (!options.enable_batching) return !any;
+  // Batches of urgent requests, which join the others, count here too: whether one is of that kind
+  // is not seen from outside.
+  return batches.size() < static_cast<size_t>(options.max_parallel_batches);
+}
+
 void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::TimePoint now) {
   const gateway::DispatchOptions& options = setup_.dispatch;
   const bool alive = dispatcher.any_alive();
@@ -215,7 +245,8 @@ void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::Time
     const bool usable = view.state == State::kUp || view.state == State::kReturning;
     is_free = is_free || (usable && view.in_flight < view.places);
   }
-  const bool continuous = options.enable_batching && !options.batches;
+  const bool may_begin = is_free && MayBegin();
+  const base::Duration idle = options.batches ? kIdleFor + options.max_batch_wait : kIdleFor;
   for (const auto& [id, record] : open_) {
     if (now - kLate > record->deadline) Violate("deadline", Called(id) + " lives on");
     if (record->backend >= 0) continue;
@@ -229,8 +260,8 @@ void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::Time
     }
     const bool first = record->sends == 0;
     record->idle_since =
-        is_free && first && continuous ? std::min(record->idle_since, now) : base::TimePoint::max();
-    if (record->idle_since != base::TimePoint::max() && now > record->idle_since + kIdleFor) {
+        may_begin && first ? std::min(record->idle_since, now) : base::TimePoint::max();
+    if (record->idle_since != base::TimePoint::max() && now > record->idle_since + idle) {
       Violate("idle_place", Called(id) + " waits beside a free place");
     }
     const base::Duration waited = now - record->accepted;

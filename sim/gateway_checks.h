@@ -4,6 +4,7 @@
 #define ROPEWAY_SIM_GATEWAY_CHECKS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -31,6 +32,7 @@ struct GatewayRecord {
   uint32_t attempt = 0;
   base::TimePoint queued{};  // Since when it has no attempt.
   bool resumes = false;      // Then it is to be gone on with.
+  uint64_t batch = 0;        // Whose member its attempt is; 0: of none.
   int sends = 0;
   int resumptions = 0;
   int model = -1;  // Of its first token.
@@ -52,7 +54,9 @@ struct GatewayRecord {
 //   dead_replica     a replica got requests though it has long been down
 //   held             a request waited for a replica that is alive for longer than hold_timeout, or
 //                    one that was to be gone on with, longer than resume_wait
-//   idle_place       a request waits though a replica has had a free place all the time
+//   idle_place       a request waits though a replica has had a free place all the time and, where
+//                    requests go out in batches or one by one, the next one was to begin
+//   group            of the members of a group some were accepted, and others were not
 //   deadline         a request lived on after its deadline, or ended of it before
 //   end_fields       an end's status is wrong
 //   waited_too_long  a request of a steady load waited for too long
@@ -63,6 +67,8 @@ class GatewayChecks {
  public:
   explicit GatewayChecks(const GatewaySetup& setup) : setup_(setup) {}
 
+  // Of the `asked` requests of one client the dispatcher has `there` now, and said `status`.
+  void OnAdded(size_t asked, size_t there, const Status& status);
   void OnAccepted(RequestId id, GatewayRequest made, int user, base::TimePoint now);
   void OnRejected(const Status& status, bool any_alive);
   // `view`: of the replica; `reported`: places that it said it has, the last time; 0: it says none.
@@ -91,6 +97,8 @@ class GatewayChecks {
  private:
   void CheckBudget(const gateway::Decision& decision, GatewayRecord* record, base::TimePoint now);
   void CheckWaits(const gateway::Dispatcher& dispatcher, base::TimePoint now);
+  // Whether another request or batch may begin, if there is a place for it.
+  bool MayBegin() const;
   void CheckPlaces(const gateway::Dispatcher& dispatcher, base::TimePoint now);
 
   const GatewaySetup& setup_;

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Load = GatewaySetup::Load;
 
-constexpr std::array<std::pair<GatewayPlant, const char*>, 14> kPlantNames = {{
+constexpr std::array<std::pair<GatewayPlant, const char*>, 16> kPlantNames = {{
     {GatewayPlant::kNone, "none"},
     {GatewayPlant::kLost, "lost"},
     {GatewayPlant::kDouble, "double"},
@@ -34,6 +34,8 @@ constexpr std::array<std::pair<GatewayPlant, const char*>, 14> kPlantNames = {{
     {GatewayPlant::kHoldForever, "hold_forever"},
     {GatewayPlant::kOtherModel, "other_model"},
     {GatewayPlant::kDeadlineMissed, "deadline_missed"},
+    {GatewayPlant::kGroupSplit, "group_split"},
+    {GatewayPlant::kBatchForever, "batch_forever"},
 }};
 
 template <typename T>
@@ -150,7 +152,7 @@ void MakeSteady(Load load, GatewaySetup* setup) {
   setup->longest_prompt = 60;
   setup->longest_output = 60;
   setup->cancel_share = setup->deadline_share = setup->bad_share = setup->late_share = 0.0;
-  setup->chat_share = 0.0;
+  setup->chat_share = setup->group_share = 0.0;
 }
 
 // What the plant needs to show.
@@ -198,9 +200,63 @@ void MakePlantable(GatewaySetup* setup) {
     case GatewayPlant::kDeadlineMissed:
       setup->deadline_share = 0.8;
       return;
+    case GatewayPlant::kGroupSplit:
+      setup->group_share = 0.5;
+      setup->mean_gap_us = 5000;
+      options.max_queued_requests = 4;
+      return;
+    case GatewayPlant::kBatchForever:
+      setup->mean_gap_us = 300'000;
+      options.batches = options.enable_batching = true;
+      options.max_batch_size = 10;
+      for (SimBackendSetup& backend : setup->backends) {
+        backend.slots = 8;
+        backend.reports = true;
+        backend.breaks = 0.0;
+        backend.well = backend.trouble = {};
+      }
+      return;
     default:
       return;
   }
+}
+
+GatewayRequest DrawRequest(const GatewaySetup& setup, int index, int user) {
+  base::SeededRandom random(
+      base::Mix64(base::Mix64(setup.seed, 103), static_cast<uint64_t>(index)));
+  GatewayRequest made;
+  core::CoreRequest& request = made.request.request;
+  auto prompt = static_cast<size_t>(random.Between(1, setup.longest_prompt));
+  made.length = static_cast<int32_t>(random.Between(1, setup.longest_output));
+  made.text = random.Next64();
+  request.priority = static_cast<Priority>(random.Below(kNumPriorities));
+  request.tenant = std::to_string(random.Below(3));
+  request.tenant_weight = AnyOf(random, {1.0, 1.0, 4.0});
+  request.ignore_eos = random.Chance(0.3);
+  made.bad = random.Chance(setup.bad_share);
+  if (random.Chance(setup.cancel_share)) {
+    made.cancel_after = std::chrono::microseconds(random.Between(0, 4'000'000));
+  }
+  if (random.Chance(setup.deadline_share)) {
+    made.deadline_after = std::chrono::microseconds(random.Between(1000, 8'000'000));
+  }
+  uint64_t dialogue = random.Next64();
+  if (random.Chance(setup.chat_share)) dialogue = random.Below(8);
+  if (setup.load != Load::kRandom) {
+    request.tenant_weight = 1.0;
+    request.tenant = "0";
+    request.priority = Priority::kMedium;
+    if (setup.load == Load::kShares) request.priority = static_cast<Priority>(user);
+    if (setup.load == Load::kTenants) request.tenant = std::to_string(user);
+    if (setup.load == Load::kOverdue)
+      request.priority = user == 0 ? Priority::kHigh : Priority::kLow;
+  }
+  request.max_tokens = request.ignore_eos ? made.length : made.length + 20;
+  request.prompt.assign(prompt, 0);
+  for (size_t i = 0; i < prompt / 16; ++i) {
+    made.request.blocks.push_back(base::Mix64(base::Mix64(setup.seed, dialogue), i));
+  }
+  return made;
 }
 
 }  // namespace
@@ -246,6 +302,7 @@ GatewaySetup MakeGatewaySetup(uint64_t seed, GatewayPlant plant) {
   setup.bad_share = AnyOf(random, {0.0, 0.05});
   setup.chat_share = AnyOf(random, {0.0, 0.7});
   setup.late_share = 0.3;
+  setup.group_share = seed % 3 == 1 ? 0.3 : 0.0;
   if (plant == GatewayPlant::kNone) {
     if (seed % 16 == 5) MakeSteady(Load::kShares, &setup);
     if (seed % 16 == 9) MakeSteady(Load::kTenants, &setup);
@@ -272,6 +329,7 @@ gateway::DispatchOptions PlantedOptions(const GatewaySetup& setup) {
   gateway::DispatchOptions options = setup.dispatch;
   if (setup.plant == GatewayPlant::kBudgetIgnored) options.retries.per_second = 1000.0;
   if (setup.plant == GatewayPlant::kHoldForever) options.hold_timeout = std::chrono::hours(100);
+  if (setup.plant == GatewayPlant::kBatchForever) options.max_batch_wait = std::chrono::hours(100);
   if (setup.plant == GatewayPlant::kOverfull) {
     for (size_t i = 0; i < options.replicas.size(); ++i) {
       gateway::ReplicaOptions& replica = options.replicas[i];
@@ -282,7 +340,7 @@ gateway::DispatchOptions PlantedOptions(const GatewaySetup& setup) {
   return options;
 }
 
-std::unique_ptr<policy::SchedulingPolicy> PlantedPolicy(const GatewaySetup& setup) {
+std::unique_ptr<policy::SchedulingPolicy> MakePlantedPolicy(const GatewaySetup& setup) {
   return std::make_unique<PlantedOrder>(setup.plant, *policy::MakePolicy(setup.dispatch.policy));
 }
 
@@ -315,40 +373,20 @@ std::string Describe(const GatewaySetup& setup) {
   return line;
 }
 
-GatewayRequest MakeGatewayRequest(const GatewaySetup& setup, int index, int user) {
+std::vector<GatewayRequest> MakeGatewayRequests(const GatewaySetup& setup, int index, int user) {
+  std::vector<GatewayRequest> made;
+  made.push_back(DrawRequest(setup, index, user));
   base::SeededRandom random(
-      base::Mix64(base::Mix64(setup.seed, 103), static_cast<uint64_t>(index)));
-  GatewayRequest made;
-  core::CoreRequest& request = made.request.request;
-  auto prompt = static_cast<size_t>(random.Between(1, setup.longest_prompt));
-  made.length = static_cast<int32_t>(random.Between(1, setup.longest_output));
-  made.text = random.Next64();
-  request.priority = static_cast<Priority>(random.Below(kNumPriorities));
-  request.tenant = std::to_string(random.Below(3));
-  request.tenant_weight = AnyOf(random, {1.0, 1.0, 4.0});
-  request.ignore_eos = random.Chance(0.3);
-  made.bad = random.Chance(setup.bad_share);
-  if (random.Chance(setup.cancel_share)) {
-    made.cancel_after = std::chrono::microseconds(random.Between(0, 4'000'000));
-  }
-  if (random.Chance(setup.deadline_share)) {
-    made.deadline_after = std::chrono::microseconds(random.Between(1000, 8'000'000));
-  }
-  uint64_t dialogue = random.Next64();
-  if (random.Chance(setup.chat_share)) dialogue = random.Below(8);
-  if (setup.load != Load::kRandom) {
-    request.tenant_weight = 1.0;
-    request.tenant = "0";
-    request.priority = Priority::kMedium;
-    if (setup.load == Load::kShares) request.priority = static_cast<Priority>(user);
-    if (setup.load == Load::kTenants) request.tenant = std::to_string(user);
-    if (setup.load == Load::kOverdue)
-      request.priority = user == 0 ? Priority::kHigh : Priority::kLow;
-  }
-  request.max_tokens = request.ignore_eos ? made.length : made.length + 20;
-  request.prompt.assign(prompt, 0);
-  for (size_t i = 0; i < prompt / 16; ++i) {
-    made.request.blocks.push_back(base::Mix64(base::Mix64(setup.seed, dialogue), i));
+      base::Mix64(base::Mix64(setup.seed, 104), static_cast<uint64_t>(index)));
+  if (!random.Chance(setup.group_share)) return made;
+  const auto answers = static_cast<size_t>(random.Between(2, 5));
+  while (made.size() < answers) {
+    GatewayRequest next = made.front();
+    next.text = random.Next64();
+    if (!next.request.request.ignore_eos) {
+      next.length = static_cast<int32_t>(random.Between(1, made.front().length));
+    }
+    made.push_back(std::move(next));
   }
   return made;
 }

@@ -34,6 +34,8 @@ enum class GatewayPlant {
   kHoldForever,       // Held requests are not ended.
   kOtherModel,        // A replica is taken for another model's.
   kDeadlineMissed,    // A deadline is forgotten.
+  kGroupSplit,        // The members of a group are added one by one.
+  kBatchForever,      // A batch that does not fill is not sent.
 };
 
 const char* GatewayPlantName(GatewayPlant plant);
@@ -90,9 +92,10 @@ struct GatewaySetup {
   int32_t longest_output = 0;
   double cancel_share = 0.0;
   double deadline_share = 0.0;
-  double bad_share = 0.0;   // Requests that every backend rejects.
-  double chat_share = 0.0;  // Requests that go on with a conversation.
-  double late_share = 0.0;  // Attempts that were cancelled and answer all the same.
+  double bad_share = 0.0;    // Requests that every backend rejects.
+  double chat_share = 0.0;   // Requests that go on with a conversation.
+  double late_share = 0.0;   // Attempts that were cancelled and answer all the same.
+  double group_share = 0.0;  // Clients' requests for several answers (OpenAI's n).
 };
 
 GatewaySetup MakeGatewaySetup(uint64_t seed, GatewayPlant plant);
@@ -100,7 +103,7 @@ std::string Describe(const GatewaySetup& setup);  // One line.
 
 // The options and the policy as the dispatcher gets them: with what the plant does to them.
 gateway::DispatchOptions PlantedOptions(const GatewaySetup& setup);
-std::unique_ptr<policy::SchedulingPolicy> PlantedPolicy(const GatewaySetup& setup);
+std::unique_ptr<policy::SchedulingPolicy> MakePlantedPolicy(const GatewaySetup& setup);
 
 // A request as the seed has it.
 struct GatewayRequest {
@@ -114,8 +117,10 @@ struct GatewayRequest {
 
 inline constexpr int kHostileUser = 0;  // The tenant of which kTenantUncharged charges nothing.
 
-// `index` counts from 0. `user`: of kShares the class, of kTenants the tenant, of kOverdue 0: high.
-GatewayRequest MakeGatewayRequest(const GatewaySetup& setup, int index, int user);
+// What one client asks for at once: a request, or a group of several with one prompt and answers of
+// their own. `index` counts from 0. `user`: of kShares the class, of kTenants the tenant, of
+// kOverdue 0: high.
+std::vector<GatewayRequest> MakeGatewayRequests(const GatewaySetup& setup, int index, int user);
 
 // The token at a position of an answer of a model.
 uint32_t AnswerToken(int model, uint64_t text, int32_t position);

@@ -51,7 +51,7 @@ GatewayWorld::GatewayWorld(const GatewaySetup& setup, bool verbose)
       checks_(setup_) {
   const Status valid = setup_.dispatch.Validate();
   if (!valid.ok()) checks_.Violate("integrity", "bad options: " + valid.message());
-  if (setup_.plant != GatewayPlant::kNone) dispatcher_.ReplacePolicy(PlantedPolicy(setup_));
+  if (setup_.plant != GatewayPlant::kNone) dispatcher_.ReplacePolicy(MakePlantedPolicy(setup_));
   SimBackendEvents* const events = this;
   for (size_t i = 0; i < setup_.backends.size(); ++i) {
     backends_.push_back(std::make_unique<SimBackend>(static_cast<int>(i), setup_.backends[i],
@@ -92,6 +92,8 @@ void GatewayWorld::CountAll() {
                                       "accepted",
                                       "rejected: too much waits",
                                       "rejected: no replica is alive",
+                                      "groups",
+                                      "groups that were rejected",
                                       "sends",
                                       "retries",
                                       "retries that waited for the budget",
@@ -197,35 +199,65 @@ void GatewayWorld::Deliver(Input input) {
 void GatewayWorld::Arrive(const Input& input) {
   // Users of a steady load stop at its end.
   if (setup_.load != Load::kRandom && now_ > setup_.duration) return;
-  GatewayRequest made = MakeGatewayRequest(setup_, input.index, input.user);
-  core::CoreRequest& core = made.request.request;
-  core.id = ++last_id_;
-  core.arrival = now_;
-  if (made.deadline_after && !IsPlanted(GatewayPlant::kDeadlineMissed)) {
-    core.deadline = now_ + *made.deadline_after;
+  std::vector<GatewayRequest> made = MakeGatewayRequests(setup_, input.index, input.user);
+  for (GatewayRequest& one : made) {
+    core::CoreRequest& core = one.request.request;
+    core.id = ++last_id_;
+    core.arrival = now_;
+    if (one.deadline_after && !IsPlanted(GatewayPlant::kDeadlineMissed)) {
+      core.deadline = now_ + *one.deadline_after;
+    }
   }
-  Count("requests");
-  const Status status = dispatcher_.Add(made.request, now_);
+  Count("requests", made.size());
+  Count("groups", made.size() > 1 ? 1 : 0);
+  size_t accepted = 0;
+  const Status status = AddAll(made, &accepted);
   changed_ = true;
-  if (!status.ok()) {
-    const bool full = status.code() == StatusCode::kResourceExhausted;
-    Count(full ? "rejected: too much waits" : "rejected: no replica is alive");
-    checks_.OnRejected(status, dispatcher_.any_alive());
-    const bool again = input.tries < kMaxTries || setup_.load != Load::kRandom;
-    if (!again) return;
-    Input next = input;
-    ++next.tries;
-    ++arrivals_;
-    At(seconds(status.retry_after_seconds()), std::move(next));
-    return;
+  for (size_t i = 0; i < accepted; ++i) Accept(std::move(made[i]), input.user);
+  if (status.ok()) return;
+  const bool full = status.code() == StatusCode::kResourceExhausted;
+  Count(full ? "rejected: too much waits" : "rejected: no replica is alive");
+  Count("groups that were rejected", made.size() > 1 ? 1 : 0);
+  checks_.OnRejected(status, dispatcher_.any_alive());
+  const bool again = input.tries < kMaxTries || setup_.load != Load::kRandom;
+  if (!again) return;
+  Input next = input;
+  ++next.tries;
+  ++arrivals_;
+  At(seconds(status.retry_after_seconds()), std::move(next));
+}
+
+Status GatewayWorld::AddAll(const std::vector<GatewayRequest>& made, size_t* accepted) {
+  const size_t before = dispatcher_.size();
+  Status status;
+  if (IsPlanted(GatewayPlant::kGroupSplit)) {
+    for (const GatewayRequest& one : made) {
+      if (status.ok()) status = dispatcher_.Add(one.request, now_);
+    }
+  } else {
+    std::vector<gateway::DispatchRequest> all;
+    for (const GatewayRequest& one : made) all.push_back(one.request);
+    status = dispatcher_.AddAll(std::move(all), now_);
   }
+  *accepted = std::min(made.size(), dispatcher_.size() - before);
+  checks_.OnAdded(made.size(), *accepted, status);
+  // What was begun of a group is undone.
+  if (status.ok() || made.size() == 1) return status;
+  if (const Status whole = dispatcher_.CheckIntegrity(); !whole.ok()) {
+    checks_.Violate("integrity", whole.message());
+  }
+  return status;
+}
+
+void GatewayWorld::Accept(GatewayRequest made, int user) {
+  const core::CoreRequest& core = made.request.request;
   Count("accepted");
   Count("bad requests", made.bad ? 1 : 0);
   const RequestId id = core.id;
   Say(fmt::format("request {} of class {}, tenant {}", id, PriorityName(core.priority),
                   core.tenant));
   if (made.cancel_after) At(*made.cancel_after, {.kind = Input::Kind::kCancel, .id = id});
-  checks_.OnAccepted(id, std::move(made), input.user, now_);
+  checks_.OnAccepted(id, std::move(made), user, now_);
 }
 
 void GatewayWorld::Cancel(RequestId id) {

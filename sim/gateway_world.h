@@ -59,6 +59,9 @@ class GatewayWorld final : private SimBackendEvents {
   base::TimePoint NextTime() const;
   void Deliver(Input input);
   void Arrive(const Input& input);
+  // Adds a client's requests. `accepted`: those of the first that the dispatcher has then.
+  Status AddAll(const std::vector<GatewayRequest>& made, size_t* accepted);
+  void Accept(GatewayRequest made, int user);
   void Cancel(RequestId id);
   void Change(int backend);
   void Stale(RequestId id, uint32_t attempt);
