@@ -243,12 +243,17 @@ def varint(value):
 def sentencepiece_file(fields):
     """The bytes of a tokenizer.model that is made of the vocabulary."""
     has_bytes = BYTE in fields.types
+    known = set(fields.tokens)
     parts = []
     for i, (token, score, kind) in enumerate(zip(fields.tokens, fields.scores, fields.types)):
         if i == fields.unk:
             kind = UNKNOWN
         elif kind == UNKNOWN:
             kind = UNUSED
+        # Gemma's own file has its runs of spaces, which are user-defined, as it writes all spaces: "▁▁". Converters
+        # write them into a GGUF file as they stand in a text. sentencepiece looks for them where spaces are "▁" already.
+        if kind == USER_DEFINED and (written := token.replace(" ", SPACE)) not in known:
+            token = written
         parts.append(message(1, message(1, token) + message(2, float(score)) + message(3, kind)))
     trainer = message(3, 1 if fields.model == "t5" else 2) + message(35, has_bytes) + message(40, fields.unk)
     trainer += message(41, fields.bos if fields.bos is not None else -1) + message(42, fields.eos) + message(43, -1)

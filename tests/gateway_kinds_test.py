@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import tempfile
 import unittest
@@ -205,6 +206,54 @@ upstream = "inner-b"
         outcome = self.start(*backend(one), "--strict").ask("/v1/completions", asked)
         self.assertEqual(outcome.status, 400, outcome)
         self.assertIn("typical_p", outcome.errors[0])
+
+
+class GuideTest(GatewayCase):
+    """What docs/gateway.md shows runs, and what it says of flags is so; test_the_file_of_the_guide has its file."""
+
+    SERVERS = {"llamacpp": (double.answer, double.llamacpp_facts(4)), "ollama": (double.ollama_answer, double.ollama_facts)}
+    UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+    def test_its_commands_run(self):
+        """Before a double of the server that they are for, and with the guide's request."""
+        guide = GUIDE.read_text(encoding="utf-8")
+        commands = re.findall(r"^    ropeway gateway (.*)$", guide, re.MULTILINE)
+        curl = re.findall(r"^    (curl (?:.*\\\n)*.*)$", guide, re.MULTILINE)[0]
+        self.assertEqual(sorted(re.search(r"kind=(\w+)", command)[1] for command in commands), sorted(self.SERVERS))
+        for command in commands:
+            with self.subTest(command=command):
+                one = self.double(*self.SERVERS[re.search(r"kind=(\w+)", command)[1]])
+                words = shlex.split(re.sub(r"http://127\.0\.0\.1:\d+", one.url, command))
+                self.assertEqual(words[:2], ["--port", "9000"])
+                gateway = self.start(*words[2:])
+                reply = subprocess.run(["bash", "-euc", curl.replace(":9000", f":{gateway.port}")], capture_output=True,
+                                       text=True, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+                (choice,) = json.loads(reply.stdout)["choices"]
+                self.assertEqual(choice["message"]["content"], text_for("Now, please.", 8))
+                self.assertEqual(len(one.exchanges), 1)
+
+    def number(self, text):
+        """`5 s`, `50ms` or `8` as a number."""
+        found = re.fullmatch(r"(\d+) ?([a-z]*)", text)
+        return int(found[1]) * self.UNITS[found[2]]
+
+    def test_its_flags_are_there_and_have_these_defaults(self):
+        guide = GUIDE.read_text(encoding="utf-8")
+        flags = {}
+        for command in ("serve", "gateway"):
+            shown = subprocess.run([ARGS.ropeway, command, "--help"], capture_output=True, text=True, check=True,
+                                   timeout=PATIENCE, stdin=subprocess.DEVNULL).stdout
+            parts = re.split(r"^ {2,6}(?:-\w, )?(--[a-z][a-z-]*)", shown, flags=re.MULTILINE)
+            flags |= dict(zip(parts[1::2], parts[2::2]))
+        named = set(re.findall(r"`(--[a-z][a-z-]*)", guide))
+        self.assertGreater(len(named), 15)
+        self.assertEqual(named - set(flags), set(), "there are no such flags")
+        said = re.findall(r"`(--[a-z][a-z-]*)`\s+\((\d+ ?(?:ms|s|m|h)?)\)", guide)
+        self.assertGreaterEqual(len(said), 8)
+        for flag, value in said:
+            with self.subTest(flag=flag):
+                default = re.search(r"\[default:\s+([^\];]+)", flags[flag])[1]
+                self.assertAlmostEqual(self.number(value), self.number(default))
 
 
 class StartTest(unittest.TestCase):
