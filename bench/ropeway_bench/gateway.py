@@ -455,6 +455,10 @@ def report_text(metrics, _args):
     return text + report.FEW_SAMPLES_NOTE
 
 
+def embeds(metrics):
+    return {"gateway": report.with_legend(report.verdict_table(verdicts(metrics)))}
+
+
 def draw(axes, metrics):
     curves = {}
     for part in (f"{SIMULATED} batches", *batch_parts(metrics)):
