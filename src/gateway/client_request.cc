@@ -232,6 +232,7 @@ void ClientRequest::Release() {
 void ClientRequest::Finish(const ropeway::Finish& finish) {
   Admit();
   Release();
+  over_ = true;
   engine::CallSink(id, [&] { sink_->OnFinish(id, finish); });
   sink_.reset();
 }
@@ -248,6 +249,7 @@ void ClientRequest::Cancel(base::TimePoint now) {
 
 void ClientRequest::Fail(const Status& status) {
   Release();
+  over_ = true;
   engine::CallSink(id, [&] { sink_->OnError(id, status); });
   sink_.reset();
 }

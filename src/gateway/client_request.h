@@ -84,6 +84,9 @@ class ClientRequest {
   // requests never at the same time.
   std::mutex mu;
 
+  // Its sink is being told the end, or was: there is nothing to cancel. Any thread.
+  bool over() const { return over_.load(); }
+
   // REQUIRES, of all that follows: mu is held.
 
   bool ended() const { return sink_ == nullptr; }
@@ -146,6 +149,7 @@ class ClientRequest {
   void Release();
 
   std::shared_ptr<engine::OutputSink> sink_;  // Null: it was told the end.
+  std::atomic<bool> over_{false};
   bool admitted_ = false;
   bool gone_ = false;  // The sink threw, or wants no more.
 

@@ -116,7 +116,7 @@ bool GatewayBackend::TryCancel(RequestId id) {
   {
     const std::lock_guard lock(mu_);
     const auto found = requests_.find(id);
-    if (found == requests_.end()) return false;
+    if (found == requests_.end() || found->second->over()) return false;
     CancelSoon(found->second);
     look = LookNow();
   }
