@@ -86,6 +86,9 @@ struct GatewayOptions {
   std::array<int, 3> class_shares = {70, 20, 10};
   bool strict_priority = false;
   std::chrono::milliseconds max_wait{30'000};
+  // Tenants that requests may come from (Request::tenant). With 2 or more and a policy that is
+  // fair, every backend of two or more places keeps one for a tenant that runs nothing there.
+  int tenants = 1;
   int max_queued_requests = 1000;
   int64_t max_queued_tokens = 4'000'000;
   std::array<std::chrono::milliseconds, 3> ttft_limits = SchedulingOptions().ttft_limits;

@@ -27,6 +27,8 @@ struct BackendFacts {
   // It makes room for a request of class high by itself, and lets lower ones wait for it: such
   // requests are sent to it beyond its places, half as many more.
   bool preempts = false;
+  // It is told the tenant of each request, and divides its machine fairly between tenants.
+  bool shares_tenants = false;
   // Backends of which all three are equal, and not empty, give the same bits for the same request.
   std::string model_digest;
   std::string numerics;

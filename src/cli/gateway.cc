@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -165,6 +166,13 @@ std::string ServedText(const GatewayFlags& flags, const engine::Backend& gateway
                      backends == 1 ? "" : "s");
 }
 
+// Tenants that these keys stand for; a gateway's for any number of them.
+int TenantsOf(const std::vector<server::ApiKey>& keys) {
+  const bool any =
+      std::any_of(keys.begin(), keys.end(), [](const auto& key) { return key.gateway; });
+  return any ? std::numeric_limits<int>::max() : std::max(1, static_cast<int>(keys.size()));
+}
+
 int RunGateway(GatewayFlags* flags) {
   EndSignals end;
   spdlog::set_level(spdlog::level::from_str(flags->engine.log_level));
@@ -178,6 +186,7 @@ int RunGateway(GatewayFlags* flags) {
   const StatusOr<server::ServerOptions> server =
       PrepareFront(*flags, flags->queue.max_queued_requests, behind);
   if (!server.ok()) return base::Fail(server.status());
+  options->tenants = TenantsOf(server->api_keys);
   const StatusOr<const engine::Backend*> tokens = OpenLocalBackends(*flags, &*options);
   if (!tokens.ok()) return base::Fail(tokens.status());
   const base::RealClock clock;

@@ -208,6 +208,7 @@ BackendFacts LocalBackend::Facts() const {
   facts.running = stats.running;
   facts.waiting = stats.queue_depth;
   facts.preempts = true;
+  facts.shares_tenants = true;
   const int blocks = stats.kv_blocks_free + stats.kv_blocks_held + stats.kv_blocks_cached;
   if (blocks > 0) {
     facts.free_memory = 1.0 - static_cast<double>(stats.kv_blocks_held) / blocks;

@@ -55,6 +55,7 @@ Status DispatchOptions::Validate() const {
   const bool in_order = 1 <= places.least && places.least <= places.start &&
                         places.start <= places.most && places.most <= 100'000;
   if (!in_order) return BadDispatchOption("places", "1 <= least <= start <= most <= 100000");
+  if (rules.tenants < 1) return BadDispatchOption("tenants", "at least 1");
   if (Status status = ValidateReplicas(replicas, places.most); !status.ok()) return status;
   if (auto made = policy::MakePolicy(policy); !made.ok()) return made.status();
   if (max_wait <= base::Duration(0)) return BadDispatchOption("max-wait", "a time above 0");

@@ -37,6 +37,13 @@ scheduler::BatchFormerOptions FormerOptionsOf(const DispatchOptions& options) {
   return former;
 }
 
+// Places are divided between tenants only where the order is.
+DispatchOptions WithTenants(DispatchOptions options) {
+  const bool fair = (*policy::MakePolicy(options.policy))->is_fair();
+  if (!fair || options.batches || !options.enable_batching) options.rules.tenants = 1;
+  return options;
+}
+
 // A batch goes out together: there are places for it from the start, until it shows that there are
 // not.
 DispatchOptions WithPlacesForBatches(DispatchOptions options) {
@@ -51,7 +58,7 @@ DispatchOptions WithPlacesForBatches(DispatchOptions options) {
 }  // namespace
 
 Dispatcher::Dispatcher(DispatchOptions options)
-    : options_(WithPlacesForBatches(std::move(options))),
+    : options_(WithPlacesForBatches(WithTenants(std::move(options)))),
       policy_(*policy::MakePolicy(options_.policy)),
       replicas_(options_.replicas, options_.rules),
       budget_(options_.retries),
@@ -108,15 +115,47 @@ void Dispatcher::Reserve(size_t more) {
 void Dispatcher::Insert(std::unique_ptr<Entry> entry) {
   Entry* const inserted = entry.get();
   const RequestId id = inserted->id();
+  const core::CoreRequest& request = inserted->request;
   entries_.emplace(id, std::move(entry));
   try {
     timers_.emplace(inserted->timer, id);
+    Tenant& tenant = tenants_[request.tenant];
+    if (tenant.at.empty()) tenant.at.resize(replicas_.size());
     load_.Add(*inserted);
+    inserted->tenant = &tenant;
+    weights_ += request.tenant_weight - (tenant.requests > 0 ? tenant.weight : 0.0);
+    tenant.weight = request.tenant_weight;
+    CountTenant(&tenant, 1, 0, -1);
   } catch (...) {
+    const auto tenant = tenants_.find(request.tenant);
+    if (tenant != tenants_.end() && tenant->second.requests == 0) tenants_.erase(tenant);
     timers_.erase({inserted->timer, id});
     entries_.erase(id);
     throw;
   }
+}
+
+void Dispatcher::Remove(Entry* entry) {
+  load_.Remove(*entry);
+  timers_.erase({entry->timer, entry->id()});
+  CountTenant(entry->tenant, -1, 0, -1);
+  if (entry->tenant->requests == 0) {
+    weights_ -= entry->tenant->weight;
+    tenants_.erase(tenants_.find(entry->request.tenant));
+    if (tenants_.empty()) weights_ = 0.0;  // Drops what rounding has left.
+  }
+  entries_.erase(entry->id());
+}
+
+void Dispatcher::CountTenant(Tenant* tenant, int requests, int running, int replica) {
+  newcomers_ -= tenant->is_newcomer() ? 1 : 0;
+  tenant->requests += requests;
+  tenant->running += running;
+  newcomers_ += tenant->is_newcomer() ? 1 : 0;
+  if (replica < 0) return;
+  int& there = tenant->at[static_cast<size_t>(replica)];
+  there += running;
+  tenant->there = there > 0 ? tenant->there | MaskOf(replica) : tenant->there & ~MaskOf(replica);
 }
 
 Status Dispatcher::Add(DispatchRequest request, base::TimePoint now) {
@@ -141,11 +180,7 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
   const auto undo = [&] {
     for (const RequestId id : added) {
       admission_.LeaveQueue(id);
-      if (Entry* const entry = Find(id)) {
-        load_.Remove(*entry);
-        timers_.erase({entry->timer, id});
-        entries_.erase(id);
-      }
+      if (Entry* const entry = Find(id)) Remove(entry);
     }
   };
   Status status;
@@ -219,7 +254,9 @@ void Dispatcher::LeaveQueue(Entry* entry) {
 }
 
 void Dispatcher::LeaveReplica(Entry* entry) {
-  replicas_[entry->replica].OnLeft(entry->tokens_left);
+  CountTenant(entry->tenant, 0, -1, entry->replica);
+  const bool last = (entry->tenant->there & MaskOf(entry->replica)) == 0;
+  replicas_[entry->replica].OnLeft(entry->tokens_left, last);
   entry->tokens_left = 0;
   entry->replica = -1;
 }
@@ -260,12 +297,10 @@ void Dispatcher::Erase(Entry* entry, core::SequenceEvent event, bool completed) 
     LeaveQueue(entry);
   }
   admission_.LeaveQueue(id);
-  timers_.erase({entry->timer, id});
   if (completed) load_.OnFinished(*entry);
   policy_->OnFinished(*entry, completed);
-  load_.Remove(*entry);
   mover_.Move(id, &entry->state, event);
-  entries_.erase(id);
+  Remove(entry);
 }
 
 // --- What replicas answer.

@@ -155,11 +155,18 @@ struct DispatchCounts {
 // far as is known, and tokens as they come; besides, the first token when the request is sent, so
 // that tenants start in turn. Nothing that was sent is taken back: MayPreempt is not asked.
 //
+// Tenants. Where requests are sent continuously under a policy that is fair, and there are several
+// tenants (ReplicaRules): what belongs to a tenant that has its share of the places, by weight,
+// goes behind all that does not; and each replica keeps a place for newcomers (PlaceAsk). So a
+// tenant of which nothing runs waits for the next end of any request, at most.
+//
 // Starting. Continuous: while a replica has a free place, the first in order is sent. With batches:
 // as scheduler::BatchFormer says, at most max_parallel_batches of them at a time; a request of
 // class high does not wait for a batch, in up to half the places. The replica is
 // Replicas::Choose's. What of class high finds no place then is sent to a replica that preempts
-// (BackendFacts), half as many as it has places: it knows the class, and makes room by itself.
+// (BackendFacts), half as many as it has places: it knows the class, and makes room by itself. So
+// is one request of each tenant of which nothing runs, if the replica shares its machine between
+// tenants; both together are at most half as many as it has places.
 //
 // Failures. Before any output was given to the client, a request is sent again: at most max_retries
 // times, as the budget allows (until then it waits), elsewhere if possible. Once output was given
@@ -256,9 +263,19 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   policy::SchedulingPolicy* policy() { return policy_.get(); }
 
  private:
+  // A tenant with requests.
+  struct Tenant {
+    double weight = 1.0;
+    int requests = 0;
+    int running = 0;        // Of these, with an attempt under way,
+    std::vector<int> at;    // by replica.
+    ReplicaMask there = 0;  // Replicas with such an attempt.
+    bool is_newcomer() const { return requests > 0 && running == 0; }
+  };
   // A request that has not ended: in queue_, or in running_ while an attempt is under way.
   struct Entry : core::Sequence {
     using core::Sequence::Sequence;
+    Tenant* tenant = nullptr;
     std::vector<uint64_t> blocks;
     base::TimePoint arrived{};
     base::SharedBudget::Hold place;                  // Until it is sent for the first time.
@@ -307,15 +324,24 @@ class Dispatcher final : private scheduler::AdmissionQueue {
     kAll,      // Continuous.
     kApart,    // Those that wait for no batch.
     kMembers,  // The others.
-    kUrgent    // Of class high, at replicas that make room for them.
+    kBeyond    // Those that may go beyond the places of a replica.
+  };
+  // Replicas with a place for those of one pass.
+  struct FreePlaces {
+    ReplicaMask newcomers = 0;
+    ReplicaMask others = 0;
+    // Those for a tenant that runs something `there`.
+    ReplicaMask For(ReplicaMask there) const { return (newcomers & ~there) | (others & there); }
   };
 
   // AdmissionQueue.
-  bool has_free_slot() const override;
+  bool StartsAtOnce(const core::CoreRequest& request) const override;
   void View(scheduler::LoadView* view) const override;
   scheduler::Work WorkOf(const core::CoreRequest& request) const override {
     return load_.WorkOf(request);
   }
+
+  Status CheckTenants() const;
 
   static Entry* EntryOf(core::Sequence* sequence) { return static_cast<Entry*>(sequence); }
   Entry* Find(RequestId id) const;
@@ -323,11 +349,18 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   Entry* FindAttempt(RequestId id, uint32_t attempt) const;
   void Advance(base::TimePoint now) { now_ = std::max(now_, now); }
   bool continuous() const { return options_.enable_batching && !options_.batches; }
+  // Places are divided between tenants.
+  bool divides() const { return options_.rules.tenants > 1; }
 
   // dispatcher.cc: a request's way.
   Status Admit(const DispatchRequest& request, base::SharedBudget::Hold* place);
   void Reserve(size_t more);
   void Insert(std::unique_ptr<Entry> entry);
+  // The reverse of Insert.
+  void Remove(Entry* entry);
+  // The tenant has so many requests and attempts (at `replica`) more; it goes with its last
+  // request.
+  void CountTenant(Tenant* tenant, int requests, int running, int replica);
   static void AddTo(std::vector<core::Sequence*>* list, Entry* entry);
   static void RemoveFrom(std::vector<core::Sequence*>* list, Entry* entry);
   void Enqueue(Entry* entry);
@@ -379,13 +412,21 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   bool IsOf(Pass pass, const Entry& entry) const;
   // Fills line_ with those that a free replica could take.
   void RankQueue(Pass pass);
+  scheduler::Ranked RankedOf(core::Sequence* sequence) const;
+  // Its tenant has its share of the places.
+  bool Yields(const Entry& entry) const;
   ReplicaMask AllowedFor(const Entry& entry) const;
+  FreePlaces FreeIn(Pass pass) const;
+  ReplicaMask FreeFor(Pass pass, const Entry& entry, const FreePlaces& free) const;
+  // Some request of the queue could have a free place.
+  bool HasPlaces() const;
+  scheduler::NewcomerPlaces NewcomerPlaces() const;
   int MembersThatMayStart();
   int JoinsLeft() const;
-  // Some replica makes room for requests of class high, and some of them wait.
-  bool HasRoomForUrgent() const;
+  // Requests that may go beyond the places of some replica wait, and there is room for them.
+  bool HasRoomBeyond() const;
   // False: it is passed, and others may start.
-  bool TryStart(Pass pass, Entry* entry, std::vector<Decision>* decisions);
+  bool TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>* decisions);
   bool WaitsForItsCache(Entry* entry, const Route& route);
   void Send(Entry* entry, const Route& route, std::vector<Decision>* decisions);
   // Those that have started for the first time since position `first` of the decisions are a batch.
@@ -410,6 +451,9 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   std::vector<core::Sequence*> queue_;  // Unordered, as is the next.
   std::vector<core::Sequence*> running_;
   int urgent_ = 0;                                          // Of class high in queue_.
+  std::map<std::string, Tenant, std::less<>> tenants_;      // Those with entries.
+  int newcomers_ = 0;                                       // Of these, of which nothing runs.
+  double weights_ = 0.0;                                    // Of all of them.
   std::set<std::pair<base::TimePoint, RequestId>> timers_;  // One of each entry.
   std::map<uint64_t, Batch> batches_;
   // Of the next batch, so that numbering what was sent takes no memory; or empty.
@@ -426,8 +470,10 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   base::TimePoint down_since_ = base::TimePoint::max();  // No replica is alive.
 
   base::TimePoint step_began_{};
-  bool has_fresh_ = false;  // Some entry of the queue is fresh.
-  size_t next_hint_ = 0;    // Position in queue_.
+  bool has_fresh_ = false;   // Some entry of the queue is fresh.
+  bool some_yield_ = false;  // Of those in line_ at the last pass.
+  int limit_ = 1;            // Of all replicas, as of the last Run.
+  size_t next_hint_ = 0;     // Position in queue_.
   // The present interval for predictions.
   base::TimePoint pace_since_{};
   scheduler::Work pace_work_;

@@ -61,7 +61,7 @@ void Dispatcher::BeginStep() {
   step_began_ = now_;
   RefreshHints();
   NoteAboveShare();
-  aging_.Update(now_, replicas_.limit(now_), running_, queue_);
+  aging_.Update(now_, limit_, running_, queue_);
   policy_->BeginStep(queue_, running_, now_);
   for (core::Sequence* sequence : queue_) EntryOf(sequence)->fresh = false;
   has_fresh_ = false;
@@ -72,10 +72,11 @@ void Dispatcher::BeginStep() {
 void Dispatcher::StartAll(std::vector<Decision>* decisions) {
   ClosePaceInterval();
   next_start_ = base::TimePoint::max();
+  limit_ = replicas_.limit(now_);
   if (queue_.empty()) return;
-  const bool is_free = replicas_.free_places(now_) > 0;
+  const bool is_free = HasPlaces();
   // One that waits alone needs no order, and no step that is shorter than the others.
-  const bool unordered = (is_free || HasRoomForUrgent()) && has_fresh_ && queue_.size() > 1;
+  const bool unordered = (is_free || HasRoomBeyond()) && has_fresh_ && queue_.size() > 1;
   if (now_ - step_began_ >= kStep || unordered) BeginStep();
   if (is_free && continuous()) {
     StartSome(Pass::kAll, std::numeric_limits<int>::max(), decisions);
@@ -89,9 +90,9 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
     }
     next_start_ = std::min(next_start_, former_.next_look());
   }
-  if (HasRoomForUrgent()) {
+  if (HasRoomBeyond()) {
     const int most = continuous() ? std::numeric_limits<int>::max() : JoinsLeft();
-    StartSome(Pass::kUrgent, most, decisions);
+    StartSome(Pass::kBeyond, most, decisions);
   }
   // While others run, shares and ages move on.
   if (!queue_.empty() && !running_.empty()) {
@@ -101,7 +102,10 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
 
 bool Dispatcher::IsOf(Pass pass, const Entry& entry) const {
   if (pass == Pass::kAll) return true;
-  if (pass == Pass::kUrgent) return entry.request.priority == Priority::kHigh;
+  if (pass == Pass::kBeyond) {
+    const bool is_newcomer = divides() && entry.tenant->is_newcomer();
+    return entry.request.priority == Priority::kHigh || is_newcomer;
+  }
   const bool again = entry.state == core::SequenceState::kPreempted;
   const bool joins = entry.request.priority == Priority::kHigh && JoinsLeft() > 0;
   return (again || joins) == (pass == Pass::kApart);
@@ -111,20 +115,59 @@ ReplicaMask Dispatcher::AllowedFor(const Entry& entry) const {
   return entry.resumes ? replicas_.CanResume(entry.identity.get()) : kAllReplicas;
 }
 
+Dispatcher::FreePlaces Dispatcher::FreeIn(Pass pass) const {
+  const bool beyond = pass == Pass::kBeyond;
+  return {.newcomers = replicas_.Free(now_, {.newcomer = true, .beyond = beyond}),
+          .others = replicas_.Free(now_, {.newcomer = false, .beyond = beyond})};
+}
+
+ReplicaMask Dispatcher::FreeFor(Pass pass, const Entry& entry, const FreePlaces& free) const {
+  ReplicaMask mask = free.For(entry.tenant->there);
+  const bool high = entry.request.priority == Priority::kHigh;
+  if (pass == Pass::kBeyond && !high) mask &= replicas_.Sharing();
+  return mask & AllowedFor(entry);
+}
+
+bool Dispatcher::HasPlaces() const {
+  const FreePlaces free = FreeIn(Pass::kAll);
+  if (!divides() || free.newcomers == 0) return free.others != 0;
+  return std::any_of(tenants_.begin(), tenants_.end(), [&](const auto& named) {
+    const Tenant& tenant = named.second;
+    return tenant.requests > tenant.running && free.For(tenant.there) != 0;
+  });
+}
+
+bool Dispatcher::Yields(const Entry& entry) const {
+  const Tenant& tenant = *entry.tenant;
+  // What was begun goes on.
+  if (!divides() || tenant.running == 0 || entry.state == core::SequenceState::kPreempted) {
+    return false;
+  }
+  return (tenant.running + 1) * weights_ > limit_ * tenant.weight;
+}
+
+scheduler::Ranked Dispatcher::RankedOf(core::Sequence* sequence) const {
+  scheduler::Ranked ranked;
+  ranked.sequence = sequence;
+  ranked.rank = policy_->RankOf(*sequence);
+  ranked.yields = Yields(*EntryOf(sequence));
+  ranked.aged = sequence->sched.aged;
+  return ranked;
+}
+
 void Dispatcher::RankQueue(Pass pass) {
   line_.Clear();
-  const ReplicaMask free = replicas_.Free(now_, pass == Pass::kUrgent);
+  some_yield_ = false;
+  const FreePlaces free = FreeIn(pass);
   for (core::Sequence* sequence : queue_) {
     const Entry& entry = *EntryOf(sequence);
     if (entry.not_before > now_) {
       next_start_ = std::min(next_start_, entry.not_before);
       continue;
     }
-    if (!IsOf(pass, entry) || (AllowedFor(entry) & free) == 0) continue;
-    scheduler::Ranked ranked;
-    ranked.sequence = sequence;
-    ranked.rank = policy_->RankOf(*sequence);
-    ranked.aged = sequence->sched.aged;
+    if (!IsOf(pass, entry) || FreeFor(pass, entry, free) == 0) continue;
+    const scheduler::Ranked ranked = RankedOf(sequence);
+    some_yield_ = some_yield_ || ranked.yields;
     line_.Add(ranked);
   }
   line_.Sort();
@@ -138,9 +181,11 @@ int Dispatcher::JoinsLeft() const {
   return std::max(0, (replicas_.limit(now_) + 1) / 2 - joined);
 }
 
-bool Dispatcher::HasRoomForUrgent() const {
-  return options_.enable_batching && urgent_ > 0 &&
-         replicas_.free_places(now_, true) > replicas_.free_places(now_);
+bool Dispatcher::HasRoomBeyond() const {
+  const bool any = urgent_ > 0 || (divides() && newcomers_ > 0);
+  return options_.enable_batching && any &&
+         replicas_.free_places(now_, {.newcomer = true, .beyond = true}) >
+             replicas_.free_places(now_);
 }
 
 int Dispatcher::MembersThatMayStart() {
@@ -165,8 +210,7 @@ int Dispatcher::MembersThatMayStart() {
 
 int Dispatcher::StartSome(Pass pass, int most, std::vector<Decision>* decisions) {
   const size_t first = decisions->size();
-  const bool urgent = pass == Pass::kUrgent;
-  const bool joins = pass == Pass::kApart || (urgent && !continuous());
+  const bool joins = pass == Pass::kApart || (pass == Pass::kBeyond && !continuous());
   if (spare_batch_.empty()) {
     std::map<uint64_t, Batch> one;
     one.try_emplace(0);
@@ -187,19 +231,29 @@ int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decision
   RankQueue(pass);
   int started = 0;
   int passed = 0;
-  const bool urgent = pass == Pass::kUrgent;
-  while (!line_.empty() && replicas_.free_places(now_, urgent) > 0 && passed < kMaxPassed) {
+  FreePlaces free = FreeIn(pass);
+  while (!line_.empty() && free.newcomers != 0 && passed < kMaxPassed) {
     line_.Resort(*policy_);  // Who has started is charged for it.
-    Entry* const entry = EntryOf(line_.front().sequence);
+    scheduler::Ranked first = line_.front();
+    Entry* const entry = EntryOf(first.sequence);
     line_.Pop();
+    if (!first.yields && Yields(*entry)) {  // With what has started its tenant has its share.
+      first.yields = some_yield_ = true;
+      line_.Push(first);
+      continue;
+    }
     // What was begun before needs no place among those that begin.
     const bool again = entry->state == core::SequenceState::kPreempted;
     if (!again && started >= most) continue;
-    if (!TryStart(pass, entry, decisions)) {
+    // What has started may have left none for it.
+    const ReplicaMask its = IsOf(pass, *entry) ? FreeFor(pass, *entry, free) : 0;
+    if (its == 0) continue;
+    if (!TryStart(entry, its, decisions)) {
       ++passed;
-    } else if (!again || !options_.enable_batching) {
-      ++started;
+      continue;
     }
+    free = FreeIn(pass);
+    if (!again || !options_.enable_batching) ++started;
     if (!options_.enable_batching && started >= most) break;
   }
   return started;
@@ -207,7 +261,9 @@ int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decision
 
 bool Dispatcher::WaitsForItsCache(Entry* entry, const Route& route) {
   const bool again = entry->state == core::SequenceState::kPreempted;
-  const bool hurries = again || entry->request.priority == Priority::kHigh || entry->sched.aged;
+  const bool has_rivals = some_yield_ && !Yields(*entry);  // They would take the place for long.
+  const bool hurries =
+      again || entry->request.priority == Priority::kHigh || entry->sched.aged || has_rivals;
   if (!continuous() || hurries || route.gain * kTokensPerPrefixBlock < kWorthWaiting) return false;
   if (entry->passed == base::TimePoint::max()) entry->passed = now_;
   const base::TimePoint end = entry->passed + options_.affinity_wait;
@@ -216,14 +272,14 @@ bool Dispatcher::WaitsForItsCache(Entry* entry, const Route& route) {
   return true;
 }
 
-bool Dispatcher::TryStart(Pass pass, Entry* entry, std::vector<Decision>* decisions) {
+bool Dispatcher::TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>* decisions) {
   const scheduler::Work work = load_.WorkOf(entry->request);
   RouteAsk ask;
   ask.blocks = entry->blocks;
   ask.tokens = entry->num_ids() + static_cast<int64_t>(work.output);
   ask.allowed = AllowedFor(*entry);
   ask.avoided = entry->failed_on;
-  ask.urgent = pass == Pass::kUrgent;
+  ask.free = free;
   const Route route = replicas_.Choose(ask, now_);
   if (route.replica < 0 || WaitsForItsCache(entry, route)) return false;
   if (entry->pays) {
@@ -263,7 +319,9 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
     entry->ids_known = true;
     entry->identity = replica.options().can_resume ? replica.identity() : nullptr;
   }
-  replica.OnSent(entry->tokens_left, now_);
+  const bool newcomer = (entry->tenant->there & MaskOf(route.replica)) == 0;
+  replica.OnSent(entry->tokens_left, newcomer, now_);
+  CountTenant(entry->tenant, 0, 1, route.replica);
   replicas_.NoteSent(entry->blocks, route.replica);
 
   ++counts_.sent;

@@ -9,8 +9,11 @@
 
 namespace ropeway::gateway {
 
-bool Dispatcher::has_free_slot() const {
-  if (!queue_.empty() || replicas_.free_places(now_) == 0) return false;
+bool Dispatcher::StartsAtOnce(const core::CoreRequest& request) const {
+  if (!queue_.empty()) return false;
+  const auto tenant = tenants_.find(request.tenant);
+  const ReplicaMask there = tenant != tenants_.end() ? tenant->second.there : 0;
+  if (FreeIn(Pass::kAll).For(there) == 0) return false;
   if (!options_.enable_batching) return running_.empty();
   return !options_.batches || running_batches_ < options_.max_parallel_batches;
 }
@@ -18,31 +21,34 @@ bool Dispatcher::has_free_slot() const {
 void Dispatcher::View(scheduler::LoadView* view) const {
   load_.View({.sequences = running_,
               .slots = options_.enable_batching ? replicas_.limit(now_) : 1,
-              .step_seconds = base::ToSeconds(kStep)},
+              .step_seconds = base::ToSeconds(kStep),
+              .newcomers = NewcomerPlaces()},
              view);
+}
+
+scheduler::NewcomerPlaces Dispatcher::NewcomerPlaces() const {
+  scheduler::NewcomerPlaces places;
+  if (!divides()) return places;
+  places.slots = replicas_.kept_places(now_);
+  places.free = replicas_.newcomer_places(now_);
+  places.kept = places.slots > 0 || replicas_.Sharing() != 0;
+  return places;
 }
 
 int32_t Dispatcher::PositionOf(RequestId id) const {
   const Entry* const entry = Find(id);
   if (entry == nullptr || entry->replica >= 0) return -1;
-  const auto ranked = [this](core::Sequence* sequence) {
-    return scheduler::Ranked{
-        .sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->sched.aged};
-  };
-  const scheduler::Ranked its = ranked(Find(id));
+  const scheduler::Ranked its = RankedOf(Find(id));
   return static_cast<int32_t>(
       std::count_if(queue_.begin(), queue_.end(), [&](core::Sequence* other) {
-        return other != entry && scheduler::Before(ranked(other), its);
+        return other != entry && scheduler::Before(RankedOf(other), its);
       }));
 }
 
 std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const {
   std::vector<scheduler::Ranked> order;
   order.reserve(queue_.size());
-  for (core::Sequence* sequence : queue_) {
-    order.push_back(
-        {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->sched.aged});
-  }
+  for (core::Sequence* sequence : queue_) order.push_back(RankedOf(sequence));
   std::sort(order.begin(), order.end(), scheduler::Before);
   std::vector<engine::RequestInfo> infos;
   infos.reserve(entries_.size());
@@ -86,7 +92,7 @@ engine::QueueInfo Dispatcher::Queue(const std::string* tenant, double weight) co
   }
   if (!queue_.empty()) {
     info.blocked_by = "batch";
-    if (replicas_.free_places(now_) == 0) info.blocked_by = "slots";
+    if (!HasPlaces()) info.blocked_by = "slots";
     if (!any_alive()) info.blocked_by = "backends";
   }
   return info;
@@ -132,6 +138,34 @@ std::vector<ReplicaView> Dispatcher::AllReplicas(base::TimePoint now) const {
   return views;
 }
 
+Status Dispatcher::CheckTenants() const {
+  std::map<std::string, Tenant> tenants;
+  for (const auto& [id, entry] : entries_) {
+    Tenant& tenant = tenants[entry->request.tenant];
+    tenant.at.resize(replicas_.size());
+    ++tenant.requests;
+    if (entry->replica < 0) continue;
+    ++tenant.running;
+    ++tenant.at[static_cast<size_t>(entry->replica)];
+    tenant.there |= MaskOf(entry->replica);
+  }
+  bool same = tenants.size() == tenants_.size();
+  int newcomers = 0;
+  std::vector<int> there(replicas_.size());
+  for (const auto& [name, tenant] : tenants_) {
+    const Tenant& its = tenants[name];
+    same = same && its.requests == tenant.requests && its.running == tenant.running &&
+           its.at == tenant.at && its.there == tenant.there;
+    newcomers += tenant.is_newcomer() ? 1 : 0;
+    for (size_t i = 0; i < there.size(); ++i) there[i] += tenant.at[i] > 0 ? 1 : 0;
+  }
+  for (size_t i = 0; i < there.size(); ++i) {
+    same = same && replicas_[static_cast<int>(i)].tenants() == there[i];
+  }
+  if (same && newcomers == newcomers_) return {};
+  return {StatusCode::kInternal, "the dispatcher counts its tenants' requests wrongly"};
+}
+
 Status Dispatcher::CheckIntegrity() const {
   const auto broken = [](std::string what) {
     return Status(StatusCode::kInternal, "the dispatcher " + std::move(what));
@@ -171,6 +205,7 @@ Status Dispatcher::CheckIntegrity() const {
     return broken("counts its requests wrongly");
   }
   if (places_.used() != first_waits) return broken("counts places in the queue wrongly");
+  if (Status status = CheckTenants(); !status.ok()) return status;
   for (size_t i = 0; i < replicas_.size(); ++i) {
     const Replica& replica = replicas_[static_cast<int>(i)];
     if (replica.in_flight() != held[i].in_flight || replica.outstanding() != held[i].tokens) {

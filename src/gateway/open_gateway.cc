@@ -71,6 +71,7 @@ Status CheckOptions(const GatewayOptions& options) {
   if (options.request_timeout.count() < 0) return BadGatewayOption("request_timeout", "0 or more");
   if (options.connect_timeout.count() < 1) return BadGatewayOption("connect_timeout", "above 0");
   if (options.probe_interval.count() < 1) return BadGatewayOption("probe_interval", "above 0");
+  if (options.tenants < 1) return BadGatewayOption("tenants", "at least 1");
   if (options.max_retries < 0) return BadGatewayOption("max_retries", "0 or more");
   if (options.max_resumptions < 0) return BadGatewayOption("max_resumptions", "0 or more");
   return store::CheckSessionOptions(options.sessions);
@@ -97,6 +98,7 @@ DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
   PlacesOptions& places = dispatch.rules.places;
   places.most = options.max_learned_concurrency;
   places.start = std::min(places.start, places.most);
+  dispatch.rules.tenants = options.tenants;
   dispatch.rules.memory_control = options.batch_control == "memory";
   HealthOptions& health = dispatch.rules.health;
   health.probe_interval = options.probe_interval;

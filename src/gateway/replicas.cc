@@ -75,27 +75,41 @@ int Replica::limit(base::TimePoint now) const {
   return std::max(1, static_cast<int>(limit * Ramp(now)));
 }
 
-int Replica::free_places(base::TimePoint now, bool urgent) const {
+int Replica::kept_places(base::TimePoint now) const {
+  return !shares() && expects_newcomers() && limit(now) >= 2 ? 1 : 0;
+}
+
+int Replica::free_places(base::TimePoint now, const PlaceAsk& ask) const {
   if (!usable(now)) return 0;
   int places = limit(now);
-  if (urgent && facts_.preempts) places += (places + 1) / 2;
+  if (ask.beyond && facts_.preempts) {
+    const int beyond = (places + 1) / 2;
+    const bool keeps_one = shares() && expects_newcomers() && beyond >= 2;
+    places += keeps_one && !ask.newcomer ? beyond - 1 : beyond;
+  } else if (!ask.newcomer) {
+    places -= kept_places(now);
+  }
   return std::max(0, places - in_flight_);
 }
 
-void Replica::OnSent(int64_t tokens, base::TimePoint /*now*/) {
+void Replica::OnSent(int64_t tokens, bool newcomer, base::TimePoint now) {
+  // A place that is kept counts as in use, else its places would not grow.
+  const int kept = kept_places(now);
   ++sent_;
   ++in_flight_;
+  tenants_ += newcomer ? 1 : 0;
   peak_ = std::max(peak_, in_flight_);
   outstanding_ += tokens;
-  learned_.OnSent(in_flight_);
+  learned_.OnSent(in_flight_ + kept);
 }
 
 void Replica::OnFirstByte(base::Duration took, int32_t prompt_tokens) {
   learned_.OnFirstByte(took, prompt_tokens);
 }
 
-void Replica::OnLeft(int64_t tokens) {
+void Replica::OnLeft(int64_t tokens, bool last) {
   --in_flight_;
+  tenants_ -= last ? 1 : 0;
   outstanding_ -= tokens;
 }
 
@@ -306,10 +320,18 @@ ReplicaMask Replicas::Usable(base::TimePoint now) const {
   return mask;
 }
 
-ReplicaMask Replicas::Free(base::TimePoint now, bool urgent) const {
+ReplicaMask Replicas::Free(base::TimePoint now, const PlaceAsk& ask) const {
   ReplicaMask mask = 0;
   for (size_t i = 0; i < replicas_.size(); ++i) {
-    if (replicas_[i].free_places(now, urgent) > 0) mask |= MaskOf(static_cast<int>(i));
+    if (replicas_[i].free_places(now, ask) > 0) mask |= MaskOf(static_cast<int>(i));
+  }
+  return mask;
+}
+
+ReplicaMask Replicas::Sharing() const {
+  ReplicaMask mask = 0;
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    if (replicas_[i].shares()) mask |= MaskOf(static_cast<int>(i));
   }
   return mask;
 }
@@ -324,9 +346,23 @@ ReplicaMask Replicas::CanResume(const std::string* identity) const {
   return mask;
 }
 
-int Replicas::free_places(base::TimePoint now, bool urgent) const {
+int Replicas::free_places(base::TimePoint now, const PlaceAsk& ask) const {
   int places = 0;
-  for (const Replica& one : replicas_) places += one.free_places(now, urgent);
+  for (const Replica& one : replicas_) places += one.free_places(now, ask);
+  return places;
+}
+
+int Replicas::newcomer_places(base::TimePoint now) const {
+  int places = 0;
+  for (const Replica& one : replicas_) {
+    places += one.free_places(now, {.newcomer = true, .beyond = one.shares()});
+  }
+  return places;
+}
+
+int Replicas::kept_places(base::TimePoint now) const {
+  int places = 0;
+  for (const Replica& one : replicas_) places += one.alive() ? one.kept_places(now) : 0;
   return places;
 }
 
@@ -392,7 +428,7 @@ int Replicas::Preferred(const RouteAsk& ask, const PrefixTable::Match& match,
 Route Replicas::Choose(const RouteAsk& ask, base::TimePoint now) const {
   ReplicaMask usable = Usable(now) & ask.allowed;
   if ((usable & ~ask.avoided) != 0) usable &= ~ask.avoided;
-  const ReplicaMask free = Free(now, ask.urgent) & usable;
+  const ReplicaMask free = ask.free & usable;
   Route route;
   if (free == 0) return route;
   route.preferred = Preferred(ask, table_.Find(ask.blocks, usable), usable);

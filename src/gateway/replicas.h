@@ -58,6 +58,9 @@ struct ReplicaRules {
   bool memory_control = false;  // --batch-control memory, where a replica reports its memory.
   HealthOptions health;
   size_t table_entries = size_t{1} << 18;  // Of the prefix table: 24 bytes each.
+  // Tenants that may send requests, as far as is known. Where there are several, each replica keeps
+  // a place for one that has none there: see PlaceAsk.
+  int tenants = 1;
   // A request is sent where its prefix is cached only if the tokens outstanding there are at most
   // so many times the mean, and its own, and those that the cache saves.
   double load_bound = 1.25;
@@ -92,6 +95,16 @@ struct ReplicaView {
 
 const char* ReplicaStateName(ReplicaView::State state);
 
+// Who asks for a place. With several tenants a replica of two or more places keeps one for a tenant
+// that runs nothing there (a newcomer), as long as some tenant does not. One that shares its
+// machine between tenants by itself (BackendFacts) keeps none of its places: it takes requests
+// beyond them, half as many as it has places, of class high and of newcomers; of these it keeps one
+// for newcomers if they are two or more.
+struct PlaceAsk {
+  bool newcomer = true;
+  bool beyond = false;  // It may go beyond the places of a replica that preempts.
+};
+
 // One replica. Thread rule: the dispatcher's.
 class Replica {
  public:
@@ -105,19 +118,25 @@ class Replica {
   bool usable(base::TimePoint now) const { return alive() && now >= busy_until_; }
   // Requests that it may have at once now; at least 1.
   int limit(base::TimePoint now) const;
-  // Those that may be sent now: 0 if it is not usable. `urgent`: of class high, for which one that
-  // preempts has half as many places more.
-  int free_places(base::TimePoint now, bool urgent = false) const;
+  // Those that may be sent now: 0 if it is not usable.
+  int free_places(base::TimePoint now, const PlaceAsk& ask = {}) const;
+  // Of its places, those that only a newcomer gets now: 0 or 1.
+  int kept_places(base::TimePoint now) const;
+  // It shares its machine between tenants by itself, so that newcomers may go beyond its places.
+  bool shares() const { return facts_.preempts && facts_.shares_tenants; }
   int in_flight() const { return in_flight_; }
+  int tenants() const { return tenants_; }  // That run something here.
   uint64_t sent() const { return sent_; }
   int64_t outstanding() const { return outstanding_; }
 
-  void OnSent(int64_t tokens, base::TimePoint now);
+  // `newcomer`: its tenant ran nothing here.
+  void OnSent(int64_t tokens, bool newcomer, base::TimePoint now);
   // Some of the tokens that were outstanding are done.
   void OnTokens(int64_t tokens) { outstanding_ -= tokens; }
   void OnFirstByte(base::Duration took, int32_t prompt_tokens);
-  // A request is not there any more; `tokens` of it were outstanding.
-  void OnLeft(int64_t tokens);
+  // A request is not there any more; `tokens` of it were outstanding. `last`: its tenant runs
+  // nothing else here.
+  void OnLeft(int64_t tokens, bool last);
   void OnCompleted(base::Duration latency, base::TimePoint now);
   // `last`: no other replica is usable, so failures of requests alone do not eject this one.
   // Returns whether it was ejected.
@@ -156,6 +175,8 @@ class Replica {
   bool OnProbeFailed(const std::string& reason, base::TimePoint now);
   // The bound on its places: set, reported, or the most that is learned.
   int Bound() const;
+  // A tenant that runs nothing here may yet come.
+  bool expects_newcomers() const { return tenants_ < rules_.tenants; }
   // Part of its places that it has, while it returns.
   double Ramp(base::TimePoint now) const;
 
@@ -171,6 +192,7 @@ class Replica {
   int peak_ = 0;  // The most that were in flight since the last probe was sent.
 
   int in_flight_ = 0;
+  int tenants_ = 0;
   int64_t outstanding_ = 0;
 
   bool draining_ = false;
@@ -204,9 +226,9 @@ class Replica {
 struct RouteAsk {
   std::span<const uint64_t> blocks;    // PrefixBlocks of its prompt.
   int64_t tokens = 1;                  // Predicted, of its prompt and its output.
+  ReplicaMask free = kAllReplicas;     // Those with a place for it.
   ReplicaMask allowed = kAllReplicas;  // Those that can take it.
   ReplicaMask avoided = 0;             // Those where it failed: only if there is no other.
-  bool urgent = false;                 // See Replica::free_places.
 };
 
 // Where a request goes.
@@ -233,11 +255,16 @@ class Replicas {
   ReplicaMask Alive() const;
   // the usable ones of them,
   ReplicaMask Usable(base::TimePoint now) const;
-  // those of them with a free place (`urgent`: see Replica::free_places),
-  ReplicaMask Free(base::TimePoint now, bool urgent = false) const;
+  // those of them with a free place,
+  ReplicaMask Free(base::TimePoint now, const PlaceAsk& ask = {}) const;
   // and those that may ever go on with an output of this identity.
   ReplicaMask CanResume(const std::string* identity) const;
-  int free_places(base::TimePoint now, bool urgent = false) const;
+  // Those that share their machine between tenants.
+  ReplicaMask Sharing() const;
+  // Places that a tenant of which nothing runs could have now, in all classes.
+  int newcomer_places(base::TimePoint now) const;
+  int free_places(base::TimePoint now, const PlaceAsk& ask = {}) const;
+  int kept_places(base::TimePoint now) const;
   // Of all that are alive; at least 1.
   int limit(base::TimePoint now) const;
 

@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using FailureKind = BackendFailure::Kind;
 
+constexpr PlaceAsk kBeyond{.newcomer = true, .beyond = true};
+
 ReplicaRules RulesForTests() {
   ReplicaRules rules;
   rules.table_entries = 1 << 14;
@@ -40,8 +42,8 @@ class ReplicaTest : public testing::Test {
     Probe(facts);
   }
   bool Fail(FailureKind kind, bool last = false, int retry_after = 0) {
-    replica_.OnSent(10, now_);
-    replica_.OnLeft(10);
+    replica_.OnSent(10, false, now_);
+    replica_.OnLeft(10, false);
     return replica_.OnFailure(kind, retry_after, last, now_);
   }
   static BackendFacts Facts(int places, int running = 0, int waiting = 0) {
@@ -74,18 +76,18 @@ TEST_F(ReplicaTest, ReportedPlacesCountAndOthersTakeTheirs) {
 TEST_F(ReplicaTest, OneThatPreemptsHasMorePlacesForUrgentRequests) {
   BackendFacts facts = Facts(5);
   Probe(facts);
-  EXPECT_EQ(replica_.free_places(now_, true), 5);
+  EXPECT_EQ(replica_.free_places(now_, kBeyond), 5);
   facts.preempts = true;
   ProbeWhenDue(facts);
   EXPECT_EQ(replica_.free_places(now_), 5);
-  EXPECT_EQ(replica_.free_places(now_, true), 8);
-  for (int i = 0; i < 7; ++i) replica_.OnSent(10, now_);
+  EXPECT_EQ(replica_.free_places(now_, kBeyond), 8);
+  for (int i = 0; i < 7; ++i) replica_.OnSent(10, false, now_);
   EXPECT_EQ(replica_.free_places(now_), 0);
-  EXPECT_EQ(replica_.free_places(now_, true), 1);
+  EXPECT_EQ(replica_.free_places(now_, kBeyond), 1);
 }
 
 TEST_F(ReplicaTest, OurOwnRequestsAreNoOthers) {
-  for (int i = 0; i < 3; ++i) replica_.OnSent(10, now_);
+  for (int i = 0; i < 3; ++i) replica_.OnSent(10, false, now_);
   for (int i = 0; i < 4; ++i) ProbeWhenDue(Facts(4, 3));
   EXPECT_EQ(replica_.limit(now_), 4);
   EXPECT_EQ(replica_.free_places(now_), 1);
@@ -315,13 +317,14 @@ class ReplicasTest : public testing::Test {
     replicas_.emplace(std::move(options), RulesForTests());
   }
   int Send(const std::vector<uint64_t>& blocks, int64_t tokens = 100) {
-    const Route route = replicas_->Choose({.blocks = blocks, .tokens = tokens}, now_);
+    const Route route = replicas_->Choose(
+        {.blocks = blocks, .tokens = tokens, .free = replicas_->Free(now_)}, now_);
     if (route.replica < 0) return -1;
-    (*replicas_)[route.replica].OnSent(tokens, now_);
+    (*replicas_)[route.replica].OnSent(tokens, false, now_);
     replicas_->NoteSent(blocks, route.replica);
     return route.replica;
   }
-  void End(int replica, int64_t tokens = 100) { (*replicas_)[replica].OnLeft(tokens); }
+  void End(int replica, int64_t tokens = 100) { (*replicas_)[replica].OnLeft(tokens, false); }
   static std::vector<uint64_t> Chain(uint64_t seed, int count) {
     std::vector<uint64_t> blocks;
     for (int i = 0; i < count; ++i) blocks.push_back(base::Mix64(seed, static_cast<uint64_t>(i)));
@@ -389,7 +392,11 @@ TEST_F(ReplicasTest, WithoutATableGatewaysAgree) {
     const std::vector<uint64_t> blocks = Chain(seed, 8);
     const int here = Send(blocks);
     End(here);
-    same += other.Choose({.blocks = blocks, .tokens = 100}, now_).replica == 2 - here ? 1 : 0;
+    same +=
+        other.Choose({.blocks = blocks, .tokens = 100, .free = other.Free(now_)}, now_).replica ==
+                2 - here
+            ? 1
+            : 0;
   }
   EXPECT_EQ(same, 50);
 }
@@ -399,32 +406,48 @@ TEST_F(ReplicasTest, ThoseThatCannotTakeItAreLeftOut) {
   const std::vector<uint64_t> blocks = Chain(3, 8);
   const int home = Send(blocks);
   End(home);
-  const Route away =
-      replicas_->Choose({.blocks = blocks, .tokens = 100, .avoided = MaskOf(home)}, now_);
+  const Route away = replicas_->Choose(
+      {.blocks = blocks, .tokens = 100, .free = replicas_->Free(now_), .avoided = MaskOf(home)},
+      now_);
   EXPECT_NE(away.replica, home);
-  const Route only = replicas_->Choose(
-      {.blocks = blocks, .tokens = 100, .allowed = MaskOf(home), .avoided = MaskOf(home)}, now_);
+  const Route only = replicas_->Choose({.blocks = blocks,
+                                        .tokens = 100,
+                                        .free = replicas_->Free(now_),
+                                        .allowed = MaskOf(home),
+                                        .avoided = MaskOf(home)},
+                                       now_);
   EXPECT_EQ(only.replica, home) << "there is no other";
   (*replicas_)[home].set_draining(true);
-  EXPECT_NE(replicas_->Choose({.blocks = blocks, .tokens = 100}, now_).replica, home);
-  EXPECT_EQ(
-      replicas_->Choose({.blocks = blocks, .tokens = 100, .allowed = MaskOf(home)}, now_).replica,
-      -1);
+  EXPECT_NE(
+      replicas_->Choose({.blocks = blocks, .tokens = 100, .free = replicas_->Free(now_)}, now_)
+          .replica,
+      home);
+  EXPECT_EQ(replicas_
+                ->Choose({.blocks = blocks,
+                          .tokens = 100,
+                          .free = replicas_->Free(now_),
+                          .allowed = MaskOf(home)},
+                         now_)
+                .replica,
+            -1);
 }
 
 TEST_F(ReplicasTest, AFullHomeIsNamedWithWhatItWouldSave) {
   Start(2);
   const std::vector<uint64_t> blocks = Chain(3, 30);
   const int home = Send(blocks, 1);
-  for (int i = 0; i < 7; ++i) (*replicas_)[home].OnSent(1, now_);
-  for (int i = 0; i < 4; ++i) (*replicas_)[1 - home].OnSent(2, now_);
-  const Route route = replicas_->Choose({.blocks = blocks, .tokens = 1}, now_);
+  for (int i = 0; i < 7; ++i) (*replicas_)[home].OnSent(1, false, now_);
+  for (int i = 0; i < 4; ++i) (*replicas_)[1 - home].OnSent(2, false, now_);
+  const Route route =
+      replicas_->Choose({.blocks = blocks, .tokens = 1, .free = replicas_->Free(now_)}, now_);
   EXPECT_EQ(route.preferred, home);
   EXPECT_EQ(route.replica, 1 - home);
   EXPECT_EQ(route.gain, 30);
   EXPECT_EQ(route.cached, 0);
   replicas_->ForgetCache(home);
-  EXPECT_EQ(replicas_->Choose({.blocks = blocks, .tokens = 1}, now_).gain, 0);
+  EXPECT_EQ(
+      replicas_->Choose({.blocks = blocks, .tokens = 1, .free = replicas_->Free(now_)}, now_).gain,
+      0);
 }
 
 // Dialogues of several turns, at random times, through so many replicas: the share of the prompts'
@@ -459,18 +482,20 @@ double CachedShare(int count, bool by_prefix) {
       blocks.push_back(base::Mix64(one.seed, static_cast<uint64_t>(b)));
     }
     const auto tokens = static_cast<int64_t>(16 * blocks.size() + 100);
-    int replica = replicas.Choose({.blocks = blocks, .tokens = tokens}, now).replica;
+    int replica =
+        replicas.Choose({.blocks = blocks, .tokens = tokens, .free = replicas.Free(now)}, now)
+            .replica;
     if (!by_prefix) replica = static_cast<int>(random.Below(static_cast<uint64_t>(count)));
     PrefixTable& cache = caches[static_cast<size_t>(replica)];
     cached += cache.Depth(blocks, 0);
     all += static_cast<double>(blocks.size());
     cache.Note(blocks, 0);
     replicas.NoteSent(blocks, replica);
-    replicas[replica].OnSent(tokens, now);
+    replicas[replica].OnSent(tokens, false, now);
     running.emplace_back(replica, tokens);
     if (running.size() < 6) continue;
     const size_t ended = random.Below(running.size());
-    replicas[running[ended].first].OnLeft(running[ended].second);
+    replicas[running[ended].first].OnLeft(running[ended].second, false);
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(ended));
   }
   return cached / all;

@@ -206,6 +206,7 @@ class RopewayWire final : public OpenAiWire {
       break;
     }
     has_right_ = has_right;
+    facts->shares_tenants = has_right;
     has_ids_ = has_ids;
     return {};
   }

@@ -56,7 +56,7 @@ Status AdmissionControl::Admit(const core::CoreRequest& request, base::TimePoint
 
 Status AdmissionControl::Decide(const core::CoreRequest& request, base::TimePoint now) {
   tickets_.Expire(now);
-  if (tickets_.empty() && queue_->has_free_slot() && TakeTokens(request)) return {};
+  if (tickets_.empty() && queue_->StartsAtOnce(request) && TakeTokens(request)) return {};
   const AdmissionTickets::Flow flow{request.tenant, request.priority};
   const LoadView::Asker asker{request.tenant, request.tenant_weight, request.priority};
   const uint64_t key = AdmissionTickets::KeyOf(request);

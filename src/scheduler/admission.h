@@ -39,8 +39,8 @@ inline constexpr double kShortQueue = 0.25;
 class AdmissionQueue {
  public:
   virtual ~AdmissionQueue() = default;
-  // A request that comes now starts at once.
-  virtual bool has_free_slot() const = 0;
+  // The request, which is not queued, would start at once.
+  virtual bool StartsAtOnce(const core::CoreRequest& request) const = 0;
   // The load, which predicts waits. Throws std::bad_alloc.
   virtual void View(LoadView* view) const = 0;
   // The predicted work of a request that is not queued.

@@ -88,6 +88,11 @@ size_t LoadView::Find(std::string_view tenant) const {
   return kNobody;
 }
 
+bool LoadView::Runs(size_t tenant) const {
+  const std::array<int, kNumPriorities>& running = tenants_[tenant].running;
+  return std::any_of(running.begin(), running.end(), [](int count) { return count > 0; });
+}
+
 void LoadView::Book(std::string_view tenant, double weight, Priority priority,
                     const WaitingWork& work) {
   size_t index = Find(tenant);
@@ -157,9 +162,9 @@ double LoadView::PartOf(Priority priority) const {
   return active > 0.0 ? options_.parts[its] / active : 0.0;
 }
 
-int LoadView::SlotsOf(double part) const {
+int LoadView::SlotsOf(double part, int slots) {
   // Not one less for a product that is rounded down.
-  return std::max(1, static_cast<int>(part * slots_ + 1e-9));
+  return std::max(1, static_cast<int>(part * slots + 1e-9));
 }
 
 double LoadView::UntilTurn(const Ahead& ahead, const Asker& asker) const {
@@ -180,8 +185,47 @@ double LoadView::UntilTurn(const Ahead& ahead, const Asker& asker) const {
   return steps < kNeverEnds ? steps * step_seconds_ : kNeverEnds;
 }
 
+double LoadView::UntilKeptPlace(const Asker& asker, const Counted& which) const {
+  const size_t tenant = Find(asker.tenant);
+  WaitingWork before;  // Its tenant's own, of its class and the higher ones.
+  int running = 0;
+  int newcomers = 0;  // Other tenants that wait for such a place.
+  for (size_t t = 0; t < tenants_.size(); ++t) {
+    WaitingWork waiting;
+    int its_running = 0;
+    for (size_t c = 0; c < kNumPriorities; ++c) {
+      its_running += tenants_[t].running[c];
+      if (t != tenant) {
+        waiting += tenants_[t].waiting[c];
+      } else if (!options_.has_classes || c <= ClassIndex(asker.priority)) {
+        before += WorkOf(tenants_[t], c, c == ClassIndex(asker.priority), which);
+      }
+    }
+    if (t == tenant) {
+      running = its_running;
+    } else if (its_running == 0 && waiting.count > 0) {
+      ++newcomers;
+    }
+  }
+  const auto sharing = static_cast<double>(std::max<size_t>(1, running_.size()));
+  if (running > 0 || before.count > 0) {
+    // One after the other: each is a newcomer again when the one before it has ended.
+    return sharing * SlotTime(before, 1, [&](const Running& one) { return one.tenant == tenant; });
+  }
+  // Any end frees such a place.
+  const int ends = newcomers + 1 - newcomers_.free;
+  if (ends <= 0) return 0.0;
+  std::vector<double> left;
+  left.reserve(running_.size());
+  for (const Running& one : running_) left.push_back(one.seconds);
+  if (left.empty()) return 0.0;
+  const auto nth = static_cast<std::ptrdiff_t>(std::min<size_t>(ends, left.size()) - 1);
+  std::nth_element(left.begin(), left.begin() + nth, left.end());
+  return sharing * left[static_cast<size_t>(nth)];
+}
+
 template <typename Counts>
-double LoadView::UntilStart(const WaitingWork& waiting, int slots, Counts counts) const {
+double LoadView::SlotTime(const WaitingWork& waiting, int slots, Counts counts) const {
   int running = 0;
   double longest = 0.0;
   for (const Running& one : running_) {
@@ -209,7 +253,13 @@ double LoadView::UntilStart(const WaitingWork& waiting, int slots, Counts counts
     const double middle = (low + high) / 2.0;
     (ends(middle) >= needed ? high : low) = middle;
   }
-  return std::max(running, slots) * high;
+  return high;
+}
+
+template <typename Counts>
+double LoadView::UntilStart(const WaitingWork& waiting, int slots, Counts counts) const {
+  const auto running = std::count_if(running_.begin(), running_.end(), counts);
+  return std::max(static_cast<int>(running), slots) * SlotTime(waiting, slots, counts);
 }
 
 double LoadView::Predict(const Asker* asker, Priority priority, const Counted& which) const {
@@ -222,26 +272,38 @@ double LoadView::Predict(const Asker* asker, Priority priority, const Counted& w
     return !options_.has_classes || !options_.preempts || one.priority <= priority;
   };
   Ahead ahead = LookAhead(asker, priority, which);
-  double wait = UntilStart(ahead.all, slots_, stays);
+  const bool has_tenants = asker != nullptr && options_.has_tenants;
+  // Whose tenant runs something is no newcomer.
+  const bool is_newcomer = !has_tenants || ahead.tenant == kNobody || !Runs(ahead.tenant);
+  const int slots = is_newcomer ? slots_ : slots_ - newcomers_.slots;
+  double wait = UntilStart(ahead.all, slots, stays);
   if (wait <= 0.0) return 0.0;
+  if (has_tenants && newcomers_.kept) {
+    const double kept = UntilKeptPlace(*asker, which);
+    // Nothing is before it but other newcomers, which the rest does not tell from its own share.
+    if (is_newcomer && ahead.own.count == 0) return std::min(wait, kept);
+    wait = std::min(wait, kept);
+  }
   // Who has all the slots of its part gets the next one when one of its own sequences ends.
-  const double first_slot = UntilStart({}, slots_, stays);
+  const double first_slot = UntilStart({}, slots, stays);
   double part = 1.0;
   if (options_.has_classes && options_.parts[ClassIndex(priority)] > 0.0) {
     part = PartOf(priority);
-    const double slot = ahead.class_running < SlotsOf(part) ? first_slot : 0.0;
-    wait = std::min(wait, slot + UntilStart(ahead.its_class, SlotsOf(part), same_class) / part);
+    const double slot = ahead.class_running < SlotsOf(part, slots) ? first_slot : 0.0;
+    wait =
+        std::min(wait, slot + UntilStart(ahead.its_class, SlotsOf(part, slots), same_class) / part);
     ahead.higher = 0.0;  // Whatever they have to do, the class has its part.
   }
-  if (asker == nullptr || !options_.has_tenants) return wait;
+  if (!has_tenants) return wait;
   double slot = first_slot;
   if (options_.preempts) slot = std::min(slot, UntilTurn(ahead, *asker));
   part *= asker->weight / ahead.weights;
-  if (ahead.own_running >= SlotsOf(part)) slot = 0.0;
+  if (ahead.own_running >= SlotsOf(part, slots)) slot = 0.0;
   const auto own = [&](const Running& one) {
     return one.tenant == ahead.tenant && same_class(one);
   };
-  return std::min(wait, ahead.higher + slot + UntilStart(ahead.own, SlotsOf(part), own) / part);
+  return std::min(wait,
+                  ahead.higher + slot + UntilStart(ahead.own, SlotsOf(part, slots), own) / part);
 }
 
 double LoadView::SecondsToEnd(std::string_view tenant) const {
@@ -342,6 +404,7 @@ void QueueLoad::View(const Running& running, LoadView* view) const {
   view->pace_ = pace_;
   view->slots_ = std::max(1, running.slots);
   view->step_seconds_ = running.step_seconds;
+  view->newcomers_ = running.newcomers;
   view->running_.clear();
   view->tenants_.resize(tenants_.size());
   view->num_sorted_ = tenants_.size();

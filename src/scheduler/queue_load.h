@@ -113,6 +113,13 @@ struct WaitingWork {
   }
 };
 
+// Places that are kept for newcomers: tenants of which nothing runs.
+struct NewcomerPlaces {
+  bool kept = false;  // There are some.
+  int slots = 0;      // Of the slots, those that a tenant gets only as a newcomer.
+  int free = 0;       // Places that newcomers may take now, within the slots or beyond.
+};
+
 // The load at one moment, and what it predicts: a plain value, for any thread.
 //
 // A predicted wait is the time until a request that comes now has a slot. It is the least of
@@ -121,6 +128,8 @@ struct WaitingWork {
 //   - what its class's work takes with the class's part of slots and time alone;
 //   - what its tenant's work takes with the tenant's part of that, by the weights of the tenants
 //     that have work in the class, and until one that holds more gives it a slot.
+//   - where places are kept for newcomers: the time to the next one of these, and until what its
+//     tenant has before it has gone through that one place.
 //
 // So another tenant's backlog delays nobody who is below its own share, and the request's own work
 // is no part of its wait. Slots share the machine's time evenly: the running sequences end in the
@@ -185,25 +194,32 @@ class LoadView {
   struct Ahead;
 
   size_t Find(std::string_view tenant) const;
+  bool Runs(size_t tenant) const;
   WaitingWork WorkOf(const Tenant& tenant, size_t its_class, bool own, const Counted& which) const;
   Ahead LookAhead(const Asker* asker, Priority priority, const Counted& which) const;
   double Predict(const Asker* asker, Priority priority, const Counted& which) const;
   // The class's guaranteed part, of those that have work.
   double PartOf(Priority priority) const;
   // At least one.
-  int SlotsOf(double part) const;
+  static int SlotsOf(double part, int slots);
   // Seconds until a tenant of the class that holds more gives a slot in turn (Scheduler);
   // infinite: none does.
   double UntilTurn(const Ahead& ahead, const Asker& asker) const;
-  // The machine's time until a slot of `slots` is free for one more sequence, after `waiting` have
-  // had theirs. Of the running sequences those count for which `counts` is true.
+  // Seconds until a place that is kept for newcomers is the tenant's. REQUIRES: some are kept.
+  double UntilKeptPlace(const Asker& asker, const Counted& which) const;
+  // The time that each of `slots` has had when one is free for one more sequence, after `waiting`
+  // have had theirs. Of the running sequences those count for which `counts` is true.
+  template <typename Counts>
+  double SlotTime(const WaitingWork& waiting, int slots, Counts counts) const;
+  // The machine's time until then.
   template <typename Counts>
   double UntilStart(const WaitingWork& waiting, int slots, Counts counts) const;
 
   LoadOptions options_;
   Pace pace_;
   int slots_ = 1;
-  double step_seconds_ = 0.0;    // Of a step, about.
+  double step_seconds_ = 0.0;  // Of a step, about.
+  NewcomerPlaces newcomers_;
   std::vector<Tenant> tenants_;  // Sorted by name, but for those that Book has added.
   size_t num_sorted_ = 0;
   std::vector<Running> running_;
@@ -242,6 +258,7 @@ class QueueLoad {
     std::span<core::Sequence* const> sequences;
     int slots = 1;              // How many may run at once.
     double step_seconds = 0.0;  // Of a step, about.
+    NewcomerPlaces newcomers = {};
   };
   // Fills in `view`. Throws std::bad_alloc.
   void View(const Running& running, LoadView* view) const;

@@ -141,8 +141,9 @@ class Scheduler final : public AdmissionQueue {
   std::span<core::Sequence* const> queue() const { return queue_; }
   std::span<core::Sequence* const> running() const { return running_; }
   int64_t queued_tokens() const { return load_.tokens(); }
-  // A request that comes now starts with the next step.
-  bool has_free_slot() const override { return queue_.empty() && num_running() < limit_; }
+  bool StartsAtOnce(const core::CoreRequest& /*request*/) const override {
+    return queue_.empty() && num_running() < limit_;
+  }
   // The load, which predicts waits. Throws std::bad_alloc.
   void View(LoadView* view) const override;
   Work WorkOf(const core::CoreRequest& request) const override { return load_.WorkOf(request); }

@@ -11,6 +11,7 @@ bool After(const Ranked& a, const Ranked& b) { return Before(b, a); }
 }  // namespace
 
 bool Before(const Ranked& a, const Ranked& b) {
+  if (a.yields != b.yields) return b.yields;
   if (a.aged != b.aged) return a.aged;
   if (!a.aged && a.rank != b.rank) return a.rank < b.rank;
   return a.sequence->order < b.sequence->order;
@@ -25,6 +26,11 @@ void WaitingQueue::Sort() { std::make_heap(heap_.begin(), heap_.end(), After); }
 void WaitingQueue::Pop() {
   std::pop_heap(heap_.begin(), heap_.end(), After);
   heap_.pop_back();
+}
+
+void WaitingQueue::Push(const Ranked& ranked) {
+  heap_.push_back(ranked);
+  std::push_heap(heap_.begin(), heap_.end(), After);
 }
 
 void WaitingQueue::Remove(const core::Sequence* sequence) {

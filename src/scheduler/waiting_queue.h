@@ -21,13 +21,15 @@ inline constexpr int32_t kMinRunSteps = 8;
 struct Ranked {
   core::Sequence* sequence = nullptr;
   policy::Rank rank;
+  bool yields = false;    // Goes behind all that do not: its tenant has its share of the slots.
   bool aged = false;      // Goes before all that are not.
   bool leads = false;     // Other sequences wait for the prefix that it computes.
   bool contends = false;  // It decodes, and of the costly samplings like its own some must rest.
   bool rests = false;     // It is one that rests: it does not decode in this step.
 };
 
-// The order of a step: aged sequences by arrival, then the policy's rank, then arrival.
+// The order of a step: those that do not yield before those that do; of each aged sequences by
+// arrival, then the policy's rank, then arrival.
 bool Before(const Ranked& a, const Ranked& b);
 
 // The queue of one step in the order in which its sequences may start. A heap: most steps look at
@@ -45,6 +47,8 @@ class WaitingQueue {
   // The first sequence. REQUIRES: not empty.
   const Ranked& front() const { return heap_.front(); }
   void Pop();
+  // Puts one back that was popped, perhaps to another position.
+  void Push(const Ranked& ranked);
   // Removes the sequence, if it is there. O(n).
   void Remove(const core::Sequence* sequence);
 
