@@ -177,6 +177,7 @@ std::optional<StatusOr<BackendFacts>> SimBackend::Probe() {
   facts.limits = "2048";
   if (setup_.reports) {
     facts.preempts = setup_.preempts;
+    facts.shares_tenants = setup_.shares;
     facts.places = setup_.slots;
     facts.running = static_cast<int>(slots_.size());
     facts.waiting = static_cast<int>(line_.size());

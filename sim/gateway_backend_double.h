@@ -25,7 +25,7 @@ struct SimAttempt {
   int32_t done = 0;    // Tokens of the answer, with those that were there before.
   int32_t length = 0;  // Of the whole answer.
   bool bad = false;
-  bool urgent = false;  // Of class high.
+  bool urgent = false;  // Of class high, or its tenant's only one here.
   // Drawn: the answer breaks off once `done` is this; negative: it does not.
   int32_t breaks_at = -1;
 };

@@ -52,12 +52,23 @@ void GatewayChecks::OnAccepted(RequestId id, GatewayRequest made, int user, base
   open_[id] = &record;
 }
 
-void GatewayChecks::OnRejected(const Status& status, bool any_alive) {
+bool GatewayChecks::IsAlone(const GatewayRecord& record) const {
+  return std::none_of(open_.begin(), open_.end(), [&](const auto& one) {
+    const GatewayRecord& other = *one.second;
+    return &other != &record && other.backend >= 0 &&
+           other.made.request.request.tenant == record.made.request.request.tenant;
+  });
+}
+
+void GatewayChecks::OnRejected(const Status& status, bool any_alive, int user) {
   const bool full = status.code() == StatusCode::kResourceExhausted;
   const bool down = status.code() == StatusCode::kUnavailable && !any_alive;
   if (!full && !down) Violate("end_fields", "a request was rejected: " + status.message());
   if (status.retry_after_seconds() < 1) {
     Violate("end_fields", "rejected without Retry-After: " + status.message());
+  }
+  if (setup_.load == Load::kHostile && user == kHonestUser) {
+    Violate("shut_out", "rejected: " + status.message());
   }
 }
 
@@ -121,7 +132,8 @@ void GatewayChecks::OnSent(const gateway::Decision& decision, const SimBackend& 
     bound = std::min(bound, reported);
   }
   const bool urgent = record->made.request.request.priority == Priority::kHigh;
-  if (urgent && its.preempts) bound += (bound + 1) / 2;
+  const bool newcomer = its.shares && IsAlone(*record);
+  if ((urgent && its.preempts) || newcomer) bound += (bound + 1) / 2;
   const auto there = std::count_if(open_.begin(), open_.end(), [&](const auto& one) {
     return one.second->backend == decision.replica;
   });
@@ -239,11 +251,14 @@ void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::Time
   const bool alive = dispatcher.any_alive();
   down_since_ = alive ? base::TimePoint::max() : std::min(down_since_, now);
   bool is_free = false;
+  const bool divides = options.rules.tenants > 1;
   for (size_t i = 0; i < setup_.backends.size(); ++i) {
     using State = gateway::ReplicaView::State;
     const gateway::ReplicaView view = dispatcher.ViewOf(static_cast<int>(i), now);
     const bool usable = view.state == State::kUp || view.state == State::kReturning;
-    is_free = is_free || (usable && view.in_flight < view.places);
+    // One of them may be kept for other tenants.
+    const int kept = divides && view.places > 1 ? 1 : 0;
+    is_free = is_free || (usable && view.in_flight < view.places - kept);
   }
   const bool may_begin = is_free && MayBegin();
   const base::Duration idle = options.batches ? kIdleFor + options.max_batch_wait : kIdleFor;
@@ -265,6 +280,9 @@ void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::Time
       Violate("idle_place", Called(id) + " waits beside a free place");
     }
     const base::Duration waited = now - record->accepted;
+    if (setup_.load == Load::kHostile && record->user == kHonestUser && first && waited > kLate) {
+      Violate("shut_out", fmt::format("{} waits for {:.3f} s", Called(id), Seconds(waited)));
+    }
     if (setup_.load == Load::kOverdue && first && waited > options.max_wait + kAgedFor) {
       Violate("waited_too_long", fmt::format("{} waits for {:.3f} s", Called(id), Seconds(waited)));
     }

@@ -62,6 +62,8 @@ struct GatewayRecord {
 //   waited_too_long  a request of a steady load waited for too long
 //   shares           a class with more to do than its share did not have it
 //   tenant_share     a tenant with more to do than its share did not have it
+//   shut_out         a tenant of which nothing ran was rejected, or had to wait for another one's
+//                    end though a place is kept for it
 //   same_trace       one seed, two traces
 class GatewayChecks {
  public:
@@ -70,7 +72,7 @@ class GatewayChecks {
   // Of the `asked` requests of one client the dispatcher has `there` now, and said `status`.
   void OnAdded(size_t asked, size_t there, const Status& status);
   void OnAccepted(RequestId id, GatewayRequest made, int user, base::TimePoint now);
-  void OnRejected(const Status& status, bool any_alive);
+  void OnRejected(const Status& status, bool any_alive, int user);
   // `view`: of the replica; `reported`: places that it said it has, the last time; 0: it says none.
   void OnSent(const gateway::Decision& decision, const SimBackend& backend, int reported,
               bool draining, base::TimePoint now);
@@ -90,6 +92,8 @@ class GatewayChecks {
   // Null: it was not accepted.
   GatewayRecord* Find(RequestId id);
   const std::map<RequestId, GatewayRecord>& records() const { return records_; }
+  // Whether no other request of its tenant is at any backend.
+  bool IsAlone(const GatewayRecord& record) const;
   // Those that have not ended.
   const std::map<RequestId, GatewayRecord*>& open() const { return open_; }
   const std::map<std::string, std::string>& violations() const { return violations_; }

@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Load = GatewaySetup::Load;
 
-constexpr std::array<std::pair<GatewayPlant, const char*>, 16> kPlantNames = {{
+constexpr std::array<std::pair<GatewayPlant, const char*>, 17> kPlantNames = {{
     {GatewayPlant::kNone, "none"},
     {GatewayPlant::kLost, "lost"},
     {GatewayPlant::kDouble, "double"},
@@ -29,6 +29,7 @@ constexpr std::array<std::pair<GatewayPlant, const char*>, 16> kPlantNames = {{
     {GatewayPlant::kClassStarved, "class_starved"},
     {GatewayPlant::kShareIgnored, "share_ignored"},
     {GatewayPlant::kTenantUncharged, "tenant_uncharged"},
+    {GatewayPlant::kPlaceNotKept, "place_not_kept"},
     {GatewayPlant::kRetryAfterByte, "retry_after_byte"},
     {GatewayPlant::kDeadGetsRequests, "dead_gets_requests"},
     {GatewayPlant::kHoldForever, "hold_forever"},
@@ -100,6 +101,7 @@ SimBackendSetup DrawBackend(base::Random& random) {
   backend.model = random.Chance(0.3) ? 1 : 0;
   backend.resumes = random.Chance(0.7);
   backend.preempts = backend.reports && backend.resumes;
+  backend.shares = backend.preempts && random.Chance(0.5);
   if (random.Chance(0.3)) backend.breaks = AnyOf(random, {0.02, 0.2});
   if (random.Chance(0.7)) {
     backend.well = AnyOf<base::Duration>(random, {seconds(2), seconds(10), seconds(40)});
@@ -129,12 +131,13 @@ void DrawDispatch(base::Random& random, GatewaySetup* setup) {
   options.resume_wait = AnyOf<base::Duration>(random, {seconds(1), seconds(30)});
   options.affinity_wait = AnyOf<base::Duration>(random, {seconds(0), milliseconds(500)});
   options.rules.memory_control = random.Chance(0.2);
+  options.rules.tenants = AnyOf(random, {1, 3});
 }
 
 // Nothing befalls anybody: what is measured is the order.
 void MakeSteady(Load load, GatewaySetup* setup) {
   setup->load = load;
-  const bool tenants = load == Load::kTenants;
+  const bool tenants = load == Load::kTenants || load == Load::kHostile;
   gateway::DispatchOptions options;
   options.policy.name = tenants ? (setup->seed % 2 == 0 ? "fair" : "priority+fair")
                                 : (setup->seed % 2 == 0 ? "priority" : "priority+fair");
@@ -147,6 +150,11 @@ void MakeSteady(Load load, GatewaySetup* setup) {
   backend.prompt_us = 100;
   backend.output_us = 8000;
   backend.reports = true;
+  if (load == Load::kHostile) {
+    setup->dispatch.max_wait = seconds(30);
+    setup->dispatch.rules.tenants = 2;
+    backend.preempts = backend.shares = setup->seed % 2 == 0;
+  }
   setup->backends.assign(setup->seed % 3 == 0 ? 1 : 2, backend);
   setup->duration = seconds(load == Load::kOverdue ? 40 : 60);
   setup->longest_prompt = 60;
@@ -165,6 +173,8 @@ void MakePlantable(GatewaySetup* setup) {
       return MakeSteady(Load::kShares, setup);
     case GatewayPlant::kTenantUncharged:
       return MakeSteady(Load::kTenants, setup);
+    case GatewayPlant::kPlaceNotKept:
+      return MakeSteady(Load::kHostile, setup);
     case GatewayPlant::kBudgetIgnored:
       options.retries = {.part = 0.0, .per_second = 0.2};
       options.max_retries = 5;
@@ -248,6 +258,13 @@ GatewayRequest DrawRequest(const GatewaySetup& setup, int index, int user) {
     request.priority = Priority::kMedium;
     if (setup.load == Load::kShares) request.priority = static_cast<Priority>(user);
     if (setup.load == Load::kTenants) request.tenant = std::to_string(user);
+    if (setup.load == Load::kHostile) {
+      request.tenant = std::to_string(user);
+      // No class helps it, where the backend does not let others wait for it by itself.
+      const bool high = !setup.backends[0].preempts && user == kHostileUser;
+      if (high) request.priority = Priority::kHigh;
+      if (user == kHostileUser) made.length *= 40;
+    }
     if (setup.load == Load::kOverdue)
       request.priority = user == 0 ? Priority::kHigh : Priority::kLow;
   }
@@ -307,6 +324,7 @@ GatewaySetup MakeGatewaySetup(uint64_t seed, GatewayPlant plant) {
     if (seed % 16 == 5) MakeSteady(Load::kShares, &setup);
     if (seed % 16 == 9) MakeSteady(Load::kTenants, &setup);
     if (seed % 16 == 13) MakeSteady(Load::kOverdue, &setup);
+    if (seed % 16 == 1 || seed % 16 == 2) MakeSteady(Load::kHostile, &setup);
   }
   MakePlantable(&setup);
   for (size_t i = 0; i < setup.backends.size(); ++i) {
@@ -330,6 +348,7 @@ gateway::DispatchOptions PlantedOptions(const GatewaySetup& setup) {
   if (setup.plant == GatewayPlant::kBudgetIgnored) options.retries.per_second = 1000.0;
   if (setup.plant == GatewayPlant::kHoldForever) options.hold_timeout = std::chrono::hours(100);
   if (setup.plant == GatewayPlant::kBatchForever) options.max_batch_wait = std::chrono::hours(100);
+  if (setup.plant == GatewayPlant::kPlaceNotKept) options.rules.tenants = 1;
   if (setup.plant == GatewayPlant::kOverfull) {
     for (size_t i = 0; i < options.replicas.size(); ++i) {
       gateway::ReplicaOptions& replica = options.replicas[i];
@@ -346,16 +365,17 @@ std::unique_ptr<policy::SchedulingPolicy> MakePlantedPolicy(const GatewaySetup& 
 
 std::string Describe(const GatewaySetup& setup) {
   const gateway::DispatchOptions& o = setup.dispatch;
-  static constexpr const char* kLoads[] = {"random", "shares", "tenants", "overdue"};
+  static constexpr const char* kLoads[] = {"random", "shares", "tenants", "overdue", "hostile"};
   const auto ms = [](base::Duration time) {
     return std::chrono::duration_cast<milliseconds>(time).count();
   };
   std::string line = fmt::format(
-      "load {}, policy {}{}, max_wait {} ms, {}, hold {} ms, idle {} ms, first byte {} ms, retries "
+      "load {}, policy {}{}, {} tenants, max_wait {} ms, {}, hold {} ms, idle {} ms, first byte {} "
+      "ms, retries "
       "{} "
       "({}, {}/s), resume_wait {} ms, {} requests every {} us, prompts to {}, outputs to {};",
       kLoads[static_cast<size_t>(setup.load)], o.policy.name, o.policy.strict ? " strict" : "",
-      ms(o.max_wait),
+      o.rules.tenants, ms(o.max_wait),
       !o.enable_batching ? std::string("serial")
       : o.batches
           ? fmt::format("batches of {}, {} at once", o.max_batch_size, o.max_parallel_batches)
@@ -368,7 +388,8 @@ std::string Describe(const GatewaySetup& setup) {
     line += fmt::format(
         " [{} slots, {} in line, {} us, model {}{}{}{}, max {}, breaks {}, well {} ms]", b.slots,
         b.line, b.output_us, b.model, b.reports ? ", reports" : "", b.resumes ? ", resumes" : "",
-        b.preempts ? ", preempts" : "", o.replicas[i].max_concurrency, b.breaks, ms(b.well));
+        b.preempts ? (b.shares ? ", preempts, shares" : ", preempts") : "",
+        o.replicas[i].max_concurrency, b.breaks, ms(b.well));
   }
   return line;
 }

@@ -29,6 +29,7 @@ enum class GatewayPlant {
   kClassStarved,      // Class low goes last, and does not age.
   kShareIgnored,      // Classes have an order and no shares.
   kTenantUncharged,   // Nothing of the hostile tenant is charged.
+  kPlaceNotKept,      // No place is kept for a tenant that runs nothing.
   kRetryAfterByte,    // That the client has some of the answer is forgotten.
   kDeadGetsRequests,  // Probes of dead replicas are said to be good, and their failures others'.
   kHoldForever,       // Held requests are not ended.
@@ -52,6 +53,7 @@ struct SimBackendSetup {
   int model = 0;             // Equal ones give the same texts, and go on with each other's.
   bool resumes = true;
   bool preempts = false;  // It lets others wait for urgent requests, and says so.
+  bool shares = false;    // Also for a tenant's only request, and says so.
   double breaks = 0.0;    // Part of its answers that break off.
   // Mean times between two troubles, and of a trouble; 0: there are none.
   base::Duration well{};
@@ -82,7 +84,8 @@ struct GatewaySetup {
     kRandom,
     kShares,   // each class has more to do than its share;
     kTenants,  // two tenants have more to do than their shares, one of them many times as much;
-    kOverdue,  // class high has all places, and some of class low wait.
+    kOverdue,  // class high has all places, and some of class low wait;
+    kHostile,  // one tenant has long requests for all places, another one asks now and then.
   };
   Load load = Load::kRandom;
   int num_requests = 0;       // kRandom.
@@ -115,11 +118,13 @@ struct GatewayRequest {
   std::optional<base::Duration> deadline_after;
 };
 
-inline constexpr int kHostileUser = 0;  // The tenant of which kTenantUncharged charges nothing.
+// The hostile tenant of kTenants and kHostile, and the one beside it.
+inline constexpr int kHostileUser = 0;
+inline constexpr int kHonestUser = 1;
 
 // What one client asks for at once: a request, or a group of several with one prompt and answers of
-// their own. `index` counts from 0. `user`: of kShares the class, of kTenants the tenant, of
-// kOverdue 0: high.
+// their own. `index` counts from 0. `user`: of kShares the class, of kTenants and kHostile the
+// tenant, of kOverdue 0: high.
 std::vector<GatewayRequest> MakeGatewayRequests(const GatewaySetup& setup, int index, int user);
 
 // The token at a position of an answer of a model.

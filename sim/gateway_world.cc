@@ -79,10 +79,13 @@ GatewayWorld::GatewayWorld(const GatewaySetup& setup, bool verbose)
   last_arrival_ = setup_.duration;
   const int slots = setup_.backends[0].slots * static_cast<int>(setup_.backends.size());
   const int users[3] = {setup_.load == Load::kTenants ? 12 * slots : 4 * slots,
-                        setup_.load == Load::kOverdue ? 3 : 4 * slots,
+                        setup_.load == Load::kHostile   ? 1
+                        : setup_.load == Load::kOverdue ? 3
+                                                        : 4 * slots,
                         setup_.load == Load::kShares ? 4 * slots : 0};
   for (int user = 0; user < 3; ++user) {
-    for (int i = 0; i < users[user]; ++i) arrive(milliseconds(i), user);
+    // Once the backends have said how many places they have.
+    for (int i = 0; i < users[user]; ++i) arrive(milliseconds(10 + i), user);
   }
 }
 
@@ -112,6 +115,7 @@ void GatewayWorld::CountAll() {
                                       "batches of several",
                                       "requests that waited",
                                       "urgent requests at full backends",
+                                      "newcomers at full backends",
                                       "probes without an answer"}) {
     counts_.try_emplace(name, 0);
   }
@@ -218,7 +222,7 @@ void GatewayWorld::Arrive(const Input& input) {
   const bool full = status.code() == StatusCode::kResourceExhausted;
   Count(full ? "rejected: too much waits" : "rejected: no replica is alive");
   Count("groups that were rejected", made.size() > 1 ? 1 : 0);
-  checks_.OnRejected(status, dispatcher_.any_alive());
+  checks_.OnRejected(status, dispatcher_.any_alive(), input.user);
   const bool again = input.tries < kMaxTries || setup_.load != Load::kRandom;
   if (!again) return;
   Input next = input;
@@ -432,7 +436,9 @@ void GatewayWorld::Send(const gateway::Decision& decision) {
   if (record == nullptr) return;
   const gateway::ReplicaView view = dispatcher_.ViewOf(decision.replica, now_);
   if (view.in_flight > view.places && setup_.backends[index].preempts) {
-    Count("urgent requests at full backends");
+    Count(record->made.request.request.priority == Priority::kHigh
+              ? "urgent requests at full backends"
+              : "newcomers at full backends");
   }
   SimAttempt attempt;
   attempt.id = decision.id;
@@ -440,7 +446,8 @@ void GatewayWorld::Send(const gateway::Decision& decision) {
   attempt.prompt = static_cast<int32_t>(record->made.request.request.prompt.size());
   attempt.length = record->made.length;
   attempt.bad = record->made.bad;
-  attempt.urgent = record->made.request.request.priority == Priority::kHigh;
+  attempt.urgent = record->made.request.request.priority == Priority::kHigh ||
+                   (setup_.backends[index].shares && checks_.IsAlone(*record));
   if (decision.resume) {
     attempt.done = std::min(attempt.length, static_cast<int32_t>(record->text.size()));
     attempt.prompt += attempt.done;
