@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +23,7 @@
 #include "base/random.h"
 #include "base/shared_budget.h"
 #include "engine/backend.h"
+#include "gateway/admit_times.h"
 #include "gateway/client_request.h"
 #include "gateway/dispatcher.h"
 #include "gateway/gateway_metrics.h"
@@ -304,7 +304,7 @@ class GatewayBackend final : public engine::Backend {
   // ReserveEnds.
   std::vector<std::pair<RequestId, uint32_t>> over_;
   std::vector<std::shared_ptr<ClientRequest>> cancelled_;
-  std::deque<std::pair<base::TimePoint, RequestId>> unadmitted_;  // When to admit them.
+  AdmitTimes unadmitted_;
 
   Turn turn_;  // The dispatch thread's, as is the next.
   std::unordered_map<RequestId, Call> calls_;

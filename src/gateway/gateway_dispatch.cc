@@ -143,7 +143,7 @@ base::TimePoint GatewayBackend::NextLook() const {
   base::TimePoint next = base::TimePoint::max();
   for (const Model& model : models_) next = std::min(next, model.dispatcher->next_look());
   for (const auto& [id, client] : reading_) next = std::min(next, client->deadline);
-  return unadmitted_.empty() ? next : std::min(next, unadmitted_.front().first);
+  return std::min(next, unadmitted_.next());
 }
 
 void GatewayBackend::Collect(base::TimePoint now) {
@@ -182,19 +182,14 @@ void GatewayBackend::TakeDecisions(size_t model) {
 }
 
 void GatewayBackend::CollectAdmitted(base::TimePoint now) {
-  while (!unadmitted_.empty() && unadmitted_.front().first <= now) {
-    const RequestId id = unadmitted_.front().second;
+  unadmitted_.TakeDue(now, [&](RequestId id) -> std::optional<base::TimePoint> {
     const auto found = requests_.find(id);
-    if (found != requests_.end()) {
-      if (models_[found->second->model].dispatcher->any_alive()) {
-        turn_.admitted.push_back(found->second);
-      } else {
-        // It may yet be told that there is no backend.
-        unadmitted_.emplace_back(now + kAdmitAgain, id);
-      }
-    }
-    unadmitted_.pop_front();
-  }
+    if (found == requests_.end()) return std::nullopt;
+    // While no backend is alive it may yet be told so.
+    if (!models_[found->second->model].dispatcher->any_alive()) return now + kAdmitAgain;
+    turn_.admitted.push_back(found->second);
+    return std::nullopt;
+  });
 }
 
 void GatewayBackend::CollectOverdue(base::TimePoint now) {

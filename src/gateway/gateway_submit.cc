@@ -200,7 +200,7 @@ Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoin
       client.group = group;
       if (group != nullptr) group->requests.push_back(arrival.client);
       requests_.emplace(client.id, arrival.client);
-      unadmitted_.emplace_back(now + config_.admit_after, client.id);
+      unadmitted_.Add(now + config_.admit_after, client.id);
       all.push_back(std::move(arrival.dispatch));
     }
     ReserveEnds();
@@ -258,7 +258,7 @@ Status GatewayBackend::EnqueueRead(const std::shared_ptr<ClientRequest>& client)
     const std::lock_guard lock(mu_);
     if (!reading_.contains(client->id)) return {};  // It was cancelled.
     const base::TimePoint now = config_.clock->Now();
-    unadmitted_.emplace_back(now + config_.admit_after, client->id);
+    unadmitted_.Add(now + config_.admit_after, client->id);
     Dispatcher& dispatcher = *models_[client->model].dispatcher;
     if (Status status = dispatcher.AddAll(std::move(one), now); !status.ok()) return status;
     reading_.erase(client->id);
