@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include "base/random.h"
 
@@ -77,7 +78,9 @@ size_t HashRing::FirstAfter(uint64_t key) const {
 }
 
 PrefixTable::PrefixTable(size_t entries)
-    : sets_(std::max<size_t>(1, entries / kWays)), entries_(sets_ * kWays) {}
+    : most_sets_(std::max<size_t>(1, entries / kWays)),
+      sets_(std::min(most_sets_, kFirstEntries / kWays)),
+      entries_(sets_ * kWays) {}
 
 const PrefixTable::Entry* PrefixTable::Get(uint64_t block) const {
   const size_t set = SetOf(block);
@@ -110,33 +113,59 @@ int32_t PrefixTable::Depth(std::span<const uint64_t> blocks, int replica) const 
   return depth;
 }
 
+PrefixTable::Entry* PrefixTable::Place(uint64_t block) {
+  Entry* const set = &entries_[SetOf(block)];
+  Entry* place = set;
+  for (Entry* entry = set; entry < set + kWays; ++entry) {
+    if (entry->replicas != 0 && entry->block == block) return entry;
+    // A free one counts as used never.
+    if (entry->used < place->used) place = entry;
+  }
+  return place;
+}
+
+bool PrefixTable::Grow() {
+  if (2 * sets_ > most_sets_) return false;
+  std::vector<Entry> before;
+  try {
+    before.resize(2 * entries_.size());
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  before.swap(entries_);
+  sets_ *= 2;
+  // What was in one set is in one of two now, so there is room for all of it.
+  for (const Entry& entry : before) {
+    if (entry.replicas != 0) *Place(entry.block) = entry;
+  }
+  return true;
+}
+
 void PrefixTable::Note(std::span<const uint64_t> blocks, int replica) {
   ++uses_;
   const ReplicaMask mask = ReplicaMask{1} << replica;
   for (const uint64_t block : blocks) {
-    const size_t set = SetOf(block);
-    size_t place = set;
-    for (size_t i = set; i < set + kWays; ++i) {
-      const Entry& entry = entries_[i];
-      if (entry.replicas != 0 && entry.block == block) {
-        place = i;
-        break;
-      }
-      // A free one counts as used never.
-      if (entry.used < entries_[place].used) place = i;
+    Entry* entry = Place(block);
+    const auto is_taken = [&] { return entry->replicas != 0 && entry->block != block; };
+    while (is_taken() &&
+           static_cast<double>(used_) >= kFull * static_cast<double>(entries_.size()) && Grow()) {
+      entry = Place(block);
     }
-    Entry& entry = entries_[place];
-    if (entry.replicas == 0 || entry.block != block) entry = {block, 0, 0};
-    entry.replicas |= mask;
-    entry.used = uses_;
+    if (entry->replicas == 0) ++used_;
+    if (entry->replicas == 0 || entry->block != block) *entry = {block, 0, 0};
+    entry->replicas |= mask;
+    entry->used = uses_;
   }
 }
 
 void PrefixTable::Forget(int replica) {
   const ReplicaMask keep = ~(ReplicaMask{1} << replica);
   for (Entry& entry : entries_) {
+    if (entry.replicas == 0) continue;
     entry.replicas &= keep;
-    if (entry.replicas == 0) entry.used = 0;
+    if (entry.replicas != 0) continue;
+    entry.used = 0;
+    --used_;
   }
 }
 

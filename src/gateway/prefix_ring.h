@@ -68,13 +68,16 @@ class HashRing {
   std::vector<std::pair<uint64_t, int>> points_;  // Sorted.
 };
 
-// Of each piece the replicas that it was sent to. Its memory is fixed: sets of kWays entries, in
-// each of which the one that was used last a long time ago makes room.
+// Of each piece the replicas that it was sent to: sets of kWays entries, in each of which the one
+// that was used last a long time ago makes room. It begins with kFirstEntries and doubles, up to
+// its bound, when a set has no room for one more while a part of all entries (kFull) is in use.
 //
 // Thread rule: the dispatcher's.
 class PrefixTable {
  public:
-  // Room for so many pieces, about; at least kWays.
+  static constexpr size_t kFirstEntries = 1024;
+
+  // Room for so many pieces in the end, about; at least kWays.
   explicit PrefixTable(size_t entries);
 
   // The longest known beginning of a prompt.
@@ -87,12 +90,16 @@ class PrefixTable {
   // The pieces of the prompt that this replica was sent, from the first on.
   int32_t Depth(std::span<const uint64_t> blocks, int replica) const;
 
+  // Never throws: where memory is short it does not grow.
   void Note(std::span<const uint64_t> blocks, int replica);
   // The replica has none of them any more. O(entries).
   void Forget(int replica);
 
+  size_t bytes() const { return entries_.size() * sizeof(Entry); }
+
  private:
   static constexpr size_t kWays = 4;
+  static constexpr double kFull = 0.125;
   struct Entry {
     uint64_t block = 0;
     ReplicaMask replicas = 0;  // 0: the entry is free.
@@ -101,8 +108,14 @@ class PrefixTable {
 
   size_t SetOf(uint64_t block) const { return (block % sets_) * kWays; }
   const Entry* Get(uint64_t block) const;
+  // The entry of the block, or the one that makes room for it.
+  Entry* Place(uint64_t block);
+  // Doubles the sets. False: it has all that it may have, or memory is short.
+  bool Grow();
 
+  const size_t most_sets_;
   size_t sets_;
+  size_t used_ = 0;  // Entries that are not free.
   std::vector<Entry> entries_;
   uint64_t uses_ = 0;
 };

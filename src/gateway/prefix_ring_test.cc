@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -125,6 +126,31 @@ TEST(PrefixTableTest, ItIsBoundedAndForgetsTheOldest) {
   EXPECT_TRUE(known(3));
   EXPECT_TRUE(known(4));
   EXPECT_TRUE(known(5));
+}
+
+TEST(PrefixTableTest, ItGrowsWithWhatItHoldsUpToItsBound) {
+  constexpr size_t kMost = 1 << 16;
+  PrefixTable table(kMost);
+  EXPECT_LE(table.bytes(), 32u << 10);
+  base::SeededRandom random(3);
+  std::vector<uint64_t> blocks;
+  for (int i = 0; i < 20'000; ++i) blocks.push_back(random.Next64());
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    table.Note(std::span(&blocks[i], 1), 5);
+    // It never takes much more than it holds, and less than its bound.
+    EXPECT_LE(table.bytes(), std::max<size_t>(PrefixTable::kFirstEntries, 16 * (i + 1)) * 24);
+  }
+  EXPECT_LE(table.bytes(), kMost * 24);
+  size_t known = 0;
+  for (const uint64_t& block : blocks) known += table.Depth(std::span(&block, 1), 5) == 1 ? 1 : 0;
+  EXPECT_GE(known, blocks.size() * 98 / 100) << "at its bound a third is in use";
+  // What it has forgotten makes it no larger.
+  PrefixTable small(kMost);
+  for (int round = 0; round < 100; ++round) {
+    small.Note(std::span(blocks).subspan(static_cast<size_t>(100 * round), 100), 5);
+    small.Forget(5);
+  }
+  EXPECT_LE(small.bytes(), 4 * PrefixTable::kFirstEntries * 24);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ struct ReplicaRules {
   PlacesOptions places;         // What is learned; `most` binds also what is reported.
   bool memory_control = false;  // --batch-control memory, where a replica reports its memory.
   HealthOptions health;
-  size_t table_entries = size_t{1} << 18;  // Of the prefix table: 24 bytes each.
+  size_t table_entries = size_t{1} << 18;  // Of the prefix table, at most: 24 bytes each.
   // Tenants that may send requests, as far as is known. Where there are several, each replica keeps
   // a place for one that has none there: see PlaceAsk.
   int tenants = 1;
