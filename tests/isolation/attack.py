@@ -96,6 +96,11 @@ class Attack:
         body = json.dumps({**ENDLESS, "n": 64}).encode()
         return [self.repeat("slots", "/v1/completions", body)]
 
+    def urgent(self):
+        """Two of class high that fill every slot, and what makes room for that class."""
+        body = json.dumps({**ENDLESS, "n": 64, "priority": "high"}).encode()
+        return [self.repeat("urgent", "/v1/completions", body) for _ in range(2)]
+
     def sampling(self):
         """Streams whose tokens cost as much to draw as to compute."""
         body = json.dumps({**ENDLESS, "max_tokens": 600, "n": 60, "stream": True, "temperature": 2, "top_p": 0.9999,
@@ -187,7 +192,7 @@ class Attack:
                 raise end
 
 
-KINDS = ("slots", "sampling", "flood", "encode", "bodies", "helper", "fields", "sockets")
+KINDS = ("slots", "urgent", "sampling", "flood", "encode", "bodies", "helper", "fields", "sockets")
 
 
 def main():

@@ -46,14 +46,18 @@ class Server(RopewayServer):
     key = admin_key = ADMIN_KEY
     patience = PATIENCE
 
-    def __init__(self, ropeway, model, *flags):
+    def __init__(self, ropeway, model, *flags, keys=None):
+        super().__init__(ropeway, model, *self.key_flags(keys or KEYS), *FLAGS, *flags)
+
+    def key_flags(self, keys):
+        """The flags for these keys, in a file in self.folder."""
         self.folder = tempfile.TemporaryDirectory(prefix="ropeway-isolation-")
-        keys = pathlib.Path(self.folder.name) / "keys.toml"
-        keys.touch(mode=0o600)
-        keys.write_text("".join(
-            f'[[keys]]\nname = "{name}"\nkey = "{key}"\n' + ("tokens_per_minute = 1\n" if name == "metered" else "")
-            for name, key in KEYS.items()), encoding="utf-8")
-        super().__init__(ropeway, model, "--api-keys", keys, "--admin-key", ADMIN_KEY, *FLAGS, *flags)
+        file = pathlib.Path(self.folder.name) / "keys.toml"
+        file.touch(mode=0o600)
+        rights = {"metered": "tokens_per_minute = 1\n", "gateway": "gateway = true\n"}
+        file.write_text("".join(f'[[keys]]\nname = "{name}"\nkey = "{key}"\n{rights.get(name, "")}'
+                                for name, key in keys.items()), encoding="utf-8")
+        return ["--api-keys", file, "--admin-key", ADMIN_KEY]
 
     def running(self):
         """Sequences that have a slot."""
