@@ -85,7 +85,7 @@ class KeyAccount {
   }
 
   // Whether there is one more for the same choice.
-  bool ChargeGenerated(Reserve* reserve, int32_t tokens) {
+  bool ChargeGenerated(Reserve* reserve, int64_t tokens) {
     const std::lock_guard lock(mutex_);
     generated_tokens_ += tokens;
     Charge(reserve, tokens);
@@ -132,11 +132,11 @@ class KeyAccount {
   }
 
   // Takes tokens of the request's own first.
-  void Charge(Reserve* reserve, int32_t tokens) {
-    const int64_t own = std::min<int64_t>(tokens, reserve->tokens);
+  void Charge(Reserve* reserve, int64_t tokens) {
+    const int64_t own = std::min(tokens, reserve->tokens);
     reserve->tokens -= own;
     reserved_ -= own;
-    tokens_ -= tokens;
+    tokens_ -= static_cast<double>(tokens);
   }
 
   // Fills the bucket up to now and returns what is put aside for nobody.
@@ -207,7 +207,7 @@ Status KeyTicket::Admitted(int32_t prompt_tokens) {
   return status;
 }
 
-bool KeyTicket::Generated(int32_t tokens) {
+bool KeyTicket::Generated(int64_t tokens) {
   if (account_ == nullptr || tokens == 0) return true;
   generated_tokens_ += tokens;
   return account_->ChargeGenerated(reserve_.get(), tokens);
@@ -218,9 +218,9 @@ void KeyTicket::RefundPrompt() {
   prompt_tokens_ = 0;
 }
 
-void KeyTicket::End(int32_t completion_tokens) {
+void KeyTicket::End(int64_t completion_tokens) {
   if (account_ == nullptr) return;
-  Generated(std::max(0, completion_tokens - generated_tokens_));
+  Generated(std::max(int64_t{0}, completion_tokens - generated_tokens_));
   account_->Release(reserve_.get());
   account_.reset();
   reserve_.reset();

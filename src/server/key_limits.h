@@ -42,11 +42,11 @@ class KeyTicket {
   Status Admitted(int32_t prompt_tokens);
   // Charges tokens that were generated. False: the key has none left for this choice, which is to
   // end.
-  bool Generated(int32_t tokens);
+  bool Generated(int64_t tokens);
   // Returns the prompt's tokens: the request ended before it ran.
   void RefundPrompt();
   // Ends the request, which generated so many tokens in all. Further calls have no effect.
-  void End(int32_t completion_tokens);
+  void End(int64_t completion_tokens);
 
  private:
   friend class KeyLimits;
@@ -64,7 +64,7 @@ class KeyTicket {
   std::shared_ptr<Reserve> reserve_;     // Under the account's lock.
   bool counts_prompt_ = false;           // Prompts with several choices count once.
   int32_t prompt_tokens_ = 0;            // Charged, as are the next.
-  int32_t generated_tokens_ = 0;
+  int64_t generated_tokens_ = 0;
 };
 
 // What one key has used since the start, and uses.

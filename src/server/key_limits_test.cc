@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -249,6 +251,16 @@ TEST_F(KeyLimitsTest, ABurstOfLongRequestsIsBounded) {
     clock_->Advance(milliseconds(100));
   }
   EXPECT_LE(used, 600 + 660 + 20);
+}
+
+TEST_F(KeyLimitsTest, WhatOneRequestGeneratesDoesNotOverflow) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  KeyLimits::Grant grant = limits_->Take("free", One(1, 1));
+  ASSERT_TRUE(grant.status.ok());
+  EXPECT_TRUE(grant.tickets[0].Generated(kMost));
+  EXPECT_TRUE(grant.tickets[0].Generated(kMost));
+  grant.tickets[0].End(2 * kMost + 5);
+  EXPECT_EQ(limits_->Usage()[0].generated_tokens, 2 * kMost + 5);
 }
 
 TEST_F(KeyLimitsTest, APromptWithSeveralChoicesCountsOnce) {

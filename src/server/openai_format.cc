@@ -17,21 +17,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The usage of all choices together. A prompt's tokens count once, however many choices it has.
+// The usage of all choices together, in 64 bits: a gateway's backends may report whatever fits 32.
+// A prompt's tokens count once, however many choices it has.
 std::string UsageJson(const std::vector<Finish>& finishes, int32_t n) {
-  Usage sum;
+  int64_t prompt = 0;
+  int64_t completion = 0;
+  int64_t cached = 0;
+  bool estimated = false;
   for (size_t i = 0; i < finishes.size(); ++i) {
-    sum.completion_tokens += finishes[i].usage.completion_tokens;
-    sum.estimated = sum.estimated || finishes[i].usage.estimated;
+    const Usage& usage = finishes[i].usage;
+    completion += usage.completion_tokens;
+    estimated = estimated || usage.estimated;
     if (i % static_cast<size_t>(n) != 0) continue;
-    sum.prompt_tokens += finishes[i].usage.prompt_tokens;
-    sum.cached_tokens += finishes[i].usage.cached_tokens;
+    prompt += usage.prompt_tokens;
+    cached += std::min(usage.cached_tokens, usage.prompt_tokens);
   }
   return fmt::format(
       "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
       "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}{}}}",
-      sum.prompt_tokens, sum.completion_tokens, sum.prompt_tokens + sum.completion_tokens,
-      sum.cached_tokens, sum.estimated ? ",\"estimated\":true" : "");
+      prompt, completion, prompt + completion, cached, estimated ? ",\"estimated\":true" : "");
 }
 
 // Milliseconds to the microsecond.

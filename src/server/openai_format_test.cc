@@ -154,6 +154,27 @@ TEST(OpenAiWhole, ManyChoicesAndTheirUsage) {
   EXPECT_EQ(answer["ropeway"]["batch_num"], 3);
 }
 
+TEST(OpenAiWhole, SumsOfUsageDoNotOverflow) {
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  const Format format = StartCompletion(",\"n\":2", {}, R"(["p","q"])");
+  std::vector<ChoiceOutput> choices = {Choice("a"), Choice("b"), Choice("c"), Choice("d")};
+  for (ChoiceOutput& choice : choices) {
+    choice.finish.usage = {
+        .prompt_tokens = kMost, .completion_tokens = kMost, .cached_tokens = kMost};
+  }
+  EXPECT_EQ(json::parse(format->Whole(choices))["usage"],
+            json::parse(R"({"prompt_tokens":4294967294,"completion_tokens":8589934588,
+      "total_tokens":12884901882,"prompt_tokens_details":{"cached_tokens":4294967294}})"));
+}
+
+TEST(OpenAiWhole, NoMoreIsCachedThanThePromptHas) {
+  const Format format = StartCompletion("", {}, R"("p")");
+  ChoiceOutput choice = Choice("a");
+  choice.finish.usage.cached_tokens = std::numeric_limits<int32_t>::max();
+  const json usage = json::parse(format->Whole({choice}))["usage"];
+  EXPECT_EQ(usage["prompt_tokens_details"]["cached_tokens"], 10);
+}
+
 TEST(OpenAiWhole, UsageThatWasEstimatedSaysSo) {
   const Format format = StartCompletion(",\"n\":2", {}, R"("p")");
   std::vector<ChoiceOutput> choices = {Choice("a"), Choice("b")};

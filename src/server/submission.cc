@@ -123,7 +123,7 @@ void ServerSink::OnAdmitted(RequestId, const engine::Admission& admission) {
 }
 
 bool ServerSink::OnDelta(RequestId, Delta delta) {
-  const auto tokens = static_cast<int32_t>(delta.tokens.size());
+  const auto tokens = static_cast<int64_t>(delta.tokens.size());
   generated_ += tokens;
   if (!ticket_.Generated(tokens)) limited_ = true;
   std::lock_guard lock(mutex_);
@@ -147,7 +147,7 @@ void ServerSink::OnFinish(RequestId, const Finish& finish) {
   const bool never_ran =
       finish.reason == FinishReason::kCancelled && finish.batch_num == 0 && generated_ == 0;
   if (never_ran) ticket_.RefundPrompt();
-  ticket_.End(std::max(finish.usage.completion_tokens - resumed_, generated_));
+  ticket_.End(std::max(int64_t{finish.usage.completion_tokens} - resumed_, generated_));
   std::lock_guard lock(mutex_);
   if (ended_early_) return;
   pending_.end = Output::End{Status(), finish};

@@ -99,7 +99,7 @@ class ServerSink : public engine::OutputSink {
   // Used by the backend's threads, which call one at a time.
   KeyTicket ticket_;
   int32_t resumed_ = 0;    // Tokens of Request::resume_ids.
-  int32_t generated_ = 0;  // Tokens.
+  int64_t generated_ = 0;  // Tokens.
   bool limited_ = false;   // The key has no more tokens for it.
 
   std::shared_ptr<base::SharedBudget> answers_;  // Null: no bound. Outlives what is held.
