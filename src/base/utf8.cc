@@ -84,7 +84,13 @@ std::string ReplaceInvalidUtf8(std::string_view bytes) {
 }
 
 std::string PrintableText(std::string_view bytes) {
-  return Replaced(bytes, [](char32_t c) { return c >= 0x20 && (c < 0x7F || c > 0x9F); });
+  return Replaced(bytes, [](char32_t c) {
+    const bool control = c < 0x20 || (c >= 0x7F && c <= 0x9F);
+    const bool separates = c == 0x2028 || c == 0x2029;
+    const bool reorders = c == 0x061C || c == 0x200E || c == 0x200F ||
+                          (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+    return !control && !separates && !reorders;
+  });
 }
 
 bool IsValidUtf8(std::string_view bytes) {

@@ -36,8 +36,9 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 // `bytes` with each maximal subpart of invalid UTF-8 replaced by U+FFFD.
 std::string ReplaceInvalidUtf8(std::string_view bytes);
 
-// ReplaceInvalidUtf8 with control characters (C0, DEL, C1) replaced too, to quote files and
-// requests on a terminal or in a log.
+// ReplaceInvalidUtf8 with control characters (C0, DEL, C1), separators of lines and what changes
+// the direction of text replaced too, to quote files, requests and servers on a terminal or in a
+// log.
 std::string PrintableText(std::string_view bytes);
 
 // Whether `bytes` is valid UTF-8.

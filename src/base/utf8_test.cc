@@ -45,6 +45,13 @@ TEST(Utf8Test, PrintableTextMovesNoCursor) {
   EXPECT_EQ(PrintableText("\x1B[2J\n"), Times(1) + "[2J" + Times(1));
   EXPECT_EQ(PrintableText("\x7F\xC2\x80\xC2\x9F\xC2\xA0"), Times(3) + "\xC2\xA0");
   EXPECT_EQ(PrintableText("\xFFz\xF0\x9F"), Times(1) + "z" + Times(1));
+  for (const char* moves :
+       {"\xD8\x9C", "\xE2\x80\x8E", "\xE2\x80\x8F", "\xE2\x80\xA8", "\xE2\x80\xA9", "\xE2\x80\xAA",
+        "\xE2\x80\xAE", "\xE2\x81\xA6", "\xE2\x81\xA9"}) {
+    EXPECT_EQ(PrintableText(moves), Times(1));
+  }
+  // A joiner, which emoji have, and a dash.
+  EXPECT_EQ(PrintableText("\xE2\x80\x8D\xE2\x80\x94"), "\xE2\x80\x8D\xE2\x80\x94");
 }
 
 TEST(Utf8Test, TellsTruncatedFromInvalid) {

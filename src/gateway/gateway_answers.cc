@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "gateway/gateway_backend.h"
+#include "gateway/reported_facts.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -43,21 +44,6 @@ Status FailureInHand() noexcept {
   } catch (const std::exception&) {  // There is no memory to say more.
   }
   return base::OutOfMemory();
-}
-
-// The names that all of `lists` have, but for those that are empty; in the order of the first one.
-std::vector<std::string> CommonNames(const std::vector<const std::vector<std::string>*>& lists) {
-  std::vector<std::string> common;
-  bool first = true;
-  for (const std::vector<std::string>* list : lists) {
-    if (list->empty()) continue;
-    if (first) common = *list;
-    first = false;
-    std::erase_if(common, [&](const std::string& name) {
-      return std::find(list->begin(), list->end(), name) == list->end();
-    });
-  }
-  return common;
 }
 
 // Why the replica gets no requests for more than a moment; "": it does.
@@ -246,23 +232,39 @@ void GatewayBackend::Forget(RequestId id, uint32_t attempt) {
   NotifyIf(look);
 }
 
+std::vector<std::string> GatewayBackend::NamesWith(const Model& model, int replica,
+                                                   const std::vector<std::string>& names) {
+  std::vector<const std::vector<std::string>*> lists;
+  lists.reserve(model.replicas.size());
+  for (const Replica& each : model.replicas) lists.push_back(&each.models);
+  lists[static_cast<size_t>(replica)] = &names;
+  return CommonNames(lists);
+}
+
 void GatewayBackend::TakeProbe(size_t model, int replica, uint64_t probe,
                                StatusOr<BackendFacts> facts) {
   Model& its = models_[model];
   Replica& one = its.replicas[static_cast<size_t>(replica)];
-  // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
-  if (facts.ok() && !one.remote->CanResume()) facts->model_digest.clear();
+  // All that takes longer the more a backend says comes before the lock.
+  std::string dropped;
+  std::vector<std::string> models;
+  std::shared_ptr<const std::vector<std::string>> names;
+  if (facts.ok()) {
+    dropped = BoundFacts(&*facts);
+    // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
+    if (!one.remote->CanResume()) facts->model_digest.clear();
+    models = std::exchange(facts->models, {});
+    if (its.name.empty()) {
+      names = std::make_shared<const std::vector<std::string>>(NamesWith(its, replica, models));
+    }
+  }
+  const bool is_news = !dropped.empty() && !std::exchange(one.warned, true);
   bool look = false;
   std::optional<std::string> news;
   {
     const std::lock_guard lock(mu_);
-    if (facts.ok()) one.models = facts->models;
-    if (facts.ok() && its.name.empty()) {
-      std::vector<const std::vector<std::string>*> lists;
-      lists.reserve(its.replicas.size());
-      for (const Replica& each : its.replicas) lists.push_back(&each.models);
-      its.names = CommonNames(lists);
-    }
+    if (facts.ok()) one.models.swap(models);
+    if (names != nullptr) its.names.swap(names);
     const base::TimePoint now = config_.clock->Now();
     its.dispatcher->OnProbe(replica, probe, facts, now);
     one.probed = true;
@@ -273,6 +275,7 @@ void GatewayBackend::TakeProbe(size_t model, int replica, uint64_t probe,
     look = LookNow();
   }
   NotifyIf(look);
+  if (is_news) base::TryLog(spdlog::level::warn, "backend {}: {}", one.name, dropped);
   if (!news) return;
   if (news->empty()) {
     base::TryLog(spdlog::level::info, "backend {} takes requests again", one.name);

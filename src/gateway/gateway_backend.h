@@ -138,8 +138,10 @@ class GatewayBackend final : public engine::Backend {
     uint64_t resumptions = 0;
     bool draining = false;
     bool probed = false;
+    std::string why_not;  // It takes no requests, as the log says; "": it does.
+    // Guarded by ProbeGate::mu, too: whoever holds either may read it.
     std::vector<std::string> models;  // As it reported last.
-    std::string why_not;              // It takes no requests, as the log says; "": it does.
+    bool warned = false;              // Of what it reports and should not; ProbeGate::mu alone.
   };
   struct Model {
     std::string name;  // Constant, as is the next.
@@ -147,8 +149,9 @@ class GatewayBackend final : public engine::Backend {
     std::vector<Replica> replicas;
     std::unique_ptr<Dispatcher> dispatcher;  // Guarded by mu_, as is the next.
     std::vector<Decision> decisions;         // That are not actions of a turn yet.
-    std::vector<std::string> names;          // Guarded by mu_: of one without a name, those that
-                                             // all of its replicas report.
+    // Guarded by mu_: of one without a name, those that all of its replicas report. Never null.
+    std::shared_ptr<const std::vector<std::string>> names =
+        std::make_shared<const std::vector<std::string>>();
   };
   // A request at a backend. The dispatch thread's.
   struct Call {
@@ -184,10 +187,12 @@ class GatewayBackend final : public engine::Backend {
 
   // gateway_submit.cc.
 
-  // The index of the model with this name; nothing: there is none. REQUIRES: mu_ is held.
+  // The names that are known now of a model without one.
+  std::shared_ptr<const std::vector<std::string>> ReportedNames(const Model& model) const;
+  // The index of the model with this name; nothing: there is none.
   std::optional<size_t> FindModel(const std::string& name) const;
   Status NoSuchModel(const std::string& name) const;
-  // The name that its backends know the model by. REQUIRES: mu_ is held.
+  // The name that its backends know the model by.
   std::string NameForBackends(const Model& model, const std::string& asked) const;
   Status CheckKnown(const Model& model, const Request& request) const;
   StatusOr<Arrival> MakeArrival(engine::SinkRequest request, uint64_t drawn_seed);
@@ -236,6 +241,10 @@ class GatewayBackend final : public engine::Backend {
   void Forget(RequestId id, uint32_t attempt);
   // A sentence of a backend, with its name before it.
   std::string Named(size_t model, int replica, const std::string& what) const;
+  // The names that all replicas of the model report, this one `names`.
+  static std::vector<std::string> NamesWith(const Model& model, int replica,
+                                            const std::vector<std::string>& names);
+  // REQUIRES: ProbeGate::mu is held, or there are no facts.
   void TakeProbe(size_t model, int replica, uint64_t probe, StatusOr<BackendFacts> facts);
 
   // gateway_dispatch.cc: the dispatch thread.

@@ -83,25 +83,34 @@ DispatchRequest DispatchOf(const ClientRequest& client) {
 
 }  // namespace
 
+std::shared_ptr<const std::vector<std::string>> GatewayBackend::ReportedNames(
+    const Model& model) const {
+  const std::lock_guard lock(mu_);
+  return model.names;
+}
+
 std::optional<size_t> GatewayBackend::FindModel(const std::string& name) const {
   if (IsAnyModel(name)) return 0;
   const auto found = model_of_.find(name);
   if (found != model_of_.end()) return found->second;
   for (size_t i = 0; i < models_.size(); ++i) {
     if (!models_[i].name.empty()) continue;
-    const std::vector<std::string>& names = models_[i].names;
+    const auto names = ReportedNames(models_[i]);
     // Before any of its backends has said what it serves, it may be this.
-    if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) return i;
+    if (names->empty() || std::find(names->begin(), names->end(), name) != names->end()) return i;
   }
   return std::nullopt;
 }
 
 Status GatewayBackend::NoSuchModel(const std::string& name) const {
+  constexpr size_t kMostShown = 10;
+  const std::vector<engine::ModelInfo> models = Models();
   std::string known;
-  for (const engine::ModelInfo& model : Models()) {
+  for (size_t i = 0; i < std::min(models.size(), kMostShown); ++i) {
     if (!known.empty()) known += ", ";
-    known += '"' + model.id + '"';
+    known += '"' + models[i].id + '"';
   }
+  if (models.size() > kMostShown) known += fmt::format(" and {} more", models.size() - kMostShown);
   return {StatusCode::kNotFound,
           fmt::format("the model \"{}\" does not exist; this gateway has {}", name.substr(0, 100),
                       known),
@@ -111,7 +120,8 @@ Status GatewayBackend::NoSuchModel(const std::string& name) const {
 std::string GatewayBackend::NameForBackends(const Model& model, const std::string& asked) const {
   if (!model.name.empty()) return model.name;
   if (!IsAnyModel(asked)) return asked;
-  return model.names.empty() ? std::string() : model.names.front();
+  const auto names = ReportedNames(model);
+  return names->empty() ? std::string() : names->front();
 }
 
 Status GatewayBackend::CheckKnown(const Model& model, const Request& request) const {
@@ -130,18 +140,12 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(engine::SinkReques
                                                               uint64_t drawn_seed) {
   Request& asked = request.request;
   if (Status status = core::CheckRequest(asked); !status.ok()) return status;
-  std::optional<size_t> model;
-  std::string name;
-  {
-    const std::lock_guard lock(mu_);
-    model = FindModel(asked.model);
-    if (model) name = NameForBackends(models_[*model], asked.model);
-  }
+  const std::optional<size_t> model = FindModel(asked.model);
   if (!model) return NoSuchModel(asked.model);
   if (config_.strict) {
     if (Status status = CheckKnown(models_[*model], asked); !status.ok()) return status;
   }
-  asked.model = std::move(name);
+  asked.model = NameForBackends(models_[*model], asked.model);
   std::shared_ptr<ClientTurn> turn;
   if (!asked.session_id.empty()) {
     if (Status status = BeginTurn(&asked, &turn); !status.ok()) return status;

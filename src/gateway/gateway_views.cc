@@ -74,14 +74,14 @@ std::vector<engine::ModelInfo> GatewayBackend::Models() const {
     info.created = config_.created;
     all.push_back(std::move(info));
   };
-  const std::lock_guard lock(mu_);
   for (const Model& model : models_) {
+    const auto names = ReportedNames(model);
     if (!model.name.empty()) add(model.name);
-    for (const std::string& name : model.names) {
+    for (const std::string& name : *names) {
       // What another model is called is that.
       if (!model_of_.contains(name)) add(name);
     }
-    if (model.name.empty() && model.names.empty()) add("default");
+    if (model.name.empty() && names->empty()) add("default");
     for (const std::string& alias : model.aliases) add(alias);
   }
   return all;

@@ -1,0 +1,31 @@
+// What a backend says about itself, as it enters the gateway: bounded, and fit to be shown.
+#ifndef ROPEWAY_GATEWAY_REPORTED_FACTS_H_
+#define ROPEWAY_GATEWAY_REPORTED_FACTS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "ropeway/remote_backend.h"
+
+namespace ropeway::gateway {
+
+// Of the names of models that one backend reports, as many are taken, and no longer ones.
+inline constexpr size_t kMostModelNames = 1024;
+inline constexpr size_t kMostModelNameBytes = 512;
+// All of them together: each request and each GET /v1/models looks at them.
+inline constexpr size_t kMostModelNamesBytes = size_t{64} << 10;
+
+// Drops from `facts` names that are given twice, that are empty, too long or not printable
+// (base::PrintableText), and those beyond the bounds above; a digest, numerics or limits that are
+// too long to be compared, with which the backend cannot resume; and makes the reason printable and
+// short. Returns what it dropped that should be told to a person; "": nothing. O(n log n).
+std::string BoundFacts(BackendFacts* facts);
+
+// The names that all of `lists` have, but for those lists that are empty; in the order of the first
+// one. O(n log n).
+std::vector<std::string> CommonNames(const std::vector<const std::vector<std::string>*>& lists);
+
+}  // namespace ropeway::gateway
+
+#endif  // ROPEWAY_GATEWAY_REPORTED_FACTS_H_
