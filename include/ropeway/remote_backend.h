@@ -38,10 +38,10 @@ struct BackendFacts {
 // How a request ended at a backend. What the backend leaves out is absent.
 struct BackendEnd {
   FinishReason reason = FinishReason::kStop;  // kStop or kLength.
-  std::optional<int32_t> prompt_tokens;
-  std::optional<int32_t> completion_tokens;
-  std::optional<int32_t> cached_tokens;
-  std::optional<uint64_t> seed;
+  std::optional<int32_t> prompt_tokens = {};
+  std::optional<int32_t> completion_tokens = {};
+  std::optional<int32_t> cached_tokens = {};
+  std::optional<uint64_t> seed = {};
 };
 
 // Why a request failed at a backend.

@@ -19,7 +19,13 @@ namespace {
 constexpr size_t kTokensPerMessage = 4;
 // The number of a prompt's tokens decides little beyond this, and the dispatcher keeps an id each.
 constexpr size_t kMostEstimatedTokens = size_t{1} << 18;
-constexpr uint64_t kCharactersPerToken = 4;
+
+// The tokens that it may generate; nothing: it does not say.
+std::optional<int32_t> MostOutput(const Request& request) {
+  if (!request.max_tokens) return std::nullopt;
+  const int64_t before = static_cast<int64_t>(request.resume_ids.size());
+  return static_cast<int32_t>(std::max(int64_t{0}, *request.max_tokens - before));
+}
 
 }  // namespace
 
@@ -38,16 +44,8 @@ int32_t EstimatedPromptTokens(const Request& request) {
   return static_cast<int32_t>(std::clamp<size_t>(tokens, 1, kMostEstimatedTokens));
 }
 
-int32_t EstimatedTokens(uint64_t characters) {
-  const uint64_t tokens = (characters + kCharactersPerToken - 1) / kCharactersPerToken;
-  return static_cast<int32_t>(std::min<uint64_t>(tokens, INT32_MAX));
-}
-
-uint64_t CountCharacters(std::string_view text) {
-  return static_cast<uint64_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;  // Not inside a character.
-  }));
-}
+ClientRequest::ClientRequest(Request request_in, std::shared_ptr<engine::OutputSink> sink)
+    : request(std::move(request_in)), sink_(std::move(sink)), length_(MostOutput(request)) {}
 
 void ClientRequest::Admit() {
   if (admitted_ || ended()) return;
@@ -89,7 +87,7 @@ AttemptOutput ClientRequest::Measure(const Delta& delta, bool reports_ids) const
   return output;
 }
 
-bool ClientRequest::Give(Delta delta, base::TimePoint now, Times* times) {
+ClientRequest::Given ClientRequest::Give(Delta delta, base::TimePoint now, Times* times) {
   const size_t prompt = std::min(skip_prompt_, delta.prompt_tokens.size());
   delta.prompt_tokens.erase(delta.prompt_tokens.begin(),
                             delta.prompt_tokens.begin() + static_cast<std::ptrdiff_t>(prompt));
@@ -97,19 +95,15 @@ bool ClientRequest::Give(Delta delta, base::TimePoint now, Times* times) {
   const size_t text = std::min(skip_text_, delta.text.size());
   delta.text.erase(0, text);
   skip_text_ -= text;
+  const Given whole = length_.Take(&delta) ? Given::kMore : Given::kComplete;
   const bool generated = !delta.text.empty() || !delta.tokens.empty();
-  if (!generated && delta.prompt_tokens.empty()) return !gone_;
+  if (!generated && delta.prompt_tokens.empty()) return gone_ ? Given::kGone : whole;
 
   prompt_tokens_ += delta.prompt_tokens.size();
   for (const OutputToken& token : delta.tokens) {
     if (token.id >= 0) ids_.push_back(token.id);
   }
-  tokens_ += static_cast<int32_t>(delta.tokens.size());
-  characters_ += CountCharacters(delta.text);
-  if (delta.tokens.empty()) {
-    rest_bytes_ += delta.text.size();
-    if (!delta.text.empty() && ids_.empty()) uncounted_ = true;
-  }
+  if (delta.tokens.empty()) rest_bytes_ += delta.text.size();
   times->generated = generated;
   if (generated) {
     times->first_token = first_token_ == base::TimePoint{};
@@ -122,23 +116,25 @@ bool ClientRequest::Give(Delta delta, base::TimePoint now, Times* times) {
   bool more = false;
   const auto tell = [&] { more = sink_->OnDelta(id, std::move(delta)); };
   if (!engine::CallSink(id, tell) || !more) gone_ = true;
-  return !gone_;
+  return gone_ ? Given::kGone : whole;
 }
 
-int32_t ClientRequest::completion_tokens() const {
-  return counted() ? tokens_ : EstimatedTokens(characters_);
-}
-
+// What a chat template puts around a message counts as so many.
 uint64_t ClientRequest::PromptCharacters() const {
+  constexpr uint64_t kAroundMessage = 16;
   uint64_t characters = 0;
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     characters = CountCharacters(*text);
   } else if (const auto* chat = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
     for (const ChatMessage& message : *chat) {
-      characters += CountCharacters(message.content) + kTokensPerMessage * kCharactersPerToken;
+      characters += CountCharacters(message.content) + kAroundMessage;
     }
   }
   return characters;
+}
+
+BackendEnd ClientRequest::Believe(const BackendEnd& said) {
+  return Believed(said, request, length_, &misreported_);
 }
 
 Usage ClientRequest::UsageOf(const BackendEnd& end) const {
@@ -150,9 +146,9 @@ Usage ClientRequest::UsageOf(const BackendEnd& end) const {
   } else {
     usage.prompt_tokens = EstimatedTokens(PromptCharacters());
   }
-  usage.completion_tokens = end.completion_tokens.value_or(completion_tokens());
-  usage.cached_tokens = end.cached_tokens.value_or(0);
-  usage.estimated = !end.prompt_tokens || !end.completion_tokens;
+  usage.completion_tokens = end.completion_tokens.value_or(length_.tokens());
+  usage.cached_tokens = std::min(end.cached_tokens.value_or(0), usage.prompt_tokens);
+  usage.estimated = misreported_ || !end.prompt_tokens || !end.completion_tokens;
   return usage;
 }
 

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "base/shared_budget.h"
 #include "core/sequence.h"
 #include "engine/backend.h"
+#include "gateway/answer_length.h"
 #include "gateway/dispatcher.h"
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
@@ -49,10 +49,6 @@ struct ClientTurn {
 // A prompt's tokens, as far as they can be told without its tokenizer: bytes / 4, and a few for
 // each message of a chat. At least 1.
 int32_t EstimatedPromptTokens(const Request& request);
-// Likewise by characters, for usage that a backend leaves out.
-int32_t EstimatedTokens(uint64_t characters);
-// UTF-8 characters.
-uint64_t CountCharacters(std::string_view text);
 
 // What its sink is told: OnAdmitted once, deltas, one end. A sink that throws is treated like one
 // whose reader is gone, and still gets its end.
@@ -61,8 +57,7 @@ uint64_t CountCharacters(std::string_view text);
 // attempt they come from, and who ends the request.
 class ClientRequest {
  public:
-  ClientRequest(Request request_in, std::shared_ptr<engine::OutputSink> sink)
-      : request(std::move(request_in)), sink_(std::move(sink)) {}
+  ClientRequest(Request request_in, std::shared_ptr<engine::OutputSink> sink);
 
   // Constant once the request is shared.
   RequestId id = 0;
@@ -121,10 +116,17 @@ class ClientRequest {
     bool first_token = false;  // the first one.
     base::Duration since{};    // The arrival, or else the last output.
   };
-  // Passes new output on, but for what the sink had from an attempt before. Returns whether the
-  // sink wants more.
-  bool Give(Delta delta, base::TimePoint now, Times* times);
+  enum class Given {
+    kMore,      // It goes on.
+    kComplete,  // It has all of the answer that it asked for: the backend sent more.
+    kGone,      // The sink wants no more.
+  };
+  // Passes new output on, but for what the sink had from an attempt before, and what is more than
+  // it asked for.
+  Given Give(Delta delta, base::TimePoint now, Times* times);
 
+  // What its backend says of the end, as far as it can be true; to be called before it is used.
+  BackendEnd Believe(const BackendEnd& said);
   // How the request ends as its backend says.
   ropeway::Finish FinishOf(const BackendEnd& end, base::TimePoint now) const;
   // The end, told to the sink, which is dropped then. REQUIRES: !ended().
@@ -133,15 +135,10 @@ class ClientRequest {
   void Cancel(base::TimePoint now);
   void Fail(const Status& status);
 
-  // Generated so far, as far as is known.
-  int32_t completion_tokens() const;
-
   // Why its last attempt failed, with the backend's name; "": none has.
   std::string last_failure;
 
  private:
-  // Whether all of the text came with its tokens.
-  bool counted() const { return tokens_ > 0 && !uncounted_; }
   uint64_t PromptCharacters() const;
   Usage UsageOf(const BackendEnd& end) const;
   PhaseTimes TimesAt(base::TimePoint now) const;
@@ -155,9 +152,7 @@ class ClientRequest {
 
   // What the sink was given.
   std::vector<TokenId> ids_;  // Of the tokens, where the backend reports them.
-  int32_t tokens_ = 0;
-  uint64_t characters_ = 0;
-  bool uncounted_ = false;    // Some of the text came without its tokens.
+  AnswerLength length_;
   size_t prompt_tokens_ = 0;  // Of the prompt, with their log-probs.
   // Bytes of text that came behind all tokens: what a stop string or a half character had held back
   // until the end. No id accounts for it.
@@ -166,6 +161,8 @@ class ClientRequest {
   // Of the present attempt's output, what the sink had before.
   size_t skip_prompt_ = 0;
   size_t skip_text_ = 0;
+
+  bool misreported_ = false;  // Its backend said of its usage what cannot be.
 
   core::StartedBatch batch_;
   base::TimePoint sent_{};  // For the first time; 0: not yet. Likewise the next two.

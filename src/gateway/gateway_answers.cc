@@ -82,7 +82,7 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     NotifyIf(look);
     client->Admit();
     ClientRequest::Times times;
-    const bool more = client->Give(std::move(delta), now, &times);
+    const ClientRequest::Given given = client->Give(std::move(delta), now, &times);
     const Priority priority = client->request.priority;
     if (times.generated) {
       if (times.first_token) {
@@ -91,7 +91,10 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
         metrics_.of(priority).Token(times.since);
       }
     }
-    if (!more) {
+    if (given == ClientRequest::Given::kComplete) {
+      // It has what it asked for, whatever the backend would send.
+      EndAnswered(client, attempt, BackendEnd{.reason = FinishReason::kLength});
+    } else if (given == ClientRequest::Given::kGone) {
       bool ends = false;
       {
         const std::lock_guard lock(mu_);
@@ -119,19 +122,25 @@ void GatewayBackend::TakeEnd(const std::shared_ptr<ClientRequest>& client, uint3
   {
     const std::lock_guard told(client->mu);
     if (client->ended()) return;
-    base::TimePoint now{};
-    {
-      const std::lock_guard lock(mu_);
-      now = config_.clock->Now();
-      if (!models_[client->model].dispatcher->OnEnd(client->id, attempt, end, now)) return;
-    }
-    if (client->keeps_turn()) {
-      KeepTurn(client, attempt, end);
-    } else {
-      EndWell(client.get(), attempt, end, now);
-    }
+    EndAnswered(client, attempt, end);
   }
   AdmitGroup(*client);
+}
+
+void GatewayBackend::EndAnswered(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+                                 const BackendEnd& said) {
+  const BackendEnd end = client->Believe(said);
+  base::TimePoint now{};
+  {
+    const std::lock_guard lock(mu_);
+    now = config_.clock->Now();
+    if (!models_[client->model].dispatcher->OnEnd(client->id, attempt, end, now)) return;
+  }
+  if (client->keeps_turn()) {
+    KeepTurn(client, attempt, end);
+  } else {
+    EndWell(client.get(), attempt, end, now);
+  }
 }
 
 void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,

@@ -226,6 +226,9 @@ class GatewayBackend final : public engine::Backend {
   void TakeAlive(const ClientRequest& client, uint32_t attempt, base::TimePoint now);
   void TakeEnd(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
                const BackendEnd& end);
+  // The answer is complete. REQUIRES: client->mu is held.
+  void EndAnswered(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+                   const BackendEnd& said);
   void TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
                    BackendFailure failure);
   // The gateway itself fails the request; called in a catch block.

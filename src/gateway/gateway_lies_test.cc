@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,12 +17,26 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using Record = RecordingSink::Record;
+
+constexpr int32_t kLie = std::numeric_limits<int32_t>::max();
+
+std::shared_ptr<ScriptedBackend> Liar(const BackendScript& script) {
+  return std::make_shared<ScriptedBackend>(
+      [script](const Request&, const ResumePoint*) { return script; });
+}
 
 // A gateway of one backend, whose model has the names that it reports.
 ScriptedGateway Nameless(const BackendFacts& facts) {
   const auto backend = std::make_shared<ScriptedBackend>();
   backend->set_facts(facts);
   return ScriptedGateway({backend}, [](GatewayConfig* config) { config->models[0].name.clear(); });
+}
+
+Request Bounded(int32_t max_tokens) {
+  Request request = ScriptedRequest();
+  request.max_tokens = max_tokens;
+  return request;
 }
 
 TEST(GatewayLiesTest, NamesAreShownOnlyWhereTheyArePrintable) {
@@ -49,6 +64,67 @@ TEST(GatewayLiesTest, ABackendWithManyModelsCostsItsBounds) {
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("\"m9\""), HasSubstr("and 1014 more")));
   EXPECT_LT(status.message().size(), 500U);
+}
+
+TEST(GatewayLiesTest, UsageBeyondWhatWasAskedForIsCutAndMarked) {
+  BackendScript script{.tokens = 2};
+  script.end = {.prompt_tokens = kLie, .completion_tokens = kLie, .cached_tokens = kLie};
+  ScriptedGateway gateway({Liar(script)});
+  for (const bool bounded : {true, false}) {
+    const Record record = gateway.Submit(bounded ? Bounded(2) : ScriptedRequest())->WaitEnd();
+    ASSERT_TRUE(record.finish.has_value());
+    const Usage& usage = record.finish->usage;
+    EXPECT_TRUE(usage.estimated);
+    EXPECT_LE(usage.completion_tokens, bounded ? 2 : 100);
+    EXPECT_GE(usage.completion_tokens, 2);
+    EXPECT_LE(usage.prompt_tokens, 50);
+    EXPECT_LE(usage.cached_tokens, usage.prompt_tokens);
+  }
+  const std::string metrics = gateway->MetricsText();
+  EXPECT_THAT(metrics, Not(HasSubstr("ropeway_generation_tokens_total 2147")));
+  EXPECT_THAT(metrics, Not(HasSubstr("ropeway_prompt_tokens_total 2147")));
+}
+
+TEST(GatewayLiesTest, ASessionIsNotCountedByALie) {
+  BackendScript script{.tokens = 2};
+  script.end = {.prompt_tokens = kLie, .completion_tokens = kLie};
+  ScriptedGateway gateway({Liar(script)});
+  Request request = Bounded(2);
+  request.session_id = "s";
+  ASSERT_TRUE(gateway.Submit(request)->WaitEnd().finish.has_value());
+  const std::vector<SessionInfo> sessions = gateway->Sessions("");
+  ASSERT_EQ(sessions.size(), 1U);
+  EXPECT_LE(sessions[0].tokens, 100);
+}
+
+TEST(GatewayLiesTest, TheAnswerEndsWhereMoreThanWasAskedForComes) {
+  for (const bool says_tokens : {true, false}) {
+    const auto backend = Liar({.tokens = 1 << 20, .says_tokens = says_tokens});
+    ScriptedGateway gateway({backend});
+    const Request request = Bounded(8);
+    const Record record = gateway.Submit(request)->WaitEnd();
+    EXPECT_TRUE(record.in_order);
+    ASSERT_TRUE(record.finish.has_value()) << record.status.message();
+    EXPECT_EQ(record.finish->reason, FinishReason::kLength);
+    EXPECT_EQ(record.finish->usage.completion_tokens, 8);
+    EXPECT_TRUE(record.finish->usage.estimated);
+    EXPECT_EQ(record.tokens.size(), says_tokens ? 8U : 0U);
+    // A token's text may be held back, and then it is not told.
+    const std::string expected = ExpectedText(request, 8);
+    EXPECT_TRUE(expected.starts_with(record.text)) << record.text;
+    EXPECT_GT(record.text.size(), expected.size() / 2);
+    // The rest is not waited for.
+    EXPECT_TRUE(Eventually([&] { return backend->open() == 0; }));
+    EXPECT_EQ(gateway->Backends()[0].completed, 1U);
+  }
+}
+
+TEST(GatewayLiesTest, ATurnThatIsCutIsKept) {
+  ScriptedGateway gateway({Liar({.tokens = 1 << 20, .says_tokens = false})});
+  Request request = Bounded(8);
+  request.session_id = "s";
+  ASSERT_TRUE(gateway.Submit(request)->WaitEnd().finish.has_value());
+  EXPECT_EQ(gateway->Sessions("").size(), 1U);
 }
 
 }  // namespace

@@ -73,6 +73,11 @@ std::optional<BackendFailure> OpenAiReply::TakeEvent(std::string_view data, Remo
   if (std::optional<BackendFailure> failure = CheckId(*event)) return failure;
   TakeUsage(*event);
   if (std::optional<BackendFailure> failure = OnEvent(*event)) return failure;
+  if (finished_) {
+    // The answer is complete: behind it comes its usage, and nothing else is taken.
+    complete_ = !length_.Take(0);
+    return std::nullopt;
+  }
   const Json& choices = Member(*event, "choices");
   if (choices.is_array() && !choices.empty()) {
     if (choices.size() > 1 || Count(Member(choices[0], "index")).value_or(0) != 0) {
@@ -137,7 +142,7 @@ std::string OpenAiReply::TakeText(const Json& choice) {
 
 std::optional<BackendFailure> OpenAiReply::TakeFinish(const Json& choice) {
   const std::string_view reason = Text(Member(choice, "finish_reason"));
-  if (reason.empty()) return std::nullopt;
+  if (reason.empty() || reason == "null") return std::nullopt;  // As some write none.
   for (const char* bad : {"abort", "error", "cancelled", "failed"}) {
     if (reason == bad) return Broken(fmt::format("ended its answer as '{}'", reason));
   }

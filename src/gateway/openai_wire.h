@@ -63,7 +63,7 @@ class OpenAiReply : public WireReply {
   std::string id_;            // Of all events.
   uint64_t token_bytes_ = 0;  // Of the tokens so far.
   bool finished_ = false;     // A finish_reason came.
-  bool complete_ = false;     // [DONE] came.
+  bool complete_ = false;     // [DONE] came, or too much behind a finish_reason.
 };
 
 class OpenAiWire : public WireFormat {

@@ -194,6 +194,8 @@ TEST(OpenAiWire, AnEndNeedsAFinishReasonOrDone) {
   EXPECT_FALSE(good.failure);
   EXPECT_FALSE(good.end.completion_tokens.has_value()) << "what is left out stays so";
   EXPECT_FALSE(read({text}, true).failure);
+  const std::string none = R"({"choices":[{"text":" a","finish_reason":"null"}]})";
+  EXPECT_EQ(read({none, none, stop}, true).sink.text, " a a");
   ReadStream cut = read({text}, false);
   ASSERT_TRUE(cut.failure.has_value());
   EXPECT_EQ(cut.failure->kind, BackendFailure::Kind::kBroken);
@@ -351,6 +353,28 @@ TEST(OpenAiWire, LearnsTheLoadOfVllmFromItsMetrics) {
   EXPECT_EQ(facts.free_memory, 0.25);
   EXPECT_THAT(ProbePaths(MakeOpenAi("").get()), ElementsAre("/v1/models"));
   EXPECT_FALSE(ReadProbes(wire.get(), {{"/v1/models", "<html>"}}, &facts).ok());
+}
+
+// One who sends on has ended its answer all the same.
+TEST(OpenAiWire, WhatFollowsAFinishReasonIsNoText) {
+  const std::vector<std::string> answer = {
+      R"({"id":"x","choices":[{"index":0,"text":"A","finish_reason":"stop"}]})",
+      R"({"id":"x","choices":[{"index":0,"text":"LATER","finish_reason":null}]})",
+      R"({"id":"x","choices":[{"index":0,"text":"L2","finish_reason":"length"}]})",
+      R"({"id":"x","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1}})"};
+  const ReadStream read = ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events(answer), 7);
+  EXPECT_FALSE(read.failure.has_value());
+  EXPECT_EQ(read.sink.text, "A");
+  EXPECT_EQ(read.end.reason, FinishReason::kStop);
+  EXPECT_EQ(read.end.completion_tokens, 1);
+
+  std::vector<std::string> endless(1, answer[0]);
+  endless.resize(10'000, answer[1]);
+  const ReadStream cut =
+      ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events(endless, false), 1 << 20);
+  EXPECT_FALSE(cut.failure.has_value());
+  EXPECT_TRUE(cut.complete);
+  EXPECT_EQ(cut.sink.text, "A");
 }
 
 }  // namespace

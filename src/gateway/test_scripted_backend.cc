@@ -125,7 +125,7 @@ struct ScriptedBackend::Stream {
       end.completion_tokens = at;
       end.cached_tokens = 2;
     }
-    std::exchange(sink, nullptr)->OnEnd(end);
+    std::exchange(sink, nullptr)->OnEnd(script.end.value_or(end));
     return false;
   }
 };

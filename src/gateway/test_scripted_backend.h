@@ -36,7 +36,8 @@ struct BackendScript {
   // While it hangs, it says for so long that it is alive, and then goes on.
   std::chrono::milliseconds alive_for{0};
   bool says_usage = true;
-  bool says_tokens = true;  // Else it sends text alone.
+  std::optional<BackendEnd> end = {};  // What it says of its end; nothing: the truth.
+  bool says_tokens = true;             // Else it sends text alone.
   FinishReason reason = FinishReason::kLength;
 };
 

@@ -1,0 +1,144 @@
+#include "gateway/answer_length.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ropeway::gateway {
+namespace {
+
+constexpr uint64_t kCharactersPerToken = 4;
+// Text with more characters a token is rare, but for a few tokens.
+constexpr uint64_t kMostCharactersPerToken = 8;
+constexpr uint64_t kSpareCharacters = 32;
+// Tokens of an answer that have no text: its end, marks, what a stop string takes away.
+constexpr uint64_t kSpareTokens = 64;
+// Tokens of a prompt beyond one for each byte: the vocabulary's first one, and a few;
+constexpr uint64_t kSparePromptTokens = 16;
+// around each message of a chat;
+constexpr uint64_t kMostTokensAroundMessage = 16;
+// and the system prompt that a template or a server's configuration adds.
+constexpr uint64_t kMostTemplateTokens = 4096;
+
+int32_t Saturated(uint64_t count) {
+  return static_cast<int32_t>(std::min<uint64_t>(count, std::numeric_limits<int32_t>::max()));
+}
+
+bool IsSpace(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+bool BeginsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }
+
+// No tokenizer has more tokens for a text than it has bytes.
+int32_t MostPromptTokens(const Request& request) {
+  uint64_t most = kSparePromptTokens;
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
+    most += ids->size();
+  } else if (const auto* text = std::get_if<std::string>(&request.prompt)) {
+    most += text->size();
+  } else {
+    most += kMostTemplateTokens;
+    for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(request.prompt)) {
+      most += kMostTokensAroundMessage + message.role.size() + message.content.size() +
+              message.name.size() + message.tool_call_id.size();
+    }
+  }
+  return Saturated(most);
+}
+
+// How much of `text` is that of `tokens`, in whole characters: nothing where their bytes are not
+// known.
+size_t BytesOf(const std::vector<OutputToken>& tokens, std::string_view text) {
+  size_t bytes = 0;
+  for (const OutputToken& token : tokens) bytes += token.bytes.size();
+  bytes = std::min(bytes, text.size());
+  while (bytes > 0 && bytes < text.size() && !BeginsCharacter(text[bytes])) --bytes;
+  return bytes;
+}
+
+}  // namespace
+
+uint64_t CountCharacters(std::string_view text) {
+  return static_cast<uint64_t>(std::count_if(text.begin(), text.end(), BeginsCharacter));
+}
+
+int32_t EstimatedTokens(uint64_t characters) {
+  return Saturated((characters + kCharactersPerToken - 1) / kCharactersPerToken);
+}
+
+AnswerLength::AnswerLength(std::optional<int32_t> most)
+    : most_(most ? std::optional<uint64_t>(std::max(*most, 0)) : std::nullopt) {}
+
+bool AnswerLength::IsTooLong() const {
+  if (!most_) return false;
+  // Behind tokens that were told, one piece is what was held back to the end.
+  const uint64_t pieces = told_ + pieces_ - (told_ > 0 && pieces_ > 0 ? 1 : 0);
+  const bool many_characters = characters_ > kMostCharactersPerToken * *most_ + kSpareCharacters;
+  return int{pieces > *most_} + int{words_ > *most_} + int{many_characters} >= 2;
+}
+
+size_t AnswerLength::Fitting(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (BeginsCharacter(text[i])) ++characters_;
+    const bool in_word = !IsSpace(text[i]);
+    if (in_word && !in_word_) ++words_;
+    in_word_ = in_word;
+    if (IsTooLong()) return i;
+    ++bytes_;
+  }
+  return text.size();
+}
+
+bool AnswerLength::Take(Delta* delta) {
+  std::vector<OutputToken>& tokens = delta->tokens;
+  std::string& text = delta->text;
+  if (tokens.empty() && text.empty()) return true;
+  const size_t size = text.size();
+  const bool too_many = most_ && tokens.size() > *most_ - told_;
+  if (too_many) {
+    tokens.resize(*most_ - told_);
+    text.resize(BytesOf(tokens, text));
+  }
+  told_ += tokens.size();
+  for (const OutputToken& token : tokens) has_ids_ = has_ids_ || token.id >= 0;
+  if (tokens.empty() && !text.empty()) {
+    ++pieces_;
+    untold_ = untold_ || !has_ids_;
+  }
+  text.resize(Fitting(text));
+  return !too_many && text.size() == size;
+}
+
+int32_t AnswerLength::tokens() const {
+  const bool told = told_ > 0 && !untold_;
+  return std::min(told ? Saturated(told_) : EstimatedTokens(characters_), MostTokens());
+}
+
+int32_t AnswerLength::LeastTokens() const {
+  return std::min(Saturated(std::max<uint64_t>(told_, characters_ > 0 ? 1 : 0)), MostTokens());
+}
+
+int32_t AnswerLength::MostTokens() const {
+  const int32_t can_be = Saturated(told_ + bytes_ + kSpareTokens);
+  return most_ ? std::min(can_be, Saturated(*most_)) : can_be;
+}
+
+BackendEnd Believed(BackendEnd end, const Request& request, const AnswerLength& length,
+                    bool* changed) {
+  const auto believe = [changed](std::optional<int32_t>* said, int32_t least, int32_t most) {
+    if (!*said) return;
+    const int32_t believed = std::clamp(**said, least, std::max(least, most));
+    *changed = *changed || believed != **said;
+    *said = believed;
+  };
+  // A backend counts those that its answer goes on from, too.
+  const int32_t before = Saturated(request.resume_ids.size());
+  believe(&end.prompt_tokens, 0, MostPromptTokens(request));
+  believe(&end.completion_tokens, length.LeastTokens(),
+          Saturated(static_cast<uint64_t>(length.MostTokens()) + static_cast<uint64_t>(before)));
+  believe(&end.cached_tokens, 0, end.prompt_tokens.value_or(MostPromptTokens(request)));
+  return end;
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,69 @@
+// How long an answer is, and how long it may be: what a backend sends and says beyond what was
+// asked for is not taken.
+#ifndef ROPEWAY_GATEWAY_ANSWER_LENGTH_H_
+#define ROPEWAY_GATEWAY_ANSWER_LENGTH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "ropeway/remote_backend.h"
+#include "ropeway/request.h"
+
+namespace ropeway::gateway {
+
+// UTF-8 characters.
+uint64_t CountCharacters(std::string_view text);
+// The tokens of so many, about, for usage that a backend leaves out.
+int32_t EstimatedTokens(uint64_t characters);
+
+// Counts the output of one request. Thread rule: one thread at a time.
+class AnswerLength {
+ public:
+  // The tokens that the answer may have; nothing: it has no bound.
+  explicit AnswerLength(std::optional<int32_t> most);
+
+  // Counts new output, and cuts off it what is more than may come. Returns false where it cut: the
+  // answer is complete.
+  //
+  // Tokens that the backend tells, by ids or log-probabilities, are counted strictly. Of text alone
+  // the number of tokens is not known, and an honest answer is not to be cut: most servers send a
+  // piece for each token, but a token may be told in two pieces, and proxies cut text as they like;
+  // no usual tokenizer has a token in which two words begin, but some have. So text is cut where
+  // two of three say that it is too long: its pieces, its words, and its characters, at 8 a token
+  // and a few more.
+  bool Take(Delta* delta);
+
+  // Generated so far, as told, or else estimated.
+  int32_t tokens() const;
+  // What the backend may say of the number of tokens and be believed: what it told, and at most a
+  // token for each byte of text besides, a few that have no text, and what may come.
+  int32_t LeastTokens() const;
+  int32_t MostTokens() const;
+
+ private:
+  // Counts `text`; returns how many bytes of it fit.
+  size_t Fitting(std::string_view text);
+  bool IsTooLong() const;
+
+  const std::optional<uint64_t> most_;
+  uint64_t told_ = 0;     // Tokens.
+  uint64_t pieces_ = 0;   // Of text without tokens.
+  bool has_ids_ = false;  // Some token has one.
+  bool untold_ = false;   // Some of the text came without its tokens.
+  uint64_t words_ = 0;    // Of all text, as are the next.
+  uint64_t characters_ = 0;
+  uint64_t bytes_ = 0;
+  bool in_word_ = false;  // The text so far ends in one.
+};
+
+// `end` with numbers that can be true of `request` and its answer of this length: no more tokens
+// than were asked for or can be in the text, none cached beyond the prompt. Sets *changed where it
+// has others than the backend said.
+BackendEnd Believed(BackendEnd end, const Request& request, const AnswerLength& length,
+                    bool* changed);
+
+}  // namespace ropeway::gateway
+
+#endif  // ROPEWAY_GATEWAY_ANSWER_LENGTH_H_

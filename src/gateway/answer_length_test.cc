@@ -1,0 +1,204 @@
+#include "gateway/answer_length.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ropeway::gateway {
+namespace {
+
+constexpr int32_t kHuge = std::numeric_limits<int32_t>::max();
+
+Delta TextOf(const std::string& text) {
+  Delta delta;
+  delta.text = text;
+  return delta;
+}
+
+// Tokens with ids, and with their bytes where `bytes` is true.
+Delta TokensOf(const std::vector<std::string>& texts, bool bytes = true) {
+  Delta delta;
+  for (const std::string& text : texts) {
+    delta.text += text;
+    OutputToken& token = delta.tokens.emplace_back();
+    token.id = 5;
+    if (bytes) token.bytes = text;
+  }
+  return delta;
+}
+
+// What is taken of `pieces`, and whether all is.
+struct Taken {
+  std::string text;
+  size_t tokens = 0;
+  bool all = true;
+};
+Taken TakeInto(AnswerLength* length, std::vector<Delta> pieces) {
+  Taken taken;
+  for (Delta& piece : pieces) {
+    const bool all = length->Take(&piece);
+    taken.text += piece.text;
+    taken.tokens += piece.tokens.size();
+    if (all) continue;
+    taken.all = false;
+    break;
+  }
+  return taken;
+}
+Taken TakeAll(std::optional<int32_t> most, std::vector<Delta> pieces) {
+  AnswerLength length(most);
+  return TakeInto(&length, std::move(pieces));
+}
+
+// `text` cut into pieces of so many bytes.
+std::vector<Delta> Pieces(const std::string& text, size_t bytes) {
+  std::vector<Delta> pieces;
+  for (size_t at = 0; at < text.size(); at += bytes)
+    pieces.push_back(TextOf(text.substr(at, bytes)));
+  return pieces;
+}
+
+TEST(AnswerLength, TokensThatAreToldAreCountedStrictly) {
+  const std::vector<Delta> twelve(12, TokensOf({"a"}));
+  EXPECT_TRUE(TakeAll(12, twelve).all);
+  EXPECT_TRUE(TakeAll(std::nullopt, twelve).all);
+  const Taken taken = TakeAll(8, twelve);
+  EXPECT_FALSE(taken.all);
+  EXPECT_EQ(taken.text, "aaaaaaaa");
+  EXPECT_EQ(taken.tokens, 8U);
+  EXPECT_EQ(TakeAll(0, twelve).text, "");
+}
+
+TEST(AnswerLength, AnEventWithMoreTokensIsCutWhereTheyAre) {
+  const Taken taken = TakeAll(2, {TokensOf({" a", " b\xC3\xA4", " c", " d"})});
+  EXPECT_FALSE(taken.all);
+  EXPECT_EQ(taken.text, " a b\xC3\xA4");
+  EXPECT_EQ(taken.tokens, 2U);
+  // Without their bytes nobody knows where.
+  EXPECT_EQ(TakeAll(2, {TokensOf({" a", " b", " c"}, false)}).text, "");
+  // Half a character is none.
+  EXPECT_EQ(TakeAll(1, {TokensOf({"a\xC3", "\xA4"})}).text, "a");
+}
+
+TEST(AnswerLength, TextThatWasHeldBackFollowsTheTokens) {
+  AnswerLength length(3);
+  const std::string rest(50, 'x');
+  EXPECT_TRUE(TakeInto(&length, {TokensOf({"a"}), TokensOf({"b"}), TokensOf({"c"})}).all);
+  EXPECT_EQ(TakeInto(&length, {TextOf(rest)}).text, rest);
+  EXPECT_FALSE(TakeInto(&length, Pieces(std::string(40, 'y'), 1)).all);
+  EXPECT_EQ(length.tokens(), 3);
+}
+
+TEST(AnswerLength, WordsBeyondWhatWasAskedForAreCut) {
+  std::vector<Delta> words;
+  std::string all;
+  for (int i = 0; i < 48; ++i) words.push_back(TextOf(" w" + std::to_string(i)));
+  EXPECT_EQ(TakeAll(8, words).text, " w0 w1 w2 w3 w4 w5 w6 w7 ");
+  EXPECT_FALSE(TakeAll(8, words).all);
+  EXPECT_TRUE(TakeAll(48, words).all);
+  // All in one piece.
+  for (const Delta& word : words) all += word.text;
+  const Taken taken = TakeAll(8, {TextOf(all + all + all)});
+  EXPECT_FALSE(taken.all);
+  EXPECT_LE(taken.text.size(), 8U * 8 + 32);
+  EXPECT_FALSE(TakeAll(2, Pieces(std::string(100, 'x'), 1)).all);
+}
+
+TEST(AnswerLength, NoHonestAnswerIsCut) {
+  // In whatever pieces a proxy sends it: 9 tokens of a usual vocabulary.
+  const std::string text = "The cable car leaves the valley, and rises.";
+  for (size_t bytes = 1; bytes <= text.size(); ++bytes) {
+    EXPECT_EQ(TakeAll(9, Pieces(text, bytes)).text, text) << bytes;
+  }
+  // Emoji, four bytes in three tokens each, and CJK, a token a character.
+  std::vector<Delta> emoji;
+  for (int i = 0; i < 5; ++i) emoji.push_back(TextOf("\xF0\x9F\x98\x80"));
+  EXPECT_TRUE(TakeAll(15, emoji).all);
+  EXPECT_TRUE(TakeAll(5, std::vector<Delta>(5, TextOf("\xE4\xB8\xAD"))).all);
+  // A token in two pieces, as where thoughts end.
+  EXPECT_TRUE(TakeAll(2, {TextOf("<think>hm"), TextOf("</think>"), TextOf(" yes")}).all);
+  // A long token, and one with two words.
+  EXPECT_TRUE(TakeAll(1, {TextOf(std::string(128, ' '))}).all);
+  EXPECT_TRUE(TakeAll(1, {TextOf(" on the other hand")}).all);
+}
+
+TEST(AnswerLength, UsageIsBelievedAsFarAsItCanBe) {
+  Request request;
+  request.prompt = std::string("Hi");
+  request.max_tokens = 8;
+  AnswerLength length(8);
+  TakeInto(&length, {TextOf("Hello"), TextOf(" world")});
+  const auto believed = [&](BackendEnd said, bool* changed) {
+    *changed = false;
+    return Believed(std::move(said), request, length, changed);
+  };
+  bool changed = false;
+  BackendEnd end =
+      believed({.prompt_tokens = 3, .completion_tokens = 2, .cached_tokens = 3}, &changed);
+  EXPECT_FALSE(changed);
+  EXPECT_EQ(end.prompt_tokens, 3);
+  EXPECT_EQ(end.completion_tokens, 2);
+  EXPECT_EQ(end.cached_tokens, 3);
+
+  end = believed({.prompt_tokens = kHuge, .completion_tokens = kHuge, .cached_tokens = kHuge},
+                 &changed);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(end.prompt_tokens, 18);
+  EXPECT_EQ(end.completion_tokens, 8);
+  EXPECT_EQ(end.cached_tokens, 18);
+  EXPECT_EQ(believed({.completion_tokens = 9}, &changed).completion_tokens, 8);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(believed({.completion_tokens = 0}, &changed).completion_tokens, 1);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(believed({.prompt_tokens = 3, .cached_tokens = 4}, &changed).cached_tokens, 3);
+  EXPECT_TRUE(changed);
+  EXPECT_FALSE(believed({}, &changed).completion_tokens.has_value());
+  EXPECT_FALSE(changed);
+}
+
+TEST(AnswerLength, WhereNothingBoundsTheOutputWhatCameDoes) {
+  Request request;
+  request.prompt = std::vector<TokenId>{1, 2, 3};
+  for (const std::optional<int32_t> most : {std::optional<int32_t>(), std::optional(kHuge)}) {
+    request.max_tokens = most;
+    AnswerLength length(most);
+    TakeInto(&length, {TextOf("Hello"), TextOf(" world")});
+    bool changed = false;
+    // A token a byte, and a few without text.
+    EXPECT_EQ(Believed({.completion_tokens = kHuge}, request, length, &changed).completion_tokens,
+              75);
+    EXPECT_TRUE(changed);
+    EXPECT_EQ(Believed({.prompt_tokens = kHuge}, request, length, &changed).prompt_tokens, 19);
+  }
+}
+
+TEST(AnswerLength, AChatHasItsTemplateBesides) {
+  Request request;
+  request.prompt = std::vector<ChatMessage>{{"system", "Be brief."}, {"user", "Hi"}};
+  const AnswerLength length(8);
+  bool changed = false;
+  EXPECT_EQ(Believed({.prompt_tokens = 600}, request, length, &changed).prompt_tokens, 600);
+  EXPECT_FALSE(changed);
+  EXPECT_LT(*Believed({.prompt_tokens = kHuge}, request, length, &changed).prompt_tokens, 5000);
+  EXPECT_TRUE(changed);
+}
+
+TEST(AnswerLength, ABackendCountsWhatItsAnswerGoesOnFrom) {
+  Request request;
+  request.prompt = std::string("Hi");
+  request.max_tokens = 100;
+  request.resume_ids = std::vector<TokenId>(90, 1);
+  AnswerLength length(10);
+  TakeInto(&length, std::vector<Delta>(10, TokensOf({"a"})));
+  bool changed = false;
+  EXPECT_EQ(Believed({.completion_tokens = 100}, request, length, &changed).completion_tokens, 100);
+  EXPECT_FALSE(changed);
+  EXPECT_EQ(Believed({.completion_tokens = 101}, request, length, &changed).completion_tokens, 100);
+  EXPECT_TRUE(changed);
+}
+
+}  // namespace
+}  // namespace ropeway::gateway
