@@ -258,6 +258,7 @@ void GatewayBackend::TakeProbe(size_t model, int replica, uint64_t probe,
   std::string dropped;
   std::vector<std::string> models;
   std::shared_ptr<const std::vector<std::string>> names;
+  if (!facts.ok()) facts = ShownFailure(facts.status());
   if (facts.ok()) {
     dropped = BoundFacts(&*facts);
     // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.

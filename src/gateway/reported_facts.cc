@@ -15,6 +15,10 @@ namespace {
 constexpr size_t kMostFactBytes = 1024;
 constexpr size_t kMostReasonBytes = 300;
 
+std::string Shown(std::string_view text) {
+  return base::PrintableText(text.substr(0, kMostReasonBytes));
+}
+
 bool IsGoodName(std::string_view name) {
   return !name.empty() && name.size() <= kMostModelNameBytes && base::PrintableText(name) == name;
 }
@@ -51,8 +55,10 @@ std::string BoundNames(std::vector<std::string>* names) {
 
 }  // namespace
 
+Status ShownFailure(const Status& status) { return {status.code(), Shown(status.message())}; }
+
 std::string BoundFacts(BackendFacts* facts) {
-  facts->reason = base::PrintableText(std::string_view(facts->reason).substr(0, kMostReasonBytes));
+  facts->reason = Shown(facts->reason);
   std::string dropped = BoundNames(&facts->models);
   for (const std::string* fact : {&facts->model_digest, &facts->numerics, &facts->limits}) {
     if (fact->size() <= kMostFactBytes) continue;

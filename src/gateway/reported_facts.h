@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ropeway/remote_backend.h"
+#include "ropeway/status.h"
 
 namespace ropeway::gateway {
 
@@ -21,6 +22,9 @@ inline constexpr size_t kMostModelNamesBytes = size_t{64} << 10;
 // too long to be compared, with which the backend cannot resume; and makes the reason printable and
 // short. Returns what it dropped that should be told to a person; "": nothing. O(n log n).
 std::string BoundFacts(BackendFacts* facts);
+
+// Likewise of a probe that failed: its status with a short printable message.
+Status ShownFailure(const Status& status);
 
 // The names that all of `lists` have, but for those lists that are empty; in the order of the first
 // one. O(n log n).

@@ -88,6 +88,11 @@ TEST(BoundFacts, TheReasonIsShortAndPrintable) {
   EXPECT_LE(facts.reason.size(), 320U);
   EXPECT_EQ(facts.reason.find('\n'), std::string::npos);
   EXPECT_EQ(facts.reason.find("\xE2\x80\xAE"), std::string::npos);
+  const Status failure =
+      ShownFailure({StatusCode::kUnavailable, "a\n" + std::string(1 << 20, 'b')});
+  EXPECT_EQ(failure.code(), StatusCode::kUnavailable);
+  EXPECT_LE(failure.message().size(), 320U);
+  EXPECT_EQ(failure.message().find('\n'), std::string::npos);
 }
 
 TEST(BoundFacts, WhatIsTooLongToCompareIsNotCompared) {
