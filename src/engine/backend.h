@@ -63,6 +63,7 @@ struct ModelInfo {
   std::string digest = {};    // Of the model's files; "": not known.
   std::string numerics = {};  // The version of the order of sums (docs/numerics.md).
   std::string limits = {};    // What else decides: max_model_len, the KV type, the chat template.
+  int32_t vocabulary = 0;     // Ids of tokens are below it; 0: not known.
 };
 
 // One request under way, for the operators of a server.

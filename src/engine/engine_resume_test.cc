@@ -139,7 +139,9 @@ TEST_F(EngineResumeTest, AnotherSeedIsNoticed) {
   }
   int noticed = 0;
   for (const Result& other : Run(engine.get(), others)) {
-    if (other.status.code() == StatusCode::kInternal) ++noticed;
+    if (other.status.code() != StatusCode::kInternal) continue;
+    ++noticed;
+    EXPECT_EQ(other.status.field(), "resume_ids");
   }
   EXPECT_GT(noticed, 18);
 }
@@ -163,6 +165,7 @@ TEST_F(EngineResumeTest, WhatDecidesTheBitsIsTold) {
   EXPECT_EQ(one.digest.size(), 64U);
   EXPECT_EQ(one.numerics, std::to_string(kernels::kNumericsVersion));
   EXPECT_TRUE(one.limits.starts_with("max_model_len 512; KV f16; ")) << one.limits;
+  EXPECT_GT(one.vocabulary, 0);
   const ModelInfo same = info(true, "f16", "");
   EXPECT_EQ(same.digest, one.digest);
   EXPECT_EQ(same.limits, one.limits);

@@ -32,7 +32,8 @@ BackendFailure FailureOf(const Status& status) {
       failure.kind = Kind::kRejected;
       break;
     default:
-      failure.kind = Kind::kBroken;
+      // Where another engine's ids are at fault, this one is not.
+      failure.kind = status.field() == "resume_ids" ? Kind::kRejected : Kind::kBroken;
       break;
   }
   return failure;

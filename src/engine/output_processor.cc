@@ -162,7 +162,8 @@ void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, base:
         abort_(live->id, FinishReason::kCancelled);
         output->Fail(MakeStatus(StatusCode::kInternal,
                                 "this engine does not generate the last of resume_ids: its model, "
-                                "numerics or limits are others than those they came from"),
+                                "numerics or limits are others than those they came from",
+                                "resume_ids"),
                      at);
         break;
     }

@@ -47,7 +47,7 @@ class AnswerLength {
   size_t Fitting(std::string_view text);
   bool IsTooLong() const;
 
-  const std::optional<uint64_t> most_;
+  std::optional<uint64_t> most_;
   uint64_t told_ = 0;     // Tokens.
   uint64_t pieces_ = 0;   // Of text without tokens.
   bool has_ids_ = false;  // Some token has one.

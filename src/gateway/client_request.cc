@@ -63,7 +63,15 @@ std::optional<ResumePoint> ClientRequest::Begin(bool resumes, const core::Starte
   }
   skip_prompt_ = prompt_tokens_;
   skip_text_ = rest_bytes_;
-  if (!resumes || ids_.empty()) return std::nullopt;
+  if (!resumes || ids_.empty()) {
+    if (ids_.empty()) return std::nullopt;
+    // What it gives is counted anew.
+    replay_.emplace(given_, request.logprobs.has_value());
+    length_ = AnswerLength(MostOutput(request));
+    ids_.clear();
+    rest_bytes_ = skip_text_ = 0;
+    return std::nullopt;
+  }
   // They came before the ids, and were given already.
   request.prompt_logprobs.reset();
   skip_prompt_ = 0;
@@ -74,6 +82,7 @@ std::optional<ResumePoint> ClientRequest::Begin(bool resumes, const core::Starte
 
 AttemptOutput ClientRequest::Measure(const Delta& delta, bool reports_ids) const {
   AttemptOutput output;
+  if (replays()) return output;
   output.tokens = static_cast<int32_t>(delta.tokens.size());
   if (delta.tokens.empty()) {
     output.tokens = EstimatedTokens(CountCharacters(delta.text));
@@ -96,14 +105,19 @@ ClientRequest::Given ClientRequest::Give(Delta delta, base::TimePoint now, Times
   delta.text.erase(0, text);
   skip_text_ -= text;
   const Given whole = length_.Take(&delta) ? Given::kMore : Given::kComplete;
-  const bool generated = !delta.text.empty() || !delta.tokens.empty();
-  if (!generated && delta.prompt_tokens.empty()) return gone_ ? Given::kGone : whole;
-
-  prompt_tokens_ += delta.prompt_tokens.size();
   for (const OutputToken& token : delta.tokens) {
     if (token.id >= 0) ids_.push_back(token.id);
   }
   if (delta.tokens.empty()) rest_bytes_ += delta.text.size();
+  if (replay_ && !replay_->Skip(&delta)) return Given::kDiffers;
+  const bool generated = !delta.text.empty() || !delta.tokens.empty();
+  if (!generated && delta.prompt_tokens.empty()) return gone_ ? Given::kGone : whole;
+
+  prompt_tokens_ += delta.prompt_tokens.size();
+  if (!ids_.empty()) {
+    given_.text += delta.text;
+    given_.tokens += delta.tokens.size();
+  }
   times->generated = generated;
   if (generated) {
     times->first_token = first_token_ == base::TimePoint{};

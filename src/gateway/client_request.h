@@ -19,6 +19,7 @@
 #include "engine/backend.h"
 #include "gateway/answer_length.h"
 #include "gateway/dispatcher.h"
+#include "gateway/replay.h"
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
@@ -103,7 +104,7 @@ class ClientRequest {
   void Admit();
 
   // It is sent now, as another attempt, in `batch`. The point to go on from with `resumes`;
-  // nothing: from the start.
+  // nothing: from the start, and what the sink has is passed over.
   std::optional<ResumePoint> Begin(bool resumes, const core::StartedBatch& batch,
                                    base::TimePoint now);
 
@@ -120,10 +121,14 @@ class ClientRequest {
     kMore,      // It goes on.
     kComplete,  // It has all of the answer that it asked for: the backend sent more.
     kGone,      // The sink wants no more.
+    kDiffers,   // It was computed anew, and is another answer than the sink has the beginning of.
   };
   // Passes new output on, but for what the sink had from an attempt before, and what is more than
   // it asked for.
   Given Give(Delta delta, base::TimePoint now, Times* times);
+
+  // It is computed anew, and has not come to where the sink has it.
+  bool replays() const { return replay_ && !replay_->done(); }
 
   // What its backend says of the end, as far as it can be true; to be called before it is used.
   BackendEnd Believe(const BackendEnd& said);
@@ -153,6 +158,7 @@ class ClientRequest {
   // What the sink was given.
   std::vector<TokenId> ids_;  // Of the tokens, where the backend reports them.
   AnswerLength length_;
+  GivenOutput given_;         // Where the backend reports ids.
   size_t prompt_tokens_ = 0;  // Of the prompt, with their log-probs.
   // Bytes of text that came behind all tokens: what a stop string or a half character had held back
   // until the end. No id accounts for it.
@@ -161,6 +167,7 @@ class ClientRequest {
   // Of the present attempt's output, what the sink had before.
   size_t skip_prompt_ = 0;
   size_t skip_text_ = 0;
+  std::optional<Replay> replay_;
 
   bool misreported_ = false;  // Its backend said of its usage what cannot be.
 

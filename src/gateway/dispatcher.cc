@@ -437,7 +437,7 @@ void Dispatcher::OnReplicaFailed(int replica, const BackendFailure& failure) {
 }
 
 bool Dispatcher::MayResume(const Entry& entry) const {
-  return entry.given && entry.ids_known && entry.identity != nullptr &&
+  return entry.given && entry.ids_known && !entry.replays && entry.identity != nullptr &&
          entry.resumptions < options_.max_resumptions && now_ < entry.request.deadline;
 }
 
@@ -448,6 +448,19 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& fail
   const int replica = entry->replica;
   LeaveReplica(entry);
   OnReplicaFailed(replica, failure);
+  const bool in_time = now_ < entry->request.deadline;
+  if (failure.kind == Kind::kRejected && entry->given &&
+      status.code() != StatusCode::kDeadlineExceeded) {
+    // A replica has begun to answer it. At fault is what came of that, and neither the request nor
+    // this replica.
+    if (entry->resumes && !entry->replays && in_time) {
+      entry->replays = true;
+      ++entry->resumptions;
+      Requeue(entry, true);
+      return {FailureOutcome::Kind::kResume, {}};
+    }
+    status = base::MakeStatus(StatusCode::kUnavailable, status.message().c_str());
+  }
   if (failure.kind != Kind::kBusy) entry->failed_on |= MaskOf(replica);
   if (failure.kind != Kind::kRejected) {
     if (MayResume(*entry)) {
@@ -455,7 +468,6 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& fail
       Requeue(entry, true);
       return {FailureOutcome::Kind::kResume, {}};
     }
-    const bool in_time = now_ < entry->request.deadline;
     if (!entry->given && in_time && entry->retries < options_.max_retries) {
       ++entry->retries;
       Requeue(entry, false);

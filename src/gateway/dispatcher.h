@@ -171,7 +171,9 @@ struct DispatchCounts {
 // Failures. Before any output was given to the client, a request is sent again: at most max_retries
 // times, as the budget allows (until then it waits), elsewhere if possible. Once output was given
 // it is gone on with, at most max_resumptions times, if its ids are known and a replica has the
-// identity of the one where it began; else it fails. What a backend rejects as wrong fails at once.
+// identity of the one where it began; else it fails. What a backend rejects as wrong fails at once;
+// but where output was given the request was good, and it is the ids that were rejected: it is sent
+// once more without them, to be computed anew.
 //
 // Thread rule: one thread at a time, const methods too. Times do not go back between calls.
 class Dispatcher final : private scheduler::AdmissionQueue {
@@ -305,7 +307,9 @@ class Dispatcher final : private scheduler::AdmissionQueue {
 
     // Between attempts.
     bool resumes = false;  // It is gone on with; else it is sent again from the start.
-    bool pays = false;     // It needs a token of the budget.
+    // Its ids were rejected: it is computed anew, once, and goes on where that is what was given.
+    bool replays = false;
+    bool pays = false;  // It needs a token of the budget.
     int retries = 0;
     int resumptions = 0;
     ReplicaMask failed_on = 0;

@@ -130,6 +130,49 @@ TEST_F(DispatcherFailureTest, AResumedAttemptThatFailsBeforeAByteIsNoRetry) {
   EXPECT_TRUE(at_[id].resume);
 }
 
+TEST_F(DispatcherFailureTest, IdsThatAreRejectedAreTriedOnceWithout) {
+  Start(OptionsOf(2, 4));
+  const RequestId id = Add();
+  const int first = ReplicaOf(id);
+  Output(id, 4);
+  EXPECT_EQ(Fail(id).kind, OutcomeKind::kResume);
+  ASSERT_TRUE(IsSent(id));
+  const int second = ReplicaOf(id);
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(at_[id].resume);
+  EXPECT_EQ(Fail(id, AttemptFailure::kRejected).kind, OutcomeKind::kResume);
+  ASSERT_TRUE(IsSent(id));
+  EXPECT_EQ(ReplicaOf(id), second) << "it is not the one at fault";
+  EXPECT_FALSE(at_[id].resume);
+  Output(id, 4);
+  const FailureOutcome last = Fail(id, AttemptFailure::kRejected);
+  EXPECT_EQ(last.kind, OutcomeKind::kFinal);
+  EXPECT_EQ(last.status.code(), StatusCode::kUnavailable);
+}
+
+TEST_F(DispatcherFailureTest, WhatIsComputedAnewIsNotGoneOnWithAgain) {
+  Start(OptionsOf(3, 4));
+  const RequestId id = Add();
+  Output(id, 4);
+  Fail(id);
+  Fail(id, AttemptFailure::kRejected);
+  ASSERT_TRUE(IsSent(id));
+  Output(id, 4);
+  EXPECT_EQ(Fail(id).kind, OutcomeKind::kFinal);
+}
+
+TEST_F(DispatcherFailureTest, WhoHasItsOutputHasSentAGoodRequest) {
+  Start(OptionsOf(2, 4));
+  const RequestId id = Add();
+  Output(id, 4);
+  const uint32_t attempt = at_.at(id).attempt;
+  const BackendFailure failure{AttemptFailure::kRejected, InvalidArgument("too long", "prompt")};
+  const FailureOutcome last = dispatcher_->OnFailure(id, attempt, failure, now_);
+  EXPECT_EQ(last.kind, OutcomeKind::kFinal);
+  EXPECT_EQ(last.status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(last.status.field(), "");
+}
+
 TEST_F(DispatcherFailureTest, WithoutIdsACutStreamFails) {
   Start(OptionsOf(3, 4));
   const RequestId id = Add();

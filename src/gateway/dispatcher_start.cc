@@ -337,7 +337,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   decision.id = entry->id();
   decision.replica = route.replica;
   decision.attempt = entry->attempt;
-  decision.resume = entry->resumes;
+  decision.resume = entry->resumes && !entry->replays;
   decision.batch = entry->sched.batch;
   decisions->push_back(std::move(decision));
   SetTimer(entry);

@@ -94,6 +94,8 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     if (given == ClientRequest::Given::kComplete) {
       // It has what it asked for, whatever the backend would send.
       EndAnswered(client, attempt, BackendEnd{.reason = FinishReason::kLength});
+    } else if (given == ClientRequest::Given::kDiffers) {
+      EndDiffering(client.get(), attempt, replica);
     } else if (given == ClientRequest::Given::kGone) {
       bool ends = false;
       {
@@ -122,6 +124,7 @@ void GatewayBackend::TakeEnd(const std::shared_ptr<ClientRequest>& client, uint3
   {
     const std::lock_guard told(client->mu);
     if (client->ended()) return;
+    if (client->replays()) return EndDiffering(client.get(), attempt, replica);
     EndAnswered(client, attempt, end);
   }
   AdmitGroup(*client);
@@ -141,6 +144,20 @@ void GatewayBackend::EndAnswered(const std::shared_ptr<ClientRequest>& client, u
   } else {
     EndWell(client.get(), attempt, end, now);
   }
+}
+
+void GatewayBackend::EndDiffering(ClientRequest* client, uint32_t attempt, int replica) {
+  base::TimePoint now{};
+  {
+    const std::lock_guard lock(mu_);
+    now = config_.clock->Now();
+    if (!models_[client->model].dispatcher->OnOutput(client->id, attempt, {}, now)) return;
+    models_[client->model].dispatcher->Cancel(client->id, now);
+  }
+  const std::string message = Named(client->model, replica,
+                                    "it cannot go on with this answer: computed anew, it is "
+                                    "another one than what another backend gave of it");
+  EndFailed(client, attempt, {StatusCode::kUnavailable, message}, now);
 }
 
 void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,

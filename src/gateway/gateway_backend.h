@@ -229,6 +229,8 @@ class GatewayBackend final : public engine::Backend {
   // The answer is complete. REQUIRES: client->mu is held.
   void EndAnswered(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
                    const BackendEnd& said);
+  // The answer was computed anew, and is another one. REQUIRES: client->mu is held.
+  void EndDiffering(ClientRequest* client, uint32_t attempt, int replica);
   void TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
                    BackendFailure failure);
   // The gateway itself fails the request; called in a catch block.

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -125,6 +127,69 @@ TEST(GatewayLiesTest, ATurnThatIsCutIsKept) {
   request.session_id = "s";
   ASSERT_TRUE(gateway.Submit(request)->WaitEnd().finish.has_value());
   EXPECT_EQ(gateway->Sessions("").size(), 1U);
+}
+
+// Two replicas. The first attempt lies and breaks off; who is to go on from its ids rejects them;
+// further attempts are good.
+struct FalseIds {
+  explicit FalseIds(std::string add_to_text) {
+    std::vector<std::shared_ptr<ScriptedBackend>> backends;
+    for (int i = 0; i < 2; ++i) {
+      backends.push_back(std::make_shared<ScriptedBackend>(
+          [this, add_to_text](const Request&, const ResumePoint* resume) {
+            BackendScript script{.tokens = 20, .checks_ids = false};
+            if (attempts++ == 0) {
+              script.fail_after = 7;
+              script.add_to_ids = 1'000'000;
+              script.add_to_text = add_to_text;
+            } else if (resume != nullptr) {
+              script.fail_in_start = true;
+              script.failure = {.kind = BackendFailure::Kind::kRejected,
+                                .status = InvalidArgument(
+                                    "token id 1000007 is not in the vocabulary", "resume_ids")};
+            }
+            return script;
+          }));
+      backends.back()->set_facts(ResumableFacts());
+      backends.back()->set_resumes(true);
+    }
+    gateway.emplace(backends);
+  }
+  int Resumed() const { return gateway->backends[0]->resumed() + gateway->backends[1]->resumed(); }
+
+  std::atomic<int> attempts{0};
+  std::optional<ScriptedGateway> gateway;
+};
+
+TEST(GatewayLiesTest, AStreamWhoseIdsAreRejectedIsComputedAnew) {
+  for (const bool logprobs : {false, true}) {
+    FalseIds world("");
+    Request request = ScriptedRequest();
+    if (logprobs) request.logprobs = 0;
+    const Record record = world.gateway->Submit(request)->WaitEnd();
+    EXPECT_EQ(record.text, ExpectedText(request, 20)) << record.status.message();
+    EXPECT_EQ(record.tokens.size(), 20U);
+    EXPECT_TRUE(record.in_order);
+    ASSERT_TRUE(record.finish.has_value());
+    EXPECT_EQ(record.finish->usage.completion_tokens, 20);
+    EXPECT_FALSE(record.finish->usage.estimated);
+    EXPECT_EQ(world.attempts, 3);
+    EXPECT_EQ(world.Resumed(), 1);
+  }
+}
+
+TEST(GatewayLiesTest, NobodyIsBlamedForIdsThatAnotherBackendReported) {
+  FalseIds world("x");
+  const Record record = world.gateway->Submit(ScriptedRequest())->WaitEnd();
+  EXPECT_FALSE(record.finish.has_value());
+  EXPECT_EQ(record.status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(record.status.field(), "");
+  EXPECT_THAT(record.status.message(),
+              AllOf(HasSubstr("backend "), HasSubstr("it cannot go on with this answer")));
+  EXPECT_EQ(world.attempts, 3) << "one try without the ids";
+  uint64_t broken = 0;
+  for (const BackendStatus& status : (*world.gateway)->Backends()) broken += status.broken;
+  EXPECT_EQ(broken, 1U) << "the one who broke off";
 }
 
 }  // namespace

@@ -33,7 +33,9 @@ std::optional<BackendFailure> StreamError(const Json& event) {
   BackendFailure failure = Broken("ended its stream with an error: " +
                                   std::string(said.empty() ? "it does not say which" : said));
   const std::string_view type = Text(Member(error, "type"));
-  if (const std::optional<int32_t> code = Count(Member(error, "code"))) {
+  if (Text(Member(error, "param")) == "resume_ids") {
+    failure.kind = BackendFailure::Kind::kRejected;  // A Ropeway, whatever code it gives.
+  } else if (const std::optional<int32_t> code = Count(Member(error, "code"))) {
     failure.kind = FailureKindOf(*code);
   } else if (type == "invalid_request_error" || type == "BadRequestError") {
     failure.kind = BackendFailure::Kind::kRejected;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <variant>
 
@@ -56,7 +57,12 @@ OrderedJson GatewayMember(const Request& request, const ResumePoint* resume, boo
 
 class RopewayReply final : public OpenAiReply {
  public:
-  using OpenAiReply::OpenAiReply;
+  // `vocabulary`: ids are below it; 0: it is not known.
+  RopewayReply(const Request& request, int32_t vocabulary)
+      : OpenAiReply(request),
+        most_ids_(request.max_tokens ? static_cast<size_t>(std::max(*request.max_tokens, 0))
+                                     : std::numeric_limits<size_t>::max()),
+        vocabulary_(vocabulary) {}
 
  private:
   std::optional<BackendFailure> OnEvent(const Json& event) override {
@@ -74,11 +80,14 @@ class RopewayReply final : public OpenAiReply {
     if (!ids.is_array() || ids.size() != tokens->size()) {
       return Broken("sent ids that are not those of its tokens");
     }
+    if (ids.size() > most_ids_) return Broken("sent more token ids than were asked for");
     const Json& offsets = Member(choice, "ropeway_offsets");
     const bool has_offsets = offsets.is_array() && offsets.size() == ids.size();
     for (size_t i = 0; i < ids.size(); ++i) {
       const std::optional<int32_t> id = Count(ids[i]);
-      if (!id) return Broken("sent a token id that is none");
+      if (!id || (vocabulary_ > 0 && *id >= vocabulary_)) {
+        return Broken("sent a token id that is none");
+      }
       (*tokens)[i].id = *id;
       if (has_offsets && offsets[i].is_number_unsigned()) {
         (*tokens)[i].text_offset = offsets[i].get<uint64_t>();
@@ -86,6 +95,9 @@ class RopewayReply final : public OpenAiReply {
     }
     return std::nullopt;
   }
+
+  const size_t most_ids_;
+  const int32_t vocabulary_;
 };
 
 // "1024 f16" from a string, a number or an object: compared, never read.
@@ -136,7 +148,7 @@ class RopewayWire final : public OpenAiWire {
   using OpenAiWire::OpenAiWire;
 
   std::unique_ptr<WireReply> MakeReply(const Request& request) const override {
-    return std::make_unique<RopewayReply>(request);
+    return std::make_unique<RopewayReply>(request, vocabulary_);
   }
 
   std::vector<WireProbe> Probes() override {
@@ -193,6 +205,7 @@ class RopewayWire final : public OpenAiWire {
     const StatusOr<Json> list = ReadDocument(body, "its list of models");
     bool has_right = false;
     bool has_ids = false;
+    int32_t vocabulary = 0;
     for (const Json& entry : Member(*list, "data")) {
       const Json& own = Member(entry, "ropeway");
       // "default" is the name of the first model, whatever it is called.
@@ -203,11 +216,13 @@ class RopewayWire final : public OpenAiWire {
       facts->numerics = FactText(Member(own, "numerics"));
       facts->limits = FactText(Member(own, "limits"));
       has_ids = !facts->model_digest.empty();
+      vocabulary = Count(Member(own, "vocabulary")).value_or(0);  // Older ones do not tell.
       break;
     }
     has_right_ = has_right;
     facts->shares_tenants = has_right;
     has_ids_ = has_ids;
+    vocabulary_ = vocabulary;
     return {};
   }
 
@@ -215,6 +230,7 @@ class RopewayWire final : public OpenAiWire {
   // does not: it has the right to give, but perhaps no ids, and would hold back all text for them.
   std::atomic<bool> has_right_ = false;
   std::atomic<bool> has_ids_ = false;
+  std::atomic<int32_t> vocabulary_ = 0;
 };
 
 }  // namespace

@@ -131,6 +131,41 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
   }
 }
 
+TEST(RopewayWire, IdsOutsideTheVocabularyAndBeyondWhatWasAskedForAreNoIds) {
+  const auto wire = MakeRopeway("m");
+  const auto read = [&](const std::string& ids) {
+    const std::string stream =
+        Events({R"({"choices":[{"index":0,"text":"a","finish_reason":"stop","ropeway_ids":)" + ids +
+                "}]}"});
+    return ReadInPieces(*wire, CompletionRequest(), stream, 9).failure;  // Of 8 tokens.
+  };
+  const auto reports = [&](const std::string& more) {
+    const std::string list =
+        R"({"data":[{"id":"m","ropeway":{"digest":"d","numerics":"1","limits":"l")" + more + "}}]}";
+    BackendFacts facts;
+    EXPECT_TRUE(ReadProbes(wire.get(), {{"/v1/models", list}}, &facts).ok());
+  };
+  reports(R"(,"vocabulary":49152)");
+  EXPECT_FALSE(read("[49151]"));
+  for (const char* ids : {"[49152]", "[7,99999999]", "[2147483647]", "[1,2,3,4,5,6,7,8,9]"}) {
+    const auto failure = read(ids);
+    ASSERT_TRUE(failure.has_value()) << ids;
+    EXPECT_EQ(failure->kind, BackendFailure::Kind::kBroken);
+  }
+  EXPECT_FALSE(read("[1,2,3,4,5,6,7,8]"));
+  reports("");  // An older one.
+  EXPECT_FALSE(read("[99999999]"));
+  EXPECT_TRUE(read("[-1]"));
+}
+
+TEST(RopewayWire, AFailureOfResumeIdsIsNotTheServers) {
+  const std::string stream = Events(
+      {R"({"error":{"message":"others","type":"internal_error","param":"resume_ids","code":null}})"});
+  const ReadStream read = ReadInPieces(*MakeRopeway("m"), CompletionRequest(), stream, 9);
+  ASSERT_TRUE(read.failure.has_value());
+  EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kRejected);
+}
+
 TEST(RopewayWire, TellsItsPlacesQueueAndMemory) {
   const auto wire = MakeRopeway("");
   BackendFacts facts;

@@ -98,11 +98,11 @@ struct ScriptedBackend::Stream {
 
   void SayToken() {
     Delta delta;
-    std::string text = std::exchange(held, {}) + TextAt(request, at);
+    std::string text = std::exchange(held, {}) + script.add_to_text + TextAt(request, at);
     (HeldAt(at) && script.says_tokens ? held : delta.text) = std::move(text);
     if (script.says_tokens) {
       OutputToken& token = delta.tokens.emplace_back();
-      token.id = IdAt(request, at);
+      token.id = IdAt(request, at) + script.add_to_ids;
       token.bytes = TextAt(request, at);
       token.logprob = -static_cast<float>(token.id % 100) / 16;
     }
@@ -199,7 +199,7 @@ std::unique_ptr<RemoteCall> ScriptedBackend::Start(const Request& request,
     ++resumed_;
     stream->at = static_cast<int>(resume->ids.size());
     EXPECT_EQ(resume->seed, request.sampling.seed);
-    for (int i = 0; i < stream->at; ++i) {
+    for (int i = 0; i < stream->at && stream->script.checks_ids; ++i) {
       EXPECT_EQ(resume->ids[static_cast<size_t>(i)], IdAt(request, i));
     }
     if (stream->at > 0 && HeldAt(stream->at - 1)) stream->held = TextAt(request, stream->at - 1);

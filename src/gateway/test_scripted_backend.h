@@ -39,6 +39,10 @@ struct BackendScript {
   std::optional<BackendEnd> end = {};  // What it says of its end; nothing: the truth.
   bool says_tokens = true;             // Else it sends text alone.
   FinishReason reason = FinishReason::kLength;
+  // Lies: the ids of its tokens are others, and so is its text.
+  TokenId add_to_ids = 0;
+  std::string add_to_text = {};
+  bool checks_ids = true;  // It expects to go on from true ones.
 };
 
 // Its answers depend on the request and the seed alone: a token has an id, a log-prob and a text.

@@ -112,6 +112,7 @@ Json ModelJson(const engine::ModelInfo& model, const Caller& caller) {
   if (!caller.gateway) return json;
   json["ropeway"] = {
       {"digest", model.digest}, {"numerics", model.numerics}, {"limits", model.limits}};
+  if (model.vocabulary > 0) json["ropeway"]["vocabulary"] = model.vocabulary;
   return json;
 }
 

@@ -26,6 +26,7 @@ class HttpGatewayTest : public ServerTest {
     model.digest = "d1";
     model.numerics = "1";
     model.limits = "max_model_len 2048";
+    model.vocabulary = 49152;
     backend_.set_models({model});
     engine::QueueInfo queue;
     queue.classes[0] = {.waiting = 3, .running = 2, .wait_seconds = 0.5};
@@ -157,7 +158,8 @@ TEST_F(HttpGatewayTest, WhatIsGoneOnWithIsChargedForTheRest) {
 }
 
 TEST_F(HttpGatewayTest, OnlyAGatewayIsToldWhatDecidesTheBits) {
-  const json facts = json::parse(R"({"digest":"d1","numerics":"1","limits":"max_model_len 2048"})");
+  const json facts = json::parse(
+      R"({"digest":"d1","numerics":"1","limits":"max_model_len 2048","vocabulary":49152})");
   EXPECT_EQ(json::parse(Get("/v1/models", "key-gate-1").body)["data"][0]["ropeway"], facts);
   EXPECT_EQ(json::parse(Get("/v1/models/fake-model", "key-gate-1").body)["ropeway"], facts);
   EXPECT_FALSE(json::parse(Get("/v1/models", "key-team-1").body)["data"][0].contains("ropeway"));
