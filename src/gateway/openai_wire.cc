@@ -54,8 +54,8 @@ OpenAiReply::OpenAiReply(const Request& request)
 
 std::optional<BackendFailure> OpenAiReply::Feed(std::string_view bytes, RemoteSink* sink) {
   std::optional<BackendFailure> failure;
-  const bool fits = events_.Feed(bytes, [&](std::string_view data) {
-    if (!failure && !complete_) failure = TakeEvent(data, sink);
+  const bool fits = events_.Feed(bytes, [&](const net::SseEvent& event) {
+    if (!failure && !complete_) failure = TakeEvent(event.data, sink);
   });
   if (!fits && !failure && !complete_) {
     failure = Broken(fmt::format("sent an event of more than {} bytes", size_t{kMaxEventBytes}));

@@ -90,7 +90,7 @@ bool ReplyReader::OnBody(std::string_view bytes, double now) {
          fmt::format("the answer is longer than {} MiB", kMaxBodyBytes >> 20), now);
   } else if (!stream_) {
     body_ += bytes;
-  } else if (!events_.Feed(bytes, [&](std::string_view data) { OnEvent(data, now); })) {
+  } else if (!events_.Feed(bytes, [&](const net::SseEvent& event) { OnEvent(event.data, now); })) {
     Fail(net::http_error::kBadReply, "an event of the stream is too long", now);
   }
   return !ended_;
