@@ -50,7 +50,7 @@ class JsonBuilder final : public nlohmann::json_sax<json> {
   bool key(string_t& name) override {
     if (!Count()) return false;
     json& object = *open_.back();
-    if (object.contains(name)) {
+    if (!bounds_.repeated_keys && object.contains(name)) {
       return Fail("The key '" + name.substr(0, 64) + "' is given twice in one object");
     }
     key_slot_ = &object[name];

@@ -14,12 +14,15 @@ namespace ropeway::base {
 struct JsonBounds {
   int max_depth = 32;
   size_t max_values = 1'000'000;  // Values and keys together.
+  // Of a key that is given twice in one object the last value holds, as most readers have it; else
+  // it is an error.
+  bool repeated_keys = false;
 };
 
 // Parses `text`, at a cost in stack and memory that `bounds` limit. kInvalidArgument, with the byte
 // at fault, for anything that is not one JSON document in valid UTF-8, for a key given twice in one
-// object, for a number outside a double's range, and for what exceeds `bounds`; the message calls
-// the document `what`.
+// object where `bounds` do not allow it, for a number outside a double's range, and for what
+// exceeds `bounds`; the message calls the document `what`.
 StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bounds,
                                   std::string_view what);
 

@@ -25,6 +25,18 @@ TEST(JsonTest, MessagesNameTheDocument) {
   EXPECT_EQ(error(R"({"a": 1, "a": 2})", {}), "The key 'a' is given twice in one object");
 }
 
+TEST(JsonTest, OfARepeatedKeyTheLastValueHoldsWhereThatIsAllowed) {
+  const auto read = [](const std::string& text) {
+    return ReadJson(text, {.max_values = 20, .repeated_keys = true}, "It");
+  };
+  EXPECT_EQ(*read(R"({"a": {"b": [1, 2]}, "c": 3, "a": 4})"), (nlohmann::json{{"a", 4}, {"c", 3}}));
+  EXPECT_EQ(*read(R"({"a": 4, "a": {"b": 1, "b": []}})"),
+            (nlohmann::json{{"a", {{"b", nlohmann::json::array()}}}}));
+  std::string many = "{\"a\": 0";
+  for (int i = 0; i < 20; ++i) many += ", \"a\": 0";
+  EXPECT_THAT(read(many + "}").status().message(), HasSubstr("more than 20 JSON values"));
+}
+
 TEST(JsonTest, WhatIsOfAnotherKindReadsAsAbsent) {
   const nlohmann::json json = nlohmann::json::parse(R"({"a": "x", "b": {"c": 1}, "d": ["a"]})");
   EXPECT_EQ(Text(Member(json, "a")), "x");
