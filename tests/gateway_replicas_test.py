@@ -180,7 +180,7 @@ class ReplicasCase(GatewayCase):
 
 
 class ShortTest(ReplicasCase):
-    COUNT, TOKENS, CLIENTS = 12, 100, 12
+    COUNT, TOKENS, CLIENTS = 12, 250, 12
 
     def disturb(self, streams, part, signal_number):
         """A replica that has streams gets a signal."""
