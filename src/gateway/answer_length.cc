@@ -72,10 +72,15 @@ AnswerLength::AnswerLength(std::optional<int32_t> most)
 
 bool AnswerLength::IsTooLong() const {
   if (!most_) return false;
+  const uint64_t most = *most_;
+  const auto characters_beyond = [&](uint64_t tokens) {
+    return characters_ > kMostCharactersPerToken * tokens + kSpareCharacters;
+  };
   // Behind tokens that were told, one piece is what was held back to the end.
   const uint64_t pieces = told_ + pieces_ - (told_ > 0 && pieces_ > 0 ? 1 : 0);
-  const bool many_characters = characters_ > kMostCharactersPerToken * *most_ + kSpareCharacters;
-  return int{pieces > *most_} + int{words_ > *most_} + int{many_characters} >= 2;
+  if (pieces > most) return words_ > most || characters_beyond(most);
+  const uint64_t far_too_many = 4 * most + kSpareTokens;
+  return words_ > far_too_many && characters_beyond(far_too_many);
 }
 
 size_t AnswerLength::Fitting(std::string_view text) {
@@ -84,7 +89,10 @@ size_t AnswerLength::Fitting(std::string_view text) {
     const bool in_word = !IsSpace(text[i]);
     if (in_word && !in_word_) ++words_;
     in_word_ = in_word;
-    if (IsTooLong()) return i;
+    if (IsTooLong()) {
+      while (i > 0 && IsSpace(text[i - 1])) --i;  // They begin the word that is cut.
+      return i;
+    }
     ++bytes_;
   }
   return text.size();

@@ -28,11 +28,12 @@ class AnswerLength {
   // answer is complete.
   //
   // Tokens that the backend tells, by ids or log-probabilities, are counted strictly. Of text alone
-  // the number of tokens is not known, and an honest answer is not to be cut: most servers send a
-  // piece for each token, but a token may be told in two pieces, and proxies cut text as they like;
-  // no usual tokenizer has a token in which two words begin, but some have. So text is cut where
-  // two of three say that it is too long: its pieces, its words, and its characters, at 8 a token
-  // and a few more.
+  // the number of tokens is not known, and an honest answer is not to be cut. Most servers send a
+  // piece for each token; but a token may be told in two pieces, a piece may hold several, and
+  // proxies cut text as they like. No usual tokenizer has a token in which two words begin, but
+  // some have. So text is cut where it has more pieces than tokens were asked for, and more words,
+  // or more characters at 8 a token, too; or where words and characters are more than four times as
+  // many.
   bool Take(Delta* delta);
 
   // Generated so far, as told, or else estimated.

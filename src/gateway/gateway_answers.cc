@@ -93,7 +93,9 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     }
     if (given == ClientRequest::Given::kComplete) {
       // It has what it asked for, whatever the backend would send.
-      EndAnswered(client, attempt, BackendEnd{.reason = FinishReason::kLength});
+      EndAnswered(
+          client, attempt,
+          {.reason = FinishReason::kLength, .completion_tokens = client->request.max_tokens});
     } else if (given == ClientRequest::Given::kDiffers) {
       EndDiffering(client.get(), attempt, replica);
     } else if (given == ClientRequest::Given::kGone) {
