@@ -256,6 +256,93 @@ class GuideTest(GatewayCase):
                 self.assertAlmostEqual(self.number(value), self.number(default))
 
 
+class LiesTest(GatewayCase):
+    """What a backend says that cannot be true, whole and streamed, of chats and completions."""
+
+    def outcomes(self, gateway, count=4, key="", **more):
+        for stream in (False, True):
+            streamed = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+            body = {"max_tokens": count, **streamed, **more}
+            yield gateway.ask("/v1/completions", {"prompt": "lie", **body}, key)
+            yield gateway.ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "lie"}], **body}, key)
+
+    def test_a_key_pays_what_it_asked_for(self):
+        huge = 2 ** 31 - 1
+        usage = {"prompt_tokens": huge, "completion_tokens": huge, "prompt_tokens_details": {"cached_tokens": huge}}
+
+        def lying(exchange):
+            stream = double.OpenAi(exchange)
+            stream.pieces(4)
+            stream.finish(usage=usage)
+
+        with tempfile.TemporaryDirectory() as folder:
+            keys = pathlib.Path(folder) / "keys.toml"
+            keys.write_text('[[keys]]\nname = "one"\nkey = "key-of-a-client-1"\ntokens_per_minute = 600\n', encoding="utf-8")
+            keys.chmod(0o600)
+            gateway = self.start(*backend(self.double(lying)), "--api-keys", keys)
+        for n in (1, 3):
+            for outcome in self.outcomes(gateway, key="key-of-a-client-1", n=n):
+                self.assertTrue(outcome.good, outcome)
+                found = outcome.usage
+                self.assertEqual(found["completion_tokens"], 4 * n)
+                self.assertLess(found["prompt_tokens"], 5000)
+                self.assertEqual(found["total_tokens"], found["prompt_tokens"] + found["completion_tokens"])
+                self.assertLessEqual(found["prompt_tokens_details"]["cached_tokens"], found["prompt_tokens"])
+                self.assertIs(found["estimated"], True)
+
+    def test_more_than_was_asked_for_is_not_passed_on(self):
+        def too_long(exchange):
+            stream = double.OpenAi(exchange)
+            stream.pieces(exchange.max_tokens + 40)
+            stream.finish("stop", double.usage_of(exchange))
+
+        def ollamas(exchange):
+            exchange.head(200, "application/x-ndjson")
+            for text in double.pieces_for(exchange.prompt, exchange.max_tokens + 40):
+                exchange.line(double.ollama_line(exchange, text))
+            exchange.line(double.ollama_end(exchange))
+            exchange.end()
+
+        one, other = self.double(too_long, model="one"), self.double(ollamas, double.ollama_facts, model="other")
+        gateway = self.start(*backend(one), *backend(other, kind="ollama"))
+        for model in ("one", "other"):
+            for outcome in self.outcomes(gateway, model=model):
+                self.assertTrue(outcome.good, outcome)
+                self.assertEqual(outcome.text, {0: text_for("lie", 4)})
+                self.assertEqual(outcome.reasons, {0: "length"})
+                self.assertEqual(outcome.usage["completion_tokens"], 4)
+
+    def test_behind_a_finish_reason_nothing_is_text(self):
+        def goes_on(exchange):
+            stream = double.OpenAi(exchange)
+            stream.piece("A", "stop")
+            stream.piece("LATER")
+            stream.piece("L2", "length")
+            stream.finish(usage=double.usage_of(exchange))
+
+        gateway = self.start(*backend(self.double(goes_on)))
+        for outcome in self.outcomes(gateway):
+            self.assertTrue(outcome.good, outcome)
+            self.assertEqual((outcome.text, outcome.reasons), ({0: "A"}, {0: "stop"}))
+
+    def test_names_that_cannot_be_shown_are_skipped(self):
+        names = ["a\n\"b\" 5\r\nX: y", "nul\0", "\u202etxet", "x" * 100000, "good", *(f"m{i}" for i in range(20000))]
+
+        def facts(_, exchange):
+            exchange.reply(200, {"object": "list", "data": [{"id": name, "owned_by": "o\n" + name} for name in names]})
+
+        one = self.double(double.answer, facts)
+        gateway = self.start("--backend", one.url + ",name=named")
+        shown = [model["id"] for model in json.loads(gateway.get("/v1/models")[1])["data"]]
+        self.assertEqual(shown[:2], ["good", "m0"])
+        self.assertEqual(len(shown), 1024)
+        everything = gateway.output() + gateway.get("/metrics")[1] + gateway.get("/health")[1]
+        for bad in ("\"b\" 5", "\0", "\u202e", "x" * 600):
+            self.assertNotIn(bad, everything)
+        self.assertIn("18977 more models", everything)
+        self.good(gateway.complete("hello", model="m7"), "hello")
+
+
 class StartTest(unittest.TestCase):
     def fails(self, named, *flags, file=None):
         """It says one line, with `named` in it, and no more."""
