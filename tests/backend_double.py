@@ -478,18 +478,19 @@ def header_bomb(exchange):
         exchange.send(b"X-Bomb-%d: %b\r\n" % (i, b"x" * 4000))
 
 
-def another_answer_within(exchange):
-    """The stream goes on with the answer to another request."""
+def changing_names(exchange):
+    """Each event has an id of its own, and its choice an index that counts."""
     stream = OpenAi(exchange)
-    stream.pieces(2)
-    stream.piece(" foreign", id="double-of-another")
-    stream.finish()
+    for i, text in enumerate(pieces_for(exchange.prompt, exchange.max_tokens)):
+        stream.piece(text, index=i, id=f"double-{i}")
+    stream.finish(usage=usage_of(exchange))
 
 
 def another_choice(exchange):
-    """A choice that nobody asked for."""
+    """An event with a choice that nobody asked for."""
     stream = OpenAi(exchange)
-    stream.piece(" foreign", index=7)
+    said = {"delta": {"content": " foreign"}} if stream.chat else {"text": " foreign"}
+    exchange.event(stream.object([{"index": i, **said} for i in range(2)]))
     stream.finish()
 
 

@@ -65,7 +65,7 @@ BROKEN = {
     "says-429": (double.refuses(429, "Retry-After: 2"), "the double says 429"),
     "says-500": (double.refuses(500), "the double says 500"),
     "says-503": (double.refuses(503), "the double says 503"),
-    "another-answer-within": (double.another_answer_within, ""),
+    "changing-names": (double.changing_names, None),
     "another-choice": (double.another_choice, ""),
 }
 # These send as fast as they can, and so one after the other.

@@ -131,7 +131,7 @@ class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_f
  private:
   enum class Stage {
     kSent,    // Nothing has come.
-    kStream,  // The head of a stream has come,
+    kAnswer,  // The head of an answer has come,
     kError,   // or that of something else.
     kOver,    // The sink was told the end.
   };
@@ -163,8 +163,8 @@ void HttpBackend::Answer::OnHead(const net::ReplyHead& head) {
   retry_after_ = RetryAfter(head.retry_after);
   media_type_ = MediaType(head.content_type);
   if (stage_ != Stage::kSent) return;
-  const bool is_stream = head.status == 200 && backend_.wire_->IsStream(media_type_);
-  stage_ = is_stream ? Stage::kStream : Stage::kError;
+  const bool is_answer = head.status == 200 && backend_.wire_->IsAnswer(media_type_);
+  stage_ = is_answer ? Stage::kAnswer : Stage::kError;
 }
 
 bool HttpBackend::Answer::OnBody(std::string_view bytes) {
@@ -201,7 +201,7 @@ void HttpBackend::Answer::OnExchangeEnd(const net::HttpEnd& end) {
       return OnFailure(end.kind != nullptr ? NoAnswer(end) : wire::Broken("did not answer"));
     case Stage::kError:
       return OnFailure(ErrorAnswer());
-    case Stage::kStream:
+    case Stage::kAnswer:
       break;
   }
   if (end.kind == nullptr) return Finish();
@@ -231,8 +231,8 @@ BackendFailure HttpBackend::Answer::ErrorAnswer() const {
   }
   // Some servers tell of errors with the status of success.
   if (const auto document = wire::ReadDocument(error_body_, "it"); document.ok()) {
-    const std::string_view said = wire::ErrorText(*document);
-    if (!said.empty()) return wire::Broken("answered with an error: " + std::string(said));
+    const std::string said = wire::ErrorText(*document);
+    if (!said.empty()) return wire::Broken("answered with an error: " + said);
   }
   return wire::Broken(
       fmt::format("answered with the content type '{}' instead of a stream", media_type_));

@@ -36,7 +36,7 @@ struct HttpBackendOptions {
 };
 
 // Streams every request. What a server answers is taken without trust: texts, lines and lengths are
-// bounded, a stream that breaks its format, mixes requests or goes on beyond max_tokens fails its
+// bounded, a stream that breaks its format, mixes choices or goes on beyond max_tokens fails its
 // own request and no other. The messages of failures are clauses about the backend ("it answered
 // with HTTP 500: ..."), have at most 300 bytes, all printable, and hold no key.
 //

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "gateway/wire_fields.h"
 #include "gateway/wire_format.h"
 #include "gateway/wire_json.h"
 
@@ -72,63 +73,75 @@ class OllamaReply final : public WireReply {
       if (std::optional<BackendFailure> failure = TakeLine(line_, sink)) return failure;
     }
     if (!done_) return Broken("ended its stream without a line that is done");
+    if (std::string rest = halves_.Rest(); !rest.empty()) {
+      sink->OnDelta({.text = std::move(rest), .tokens = {}});
+    }
     *end = end_;
     return std::nullopt;
   }
 
  private:
   std::optional<BackendFailure> TakeLine(std::string_view text, RemoteSink* sink) {
-    if (text.ends_with('\r')) text.remove_suffix(1);
-    if (text.empty()) return std::nullopt;
-    StatusOr<Json> line = ReadDocument(text, "a line of its stream");
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (std::exchange(at_start_, false) && text.starts_with(kByteOrderMark)) {
+      text.remove_prefix(kByteOrderMark.size());
+    }
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos) return TakeIdle();
+    const StatusOr<Json> line = ReadDocument(text, "a line of its stream");
     if (!line.ok()) return Broken("sent a broken answer: " + line.status().message());
     if (!line->is_object()) return Broken("sent a line that is no JSON object");
-    if (!Member(*line, "error").is_null()) {
-      return Broken("ended its stream with an error: " + std::string(ErrorText(*line)));
+    const Json& error = Member(*line, "error");
+    if (!error.is_null() && error != "" && error != false) {
+      return ErrorFailure("ended its stream with an error: ", *line);
     }
-    const std::string_view model = Text(Member(*line, "model"));
-    if (model_.empty()) model_ = model;
-    if (!model.empty() && model != model_) return Broken("mixed the answers of two models");
+    FieldReader fields;
     if (!Member(*line, chat_ ? "response" : "message").is_null()) {
       return Broken("answered another kind of request than the one it got");
     }
-    if (std::optional<BackendFailure> failure = TakeOutput(*line, sink)) return failure;
-    const Json& done = Member(*line, "done");
-    if (done.is_boolean() && done.get<bool>()) TakeEnd(*line);
-    return std::nullopt;
-  }
-
-  std::optional<BackendFailure> TakeOutput(const Json& line, RemoteSink* sink) {
     Delta delta;
-    delta.text = TakeText(line);
-    if (logprobs_ &&
-        !ReadLogprobs(Member(line, "logprobs"), *logprobs_, &token_bytes_, &delta.tokens)) {
-      return Broken("sent log-probabilities that cannot be read");
+    delta.text = ReadText(*line, text, &fields);
+    if (logprobs_) {
+      ReadLogprobs(Member(*line, "logprobs"), *logprobs_, &fields, &token_bytes_, &delta.tokens);
     }
-    if (!length_.Take(delta.text.size(), delta.tokens.size())) {
-      return Broken(max_tokens_ ? fmt::format("sent more than the {} tokens that were asked for",
-                                              *max_tokens_)
-                                : "sent an answer without an end");
-    }
-    if (!delta.text.empty() || !delta.tokens.empty()) sink->OnDelta(std::move(delta));
+    const bool done = fields.Flag(Member(*line, "done"), "done").value_or(false);
+    if (done) ReadEnd(*line, &fields);
+    if (!fields.fault().empty()) return Broken(fields.fault());
+    done_ = done;
+    if (delta.text.empty() && delta.tokens.empty()) return TakeIdle();
+    if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
+    sink->OnDelta(std::move(delta));
     return std::nullopt;
   }
 
-  std::string TakeText(const Json& line) {
-    const Json& message = Member(line, "message");
-    std::string_view thought = Text(Member(message, "thinking"));
-    if (thought.empty()) thought = Text(Member(line, "thinking"));
-    std::string_view content = Text(Member(message, "content"));
-    if (content.empty()) content = Text(Member(line, "response"));
-    return thoughts_.Join(thought, content);
+  std::optional<BackendFailure> TakeIdle() {
+    if (length_.TakeIdle()) return std::nullopt;
+    return Broken("sent a stream without an end");
   }
 
-  void TakeEnd(const Json& line) {
-    done_ = true;
-    end_.prompt_tokens = Count(Member(line, "prompt_eval_count"));
-    end_.completion_tokens = Count(Member(line, "eval_count"));
-    end_.cached_tokens = Count(Member(line, "prompt_eval_cached_count"));
-    const std::string_view reason = Text(Member(line, "done_reason"));
+  // The text of a line, which was read from `source`.
+  std::string ReadText(const Json& line, std::string_view source, FieldReader* fields) {
+    const std::optional<std::string> marked = MarkHalves(source);
+    if (!marked) return halves_.Join(JoinedText(line, fields), false);
+    const StatusOr<Json> again = ReadDocument(*marked, "a line of its stream");
+    return halves_.Join(JoinedText(again.ok() ? *again : line, fields), true);
+  }
+
+  std::string JoinedText(const Json& line, FieldReader* fields) {
+    std::string thought;
+    std::string text;
+    const Json& said = chat_ ? fields->Object(Member(line, "message"), "message") : line;
+    const char* const name = chat_ ? "content" : "response";
+    fields->Said(Member(said, "thinking"), "thinking", &thought, &thought);
+    fields->Said(Member(said, name), name, &text, &thought);
+    return thoughts_.Join(thought, text);
+  }
+
+  void ReadEnd(const Json& line, FieldReader* fields) {
+    const auto count = [&](const char* key) { return fields->Count(Member(line, key), key); };
+    end_.prompt_tokens = count("prompt_eval_count");
+    end_.completion_tokens = count("eval_count");
+    end_.cached_tokens = count("prompt_eval_cached_count");
+    const std::string_view reason = fields->Text(Member(line, "done_reason"), "done_reason");
     // Old servers give no reason.
     const bool full = max_tokens_ && end_.completion_tokens.value_or(0) >= *max_tokens_;
     if (reason == "length" || (reason.empty() && full)) end_.reason = FinishReason::kLength;
@@ -139,10 +152,11 @@ class OllamaReply final : public WireReply {
   const std::optional<int32_t> max_tokens_;
   LengthGuard length_;
   ThoughtMarks thoughts_;
+  HalfJoiner halves_;
   BackendEnd end_;
   std::string line_;          // One whose end has not come.
-  std::string model_;         // Of all lines.
   uint64_t token_bytes_ = 0;  // Of the tokens so far.
+  bool at_start_ = true;      // No line has come.
   bool done_ = false;
 };
 
@@ -202,8 +216,9 @@ class OllamaWire final : public WireFormat {
     return std::make_unique<OllamaReply>(request);
   }
 
-  bool IsStream(std::string_view media_type) const override {
-    return media_type == "application/x-ndjson" || media_type == "application/json";
+  bool IsAnswer(std::string_view media_type) const override {
+    return media_type == "application/x-ndjson" || media_type == "application/json" ||
+           media_type == "text/plain" || media_type.empty();
   }
 
   // /api/ps, which lists the models in memory, tells nothing that a gateway acts on.

@@ -134,7 +134,6 @@ TEST(OllamaWire, ABrokenStreamFailsWithItsReason) {
       {Lines({good}) + R"({"model":"m","resp)", "not valid JSON"},
       {Lines({good, "data: {}"}), "not valid JSON"},
       {Lines({good, "7"}), "no JSON object"},
-      {Lines({good, R"({"model":"other","response":"y"})"}), "two models"},
       {Lines({R"({"model":"m","message":{"content":"y"}})"}), "another kind of request"},
       {std::string(WireReply::kMaxEventBytes + 1, ' '), "more than 1048576 bytes"},
       {Lines({std::string(100, '[')}), "nested deeper"},
@@ -147,6 +146,52 @@ TEST(OllamaWire, ABrokenStreamFailsWithItsReason) {
       EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kBroken) << words;
       EXPECT_THAT(read.failure->status.message(), HasSubstr(words));
     }
+  }
+}
+
+TEST(OllamaWire, ReadsWhatOrdinaryClientsRead) {
+  const std::string done = R"({"done":"true","done_reason":"stop","eval_count":"2","model":null})";
+  std::string idle;
+  for (int i = 0; i < 200; ++i) idle += "\r\n{\"done\":false}\n";
+  const std::pair<std::string, const char*> cases[] = {
+      {"\xEF\xBB\xBF" + Lines({R"({"response":"Hello"})", done}), "Hello"},
+      {Lines({R"({"response":[{"type":"text","text":"Hel"},"lo"],"error":null})", done}), "Hello"},
+      {Lines({R"({"response":"a\ud83d"})", R"({"response":"\ude00b"})", done}), "a😀b"},
+      {Lines({R"({"response":"a\ud83d"})", done}), "a\uFFFD"},
+      {Lines({R"({"response":"a","response":"Hello"})", done}), "Hello"},
+      {idle + Lines({R"({"response":"Hello"})", done}), "Hello"},
+      {R"({"response":"Hello","done":true,"eval_count":2})", "Hello"},
+  };
+  for (const auto& [stream, text] : cases) {
+    for (const size_t cut : kOllamaCuts) {
+      const ReadStream read = ReadInPieces(*MakeOllama(""), CompletionRequest(), stream, cut);
+      ASSERT_FALSE(read.failure) << read.failure->status.message() << " in " << stream;
+      EXPECT_EQ(read.sink.text, text);
+      EXPECT_EQ(read.end.completion_tokens, 2);
+    }
+  }
+}
+
+TEST(OllamaWire, AFieldOfAnUnexpectedTypeIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"message":"Hello"})", "'message' as a text"},
+      {R"({"message":{"content":7}})", "'content' as a number"},
+      {R"({"message":{"content":[{"type":"image"}]}})", "'image'"},
+      {R"({"message":{"content":"a","thinking":true}})", "'thinking' as true or false"},
+      {R"({"done":"maybe"})", "'done' as a text"},
+      {R"({"done":true,"done_reason":[]})", "'done_reason' as a list"},
+      {R"({"done":true,"eval_count":"two"})", "'eval_count' as a text"},
+      {R"({"done":true,"prompt_eval_count":{}})", "'prompt_eval_count' as an object"},
+      {R"({"message":{"content":"a"},"logprobs":"x"})", "'logprobs' as a text"},
+      {R"({"error":{"code":7}})", "an error: {\"code\":7}"},
+  };
+  Request request = ChatRequest();
+  request.logprobs = 0;
+  for (const auto& [line, words] : cases) {
+    const ReadStream read = ReadInPieces(*MakeOllama(""), request, Lines({line, kOllamaDone}), 7);
+    ASSERT_TRUE(read.failure.has_value()) << line;
+    EXPECT_THAT(read.failure->status.message(), HasSubstr(words)) << line;
+    EXPECT_EQ(read.sink.text, "") << line;
   }
 }
 

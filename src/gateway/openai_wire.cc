@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <variant>
 
 namespace ropeway::gateway::wire {
@@ -17,33 +19,42 @@ bool IsChat(const Request& request) {
   return std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
 }
 
-// What is compared of a stream's id.
-constexpr size_t kMaxIdBytes = 256;
+constexpr std::string_view kSpace = " \t\r\n";
+
+std::string_view Trimmed(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  return text.substr(0, text.find_last_not_of(kSpace) + 1);
+}
+
+// Whether the text, of whatever case and with whatever marks around it, is a word that servers send
+// to keep a connection alive.
+bool IsPing(std::string_view text) {
+  constexpr size_t kMostBytes = 24;
+  if (text.size() > kMostBytes) return false;
+  std::string letters;
+  for (const char c : text) {
+    const char lower = static_cast<char>(c | 0x20);
+    if (lower >= 'a' && lower <= 'z') letters += lower;
+  }
+  return letters == "ping" || letters == "heartbeat" || letters == "keepalive";
+}
+
+// Whether an answer's reason means that it was cut at its longest, in any server's words.
+bool IsLength(std::string_view reason) {
+  return reason == "length" || reason == "max_tokens" || reason == "model_length";
+}
 
 }  // namespace
 
 // --- The answer.
 
-std::optional<BackendFailure> StreamError(const Json& event) {
+std::optional<BackendFailure> StreamError(const Json& event, bool is_error) {
   const Json& member = Member(event, "error");
-  const bool flat = Text(Member(event, "object")) == "error";  // As older vLLMs write it.
-  if (member.is_null() && !flat) return std::nullopt;
-  const Json& error = member.is_null() ? event : member;
-  const std::string_view said = ErrorText(event);
-  BackendFailure failure = Broken("ended its stream with an error: " +
-                                  std::string(said.empty() ? "it does not say which" : said));
-  const std::string_view type = Text(Member(error, "type"));
-  if (Text(Member(error, "param")) == "resume_ids") {
-    failure.kind = BackendFailure::Kind::kRejected;  // A Ropeway, whatever code it gives.
-  } else if (const std::optional<int32_t> code = Count(Member(error, "code"))) {
-    failure.kind = FailureKindOf(*code);
-  } else if (type == "invalid_request_error" || type == "BadRequestError") {
-    failure.kind = BackendFailure::Kind::kRejected;
-  }
-  if (failure.kind == BackendFailure::Kind::kRejected) {
-    failure.status = Status(StatusCode::kInvalidArgument, failure.status.message());
-  }
-  return failure;
+  // As older vLLMs write it.
+  is_error = is_error || Text(Member(event, "object")) == "error";
+  const bool none = member.is_null() || member == false || member == "";
+  if (none && !is_error) return std::nullopt;
+  return ErrorFailure("ended its stream with an error: ", event);
 }
 
 OpenAiReply::OpenAiReply(const Request& request)
@@ -53,9 +64,26 @@ OpenAiReply::OpenAiReply(const Request& request)
       length_(request.max_tokens) {}
 
 std::optional<BackendFailure> OpenAiReply::Feed(std::string_view bytes, RemoteSink* sink) {
+  if (shape_ == Shape::kStream) return FeedStream(bytes, sink);
+  start_ += bytes;
+  if (shape_ == Shape::kUnknown) {
+    constexpr std::string_view kBefore = "\xEF\xBB\xBF \t\r\n";
+    const size_t first = start_.find_first_not_of(kBefore);
+    if (first == std::string::npos && start_.size() <= kMaxEventBytes) return std::nullopt;
+    // No line of a stream begins so.
+    const bool document =
+        first != std::string::npos && (start_[first] == '{' || start_[first] == '[');
+    shape_ = document ? Shape::kDocument : Shape::kStream;
+    if (!document) return FeedStream(std::exchange(start_, std::string()), sink);
+  }
+  if (start_.size() <= kMaxWholeBytes) return std::nullopt;
+  return Broken(fmt::format("sent an answer of more than {} bytes", size_t{kMaxWholeBytes}));
+}
+
+std::optional<BackendFailure> OpenAiReply::FeedStream(std::string_view bytes, RemoteSink* sink) {
   std::optional<BackendFailure> failure;
   const bool fits = events_.Feed(bytes, [&](const net::SseEvent& event) {
-    if (!failure && !complete_) failure = TakeEvent(event.data, sink);
+    if (!failure && !complete_) failure = TakeEvent(event, sink);
   });
   if (!fits && !failure && !complete_) {
     failure = Broken(fmt::format("sent an event of more than {} bytes", size_t{kMaxEventBytes}));
@@ -63,100 +91,159 @@ std::optional<BackendFailure> OpenAiReply::Feed(std::string_view bytes, RemoteSi
   return failure;
 }
 
-std::optional<BackendFailure> OpenAiReply::TakeEvent(std::string_view data, RemoteSink* sink) {
+// An event's type does not decide whether it is read: some servers call the pieces of an answer by
+// names of their own, and no client that follows OpenAI's looks at them.
+std::optional<BackendFailure> OpenAiReply::TakeEvent(const net::SseEvent& event, RemoteSink* sink) {
+  const std::string_view data = Trimmed(event.data);
   if (data == "[DONE]") {
     complete_ = true;
     return std::nullopt;
   }
-  StatusOr<Json> event = ReadDocument(data, "an event of its stream");
-  if (!event.ok()) return Broken("sent a broken answer: " + event.status().message());
-  if (!event->is_object()) return Broken("sent an event that is no JSON object");
-  if (std::optional<BackendFailure> failure = StreamError(*event)) return failure;
-  if (std::optional<BackendFailure> failure = CheckId(*event)) return failure;
-  TakeUsage(*event);
-  if (std::optional<BackendFailure> failure = OnEvent(*event)) return failure;
+  const bool is_error = event.type == "error";
+  const bool is_json = data.starts_with('{') || data.starts_with('[');
+  if (is_error && !is_json) {
+    return Broken("ended its stream with an error: " + std::string(data));
+  }
+  const bool is_plain = event.type.empty() || event.type == "message";
+  if (data.empty() || data == "null" || IsPing(data) || (!is_plain && !is_json)) return TakeIdle();
+  const StatusOr<Json> read = ReadDocument(data, "an event of its stream");
+  if (!read.ok()) return Broken("sent a broken answer: " + read.status().message());
+  if (!read->is_object()) return Broken("sent an event that is no JSON object");
+  if (std::optional<BackendFailure> failure = StreamError(*read, is_error)) return failure;
+  return TakeObject(*read, data, sink);
+}
+
+std::optional<BackendFailure> OpenAiReply::TakeWhole(RemoteSink* sink) {
+  const StatusOr<Json> read = ReadDocument(start_, "its answer");
+  if (!read.ok()) return Broken("sent a broken answer: " + read.status().message());
+  if (Member(*read, "choices").is_null() || StreamError(*read, false)) {
+    // Some servers tell of errors with the status of success.
+    return ErrorFailure("answered with an error: ", *read);
+  }
+  if (std::optional<BackendFailure> failure = TakeObject(*read, start_, sink)) return failure;
+  complete_ = true;
+  return std::nullopt;
+}
+
+std::optional<BackendFailure> OpenAiReply::TakeIdle() {
+  if (length_.TakeIdle()) return std::nullopt;
+  return Broken("sent a stream without an end");
+}
+
+std::optional<BackendFailure> OpenAiReply::TakeObject(const Json& event, std::string_view source,
+                                                      RemoteSink* sink) {
+  FieldReader fields;
+  TakeUsage(event, &fields);
+  OnEvent(event, &fields);
   if (finished_) {
     // The answer is complete: behind it comes its usage, and nothing else is taken.
-    complete_ = !length_.Take(0);
+    complete_ = !length_.TakeIdle();
     return std::nullopt;
   }
-  const Json& choices = Member(*event, "choices");
-  if (choices.is_array() && !choices.empty()) {
-    if (choices.size() > 1 || Count(Member(choices[0], "index")).value_or(0) != 0) {
-      return Broken("answered with a choice that was not asked for");
-    }
-    return TakeChoice(choices[0], sink);
+  const Json& choices = fields.List(Member(event, "choices"), "choices");
+  if (choices.empty()) {
+    if (!fields.fault().empty()) return Broken(fields.fault());
+    return TakeIdle();
   }
-  return length_.Take(0) ? std::nullopt : std::optional(Broken("sent a stream without an end"));
-}
-
-std::optional<BackendFailure> OpenAiReply::CheckId(const Json& event) {
-  const std::string_view id = Text(Member(event, "id")).substr(0, kMaxIdBytes);
-  if (id.empty()) return std::nullopt;
-  if (id_.empty()) id_ = id;
-  if (id_ == id) return std::nullopt;
-  return Broken("mixed the answers to two requests");
-}
-
-void OpenAiReply::TakeUsage(const Json& event) {
-  const Json& usage = Member(event, "usage");
-  const auto take = [](const Json& count, std::optional<int32_t>* to) {
-    if (const std::optional<int32_t> read = Count(count)) *to = read;
-  };
-  take(Member(usage, "prompt_tokens"), &end_.prompt_tokens);
-  take(Member(usage, "completion_tokens"), &end_.completion_tokens);
-  // llama-server's own field, for those that have it alone; then OpenAI's.
-  take(Member(Member(event, "timings"), "cache_n"), &end_.cached_tokens);
-  take(Member(Member(usage, "prompt_tokens_details"), "cached_tokens"), &end_.cached_tokens);
-}
-
-std::optional<BackendFailure> OpenAiReply::TakeChoice(const Json& choice, RemoteSink* sink) {
-  const bool has_text = !Member(choice, "text").is_null();
-  const bool has_delta = !Member(choice, "delta").is_null();
-  if (has_text != has_delta && has_text == chat_) {
+  if (choices.size() > 1) return Broken("answered with a choice that was not asked for");
+  const Json& choice = fields.Object(choices[0], "choices");
+  if (IsOfAnotherKind(choice)) {
     return Broken("answered another kind of request than the one it got");
   }
   Delta delta;
-  delta.text = TakeText(choice);
-  if (logprobs_ &&
-      !ReadLogprobs(Member(choice, "logprobs"), *logprobs_, &token_bytes_, &delta.tokens)) {
-    return Broken("sent log-probabilities that cannot be read");
+  delta.text = ReadText(choice, source, &fields);
+  if (logprobs_) {
+    ReadLogprobs(Member(choice, "logprobs"), *logprobs_, &fields, &token_bytes_, &delta.tokens);
   }
-  if (std::optional<BackendFailure> failure = OnChoice(choice, &delta.tokens)) return failure;
-  if (!length_.Take(delta.text.size(), delta.tokens.size())) {
-    return Broken(
-        max_tokens_ ? fmt::format("sent more than the {} tokens that were asked for", *max_tokens_)
-                    : "sent an answer without an end");
-  }
-  if (!delta.text.empty() || !delta.tokens.empty()) sink->OnDelta(std::move(delta));
-  return TakeFinish(choice);
+  OnChoice(choice, &fields, &delta.tokens);
+  const std::string_view reason = fields.Text(Member(choice, "finish_reason"), "finish_reason");
+  if (!fields.fault().empty()) return Broken(fields.fault());
+  if (std::optional<BackendFailure> failure = Give(std::move(delta), sink)) return failure;
+  return TakeFinish(reason);
 }
 
-std::string OpenAiReply::TakeText(const Json& choice) {
+void OpenAiReply::TakeUsage(const Json& event, FieldReader* fields) {
+  const Json& usage = fields->Object(Member(event, "usage"), "usage");
+  const auto take = [&](const Json& of, const char* key, std::optional<int32_t>* to) {
+    if (const std::optional<int32_t> read = fields->Count(Member(of, key), key)) *to = read;
+  };
+  take(usage, "prompt_tokens", &end_.prompt_tokens);
+  take(usage, "completion_tokens", &end_.completion_tokens);
+  // llama-server's own field, for those that have it alone; then OpenAI's.
+  take(fields->Object(Member(event, "timings"), "timings"), "cache_n", &end_.cached_tokens);
+  constexpr char kDetails[] = "prompt_tokens_details";
+  take(fields->Object(Member(usage, kDetails), kDetails), "cached_tokens", &end_.cached_tokens);
+}
+
+bool OpenAiReply::IsOfAnotherKind(const Json& choice) const {
+  const Json& text = Member(choice, "text");
   const Json& delta = Member(choice, "delta");
-  std::string_view thought = Text(Member(delta, "reasoning_content"));
-  // Some servers send both, with the same text.
-  if (thought.empty()) thought = Text(Member(delta, "reasoning"));
-  std::string_view content = Text(Member(choice, "text"));
-  if (content.empty()) content = Text(Member(delta, "content"));
-  return thoughts_.Join(thought, content);
+  const Json& message = delta.is_null() ? Member(choice, "message") : delta;
+  const Json& other = chat_ ? text : message;
+  return (chat_ ? message : text).is_null() && !other.empty() && other != "";
 }
 
-std::optional<BackendFailure> OpenAiReply::TakeFinish(const Json& choice) {
-  const std::string_view reason = Text(Member(choice, "finish_reason"));
+std::string OpenAiReply::ReadText(const Json& choice, std::string_view source,
+                                  FieldReader* fields) {
+  const std::optional<std::string> marked = MarkHalves(source);
+  if (!marked) return halves_.Join(JoinedText(choice, fields), false);
+  const StatusOr<Json> again = ReadDocument(*marked, "its answer");
+  if (!again.ok()) {
+    fields->Fault("choices", "with half a character");
+    return {};
+  }
+  return halves_.Join(JoinedText(Member(*again, "choices")[0], fields), true);
+}
+
+std::string OpenAiReply::JoinedText(const Json& choice, FieldReader* fields) {
+  std::string thought;
+  std::string text;
+  // Some servers write completions as chats, with an empty `text` beside.
+  fields->Said(Member(choice, "text"), "text", &text, &thought);
+  const Json* said = &fields->Object(Member(choice, "delta"), "delta");
+  if (!said->is_null()) has_deltas_ = true;
+  // Behind pieces some servers send the whole text once more.
+  if (!has_deltas_) said = &fields->Object(Member(choice, "message"), "message");
+  fields->Said(Member(*said, "reasoning_content"), "reasoning_content", &thought, &thought);
+  // Some servers send both, with the same text.
+  if (thought.empty()) fields->Said(Member(*said, "reasoning"), "reasoning", &thought, &thought);
+  if (text.empty()) fields->Said(Member(*said, "content"), "content", &text, &thought);
+  if (text.empty()) fields->Said(Member(*said, "refusal"), "refusal", &text, &thought);
+  return thoughts_.Join(thought, text);
+}
+
+std::optional<BackendFailure> OpenAiReply::Give(Delta delta, RemoteSink* sink) {
+  if (delta.text.empty() && delta.tokens.empty()) return TakeIdle();
+  if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
+  sink->OnDelta(std::move(delta));
+  return std::nullopt;
+}
+
+std::optional<BackendFailure> OpenAiReply::TakeFinish(std::string_view reason) {
   if (reason.empty() || reason == "null") return std::nullopt;  // As some write none.
   for (const char* bad : {"abort", "error", "cancelled", "failed"}) {
     if (reason == bad) return Broken(fmt::format("ended its answer as '{}'", reason));
   }
   finished_ = true;
   // Whatever else it is called, such as "eos" or "content_filter", the model does not go on.
-  end_.reason = reason == "length" ? FinishReason::kLength : FinishReason::kStop;
+  end_.reason = IsLength(reason) ? FinishReason::kLength : FinishReason::kStop;
   return std::nullopt;
 }
 
-std::optional<BackendFailure> OpenAiReply::End(RemoteSink* /*sink*/, BackendEnd* end) {
+std::optional<BackendFailure> OpenAiReply::End(RemoteSink* sink, BackendEnd* end) {
+  std::optional<BackendFailure> failure;
+  if (shape_ == Shape::kDocument) {
+    failure = TakeWhole(sink);
+  } else if (!complete_ && !finished_) {
+    // Some servers do not end their last event.
+    failure = FeedStream("\n\n", sink);
+  }
+  if (failure) return failure;
   if (!complete_ && !finished_) {
     return Broken("ended its stream without a finish_reason and without [DONE]");
+  }
+  if (std::string rest = halves_.Rest(); !rest.empty()) {
+    sink->OnDelta({.text = std::move(rest), .tokens = {}});
   }
   if (!finished_ && max_tokens_ && end_.completion_tokens.value_or(0) >= *max_tokens_) {
     end_.reason = FinishReason::kLength;
@@ -190,6 +277,13 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request, const ResumePoin
   }
   if (Status status = AddFields(request, resume, &body); !status.ok()) return status;
   return WireRequest{IsChat(request) ? "/v1/chat/completions" : "/v1/completions", Dump(body)};
+}
+
+bool OpenAiWire::IsAnswer(std::string_view media_type) const {
+  // The body tells a stream from a document; what these types are not, is neither.
+  constexpr std::string_view kTypes[] = {"text/event-stream", "application/json", "text/plain",
+                                         "application/octet-stream", ""};
+  return std::find(std::begin(kTypes), std::end(kTypes), media_type) != std::end(kTypes);
 }
 
 std::unique_ptr<WireReply> OpenAiWire::MakeReply(const Request& request) const {

@@ -12,20 +12,27 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/wire_fields.h"
 #include "gateway/wire_format.h"
 #include "gateway/wire_json.h"
 #include "net/sse_parser.h"
 
 namespace ropeway::gateway::wire {
 
-// Reads a stream of completions or chat completions of one choice.
+// Reads the answer to a request for one choice: a stream of completions or chat completions, or the
+// whole answer as one JSON document, which some servers send whatever was asked for.
 //
 // Text comes from `text`, `delta.content`, and for models that think from `delta.reasoning_content`
 // or `delta.reasoning`: a request has one text, so thoughts go into it between <think> and
 // </think>, as the models write them. The stream ends with [DONE], or with the body once a
-// finish_reason has come.
+// finish_reason has come. What keeps a connection alive is no output: an event without data or
+// without choices, a ping. One request has its connection to itself, so neither the `id` of an
+// event nor the `index` of its choice is read; but an event with several choices is a failure.
 class OpenAiReply : public WireReply {
  public:
+  // A longer answer that is one document is a failure.
+  static constexpr size_t kMaxWholeBytes = size_t{4} << 20;
+
   explicit OpenAiReply(const Request& request);
 
   std::optional<BackendFailure> Feed(std::string_view bytes, RemoteSink* sink) final;
@@ -35,33 +42,42 @@ class OpenAiReply : public WireReply {
  protected:
   // Takes what a kind adds to an event, and to its choice, whose `tokens` are those with
   // log-probabilities.
-  virtual std::optional<BackendFailure> OnEvent(const nlohmann::json& /*event*/) {
-    return std::nullopt;
-  }
-  virtual std::optional<BackendFailure> OnChoice(const nlohmann::json& /*choice*/,
-                                                 std::vector<OutputToken>* /*tokens*/) {
-    return std::nullopt;
-  }
+  virtual void OnEvent(const nlohmann::json& /*event*/, FieldReader* /*fields*/) {}
+  virtual void OnChoice(const nlohmann::json& /*choice*/, FieldReader* /*fields*/,
+                        std::vector<OutputToken>* /*tokens*/) {}
   bool logprobs() const { return logprobs_.has_value(); }
 
   BackendEnd end_;
 
  private:
-  std::optional<BackendFailure> TakeEvent(std::string_view data, RemoteSink* sink);
-  std::optional<BackendFailure> CheckId(const nlohmann::json& event);
-  void TakeUsage(const nlohmann::json& event);
-  std::optional<BackendFailure> TakeChoice(const nlohmann::json& choice, RemoteSink* sink);
-  std::string TakeText(const nlohmann::json& choice);
-  std::optional<BackendFailure> TakeFinish(const nlohmann::json& choice);
+  // What the body is, as its first character tells.
+  enum class Shape { kUnknown, kStream, kDocument };
+  std::optional<BackendFailure> FeedStream(std::string_view bytes, RemoteSink* sink);
+  std::optional<BackendFailure> TakeEvent(const net::SseEvent& event, RemoteSink* sink);
+  std::optional<BackendFailure> TakeWhole(RemoteSink* sink);
+  // An event, or the whole answer: the object and the text that it was read from.
+  std::optional<BackendFailure> TakeObject(const nlohmann::json& event, std::string_view source,
+                                           RemoteSink* sink);
+  std::optional<BackendFailure> TakeIdle();
+  void TakeUsage(const nlohmann::json& event, FieldReader* fields);
+  bool IsOfAnotherKind(const nlohmann::json& choice) const;
+  // The choice's text as it goes to the client, and as it came, with halves of characters.
+  std::string ReadText(const nlohmann::json& choice, std::string_view source, FieldReader* fields);
+  std::string JoinedText(const nlohmann::json& choice, FieldReader* fields);
+  std::optional<BackendFailure> Give(Delta delta, RemoteSink* sink);
+  std::optional<BackendFailure> TakeFinish(std::string_view reason);
 
   const bool chat_;
   const std::optional<int32_t> logprobs_;
   const std::optional<int32_t> max_tokens_;
+  Shape shape_ = Shape::kUnknown;
+  std::string start_;  // Of a body of unknown shape, or all of a document so far.
   net::SseParser events_{kMaxEventBytes};
   LengthGuard length_;
   ThoughtMarks thoughts_;
-  std::string id_;            // Of all events.
+  HalfJoiner halves_;
   uint64_t token_bytes_ = 0;  // Of the tokens so far.
+  bool has_deltas_ = false;   // An event had a `delta`.
   bool finished_ = false;     // A finish_reason came.
   bool complete_ = false;     // [DONE] came, or too much behind a finish_reason.
 };
@@ -72,9 +88,7 @@ class OpenAiWire : public WireFormat {
 
   StatusOr<WireRequest> Write(const Request& request, const ResumePoint* resume) const final;
   std::unique_ptr<WireReply> MakeReply(const Request& request) const override;
-  bool IsStream(std::string_view media_type) const final {
-    return media_type == "text/event-stream";
-  }
+  bool IsAnswer(std::string_view media_type) const final;
   std::vector<std::string> Unknown(const Request& request) const override;
 
  protected:
@@ -93,8 +107,9 @@ class OpenAiWire : public WireFormat {
   const std::string model_;
 };
 
-// The failure that an event of a stream tells of; nothing if it tells of none.
-std::optional<BackendFailure> StreamError(const nlohmann::json& event);
+// The failure that an event of a stream tells of; nothing if it tells of none. `is_error`: its type
+// says that it is one.
+std::optional<BackendFailure> StreamError(const nlohmann::json& event, bool is_error);
 
 // Reads OpenAI's list of models.
 Status ReadModels(std::string_view body, BackendFacts* facts);

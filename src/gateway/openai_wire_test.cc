@@ -263,13 +263,10 @@ TEST(OpenAiWire, ABrokenStreamFailsWithItsReason) {
   const std::pair<std::string, const char*> cases[] = {
       {Events({good, "{\"id\":\"a\",\"choices\":[{\"ind"}), "not valid JSON"},
       {Events({good, "[]"}), "no JSON object"},
-      {Events({good, R"({"id":"b","choices":[{"index":0,"text":"y"}]})"}), "two requests"},
-      {Events({R"({"choices":[{"index":1,"text":"y"}]})"}), "a choice that was not asked for"},
       {Events({R"({"choices":[{"text":"y"},{"text":"z"}]})"}), "a choice that was not asked for"},
       {Events({R"({"choices":[{"index":0,"delta":{"content":"y"}}]})"}), "another kind of request"},
       {Events({R"({"choices":[{"text":"y","finish_reason":"abort"}]})"}), "'abort'"},
       {Events({"{\"choices\":[{\"text\":\"\xff\"}]}"}), "not valid JSON"},
-      {Events({R"({"choices":[{"text":"\ud800"}]})"}), "not valid JSON"},
       {Events({std::string(100, '[')}), "nested deeper"},
       {"data: " + std::string(WireReply::kMaxEventBytes + 1, 'x'), "more than 1048576 bytes"},
       {std::string(WireReply::kMaxEventBytes + 1, 'x'), "more than 1048576 bytes"},
@@ -333,7 +330,7 @@ TEST(OpenAiWire, AStreamBeyondMaxTokensIsCut) {
   EXPECT_THAT(read.failure->status.message(), HasSubstr("more than the 8 tokens"));
   EXPECT_TRUE(read.sink.tokens.empty());
   // Nor does one without output go on for ever.
-  events.assign(200, R"({"choices":[]})");
+  events.assign(70'000, R"({"choices":[]})");
   EXPECT_TRUE(ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events(events), 4096).failure);
 }
 

@@ -65,36 +65,37 @@ class RopewayReply final : public OpenAiReply {
         vocabulary_(vocabulary) {}
 
  private:
-  std::optional<BackendFailure> OnEvent(const Json& event) override {
-    const Json& seed = Member(Member(event, "ropeway"), "seed");
-    if (seed.is_number_unsigned()) end_.seed = seed.get<uint64_t>();
-    return std::nullopt;
+  void OnEvent(const Json& event, FieldReader* fields) override {
+    const Json& own = fields->Object(Member(event, "ropeway"), "ropeway");
+    if (const auto seed = fields->Integer(Member(own, "seed"), "ropeway.seed")) end_.seed = seed;
   }
 
-  std::optional<BackendFailure> OnChoice(const Json& choice,
-                                         std::vector<OutputToken>* tokens) override {
-    const Json& ids = Member(choice, "ropeway_ids");
-    if (ids.is_null()) return std::nullopt;
+  void OnChoice(const Json& choice, FieldReader* fields,
+                std::vector<OutputToken>* tokens) override {
+    const Json& ids = fields->List(Member(choice, kIds), kIds);
+    if (ids.is_null()) return;
     // Without log-probabilities the ids are all that is told of the tokens.
-    if (ids.is_array() && !logprobs()) tokens->resize(ids.size());
-    if (!ids.is_array() || ids.size() != tokens->size()) {
-      return Broken("sent ids that are not those of its tokens");
+    if (!logprobs()) tokens->resize(ids.size());
+    if (ids.size() != tokens->size()) return fields->Fault(kIds, "that are not of its tokens");
+    const Json& offsets = fields->List(Member(choice, kOffsets), kOffsets);
+    if (!offsets.empty() && offsets.size() != ids.size()) {
+      return fields->Fault(kOffsets, "that are not of its tokens");
     }
-    if (ids.size() > most_ids_) return Broken("sent more token ids than were asked for");
-    const Json& offsets = Member(choice, "ropeway_offsets");
-    const bool has_offsets = offsets.is_array() && offsets.size() == ids.size();
+    if (ids.size() > most_ids_) return fields->Fault(kIds, "that are more than were asked for");
     for (size_t i = 0; i < ids.size(); ++i) {
+      OutputToken& token = (*tokens)[i];
       const std::optional<int32_t> id = Count(ids[i]);
       if (!id || (vocabulary_ > 0 && *id >= vocabulary_)) {
-        return Broken("sent a token id that is none");
+        return fields->Fault(kIds, "with what is no id");
       }
-      (*tokens)[i].id = *id;
-      if (has_offsets && offsets[i].is_number_unsigned()) {
-        (*tokens)[i].text_offset = offsets[i].get<uint64_t>();
-      }
+      token.id = *id;
+      if (offsets.empty()) continue;
+      token.text_offset = fields->Integer(offsets[i], kOffsets).value_or(token.text_offset);
     }
-    return std::nullopt;
   }
+
+  static constexpr char kIds[] = "ropeway_ids";
+  static constexpr char kOffsets[] = "ropeway_offsets";
 
   const size_t most_ids_;
   const int32_t vocabulary_;

@@ -16,6 +16,7 @@ namespace {
 
 using nlohmann::json;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using P = SamplingParams;
 
@@ -124,6 +125,17 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
   EXPECT_EQ(read.sink.tokens[0].id, 7);
   EXPECT_EQ(read.sink.tokens[0].text_offset, 41u);
   EXPECT_EQ(read.sink.tokens[0].logprob, -1);
+  for (const char* offsets : {"[-1]", "[41,42]", "{}", "\"41\"", "[\"41\"]"}) {
+    std::string wrong = scored;
+    wrong.replace(wrong.find("[41]"), 4, offsets);
+    const ReadStream odd = ReadInPieces(*MakeRopeway(""), request, wrong, 9);
+    ASSERT_TRUE(odd.failure) << offsets;
+    EXPECT_THAT(odd.failure->status.message(), HasSubstr("'ropeway_offsets'")) << offsets;
+  }
+  for (const char* seed : {"-1", "\"1\"", "1.5", "[]"}) {
+    const std::string event = std::string(R"({"choices":[],"ropeway":{"seed":)") + seed + "}}";
+    EXPECT_TRUE(ReadInPieces(*MakeRopeway(""), request, Events({event}), 9).failure) << seed;
+  }
   for (const char* ids : {"[7,8]", "[]", "[-1]", "[2147483648]", "[\"7\"]", "{}"}) {
     std::string wrong = scored;
     wrong.replace(wrong.find("[7]"), 3, ids);

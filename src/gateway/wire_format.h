@@ -38,7 +38,7 @@ struct WireRequest {
   std::string body;
 };
 
-// Reads the stream that answers one request. Thread rule: one thread at a time.
+// Reads the body that answers one request. Thread rule: one thread at a time.
 class WireReply {
  public:
   // A longer line or event of a stream is a failure.
@@ -83,8 +83,8 @@ class WireFormat {
   // What reads the stream that answers `request`.
   virtual std::unique_ptr<WireReply> MakeReply(const Request& request) const = 0;
 
-  // Whether a stream has this media type, in lower case and without parameters.
-  virtual bool IsStream(std::string_view media_type) const = 0;
+  // Whether an answer may have this media type, in lower case and without parameters; "": none.
+  virtual bool IsAnswer(std::string_view media_type) const = 0;
 
   // What to ask now; in this order the answers are read. It may depend on earlier ones.
   virtual std::vector<WireProbe> Probes() = 0;

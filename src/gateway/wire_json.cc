@@ -1,5 +1,7 @@
 #include "gateway/wire_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -11,6 +13,8 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/sha256.h"
+#include "gateway/wire_fields.h"
+#include "gateway/wire_format.h"
 
 namespace ropeway::gateway::wire {
 namespace {
@@ -35,113 +39,6 @@ double Number(float value) {
   double number = 0;
   if (error == std::errc()) std::from_chars(text, end, number);
   return static_cast<float>(number) == value ? number : static_cast<double>(value);
-}
-
-float Logprob(const Json& json) {
-  if (!json.is_number()) return std::numeric_limits<float>::quiet_NaN();
-  constexpr double kMost = std::numeric_limits<float>::max();
-  return static_cast<float>(std::clamp(json.get<double>(), -kMost, kMost));
-}
-
-// The bytes of a token as completions write it: its text, or "bytes:\xe2\x96" where that is none.
-std::string BytesOfKey(std::string_view key) {
-  constexpr std::string_view kMark = "bytes:";
-  if (!key.starts_with(kMark) || key.size() == kMark.size()) return std::string(key);
-  std::string bytes;
-  for (std::string_view rest = key.substr(kMark.size()); !rest.empty(); rest.remove_prefix(4)) {
-    if (rest.size() < 4 || !rest.starts_with("\\x")) return std::string(key);
-    unsigned value = 0;
-    const char* const digits = rest.data() + 2;
-    if (std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2) return std::string(key);
-    bytes += static_cast<char>(value);
-  }
-  return bytes;
-}
-
-// The bytes of a token as chats write it. False if "bytes" holds anything but bytes.
-bool BytesOfEntry(const Json& entry, std::string* out) {
-  const Json& bytes = Member(entry, "bytes");
-  if (!bytes.is_array()) {
-    *out = Text(Member(entry, "token"));
-    return bytes.is_null();
-  }
-  for (const Json& byte : bytes) {
-    const std::optional<int32_t> value = Count(byte);
-    if (!value || *value > 255) return false;
-    *out += static_cast<char>(*value);
-  }
-  return true;
-}
-
-// Collects the most probable tokens beside one token.
-class TopTokens {
- public:
-  void Add(TokenLogprob token, std::string bytes) {
-    if (!std::isnan(token.logprob)) list_.emplace_back(token, std::move(bytes));
-  }
-
-  void Store(int32_t top, OutputToken* token) {
-    std::stable_sort(list_.begin(), list_.end(), [](const auto& a, const auto& b) {
-      return a.first.logprob > b.first.logprob;
-    });
-    list_.resize(std::min(list_.size(), static_cast<size_t>(std::max(top, 0))));
-    for (auto& [one, bytes] : list_) {
-      token->top_logprobs.push_back(one);
-      token->top_bytes.push_back(std::move(bytes));
-    }
-  }
-
- private:
-  std::vector<std::pair<TokenLogprob, std::string>> list_;
-};
-
-void Append(OutputToken token, uint64_t* offset, std::vector<OutputToken>* tokens) {
-  token.text_offset = *offset;
-  *offset += token.bytes.size();
-  tokens->push_back(std::move(token));
-}
-
-bool ReadChatLogprobs(const Json& list, int32_t top, uint64_t* offset,
-                      std::vector<OutputToken>* tokens) {
-  for (const Json& entry : list) {
-    OutputToken token;
-    token.id = Count(Member(entry, "id")).value_or(-1);
-    token.logprob = Logprob(Member(entry, "logprob"));
-    if (!entry.is_object() || !BytesOfEntry(entry, &token.bytes)) return false;
-    TopTokens others;
-    for (const Json& other : Member(entry, "top_logprobs")) {
-      std::string bytes;
-      if (!other.is_object() || !BytesOfEntry(other, &bytes)) return false;
-      others.Add({Count(Member(other, "id")).value_or(-1), Logprob(Member(other, "logprob"))},
-                 std::move(bytes));
-    }
-    others.Store(top, &token);
-    Append(std::move(token), offset, tokens);
-  }
-  return true;
-}
-
-bool ReadCompletionLogprobs(const Json& logprobs, int32_t top, uint64_t* offset,
-                            std::vector<OutputToken>* tokens) {
-  const Json& names = Member(logprobs, "tokens");
-  const Json& values = Member(logprobs, "token_logprobs");
-  const Json& tops = Member(logprobs, "top_logprobs");
-  if (!names.is_array() || !values.is_array() || names.size() != values.size()) return false;
-  for (size_t i = 0; i < names.size(); ++i) {
-    OutputToken token;
-    token.id = -1;
-    token.bytes = BytesOfKey(Text(names[i]));
-    token.logprob = Logprob(values[i]);
-    TopTokens others;
-    if (tops.is_array() && i < tops.size() && tops[i].is_object()) {
-      for (const auto& [key, value] : tops[i].items()) {
-        others.Add({-1, Logprob(value)}, BytesOfKey(key));
-      }
-    }
-    others.Store(top, &token);
-    Append(std::move(token), offset, tokens);
-  }
-  return true;
 }
 
 OrderedJson LogitBiases(const std::vector<LogitBias>& biases) {
@@ -230,8 +127,10 @@ std::vector<Effect> Effects(const Request& request) {
 }  // namespace
 
 StatusOr<Json> ReadDocument(std::string_view text, std::string_view what) {
-  constexpr size_t kMaxValues = 200'000;
-  return base::ReadJson(text, {.max_depth = 32, .max_values = kMaxValues}, what);
+  constexpr base::JsonBounds kBounds = {
+      .max_depth = 32, .max_values = 200'000, .repeated_keys = true};
+  const std::optional<std::string> repaired = ReplaceHalves(text);
+  return base::ReadJson(repaired ? *repaired : text, kBounds, what);
 }
 
 std::optional<int32_t> Count(const Json& json) {
@@ -243,19 +142,53 @@ std::optional<int32_t> Count(const Json& json) {
   return static_cast<int32_t>(value);
 }
 
-std::string_view ErrorText(const Json& json) {
+std::string ErrorText(const Json& json) {
+  if (json.is_array()) return json.empty() ? std::string() : ErrorText(json[0]);
   const Json& error = Member(json, "error");
-  for (const Json* text : {&Member(error, "message"), &error, &Member(json, "message"),
-                           &Member(json, "detail"), &Member(json, "reason")}) {
-    if (!Text(*text).empty()) return Text(*text);
-  }
-  // FastAPI's list of what is wrong with a body.
   const Json& detail = Member(json, "detail");
-  return detail.is_array() && !detail.empty() ? Text(Member(detail[0], "msg")) : std::string_view();
+  // FastAPI's list of what is wrong with a body.
+  const Json& first = detail.is_array() && !detail.empty() ? detail[0] : detail;
+  const Json* const places[] = {&Member(error, "message"), &error,  &Member(json, "message"),
+                                &Member(first, "msg"),     &detail, &Member(json, "reason")};
+  for (const Json* place : places) {
+    if (!Text(*place).empty()) return std::string(Text(*place));
+  }
+  for (const Json* place : places) {
+    const bool says = place->is_number() || (place->is_structured() && !place->empty());
+    if (says) return place->dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  return {};
+}
+
+BackendFailure ErrorFailure(const std::string& before, const Json& json) {
+  const Json& document = json.is_array() && !json.empty() ? json[0] : json;
+  const Json& member = Member(document, "error");
+  const Json& error = member.is_object() ? member : document;
+  const std::string said = ErrorText(json);
+  BackendFailure failure = Broken(before + (said.empty() ? "it does not say which" : said));
+  const std::string_view type = Text(Member(error, "type"));
+  FieldReader fields;
+  if (Text(Member(error, "param")) == "resume_ids") {
+    failure.kind = BackendFailure::Kind::kRejected;  // A Ropeway, whatever code it gives.
+  } else if (const std::optional<int32_t> code = fields.Count(Member(error, "code"), "code")) {
+    failure.kind = FailureKindOf(*code);
+  } else if (type == "invalid_request_error" || type == "BadRequestError") {
+    failure.kind = BackendFailure::Kind::kRejected;
+  }
+  if (failure.kind == BackendFailure::Kind::kRejected) {
+    failure.status = Status(StatusCode::kInvalidArgument, failure.status.message());
+  }
+  return failure;
 }
 
 BackendFailure Broken(const std::string& what) {
   return {BackendFailure::Kind::kBroken, Status(StatusCode::kUnavailable, "it " + what)};
+}
+
+BackendFailure TooLong(std::optional<int32_t> max_tokens) {
+  return Broken(max_tokens
+                    ? fmt::format("sent more than the {} tokens that were asked for", *max_tokens)
+                    : "sent an answer without an end");
 }
 
 std::optional<double> MetricSum(std::string_view text, std::string_view name) {
@@ -290,17 +223,6 @@ std::vector<std::string> ModelIds(const Json& list) {
     if (const std::string_view id = Text(Member(model, "id")); !id.empty()) ids.emplace_back(id);
   }
   return ids;
-}
-
-bool ReadLogprobs(const Json& logprobs, int32_t top, uint64_t* offset,
-                  std::vector<OutputToken>* tokens) {
-  if (logprobs.is_null()) return true;
-  if (logprobs.is_array()) return ReadChatLogprobs(logprobs, top, offset, tokens);
-  if (!logprobs.is_object()) return false;
-  const auto content = logprobs.find("content");
-  if (content == logprobs.end()) return ReadCompletionLogprobs(logprobs, top, offset, tokens);
-  if (content->is_null()) return true;
-  return content->is_array() && ReadChatLogprobs(*content, top, offset, tokens);
 }
 
 LengthGuard::LengthGuard(std::optional<int32_t> max_tokens) {

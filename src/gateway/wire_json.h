@@ -31,11 +31,18 @@ using base::Text;
 // An integer from 0 to 2^31 - 1, or one written with a fraction of 0; else nothing.
 std::optional<int32_t> Count(const nlohmann::json& json);
 
-// What a document says about its error, in any of the shapes in use; "" if nothing.
-std::string_view ErrorText(const nlohmann::json& json);
+// What a document says about its error, in any of the shapes in use; "" if nothing. What is no text
+// is shown as JSON.
+std::string ErrorText(const nlohmann::json& json);
+
+// The failure of a request whose answer is, or holds, the error `json`: `before`, which follows
+// "it ", and what it says. It is the request's own fault where the error says so.
+BackendFailure ErrorFailure(const std::string& before, const nlohmann::json& json);
 
 // An answer that breaks its format: "it " and `what`, such as "sent no JSON".
 BackendFailure Broken(const std::string& what);
+// That of one that does not end where it has to.
+BackendFailure TooLong(std::optional<int32_t> max_tokens);
 
 // The sum of the samples of a metric in the Prometheus text format, over all its labels; nothing if
 // it has none.
@@ -46,21 +53,17 @@ std::optional<int> MetricCount(std::string_view text, std::string_view name);
 // The ids in OpenAI's list of models.
 std::vector<std::string> ModelIds(const nlohmann::json& list);
 
-// Appends the tokens of log-probabilities to `tokens`, with at most `top` of the most probable ones
-// each. Two shapes are known: a list of {"token", "logprob", "bytes", "top_logprobs"} (chats), and
-// lists "tokens", "token_logprobs" and "top_logprobs" (completions). `offset` counts the bytes of
-// the tokens so far. Returns false if they are neither.
-bool ReadLogprobs(const nlohmann::json& logprobs, int32_t top, uint64_t* offset,
-                  std::vector<OutputToken>* tokens);
-
 // Keeps count of a stream against what was asked for, so that one without an end is cut.
 class LengthGuard {
  public:
   explicit LengthGuard(std::optional<int32_t> max_tokens);
   // Counts an event with output. Returns false once no honest answer could be so long.
   bool Take(size_t text_bytes, size_t tokens = 0);
+  // Counts one without, of which there may be many: they keep the connection alive.
+  bool TakeIdle() { return idle_events_-- > 0; }
 
  private:
+  int idle_events_ = 1 << 16;
   uint64_t max_events_;
   uint64_t max_tokens_;
   uint64_t max_bytes_;

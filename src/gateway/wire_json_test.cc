@@ -85,36 +85,6 @@ TEST(WireJson, SumsSamplesOfAMetric) {
   EXPECT_FALSE(MetricCount("a -1\n", "a").has_value());
 }
 
-TEST(WireJson, RejectsLogprobsOfNoKnownShape) {
-  for (const char* text :
-       {"7", "\"a\"", R"({"content":7})", R"({"content":[7]})", R"({"tokens":["a"]})",
-        R"({"content":[{"token":"a","logprob":-1,"bytes":[256]}]})",
-        R"({"content":[{"token":"a","logprob":-1,"bytes":"a"}]})",
-        R"({"content":[{"token":"a","logprob":-1,"top_logprobs":[1]}]})",
-        R"({"tokens":["a"],"token_logprobs":[-1,-2]})"}) {
-    uint64_t offset = 0;
-    std::vector<OutputToken> tokens;
-    EXPECT_FALSE(ReadLogprobs(json::parse(text), 1, &offset, &tokens)) << text;
-  }
-  uint64_t offset = 0;
-  std::vector<OutputToken> tokens;
-  EXPECT_TRUE(ReadLogprobs(json(), 1, &offset, &tokens));
-  EXPECT_TRUE(ReadLogprobs(json::parse(R"({"content":null})"), 1, &offset, &tokens));
-  EXPECT_TRUE(tokens.empty());
-}
-
-TEST(WireJson, ATextThatOnlyBeginsLikeBytesIsText) {
-  const json lists = json::parse(
-      R"({"tokens":["bytes:","bytes:\\xzz","bytes:\\xc3x","bytes:\\xc3\\xa9"],"token_logprobs":[-1,-1,-1,-1]})");
-  uint64_t offset = 0;
-  std::vector<OutputToken> tokens;
-  ASSERT_TRUE(ReadLogprobs(lists, 0, &offset, &tokens));
-  EXPECT_EQ(tokens[0].bytes, "bytes:");
-  EXPECT_EQ(tokens[1].bytes, "bytes:\\xzz");
-  EXPECT_EQ(tokens[2].bytes, "bytes:\\xc3x");
-  EXPECT_EQ(tokens[3].bytes, "é");
-}
-
 TEST(WireJson, SeedsFitAndDiffer) {
   EXPECT_EQ(ShortSeed(7), 7);
   EXPECT_EQ(ShortSeed(0x7FFFFFFF), 0x7FFFFFFF);
