@@ -218,7 +218,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   ropeway::base::SeededRandom random(data[0]);
   const std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const auto wire = ropeway::gateway::MakeWireFormat(kKinds[data[0] & 3U], "");
+  const auto wire = ropeway::gateway::MakeWireFormat(kKinds[data[0] & 3U], {});
   const ropeway::Request request = RequestOf(data[0], bytes);
   const std::string whole = Read(*wire, request, bytes, [&] { return bytes.size(); });
   Require(whole == Read(*wire, request, bytes, [] { return size_t{1}; }),

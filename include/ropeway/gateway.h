@@ -40,12 +40,16 @@ struct BackendOptions {
   // port; of an object, its number, counted from 1.
   std::string name = {};
 
-  std::string url = {};  // http or https, with the path that the server's API is under.
+  // http or https, with the path that the server's API is under, such as /v1; without one it is
+  // that.
+  std::string url = {};
   // What speaks there: "openai" (any server of OpenAI's API), "llamacpp", "ollama" or "ropeway".
   std::string kind = "openai";
-  std::string upstream_model = {};  // The model's name there; "": as requests have it.
-  std::string api_key = {};         // Sent as a bearer token; "": none.
-  bool insecure = false;            // https accepts any certificate.
+  // The model's name there. "": as the model is named here, or as a Ropeway (vLLM, SGLang) that has
+  // one model alone calls it.
+  std::string upstream_model = {};
+  std::string api_key = {};  // Sent as a bearer token; "": none.
+  bool insecure = false;     // https accepts any certificate.
 
   // A class of your own, or OpenLocalBackend's. The gateway keeps it until no call of it is left.
   std::shared_ptr<RemoteBackend> backend = nullptr;

@@ -236,7 +236,7 @@ StatusOr<GatewayOptions> ResolveGateway(GatewayFlags* flags) {
     if (!key.ok()) return key.status();
     backend.url = flag.where;
     backend.kind = gateway::BackendKindName(flag.kind);
-    backend.upstream_model = flag.upstream_model.empty() ? flag.model : flag.upstream_model;
+    backend.upstream_model = flag.upstream_model;
     backend.api_key = *std::move(key);
     backend.insecure = flag.insecure;
   }

@@ -211,7 +211,7 @@ TEST_F(GatewayTest, BackendsOfOneModelAreItsReplicas) {
   EXPECT_EQ(first.backends[0].url, "http://a:1");
   EXPECT_EQ(first.backends[0].kind, "ropeway");
   EXPECT_EQ(first.backends[0].weight, 2.0);
-  EXPECT_EQ(first.backends[0].upstream_model, "m");
+  EXPECT_EQ(first.backends[0].upstream_model, "");
   EXPECT_EQ(first.backends[1].name, "c");
   EXPECT_EQ(first.backends[1].max_concurrency, 5);
   EXPECT_EQ(first.backends[1].min_concurrency, 2);

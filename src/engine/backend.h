@@ -147,6 +147,10 @@ class Backend {
 
   virtual std::vector<ModelInfo> Models() const = 0;
 
+  // Whether a request for this model is accepted though Models() does not list it yet: a gateway
+  // learns some names from its backends.
+  virtual bool MayServe(const std::string& /*model*/) const { return false; }
+
   virtual Health GetHealth() const = 0;
 
   // The backend's metrics in the Prometheus text format.

@@ -94,6 +94,7 @@ class GatewayBackend final : public engine::Backend {
   StatusOr<std::vector<RequestId>> SubmitAll(std::vector<engine::SinkRequest> requests) override;
   void Cancel(RequestId id) override { TryCancel(id); }
   std::vector<engine::ModelInfo> Models() const override;
+  bool MayServe(const std::string& model) const override;
   engine::Health GetHealth() const override;
   std::string MetricsText() const override;
   int RetryAfterSeconds(const std::string& tenant) const override;

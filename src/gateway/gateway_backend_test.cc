@@ -117,6 +117,23 @@ TEST(GatewayBackendTest, ModelsHaveNamesAndAliases) {
   EXPECT_THAT(record.status.message(), HasSubstr("\"m\", \"other\""));
 }
 
+TEST(GatewayBackendTest, BeforeABackendHasSaidItsNamesAnyMayBeOne) {
+  const auto may_serve = [](std::vector<std::string> reported, const char* asked) {
+    const auto backend = Plain();
+    BackendFacts facts;
+    facts.models = std::move(reported);
+    backend->set_facts(facts);
+    ScriptedGateway gateway({backend}, [](GatewayConfig* config) { config->models[0].name = ""; });
+    gateway->WaitProbed(std::chrono::seconds(10));
+    return gateway->MayServe(asked);
+  };
+  EXPECT_TRUE(may_serve({}, "m"));
+  EXPECT_TRUE(may_serve({"m"}, "m"));
+  EXPECT_TRUE(may_serve({"m"}, "default"));
+  EXPECT_FALSE(may_serve({"m"}, "none"));
+  EXPECT_FALSE(ScriptedGateway({Plain()})->MayServe("none"));
+}
+
 TEST(GatewayBackendTest, AModelWithoutANameHasThoseOfItsBackends) {
   const auto both = Plain();
   const auto one = Plain();

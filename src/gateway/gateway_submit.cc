@@ -102,6 +102,11 @@ std::optional<size_t> GatewayBackend::FindModel(const std::string& name) const {
   return std::nullopt;
 }
 
+bool GatewayBackend::MayServe(const std::string& model) const {
+  const std::lock_guard lock(mu_);
+  return FindModel(model).has_value();
+}
+
 Status GatewayBackend::NoSuchModel(const std::string& name) const {
   constexpr size_t kMostShown = 10;
   const std::vector<engine::ModelInfo> models = Models();

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
 #include "base/utf8.h"
 #include "gateway/wire_json.h"
 #include "net/base_url.h"
@@ -77,20 +78,36 @@ BackendFailure NoAnswer(const net::HttpEnd& end) {
   return failure;
 }
 
-// What the kind's paths follow.
-StatusOr<net::BaseUrl> RootOf(const std::string& url) {
+// Whether a part of a path is "/v1", "/v3", "/v1beta".
+bool IsVersion(std::string_view part) {
+  return part.size() > 2 && part.starts_with("/v") && part[2] >= '0' && part[2] <= '9';
+}
+
+// Takes the API's part off the URL's path, which is the server's then, and returns it.
+std::string TakeApi(BackendKind kind, net::BaseUrl* url) {
+  constexpr char kDefault[] = "/v1";
+  std::string& path = url->path;
+  const std::string last = path.substr(std::min(path.rfind('/'), path.size()));
+  if (IsVersion(last) || (kind == BackendKind::kOllama && last == "/api")) {
+    path.resize(path.size() - last.size());
+    return last;
+  }
+  return kind == BackendKind::kOpenAi ? std::string() : kDefault;
+}
+
+StatusOr<net::BaseUrl> UrlOf(const std::string& url) {
   // What may hold a password or a key is not shown.
   if (url.find_first_of("@?#") != std::string::npos) {
     return InvalidArgument("The URL of a backend must not have a user name, a query or a fragment.",
                            "url");
   }
-  StatusOr<net::BaseUrl> root = net::ParseBaseUrl(url, "The URL of a backend");
-  if (!root.ok()) return root;
-  std::string& path = root->path;
-  path.resize(path.size() - std::string_view("/v1").size());
-  while (path.ends_with('/')) path.pop_back();
-  return root;
+  return net::ParseBaseUrl(url, "The URL of a backend");
 }
+
+// Whether an answer with this status shows that the server is there, though it may have nothing at
+// the path. Those from 502 on come from what stands before a server that is not.
+bool IsAnyAnswer(int http_status) { return http_status < 502; }
+bool IsKeyRefused(int http_status) { return http_status == 401 || http_status == 403; }
 
 }  // namespace
 
@@ -99,8 +116,7 @@ StatusOr<net::BaseUrl> RootOf(const std::string& url) {
 // thread, but for Cancel and set_exchange.
 class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_from_this<Answer> {
  public:
-  Answer(const HttpBackend* backend, std::unique_ptr<WireReply> reply,
-         std::shared_ptr<RemoteSink> sink)
+  Answer(HttpBackend* backend, std::unique_ptr<WireReply> reply, std::shared_ptr<RemoteSink> sink)
       : backend_(*backend),
         linger_(*backend->io_),
         reply_(std::move(reply)),
@@ -140,7 +156,7 @@ class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_f
   void Linger();
   BackendFailure ErrorAnswer() const;
 
-  const HttpBackend& backend_;
+  HttpBackend& backend_;
   // Held while the sink is called; recursive because the sink may cancel.
   std::recursive_mutex mutex_;
   boost::asio::steady_timer linger_;
@@ -162,6 +178,7 @@ void HttpBackend::Answer::OnHead(const net::ReplyHead& head) {
   http_status_ = head.status;
   retry_after_ = RetryAfter(head.retry_after);
   media_type_ = MediaType(head.content_type);
+  backend_.key_refused_ = IsKeyRefused(head.status);
   if (stage_ != Stage::kSent) return;
   const bool is_answer = head.status == 200 && backend_.wire_->IsAnswer(media_type_);
   stage_ = is_answer ? Stage::kAnswer : Stage::kError;
@@ -314,17 +331,17 @@ class HttpBackend::Call final : public RemoteCall {
 // thread, but for Missing.
 class HttpBackend::Questions {
  public:
-  Questions(std::vector<WireProbe> probes, const HttpBackendOptions& options,
-            std::function<void(StatusOr<BackendFacts>)> done)
-      : probes_(std::move(probes)),
-        key_(options.api_key),
-        timeout_(options.probe_timeout),
+  Questions(HttpBackend* backend, std::function<void(StatusOr<BackendFacts>)> done)
+      : backend_(*backend),
+        probes_(backend->wire_->Probes()),
+        key_(backend->options_.api_key),
+        timeout_(backend->options_.probe_timeout),
         done_(std::move(done)),
         replies_(probes_.size()),
         open_(probes_.size()) {}
 
   size_t size() const { return probes_.size(); }
-  const std::string& path(size_t i) const { return probes_[i].path; }
+  std::string path(size_t i) const { return backend_.PathOf(probes_[i].path); }
 
   void OnHead(size_t i, int status) {
     replies_[i].status = status;
@@ -368,23 +385,58 @@ class HttpBackend::Questions {
   StatusOr<BackendFacts> Facts() const {
     BackendFacts facts;
     for (size_t i = 0; i < size(); ++i) {
-      Status status = Read(probes_[i], replies_[i], &facts);
-      if (!status.ok() && probes_[i].required) return ShownStatus(status, key_);
+      Status status = Read(i, &facts);
+      if (!status.ok() && probes_[i].need != WireProbe::Need::kNone) {
+        return ShownStatus(status, key_);
+      }
     }
     facts.reason = ShownText(std::move(facts.reason), key_);
     return facts;
   }
 
-  static Status Read(const WireProbe& probe, const Reply& reply, BackendFacts* facts) {
+  Status Read(size_t i, BackendFacts* facts) const {
+    using Need = WireProbe::Need;
+    const WireProbe& probe = probes_[i];
+    const Reply& reply = replies_[i];
     if (!reply.failure.ok()) return reply.failure;
-    if (reply.status == 200) return probe.read(reply.body, facts);
+    if (reply.status == 200) {
+      Status read = probe.read(reply.body, facts);
+      if (!read.ok() && probe.need == Need::kGoodAnswer) return WithHint(read, probe);
+      if (!read.ok()) Warn(probe, read);
+      return {};
+    }
     const BackendFailure failure = HttpFailure(reply.status, reply.body);
-    if (!probe.required || reply.status != 503) return failure.status;
-    facts->ready = false;
-    facts->reason = failure.status.message();
+    if (reply.status == 503 && probe.need != Need::kNone) {
+      facts->ready = false;
+      facts->reason = failure.status.message();
+      return {};
+    }
+    if (probe.need != Need::kAnyAnswer || !IsAnyAnswer(reply.status)) {
+      return WithHint(failure.status, probe);
+    }
+    if (!IsKeyRefused(reply.status)) return {};
+    // A key may have the right to answers and not to the list; whether it has, requests tell.
+    if (backend_.key_refused_) return failure.status;
+    Warn(probe, failure.status);
     return {};
   }
 
+  static Status WithHint(const Status& status, const WireProbe& probe) {
+    if (probe.hint.empty()) return status;
+    return {status.code(), status.message() + " (" + probe.hint + ")"};
+  }
+
+  // Says once for each path that its answers are wrong.
+  void Warn(const WireProbe& probe, const Status& why) const {
+    {
+      const std::lock_guard lock(backend_.warned_mutex_);
+      if (!backend_.warned_.insert(probe.path).second) return;
+    }
+    base::TryLog(spdlog::level::warn, "{}: GET {}: {}", backend_.options_.url, probe.path,
+                 ShownText(why.message(), key_));
+  }
+
+  HttpBackend& backend_;
   const std::vector<WireProbe> probes_;
   const std::string key_;
   const base::Duration timeout_;
@@ -395,28 +447,34 @@ class HttpBackend::Questions {
 
 StatusOr<std::unique_ptr<HttpBackend>> HttpBackend::Open(const HttpBackendOptions& options,
                                                          boost::asio::io_context* io) {
-  StatusOr<net::BaseUrl> root = RootOf(options.url);
-  if (!root.ok()) return root.status();
-  std::string& path = root->path;
-  if (options.kind == BackendKind::kOllama && path.ends_with("/api")) path.resize(path.size() - 4);
+  StatusOr<net::BaseUrl> url = UrlOf(options.url);
+  if (!url.ok()) return url.status();
+  std::string api = TakeApi(options.kind, &*url);
   net::HttpPool::Options pool_options;
-  pool_options.url = *std::move(root);
+  pool_options.url = *std::move(url);
   pool_options.api_key = options.api_key;
   pool_options.insecure = options.insecure;
   pool_options.max_idle = options.max_idle_connections;
   StatusOr<std::unique_ptr<net::HttpPool>> pool = net::HttpPool::Open(std::move(pool_options), io);
   if (!pool.ok()) return pool.status();
-  return std::unique_ptr<HttpBackend>(new HttpBackend(options, *std::move(pool), io));
+  return std::unique_ptr<HttpBackend>(
+      new HttpBackend(options, std::move(api), *std::move(pool), io));
 }
 
-HttpBackend::HttpBackend(const HttpBackendOptions& options, std::unique_ptr<net::HttpPool> pool,
-                         boost::asio::io_context* io)
+HttpBackend::HttpBackend(const HttpBackendOptions& options, std::string api,
+                         std::unique_ptr<net::HttpPool> pool, boost::asio::io_context* io)
     : options_(options),
+      api_(std::move(api)),
       io_(io),
       wire_(MakeWireFormat(options.kind, options.model)),
       pool_(std::move(pool)) {}
 
 HttpBackend::~HttpBackend() = default;
+
+std::string HttpBackend::PathOf(const std::string& path) const {
+  constexpr std::string_view kApi = "/v1";
+  return path.starts_with("/v1/") ? api_ + path.substr(kApi.size()) : path;
+}
 
 std::unique_ptr<RemoteCall> HttpBackend::Start(const Request& request, const ResumePoint* resume,
                                                std::shared_ptr<RemoteSink> sink) {
@@ -432,7 +490,7 @@ std::unique_ptr<RemoteCall> HttpBackend::Start(const Request& request, const Res
     }
     auto answer = std::make_shared<Answer>(this, wire_->MakeReply(request), sink);
     net::HttpSend send;
-    send.path = std::move(written->path);
+    send.path = PathOf(written->path);
     send.body = std::move(written->body);
     send.connect_timeout = options_.connect_timeout;
     send.first_byte_timeout = options_.first_byte_timeout;
@@ -452,7 +510,7 @@ std::unique_ptr<RemoteCall> HttpBackend::Start(const Request& request, const Res
 }
 
 void HttpBackend::Probe(std::function<void(StatusOr<BackendFacts>)> done) {
-  const auto questions = std::make_shared<Questions>(wire_->Probes(), options_, std::move(done));
+  const auto questions = std::make_shared<Questions>(this, std::move(done));
   for (size_t i = 0; i < questions->size(); ++i) {
     try {
       net::HttpSend send;

@@ -2,10 +2,13 @@
 #ifndef ROPEWAY_GATEWAY_HTTP_BACKEND_H_
 #define ROPEWAY_GATEWAY_HTTP_BACKEND_H_
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,9 +23,10 @@ namespace ropeway::gateway {
 
 struct HttpBackendOptions {
   BackendKind kind = BackendKind::kOpenAi;
-  // http or https; with or without the "/v1" or "/api" of the kind's paths.
+  // http or https. A path is that of the API, such as /v1 or /v3, as it is; without one it is /v1.
+  // For kinds with paths of their own, one that is no version is the server's, and /v1 follows it.
   std::string url = {};
-  std::string model = {};    // Its name at the server; "": as requests have it.
+  ServerModel model = {};
   std::string api_key = {};  // Sent as a bearer token; "": none. In no message.
   bool insecure = false;     // https accepts any certificate.
 
@@ -71,10 +75,19 @@ class HttpBackend final : public RemoteBackend {
   class Call;
   class Questions;
 
-  HttpBackend(const HttpBackendOptions& options, std::unique_ptr<net::HttpPool> pool,
-              boost::asio::io_context* io);
+  HttpBackend(const HttpBackendOptions& options, std::string api,
+              std::unique_ptr<net::HttpPool> pool, boost::asio::io_context* io);
+
+  // A path of the wire format behind the URL of the pool.
+  std::string PathOf(const std::string& path) const;
 
   const HttpBackendOptions options_;
+  const std::string api_;  // What stands there for "/v1".
+  // The last request was refused for the gateway's key (401, 403).
+  std::atomic<bool> key_refused_ = false;
+  // Paths whose answers were wrong, as the log says.
+  std::mutex warned_mutex_;
+  std::set<std::string> warned_;
   boost::asio::io_context* const io_;
   const std::unique_ptr<WireFormat> wire_;
   const std::unique_ptr<net::HttpPool> pool_;  // Ends first: its exchanges use all the others.

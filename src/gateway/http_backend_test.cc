@@ -9,7 +9,9 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -82,12 +84,39 @@ TEST(HttpBackend, UrlsMayNameTheApi) {
     HttpBackendRunner(server.url() + end).Ask();
     EXPECT_EQ(server.requests().back().path, "/v1/completions") << end;
   }
-  HttpBackendRunner(server.url() + "/behind/v1").Ask();
-  EXPECT_EQ(server.requests().back().path, "/behind/v1/completions");
-  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url() + "/api");
-  options.kind = BackendKind::kOllama;
-  HttpBackendRunner(options).Ask();
-  EXPECT_EQ(server.requests().back().path, "/api/generate");
+  using enum BackendKind;
+  const std::tuple<BackendKind, const char*, const char*> cases[] = {
+      {kOpenAi, "/behind/v1", "/behind/v1/completions"},
+      {kOpenAi, "/v3", "/v3/completions"},
+      {kOpenAi, "/v3/", "/v3/completions"},
+      {kOpenAi, "/v1beta/openai", "/v1beta/openai/completions"},
+      {kOpenAi, "/openai", "/openai/completions"},
+      {kLlamaCpp, "", "/v1/completions"},
+      {kLlamaCpp, "/v3", "/v3/completions"},
+      {kLlamaCpp, "/prefix", "/prefix/v1/completions"},
+      {kRopeway, "/prefix/v1", "/prefix/v1/completions"},
+      {kOllama, "", "/api/generate"},
+      {kOllama, "/api", "/api/generate"},
+      {kOllama, "/v1", "/api/generate"},
+      {kOllama, "/prefix/api", "/prefix/api/generate"},
+  };
+  HttpBackendOptions options;
+  for (const auto& [kind, path, asked] : cases) {
+    options = HttpBackendRunner::OptionsFor(server.url() + path);
+    options.kind = kind;
+    HttpBackendRunner(options).Ask();
+    EXPECT_EQ(server.requests().back().path, asked) << BackendKindName(kind) << path;
+  }
+  // What is not the API's is the server's.
+  const FakeServer llama(AlwaysReply(net::JsonReply("{}")));
+  options = HttpBackendRunner::OptionsFor(llama.url() + "/prefix/v1");
+  options.kind = kLlamaCpp;
+  EXPECT_FALSE(HttpBackendRunner(options).Ask().end.has_value());
+  EXPECT_TRUE(HttpBackendRunner(options).Probe().ok());
+  std::set<std::string> paths;
+  for (const FakeRequest& request : llama.requests()) paths.insert(request.path);
+  EXPECT_THAT(paths, ElementsAre("/prefix/health", "/prefix/props", "/prefix/slots",
+                                 "/prefix/v1/completions", "/prefix/v1/models"));
   boost::asio::io_context io;
   options.url = "ftp://x";
   EXPECT_EQ(HttpBackend::Open(options, &io).status().code(), StatusCode::kInvalidArgument);
@@ -344,6 +373,88 @@ TEST(HttpBackend, AProbeTellsANotReadyServerFromABrokenOne) {
   const net::ClosedPort closed;
   EXPECT_THAT(HttpBackendRunner(closed.url()).Probe().status().message(),
               HasSubstr("cannot be reached"));
+}
+
+// Where the model has a name, the list of models says nothing that is needed.
+TEST(HttpBackend, AnyAnswerToAProbeIsASignOfLifeWhereTheModelIsNamed) {
+  const auto probe = [](const FakeReply& reply, const char* model) {
+    const FakeServer server(AlwaysReply(reply));
+    HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+    options.model.name = model;
+    return HttpBackendRunner(options).Probe();
+  };
+  const FakeReply alive[] = {
+      net::JsonReply(R"({"detail":"Not Found"})", 404),
+      PlainReply(404, "text/html", "<html>"),
+      PlainReply(405, "text/plain", ""),
+      PlainReply(429, "text/plain", ""),
+      PlainReply(302, "text/plain", ""),
+      PlainReply(501, "text/html", "<html>"),
+      PlainReply(500, "text/plain", "no such path"),
+      PlainReply(204, "text/plain", ""),
+      net::JsonReply(R"({"error":"no"})", 401),
+      net::JsonReply(R"({"error":"no"})", 403),
+      net::JsonReply(""),
+      net::JsonReply("{}"),
+      net::JsonReply(R"({"data":"m"})"),
+      PlainReply(200, "text/html", "<html>"),
+  };
+  for (const FakeReply& reply : alive) {
+    const StatusOr<BackendFacts> facts = probe(reply, "m");
+    EXPECT_TRUE(facts.ok()) << reply.writes.front() << ": " << facts.status().message();
+    EXPECT_TRUE(!facts.ok() || facts->ready) << reply.writes.front();
+    const StatusOr<BackendFacts> unnamed = probe(reply, "");
+    ASSERT_FALSE(unnamed.ok()) << reply.writes.front();
+    EXPECT_THAT(unnamed.status().message(), HasSubstr("model=NAME")) << reply.writes.front();
+  }
+  // Not what a proxy says in place of a server that is not there.
+  for (const int status : {502, 504, 521}) {
+    EXPECT_FALSE(probe(PlainReply(status, "text/html", "<html>"), "m").ok()) << status;
+  }
+  const StatusOr<BackendFacts> loading = probe(PlainReply(503, "text/plain", "loading"), "m");
+  ASSERT_TRUE(loading.ok());
+  EXPECT_FALSE(loading->ready);
+  const net::ClosedPort closed;
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(closed.url());
+  options.model.name = "m";
+  EXPECT_FALSE(HttpBackendRunner(options).Probe().ok());
+}
+
+TEST(HttpBackend, ListsOfModelsHaveSeveralShapes) {
+  for (const char* list :
+       {R"({"object":"list","data":[{"id":"m"},{"id":"m"}]})", R"([{"id":"m","object":"model"}])",
+        R"({"models":[{"name":"m"}]})", R"(["m"])", R"({"data":[{"id":null,"model":"m"}]})",
+        R"({"data":[{"id":"m","owned_by":null,"created":null}],"object":null})"}) {
+    const FakeServer server(AlwaysReply(net::JsonReply(list)));
+    const StatusOr<BackendFacts> facts = HttpBackendRunner(server.url()).Probe();
+    ASSERT_TRUE(facts.ok()) << list << facts.status().message();
+    EXPECT_THAT(facts->models, ElementsAre("m")) << list;
+  }
+  for (const char* list :
+       {"7", "\"m\"", R"({"data":7})", R"([7])", R"([{"id":7}])", R"({"models":{"m":1}})"}) {
+    const FakeServer server(AlwaysReply(net::JsonReply(list)));
+    EXPECT_FALSE(HttpBackendRunner(server.url()).Probe().ok()) << list;
+  }
+}
+
+// A key without the right to the list may have that to answers.
+TEST(HttpBackend, ARefusedKeyIsToldOnceARequestWasRefused) {
+  std::atomic<bool> refuses = true;
+  const FakeServer server([&](const FakeRequest& request) {
+    if (request.method == "GET" || refuses) return net::JsonReply(R"({"error":"no"})", 403);
+    return GoodReply();
+  });
+  HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
+  options.model.name = "m";
+  HttpBackendRunner backend(options);
+  EXPECT_TRUE(backend.Probe().ok());
+  const HttpTold told = backend.Ask();
+  ASSERT_TRUE(told.failure.has_value());
+  EXPECT_EQ(told.failure->kind, FailKind::kBroken);
+  EXPECT_THAT(backend.Probe().status().message(), HasSubstr("HTTP 403"));
+  refuses = false;
+  EXPECT_TRUE(backend.Ask().end.has_value());
+  EXPECT_TRUE(backend.Probe().ok());
 }
 
 TEST(HttpBackend, AProbeDoesNotWaitForABodyThatComesByteByByte) {

@@ -36,14 +36,18 @@ Status ReadLlamaHealth(std::string_view body, BackendFacts* /*facts*/) {
 
 // Slots with requests; "state" is what old servers say instead of "is_processing".
 Status ReadSlots(std::string_view body, BackendFacts* facts) {
-  StatusOr<Json> slots = ReadDocument(body, "its slots");
-  if (!slots.ok() || !slots->is_array()) return {};
-  facts->running =
-      static_cast<int>(std::count_if(slots->begin(), slots->end(), [](const Json& slot) {
-        const Json& busy = Member(slot, "is_processing");
-        return busy.is_boolean() ? busy.get<bool>() : Count(Member(slot, "state")).value_or(0) > 0;
-      }));
-  if (!facts->places && !slots->empty()) facts->places = static_cast<int>(slots->size());
+  const StatusOr<Json> read = ReadDocument(body, "its slots");
+  if (!read.ok()) return read.status();
+  FieldReader fields;
+  const Json& slots = fields.List(*read, "slots");
+  const auto running = std::count_if(slots.begin(), slots.end(), [&](const Json& slot) {
+    const Json& one = fields.Object(slot, "slots");
+    const std::optional<bool> busy = fields.Flag(Member(one, "is_processing"), "is_processing");
+    return busy ? *busy : fields.Count(Member(one, "state"), "state").value_or(0) > 0;
+  });
+  if (Status status = FaultStatus(fields); !status.ok()) return status;
+  facts->running = static_cast<int>(running);
+  if (!facts->places && !slots.empty()) facts->places = static_cast<int>(slots.size());
   return {};
 }
 
@@ -63,13 +67,14 @@ class LlamaCppWire final : public OpenAiWire {
   using OpenAiWire::OpenAiWire;
 
   std::vector<WireProbe> Probes() override {
+    using Need = WireProbe::Need;
     std::vector<WireProbe> probes;
-    probes.push_back({"/health", true, ReadLlamaHealth});
-    probes.push_back({"/v1/models", false, ReadModels});
+    probes.push_back({"/health", Need::kGoodAnswer, ReadLlamaHealth});
+    probes.push_back({"/v1/models", Need::kNone, ReadModels});
     probes.push_back(
-        {"/props", false, [this](auto body, auto* facts) { return ReadProps(body, facts); }});
-    if (has_slots_) probes.push_back({"/slots", false, ReadSlots});
-    if (has_metrics_) probes.push_back({"/metrics", false, ReadLlamaMetrics});
+        {"/props", Need::kNone, [this](auto body, auto* facts) { return ReadProps(body, facts); }});
+    if (has_slots_) probes.push_back({"/slots", Need::kNone, ReadSlots});
+    if (has_metrics_) probes.push_back({"/metrics", Need::kNone, ReadLlamaMetrics});
     return probes;
   }
 
@@ -91,15 +96,17 @@ class LlamaCppWire final : public OpenAiWire {
   }
 
   Status ReadProps(std::string_view body, BackendFacts* facts) {
-    const StatusOr<Json> props = ReadDocument(body, "its properties");
-    if (!props.ok()) return {};
-    if (const std::optional<int32_t> slots = Count(Member(*props, "total_slots"))) {
-      if (*slots > 0) facts->places = *slots;
-    }
-    const Json& shows_slots = Member(*props, "endpoint_slots");
-    has_slots_ = !shows_slots.is_boolean() || shows_slots.get<bool>();
-    const Json& shows_metrics = Member(*props, "endpoint_metrics");
-    has_metrics_ = shows_metrics.is_boolean() && shows_metrics.get<bool>();
+    const StatusOr<Json> read = ReadDocument(body, "its properties");
+    if (!read.ok()) return read.status();
+    FieldReader fields;
+    const Json& props = fields.Object(*read, "props");
+    const auto slots = fields.Count(Member(props, "total_slots"), "total_slots");
+    const auto has_slots = fields.Flag(Member(props, "endpoint_slots"), "endpoint_slots");
+    const auto has_metrics = fields.Flag(Member(props, "endpoint_metrics"), "endpoint_metrics");
+    if (Status status = FaultStatus(fields); !status.ok()) return status;
+    if (slots.value_or(0) > 0) facts->places = slots;
+    has_slots_ = has_slots.value_or(true);
+    has_metrics_ = has_metrics.value_or(false);
     return {};
   }
 
@@ -110,7 +117,7 @@ class LlamaCppWire final : public OpenAiWire {
 
 }  // namespace
 
-std::unique_ptr<WireFormat> MakeLlamaCpp(std::string model) {
+std::unique_ptr<WireFormat> MakeLlamaCpp(ServerModel model) {
   return std::make_unique<LlamaCppWire>(std::move(model));
 }
 

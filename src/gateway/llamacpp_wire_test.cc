@@ -16,12 +16,13 @@ namespace {
 using nlohmann::json;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr size_t kLlamaCuts[] = {1, 7, 1 << 20};
 
 TEST(LlamaCppWire, NamesParametersItsOwnWay) {
-  const auto wire = MakeLlamaCpp("");
+  const auto wire = MakeLlamaCpp({});
   Request request = EverythingGiven();
   request.sampling.seed = 0xFFFFFFFFFFFFFFFFU;
   request.logprobs = 0;
@@ -46,7 +47,7 @@ TEST(LlamaCppWire, ReadsACompletion) {
       {R"({"choices":[{"text":" upon","index":0,"logprobs":{"content":[{"id":2402,"token":" upon","bytes":[32,117,112,111,110],"logprob":-0.5,"top_logprobs":[{"id":2402,"token":" upon","bytes":[32,117,112,111,110],"logprob":-0.5}]}]},"finish_reason":null}],"created":1,"model":"m","system_fingerprint":"b1-x","object":"text_completion","id":"chatcmpl-x"})",
        R"({"choices":[{"text":"","index":0,"logprobs":null,"finish_reason":"stop"}],"created":1,"model":"m","object":"text_completion","usage":{"completion_tokens":2,"prompt_tokens":1,"total_tokens":3},"id":"chatcmpl-x","timings":{"cache_n":1,"prompt_n":0}})"});
   for (const size_t cut : kLlamaCuts) {
-    const ReadStream read = ReadInPieces(*MakeLlamaCpp(""), request, stream, cut);
+    const ReadStream read = ReadInPieces(*MakeLlamaCpp({}), request, stream, cut);
     ASSERT_FALSE(read.failure) << read.failure->status.message();
     EXPECT_EQ(read.sink.text, " upon");
     ASSERT_EQ(read.sink.tokens.size(), 1u);
@@ -58,7 +59,7 @@ TEST(LlamaCppWire, ReadsACompletion) {
 }
 
 TEST(LlamaCppWire, TellsItsSlotsAndLoad) {
-  const auto wire = MakeLlamaCpp("");
+  const auto wire = MakeLlamaCpp({});
   EXPECT_THAT(ProbePaths(wire.get()), ElementsAre("/health", "/v1/models", "/props", "/slots"));
   BackendFacts facts;
   const std::vector<std::pair<std::string, std::string>> answers = {
@@ -76,6 +77,19 @@ TEST(LlamaCppWire, TellsItsSlotsAndLoad) {
   EXPECT_TRUE(ReadProbes(wire.get(), answers, &facts).ok());
   EXPECT_EQ(facts.waiting, 5);
   EXPECT_FALSE(facts.free_memory.has_value());
+  const std::pair<const char*, const char*> odd[] = {
+      {"/props", R"({"total_slots":"many"})"},
+      {"/props", R"({"endpoint_metrics":"perhaps"})"},
+      {"/slots", R"({"slots":[]})"},
+      {"/slots", R"([{"is_processing":"perhaps"}])"},
+      {"/slots", "[7]"},
+  };
+  for (const auto& [path, body] : odd) {
+    for (const WireProbe& probe : wire->Probes()) {
+      if (probe.path != path) continue;
+      EXPECT_THAT(probe.read(body, &facts).message(), HasSubstr("it sent the field '")) << body;
+    }
+  }
   BackendFacts garbage;
   EXPECT_TRUE(ReadProbes(wire.get(), {{"/props", "[]"}, {"/slots", "{}"}}, &garbage).ok());
   EXPECT_FALSE(garbage.places.has_value());

@@ -168,14 +168,10 @@ Status ReadVersion(std::string_view body, BackendFacts* /*facts*/) {
 
 Status ReadTags(std::string_view body, BackendFacts* facts) {
   const StatusOr<Json> tags = ReadDocument(body, "its list of models");
-  if (!tags.ok()) return {};
-  const Json& models = Member(*tags, "models");
-  if (!models.is_array()) return {};
-  for (const Json& model : models) {
-    if (const std::string_view name = Text(Member(model, "name")); !name.empty()) {
-      facts->models.emplace_back(name);
-    }
-  }
+  if (!tags.ok()) return tags.status();
+  StatusOr<std::vector<std::string>> names = ModelIds(*tags);
+  if (!names.ok()) return names.status();
+  facts->models = *std::move(names);
   return {};
 }
 
@@ -224,8 +220,8 @@ class OllamaWire final : public WireFormat {
   // /api/ps, which lists the models in memory, tells nothing that a gateway acts on.
   std::vector<WireProbe> Probes() override {
     std::vector<WireProbe> probes;
-    probes.push_back({"/api/version", true, ReadVersion});
-    probes.push_back({"/api/tags", false, ReadTags});
+    probes.push_back({"/api/version", WireProbe::Need::kGoodAnswer, ReadVersion});
+    probes.push_back({"/api/tags", WireProbe::Need::kNone, ReadTags});
     return probes;
   }
 
@@ -251,8 +247,8 @@ class OllamaWire final : public WireFormat {
 
 }  // namespace
 
-std::unique_ptr<WireFormat> MakeOllama(std::string model) {
-  return std::make_unique<OllamaWire>(std::move(model));
+std::unique_ptr<WireFormat> MakeOllama(ServerModel model) {
+  return std::make_unique<OllamaWire>(std::move(model.name));
 }
 
 }  // namespace ropeway::gateway::wire

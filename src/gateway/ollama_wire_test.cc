@@ -29,7 +29,7 @@ json OllamaBody(const WireFormat& wire, const Request& request) {
 }
 
 TEST(OllamaWire, SendsAChat) {
-  const auto wire = MakeOllama("");
+  const auto wire = MakeOllama({});
   Request request = ChatRequest();
   request.sampling.given = SamplingParams::kTemperature | SamplingParams::kRepetitionPenalty;
   request.sampling.temperature = 0.5F;
@@ -48,7 +48,7 @@ TEST(OllamaWire, SendsAChat) {
 }
 
 TEST(OllamaWire, SendsATextWithoutATemplate) {
-  const auto wire = MakeOllama("theirs");
+  const auto wire = MakeOllama({"theirs"});
   Request request = CompletionRequest();
   request.max_tokens.reset();
   EXPECT_EQ(OllamaBody(*wire, request),
@@ -63,7 +63,7 @@ TEST(OllamaWire, SendsATextWithoutATemplate) {
 }
 
 TEST(OllamaWire, SaysWhatItHasNoWayToAskFor) {
-  const auto wire = MakeOllama("");
+  const auto wire = MakeOllama({});
   Request ids = CompletionRequest();
   ids.prompt = std::vector<TokenId>{1, 2};
   const Status status = wire->Write(ids, nullptr).status();
@@ -84,7 +84,7 @@ TEST(OllamaWire, ReadsAChat) {
        R"({"model":"m","created_at":"x","message":{"role":"assistant","content":"üße"},"done":false})"
        "\r",
        kOllamaDone, "what follows is ignored"});
-  const auto wire = MakeOllama("");
+  const auto wire = MakeOllama({});
   for (const size_t cut : kOllamaCuts) {
     const ReadStream read = ReadInPieces(*wire, ChatRequest(), stream, cut);
     ASSERT_FALSE(read.failure) << read.failure->status.message();
@@ -105,7 +105,7 @@ TEST(OllamaWire, ReadsATextWithLogprobsAndThoughts) {
        R"({"model":"m","response":" a","done":false,"logprobs":[{"token":" a","logprob":-0.5,"bytes":[32,97],"top_logprobs":[{"token":" a","logprob":-0.5,"bytes":[32,97]},{"token":" b","logprob":-1}]}]})",
        R"({"model":"m","response":"","done":true,"done_reason":"length","prompt_eval_count":2,"prompt_eval_cached_count":1,"eval_count":8})"});
   for (const size_t cut : kOllamaCuts) {
-    const ReadStream read = ReadInPieces(*MakeOllama(""), request, stream, cut);
+    const ReadStream read = ReadInPieces(*MakeOllama({}), request, stream, cut);
     ASSERT_FALSE(read.failure) << read.failure->status.message();
     EXPECT_EQ(read.sink.text, "<think>Hm.</think> a");
     ASSERT_EQ(read.sink.tokens.size(), 1u);
@@ -119,7 +119,7 @@ TEST(OllamaWire, ReadsATextWithLogprobsAndThoughts) {
 TEST(OllamaWire, OldServersGiveNoReason) {
   const std::string full = Lines({R"({"response":"a","done":true,"eval_count":8})"});
   const std::string some = Lines({R"({"response":"a","done":true,"eval_count":7})"});
-  const auto wire = MakeOllama("");
+  const auto wire = MakeOllama({});
   EXPECT_EQ(ReadInPieces(*wire, CompletionRequest(), full, 9).end.reason, FinishReason::kLength);
   EXPECT_EQ(ReadInPieces(*wire, CompletionRequest(), some, 9).end.reason, FinishReason::kStop);
 }
@@ -141,7 +141,7 @@ TEST(OllamaWire, ABrokenStreamFailsWithItsReason) {
   };
   for (const auto& [stream, words] : cases) {
     for (const size_t cut : {size_t{7}, size_t{1} << 22U}) {
-      const ReadStream read = ReadInPieces(*MakeOllama(""), CompletionRequest(), stream, cut);
+      const ReadStream read = ReadInPieces(*MakeOllama({}), CompletionRequest(), stream, cut);
       ASSERT_TRUE(read.failure.has_value()) << words;
       EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kBroken) << words;
       EXPECT_THAT(read.failure->status.message(), HasSubstr(words));
@@ -164,7 +164,7 @@ TEST(OllamaWire, ReadsWhatOrdinaryClientsRead) {
   };
   for (const auto& [stream, text] : cases) {
     for (const size_t cut : kOllamaCuts) {
-      const ReadStream read = ReadInPieces(*MakeOllama(""), CompletionRequest(), stream, cut);
+      const ReadStream read = ReadInPieces(*MakeOllama({}), CompletionRequest(), stream, cut);
       ASSERT_FALSE(read.failure) << read.failure->status.message() << " in " << stream;
       EXPECT_EQ(read.sink.text, text);
       EXPECT_EQ(read.end.completion_tokens, 2);
@@ -188,7 +188,7 @@ TEST(OllamaWire, AFieldOfAnUnexpectedTypeIsNamed) {
   Request request = ChatRequest();
   request.logprobs = 0;
   for (const auto& [line, words] : cases) {
-    const ReadStream read = ReadInPieces(*MakeOllama(""), request, Lines({line, kOllamaDone}), 7);
+    const ReadStream read = ReadInPieces(*MakeOllama({}), request, Lines({line, kOllamaDone}), 7);
     ASSERT_TRUE(read.failure.has_value()) << line;
     EXPECT_THAT(read.failure->status.message(), HasSubstr(words)) << line;
     EXPECT_EQ(read.sink.text, "") << line;
@@ -197,13 +197,13 @@ TEST(OllamaWire, AFieldOfAnUnexpectedTypeIsNamed) {
 
 TEST(OllamaWire, AStreamBeyondNumPredictIsCut) {
   const std::vector<std::string> lines(200, R"({"response":" x","done":false})");
-  const ReadStream read = ReadInPieces(*MakeOllama(""), CompletionRequest(), Lines(lines), 1 << 20);
+  const ReadStream read = ReadInPieces(*MakeOllama({}), CompletionRequest(), Lines(lines), 1 << 20);
   ASSERT_TRUE(read.failure.has_value());
   EXPECT_THAT(read.failure->status.message(), HasSubstr("more than the 8 tokens"));
 }
 
 TEST(OllamaWire, TellsItsModels) {
-  const auto wire = MakeOllama("");
+  const auto wire = MakeOllama({});
   BackendFacts facts;
   EXPECT_TRUE(ReadProbes(wire.get(),
                          {{"/api/version", R"({"version":"0.12.11"})"},

@@ -106,7 +106,8 @@ DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
   return dispatch;
 }
 
-StatusOr<std::shared_ptr<RemoteBackend>> OpenUrl(const BackendOptions& backend,
+StatusOr<std::shared_ptr<RemoteBackend>> OpenUrl(const std::string& model,
+                                                 const BackendOptions& backend,
                                                  const GatewayOptions& options,
                                                  boost::asio::io_context* io) {
   const std::optional<BackendKind> kind = BackendKindOf(backend.kind);
@@ -118,7 +119,9 @@ StatusOr<std::shared_ptr<RemoteBackend>> OpenUrl(const BackendOptions& backend,
   HttpBackendOptions http;
   http.kind = *kind;
   http.url = backend.url;
-  http.model = backend.upstream_model;
+  http.model = backend.upstream_model.empty()
+                   ? ServerModel{.name = model, .may_differ = true}
+                   : ServerModel{.name = backend.upstream_model, .may_differ = false};
   http.api_key = backend.api_key;
   http.insecure = backend.insecure;
   http.connect_timeout = options.connect_timeout;
@@ -172,7 +175,8 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(const GatewayOptions& opti
         }
         std::shared_ptr<RemoteBackend> remote = backend.backend;
         if (remote == nullptr) {
-          StatusOr<std::shared_ptr<RemoteBackend>> opened = OpenUrl(backend, options, io->io());
+          StatusOr<std::shared_ptr<RemoteBackend>> opened =
+              OpenUrl(from.name, backend, options, io->io());
           if (!opened.ok()) {
             return Status(opened.status().code(),
                           fmt::format("backend {}: {}", name, opened.status().message()),

@@ -141,9 +141,11 @@ std::optional<BackendFailure> OpenAiReply::TakeObject(const Json& event, std::st
     return std::nullopt;
   }
   const Json& choices = fields.List(Member(event, "choices"), "choices");
-  if (choices.empty()) {
+  if (choices.empty() || finished_) {
     if (!fields.fault().empty()) return Broken(fields.fault());
-    return TakeIdle();
+    // The answer is complete: behind it comes its usage, and nothing else is taken.
+    if (finished_) complete_ = !length_.TakeIdle();
+    return finished_ ? std::nullopt : TakeIdle();
   }
   if (choices.size() > 1) return Broken("answered with a choice that was not asked for");
   const Json& choice = fields.Object(choices[0], "choices");
@@ -257,8 +259,9 @@ std::optional<BackendFailure> OpenAiReply::End(RemoteSink* sink, BackendEnd* end
 StatusOr<WireRequest> OpenAiWire::Write(const Request& request, const ResumePoint* resume) const {
   if (Status status = CheckStreamable(request); !status.ok()) return status;
   OrderedJson body = OrderedJson::object();
-  const std::string& model = model_.empty() ? request.model : model_;
-  if (!model.empty()) body["model"] = model;
+  std::string model = ModelName();
+  if (model.empty()) model = request.model;
+  if (!model.empty()) body["model"] = std::move(model);
   if (const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
     body["messages"] = Messages(*messages);
   } else if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
@@ -277,6 +280,22 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request, const ResumePoin
   }
   if (Status status = AddFields(request, resume, &body); !status.ok()) return status;
   return WireRequest{IsChat(request) ? "/v1/chat/completions" : "/v1/completions", Dump(body)};
+}
+
+std::string OpenAiWire::ModelName() const {
+  const std::lock_guard lock(mu_);
+  return reported_.empty() ? configured_.name : reported_;
+}
+
+bool OpenAiWire::Recognize(const std::vector<std::string>& names) {
+  constexpr size_t kMostBytes = 256;  // It goes into every request.
+  const std::string& name = configured_.name;
+  const bool has = name.empty() || std::find(names.begin(), names.end(), name) != names.end();
+  const bool is_other =
+      !has && configured_.may_differ && names.size() == 1 && names.front().size() <= kMostBytes;
+  const std::lock_guard lock(mu_);
+  reported_ = is_other ? names.front() : std::string();
+  return has || is_other;
 }
 
 bool OpenAiWire::IsAnswer(std::string_view media_type) const {
@@ -299,10 +318,9 @@ Status ReadModels(std::string_view body, BackendFacts* facts) {
   if (!list.ok()) {
     return {StatusCode::kUnavailable, "it sent no list of models: " + list.status().message()};
   }
-  if (!Member(*list, "data").is_array()) {
-    return {StatusCode::kUnavailable, "it sent no list of models"};
-  }
-  facts->models = ModelIds(*list);
+  StatusOr<std::vector<std::string>> ids = ModelIds(*list);
+  if (!ids.ok()) return ids.status();
+  facts->models = *std::move(ids);
   return {};
 }
 
@@ -375,11 +393,16 @@ class OpenAiServer final : public OpenAiWire {
   using OpenAiWire::OpenAiWire;
 
   std::vector<WireProbe> Probes() override {
+    // What clients call a model that has a name does not depend on the list, which some servers do
+    // not have.
+    using Need = WireProbe::Need;
     std::vector<WireProbe> probes = {
-        {"/v1/models", true, [this](auto body, auto* facts) { return ReadList(body, facts); }}};
+        {"/v1/models", configured().name.empty() ? Need::kGoodAnswer : Need::kAnyAnswer,
+         [this](auto body, auto* facts) { return ReadList(body, facts); },
+         "of a server without a list of models, model=NAME has to say the model"}};
     const Family family = family_;
-    if (family == Family::kVllm) probes.push_back({"/metrics", false, ReadVllmMetrics});
-    if (family == Family::kSglang) probes.push_back({"/metrics", false, ReadSglangMetrics});
+    if (family == Family::kVllm) probes.push_back({"/metrics", Need::kNone, ReadVllmMetrics});
+    if (family == Family::kSglang) probes.push_back({"/metrics", Need::kNone, ReadSglangMetrics});
     return probes;
   }
 
@@ -414,8 +437,14 @@ class OpenAiServer final : public OpenAiWire {
     Status status = ReadModels(body, facts);
     if (!status.ok()) return status;
     const StatusOr<Json> list = ReadDocument(body, "its list of models");
-    const Json& data = Member(*list, "data");
-    family_ = data.empty() ? Family::kOther : FamilyOf(Text(Member(data[0], "owned_by")));
+    FieldReader fields;
+    const Json& entries = ModelEntries(*list, &fields);
+    // Whose it is, is told by whatever is written there.
+    const Family family =
+        entries.empty() ? Family::kOther : FamilyOf(Text(Member(entries[0], "owned_by")));
+    family_ = family;
+    // These have no models but those that they list.
+    if (family == Family::kVllm || family == Family::kSglang) Recognize(facts->models);
     return {};
   }
 
@@ -424,7 +453,7 @@ class OpenAiServer final : public OpenAiWire {
 
 }  // namespace
 
-std::unique_ptr<WireFormat> MakeOpenAi(std::string model) {
+std::unique_ptr<WireFormat> MakeOpenAi(ServerModel model) {
   return std::make_unique<OpenAiServer>(std::move(model));
 }
 

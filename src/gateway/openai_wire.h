@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -84,7 +85,7 @@ class OpenAiReply : public WireReply {
 
 class OpenAiWire : public WireFormat {
  public:
-  explicit OpenAiWire(std::string model) : model_(std::move(model)) {}
+  explicit OpenAiWire(ServerModel model) : configured_(std::move(model)) {}
 
   StatusOr<WireRequest> Write(const Request& request, const ResumePoint* resume) const final;
   std::unique_ptr<WireReply> MakeReply(const Request& request) const override;
@@ -101,10 +102,17 @@ class OpenAiWire : public WireFormat {
   // What to ask for where the request wants the log-probabilities of `top` tokens.
   virtual int32_t AskedLogprobs(int32_t top) const { return top; }
 
-  const std::string& model() const { return model_; }
+  const ServerModel& configured() const { return configured_; }
+  // The model's name at the server, as far as that is known; "": as requests have it.
+  std::string ModelName() const;
+  // Takes the names of all models that the server has. Returns whether its model is one of them, or
+  // the only one, where its name may differ.
+  bool Recognize(const std::vector<std::string>& names);
 
  private:
-  const std::string model_;
+  const ServerModel configured_;
+  mutable std::mutex mu_;
+  std::string reported_;  // The name of the only model, where that is another one. Guarded by mu_.
 };
 
 // The failure that an event of a stream tells of; nothing if it tells of none. `is_error`: its type

@@ -97,7 +97,7 @@ std::vector<GoodStream> GoodStreams() {
 TEST(OpenAiStreams, AreReadAsOrdinaryClientsReadThem) {
   for (const BackendKind kind :
        {BackendKind::kOpenAi, BackendKind::kLlamaCpp, BackendKind::kRopeway}) {
-    const auto wire = MakeWireFormat(kind, "");
+    const auto wire = MakeWireFormat(kind, {});
     for (const GoodStream& one : GoodStreams()) {
       for (const bool chat : {true, false}) {
         for (const size_t cut : {size_t{1}, size_t{7}, size_t{1} << 20U}) {
@@ -132,7 +132,7 @@ TEST(OpenAiStreams, AnIndexThatCountsIsThatOfOneChoice) {
     body += fmt::format("data: {{\"choices\":[{{\"index\":{},\"text\":\"{}\"}}]}}\n\n", i, i);
   }
   body += "data: {\"choices\":[{\"index\":null,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n";
-  const ReadStream read = ReadInPieces(*MakeOpenAi(""), CompletionRequest(), body, 9);
+  const ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(), body, 9);
   ASSERT_FALSE(read.failure) << read.failure->status.message();
   EXPECT_EQ(read.sink.text, "0123");
   EXPECT_EQ(read.end.reason, FinishReason::kLength);
@@ -141,7 +141,7 @@ TEST(OpenAiStreams, AnIndexThatCountsIsThatOfOneChoice) {
 TEST(OpenAiStreams, KeepAliveEventsAreNoTokens) {
   std::string body;
   for (int i = 0; i < 100; ++i) body += "data: {\"id\":\"c\",\"choices\":[]}\n\n: x\n\ndata:\n\n";
-  const ReadStream read = ReadInPieces(*MakeOpenAi(""), CompletionRequest(),
+  const ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(),
                                        body + BodyOf(R"(TEXT("a")ENDOVER)", false), 1 << 20);
   EXPECT_EQ(read.sink.pieces.size(), 1u) << "nothing else is output";
   EXPECT_FALSE(read.end.completion_tokens.has_value());
@@ -162,7 +162,7 @@ TEST(OpenAiStreams, AWholeAnswerIsOne) {
       const std::string in_an_event = "data: " + whole + "\n\n";
       for (const std::string& body : {before + whole + "\n", in_an_event}) {
         for (const size_t cut : {size_t{1}, size_t{1} << 20U}) {
-          const ReadStream read = ReadInPieces(*MakeOpenAi(""), request, body, cut);
+          const ReadStream read = ReadInPieces(*MakeOpenAi({}), request, body, cut);
           ASSERT_FALSE(read.failure) << read.failure->status.message();
           EXPECT_EQ(read.sink.text, "Hello");
           EXPECT_EQ(read.end.completion_tokens, 2);
@@ -173,13 +173,13 @@ TEST(OpenAiStreams, AWholeAnswerIsOne) {
   }
   // A message behind the pieces is the same text once more.
   const std::string twice = BodyOf(R"(TEXT("Hello"))", true) + "data: " + chat + "\n\n";
-  EXPECT_EQ(ReadInPieces(*MakeOpenAi(""), ChatRequest(), twice, 9).sink.text, "Hello");
+  EXPECT_EQ(ReadInPieces(*MakeOpenAi({}), ChatRequest(), twice, 9).sink.text, "Hello");
   // Its own bound, not that of an event.
   std::string large = text;
   large.insert(1, "\"x\":\"" + std::string(2 << 20, 'x') + "\",");
-  EXPECT_FALSE(ReadInPieces(*MakeOpenAi(""), CompletionRequest(), large, 1 << 16).failure);
+  EXPECT_FALSE(ReadInPieces(*MakeOpenAi({}), CompletionRequest(), large, 1 << 16).failure);
   large.insert(1, std::string(4 << 20, ' '));
-  EXPECT_TRUE(ReadInPieces(*MakeOpenAi(""), CompletionRequest(), large, 1 << 16).failure);
+  EXPECT_TRUE(ReadInPieces(*MakeOpenAi({}), CompletionRequest(), large, 1 << 16).failure);
 }
 
 // No field of an unexpected type is as if it were not there.
@@ -213,14 +213,14 @@ TEST(OpenAiStreams, AFieldOfAnUnexpectedTypeIsNamed) {
   request.logprobs = 1;
   for (const Wrong& one : of_chats) {
     const std::string body = Events({one.event, EndOf(true)});
-    const ReadStream read = ReadInPieces(*MakeOpenAi(""), request, body, 9);
+    const ReadStream read = ReadInPieces(*MakeOpenAi({}), request, body, 9);
     ASSERT_TRUE(read.failure.has_value()) << one.event;
     EXPECT_THAT(read.failure->status.message(), HasSubstr(one.words)) << one.event;
     EXPECT_EQ(read.sink.text, "") << one.event;
   }
   for (const char* text : {"7", "true", R"([{"type":"image_url"}])"}) {
     const std::string body = Events({ChunkOf(false, text), EndOf(false)});
-    EXPECT_TRUE(ReadInPieces(*MakeOpenAi(""), CompletionRequest(), body, 9).failure) << text;
+    EXPECT_TRUE(ReadInPieces(*MakeOpenAi({}), CompletionRequest(), body, 9).failure) << text;
   }
 }
 
@@ -240,7 +240,7 @@ TEST(OpenAiStreams, AnErrorIsToldHoweverItIsWritten) {
       {"{}", "does not say"},
   };
   for (const auto& [body, words] : cases) {
-    const ReadStream read = ReadInPieces(*MakeOpenAi(""), ChatRequest(), body, 9);
+    const ReadStream read = ReadInPieces(*MakeOpenAi({}), ChatRequest(), body, 9);
     ASSERT_TRUE(read.failure.has_value()) << body;
     EXPECT_THAT(read.failure->status.message(), HasSubstr(words)) << body;
   }

@@ -31,7 +31,7 @@ json OpenAiBody(const WireFormat& wire, const Request& request) {
 
 // The wire of a server whose list of models names this owner.
 std::unique_ptr<WireFormat> OpenAiOf(const char* owner) {
-  std::unique_ptr<WireFormat> wire = MakeOpenAi("");
+  std::unique_ptr<WireFormat> wire = MakeOpenAi({});
   const json model = {{"id", "m"}, {"owned_by", owner}};
   const std::string list = json{{"object", "list"}, {"data", json::array({model})}}.dump();
   BackendFacts facts;
@@ -44,13 +44,13 @@ TEST(BackendKind, HasANameEach) {
   for (const char* name : {"openai", "llamacpp", "ollama", "ropeway"}) {
     ASSERT_TRUE(BackendKindOf(name).has_value()) << name;
     EXPECT_STREQ(BackendKindName(*BackendKindOf(name)), name);
-    EXPECT_NE(MakeWireFormat(*BackendKindOf(name), ""), nullptr);
+    EXPECT_NE(MakeWireFormat(*BackendKindOf(name), {}), nullptr);
   }
   EXPECT_FALSE(BackendKindOf("telepathy").has_value());
 }
 
 TEST(OpenAiWire, SendsWhatTheClientGaveAndNoMore) {
-  const auto wire = MakeOpenAi("");
+  const auto wire = MakeOpenAi({});
   EXPECT_EQ(OpenAiBody(*wire, CompletionRequest()),
             (json{{"model", "asked"},
                   {"prompt", "Once"},
@@ -67,7 +67,7 @@ TEST(OpenAiWire, SendsWhatTheClientGaveAndNoMore) {
   chat.max_tokens.reset();
   const json messages =
       json::parse(R"([{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}])");
-  EXPECT_EQ(OpenAiBody(*MakeOpenAi("theirs"), chat),
+  EXPECT_EQ(OpenAiBody(*MakeOpenAi({"theirs"}), chat),
             (json{{"model", "theirs"},
                   {"messages", messages},
                   {"stream", true},
@@ -86,7 +86,7 @@ TEST(OpenAiWire, SendsWhatTheClientGaveAndNoMore) {
 }
 
 TEST(OpenAiWire, FloatsAreWrittenAsTheyWereRead) {
-  const auto wire = MakeOpenAi("");
+  const auto wire = MakeOpenAi({});
   Request request = CompletionRequest();
   request.sampling.given = P::kTemperature;
   for (const float value : {0.1F, 0.7F, 1.0F / 3, 1e-7F, 1.9999999F, 0.0F}) {
@@ -100,14 +100,14 @@ TEST(OpenAiWire, FloatsAreWrittenAsTheyWereRead) {
 
 TEST(OpenAiWire, SendsAServersOwnFieldsOnceItIsKnown) {
   const Request request = EverythingGiven();
-  const json plain = OpenAiBody(*MakeOpenAi(""), request);
+  const json plain = OpenAiBody(*MakeOpenAi({}), request);
   EXPECT_EQ(plain["temperature"], 0.7);
   EXPECT_EQ(plain["logit_bias"], (json{{"5", -100}}));
   EXPECT_EQ(plain["stop"], json::array({"END"}));
   for (const char* own : {"top_k", "min_p", "repetition_penalty", "ignore_eos", "cache_salt"}) {
     EXPECT_FALSE(plain.contains(own)) << own;
   }
-  EXPECT_THAT(MakeOpenAi("")->Unknown(request),
+  EXPECT_THAT(MakeOpenAi({})->Unknown(request),
               ElementsAre("min_p", "typical_p", "repetition_penalty", "min_tokens",
                           "stop_token_ids", "ignore_eos", "cache_salt"))
       << "top_k is given, but means all tokens";
@@ -131,11 +131,11 @@ TEST(OpenAiWire, SendsAServersOwnFieldsOnceItIsKnown) {
   Request endless = CompletionRequest();
   endless.max_tokens.reset();
   EXPECT_EQ(OpenAiBody(*OpenAiOf("vllm"), endless).at("max_tokens"), nullptr);
-  EXPECT_FALSE(OpenAiBody(*MakeOpenAi(""), endless).contains("max_tokens"));
+  EXPECT_FALSE(OpenAiBody(*MakeOpenAi({}), endless).contains("max_tokens"));
 }
 
 TEST(OpenAiWire, ChoicesOfOneRequestGetSeedsOfTheirOwn) {
-  const auto wire = MakeOpenAi("");
+  const auto wire = MakeOpenAi({});
   Request request = CompletionRequest();
   request.sampling.given = P::kSeed;
   request.sampling.seed = 7;
@@ -151,7 +151,7 @@ TEST(OpenAiWire, ChoicesOfOneRequestGetSeedsOfTheirOwn) {
 }
 
 TEST(OpenAiWire, RejectsWhatNoStreamHas) {
-  const auto wire = MakeOpenAi("");
+  const auto wire = MakeOpenAi({});
   Request scored = CompletionRequest();
   scored.prompt_logprobs = 0;
   EXPECT_EQ(wire->Write(scored, nullptr).status().code(), StatusCode::kUnimplemented);
@@ -169,7 +169,7 @@ TEST(OpenAiWire, ReadsAChat) {
            R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"Gr\u00fc"},"logprobs":null,"finish_reason":null}],"usage":null})",
            R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"ß\n"},"logprobs":null,"finish_reason":"length","stop_reason":null}],"usage":null})",
            R"({"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[],"usage":{"prompt_tokens":9,"total_tokens":12,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}})"});
-  const auto wire = MakeOpenAi("");
+  const auto wire = MakeOpenAi({});
   for (const size_t cut : kOpenAiCuts) {
     const ReadStream read = ReadInPieces(*wire, ChatRequest(), stream, cut);
     ASSERT_FALSE(read.failure) << read.failure->status.message();
@@ -184,7 +184,7 @@ TEST(OpenAiWire, ReadsAChat) {
 }
 
 TEST(OpenAiWire, AnEndNeedsAFinishReasonOrDone) {
-  const auto wire = MakeOpenAi("");
+  const auto wire = MakeOpenAi({});
   const std::string text = R"({"choices":[{"text":" a","finish_reason":null}]})";
   const std::string stop = R"({"choices":[{"text":"","finish_reason":"stop"}]})";
   const auto read = [&](const std::vector<std::string>& payloads, bool done) {
@@ -212,7 +212,7 @@ TEST(OpenAiWire, ThoughtsAreTextBetweenMarks) {
               R"({"choices":[{"index":0,"delta":{"reasoning_content":".","reasoning":"."}}]})",
               R"({"choices":[{"index":0,"delta":{"content":"Yes"}}]})",
               R"({"choices":[{"index":0,"delta":{"content":"."},"finish_reason":"stop"}]})"});
-  EXPECT_EQ(ReadInPieces(*MakeOpenAi(""), ChatRequest(), stream, 7).sink.text,
+  EXPECT_EQ(ReadInPieces(*MakeOpenAi({}), ChatRequest(), stream, 7).sink.text,
             "<think>Hm.</think>Yes.");
 }
 
@@ -224,7 +224,7 @@ TEST(OpenAiWire, ReadsLogprobsOfChats) {
        R"({"choices":[{"index":0,"delta":{"content":""},"logprobs":{"content":[{"id":5,"token":"","logprob":-1,"bytes":[195],"top_logprobs":[]}]}}]})",
        R"({"choices":[{"index":0,"delta":{"content":"ü"},"logprobs":{"content":[{"token":"x","logprob":null,"bytes":[188]}]},"finish_reason":"stop"}]})"});
   for (const size_t cut : kOpenAiCuts) {
-    const ReadStream read = ReadInPieces(*MakeOpenAi(""), request, stream, cut);
+    const ReadStream read = ReadInPieces(*MakeOpenAi({}), request, stream, cut);
     ASSERT_FALSE(read.failure) << read.failure->status.message();
     const std::vector<OutputToken>& tokens = read.sink.tokens;
     ASSERT_EQ(tokens.size(), 3u);
@@ -240,7 +240,7 @@ TEST(OpenAiWire, ReadsLogprobsOfChats) {
     EXPECT_EQ(tokens[2].text_offset, 2u);
   }
   request.logprobs.reset();
-  EXPECT_THAT(ReadInPieces(*MakeOpenAi(""), request, stream, 9).sink.tokens, IsEmpty());
+  EXPECT_THAT(ReadInPieces(*MakeOpenAi({}), request, stream, 9).sink.tokens, IsEmpty());
 }
 
 TEST(OpenAiWire, ReadsLogprobsOfCompletions) {
@@ -248,7 +248,7 @@ TEST(OpenAiWire, ReadsLogprobsOfCompletions) {
   request.logprobs = 2;
   const std::string stream = Events(
       {R"({"choices":[{"index":0,"text":"é","logprobs":{"text_offset":[0,1],"token_logprobs":[-0.5,-1e300],"tokens":["bytes:\\xc3","bytes:\\xa9"],"top_logprobs":[{"a":-3,"bytes:\\xc3":-0.5,"z":-0.75},null]},"finish_reason":"stop"}]})"});
-  const ReadStream read = ReadInPieces(*MakeOpenAi(""), request, stream, 3);
+  const ReadStream read = ReadInPieces(*MakeOpenAi({}), request, stream, 3);
   ASSERT_FALSE(read.failure) << read.failure->status.message();
   ASSERT_EQ(read.sink.tokens.size(), 2u);
   EXPECT_EQ(read.sink.tokens[0].bytes, "\xc3");
@@ -275,7 +275,7 @@ TEST(OpenAiWire, ABrokenStreamFailsWithItsReason) {
   };
   for (const auto& [stream, words] : cases) {
     for (const size_t cut : {size_t{7}, size_t{1} << 22U}) {
-      const ReadStream read = ReadInPieces(*MakeOpenAi(""), CompletionRequest(), stream, cut);
+      const ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(), stream, cut);
       ASSERT_TRUE(read.failure.has_value()) << words;
       EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kBroken) << words;
       EXPECT_THAT(read.failure->status.message(), HasSubstr(words));
@@ -299,7 +299,7 @@ TEST(OpenAiWire, AnErrorInTheStreamSaysWhoseFaultItIs) {
        Kind::kRejected, "old vLLM"},
   };
   for (const auto& [event, kind, words] : cases) {
-    const ReadStream read = ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events({event}), 11);
+    const ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(), Events({event}), 11);
     ASSERT_TRUE(read.failure.has_value()) << event;
     EXPECT_EQ(read.failure->kind, kind) << event;
     EXPECT_THAT(read.failure->status.message(), HasSubstr(words));
@@ -310,13 +310,13 @@ TEST(OpenAiWire, AnErrorInTheStreamSaysWhoseFaultItIs) {
 
 TEST(OpenAiWire, AStreamBeyondMaxTokensIsCut) {
   std::vector<std::string> events(200, R"({"choices":[{"index":0,"text":" x"}]})");
-  ReadStream read = ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events(events), 1 << 20);
+  ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(), Events(events), 1 << 20);
   ASSERT_TRUE(read.failure.has_value());
   EXPECT_THAT(read.failure->status.message(), HasSubstr("more than the 8 tokens"));
   EXPECT_LT(read.sink.pieces.size(), 100u);
   const json choice = {{"index", 0}, {"text", std::string(100'000, 'x')}};
   const std::string huge = json{{"choices", json::array({choice})}}.dump();
-  EXPECT_TRUE(ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events({huge}), 4096).failure);
+  EXPECT_TRUE(ReadInPieces(*MakeOpenAi({}), CompletionRequest(), Events({huge}), 4096).failure);
   // Nor may one event hold many tokens.
   Request scored = CompletionRequest();
   scored.logprobs = 0;
@@ -325,13 +325,29 @@ TEST(OpenAiWire, AStreamBeyondMaxTokensIsCut) {
   many["logprobs"] = {{"tokens", std::vector<std::string>(100, "x")},
                       {"token_logprobs", std::vector<double>(100, -1.0)}};
   const std::string crowded = json{{"choices", json::array({many})}}.dump();
-  read = ReadInPieces(*MakeOpenAi(""), scored, Events({crowded}), 4096);
+  read = ReadInPieces(*MakeOpenAi({}), scored, Events({crowded}), 4096);
   ASSERT_TRUE(read.failure.has_value());
   EXPECT_THAT(read.failure->status.message(), HasSubstr("more than the 8 tokens"));
   EXPECT_TRUE(read.sink.tokens.empty());
   // Nor does one without output go on for ever.
   events.assign(70'000, R"({"choices":[]})");
-  EXPECT_TRUE(ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events(events), 4096).failure);
+  EXPECT_TRUE(ReadInPieces(*MakeOpenAi({}), CompletionRequest(), Events(events), 4096).failure);
+}
+
+// vLLM and SGLang have no models but those that they list; what others list says nothing.
+TEST(OpenAiWire, TheOnlyModelOfVllmIsMeantWhateverClientsCallIt) {
+  for (const char* owner : {"vllm", "sglang", "someone"}) {
+    const auto wire = MakeOpenAi({.name = "public", .may_differ = true});
+    const auto exact = MakeOpenAi({.name = "public"});
+    const std::string list =
+        std::string(R"({"data":[{"id":"inner","owned_by":")") + owner + "\"}]}";
+    BackendFacts facts;
+    EXPECT_TRUE(ReadProbes(wire.get(), {{"/v1/models", list}}, &facts).ok());
+    EXPECT_TRUE(ReadProbes(exact.get(), {{"/v1/models", list}}, &facts).ok());
+    const bool other = owner == std::string("someone");
+    EXPECT_EQ(OpenAiBody(*wire, CompletionRequest())["model"], other ? "public" : "inner");
+    EXPECT_EQ(OpenAiBody(*exact, CompletionRequest())["model"], "public");
+  }
 }
 
 TEST(OpenAiWire, LearnsTheLoadOfVllmFromItsMetrics) {
@@ -348,7 +364,7 @@ TEST(OpenAiWire, LearnsTheLoadOfVllmFromItsMetrics) {
   EXPECT_EQ(facts.running, 3);
   EXPECT_EQ(facts.waiting, 2);
   EXPECT_EQ(facts.free_memory, 0.25);
-  EXPECT_THAT(ProbePaths(MakeOpenAi("").get()), ElementsAre("/v1/models"));
+  EXPECT_THAT(ProbePaths(MakeOpenAi({}).get()), ElementsAre("/v1/models"));
   EXPECT_FALSE(ReadProbes(wire.get(), {{"/v1/models", "<html>"}}, &facts).ok());
 }
 

@@ -1,5 +1,7 @@
 // Another Ropeway: OpenAI's API with all of Ropeway's parameters and, where it gives the gateway's
 // key the right to them, the ids of a stream's tokens and the resuming of streams.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -112,26 +114,31 @@ Status ReadRopewayHealth(std::string_view body, BackendFacts* facts) {
   if (!health.ok() || Text(Member(*health, "status")).empty()) {
     return {StatusCode::kUnavailable, "it sent no health, and so is no Ropeway"};
   }
-  const Json& batching = Member(*health, "batching");
-  if (const auto places = Count(Member(batching, "max_batch_size")); places && *places > 0) {
-    facts->places = *places;
-  }
-  facts->waiting = Count(Member(batching, "queue_depth"));
+  FieldReader fields;
+  const Json& batching = fields.Object(Member(*health, "batching"), "batching");
+  const auto places = fields.Count(Member(batching, "max_batch_size"), "max_batch_size");
+  const auto waiting = fields.Count(Member(batching, "queue_depth"), "queue_depth");
+  if (Status status = FaultStatus(fields); !status.ok()) return status;
+  if (places.value_or(0) > 0) facts->places = places;
+  facts->waiting = waiting;
   facts->preempts = true;  // Every request tells its class.
   return {};
 }
 
 Status ReadQueue(std::string_view body, BackendFacts* facts) {
   const StatusOr<Json> queue = ReadDocument(body, "its queue");
-  if (!queue.ok()) return {};
-  const Json& classes = Member(*queue, "classes");
-  if (!classes.is_object()) return {};
+  if (!queue.ok()) return queue.status();
+  FieldReader fields;
   int64_t running = 0;
   int64_t waiting = 0;
-  for (const Json& one : classes) {
-    running += Count(Member(one, "running")).value_or(0);
-    waiting += Count(Member(one, "waiting")).value_or(0);
+  const Json& classes = fields.Object(Member(*queue, "classes"), "classes");
+  for (const Json& value : classes) {
+    const Json& one = fields.Object(value, "classes");
+    running += fields.Count(Member(one, "running"), "running").value_or(0);
+    waiting += fields.Count(Member(one, "waiting"), "waiting").value_or(0);
   }
+  if (Status status = FaultStatus(fields); !status.ok()) return status;
+  if (classes.is_null()) return {};
   constexpr int64_t kMost = INT32_MAX;
   facts->running = static_cast<int>(std::min(running, kMost));
   if (!facts->waiting) facts->waiting = static_cast<int>(std::min(waiting, kMost));
@@ -153,12 +160,13 @@ class RopewayWire final : public OpenAiWire {
   }
 
   std::vector<WireProbe> Probes() override {
+    using Need = WireProbe::Need;
     std::vector<WireProbe> probes;
-    probes.push_back({"/health", true, ReadRopewayHealth});
-    probes.push_back(
-        {"/v1/models", true, [this](auto body, auto* facts) { return ReadList(body, facts); }});
-    probes.push_back({"/v1/queue", false, ReadQueue});
-    probes.push_back({"/metrics", false, ReadRopewayMetrics});
+    probes.push_back({"/health", Need::kGoodAnswer, ReadRopewayHealth});
+    probes.push_back({"/v1/models", Need::kGoodAnswer,
+                      [this](auto body, auto* facts) { return ReadList(body, facts); }});
+    probes.push_back({"/v1/queue", Need::kNone, ReadQueue});
+    probes.push_back({"/metrics", Need::kNone, ReadRopewayMetrics});
     return probes;
   }
 
@@ -203,28 +211,48 @@ class RopewayWire final : public OpenAiWire {
   Status ReadList(std::string_view body, BackendFacts* facts) {
     Status status = ReadModels(body, facts);
     if (!status.ok()) return status;
+    // "default" is the name of the first model, whatever it is called.
+    const bool any = configured().name.empty() || configured().name == "default";
+    if (!any && !Recognize(facts->models)) {
+      // At once, not after several failures: nothing but its configuration changes that.
+      facts->ready = false;
+      facts->reason = NoSuchModel(facts->models);
+      return {};
+    }
     const StatusOr<Json> list = ReadDocument(body, "its list of models");
+    FieldReader fields;
     bool has_right = false;
     bool has_ids = false;
     int32_t vocabulary = 0;
-    for (const Json& entry : Member(*list, "data")) {
-      const Json& own = Member(entry, "ropeway");
-      // "default" is the name of the first model, whatever it is called.
-      const bool any = model().empty() || model() == "default";
-      if (!own.is_object() || (!any && Text(Member(entry, "id")) != model())) continue;
+    for (const Json& entry : ModelEntries(*list, &fields)) {
+      const Json& own = fields.Object(Member(entry, "ropeway"), "ropeway");
+      if (!own.is_object() || (!any && wire::ModelName(entry, &fields) != ModelName())) continue;
       has_right = true;
       facts->model_digest = FactText(Member(own, "digest"));
       facts->numerics = FactText(Member(own, "numerics"));
       facts->limits = FactText(Member(own, "limits"));
       has_ids = !facts->model_digest.empty();
-      vocabulary = Count(Member(own, "vocabulary")).value_or(0);  // Older ones do not tell.
+      // Older ones do not tell.
+      vocabulary = fields.Count(Member(own, "vocabulary"), "vocabulary").value_or(0);
       break;
     }
+    if (Status fault = FaultStatus(fields); !fault.ok()) return fault;
     has_right_ = has_right;
     facts->shares_tenants = has_right;
     has_ids_ = has_ids;
     vocabulary_ = vocabulary;
     return {};
+  }
+
+  std::string NoSuchModel(const std::vector<std::string>& names) const {
+    constexpr size_t kMostNames = 5;
+    std::string known;
+    for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i) {
+      known += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i].substr(0, 40));
+    }
+    if (known.empty()) known = "none";
+    return fmt::format("it has no model '{}', but {}: upstream=NAME has to say which one is meant",
+                       configured().name, known);
   }
 
   // As was told last: of the gateway's key; and whether the server computes itself. Another gateway
@@ -236,7 +264,7 @@ class RopewayWire final : public OpenAiWire {
 
 }  // namespace
 
-std::unique_ptr<WireFormat> MakeRopeway(std::string model) {
+std::unique_ptr<WireFormat> MakeRopeway(ServerModel model) {
   return std::make_unique<RopewayWire>(std::move(model));
 }
 

@@ -26,7 +26,7 @@ const char kRopewayModels[] =
     R"({"object":"list","data":[{"id":"m","owned_by":"ropeway","ropeway":{"digest":"d1","numerics":3,"limits":"2048 f16"}}]})";
 
 TEST(RopewayWire, ActsForTheTenantOnceItsKeyHasTheRight) {
-  const auto wire = MakeRopeway("");
+  const auto wire = MakeRopeway({});
   Request request = EverythingGiven();
   request.sampling.seed = 0xFFFFFFFFFFFFFFFFU;
   request.sampling.given = P::kNoneGiven;
@@ -84,12 +84,12 @@ TEST(RopewayWire, OnlyOneThatGivesTheRightGoesOnFromIds) {
   request.resume_ids = {5, 6};
   for (const BackendKind kind : {BackendKind::kOpenAi, BackendKind::kLlamaCpp, BackendKind::kOllama,
                                  BackendKind::kRopeway}) {
-    const Status status = MakeWireFormat(kind, "m")->Write(request, nullptr).status();
+    const Status status = MakeWireFormat(kind, {"m"})->Write(request, nullptr).status();
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << BackendKindName(kind);
     EXPECT_EQ(status.field(), "resume_ids");
     EXPECT_EQ(status.message().find("it cannot go on"), 0u) << status.message();
   }
-  const auto wire = MakeRopeway("m");
+  const auto wire = MakeRopeway({"m"});
   BackendFacts facts;
   EXPECT_TRUE(ReadProbes(wire.get(), {{"/v1/models", kRopewayModels}}, &facts).ok());
   EXPECT_EQ(json::parse(WrittenBody(*wire, request))["ropeway_gateway"]["resume_ids"],
@@ -108,7 +108,7 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
        R"({"id":"cmpl-1","choices":[{"index":0,"text":"rest","logprobs":null,"finish_reason":"stop"}],"usage":null,"ropeway":{"batch_num":1,"seed":18446744073709551615}})",
        R"({"id":"cmpl-1","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3,"total_tokens":5}})"});
   for (const size_t cut : kRopewayCuts) {
-    const ReadStream read = ReadInPieces(*MakeRopeway(""), request, stream, cut);
+    const ReadStream read = ReadInPieces(*MakeRopeway({}), request, stream, cut);
     ASSERT_FALSE(read.failure) << read.failure->status.message();
     EXPECT_THAT(read.sink.pieces, ElementsAre("a", "", "rest"));
     ASSERT_EQ(read.sink.tokens.size(), 3u);
@@ -120,7 +120,7 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
   request.logprobs = 0;
   const std::string scored = Events(
       {R"({"choices":[{"index":0,"text":"a","logprobs":{"text_offset":[0],"token_logprobs":[-1],"tokens":["a"],"top_logprobs":[{"a":-1}]},"ropeway_ids":[7],"ropeway_offsets":[41]}]})"});
-  const ReadStream read = ReadInPieces(*MakeRopeway(""), request, scored, 9);
+  const ReadStream read = ReadInPieces(*MakeRopeway({}), request, scored, 9);
   ASSERT_EQ(read.sink.tokens.size(), 1u);
   EXPECT_EQ(read.sink.tokens[0].id, 7);
   EXPECT_EQ(read.sink.tokens[0].text_offset, 41u);
@@ -128,18 +128,72 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
   for (const char* offsets : {"[-1]", "[41,42]", "{}", "\"41\"", "[\"41\"]"}) {
     std::string wrong = scored;
     wrong.replace(wrong.find("[41]"), 4, offsets);
-    const ReadStream odd = ReadInPieces(*MakeRopeway(""), request, wrong, 9);
+    const ReadStream odd = ReadInPieces(*MakeRopeway({}), request, wrong, 9);
     ASSERT_TRUE(odd.failure) << offsets;
     EXPECT_THAT(odd.failure->status.message(), HasSubstr("'ropeway_offsets'")) << offsets;
   }
   for (const char* seed : {"-1", "\"1\"", "1.5", "[]"}) {
     const std::string event = std::string(R"({"choices":[],"ropeway":{"seed":)") + seed + "}}";
-    EXPECT_TRUE(ReadInPieces(*MakeRopeway(""), request, Events({event}), 9).failure) << seed;
+    EXPECT_TRUE(ReadInPieces(*MakeRopeway({}), request, Events({event}), 9).failure) << seed;
   }
   for (const char* ids : {"[7,8]", "[]", "[-1]", "[2147483648]", "[\"7\"]", "{}"}) {
     std::string wrong = scored;
     wrong.replace(wrong.find("[7]"), 3, ids);
-    EXPECT_TRUE(ReadInPieces(*MakeRopeway(""), request, wrong, 9).failure) << ids;
+    EXPECT_TRUE(ReadInPieces(*MakeRopeway({}), request, wrong, 9).failure) << ids;
+  }
+}
+
+TEST(RopewayWire, TheOnlyModelIsMeantWhateverClientsCallIt) {
+  const auto sent = [](WireFormat* wire) {
+    return json::parse(WrittenBody(*wire, CompletionRequest()))["model"];
+  };
+  const std::vector<std::pair<std::string, std::string>> one = {{"/v1/models", kRopewayModels}};
+  const std::vector<std::pair<std::string, std::string>> two = {
+      {"/v1/models", R"({"data":[{"id":"x"},{"id":"y"}]})"}};
+  BackendFacts facts;
+  const auto wire = MakeRopeway({.name = "public", .may_differ = true});
+  EXPECT_EQ(sent(wire.get()), "public");
+  EXPECT_TRUE(ReadProbes(wire.get(), one, &facts).ok());
+  EXPECT_EQ(sent(wire.get()), "m");
+  EXPECT_TRUE(wire->CanResume()) << "its facts are those of that model";
+  // Of several, nobody can tell which.
+  EXPECT_TRUE(ReadProbes(wire.get(), two, &facts).ok());
+  EXPECT_FALSE(facts.ready);
+  EXPECT_EQ(facts.reason,
+            "it has no model 'public', but 'x', 'y': upstream=NAME has to say which one is meant");
+  facts = {};
+  const std::vector<std::pair<std::string, std::string>> its = {
+      {"/v1/models", R"({"data":[{"id":"x"},{"id":"public"}]})"}};
+  EXPECT_TRUE(ReadProbes(wire.get(), its, &facts).ok());
+  EXPECT_TRUE(facts.ready);
+  EXPECT_EQ(sent(wire.get()), "public");
+  const auto ready = [](ServerModel model, const auto& answers) {
+    BackendFacts told;
+    EXPECT_TRUE(ReadProbes(MakeRopeway(std::move(model)).get(), answers, &told).ok());
+    return told.ready;
+  };
+  EXPECT_FALSE(ready({.name = "inner"}, one)) << "what upstream says is meant";
+  EXPECT_TRUE(ready({.name = "m"}, one));
+  EXPECT_TRUE(ready({.name = "default"}, two));
+  EXPECT_TRUE(ready({}, two));
+}
+
+TEST(RopewayWire, AFactOfAnUnexpectedTypeIsNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"/health", R"({"status":"ok","batching":7})"},
+      {"/health", R"({"status":"ok","batching":{"max_batch_size":[]}})"},
+      {"/v1/models", R"({"data":[{"id":"m","ropeway":"yes"}]})"},
+      {"/v1/models", R"({"data":[{"id":["m"]}]})"},
+      {"/v1/queue", R"({"classes":7})"},
+      {"/v1/queue", R"({"classes":{"high":{"running":true}}})"},
+  };
+  const auto wire = MakeRopeway({});
+  for (const auto& [path, body] : cases) {
+    for (const WireProbe& probe : wire->Probes()) {
+      BackendFacts facts;
+      if (probe.path != path) continue;
+      EXPECT_THAT(probe.read(body, &facts).message(), HasSubstr("it sent the field '")) << body;
+    }
   }
 }
 
@@ -179,7 +233,7 @@ TEST(RopewayWire, AFailureOfResumeIdsIsNotTheServers) {
 }
 
 TEST(RopewayWire, TellsItsPlacesQueueAndMemory) {
-  const auto wire = MakeRopeway("");
+  const auto wire = MakeRopeway({});
   BackendFacts facts;
   const Status status = ReadProbes(
       wire.get(),

@@ -127,7 +127,7 @@ inline Status ReadProbes(WireFormat* wire,
                                      [&](const auto& one) { return one.first == probe.path; });
     if (answer == answers.end()) continue;
     Status status = probe.read(answer->second, facts);
-    if (!status.ok() && probe.required) return status;
+    if (!status.ok() && probe.need == WireProbe::Need::kGoodAnswer) return status;
   }
   return {};
 }

@@ -38,7 +38,7 @@ std::optional<BackendKind> BackendKindOf(std::string_view name) {
   return std::nullopt;
 }
 
-std::unique_ptr<WireFormat> MakeWireFormat(BackendKind kind, std::string model) {
+std::unique_ptr<WireFormat> MakeWireFormat(BackendKind kind, ServerModel model) {
   switch (kind) {
     case BackendKind::kOpenAi:
       return wire::MakeOpenAi(std::move(model));

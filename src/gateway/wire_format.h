@@ -63,11 +63,17 @@ class WireReply {
 // One thing to ask a server: a GET of `path`.
 struct WireProbe {
   std::string path;
-  // Whether the server is well is its answer; else it may be missing.
-  bool required = false;
-  // Reads the body of an answer with status 200; what is not as expected is left out, except by a
-  // required one, which fails then.
+  // What the answer is to the server's health.
+  enum class Need {
+    kNone,        // Nothing: it may be missing.
+    kAnyAnswer,   // It is well if it answers at all, with whatever status and body.
+    kGoodAnswer,  // It is well if `read` can read it.
+  };
+  Need need = Need::kNone;
+  // Reads the body of an answer with status 200. Fails, having read nothing, where a field is of an
+  // unexpected type.
   std::function<Status(std::string_view body, BackendFacts* facts)> read;
+  std::string hint = {};  // Where that fails, what to do about it: the end of a sentence.
 };
 
 // Thread rule: every method from any thread.
@@ -94,14 +100,21 @@ class WireFormat {
   virtual std::vector<std::string> Unknown(const Request& request) const = 0;
 };
 
-// `model`: its name at the server; "": as requests have it.
-std::unique_ptr<WireFormat> MakeWireFormat(BackendKind kind, std::string model);
+// The model of a server.
+struct ServerModel {
+  std::string name = {};  // At the server; "": as requests have it.
+  // That is what clients call it: where the server has one model alone, that is it, whatever its
+  // name. As far as the kind can know that it has no other.
+  bool may_differ = false;
+};
+
+std::unique_ptr<WireFormat> MakeWireFormat(BackendKind kind, ServerModel model);
 
 namespace wire {
-std::unique_ptr<WireFormat> MakeOpenAi(std::string model);
-std::unique_ptr<WireFormat> MakeLlamaCpp(std::string model);
-std::unique_ptr<WireFormat> MakeOllama(std::string model);
-std::unique_ptr<WireFormat> MakeRopeway(std::string model);
+std::unique_ptr<WireFormat> MakeOpenAi(ServerModel model);
+std::unique_ptr<WireFormat> MakeLlamaCpp(ServerModel model);
+std::unique_ptr<WireFormat> MakeOllama(ServerModel model);
+std::unique_ptr<WireFormat> MakeRopeway(ServerModel model);
 }  // namespace wire
 
 // The kind of failure that an HTTP status is, and the failure with what the server said.

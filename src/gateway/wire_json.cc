@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -215,14 +216,42 @@ std::optional<int> MetricCount(std::string_view text, std::string_view name) {
   return static_cast<int>(*value);
 }
 
-std::vector<std::string> ModelIds(const Json& list) {
-  std::vector<std::string> ids;
-  const Json& data = Member(list, "data");
-  if (!data.is_array()) return ids;
-  for (const Json& model : data) {
-    if (const std::string_view id = Text(Member(model, "id")); !id.empty()) ids.emplace_back(id);
+const Json& ModelEntries(const Json& document, FieldReader* fields) {
+  if (document.is_array()) return document;
+  const Json& data = Member(document, "data");
+  return data.is_null() ? fields->List(Member(document, "models"), "models")
+                        : fields->List(data, "data");
+}
+
+std::string_view ModelName(const Json& entry, FieldReader* fields) {
+  if (!entry.is_object()) return fields->Text(entry, "data");
+  for (const char* key : {"id", "name", "model"}) {
+    if (const std::string_view name = fields->Text(Member(entry, key), key); !name.empty()) {
+      return name;
+    }
   }
+  return {};
+}
+
+StatusOr<std::vector<std::string>> ModelIds(const Json& document) {
+  FieldReader fields;
+  const Json& entries = ModelEntries(document, &fields);
+  if (entries.is_null() && fields.fault().empty()) {
+    return Status(StatusCode::kUnavailable, "it sent no list of models");
+  }
+  std::vector<std::string> ids;
+  std::set<std::string_view> known;
+  for (const Json& entry : entries) {
+    const std::string_view name = ModelName(entry, &fields);
+    if (!name.empty() && known.insert(name).second) ids.emplace_back(name);
+  }
+  if (Status status = FaultStatus(fields); !status.ok()) return status;
   return ids;
+}
+
+Status FaultStatus(const FieldReader& fields) {
+  if (fields.fault().empty()) return {};
+  return {StatusCode::kUnavailable, "it " + fields.fault()};
 }
 
 LengthGuard::LengthGuard(std::optional<int32_t> max_tokens) {

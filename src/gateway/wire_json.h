@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "gateway/wire_fields.h"
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
@@ -50,8 +51,16 @@ std::optional<double> MetricSum(std::string_view text, std::string_view name);
 // Likewise, where it is a count of something.
 std::optional<int> MetricCount(std::string_view text, std::string_view name);
 
-// The ids in OpenAI's list of models.
-std::vector<std::string> ModelIds(const nlohmann::json& list);
+// The entries of a list of models: OpenAI's `data`, Ollama's `models`, or the list alone; null
+// where `document` is none.
+const nlohmann::json& ModelEntries(const nlohmann::json& document, FieldReader* fields);
+// The name of an entry: its `id`, `name` or `model`, or the entry itself.
+std::string_view ModelName(const nlohmann::json& entry, FieldReader* fields);
+// All names of such a list, each once.
+StatusOr<std::vector<std::string>> ModelIds(const nlohmann::json& document);
+
+// What was wrong with the fields of a server's answer to a question; OK: nothing.
+Status FaultStatus(const FieldReader& fields);
 
 // Keeps count of a stream against what was asked for, so that one without an end is cut.
 class LengthGuard {

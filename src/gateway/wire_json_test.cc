@@ -123,7 +123,7 @@ TEST(WireJson, TenantsOfOneServerShareNoCache) {
 }
 
 TEST(WireJson, ABodyIsUtf8WhateverThePromptIs) {
-  const std::string body = MakeOpenAi("")->Write(CompletionRequest("a\xff"), nullptr)->body;
+  const std::string body = MakeOpenAi({})->Write(CompletionRequest("a\xff"), nullptr)->body;
   EXPECT_THAT(body, HasSubstr("\"a\xEF\xBF\xBD\""));
 }
 

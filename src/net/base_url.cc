@@ -88,7 +88,7 @@ StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name) {
   StatusOr<BaseUrl> read = ParseUrl(url, wrong);
   if (!read.ok()) return read;
   while (read->path.ends_with('/')) read->path.pop_back();
-  if (!read->path.ends_with("/v1")) read->path += "/v1";
+  if (read->path.empty()) read->path = "/v1";
   return read;
 }
 

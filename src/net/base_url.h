@@ -14,7 +14,7 @@ struct BaseUrl {
   bool tls = false;
   std::string host;  // Without the brackets of an IPv6 address.
   uint16_t port = 80;
-  std::string path;  // The prefix of "/completions": "/v1", or as given; no trailing slash.
+  std::string path;  // The prefix of "/completions": as given, or "/v1"; no trailing slash.
 
   // The Host header's value: the port is left out where it is the scheme's default.
   std::string Authority() const;
@@ -22,8 +22,8 @@ struct BaseUrl {
   std::string Text() const;
 };
 
-// Reads http://HOST[:PORT][/PATH] or https://...; a path that does not end in /v1 gets it appended.
-// Fails with kInvalidArgument on everything else, user names and queries included; the message
+// Reads http://HOST[:PORT][/PATH] or https://...; a path is taken as it is, and without one it is
+// /v1. Fails with kInvalidArgument on everything else, user names and queries included; the message
 // calls the value `name`.
 StatusOr<BaseUrl> ParseBaseUrl(const std::string& url, std::string_view name = "The base URL");
 

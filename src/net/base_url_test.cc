@@ -34,7 +34,7 @@ TEST(BaseUrl, KeepsAPathAndBracketsOfIpv6) {
   ASSERT_TRUE(url.ok());
   EXPECT_EQ(url->host, "::1");
   EXPECT_EQ(url->port, 9000);
-  EXPECT_EQ(url->path, "/proxy/api/v1");
+  EXPECT_EQ(url->path, "/proxy/api");
   EXPECT_EQ(url->Authority(), "[::1]:9000");
   auto bare = ParseBaseUrl("http://[::1]");
   ASSERT_TRUE(bare.ok());

@@ -243,7 +243,7 @@ Status Generation::Prepare() {
   const engine::Backend& backend = *context_->backend;
   status = CheckCopies(api, http_.body.size());
   if (!status.ok()) return status;
-  const StatusOr<engine::ModelInfo> model = FindModel(api.request.model, backend);
+  const StatusOr<engine::ModelInfo> model = ModelToAsk(api.request.model, backend);
   if (!model.ok()) return model.status();
   status = CheckLogprobs(api, *model);
   if (!status.ok()) return status;

@@ -271,6 +271,14 @@ StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Bac
                 "model");
 }
 
+StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const engine::Backend& backend) {
+  StatusOr<engine::ModelInfo> model = FindModel(name, backend);
+  if (model.ok() || !backend.MayServe(name)) return model;
+  engine::ModelInfo unlisted;
+  unlisted.id = name;
+  return unlisted;
+}
+
 HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerContext* context) {
   engine::Backend* const backend = context->backend;
   switch (match.route) {

@@ -20,6 +20,9 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
 // name that no model has.
 StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Backend& backend);
 
+// Likewise for a request, which may name a model that the backend has not listed yet.
+StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const engine::Backend& backend);
+
 // The reply to a tenant's request that failed with `status`, with the headers that say whether and
 // when to retry. REQUIRES: !status.ok().
 HttpReply RejectionReply(const Status& status, const engine::Backend& backend,

@@ -113,6 +113,14 @@ TEST_F(HttpServerTest, EachOfSeveralModelsIsListedAndAnswersUnderItsName) {
   const std::string message = ErrorOf(unknown)["message"].get<std::string>();
   EXPECT_THAT(message, HasSubstr("has 'm0', 'm1', "));
   EXPECT_THAT(message, HasSubstr("'m9' and 2 more."));
+  // A gateway's backends have not said all names yet.
+  backend_.set_unlisted("m12");
+  const json soon =
+      json::parse(client.Post("/v1/completions", R"({"prompt":"a","model":"m12"})").body);
+  EXPECT_EQ(soon["model"], "m12");
+  EXPECT_EQ(backend_.submitted().back().model, "m12");
+  EXPECT_EQ(client.Post("/v1/completions", R"({"prompt":"a","model":"m13"})").status, 404);
+  EXPECT_EQ(client.Get("/v1/models/m12").status, 404) << "nobody has said that it is there";
 }
 
 TEST_F(HttpServerTest, HealthShowsBatching) {

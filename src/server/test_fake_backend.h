@@ -65,6 +65,8 @@ class FakeBackend final : public engine::Backend {
   void set_sampling(SamplingParams sampling) { sampling_ = std::move(sampling); }
   void set_backends(std::vector<BackendStatus> backends) { backends_ = std::move(backends); }
   void set_models(std::vector<engine::ModelInfo> models) { models_ = std::move(models); }
+  // A model that it accepts though Models() does not list it.
+  void set_unlisted(std::string model) { unlisted_ = std::move(model); }
   void set_hold_failures(bool hold);  // Failures after admission wait while true.
   std::vector<Request> submitted() const;
   std::vector<size_t> submissions() const;  // How many requests each SubmitAll had.
@@ -79,6 +81,7 @@ class FakeBackend final : public engine::Backend {
   StatusOr<std::vector<RequestId>> SubmitAll(std::vector<engine::SinkRequest> requests) override;
   void Cancel(RequestId id) override;
   std::vector<engine::ModelInfo> Models() const override;
+  bool MayServe(const std::string& model) const override { return model == unlisted_; }
   engine::Health GetHealth() const override;
   std::string MetricsText() const override { return "fake_metric 1\n"; }
   int RetryAfterSeconds(const std::string& tenant) const override {
@@ -121,7 +124,8 @@ class FakeBackend final : public engine::Backend {
   EngineStats stats_;
   SamplingParams sampling_;
   std::vector<BackendStatus> backends_;
-  std::vector<engine::ModelInfo> models_;  // Empty: "fake-model" alone.
+  std::vector<engine::ModelInfo> models_;
+  std::string unlisted_ = "-";  // Empty: "fake-model" alone.
   std::function<void()> tokenize_hook_;
   mutable std::atomic<int> tokenizations_{0};
   std::chrono::microseconds pause_{100};
