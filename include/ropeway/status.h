@@ -37,6 +37,10 @@ class [[nodiscard]] Status {
   const std::string& message() const { return message_; }
   // The request field, flag or file field at fault; empty if there is none.
   const std::string& field() const { return field_; }
+  // What an API calls the error more closely, such as "context_length_exceeded"; "": nothing. Such
+  // names are constants.
+  const char* api_code() const { return api_code_; }
+  void set_api_code(const char* code) { api_code_ = code; }
   // Of kResourceExhausted: seconds after which trying again may succeed; 0: that is not known.
   int retry_after_seconds() const { return retry_after_seconds_; }
   void set_retry_after_seconds(int seconds) { retry_after_seconds_ = seconds; }
@@ -46,6 +50,7 @@ class [[nodiscard]] Status {
   std::string message_;
   std::string field_;
   int retry_after_seconds_ = 0;
+  const char* api_code_ = "";
 };
 
 inline Status InvalidArgument(std::string message, std::string field = "") {

@@ -167,7 +167,9 @@ void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, u
   const size_t index = client->model;
   const std::string said =
       failure.status.message().empty() ? "it failed" : failure.status.message();
-  failure.status = Status(CodeOf(failure), Named(index, replica, said), failure.status.field());
+  Status status(CodeOf(failure), Named(index, replica, said), failure.status.field());
+  status.set_api_code(failure.status.api_code());
+  failure.status = std::move(status);
   const std::lock_guard told(client->mu);
   if (client->ended()) return;
   base::TimePoint now{};

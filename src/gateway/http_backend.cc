@@ -45,7 +45,12 @@ std::string ShownText(std::string text, const std::string& key) {
 }
 
 Status ShownStatus(const Status& status, const std::string& key) {
-  return {status.code(), ShownText(status.message(), key), status.field()};
+  constexpr size_t kMostField = 64;
+  std::string field = ShownText(status.field(), key);
+  if (field.size() > kMostField) field.clear();  // No name of a field.
+  Status shown(status.code(), ShownText(status.message(), key), std::move(field));
+  shown.set_api_code(status.api_code());
+  return shown;
 }
 
 // The seconds of a Retry-After; dates are not read.

@@ -222,6 +222,18 @@ TEST(HttpBackend, EachMisbehaviourHasOneClearEndAndKeepsNoConnection) {
   }
 }
 
+TEST(HttpBackend, ARejectionKeepsWhatItSaysOfTheRequest) {
+  const auto ask = [](const std::string& param) {
+    const FakeServer server(AlwaysReply(net::JsonReply(
+        R"({"error":{"message":"no","param":")" + param + R"(","code":"invalid_value"}})", 400)));
+    return HttpBackendRunner(server.url()).Ask().failure->status;
+  };
+  EXPECT_EQ(ask("messages[0].content").field(), "messages[0].content");
+  EXPECT_STREQ(ask("n").api_code(), "invalid_value");
+  EXPECT_EQ(ask(std::string(1000, 'x')).field(), "") << "no field is called so";
+  EXPECT_THAT(ask(kBackendKey).field(), Not(HasSubstr(kBackendKey)));
+}
+
 TEST(HttpBackend, AServerThatIsNotThereIsUnreachable) {
   const net::ClosedPort closed;
   const HttpTold told = HttpBackendRunner(closed.url()).Ask();

@@ -80,15 +80,16 @@ BackendFailure HttpFailure(int http_status, std::string_view body) {
     failure.status = Status(code, "it does not accept the gateway's API key (HTTP 401)");
     return failure;
   }
-  std::string said;
-  if (const auto document = wire::ReadDocument(body, "it"); document.ok()) {
-    said = wire::ErrorText(*document);
-  }
+  const StatusOr<nlohmann::json> document = wire::ReadDocument(body, "it");
+  std::string said = document.ok() ? wire::ErrorText(*document) : std::string();
   // Pages of proxies say nothing to a client.
   if (said.empty() && !body.starts_with('<')) said = body;
   std::string message = fmt::format("it answered with HTTP {}", http_status);
   if (!said.empty()) message += ": " + said;
   failure.status = Status(code, std::move(message));
+  if (failure.kind == BackendFailure::Kind::kRejected && document.ok()) {
+    failure.status = wire::WithParam(failure.status, *document);
+  }
   return failure;
 }
 

@@ -42,6 +42,13 @@ double Number(float value) {
   return static_cast<float>(number) == value ? number : static_cast<double>(value);
 }
 
+// Where a document describes its error.
+const Json& ErrorObject(const Json& json) {
+  const Json& document = json.is_array() && !json.empty() ? json[0] : json;
+  const Json& error = Member(document, "error");
+  return error.is_object() ? error : document;
+}
+
 OrderedJson LogitBiases(const std::vector<LogitBias>& biases) {
   OrderedJson object = OrderedJson::object();
   for (const LogitBias& bias : biases) object[std::to_string(bias.id)] = Number(bias.bias);
@@ -161,10 +168,37 @@ std::string ErrorText(const Json& json) {
   return {};
 }
 
+Status WithParam(const Status& status, const Json& json) {
+  static constexpr std::pair<std::string_view, const char*> kCodes[] = {
+      {"context_length_exceeded", "context_length_exceeded"},
+      {"exceed_context_size_error", "context_length_exceeded"},  // llama-server's type.
+      {"string_above_max_length", "string_above_max_length"},
+      {"invalid_prompt", "invalid_prompt"},
+      {"content_filter", "content_filter"},
+      {"content_policy_violation", "content_policy_violation"},
+      {"unsupported_parameter", "unsupported_parameter"},
+      {"unsupported_value", "unsupported_value"},
+      {"invalid_value", "invalid_value"},
+      {"invalid_type", "invalid_type"},
+      {"missing_required_parameter", "missing_required_parameter"},
+  };
+  const Json& error = ErrorObject(json);
+  std::string_view param = Text(Member(error, "param"));
+  // FastAPI's path to what is wrong: ["body", "max_tokens"].
+  const Json& detail = Member(error, "detail");
+  const Json& path = detail.is_array() && !detail.empty() ? Member(detail[0], "loc") : detail;
+  if (param.empty() && path.is_array() && path.size() > 1) param = Text(path[1]);
+  Status with(status.code(), status.message(), std::string(param));
+  for (const char* member : {"type", "code"}) {
+    for (const auto& [said, code] : kCodes) {
+      if (Text(Member(error, member)) == said) with.set_api_code(code);
+    }
+  }
+  return with;
+}
+
 BackendFailure ErrorFailure(const std::string& before, const Json& json) {
-  const Json& document = json.is_array() && !json.empty() ? json[0] : json;
-  const Json& member = Member(document, "error");
-  const Json& error = member.is_object() ? member : document;
+  const Json& error = ErrorObject(json);
   const std::string said = ErrorText(json);
   BackendFailure failure = Broken(before + (said.empty() ? "it does not say which" : said));
   const std::string_view type = Text(Member(error, "type"));
@@ -177,7 +211,8 @@ BackendFailure ErrorFailure(const std::string& before, const Json& json) {
     failure.kind = BackendFailure::Kind::kRejected;
   }
   if (failure.kind == BackendFailure::Kind::kRejected) {
-    failure.status = Status(StatusCode::kInvalidArgument, failure.status.message());
+    const Status status(StatusCode::kInvalidArgument, failure.status.message());
+    failure.status = WithParam(status, json);
   }
   return failure;
 }

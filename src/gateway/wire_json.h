@@ -36,6 +36,10 @@ std::optional<int32_t> Count(const nlohmann::json& json);
 // is shown as JSON.
 std::string ErrorText(const nlohmann::json& json);
 
+// The same status with what the error says of the request: the field at fault as `param`, and a
+// code that clients know. That a prompt is too long, some servers say in words of their own.
+Status WithParam(const Status& status, const nlohmann::json& json);
+
 // The failure of a request whose answer is, or holds, the error `json`: `before`, which follows
 // "it ", and what it says. It is the request's own fault where the error says so.
 BackendFailure ErrorFailure(const std::string& before, const nlohmann::json& json);

@@ -71,6 +71,40 @@ TEST(WireJson, AnErrorOfHttpIsOfTheRequestTheBackendOrTheGateway) {
             std::string::npos);
 }
 
+TEST(WireJson, ARejectionKeepsItsParamAndACodeThatClientsKnow) {
+  struct Case {
+    const char* body;
+    const char* param;
+    const char* code;
+  };
+  const Case cases[] = {
+      {R"({"error":{"message":"no","param":"temperature","code":"invalid_value"}})", "temperature",
+       "invalid_value"},
+      {R"({"error":{"message":"no","param":null,"code":"context_length_exceeded"}})", "",
+       "context_length_exceeded"},
+      {R"({"error":{"message":"no","code":400,"type":"exceed_context_size_error"}})", "",
+       "context_length_exceeded"},
+      {R"({"object":"error","message":"no","param":"prompt","type":"BadRequestError"})", "prompt",
+       ""},
+      {R"({"detail":[{"loc":["body","max_tokens"],"msg":"no"}]})", "max_tokens", ""},
+      {R"([{"error":{"message":"no","param":"stop","code":"sk-secret"}}])", "stop", ""},
+      {R"({"error":{"message":"no","param":7,"code":[]}})", "", ""},
+      {R"({"error":"no"})", "", ""},
+      {"no", "", ""},
+  };
+  for (const Case& one : cases) {
+    const Status status = HttpFailure(400, one.body).status;
+    EXPECT_EQ(status.field(), one.param) << one.body;
+    EXPECT_STREQ(status.api_code(), one.code) << one.body;
+    EXPECT_THAT(status.message(), HasSubstr(": no")) << one.body;
+    EXPECT_EQ(HttpFailure(500, one.body).status.field(), "") << "it is not the request's fault";
+  }
+  const BackendFailure failure = ErrorFailure(
+      "", json::parse(R"({"error":{"message":"no","type":"invalid_request_error","param":"n"}})"));
+  EXPECT_EQ(failure.kind, BackendFailure::Kind::kRejected);
+  EXPECT_EQ(failure.status.field(), "n");
+}
+
 TEST(WireJson, SumsSamplesOfAMetric) {
   const std::string text =
       "# HELP a:b words\na:b{x=\"1\"} 1.5\na:b{x=\"} 9\"} 2\na:b_total 100\na:bc 7\n"

@@ -64,7 +64,7 @@ ApiError ToApiError(const Status& status) {
   };
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
-      return error(400, "invalid_request_error", "");
+      return error(400, "invalid_request_error", status.api_code());
     case StatusCode::kUnimplemented:
       return error(400, "invalid_request_error", "unsupported_parameter");
     case StatusCode::kNotFound:
