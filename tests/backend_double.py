@@ -13,7 +13,7 @@ import threading
 import time
 
 PATIENCE = 60  # A behaviour that hangs does so for as long as the gateway lets it.
-GENERATES = ("/v1/completions", "/v1/chat/completions", "/completion", "/api/chat", "/api/generate")
+GENERATES = ("/v1/completions", "/v1/chat/completions", "/v3/chat/completions", "/completion", "/api/chat", "/api/generate")
 NUMBERS = itertools.count(1)
 
 
