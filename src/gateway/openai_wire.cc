@@ -202,15 +202,18 @@ std::string OpenAiReply::JoinedText(const Json& choice, FieldReader* fields) {
   std::string text;
   // Some servers write completions as chats, with an empty `text` beside.
   fields->Said(Member(choice, "text"), "text", &text, &thought);
-  const Json* said = &fields->Object(Member(choice, "delta"), "delta");
-  if (!said->is_null()) has_deltas_ = true;
+  const auto read = [&](const char* name) {
+    const Json& said = fields->Object(Member(choice, name), name);
+    fields->Said(Member(said, "reasoning_content"), "reasoning_content", &thought, &thought);
+    // Some servers send both, with the same text.
+    if (thought.empty()) fields->Said(Member(said, "reasoning"), "reasoning", &thought, &thought);
+    if (text.empty()) fields->Said(Member(said, "content"), "content", &text, &thought);
+    if (text.empty()) fields->Said(Member(said, "refusal"), "refusal", &text, &thought);
+    return !text.empty() || !thought.empty();
+  };
+  if (read("delta")) has_pieces_ = true;
   // Behind pieces some servers send the whole text once more.
-  if (!has_deltas_) said = &fields->Object(Member(choice, "message"), "message");
-  fields->Said(Member(*said, "reasoning_content"), "reasoning_content", &thought, &thought);
-  // Some servers send both, with the same text.
-  if (thought.empty()) fields->Said(Member(*said, "reasoning"), "reasoning", &thought, &thought);
-  if (text.empty()) fields->Said(Member(*said, "content"), "content", &text, &thought);
-  if (text.empty()) fields->Said(Member(*said, "refusal"), "refusal", &text, &thought);
+  if (!has_pieces_) read("message");
   return thoughts_.Join(thought, text);
 }
 

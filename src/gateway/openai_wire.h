@@ -78,7 +78,7 @@ class OpenAiReply : public WireReply {
   ThoughtMarks thoughts_;
   HalfJoiner halves_;
   uint64_t token_bytes_ = 0;  // Of the tokens so far.
-  bool has_deltas_ = false;   // An event had a `delta`.
+  bool has_pieces_ = false;   // A `delta` had text.
   bool finished_ = false;     // A finish_reason came.
   bool complete_ = false;     // [DONE] came, or too much behind a finish_reason.
 };

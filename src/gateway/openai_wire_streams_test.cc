@@ -174,6 +174,9 @@ TEST(OpenAiStreams, AWholeAnswerIsOne) {
   // A message behind the pieces is the same text once more.
   const std::string twice = BodyOf(R"(TEXT("Hello"))", true) + "data: " + chat + "\n\n";
   EXPECT_EQ(ReadInPieces(*MakeOpenAi({}), ChatRequest(), twice, 9).sink.text, "Hello");
+  const std::string with_delta =
+      "{\"choices\":[{\"delta\":{}," + chat.substr(chat.find("\"message"));
+  EXPECT_EQ(ReadInPieces(*MakeOpenAi({}), ChatRequest(), with_delta, 9).sink.text, "Hello");
   // Its own bound, not that of an event.
   std::string large = text;
   large.insert(1, "\"x\":\"" + std::string(2 << 20, 'x') + "\",");
