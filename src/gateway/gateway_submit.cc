@@ -103,7 +103,6 @@ std::optional<size_t> GatewayBackend::FindModel(const std::string& name) const {
 }
 
 bool GatewayBackend::MayServe(const std::string& model) const {
-  const std::lock_guard lock(mu_);
   return FindModel(model).has_value();
 }
 

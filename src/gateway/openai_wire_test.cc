@@ -375,16 +375,16 @@ TEST(OpenAiWire, WhatFollowsAFinishReasonIsNoText) {
       R"({"id":"x","choices":[{"index":0,"text":"LATER","finish_reason":null}]})",
       R"({"id":"x","choices":[{"index":0,"text":"L2","finish_reason":"length"}]})",
       R"({"id":"x","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":1}})"};
-  const ReadStream read = ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events(answer), 7);
+  const ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(), Events(answer), 7);
   EXPECT_FALSE(read.failure.has_value());
   EXPECT_EQ(read.sink.text, "A");
   EXPECT_EQ(read.end.reason, FinishReason::kStop);
   EXPECT_EQ(read.end.completion_tokens, 1);
 
   std::vector<std::string> endless(1, answer[0]);
-  endless.resize(10'000, answer[1]);
+  endless.resize(70'000, answer[1]);
   const ReadStream cut =
-      ReadInPieces(*MakeOpenAi(""), CompletionRequest(), Events(endless, false), 1 << 20);
+      ReadInPieces(*MakeOpenAi({}), CompletionRequest(), Events(endless, false), 1 << 20);
   EXPECT_FALSE(cut.failure.has_value());
   EXPECT_TRUE(cut.complete);
   EXPECT_EQ(cut.sink.text, "A");

@@ -198,7 +198,7 @@ TEST(RopewayWire, AFactOfAnUnexpectedTypeIsNamed) {
 }
 
 TEST(RopewayWire, IdsOutsideTheVocabularyAndBeyondWhatWasAskedForAreNoIds) {
-  const auto wire = MakeRopeway("m");
+  const auto wire = MakeRopeway({"m"});
   const auto read = [&](const std::string& ids) {
     const std::string stream =
         Events({R"({"choices":[{"index":0,"text":"a","finish_reason":"stop","ropeway_ids":)" + ids +
@@ -227,7 +227,7 @@ TEST(RopewayWire, IdsOutsideTheVocabularyAndBeyondWhatWasAskedForAreNoIds) {
 TEST(RopewayWire, AFailureOfResumeIdsIsNotTheServers) {
   const std::string stream = Events(
       {R"({"error":{"message":"others","type":"internal_error","param":"resume_ids","code":null}})"});
-  const ReadStream read = ReadInPieces(*MakeRopeway("m"), CompletionRequest(), stream, 9);
+  const ReadStream read = ReadInPieces(*MakeRopeway({"m"}), CompletionRequest(), stream, 9);
   ASSERT_TRUE(read.failure.has_value());
   EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kRejected);
 }
