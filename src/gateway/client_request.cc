@@ -115,8 +115,7 @@ ClientRequest::Given ClientRequest::Give(Delta delta, base::TimePoint now, Times
 
   prompt_tokens_ += delta.prompt_tokens.size();
   if (!ids_.empty()) {
-    given_.text += delta.text;
-    given_.tokens += delta.tokens.size();
+    given_.Add(delta.text, delta.tokens.size());
   }
   times->generated = generated;
   if (generated) {

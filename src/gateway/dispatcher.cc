@@ -241,16 +241,22 @@ void Dispatcher::Enqueue(Entry* entry) {
   UpdateHint(entry);
   load_.Enter(entry);
   AddTo(&queue_, entry);
-  urgent_ += entry->request.priority == Priority::kHigh ? 1 : 0;
+  CountUrgent(entry, 1);
   entry->queued_at = entry->sched.queued_since = now_;
   entry->passed = base::TimePoint::max();
   entry->fresh = has_fresh_ = true;
 }
 
+void Dispatcher::CountUrgent(Entry* entry, int by) {
+  if (entry->request.priority != Priority::kHigh) return;
+  urgent_ += by;
+  entry->tenant->urgent += by;
+}
+
 void Dispatcher::LeaveQueue(Entry* entry) {
   load_.Leave(entry);
   RemoveFrom(&queue_, entry);
-  urgent_ -= entry->request.priority == Priority::kHigh ? 1 : 0;
+  CountUrgent(entry, -1);
 }
 
 void Dispatcher::LeaveReplica(Entry* entry) {
@@ -426,10 +432,10 @@ FailureOutcome Dispatcher::OnFailure(RequestId id, uint32_t attempt, const Backe
   return AfterFailure(entry, failure);
 }
 
-void Dispatcher::OnReplicaFailed(int replica, const BackendFailure& failure) {
+void Dispatcher::OnReplicaFailed(int replica, BackendFailure::Kind kind, int retry_after_seconds) {
   const bool last = (replicas_.Alive() & ~MaskOf(replica)) == 0;
   try {
-    if (replicas_[replica].OnFailure(failure.kind, failure.retry_after_seconds, last, now_)) {
+    if (replicas_[replica].OnFailure(kind, retry_after_seconds, last, now_)) {
       replicas_.ForgetCache(replica);
     }
   } catch (const std::bad_alloc&) {  // Its next failure ejects it.
@@ -447,7 +453,10 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& fail
   if (status.ok()) status = base::MakeStatus(StatusCode::kUnavailable, "the backend failed");
   const int replica = entry->replica;
   LeaveReplica(entry);
-  OnReplicaFailed(replica, failure);
+  // What a replica began to answer it did not find at fault.
+  const bool rejected_late = failure.kind == Kind::kRejected && entry->given && !entry->resumes;
+  OnReplicaFailed(replica, rejected_late ? Kind::kBroken : failure.kind,
+                  failure.retry_after_seconds);
   const bool in_time = now_ < entry->request.deadline;
   if (failure.kind == Kind::kRejected && entry->given &&
       status.code() != StatusCode::kDeadlineExceeded) {

@@ -157,8 +157,9 @@ struct DispatchCounts {
 //
 // Tenants. Where requests are sent continuously under a policy that is fair, and there are several
 // tenants (ReplicaRules): what belongs to a tenant that has its share of the places, by weight,
-// goes behind all that does not; and each replica keeps a place for newcomers (PlaceAsk). So a
-// tenant of which nothing runs waits for the next end of any request, at most.
+// goes behind all that does not, and not beyond the places of a replica while such a one waits; and
+// each replica keeps a place for newcomers (PlaceAsk). So the first newcomer waits for nobody, and
+// the others for an end each.
 //
 // Starting. Continuous: while a replica has a free place, the first in order is sent. With batches:
 // as scheduler::BatchFormer says, at most max_parallel_batches of them at a time; a request of
@@ -269,6 +270,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   struct Tenant {
     double weight = 1.0;
     int requests = 0;
+    int urgent = 0;         // Of these, of class high in queue_.
     int running = 0;        // Of these, with an attempt under way,
     std::vector<int> at;    // by replica.
     ReplicaMask there = 0;  // Replicas with such an attempt.
@@ -369,6 +371,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   static void RemoveFrom(std::vector<core::Sequence*>* list, Entry* entry);
   void Enqueue(Entry* entry);
   void LeaveQueue(Entry* entry);
+  // So many more of class high wait.
+  void CountUrgent(Entry* entry, int by);
   // Its attempt is over: it is requeued or ends next.
   void LeaveReplica(Entry* entry);
   void LeaveBatch(Entry* entry);
@@ -381,7 +385,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   // Tokens of its prompt that were computed, as the backend says, and not charged.
   static int32_t PromptUnpaid(const Entry& entry, const BackendEnd& end);
   // Notes what a replica's failure means for the replica.
-  void OnReplicaFailed(int replica, const BackendFailure& failure);
+  void OnReplicaFailed(int replica, BackendFailure::Kind kind, int retry_after_seconds);
   // Requeues what lost its attempt, or ends it.
   FailureOutcome AfterFailure(Entry* entry, const BackendFailure& failure);
   bool MayResume(const Entry& entry) const;
@@ -419,6 +423,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   scheduler::Ranked RankedOf(core::Sequence* sequence) const;
   // Its tenant has its share of the places.
   bool Yields(const Entry& entry) const;
+  // Some request waits that does not yield, and could go where a place is free.
+  bool AnyBelowItsShare() const;
   ReplicaMask AllowedFor(const Entry& entry) const;
   FreePlaces FreeIn(Pass pass) const;
   ReplicaMask FreeFor(Pass pass, const Entry& entry, const FreePlaces& free) const;
@@ -474,10 +480,12 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   base::TimePoint down_since_ = base::TimePoint::max();  // No replica is alive.
 
   base::TimePoint step_began_{};
-  bool has_fresh_ = false;   // Some entry of the queue is fresh.
-  bool some_yield_ = false;  // Of those in line_ at the last pass.
-  int limit_ = 1;            // Of all replicas, as of the last Run.
-  size_t next_hint_ = 0;     // Position in queue_.
+  bool has_fresh_ = false;  // Some entry of the queue is fresh.
+  // At the last pass: some of those in line_ yield; none that yields may start.
+  bool some_yield_ = false;
+  bool none_may_yield_ = false;
+  int limit_ = 1;         // Of all replicas, as of the last Run.
+  size_t next_hint_ = 0;  // Position in queue_.
   // The present interval for predictions.
   base::TimePoint pace_since_{};
   scheduler::Work pace_work_;

@@ -143,7 +143,9 @@ bool Dispatcher::Yields(const Entry& entry) const {
   if (!divides() || tenant.running == 0 || entry.state == core::SequenceState::kPreempted) {
     return false;
   }
-  return (tenant.running + 1) * weights_ > limit_ * tenant.weight;
+  // Not one less for a sum that is rounded up.
+  constexpr double kRounding = 1.0 + 1e-9;
+  return (tenant.running + 1) * weights_ > kRounding * limit_ * tenant.weight;
 }
 
 scheduler::Ranked Dispatcher::RankedOf(core::Sequence* sequence) const {
@@ -158,6 +160,8 @@ scheduler::Ranked Dispatcher::RankedOf(core::Sequence* sequence) const {
 void Dispatcher::RankQueue(Pass pass) {
   line_.Clear();
   some_yield_ = false;
+  // What went beyond would be in the way of those that wait for a place.
+  none_may_yield_ = pass == Pass::kBeyond && divides() && AnyBelowItsShare();
   const FreePlaces free = FreeIn(pass);
   for (core::Sequence* sequence : queue_) {
     const Entry& entry = *EntryOf(sequence);
@@ -167,6 +171,7 @@ void Dispatcher::RankQueue(Pass pass) {
     }
     if (!IsOf(pass, entry) || FreeFor(pass, entry, free) == 0) continue;
     const scheduler::Ranked ranked = RankedOf(sequence);
+    if (ranked.yields && none_may_yield_) continue;
     some_yield_ = some_yield_ || ranked.yields;
     line_.Add(ranked);
   }
@@ -182,10 +187,26 @@ int Dispatcher::JoinsLeft() const {
 }
 
 bool Dispatcher::HasRoomBeyond() const {
-  const bool any = urgent_ > 0 || (divides() && newcomers_ > 0);
-  return options_.enable_batching && any &&
-         replicas_.free_places(now_, {.newcomer = true, .beyond = true}) >
-             replicas_.free_places(now_);
+  if (!options_.enable_batching || (urgent_ == 0 && !(divides() && newcomers_ > 0))) return false;
+  const FreePlaces free = FreeIn(Pass::kBeyond);
+  if (free.newcomers == 0 || replicas_.free_places(now_, {.newcomer = true, .beyond = true}) <=
+                                 replicas_.free_places(now_)) {
+    return false;
+  }
+  const ReplicaMask sharing = divides() ? free.newcomers & replicas_.Sharing() : 0;
+  return std::any_of(tenants_.begin(), tenants_.end(), [&](const auto& named) {
+    const Tenant& tenant = named.second;
+    return (tenant.urgent > 0 && free.For(tenant.there) != 0) ||
+           (tenant.is_newcomer() && sharing != 0);
+  });
+}
+
+bool Dispatcher::AnyBelowItsShare() const {
+  const ReplicaMask usable = replicas_.Usable(now_);
+  return std::any_of(queue_.begin(), queue_.end(), [&](core::Sequence* sequence) {
+    const Entry& entry = *EntryOf(sequence);
+    return !Yields(entry) && entry.not_before <= now_ && (AllowedFor(entry) & usable) != 0;
+  });
 }
 
 int Dispatcher::MembersThatMayStart() {
@@ -239,7 +260,7 @@ int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decision
     line_.Pop();
     if (!first.yields && Yields(*entry)) {  // With what has started its tenant has its share.
       first.yields = some_yield_ = true;
-      line_.Push(first);
+      if (!none_may_yield_) line_.Push(first);
       continue;
     }
     // What was begun before needs no place among those that begin.

@@ -178,6 +178,25 @@ TEST_F(DispatcherTenantsTest, ClassHighLeavesOneOfThemForNewcomers) {
   EXPECT_TRUE(IsSent(Add({.tenant = "b", .priority = Priority::kLow})));
 }
 
+// Nor does it pass what waits for a place below its share.
+TEST_F(DispatcherTenantsTest, ClassHighGoesNotBeyondWhileOneBelowItsShareWaits) {
+  StartSharing(Shared(2, 1, 8));
+  const std::vector<RequestId> greedy = AddMany(40, {.tenant = "a", .priority = Priority::kHigh});
+  const std::vector<RequestId> honest = AddMany(3, {.tenant = "b"});
+  ASSERT_EQ(Sent(greedy), 11);
+  ASSERT_EQ(Sent(honest), 1);
+  for (int left = 10; left >= 7; --left) {
+    End(greedy[static_cast<size_t>(10 - left)]);
+    EXPECT_EQ(Sent(greedy), left) << "no other one of them takes its place";
+    EXPECT_EQ(Sent(honest), 1) << "there are more than its places still";
+  }
+  End(greedy[4]);
+  EXPECT_EQ(Sent(honest), 2);
+  End(greedy[5]);
+  EXPECT_EQ(Sent(honest), 3);
+  EXPECT_EQ(Sent(greedy), 9) << "with nobody below its share it goes beyond again";
+}
+
 TEST_F(DispatcherTenantsTest, TheNextOneOfANewcomerStartsWhenItsFirstEnds) {
   StartSharing(Shared(2, 1, 8));
   AddMany(20, {.tenant = "a"});
@@ -196,6 +215,18 @@ TEST_F(DispatcherTenantsTest, ARopewayThatIsNotToldTenantsKeepsAPlace) {
   EXPECT_EQ(Sent(AddMany(10, {.tenant = "a"})), 3);
   EXPECT_TRUE(IsSent(Add({.tenant = "b"})));
   EXPECT_FALSE(IsSent(Add({.tenant = "c"})));
+}
+
+TEST_F(DispatcherTenantsTest, ThereClassHighGoesNotBeyondWhileAPlaceIsKept) {
+  Start(Shared(3, 1, 4));
+  facts_[0]->preempts = true;
+  Pass(seconds(6));
+  const std::vector<RequestId> greedy = AddMany(10, {.tenant = "a", .priority = Priority::kHigh});
+  EXPECT_EQ(Sent(greedy), 3);
+  EXPECT_TRUE(IsSent(Add({.tenant = "b"})));
+  EXPECT_TRUE(IsSent(Add({.tenant = "c", .priority = Priority::kHigh}))) << "a newcomer may";
+  Pass(milliseconds(30));
+  EXPECT_EQ(Sent(greedy), 4) << "now that all tenants run, so may a";
 }
 
 // --- What is predicted.
@@ -224,6 +255,29 @@ TEST_F(DispatcherTenantsTest, TheWaitForAKeptPlaceIsTheOneThatIsPredicted) {
     EXPECT_EQ(late.code(), StatusCode::kResourceExhausted);
     EXPECT_GE(late.retry_after_seconds(), 30);
   }
+}
+
+TEST_F(DispatcherTenantsTest, ManyNewcomersWaitForManyEnds) {
+  DispatchOptions options = Shared(100, 1, 4);
+  options.max_wait = std::chrono::hours(1);
+  Start(options);
+  Measure();
+  const auto predicted = [&](const std::string& tenant) {
+    const engine::QueueInfo queue = dispatcher_->Queue(&tenant, 1.0);
+    return queue.classes[static_cast<size_t>(Priority::kMedium)].wait_seconds;
+  };
+  // 27 s for the first four; each of the others gets the place of one that has ended.
+  for (int i = 0; i < 4; ++i) Add({.tenant = std::to_string(i), .max_tokens = 1000});
+  double before = predicted("new");
+  EXPECT_NEAR(before, 27, 8);
+  for (int i = 4; i < 14; ++i) {
+    const std::string tenant = std::to_string(i);
+    Add({.tenant = tenant, .max_tokens = 1000});
+    EXPECT_GE(predicted("new"), before - 0.01);
+    before = predicted("new");
+    EXPECT_GE(predicted(tenant), before / 4) << "its own first one waits itself";
+  }
+  EXPECT_GT(before, 70);
 }
 
 TEST_F(DispatcherTenantsTest, WhereTheKeptPlaceIsTakenTheNextEndIsPredicted) {

@@ -144,6 +144,8 @@ Status Dispatcher::CheckTenants() const {
     Tenant& tenant = tenants[entry->request.tenant];
     tenant.at.resize(replicas_.size());
     ++tenant.requests;
+    const bool urgent = entry->request.priority == Priority::kHigh;
+    if (urgent && entry->replica < 0) ++tenant.urgent;
     if (entry->replica < 0) continue;
     ++tenant.running;
     ++tenant.at[static_cast<size_t>(entry->replica)];
@@ -155,7 +157,7 @@ Status Dispatcher::CheckTenants() const {
   for (const auto& [name, tenant] : tenants_) {
     const Tenant& its = tenants[name];
     same = same && its.requests == tenant.requests && its.running == tenant.running &&
-           its.at == tenant.at && its.there == tenant.there;
+           its.urgent == tenant.urgent && its.at == tenant.at && its.there == tenant.there;
     newcomers += tenant.is_newcomer() ? 1 : 0;
     for (size_t i = 0; i < there.size(); ++i) there[i] += tenant.at[i] > 0 ? 1 : 0;
   }

@@ -183,6 +183,8 @@ void HttpBackend::Answer::OnHead(const net::ReplyHead& head) {
   http_status_ = head.status;
   retry_after_ = RetryAfter(head.retry_after);
   media_type_ = MediaType(head.content_type);
+  // The next probe tells of it, and no other: a backend that is out for it could never show that it
+  // is mended.
   backend_.key_refused_ = IsKeyRefused(head.status);
   if (stage_ != Stage::kSent) return;
   const bool is_answer = head.status == 200 && backend_.wire_->IsAnswer(media_type_);
@@ -421,7 +423,7 @@ class HttpBackend::Questions {
     }
     if (!IsKeyRefused(reply.status)) return {};
     // A key may have the right to answers and not to the list; whether it has, requests tell.
-    if (backend_.key_refused_) return failure.status;
+    if (backend_.key_refused_.exchange(false)) return failure.status;
     Warn(probe, failure.status);
     return {};
   }

@@ -196,7 +196,7 @@ TEST(OllamaWire, AFieldOfAnUnexpectedTypeIsNamed) {
 }
 
 TEST(OllamaWire, AStreamBeyondNumPredictIsCut) {
-  const std::vector<std::string> lines(200, R"({"response":" x","done":false})");
+  const std::vector<std::string> lines(2000, R"({"response":" x","done":false})");
   const ReadStream read = ReadInPieces(*MakeOllama({}), CompletionRequest(), Lines(lines), 1 << 20);
   ASSERT_TRUE(read.failure.has_value());
   EXPECT_THAT(read.failure->status.message(), HasSubstr("more than the 8 tokens"));

@@ -68,7 +68,8 @@ std::optional<BackendFailure> OpenAiReply::Feed(std::string_view bytes, RemoteSi
   start_ += bytes;
   if (shape_ == Shape::kUnknown) {
     constexpr std::string_view kBefore = "\xEF\xBB\xBF \t\r\n";
-    const size_t first = start_.find_first_not_of(kBefore);
+    const size_t first = start_.find_first_not_of(kBefore, looked_at_);
+    looked_at_ = start_.size();
     if (first == std::string::npos && start_.size() <= kMaxEventBytes) return std::nullopt;
     // No line of a stream begins so.
     const bool document =
@@ -96,6 +97,7 @@ std::optional<BackendFailure> OpenAiReply::FeedStream(std::string_view bytes, Re
 std::optional<BackendFailure> OpenAiReply::TakeEvent(const net::SseEvent& event, RemoteSink* sink) {
   const std::string_view data = Trimmed(event.data);
   if (data == "[DONE]") {
+    if (!has_choice_) return Broken("ended its stream without an answer");
     complete_ = true;
     return std::nullopt;
   }
@@ -121,6 +123,7 @@ std::optional<BackendFailure> OpenAiReply::TakeWhole(RemoteSink* sink) {
     return ErrorFailure("answered with an error: ", *read);
   }
   if (std::optional<BackendFailure> failure = TakeObject(*read, start_, sink)) return failure;
+  if (!has_choice_) return Broken("sent a whole answer that says nothing");
   complete_ = true;
   return std::nullopt;
 }
@@ -135,11 +138,6 @@ std::optional<BackendFailure> OpenAiReply::TakeObject(const Json& event, std::st
   FieldReader fields;
   TakeUsage(event, &fields);
   OnEvent(event, &fields);
-  if (finished_) {
-    // The answer is complete: behind it comes its usage, and nothing else is taken.
-    complete_ = !length_.TakeIdle();
-    return std::nullopt;
-  }
   const Json& choices = fields.List(Member(event, "choices"), "choices");
   if (choices.empty() || finished_) {
     if (!fields.fault().empty()) return Broken(fields.fault());
@@ -149,6 +147,9 @@ std::optional<BackendFailure> OpenAiReply::TakeObject(const Json& event, std::st
   }
   if (choices.size() > 1) return Broken("answered with a choice that was not asked for");
   const Json& choice = fields.Object(choices[0], "choices");
+  for (const char* key : {"text", "delta", "message", "finish_reason"}) {
+    has_choice_ = has_choice_ || !Member(choice, key).is_null();
+  }
   if (IsOfAnotherKind(choice)) {
     return Broken("answered another kind of request than the one it got");
   }
@@ -239,7 +240,7 @@ std::optional<BackendFailure> OpenAiReply::End(RemoteSink* sink, BackendEnd* end
   std::optional<BackendFailure> failure;
   if (shape_ == Shape::kDocument) {
     failure = TakeWhole(sink);
-  } else if (!complete_ && !finished_) {
+  } else if (!complete_) {
     // Some servers do not end their last event.
     failure = FeedStream("\n\n", sink);
   }

@@ -72,7 +72,9 @@ class OpenAiReply : public WireReply {
   const std::optional<int32_t> logprobs_;
   const std::optional<int32_t> max_tokens_;
   Shape shape_ = Shape::kUnknown;
-  std::string start_;  // Of a body of unknown shape, or all of a document so far.
+  std::string start_;        // Of a body of unknown shape, or all of a document so far.
+  size_t looked_at_ = 0;     // Bytes of it, for the first that tells the shape.
+  bool has_choice_ = false;  // Some choice said something.
   net::SseParser events_{kMaxEventBytes};
   LengthGuard length_;
   ThoughtMarks thoughts_;

@@ -249,5 +249,37 @@ TEST(OpenAiStreams, AnErrorIsToldHoweverItIsWritten) {
   }
 }
 
+TEST(OpenAiStreams, AnAnswerThatSaysNothingIsNoEmptyOne) {
+  for (const char* body :
+       {R"({"choices":[]})", R"({"choices":[{}]})", R"({"choices":[{"index":0}],"usage":{}})",
+        "data: [DONE]\n\n", ": ping\n\ndata: {\"choices\":[]}\n\ndata: [DONE]\n\n"}) {
+    const ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(), body, 5);
+    EXPECT_TRUE(read.failure.has_value()) << body;
+  }
+}
+
+TEST(OpenAiStreams, WhatComesBehindTheEndIsReadByTheSameRules) {
+  const std::string answer = "data: " + EndOf(false) + "\n\n";
+  const auto behind = [&](const std::string& last) {
+    return ReadInPieces(*MakeOpenAi({}), CompletionRequest(), answer + last, 7);
+  };
+  const std::string usage = R"(data: {"choices":[],"usage":{"completion_tokens":3}})";
+  // Its last event may lack the empty line.
+  for (const char* end : {"", "\n", "\n\n"}) {
+    const ReadStream read = behind(usage + end);
+    EXPECT_FALSE(read.failure.has_value());
+    EXPECT_EQ(read.end.completion_tokens, 3);
+  }
+  const ReadStream odd = behind("data: {\"choices\":[],\"usage\":\"x\"}\n\n");
+  ASSERT_TRUE(odd.failure.has_value());
+  EXPECT_THAT(odd.failure->status.message(), HasSubstr("usage"));
+}
+
+// Quadratic work would take minutes.
+TEST(OpenAiStreams, SpaceBeforeAnAnswerIsLookedAtOnce) {
+  const std::string body = std::string(1'000'000, ' ') + "\ndata: " + EndOf(false) + "\n\n";
+  EXPECT_FALSE(ReadInPieces(*MakeOpenAi({}), CompletionRequest(), body, 1).failure.has_value());
+}
+
 }  // namespace
 }  // namespace ropeway::gateway::wire

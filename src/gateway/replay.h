@@ -4,17 +4,20 @@
 #define ROPEWAY_GATEWAY_REPLAY_H_
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "ropeway/request.h"
 
 namespace ropeway::gateway {
 
-// What a client was given.
+// What a client was given, but for the text itself, of which there may be much.
 struct GivenOutput {
-  std::string text;
+  uint64_t bytes = 0;  // Of text.
+  uint64_t hash = 0;   // Of these.
   uint64_t tokens = 0;
+
+  void Add(std::string_view text, uint64_t more_tokens);
 };
 
 // Thread rule: one thread at a time.
@@ -24,8 +27,8 @@ class Replay {
   Replay(GivenOutput given, bool shows_tokens)
       : given_(std::move(given)), shows_tokens_(shows_tokens) {}
 
-  // Takes off `delta` what the client has. Returns false if it is something else: the rest of this
-  // answer would not fit.
+  // Takes off `delta` what the client has. Returns false once all of that has come again and was
+  // something else: the rest of this answer would not fit.
   bool Skip(Delta* delta);
   // All that the client has has come again.
   bool done() const;
@@ -33,8 +36,7 @@ class Replay {
  private:
   const GivenOutput given_;
   const bool shows_tokens_;
-  uint64_t bytes_ = 0;  // That came again, as did the next.
-  uint64_t tokens_ = 0;
+  GivenOutput again_;  // What came again.
 };
 
 }  // namespace ropeway::gateway

@@ -15,8 +15,14 @@ Delta Output(const std::string& text, size_t tokens) {
   return delta;
 }
 
+GivenOutput Given(const std::string& text, uint64_t tokens) {
+  GivenOutput given;
+  given.Add(text, tokens);
+  return given;
+}
+
 TEST(Replay, WhatTheClientHasIsPassedOver) {
-  Replay replay({.text = "one two", .tokens = 2}, true);
+  Replay replay(Given("one two", 2), true);
   for (const char* again : {"one", " two"}) {
     Delta delta = Output(again, 1);
     EXPECT_FALSE(replay.done());
@@ -31,15 +37,23 @@ TEST(Replay, WhatTheClientHasIsPassedOver) {
 }
 
 TEST(Replay, AnotherAnswerIsSeen) {
-  for (const char* other : {"One", "onE two", "x"}) {
-    Replay replay({.text = "one two", .tokens = 2}, false);
+  for (const char* other : {"One two", "onE two and more", "one twO"}) {
+    Replay replay(Given("one two", 2), false);
     Delta delta = Output(other, 1);
     EXPECT_FALSE(replay.Skip(&delta)) << other;
   }
+  // In pieces: nothing of it is passed on before it is seen.
+  Replay replay(Given("one two", 2), false);
+  Delta first = Output("x", 1);
+  EXPECT_TRUE(replay.Skip(&first));
+  EXPECT_EQ(first.text, "");
+  EXPECT_FALSE(replay.done());
+  Delta second = Output("ne two", 1);
+  EXPECT_FALSE(replay.Skip(&second));
 }
 
 TEST(Replay, OfTextAloneTheCutMayBeAnywhere) {
-  Replay replay({.text = "one t", .tokens = 20}, false);
+  Replay replay(Given("one t", 20), false);
   Delta delta = Output("one two", 2);
   EXPECT_TRUE(replay.Skip(&delta));
   EXPECT_EQ(delta.text, "wo");
@@ -47,14 +61,14 @@ TEST(Replay, OfTextAloneTheCutMayBeAnywhere) {
 }
 
 TEST(Replay, TokensThatTheClientSeesAreTheSame) {
-  Replay fewer({.text = "one", .tokens = 2}, true);
+  Replay fewer(Given("one", 2), true);
   Delta delta = Output("one two", 1);
   EXPECT_FALSE(fewer.Skip(&delta));
-  Replay more({.text = "one", .tokens = 1}, true);
+  Replay more(Given("one", 1), true);
   delta = Output("one", 2);
   EXPECT_FALSE(more.Skip(&delta));
   // One whose text comes with the next one.
-  Replay held({.text = "one", .tokens = 2}, true);
+  Replay held(Given("one", 2), true);
   delta = Output("one", 1);
   EXPECT_TRUE(held.Skip(&delta));
   EXPECT_FALSE(held.done());

@@ -82,13 +82,13 @@ int Replica::kept_places(base::TimePoint now) const {
 int Replica::free_places(base::TimePoint now, const PlaceAsk& ask) const {
   if (!usable(now)) return 0;
   int places = limit(now);
-  if (ask.beyond && facts_.preempts) {
+  const int kept = ask.newcomer ? 0 : kept_places(now);
+  if (ask.beyond && facts_.preempts && kept == 0) {
     const int beyond = (places + 1) / 2;
     const bool keeps_one = shares() && expects_newcomers() && beyond >= 2;
     places += keeps_one && !ask.newcomer ? beyond - 1 : beyond;
-  } else if (!ask.newcomer) {
-    places -= kept_places(now);
   }
+  places -= kept;
   return std::max(0, places - in_flight_);
 }
 

@@ -99,7 +99,9 @@ const char* ReplicaStateName(ReplicaView::State state);
 // that runs nothing there (a newcomer), as long as some tenant does not. One that shares its
 // machine between tenants by itself (BackendFacts) keeps none of its places: it takes requests
 // beyond them, half as many as it has places, of class high and of newcomers; of these it keeps one
-// for newcomers if they are two or more.
+// for newcomers if they are two or more. One that preempts and does not share takes class high
+// beyond its places only from newcomers while it keeps a place: what went beyond would be in the
+// way of the newcomer.
 struct PlaceAsk {
   bool newcomer = true;
   bool beyond = false;  // It may go beyond the places of a replica that preempts.
@@ -176,7 +178,7 @@ class Replica {
   // The bound on its places: set, reported, or the most that is learned.
   int Bound() const;
   // A tenant that runs nothing here may yet come.
-  bool expects_newcomers() const { return tenants_ < rules_.tenants; }
+  bool expects_newcomers() const { return rules_.tenants > 1 && tenants_ < rules_.tenants; }
   // Part of its places that it has, while it returns.
   double Ramp(base::TimePoint now) const;
 

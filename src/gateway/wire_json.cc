@@ -26,6 +26,8 @@ using P = SamplingParams;
 
 // No token of a known vocabulary is longer.
 constexpr uint64_t kMaxTokenBytes = 512;
+// Some servers send their text character by character.
+constexpr uint64_t kMostEventsPerToken = 16;
 // Events that an honest stream may have beyond one for each token: the role, the end, a token whose
 // text is told in two parts.
 constexpr uint64_t kSpareEvents = 64;
@@ -292,8 +294,9 @@ Status FaultStatus(const FieldReader& fields) {
 LengthGuard::LengthGuard(std::optional<int32_t> max_tokens) {
   const uint64_t tokens =
       max_tokens ? static_cast<uint64_t>(std::max(*max_tokens, 0)) : kMostTokens;
-  max_events_ = max_tokens_ = tokens + kSpareEvents;
-  max_bytes_ = max_events_ * kMaxTokenBytes;
+  max_tokens_ = tokens + kSpareEvents;
+  max_events_ = max_tokens_ * kMostEventsPerToken;
+  max_bytes_ = max_tokens_ * kMaxTokenBytes;
 }
 
 bool LengthGuard::Take(size_t text_bytes, size_t tokens) {

@@ -189,14 +189,14 @@ double LoadView::UntilKeptPlace(const Asker& asker, const Counted& which) const 
   const size_t tenant = Find(asker.tenant);
   WaitingWork before;  // Its tenant's own, of its class and the higher ones.
   int running = 0;
-  int newcomers = 0;  // Other tenants that wait for such a place.
+  int newcomers = 0;  // Other tenants that wait for such a place, or were told when to come again.
   for (size_t t = 0; t < tenants_.size(); ++t) {
     WaitingWork waiting;
     int its_running = 0;
     for (size_t c = 0; c < kNumPriorities; ++c) {
       its_running += tenants_[t].running[c];
       if (t != tenant) {
-        waiting += tenants_[t].waiting[c];
+        waiting += WorkOf(tenants_[t], c, false, which);
       } else if (!options_.has_classes || c <= ClassIndex(asker.priority)) {
         before += WorkOf(tenants_[t], c, c == ClassIndex(asker.priority), which);
       }
@@ -208,20 +208,19 @@ double LoadView::UntilKeptPlace(const Asker& asker, const Counted& which) const 
     }
   }
   const auto sharing = static_cast<double>(std::max<size_t>(1, running_.size()));
-  if (running > 0 || before.count > 0) {
-    // One after the other: each is a newcomer again when the one before it has ended.
-    return sharing * SlotTime(before, 1, [&](const Running& one) { return one.tenant == tenant; });
-  }
+  // One after the other: each is a newcomer again when the one before it has ended.
+  const double own =
+      sharing * SlotTime(before, 1, [&](const Running& one) { return one.tenant == tenant; });
+  if (running > 0) return own;
   // Any end frees such a place.
   const int ends = newcomers + 1 - newcomers_.free;
-  if (ends <= 0) return 0.0;
+  if (ends <= 0) return own;
+  if (ends > static_cast<int>(running_.size())) return kNeverEnds;  // Not told by what runs.
   std::vector<double> left;
   left.reserve(running_.size());
   for (const Running& one : running_) left.push_back(one.seconds);
-  if (left.empty()) return 0.0;
-  const auto nth = static_cast<std::ptrdiff_t>(std::min<size_t>(ends, left.size()) - 1);
-  std::nth_element(left.begin(), left.begin() + nth, left.end());
-  return sharing * left[static_cast<size_t>(nth)];
+  std::nth_element(left.begin(), left.begin() + (ends - 1), left.end());
+  return sharing * left[static_cast<size_t>(ends - 1)] + own;
 }
 
 template <typename Counts>
@@ -273,8 +272,8 @@ double LoadView::Predict(const Asker* asker, Priority priority, const Counted& w
   };
   Ahead ahead = LookAhead(asker, priority, which);
   const bool has_tenants = asker != nullptr && options_.has_tenants;
-  // Whose tenant runs something is no newcomer.
-  const bool is_newcomer = !has_tenants || ahead.tenant == kNobody || !Runs(ahead.tenant);
+  // Whose tenant runs something is no newcomer, and waits longest.
+  const bool is_newcomer = has_tenants && (ahead.tenant == kNobody || !Runs(ahead.tenant));
   const int slots = is_newcomer ? slots_ : slots_ - newcomers_.slots;
   double wait = UntilStart(ahead.all, slots, stays);
   if (wait <= 0.0) return 0.0;

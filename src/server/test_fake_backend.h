@@ -124,8 +124,8 @@ class FakeBackend final : public engine::Backend {
   EngineStats stats_;
   SamplingParams sampling_;
   std::vector<BackendStatus> backends_;
-  std::vector<engine::ModelInfo> models_;
-  std::string unlisted_ = "-";  // Empty: "fake-model" alone.
+  std::vector<engine::ModelInfo> models_;  // Empty: "fake-model" alone.
+  std::string unlisted_ = "-";
   std::function<void()> tokenize_hook_;
   mutable std::atomic<int> tokenizations_{0};
   std::chrono::microseconds pause_{100};
