@@ -455,8 +455,15 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& fail
   LeaveReplica(entry);
   // What a replica began to answer it did not find at fault.
   const bool rejected_late = failure.kind == Kind::kRejected && entry->given && !entry->resumes;
-  OnReplicaFailed(replica, rejected_late ? Kind::kBroken : failure.kind,
-                  failure.retry_after_seconds);
+  // A replica that shares its machine between tenants has too much of this one, and may have room
+  // for others: as its 429 says nothing of them, it is the request's alone.
+  const bool is_tenants = failure.kind == Kind::kBusy &&
+                          status.code() == StatusCode::kResourceExhausted &&
+                          replicas_[replica].shares();
+  if (!is_tenants) {
+    OnReplicaFailed(replica, rejected_late ? Kind::kBroken : failure.kind,
+                    failure.retry_after_seconds);
+  }
   const bool in_time = now_ < entry->request.deadline;
   if (failure.kind == Kind::kRejected && entry->given &&
       status.code() != StatusCode::kDeadlineExceeded) {
@@ -470,14 +477,16 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& fail
     }
     status = base::MakeStatus(StatusCode::kUnavailable, status.message().c_str());
   }
-  if (failure.kind != Kind::kBusy) entry->failed_on |= MaskOf(replica);
+  if (failure.kind != Kind::kBusy || is_tenants) entry->failed_on |= MaskOf(replica);
+  const bool elsewhere = (replicas_.Alive() & ~entry->failed_on) != 0;
   if (failure.kind != Kind::kRejected) {
     if (MayResume(*entry)) {
       ++entry->resumptions;
       Requeue(entry, true);
       return {FailureOutcome::Kind::kResume, {}};
     }
-    if (!entry->given && in_time && entry->retries < options_.max_retries) {
+    const bool may_help = !is_tenants || elsewhere;
+    if (!entry->given && in_time && may_help && entry->retries < options_.max_retries) {
       ++entry->retries;
       Requeue(entry, false);
       return {FailureOutcome::Kind::kRetry, {}};

@@ -207,6 +207,27 @@ TEST_F(DispatcherTenantsTest, TheNextOneOfANewcomerStartsWhenItsFirstEnds) {
   }
 }
 
+// Its 429 is one tenant's: the others are sent what they ask for, and it keeps its places.
+TEST_F(DispatcherTenantsTest, ARopewaysRejectionOfOneTenantIsNoOtherOnes) {
+  StartSharing(Shared(2, 1, 8));
+  const std::vector<RequestId> greedy = AddMany(20, {.tenant = "a"});
+  BackendFailure full;
+  full.kind = BackendFailure::Kind::kBusy;
+  full.status = Status(StatusCode::kResourceExhausted, "it would wait too long");
+  full.retry_after_seconds = 30;
+  for (size_t i = 0; i < 8; ++i) {
+    const uint32_t attempt = at_.at(greedy[i]).attempt;
+    at_.erase(greedy[i]);
+    const FailureOutcome outcome = dispatcher_->OnFailure(greedy[i], attempt, full, now_);
+    EXPECT_EQ(outcome.kind, FailureOutcome::Kind::kFinal) << "there is no other one to ask";
+    EXPECT_EQ(outcome.status.retry_after_seconds(), 30);
+    Run();
+  }
+  EXPECT_EQ(dispatcher_->ViewOf(0, now_).state, ReplicaView::State::kUp);
+  EXPECT_EQ(dispatcher_->ViewOf(0, now_).places, 8);
+  EXPECT_TRUE(IsSent(Add({.tenant = "b"})));
+}
+
 // A Ropeway that was not told the tenants takes all for one: there it is as with any other server.
 TEST_F(DispatcherTenantsTest, ARopewayThatIsNotToldTenantsKeepsAPlace) {
   Start(Shared(2, 1, 4));

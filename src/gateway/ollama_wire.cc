@@ -104,8 +104,10 @@ class OllamaReply final : public WireReply {
       ReadLogprobs(Member(*line, "logprobs"), *logprobs_, &fields, &token_bytes_, &delta.tokens);
     }
     const bool done = fields.Flag(Member(*line, "done"), "done").value_or(false);
-    if (done) ReadEnd(*line, &fields);
+    std::optional<BackendFailure> failed;
+    if (done) failed = ReadEnd(*line, &fields);
     if (!fields.fault().empty()) return Broken(fields.fault());
+    if (failed) return failed;
     done_ = done;
     if (delta.text.empty() && delta.tokens.empty()) return TakeIdle();
     if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
@@ -136,7 +138,7 @@ class OllamaReply final : public WireReply {
     return thoughts_.Join(thought, text);
   }
 
-  void ReadEnd(const Json& line, FieldReader* fields) {
+  std::optional<BackendFailure> ReadEnd(const Json& line, FieldReader* fields) {
     const auto count = [&](const char* key) { return fields->Count(Member(line, key), key); };
     end_.prompt_tokens = count("prompt_eval_count");
     end_.completion_tokens = count("eval_count");
@@ -144,7 +146,11 @@ class OllamaReply final : public WireReply {
     const std::string_view reason = fields->Text(Member(line, "done_reason"), "done_reason");
     // Old servers give no reason.
     const bool full = max_tokens_ && end_.completion_tokens.value_or(0) >= *max_tokens_;
-    if (reason == "length" || (reason.empty() && full)) end_.reason = FinishReason::kLength;
+    if (reason.empty() && full) {
+      end_.reason = FinishReason::kLength;
+      return std::nullopt;
+    }
+    return ReadReason(reason, &end_.reason);
   }
 
   const bool chat_;

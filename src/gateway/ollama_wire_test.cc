@@ -216,5 +216,18 @@ TEST(OllamaWire, TellsItsModels) {
   EXPECT_FALSE(ReadProbes(wire.get(), {{"/api/version", "Ollama is running"}}, &facts).ok());
 }
 
+TEST(OllamaWire, AReasonToEndMeansWhatItMeansElsewhere) {
+  const auto ended = [](const std::string& reason) {
+    const std::string last = R"({"response":"","done":true,"done_reason":")" + reason + "\"}";
+    return ReadInPieces(*MakeOllama({}), CompletionRequest(),
+                        Lines({R"({"response":"a","done":false})", last}), 7);
+  };
+  for (const char* reason : {"length", "max_tokens", "model_length"}) {
+    EXPECT_EQ(ended(reason).end.reason, FinishReason::kLength) << reason;
+  }
+  EXPECT_EQ(ended("stop").end.reason, FinishReason::kStop);
+  EXPECT_TRUE(ended("error").failure.has_value());
+}
+
 }  // namespace
 }  // namespace ropeway::gateway::wire

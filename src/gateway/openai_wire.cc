@@ -39,11 +39,6 @@ bool IsPing(std::string_view text) {
   return letters == "ping" || letters == "heartbeat" || letters == "keepalive";
 }
 
-// Whether an answer's reason means that it was cut at its longest, in any server's words.
-bool IsLength(std::string_view reason) {
-  return reason == "length" || reason == "max_tokens" || reason == "model_length";
-}
-
 }  // namespace
 
 // --- The answer.
@@ -227,13 +222,8 @@ std::optional<BackendFailure> OpenAiReply::Give(Delta delta, RemoteSink* sink) {
 
 std::optional<BackendFailure> OpenAiReply::TakeFinish(std::string_view reason) {
   if (reason.empty() || reason == "null") return std::nullopt;  // As some write none.
-  for (const char* bad : {"abort", "error", "cancelled", "failed"}) {
-    if (reason == bad) return Broken(fmt::format("ended its answer as '{}'", reason));
-  }
   finished_ = true;
-  // Whatever else it is called, such as "eos" or "content_filter", the model does not go on.
-  end_.reason = IsLength(reason) ? FinishReason::kLength : FinishReason::kStop;
-  return std::nullopt;
+  return ReadReason(reason, &end_.reason);
 }
 
 std::optional<BackendFailure> OpenAiReply::End(RemoteSink* sink, BackendEnd* end) {

@@ -281,5 +281,28 @@ TEST(OpenAiStreams, SpaceBeforeAnAnswerIsLookedAtOnce) {
   EXPECT_FALSE(ReadInPieces(*MakeOpenAi({}), CompletionRequest(), body, 1).failure.has_value());
 }
 
+TEST(OpenAiStreams, BytesThatAreNoTextAreReplaced) {
+  const std::string cut = "data: " + ChunkOf(true, "\"a\xF0\x9F\"") + "\n\ndata: " +
+                          ChunkOf(true,
+                                  "\"\xFF"
+                                  "b\"") +
+                          "\n\ndata: " + EndOf(true) + "\n\n";
+  const ReadStream read = ReadInPieces(*MakeOpenAi({}), ChatRequest(), cut, 3);
+  EXPECT_FALSE(read.failure.has_value());
+  EXPECT_EQ(read.sink.text,
+            "a\xEF\xBF\xBD\xEF\xBF\xBD"
+            "b");
+}
+
+TEST(OpenAiStreams, AnErrorWithACodeThatClientsKnowIsTheRequests) {
+  const std::string event =
+      R"({"error":{"message":"b","code":"context_length_exceeded","param":"messages"}})";
+  const ReadStream read = ReadInPieces(*MakeOpenAi({}), ChatRequest(), Events({event}), 9);
+  ASSERT_TRUE(read.failure.has_value());
+  EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kRejected);
+  EXPECT_STREQ(read.failure->status.api_code(), "context_length_exceeded");
+  EXPECT_EQ(read.failure->status.field(), "messages");
+}
+
 }  // namespace
 }  // namespace ropeway::gateway::wire

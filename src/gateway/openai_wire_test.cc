@@ -266,7 +266,6 @@ TEST(OpenAiWire, ABrokenStreamFailsWithItsReason) {
       {Events({R"({"choices":[{"text":"y"},{"text":"z"}]})"}), "a choice that was not asked for"},
       {Events({R"({"choices":[{"index":0,"delta":{"content":"y"}}]})"}), "another kind of request"},
       {Events({R"({"choices":[{"text":"y","finish_reason":"abort"}]})"}), "'abort'"},
-      {Events({"{\"choices\":[{\"text\":\"\xff\"}]}"}), "not valid JSON"},
       {Events({std::string(100, '[')}), "nested deeper"},
       {"data: " + std::string(WireReply::kMaxEventBytes + 1, 'x'), "more than 1048576 bytes"},
       {std::string(WireReply::kMaxEventBytes + 1, 'x'), "more than 1048576 bytes"},

@@ -20,7 +20,8 @@ std::string Shown(std::string_view text) {
 }
 
 bool IsGoodName(std::string_view name) {
-  return !name.empty() && name.size() <= kMostModelNameBytes && base::PrintableText(name) == name;
+  return name.find_first_not_of(' ') != std::string_view::npos &&
+         name.size() <= kMostModelNameBytes && base::PrintableText(name) == name;
 }
 
 std::string BoundNames(std::vector<std::string>* names) {

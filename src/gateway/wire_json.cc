@@ -139,6 +139,8 @@ std::vector<Effect> Effects(const Request& request) {
 StatusOr<Json> ReadDocument(std::string_view text, std::string_view what) {
   constexpr base::JsonBounds kBounds = {
       .max_depth = 32, .max_values = 200'000, .repeated_keys = true};
+  // As the HTML standard reads a stream.
+  if (!base::IsValidUtf8(text)) return ReadDocument(base::ReplaceInvalidUtf8(text), what);
   const std::optional<std::string> repaired = ReplaceHalves(text);
   return base::ReadJson(repaired ? *repaired : text, kBounds, what);
 }
@@ -209,7 +211,8 @@ BackendFailure ErrorFailure(const std::string& before, const Json& json) {
     failure.kind = BackendFailure::Kind::kRejected;  // A Ropeway, whatever code it gives.
   } else if (const std::optional<int32_t> code = fields.Count(Member(error, "code"), "code")) {
     failure.kind = FailureKindOf(*code);
-  } else if (type == "invalid_request_error" || type == "BadRequestError") {
+  } else if (type == "invalid_request_error" || type == "BadRequestError" ||
+             *WithParam(failure.status, json).api_code() != '\0') {
     failure.kind = BackendFailure::Kind::kRejected;
   }
   if (failure.kind == BackendFailure::Kind::kRejected) {
@@ -289,6 +292,15 @@ StatusOr<std::vector<std::string>> ModelIds(const Json& document) {
 Status FaultStatus(const FieldReader& fields) {
   if (fields.fault().empty()) return {};
   return {StatusCode::kUnavailable, "it " + fields.fault()};
+}
+
+std::optional<BackendFailure> ReadReason(std::string_view reason, FinishReason* read) {
+  for (const char* bad : {"abort", "error", "cancelled", "failed"}) {
+    if (reason == bad) return Broken(fmt::format("ended its answer as '{}'", reason));
+  }
+  const bool longest = reason == "length" || reason == "max_tokens" || reason == "model_length";
+  *read = longest ? FinishReason::kLength : FinishReason::kStop;
+  return std::nullopt;
 }
 
 LengthGuard::LengthGuard(std::optional<int32_t> max_tokens) {

@@ -66,6 +66,11 @@ StatusOr<std::vector<std::string>> ModelIds(const nlohmann::json& document);
 // What was wrong with the fields of a server's answer to a question; OK: nothing.
 Status FaultStatus(const FieldReader& fields);
 
+// What an answer's reason to end means, in any server's words: whatever it is called but the words
+// for its longest, such as "eos" or "content_filter", the model does not go on. A failure: it is
+// one of those for an answer that failed.
+std::optional<BackendFailure> ReadReason(std::string_view reason, FinishReason* read);
+
 // Keeps count of a stream against what was asked for, so that one without an end is cut.
 class LengthGuard {
  public:
