@@ -257,7 +257,7 @@ void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::Time
     const gateway::ReplicaView view = dispatcher.ViewOf(static_cast<int>(i), now);
     const bool usable = view.state == State::kUp || view.state == State::kReturning;
     // One of them may be kept for other tenants.
-    const int kept = divides && view.places > 1 ? 1 : 0;
+    const int kept = divides ? 1 : 0;
     is_free = is_free || (usable && view.in_flight < view.places - kept);
   }
   const bool may_begin = is_free && MayBegin();

@@ -336,8 +336,11 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   struct FreePlaces {
     ReplicaMask newcomers = 0;
     ReplicaMask others = 0;
+    ReplicaMask last = 0;  // The last one of a single place, for tenants of which nothing runs.
     // Those for a tenant that runs something `there`.
-    ReplicaMask For(ReplicaMask there) const { return (newcomers & ~there) | (others & there); }
+    ReplicaMask For(ReplicaMask there) const {
+      return ((newcomers & ~there) | (others & there)) & (there != 0 ? ~last : kAllReplicas);
+    }
   };
 
   // AdmissionQueue.
@@ -421,6 +424,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   // Fills line_ with those that a free replica could take.
   void RankQueue(Pass pass);
   scheduler::Ranked RankedOf(core::Sequence* sequence) const;
+  // A tenant of which nothing runs may yet come.
+  bool ExpectsNewcomers() const;
   // Its tenant has its share of the places.
   bool Yields(const Entry& entry) const;
   // Some request waits that does not yield, and could go where a place is free.

@@ -1,5 +1,6 @@
 // Which requests of the dispatcher are sent next, and where.
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "gateway/dispatcher.h"
@@ -117,8 +118,18 @@ ReplicaMask Dispatcher::AllowedFor(const Entry& entry) const {
 
 Dispatcher::FreePlaces Dispatcher::FreeIn(Pass pass) const {
   const bool beyond = pass == Pass::kBeyond;
-  return {.newcomers = replicas_.Free(now_, {.newcomer = true, .beyond = beyond}),
-          .others = replicas_.Free(now_, {.newcomer = false, .beyond = beyond})};
+  FreePlaces free{.newcomers = replicas_.Free(now_, {.newcomer = true, .beyond = beyond}),
+                  .others = replicas_.Free(now_, {.newcomer = false, .beyond = beyond})};
+  // Replicas that have no place to keep keep one together.
+  const ReplicaMask singles = ExpectsNewcomers() ? replicas_.Singles(now_) : 0;
+  const ReplicaMask left = singles & free.newcomers;
+  if (std::popcount(singles) > 1 && std::popcount(left) == 1) free.last = left;
+  return free;
+}
+
+bool Dispatcher::ExpectsNewcomers() const {
+  const auto running = static_cast<int64_t>(tenants_.size()) - newcomers_;
+  return divides() && running < options_.rules.tenants;
 }
 
 ReplicaMask Dispatcher::FreeFor(Pass pass, const Entry& entry, const FreePlaces& free) const {

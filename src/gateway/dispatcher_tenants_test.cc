@@ -85,6 +85,19 @@ TEST_F(DispatcherTenantsTest, EachReplicaKeepsOne) {
   EXPECT_NE(ReplicaOf(b), ReplicaOf(c));
 }
 
+TEST_F(DispatcherTenantsTest, ReplicasOfOnePlaceKeepOneTogether) {
+  Start(Shared(2, 3, 1));
+  const std::vector<RequestId> greedy = AddMany(10, {.tenant = "a"});
+  EXPECT_EQ(Sent(greedy), 2);
+  const RequestId honest = Add({.tenant = "b"});
+  EXPECT_TRUE(IsSent(honest));
+  const RequestId next = Add({.tenant = "b"});
+  EXPECT_FALSE(IsSent(next));
+  End(honest);
+  EXPECT_TRUE(IsSent(next)) << "nothing of b runs, so the place is its own again";
+  EXPECT_EQ(Sent(greedy), 2);
+}
+
 TEST_F(DispatcherTenantsTest, WithoutFairnessNothingIsKept) {
   for (const char* policy : {"fcfs", "priority", "sjf"}) {
     DispatchOptions options = Shared(2, 1, 4);

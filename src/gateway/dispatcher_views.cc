@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -30,6 +31,7 @@ scheduler::NewcomerPlaces Dispatcher::NewcomerPlaces() const {
   scheduler::NewcomerPlaces places;
   if (!divides()) return places;
   places.slots = replicas_.kept_places(now_);
+  if (ExpectsNewcomers() && std::popcount(replicas_.Singles(now_)) > 1) ++places.slots;
   places.free = replicas_.newcomer_places(now_);
   places.kept = places.slots > 0 || replicas_.Sharing() != 0;
   return places;

@@ -352,6 +352,17 @@ int Replicas::free_places(base::TimePoint now, const PlaceAsk& ask) const {
   return places;
 }
 
+ReplicaMask Replicas::Singles(base::TimePoint now) const {
+  ReplicaMask mask = 0;
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    const Replica& one = replicas_[i];
+    if (one.usable(now) && !one.shares() && one.limit(now) == 1) {
+      mask |= MaskOf(static_cast<int>(i));
+    }
+  }
+  return mask;
+}
+
 int Replicas::newcomer_places(base::TimePoint now) const {
   int places = 0;
   for (const Replica& one : replicas_) {

@@ -263,6 +263,8 @@ class Replicas {
   ReplicaMask CanResume(const std::string* identity) const;
   // Those that share their machine between tenants.
   ReplicaMask Sharing() const;
+  // Of the usable ones that do not, those with a single place.
+  ReplicaMask Singles(base::TimePoint now) const;
   // Places that a tenant of which nothing runs could have now, in all classes.
   int newcomer_places(base::TimePoint now) const;
   int free_places(base::TimePoint now, const PlaceAsk& ask = {}) const;
