@@ -120,10 +120,9 @@ Dispatcher::FreePlaces Dispatcher::FreeIn(Pass pass) const {
   const bool beyond = pass == Pass::kBeyond;
   FreePlaces free{.newcomers = replicas_.Free(now_, {.newcomer = true, .beyond = beyond}),
                   .others = replicas_.Free(now_, {.newcomer = false, .beyond = beyond})};
-  // Replicas that have no place to keep keep one together.
-  const ReplicaMask singles = ExpectsNewcomers() ? replicas_.Singles(now_) : 0;
-  const ReplicaMask left = singles & free.newcomers;
-  if (std::popcount(singles) > 1 && std::popcount(left) == 1) free.last = left;
+  if (!ExpectsNewcomers()) return free;
+  const ReplicaMask left = replicas_.KeepingTogether(now_) & free.newcomers;
+  if (std::popcount(left) == 1) free.last = left;
   return free;
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <utility>
 
@@ -31,7 +30,7 @@ scheduler::NewcomerPlaces Dispatcher::NewcomerPlaces() const {
   scheduler::NewcomerPlaces places;
   if (!divides()) return places;
   places.slots = replicas_.kept_places(now_);
-  if (ExpectsNewcomers() && std::popcount(replicas_.Singles(now_)) > 1) ++places.slots;
+  if (ExpectsNewcomers() && replicas_.KeepingTogether(now_) != 0) ++places.slots;
   places.free = replicas_.newcomer_places(now_);
   places.kept = places.slots > 0 || replicas_.Sharing() != 0;
   return places;

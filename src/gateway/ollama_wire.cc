@@ -86,7 +86,7 @@ class OllamaReply final : public WireReply {
     if (std::exchange(at_start_, false) && text.starts_with(kByteOrderMark)) {
       text.remove_prefix(kByteOrderMark.size());
     }
-    if (text.find_first_not_of(" \t\r") == std::string_view::npos) return TakeIdle();
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos) return length_.TakeIdle();
     const StatusOr<Json> line = ReadDocument(text, "a line of its stream");
     if (!line.ok()) return Broken("sent a broken answer: " + line.status().message());
     if (!line->is_object()) return Broken("sent a line that is no JSON object");
@@ -109,15 +109,10 @@ class OllamaReply final : public WireReply {
     if (!fields.fault().empty()) return Broken(fields.fault());
     if (failed) return failed;
     done_ = done;
-    if (delta.text.empty() && delta.tokens.empty()) return TakeIdle();
+    if (delta.text.empty() && delta.tokens.empty()) return length_.TakeIdle();
     if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
     sink->OnDelta(std::move(delta));
     return std::nullopt;
-  }
-
-  std::optional<BackendFailure> TakeIdle() {
-    if (length_.TakeIdle()) return std::nullopt;
-    return Broken("sent a stream without an end");
   }
 
   // The text of a line, which was read from `source`.

@@ -102,7 +102,8 @@ std::optional<BackendFailure> OpenAiReply::TakeEvent(const net::SseEvent& event,
     return Broken("ended its stream with an error: " + std::string(data));
   }
   const bool is_plain = event.type.empty() || event.type == "message";
-  if (data.empty() || data == "null" || IsPing(data) || (!is_plain && !is_json)) return TakeIdle();
+  if (data.empty() || data == "null" || IsPing(data) || (!is_plain && !is_json))
+    return length_.TakeIdle();
   const StatusOr<Json> read = ReadDocument(data, "an event of its stream");
   if (!read.ok()) return Broken("sent a broken answer: " + read.status().message());
   if (!read->is_object()) return Broken("sent an event that is no JSON object");
@@ -123,11 +124,6 @@ std::optional<BackendFailure> OpenAiReply::TakeWhole(RemoteSink* sink) {
   return std::nullopt;
 }
 
-std::optional<BackendFailure> OpenAiReply::TakeIdle() {
-  if (length_.TakeIdle()) return std::nullopt;
-  return Broken("sent a stream without an end");
-}
-
 std::optional<BackendFailure> OpenAiReply::TakeObject(const Json& event, std::string_view source,
                                                       RemoteSink* sink) {
   FieldReader fields;
@@ -137,8 +133,8 @@ std::optional<BackendFailure> OpenAiReply::TakeObject(const Json& event, std::st
   if (choices.empty() || finished_) {
     if (!fields.fault().empty()) return Broken(fields.fault());
     // The answer is complete: behind it comes its usage, and nothing else is taken.
-    if (finished_) complete_ = !length_.TakeIdle();
-    return finished_ ? std::nullopt : TakeIdle();
+    if (finished_) complete_ = length_.TakeIdle().has_value();
+    return finished_ ? std::nullopt : length_.TakeIdle();
   }
   if (choices.size() > 1) return Broken("answered with a choice that was not asked for");
   const Json& choice = fields.Object(choices[0], "choices");
@@ -214,7 +210,7 @@ std::string OpenAiReply::JoinedText(const Json& choice, FieldReader* fields) {
 }
 
 std::optional<BackendFailure> OpenAiReply::Give(Delta delta, RemoteSink* sink) {
-  if (delta.text.empty() && delta.tokens.empty()) return TakeIdle();
+  if (delta.text.empty() && delta.tokens.empty()) return length_.TakeIdle();
   if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
   sink->OnDelta(std::move(delta));
   return std::nullopt;

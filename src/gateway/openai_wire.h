@@ -59,7 +59,6 @@ class OpenAiReply : public WireReply {
   // An event, or the whole answer: the object and the text that it was read from.
   std::optional<BackendFailure> TakeObject(const nlohmann::json& event, std::string_view source,
                                            RemoteSink* sink);
-  std::optional<BackendFailure> TakeIdle();
   void TakeUsage(const nlohmann::json& event, FieldReader* fields);
   bool IsOfAnotherKind(const nlohmann::json& choice) const;
   // The choice's text as it goes to the client, and as it came, with halves of characters.

@@ -304,63 +304,49 @@ Replicas::Replicas(std::vector<ReplicaOptions> options, const ReplicaRules& rule
   for (ReplicaOptions& one : options) replicas_.emplace_back(std::move(one), rules);
 }
 
-ReplicaMask Replicas::Alive() const {
+template <typename Holds>
+ReplicaMask Replicas::Those(Holds holds) const {
   ReplicaMask mask = 0;
   for (size_t i = 0; i < replicas_.size(); ++i) {
-    if (replicas_[i].alive()) mask |= MaskOf(static_cast<int>(i));
+    if (holds(replicas_[i])) mask |= MaskOf(static_cast<int>(i));
   }
   return mask;
+}
+
+ReplicaMask Replicas::Alive() const {
+  return Those([](const Replica& one) { return one.alive(); });
 }
 
 ReplicaMask Replicas::Usable(base::TimePoint now) const {
-  ReplicaMask mask = 0;
-  for (size_t i = 0; i < replicas_.size(); ++i) {
-    if (replicas_[i].usable(now)) mask |= MaskOf(static_cast<int>(i));
-  }
-  return mask;
+  return Those([&](const Replica& one) { return one.usable(now); });
 }
 
 ReplicaMask Replicas::Free(base::TimePoint now, const PlaceAsk& ask) const {
-  ReplicaMask mask = 0;
-  for (size_t i = 0; i < replicas_.size(); ++i) {
-    if (replicas_[i].free_places(now, ask) > 0) mask |= MaskOf(static_cast<int>(i));
-  }
-  return mask;
+  return Those([&](const Replica& one) { return one.free_places(now, ask) > 0; });
 }
 
 ReplicaMask Replicas::Sharing() const {
-  ReplicaMask mask = 0;
-  for (size_t i = 0; i < replicas_.size(); ++i) {
-    if (replicas_[i].shares()) mask |= MaskOf(static_cast<int>(i));
-  }
-  return mask;
+  return Those([](const Replica& one) { return one.shares(); });
+}
+
+ReplicaMask Replicas::KeepingTogether(base::TimePoint now) const {
+  const ReplicaMask singles = Those(
+      [&](const Replica& one) { return one.usable(now) && !one.shares() && one.limit(now) == 1; });
+  return std::popcount(singles) > 1 ? singles : 0;
 }
 
 ReplicaMask Replicas::CanResume(const std::string* identity) const {
-  ReplicaMask mask = 0;
-  for (size_t i = 0; i < replicas_.size() && identity != nullptr; ++i) {
-    const auto& its = replicas_[i].identity();
-    const bool equal = its != nullptr && *its == *identity;
-    if (replicas_[i].options().can_resume && equal) mask |= MaskOf(static_cast<int>(i));
-  }
-  return mask;
+  if (identity == nullptr) return 0;
+  return Those([&](const Replica& one) {
+    const auto& its = one.identity();
+    return one.options().can_resume && its != nullptr && *its == *identity;
+  });
 }
 
 int Replicas::free_places(base::TimePoint now, const PlaceAsk& ask) const {
   int places = 0;
   for (const Replica& one : replicas_) places += one.free_places(now, ask);
   return places;
-}
-
-ReplicaMask Replicas::Singles(base::TimePoint now) const {
-  ReplicaMask mask = 0;
-  for (size_t i = 0; i < replicas_.size(); ++i) {
-    const Replica& one = replicas_[i];
-    if (one.usable(now) && !one.shares() && one.limit(now) == 1) {
-      mask |= MaskOf(static_cast<int>(i));
-    }
-  }
-  return mask;
 }
 
 int Replicas::newcomer_places(base::TimePoint now) const {

@@ -263,8 +263,9 @@ class Replicas {
   ReplicaMask CanResume(const std::string* identity) const;
   // Those that share their machine between tenants.
   ReplicaMask Sharing() const;
-  // Of the usable ones that do not, those with a single place.
-  ReplicaMask Singles(base::TimePoint now) const;
+  // Of the usable ones that do not, those with a single place, if they are several: having none
+  // each, they keep one of their places together.
+  ReplicaMask KeepingTogether(base::TimePoint now) const;
   // Places that a tenant of which nothing runs could have now, in all classes.
   int newcomer_places(base::TimePoint now) const;
   int free_places(base::TimePoint now, const PlaceAsk& ask = {}) const;
@@ -286,6 +287,9 @@ class Replicas {
   base::TimePoint next_look(base::TimePoint now) const;
 
  private:
+  // Those for which `holds` is true.
+  template <typename Holds>  // bool(const Replica&)
+  ReplicaMask Those(Holds holds) const;
   // Whether the replica's load, less `slack` tokens, is within the bound; `mean`: tokens by weight.
   bool WithinBound(int replica, int64_t slack, double mean) const;
   double MeanLoad(ReplicaMask replicas) const;

@@ -139,10 +139,11 @@ std::vector<Effect> Effects(const Request& request) {
 StatusOr<Json> ReadDocument(std::string_view text, std::string_view what) {
   constexpr base::JsonBounds kBounds = {
       .max_depth = 32, .max_values = 200'000, .repeated_keys = true};
-  // As the HTML standard reads a stream.
-  if (!base::IsValidUtf8(text)) return ReadDocument(base::ReplaceInvalidUtf8(text), what);
   const std::optional<std::string> repaired = ReplaceHalves(text);
-  return base::ReadJson(repaired ? *repaired : text, kBounds, what);
+  StatusOr<Json> read = base::ReadJson(repaired ? *repaired : text, kBounds, what);
+  if (read.ok() || base::IsValidUtf8(text)) return read;
+  // As the HTML standard reads a stream.
+  return ReadDocument(base::ReplaceInvalidUtf8(text), what);
 }
 
 std::optional<int32_t> Count(const Json& json) {
@@ -205,6 +206,7 @@ BackendFailure ErrorFailure(const std::string& before, const Json& json) {
   const Json& error = ErrorObject(json);
   const std::string said = ErrorText(json);
   BackendFailure failure = Broken(before + (said.empty() ? "it does not say which" : said));
+  const Status told = WithParam({StatusCode::kInvalidArgument, failure.status.message()}, json);
   const std::string_view type = Text(Member(error, "type"));
   FieldReader fields;
   if (Text(Member(error, "param")) == "resume_ids") {
@@ -212,13 +214,10 @@ BackendFailure ErrorFailure(const std::string& before, const Json& json) {
   } else if (const std::optional<int32_t> code = fields.Count(Member(error, "code"), "code")) {
     failure.kind = FailureKindOf(*code);
   } else if (type == "invalid_request_error" || type == "BadRequestError" ||
-             *WithParam(failure.status, json).api_code() != '\0') {
+             *told.api_code() != '\0') {
     failure.kind = BackendFailure::Kind::kRejected;
   }
-  if (failure.kind == BackendFailure::Kind::kRejected) {
-    const Status status(StatusCode::kInvalidArgument, failure.status.message());
-    failure.status = WithParam(status, json);
-  }
+  if (failure.kind == BackendFailure::Kind::kRejected) failure.status = told;
   return failure;
 }
 
@@ -317,6 +316,11 @@ bool LengthGuard::Take(size_t text_bytes, size_t tokens) {
   max_tokens_ -= tokens;
   max_bytes_ -= text_bytes;
   return true;
+}
+
+std::optional<BackendFailure> LengthGuard::TakeIdle() {
+  if (idle_events_-- > 0) return std::nullopt;
+  return Broken("sent a stream without an end");
 }
 
 std::string ThoughtMarks::Join(std::string_view thought, std::string_view text) {

@@ -77,8 +77,9 @@ class LengthGuard {
   explicit LengthGuard(std::optional<int32_t> max_tokens);
   // Counts an event with output. Returns false once no honest answer could be so long.
   bool Take(size_t text_bytes, size_t tokens = 0);
-  // Counts one without, of which there may be many: they keep the connection alive.
-  bool TakeIdle() { return idle_events_-- > 0; }
+  // Counts one without, of which there may be many: they keep the connection alive. A failure:
+  // these have no end.
+  std::optional<BackendFailure> TakeIdle();
 
  private:
   int idle_events_ = 1 << 16;
