@@ -115,6 +115,7 @@ class Crowd {
   Status Open() {
     const RoundSettings& settings = round_->settings;
     engine::EngineCoreOptions core;
+    core.scheduler.long_rope_above = model_.config().long_rope_above();
     core.scheduler.max_num_seqs = settings.max_num_seqs;
     core.scheduler.max_num_batched_tokens = settings.max_num_batched_tokens;
     core.scheduler.max_prefill_chunk = settings.max_prefill_chunk;

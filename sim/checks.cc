@@ -196,7 +196,8 @@ void Checks::OnPreempted(const engine::CoreEvent& event, Record* record) {
   record->runs = false;
   const auto prompt = static_cast<int32_t>(record->made.request.prompt.size());
   if (record->scored > 0 && record->scored < prompt) record->preempted_scored = true;
-  if (!InOrderOfArrival(setup_)) return;
+  const bool for_others = event.preempt_reason != scheduler::PreemptReason::kLength;
+  if (!for_others || !InOrderOfArrival(setup_)) return;
   for (const RequestId other : open_) {
     const Record& later = records_.at(other);
     if (later.order <= record->order || !later.runs || later.finish_asked) continue;
@@ -214,6 +215,8 @@ void Checks::OnScored(const engine::CoreEvent& event, Record* record) {
   if (record->finish_asked) {
     Violate("two_ends", Name(event.id) + " is scored after Finish returned");
   }
+  const bool is_long =
+      request.prompt.size() > static_cast<size_t>(setup_.core.scheduler.long_rope_above);
   for (const core::Scored& scored : event.scored) {
     const auto position = static_cast<size_t>(scored.position);
     if (request.spec.num_prompt_logprobs < 0) wrong(scored, "is scored but was not to be");
@@ -226,7 +229,7 @@ void Checks::OnScored(const engine::CoreEvent& event, Record* record) {
     const float expected = position == 0
                                ? std::numeric_limits<float>::quiet_NaN()
                                : engine::TestExecutor::ScoreOf({request.prompt.data(), position},
-                                                               request.prompt[position]);
+                                                               request.prompt[position], is_long);
     const bool same =
         position == 0 ? std::isnan(scored.logprob) : SameBits(scored.logprob, expected);
     if (!same || scored.token != request.prompt[position]) wrong(scored, "has another log-prob");

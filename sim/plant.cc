@@ -12,7 +12,7 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 26> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 27> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -33,6 +33,7 @@ constexpr std::array<std::pair<Plant, const char*>, 26> kNames = {{
     {Plant::kAgingForgotten, "aging_forgotten"},
     {Plant::kBatchJoined, "batch_joined"},
     {Plant::kVictimTwice, "victim_twice"},
+    {Plant::kShortRope, "short_rope"},
     {Plant::kResumedPrompt, "resumed_prompt"},
     {Plant::kTurnsForgotten, "turns_forgotten"},
     {Plant::kBlocksUncharged, "blocks_uncharged"},

@@ -38,6 +38,7 @@ enum class Plant {
   kAgingForgotten,  // The scheduler is not told max_wait, so no request ages.
   kBatchJoined,     // Urgent requests join a running batch without the option.
   kVictimTwice,     // A preempted sequence is the next victim at once.
+  kShortRope,       // A sequence keeps the short factors of RoPE, however long it grows.
   kResumedPrompt,   // What another engine generated of a request counts as its prompt.
   // Of what a tenant uses, something is not charged:
   kTurnsForgotten,     // Nothing of kHostile's, so that it never gives way to another tenant.

@@ -71,7 +71,9 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
       request.turned_step = steps_;
       CheckBatch(event.id, &request, event.batch.number);
     } else if (event.kind == engine::CoreEvent::Kind::kPreempted) {
-      const bool memory = event.preempt_reason == scheduler::PreemptReason::kMemory;
+      // For no other request's sake.
+      const bool own = event.preempt_reason == scheduler::PreemptReason::kMemory ||
+                       event.preempt_reason == scheduler::PreemptReason::kLength;
       const bool turn = event.preempt_reason == scheduler::PreemptReason::kFairness ||
                         event.preempt_reason == scheduler::PreemptReason::kAging;
       // In a turn, a sequence that had its slot and no work counts as one that ran.
@@ -81,7 +83,7 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
       const bool first_slot =
           event.preempt_reason == scheduler::PreemptReason::kFairness && setup_.core.cache.caching;
       const int64_t least = first_slot ? 1 : int64_t{scheduler::Scheduler::kMinRunSteps};
-      if (!memory && (ran < least || often)) {
+      if (!own && (ran < least || often)) {
         violate_("ping_pong", RequestName(event.id) + " was preempted for " +
                                   scheduler::PreemptReasonName(event.preempt_reason) + " after " +
                                   std::to_string(ran) + " steps, the " +

@@ -220,6 +220,15 @@ void MakeHostile(Hostile kind, Setup* setup) {
   setup->obeys = kind != Hostile::kFlood;
 }
 
+// In some setups sequences that grow beyond a length are computed anew. Drawn by itself, so that
+// the rest of a seed's setup is what it would be without.
+void DrawLongRope(Setup* setup) {
+  base::SeededRandom random(base::Mix64(setup->seed, 4));
+  if (setup->plant != Plant::kShortRope && !random.Chance(0.3)) return;
+  setup->core.scheduler.long_rope_above =
+      static_cast<int32_t>(random.Between(2, setup->core.max_model_len / 2));
+}
+
 // With Hostile::kPrompts: the length of a prompt of this tenant.
 int64_t PromptLength(const Setup& setup, int tenant, base::Random& random) {
   if (tenant == kHostile) return random.Between(setup.longest_prompt / 2, setup.longest_prompt);
@@ -260,7 +269,7 @@ std::vector<TokenId> Prompt(const Setup& setup, int index, int64_t length, base:
     const SimRequest earlier = MakeRequest(setup, index - back * setup.tenants, {});
     prompt = earlier.request.prompt;
     const int64_t more = random.Between(0, earlier.request.max_tokens);
-    for (const TokenId token : Generated(earlier.request, more)) prompt.push_back(token);
+    for (const TokenId token : Generated(setup, earlier.request, more)) prompt.push_back(token);
     if (static_cast<int64_t>(prompt.size()) > length) prompt.resize(static_cast<size_t>(length));
   }
   // Few different first tokens: many prompts begin alike.
@@ -293,13 +302,23 @@ int TenantOf(const Setup& setup, RequestId id) {
 
 core::BlockName RootOf(int tenant) { return core::ChildName({}, std::vector<TokenId>{tenant}); }
 
-std::vector<TokenId> Generated(const core::CoreRequest& request, int64_t count) {
-  uint64_t hash = request.spec.seed;
-  for (const TokenId id : request.prompt) hash = base::Mix64(hash, static_cast<uint64_t>(id) + 1);
+std::vector<TokenId> Generated(const Setup& setup, const core::CoreRequest& request,
+                               int64_t count) {
+  // Of the context so far, with the short and with the long factors of RoPE.
+  std::array<uint64_t, 2> hashes{};
+  for (const bool is_long : {false, true}) {
+    hashes[is_long] = engine::TestExecutor::SeedOf(request.spec.seed, is_long);
+  }
+  const auto add = [&hashes](TokenId id) {
+    for (uint64_t& hash : hashes) hash = base::Mix64(hash, static_cast<uint64_t>(id) + 1);
+  };
+  for (const TokenId id : request.prompt) add(id);
   std::vector<TokenId> tokens;
   while (static_cast<int64_t>(tokens.size()) < count) {
-    tokens.push_back(static_cast<TokenId>(hash % engine::TestExecutor::kVocabSize));
-    hash = base::Mix64(hash, static_cast<uint64_t>(tokens.back()) + 1);
+    const size_t length = request.prompt.size() + tokens.size();
+    const bool is_long = length > static_cast<size_t>(setup.core.scheduler.long_rope_above);
+    tokens.push_back(static_cast<TokenId>(hashes[is_long] % engine::TestExecutor::kVocabSize));
+    add(tokens.back());
   }
   return tokens;
 }
@@ -346,6 +365,7 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   }
   if (plant == Plant::kAgingForgotten) MakeOverdue(&setup);
   if (plant == Plant::kVictimTwice) MakeUrgent(&setup);
+  DrawLongRope(&setup);
   const bool shares = plant == Plant::kClassStarved || plant == Plant::kShareIgnored;
   if (shares || (plant == Plant::kNone && seed % 100 == 50)) MakeBacklog(&setup);
   if (plant == Plant::kTurnsForgotten) MakeHostile(Hostile::kMany, &setup);
@@ -365,7 +385,7 @@ std::string Describe(const Setup& setup) {
       "max_num_seqs={} max_num_batched_tokens={} max_prefill_chunk={} max_model_len={} blocks={} "
       "requests={} users={} mean_gap_us={} prompt<={} output<={} cancels={} stops={} huge={} "
       "deadlines={} scored={} no_tokens={} caching={} tenants={} turns={} tier={} policy={}{} "
-      "max_wait_ms={} control={} batching={}/{}{}{}{} hostile={} faults=",
+      "max_wait_ms={} control={} batching={}/{}{}{}{} hostile={}{} faults=",
       s.max_num_seqs, s.max_num_batched_tokens, s.max_prefill_chunk, setup.core.max_model_len,
       setup.blocks, setup.num_requests, setup.users, setup.mean_gap_us, setup.longest_prompt,
       setup.longest_output, setup.cancel_share, setup.stop_share, setup.huge_share,
@@ -374,7 +394,8 @@ std::string Describe(const Setup& setup) {
       setup.strict ? " strict" : "", s.max_wait / std::chrono::milliseconds(1),
       setup.core.batch_control.name, static_cast<int>(s.batching.kind), s.batching.max_batch_size,
       s.padding ? " padded" : "", s.urgent_joins ? " joins" : "", setup.backlog ? " backlog" : "",
-      static_cast<int>(setup.hostile));
+      static_cast<int>(setup.hostile),
+      s.long_rope_above < core::kNoLongRope ? fmt::format(" long>{}", s.long_rope_above) : "");
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;

@@ -132,7 +132,7 @@ int TenantOf(const Setup& setup, RequestId id);
 core::BlockName RootOf(int tenant);
 
 // The tokens that TestExecutor generates for the request, up to `count`, wherever it would end.
-std::vector<TokenId> Generated(const core::CoreRequest& request, int64_t count);
+std::vector<TokenId> Generated(const Setup& setup, const core::CoreRequest& request, int64_t count);
 
 // `index` counts from 0; the request's id is index + 1. REQUIRES: open-loop callers ask in order,
 // with the time of the one before as `previous`.

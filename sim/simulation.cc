@@ -153,6 +153,7 @@ void Simulation::StartEngine() {
   options.is_end = IsEnd;
   options.note_steps = true;
   if (setup_.plant == Plant::kAgingForgotten) options.scheduler.max_wait = base::Duration::max();
+  if (setup_.plant == Plant::kShortRope) options.scheduler.long_rope_above = core::kNoLongRope;
   if (setup_.plant == Plant::kBatchJoined) options.scheduler.urgent_joins = true;
   if (setup_.tier.on) options.tier = &tier_;
   const executor::KvLayout layout =
@@ -183,6 +184,7 @@ void Simulation::CountLife() {
   Count("preemptions for blocks", stats.preemptions_by[2]);
   Count("preemptions for aging", stats.preemptions_by[3]);
   Count("preemptions for another tenant", stats.preemptions_by[4]);
+  Count("preemptions for a length", stats.preemptions_by[5]);
   Add(core_->transitions(), &report_.transitions);
 }
 

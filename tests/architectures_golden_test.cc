@@ -41,6 +41,13 @@ struct GoldenRow {
   std::vector<std::pair<TokenId, double>> tops;
 };
 
+// What follows the first `prompt` ids.
+struct GrownStep {
+  TokenId token = 0;
+  double half = 0;   // Its log-prob with K and V in f16,
+  double exact = 0;  // and as it is.
+};
+
 // A golden file: its lines are explained in make_goldens.py.
 struct Golden {
   std::string weights;
@@ -53,6 +60,9 @@ struct Golden {
   int greedy_prompt = 0;
   std::vector<TokenId> greedy;
   std::map<int, double> ties;  // Gaps by step.
+  // By the prompt's ids, and how often that number came before; in order of steps.
+  std::map<std::pair<int, int>, std::vector<GrownStep>> grown;
+  std::map<std::pair<int, int>, double> grown_ties;  // Gaps by prompt and step.
 };
 
 Golden ReadGolden(const std::string& name) {
@@ -62,6 +72,7 @@ Golden ReadGolden(const std::string& name) {
     throw std::runtime_error(path + " is missing: tests/architectures/make_goldens.py makes it");
   }
   Golden golden;
+  std::map<int, int> runs;  // Of `grown`, by prompt.
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
     std::string kind;
@@ -82,6 +93,16 @@ Golden ReadGolden(const std::string& name) {
       golden.other[at] = value;
     } else if (kind == "tie" && words >> at >> value) {
       golden.ties[at] = value;
+    } else if (kind == "grown") {
+      int step = 0;
+      GrownStep its;
+      words >> at >> step >> its.token >> its.half >> its.exact;
+      runs[at] += step == 0 ? 1 : 0;
+      golden.grown[{at, runs[at]}].push_back(its);
+    } else if (kind == "grown_tie") {
+      int step = 0;
+      words >> at >> step >> value;
+      golden.grown_ties[{at, step}] = value;
     } else if (kind == "greedy") {
       words >> golden.greedy_prompt;
       while (words >> at) golden.greedy.push_back(at);
@@ -248,7 +269,40 @@ TEST_P(ArchitectureGolden, GreedyTokensAreThoseOfTransformersUpToTies) {
               golden_.ties.at(step));
 }
 
+// Of LongRoPE: the factors are those of the sequence's length at each step, as where transformers
+// has no cache.
+class LongRopeGolden : public ArchitectureGolden {};
+
+TEST_P(LongRopeGolden, FactorsFollowTheLengthAsInTransformersWithoutACache) {
+  int crossed = 0;
+  for (const auto& [run, steps] : golden_.grown) {
+    core::CoreRequest request;
+    request.prompt = GoldenIds(run.first);
+    request.max_tokens = static_cast<int32_t>(steps.size());
+    request.spec.num_logprobs = 0;
+    const Output output = Run(request, 16);
+    ASSERT_EQ(output.tokens.size(), steps.size());
+    const int32_t above = model_->config().long_rope_above();
+    const int32_t computed = run.first + request.max_tokens - 1;  // Not the last token.
+    crossed += run.first <= above && computed > above ? 1 : 0;
+    for (size_t step = 0; step < steps.size(); ++step) {
+      SCOPED_TRACE(std::to_string(run.first) + " ids and " + std::to_string(step));
+      if (golden_.grown_ties.contains({run.first, static_cast<int>(step)}) &&
+          output.tokens[step] != steps[step].token) {
+        break;
+      }
+      ASSERT_EQ(output.tokens[step], steps[step].token);
+      const double logprob = std::bit_cast<float>(output.logprob_bits[step]);
+      EXPECT_NEAR(logprob, steps[step].half, kMostDifference);
+      EXPECT_NEAR(logprob, steps[step].exact, kMostDifferenceFromExact);
+    }
+  }
+  EXPECT_EQ(crossed, 3);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, ArchitectureGolden, ::testing::ValuesIn(model::TinyModelNames()),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Models, LongRopeGolden, ::testing::Values("phi3long"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -4,6 +4,7 @@
 #define ROPEWAY_CORE_BATCH_H_
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,10 @@ namespace ropeway::core {
 
 // A KV block: an index into the executor's pool.
 using BlockId = int32_t;
+
+// The longest sequence that is computed with the short factors of RoPE, where a model has but one
+// list of factors, or none.
+inline constexpr int32_t kNoLongRope = std::numeric_limits<int32_t>::max();
 
 // In a block table: no block, where no row needs one.
 inline constexpr BlockId kNoBlock = -1;
@@ -44,6 +49,9 @@ struct BatchItem {
   // `start` are already written. Blocks that no row of the item sees may be missing.
   std::span<const BlockId> blocks{};
   bool sample = false;  // Sample the token after the last of `tokens`.
+  // Its positions are encoded with the long factors of RoPE, as those of all blocks that it reads.
+  // Without effect unless the model has two lists (model::RopeScaling::kLongRope).
+  bool long_rope = false;
   // Padding of a static batch: costs what another item does, and writes nothing.
   bool padding = false;
   // The ids at [score_begin, score_end) are scored: the log-prob of each given those before it.

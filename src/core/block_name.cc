@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/sha256.h"
-#include "core/batch.h"
 
 namespace ropeway::core {
 namespace {
@@ -12,6 +11,7 @@ namespace {
 // So that no root reads like a block.
 constexpr std::string_view kRootTag = "ropeway kv root";
 constexpr std::string_view kBlockTag = "ropeway kv block";
+constexpr std::string_view kLongRopeTag = "ropeway kv root, long rope";
 
 void AppendNumber(uint64_t number, std::vector<uint8_t>* out) {
   for (int shift = 0; shift < 64; shift += 8) out->push_back(static_cast<uint8_t>(number >> shift));
@@ -37,6 +37,13 @@ BlockName RootName(const CacheRoot& root) {
   AppendText(root.rope_scaling, &message);
   AppendText(root.scope, &message);
   AppendText(root.salt, &message);
+  return Hash(message);
+}
+
+BlockName LongRopeRoot(const BlockName& root) {
+  std::vector<uint8_t> message;
+  AppendText(kLongRopeTag, &message);
+  message.insert(message.end(), root.bytes.begin(), root.bytes.end());
   return Hash(message);
 }
 

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/batch.h"
 #include "ropeway/request.h"
 
 namespace ropeway::core {
@@ -46,6 +47,8 @@ struct CacheRoot {
   int numerics_version = 0;  // docs/numerics.md
   std::string kv_dtype;      // "f16" or "q8_0".
   std::string rope_scaling;  // As resolved at start.
+  // A request with more ids has LongRopeRoot of the name. Not hashed: rope_scaling says it.
+  int32_t long_rope_above = kNoLongRope;
   // The requests that may share: the key's cache_scope, else the tenant's name.
   std::string scope;
   std::string salt;  // The request's cache_salt: narrows further.
@@ -53,6 +56,10 @@ struct CacheRoot {
 
 // Fields are hashed with their lengths, so distinct roots never give the same input.
 BlockName RootName(const CacheRoot& root);
+
+// The root of the same request's blocks once it is computed with the long factors of RoPE
+// (CoreRequest::long_rope). `root`: with the short ones.
+BlockName LongRopeRoot(const BlockName& root);
 
 // The name of the block after `parent` that holds `ids`: a full or a partial one; the number of ids
 // is part of the name. REQUIRES: 1 <= ids.size() <= kBlockTokens.

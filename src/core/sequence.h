@@ -61,6 +61,9 @@ struct CoreRequest {
   double tenant_weight = 1.0;
   Priority priority = Priority::kMedium;
   BlockName cache_root;  // Names whose KV blocks it may share (see CacheRoot).
+  // `cache_root` and `block_names` are those of blocks that are computed with the long factors of
+  // RoPE. The core sets it where the request is too long for the short ones (UseLongRope).
+  bool long_rope = false;
   // Of the full blocks of all its ids, the first ones that are known already; the core names the
   // rest. Moved into KvState::names.
   std::vector<BlockName> block_names;
@@ -70,6 +73,19 @@ struct CoreRequest {
 
   // The ids that the sequence begins with.
   size_t num_ids() const { return prompt.size() + resume_ids.size(); }
+
+  // The length by which a LongRoPE model chooses its factors. Log-probs of a prompt are those of
+  // the prompt alone, also where ids are known that were generated behind it.
+  int32_t rope_length() const {
+    return static_cast<int32_t>(spec.num_prompt_logprobs >= 0 ? prompt.size() : num_ids());
+  }
+  // From here on it is computed with the long factors of RoPE, and has other blocks.
+  // REQUIRES: it was not before.
+  void UseLongRope() {
+    long_rope = true;
+    cache_root = LongRopeRoot(cache_root);
+    block_names.clear();
+  }
 };
 
 // The batch in which a sequence started.
@@ -177,6 +193,16 @@ struct Sequence {
   uint64_t id() const { return request.id; }
   int32_t num_ids() const { return static_cast<int32_t>(ids.size()); }
   int32_t generated() const { return num_ids() - prompt_len; }
+  // Log-probs of its prompt are still to be computed.
+  bool scores() const { return request.spec.num_prompt_logprobs >= 0 && scored < prompt_len; }
+  // As CoreRequest::rope_length.
+  int32_t rope_length() const { return scores() ? prompt_len : num_ids(); }
+  // See CoreRequest. Nothing of it is computed from here on. REQUIRES: it holds no blocks.
+  void UseLongRope() {
+    request.UseLongRope();
+    kv.names.clear();
+    kv.parked = 0;
+  }
   // Has a slot and blocks.
   bool running() const {
     return state == SequenceState::kPrefilling || state == SequenceState::kDecoding ||

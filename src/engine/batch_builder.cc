@@ -64,6 +64,7 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
       item.ids.subspan(static_cast<size_t>(planned.start), static_cast<size_t>(planned.num_tokens));
   item.blocks = sequence.kv.blocks;
   item.spec = &sequence.request.spec;
+  item.long_rope = sequence.request.long_rope;
   batch_.items.push_back(item);
   work_.push_back(std::move(work));
 }

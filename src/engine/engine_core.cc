@@ -87,6 +87,9 @@ int32_t EngineCore::QueuePosition(RequestId id) const {
 }
 
 void EngineCore::Insert(core::CoreRequest request) {
+  if (!request.long_rope && request.rope_length() > options_.scheduler.long_rope_above) {
+    request.UseLongRope();
+  }
   const RequestId id = request.id;
   const base::TimePoint deadline = request.deadline;
   auto sequence = std::make_unique<core::Sequence>(std::move(request), next_number_);

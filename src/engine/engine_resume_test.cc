@@ -16,6 +16,7 @@
 #include "engine/open_engine.h"
 #include "kernels/kernels.h"
 #include "model/test_gguf_writer.h"
+#include "model/test_tiny_models.h"
 #include "ropeway/engine.h"
 
 namespace ropeway::engine {
@@ -23,9 +24,11 @@ namespace {
 
 class EngineResumeTest : public testing::Test {
  protected:
-  std::unique_ptr<Engine> Open(int max_num_batched_tokens, const std::string& kv_dtype) {
+  std::unique_ptr<Engine> Open(int max_num_batched_tokens, const std::string& kv_dtype,
+                               const std::string& path = "", int32_t max_model_len = 0) {
     EngineOptions options;
-    options.model.path = file_.path();
+    options.model.path = path.empty() ? file_.path() : path;
+    options.model.max_model_len = max_model_len;
     options.threads = 1;
     options.cache.kv_bytes = 1 << 20;
     options.cache.kv_dtype = kv_dtype;
@@ -46,11 +49,12 @@ class EngineResumeTest : public testing::Test {
   }
 
   // What each parameter that looks at the ids so far, or at the position, decides.
-  static std::vector<Request> Requests() {
+  static std::vector<Request> Requests(
+      const std::string& prompt = "Once upon a time, in the valley below the rope") {
     std::vector<Request> all(4);
     for (size_t i = 0; i < all.size(); ++i) {
       Request& request = all[i];
-      request.prompt = std::string("Once upon a time, in the valley below the rope");
+      request.prompt = prompt;
       request.max_tokens = 36;
       request.logprobs = 2;
       request.sampling.temperature = 0.8F;
@@ -96,16 +100,9 @@ class EngineResumeTest : public testing::Test {
     EXPECT_EQ(rest.finish.usage.prompt_tokens, whole.finish.usage.prompt_tokens);
   }
 
-  const model::TempFile file_{model::TinyLlama().Bytes()};
-};
-
-TEST_F(EngineResumeTest, AnotherEngineGoesOnToTheBit) {
-  for (const char* kv_dtype : {"f16", "q8_0"}) {
-    const auto first = Open(512, kv_dtype);
-    const auto second = Open(7, kv_dtype);
-    ASSERT_TRUE(first && second);
-    const std::vector<Request> requests = Requests();
-    const std::vector<Result> wholes = Run(first.get(), requests);
+  // What `first` generates, `second` goes on with behind each token.
+  static void ExpectRests(Engine* first, Engine* second, const std::vector<Request>& requests) {
+    const std::vector<Result> wholes = Run(first, requests);
     ASSERT_EQ(wholes.size(), requests.size());
     for (size_t i = 0; i < requests.size(); ++i) {
       std::vector<Request> rests;
@@ -114,11 +111,47 @@ TEST_F(EngineResumeTest, AnotherEngineGoesOnToTheBit) {
         rest.resume_ids.push_back(token.id);
         rests.push_back(rest);
       }
-      const std::vector<Result> results = Run(second.get(), rests);
+      const std::vector<Result> results = Run(second, rests);
       ASSERT_EQ(results.size(), wholes[i].tokens.size());
       for (size_t k = 0; k < results.size(); ++k) ExpectRest(wholes[i], k + 1, results[k]);
     }
   }
+
+  const model::TempFile file_{model::TinyLlama().Bytes()};
+};
+
+TEST_F(EngineResumeTest, AnotherEngineGoesOnToTheBit) {
+  for (const char* kv_dtype : {"f16", "q8_0"}) {
+    const auto first = Open(512, kv_dtype);
+    const auto second = Open(7, kv_dtype);
+    ASSERT_TRUE(first && second);
+    ExpectRests(first.get(), second.get(), Requests());
+  }
+}
+
+// The factors of LongRoPE are those of the sequence's length, whatever the engine's limit and the
+// moment at which it goes on.
+TEST_F(EngineResumeTest, SoItDoesAcrossTheLengthOfLongRope) {
+  const model::TempFile file(model::TinyModel("phi3long").Bytes());  // 32 positions, then long.
+  const auto first = Open(512, "f16", file.path());
+  const auto second = Open(7, "f16", file.path(), 64);
+  ASSERT_TRUE(first && second);
+  ExpectRests(first.get(), second.get(), Requests("Once upon a time"));
+}
+
+TEST_F(EngineResumeTest, AShortSequenceIsTheSameWithAnyLimit) {
+  const model::TempFile file(model::TinyModel("phi3long").Bytes());
+  const auto all = Open(512, "f16", file.path());
+  const auto few = Open(512, "f16", file.path(), 32);
+  ASSERT_TRUE(all && few);
+  std::vector<Request> requests = Requests("Once");
+  for (Request& request : requests) {
+    request.max_tokens = 20;
+    request.sampling.min_tokens = 0;
+  }
+  const std::vector<Result> results = Run(all.get(), requests);
+  const std::vector<Result> same = Run(few.get(), requests);
+  for (size_t i = 0; i < requests.size(); ++i) ExpectRest(results[i], 0, same[i]);
 }
 
 // Another seed draws other numbers at the same positions: the engine says so rather than go on.

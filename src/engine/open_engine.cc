@@ -116,7 +116,8 @@ std::string DescribeRope(const model::RopeParams& rope) {
                   rope.freq_base, rope.factor, rope.original_context_length, rope.attention_factor,
                   rope.beta_fast, rope.beta_slow);
   if (!rope.yarn_whole_pairs) text += " exact bounds";
-  if (rope.long_factors) text += " long factors";
+  // Earlier builds chose the factors by the maximum length.
+  if (rope.scaling == model::RopeScaling::kLongRope) text += " factors by length";
   return text;
 }
 
@@ -221,6 +222,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.cache_root.numerics_version = kernels::kNumericsVersion;
   config.cache_root.kv_dtype = options.cache.kv_dtype;
   config.cache_root.rope_scaling = DescribePositions(shape);
+  config.cache_root.long_rope_above = shape.long_rope_above();
   if (!config.model_digest.empty()) config.limits = DescribeLimits(config, check.chat_template);
   if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
   config.executor = std::make_unique<executor::CpuExecutor>(model, kernels, threads, kv_type);

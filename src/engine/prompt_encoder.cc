@@ -170,12 +170,13 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
   core.tenant_weight = request.tenant_weight;
   core.priority = request.priority;
   core.cache_root = RootOf(request);
+  // The last one is generated again, to see that it is the same here: see RequestOutput.
+  if (!resumed.empty()) core.resume_ids.assign(resumed.begin(), resumed.end() - 1);
+  if (core.rope_length() > cache_root_.long_rope_above) core.UseLongRope();
   // Here, where hashing a long prompt delays no step.
   if (resumed.empty()) {
     core.block_names = core::ChainNames(core.cache_root, core.prompt);
   } else {
-    // The last one is generated again, to see that it is the same here: see RequestOutput.
-    core.resume_ids.assign(resumed.begin(), resumed.end() - 1);
     std::vector<TokenId> all = core.prompt;
     Append(core.resume_ids, &all);
     core.block_names = core::ChainNames(core.cache_root, all);

@@ -38,9 +38,14 @@ class TestExecutor : public executor::Executor {
   };
   static constexpr size_t kBytesPerToken = sizeof(Slot);
 
+  // What the hash of a context begins with, which `seed` is for.
+  static uint64_t SeedOf(uint64_t seed, bool long_rope) {
+    return long_rope ? base::Mix64(seed, kLongRope) : seed;
+  }
+
   // The log-prob of `token` after `context`: what a scored id must get, whatever the chunks.
-  static float ScoreOf(std::span<const TokenId> context, TokenId token) {
-    uint64_t hash = kScoreSeed;
+  static float ScoreOf(std::span<const TokenId> context, TokenId token, bool long_rope = false) {
+    uint64_t hash = SeedOf(kScoreSeed, long_rope);
     for (const TokenId id : context) hash = base::Mix64(hash, static_cast<uint64_t>(id) + 1);
     return LogprobOf(base::Mix64(hash, static_cast<uint64_t>(token) + 1));
   }
@@ -116,6 +121,7 @@ class TestExecutor : public executor::Executor {
 
  private:
   static constexpr uint64_t kScoreSeed = 0x5C02E;
+  static constexpr uint64_t kLongRope = 0x10476;
 
   core::StepResult ComputeWithoutKv() const {
     core::StepResult result;
@@ -140,7 +146,7 @@ class TestExecutor : public executor::Executor {
         const auto position = item.start + static_cast<int32_t>(i);
         for (int32_t group = 0; group < groups(); ++group) {
           if (Slot* slot = Find(item, position, group))
-            *slot = {item.tokens[i], PlaceOf(position, group), ScopeOf(item.sequence)};
+            *slot = {item.tokens[i], PlaceOf(item, position, group), ScopeOf(item.sequence)};
         }
       }
     }
@@ -169,7 +175,9 @@ class TestExecutor : public executor::Executor {
 
   int32_t groups() const { return static_cast<int32_t>(windows.size()); }
 
-  static int32_t PlaceOf(int32_t position, int32_t group) { return position + (group << 24); }
+  static int32_t PlaceOf(const core::BatchItem& item, int32_t position, int32_t group) {
+    return position + (group << 24) + (item.long_rope ? 1 << 30 : 0);
+  }
 
   // The first position that the row at `position` sees.
   int32_t FirstSeen(int32_t group, int32_t position) const {
@@ -237,7 +245,7 @@ class TestExecutor : public executor::Executor {
                         std::to_string(item.ids.size()) + " ids");
       return;
     }
-    uint64_t hash = kScoreSeed;
+    uint64_t hash = SeedOf(kScoreSeed, item.long_rope);
     for (int32_t position = 0; position + 1 < item.score_end; ++position) {
       const Slot* slot = Find(item, position);
       if (slot == nullptr) return;
@@ -256,7 +264,7 @@ class TestExecutor : public executor::Executor {
   }
 
   uint64_t ContextHash(const core::BatchItem& item, int32_t length) {
-    uint64_t hash = item.spec->seed;
+    uint64_t hash = SeedOf(item.spec->seed, item.long_rope);
     for (int32_t group = 0; group < groups(); ++group) {
       for (int32_t position = FirstSeen(group, item.start); position < length; ++position) {
         const Slot* slot = Check(item, position, group);
@@ -272,7 +280,7 @@ class TestExecutor : public executor::Executor {
   const Slot* Check(const core::BatchItem& item, int32_t position, int32_t group) {
     const Slot* slot = Find(item, position, group);
     if (slot == nullptr) return nullptr;
-    const int32_t place = PlaceOf(position, group);
+    const int32_t place = PlaceOf(item, position, group);
     // The ids tell what the slot must hold, wherever its block came from.
     const auto at = static_cast<size_t>(position);
     if (at < item.ids.size() && slot->token != item.ids[at]) {

@@ -180,7 +180,9 @@ void ForwardPass::PrepareHeads(const Context& c, int row, int heads, const float
     float* head = x + Product(h, head_dim);
     kernels_.rms_norm(head, norm, head_dim, config_.norm_eps, head);
   }
-  const float* cos_sin = model_.rope_row(c.layer, c.set->position[static_cast<size_t>(row)]);
+  const auto r = static_cast<size_t>(row);
+  const core::BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[r])];
+  const float* cos_sin = model_.rope_row(c.layer, c.set->position[r], item.long_rope);
   switch (config_.position) {
     case model::PositionKind::kRopeInterleaved:
       return kernels_.rope(x, heads, head_dim, config_.rope.dim, cos_sin);

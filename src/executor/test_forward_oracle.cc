@@ -240,6 +240,7 @@ std::vector<std::vector<double>> OracleLogits(const model::Model& model,
   }
   const Rows output = OracleWeights(model.output());
   Rows logits;
+  const bool is_long = static_cast<int32_t>(tokens.size()) > config.long_rope_above();
   for (size_t position = 0; position < tokens.size(); ++position) {
     Vector x = WeightRow(model.token_embedding(), tokens[position]);
     for (double& value : x) value *= double{config.embedding_scale};
@@ -248,7 +249,7 @@ std::vector<std::vector<double>> OracleLogits(const model::Model& model,
       for (size_t i = 0; i < x.size(); ++i) x[i] += at[i];
     }
     for (Layer& layer : layers) {
-      layer.Apply(model.rope_row(layer.index, static_cast<int32_t>(position)), &x);
+      layer.Apply(model.rope_row(layer.index, static_cast<int32_t>(position), is_long), &x);
     }
     Vector row = Times(output, Norm(config, x, model.output_norm(), model.output_norm_bias()));
     const double cap = config.logit_soft_cap;

@@ -60,6 +60,7 @@ std::vector<Sequence> Crowd() {
 
 Runner::Runner(std::shared_ptr<const model::Model> model, const How& how, int max_seqs)
     : how_(how),
+      long_rope_above_(model->config().long_rope_above()),
       executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads,
                 how.kv_type) {
   auto layout = executor_.Init(kPoolBytes, how.max_rows, max_seqs);
@@ -162,6 +163,8 @@ void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
   item.blocks = s->blocks;
   item.sample = count == left && s->generate > 0;
   item.ids = s->ids;
+  // Sequences that grow beyond it are the engine core's matter.
+  item.long_rope = static_cast<int32_t>(s->ids.size()) > long_rope_above_;
   item.sequence = static_cast<uint64_t>(batch->items.size());
   if (s->spec.num_prompt_logprobs >= 0) {
     item.score_begin = std::max(item.start + 1, static_cast<int32_t>(s->scored.size()) + 1);

@@ -87,6 +87,7 @@ class Runner {
             const core::Batch& batch);
 
   const How how_;
+  const int32_t long_rope_above_;
   CpuExecutor executor_;
   KvLayout layout_;
   std::vector<core::BlockId> free_;

@@ -326,15 +326,14 @@ Status Model::Loader::RunMatrixJob(const Job& job) const {
 }
 
 Status Model::Loader::MakeRopeTables(const ModelTensors& tensors, int32_t max_positions) {
-  ModelConfig& config = model_->config_;
+  const ModelConfig& config = model_->config_;
   const int32_t positions = PositionsOf(config, max_positions);
   if (Status status = CheckRopeBytes(file_, config, max_positions); !status.ok()) return status;
   model_->max_positions_ = positions;
-  config.rope.long_factors = config.rope.scaling == RopeScaling::kLongRope &&
-                             positions > config.rope.original_context_length;
-  Status status = MakeRopeTable(
-      config.rope, config.rope.long_factors ? tensors.long_rope_divisors : tensors.rope_divisors,
-      &model_->rope_);
+  Status status = MakeRopeTable(config.rope, tensors.rope_divisors, &model_->rope_);
+  if (status.ok() && positions > config.long_rope_above()) {
+    status = MakeRopeTable(config.rope, tensors.long_rope_divisors, &model_->long_rope_);
+  }
   if (status.ok() && config.window_rope.has_value()) {
     status = MakeRopeTable(*config.window_rope, {}, &model_->window_rope_);
   }
@@ -375,8 +374,11 @@ Status CheckRopeBytes(const GgufFile& file, const ModelConfig& config, int32_t m
 
 uint64_t RopeBytes(const ModelConfig& config, int32_t max_positions) {
   const int32_t positions = PositionsOf(config, max_positions);
+  // Of kLongRope the table of the short factors is used for short sequences alone.
+  const int32_t is_short = config.long_rope_above();
+  const int32_t all = positions > is_short ? positions + is_short : positions;
   const int32_t windowed = config.window_rope.has_value() ? config.window_rope->dim : 0;
-  return RopeTable::Bytes(positions, config.rope.dim) + RopeTable::Bytes(positions, windowed);
+  return RopeTable::Bytes(all, config.rope.dim) + RopeTable::Bytes(positions, windowed);
 }
 
 StatusOr<std::string> FileDigest(const GgufFile& file, int threads) {

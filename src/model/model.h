@@ -78,8 +78,7 @@ class Model {
   // bytes). The file is not needed afterwards; if it changes meanwhile the load fails (kDataLoss),
   // as it does where a weight, or the scale of a block of them, is no finite number.
   // `max_positions`: rows of RoPE's tables, at most the model's context length; 0: the context
-  // length. They decide which of its factors a kLongRope model uses. Errors as for BindTensors, or
-  // kResourceExhausted if memory or threads are short.
+  // length. Errors as for BindTensors, or kResourceExhausted if memory or threads are short.
   static StatusOr<std::unique_ptr<Model>> Load(const GgufFile& file, int threads,
                                                int32_t max_positions = 0);
   Model(const Model&) = delete;
@@ -98,12 +97,11 @@ class Model {
     return output_;
   }  // [vocab_size, hidden_size]; may be tied.
 
-  // cos[rope.dim / 2], then sin[rope.dim / 2] for `position`; scaling included.
-  const float* rope_row(int32_t position) const { return rope_->row(position); }
-  // The same, as the layer's kind has it.
-  const float* rope_row(int layer, int32_t position) const {
-    if (window_rope_ == nullptr || config_.window(layer) == 0) return rope_row(position);
-    return window_rope_->row(position);
+  // cos[rope.dim / 2], then sin[rope.dim / 2] for `position` in the layer; scaling included.
+  // `is_long`: of a sequence longer than config().long_rope_above().
+  const float* rope_row(int layer, int32_t position, bool is_long) const {
+    if (window_rope_ != nullptr && config_.window(layer) > 0) return window_rope_->row(position);
+    return (is_long && long_rope_ != nullptr ? long_rope_ : rope_)->row(position);
   }
   int32_t max_positions() const { return max_positions_; }
 
@@ -120,6 +118,7 @@ class Model {
   const float* output_norm_bias_ = nullptr;
   std::vector<LayerWeights> layers_;
   std::unique_ptr<RopeTable> rope_;
+  std::unique_ptr<RopeTable> long_rope_;    // Null: as rope_.
   std::unique_ptr<RopeTable> window_rope_;  // Null: as rope_.
   int32_t max_positions_ = 0;
   base::PageArena arena_;  // Owns all matrices and norms.

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,12 @@ struct ModelConfig {
   int32_t kv_size() const { return num_kv_heads * head_dim; }
   int32_t window(int layer) const {
     return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
+  }
+  // Longer sequences are computed with the long factors of kLongRope, at all of their positions.
+  // The largest number: the model has but one list of factors, or none.
+  int32_t long_rope_above() const {
+    return rope.scaling == RopeScaling::kLongRope ? rope.original_context_length
+                                                  : std::numeric_limits<int32_t>::max();
   }
   KvGroups kv_groups() const;
   // Bytes of one KV block: [layer of the group][KV head][KvHeadBlockBytes].

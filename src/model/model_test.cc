@@ -310,7 +310,7 @@ TEST(ModelTest, RopeTableHoldsEveryPosition) {
   ASSERT_NE(loaded.model, nullptr) << loaded.status.message();
   EXPECT_EQ(loaded.model->max_positions(), 512);
   for (const int position : {0, 1, 255, 256, 511}) {
-    const float* row = loaded.model->rope_row(position);
+    const float* row = loaded.model->rope_row(0, position, false);
     for (size_t i = 0; i < 8; ++i) {
       const double angle =
           position * std::pow(10000.0, -static_cast<double>(i) / 8) / divisors[i] / 2.0;

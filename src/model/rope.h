@@ -8,8 +8,9 @@
 
 namespace ropeway::model {
 
-// kLongRope: frequencies are divided by factors of the file, of which it has one list for contexts
-// up to the original length and one for longer ones (LongRoPE, Ding et al. 2024).
+// kLongRope: frequencies are divided by factors of the file, of which it has one list for sequences
+// up to the original context length and one for longer ones (LongRoPE, Ding et al. 2024). A longer
+// sequence has the second list at all of its positions.
 enum class RopeScaling { kNone, kLinear, kYarn, kLongRope };
 
 struct RopeParams {
@@ -22,7 +23,6 @@ struct RopeParams {
   double beta_fast = 32.0;              // kYarn: pairs that turn more often are not stretched.
   double beta_slow = 1.0;               // kYarn: pairs that turn less often are stretched in full.
   bool yarn_whole_pairs = true;         // kYarn: these bounds are rounded to whole pairs.
-  bool long_factors = false;            // kLongRope: the list for longer contexts is used.
 };
 
 // Radians per position of each of the dim / 2 pairs. `divisors`: one per pair, or empty

@@ -113,6 +113,7 @@ void Scheduler::FetchDone(core::Sequence* sequence) {
 
 const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
   BeginStep(now);
+  PreemptLong();
   RankRunning();
   UpdateFollowers();
   RankQueue();
@@ -431,7 +432,11 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
 
 void Scheduler::AddChunk(core::Sequence* sequence) {
   kv_->SkipAhead(sequence);
-  const int32_t left = sequence->num_ids() - sequence->kv.computed;
+  // What is behind a prompt that is scored may have other factors of RoPE.
+  const bool alone = sequence->rope_length() <= options_.long_rope_above &&
+                     sequence->num_ids() > options_.long_rope_above;
+  const int32_t end = alone ? sequence->rope_length() : sequence->num_ids();
+  const int32_t left = end - sequence->kv.computed;
   int32_t most = std::min(left, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;

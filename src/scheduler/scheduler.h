@@ -169,6 +169,8 @@ class Scheduler final : public AdmissionQueue {
 
   // The stages of Schedule.
   void BeginStep(base::TimePoint now);
+  // Preempts what has become too long for the short factors of RoPE.
+  void PreemptLong();
   void RankRunning();
   // Releases followers whose leader computes nothing for them any more, and ranks the leaders.
   void UpdateFollowers();

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "core/batch.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_former.h"
 #include "scheduler/queue_load.h"
@@ -25,6 +26,8 @@ struct SchedulerOptions {
   // Cost of the chunks of all long ones in a step in which others decode, at most; at most twice
   // the decodes' cost too, but always 16.
   int long_prefill_budget = 64;
+  // A sequence that grows longer is computed anew, with the long factors of RoPE.
+  int32_t long_rope_above = core::kNoLongRope;
   // A sequence that has generated this many tokens is preempted only if memory is short.
   int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
   base::Duration max_wait = base::Duration::max();  // Aging: requests past max_wait go first.

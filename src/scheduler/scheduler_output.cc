@@ -20,14 +20,15 @@ const BlockedByNames& NamesOf(BlockedBy rule) {
 }
 
 const char* PreemptReasonName(PreemptReason reason) {
-  static constexpr const char* kNames[] = {"memory", "priority", "blocks", "aging", "fairness"};
+  static constexpr const char* kNames[] = {"memory", "priority", "blocks",
+                                           "aging",  "fairness", "length"};
   return kNames[static_cast<size_t>(reason)];
 }
 
 void SchedulerOutput::Reserve(size_t slots) {
   items.reserve(slots);
   padding.reserve(slots);
-  preempted.reserve(2 * slots);  // Before the decodes, and for their blocks.
+  preempted.reserve(3 * slots);  // For their length, before the decodes, and for their blocks.
   started.reserve(slots);
   fetches.reserve(slots);
 }

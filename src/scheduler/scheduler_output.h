@@ -50,8 +50,9 @@ enum class PreemptReason {
   kBlocks,    // A higher class needed its blocks.
   kAging,     // A request past max_wait needed its slot or blocks.
   kFairness,  // A tenant below its share needed its slot or blocks.
+  kLength,    // It grew beyond the length up to which the short factors of RoPE hold.
 };
-inline constexpr int kNumPreemptReasons = 5;
+inline constexpr int kNumPreemptReasons = 6;
 const char* PreemptReasonName(PreemptReason reason);
 
 // One step. Block tables already cover it.

@@ -40,6 +40,14 @@ void Scheduler::StartUrgent() {
   if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
 }
 
+void Scheduler::PreemptLong() {
+  for (size_t i = running_.size(); i-- > 0;) {  // Preempt puts the last one in its place.
+    const core::Sequence& sequence = *running_[i];
+    if (sequence.request.long_rope || sequence.rope_length() <= options_.long_rope_above) continue;
+    Preempt(&sequence, PreemptReason::kLength);
+  }
+}
+
 void Scheduler::FindVictims(const Ranked& urgent) {
   candidates_.clear();
   for (const Ranked& ranked : ranked_) {
@@ -103,7 +111,12 @@ void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
     });
   }
   tenants_.Release(*sequence, IsBusy(*sequence));
-  kv_->Park(sequence);
+  if (reason == PreemptReason::kLength) {
+    kv_->Release(sequence);
+    sequence->UseLongRope();
+  } else {
+    kv_->Park(sequence);
+  }
   sequence->sched.first_turn = false;
   sequence->sched.contends = false;
   mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kPreempt);

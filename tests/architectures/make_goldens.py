@@ -27,6 +27,11 @@ Each file tests/architectures/NAME.txt has lines of these kinds:
                                            is, whose line is not compared
     greedy COUNT ID...                     what follows the first COUNT ids
     tie STEP GAP                           the two best log-probs of that step differ by less than 2e-3
+
+and of phi3long, whose factors follow the sequence's length, so that each step computes the whole of it (use_cache=False):
+
+    grown COUNT STEP ID HALF EXACT         what follows the first COUNT ids: its log-prob with K and V in f16, and as it is
+    grown_tie COUNT STEP GAP               as tie, of that step
 """
 import argparse
 import dataclasses
@@ -48,6 +53,8 @@ NEAR = 1e-4
 TIE = 2e-3
 GREEDY_PROMPT = 40
 GREEDY_TOKENS = 48
+# Below LONG_ROPE_ORIGINAL (the last token is not computed), across it by one token and by many, at it, and above.
+GROWN = [(10, 23), (20, 13), (20, 14), (20, 40), (32, 8), (33, 8)]
 # Around the edges of blocks, of windows (20, 24, 40), of RoPE's first contexts (32, 64, 128), of the softmax's groups
 # (64), of chunks of 100, and of the context.
 ROWS = [*range(0, 80), *range(98, 103), *range(120, 136), *range(196, 204), *range(250, 263), *range(1008, 1023)]
@@ -408,6 +415,23 @@ def greedy_lines(model, ids):
     return [f"greedy {GREEDY_PROMPT} " + " ".join(map(str, chosen)), *ties]
 
 
+def grown_lines(model, ids, tokens):
+    count, ids, lines = len(ids), list(ids), []
+    for step in range(tokens):
+        half = logprobs_of(model, ids, HalfCache())[-1]
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
+        exact = torch.log_softmax(logits.double(), dim=-1)
+        best = torch.topk(exact, 2)
+        chosen = int(best.indices[0])
+        lines.append(f"grown {count} {step} {chosen} {half[chosen].item():.6f} {exact[chosen].item():.6f}")
+        gap = (best.values[0] - best.values[1]).item()
+        if gap < TIE:
+            lines.append(f"grown_tie {count} {step} {gap:.2e}")
+        ids.append(chosen)
+    return lines
+
+
 def lines_of(case):
     model, checksum = load(case)
     ids = token_ids(ROWS[-1] + 2)
@@ -416,7 +440,11 @@ def lines_of(case):
     lines = [f"weights {checksum}", f"ids {len(ids)}", *row_lines("row", half, ids), *row_lines("exact", exact, ids)]
     if case.experts:
         lines += router_lines(half_routers, exact_routers)
-    return lines + greedy_lines(model, ids[:GREEDY_PROMPT])
+    lines += greedy_lines(model, ids[:GREEDY_PROMPT])
+    if case.name == "phi3long":
+        for count, tokens in GROWN:
+            lines += grown_lines(model, ids[:count], tokens)
+    return lines
 
 
 def main():
