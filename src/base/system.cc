@@ -43,6 +43,20 @@ std::FILE* OpenPrivateFile(const std::string& path) {
   return nullptr;
 }
 
+bool ReplaceFile(const std::string& path, std::string_view text) {
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return false;
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return false;
+  bool good = true;
+  while (good && !text.empty()) {
+    const ssize_t written = write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    good = written > 0;
+    if (good) text.remove_prefix(static_cast<size_t>(written));
+  }
+  return close(fd) == 0 && good;
+}
+
 void RaiseDescriptorLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

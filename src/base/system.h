@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 namespace ropeway::base {
@@ -22,6 +23,11 @@ std::error_code MakePrivateDirectory(const std::filesystem::path& path);
 // Opens a file for writing, truncated; a new one is for the owner alone (0600). Null on failure,
 // with errno set. The caller closes it; exec does too.
 std::FILE* OpenPrivateFile(const std::string& path);
+
+// Puts a new file with this text in the place of whatever has the name, a directory apart: of a
+// link there the link goes, and what it leads to stays as it is. Where it fails, no file may be
+// left.
+bool ReplaceFile(const std::string& path, std::string_view text);
 
 // Raises the soft limit on descriptors (RLIMIT_NOFILE; usually 1,024) to the hard one, since each
 // connection takes a descriptor. No effect if the system rejects it. Thread-safe.

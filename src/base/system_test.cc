@@ -55,6 +55,21 @@ TEST_F(PrivateFilesTest, SaysWhatIsInTheWay) {
   EXPECT_EQ(errno, ENOENT);
 }
 
+TEST_F(PrivateFilesTest, AReplacedLinkLeavesAloneWhatItLeadTo) {
+  ASSERT_FALSE(MakePrivateDirectory(folder_));
+  std::ofstream(folder_ / "other") << "other";
+  fs::create_symlink("other", folder_ / "symbolic");
+  fs::create_hard_link(folder_ / "other", folder_ / "hard");
+  for (const char* name : {"symbolic", "hard", "new"}) {
+    EXPECT_TRUE(ReplaceFile((folder_ / name).string(), "text"));
+    EXPECT_EQ(ReadFile((folder_ / name).string(), 100), "text");
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(folder_ / name))) << name;
+  }
+  EXPECT_EQ(ReadFile((folder_ / "other").string(), 100), "other");
+  EXPECT_FALSE(ReplaceFile(folder_.string(), "text"));
+  EXPECT_FALSE(ReplaceFile((folder_ / "none" / "file").string(), "text"));
+}
+
 TEST(DescriptorLimitTest, RaisesTheSoftLimitToTheHardOne) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -1,33 +1,25 @@
 #include "hub/download.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/random_access_file.h"
 #include "base/sha256.h"
-#include "base/system.h"
 #include "base/utf8.h"
+#include "hub/part_file.h"
 #include "net/base_url.h"
 #include "net/http_client.h"
 
@@ -43,23 +35,15 @@ constexpr size_t kMaxTag = 1024;
 // Beyond the file itself: other programs need some too.
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
 
-std::string SystemError() { return std::generic_category().message(errno); }
-
 Status Unavailable(const std::string& message) { return {StatusCode::kUnavailable, message}; }
 
-// "bytes 5-99/100": where the part begins, and the length of the whole (0: not said).
+// "bytes 5-99/100": the first and the last byte of a part, and the length of the whole (0: not
+// said).
 struct ContentRange {
   uint64_t begin = 0;
+  uint64_t last = 0;
   uint64_t total = 0;
 };
-
-std::optional<uint64_t> ParseNumber(std::string_view text) {
-  uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (text.empty() || error != std::errc() || rest != end) return std::nullopt;
-  return number;
-}
 
 std::optional<ContentRange> ParseContentRange(std::string_view text) {
   constexpr std::string_view kUnit = "bytes ";
@@ -68,116 +52,14 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   const size_t dash = text.find('-');
   const size_t slash = text.find('/');
   if (dash == text.npos || slash == text.npos || dash > slash) return std::nullopt;
-  const std::optional<uint64_t> begin = ParseNumber(text.substr(0, dash));
-  if (!begin) return std::nullopt;
-  return ContentRange{*begin, ParseNumber(text.substr(slash + 1)).value_or(0)};
+  const std::optional<uint64_t> begin = ParseSize(text.substr(0, dash));
+  const std::optional<uint64_t> last = ParseSize(text.substr(dash + 1, slash - dash - 1));
+  const std::string_view whole = text.substr(slash + 1);
+  const std::optional<uint64_t> total = whole == "*" ? 0 : ParseSize(whole);
+  if (!begin || !last || !total || *last < *begin) return std::nullopt;
+  if (whole != "*" && *last >= *total) return std::nullopt;
+  return ContentRange{*begin, *last, *total};
 }
-
-// What a server said of the file that a part is of.
-struct Origin {
-  std::string tag;     // Its entity tag; "": none that is good for this.
-  uint64_t total = 0;  // Its length; 0: not known.
-};
-
-// What has arrived, with a lock that one process holds, and beside it what is known of the file.
-// Tags of other URLs say nothing: two files may have the same.
-class PartFile {
- public:
-  PartFile(fs::path path, std::string url) : path_(std::move(path)), url_(std::move(url)) {}
-  ~PartFile() {
-    if (file_ >= 0) close(file_);
-  }
-  PartFile(const PartFile&) = delete;
-  PartFile& operator=(const PartFile&) = delete;
-
-  Status Open() {
-    std::error_code error;
-    fs::create_directories(path_.parent_path(), error);
-    file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (file_ < 0) return Unavailable(fmt::format("{}: {}", path_.string(), SystemError()));
-    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      return Unavailable(fmt::format("{}: another process is fetching it", path_.string()));
-    }
-    // It may have been renamed between the two calls.
-    struct stat mine {};
-    struct stat there {};
-    if (fstat(file_, &mine) != 0 || stat(path_.c_str(), &there) != 0 ||
-        mine.st_ino != there.st_ino) {
-      return Unavailable(fmt::format("{}: another process has fetched it", path_.string()));
-    }
-    bytes_ = static_cast<uint64_t>(mine.st_size);
-    return Seek();
-  }
-
-  uint64_t bytes() const { return bytes_; }
-
-  Status Write(std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t written = write(file_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) {
-        return Unavailable(fmt::format("{}: cannot be written: {}", path_.string(), SystemError()));
-      }
-      text.remove_prefix(static_cast<size_t>(written));
-      bytes_ += static_cast<uint64_t>(written);
-    }
-    return {};
-  }
-
-  Status Clear() {
-    if (ftruncate(file_, 0) != 0) {
-      return Unavailable(fmt::format("{}: cannot be emptied: {}", path_.string(), SystemError()));
-    }
-    bytes_ = 0;
-    return Seek();
-  }
-
-  // Lines: the URL, the length, the tag.
-  Origin ReadOrigin() const {
-    const std::string begin = url_ + '\n';
-    const std::string note = base::ReadFile(TagPath(), begin.size() + 2 * kMaxTag).value_or("");
-    const size_t end = note.find('\n', begin.size());
-    if (!note.starts_with(begin) || end == note.npos) return {};
-    const std::optional<uint64_t> total =
-        ParseNumber(std::string_view(note).substr(begin.size(), end - begin.size()));
-    if (!total) return {};
-    return {.tag = note.substr(end + 1), .total = *total};
-  }
-  void NoteOrigin(const Origin& origin) {
-    std::ofstream(TagPath()) << url_ << '\n' << origin.total << '\n' << origin.tag;
-  }
-
-  // Puts the whole file in its place.
-  Status MoveTo(const fs::path& to) {
-    if (fsync(file_) != 0) {
-      return Unavailable(fmt::format("{}: cannot be written: {}", path_.string(), SystemError()));
-    }
-    std::error_code error;
-    fs::create_directories(to.parent_path(), error);
-    fs::rename(path_, to, error);
-    if (error) return Unavailable(fmt::format("{}: {}", to.string(), error.message()));
-    fs::remove(TagPath(), error);
-    return SyncPath(to.parent_path());
-  }
-
-  void Remove() {
-    std::error_code error;
-    fs::remove(path_, error);
-    fs::remove(TagPath(), error);
-  }
-
- private:
-  std::string TagPath() const { return path_.string() + ".tag"; }
-  Status Seek() {
-    if (lseek(file_, 0, SEEK_END) >= 0) return {};
-    return Unavailable(fmt::format("{}: {}", path_.string(), SystemError()));
-  }
-
-  const fs::path path_;
-  const std::string url_;
-  int file_ = -1;
-  uint64_t bytes_ = 0;
-};
 
 // How one attempt ended.
 struct Attempt {
@@ -203,18 +85,25 @@ class Downloader {
     std::string location;
     std::string tag;
     std::optional<ContentRange> range;
-    uint64_t length = 0;  // 0: not said.
+    std::optional<uint64_t> length;
   };
 
+  Status FetchAndCheck();
   // Fetches what is missing.
   Status Fetch();
   Attempt Try();
   // One exchange with one host. OK with a Head whose status is a redirect's, or once the body is
   // in the part file.
   Attempt Ask(const net::BaseUrl& url, bool with_token, Head* head);
-  bool TakeHead(const net::ReplyHead& reply, Head* head, Attempt* attempt);
+  bool TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, Head* head, Attempt* attempt);
+  bool GoesOn(const net::BaseUrl& url, const Head& head) const;
   Attempt Refused(const net::BaseUrl& url, int status, const std::string& body) const;
   Status Check();
+  // What is noted of the file, if it is what `url` leads to.
+  Origin OriginAt(const net::BaseUrl& url) const {
+    const Origin origin = part_.ReadOrigin();
+    return origin.place == PlaceOf(url.Text()) ? origin : Origin();
+  }
   bool CanResume() const {
     return part_.bytes() > 0 && (!request_.sha256.empty() || !part_.ReadOrigin().tag.empty());
   }
@@ -227,18 +116,27 @@ class Downloader {
   Progress& progress_;
   PartFile part_;
   uint64_t total_ = 0;
+  bool joined_ = false;  // What is there may be of more than one reply.
 };
 
 Status Downloader::Run() {
   if (Status status = part_.Open(); !status.ok()) return status;
+  joined_ = part_.bytes() > 0;
+  Status status = FetchAndCheck();
+  if (status.code() == StatusCode::kDataLoss && joined_) {
+    // Its parts may have been of two files that had no tags: one of them is fetched whole.
+    if (Status cleared = part_.Clear(); !cleared.ok()) return cleared;
+    status = FetchAndCheck();
+  }
+  if (status.ok()) return part_.MoveTo(request_.to);
+  if (part_.bytes() == 0 || status.code() == StatusCode::kDataLoss) part_.Remove();
+  return status;
+}
+
+Status Downloader::FetchAndCheck() {
   const Status fetched = Fetch();
   progress_.End();
-  if (!fetched.ok()) {
-    if (part_.bytes() == 0) part_.Remove();
-    return fetched;
-  }
-  if (Status status = Check(); !status.ok()) return status;
-  return part_.MoveTo(request_.to);
+  return fetched.ok() ? Check() : fetched;
 }
 
 Status Downloader::Fetch() {
@@ -280,16 +178,17 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
   boost::asio::io_context io(1);
   const auto call = std::make_shared<net::HttpCall>(client->get(), &io);
   call->set_timeout_when_idle();
-  if (part_.bytes() > 0) {
+  const std::string tag = OriginAt(url).tag;
+  // Where neither a tag nor a sum says what the whole is, all of it is asked for.
+  if (part_.bytes() > 0 && !(tag.empty() && request_.sha256.empty())) {
     call->AddField("Range", fmt::format("bytes={}-", part_.bytes()));
-    // By its sum the whole is checked anyway.
-    if (request_.sha256.empty()) call->AddField("If-Range", part_.ReadOrigin().tag);
+    if (!tag.empty()) call->AddField("If-Range", tag);
   }
   Attempt attempt;
   std::string error_body;
   bool keep = false;  // The body belongs to the file.
   const net::HttpCall::OnHead on_head = [&](const net::ReplyHead& reply) {
-    keep = TakeHead(reply, head, &attempt);
+    keep = TakeHead(url, reply, head, &attempt);
   };
   const net::HttpCall::OnBody on_body = [&](std::string_view bytes) {
     if (!keep) {
@@ -317,30 +216,46 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
     return {Unavailable(Named("the connection ended before the file was whole")), true};
   }
   if (total_ > 0 && part_.bytes() > total_) {
-    part_.Remove();
     return {Status(StatusCode::kDataLoss,
                    Named(fmt::format("has more than the {} bytes that are expected", total_)))};
   }
   return {};
 }
 
+// Whether a part that the server sends goes on behind what is there, in the same file. RFC 9110,
+// section 15.3.7.3: parts are joined only where both have the same strong tag. A sum is as good,
+// but not against tags that differ.
+bool Downloader::GoesOn(const net::BaseUrl& url, const Head& head) const {
+  if (!head.range || head.range->begin != part_.bytes()) return false;
+  if (head.length && *head.length != head.range->last - head.range->begin + 1) return false;
+  const Origin origin = OriginAt(url);
+  const uint64_t known = origin.total > 0 ? origin.total : request_.bytes;
+  const uint64_t said = head.range->total;
+  // Nothing says how much is missing, or two answers differ.
+  if (known == 0 && said == 0) return false;
+  if (origin.total > 0 && said > 0 && said != origin.total) return false;
+  if (part_.bytes() == 0) return true;
+  if (!origin.tag.empty() && !head.tag.empty()) return head.tag == origin.tag;
+  return !request_.sha256.empty();
+}
+
 // Whether the body is the file's, from the part's end on.
-bool Downloader::TakeHead(const net::ReplyHead& reply, Head* head, Attempt* attempt) {
+bool Downloader::TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, Head* head,
+                          Attempt* attempt) {
   head->status = reply.status;
   head->location = reply.field("Location");
   head->tag = reply.field("ETag");
   head->range = ParseContentRange(reply.field("Content-Range"));
-  head->length = ParseNumber(reply.field("Content-Length")).value_or(0);
+  head->length = ParseSize(reply.field("Content-Length"));
   uint64_t total = 0;
-  const uint64_t known = part_.ReadOrigin().total;
-  const bool same = head->range && head->range->begin == part_.bytes() &&
-                    (known == 0 || head->range->total == 0 || head->range->total == known);
-  if (reply.status == 206 && same) {
-    total = head->range->total > 0 ? head->range->total : known;
+  if (reply.status == 206 && GoesOn(url, *head)) {
+    total = head->range->total > 0 ? head->range->total : OriginAt(url).total;
+    joined_ = joined_ || part_.bytes() > 0;
   } else if (reply.status == 200) {
     // The server knows no ranges, or has another file now.
     attempt->status = part_.Clear();
-    total = head->length;
+    total = head->length.value_or(0);
+    joined_ = false;
   } else if (reply.status == 206 || reply.status == 416) {
     // What there is does not belong to this file: the next attempt begins anew.
     attempt->status = part_.Clear();
@@ -361,7 +276,7 @@ bool Downloader::TakeHead(const net::ReplyHead& reply, Head* head, Attempt* atte
   if (total > 0 || reply.status == 200) total_ = total > 0 ? total : request_.bytes;
   // A weak tag may stand for other bytes.
   const bool strong = !head->tag.starts_with("W/") && head->tag.size() <= kMaxTag;
-  part_.NoteOrigin({.tag = strong ? head->tag : "", .total = total});
+  part_.NoteOrigin({.tag = strong ? head->tag : "", .total = total, .place = url.Text()});
   if (total_ > part_.bytes()) {
     attempt->status = CheckSpace(request_.part.parent_path(), total_ - part_.bytes());
   }
@@ -394,7 +309,6 @@ Status Downloader::Check() {
   const StatusOr<std::string> sum = FileSha256(request_.part);
   if (!sum.ok()) return sum.status();
   if (*sum == request_.sha256) return {};
-  part_.Remove();
   return {StatusCode::kDataLoss,
           Named(fmt::format("the SHA-256 sum of what was fetched is {}, {} is expected; it was "
                             "deleted",
@@ -440,15 +354,6 @@ Status CheckSpace(const fs::path& folder, uint64_t bytes) {
   if (needed <= free) return {};
   return Unavailable(fmt::format("{} are needed on the disk of {}, {} are free",
                                  FileSizeText(needed), folder.string(), FileSizeText(free)));
-}
-
-Status SyncPath(const fs::path& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool good = file >= 0 && fsync(file) == 0;
-  const std::string why = good ? "" : SystemError();
-  if (file >= 0) close(file);
-  if (good) return {};
-  return Unavailable(fmt::format("{}: cannot be synced: {}", path.string(), why));
 }
 
 }  // namespace ropeway::hub

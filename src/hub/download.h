@@ -53,9 +53,6 @@ uint64_t AddSizes(uint64_t a, uint64_t b);
 // OK if `bytes` more fit on the disk of `folder`.
 Status CheckSpace(const std::filesystem::path& folder, uint64_t bytes);
 
-// Makes what was written to the file (or folder) outlive a loss of power.
-Status SyncPath(const std::filesystem::path& path);
-
 }  // namespace ropeway::hub
 
 #endif  // ROPEWAY_HUB_DOWNLOAD_H_

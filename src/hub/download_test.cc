@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hub/test_file_server.h"
 
@@ -150,6 +151,95 @@ TEST_F(DownloadTest, BeginsAnewWhereMoreIsThereThanTheFileHas) {
   ASSERT_TRUE(Fetch("/a", 2).ok());
   EXPECT_EQ(Whole(), bytes_);
   EXPECT_THAT(server_.fields("Range"), ElementsAre("bytes=300004-", ""));
+}
+
+// RFC 9110, section 15.3.7.3. A server that takes no notice of If-Range answers with the part that
+// it has now, of whatever file.
+TEST_F(DownloadTest, JoinsNoPartsOfTwoFiles) {
+  const std::string old(300'000, 'a');
+  struct Case {
+    const char* what;
+    ServedFile before;
+    ServedFile now;
+  };
+  const std::vector<Case> cases = {
+      {"another tag", {}, {.tag = "\"two\""}},
+      {"the tag is weak now", {}, {.tag = "W/\"one\""}},
+      {"no tag now", {}, {.tag = ""}},
+      {"the part has no tag", {}, {.part_tag = false}},
+      {"the tag was weak", {.tag = "W/\"one\""}, {}},
+      {"there was no tag", {.tag = ""}, {}},
+      {"the part is another", {}, {.range_text = "bytes 99999-299999/300000"}},
+      {"the part has another length", {}, {.range_text = "bytes 100000-200000/300000"}},
+      {"the part ends before it begins", {}, {.range_text = "bytes 100000-9/300000"}},
+      {"the part ends behind the whole", {}, {.range_text = "bytes 100000-299999/299999"}},
+      {"another whole length", {}, {.range_text = "bytes 100000-299999/300001"}},
+      {"an unreadable whole length",
+       {},
+       {.range_text = "bytes 100000-299999/100000000000000000000"}},
+      {"another unit", {}, {.range_text = "lines 100000-299999/300000"}}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.what);
+    ServedFile before = each.before;
+    before.bytes = old;
+    before.cut = 100'000;
+    server_.Put("/a", before);
+    EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+    ServedFile now = each.now;
+    now.bytes = bytes_;
+    now.if_range = false;
+    server_.Put("/a", now);
+    const Status status = Fetch("/a", 2);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Whole() == bytes_);
+  }
+}
+
+TEST_F(DownloadTest, GoesOnWhereTheWholeLengthIsKnownFromBefore) {
+  server_.Put("/a", {.bytes = bytes_, .cut = 100'000});
+  EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+  server_.Put("/a", {.bytes = bytes_, .range_text = "bytes 100000-299999/*"});
+  ASSERT_TRUE(Fetch("/a").ok());
+  EXPECT_TRUE(Whole() == bytes_);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("", "bytes=100000-"));
+}
+
+TEST_F(DownloadTest, ATagSaysNothingOfWhatARedirectLeadsToNow) {
+  server_.Put("/a", {.location = "/one?signed=1"});
+  server_.Put("/one?signed=1", {.bytes = std::string(300'000, 'a'), .cut = 100'000});
+  EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+  server_.Put("/a", {.location = "/two?signed=2"});
+  server_.Put("/two?signed=2", {.bytes = bytes_, .cut = 150'000});  // By chance, the same tag.
+  EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(Part() == bytes_.substr(0, 150'000));
+  // Another signature leads to the same file.
+  server_.Put("/a", {.location = "/two?signed=3"});
+  server_.Put("/two?signed=3", {.bytes = bytes_});
+  ASSERT_TRUE(Fetch("/a").ok());
+  EXPECT_TRUE(Whole() == bytes_);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("", "", "", "", "", "bytes=150000-"));
+}
+
+// By the sum alone two files were joined: that is found at the end, and mended at once.
+TEST_F(DownloadTest, WhatWasJoinedAndHasAnotherSumIsFetchedOnceMore) {
+  server_.Put("/a", {.bytes = std::string(300'000, 'a'), .tag = "", .cut = 100'000});
+  request_.sha256 = SumOf(bytes_);
+  EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+  server_.Put("/a", {.bytes = bytes_, .tag = ""});
+  const Status status = Fetch("/a");
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(Whole() == bytes_);
+  EXPECT_THAT(server_.fields("Range"), ElementsAre("", "bytes=100000-", ""));
+}
+
+TEST_F(DownloadTest, ATagThatDiffersSaysMoreThanASum) {
+  server_.Put("/a", {.bytes = std::string(300'000, 'a'), .tag = "\"old\"", .cut = 100'000});
+  request_.sha256 = SumOf(bytes_);
+  EXPECT_EQ(Fetch("/a").code(), StatusCode::kUnavailable);
+  server_.Put("/a", {.bytes = bytes_, .if_range = false});
+  ASSERT_TRUE(Fetch("/a", 2).ok());
+  EXPECT_TRUE(Whole() == bytes_);
+  EXPECT_THAT(server_.fields("If-Range"), ElementsAre("", "\"old\"", ""));
 }
 
 TEST_F(DownloadTest, AWrongSumLeavesNothing) {

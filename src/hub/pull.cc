@@ -15,6 +15,7 @@
 #include "base/random_access_file.h"
 #include "base/split_name.h"
 #include "base/utf8.h"
+#include "hub/part_file.h"
 #include "hub/python_packages.h"
 #include "net/base_url.h"
 

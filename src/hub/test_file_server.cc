@@ -63,20 +63,23 @@ net::FakeReply TestFileServer::Answer(const net::FakeRequest& request) {
 
   const std::string range = FieldOf(request, "Range");
   const std::string if_range = FieldOf(request, "If-Range");
-  const bool part =
-      file.ranges && range.starts_with("bytes=") && (if_range.empty() || if_range == file.tag);
+  const bool part = file.ranges && range.starts_with("bytes=") &&
+                    (if_range.empty() || !file.if_range || if_range == file.tag);
   const size_t begin = part ? std::strtoul(range.c_str() + 6, nullptr, 10) : 0;
   if (begin > 0 && begin >= file.bytes.size()) return TextReply(416, "");
   std::string body = file.bytes.substr(begin);
   std::string fields;
-  if (!file.tag.empty()) fields += "ETag: " + file.tag + "\r\n";
+  if (!file.tag.empty() && (!part || file.part_tag)) fields += "ETag: " + file.tag + "\r\n";
   if (!file.link.empty()) fields += "Link: " + file.link + "\r\n";
   if (file.length) {
     fields += fmt::format("Content-Length: {}\r\n", file.claims > 0 ? file.claims : body.size());
   }
   if (part) {
-    fields += fmt::format("Content-Range: bytes {}-{}/{}\r\n", begin, file.bytes.size() - 1,
-                          file.bytes.size());
+    fields += fmt::format(
+        "Content-Range: {}\r\n",
+        file.range_text.empty()
+            ? fmt::format("bytes {}-{}/{}", begin, file.bytes.size() - 1, file.bytes.size())
+            : file.range_text);
   }
   if (body.size() > file.cut && file.cuts > 0) {
     --file.cuts;

@@ -22,7 +22,10 @@ struct ServedFile {
   std::string location = {};       // Not empty: the file is there.
   std::string token = {};          // Not empty: without it the answer is 401.
   int status = 200;                // Another: an error.
-  bool ranges = true;              // Knows parts of files.
+  bool ranges = true;              // Knows parts of files,
+  bool if_range = true;            // and for which tag they were asked for.
+  std::string range_text = {};     // Not empty: of a part, instead of the right Content-Range.
+  bool part_tag = true;            // Parts have the tag too.
   bool length = true;              // Says how long the file is,
   uint64_t claims = 0;             // or, where this is not 0, that it is so long.
   std::string link = {};           // Not empty: the field Link.
