@@ -32,8 +32,11 @@ constexpr int kMaxRedirects = 10;
 constexpr size_t kMaxErrorBody = 2048;
 constexpr size_t kReadChunk = size_t{1} << 20;
 constexpr size_t kMaxTag = 1024;
-// Beyond the file itself: other programs need some too.
+// Stay free beyond what is fetched: other programs need some too.
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
+// The free space is looked at again after so many bytes: not every server says how many come, and
+// others write to the disk too.
+constexpr uint64_t kSpaceStep = uint64_t{1} << 20;
 
 Status Unavailable(const std::string& message) { return {StatusCode::kUnavailable, message}; }
 
@@ -99,6 +102,7 @@ class Downloader {
   bool GoesOn(const net::BaseUrl& url, const Head& head) const;
   Attempt Refused(const net::BaseUrl& url, int status, const std::string& body) const;
   Status Check();
+  Status Keep(std::string_view bytes);
   // What is noted of the file, if it is what `url` leads to.
   Origin OriginAt(const net::BaseUrl& url) const {
     const Origin origin = part_.ReadOrigin();
@@ -116,6 +120,7 @@ class Downloader {
   Progress& progress_;
   PartFile part_;
   uint64_t total_ = 0;
+  uint64_t room_ = 0;    // So many bytes may be written before the disk is looked at.
   bool joined_ = false;  // What is there may be of more than one reply.
 };
 
@@ -195,7 +200,7 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
       error_body.append(bytes.substr(0, kMaxErrorBody - error_body.size()));
       return attempt.status.ok() && error_body.size() < kMaxErrorBody;
     }
-    attempt.status = part_.Write(bytes);
+    attempt.status = Keep(bytes);
     progress_.Set(part_.bytes());
     return attempt.status.ok() && (total_ == 0 || part_.bytes() <= total_);
   };
@@ -220,6 +225,26 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
                    Named(fmt::format("has more than the {} bytes that are expected", total_)))};
   }
   return {};
+}
+
+// Writes what came, if the disk has room for it.
+Status Downloader::Keep(std::string_view bytes) {
+  Status status;
+  if (room_ < bytes.size()) {
+    const uint64_t missing = total_ > part_.bytes() ? total_ - part_.bytes() : kSpaceStep;
+    room_ = std::max<uint64_t>(std::min(missing, kSpaceStep), bytes.size());
+    status = options_.check_space(request_.part.parent_path(), room_);
+  }
+  if (status.ok()) status = part_.Write(bytes);
+  room_ -= std::min<uint64_t>(room_, bytes.size());
+  if (status.ok()) return status;
+  const std::string here = FileSizeText(part_.bytes());
+  return Unavailable(Named(fmt::format(
+      "{}; make space and give the command again: it {}", status.message(),
+      CanResume() ? fmt::format("goes on behind the {} that are here", here)
+                  : fmt::format("begins anew, for nothing says that the {} here are of the same "
+                                "file then",
+                                here))));
 }
 
 // Whether a part that the server sends goes on behind what is there, in the same file. RFC 9110,
@@ -278,7 +303,7 @@ bool Downloader::TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, 
   const bool strong = !head->tag.starts_with("W/") && head->tag.size() <= kMaxTag;
   part_.NoteOrigin({.tag = strong ? head->tag : "", .total = total, .place = url.Text()});
   if (total_ > part_.bytes()) {
-    attempt->status = CheckSpace(request_.part.parent_path(), total_ - part_.bytes());
+    attempt->status = options_.check_space(request_.part.parent_path(), total_ - part_.bytes());
   }
   progress_.Start(part_.bytes(), total_);
   return attempt->status.ok();

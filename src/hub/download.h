@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "hub/progress.h"
@@ -23,6 +24,9 @@ struct DownloadRequest {
   std::string sha256;          // Expected; "": not known.
 };
 
+// OK if `bytes` more fit on the disk of `folder`, and 64 MiB stay free then.
+Status CheckSpace(const std::filesystem::path& folder, uint64_t bytes);
+
 struct DownloadOptions {
   // The connection is given up when nothing has come for so long.
   std::chrono::milliseconds idle_timeout{60'000};
@@ -30,14 +34,17 @@ struct DownloadOptions {
   // between them a pause that grows.
   int attempts = 5;
   std::chrono::milliseconds pause{500};
+  // Asked before the first byte where the length is known, and again for each mebibyte that comes.
+  std::function<Status(const std::filesystem::path& folder, uint64_t bytes)> check_space =
+      CheckSpace;
 };
 
 // Fetches the file. Follows redirects (not from https to http). What arrived stays in `part`, and a
 // later call asks for the rest alone (Range), if the server says that it is the same file: at the
 // same URL by its entity tag and length, or by the sum that is expected. The sum of the whole is
-// checked, the space on disk before it is needed, and the file renamed when it is safe on disk. A
-// sentence that names the URL, kNotFound, kUnavailable (no connection, no space, a server's error),
-// kDataLoss (another sum).
+// checked, the space on disk before it is needed and while bytes come, and the file renamed when it
+// is safe on disk. A sentence that names the URL, kNotFound, kUnavailable (no connection, no space,
+// a server's error), kDataLoss (another sum).
 Status Download(const DownloadRequest& request, const DownloadOptions& options, Progress* progress);
 
 // Where a redirect at `from` leads: what Location says, if it is a URL, and not http behind https,
@@ -49,9 +56,6 @@ StatusOr<std::string> FileSha256(const std::filesystem::path& path);
 
 // The sum of two sizes that others have said; at most the largest number.
 uint64_t AddSizes(uint64_t a, uint64_t b);
-
-// OK if `bytes` more fit on the disk of `folder`.
-Status CheckSpace(const std::filesystem::path& folder, uint64_t bytes);
 
 }  // namespace ropeway::hub
 

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,8 +32,17 @@ class DownloadTest : public testing::Test {
     request_.to = folder_.path() / "models" / "model.gguf";
     request_.part = folder_.path() / "parts" / "model.gguf";
     Progress progress("model.gguf", false, [](std::string_view) {});
-    return Download(request_, {.idle_timeout = idle_timeout_, .attempts = attempts, .pause = {}},
-                    &progress);
+    DownloadOptions options = {.idle_timeout = idle_timeout_, .attempts = attempts, .pause = {}};
+    if (room_) options.check_space = room_;
+    return Download(request_, options, &progress);
+  }
+  // A disk on which the part may have so many bytes.
+  void SetRoom(uint64_t most) {
+    room_ = [this, most](const std::filesystem::path& folder, uint64_t bytes) {
+      EXPECT_EQ(folder, request_.part.parent_path());
+      const bool fits = Part().size() + bytes <= most;
+      return fits ? Status() : Status(StatusCode::kUnavailable, "the disk is full");
+    };
   }
   // What is in its place; "" if nothing is.
   std::string Whole() const { return folder_.Read("models/model.gguf"); }
@@ -40,6 +51,7 @@ class DownloadTest : public testing::Test {
   TestFileServer server_;
   ScratchFolder folder_;
   DownloadRequest request_;
+  std::function<Status(const std::filesystem::path&, uint64_t)> room_;
   std::chrono::milliseconds idle_timeout_{20'000};
   const std::string bytes_ = SomeBytes(300'000);
 };
@@ -316,6 +328,41 @@ TEST_F(DownloadTest, AFileThatTheDiskCannotHoldIsNotFetched) {
   EXPECT_EQ(server_.requests().size(), 1u);
   EXPECT_FALSE(folder_.Has("parts/model.gguf"));
   EXPECT_FALSE(folder_.Has("models/model.gguf"));
+}
+
+TEST_F(DownloadTest, AFileOfUnknownLengthDoesNotFillTheDisk) {
+  const std::string large = SomeBytes(5'000'000);
+  server_.Put("/a", {.bytes = large, .length = false});
+  SetRoom(3'000'000);
+  const Status status = Fetch("/a", 5);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(),
+              testing::MatchesRegex(".*: the disk is full; make space and give the command again: "
+                                    "it goes on behind the 2\\.. MB that are here"));
+  EXPECT_EQ(server_.requests().size(), 1u);
+  const size_t here = Part().size();
+  EXPECT_LE(here, 3'000'000u);
+  EXPECT_GT(here, 1'000'000u);
+  // As it says.
+  SetRoom(100'000'000);
+  ASSERT_TRUE(Fetch("/a").ok());
+  EXPECT_TRUE(Whole() == large);
+  EXPECT_EQ(server_.fields("Range").back(), "bytes=" + std::to_string(here) + "-");
+
+  server_.Put("/a", {.bytes = large, .tag = "", .length = false});
+  SetRoom(3'000'000);
+  EXPECT_THAT(Fetch("/a").message(), HasSubstr("it begins anew, for nothing says that the 2."));
+}
+
+TEST_F(DownloadTest, AKnownLengthNeedsNoMoreRoomThanItHas) {
+  const std::string large = SomeBytes(2'500'000);
+  server_.Put("/a", {.bytes = large});
+  SetRoom(large.size() - 1);
+  EXPECT_THAT(Fetch("/a", 5).message(), HasSubstr("the disk is full"));
+  EXPECT_FALSE(folder_.Has("parts/model.gguf")) << "asked before the first byte";
+  SetRoom(large.size());
+  ASSERT_TRUE(Fetch("/a").ok());
+  EXPECT_TRUE(Whole() == large);
 }
 
 TEST_F(DownloadTest, SaysWhyAServerRefuses) {
