@@ -404,6 +404,22 @@ TEST_F(DownloadTest, OneProcessAtATime) {
   EXPECT_TRUE(Fetch("/a").ok());
 }
 
+TEST_F(DownloadTest, APartThatIsALinkIsNotFollowed) {
+  server_.Put("/a", {.bytes = bytes_});
+  folder_.Write("victim", "VICTIM");
+  std::filesystem::create_directories(folder_.path() / "parts");
+  const std::filesystem::path part = folder_.path() / "parts/model.gguf";
+  std::filesystem::create_symlink(folder_.path() / "victim", part);
+  EXPECT_THAT(Fetch("/a").message(), HasSubstr("parts/model.gguf: is a symbolic link"));
+  std::filesystem::remove(part);
+  std::filesystem::create_hard_link(folder_.path() / "victim", part);
+  EXPECT_THAT(Fetch("/a").message(), HasSubstr("parts/model.gguf: has another name"));
+  std::filesystem::remove(part);
+  std::filesystem::create_symlink(folder_.path() / "victim", part.string() + ".tag");
+  EXPECT_TRUE(Fetch("/a").ok());
+  EXPECT_EQ(folder_.Read("victim"), "VICTIM");
+}
+
 TEST_F(DownloadTest, AnEmptyFileIsAFile) {
   server_.Put("/a", {.bytes = ""});
   const Status status = Fetch("/a");

@@ -9,13 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <system_error>
 
+#include "base/random_access_file.h"
 #include "base/split_name.h"
 #include "base/system.h"
 #include "base/utf8.h"
 #include "hub/names.h"
+#include "hub/part_file.h"
 
 namespace ropeway::hub {
 namespace {
@@ -62,12 +63,17 @@ Status CannotRemove(const fs::path& path, const std::string& why) {
 
 StatusOr<PartsLock> PartsLock::Take(const fs::path& folder) {
   std::error_code error;
+  // The folder of models may be a link; what Ropeway makes in it is none.
+  for (const fs::path& own : {folder.parent_path(), folder}) {
+    if (!fs::is_symlink(fs::symlink_status(own, error))) continue;
+    return CheckOwnEntry(own);
+  }
   fs::create_directories(folder, error);
   if (error) {
     return Status(StatusCode::kUnavailable,
                   fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
   }
-  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) {
     return Status(StatusCode::kUnavailable,
                   fmt::format("{}: {}", folder.string(), std::generic_category().message(errno)));
@@ -79,7 +85,7 @@ StatusOr<PartsLock> PartsLock::Take(const fs::path& folder) {
   struct stat there {};
   // Whoever had it may have deleted it, or put the model in its place.
   const bool gone =
-      fstat(file, &mine) != 0 || stat(folder.c_str(), &there) != 0 || mine.st_ino != there.st_ino;
+      fstat(file, &mine) != 0 || lstat(folder.c_str(), &there) != 0 || mine.st_ino != there.st_ino;
   if (!busy && !gone) return lock;
   return Status(StatusCode::kUnavailable,
                 fmt::format("{}: another process is fetching it", folder.string()));
@@ -167,7 +173,7 @@ std::optional<ModelStore::Partial> ModelStore::FindPartial(std::string_view name
   if (!IsModelName(name)) return std::nullopt;
   const fs::path path = PartsOf(name);
   std::error_code error;
-  if (!fs::is_directory(path, error)) return std::nullopt;
+  if (!fs::is_directory(fs::symlink_status(path, error))) return std::nullopt;
   return Partial{std::string(name), path, BytesBelow(path)};
 }
 
@@ -205,12 +211,12 @@ Status ModelStore::Remove(std::string_view name) {
 }
 
 void ModelStore::Note(const fs::path& path, const std::string& source) {
-  std::ofstream(NoteOf(path)) << source << '\n';
+  base::ReplaceFile(NoteOf(path).string(), source + '\n');
 }
 
 std::string ModelStore::NoteAt(const fs::path& path) {
-  const std::string note = base::ReadFile(NoteOf(path).string(), kMaxNote).value_or("");
-  return base::PrintableText(note.substr(0, note.find('\n')));
+  const StatusOr<std::string> note = base::ReadWholeFile(NoteOf(path).string(), kMaxNote);
+  return note.ok() ? base::PrintableText(note->substr(0, note->find('\n'))) : "";
 }
 
 fs::path ModelStore::PartsOf(std::string_view name) const {

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/random_access_file.h"
 #include "base/system.h"
 
 namespace ropeway::hub {
@@ -58,17 +59,25 @@ PartFile::~PartFile() {
 Status PartFile::Open() {
   std::error_code error;
   fs::create_directories(path_.parent_path(), error);
-  file_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  if (file_ < 0) return PartSystemError(path_);
+  // Without O_NONBLOCK, opening a FIFO would wait for a reader.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  file_ = open(path_.c_str(), kFlags, 0644);
+  if (file_ < 0) {
+    const Status failed = PartSystemError(path_);
+    const Status own = CheckOwnEntry(path_);
+    return own.ok() ? failed : own;
+  }
   if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
     return PartError(path_, "another process is fetching it");
   }
   // It may have been renamed between the two calls.
   struct stat mine {};
   struct stat there {};
-  if (fstat(file_, &mine) != 0 || stat(path_.c_str(), &there) != 0 || mine.st_ino != there.st_ino) {
+  if (fstat(file_, &mine) != 0 || lstat(path_.c_str(), &there) != 0 ||
+      mine.st_ino != there.st_ino) {
     return PartError(path_, "another process has fetched it");
   }
+  if (Status status = CheckOwnEntry(path_); !status.ok()) return status;
   bytes_ = static_cast<uint64_t>(mine.st_size);
   return Seek();
 }
@@ -97,8 +106,9 @@ Status PartFile::Clear() {
 // Lines: the URL that was asked for, the length, the tag, the place. Notes of older versions have
 // no place: there it is the URL's own.
 Origin PartFile::ReadOrigin() const {
-  const std::string note = base::ReadFile(NotePath(), kMaxOriginNote).value_or("");
-  std::string_view rest = note;
+  const StatusOr<std::string> note = base::ReadWholeFile(NotePath(), kMaxOriginNote);
+  if (!note.ok()) return {};
+  std::string_view rest = *note;
   if (TakeLine(&rest) != url_) return {};
   const std::optional<uint64_t> total = ParseSize(TakeLine(&rest));
   if (!total) return {};
@@ -133,6 +143,19 @@ void PartFile::Remove() {
 Status PartFile::Seek() {
   if (lseek(file_, 0, SEEK_END) >= 0) return {};
   return PartSystemError(path_);
+}
+
+Status CheckOwnEntry(const fs::path& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) return PartSystemError(path);
+  const char* what = "is neither a file nor a folder";
+  if (S_ISLNK(info.st_mode)) what = "is a symbolic link, which is not followed here";
+  if (S_ISDIR(info.st_mode)) return {};
+  if (S_ISREG(info.st_mode)) {
+    if (info.st_nlink <= 1) return {};
+    what = "has another name elsewhere (a hard link), whose bytes would change too";
+  }
+  return PartError(path, fmt::format("{}: remove it", what));
 }
 
 Status SyncPath(const fs::path& path) {

@@ -63,6 +63,10 @@ class PartFile {
   uint64_t bytes_ = 0;
 };
 
+// OK for a folder, and for a file that has this name alone: what is written there reaches nothing
+// else. kUnavailable, naming it, for links and what is no file.
+Status CheckOwnEntry(const std::filesystem::path& path);
+
 // Makes what was written to the file (or folder) outlive a loss of power.
 Status SyncPath(const std::filesystem::path& path);
 

@@ -116,6 +116,7 @@ class Puller {
   Status OtherModel(const ModelStore::Model& there, const std::string& why) const;
   bool HasSum() const { return !plan_.folder && !plan_.items.front().sha256.empty(); }
   bool IsAsPlanned(const fs::path& model) const;
+  Status CheckParts() const;
   Status CheckAllSpace() const;
   Status FetchAll();
   Status CheckWhole();
@@ -150,6 +151,7 @@ StatusOr<ModelStore::Model> Puller::Run() {
   }
   const StatusOr<PartsLock> lock = PartsLock::Take(Parts());
   if (!lock.ok()) return lock.status();
+  if (Status status = CheckParts(); !status.ok()) return status;
   std::error_code error;
   // What came from elsewhere for a model of this name is no part of this one.
   if (ModelStore::NoteAt(WholeFolder()) != from_) fs::remove_all(WholeFolder(), error);
@@ -369,6 +371,17 @@ Status Puller::PlanName() {
   const std::optional<std::string> sum = ParseSha256(options_.sha256);
   if (!sum) return InvalidArgument("--sha256: expected 64 hexadecimal digits");
   plan_.items.front().sha256 = *sum;
+  return {};
+}
+
+// What an earlier pull has left is written to, or moved: it must be Ropeway's own.
+Status Puller::CheckParts() const {
+  for (const fs::path& folder : {Parts(), WholeFolder()}) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (Status status = CheckOwnEntry(entry.path()); !status.ok()) return status;
+    }
+  }
   return {};
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -120,6 +122,65 @@ TEST_F(PullTest, AFolderIsOfOneStateOfItsRepository) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ(scratch_.Read("models/repo/config.json"), R"({"a": 1})");
   EXPECT_EQ(scratch_.Read("models/repo/model.safetensors"), other);
+}
+
+// Whoever may write to the folder of models must not choose which other files a pull changes.
+TEST_F(PullTest, NothingBehindALinkIsChanged) {
+  namespace fs = std::filesystem;
+  PutRepo("owner/repo", {{"m.gguf", bytes_}});
+  for (const char* name : {".pulls", ".pulls/m", ".pulls/m/m.gguf", ".pulls/m/m.gguf.tag",
+                           ".pulls/m/.whole.source", ".pulls/m/whole", ".pulls/m/whole/m.gguf"}) {
+    for (const bool folder : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, folder));
+      const fs::path link = scratch_.path() / "models" / name;
+      fs::remove_all(scratch_.path() / "models");
+      fs::remove_all(scratch_.path() / "folder");
+      scratch_.Write("folder/victim", "VICTIM");
+      fs::create_directories(link.parent_path());
+      const fs::path victim = scratch_.path() / (folder ? "folder" : "folder/victim");
+      fs::create_symlink(victim, link);
+      EXPECT_EQ(ErrorFrom("hf:owner/repo"),
+                link.string() + ": is a symbolic link, which is not followed here: remove it");
+      EXPECT_EQ(scratch_.Read("folder/victim"), "VICTIM");
+      EXPECT_EQ(std::distance(fs::directory_iterator(scratch_.path() / "folder"), {}), 1);
+      fs::remove(link);
+      EXPECT_TRUE(PullFrom("hf:owner/repo").ok());
+    }
+  }
+}
+
+TEST_F(PullTest, APartIsAFileOfOneName) {
+  namespace fs = std::filesystem;
+  PutRepo("owner/repo", {{"m.gguf", bytes_}});
+  scratch_.Write("victim", "VICTIM");
+  const fs::path part = scratch_.path() / "models/.pulls/m/m.gguf";
+  fs::create_directories(part.parent_path());
+  fs::create_hard_link(scratch_.path() / "victim", part);
+  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr(part.string() + ": has another name"));
+  EXPECT_EQ(scratch_.Read("victim"), "VICTIM");
+  fs::remove(part);
+  ASSERT_EQ(mkfifo(part.c_str(), 0600), 0);
+  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr(part.string() + ": is neither a file nor"));
+}
+
+TEST_F(PullTest, ALinkInThePlaceOfAModelOrItsNoteIsReplaced) {
+  namespace fs = std::filesystem;
+  PutRepo("owner/repo", {{"m.gguf", bytes_}});
+  scratch_.Write("victim", "VICTIM");
+  fs::create_directories(scratch_.path() / "models");
+  fs::create_symlink(scratch_.path() / "victim", scratch_.path() / "models/.m.gguf.source");
+  fs::create_symlink(scratch_.path() / "none", scratch_.path() / "models/m.gguf");
+  ASSERT_TRUE(PullFrom("hf:owner/repo").ok());
+  EXPECT_EQ(scratch_.Read("victim"), "VICTIM");
+  EXPECT_FALSE(scratch_.Has("none"));
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(scratch_.path() / "models/m.gguf")));
+  EXPECT_EQ(scratch_.Read("models/.m.gguf.source"), "hf:owner/repo@main\n");
+  // The folder of models itself may be one.
+  fs::rename(scratch_.path() / "models", scratch_.path() / "elsewhere");
+  fs::create_directory_symlink("elsewhere", scratch_.path() / "models");
+  options_.name = "n";
+  EXPECT_TRUE(PullFrom("hf:owner/repo").ok());
+  EXPECT_EQ(scratch_.Read("elsewhere/n.gguf"), bytes_);
 }
 
 TEST_F(PullTest, AnotherSumThanTheHubsIsNoModel) {
