@@ -114,23 +114,59 @@ StatusOr<ListPage> FetchPage(const HubAccess& access, const net::BaseUrl& hub, n
   }
 }
 
+// Reads what the hub says of one file. null is the same as an absent field.
+class EntryFacts {
+ public:
+  explicit EntryFacts(std::string path) : path_(std::move(path)) {}
+
+  // The first fact that cannot be read. It must not count as absent: what it says is what the file
+  // is checked with.
+  const Status& status() const { return status_; }
+
+  void Size(const json& object, const char* key, uint64_t* bytes) {
+    const json size = object.value(key, json());
+    if (size.is_number_unsigned()) {
+      *bytes = size.get<uint64_t>();
+    } else if (!size.is_null()) {
+      Fail(key, "a whole number of bytes");
+    }
+  }
+  void Sum(const json& object, const char* key, std::string* sum) {
+    const json oid = object.value(key, json());
+    if (oid.is_null()) return;
+    const auto read = oid.is_string() ? ParseSha256(oid.get<std::string>()) : std::nullopt;
+    if (!read) return Fail(key, "a SHA-256 sum of 64 hexadecimal digits");
+    *sum = *read;
+  }
+  void Fail(std::string_view key, std::string_view expected) {
+    if (!status_.ok()) return;
+    status_ = {StatusCode::kDataLoss, fmt::format("the hub's list of files: \"{}\" of {} is not {}",
+                                                  key, path_, expected)};
+  }
+
+ private:
+  const std::string path_;
+  Status status_;
+};
+
 // One entry of a listing; nullopt for a folder, and for names that no model has.
-std::optional<RepoFile> FileOfEntry(const json& entry) {
-  if (!entry.is_object() || entry.value("type", json()) != "file") return std::nullopt;
+StatusOr<std::optional<RepoFile>> FileOfEntry(const json& entry) {
+  if (!entry.is_object() || entry.value("type", json()) != "file") return {std::nullopt};
   const json path = entry.value("path", json());
-  const json size = entry.value("size", json());
-  if (!path.is_string() || !IsRepoPath(path.get<std::string>())) return std::nullopt;
+  if (!path.is_string() || !IsRepoPath(path.get<std::string>())) return {std::nullopt};
   RepoFile file;
   file.path = path.get<std::string>();
-  if (size.is_number_unsigned()) file.bytes = size.get<uint64_t>();
+  EntryFacts facts(file.path);
+  facts.Size(entry, "size", &file.bytes);
   const json lfs = entry.value("lfs", json());
   if (lfs.is_object()) {
-    const json oid = lfs.value("oid", json());
-    if (oid.is_string()) file.sha256 = ParseSha256(oid.get<std::string>()).value_or("");
-    const json bytes = lfs.value("size", json());
-    if (bytes.is_number_unsigned()) file.bytes = bytes.get<uint64_t>();
+    facts.Sum(lfs, "oid", &file.sha256);
+    facts.Size(lfs, "size", &file.bytes);
+  } else if (!lfs.is_null()) {
+    facts.Fail("lfs", "an object");
   }
-  return file;
+  if (!facts.status().ok()) return facts.status();
+  return {std::move(file)};
 }
 
 // Adds the files of a page's JSON.
@@ -143,7 +179,9 @@ Status AddFiles(const Source& source, const std::string& body, std::vector<RepoF
     return RepoError(source, StatusCode::kDataLoss, "the hub's list of files is no JSON list");
   }
   for (const json& entry : *list) {
-    if (auto file = FileOfEntry(entry)) files->push_back(*std::move(file));
+    StatusOr<std::optional<RepoFile>> file = FileOfEntry(entry);
+    if (!file.ok()) return RepoError(source, file.status().code(), file.status().message());
+    if (file->has_value()) files->push_back(**std::move(file));
   }
   return {};
 }

@@ -59,6 +59,43 @@ TEST(ListRepoTest, ReadsNamesSizesAndSums) {
   EXPECT_THAT(server.fields("Authorization"), ElementsAre("Bearer secret"));
 }
 
+// As if they were not there, nothing would be compared.
+TEST(ListRepoTest, AFactThatCannotBeReadIsNamed) {
+  TestFileServer server;
+  const HubAccess access = {.endpoint = server.url(""), .token = ""};
+  const auto list = [&](const std::string& facts) {
+    server.Put("/api/models/owner/repo/tree/main",
+               {.bytes = R"([{"type": "file", "path": "m.gguf", )" + facts + "}]"});
+    return ListRepo(access, Repo());
+  };
+  const std::string sum(64, 'a');
+  for (const std::string size :
+       {"-1", "1.5", "5.0", "1e3", "\"5\"", "true", "[]", "100000000000000000000"}) {
+    EXPECT_EQ(list("\"size\": " + size).status().message(),
+              "hf:owner/repo: the hub's list of files: \"size\" of m.gguf is not a whole number of "
+              "bytes")
+        << size;
+    EXPECT_THAT(list(R"("size": 5, "lfs": {"oid": ")" + sum + R"(", "size": )" + size + "}")
+                    .status()
+                    .message(),
+                HasSubstr("\"size\" of m.gguf"))
+        << size;
+  }
+  for (const std::string& oid : {std::string("7"), "\"" + sum + "a\"", "\"" + sum.substr(1) + "\"",
+                                 "\"" + sum.substr(1) + "g\"", "\"sha256:" + sum + "\"",
+                                 "\" " + sum.substr(1) + "\"", std::string("\"\"")}) {
+    EXPECT_THAT(list(R"("size": 5, "lfs": {"oid": )" + oid + "}").status().message(),
+                HasSubstr("\"oid\" of m.gguf is not a SHA-256 sum of 64 hexadecimal digits"))
+        << oid;
+  }
+  EXPECT_EQ(list(R"("size": 5, "lfs": "x")").status().code(), StatusCode::kDataLoss);
+  // What is not said is no fault.
+  for (const char* facts : {R"("size": 5, "lfs": null)", R"("size": 5)", R"("lfs": {})",
+                            R"("size": null, "lfs": {"oid": null, "size": 5})"}) {
+    EXPECT_TRUE(list(facts).ok()) << facts;
+  }
+}
+
 TEST(ListRepoTest, ListsTheFolderOfTheFileAtItsRevision) {
   TestFileServer server;
   server.Put("/mirror/api/models/owner/repo/tree/v2/Q8_0",
