@@ -113,9 +113,12 @@ std::string SetInsecure(const std::string& value, BackendFlag* backend) {
 
 std::string AddAlias(const std::string& value, BackendFlag* backend) {
   std::string alias;
-  std::string fault = SetText(value, &alias);
-  if (fault.empty()) backend->aliases.push_back(std::move(alias));
-  return fault;
+  if (std::string fault = SetText(value, &alias); !fault.empty()) return fault;
+  if (std::ranges::find(backend->aliases, alias) != backend->aliases.end()) {
+    return fmt::format("'{}' is given twice", alias);
+  }
+  backend->aliases.push_back(std::move(alias));
+  return "";
 }
 
 struct BackendField {
@@ -123,7 +126,7 @@ struct BackendField {
   std::string (*set)(const std::string& value, BackendFlag* backend);
 };
 
-constexpr std::string_view kAliasKey = "alias";  // The only one that may be repeated.
+constexpr std::string_view kAliasKey = "alias";  // The only one that may have several values.
 
 constexpr std::array kFields = {
     BackendField{"kind", SetKind},
