@@ -148,7 +148,7 @@ TEST_F(HttpConnectionTest, LargeHeadersAre431) {
 TEST_F(HttpConnectionTest, GarbageIs400AndClosed) {
   for (const std::string& garbage :
        {std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8), std::string("hello\r\n\r\n"),
-        std::string(3000, '\0'), std::string("GET / HTTP/9.9\r\n\r\n"),
+        std::string(3000, '\0'), std::string("GET / HTTP/9\r\n\r\n"),
         std::string("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: -1\r\n\r\n"),
         std::string("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: "
                     "99999999999999999999\r\n\r\n")}) {

@@ -27,6 +27,7 @@ constexpr std::pair<int, std::string_view> kReasons[] = {
     {431, "Request Header Fields Too Large"},
     {500, "Internal Server Error"},
     {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
 };
 
 std::string_view Reason(int status) {

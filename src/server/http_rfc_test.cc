@@ -29,6 +29,33 @@ TEST_F(HttpRfcTest, EmptyLinesBeforeARequestAreNoPartOfIt) {
   EXPECT_EQ(client.Read().status, 200);
 }
 
+// RFC 9110, section 15.6.6: a version that is not supported is no damage.
+TEST_F(HttpRfcTest, AVersionThatIsNotSupportedIsNamed) {
+  const auto status_of = [&](const std::string& version) {
+    return StatusOf("GET /livez " + version + "\r\nHost: t\r\n\r\n");
+  };
+  EXPECT_EQ(status_of("HTTP/1.1"), 200);
+  EXPECT_EQ(status_of("HTTP/1.0"), 200);
+  for (const char* other : {"HTTP/1.2", "HTTP/1.9", "HTTP/2.0", "HTTP/3.0", "HTTP/9.9"}) {
+    EXPECT_EQ(status_of(other), 505) << other;
+    EXPECT_EQ(StatusOf(std::string("\r\nPOST /v1/completions ") + other + "\r\n\r\n"), 505)
+        << other;
+  }
+  EXPECT_EQ(StatusOf("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 505);
+  for (const char* damaged :
+       {"HTTP/0.9", "HTTP/1", "HTTP/2", "HTTP/1.", "HTTP/.1", "HTTP/1.10", "HTTP/11.1", "HTTP/1,1",
+        "HTTP/a.b", "HTTP/-1.1", "HTTP/+1.1", "http/1.1", "HTTPS/1.1", "HTTP 1.1", "HTTP/1.1 ",
+        "1.1", "HTTP/1.2 x", "HTTP/1.2\t"}) {
+    EXPECT_EQ(status_of(damaged), 400) << damaged;
+  }
+  EXPECT_EQ(StatusOf("GET /livez\r\n\r\n"), 400);
+  TestClient client(port());
+  client.Send("GET /livez HTTP/1.2\r\nHost: t\r\n\r\n");
+  ClientReply reply = client.Read();
+  EXPECT_EQ(reply.headers["connection"], "close");
+  EXPECT_NE(reply.body.find("Only HTTP/1.1 and HTTP/1.0 are supported."), std::string::npos);
+}
+
 TEST_F(HttpRfcTest, WholeUrlsAreTargets) {
   EXPECT_EQ(StatusOf(Get("http://some.host:80/livez?x=1", "Host: some.host:80\r\n")), 200);
 }

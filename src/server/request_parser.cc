@@ -76,7 +76,24 @@ HttpReply ParserRejection(int status, std::string message) {
   return ErrorReply({status, std::move(message), "invalid_request_error", "", ""});
 }
 
-HttpReply RejectParse(error_code error, const ServerLimits& limits) {
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// Whether the request's line ends in a version that is one, HTTP/ DIGIT . DIGIT, and not below 1.
+bool NamesAnHttpVersion(std::string_view received) {
+  constexpr std::string_view kName = "HTTP/";
+  received.remove_prefix(std::min(received.find_first_not_of("\r\n"), received.size()));
+  const std::string_view line = received.substr(0, received.find_first_of("\r\n"));
+  const std::string_view version = line.substr(line.rfind(' ') + 1);  // npos + 1 is 0.
+  if (version.size() != kName.size() + 3 || !version.starts_with(kName)) return false;
+  const std::string_view number = version.substr(kName.size());
+  return IsDigit(number[0]) && number[0] != '0' && number[1] == '.' && IsDigit(number[2]);
+}
+
+// `received`: from the request's line on where that is at fault.
+HttpReply RejectParse(error_code error, std::string_view received, const ServerLimits& limits) {
+  if (error == http::error::bad_version && NamesAnHttpVersion(received)) {
+    return ParserRejection(505, "Only HTTP/1.1 and HTTP/1.0 are supported.");
+  }
   if (error == http::error::body_limit) {
     return ParserRejection(
         413, "The body is larger than " + std::to_string(limits.max_body_bytes) + " bytes.");
@@ -220,7 +237,7 @@ class RequestParser::Impl {
     if (folded) {
       rejection = ParserRejection(400, "A header is folded over lines.");
     } else if (error) {
-      rejection = RejectParse(error, limits);
+      rejection = RejectParse(error, received, limits);
     } else if (in_head && parser.is_header_done()) {
       // Now, as trailers are added to the message.
       head = HeadOf(parser.get());
