@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/utf8.h"
 #include "server/openai_format.h"
 
 namespace ropeway::server {
@@ -70,52 +71,71 @@ const FieldTable<CompletionBody>& CompletionFields() {
   return table;
 }
 
-// Turns byte offsets in a text into offsets in characters, as OpenAI's `text_offset` counts.
-// Offsets must not decrease.
+// The `text_offset` of one token after another, whole or streamed: the number of characters that
+// begin in the bytes of the tokens before it. Bytes that are no UTF-8 are as many characters as the
+// text shows U+FFFD for them. That a character began is known from its first byte, so no token has
+// to wait for those that complete its text.
 class TextOffsets {
  public:
-  void Append(std::string_view text) { text_ += text; }
-
-  int64_t Characters(uint64_t byte_offset) {
-    const size_t end = std::min<uint64_t>(byte_offset, text_.size());
-    for (; at_ < end; ++at_) {
-      const bool begins = (static_cast<uint8_t>(text_[at_]) & 0xC0) != 0x80;
-      characters_ += begins ? 1 : 0;
-    }
-    // Text that is still held back (it may become a stop string) counts by its bytes.
-    return characters_ + static_cast<int64_t>(byte_offset - std::min<uint64_t>(byte_offset, at_));
+  int64_t Next(const OutputToken& token) {
+    const uint64_t gone = token.text_offset - std::min(token.text_offset, begin_);
+    const auto shown = static_cast<size_t>(std::min<uint64_t>(gone, last_.size()));
+    Count(std::string_view(last_).substr(0, shown));    // Nothing, if the text hides the token.
+    characters_ += static_cast<int64_t>(gone - shown);  // Of tokens that another engine reported.
+    begin_ = token.text_offset;
+    last_ = token.bytes;
+    return characters_;
   }
 
  private:
-  std::string text_;
-  size_t at_ = 0;           // Bytes counted so far.
-  int64_t characters_ = 0;  // Characters that begin before at_.
+  void Count(std::string_view bytes) {
+    const bool has_begun = !pending_.empty();
+    const std::string input = std::exchange(pending_, {}).append(bytes);
+    for (size_t at = 0; at < input.size();) {
+      const base::Utf8Step step = base::StepUtf8(input, at);
+      if (at > 0 || !has_begun) ++characters_;
+      if (step.kind == base::Utf8Kind::kTruncated) pending_ = input.substr(at);
+      at += step.length;
+    }
+  }
+
+  uint64_t begin_ = 0;      // Where the last token began, in bytes.
+  std::string last_;        // The last token's bytes.
+  std::string pending_;     // The beginning of a character that was counted already.
+  int64_t characters_ = 0;  // That begin before the last token.
 };
 
-// Where the text of a prompt begins in the bytes of its tokens: after what the model's vocabulary
-// puts before any text.
-size_t PromptTextBegin(const std::vector<OutputToken>& prompt_tokens, std::string_view text) {
+// REQUIRES: `text` is valid UTF-8.
+int64_t CountCharacters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<uint8_t>(c) & 0xC0U) != 0x80U; });
+}
+
+// The characters of a prompt's tokens before its text: what the model's vocabulary puts before any
+// text.
+int64_t CharactersBeforeText(const std::vector<OutputToken>& prompt_tokens, std::string_view text) {
   std::string all;
   for (const OutputToken& token : prompt_tokens) all += token.bytes;
-  return all.ends_with(text) ? all.size() - text.size() : 0;
+  all = base::ReplaceInvalidUtf8(all);
+  return all.ends_with(text) ? CountCharacters(all) - CountCharacters(text) : 0;
 }
 
 // The lists of a completion's "logprobs".
 class CompletionLogprobs {
  public:
-  // The prompt's text and tokens, before any output.
+  // The prompt's text and tokens, before any output. No offset is beyond the text, which a
+  // vocabulary may have normalized to something longer.
   void AddPrompt(const std::string& text, const std::vector<OutputToken>& tokens) {
-    offsets_.Append(text);
-    const uint64_t begin = PromptTextBegin(tokens, text);
+    TextOffsets offsets;
+    prompt_characters_ = CountCharacters(text);
+    const int64_t before = CharactersBeforeText(tokens, text);
     for (const OutputToken& token : tokens) {
-      Add(token, token.text_offset - std::min(begin, token.text_offset));
+      Add(token, std::clamp<int64_t>(offsets.Next(token) - before, 0, prompt_characters_));
     }
-    prompt_bytes_ = text.size();
   }
 
-  void AddOutput(const std::string& text, const std::vector<OutputToken>& tokens) {
-    offsets_.Append(text);
-    for (const OutputToken& token : tokens) Add(token, prompt_bytes_ + token.text_offset);
+  void AddOutput(const std::vector<OutputToken>& tokens) {
+    for (const OutputToken& token : tokens) Add(token, prompt_characters_ + output_.Next(token));
   }
 
   // The lists of what was added since the last call.
@@ -142,16 +162,16 @@ class CompletionLogprobs {
     return top;
   }
 
-  void Add(const OutputToken& token, uint64_t byte_offset) {
+  void Add(const OutputToken& token, int64_t offset) {
     const bool known = !std::isnan(token.logprob);
-    lists_["text_offset"].push_back(offsets_.Characters(byte_offset));
+    lists_["text_offset"].push_back(offset);
     lists_["token_logprobs"].push_back(known ? Json(FiniteLogprob(token.logprob)) : Json(nullptr));
     lists_["tokens"].push_back(TokenKey(token.bytes));
     lists_["top_logprobs"].push_back(Top(token));
   }
 
-  TextOffsets offsets_;
-  size_t prompt_bytes_ = 0;
+  TextOffsets output_;
+  int64_t prompt_characters_ = 0;  // Of the echo.
   Json lists_ = Empty();
 };
 
@@ -191,7 +211,7 @@ class CompletionFormat final : public OpenAiFormat {
     if (!HasEvent(choice, delta)) return "";
     if (!logprobs()) return Chunk(choice, TextMember(delta.text), "null", delta.tokens);
     const std::string echo = TakeEcho(choice);
-    state.logprobs.AddOutput(delta.text, delta.tokens);
+    state.logprobs.AddOutput(delta.tokens);
     return echo +
            Chunk(choice, TextMember(delta.text), DumpJson(state.logprobs.Take()), delta.tokens);
   }
@@ -238,7 +258,7 @@ class CompletionFormat final : public OpenAiFormat {
     if (logprobs()) {
       CompletionLogprobs lists;
       if (echo != nullptr) lists.AddPrompt(*echo, output.prompt_tokens);
-      lists.AddOutput(output.text, output.tokens);
+      lists.AddOutput(output.tokens);
       object["logprobs"] = lists.Take();
     }
     if (body_.prompt_logprobs) object["prompt_logprobs"] = PromptLogprobs(output.prompt_tokens);
