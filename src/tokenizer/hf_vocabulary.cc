@@ -62,6 +62,7 @@ class FolderVocabulary {
   bool CheckModel(const json& model);
   bool ReadAdded(const json& list, const char* where);
   bool ReadAddedDecoder();
+  SpacePrefix SpacePrefixBesideModel(bool model_adds) const;
   bool AddToken(const std::string& where, TokenId id, const json& token);
   bool ReadNormalizer(const json& normalizer);
   bool ReadPreTokenizer(const json& pre);
@@ -136,6 +137,7 @@ bool FolderVocabulary::ReadTokens() {
       return false;
     }
     v_ = *std::move(read);
+    v_.space_prefix = SpacePrefixBesideModel(v_.space_prefix != SpacePrefix::kNone);
     return ReadAddedDecoder();
   }
   const json& model = Member(tokenizer_, "model");
@@ -331,6 +333,18 @@ bool FolderVocabulary::ReadAdded(const json& list, const char* where) {
     if (!AddToken(field, static_cast<TokenId>(id.get<uint64_t>()), list[i])) return false;
   }
   return true;
+}
+
+// What tokenizer_config.json says beside a tokenizer.model, of which `model_adds` is the dummy
+// prefix. Llama's own classes write a space without it too, unless they follow it as "legacy".
+SpacePrefix FolderVocabulary::SpacePrefixBesideModel(bool model_adds) const {
+  if (Member(tokenizer_config_, "add_prefix_space") == false) return SpacePrefix::kNone;
+  if (Member(tokenizer_config_, "legacy") != false) {
+    return model_adds ? SpacePrefix::kEach : SpacePrefix::kNone;
+  }
+  const std::string name = TextOf(Member(tokenizer_config_, "tokenizer_class"));
+  const bool llama = name == "LlamaTokenizer" || name == "LlamaTokenizerFast";
+  return model_adds || llama ? SpacePrefix::kBeginningOnly : SpacePrefix::kNone;
 }
 
 // Beside a tokenizer.model: {"32000": {"content": "<|end|>", "special": true}, ...}.

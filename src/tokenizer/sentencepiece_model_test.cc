@@ -159,5 +159,46 @@ TEST(SentencePieceModelTest, AFolderWithoutTokenizerJsonUsesIt) {
               HasSubstr("tokenizer_config.json \"added_tokens_decoder\" \"x\""));
 }
 
+// The values are those of transformers 5.24.
+TEST(SentencePieceModelTest, AFolderSaysWhereTheSpaceInFrontIsWritten) {
+  const Vocabulary gguf =
+      MakeSentencePieceVocabulary("llama", {"▁", "a", "b", "▁a"}, true, {"<x>"});
+  const auto pieces = [&](const std::string& config, bool dummy_prefix, const char* text) {
+    const std::string model =
+        ModelBytes(gguf, 2) + BytesField(3, NumberField(3, dummy_prefix ? 1 : 0));
+    const auto folder = ReadHfVocabulary(
+        {.tokenizer_model = model, .tokenizer_config = "{" + config + "\"x\": 0}"});
+    EXPECT_TRUE(folder.ok()) << folder.status().message();
+    const auto tokenizer = MakeTokenizer(*folder);
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    std::string result;
+    for (const TokenId id : (*tokenizer)->Encode(text, {.add_special = false})) {
+      result.append("|").append((*tokenizer)->Bytes(id, true));
+    }
+    return result;
+  };
+  const std::string llama = R"("tokenizer_class": "LlamaTokenizer", )";
+  for (const char* text : {"", R"("legacy": true, )", R"("legacy": null, )"}) {
+    const std::string legacy = text;
+    EXPECT_EQ(pieces(legacy, true, "a<x>a"), "| a|<x>| a");
+    EXPECT_EQ(pieces(legacy, true, " a"), "| | a");
+    EXPECT_EQ(pieces(legacy, false, "a<x>a"), "|a|<x>|a");
+    EXPECT_EQ(pieces(legacy + R"("add_prefix_space": true, )", true, "a<x>a"), "| a|<x>| a");
+    EXPECT_EQ(pieces(legacy + R"("add_prefix_space": false, )", true, "a<x>a"), "|a|<x>|a");
+  }
+  const std::string legacy = R"("legacy": false, )";
+  for (const std::string& config : {legacy, legacy + llama}) {
+    EXPECT_EQ(pieces(config, true, "a<x>a<x> b"), "| a|<x>|a|<x>| |b");
+    EXPECT_EQ(pieces(config, true, "<x>a"), "|<x>|a");
+    EXPECT_EQ(pieces(config, true, " a"), "| a");
+    EXPECT_EQ(pieces(config, true, "  <x>  a"), "| | |<x>| | a");
+    EXPECT_EQ(pieces(config, true, ""), "");
+    EXPECT_EQ(pieces(config + R"("add_prefix_space": false, )", true, "a<x>a"), "|a|<x>|a");
+    EXPECT_EQ(pieces(config + R"("add_prefix_space": false, )", true, " a"), "| a");
+  }
+  EXPECT_EQ(pieces(legacy, false, "a<x>a"), "|a|<x>|a");
+  EXPECT_EQ(pieces(legacy + llama, false, "a<x>a"), "| a|<x>|a");
+}
+
 }  // namespace
 }  // namespace ropeway::tokenizer
