@@ -203,6 +203,20 @@ TEST(HfRopeTest, YarnsMagnitudeIsThatOfTransformers) {
                   static_cast<float>(1.0 / (0.05 * std::log(4.0) + 1.0)));
 }
 
+TEST(HfRopeTest, AFactorStretches) {
+  for (const char* type : {"linear", "yarn", "longrope", "llama3"}) {
+    for (const char* factor : {"0", "0.0", "-0.0", "-8", "-1e-300", "1e-300", "\"8\"", "[8]"}) {
+      const std::string scaling = fmt::format(
+          R"(, "rope_scaling": {{"rope_type": "{}", "factor": {}, "long_factor": [2, 3],
+              "short_factor": [1, 1]}})",
+          type, factor);
+      EXPECT_THAT(HfConfigError("LlamaForCausalLM", scaling),
+                  HasSubstr(R"(config.json "rope_scaling" "factor": )"))
+          << type << factor;
+    }
+  }
+}
+
 TEST(HfRopeTest, GptOssHasItsOwnYarn) {
   const auto file = HfMetadata("GptOssForCausalLM", "");
   ASSERT_NE(file, nullptr);

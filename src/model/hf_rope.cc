@@ -52,6 +52,7 @@ class RopeReader {
   void ReadLocal(HfFields* rope);
   void ReadDimensions(HfFields* rope);
   void ReadScaling(HfFields* rope, std::string_view type);
+  static void CheckFactor(HfFields* rope);
   void ReadYarn(HfFields* rope);
   void ReadLongRope(HfFields* rope);
   void ReadLlama3(HfFields* rope, double theta);
@@ -132,10 +133,20 @@ void RopeReader::ReadScaling(HfFields* rope, std::string_view type) {
     return;
   }
   out_.SetString(Key("rope.scaling.type"), type, rope->Field("rope_type"));
+  CheckFactor(rope);
   if (longrope) return ReadLongRope(rope);
   out_.SetFloat32(Key("rope.scaling.factor"), static_cast<float>(rope->Number("factor")),
                   rope->Field("factor"));
   if (type == "yarn") ReadYarn(rope);
+}
+
+// GGUF's 0, which stands for none, is not a folder's. What lies above is checked as GGUF's.
+void RopeReader::CheckFactor(HfFields* rope) {
+  constexpr const char* kFactor = "factor";
+  const double factor = rope->Number(kFactor, 1.0);
+  if (static_cast<float>(factor) > 0.0F) return;
+  rope->Fail(StatusCode::kDataLoss, kFactor,
+             fmt::format("{} is out of range; it must be at least 1", factor));
 }
 
 void RopeReader::ReadYarn(HfFields* rope) {

@@ -227,6 +227,33 @@ TEST(ModelConfigTest, ReadsRopeScaling) {
               HasSubstr("llama.rope.scaling.factor"));
 }
 
+TEST(ModelConfigTest, AFactorOfRopesScalingStretches) {
+  const auto with = [](const char* type, float factor, const char* key) {
+    return [=](GgufWriter* w) {
+      if (*type != '\0') w->SetString("llama.rope.scaling.type", type);
+      w->SetFloat32(key, factor);
+    };
+  };
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    for (const char* type : {"", "none", "linear", "yarn"}) {
+      for (const float factor : {-1.0F, -1e-30F, kInfinity, -kInfinity,
+                                 std::numeric_limits<float>::quiet_NaN(), 65537.0F}) {
+        EXPECT_THAT(ErrorWith(with(type, factor, key)), HasSubstr(key)) << type << factor;
+      }
+    }
+    // llama.cpp takes 0 for none, and there are such files.
+    for (const char* type : {"", "none", "linear"}) {
+      EXPECT_EQ(ConfigWith(with(type, 0.0F, key)).rope.scaling, RopeScaling::kNone);
+    }
+    for (const float zero : {0.0F, -0.0F}) {
+      EXPECT_THAT(ErrorWith(with("yarn", zero, key)),
+                  HasSubstr(std::string(key) + "\": 0 is no factor of \"yarn\"; it must be at "
+                                               "least 1"));
+    }
+  }
+}
+
 TEST(ModelTensorsTest, TensorsAreCheckedAgainstTheMetadata) {
   EXPECT_THAT(ErrorWith([](GgufWriter* w) { w->RemoveTensor("blk.1.attn_v.weight"); }),
               HasSubstr("tensor \"blk.1.attn_v.weight\": the tensor is missing"));

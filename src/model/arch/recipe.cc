@@ -83,6 +83,11 @@ void ReadScaling(MetadataReader* reader, ModelConfig* config) {
     reader->Fail(StatusCode::kUnimplemented, key,
                  fmt::format("{} is below 1, which is not supported", factor));
   }
+  // What stretches the context in its own way has no such stand-in.
+  if (factor == 0.0 && (type == "yarn" || type == "longrope") && !reader->Failed(key)) {
+    reader->Fail(StatusCode::kDataLoss, key,
+                 fmt::format("0 is no factor of \"{}\"; it must be at least 1", type));
+  }
   if (type == "none") return;
   if (type == "linear") {
     rope.scaling = RopeScaling::kLinear;
