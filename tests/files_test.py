@@ -194,15 +194,17 @@ class ForeignFilesTest(unittest.TestCase):
         return ended.stderr
 
     def test_a_directory_of_others_is_rejected_untouched(self):
-        kept = self.folder / "generation-00000012"
-        kept.mkdir()
-        (kept / "important.txt").write_text("x", encoding="utf-8")
-        (self.folder / "notes.txt").write_text("y", encoding="utf-8")
-        said = self.rejected("serve", "--model", ARGS.tiny, "--kv-cache-size", "16MiB", "--port", "0",
-                             "--kv-disk-path", self.folder)
-        self.assertIn("was not made by Ropeway", said)
-        self.assertEqual(sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*")),
-                         ["generation-00000012", "generation-00000012/important.txt", "notes.txt"])
+        for names in (["notes.txt"], ["folder/x"], ["generation-00000012/important.txt", "notes.txt"]):
+            with self.subTest(names):
+                folder = self.folder / str(len(names[0]))
+                for name in names:
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / name).write_text("x", encoding="utf-8")
+                said = self.rejected("serve", "--model", ARGS.tiny, "--kv-cache-size", "16MiB", "--port", "0",
+                                     "--kv-disk-path", folder)
+                self.assertIn("was not made by Ropeway", said)
+                self.assertEqual(sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()),
+                                 names)
 
     def test_a_damaged_format_costs_no_blocks(self):
         flags = ("--threads", "1", "--kv-cache-size", "16MiB", "--kv-disk-path", self.folder)

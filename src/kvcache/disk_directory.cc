@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/own_entries.h"
 #include "base/system.h"
 #include "kvcache/disk_generation.h"
 
@@ -30,6 +31,8 @@ constexpr std::string_view kTitle = "ropeway kv blocks\n";
 constexpr uint32_t kEndOfNumbers = 1'000'000'000;
 constexpr char kMarker[] = "MADE_BY_ROPEWAY";
 constexpr char kPartial[] = ".partial";
+constexpr char kFormat[] = "FORMAT";
+constexpr char kUnderWay[] = "UNDER_WAY";
 constexpr char kLetters[] = {'w', 'c', 'd'};
 constexpr const char* kNames[] = {"writing", "compacting", "dropping a generation"};
 constexpr char kNothingUnderWay = '-';
@@ -90,17 +93,25 @@ std::string MarkerText(uint32_t generation) {
   return Sealed(fmt::format("{}generation {}\n", kTitle, generation));
 }
 
-// Whether RocksDB gives this name to a file of a database.
-bool IsRocksDbName(std::string_view name) {
-  for (const std::string_view whole : {"CURRENT", "IDENTITY", "LOCK", "LOG"}) {
-    if (name == whole) return true;
-  }
-  for (const std::string_view begin : {"MANIFEST-", "OPTIONS-", "LOG.old."}) {
-    if (name.starts_with(begin)) return true;
-  }
-  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  const std::string_view rest = name.substr(digits);
-  return digits > 0 && (rest == ".sst" || rest == ".blob" || rest == ".log" || rest == ".dbtmp");
+// The number of what is named like a generation; 0: it is not.
+uint32_t NumberOf(std::string_view name) {
+  if (!name.starts_with(kGeneration)) return 0;
+  uint32_t number = 0;
+  const char* const end = name.data() + name.size();
+  const auto [rest, problem] = std::from_chars(name.data() + kGeneration.size(), end, number);
+  const bool good = problem == std::errc() && number < kEndOfNumbers;
+  return good && name == fmt::format("{}{:08}", kGeneration, number) ? number : 0;
+}
+
+// Whether the tier may have made the entry: what it writes to must not lead elsewhere.
+bool IsOwnEntry(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  std::error_code unknown;
+  const fs::file_status status = entry.symlink_status(unknown);
+  if (NumberOf(name) > 0) return fs::is_directory(status);
+  if (!fs::is_regular_file(status)) return false;
+  if (name == "LOCK") return entry.file_size(unknown) == 0;
+  return name == kFormat || name == std::string(kFormat) + kPartial || name == kUnderWay;
 }
 
 // A small file's contents; "" where it cannot be read.
@@ -152,7 +163,7 @@ StatusOr<std::unique_ptr<DiskDirectory>> DiskDirectory::Open(const std::string& 
 DiskDirectory::~DiskDirectory() {
   if (marks_ >= 0) {
     close(marks_);
-    unlink((path_ + "/UNDER_WAY").c_str());
+    unlink((path_ + "/" + kUnderWay).c_str());
   }
   if (lock_ != nullptr) env_->UnlockFile(lock_);
 }
@@ -168,7 +179,16 @@ Status DiskDirectory::Lock() {
 }
 
 StatusOr<DiskDirectory::Contents> DiskDirectory::Inspect(size_t block_bytes) const {
-  const std::string file = path_ + "/FORMAT";
+  const StatusOr<Contents> contents = InspectFormat(block_bytes);
+  if (!contents.ok()) return contents.status();
+  const std::string foreign = base::FindForeignEntry(path_, IsOwnEntry);
+  if (foreign.empty()) return *contents;
+  return Unusable(path_ + "/" + foreign,
+                  "was not made by Ropeway; name another directory, or move this elsewhere");
+}
+
+StatusOr<DiskDirectory::Contents> DiskDirectory::InspectFormat(size_t block_bytes) const {
+  const std::string file = path_ + "/" + kFormat;
   const std::string found = ReadAll(file);
   if (found == FormatText(block_bytes)) return Contents::kSame;
   if (IsFormat(found)) return Contents::kOther;
@@ -182,7 +202,7 @@ StatusOr<DiskDirectory::Contents> DiskDirectory::Inspect(size_t block_bytes) con
     return Unusable(file + kPartial, "was not made by Ropeway" + advice);
   }
   std::string foreign;
-  if (Exists(path_ + "/UNDER_WAY")) foreign = path_ + "/UNDER_WAY";
+  if (Exists(path_ + "/" + kUnderWay)) foreign = path_ + "/" + kUnderWay;
   if (const std::vector<uint32_t> numbers = Numbers(); !numbers.empty()) {
     foreign = PathOf(numbers.front());
   }
@@ -201,7 +221,7 @@ Status DiskDirectory::Prepare(Contents contents, size_t block_bytes) const {
   for (const uint32_t generation : generations) {
     if (Status status = Remove(generation); !status.ok()) return status;
   }
-  return WriteWhole(path_ + "/FORMAT", FormatText(block_bytes), env_);
+  return WriteWhole(path_ + "/" + kFormat, FormatText(block_bytes), env_);
 }
 
 void DiskDirectory::TidyUnmarked() const {
@@ -222,7 +242,7 @@ void DiskDirectory::TidyUnmarked() const {
 }
 
 Status DiskDirectory::OpenMarks() {
-  const std::string file = path_ + "/UNDER_WAY";
+  const std::string file = path_ + "/" + kUnderWay;
   if (const std::string last = ReadAll(file); !last.empty()) {
     for (size_t i = 0; i < std::size(kLetters) && i < last.size(); ++i) {
       if (last[i] == kLetters[i]) {
@@ -243,15 +263,8 @@ std::vector<uint32_t> DiskDirectory::Numbers() const {
   std::vector<uint32_t> found;
   std::error_code error;
   for (fs::directory_iterator i(path_, error), end; !error && i != end; i.increment(error)) {
-    const std::string name = i->path().filename().string();
-    if (!name.starts_with(kGeneration)) continue;
-    const char* const first = name.data() + kGeneration.size();
-    uint32_t number = 0;
-    const auto [rest, problem] = std::from_chars(first, name.data() + name.size(), number);
-    if (problem == std::errc() && number > 0 && number < kEndOfNumbers &&
-        path_ + "/" + name == PathOf(number)) {
-      found.push_back(number);
-    }
+    const uint32_t number = NumberOf(i->path().filename().string());
+    if (number > 0) found.push_back(number);
   }
   std::sort(found.begin(), found.end());
   return found;
@@ -293,7 +306,7 @@ Status DiskDirectory::Remove(uint32_t generation) const {
     const std::string name = i->path().filename().string();
     if (name == kMarker) continue;
     std::error_code unknown;
-    if (IsRocksDbName(name) && fs::is_regular_file(i->symlink_status(unknown))) {
+    if (base::IsRocksDbName(name) && fs::is_regular_file(i->symlink_status(unknown))) {
       ours.push_back(i->path());
     } else {
       others = true;

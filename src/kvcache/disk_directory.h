@@ -7,8 +7,9 @@
 //   generation-00000001/  a RocksDB database (disk_generation.h) beside a file MADE_BY_ROPEWAY,
 //                         which says so with its number; larger numbers are newer
 //
-// Nothing else is ever changed or removed: not other files in it, not a generation without its
-// MADE_BY_ROPEWAY, and not what else lies in one that has it.
+// A directory with anything else in it, lost+found apart, is rejected and stays as it is. Of what
+// is named like this nothing is ever changed or removed that another made: not a generation without
+// its MADE_BY_ROPEWAY, and not what else lies in one that has it.
 #ifndef ROPEWAY_KVCACHE_DISK_DIRECTORY_H_
 #define ROPEWAY_KVCACHE_DISK_DIRECTORY_H_
 
@@ -76,6 +77,8 @@ class DiskDirectory {
   DiskDirectory(std::string path, rocksdb::Env* env);
   // kInvalidArgument: it is not ours. Changes nothing.
   StatusOr<Contents> Inspect(size_t block_bytes) const;
+  // Likewise, of what has names of the tier's.
+  StatusOr<Contents> InspectFormat(size_t block_bytes) const;
   Status Lock();
   // Gives the directory its format.
   Status Prepare(Contents contents, size_t block_bytes) const;

@@ -55,20 +55,62 @@ TEST(DiskDirectory, AnothersFolderNamedLikeAGenerationIsRejectedUntouched) {
               HasSubstr("generation-00000012': was not made by Ropeway (there is no FORMAT"));
 }
 
-TEST(DiskDirectory, OtherFilesDoNotMatter) {
+// Whether the tier was there first or not.
+TEST(DiskDirectory, AnyEntryThatIsNotOursIsRejectedUntouched) {
+  for (const bool filled : {false, true}) {
+    for (const char* name :
+         {"notes.txt", ".hidden", "folder/x", "generation-1/x", "generation-000000001/x",
+          "generation-00000000/x", "generation-00000012x/x", "generations", "generation-00000012",
+          "FORMAT.bak", "format", "LOCK", "LOCK/x", "UNDER_WAY/x"}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, filled));
+      const TestFolder folder;
+      const std::string path = folder.In("tier");
+      if (filled) FillTier(path);
+      fs::remove(path + "/LOCK");
+      WriteFile(path + "/" + name, "a user's");
+      const std::string first = std::string(name).substr(0, std::string(name).find('/'));
+      EXPECT_THAT(Rejection(path), HasSubstr("/" + first + "': was not made by Ropeway"));
+    }
+  }
+}
+
+TEST(DiskDirectory, LinksAreNotOurs) {
+  for (const char* name : {"LOCK", "FORMAT.partial", "UNDER_WAY", "generation-00000009", "x"}) {
+    for (const bool filled : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, filled));
+      const TestFolder folder;
+      const std::string path = folder.In("tier");
+      if (filled) FillTier(path);
+      fs::create_directories(path);
+      WriteFile(folder.In("victim"), "");
+      fs::remove(path + "/" + name);
+      fs::create_symlink(folder.In("victim"), path + "/" + name);
+      EXPECT_THAT(Rejection(path), HasSubstr(std::string(name) + "': was not made by Ropeway"));
+      EXPECT_EQ(fs::file_size(folder.In("victim")), 0U);
+    }
+  }
+}
+
+TEST(DiskDirectory, WhatFileSystemsMakeDoesNotMatter) {
   const TestFolder folder;
-  const std::map<std::string, std::string> others = {
-      {"notes.txt", "y"}, {"generation-1", "/"}, {"generation-1/x", "z"}, {"generations", "w"}};
-  WriteFile(folder.In("notes.txt"), "y");
-  WriteFile(folder.In("generation-1/x"), "z");
-  WriteFile(folder.In("generations"), "w");
+  fs::create_directory(folder.In("lost+found"));
   FillTier(folder.path());
   const auto tier = OpenTier(TestOptions(folder.path()));
   EXPECT_EQ(CountRight(tier.get(), 0, kKept), static_cast<int>(kKept));
-  const std::map<std::string, std::string> tree = TreeOf(folder.path());
-  for (const auto& [name, contents] : others) {
-    ASSERT_TRUE(tree.contains(name)) << name;
-    EXPECT_EQ(tree.at(name), contents);
+  EXPECT_TRUE(fs::exists(folder.In("lost+found")));
+}
+
+// A kill may come between any two steps of the first start.
+TEST(DiskDirectory, WhatAKillLeftOfTheFirstStartIsOurs) {
+  const TestFolder folder;
+  FillTier(folder.In("whole"));
+  const std::string format = TreeOf(folder.In("whole")).at("FORMAT");
+  for (size_t bytes = 0; bytes <= format.size() + 1; ++bytes) {
+    const std::string path = folder.In(std::to_string(bytes));
+    WriteFile(path + "/LOCK", "");
+    if (bytes <= format.size()) WriteFile(path + "/FORMAT.partial", format.substr(0, bytes));
+    FillTier(path);
+    EXPECT_EQ(TreeOf(path).at("FORMAT"), format);
   }
 }
 

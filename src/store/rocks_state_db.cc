@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/own_entries.h"
 #include "base/system.h"
 
 namespace ropeway::store {
@@ -126,6 +127,19 @@ Status RocksStateDb::OpenDb() {
     }
     return InvalidArgument(
         fmt::format("the directory '{}' cannot be made: {}", path_, error.message()), "state_path");
+  }
+  // RocksDB would remove what has a name of its files, and write beside the rest.
+  const std::string foreign = base::FindForeignEntry(path_, [](const auto& entry) {
+    std::error_code unknown;
+    return base::IsRocksDbName(entry.path().filename().string()) &&
+           std::filesystem::is_regular_file(entry.symlink_status(unknown));
+  });
+  if (!foreign.empty()) {
+    return InvalidArgument(
+        fmt::format("'{}/{}' was not made by Ropeway; name another directory, or move this "
+                    "elsewhere",
+                    path_, foreign),
+        "state_path");
   }
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(MakeOptions(storage_bytes_, env_), path_, &db);

@@ -71,6 +71,24 @@ class RocksStateDbTest : public testing::Test {
   const std::string path_;
 };
 
+TEST_F(RocksStateDbTest, ADirectoryOfOthersIsRejectedUntouched) {
+  for (const char* name : {"notes.txt", ".hidden", "folder/x", "000012.sst/x"}) {
+    fs::remove_all(path_);
+    const fs::path file = fs::path(path_) / name;
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << "a user's";
+    const auto db = RocksStateDb::Open(path_, kStorage);
+    ASSERT_EQ(db.status().code(), StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(db.status().field(), "state_path");
+    EXPECT_THAT(db.status().message(), testing::HasSubstr("was not made by Ropeway"));
+    EXPECT_EQ(std::distance(fs::directory_iterator(path_), {}), 1) << name;
+    EXPECT_EQ(fs::file_size(file), 8U);
+  }
+  fs::remove_all(path_);
+  fs::create_directories(fs::path(path_) / "lost+found");
+  EXPECT_NE(Open(), nullptr);
+}
+
 TEST_F(RocksStateDbTest, WritesInOrderAndFindsAgain) {
   auto db = Open();
   const std::vector<StateChange> changes = {
