@@ -215,7 +215,7 @@ class Killer:
             # Nothing is dropped in so much space: what was flushed before the kill is there.
             flushed = self.last.get("ropeway_kv_disk_blocks", 0)
             if found < flushed:
-                raise Wrong(f"of {flushed:.0f} flushed blocks {found:.0f} are found again")
+                raise Wrong(f"of {flushed:.0f} flushed blocks {found:.0f} are found again\n{server.output()}")
         except BaseException:
             server.kill()
             raise

@@ -63,6 +63,8 @@ EngineLoop::EngineLoop(const EngineCoreOptions& options, const executor::KvLayou
       inbox_(1),
       stats_(core_.stats()),
       work_(clock_->Now()),
+      // Who asks before the thread's first look must not read that there are no blocks.
+      tier_usage_(tier_ != nullptr ? tier_->Usage() : kvcache::KvTierUsage()),
       last_progress_(clock_->Now()),
       last_watch_(clock_->Now()),
       thread_([this] { Run(); }) {

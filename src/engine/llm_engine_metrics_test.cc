@@ -5,12 +5,16 @@
 
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
+#include "kvcache/test_tier.h"
 
 namespace ropeway::engine {
 namespace {
@@ -66,6 +70,32 @@ TEST(LlmEngineMetricsTest, MetricsTellWhatHappened) {
                            "ropeway_step_rows_count 3\n", "ropeway_step_time_seconds_count 3\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+// The engine's thread may be late; who asks meanwhile sees what was kept from before.
+class TierOfALateThread final : public kvcache::TestTier {
+ public:
+  explicit TierOfALateThread(std::shared_future<void> go) : go_(std::move(go)) {}
+
+  kvcache::KvTierUsage Usage() const override {
+    if (std::this_thread::get_id() != home_) go_.wait();
+    return {.on = true, .blocks = 7};
+  }
+
+ private:
+  const std::thread::id home_ = std::this_thread::get_id();
+  const std::shared_future<void> go_;
+};
+
+TEST(LlmEngineMetricsTest, WhatTheTierKeptIsSeenFromTheStartOn) {
+  std::promise<void> go;
+  TestEngine test;
+  test.tier = std::make_unique<TierOfALateThread>(go.get_future().share());
+  test.Start();
+  const std::string text = test.engine->MetricsText();
+  go.set_value();
+  EXPECT_THAT(text, HasSubstr("ropeway_kv_disk_on 1\n"));
+  EXPECT_THAT(text, HasSubstr("ropeway_kv_disk_blocks 7\n"));
 }
 
 TEST(LlmEngineMetricsTest, LateRequestsAreCountedByClass) {

@@ -305,6 +305,7 @@ void TestEngine::Start() {
   config.render_chat = render_chat;
   config.executor = std::make_unique<EchoExecutor>(control);
   config.state = std::move(state);
+  config.tier = std::move(tier);
   config.clock = &clock;
   config.random = &random;
   StatusOr<std::unique_ptr<LlmEngine>> created = LlmEngine::Create(std::move(config));

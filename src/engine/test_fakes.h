@@ -220,6 +220,7 @@ struct TestEngine {
   base::Duration watchdog_period = std::chrono::seconds(1);
   std::shared_ptr<EchoControl> control = std::make_shared<EchoControl>();
   std::unique_ptr<store::StateDb> state;  // Start takes it; null: as the options say.
+  std::unique_ptr<kvcache::KvTier> tier;  // Likewise.
   std::unique_ptr<LlmEngine> engine;
 };
 
