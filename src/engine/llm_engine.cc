@@ -363,7 +363,7 @@ StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(
     if (messages.empty()) return InvalidArgument("messages must not be empty", "messages");
     const ChatRenderer& render = config_.render_chat;
     if (!render) return NoChatTemplate();
-    StatusOr<tokenizer::RenderedChat> chat = render(messages, add_generation_prompt);
+    StatusOr<tokenizer::RenderedChat> chat = render(messages, add_generation_prompt, nullptr);
     if (!chat.ok()) return chat.status();
     return BeginTokenization(config_.tokenizer, *std::move(chat), add_special);
   } catch (const std::exception&) {

@@ -50,7 +50,8 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-StatusOr<tokenizer::RenderedChat> RenderInBrackets(const std::vector<ChatMessage>& messages, bool) {
+StatusOr<tokenizer::RenderedChat> RenderInBrackets(const std::vector<ChatMessage>& messages, bool,
+                                                   const StoppedFn&) {
   return tokenizer::RenderedChat{"<" + messages[0].content + ">"};
 }
 

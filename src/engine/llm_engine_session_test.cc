@@ -113,7 +113,7 @@ TEST_F(SessionEngineTest, ATurnWithoutNewTextGoesOnWhereTheAnswerWasCut) {
 
 TEST_F(SessionEngineTest, ChatTurnsAreTheNewMessagesOnly) {
   // Every message ends as the byte fake's end token reads.
-  test_.render_chat = [](const std::vector<ChatMessage>& messages, bool) {
+  test_.render_chat = [](const std::vector<ChatMessage>& messages, bool, const StoppedFn&) {
     std::string text;
     for (const ChatMessage& message : messages) text += message.role + ":" + message.content + ";";
     return StatusOr(tokenizer::RenderedChat{text + "assistant:"});
@@ -130,7 +130,7 @@ TEST_F(SessionEngineTest, ChatTurnsAreTheNewMessagesOnly) {
 
 TEST_F(SessionEngineTest, AChatWhoseTemplateChangesItsHistoryIsEncodedAnew) {
   // Shows only the last two messages.
-  test_.render_chat = [](const std::vector<ChatMessage>& messages, bool) {
+  test_.render_chat = [](const std::vector<ChatMessage>& messages, bool, const StoppedFn&) {
     std::string text;
     for (size_t i = messages.size() < 2 ? 0 : messages.size() - 2; i < messages.size(); ++i) {
       text += messages[i].content + ";";
@@ -289,7 +289,7 @@ TEST_F(SessionEngineTest, ATurnThatDoesNotFitSaysSoAndTheSessionStays) {
 }
 
 TEST_F(SessionEngineTest, ChatAndTextDoNotMix) {
-  test_.render_chat = [](const std::vector<ChatMessage>&, bool) {
+  test_.render_chat = [](const std::vector<ChatMessage>&, bool, const StoppedFn&) {
     return StatusOr(tokenizer::RenderedChat{"chat"});
   };
   Start();

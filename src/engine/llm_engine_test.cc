@@ -360,8 +360,8 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
 
 TEST(LlmEngineTest, ChatsGoThroughTheTemplate) {
   TestEngine test;
-  test.render_chat = [](const std::vector<ChatMessage>& messages,
-                        bool) -> StatusOr<tokenizer::RenderedChat> {
+  test.render_chat = [](const std::vector<ChatMessage>& messages, bool,
+                        const StoppedFn&) -> StatusOr<tokenizer::RenderedChat> {
     if (messages[0].role == "bad") return InvalidArgument("no such role", "messages");
     return tokenizer::RenderedChat{"<" + messages[0].content + ">"};
   };
@@ -389,8 +389,8 @@ TEST(LlmEngineTest, TokenizeAndDetokenize) {
 
 TEST(LlmEngineTest, AChatIsTokenizedAsItWouldBeServed) {
   TestEngine test;
-  test.render_chat = [](const std::vector<ChatMessage>& messages,
-                        bool add_generation_prompt) -> StatusOr<tokenizer::RenderedChat> {
+  test.render_chat = [](const std::vector<ChatMessage>& messages, bool add_generation_prompt,
+                        const StoppedFn&) -> StatusOr<tokenizer::RenderedChat> {
     if (messages[0].role == "bad") return InvalidArgument("no such role", "messages");
     return tokenizer::RenderedChat{messages[0].content + (add_generation_prompt ? ">" : "")};
   };

@@ -33,9 +33,10 @@ ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
   };
   return [chat_template = std::move(chat_template), bos = text_of(tokenizer.bos()),
           eos = text_of(tokenizer.eos()),
-          parse_special](const std::vector<ChatMessage>& messages, bool add_generation_prompt) {
-    StatusOr<tokenizer::RenderedChat> chat =
-        chat_template.Render(messages, add_generation_prompt, bos, eos);
+          parse_special](const std::vector<ChatMessage>& messages, bool add_generation_prompt,
+                         const StoppedFn& stopped) {
+    StatusOr<tokenizer::RenderedChat> chat = chat_template.Render(
+        messages, add_generation_prompt, bos, eos, std::chrono::system_clock::now(), stopped);
     if (chat.ok() && parse_special) chat->quoted.clear();
     return chat;
   };
@@ -62,7 +63,8 @@ ChatRenderer RenderAsTheModelSays(const std::string& source, const tokenizer::To
   if (source.empty()) return nullptr;
   StatusOr<tokenizer::ChatTemplate> parsed = tokenizer::ChatTemplate::Parse(source);
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, parse_special);
-  return [status = parsed.status()](const auto&, bool) -> StatusOr<tokenizer::RenderedChat> {
+  return [status = parsed.status()](const auto&, bool,
+                                    const StoppedFn&) -> StatusOr<tokenizer::RenderedChat> {
     return status;
   };
 }

@@ -174,7 +174,7 @@ TEST(ParseSpecialTest, MessagesAreQuotedUnlessItIsAskedFor) {
         tokenizer::ChatTemplate::Parse("{{ messages[0].content }}{{ eos_token }}");
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     const ChatRenderer render = RenderWith(*std::move(parsed), bytes, parse_special);
-    const StatusOr<tokenizer::RenderedChat> chat = render(messages, true);
+    const StatusOr<tokenizer::RenderedChat> chat = render(messages, true, nullptr);
     ASSERT_TRUE(chat.ok()) << chat.status().message();
     EXPECT_EQ(chat->text, "<end><end>");
     EXPECT_EQ(chat->quoted, parse_special ? tokenizer::Spans() : said);

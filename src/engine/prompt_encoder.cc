@@ -94,7 +94,7 @@ PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokeniz
 std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) {
   if (!prepared_) {
     prepared_ = true;
-    if (Status status = encoder_->Prepare(live_, &parts_); !status.ok()) return status;
+    if (Status status = encoder_->Prepare(live_, stopped_, &parts_); !status.ok()) return status;
     if (parts_.text) {
       encoding_ = encoder_->tokenizer_->Begin(*parts_.text,
                                               {.add_special = parts_.add_special,
@@ -197,14 +197,15 @@ core::BlockName PromptEncoder::RootOf(const Request& request) const {
   return core::RootName(root);
 }
 
-Status PromptEncoder::Prepare(LiveRequest* live, Parts* parts) const {
+Status PromptEncoder::Prepare(LiveRequest* live, const StoppedFn& stopped, Parts* parts) const {
   Request& request = live->request;
   if (Status status = CheckIds(request); !status.ok()) return status;
-  return live->turn == nullptr ? PreparePrompt(&request, parts)
-                               : PrepareTurn(&request, live->turn.get(), parts);
+  return live->turn == nullptr ? PreparePrompt(&request, stopped, parts)
+                               : PrepareTurn(&request, live->turn.get(), stopped, parts);
 }
 
-Status PromptEncoder::PreparePrompt(Request* request, Parts* parts) const {
+Status PromptEncoder::PreparePrompt(Request* request, const StoppedFn& stopped,
+                                    Parts* parts) const {
   if (auto* ids = std::get_if<std::vector<TokenId>>(&request->prompt)) {
     parts->before = std::move(*ids);
     return CheckPromptIds(parts->before);
@@ -215,12 +216,13 @@ Status PromptEncoder::PreparePrompt(Request* request, Parts* parts) const {
     return {};
   }
   const auto messages = std::move(std::get<std::vector<ChatMessage>>(request->prompt));
-  return Render(messages, parts);
+  return Render(messages, stopped, parts);
 }
 
-Status PromptEncoder::Render(const std::vector<ChatMessage>& messages, Parts* parts) const {
+Status PromptEncoder::Render(const std::vector<ChatMessage>& messages, const StoppedFn& stopped,
+                             Parts* parts) const {
   if (!render_chat_) return NoChatTemplate();
-  StatusOr<tokenizer::RenderedChat> chat = render_chat_(messages, true);
+  StatusOr<tokenizer::RenderedChat> chat = render_chat_(messages, true, stopped);
   if (!chat.ok()) return chat.status();
   // The template writes the beginning-of-text token itself.
   parts->add_special = false;
@@ -229,7 +231,8 @@ Status PromptEncoder::Render(const std::vector<ChatMessage>& messages, Parts* pa
   return {};
 }
 
-Status PromptEncoder::PrepareTurn(Request* request, LiveTurn* turn, Parts* parts) const {
+Status PromptEncoder::PrepareTurn(Request* request, LiveTurn* turn, const StoppedFn& stopped,
+                                  Parts* parts) const {
   std::optional<store::SessionState> before;
   if (!sessions_->IsNew(turn->turn)) {
     StatusOr<store::SessionState> loaded = sessions_->Load(turn->turn);
@@ -245,7 +248,7 @@ Status PromptEncoder::PrepareTurn(Request* request, LiveTurn* turn, Parts* parts
     turn->session_ids = static_cast<int32_t>(before->ids.size());
   }
   const store::SessionState* const history = before ? &*before : nullptr;
-  return chat ? PrepareChatTurn(request, history, next, parts)
+  return chat ? PrepareChatTurn(request, history, stopped, next, parts)
               : PrepareTextTurn(request, history, parts);
 }
 
@@ -262,13 +265,14 @@ Status PromptEncoder::CheckHistory(const Request& request, const store::SessionS
 }
 
 Status PromptEncoder::PrepareChatTurn(Request* request, const store::SessionState* before,
-                                      store::SessionState* next, Parts* parts) const {
+                                      const StoppedFn& stopped, store::SessionState* next,
+                                      Parts* parts) const {
   if (!render_chat_) return NoChatTemplate();
   if (before != nullptr) next->messages = before->messages;
   for (ChatMessage& message : std::get<std::vector<ChatMessage>>(request->prompt)) {
     next->messages.push_back(std::move(message));
   }
-  if (Status status = Render(next->messages, parts); !status.ok()) return status;
+  if (Status status = Render(next->messages, stopped, parts); !status.ok()) return status;
   if (before == nullptr) {
     metrics_->begun->Increment();
     return {};

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/block_name.h"
@@ -21,9 +22,13 @@
 
 namespace ropeway::engine {
 
-// Renders a chat, with the generation prompt where asked for; const and thread-safe.
+// Whether what is being done is not wanted any more; null: it is. Cheap.
+using StoppedFn = std::function<bool()>;
+
+// Renders a chat, with the generation prompt where asked for; const and thread-safe. A long
+// rendering fails (kCancelled) soon after `stopped` says so.
 using ChatRenderer = std::function<StatusOr<tokenizer::RenderedChat>(
-    const std::vector<ChatMessage>&, bool add_generation_prompt)>;
+    const std::vector<ChatMessage>&, bool add_generation_prompt, const StoppedFn& stopped)>;
 
 // The error for a chat without a template.
 Status NoChatTemplate();
@@ -59,8 +64,9 @@ class PromptEncoder {
   // One request being encoded. Thread rule: one thread at a time.
   class Job {
    public:
-    // Both must outlive it.
-    Job(const PromptEncoder* encoder, LiveRequest* live) : encoder_(encoder), live_(live) {}
+    // Both must outlive it. `stopped` ends a chat template that takes long.
+    Job(const PromptEncoder* encoder, LiveRequest* live, StoppedFn stopped = nullptr)
+        : encoder_(encoder), live_(live), stopped_(std::move(stopped)) {}
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
 
@@ -80,6 +86,7 @@ class PromptEncoder {
    private:
     const PromptEncoder* const encoder_;
     LiveRequest* const live_;
+    const StoppedFn stopped_;
     bool prepared_ = false;
     Parts parts_;
     std::unique_ptr<tokenizer::Encoding> encoding_;  // Of the text, if there is one.
@@ -87,19 +94,21 @@ class PromptEncoder {
 
  private:
   // Reads what is to be encoded.
-  Status Prepare(LiveRequest* live, Parts* parts) const;
-  Status PreparePrompt(Request* request, Parts* parts) const;
+  Status Prepare(LiveRequest* live, const StoppedFn& stopped, Parts* parts) const;
+  Status PreparePrompt(Request* request, const StoppedFn& stopped, Parts* parts) const;
   // Likewise for the next turn of a session, and sets its `next`.
-  Status PrepareTurn(Request* request, LiveTurn* turn, Parts* parts) const;
+  Status PrepareTurn(Request* request, LiveTurn* turn, const StoppedFn& stopped,
+                     Parts* parts) const;
   // `before` is null for the session's first turn.
   Status PrepareChatTurn(Request* request, const store::SessionState* before,
-                         store::SessionState* next, Parts* parts) const;
+                         const StoppedFn& stopped, store::SessionState* next, Parts* parts) const;
   Status PrepareTextTurn(Request* request, const store::SessionState* before, Parts* parts) const;
   // OK if a turn of `kind` can go on from `before` with this model.
   Status CheckHistory(const Request& request, const store::SessionState& before,
                       store::SessionState::Kind kind) const;
   // Renders `messages` for the model to answer.
-  Status Render(const std::vector<ChatMessage>& messages, Parts* parts) const;
+  Status Render(const std::vector<ChatMessage>& messages, const StoppedFn& stopped,
+                Parts* parts) const;
   // The most ids that the text is encoded to; beyond, it cannot fit.
   size_t MostIds(const Parts& parts) const;
   Status TooLong(const Request& request, const Parts& parts, size_t least) const;

@@ -125,7 +125,8 @@ class PiecewiseEncoderTest : public testing::Test {
   // Encodes in pieces of `work` units and counts them.
   StatusOr<core::CoreRequest> Encode(const decltype(Request::prompt)& prompt, size_t work,
                                      int32_t max_model_len = 4096) {
-    const ChatRenderer render = [](const std::vector<ChatMessage>& messages, bool) {
+    const ChatRenderer render = [](const std::vector<ChatMessage>& messages, bool,
+                                   const StoppedFn&) {
       const std::string& said = messages[0].content;
       tokenizer::RenderedChat chat{"he" + said + "<e>"};
       tokenizer::AddSpan(2, 2 + said.size(), &chat.quoted);

@@ -30,7 +30,7 @@ PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock,
       pool_(threads, PlacesFor(capacity, threads), "ropeway-prompt") {}
 
 bool PromptPool::TryAdd(const std::shared_ptr<LiveRequest>& live) {
-  const auto job = std::make_shared<Job>(encoder_, live);
+  const auto job = std::make_shared<Job>(this, live);
   const base::Flow flow{.tenant = live->tenant(),
                         .cls = static_cast<int>(live->priority()),
                         .weight = live->request.tenant_weight};

@@ -51,8 +51,11 @@ class PromptPool {
 
  private:
   struct Job {
-    Job(const PromptEncoder* encoder, const std::shared_ptr<LiveRequest>& its_live)
-        : live(its_live), encoding(encoder, live.get()) {}
+    Job(PromptPool* pool, const std::shared_ptr<LiveRequest>& its_live)
+        : live(its_live), encoding(pool->encoder_, live.get(), [pool, it = live.get()] {
+            pool->RejectOverdue();
+            return it->state() == LiveRequest::State::kEnded;
+          }) {}
     const std::shared_ptr<LiveRequest> live;
     PromptEncoder::Job encoding;
     base::SharedBudget::Hold bytes;  // For what `encoding` takes,

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,9 +19,9 @@ namespace {
 
 class PromptPoolTest : public testing::Test {
  protected:
-  void Start(size_t capacity) {
+  void Start(size_t capacity, const PromptEncoder* encoder = nullptr) {
     pool_ = std::make_unique<PromptPool>(
-        &encoder_, &clock_, &bytes_, 1, capacity,
+        encoder != nullptr ? encoder : &encoder_, &clock_, &bytes_, 1, capacity,
         [this](core::CoreRequest request) {
           const std::lock_guard lock(mu_);
           ready_.push_back(request.id);
@@ -92,6 +94,40 @@ TEST_F(PromptPoolTest, OneThatCannotFitOrIsOverdueIsRejected) {
   EXPECT_EQ(rejected_[0], std::pair(RequestId{1}, StatusCode::kInvalidArgument));
   EXPECT_EQ(rejected_[1], std::pair(RequestId{2}, StatusCode::kDeadlineExceeded));
   EXPECT_EQ(late->state(), LiveRequest::State::kEnded);
+}
+
+// A chat template cannot be cut into pieces: it is asked to stop, and holds up no one else.
+TEST_F(PromptPoolTest, ALongRenderingEndsWithItsRequest) {
+  std::atomic<int> rendering = 0;
+  const PromptEncoder renders(
+      std::make_shared<ByteTokenizer>(&gate_),
+      [&](const auto&, bool, const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
+        ++rendering;
+        while (!stopped()) std::this_thread::yield();
+        --rendering;
+        return Status(StatusCode::kCancelled, "stopped");
+      },
+      4096, {}, nullptr, nullptr);
+  Start(10, &renders);
+  const auto chat = [&](const std::string& tenant) {
+    const std::shared_ptr<LiveRequest> live = Live(tenant, "");
+    live->request.prompt = std::vector<ChatMessage>{{"user", "hi"}};
+    return live;
+  };
+  const std::shared_ptr<LiveRequest> timed = chat("timed");
+  timed->deadline = clock_.Now() + std::chrono::seconds(100);
+  const std::shared_ptr<LiveRequest> cancelled = chat("cancelled");
+  ASSERT_TRUE(pool_->TryAdd(timed));
+  ASSERT_TRUE(pool_->TryAdd(cancelled));
+  ASSERT_TRUE(Eventually([&] { return rendering == 2; }));
+  ASSERT_TRUE(Add("modest", "x"));
+  EXPECT_TRUE(Eventually([&] { return IsReady(id_); }));
+  EXPECT_TRUE(cancelled->Move(LiveRequest::State::kEncoding, LiveRequest::State::kEnded));
+  EXPECT_TRUE(Eventually([&] { return rendering == 1; }));
+  clock_.skipped += 200;
+  EXPECT_TRUE(Eventually([&] { return rendering == 0; }));
+  pool_->Stop();
+  EXPECT_EQ(rejected_, (std::vector{std::pair(timed->id, StatusCode::kDeadlineExceeded)}));
 }
 
 TEST_F(PromptPoolTest, WhatEncodingTakesIsChargedToItsTenant) {

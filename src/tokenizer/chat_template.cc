@@ -14,17 +14,28 @@ namespace {
 constexpr char kField[] = "tokenizer.chat_template";
 
 constexpr size_t kMaxSourceBytes = size_t{1} << 20U;
-// Common templates take less than a hundred steps per message.
-constexpr int64_t kMaxSteps = 200'000;
-constexpr int64_t kMaxStepsPerMessage = 1000;
-// A template copies each message's text a few times: once for each "+" and once to write it.
+// Common templates take less than a hundred steps per message. Some go through all messages for
+// each of them, or through a message's characters.
+constexpr double kSteps = 200'000;
+constexpr double kStepsPerMessage = 1000;
+constexpr double kStepsPerMessageCubed = 16;
+constexpr double kStepsPerByte = 64;
+// A template holds each message's text a few times: once for each "+" and once to write it.
+constexpr double kHeldPerByte = 32;
+// One that goes through all messages for each may make their text as often.
+constexpr double kMadePerStep = 64;
+constexpr double kMadePerMessageAndByte = 8;
 #ifdef ROPEWAY_FUZZ
 // With the fuzzers' instrumentation a byte takes a hundred times as long.
-constexpr size_t kMaxBytes = size_t{1} << 20U;
+constexpr double kHeldBytes = 1 << 20;
+constexpr double kMostSteps = 1'000'000;
+constexpr double kMostMade = 1 << 26;
 #else
-constexpr size_t kMaxBytes = size_t{64} << 20U;
+constexpr double kHeldBytes = 64 << 20;
+// Each takes a few seconds; who sends the request may stop it before.
+constexpr double kMostSteps = 150'000'000;
+constexpr double kMostMade = 512 << 20;
 #endif
-constexpr size_t kMaxBytesPerInputByte = 32;
 
 // Errors may quote the template or the messages: they are clipped and made printable.
 constexpr size_t kMaxErrorBytes = 1000;
@@ -72,6 +83,21 @@ jinja::Value MessageValue(const ChatMessage& message) {
   return Value::Of(std::move(entries));
 }
 
+// What the chat may take to render: more for one with more to render, up to a bound. (As doubles,
+// which do not overflow.)
+jinja::Bounds BoundsOf(size_t message_count, size_t text_bytes) {
+  const auto messages = static_cast<double>(message_count);
+  const auto bytes = static_cast<double>(text_bytes);
+  const double more = kStepsPerMessage * messages +
+                      kStepsPerMessageCubed * messages * messages * messages +
+                      kStepsPerByte * bytes;
+  const double held = kHeldBytes + kHeldPerByte * bytes;
+  const double made = held + kMadePerStep * more + kMadePerMessageAndByte * messages * bytes;
+  return {.steps = static_cast<int64_t>(std::min(kSteps + more, kMostSteps)),
+          .made = static_cast<size_t>(std::max(held, std::min(made, kMostMade))),
+          .held = static_cast<size_t>(held)};
+}
+
 std::tm UtcTime(std::chrono::system_clock::time_point now) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   std::tm time{};
@@ -106,13 +132,15 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
 StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
                                             bool add_generation_prompt, std::string_view bos_token,
                                             std::string_view eos_token,
-                                            std::chrono::system_clock::time_point now) const {
+                                            std::chrono::system_clock::time_point now,
+                                            const std::function<bool()>& stopped) const {
   using jinja::Value;
   size_t bytes = 0;
   jinja::List list;
   list.reserve(messages.size());
   for (const ChatMessage& message : messages) {
-    bytes += message.role.size() + message.content.size();
+    bytes += message.role.size() + message.content.size() + message.name.size() +
+             message.tool_call_id.size();
     list.push_back(MessageValue(message));
   }
   const jinja::Globals globals = {
@@ -124,8 +152,7 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
       {"tools", Value()},
       {"documents", Value()},
   };
-  jinja::Context context(kMaxSteps + kMaxStepsPerMessage * static_cast<int64_t>(messages.size()),
-                         kMaxBytes + kMaxBytesPerInputByte * bytes, UtcTime(now));
+  jinja::Context context(BoundsOf(messages.size(), bytes), UtcTime(now), stopped);
   try {
     jinja::Str str = jinja::Render(program_->body, globals, context);
     return RenderedChat{std::move(str.text), std::move(str.quoted)};
@@ -133,6 +160,8 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
     return InvalidArgument(base::PrintableText(Clipped(raised.what())), "messages");
   } catch (const jinja::Error& error) {
     return InvalidArgument(At(error), "messages");
+  } catch (const jinja::Stopped&) {
+    return Status(StatusCode::kCancelled, "the rendering was stopped");
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }

@@ -3,6 +3,7 @@
 #define ROPEWAY_TOKENIZER_CHAT_TEMPLATE_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,7 +28,7 @@ struct RenderedChat {
 // lstrip_blocks, break and continue, {% generation %}, tojson without HTML escapes, raise_exception
 // and strftime_now. Not supported, and rejected: include, import, extends, block, do, recursive
 // loops, and filters, tests, methods and functions that are not in jinja/. Steps, output, memory
-// and recursion are bounded. Const and thread-safe after construction.
+// and recursion are bounded: by the chat, and absolutely. Const and thread-safe after construction.
 class ChatTemplate {
  public:
   // Fails, naming the line, for anything unsupported: a chat is never rendered differently from the
@@ -37,11 +38,13 @@ class ChatTemplate {
   // The prompt. Fails if the template rejects the messages (raise_exception, with its own message),
   // uses undefined values, or exceeds the bounds on steps and bytes. `bos_token` and `eos_token`
   // are the tokens' texts, "" for none. `now` is the time for strftime_now, in UTC so that every
-  // machine renders the same.
+  // machine renders the same. A long rendering asks `stopped` once in a millisecond, and fails with
+  // kCancelled when it says so.
   StatusOr<RenderedChat> Render(
       const std::vector<ChatMessage>& messages, bool add_generation_prompt,
       std::string_view bos_token, std::string_view eos_token,
-      std::chrono::system_clock::time_point now = std::chrono::system_clock::now()) const;
+      std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
+      const std::function<bool()>& stopped = nullptr) const;
 
  private:
   struct Program;

@@ -87,6 +87,7 @@ Value MakeDict(Context& context, const Value&, const Arguments& arguments) {
 Value MakeNamespace(Context& context, const Value&, const Arguments& arguments) {
   Namespace* const space = context.NewNamespace();
   for (auto& [name, value] : Entries(context, arguments)) {
+    context.Keep(sizeof(space->variables[0]));
     space->variables.emplace_back(ToText(name, context).text, std::move(value));
   }
   return Value::Of(space);

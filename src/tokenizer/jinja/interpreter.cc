@@ -34,7 +34,8 @@ struct Scope {
         return;
       }
     }
-    context.Charge(sizeof(variables[0]));
+    context.ChargeCopy(sizeof(variables[0]));
+    if (is_kept) context.Keep(sizeof(variables[0]));
     variables.emplace_back(name, std::move(value));
   }
 
@@ -238,7 +239,7 @@ class Interpreter {
   }
 
   Flow RunNode(const Text& node, Scope&) {
-    context_.Charge(node.text.size());
+    context_.ChargeCopy(node.text.size());
     output_.Add(node.text);
     return Flow::kOn;
   }
@@ -337,6 +338,7 @@ class Interpreter {
       known->second = std::move(value);
     } else {
       context_.Charge(sizeof(variables[0]));
+      context_.Keep(sizeof(variables[0]));
       variables.emplace_back(target.attribute, std::move(value));
     }
   }
@@ -350,9 +352,10 @@ class Interpreter {
   }
 
   // A macro that refers to `scope`.
-  static Value MacroValue(const Macro& macro, Scope& scope) {
+  Value MacroValue(const Macro& macro, Scope& scope) {
     for (Scope* kept = &scope; kept != nullptr && !kept->is_kept; kept = kept->parent) {
       kept->is_kept = true;
+      context_.Keep(sizeof(Scope) + kept->variables.size() * sizeof(kept->variables[0]));
     }
     Callable callable;
     callable.macro = &macro;
@@ -421,7 +424,7 @@ class Interpreter {
   }
 
   Flow Write(const Str& str) {
-    context_.Charge(str.text.size());
+    context_.ChargeCopy(str.text.size());
     output_.Add(str);
     return Flow::kOn;
   }

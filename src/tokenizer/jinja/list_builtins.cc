@@ -218,7 +218,7 @@ class Named {
     // A filter that calls a filter passes one argument less on.
     const Context::Deeper deeper(context);
     context.Step();
-    context.Charge((arguments_.rest().size() + arguments_.named().size()) * sizeof(Value));
+    context.ChargeCopy((arguments_.rest().size() + arguments_.named().size()) * sizeof(Value));
     CallArguments call;
     call.positional.assign(arguments_.rest().begin() + static_cast<ptrdiff_t>(from_) + 1,
                            arguments_.rest().end());

@@ -14,6 +14,8 @@ namespace {
 
 // In bytes. Values may be shared by many lists, so each comparison counts.
 constexpr size_t kComparisonCost = 16;
+// To take a string apart, in bytes for each of its bytes.
+constexpr size_t kCharacterCost = 4;
 
 void RequireDefined(const Value& value) {
   if (value.is_undefined()) Reject(value.why());
@@ -256,7 +258,7 @@ bool IsSequence(const Value& value) { return value.is_string() || value.is_list(
 std::optional<Value> Sequences(ArithmeticOperator op, const Value& left, const Value& right,
                                Context& context) {
   if (op == ArithmeticOperator::kAdd && left.is_string() && right.is_string()) {
-    context.Charge(left.string().size() + right.string().size());
+    context.ChargeCopy(left.string().size() + right.string().size());
     StrBuilder text(&context);
     text.Add(left.str());
     text.Add(right.str());
@@ -265,7 +267,7 @@ std::optional<Value> Sequences(ArithmeticOperator op, const Value& left, const V
   if (op == ArithmeticOperator::kAdd && left.is_list() && right.is_list() &&
       left.is_tuple() == right.is_tuple()) {
     List items = ToList(left, context);
-    context.Charge(right.list().size() * sizeof(Value));
+    context.ChargeCopy(right.list().size() * sizeof(Value));
     items.insert(items.end(), right.list().begin(), right.list().end());
     return LikeList(left, std::move(items));
   }
@@ -374,7 +376,7 @@ List ToList(const Value& value, Context& context) {
   if (value.is_undefined()) return {};
   List items;
   if (value.is_list()) {
-    context.Charge(value.list().size() * sizeof(Value));
+    context.ChargeCopy(value.list().size() * sizeof(Value));
     items = value.list();
   } else if (value.is_dict()) {
     context.Charge(value.dict().size() * sizeof(Value));
@@ -456,7 +458,7 @@ Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<in
   RequireDefined(object);
   if (step == 0) Reject("the step of a slice is 0");
   if (object.is_string() && !object.is_safe()) {
-    context.Charge(object.string().size());
+    context.Charge(kCharacterCost * object.string().size());
     const std::vector<std::string_view> characters = Characters(object.string());
     StrBuilder text(&context);
     for (const size_t i : SliceIndices(from, to, step, static_cast<int64_t>(characters.size()))) {

@@ -12,6 +12,8 @@ namespace {
 
 constexpr int64_t kMaxJustifyWidth = 1'000'000;
 constexpr int64_t kMaxIndent = 1000;
+// To find and copy one more piece of a text, in bytes.
+constexpr size_t kPieceCost = 16;
 
 using Pieces = std::vector<std::string_view>;
 
@@ -57,7 +59,7 @@ Value Strip(Context& context, const Value& operand, const Arguments& arguments) 
 template <std::string (*kRecase)(std::string_view)>
 Value Recase(Context& context, const Value& operand, const Arguments&) {
   const Str text = ToText(operand, context);
-  context.Charge(kMaxCaseGrowth * text.text.size());
+  context.Charge(2 * kMaxCaseGrowth * text.text.size());
   return Value::Of(MadeFrom(kRecase(text.text), text));
 }
 
@@ -230,7 +232,7 @@ Value Replace(Context& context, const Value& operand, const Arguments& arguments
   const int64_t count = arguments.Integer(2, -1);
   StrBuilder result(&context);
   const auto add = [&](const Str& whole, std::string_view part) {
-    context.Charge(part.size());
+    context.Charge(part.size() + kPieceCost);
     result.AddPart(whole, part);
   };
   context.Charge(text.text.size());

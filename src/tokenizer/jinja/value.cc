@@ -13,6 +13,12 @@ constexpr int kMaxLevels = 600;
 constexpr size_t kValueBytes = 64;
 // Comparing so many names costs as much as one byte.
 constexpr size_t kLookupsPerByte = 16;
+// Either takes about a millisecond.
+constexpr int64_t kStepsToAsk = 8192;
+constexpr size_t kBytesToAsk = size_t{1} << 20U;
+
+// What the values of the rendering on this thread take.
+thread_local size_t* live_bytes = nullptr;
 
 int CheckedDepth(int depth) {
   if (depth > Value::kMaxDepth) throw std::length_error("lists lie too deep within each other");
@@ -62,6 +68,24 @@ Str MadeFrom(std::string text, const Str& source) {
   return made;
 }
 
+Held::Held(size_t bytes) : live_(live_bytes), bytes_(bytes) {
+  if (live_ != nullptr) *live_ += bytes_;
+}
+
+Value::StringData::StringData(Str its_str, bool safe)
+    : str(std::move(its_str)),
+      is_safe(safe),
+      held(kValueBytes + str.text.size() + str.quoted.size() * sizeof(Span)) {}
+Value::ListData::ListData(List its_items, int its_depth, bool tuple)
+    : items(std::move(its_items)),
+      depth(its_depth),
+      is_tuple(tuple),
+      held(kValueBytes + items.size() * sizeof(Value)) {}
+Value::DictData::DictData(Dict its_entries, int its_depth)
+    : entries(std::move(its_entries)),
+      depth(its_depth),
+      held(kValueBytes + entries.size() * 2 * sizeof(Value)) {}
+
 Value::Value(const Value& other) = default;
 Value::Value(Value&& other) noexcept = default;
 Value& Value::operator=(const Value& other) = default;
@@ -74,16 +98,16 @@ Value Value::Absent(std::string why) {
 }
 
 Value Value::Of(Str value) {
-  return Value(Data(std::make_shared<const StringData>(StringData{std::move(value)})));
+  return Value(Data(std::make_shared<const StringData>(std::move(value), false)));
 }
 
 Value Value::Safe(Str value) {
-  return Value(Data(std::make_shared<const StringData>(StringData{std::move(value), true})));
+  return Value(Data(std::make_shared<const StringData>(std::move(value), true)));
 }
 
 Value Value::MakeList(List items, bool is_tuple) {
   const int depth = ListDepth(items);
-  return Value(Data(std::make_shared<const ListData>(ListData{std::move(items), depth, is_tuple})));
+  return Value(Data(std::make_shared<const ListData>(std::move(items), depth, is_tuple)));
 }
 
 Value Value::Of(List items) { return MakeList(std::move(items), false); }
@@ -93,16 +117,24 @@ Value Value::Of(Dict entries) {
   int depth = 0;
   for (const auto& [key, value] : entries) depth = std::max(depth, value.Depth());
   depth = CheckedDepth(depth + 1);
-  return Value(Data(std::make_shared<const DictData>(DictData{std::move(entries), depth})));
+  return Value(Data(std::make_shared<const DictData>(std::move(entries), depth)));
 }
 
 Value Value::Of(Callable callable) {
   CheckedDepth(callable.self.Depth() + 1);
-  return Value(Data(std::make_shared<const Callable>(std::move(callable))));
+  struct Counted {
+    explicit Counted(Callable its) : callable(std::move(its)), held(sizeof(Counted)) {}
+    const Callable callable;
+    const Held held;
+  };
+  auto counted = std::make_shared<const Counted>(std::move(callable));
+  const Callable* const it = &counted->callable;
+  return Value(Data(CallablePtr(std::move(counted), it)));
 }
 
 Value Value::Of(std::shared_ptr<Loop> loop) {
   loop->depth = ListDepth(loop->items);
+  loop->held.emplace(sizeof(Loop) + loop->items.size() * sizeof(Value));
   return Value(Data(LoopPtr(std::move(loop))));
 }
 
@@ -152,6 +184,19 @@ const char* Value::TypeName() const {
   return is_loop() ? "a loop" : "something that is called";
 }
 
+Context::Context(const Bounds& bounds, const std::tm& now, std::function<bool()> stopped)
+    : steps_(bounds.steps),
+      bytes_(bounds.made),
+      most_held_(bounds.held),
+      ask_at_(bounds.steps - kStepsToAsk),
+      ask_at_bytes_(bounds.made - std::min(bounds.made, kBytesToAsk)),
+      now_(now),
+      stopped_(std::move(stopped)) {
+  live_bytes = &live_;
+}
+
+Context::~Context() { live_bytes = nullptr; }
+
 Context::Deeper::Deeper(Context& context) : context_(context) {
   if (context_.depth_ >= kMaxLevels) throw std::length_error("the template calls itself too deep");
   ++context_.depth_;
@@ -159,11 +204,21 @@ Context::Deeper::Deeper(Context& context) : context_(context) {
 
 void Context::Step() {
   if (--steps_ < 0) throw std::length_error("the template takes too many steps");
+  if (steps_ < ask_at_) AskWhetherStopped();
 }
 
-void Context::Charge(size_t bytes) {
-  if (bytes > bytes_) throw std::length_error("the template makes too much text");
-  bytes_ -= bytes;
+void Context::AskWhetherStopped() {
+  ask_at_ = steps_ - kStepsToAsk;
+  ask_at_bytes_ = bytes_ - std::min(bytes_, kBytesToAsk);
+  if (stopped_ && stopped_()) throw Stopped();
+}
+
+void Context::Spend(size_t held, size_t made) {
+  if (made > bytes_ || held > most_held_ - std::min(live_, most_held_)) {
+    throw std::length_error("the template makes too much text");
+  }
+  bytes_ -= made;
+  if (bytes_ < ask_at_bytes_) AskWhetherStopped();
 }
 
 void Context::ChargeLookups(size_t count) { Charge(count / kLookupsPerByte); }
@@ -187,7 +242,18 @@ Value Context::Copy(const Str& whole, std::string_view part) {
 
 Namespace* Context::NewNamespace() {
   Charge(kValueBytes);
+  Keep(kValueBytes);
   return &namespaces_.emplace_back();
+}
+
+void StrBuilder::Add(std::string_view text) {
+  context_->Keep(text.size());
+  text_ += text;
+}
+
+Str StrBuilder::Take() {
+  context_->Release(text_.size() + quoted_.size() * sizeof(Span));
+  return {std::move(text_), std::move(quoted_)};
 }
 
 void StrBuilder::Add(std::string_view text, bool quoted) {
@@ -195,8 +261,9 @@ void StrBuilder::Add(std::string_view text, bool quoted) {
     const size_t spans = quoted_.size();
     AddSpan(text_.size(), text_.size() + text.size(), &quoted_);
     context_->Charge((quoted_.size() - spans) * sizeof(Span));
+    context_->Keep((quoted_.size() - spans) * sizeof(Span));
   }
-  text_ += text;
+  Add(text);
 }
 
 void StrBuilder::AddPart(const Str& whole, std::string_view part) {
@@ -209,8 +276,9 @@ void StrBuilder::AddPart(const Str& whole, std::string_view part) {
     AddSpan(text_.size() + std::max(it->begin, begin) - begin,
             text_.size() + std::min(it->end, end) - begin, &quoted_);
   }
-  context_->Charge((quoted_.size() - spans) * sizeof(Span));
-  text_ += part;
+  context_->ChargeCopy((quoted_.size() - spans) * sizeof(Span));
+  context_->Keep((quoted_.size() - spans) * sizeof(Span));
+  Add(part);
 }
 
 }  // namespace ropeway::tokenizer::jinja

@@ -7,7 +7,10 @@
 #include <cstdint>
 #include <ctime>
 #include <deque>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -37,6 +40,22 @@ class Value;
 struct Callable;
 struct Loop;
 struct Namespace;
+
+// The memory of one value, counted in the rendering that runs on this thread when it is made (see
+// Context), if one does, as long as the value lives. REQUIRES: it does not outlive the rendering.
+class Held {
+ public:
+  explicit Held(size_t bytes);
+  ~Held() {
+    if (live_ != nullptr) *live_ -= bytes_;
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  size_t* const live_;
+  const size_t bytes_;
+};
 
 // A string, and which of its bytes a chat's messages said: `quoted`. The rest is the template's.
 // Whatever makes a string of others keeps account of it, byte for byte; only what has a letter's
@@ -141,17 +160,23 @@ class Value {
 
  private:
   struct StringData {
-    Str str;
-    bool is_safe = false;
+    StringData(Str str, bool is_safe);
+    const Str str;
+    const bool is_safe;
+    const Held held;
   };
   struct ListData {
-    List items;
-    int depth = 1;
-    bool is_tuple = false;
+    ListData(List items, int depth, bool is_tuple);
+    const List items;
+    const int depth;
+    const bool is_tuple;
+    const Held held;
   };
   struct DictData {
-    Dict entries;
-    int depth = 1;
+    DictData(Dict entries, int depth);
+    const Dict entries;
+    const int depth;
+    const Held held;
   };
   using StringPtr = std::shared_ptr<const StringData>;
   using ListPtr = std::shared_ptr<const ListData>;
@@ -181,7 +206,9 @@ struct Namespace {
 struct Loop {
   List items;
   size_t at = 0;
-  int depth = 1;  // Of the value; Value::Of sets it.
+  // Of the value; Value::Of sets them.
+  int depth = 1;
+  std::optional<Held> held = {};
 };
 
 struct Builtin;
@@ -203,19 +230,35 @@ struct Callable {
 const std::string& StringOf(const char* what, const Value& value);
 const Str& StrOf(const char* what, const Value& value);
 
-// The budget of one rendering and what its parts share.
+// What one rendering may take. Steps and `made` bound its time, `held` its memory.
+struct Bounds {
+  int64_t steps = 0;
+  size_t made = 0;  // Bytes that are made or looked at, from first to last.
+  size_t held = 0;  // Bytes of values and output at one time.
+};
+
+// Thrown when a rendering is not wanted any more.
+struct Stopped : std::exception {};
+
+// The budget of one rendering and what its parts share. Thread rule: one thread, which renders
+// nothing else meanwhile.
 class Context {
  public:
-  // `now` is the time that strftime_now formats.
-  Context(int64_t steps, size_t bytes, const std::tm& now)
-      : steps_(steps), bytes_(bytes), now_(now) {}
+  // `now` is the time that strftime_now formats. `stopped` is asked about once in a millisecond.
+  Context(const Bounds& bounds, const std::tm& now, std::function<bool()> stopped = nullptr);
+  ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // These spend the budget and throw std::length_error where it is exceeded.
+  // These spend the budget and throw std::length_error where it is exceeded, and Stopped.
   void Step();
   // REQUIRES: called before the bytes are allocated or scanned.
-  void Charge(size_t bytes);
+  void Charge(size_t bytes) { Spend(bytes, bytes); }
+  // Likewise for bytes that are copied in one go, which takes far less time than to look at each.
+  void ChargeCopy(size_t bytes) { Spend(bytes, bytes / kCopiedPerByte); }
+  // Counts memory that is held to the rendering's end, or to Release.
+  void Keep(size_t bytes) { live_ += bytes; }
+  void Release(size_t bytes) { live_ -= bytes; }
   // Comparing with `count` names.
   void ChargeLookups(size_t count);
 
@@ -239,9 +282,19 @@ class Context {
   };
 
  private:
+  static constexpr size_t kCopiedPerByte = 8;
+
+  void Spend(size_t held, size_t made);
+  void AskWhetherStopped();
+
+  size_t live_ = 0;  // First: values end after all that may hold them.
   int64_t steps_;
-  size_t bytes_;
+  size_t bytes_;  // That may still be made.
+  const size_t most_held_;
+  int64_t ask_at_;  // Of steps_, and of bytes_.
+  size_t ask_at_bytes_;
   const std::tm now_;
+  const std::function<bool()> stopped_;
   int depth_ = 0;
   std::deque<Namespace> namespaces_;
 };
@@ -254,14 +307,14 @@ class StrBuilder {
   explicit StrBuilder(Context* context) : context_(context) {}
 
   // The template's own.
-  void Add(std::string_view text) { text_ += text; }
+  void Add(std::string_view text);
   void Add(std::string_view text, bool quoted);
   void Add(const Str& str) { AddPart(str, str.text); }
   // REQUIRES: `part` is a view of whole.text.
   void AddPart(const Str& whole, std::string_view part);
 
   size_t size() const { return text_.size(); }
-  Str Take() { return {std::move(text_), std::move(quoted_)}; }
+  Str Take();
 
  private:
   Context* context_;

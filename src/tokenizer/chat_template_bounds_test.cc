@@ -1,0 +1,137 @@
+// What a rendering may take: honest templates render long chats, and hostile ones end soon.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tokenizer/chat_template.h"
+
+namespace ropeway::tokenizer {
+namespace {
+
+StatusOr<std::string> RenderedOf(const std::string& source,
+                                 const std::vector<ChatMessage>& messages,
+                                 const std::function<bool()>& stopped = nullptr) {
+  const StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(source);
+  if (!parsed.ok()) return parsed.status();
+  StatusOr<RenderedChat> chat = parsed->Render(messages, /*add_generation_prompt=*/true, "<s>",
+                                               "</s>", std::chrono::system_clock::now(), stopped);
+  if (!chat.ok()) return chat.status();
+  return std::move(chat->text);
+}
+
+std::string SizeOf(const std::string& source, const std::vector<ChatMessage>& messages) {
+  const StatusOr<std::string> text = RenderedOf(source, messages);
+  return text.ok() ? std::to_string(text->size()) : text.status().message();
+}
+
+// User and assistant in turns, each with a line of 50 bytes.
+std::vector<ChatMessage> LongChat(size_t messages) {
+  std::vector<ChatMessage> chat;
+  for (size_t i = 0; i < messages; ++i) {
+    chat.push_back(
+        {i % 2 == 0 ? "user" : "assistant", "a line of words, 50 bytes long, for one message ..."});
+  }
+  return chat;
+}
+
+// For each message another loop over all of them, as Gemma 4's template has.
+TEST(ChatTemplateBounds, TwoThousandMessagesMayBeLoopedOverForEachOther) {
+  const std::vector<ChatMessage> chat = LongChat(2000);
+  const std::string lines = std::to_string(chat[0].content.size() * chat.size());
+  EXPECT_EQ(SizeOf("{% for m in messages %}{% set ns = namespace(n=0) %}{% for k in messages %}"
+                   "{% if k.role == 'user' %}{% set ns.n = ns.n + 1 %}{% endif %}{% endfor %}"
+                   "{{ m.content }}{% endfor %}",
+                   chat),
+            lines);
+}
+
+TEST(ChatTemplateBounds, OtherWaysToGoThroughAllMessagesForEach) {
+  const std::vector<ChatMessage> chat = LongChat(1000);
+  const std::string lines = std::to_string(chat[0].content.size() * chat.size());
+  // By index with a flag instead of a break, a macro over a slice, a filter, and text and lists
+  // that grow message by message.
+  EXPECT_EQ(SizeOf("{% for m in messages %}{% set ns = namespace(done=false) %}"
+                   "{% for k in range(loop.index, messages|length) %}{% if not ns.done %}"
+                   "{% if messages[k].role == 'tool' %}{% set ns.done = true %}{% endif %}"
+                   "{% endif %}{% endfor %}{{ m.content }}{% endfor %}",
+                   chat),
+            lines);
+  EXPECT_EQ(SizeOf("{% macro before(i) %}{% for m in messages[:i] if m.role == 'tool' %}x"
+                   "{% endfor %}{% endmacro %}"
+                   "{% for m in messages %}{{ before(loop.index0) }}{{ m.content }}{% endfor %}",
+                   chat),
+            lines);
+  EXPECT_EQ(SizeOf("{% for m in messages %}"
+                   "{{ messages|selectattr('role', 'equalto', 'tool')|list|join }}"
+                   "{{ m.content }}{% endfor %}",
+                   chat),
+            lines);
+  EXPECT_EQ(SizeOf("{% set ns = namespace(text='', all=[]) %}{% for m in messages %}"
+                   "{% set ns.text = ns.text + m.role[:0] + m.content + '' %}"
+                   "{% set ns.all = ns.all + [m] %}{% endfor %}{{ ns.text }}",
+                   chat),
+            lines);
+}
+
+TEST(ChatTemplateBounds, ThreeLoopsAndLoopsOverTextFit) {
+  EXPECT_EQ(SizeOf("{% for a in messages %}{% for b in messages %}{% for c in messages %}"
+                   "{% if a.role != b.role and b.role != c.role and c.role != a.role %}x{% endif %}"
+                   "{% endfor %}{% endfor %}{% endfor %}",
+                   LongChat(60)),
+            "0");
+  const std::vector<ChatMessage> text = {{"user", std::string(100'000, 'x')}};
+  EXPECT_EQ(SizeOf("{% for m in messages %}{% for c in m.content %}{% if c != '<' %}{{ c }}"
+                   "{% endif %}{% endfor %}{% endfor %}",
+                   text),
+            "100000");
+}
+
+// Whatever a template does with a chat of many messages, it ends in seconds.
+TEST(ChatTemplateBounds, AHostileTemplateEnds) {
+  const std::vector<ChatMessage> chat = LongChat(90);
+  const std::string all = "{% for a in messages %}{% for b in messages %}{% for c in messages %}";
+  const std::string end = "{% endfor %}{% endfor %}{% endfor %}";
+  const std::string text = "{% set t = 'a' * 200000 %}";
+  for (const std::string& source :
+       {all + "{% for d in messages %}{% endfor %}" + end,
+        text + all + "{% set x = t|upper %}" + end, text + all + "{% set x = t + 'b' %}" + end,
+        // What is kept to the end is bounded as ever.
+        all + "{% macro f() %}{% endmacro %}" + end, all + "{% set n = namespace(a=1) %}" + end,
+        "{% set n = namespace(l=[]) %}" + all + "{% set n.l = n.l + [loop, 'x' * 10000] %}" + end,
+        "{% set n = namespace(l=[]) %}" + all + "{% set n.l = [n.l] %}" + end}) {
+    const auto began = std::chrono::steady_clock::now();
+    const StatusOr<std::string> rendered = RenderedOf(source, chat);
+    EXPECT_EQ(rendered.status().code(), StatusCode::kInvalidArgument) << source;
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60)) << source;
+  }
+  // A short chat allows as little as ever.
+  const auto three =
+      RenderedOf(all + "{% for i in range(100000) %}{% endfor %}" + end, LongChat(3));
+  EXPECT_NE(three.status().message().find("too many steps"), std::string::npos);
+}
+
+TEST(ChatTemplateBounds, ALongRenderingIsStopped) {
+  int asked = 0;
+  const auto stopped = [&asked] { return ++asked == 3; };
+  const std::string loops =
+      "{% for a in messages %}{% for b in messages %}{{ b.content }}{% endfor %}{% endfor %}";
+  EXPECT_EQ(RenderedOf(loops, LongChat(2000), stopped).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ(asked, 3);
+  // Not only steps take time.
+  asked = 0;
+  const std::string text =
+      "{% set t = 'a' * 1000000 %}{% for a in range(50) %}{{ (t ~ a)|length }}";
+  EXPECT_EQ(RenderedOf(text + "{% endfor %}", LongChat(1), stopped).status().code(),
+            StatusCode::kCancelled);
+  // A short one is not asked about.
+  asked = 0;
+  EXPECT_TRUE(RenderedOf("{{ messages[0].content }}", LongChat(4), stopped).ok());
+  EXPECT_EQ(asked, 0);
+}
+
+}  // namespace
+}  // namespace ropeway::tokenizer
