@@ -84,6 +84,19 @@ TEST(MakeTokenizerTest, ATokenizerFileMayBringItsOwnPatternsAndForm) {
   EXPECT_EQ(MakeTokenizer(vocabulary).status().field(), "pre_tokenizer");
 }
 
+// GGUF has no symbols.
+TEST(MakeTokenizerTest, RejectsTypesByName) {
+  Vocabulary vocabulary = MakeSentencePieceVocabulary("llama", {"▁", "a"});
+  for (const int32_t type : {0, -1, 7, 8}) {
+    vocabulary.types.back() = type;
+    EXPECT_EQ(MakeTokenizer(vocabulary).status().message(),
+              "tokenizer.ggml.token_type[260]: unknown type " + std::to_string(type));
+  }
+  vocabulary.types.back() = static_cast<int32_t>(TokenType::kSymbol);
+  vocabulary.normalizes = true;
+  EXPECT_TRUE(MakeTokenizer(vocabulary).ok());
+}
+
 TEST(MakeTokenizerTest, StripsMustBeTokens) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", {});
   vocabulary.strip_left = {256};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,12 +15,13 @@
 #include "tokenizer/characters.h"
 #include "tokenizer/merge_list.h"
 #include "tokenizer/piece_merger.h"
+#include "tokenizer/sentencepiece_normalizer.h"
 #include "tokenizer/sentencepiece_text.h"
 
 namespace ropeway::tokenizer {
 namespace {
 
-// The letters are characters; a space is "▁".
+// The letters are symbols and characters; a space is "▁".
 class CharacterLetters {
  public:
   // `unknown`: the unknown token, or -1.
@@ -32,6 +34,7 @@ class CharacterLetters {
   }
 
   TokenId space() const { return ascii_[' ']; }
+  TokenId unknown() const { return unknown_; }
   // Whether each character has tokens, so that none stands for several unknown ones.
   bool all_bytes() const {
     for (unsigned byte = 0; byte < 256; ++byte) {
@@ -42,6 +45,10 @@ class CharacterLetters {
 
   template <typename Add>
   size_t Next(std::string_view piece, size_t at, Add add) const {
+    if (const auto symbol = table_.symbols().FindFirst(piece, at, at + 1)) {
+      add(symbol->id);
+      return at + symbol->length;
+    }
     const base::Utf8Step step = base::StepUtf8(piece, at);
     const bool valid = step.kind == base::Utf8Kind::kValid;
     const std::string_view letter = piece.substr(at, valid ? step.length : 1);
@@ -51,7 +58,7 @@ class CharacterLetters {
       add(id);
     } else if (HasBytes(letter)) {
       for (const char byte : letter) add(table_.ByteToken(static_cast<uint8_t>(byte)));
-    } else if (unknown_ >= 0 && (at == 0 || !EndsUnknown(piece.substr(0, at)))) {
+    } else if (unknown_ >= 0) {
       add(unknown_);
     }
     return next;
@@ -69,22 +76,6 @@ class CharacterLetters {
     });
   }
 
-  // Whether the last letter of `text` is an unknown one.
-  bool EndsUnknown(std::string_view text) const {
-    size_t begin = text.size() - 1;
-    while (begin > 0 && text.size() - begin < 4 &&
-           (static_cast<uint8_t>(text[begin]) & 0xC0U) == 0x80U) {
-      --begin;
-    }
-    const base::Utf8Step step = base::StepUtf8(text, begin);
-    if (step.kind != base::Utf8Kind::kValid || begin + step.length != text.size()) {
-      // The last byte is a letter of its own.
-      return !HasBytes(text.substr(text.size() - 1));
-    }
-    const std::string_view letter = text.substr(begin);
-    return IdOf(step.code_point, letter) < 0 && !HasBytes(letter);
-  }
-
   const TokenTable& table_;
   const TokenId unknown_;
   std::array<TokenId, 128> ascii_{};
@@ -92,13 +83,18 @@ class CharacterLetters {
 
 class SentencePieceBpe final : public TextModel {
  public:
+  // `rules`: how the text is normalized, if it is.
   SentencePieceBpe(const Vocabulary& vocabulary, const TokenTable* table,
-                   const RankedMerges& merges)
+                   const RankedMerges& merges, std::optional<SentencePieceRules> rules)
       : prefix_(vocabulary.space_prefix),
         letters_(*table, vocabulary.unk.value_or(-1)),
         merges_(merges.merges, merges.ranks),
-        counts_(letters_.all_bytes()) {
+        rules_(std::move(rules)),
+        counts_(letters_.all_bytes() && (!rules_ || rules_->keeps_characters())) {
     for (const Merge& merge : merges.merges) bounds_.Add(table->Text(merge.merged));
+    for (TokenId id = 0; id < static_cast<TokenId>(table->size()); ++id) {
+      if (table->Type(id) == TokenType::kSymbol) bounds_.Add(table->Text(id));
+    }
   }
 
   std::unique_ptr<SegmentEncoder> NewEncoder() const override;
@@ -113,45 +109,39 @@ class SentencePieceBpe final : public TextModel {
   const CharacterLetters& letters() const { return letters_; }
   const MergeTable& merges() const { return merges_; }
   const WordBounds& bounds() const { return bounds_; }
+  const std::optional<SentencePieceRules>& rules() const { return rules_; }
 
  private:
   const SpacePrefix prefix_;
   const CharacterLetters letters_;
   const MergeTable merges_;
+  const std::optional<SentencePieceRules> rules_;
   const bool counts_;
   WordBounds bounds_;
 };
 
-// Finds one word after the other and merges it.
-class SentencePieceEncoder final : public SegmentEncoder {
+// The words of a text as it is. The functions are those of NormalizedWords.
+class WordsAsTheyAre {
  public:
-  explicit SentencePieceEncoder(const SentencePieceBpe* model)
-      : model_(*model), merger_(&model_.merges(), &model_.letters()) {}
+  explicit WordsAsTheyAre(const SentencePieceBpe* model) : model_(*model) {}
 
-  void Begin(std::string_view text, Before before) override {
+  void Begin(std::string_view text, Before before) {
     text_ = text;
     begin_ = end_ = 0;
-    merging_ = false;
+    whole_ = false;
     first_ = HasSpacePrefix(model_.prefix(), before, text) ? model_.letters().space() : -1;
   }
 
-  bool Run(Work* work, std::vector<TokenId>* ids) override {
-    while (true) {
-      if (!work->left()) return false;
-      if (merging_) {
-        if (!merger_.Run(work, ids)) return false;
-        merging_ = false;
-      }
-      if (begin_ == text_.size()) return true;
-      if (!work->left() || !FindEnd(work)) return false;
-      merger_.Begin(text_.substr(begin_, end_ - begin_), first_);
-      first_ = -1;
-      begin_ = end_;
-      merging_ = true;
-    }
+  bool Next(Work* work) {
+    if (whole_) begin_ = end_;
+    whole_ = begin_ == text_.size() || FindEnd(work);
+    return whole_;
   }
 
-  size_t bytes() const override { return merger_.bytes(); }
+  std::string_view word() const { return text_.substr(begin_, end_ - begin_); }
+  // The space before the first word, once; -1: there is none.
+  TokenId TakeFirst() { return std::exchange(first_, -1); }
+  size_t bytes() const { return 0; }
 
  private:
   // Whether end_ is the end of the word at begin_; false: no work is left.
@@ -177,15 +167,76 @@ class SentencePieceEncoder final : public SegmentEncoder {
 
   const SentencePieceBpe& model_;
   std::string_view text_;
-  size_t begin_ = 0;  // Of the word that is not merged yet,
+  size_t begin_ = 0;  // Of the word,
   size_t end_ = 0;    // and how far its end was looked for.
+  bool whole_ = false;
+  TokenId first_ = -1;
+};
+
+class WordsOfRules : public NormalizedWords {
+ public:
+  explicit WordsOfRules(const SentencePieceBpe* model)
+      : NormalizedWords(&*model->rules(), &model->bounds()) {}
+  TokenId TakeFirst() { return -1; }  // The space is in the word.
+};
+
+// Finds one word after the other and merges it.
+template <typename Words>
+class SentencePieceEncoder final : public SegmentEncoder {
+ public:
+  explicit SentencePieceEncoder(const SentencePieceBpe* model)
+      : words_(model),
+        unknown_(model->letters().unknown()),
+        merger_(&model->merges(), &model->letters()) {}
+
+  void Begin(std::string_view text, Before before) override {
+    words_.Begin(text, before);
+    merging_ = false;
+    after_unknown_ = false;
+  }
+
+  bool Run(Work* work, std::vector<TokenId>* ids) override {
+    while (true) {
+      if (!work->left()) return false;
+      if (merging_) {
+        if (!merger_.Run(work, ids)) return false;
+        merging_ = false;
+        JoinUnknown(ids);
+      }
+      if (!work->left() || !words_.Next(work)) return false;
+      if (words_.word().empty()) return true;
+      merger_.Begin(words_.word(), words_.TakeFirst());
+      merging_ = true;
+      first_of_word_ = ids->size();
+    }
+  }
+
+  size_t bytes() const override { return merger_.bytes() + words_.bytes(); }
+
+ private:
+  // Several unknown characters in a row are one token.
+  void JoinUnknown(std::vector<TokenId>* ids) {
+    const auto word = ids->begin() + static_cast<std::ptrdiff_t>(first_of_word_);
+    auto to = word;
+    for (auto at = word; at != ids->end(); ++at) {
+      const bool unknown = *at == unknown_;
+      if (!unknown || !after_unknown_) *to++ = *at;
+      after_unknown_ = unknown;
+    }
+    ids->erase(to, ids->end());
+  }
+
+  Words words_;
+  const TokenId unknown_;
   bool merging_ = false;
-  TokenId first_ = -1;  // The space before the first word; -1: there is none.
+  size_t first_of_word_ = 0;  // The index of the word's first id.
+  bool after_unknown_ = false;
   PieceMerger<CharacterLetters> merger_;
 };
 
 std::unique_ptr<SegmentEncoder> SentencePieceBpe::NewEncoder() const {
-  return std::make_unique<SentencePieceEncoder>(this);
+  if (rules_) return std::make_unique<SentencePieceEncoder<WordsOfRules>>(this);
+  return std::make_unique<SentencePieceEncoder<WordsAsTheyAre>>(this);
 }
 
 }  // namespace
@@ -202,8 +253,14 @@ StatusOr<std::unique_ptr<const TextModel>> MakeSentencePieceBpe(const Vocabulary
   const StatusOr<RankedMerges> merges = by_scores ? MergesOfScores(vocabulary.scores, *table)
                                                   : MergesOfList(vocabulary.merges, *table);
   if (!merges.ok()) return merges.status();
+  std::optional<SentencePieceRules> rules;
+  if (vocabulary.normalizes) {
+    StatusOr<SentencePieceRules> made = SentencePieceRules::Create(vocabulary, table);
+    if (!made.ok()) return made.status();
+    rules = *std::move(made);
+  }
   return std::unique_ptr<const TextModel>(
-      std::make_unique<SentencePieceBpe>(vocabulary, table, *merges));
+      std::make_unique<SentencePieceBpe>(vocabulary, table, *merges, std::move(rules)));
 }
 
 }  // namespace ropeway::tokenizer

@@ -5,7 +5,11 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
+
+#include "base/utf8.h"
+#include "tokenizer/characters.h"
 
 namespace ropeway::tokenizer {
 namespace {
@@ -13,14 +17,17 @@ namespace {
 // The numbers of fields, from sentencepiece_model.proto.
 constexpr uint32_t kPieces = 1;          // ModelProto: repeated SentencePiece,
 constexpr uint32_t kTrainerSpec = 2;     // TrainerSpec,
-constexpr uint32_t kNormalizerSpec = 3;  // NormalizerSpec.
+constexpr uint32_t kNormalizerSpec = 3;  // NormalizerSpec,
+constexpr uint32_t kDenormalizer = 5;    // NormalizerSpec.
 constexpr uint32_t kPiece = 1;           // SentencePiece: string,
 constexpr uint32_t kScore = 2;           // float,
 constexpr uint32_t kType = 3;            // enum, whose values are those of TokenType.
-constexpr uint32_t kModelType = 3;       // TrainerSpec: enum.
+constexpr uint32_t kModelType = 3;       // TrainerSpec: enum,
+constexpr uint32_t kSpaceAsSuffix = 24;  // bool.
 constexpr uint32_t kCharsMap = 2;        // NormalizerSpec: bytes,
 constexpr uint32_t kAddDummyPrefix = 3;  // bool,
-constexpr uint32_t kRemoveExtra = 4;     // bool.
+constexpr uint32_t kRemoveExtra = 4;     // bool,
+constexpr uint32_t kEscapeSpaces = 5;    // bool.
 
 constexpr uint64_t kUnigramModel = 1;
 constexpr uint64_t kBpeModel = 2;
@@ -98,8 +105,24 @@ class ProtoReader {
   bool good_ = true;
 };
 
+// What counts of the specs, with the format's defaults.
+struct ModelSpecs {
+  uint64_t model_type = kUnigramModel;
+  bool space_as_suffix = false;
+  std::string_view char_map;
+  bool add_dummy_prefix = true;
+  bool remove_extra_spaces = true;
+  bool escape_spaces = true;
+  std::string_view denormalizer_char_map;
+};
+
 Status BadModel(const std::string& what) {
   return {StatusCode::kDataLoss, "tokenizer.model: " + what, "tokenizer.model"};
+}
+
+Status UnsupportedModel(const std::string& what) {
+  return {StatusCode::kUnimplemented, "tokenizer.model: " + what + " is not supported",
+          "tokenizer.model"};
 }
 
 // False if the bytes are no piece.
@@ -119,7 +142,9 @@ bool ReadPiece(std::string_view bytes, Vocabulary* vocabulary) {
   }
   vocabulary->tokens.emplace_back(text);
   vocabulary->scores.push_back(score);
-  vocabulary->types.push_back(static_cast<int32_t>(type));
+  const bool symbol = type == static_cast<uint64_t>(TokenType::kUserDefined);
+  vocabulary->types.push_back(symbol ? static_cast<int32_t>(TokenType::kSymbol)
+                                     : static_cast<int32_t>(type));
   if (type == static_cast<uint64_t>(TokenType::kUnknown)) {
     vocabulary->unk = static_cast<TokenId>(vocabulary->tokens.size() - 1);
   }
@@ -136,6 +161,117 @@ size_t CountPieces(std::string_view bytes) {
   return count;
 }
 
+// Each is false if the bytes are no such message.
+bool ReadTrainerSpec(std::string_view bytes, ModelSpecs* specs) {
+  ProtoReader reader(bytes);
+  while (const std::optional<ProtoField> field = reader.Next()) {
+    if (field->number == kModelType) specs->model_type = field->value;
+    if (field->number == kSpaceAsSuffix) specs->space_as_suffix = field->value != 0;
+  }
+  return reader.good();
+}
+
+bool ReadNormalizerSpec(std::string_view bytes, ModelSpecs* specs) {
+  ProtoReader reader(bytes);
+  while (const std::optional<ProtoField> field = reader.Next()) {
+    if (field->number == kCharsMap) specs->char_map = field->bytes;
+    if (field->number == kAddDummyPrefix) specs->add_dummy_prefix = field->value != 0;
+    if (field->number == kRemoveExtra) specs->remove_extra_spaces = field->value != 0;
+    if (field->number == kEscapeSpaces) specs->escape_spaces = field->value != 0;
+  }
+  return reader.good();
+}
+
+bool ReadDenormalizerSpec(std::string_view bytes, ModelSpecs* specs) {
+  ProtoReader reader(bytes);
+  while (const std::optional<ProtoField> field = reader.Next()) {
+    if (field->number == kCharsMap) specs->denormalizer_char_map = field->bytes;
+  }
+  return reader.good();
+}
+
+// What would be encoded, or decoded, otherwise than by sentencepiece.
+Status CheckSpecs(const ModelSpecs& specs) {
+  if (specs.model_type != kUnigramModel && specs.model_type != kBpeModel) {
+    return Status(StatusCode::kUnimplemented,
+                  "tokenizer.model: model_type " + std::to_string(specs.model_type) +
+                      " is not supported; 1 (unigram) and 2 (BPE) are",
+                  "tokenizer.model");
+  }
+  if (specs.space_as_suffix && specs.add_dummy_prefix) {
+    return UnsupportedModel("trainer_spec.treat_whitespace_as_suffix with add_dummy_prefix");
+  }
+  if (!specs.escape_spaces) return UnsupportedModel("normalizer_spec.escape_whitespaces = false");
+  if (!specs.denormalizer_char_map.empty()) {
+    return UnsupportedModel("denormalizer_spec.precompiled_charsmap");
+  }
+  return {};
+}
+
+// sentencepiece's BPE joins whatever texts make up a piece: unused pieces, which it takes apart in
+// the end, and characters that are no piece. Here ordinary pieces are joined alone, so pieces where
+// that is not the same are rejected.
+class BpePieces {
+ public:
+  explicit BpePieces(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
+    for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+      kinds_.emplace(vocabulary.tokens[i], static_cast<TokenType>(vocabulary.types[i]));
+    }
+  }
+
+  Status Check() const {
+    for (size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
+      const std::string_view text = vocabulary_.tokens[i];
+      const bool unused = vocabulary_.types[i] == static_cast<int32_t>(TokenType::kUnused);
+      const bool normal = vocabulary_.types[i] == static_cast<int32_t>(TokenType::kNormal);
+      if (text.empty() || text.size() > kMostBytes) continue;
+      const bool other = unused ? IsJoined(text) : normal && Lacks(text) && IsJoined(text);
+      if (!other) continue;
+      return UnsupportedModel("piece " + std::to_string(i) + " of a BPE model, \"" +
+                              base::PrintableText(text) +
+                              (unused ? "\", which is unused but can be made,"
+                                      : "\", of which a character is no ordinary piece,"));
+    }
+    return {};
+  }
+
+ private:
+  // Longer ones are rejected by what makes the merges.
+  static constexpr size_t kMostBytes = 4096;
+
+  bool Is(std::string_view text, TokenType type) const {
+    const auto found = kinds_.find(text);
+    return found != kinds_.end() && found->second == type;
+  }
+
+  // Whether a character of the text is no ordinary piece.
+  bool Lacks(std::string_view text) const {
+    for (size_t at = 0; at < text.size(); at += CharacterLength(text, at)) {
+      if (!Is(text.substr(at, CharacterLength(text, at)), TokenType::kNormal)) return true;
+    }
+    return false;
+  }
+
+  // Whether the text is a symbol of the merging on its way: any character that is not taken whole,
+  // and any piece.
+  bool IsPart(std::string_view text) const {
+    if (Is(text, TokenType::kNormal) || Is(text, TokenType::kUnused)) return true;
+    return CharacterLength(text, 0) == text.size() && !Is(text, TokenType::kSymbol);
+  }
+
+  // Whether the text is a character, or two parts make it up.
+  bool IsJoined(std::string_view text) const {
+    if (CharacterLength(text, 0) == text.size()) return true;
+    for (size_t at = CharacterLength(text, 0); at < text.size(); at += CharacterLength(text, at)) {
+      if (IsPart(text.substr(0, at)) && IsPart(text.substr(at))) return true;
+    }
+    return false;
+  }
+
+  const Vocabulary& vocabulary_;
+  std::unordered_map<std::string_view, TokenType> kinds_;
+};
+
 }  // namespace
 
 StatusOr<Vocabulary> ReadSentencePieceModel(std::string_view bytes) {
@@ -144,43 +280,34 @@ StatusOr<Vocabulary> ReadSentencePieceModel(std::string_view bytes) {
                     std::to_string(kMaxVocabularyTokens) + " are read");
   }
   Vocabulary vocabulary;
-  vocabulary.space_prefix = SpacePrefix::kEach;  // The format's defaults.
-  vocabulary.remove_extra_spaces = true;
-  uint64_t model_type = kUnigramModel;
+  ModelSpecs specs;
   ProtoReader reader(bytes);
   while (const std::optional<ProtoField> field = reader.Next()) {
-    if (field->number == kPieces) {
-      if (!ReadPiece(field->bytes, &vocabulary)) {
-        return BadModel("piece " + std::to_string(vocabulary.tokens.size()) + " is not valid");
-      }
-    } else if (field->number == kTrainerSpec) {
-      ProtoReader trainer(field->bytes);
-      while (const std::optional<ProtoField> part = trainer.Next()) {
-        if (part->number == kModelType) model_type = part->value;
-      }
-      if (!trainer.good()) return BadModel("its trainer_spec is not valid");
-    } else if (field->number == kNormalizerSpec) {
-      ProtoReader normalizer(field->bytes);
-      while (const std::optional<ProtoField> part = normalizer.Next()) {
-        if (part->number == kCharsMap) vocabulary.char_map = part->bytes;
-        if (part->number == kRemoveExtra) vocabulary.remove_extra_spaces = part->value != 0;
-        if (part->number == kAddDummyPrefix && part->value == 0) {
-          vocabulary.space_prefix = SpacePrefix::kNone;
-        }
-      }
-      if (!normalizer.good()) return BadModel("its normalizer_spec is not valid");
+    if (field->number == kPieces && !ReadPiece(field->bytes, &vocabulary)) {
+      return BadModel("piece " + std::to_string(vocabulary.tokens.size()) + " is not valid");
+    }
+    if (field->number == kTrainerSpec && !ReadTrainerSpec(field->bytes, &specs)) {
+      return BadModel("its trainer_spec is not valid");
+    }
+    if (field->number == kNormalizerSpec && !ReadNormalizerSpec(field->bytes, &specs)) {
+      return BadModel("its normalizer_spec is not valid");
+    }
+    if (field->number == kDenormalizer && !ReadDenormalizerSpec(field->bytes, &specs)) {
+      return BadModel("its denormalizer_spec is not valid");
     }
   }
   if (!reader.good() || vocabulary.tokens.empty()) {
     return BadModel("is no model of SentencePiece");
   }
-  if (model_type != kUnigramModel && model_type != kBpeModel) {
-    return Status(StatusCode::kUnimplemented,
-                  "tokenizer.model: model_type " + std::to_string(model_type) +
-                      " is not supported; 1 (unigram) and 2 (BPE) are",
-                  "tokenizer.model");
+  if (Status status = CheckSpecs(specs); !status.ok()) return status;
+  vocabulary.model = specs.model_type == kBpeModel ? "llama" : "t5";
+  vocabulary.normalizes = true;
+  vocabulary.char_map = specs.char_map;
+  vocabulary.remove_extra_spaces = specs.remove_extra_spaces;
+  vocabulary.space_prefix = specs.add_dummy_prefix ? SpacePrefix::kEach : SpacePrefix::kNone;
+  if (specs.model_type == kBpeModel) {
+    if (Status status = BpePieces(vocabulary).Check(); !status.ok()) return status;
   }
-  vocabulary.model = model_type == kBpeModel ? "llama" : "t5";
   return vocabulary;
 }
 

@@ -6,11 +6,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tokenizer/hf_vocabulary.h"
 #include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_char_map.h"
 #include "tokenizer/test_vocabulary.h"
 
 namespace ropeway::tokenizer {
@@ -53,7 +55,7 @@ std::string ModelBytes(const Vocabulary& vocabulary, uint64_t model_type) {
                         static_cast<uint64_t>(vocabulary.types[i]));
   }
   bytes += BytesField(2, NumberField(3, model_type));
-  return bytes + BytesField(3, BytesField(2, "the map") + NumberField(3, 1) + NumberField(4, 0));
+  return bytes + BytesField(3, NumberField(3, 1) + NumberField(4, 0));
 }
 
 std::string SpError(const std::string& bytes) {
@@ -65,12 +67,16 @@ std::string SpError(const std::string& bytes) {
 TEST(SentencePieceModelTest, ReadsPiecesScoresAndTypes) {
   const Vocabulary made =
       MakeSentencePieceVocabulary("llama", {"▁", "a", "b", "ab"}, true, {"<x>"}, {"<y>"});
-  const auto read = ReadSentencePieceModel(ModelBytes(made, 2));
+  const std::string map = BytesField(3, BytesField(2, "the map"));
+  const auto read = ReadSentencePieceModel(ModelBytes(made, 2) + map);
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read->model, "llama");
+  EXPECT_TRUE(read->normalizes);
   EXPECT_EQ(read->tokens, made.tokens);
   EXPECT_EQ(read->scores, made.scores);
-  EXPECT_EQ(read->types, made.types);
+  std::vector<int32_t> types = made.types;
+  types.back() = static_cast<int32_t>(TokenType::kSymbol);
+  EXPECT_EQ(read->types, types);
   EXPECT_EQ(read->unk, made.unk);
   EXPECT_EQ(read->char_map, "the map");
   EXPECT_EQ(read->space_prefix, SpacePrefix::kEach);
@@ -157,6 +163,81 @@ TEST(SentencePieceModelTest, AFolderWithoutTokenizerJsonUsesIt) {
                   .status()
                   .message(),
               HasSubstr("tokenizer_config.json \"added_tokens_decoder\" \"x\""));
+}
+
+TEST(SentencePieceModelTest, RejectsByNameWhatWouldChangeIds) {
+  const std::string bpe = BytesField(2, NumberField(3, 2));
+  const std::string good = PieceField("▁", -1, 1) + PieceField("a", -1, 1) +
+                           PieceField("b", -1, 1) + PieceField("ab", -1, 1) + bpe;
+  EXPECT_TRUE(ReadSentencePieceModel(good).ok());
+  EXPECT_THAT(SpError(good + BytesField(2, NumberField(24, 1))),
+              HasSubstr("treat_whitespace_as_suffix"));
+  // Without a space of the tokenizer's own there is none to write behind the text.
+  EXPECT_TRUE(ReadSentencePieceModel(good + BytesField(2, NumberField(24, 1)) +
+                                     BytesField(3, NumberField(3, 0)))
+                  .ok());
+  EXPECT_THAT(SpError(good + BytesField(3, NumberField(5, 0))), HasSubstr("escape_whitespaces"));
+  EXPECT_THAT(SpError(good + BytesField(5, BytesField(2, "map"))), HasSubstr("denormalizer_spec"));
+  EXPECT_TRUE(ReadSentencePieceModel(good + BytesField(5, BytesField(1, "name"))).ok());
+  EXPECT_THAT(SpError(good + BytesField(5, "\x08")), HasSubstr("denormalizer_spec is not valid"));
+  EXPECT_THAT(SpError(good + PieceField("ba", -1, 5)),
+              HasSubstr("piece 4 of a BPE model, \"ba\", which is unused"));
+  EXPECT_THAT(SpError(good + PieceField("c", -1, 5)), HasSubstr("piece 4"));
+  EXPECT_THAT(SpError(good + PieceField("abx", -1, 1)),
+              HasSubstr("piece 4 of a BPE model, \"abx\", of which a character"));
+  // What no two parts make up is no matter, nor is what symbols keep apart.
+  EXPECT_TRUE(ReadSentencePieceModel(good + PieceField("[PAD]", -1, 5)).ok());
+  EXPECT_TRUE(ReadSentencePieceModel(good + PieceField("axxb", -1, 1)).ok());
+  EXPECT_TRUE(ReadSentencePieceModel(good + PieceField("x", -1, 4) + PieceField("ax", -1, 1)).ok());
+  EXPECT_TRUE(ReadSentencePieceModel(PieceField("a", -1, 1) + PieceField("b", -1, 5)).ok());
+}
+
+// The pieces that the text becomes with a tokenizer.model of `pieces`.
+std::string ModelPieces(const std::string& model, const std::string& text) {
+  const auto folder = ReadHfVocabulary({.tokenizer_model = model, .tokenizer_config = "{}"});
+  EXPECT_TRUE(folder.ok()) << folder.status().message();
+  const auto tokenizer = MakeTokenizer(*folder);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const EncodeOptions plain = {.add_special = false};
+  const std::vector<TokenId> ids = (*tokenizer)->Encode(text, plain);
+  // Pieces of the encoding give the same.
+  const std::unique_ptr<Encoding> encoding = (*tokenizer)->Begin(text, plain);
+  while (!encoding->Run(1)) {
+  }
+  EXPECT_EQ(encoding->ids(), ids) << text;
+  std::string result;
+  for (const TokenId id : ids) result.append("|").append((*tokenizer)->Bytes(id, true));
+  return result;
+}
+
+// The values are those of sentencepiece 0.2.3, which scripts/check_sentencepiece_options.py asks
+// for far more.
+TEST(SentencePieceModelTest, BothKindsNormalize) {
+  std::string pieces = PieceField("<unk>", 0, 2);
+  for (const char* piece : {"▁", "a", "b", "\xEF\xBF\xBD"}) pieces += PieceField(piece, -2, 1);
+  pieces += PieceField("▁a", -1, 1) + PieceField("<t>", 0, 4) + PieceField("b▁", 0, 4) +
+            PieceField("Ａ", 0, 4);
+  const std::string map =
+      BytesField(3, BytesField(2, WriteCharMap({{"Ａ", "a"}, {"x", ""}, {"㎈", " a  b "}})));
+  for (const uint64_t kind : {uint64_t{1}, uint64_t{2}}) {
+    const std::string model = pieces + BytesField(2, NumberField(3, kind)) + map;
+    const std::string keeps = model + BytesField(3, NumberField(4, 0));
+    EXPECT_EQ(ModelPieces(model, "  a   a  "), "| a| a");
+    EXPECT_EQ(ModelPieces(keeps, " a  a "), "| | a| | a| ");
+    // "▁" of the text is a space at its end, but no other.
+    EXPECT_EQ(ModelPieces(model, "▁ ▁a▁ ▁"), "| | | | a");
+    EXPECT_EQ(ModelPieces(model, "x"), "");
+    EXPECT_EQ(ModelPieces(keeps, "x"), "| ");
+    EXPECT_EQ(ModelPieces(model, "xa"), "| a");
+    // Several spaces that a character becomes are kept but for the first ones.
+    EXPECT_EQ(ModelPieces(model, "a ㎈ a"), "| a| a| | |b |a");
+    // What is no UTF-8 is U+FFFD.
+    EXPECT_EQ(ModelPieces(model, "a\xFF\xE2\x96"), "| a|\xEF\xBF\xBD|\xEF\xBF\xBD|\xEF\xBF\xBD");
+    // Symbols stay whole and as they are, in the text and in what it becomes.
+    EXPECT_EQ(ModelPieces(model, "Ａ<t>a"), "| |Ａ|<t>|a");
+    EXPECT_EQ(ModelPieces(model, "b a"), "| |b |a");
+    EXPECT_EQ(ModelPieces(model, "éü éb"), "| |<unk>| |<unk>|b");
+  }
 }
 
 // The values are those of transformers 5.24.

@@ -110,9 +110,10 @@ Status TokenTable::InitTypes(const Vocabulary& vocabulary) {
         "tokenizer.ggml.token_type",
         std::to_string(types.size()) + " types for " + std::to_string(texts_.size()) + " tokens");
   }
+  const TokenType last = vocabulary.normalizes ? TokenType::kSymbol : TokenType::kByte;
   types_.assign(texts_.size(), TokenType::kNormal);
   for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] < 1 || types[i] > static_cast<int32_t>(TokenType::kByte)) {
+    if (types[i] < 1 || types[i] > static_cast<int32_t>(last)) {
       return VocabularyError(IndexedField("tokenizer.ggml.token_type", i),
                              "unknown type " + std::to_string(types[i]));
     }
@@ -122,7 +123,8 @@ Status TokenTable::InitTypes(const Vocabulary& vocabulary) {
   for (const auto& id : {vocabulary.bos, vocabulary.eos, vocabulary.eot, vocabulary.eom}) {
     if (!id.has_value() || !LooksSpecial(Text(*id))) continue;
     const TokenType type = Type(*id);
-    if (type == TokenType::kNormal || type == TokenType::kUserDefined) {
+    if (type == TokenType::kNormal || type == TokenType::kUserDefined ||
+        type == TokenType::kSymbol) {
       types_[static_cast<size_t>(*id)] = TokenType::kControl;
     }
   }
@@ -160,6 +162,7 @@ Status TokenTable::InitBytes(Spelling spelling) {
 }
 
 void TokenTable::AddToken(TokenId id) {
+  if (Type(id) == TokenType::kSymbol && !Text(id).empty()) symbols_.Add(Text(id), id);
   if (!IsAdded(id)) return;
   const bool special = Type(id) != TokenType::kUserDefined;
   special_[static_cast<size_t>(id)] = special;

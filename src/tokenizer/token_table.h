@@ -61,6 +61,7 @@ class TokenTable {
 
   const SpecialTokens& user_defined() const { return user_defined_; }
   const SpecialTokens& all_added() const { return all_added_; }
+  const SpecialTokens& symbols() const { return symbols_; }  // Of type kSymbol.
 
  private:
   TokenTable() = default;
@@ -78,6 +79,7 @@ class TokenTable {
   std::array<TokenId, 256> byte_tokens_{};
   SpecialTokens user_defined_;  // Always recognised.
   SpecialTokens all_added_;     // Those and the special tokens.
+  SpecialTokens symbols_;
 
   std::string bytes_;            // The bytes of all tokens, concatenated.
   std::vector<size_t> offsets_;  // [size + 1] into bytes_.

@@ -8,10 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/utf8.h"
-#include "tokenizer/char_map.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/merge_list.h"
+#include "tokenizer/sentencepiece_normalizer.h"
 #include "tokenizer/sentencepiece_text.h"
 #include "tokenizer/special_tokens.h"
 
@@ -20,21 +19,22 @@ namespace {
 
 // What a character without a token costs beyond the worst token.
 constexpr double kUnknownPenalty = 10.0;
+// What a symbol gains for each of its bytes but one, as in sentencepiece 0.2.3.
+constexpr double kSymbolGain = 0.1;
 
 class Unigram final : public TextModel {
  public:
-  Unigram(const Vocabulary& vocabulary, const TokenTable* table, CharMap char_map)
+  Unigram(const Vocabulary& vocabulary, const TokenTable* table, SentencePieceRules rules)
       : table_(*table),
-        prefix_(vocabulary.space_prefix),
-        remove_extra_spaces_(vocabulary.remove_extra_spaces),
         unknown_(*vocabulary.unk),
         scores_(vocabulary.scores),
-        char_map_(std::move(char_map)) {
+        rules_(std::move(rules)) {
     double worst = std::numeric_limits<double>::max();
     for (TokenId id = 0; id < static_cast<TokenId>(table->size()); ++id) {
       const std::string_view text = table->Text(id);
-      if (table->Type(id) != TokenType::kNormal || text.empty()) continue;
-      worst = std::min(worst, Score(id));
+      const bool normal = table->Type(id) == TokenType::kNormal;
+      if ((!normal && table->Type(id) != TokenType::kSymbol) || text.empty()) continue;
+      if (normal) worst = std::min(worst, Score(id));
       bounds_.Add(text);
       const uint32_t node = trie_.Add(text);
       tokens_.resize(trie_.nodes(), -1);
@@ -46,15 +46,20 @@ class Unigram final : public TextModel {
   std::unique_ptr<SegmentEncoder> NewEncoder() const override;
   // What is normalized, and unknown, may be any number of bytes.
   bool Counts(uint8_t /*byte*/) const override { return false; }
-  bool AddsSpace(Before before) const override { return MayHaveSpacePrefix(prefix_, before); }
+  bool AddsSpace(Before before) const override {
+    return MayHaveSpacePrefix(rules_.prefix(), before);
+  }
 
   const TokenTable& table() const { return table_; }
-  SpacePrefix prefix() const { return prefix_; }
-  bool remove_extra_spaces() const { return remove_extra_spaces_; }
   TokenId unknown() const { return unknown_; }
   double unknown_score() const { return unknown_score_; }
   double Score(TokenId id) const { return scores_[static_cast<size_t>(id)]; }
-  const CharMap& char_map() const { return char_map_; }
+  // What the token adds to a sum; of a symbol so much that nearly always it is taken.
+  double Gain(TokenId id) const {
+    if (table_.Type(id) != TokenType::kSymbol) return Score(id);
+    return kSymbolGain * static_cast<double>(table_.Text(id).size() - 1);
+  }
+  const SentencePieceRules& rules() const { return rules_; }
   const WordBounds& bounds() const { return bounds_; }
   const ByteTrie& trie() const { return trie_; }
   // The token of a node of the trie; -1: none.
@@ -62,119 +67,25 @@ class Unigram final : public TextModel {
 
  private:
   const TokenTable& table_;
-  const SpacePrefix prefix_;
-  const bool remove_extra_spaces_;
   const TokenId unknown_;
   const std::vector<float> scores_;
-  const CharMap char_map_;
+  const SentencePieceRules rules_;
   WordBounds bounds_;
   ByteTrie trie_;
   std::vector<TokenId> tokens_;
   double unknown_score_ = 0;
 };
 
-// Normalizes a text, word by word.
-class UnigramText {
- public:
-  explicit UnigramText(const Unigram* model) : model_(*model) {}
-
-  void Begin(std::string_view text, Before before) {
-    text_ = text;
-    at_ = 0;
-    letters_ = {};
-    prefix_ = MayHaveSpacePrefix(model_.prefix(), before);
-    any_ = before == Before::kText;
-    owes_space_ = false;
-    word_.clear();
-  }
-
-  // Goes on until the next word is whole. Returns whether it is; false: no work is left. It is
-  // empty where there are no more.
-  bool Next(Work* work) {
-    while (!letters_.empty() || at_ < text_.size()) {
-      if (!work->left()) return false;
-      if (letters_.empty()) TakeLetters(work);
-      if (TakeLetter()) return true;
-    }
-    EndText();
-    return true;
-  }
-
-  const std::string& word() const { return word_; }
-  // The word is not needed any more.
-  void Drop() { word_.clear(); }
-
- private:
-  // What the next bytes of the text are normalized to.
-  void TakeLetters(Work* work) {
-    const CharMap::Mapping mapping = model_.char_map().Find(text_, at_);
-    if (mapping.length > 0) {
-      letters_ = mapping.to;
-      at_ += mapping.length;
-      work->Spend(1 + mapping.length);
-      return;
-    }
-    const base::Utf8Step step = base::StepUtf8(text_, at_);
-    const bool valid = step.kind == base::Utf8Kind::kValid;
-    letters_ = valid ? text_.substr(at_, step.length) : base::kReplacementCharacter;
-    at_ += valid ? step.length : 1;
-    work->Spend(1);
-  }
-
-  // Adds the next letter to the word; or returns true, where the word ends before it.
-  bool TakeLetter() {
-    if (letters_.empty()) return false;
-    const std::string_view letter = letters_.substr(0, CharacterLength(letters_, 0));
-    const bool space = letter == " ";
-    if (space && model_.remove_extra_spaces()) {
-      owes_space_ = any_;
-      letters_.remove_prefix(1);
-      return false;
-    }
-    const bool symbol = space || letter == kSpaceSymbol;
-    if (std::exchange(prefix_, false)) {
-      owes_space_ = model_.prefix() == SpacePrefix::kEach || !symbol;
-    }
-    if (owes_space_) {
-      if (EndsWord()) return true;
-      word_ += kSpaceSymbol;
-      owes_space_ = false;
-    }
-    if (symbol && EndsWord()) return true;
-    word_ += space ? kSpaceSymbol : letter;
-    letters_.remove_prefix(letter.size());
-    any_ = true;
-    return false;
-  }
-
-  // Whether the word ends before a space.
-  bool EndsWord() const {
-    return !word_.empty() && model_.bounds().MayCutAfter(static_cast<uint8_t>(word_.back()));
-  }
-
-  void EndText() {
-    if (!model_.remove_extra_spaces()) return;
-    while (word_.ends_with(kSpaceSymbol)) word_.resize(word_.size() - kSpaceSymbol.size());
-  }
-
-  const Unigram& model_;
-  std::string_view text_;
-  size_t at_ = 0;             // Up to where the text was normalized.
-  std::string_view letters_;  // What of that is in no word yet.
-  bool prefix_ = false;       // A space may have to come first.
-  bool any_ = false;          // Something came before.
-  bool owes_space_ = false;   // A space comes before the next letter.
-  std::string word_;
-};
-
 // Finds the best division of each word (Viterbi): for each end of a beginning of the word, the best
 // last token.
 class UnigramEncoder final : public SegmentEncoder {
  public:
-  explicit UnigramEncoder(const Unigram* model) : model_(*model), text_(model) {}
+  explicit UnigramEncoder(const Unigram* model)
+      : model_(*model), text_(&model->rules(), &model->bounds()) {}
 
   void Begin(std::string_view text, Before before) override {
     text_.Begin(text, before);
+    unknown_ = false;
     stage_ = Stage::kWord;
   }
 
@@ -189,7 +100,6 @@ class UnigramEncoder final : public SegmentEncoder {
       } else {
         work->Spend(text_.word().size());
         AppendBest(ids);
-        text_.Drop();
         stage_ = Stage::kWord;
       }
     }
@@ -197,7 +107,7 @@ class UnigramEncoder final : public SegmentEncoder {
   }
 
   size_t bytes() const override {
-    return best_.capacity() * sizeof(Best) + path_.capacity() * sizeof(uint32_t);
+    return best_.capacity() * sizeof(Best) + path_.capacity() * sizeof(uint32_t) + text_.bytes();
   }
 
  private:
@@ -240,7 +150,7 @@ class UnigramEncoder final : public SegmentEncoder {
       ++end;
       const TokenId id = model_.TokenOf(node);
       if (id < 0) continue;
-      Offer(end, before + model_.Score(id), id);
+      Offer(end, before + model_.Gain(id), id);
       whole_character |= end - begin_ == character;
     }
     if (!whole_character) {
@@ -263,14 +173,13 @@ class UnigramEncoder final : public SegmentEncoder {
     for (size_t end = word.size(); end > 0; end = best_[end].from) {
       path_.push_back(static_cast<uint32_t>(end));
     }
-    bool unknown = false;
     for (size_t i = path_.size(); i > 0; --i) {
       const Best& best = best_[path_[i - 1]];
       if (best.id != model_.unknown()) {
         ids->push_back(best.id);
-        unknown = false;
+        unknown_ = false;
       } else if (!AppendBytes(word.substr(best.from, path_[i - 1] - best.from), ids)) {
-        if (!std::exchange(unknown, true)) ids->push_back(best.id);
+        if (!std::exchange(unknown_, true)) ids->push_back(best.id);
       }
     }
     if (best_.capacity() > kMostKept) {
@@ -290,11 +199,12 @@ class UnigramEncoder final : public SegmentEncoder {
   }
 
   const Unigram& model_;
-  UnigramText text_;
+  NormalizedWords text_;
   Stage stage_ = Stage::kEnd;
   std::vector<Best> best_;  // By the end of the beginning.
   size_t begin_ = 0;        // Tokens that begin before it have been looked at.
   std::vector<uint32_t> path_;
+  bool unknown_ = false;  // The last id is the unknown one.
 };
 
 std::unique_ptr<SegmentEncoder> Unigram::NewEncoder() const {
@@ -309,10 +219,10 @@ StatusOr<std::unique_ptr<const TextModel>> MakeUnigram(const Vocabulary& vocabul
   if (!vocabulary.unk.has_value()) {
     return VocabularyError("tokenizer.ggml.unknown_token_id", "it is missing");
   }
-  StatusOr<CharMap> char_map = CharMap::Create(vocabulary.char_map);
-  if (!char_map.ok()) return char_map.status();
+  StatusOr<SentencePieceRules> rules = SentencePieceRules::Create(vocabulary, table);
+  if (!rules.ok()) return rules.status();
   return std::unique_ptr<const TextModel>(
-      std::make_unique<Unigram>(vocabulary, table, *std::move(char_map)));
+      std::make_unique<Unigram>(vocabulary, table, *std::move(rules)));
 }
 
 }  // namespace ropeway::tokenizer

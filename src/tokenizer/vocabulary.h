@@ -14,7 +14,7 @@
 
 namespace ropeway::tokenizer {
 
-// The values of tokenizer.ggml.token_type.
+// The values of tokenizer.ggml.token_type, and one more.
 enum class TokenType : int32_t {
   kNormal = 1,
   kUnknown = 2,
@@ -22,6 +22,9 @@ enum class TokenType : int32_t {
   kUserDefined = 4,
   kUnused = 5,
   kByte = 6,
+  // Not GGUF's: a user-defined piece of a tokenizer.model, which is found in the text between two
+  // added tokens and taken whole.
+  kSymbol = 7,
 };
 
 // The most that is read of a file: the largest known vocabularies have 262,144 tokens and twice as
@@ -81,8 +84,11 @@ struct Vocabulary {
 
   // "llama", "gemma4" and "t5".
   SpacePrefix space_prefix = SpacePrefix::kNone;  // tokenizer.ggml.add_space_prefix: kEach.
-  bool remove_extra_spaces = false;  // tokenizer.ggml.remove_extra_whitespaces; "t5" only.
-  std::string char_map;              // tokenizer.ggml.precompiled_charsmap; "t5" only.
+  // "t5", and "llama" if it `normalizes`: that of a tokenizer.model, to which also what is not
+  // UTF-8 is U+FFFD. GGUF's does not, as llama.cpp's.
+  bool remove_extra_spaces = false;  // tokenizer.ggml.remove_extra_whitespaces
+  std::string char_map;              // tokenizer.ggml.precompiled_charsmap
+  bool normalizes = false;
 
   // "bert": tokenizer.ggml.normalizer.lowercase and .strip_accents.
   bool lowercase = true;

@@ -1,0 +1,126 @@
+#include "tokenizer/sentencepiece_normalizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/utf8.h"
+#include "tokenizer/characters.h"
+
+namespace ropeway::tokenizer {
+namespace {
+
+// Far more than any word, and less than what the merging of one may have.
+constexpr size_t kMostWordBytes = size_t{1} << 27U;
+
+}  // namespace
+
+StatusOr<SentencePieceRules> SentencePieceRules::Create(const Vocabulary& vocabulary,
+                                                        const TokenTable* table) {
+  StatusOr<CharMap> char_map = CharMap::Create(vocabulary.char_map);
+  if (!char_map.ok()) return char_map.status();
+  SentencePieceRules rules(*std::move(char_map));
+  rules.symbols_ = &table->symbols();
+  rules.prefix_ = vocabulary.space_prefix;
+  rules.remove_extra_spaces_ = vocabulary.remove_extra_spaces;
+  rules.keeps_characters_ = vocabulary.char_map.empty() && !vocabulary.remove_extra_spaces;
+  return rules;
+}
+
+void NormalizedWords::Begin(std::string_view text, Before before) {
+  text_ = text;
+  at_ = 0;
+  letters_ = {};
+  spaces_ = 0;
+  prefix_ = MayHaveSpacePrefix(rules_.prefix(), before);
+  drops_spaces_ = rules_.remove_extra_spaces() && before != Before::kText;
+  DropWord();
+}
+
+bool NormalizedWords::Next(Work* work) {
+  if (whole_) DropWord();
+  while (!letters_.empty() || at_ < text_.size()) {
+    if (!work->left()) return false;
+    if (letters_.empty()) TakeLetters(work);
+    if (!letters_.empty() && TakeLetter()) return whole_ = true;
+  }
+  EndText();
+  return whole_ = true;
+}
+
+void NormalizedWords::DropWord() {
+  word_.clear();
+  whole_ = false;
+  if (word_.capacity() > kMostKept) std::string().swap(word_);
+}
+
+// What the next bytes of the text are normalized to.
+void NormalizedWords::TakeLetters(Work* work) {
+  size_t length = 0;
+  if (const auto symbol = rules_.symbols().FindFirst(text_, at_, at_ + 1)) {
+    length = symbol->length;
+    letters_ = text_.substr(at_, length);
+  } else if (const CharMap::Mapping mapping = rules_.char_map().Find(text_, at_);
+             mapping.length > 0) {
+    length = mapping.length;
+    letters_ = mapping.to;
+  } else {
+    const base::Utf8Step step = base::StepUtf8(text_, at_);
+    const bool valid = step.kind == base::Utf8Kind::kValid;
+    length = valid ? step.length : 1;
+    letters_ = valid ? text_.substr(at_, length) : base::kReplacementCharacter;
+  }
+  at_ += length;
+  work->Spend(length);
+  if (drops_spaces_) {
+    letters_.remove_prefix(std::min(letters_.find_first_not_of(' '), letters_.size()));
+  }
+  if (!letters_.empty()) {
+    drops_spaces_ = rules_.remove_extra_spaces() && letters_.back() == ' ';
+  }
+}
+
+// Adds the next letter to the word, or a space that comes before it; or returns true, where the
+// word ends before that.
+bool NormalizedWords::TakeLetter() {
+  const std::string_view letter = letters_.substr(0, CharacterLength(letters_, 0));
+  const bool space = letter == " " || letter == kSpaceSymbol;
+  if (std::exchange(prefix_, false) && (rules_.prefix() == SpacePrefix::kEach || !space)) ++spaces_;
+  // With remove_extra_spaces those at the end are dropped, so they wait for what comes after them.
+  if (space && rules_.remove_extra_spaces()) {
+    ++spaces_;
+    letters_.remove_prefix(letter.size());
+    return false;
+  }
+  if (spaces_ > 0) return WriteSpace();
+  if (space) {
+    ++spaces_;
+    letters_.remove_prefix(letter.size());
+    return WriteSpace();
+  }
+  if (word_.size() >= kMostWordBytes) return true;
+  word_ += letter;
+  letters_.remove_prefix(letter.size());
+  return false;
+}
+
+// Or returns true, where the word ends before it.
+bool NormalizedWords::WriteSpace() {
+  if (EndsWord()) return true;
+  word_ += kSpaceSymbol;
+  --spaces_;
+  return false;
+}
+
+void NormalizedWords::EndText() {
+  if (rules_.remove_extra_spaces()) return;
+  // Of a text that is normalized to nothing the space in front is left.
+  if (std::exchange(prefix_, false) && rules_.prefix() == SpacePrefix::kEach) ++spaces_;
+  for (; spaces_ > 0; --spaces_) word_ += kSpaceSymbol;
+}
+
+bool NormalizedWords::EndsWord() const {
+  if (word_.size() >= kMostWordBytes) return true;
+  return !word_.empty() && bounds_.MayCutAfter(static_cast<uint8_t>(word_.back()));
+}
+
+}  // namespace ropeway::tokenizer
