@@ -461,13 +461,15 @@ bool FolderVocabulary::ReadSpecialTokens() {
   v_.eos = IdOf(TokenText(Member(config, "eos_token")));
   if (!v_.unk) v_.unk = IdOf(TokenText(Member(config, "unk_token")));
   const auto flag = [&](const char* key) -> std::optional<bool> {
+    // Beside a byte-level tokenizer.json transformers asks the post-processor alone.
+    if (byte_level_) return false;
     const json& value = Member(config, key);
     return value.is_boolean() ? std::optional<bool>(value.get<bool>()) : std::nullopt;
   };
   if (!v_.add_bos) v_.add_bos = flag("add_bos_token");
   if (!v_.add_eos) v_.add_eos = flag("add_eos_token");
   // SentencePiece's tokenizers begin texts with their token unless they are told otherwise.
-  if (!v_.add_bos) v_.add_bos = !byte_level_ && v_.bos.has_value();
+  if (!v_.add_bos) v_.add_bos = v_.bos.has_value();
   if (!v_.bos) {
     const json& id = Member(config_, "bos_token_id");
     if (id.is_number_unsigned() && id.get<uint64_t>() < v_.tokens.size()) {
