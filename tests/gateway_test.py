@@ -9,6 +9,7 @@ import json
 import pathlib
 import random
 import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -187,6 +188,24 @@ class TlsTest(GatewayCase):
             eventually(lambda: "certificate" in health()["elsewhere"]["reason"], "probes say why", SOON)
             self.assertEqual((doubles["elsewhere"].exchanges, doubles["elsewhere"].looks), ([], []))
             self.assertIn("is not verified", gateway.output())
+
+
+class HangupTest(GatewayCase):
+    def test_a_hangup_reloads_keys_and_ends_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keys = pathlib.Path(folder) / "keys.toml"
+            write = lambda name: keys.write_text(f'[[keys]]\nname = "{name}"\nkey = "secret-of-{name}"\n', encoding="utf-8")
+            write("ann")
+            gateway = self.start(*backend(self.double(double.answer)), "--api-keys", keys)
+            gateway.key = "secret-of-ann"
+            self.good(gateway.complete("hello"), "hello")
+            write("bob")
+            gateway.process.send_signal(signal.SIGHUP)
+            eventually(lambda: "SIGHUP: reloaded: 1 API keys" in gateway.output(), "a line", SOON)
+            self.assertEqual(gateway.complete("hello").status, 401)
+            gateway.key = "secret-of-bob"
+            self.good(gateway.complete("hello"), "hello")
+            self.assertEqual(gateway.stop(), 0)
 
 
 class FailureShareTest(GatewayCase):

@@ -7,8 +7,10 @@ import concurrent.futures
 import http.client
 import json
 import os
+import pathlib
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -168,6 +170,87 @@ class LifeTest(unittest.TestCase):
             output = server.output()
             self.assertEqual("can be reached from other machines" in output, warned, output)
             self.assertNotIn("a-key-for-tests", output)
+
+    def status_with(self, server, key):
+        return server.request("GET", "/v1/models", key=key)[0]
+
+    def hang_up(self, server, says):
+        """SIGHUP; the one line in the log that it makes."""
+        before = server.output()
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "SIGHUP: " in server.output()[len(before):], "a line")
+        lines = server.output()[len(before):].strip().splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn(says, lines[0])
+        self.assertNotIn("secret", lines[0])
+
+    def test_a_hangup_reloads_keys_and_ends_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keys = pathlib.Path(folder) / "keys.toml"
+            entry = '[[keys]]\nname = "{0}"\nkey = "secret-of-{0}"\n'
+
+            def write(text):
+                keys.write_text(text, encoding="utf-8")
+                keys.chmod(0o600)
+
+            write(entry.format("ann") + entry.format("bob"))
+            server = self.server("--api-keys", keys, "--admin-key", "secret-of-admin", model=ARGS.tiny)
+            body = {"prompt": [5, 6, 7], "max_tokens": 4, "ignore_eos": True}
+            self.assertEqual(server.request("POST", "/v1/completions", body, key="secret-of-ann")[0], 200)
+            write(entry.format("ann") + entry.format("cid"))
+            self.assertEqual(self.status_with(server, "secret-of-cid"), 401)
+            self.hang_up(server, "SIGHUP: reloaded: 2 API keys")
+            self.assertEqual([self.status_with(server, f"secret-of-{name}") for name in ("ann", "bob", "cid")],
+                             [200, 401, 200])
+            text = server.request("GET", "/metrics", key="secret-of-admin")[1]
+            self.assertIn('ropeway_tenant_generation_tokens_total{tenant="ann"} 4', text)
+            for bad, why in (("no toml", "line 1"), ("", "has no [[keys]] table"), (entry.format("a b"), "'name'"),
+                             ('[[keys]]\nname = "x"\nkey = "secret-of-admin"\n', "The admin key must be another")):
+                write(bad)
+                self.hang_up(server, "SIGHUP: nothing is changed: ")
+                self.assertIn(why, server.output())
+                self.assertEqual(self.status_with(server, "secret-of-cid"), 200)
+            keys.unlink()
+            self.hang_up(server, "cannot read")
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(timeout=60), 0)
+
+    def test_a_hangup_reloads_the_certificate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = pathlib.Path(folder) / "cert.pem", pathlib.Path(folder) / "key.pem"
+
+            def make(name):
+                subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc",
+                                "-days", "2", "-subj", f"/CN={name}", "-keyout", key, "-out", cert],
+                               check=True, capture_output=True, timeout=60)
+                return cert.read_text(encoding="utf-8")
+
+            def shown():
+                return ssl.get_server_certificate(("127.0.0.1", server.port))
+
+            first = make("first")
+            server = Server.__new__(Server)
+            server.launch([ARGS.ropeway, "serve", "--model", ARGS.tiny, "--port", 0, "--tls-cert", cert, "--tls-key", key],
+                          ready=False)
+            self.addCleanup(server.process.wait)
+            self.addCleanup(server.process.kill)
+            self.assertEqual(shown(), first)
+            second = make("second")
+            self.hang_up(server, f"SIGHUP: reloaded: the certificate {cert}")
+            self.assertEqual(shown(), second)
+            key.write_text("no key", encoding="utf-8")
+            self.hang_up(server, f"SIGHUP: nothing is changed: {key} holds no private key")
+            self.assertEqual(shown(), second)
+
+    def test_a_hangup_with_nothing_to_reload_ends_nothing(self):
+        server = self.server(model=ARGS.tiny)
+        self.hang_up(server, "SIGHUP: nothing to reload")
+        self.assertEqual(server.post("/v1/completions", SHORT)[0], 200)
+        stream = Stream(server, LONG)
+        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGHUP)  # While it drains, too.
+        stream.connection.close()
+        self.assertEqual(server.process.wait(timeout=60), 0)
 
     def test_a_key_from_the_environment_is_asked_for(self):
         os.environ["ROPEWAY_API_KEY"] = "a-key-for-tests"

@@ -1,6 +1,7 @@
 #include "cli/front.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -9,9 +10,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <future>
+#include <mutex>
 #include <thread>
+#include <utility>
 
+#include "base/log.h"
 #include "base/output.h"
 #include "base/system.h"
 #include "flags/units.h"
@@ -113,6 +118,29 @@ void WarnIfOpen(const server::ServerOptions& options) {
       "{} can be reached from other machines, and without --api-key or --api-keys all "
       "clients may use it",
       options.host);
+}
+
+// Reads the files of keys and certificates anew; one line in the log says what came of it.
+void Reload(const FrontFlags& flags, const server::ServerOptions& options,
+            server::HttpServer* server) try {
+  if (flags.api_keys_file.empty() && options.tls_cert.empty()) {
+    spdlog::info("SIGHUP: nothing to reload: neither --api-keys nor --tls-cert is given");
+    return;
+  }
+  const StatusOr<server::ServerOptions> fresh = ResolveFront(flags, options.limits.max_choices);
+  const Status status = fresh.ok() ? server->Reload(*fresh) : fresh.status();
+  if (!status.ok()) {
+    spdlog::error("SIGHUP: nothing is changed: {}", status.message());
+    return;
+  }
+  std::vector<std::string> what;
+  if (!flags.api_keys_file.empty()) {
+    what.push_back(fmt::format("{} API keys", fresh->api_keys.size()));
+  }
+  if (!options.tls_cert.empty()) what.push_back("the certificate " + options.tls_cert);
+  spdlog::info("SIGHUP: reloaded: {}", fmt::join(what, ", "));
+} catch (const std::exception& e) {
+  base::TryLog(spdlog::level::err, "SIGHUP: nothing is changed: {}", e.what());
 }
 
 std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what) {
@@ -236,30 +264,49 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-struct EndSignals::State {
+struct ServerSignals::State {
   std::atomic<bool> serving = false;
   std::promise<int> first;
+  std::mutex mutex;
+  std::function<void()> reload;  // Guarded by mutex, as is the next; called under it.
+  bool hung_up = false;          // When there was nothing to call.
+
+  void HangUp() {
+    const std::lock_guard lock(mutex);
+    hung_up = !reload;
+    if (reload) reload();
+  }
 };
 
-EndSignals::EndSignals() : state_(std::make_shared<State>()) {
+ServerSignals::ServerSignals() : state_(std::make_shared<State>()) {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals, state = state_] {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    if (!state->serving) _exit(0);
-    state->first.set_value(signal);
-    sigwait(&signals, &signal);
-    _exit(1);
+    for (int ends = 0; true;) {
+      int signal = 0;
+      sigwait(&signals, &signal);
+      if (signal == SIGHUP) {
+        state->HangUp();
+        continue;
+      }
+      if (!state->serving) _exit(0);
+      if (++ends > 1) _exit(1);
+      state->first.set_value(signal);
+    }
   }).detach();
 }
 
-void EndSignals::SetServing() { state_->serving = true; }
+void ServerSignals::SetServing() { state_->serving = true; }
 
-const char* EndSignals::Wait() {
+void ServerSignals::OnHangup(std::function<void()> reload) {
+  const std::lock_guard lock(state_->mutex);
+  state_->reload = std::move(reload);
+  if (state_->reload && std::exchange(state_->hung_up, false)) state_->reload();
+}
+
+const char* ServerSignals::Wait() {
   return state_->first.get_future().get() == SIGTERM ? "SIGTERM" : "SIGINT";
 }
 
@@ -276,20 +323,22 @@ StatusOr<server::ServerOptions> PrepareFront(const FrontFlags& flags, int max_qu
   return options;
 }
 
-int RunFront(const server::ServerOptions& options, milliseconds drain_timeout,
-             const std::string& what, engine::Backend* backend, EndSignals* end) {
+int RunFront(const FrontFlags& flags, const server::ServerOptions& options, const std::string& what,
+             engine::Backend* backend, ServerSignals* signals) {
   server::HttpServer server(options, backend);
-  end->SetServing();
+  signals->SetServing();
   if (Status status = server.Start(); !status.ok()) return base::Fail(status);
   WarnIfOpen(options);
   // A banner that cannot be written does not stop the server.
   base::Output().Write(Banner(options, server.port(), what));
+  signals->OnHangup([&] { Reload(flags, options, &server); });
 
-  const char* signal = end->Wait();
+  const char* signal = signals->Wait();
+  signals->OnHangup(nullptr);
   spdlog::info("{}: no new requests; what runs may finish within {}", signal,
-               flags::FormatDuration(drain_timeout));
+               flags::FormatDuration(flags.drain_timeout));
   server.StopAccepting();
-  const Status drained = backend->Drain(drain_timeout);
+  const Status drained = backend->Drain(flags.drain_timeout);
   if (!drained.ok()) spdlog::warn("{}", drained.message());
   server.Stop(kFlushTime);
   return 0;

@@ -174,7 +174,7 @@ int TenantsOf(const std::vector<server::ApiKey>& keys) {
 }
 
 int RunGateway(GatewayFlags* flags) {
-  EndSignals end;
+  ServerSignals signals;
   spdlog::set_level(spdlog::level::from_str(flags->engine.log_level));
   StatusOr<GatewayOptions> options = ResolveGateway(flags);
   if (!options.ok()) return base::Fail(options.status());
@@ -193,8 +193,7 @@ int RunGateway(GatewayFlags* flags) {
   base::SystemRandom random;
   auto gateway = gateway::OpenGateway(*options, &clock, &random, *tokens);
   if (!gateway.ok()) return base::Fail(gateway.status());
-  return RunFront(*server, flags->drain_timeout, ServedText(*flags, **gateway), gateway->get(),
-                  &end);
+  return RunFront(*flags, *server, ServedText(*flags, **gateway), gateway->get(), &signals);
 }
 
 }  // namespace

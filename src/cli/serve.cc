@@ -36,7 +36,7 @@ flags::FlagTable TraceRows(EngineOptions* options) {
 }
 
 int Serve(const ServeFlags& flags) {
-  EndSignals end;
+  ServerSignals signals;
   StatusOr<EngineOptions> engine_options = ResolveEngine(flags.engine);
   if (!engine_options.ok()) return base::Fail(engine_options.status());
   const StatusOr<server::ServerOptions> options =
@@ -51,8 +51,7 @@ int Serve(const ServeFlags& flags) {
   base::SystemRandom random;
   auto engine = engine::OpenEngine(*engine_options, &clock, &random);
   if (!engine.ok()) return base::Fail(engine.status());
-  return RunFront(*options, flags.drain_timeout, (*engine)->Models().front().id, engine->get(),
-                  &end);
+  return RunFront(flags, *options, (*engine)->Models().front().id, engine->get(), &signals);
 }
 
 }  // namespace

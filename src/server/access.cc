@@ -54,13 +54,25 @@ base::Flow FlowOf(const Caller& caller) {
       .tenant = caller.tenant, .cls = static_cast<int>(caller.priority), .weight = caller.weight};
 }
 
-Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key) {
+Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key)
+    : table_(TableOf(keys, admin_key)) {}
+
+void Access::Replace(const std::vector<ApiKey>& keys, const std::string& admin_key) {
+  std::shared_ptr<const Table> table = TableOf(keys, admin_key);
+  const std::lock_guard lock(mutex_);
+  table_.swap(table);
+}
+
+std::shared_ptr<const Access::Table> Access::TableOf(const std::vector<ApiKey>& keys,
+                                                     const std::string& admin_key) {
+  auto table = std::make_shared<Table>();
   for (const ApiKey& key : keys) {
-    owners_.push_back({key.name, key.cache_scope, key.priority, key.priority_ceiling, key.weight,
-                       false, keys.size() < 2 || key.gateway, key.gateway});
-    digests_.push_back(DigestOf(key.key));
+    table->owners.push_back({key.name, key.cache_scope, key.priority, key.priority_ceiling,
+                             key.weight, false, keys.size() < 2 || key.gateway, key.gateway});
+    table->digests.push_back(DigestOf(key.key));
   }
-  if (!admin_key.empty()) admin_ = DigestOf(admin_key);
+  if (!admin_key.empty()) table->admin = DigestOf(admin_key);
+  return table;
 }
 
 Access::Digest Access::DigestOf(std::string_view key) {
@@ -69,30 +81,36 @@ Access::Digest Access::DigestOf(std::string_view key) {
 
 // Compares digests, so that the time does not depend on a key's length, and all of them, so that it
 // does not depend on which one matches.
-Access::Presented Access::Identify(std::string_view authorization) const {
+Access::Presented Access::Identify(const Table& table, std::string_view authorization) {
   Presented presented;
   const std::string_view token = BearerToken(authorization);
   if (token.empty()) return presented;
   presented.any = true;
   const Digest digest = DigestOf(token);
-  for (size_t i = 0; i < digests_.size(); ++i) {
-    const size_t equal = CRYPTO_memcmp(digest.data(), digests_[i].data(), digest.size()) == 0;
+  for (size_t i = 0; i < table.digests.size(); ++i) {
+    const size_t equal = CRYPTO_memcmp(digest.data(), table.digests[i].data(), digest.size()) == 0;
     const size_t mask = 0 - equal;  // All bits or none.
     presented.tenant = (i & mask) | (presented.tenant & ~mask);
   }
-  if (admin_) presented.admin = CRYPTO_memcmp(digest.data(), admin_->data(), digest.size()) == 0;
+  if (table.admin) {
+    presented.admin = CRYPTO_memcmp(digest.data(), table.admin->data(), digest.size()) == 0;
+  }
   return presented;
 }
 
 Access::Verdict Access::Check(Route route, std::string_view authorization) const {
+  const std::shared_ptr<const Table> table = [this] {
+    const std::lock_guard lock(mutex_);
+    return table_;
+  }();
   Verdict verdict;
-  if (digests_.empty() && !IsAdmin(route)) return verdict;
-  const Presented presented = Identify(authorization);
-  verdict.caller.sees_all = presented.admin || digests_.size() < 2 ||
-                            (presented.tenant != kNone && owners_[presented.tenant].gateway);
+  if (table->digests.empty() && !IsAdmin(route)) return verdict;
+  const Presented presented = Identify(*table, authorization);
+  verdict.caller.sees_all = presented.admin || table->digests.size() < 2 ||
+                            (presented.tenant != kNone && table->owners[presented.tenant].gateway);
   if (IsHealth(route)) return verdict;
   if (IsAdmin(route)) {
-    if (!admin_) {
+    if (!table->admin) {
       verdict.rejection = Forbidden(
           "The admin paths are closed: start the server with an admin key (--admin-key) to open "
           "them.");
@@ -105,7 +123,7 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
     return verdict;
   }
   if (presented.tenant != kNone) {
-    verdict.caller = owners_[presented.tenant];
+    verdict.caller = table->owners[presented.tenant];
     return verdict;
   }
   const bool takes_admin =

@@ -3,6 +3,8 @@
 #define ROPEWAY_SERVER_ACCESS_H_
 
 #include <array>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,10 +36,13 @@ struct Caller {
 // Whom the helpers' time for `caller` is charged to: its tenant, in the class of its key.
 base::Flow FlowOf(const Caller& caller);
 
-// Keeps digests, not keys. Immutable, so thread-safe.
+// Keeps digests, not keys. Thread-safe.
 class Access {
  public:
   Access(const std::vector<ApiKey>& keys, const std::string& admin_key);
+
+  // Puts other keys in their place, from the next Check on.
+  void Replace(const std::vector<ApiKey>& keys, const std::string& admin_key);
 
   struct Verdict {
     std::optional<HttpReply> rejection;  // 401 or 403; absent: the route is open.
@@ -53,6 +58,11 @@ class Access {
 
  private:
   using Digest = std::array<unsigned char, 32>;
+  struct Table {
+    std::vector<Caller> owners;
+    std::vector<Digest> digests;  // Of the keys of owners.
+    std::optional<Digest> admin;
+  };
   struct Presented {
     bool any = false;       // A bearer token was given.
     bool admin = false;     // The token is the admin key.
@@ -61,11 +71,12 @@ class Access {
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
   static Digest DigestOf(std::string_view key);
-  Presented Identify(std::string_view authorization) const;
+  static std::shared_ptr<const Table> TableOf(const std::vector<ApiKey>& keys,
+                                              const std::string& admin_key);
+  static Presented Identify(const Table& table, std::string_view authorization);
 
-  std::vector<Caller> owners_;
-  std::vector<Digest> digests_;  // Of the keys of owners_.
-  std::optional<Digest> admin_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Table> table_;  // Guarded by mutex_; never null.
 };
 
 }  // namespace ropeway::server

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 
 namespace ropeway::server {
 namespace {
@@ -30,6 +32,30 @@ TEST(Access, TheKeysNameIsTheTenant) {
   const Access access(kKeys, "admin-key-3");
   EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-a-1").caller.tenant, "team-a");
   EXPECT_EQ(access.Check(Route::kGenerate, "bearer  sk-team-b-2 ").caller.tenant, "team-b");
+}
+
+TEST(Access, OtherKeysTakeTheirPlaceAtOnce) {
+  Access access(kKeys, "admin-key-3");
+  access.Replace({{"team-b", "sk-team-b-4"}, {"team-c", "sk-team-c-5"}}, "admin-key-6");
+  EXPECT_EQ(StatusOf(access, Route::kGenerate, "Bearer sk-team-a-1"), 401);
+  EXPECT_EQ(StatusOf(access, Route::kGenerate, "Bearer sk-team-b-2"), 401);
+  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-b-4").caller.tenant, "team-b");
+  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-c-5").caller.tenant, "team-c");
+  EXPECT_EQ(StatusOf(access, Route::kAdminDrain, "Bearer admin-key-3"), 401);
+  EXPECT_EQ(StatusOf(access, Route::kAdminDrain, "Bearer admin-key-6"), 200);
+}
+
+TEST(Access, KeysAreReplacedWhileOthersAreChecked) {
+  Access access(kKeys, "");
+  std::atomic<bool> stop{false};
+  std::thread replacing([&] {
+    for (int i = 0; i < 200; ++i) access.Replace(kKeys, i % 2 == 0 ? "admin-key-3" : "");
+    stop = true;
+  });
+  while (!stop) {
+    EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-b-2").caller.tenant, "team-b");
+  }
+  replacing.join();
 }
 
 TEST(Access, TheKeysCacheScopeGoesWithIt) {

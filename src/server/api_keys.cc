@@ -231,12 +231,13 @@ StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
     return InvalidArgument(
         fmt::format("The API key file {} is larger than {} bytes.", path, kMaxFileBytes));
   }
-  WarnIfReadable(path);
   if (const std::optional<base::TomlFault> fault = base::FindTomlFault(*text)) {
     return FaultAtLine(path, fault->line, fault->what);
   }
   try {
-    return ReadEntries(path, toml::parse(*text, path));
+    StatusOr<std::vector<ApiKey>> keys = ReadEntries(path, toml::parse(*text, path));
+    if (keys.ok()) WarnIfReadable(path);
+    return keys;
   } catch (const toml::parse_error& error) {
     // Only the line: the description may quote the file, and so a key.
     return FaultAt(path, error.source(), "this is not valid TOML");

@@ -50,9 +50,11 @@ ConnectionTable::CloseFn Evictor(const std::shared_ptr<SocketStream>& stream,
 }  // namespace
 
 Connection::Connection(asio::ip::tcp::socket socket, const asio::ip::address& peer,
-                       ServerContext* context, IoTurns* turns, asio::ssl::context* tls)
-    : stream_(std::make_shared<SocketStream>(std::move(socket), MaxReceived(context->limits()),
-                                             context->limits().write_timeout, tls)),
+                       ServerContext* context, IoTurns* turns,
+                       std::shared_ptr<asio::ssl::context> tls)
+    : tls_(std::move(tls)),
+      stream_(std::make_shared<SocketStream>(std::move(socket), MaxReceived(context->limits()),
+                                             context->limits().write_timeout, tls_.get())),
       context_(context),
       turns_(turns),
       proxied_(context->proxies.Contains(peer)),

@@ -20,10 +20,11 @@ namespace ropeway::server {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // `socket`'s executor must run one handler at a time; `turns`: of its event loop. `tls`: null for
-  // plain HTTP. `context`, `turns` and `tls` must outlive the connection.
+  // plain HTTP. `context` and `turns` must outlive the connection.
   // `peer`: the address at its other end.
   Connection(boost::asio::ip::tcp::socket socket, const boost::asio::ip::address& peer,
-             ServerContext* context, IoTurns* turns, boost::asio::ssl::context* tls);
+             ServerContext* context, IoTurns* turns,
+             std::shared_ptr<boost::asio::ssl::context> tls);
 
   ~Connection() { stream_->Close(); }
   Connection(const Connection&) = delete;
@@ -50,6 +51,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Waits for the first byte of a request; false where none arrives.
   boost::asio::awaitable<bool> AwaitRequest();
 
+  const std::shared_ptr<boost::asio::ssl::context> tls_;  // Of stream_.
   const std::shared_ptr<SocketStream> stream_;
   ServerContext* const context_;
   IoTurns* const turns_;

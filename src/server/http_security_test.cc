@@ -56,6 +56,41 @@ TEST_F(HttpSecurityTest, KeysOpenTheApiAndNameTheTenant) {
             400);
 }
 
+TEST_F(HttpSecurityTest, ReloadedKeysCountFromTheNextRequestOn) {
+  const auto livez = [](TestClient* client, const std::string& key) {
+    client->Send("GET /v1/models HTTP/1.1\r\nHost: t\r\n" + Bearer(key) + "\r\n");
+    return client->Read().status;
+  };
+  TestClient client(port());
+  EXPECT_EQ(livez(&client, "sk-team-a-1"), 200);
+  ServerOptions options;
+  options.api_keys = {{"team-b", "sk-team-b-2"}, {"team-c", "sk-team-c-4"}};
+  options.admin_key = "admin-key-3";
+  ASSERT_TRUE(server_->Reload(options).ok());
+  EXPECT_EQ(livez(&client, "sk-team-c-4"), 200) << "the connection stays";
+  EXPECT_EQ(livez(&client, "sk-team-a-1"), 401);
+
+  // What cannot be changes nothing.
+  for (const std::vector<ApiKey>& keys :
+       {std::vector<ApiKey>{}, {{"team-a", "short"}}, {{"team-a", "admin-key-3"}}}) {
+    options.api_keys = keys;
+    const Status status = server_->Reload(options);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), Not(HasSubstr("admin-key-3")));
+    TestClient other(port());
+    EXPECT_EQ(livez(&other, "sk-team-b-2"), 200);
+  }
+}
+
+TEST_F(HttpSecurityTest, AnOpenServerStaysOpen) {
+  StartServer(ServerOptions());
+  ServerOptions options;
+  options.api_keys = {{"team-a", "sk-team-a-1"}};
+  EXPECT_EQ(server_->Reload(options).field(), "api_keys");
+  EXPECT_TRUE(server_->Reload(ServerOptions()).ok());
+  EXPECT_EQ(Request("GET", "/v1/models").status, 200);
+}
+
 // Every choice of every prompt has the key's scope and the body's salt.
 TEST_F(HttpSecurityTest, TheKeyAndTheBodyDecideWhatSharesTheCache) {
   const std::string body =

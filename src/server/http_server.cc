@@ -116,10 +116,10 @@ Status LoadKey(const std::string& path, asio::ssl::context* context) {
 // Reads the certificate chain and the private key, both PEM. kInvalidArgument with one sentence
 // that names the file at fault (field tls_cert or tls_key): missing, not PEM, a key with a
 // password, or a key that is not the certificate's.
-StatusOr<std::unique_ptr<asio::ssl::context>> MakeTlsContext(const std::string& cert_path,
+StatusOr<std::shared_ptr<asio::ssl::context>> MakeTlsContext(const std::string& cert_path,
                                                              const std::string& key_path) {
   try {
-    auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
+    auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
     SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
     SSL_CTX_set_options(context->native_handle(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
     // An idle connection then keeps no record buffers.
@@ -146,14 +146,33 @@ class HttpServer::Impl {
   Status Start() {
     Status status = keys_;
     if (status.ok()) status = proxies_;
-    if (status.ok()) status = LoadTls();
-    if (status.ok()) status = Listen();
     if (!status.ok()) return status;
+    StatusOr<std::shared_ptr<asio::ssl::context>> tls = LoadTls();
+    if (!tls.ok()) return tls.status();
+    tls_ = *std::move(tls);
+    if (status = Listen(); !status.ok()) return status;
     asio::post(loops_[0]->io, [this] { AcceptNext(); });
     for (auto& loop : loops_) {
       loop->thread = std::thread([io = &loop->io] { RunLoop(io); });
     }
     running_ = true;
+    return {};
+  }
+
+  Status Reload(const ServerOptions& options) {
+    if (Status status = CheckApiKeys(options.api_keys, options.admin_key); !status.ok()) {
+      return status;
+    }
+    if (options.api_keys.empty() != context_.open) {
+      return InvalidArgument(
+          "A server that runs can neither lose its last API key nor get a first.", "api_keys");
+    }
+    StatusOr<std::shared_ptr<asio::ssl::context>> tls = LoadTls();
+    if (!tls.ok()) return tls.status();
+    context_.key_limits.Replace(options.api_keys);
+    context_.access.Replace(options.api_keys, options.admin_key);
+    const std::lock_guard lock(mutex_);
+    tls_ = *std::move(tls);
     return {};
   }
 
@@ -229,17 +248,17 @@ class HttpServer::Impl {
     }
   }
 
-  Status LoadTls() {
+  // Null: plain HTTP.
+  StatusOr<std::shared_ptr<asio::ssl::context>> LoadTls() const {
     const ServerOptions& options = context_.options;
-    if (options.tls_cert.empty() && options.tls_key.empty()) return {};
+    if (options.tls_cert.empty() && options.tls_key.empty()) {
+      return std::shared_ptr<asio::ssl::context>();
+    }
     if (options.tls_cert.empty() || options.tls_key.empty()) {
       const char* missing = options.tls_cert.empty() ? "tls_cert" : "tls_key";
       return InvalidArgument("TLS needs both a certificate and its key.", missing);
     }
-    auto tls = MakeTlsContext(options.tls_cert, options.tls_key);
-    if (!tls.ok()) return tls.status();
-    tls_ = *std::move(tls);
-    return {};
+    return MakeTlsContext(options.tls_cert, options.tls_key);
   }
 
   Status Listen() {
@@ -332,8 +351,8 @@ class HttpServer::Impl {
         context_.metrics.CountRejectedConnection();
         return;
       }
-      auto owned = std::make_shared<Connection>(std::move(socket), peer.address(), &context_, turns,
-                                                tls_.get());
+      auto owned =
+          std::make_shared<Connection>(std::move(socket), peer.address(), &context_, turns, tls_);
       slot = std::make_shared<Slot>(this, owned);
       connection = owned.get();
       connections_.insert(std::move(owned));
@@ -355,7 +374,6 @@ class HttpServer::Impl {
   const Status keys_;     // Whether the keys can be used,
   const Status proxies_;  // and the addresses of the proxies.
   ServerContext context_;
-  std::unique_ptr<asio::ssl::context> tls_;  // Null: plain HTTP.
   std::vector<std::unique_ptr<Loop>> loops_;
   bool running_ = false;
   // On the first loop.
@@ -365,7 +383,9 @@ class HttpServer::Impl {
   size_t next_loop_ = 0;
   uint16_t port_ = 0;
   std::mutex mutex_;
-  std::unordered_set<std::shared_ptr<Connection>> connections_;  // Guarded by mutex_.
+  // Guarded by mutex_, as is the next; null: plain HTTP.
+  std::shared_ptr<asio::ssl::context> tls_;
+  std::unordered_set<std::shared_ptr<Connection>> connections_;
 };
 
 HttpServer::HttpServer(const ServerOptions& options, engine::Backend* backend,
@@ -375,6 +395,8 @@ HttpServer::HttpServer(const ServerOptions& options, engine::Backend* backend,
 HttpServer::~HttpServer() { Stop(); }
 
 Status HttpServer::Start() { return impl_->Start(); }
+
+Status HttpServer::Reload(const ServerOptions& options) { return impl_->Reload(options); }
 
 uint16_t HttpServer::port() const { return impl_->port(); }
 

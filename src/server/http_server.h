@@ -14,8 +14,8 @@
 
 namespace ropeway::server {
 
-// Thread rule: Start, StopAccepting and Stop from one thread at a time; port() from any after
-// Start.
+// Thread rule: Start, Reload, StopAccepting and Stop from one thread at a time; port() from any
+// after Start.
 class HttpServer {
  public:
   // `backend` must outlive the server.
@@ -32,6 +32,13 @@ class HttpServer {
 
   // The port that the server listens on. REQUIRES: Start succeeded.
   uint16_t port() const;
+
+  // Takes the API keys and the admin key of `options`, from the next request of each connection on,
+  // and reads the TLS files of Start anew, for the connections from now on; what else `options`
+  // have counts for nothing. What goes on goes on, and tenants keep what they have used. All or
+  // nothing: on a failure, as of Start, or where a server without keys would get some or lose its
+  // last, nothing is changed. REQUIRES: Start succeeded.
+  Status Reload(const ServerOptions& options);
 
   // Rejects new generation requests with 503 from now on; every connection closes after its answer.
   // What runs goes on, and the health routes still answer.

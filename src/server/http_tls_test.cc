@@ -59,6 +59,17 @@ class TlsClient {
     const int got = SSL_read(ssl_.get(), chunk, sizeof(chunk));
     return got > 0 ? std::string(chunk, static_cast<size_t>(got)) : "";
   }
+  // A name for the server's certificate.
+  std::string ServersKey() const {
+    const std::unique_ptr<X509, decltype(&X509_free)> cert(SSL_get1_peer_certificate(ssl_.get()),
+                                                           X509_free);
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int bytes = 0;
+    if (cert == nullptr || X509_pubkey_digest(cert.get(), EVP_sha256(), digest, &bytes) != 1) {
+      return "";
+    }
+    return {reinterpret_cast<const char*>(digest), bytes};
+  }
   // Reads to the end. Returns whether the server sent close_notify.
   std::string ReadToEnd(bool* proper) {
     std::string all;
@@ -118,6 +129,30 @@ TEST_F(HttpTlsTest, AnswersWholeAndAsAStream) {
     EXPECT_THAT(reply, HasSubstr("w2 "));
     EXPECT_TRUE(proper);
   }
+}
+
+TEST_F(HttpTlsTest, NewHandshakesSeeAReloadedCertificate) {
+  ServerOptions options;
+  const std::string get = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
+  TlsClient before(port());
+  ASSERT_TRUE(before.connected());
+  const TestCertificate files = MakeTestCertificate();  // Others, under the same names.
+  EXPECT_EQ(TlsClient(port()).ServersKey(), before.ServersKey()) << "not read unasked";
+  ASSERT_TRUE(server_->Reload(options).ok());
+  TlsClient after(port());
+  ASSERT_TRUE(after.connected());
+  EXPECT_NE(after.ServersKey(), before.ServersKey());
+  for (TlsClient* client : {&before, &after}) {
+    EXPECT_TRUE(client->Send(get));
+    EXPECT_THAT(client->ReadSome(), HasSubstr("HTTP/1.1 200 OK"));
+  }
+  // What cannot be used changes nothing.
+  std::ofstream(files.key) << "no key";
+  EXPECT_EQ(server_->Reload(options).field(), "tls_key");
+  std::remove(files.cert.c_str());
+  EXPECT_EQ(server_->Reload(options).field(), "tls_cert");
+  EXPECT_EQ(TlsClient(port()).ServersKey(), after.ServersKey());
+  MakeTestCertificate();  // For the other tests.
 }
 
 TEST_F(HttpTlsTest, LargeBodiesAndAnswersPass) {

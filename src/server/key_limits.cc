@@ -31,6 +31,17 @@ class KeyAccount {
         tokens_(static_cast<double>(tokens_per_minute_)),
         filled_at_(clock_->Now()) {}
 
+  // What was used stays used; where there was no limit, nothing was.
+  void SetLimits(const ApiKey& key) {
+    const std::lock_guard lock(mutex_);
+    Free();  // At the old rate up to now.
+    max_requests_ = key.max_concurrent_requests;
+    if (tokens_per_minute_ == key.tokens_per_minute) return;
+    const auto full = static_cast<double>(key.tokens_per_minute);
+    tokens_ = tokens_per_minute_ == 0 ? full : std::min(tokens_, full);
+    tokens_per_minute_ = key.tokens_per_minute;
+  }
+
   // Takes slots for the choices of `demand` and puts tokens aside for them, or returns why not.
   KeyLimits::Grant Take(const KeyDemand& demand, Reserve* reserve) {
     const auto count = static_cast<int64_t>(demand.choices());
@@ -108,8 +119,8 @@ class KeyAccount {
 
   // The limit and what is left of it; absent without such a limit.
   std::optional<std::pair<int64_t, int64_t>> LimitAndRest() {
-    if (tokens_per_minute_ == 0) return std::nullopt;
     const std::lock_guard lock(mutex_);
+    if (tokens_per_minute_ == 0) return std::nullopt;
     return std::pair(tokens_per_minute_, static_cast<int64_t>(std::max(0.0, std::floor(Free()))));
   }
 
@@ -168,9 +179,9 @@ class KeyAccount {
 
   const std::string name_;
   const std::shared_ptr<const base::Clock> clock_;
-  const int64_t max_requests_;       // 0: no limit.
-  const int64_t tokens_per_minute_;  // Likewise.
-  std::mutex mutex_;
+  std::mutex mutex_;           // Guards all below.
+  int64_t max_requests_;       // 0: no limit.
+  int64_t tokens_per_minute_;  // Likewise.
   int64_t requests_ = 0;
   double tokens_;              // In the bucket; below 0 by what the steps under way generate.
   int64_t reserved_ = 0;       // Of them, those put aside.
@@ -226,23 +237,50 @@ void KeyTicket::End(int64_t completion_tokens) {
   reserve_.reset();
 }
 
-KeyLimits::KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const base::Clock> clock) {
-  for (const ApiKey& key : keys) accounts_[key.name] = std::make_shared<KeyAccount>(key, clock);
+KeyLimits::KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const base::Clock> clock)
+    : clock_(std::move(clock)) {
+  Replace(keys);
 }
 
 KeyLimits::~KeyLimits() = default;
 
+void KeyLimits::Replace(const std::vector<ApiKey>& keys) {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, Entry> accounts = accounts_;
+  for (auto& [name, entry] : accounts) entry.has_key = false;
+  for (const ApiKey& key : keys) {
+    Entry& entry = accounts[key.name];
+    entry.has_key = true;
+    if (entry.account == nullptr) entry.account = std::make_shared<KeyAccount>(key, clock_);
+  }
+  // Nothing fails from here on.
+  accounts_.swap(accounts);
+  for (const ApiKey& key : keys) accounts_[key.name].account->SetLimits(key);
+}
+
+bool KeyLimits::Has(const std::string& tenant) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = accounts_.find(tenant);
+  return found != accounts_.end() && found->second.has_key;
+}
+
+std::shared_ptr<KeyAccount> KeyLimits::Find(const std::string& tenant) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = accounts_.find(tenant);
+  return found == accounts_.end() ? nullptr : found->second.account;
+}
+
 KeyLimits::Grant KeyLimits::Take(const std::string& tenant, const KeyDemand& demand) {
   const size_t count = demand.choices();
   std::vector<KeyTicket> tickets(count);  // Nothing may fail once the account has counted them.
-  const auto found = accounts_.find(tenant);
+  const std::shared_ptr<KeyAccount> account = Find(tenant);
   Grant grant;
-  if (found != accounts_.end()) {
+  if (account != nullptr) {
     auto reserve = std::make_shared<KeyTicket::Reserve>();
-    grant = found->second->Take(demand, reserve.get());
+    grant = account->Take(demand, reserve.get());
     if (!grant.status.ok()) return grant;
     for (size_t i = 0; i < count; ++i) {
-      tickets[i] = KeyTicket(found->second, reserve, i % demand.n == 0);
+      tickets[i] = KeyTicket(account, reserve, i % demand.n == 0);
     }
   }
   grant.tickets = std::move(tickets);
@@ -251,9 +289,9 @@ KeyLimits::Grant KeyLimits::Take(const std::string& tenant, const KeyDemand& dem
 
 std::vector<std::pair<std::string, std::string>> KeyLimits::Headers(
     const std::string& tenant) const {
-  const auto found = accounts_.find(tenant);
-  if (found == accounts_.end()) return {};
-  const auto tokens = found->second->LimitAndRest();
+  const std::shared_ptr<KeyAccount> account = Find(tenant);
+  if (account == nullptr) return {};
+  const auto tokens = account->LimitAndRest();
   if (!tokens) return {};
   return {{"x-ratelimit-limit-tokens", fmt::format("{}", tokens->first)},
           {"x-ratelimit-remaining-tokens", fmt::format("{}", tokens->second)}};
@@ -261,7 +299,8 @@ std::vector<std::pair<std::string, std::string>> KeyLimits::Headers(
 
 std::vector<KeyUsage> KeyLimits::Usage() const {
   std::vector<KeyUsage> all;
-  for (const auto& [name, account] : accounts_) all.push_back(account->Usage());
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, entry] : accounts_) all.push_back(entry.account->Usage());
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,10 @@ class KeyLimits {
   KeyLimits(const KeyLimits&) = delete;
   KeyLimits& operator=(const KeyLimits&) = delete;
 
+  // Puts other keys in their place. A name that stays keeps what it has used, under its new limits;
+  // one that goes keeps it too, for what it has under way and in case that it comes back.
+  void Replace(const std::vector<ApiKey>& keys);
+
   struct Grant {
     // If not OK, nothing was taken. kResourceExhausted: may succeed later; kInvalidArgument (`n`):
     // never, the request has more choices than the key may have unfinished requests.
@@ -108,17 +113,25 @@ class KeyLimits {
   Grant Take(const std::string& tenant, const KeyDemand& demand);
 
   // Whether a key has this name.
-  bool Has(const std::string& tenant) const { return accounts_.contains(tenant); }
+  bool Has(const std::string& tenant) const;
 
   // OpenAI's headers for the token limit as of now; none for a key without one.
   std::vector<std::pair<std::string, std::string>> Headers(const std::string& tenant) const;
 
-  // Of all keys, by name.
+  // Of all keys that there were, by name.
   std::vector<KeyUsage> Usage() const;
 
  private:
-  // Of all keys, by name; never changes.
-  std::map<std::string, std::shared_ptr<KeyAccount>> accounts_;
+  struct Entry {
+    std::shared_ptr<KeyAccount> account;
+    bool has_key = false;
+  };
+  // Null where no key ever had the name.
+  std::shared_ptr<KeyAccount> Find(const std::string& tenant) const;
+
+  const std::shared_ptr<const base::Clock> clock_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> accounts_;  // By name. Guarded by mutex_.
 };
 
 }  // namespace ropeway::server

@@ -319,5 +319,55 @@ TEST_F(KeyLimitsTest, ThreadsNeverGetMoreThanTheLimit) {
   EXPECT_TRUE(limits_->Take("two", Choices(1, 2)).status.ok());  // All of them were released.
 }
 
+// What is counted of a name outlives a change of the keys.
+TEST_F(KeyLimitsTest, ANameThatStaysKeepsWhatItHasUsed) {
+  Use("slow", 100, 200);
+  EXPECT_EQ(Rest("slow"), "300");
+  KeyLimits::Grant running = limits_->Take("two", Choices(1, 2));
+  ASSERT_TRUE(running.status.ok());
+  ApiKey renewed = Key("slow", 0, 600);
+  renewed.key = "another-secret";
+  limits_->Replace({renewed, Key("two", 2, 0), Key("new", 1, 0)});
+  EXPECT_EQ(Rest("slow"), "300");
+  EXPECT_EQ(limits_->Take("two", One(1, 1)).status.code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(limits_->Has("new"));
+  EXPECT_FALSE(limits_->Has("free"));
+  running.tickets.clear();
+  EXPECT_TRUE(limits_->Take("two", One(1, 1)).status.ok());
+
+  // Nor does it come back empty-handed.
+  limits_->Replace({Key("two", 2, 0)});
+  EXPECT_FALSE(limits_->Has("slow"));
+  limits_->Replace({Key("two", 2, 0), Key("slow", 0, 600)});
+  EXPECT_EQ(Rest("slow"), "300");
+  for (const KeyUsage& usage : limits_->Usage()) {
+    if (usage.name == "slow") {
+      EXPECT_EQ(usage.generated_tokens, 200);
+    }
+  }
+}
+
+TEST_F(KeyLimitsTest, NewLimitsCountFromTheChangeOn) {
+  Use("slow", 100, 200);  // 300 are left.
+  limits_->Replace({Key("slow", 0, 1200)});
+  EXPECT_EQ(Rest("slow"), "300");
+  clock_->Advance(seconds(30));
+  EXPECT_EQ(Rest("slow"), "900");
+  limits_->Replace({Key("slow", 0, 60)});
+  EXPECT_EQ(Rest("slow"), "60");
+
+  // Of what was used without a limit nothing is owed, and what runs then is bounded too.
+  Use("free", 5000, 5000);
+  KeyLimits::Grant running = limits_->Take("free", One(10, 1000));
+  limits_->Replace({Key("free", 1, 60)});
+  EXPECT_EQ(Rest("free"), "60");
+  EXPECT_EQ(limits_->Take("free", One(1, 1)).limit, std::string("requests"));
+  EXPECT_TRUE(running.tickets[0].Generated(59));
+  EXPECT_FALSE(running.tickets[0].Generated(1));
+  limits_->Replace({Key("free", 0, 0)});
+  EXPECT_EQ(Rest("free"), "");
+  EXPECT_TRUE(limits_->Take("free", One(1'000'000, 1)).status.ok());
+}
+
 }  // namespace
 }  // namespace ropeway::server

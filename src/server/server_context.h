@@ -89,7 +89,7 @@ class ServerContext {
 
   const ServerOptions options;  // Without the keys, which only `access` needs.
   const Router router;
-  const Access access;
+  Access access;
   const ServerLimits& limits() const { return options.limits; }
   const bool open;  // There are no keys: who has none is a user, not a stranger.
   engine::Backend* const backend;
