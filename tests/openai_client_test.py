@@ -285,10 +285,14 @@ class ErrorTest(ClientTest):
         numbers = [int(n) for n in re.findall(r"\d+", caught.exception.body["message"])]
         self.assertIn(limit, numbers)
         self.assertTrue({limit + 5, limit + 13} & set(numbers), caught.exception)
-        with self.assertRaises(openai.BadRequestError):
-            self.chat("word " * (limit + 5))
-        with self.assertRaises(openai.BadRequestError):  # The same where the answer is a stream.
-            list(self.complete([504] * (limit + 5), stream=True))
+        for param, ask in (("messages", lambda: self.chat("word " * (limit + 5))),
+                           ("messages", lambda: self.chat("word", max_tokens=limit)),
+                           ("prompt", lambda: self.complete("word", max_tokens=limit)),
+                           # The same where the answer is a stream.
+                           ("prompt", lambda: list(self.complete([504] * (limit + 5), stream=True)))):
+            with self.assertRaises(openai.BadRequestError) as caught:
+                ask()
+            self.assertEqual((caught.exception.code, caught.exception.param), ("context_length_exceeded", param))
 
     def test_the_clients_own_timeout_is_a_cancel(self):
         with self.assertRaises(openai.APITimeoutError):

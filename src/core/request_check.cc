@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -190,6 +191,12 @@ Status CheckRequest(const Request& request) {
   return CheckStops(request.stop);
 }
 
+Status ContextLengthExceeded(std::string message, std::string field) {
+  Status status = InvalidArgument(std::move(message), std::move(field));
+  status.set_api_code("context_length_exceeded");
+  return status;
+}
+
 Status CheckFits(const CoreRequest& request, int32_t max_model_len) {
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens", "prompt");
   if (request.max_tokens < 0) {
@@ -206,16 +213,16 @@ Status CheckFits(const CoreRequest& request, int32_t max_model_len) {
   const int64_t limit = max_model_len;
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   if (prompt > limit || (prompt == limit && request.max_tokens > 0)) {
-    return InvalidArgument(
+    return ContextLengthExceeded(
         fmt::format("the prompt has {} tokens, which leaves none to generate of max_model_len {}",
                     prompt, limit),
         "prompt");
   }
   if (prompt + request.max_tokens > limit) {
-    return InvalidArgument(
+    return ContextLengthExceeded(
         fmt::format("the prompt's {} tokens and max_tokens {} exceed max_model_len {}", prompt,
                     request.max_tokens, limit),
-        "max_tokens");
+        "prompt");
   }
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "core/sequence.h"
 #include "ropeway/request.h"
@@ -20,6 +21,9 @@ inline constexpr int kMaxLogprobs = 20;
 
 // kInvalidArgument with the field at fault, or OK. Takes constant time in the prompt's length.
 Status CheckRequest(const Request& request);
+
+// What a prompt gets that does not fit with what is to follow it, by OpenAI's name for that.
+Status ContextLengthExceeded(std::string message, std::string field);
 
 // kInvalidArgument with the field at fault, for a request that can never fit.
 Status CheckFits(const CoreRequest& request, int32_t max_model_len);

@@ -204,7 +204,8 @@ TEST_F(EngineCoreTest, RefusesWhatCanNeverFitAndNamesTheField) {
   EXPECT_EQ(Add(1, 5, -1).field(), "max_tokens");
   EXPECT_EQ(Add(1, 61, 0).field(), "prompt");
   EXPECT_EQ(Add(1, 60, 1).field(), "prompt");
-  EXPECT_EQ(Add(1, 50, 11).field(), "max_tokens");
+  EXPECT_EQ(Add(1, 50, 11).field(), "prompt");
+  EXPECT_STREQ(Add(1, 50, 11).api_code(), "context_length_exceeded");
   EXPECT_TRUE(core_->idle());
   EXPECT_TRUE(Add(1, 50, 10).ok());
   EXPECT_EQ(Add(1, 5, 5).field(), "id");

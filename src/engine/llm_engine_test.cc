@@ -329,7 +329,8 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
   Request request = TextRequest("0123456789");
   request.max_tokens = 23;
   const Status status = error_of(request);
-  EXPECT_EQ(status.field(), "max_tokens");
+  EXPECT_EQ(status.field(), "prompt");
+  EXPECT_STREQ(status.api_code(), "context_length_exceeded");
   EXPECT_THAT(status.message(),
               HasSubstr("the prompt (10 tokens) plus max_tokens (23) exceeds the model's limit of "
                         "32 tokens"));
@@ -376,6 +377,46 @@ TEST(LlmEngineTest, ChatsGoThroughTheTemplate) {
   sink = NewSink();
   ASSERT_TRUE(test.engine->Submit(request, sink).ok());
   EXPECT_EQ(sink->WaitEnd().error.message(), "no such role");
+}
+
+// The code and the field are OpenAI's, by which clients shorten a chat.
+TEST(LlmEngineTest, WhateverDoesNotFitTheContextSaysSo) {
+  TestEngine test;
+  test.options.model.max_model_len = 32;
+  test.render_chat = [](const std::vector<ChatMessage>& messages, bool, const StoppedFn&) {
+    return StatusOr(tokenizer::RenderedChat{messages[0].content});
+  };
+  test.Start();
+  using Prompt = decltype(Request::prompt);
+  const auto chat = [](size_t bytes) {
+    return Prompt(std::vector<ChatMessage>{{"user", std::string(bytes, 'x')}});
+  };
+  const auto text = [](size_t bytes) { return Prompt(std::string(bytes, 'x')); };
+  const auto ids = [](size_t count) { return Prompt(std::vector<TokenId>(count, 'x')); };
+  struct Case {
+    Prompt prompt;
+    std::optional<int32_t> max_tokens;
+    const char* field;
+  };
+  for (Case& one : std::vector<Case>{{chat(32), {}, "messages"},
+                                     {chat(30), 3, "messages"},
+                                     {chat(100'000), 1, "messages"},
+                                     {text(32), 1, "prompt"},
+                                     {text(10), 1000, "prompt"},
+                                     {text(100'000), {}, "prompt"},
+                                     {ids(33), 0, "prompt"},
+                                     {ids(20), 13, "prompt"}}) {
+    Request request;
+    request.prompt = std::move(one.prompt);
+    request.max_tokens = one.max_tokens;
+    if (request.max_tokens == 0) request.prompt_logprobs = 0;
+    auto sink = NewSink();
+    ASSERT_TRUE(test.engine->Submit(std::move(request), sink).ok());
+    const Status status = sink->WaitEnd().error;
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << one.field;
+    EXPECT_EQ(status.field(), one.field) << status.message();
+    EXPECT_STREQ(status.api_code(), "context_length_exceeded") << status.message();
+  }
 }
 
 TEST(LlmEngineTest, TokenizeAndDetokenize) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/request_check.h"
 #include "engine/failure.h"
 #include "engine/session_text.h"
 
@@ -25,6 +26,12 @@ std::string WhatIsLong(const Request& request) {
 }
 std::string WhatIsLong(const Request& request, size_t tokens) {
   return fmt::format("{} ({} token{})", WhatIsLong(request), tokens, tokens == 1 ? "" : "s");
+}
+
+// The part of a request that is too long with what is to follow it, by the name that its sender
+// gave it.
+const char* PromptField(const Request& request) {
+  return std::holds_alternative<std::vector<ChatMessage>>(request.prompt) ? "messages" : "prompt";
 }
 
 class TextTokenization final : public Tokenization {
@@ -127,11 +134,11 @@ size_t PromptEncoder::MostIds(const Parts& parts) const {
 }
 
 Status PromptEncoder::TooLong(const Request& request, const Parts& parts, size_t least) const {
-  return InvalidArgument(
+  return core::ContextLengthExceeded(
       fmt::format("{} ({} bytes, at least {} tokens) exceeds the model's limit of {} tokens",
                   WhatIsLong(request), parts.text->size(),
                   parts.before.size() + least + parts.after.size(), max_model_len_),
-      "prompt");
+      PromptField(request));
 }
 
 StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
@@ -348,17 +355,17 @@ StatusOr<int32_t> PromptEncoder::ResolveMaxTokens(const Request& request,
   const int64_t left = int64_t{max_model_len_} - static_cast<int64_t>(prompt_tokens);
   const int64_t wanted = request.max_tokens ? *request.max_tokens : std::max<int64_t>(left, 1);
   if (left < std::min<int64_t>(wanted, 1)) {
-    return InvalidArgument(
+    return core::ContextLengthExceeded(
         fmt::format("{}{} exceeds the model's limit of {} tokens",
                     WhatIsLong(request, prompt_tokens),
                     wanted > 0 ? " plus at least one token to generate" : "", max_model_len_),
-        "prompt");
+        PromptField(request));
   }
   if (wanted > left) {
-    return InvalidArgument(
+    return core::ContextLengthExceeded(
         fmt::format("{} plus max_tokens ({}) exceeds the model's limit of {} tokens",
                     WhatIsLong(request, prompt_tokens), wanted, max_model_len_),
-        "max_tokens");
+        PromptField(request));
   }
   if (request.sampling.min_tokens > wanted) {
     return InvalidArgument(
