@@ -212,6 +212,8 @@ class ChatTest(ClientTest):
         with self.chat("Tell me a joke.", stream=True, stream_options={"include_usage": True}) as stream:
             chunks = list(stream)
         self.assertEqual(chunks[0].choices[0].delta.role, "assistant")
+        self.assertRegex(whole.system_fingerprint, "^fp_[0-9a-f]{12}$")
+        self.assertEqual({c.system_fingerprint for c in chunks}, {whole.system_fingerprint})
         self.assertEqual("".join(c.choices[0].delta.content or "" for c in chunks if c.choices),
                          whole.choices[0].message.content)
         self.assertEqual(counts(chunks[-1].usage), counts(whole.usage))

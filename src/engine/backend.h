@@ -58,6 +58,7 @@ struct ModelInfo {
   int32_t max_model_len = 0;     // 0: not known.
   int64_t created = 0;           // Unix seconds.
   SamplingParams sampling = {};  // Of a request that does not say.
+  std::string fingerprint = {};  // OpenAI's system_fingerprint; "": none.
   // Backends of which all three are equal, and the digest is known, give the same bits for the same
   // request: one can go on where another left off (Request::resume_ids).
   std::string digest = {};    // Of the model's files; "": not known.

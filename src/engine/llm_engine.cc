@@ -342,6 +342,7 @@ std::vector<ModelInfo> LlmEngine::Models() const {
            .max_model_len = max_model_len(),
            .created = config_.created,
            .sampling = config_.sampling.Params(),
+           .fingerprint = config_.fingerprint,
            .digest = config_.model_digest,
            .numerics = std::to_string(config_.cache_root.numerics_version),
            .limits = fmt::format("max_model_len {}; {}", max_model_len_, config_.limits),

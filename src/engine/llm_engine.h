@@ -49,7 +49,7 @@ struct LlmEngineConfig {
   std::string kernels_name;  // Of the executor's table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   core::CacheRoot cache_root;
-  // See ModelInfo; without max_model_len.
+  std::string fingerprint;  // See ModelInfo, as the next two; limits without max_model_len.
   std::string model_digest;
   std::string limits;
   std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.

@@ -21,6 +21,7 @@
 #include "kvcache/kv_windows.h"
 #include "model/gguf.h"
 #include "model/model.h"
+#include "model/table_digest.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/make_tokenizer.h"
 
@@ -150,6 +151,13 @@ std::string DescribeLimits(const LlmEngineConfig& config, const std::string& own
       sampling.top_k, sampling.top_p, sampling.min_p, sampling.repetition_penalty);
 }
 
+// OpenAI's "system_fingerprint": clients compare it to see whether an answer may be another one.
+std::string Fingerprint(const model::GgufFile& file) {
+  const std::string text =
+      model::TableDigest(file) + " numerics " + std::to_string(kernels::kNumericsVersion);
+  return "fp_" + base::HexText(base::Sha256(text.data(), text.size())).substr(0, 12);
+}
+
 // Opens the disk tier, if the options ask for one.
 Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
   const EngineOptions& options = config->options;
@@ -190,6 +198,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   LogCheck(check, config.served_name);
   if (Status status = AddTokenizer(&check, &config); !status.ok()) return status;
   config.sampling = options.model.sampling.Or(check.sampling);
+  config.fingerprint = Fingerprint(*file);
   // Only blocks on disk, and what a gateway moves, can meet another model file.
   if (!options.cache.disk_path.empty() || options.model.digest) {
     StatusOr<std::string> digest = model::FileDigest(*file, threads);

@@ -78,6 +78,26 @@ TEST_F(KvCacheDtypeTest, AnotherTypeIsRejectedByName) {
   EXPECT_EQ(status.message(), "kv_cache_dtype must be f16 or q8_0, not 'f32'");
 }
 
+// A second copy of the file, as another machine has; no KV cache's type or disk changes it.
+TEST_F(KvCacheDtypeTest, TheFingerprintIsTheModels) {
+  const model::TempFile copy{model::TinyLlama().Bytes()};
+  const model::TempFile wider{model::TinyLlama({.ffn = 128}).Bytes()};
+  const auto fingerprint = [&](const std::string& path, const std::string& dtype) {
+    EngineOptions options;
+    options.model.path = path;
+    options.threads = 1;
+    options.cache.kv_bytes = 1 << 20;
+    options.cache.kv_dtype = dtype;
+    const auto engine = OpenEngine(options, &clock_, &random_);
+    return engine.ok() ? (*engine)->Models()[0].fingerprint : engine.status().message();
+  };
+  const std::string own = fingerprint(file_.path(), "f16");
+  EXPECT_THAT(own, testing::MatchesRegex("fp_[0-9a-f]+"));
+  EXPECT_EQ(own.size(), 15U);
+  EXPECT_EQ(fingerprint(copy.path(), "q8_0"), own);
+  EXPECT_NE(fingerprint(wider.path(), "f16"), own);
+}
+
 class DiskTierOptionsTest : public testing::Test {
  protected:
   DiskTierOptionsTest() { std::filesystem::remove_all(folder_); }

@@ -58,9 +58,10 @@ struct ApiRequest {
 
 // What the server knows of an answer before its first token.
 struct AnswerHead {
-  std::string id;       // No other answer has it. A dialect may put a prefix before it.
-  int64_t created = 0;  // Unix seconds.
-  std::string model;    // The served name.
+  std::string id;                // No other answer has it. A dialect may put a prefix before it.
+  int64_t created = 0;           // Unix seconds.
+  std::string model;             // The served name.
+  std::string fingerprint = {};  // OpenAI's system_fingerprint; "": none.
   Priority priority = Priority::kMedium;  // The class that serves the request.
   // With ApiRequest::shows_prompts: the text of each prompt. Else empty.
   std::vector<std::string> prompt_texts;

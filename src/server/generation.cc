@@ -248,6 +248,7 @@ Status Generation::Prepare() {
   status = CheckLogprobs(api, *model);
   if (!status.ok()) return status;
   head_.model = model->id;
+  head_.fingerprint = model->fingerprint;
   if (!api.shows_prompts) return {};
   size_t bytes = 0;
   for (const Prompt& prompt : api.prompts) {

@@ -227,6 +227,10 @@ void OpenAiFormat::Start(AnswerHead head) {
   begin_ += fmt::format(",\"object\":\"{}\",\"created\":{},\"model\":", words_.chunk_object,
                         head_.created);
   AppendJsonString(head_.model, &begin_);
+  if (!head_.fingerprint.empty()) {
+    begin_ += ",\"system_fingerprint\":";
+    AppendJsonString(head_.fingerprint, &begin_);
+  }
   if (body_->service_tier) {
     begin_ += fmt::format(",\"service_tier\":\"{}\"", ServiceTier(head_.priority));
   }
@@ -300,6 +304,7 @@ std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const 
                 {"object", words_.object},
                 {"created", head_.created},
                 {"model", head_.model}};
+  if (!head_.fingerprint.empty()) begin["system_fingerprint"] = head_.fingerprint;
   if (body_->service_tier) begin["service_tier"] = ServiceTier(head_.priority);
   std::string answer = DumpJson(begin);
   answer.back() = ',';  // It goes on.

@@ -309,6 +309,32 @@ TEST(OpenAiWhole, LogprobBitsSurvive) {
 const char* const kStream = R"(,"stream":true)";
 const char* const kStreamWithUsage = R"(,"stream":true,"stream_options":{"include_usage":true})";
 
+TEST(OpenAiStream, EveryAnswerAndChunkHasTheFingerprint) {
+  for (const ApiFormatMaker make : {MakeOpenAiCompletions, MakeOpenAiChat}) {
+    for (const std::string stream : {"", kStreamWithUsage}) {
+      const Format format = make();
+      const std::string body = R"("prompt":"p")" + stream;
+      const bool chat = make == MakeOpenAiChat;
+      ASSERT_TRUE(format->Parse("{" + (chat ? kMessages + stream : body) + "}", {}).ok());
+      AnswerHead head;
+      head.fingerprint = "fp_0123456789ab";
+      format->Start(std::move(head));
+      std::vector<std::string> answers;
+      if (stream.empty()) {
+        answers = {format->Whole({Choice("a")})};
+      } else {
+        answers = Events(format->Begin() + format->OnDelta(0, TextDelta("a")) +
+                         format->OnEnd(0, Ended(FinishReason::kStop)) + format->Done());
+        answers.pop_back();  // "[DONE]"
+      }
+      EXPECT_GE(answers.size(), stream.empty() ? 1U : 3U);
+      for (const std::string& answer : answers) {
+        EXPECT_EQ(json::parse(answer)["system_fingerprint"], "fp_0123456789ab") << answer;
+      }
+    }
+  }
+}
+
 TEST(OpenAiStream, EveryChunkShowsTheTierThatWasAskedFor) {
   const Format events = StartChat(std::string(kStreamWithUsage) + R"(,"service_tier":"default")");
   EXPECT_EQ(Event(events->Begin())["service_tier"], "default");
