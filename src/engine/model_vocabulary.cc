@@ -170,6 +170,12 @@ void ReadBertEnds(Reader* read, tokenizer::Vocabulary* vocabulary) {
 // The largest published tokenizer.json has 34 MB.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;
 
+// Vocabularies of tokenizers that have no tokenizer.json; the last one there is named.
+constexpr std::array<const char*, 8> kForeignVocabularies = {
+    "merges.txt",   "vocab.json",    "vocab.txt",      "sentencepiece.bpe.model",
+    "spiece.model", "qwen.tiktoken", "tiktoken.model", "tekken.json",
+};
+
 // Reads a file of the folder whole; what is absent is "", and what is empty too.
 Status ReadIfThere(const std::string& folder, const char* name, std::string* text) {
   const std::string path = folder + "/" + name;
@@ -188,16 +194,23 @@ Status ReadIfThere(const std::string& folder, const char* name, std::string* tex
 
 StatusOr<tokenizer::Vocabulary> ReadFolder(const model::GgufFile& file) {
   tokenizer::HfTokenizerFiles texts;
-  const std::array<std::pair<const char*, std::string*>, 6> names = {{
+  const std::array<std::pair<const char*, std::string*>, 9> names = {{
       {"tokenizer.json", &texts.tokenizer_json},
       {"tokenizer.model", &texts.tokenizer_model},
       {"tokenizer_config.json", &texts.tokenizer_config},
+      {"special_tokens_map.json", &texts.special_tokens_map},
+      {"added_tokens.json", &texts.added_tokens},
       {"config.json", &texts.config},
       {"generation_config.json", &texts.generation_config},
       {"chat_template.jinja", &texts.chat_template},
+      {"chat_template.json", &texts.processor_template},
   }};
   for (const auto& [name, text] : names) {
     if (Status status = ReadIfThere(file.path(), name, text); !status.ok()) return status;
+  }
+  for (const char* name : kForeignVocabularies) {
+    std::error_code error;
+    if (std::filesystem::exists(file.path() + "/" + name, error)) texts.foreign = name;
   }
   const model::GgufTensor* const embedding = file.FindTensor("token_embd.weight");
   if (embedding != nullptr && embedding->shape.size() == 2) {

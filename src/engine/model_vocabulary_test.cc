@@ -145,6 +145,22 @@ TEST(ModelVocabularyTest, MoreTokensThanAnyVocabularyHasAreNotCopied) {
       HasSubstr("metadata \"tokenizer.ggml.tokens\" has 4194305 elements; at most 4194304"));
 }
 
+TEST(ModelVocabularyTest, AVocabularyInAnotherFormatIsNamed) {
+  const model::TempFolder folder;
+  model::TinyLlamaOptions options;
+  options.weights = options.embedding = kernels::WeightType::kF32;
+  model::WriteTinyFolder(options, folder.path());
+  const auto read = [&] { return ReadVocabulary(**model::GgufFile::Open(folder.path())).status(); };
+  folder.Write("vocab.json", "{}");
+  folder.Write("merges.txt", "");
+  EXPECT_TRUE(read().ok());
+  folder.Remove("tokenizer.json");
+  EXPECT_EQ(read().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(read().message(),
+              HasSubstr(folder.PathOf("vocab.json") +
+                        ": a vocabulary in this format is not supported: a tokenizer.json is"));
+}
+
 // To read a pipe would be to wait for its writer.
 TEST(ModelVocabularyTest, AFileOfAFolderIsARegularFile) {
   const model::TempFolder folder;

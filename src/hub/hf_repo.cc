@@ -34,13 +34,12 @@ constexpr size_t kMaxToken = 4096;
 constexpr size_t kShownFiles = 20;
 
 // What belongs to a model in safetensors, where the repository has it.
-constexpr std::array<std::string_view, 7> kSideFiles = {"config.json",
-                                                        "generation_config.json",
-                                                        "tokenizer.json",
-                                                        "tokenizer.model",
-                                                        "tokenizer_config.json",
-                                                        "chat_template.jinja",
-                                                        "model.safetensors.index.json"};
+constexpr std::array<std::string_view, 10> kSideFiles = {
+    "config.json",           "generation_config.json",
+    "tokenizer.json",        "tokenizer.model",
+    "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json",     "chat_template.jinja",
+    "chat_template.json",    "model.safetensors.index.json"};
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);

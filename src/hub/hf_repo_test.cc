@@ -228,7 +228,8 @@ TEST(ChooseFilesTest, AllPartsOfASplitModel) {
 }
 
 TEST(ChooseFilesTest, SafetensorsWithWhatBelongsToThem) {
-  const auto model = Choose({"README.md", "config.json", "generation_config.json", "merges.txt",
+  const auto model = Choose({"README.md", "added_tokens.json", "chat_template.json", "config.json",
+                             "generation_config.json", "merges.txt", "special_tokens_map.json",
                              "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
                              "model.safetensors.index.json", "pytorch_model.bin", "tokenizer.json",
                              "tokenizer_config.json", "training_args.bin"});
@@ -237,7 +238,8 @@ TEST(ChooseFilesTest, SafetensorsWithWhatBelongsToThem) {
   EXPECT_TRUE(model->folder);
   EXPECT_THAT(Paths(model->files),
               ElementsAre("config.json", "generation_config.json", "tokenizer.json",
-                          "tokenizer_config.json", "model.safetensors.index.json",
+                          "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                          "chat_template.json", "model.safetensors.index.json",
                           "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"));
 }
 

@@ -3,19 +3,25 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/hf_added_tokens.h"
+#include "tokenizer/hf_config_check.h"
 #include "tokenizer/hf_fields.h"
+#include "tokenizer/hf_generation.h"
 #include "tokenizer/hf_post_processor.h"
+#include "tokenizer/hf_text_steps.h"
 #include "tokenizer/sentencepiece_model.h"
-#include "tokenizer/split_patterns.h"
 
 namespace ropeway::tokenizer {
 namespace {
@@ -26,28 +32,21 @@ using nlohmann::json;
 constexpr base::JsonBounds kVocabularyBounds = {.max_depth = 32, .max_values = 4'000'000};
 constexpr size_t kMaxIds = kMaxVocabularyTokens;
 
-constexpr std::string_view kSpaceLetter = "\xE2\x96\x81";  // "▁", U+2581.
-
-// What ByteLevel splits by where it has use_regex, and Digits.
-constexpr const char* kByteLevelPattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr const char* kOneDigit = R"(\p{N})";
-constexpr const char* kDigits = R"(\p{N}+)";
 constexpr const char* kAnything = R"([\s\S]+)";
-
-// A token in tokenizer_config.json: a text, or an object with the text as "content".
-std::string TokenText(const json& value) {
-  return TextOf(value.is_object() ? Member(value, "content") : value);
-}
 
 class FolderVocabulary {
  public:
   explicit FolderVocabulary(const HfTokenizerFiles& files) : files_(files) {}
 
   StatusOr<Vocabulary> Read() {
-    if (!ReadTexts() || !ReadTokens()) return status_;
+    if (!ReadTexts()) return status_;
+    if (Status status = CheckTokenizerConfig(tokenizer_config_, in_json_); !status.ok()) {
+      return status;
+    }
+    if (!ReadTokens() || !AddTokens()) return status_;
     Pad();
     if (!ReadSpecialTokens()) return status_;
+    WarnOfGeneration(generation_, &v_.warnings);
     ReadChatTemplate();
     return std::move(v_);
   }
@@ -61,23 +60,25 @@ class FolderVocabulary {
   bool ReadMerges(const json& model);
   bool CheckModel(const json& model);
   bool ReadAdded(const json& list, const char* where);
-  bool ReadAddedDecoder();
+  bool AddTokens();
+  TokenId IdFor(const std::string& text);
   SpacePrefix SpacePrefixBesideModel(bool model_adds) const;
-  bool AddToken(const std::string& where, TokenId id, const json& token);
-  bool ReadNormalizer(const json& normalizer);
-  bool ReadPreTokenizer(const json& pre);
-  bool ReadSplit(const json& split);
-  bool ReadMetaspace(const json& metaspace);
-  bool CheckSpaces();
+  bool AddToken(TokenId id, const AddedToken& token);
+  bool CheckPrefixSpace();
   void SplitMergesAtSpaces();
   bool ReadSpecialTokens();
-  bool ReadEnds(const json& document, const char* name);
+  std::optional<TokenId> Named(const NamedToken& token, std::initializer_list<const char*> usual);
   void ReadChatTemplate();
   void Pad();
+  void PadTo(size_t size);
   void SetSentencePieceTypes();
 
   bool Fail(StatusCode code, const std::string& field, const std::string& what) {
     status_ = {code, field + ": " + what, field};
+    return false;
+  }
+  bool Keep(const Status& status) {
+    status_ = status;
     return false;
   }
   bool Broken(const std::string& field, const std::string& what) {
@@ -96,15 +97,18 @@ class FolderVocabulary {
   const HfTokenizerFiles& files_;
   json tokenizer_;
   json tokenizer_config_;
+  json special_tokens_map_;
+  json added_tokens_;
   json config_;
   json generation_;
+  json processor_template_;
   Vocabulary v_;
+  AddedTokens added_;                             // What the files besides the vocabulary say.
+  std::set<TokenId> added_ids_;                   // Of all added tokens.
+  std::unordered_map<std::string, TokenId> ids_;  // Of tokens by their texts, where IdFor needs it.
+  bool in_json_ = false;                          // There is a tokenizer.json.
   bool byte_level_ = false;
-  bool replaces_spaces_ = false;  // The normalizer writes "▁".
-  bool metaspace_ = false;        // The pre-tokenizer does,
-  bool splits_words_ = false;     // and splits before each.
-  bool splits_at_space_ = false;  // A Split by " ".
-  TextEnds text_ends_;            // Of the post-processor.
+  TextEnds text_ends_;  // Of the post-processor.
   Status status_;
 };
 
@@ -119,15 +123,24 @@ bool FolderVocabulary::Parse(const std::string& text, const char* name, json* do
 }
 
 bool FolderVocabulary::ReadTexts() {
+  in_json_ = !files_.tokenizer_json.empty();
   return Parse(files_.tokenizer_json, "tokenizer.json", &tokenizer_) &&
          Parse(files_.tokenizer_config, "tokenizer_config.json", &tokenizer_config_) &&
+         Parse(files_.special_tokens_map, "special_tokens_map.json", &special_tokens_map_) &&
+         Parse(files_.added_tokens, "added_tokens.json", &added_tokens_) &&
          Parse(files_.config, "config.json", &config_) &&
-         Parse(files_.generation_config, "generation_config.json", &generation_);
+         Parse(files_.generation_config, "generation_config.json", &generation_) &&
+         Parse(files_.processor_template, "chat_template.json", &processor_template_);
 }
 
 bool FolderVocabulary::ReadTokens() {
   if (tokenizer_.is_null()) {
     if (files_.tokenizer_model.empty()) {
+      if (!files_.foreign.empty()) {
+        return Fail(StatusCode::kUnimplemented, files_.foreign,
+                    "a vocabulary in this format is not supported: a tokenizer.json is needed, "
+                    "which transformers' save_pretrained writes");
+      }
       return Fail(StatusCode::kDataLoss, "tokenizer.json",
                   "is missing, and there is no tokenizer.model either");
     }
@@ -138,21 +151,24 @@ bool FolderVocabulary::ReadTokens() {
     }
     v_ = *std::move(read);
     v_.space_prefix = SpacePrefixBesideModel(v_.space_prefix != SpacePrefix::kNone);
-    return ReadAddedDecoder();
+    return true;
   }
   const json& model = Member(tokenizer_, "model");
-  if (!CheckModel(model) || !ReadPreTokenizer(Member(tokenizer_, "pre_tokenizer")) ||
-      !ReadNormalizer(Member(tokenizer_, "normalizer"))) {
-    return false;
-  }
+  if (!CheckModel(model)) return false;
+  StatusOr<TextSteps> steps = ReadTextSteps(tokenizer_);
+  if (!steps.ok()) return Keep(steps.status());
+  byte_level_ = steps->byte_level;
+  v_.patterns = std::move(steps->patterns);
+  v_.form = steps->form;
+  v_.space_prefix = steps->space_prefix;
   v_.model = byte_level_ ? "gpt2" : "llama";
-  if (!byte_level_ && Member(model, "byte_fallback") != true) {
-    return Lacks("pre_tokenizer", "a BPE without ByteLevel and without byte_fallback");
-  }
   v_.ignore_merges = Member(model, "ignore_merges") == true;
-  if (!CheckSpaces() || !ReadVocab(model) || !ReadMerges(model)) return false;
+  if (!byte_level_ && v_.ignore_merges == true) {
+    return Lacks("model.ignore_merges", "true without ByteLevel");
+  }
+  if (!ReadVocab(model) || !ReadMerges(model)) return false;
   if (byte_level_ && v_.patterns.empty()) v_.patterns.emplace_back(kAnything);
-  if (splits_words_) SplitMergesAtSpaces();
+  if (steps->splits_words) SplitMergesAtSpaces();
   if (!byte_level_) SetSentencePieceTypes();
   if (const std::string unk = TextOf(Member(model, "unk_token")); !unk.empty()) {
     v_.unk = IdOf(unk);
@@ -168,7 +184,7 @@ bool FolderVocabulary::ReadTokens() {
     return false;
   }
   text_ends_ = *ends;
-  return true;
+  return CheckPrefixSpace();
 }
 
 bool FolderVocabulary::CheckModel(const json& model) {
@@ -243,29 +259,11 @@ bool FolderVocabulary::ReadMerges(const json& model) {
   return true;
 }
 
-// Byte-level BPE splits by patterns and spells spaces as bytes, the other kind writes "▁" and does
-// not split. What a file says besides must not change that.
-bool FolderVocabulary::CheckSpaces() {
-  if (byte_level_) {
-    if (metaspace_) return Lacks("pre_tokenizer", "Metaspace beside ByteLevel");
-    if (splits_at_space_) return Lacks("pre_tokenizer", "a Split by \" \" beside ByteLevel");
-    return true;
-  }
-  if (!v_.patterns.empty()) return Lacks("pre_tokenizer", "a split by patterns without ByteLevel");
-  if (v_.ignore_merges == true) return Lacks("model.ignore_merges", "true without ByteLevel");
-  // As in Gemma's files, whose normalizer leaves no space to split at.
-  if (splits_at_space_ && !replaces_spaces_) {
-    return Lacks("pre_tokenizer", "a Split by \" \" where the normalizer does not replace it");
-  }
-  if (metaspace_ || replaces_spaces_) return true;
-  return Lacks("normalizer", "a BPE with byte_fallback that does not write spaces as U+2581");
-}
-
 // Metaspace may split a text before each "▁". No piece has one behind its beginning then, so the
 // merges that would make such a token are never made, and the others do not reach across.
 void FolderVocabulary::SplitMergesAtSpaces() {
   std::erase_if(v_.merges, [](const std::string& merge) {
-    const size_t at = merge.rfind(kSpaceLetter);
+    const size_t at = merge.rfind(kSpaceSymbol);
     return at != std::string::npos && at > 0;
   });
 }
@@ -282,41 +280,39 @@ void FolderVocabulary::SetSentencePieceTypes() {
   }
 }
 
-bool FolderVocabulary::AddToken(const std::string& where, TokenId id, const json& token) {
-  const json& content = Member(token, "content");
-  const size_t most = std::max(v_.tokens.size(), files_.rows) + 65'536;
+bool FolderVocabulary::AddToken(TokenId id, const AddedToken& token) {
+  const size_t most = std::min(std::max(v_.tokens.size(), files_.rows) + 65'536, kMaxIds);
   const auto at = static_cast<size_t>(id);
-  if (!content.is_string()) return Fail(StatusCode::kDataLoss, where, "content is no text");
   if (id < 0 || at >= most) {
-    return Fail(StatusCode::kDataLoss, where,
+    return Fail(StatusCode::kDataLoss, token.field,
                 "the id " + std::to_string(id) + " is far beyond the vocabulary's " +
                     std::to_string(v_.tokens.size()) + " tokens");
   }
-  const bool known = at < v_.tokens.size();
-  while (at >= v_.tokens.size()) {
-    v_.tokens.push_back("[PAD" + std::to_string(v_.tokens.size()) + "]");
-    v_.types.push_back(static_cast<int32_t>(TokenType::kUnused));
-    if (!v_.scores.empty()) v_.scores.push_back(-1000.0F);
+  if (token.single_word) {
+    return Fail(StatusCode::kUnimplemented, token.field, "single_word is not supported");
   }
-  v_.tokens[at] = content.get<std::string>();
+  // Added tokens are found in the text as it is.
+  if (v_.form != TextForm::kAsIs && token.normalized) {
+    return Fail(StatusCode::kUnimplemented, token.field,
+                "normalized is not supported beside the normalizer NFC");
+  }
+  const bool known = at < v_.tokens.size();
+  if (!known) PadTo(at + 1);
+  v_.tokens[at] = token.text;
   auto type = static_cast<int32_t>(TokenType::kUserDefined);
-  if (Member(token, "special") == true) {
+  const bool spaced = known && !byte_level_ && token.text.find(kSpaceSymbol) != std::string::npos;
+  if (token.special && !(spaced && !in_json_)) {
     const bool unknown = v_.unk == id && !byte_level_;
     type = static_cast<int32_t>(unknown ? TokenType::kUnknown : TokenType::kControl);
-  } else if (known && !byte_level_ && v_.tokens[at].find(kSpaceLetter) != std::string::npos) {
+  } else if (spaced) {
     type = v_.types[at];  // Texts never have its letter for spaces: merges make it.
   }
   v_.types[at] = type;
-  if (Member(token, "lstrip") == true) v_.strip_left.push_back(id);
-  if (Member(token, "rstrip") == true) v_.strip_right.push_back(id);
-  if (Member(token, "single_word") == true) {
-    return Fail(StatusCode::kUnimplemented, where, "single_word is not supported");
-  }
-  // Added tokens are found in the text as it is.
-  if (v_.form != TextForm::kAsIs && Member(token, "normalized") == true) {
-    return Fail(StatusCode::kUnimplemented, where,
-                "normalized is not supported beside the normalizer NFC");
-  }
+  std::erase(v_.strip_left, id);
+  std::erase(v_.strip_right, id);
+  if (token.strips_left) v_.strip_left.push_back(id);
+  if (token.strips_right) v_.strip_right.push_back(id);
+  added_ids_.insert(id);
   return true;
 }
 
@@ -330,7 +326,41 @@ bool FolderVocabulary::ReadAdded(const json& list, const char* where) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxIds) {
       return Fail(StatusCode::kDataLoss, field, "id is no number of a token");
     }
-    if (!AddToken(field, static_cast<TokenId>(id.get<uint64_t>()), list[i])) return false;
+    const StatusOr<AddedToken> token = ReadAddedToken(list[i], field);
+    if (!token.ok()) return Keep(token.status());
+    if (!AddToken(static_cast<TokenId>(id.get<uint64_t>()), *token)) return false;
+  }
+  return true;
+}
+
+// Of the token with this text; where there is none, the next one.
+TokenId FolderVocabulary::IdFor(const std::string& text) {
+  if (ids_.empty()) {
+    for (size_t i = 0; i < v_.tokens.size(); ++i) {
+      ids_.emplace(v_.tokens[i], static_cast<TokenId>(i));
+    }
+  }
+  return ids_.try_emplace(text, static_cast<TokenId>(v_.tokens.size())).first->second;
+}
+
+// As transformers does: beside a tokenizer.json what its text says decides a token's id, and what
+// added_tokens.json says of ids that it has itself does not count; beside a tokenizer.model the id
+// in the file does.
+bool FolderVocabulary::AddTokens() {
+  StatusOr<AddedTokens> read =
+      ReadAddedTokens(tokenizer_config_, special_tokens_map_, added_tokens_);
+  if (!read.ok()) return Keep(read.status());
+  added_ = *std::move(read);
+  const std::set<TokenId> own = added_ids_;
+  std::set<std::string> texts;
+  for (const TokenId id : own) texts.insert(v_.tokens[static_cast<size_t>(id)]);
+  for (const AddedToken& token : added_.numbered) {
+    texts.insert(token.text);
+    if (token.text.empty() || (in_json_ && !added_.of_decoder && own.contains(*token.id))) continue;
+    if (!AddToken(in_json_ ? IdFor(token.text) : *token.id, token)) return false;
+  }
+  for (const AddedToken& token : added_.named) {
+    if (!texts.contains(token.text) && !AddToken(IdFor(token.text), token)) return false;
   }
   return true;
 }
@@ -347,139 +377,41 @@ SpacePrefix FolderVocabulary::SpacePrefixBesideModel(bool model_adds) const {
   return model_adds || llama ? SpacePrefix::kBeginningOnly : SpacePrefix::kNone;
 }
 
-// Beside a tokenizer.model: {"32000": {"content": "<|end|>", "special": true}, ...}.
-bool FolderVocabulary::ReadAddedDecoder() {
-  const json& tokens = Member(tokenizer_config_, "added_tokens_decoder");
-  if (!tokens.is_object()) return true;
-  for (const auto& [key, token] : tokens.items()) {
-    const std::string field = "tokenizer_config.json \"added_tokens_decoder\" " + Quoted(key);
-    const bool digits =
-        !key.empty() && key.size() <= 8 && key.find_first_not_of("0123456789") == std::string::npos;
-    if (!digits) return Fail(StatusCode::kDataLoss, field, "is no number of a token");
-    if (!AddToken(field, static_cast<TokenId>(std::stol(key)), token)) return false;
-  }
-  return true;
-}
-
-bool FolderVocabulary::ReadNormalizer(const json& normalizer) {
-  if (normalizer.is_null()) return true;
-  const std::string type = TextOf(Member(normalizer, "type"));
-  if (type == "Sequence") {
-    for (const json& part : Member(normalizer, "normalizers")) {
-      if (!ReadNormalizer(part)) return false;
+// Of a token that the files name. Of one that they say nothing of, beside a tokenizer.model, that
+// of the first of the usual names there is: the defaults of transformers' classes.
+std::optional<TokenId> FolderVocabulary::Named(const NamedToken& token,
+                                               std::initializer_list<const char*> usual) {
+  if (token.said || in_json_ || v_.model != "llama") return IdOf(token.text);
+  for (const char* name : usual) {
+    const std::optional<TokenId> id = IdOf(name);
+    if (id && v_.types[static_cast<size_t>(*id)] == static_cast<int32_t>(TokenType::kControl)) {
+      return id;
     }
-    return true;
   }
-  if (type == "NFC" && byte_level_) {
-    v_.form = TextForm::kNfc;
-    return true;
-  }
-  if (!byte_level_ && type == "Prepend" && TextOf(Member(normalizer, "prepend")) == kSpaceLetter) {
-    v_.space_prefix = SpacePrefix::kEach;
-    return true;
-  }
-  if (!byte_level_ && type == "Replace" && TextOf(Member(normalizer, "content")) == kSpaceLetter &&
-      TextOf(Member(Member(normalizer, "pattern"), "String")) == " ") {
-    replaces_spaces_ = true;
-    return true;
-  }
-  return Lacks("normalizer", "type " + Quoted(type));
-}
-
-bool FolderVocabulary::ReadPreTokenizer(const json& pre) {
-  if (pre.is_null()) return true;
-  const std::string type = TextOf(Member(pre, "type"));
-  if (type == "Sequence") {
-    for (const json& part : Member(pre, "pretokenizers")) {
-      if (!ReadPreTokenizer(part)) return false;
-    }
-    return true;
-  }
-  // It would split the letters of bytes.
-  if (byte_level_) return Lacks("pre_tokenizer", "type " + Quoted(type) + " behind ByteLevel");
-  if (type == "ByteLevel") {
-    if (Member(pre, "add_prefix_space") == true) {
-      return Lacks("pre_tokenizer", "add_prefix_space of ByteLevel");
-    }
-    byte_level_ = true;
-    if (Member(pre, "use_regex") != false) v_.patterns.emplace_back(kByteLevelPattern);
-    return true;
-  }
-  if (type == "Split") return ReadSplit(pre);
-  if (type == "Digits") {
-    v_.patterns.emplace_back(Member(pre, "individual_digits") == true ? kOneDigit : kDigits);
-    return true;
-  }
-  if (type == "Metaspace") return ReadMetaspace(pre);
-  return Lacks("pre_tokenizer", "type " + Quoted(type));
-}
-
-bool FolderVocabulary::ReadSplit(const json& split) {
-  const json& pattern = Member(split, "pattern");
-  const std::string behavior = TextOf(Member(split, "behavior"));
-  const bool inverted = Member(split, "invert") == true;
-  if (TextOf(Member(pattern, "String")) == " " && !inverted) {
-    splits_at_space_ = true;
-    return true;
-  }
-  const json& regex = Member(pattern, "Regex");
-  // "Removed" of what lies between matches is nothing where they match all of a text.
-  const bool pieces = (behavior == "Isolated" && !inverted) ||
-                      (behavior == "Removed" && inverted && MatchesAllText(TextOf(regex)));
-  if (!regex.is_string() || !pieces) {
-    return Lacks("pre_tokenizer", "a Split with behavior " + Quoted(behavior) +
-                                      (inverted ? ", inverted," : "") +
-                                      (regex.is_string() ? "" : " by a text"));
-  }
-  v_.patterns.push_back(regex.get<std::string>());
-  return true;
-}
-
-bool FolderVocabulary::ReadMetaspace(const json& metaspace) {
-  const std::string scheme = TextOf(Member(metaspace, "prepend_scheme"));
-  const bool prefix = Member(metaspace, "add_prefix_space") != false;
-  if (scheme == "never" || (scheme.empty() && !prefix)) {
-    v_.space_prefix = SpacePrefix::kNone;
-  } else if (scheme == "first") {
-    v_.space_prefix = SpacePrefix::kBeginningOnly;
-  } else if (scheme == "always" || scheme.empty()) {
-    v_.space_prefix = SpacePrefix::kEachIfNone;
-  } else {
-    return Lacks("pre_tokenizer", "prepend_scheme " + Quoted(scheme));
-  }
-  metaspace_ = true;
-  if (Member(metaspace, "split") != false) splits_words_ = true;  // Older files do not say so.
-  if (TextOf(Member(metaspace, "replacement")) == kSpaceLetter) return true;
-  return Lacks("pre_tokenizer", "another replacement than U+2581");
+  return std::nullopt;
 }
 
 bool FolderVocabulary::ReadSpecialTokens() {
-  const json& config = tokenizer_config_;
   v_.add_bos = text_ends_.adds_first;
   v_.add_eos = text_ends_.adds_last;
-  v_.bos = text_ends_.first ? text_ends_.first : IdOf(TokenText(Member(config, "bos_token")));
-  v_.eos = IdOf(TokenText(Member(config, "eos_token")));
-  if (!v_.unk) v_.unk = IdOf(TokenText(Member(config, "unk_token")));
+  v_.bos = text_ends_.first ? text_ends_.first : Named(added_.bos, {"<s>", "<bos>"});
+  v_.eos = Named(added_.eos, {"</s>", "<eos>"});
+  if (!v_.unk) v_.unk = IdOf(added_.unk.text);
   const auto flag = [&](const char* key) -> std::optional<bool> {
     // Beside a byte-level tokenizer.json transformers asks the post-processor alone.
     if (byte_level_) return false;
-    const json& value = Member(config, key);
-    return value.is_boolean() ? std::optional<bool>(value.get<bool>()) : std::nullopt;
+    if (!tokenizer_config_.is_object() || !tokenizer_config_.contains(key)) return std::nullopt;
+    return tokenizer_config_.at(key) == true;
   };
   if (!v_.add_bos) v_.add_bos = flag("add_bos_token");
   if (!v_.add_eos) v_.add_eos = flag("add_eos_token");
   // SentencePiece's tokenizers begin texts with their token unless they are told otherwise.
   if (!v_.add_bos) v_.add_bos = v_.bos.has_value();
-  if (!v_.bos) {
-    const json& id = Member(config_, "bos_token_id");
-    if (id.is_number_unsigned() && id.get<uint64_t>() < v_.tokens.size()) {
-      v_.bos = static_cast<TokenId>(id.get<uint64_t>());
-    }
-  }
+  StatusOr<SpecialIds> ids = ReadSpecialIds(config_, generation_, v_.tokens.size(), &v_.warnings);
+  if (!ids.ok()) return Keep(ids.status());
+  if (!v_.bos) v_.bos = ids->bos;
   if (!v_.bos) v_.add_bos = false;
-  if (!ReadEnds(generation_, "generation_config.json") || !ReadEnds(config_, "config.json")) {
-    return false;
-  }
+  v_.ends = std::move(ids->ends);
   if (!v_.eos && !v_.ends.empty()) v_.eos = v_.ends.front();
   if (!v_.eos) v_.eos = text_ends_.last;
   if (text_ends_.last && text_ends_.last != v_.eos) {
@@ -489,29 +421,15 @@ bool FolderVocabulary::ReadSpecialTokens() {
   return true;
 }
 
-// A number or a list of numbers.
-bool FolderVocabulary::ReadEnds(const json& document, const char* name) {
-  const json& ids = Member(document, "eos_token_id");
-  if (ids.is_null()) return true;
-  const json one = json::array({ids});
-  for (const json& id : ids.is_array() ? ids : one) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= v_.tokens.size()) {
-      return Fail(
-          StatusCode::kDataLoss, std::string(name) + " \"eos_token_id\"",
-          "is no number of the vocabulary's " + std::to_string(v_.tokens.size()) + " tokens");
-    }
-    const auto end = static_cast<TokenId>(id.get<uint64_t>());
-    if (std::find(v_.ends.begin(), v_.ends.end(), end) == v_.ends.end()) v_.ends.push_back(end);
-  }
-  return true;
-}
-
 // A text, or a list of {"name", "template"}.
 void FolderVocabulary::ReadChatTemplate() {
   v_.chat_template = files_.chat_template;
   if (!v_.chat_template.empty()) return;
   const json& templates = Member(tokenizer_config_, "chat_template");
   v_.chat_template = TextOf(templates);
+  if (templates.is_null()) {
+    v_.chat_template = TextOf(Member(processor_template_, "chat_template"));
+  }
   if (!templates.is_array()) return;
   for (const json& named : templates) {
     const bool is_default = Member(named, "name") == "default";
@@ -521,8 +439,34 @@ void FolderVocabulary::ReadChatTemplate() {
   }
 }
 
-void FolderVocabulary::Pad() {
-  while (v_.tokens.size() < std::min(files_.rows, kMaxIds)) {
+// Of a tokenizer_config.json beside a tokenizer.json. What is read of the latter stands otherwise,
+// since transformers' versions and classes do not agree.
+bool FolderVocabulary::CheckPrefixSpace() {
+  const json& adds = Member(tokenizer_config_, "add_prefix_space");
+  if (!adds.is_boolean()) return true;
+  const std::string name = TextOf(Member(tokenizer_config_, "tokenizer_class"));
+  const bool llama = name.starts_with("LlamaTokenizer");
+  const bool generic = name.empty() || llama || name.starts_with("PreTrainedTokenizer") ||
+                       name == "TokenizersBackend";
+  const auto fail = [&] {
+    return Fail(StatusCode::kUnimplemented, "tokenizer_config.json \"add_prefix_space\"",
+                adds.dump() + " is not supported beside a tokenizer.json that says otherwise");
+  };
+  if (byte_level_) {
+    const bool steps = TextOf(Member(Member(tokenizer_, "pre_tokenizer"), "type")) == "Sequence";
+    return adds == false || (generic && steps) || fail();
+  }
+  if (!llama || adds == (v_.space_prefix != SpacePrefix::kNone)) return true;
+  if (adds == true) return fail();
+  v_.space_prefix = SpacePrefix::kNone;
+  return true;
+}
+
+void FolderVocabulary::Pad() { PadTo(std::min(files_.rows, kMaxIds)); }
+
+// No text has these, and they are never generated.
+void FolderVocabulary::PadTo(size_t size) {
+  while (v_.tokens.size() < size) {
     v_.tokens.push_back("[PAD" + std::to_string(v_.tokens.size()) + "]");
     v_.types.push_back(static_cast<int32_t>(TokenType::kUnused));
     if (!v_.scores.empty()) v_.scores.push_back(-1000.0F);

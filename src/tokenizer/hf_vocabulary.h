@@ -15,16 +15,20 @@ struct HfTokenizerFiles {
   std::string tokenizer_json = {};
   std::string tokenizer_model = {};  // SentencePiece's; read where there is no tokenizer.json.
   std::string tokenizer_config = {};
+  std::string special_tokens_map = {};
+  std::string added_tokens = {};
   std::string config = {};
   std::string generation_config = {};
   std::string chat_template = {};  // chat_template.jinja: goes before that of tokenizer_config.
-  size_t rows = 0;                 // Of the embedding; ids without a token get one of type kUnused.
+  std::string processor_template = {};  // chat_template.json: read where there is no other.
+  std::string foreign = {};  // The name of a vocabulary in a format that is not read, if there is.
+  size_t rows = 0;           // Of the embedding; ids without a token get one of type kUnused.
 };
 
 // Reads tokenizer.json (byte-level BPE, and the BPE that was made from SentencePiece's), or
-// tokenizer.model (BPE or unigram), with what the other files say of special tokens. kDataLoss for
-// what is not valid, kUnimplemented for what would encode otherwise than `tokenizers` does; one
-// sentence that names the file and the field.
+// tokenizer.model (BPE or unigram), with what the other files say of added and special tokens
+// (docs/tokenizers.md lists them all). kDataLoss for what is not valid, kUnimplemented for what
+// would encode otherwise than `tokenizers` does; one sentence that names the file and the field.
 StatusOr<Vocabulary> ReadHfVocabulary(const HfTokenizerFiles& files);
 
 }  // namespace ropeway::tokenizer

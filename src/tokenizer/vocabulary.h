@@ -102,6 +102,11 @@ struct Vocabulary {
   TextForm form = TextForm::kAsIs;
 
   std::string chat_template;  // tokenizer.chat_template; "" if absent.
+
+  // What is wrong with the files and was passed over, as ModelCheck::warnings has it.
+  std::vector<std::string> warnings;
+
+  friend bool operator==(const Vocabulary&, const Vocabulary&) = default;
 };
 
 }  // namespace ropeway::tokenizer

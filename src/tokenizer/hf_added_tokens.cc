@@ -1,0 +1,204 @@
+#include "tokenizer/hf_added_tokens.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "tokenizer/hf_fields.h"
+#include "tokenizer/vocabulary.h"
+
+namespace ropeway::tokenizer {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kConfigFile = "tokenizer_config.json";
+constexpr std::string_view kMapFile = "special_tokens_map.json";
+constexpr std::string_view kTokensFile = "added_tokens.json";
+
+constexpr std::array<const char*, 7> kNamedFields = {
+    "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+
+std::string FieldOf(std::string_view file, std::string_view key) {
+  return std::string(file) + " " + Quoted(key);
+}
+
+Status BrokenToken(const std::string& field, const std::string& what) {
+  return {StatusCode::kDataLoss, field + ": " + what, field};
+}
+
+bool ById(const AddedToken& a, const AddedToken& b) { return a.id < b.id; }
+
+class AddedTokensReader {
+ public:
+  AddedTokensReader(const json& config, const json& map, const json& added)
+      : config_(config), map_(map), added_(added) {
+    tokens_.of_decoder = Member(config, "added_tokens_decoder").is_object();
+  }
+
+  StatusOr<AddedTokens> Read() {
+    for (const char* key : kNamedFields) ReadNamed(key);
+    ReadOthers();
+    for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) ReadMore(key);
+    if (tokens_.of_decoder) {
+      ReadDecoder();
+    } else {
+      ReadNumbers();
+    }
+    if (!status_.ok()) return status_;
+    std::stable_sort(tokens_.numbered.begin(), tokens_.numbered.end(), ById);
+    const auto twice =
+        std::adjacent_find(tokens_.numbered.begin(), tokens_.numbered.end(),
+                           [](const AddedToken& a, const AddedToken& b) { return a.id == b.id; });
+    if (twice == tokens_.numbered.end()) return std::move(tokens_);
+    return BrokenToken(twice->field,
+                       "its id is given twice, also to " + Quoted(std::next(twice)->text));
+  }
+
+ private:
+  // Of the two files the one that says the field, and what it says.
+  std::pair<std::string_view, const json*> Find(const char* key) const {
+    const bool in_map = !tokens_.of_decoder && map_.is_object() && map_.contains(key);
+    return {in_map ? kMapFile : kConfigFile, in_map ? &map_.at(key) : &Member(config_, key)};
+  }
+
+  // A text, or an object.
+  void AddNamed(const std::string& field, const json& value) {
+    AddedToken token;
+    token.field = field;
+    if (value.is_string()) {
+      token.text = value.get<std::string>();
+    } else {
+      StatusOr<AddedToken> read = ReadAddedToken(value, field);
+      if (!read.ok()) {
+        if (status_.ok()) status_ = read.status();
+        return;
+      }
+      token = *std::move(read);
+    }
+    token.special = true;
+    if (token.text.empty() || IsNamed(token.text)) return;
+    tokens_.named.push_back(std::move(token));
+  }
+
+  bool IsNamed(const std::string& text) const {
+    return std::ranges::find(tokens_.named, text, &AddedToken::text) != tokens_.named.end();
+  }
+
+  void ReadNamed(const char* key) {
+    const auto& [file, value] = Find(key);
+    const std::string_view name = key;
+    NamedToken* const kept = name == "bos_token"   ? &tokens_.bos
+                             : name == "eos_token" ? &tokens_.eos
+                             : name == "unk_token" ? &tokens_.unk
+                                                   : nullptr;
+    if (kept != nullptr) {
+      const bool in_config = config_.is_object() && config_.contains(key);
+      *kept = {.said = file == kMapFile || in_config,
+               .text = TextOf(value->is_object() ? Member(*value, "content") : *value)};
+    }
+    if (!value->is_null()) AddNamed(FieldOf(file, key), *value);
+  }
+
+  // Tokens of a model's own, such as image_token. (add_bos_token is none: its value is no text.)
+  void ReadOthers() {
+    const auto read = [this](std::string_view file, const json& document) {
+      if (!document.is_object()) return;
+      for (const auto& [key, value] : document.items()) {
+        const bool known = std::ranges::find(kNamedFields, key) != kNamedFields.end();
+        const bool token = value.is_string() || Member(value, "content").is_string();
+        if (!known && token && key.ends_with("_token")) AddNamed(FieldOf(file, key), value);
+      }
+    };
+    read(kConfigFile, config_);
+    if (!tokens_.of_decoder) read(kMapFile, map_);
+  }
+
+  // A list, or an object of named tokens. Both files' count.
+  void ReadMore(const char* key) {
+    for (const auto& [file, document] : {std::pair(kConfigFile, &config_), {kMapFile, &map_}}) {
+      if (file == kMapFile && tokens_.of_decoder) continue;
+      const json& list = Member(*document, key);
+      if (list.is_null()) continue;
+      if (!list.is_array() && !list.is_object()) {
+        if (status_.ok()) status_ = BrokenToken(FieldOf(file, key), "is no list of tokens");
+        return;
+      }
+      for (const json& token : list) AddNamed(FieldOf(file, key), token);
+    }
+  }
+
+  // {"32000": {"content": "<|end|>", "special": true}, ...}.
+  void ReadDecoder() {
+    for (const auto& [key, token] : config_.at("added_tokens_decoder").items()) {
+      const std::string field = FieldOf(kConfigFile, "added_tokens_decoder") + " " + Quoted(key);
+      const bool digits = !key.empty() && key.size() <= 8 &&
+                          key.find_first_not_of("0123456789") == std::string::npos;
+      if (!digits) {
+        status_ = BrokenToken(field, "is no number of a token");
+        return;
+      }
+      Number(field, std::stoull(key), ReadAddedToken(token, field));
+    }
+  }
+
+  // {"<|end|>": 32000, ...}.
+  void ReadNumbers() {
+    if (!added_.is_object()) return;
+    for (const auto& [text, id] : added_.items()) {
+      AddedToken token;
+      token.field = FieldOf(kTokensFile, text);
+      token.text = text;
+      token.special = IsNamed(text);
+      token.normalized = !token.special;
+      const std::string field = token.field;
+      Number(field, id.is_number_unsigned() ? id.get<uint64_t>() : kMaxVocabularyTokens,
+             std::move(token));
+    }
+  }
+
+  void Number(const std::string& field, uint64_t id, StatusOr<AddedToken> token) {
+    if (token.ok() && id >= kMaxVocabularyTokens) {
+      token = BrokenToken(field, "its id is no number of a token");
+    }
+    if (!token.ok()) {
+      if (status_.ok()) status_ = token.status();
+      return;
+    }
+    tokens_.numbered.push_back(*std::move(token));
+    tokens_.numbered.back().id = static_cast<TokenId>(id);
+  }
+
+  const json& config_;
+  const json& map_;
+  const json& added_;
+  AddedTokens tokens_;
+  Status status_;
+};
+
+}  // namespace
+
+StatusOr<AddedToken> ReadAddedToken(const json& token, const std::string& field) {
+  const json& content = Member(token, "content");
+  if (!content.is_string()) return BrokenToken(field, "content is no text");
+  const auto flag = [&](const char* key) { return Member(token, key) == true; };
+  AddedToken read;
+  read.field = field;
+  read.text = content.get<std::string>();
+  read.special = flag("special");
+  read.strips_left = flag("lstrip");
+  read.strips_right = flag("rstrip");
+  read.single_word = flag("single_word");
+  read.normalized = flag("normalized");
+  return read;
+}
+
+StatusOr<AddedTokens> ReadAddedTokens(const json& tokenizer_config, const json& special_tokens_map,
+                                      const json& added_tokens) {
+  return AddedTokensReader(tokenizer_config, special_tokens_map, added_tokens).Read();
+}
+
+}  // namespace ropeway::tokenizer

@@ -1,0 +1,141 @@
+#include "tokenizer/hf_generation.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/utf8.h"
+#include "tokenizer/hf_fields.h"
+
+namespace ropeway::tokenizer {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kConfigName = "config.json";
+constexpr std::string_view kGenerationName = "generation_config.json";
+
+// A field, and the number that changes nothing.
+struct Unapplied {
+  const char* name;
+  double neutral = 0.0;
+};
+
+constexpr std::array<Unapplied, 27> kUnapplied = {{
+    {"suppress_tokens"},
+    {"begin_suppress_tokens"},
+    {"bad_words_ids"},
+    {"force_words_ids"},
+    {"constraints"},
+    {"sequence_bias"},
+    {"forced_bos_token_id", -1.0},
+    {"forced_eos_token_id", -1.0},
+    {"forced_decoder_ids"},
+    {"no_repeat_ngram_size"},
+    {"encoder_no_repeat_ngram_size"},
+    {"encoder_repetition_penalty", 1.0},
+    {"exponential_decay_length_penalty"},
+    {"min_length"},
+    {"min_new_tokens"},
+    {"stop_strings"},
+    {"typical_p", 1.0},
+    {"epsilon_cutoff"},
+    {"eta_cutoff"},
+    {"top_h", 1.0},
+    {"guidance_scale", 1.0},
+    {"penalty_alpha"},
+    {"num_beams", 1.0},
+    {"num_beam_groups", 1.0},
+    {"watermarking_config"},
+    {"dola_layers"},
+    {"token_healing"},
+}};
+
+// Whether transformers would do something about it.
+bool Counts(const json& value, double neutral) {
+  if (value.is_null()) return false;
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number()) return value.get<double>() != neutral;
+  return !value.empty() && value != "";
+}
+
+constexpr auto kReplace = json::error_handler_t::replace;
+
+class SpecialIdsReader {
+ public:
+  SpecialIdsReader(size_t tokens, std::vector<std::string>* warnings)
+      : tokens_(tokens), warnings_(*warnings) {}
+
+  // The ids of a number or a list of numbers that the vocabulary has. Null: none.
+  StatusOr<std::vector<TokenId>> Ids(const json& document, std::string_view file,
+                                     const char* field) {
+    const json& value = Member(document, field);
+    std::vector<TokenId> ids;
+    if (value.is_null()) return ids;
+    const json one = json::array({value});
+    for (const json& id : value.is_array() ? value : one) {
+      // Only what ends texts must be right.
+      if (!id.is_number_integer() && std::string_view(field) == "eos_token_id") {
+        const std::string where = std::string(file) + " " + Quoted(field);
+        return Status(
+            StatusCode::kDataLoss,
+            where + ": is no number of the vocabulary's " + std::to_string(tokens_) + " tokens",
+            where);
+      }
+      if (id.is_number_unsigned() && id.get<uint64_t>() < tokens_) {
+        ids.push_back(static_cast<TokenId>(id.get<uint64_t>()));
+      } else {
+        Warn(file, field, id);
+      }
+    }
+    return ids;
+  }
+
+ private:
+  void Warn(std::string_view file, const char* field, const json& id) {
+    warnings_.push_back("has a " + std::string(field) + " in its " + std::string(file) + ", " +
+
+                        base::PrintableText(id.dump(-1, ' ', false, kReplace).substr(0, 64)) +
+                        ", that is none of its vocabulary's " + std::to_string(tokens_) +
+                        " tokens: it is not used");
+  }
+
+  const size_t tokens_;
+  std::vector<std::string>& warnings_;
+};
+
+}  // namespace
+
+StatusOr<SpecialIds> ReadSpecialIds(const json& config, const json& generation, size_t tokens,
+                                    std::vector<std::string>* warnings) {
+  SpecialIdsReader reader(tokens, warnings);
+  SpecialIds special;
+  for (const auto& [file, document] :
+       {std::pair(kGenerationName, &generation), {kConfigName, &config}}) {
+    for (const char* field : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+      const StatusOr<std::vector<TokenId>> ids = reader.Ids(*document, file, field);
+      if (!ids.ok()) return ids.status();
+      const std::string_view name = field;
+      if (name == "bos_token_id" && file == kConfigName && !ids->empty())
+        special.bos = ids->front();
+      if (name != "eos_token_id") continue;
+      for (const TokenId id : *ids) {
+        if (std::ranges::find(special.ends, id) == special.ends.end()) special.ends.push_back(id);
+      }
+    }
+  }
+  return special;
+}
+
+void WarnOfGeneration(const json& generation, std::vector<std::string>* warnings) {
+  for (const auto& [name, neutral] : kUnapplied) {
+    if (!Counts(Member(generation, name), neutral)) continue;
+    warnings->push_back("has a " + std::string(name) + " in its " + std::string(kGenerationName) +
+                        ", which is not applied");
+  }
+}
+
+}  // namespace ropeway::tokenizer

@@ -1,0 +1,32 @@
+// What a folder's config.json and generation_config.json say of tokens.
+#ifndef ROPEWAY_TOKENIZER_HF_GENERATION_H_
+#define ROPEWAY_TOKENIZER_HF_GENERATION_H_
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::tokenizer {
+
+struct SpecialIds {
+  std::optional<TokenId> bos;  // config.json's.
+  std::vector<TokenId> ends;   // generation_config.json's eos_token_id, then config.json's.
+};
+
+// An id that is none of the vocabulary's `tokens` tokens is left out, and named in `warnings`.
+// kDataLoss for what is no number and no list of numbers.
+StatusOr<SpecialIds> ReadSpecialIds(const nlohmann::json& config, const nlohmann::json& generation,
+                                    size_t tokens, std::vector<std::string>* warnings);
+
+// Names each field of generation_config.json that would change what transformers generates and
+// that Ropeway does not apply.
+void WarnOfGeneration(const nlohmann::json& generation, std::vector<std::string>* warnings);
+
+}  // namespace ropeway::tokenizer
+
+#endif  // ROPEWAY_TOKENIZER_HF_GENERATION_H_
