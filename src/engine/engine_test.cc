@@ -175,6 +175,18 @@ TEST_F(EngineTest, CancelByHandleAndById) {
   EXPECT_EQ(engine_->Cancel(12345).code(), StatusCode::kNotFound);
 }
 
+TEST_F(EngineTest, WhatHasEndedIsNotThereToCancel) {
+  Start();
+  for (int i = 0; i < 200; ++i) {
+    // Rejected ones too: by the encoder, or by a cancel while they are encoded.
+    const auto handle = engine_->Submit(Greedy(i % 3 == 0 ? std::string(600, 'x') : "one", 1));
+    ASSERT_TRUE(handle.ok());
+    if (i % 3 == 1) handle->Cancel();
+    ASSERT_TRUE(handle->Wait().ok());
+    ASSERT_EQ(engine_->Cancel(handle->id()).code(), StatusCode::kNotFound) << i;
+  }
+}
+
 TEST_F(EngineTest, SubmitManyRepliesInOrderWithSeveralPromptThreads) {
   Start(4, 1);
   std::vector<Request> requests;

@@ -87,6 +87,8 @@ struct LiveRequest final : core::RequestContext {
   core::StartedBatch batch;
 
   std::atomic<bool> cancel_asked{false};
+  // Its sink is told the end, or was: nothing is left to cancel.
+  std::atomic<bool> told{false};
 
  private:
   void Count(State from, State to);

@@ -102,7 +102,8 @@ bool LlmEngine::TryCancel(RequestId id) {
     const std::lock_guard lock(mu_);
     live = requests_.Find(id);
   }
-  if (live == nullptr) return false;
+  // One that was told its end is found here for a moment longer.
+  if (live == nullptr || live->told) return false;
   CancelLive(live);
   return true;
 }

@@ -93,7 +93,7 @@ class LlmEngine final : public Backend {
   // See Engine::Flush.
   void Flush();
 
-  // As Cancel; false if no such request is under way.
+  // As Cancel; false if no such request is under way: its sink is told its end, or there was none.
   bool TryCancel(RequestId id);
 
   // See Engine.

@@ -179,9 +179,33 @@ TEST(LlmEngineThreadsTest, CancelEndsARunningRequest) {
   EXPECT_EQ(seen.finish->reason, FinishReason::kCancelled);
   EXPECT_EQ(seen.finish->usage.completion_tokens, seen.deltas);
   EXPECT_EQ(test.control->steps, 4) << "more than the step in which it came";
-  // Its sink is told a moment before it is forgotten.
-  ASSERT_TRUE(test.engine->Drain(seconds(60)).ok());
   EXPECT_FALSE(test.engine->TryCancel(id));
+}
+
+// Looks for the request when it is told the end.
+class CancellingSink final : public OutputSink {
+ public:
+  explicit CancellingSink(LlmEngine* engine) : engine_(engine) {}
+  void OnAdmitted(RequestId, const Admission&) override {}
+  bool OnDelta(RequestId, Delta) override { return true; }
+  void OnFinish(RequestId id, const Finish&) override { found_.set_value(engine_->TryCancel(id)); }
+  void OnError(RequestId id, const Status&) override { found_.set_value(engine_->TryCancel(id)); }
+  bool found() { return found_.get_future().get(); }
+
+ private:
+  LlmEngine* const engine_;
+  std::promise<bool> found_;
+};
+
+TEST(LlmEngineThreadsTest, NothingIsLeftToCancelOnceTheEndIsTold) {
+  TestEngine test;
+  test.Start();
+  const auto finished = std::make_shared<CancellingSink>(test.engine.get());
+  test.Submit("abc", 2, finished);
+  EXPECT_FALSE(finished->found());
+  const auto rejected = std::make_shared<CancellingSink>(test.engine.get());
+  test.Submit(std::string(5000, 'x'), 2, rejected);
+  EXPECT_FALSE(rejected->found());
 }
 
 TEST(LlmEngineThreadsTest, CancelEndsAQueuedRequestBeforeItsFirstStep) {

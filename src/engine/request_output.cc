@@ -15,6 +15,7 @@ namespace {
 // the end: the sender may submit the next request at once. Of one that ended while it was encoding
 // the prompt pool may still hold the prompt: the destructor returns its bytes.
 void EndRequest(LiveRequest* live) {
+  live->told = true;
   if (live->End()) live->bytes.Release();
   if (live->turn != nullptr) live->turn->turn.Abandon();
 }
