@@ -47,7 +47,8 @@ int Tokenize(const TokenizeFlags& flags) {
     return status.ok() ? base::EndStandardOutput() : base::Fail(status);
   }
   base::Output output;
-  output.Write(fmt::format("{}\n", fmt::join((*tokenizer)->Encode(flags.text, {}), " ")));
+  output.Write(
+      fmt::format("{}\n", fmt::join((*tokenizer)->Encode(flags.text, {.without_row = true}), " ")));
   return output.End();
 }
 

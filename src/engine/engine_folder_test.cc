@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -104,6 +105,45 @@ TEST(EngineFolderTest, WhatIsWrongWithAFolderNamesTheFile) {
   EXPECT_THAT(error(), HasSubstr(folder.PathOf("config.json")));
   folder.Remove("config.json");
   EXPECT_FALSE(OpenModel(At(folder.path())).ok());
+}
+
+TEST(EngineFolderTest, ATokenWithoutARowIsAnErrorOfItsRequest) {
+  const model::TempFolder folder;
+  model::WriteTinyFolder(InF32(), folder.path());
+  const Said before = SaidBy(At(folder.path()));
+  folder.Write("added_tokens.json", R"({"<pad>": 267})");
+  folder.Write("special_tokens_map.json", R"({"pad_token": "<pad>"})");
+  EXPECT_EQ(SaidBy(At(folder.path())), before);
+  const auto engine = OpenModel(At(folder.path()));
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const auto error = [&](const std::function<void(Request*)>& change) {
+    Request request;
+    request.prompt = std::string("a");
+    request.max_tokens = 1;
+    change(&request);
+    const auto result = (*engine)->Submit(request)->Wait(std::chrono::seconds(60));
+    const Status status = result.ok() ? result->status : result.status();
+    EXPECT_EQ(status.code(), status.ok() ? StatusCode::kOk : StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_EQ(error([](Request*) {}), "");
+  EXPECT_THAT(error([](Request* r) { r->prompt = std::string("a<pad>b"); }),
+              HasSubstr("has the token \"<pad>\" (id 267), for which the model has no row"));
+  EXPECT_THAT(error([](Request* r) {
+                r->prompt = std::vector<TokenId>{5, 267};
+              }),
+              HasSubstr("token id 267 in the prompt"));
+  EXPECT_THAT(error([](Request* r) {
+                r->sampling.logit_bias = {{267, 1.0F}};
+              }),
+              HasSubstr("token id 267 in logit_bias"));
+  EXPECT_THAT(error([](Request* r) { r->stop_token_ids = {267}; }),
+              HasSubstr("token id 267 in stop_token_ids"));
+  // What a message says is ordinary text.
+  EXPECT_EQ(error([](Request* r) {
+              r->prompt = std::vector<ChatMessage>{{.role = "user", .content = "<pad>"}};
+            }),
+            "");
 }
 
 TEST(EngineFolderTest, TheModelsSamplingGoesBehindTheOptions) {

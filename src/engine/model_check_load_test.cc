@@ -229,6 +229,62 @@ TEST_F(FolderCheckTest, AVocabularyThatIsNotTheEmbeddingsIsNamed) {
   EXPECT_EQ(check.status().field(), "tokenizer.json");
 }
 
+// Published folders have one to some hundred added tokens more than rows.
+TEST_F(FolderCheckTest, AddedTokensWithoutARowAreAWarning) {
+  const auto add = [](int first, int last) {
+    return [=](json* tokenizer) {
+      for (int id = first; id < last; ++id) {
+        const std::string text = id == model::kTinyVocab ? "<pad>" : "<" + std::to_string(id) + ">";
+        (*tokenizer)["added_tokens"].push_back(
+            {{"id", id}, {"content", text}, {"special", id % 2 == 0}});
+      }
+    };
+  };
+  const std::string head =
+      "has added tokens for which its embedding, of 267 rows, has none, so that requests with them "
+      "are rejected: \"<pad>\" (id 267)";
+  Change("tokenizer.json", add(267, 268));
+  const ModelCheck one = CheckAt(folder_.path());
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_THAT(one.warnings, testing::ElementsAre(head));
+  EXPECT_EQ(one.tokenizer->vocab_size(), 267);
+  EXPECT_TRUE(StartAt(folder_.path()).ok());
+  Change("tokenizer.json", add(268, 400));
+  const ModelCheck many = CheckAt(folder_.path());
+  ASSERT_TRUE(many.ok()) << many.status().message();
+  EXPECT_THAT(many.warnings,
+              testing::ElementsAre(head + ", \"<268>\" (id 268), \"<269>\" (id 269), \"<270>\" "
+                                          "(id 270) and 129 more"));
+  // Twice as many are another model's.
+  Change("tokenizer.json", add(400, 540));
+  EXPECT_THAT(CheckAt(folder_.path()).status().message(),
+              HasSubstr("540 tokens, but the model's embedding has 267 rows"));
+}
+
+TEST_F(FolderCheckTest, SpecialIdsThatNoTokenHasAreAWarning) {
+  Change("config.json", [](json* config) {
+    (*config)["bos_token_id"] = 267;
+    (*config)["eos_token_id"] = json::array({2, 300});
+    (*config)["pad_token_id"] = -1;
+  });
+  folder_.Write("generation_config.json", R"({"eos_token_id": 999, "suppress_tokens": [5]})");
+  const ModelCheck check = CheckAt(folder_.path());
+  ASSERT_TRUE(check.ok()) << check.status().message();
+  const auto none = [](const char* what) {
+    return std::string("has a ") + what +
+           ", that is none of its vocabulary's 267 tokens: it is not used";
+  };
+  EXPECT_THAT(
+      check.warnings,
+      testing::ElementsAre(
+          none("eos_token_id in its generation_config.json, 999"),
+          none("bos_token_id in its config.json, 267"),
+          none("eos_token_id in its config.json, 300"), none("pad_token_id in its config.json, -1"),
+          "has a suppress_tokens in its generation_config.json, which is not applied"));
+  EXPECT_TRUE(check.tokenizer->IsEnd(2));
+  EXPECT_TRUE(StartAt(folder_.path()).ok());
+}
+
 TEST(ModelVocabularyErrorTest, AFilesTokenizerIsNamedWithItsPath) {
   GgufWriter writer = model::TinyLlama();
   writer.SetStrings("tokenizer.ggml.merges", {"q zz"});

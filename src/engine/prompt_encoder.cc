@@ -40,9 +40,10 @@ class TextTokenization final : public Tokenization {
                    tokenizer::RenderedChat text, bool add_special)
       : tokenizer_(std::move(tokenizer)),
         text_(std::move(text)),
-        encoding_(tokenizer_->Begin(
-            text_.text,
-            {.add_special = add_special, .parse_special = true, .quoted = text_.quoted})) {}
+        encoding_(tokenizer_->Begin(text_.text, {.add_special = add_special,
+                                                 .parse_special = true,
+                                                 .quoted = text_.quoted,
+                                                 .without_row = true})) {}
 
   StatusOr<bool> Step() override {
     try {

@@ -34,6 +34,11 @@ constexpr size_t kMaxIds = kMaxVocabularyTokens;
 
 constexpr const char* kAnything = R"([\s\S]+)";
 
+// More added tokens than the embedding has rows are passed over, up to so many: published models
+// have one to some hundred.
+constexpr size_t kMostWithoutRow = 1024;
+constexpr size_t kNamedWithoutRow = 4;
+
 class FolderVocabulary {
  public:
   explicit FolderVocabulary(const HfTokenizerFiles& files) : files_(files) {}
@@ -45,6 +50,7 @@ class FolderVocabulary {
     }
     if (!ReadTokens() || !AddTokens()) return status_;
     Pad();
+    PassOverTokensWithoutRow();
     if (!ReadSpecialTokens()) return status_;
     WarnOfGeneration(generation_, &v_.warnings);
     ReadChatTemplate();
@@ -65,6 +71,7 @@ class FolderVocabulary {
   SpacePrefix SpacePrefixBesideModel(bool model_adds) const;
   bool AddToken(TokenId id, const AddedToken& token);
   bool CheckPrefixSpace();
+  void PassOverTokensWithoutRow();
   void SplitMergesAtSpaces();
   bool ReadSpecialTokens();
   std::optional<TokenId> Named(const NamedToken& token, std::initializer_list<const char*> usual);
@@ -460,6 +467,26 @@ bool FolderVocabulary::CheckPrefixSpace() {
   if (adds == true) return fail();
   v_.space_prefix = SpacePrefix::kNone;
   return true;
+}
+
+// A model with more added tokens than rows can be used without those.
+void FolderVocabulary::PassOverTokensWithoutRow() {
+  const size_t rows = files_.rows;
+  const size_t tokens = v_.tokens.size();
+  if (rows == 0 || tokens <= rows || tokens - rows > std::min(kMostWithoutRow, rows - 1)) return;
+  std::string names;
+  size_t named = 0;
+  for (size_t i = rows; i < tokens; ++i) {
+    if (v_.types[i] == static_cast<int32_t>(TokenType::kUnused)) continue;
+    if (!added_ids_.contains(static_cast<TokenId>(i))) return;  // Ordinary texts would have it.
+    if (++named > kNamedWithoutRow) continue;
+    names += (named == 1 ? "" : ", ") + Quoted(v_.tokens[i]) + " (id " + std::to_string(i) + ")";
+  }
+  if (named > kNamedWithoutRow)
+    names += " and " + std::to_string(named - kNamedWithoutRow) + " more";
+  v_.without_row = tokens - rows;
+  v_.warnings.push_back("has added tokens for which its embedding, of " + std::to_string(rows) +
+                        " rows, has none, so that requests with them are rejected: " + names);
 }
 
 void FolderVocabulary::Pad() { PadTo(std::min(files_.rows, kMaxIds)); }

@@ -55,8 +55,9 @@ class VocabularyTokenizer final : public Tokenizer {
                       std::unique_ptr<const TextModel> model)
       : bos_(vocabulary.bos), eos_(vocabulary.eos) {
     parts_.lengths = std::make_unique<TokenLengths>(*table, *model);
-    if (vocabulary.add_bos.value_or(model->adds_bos())) parts_.begin = bos_;
-    if (vocabulary.add_eos.value_or(false)) parts_.end = eos_;
+    const auto has_row = [&](std::optional<TokenId> id) { return id && table->HasRow(*id); };
+    if (vocabulary.add_bos.value_or(model->adds_bos()) && has_row(bos_)) parts_.begin = bos_;
+    if (vocabulary.add_eos.value_or(false) && has_row(eos_)) parts_.end = eos_;
     parts_.table = std::move(table);
     parts_.model = std::move(model);
   }
@@ -78,7 +79,7 @@ class VocabularyTokenizer final : public Tokenizer {
                                std::optional<TokenId> before) const override;
   bool IsEnd(TokenId id) const override { return parts_.table->IsEnd(id); }
   bool IsSpecial(TokenId id) const override { return parts_.table->IsSpecial(id); }
-  int32_t vocab_size() const override { return static_cast<int32_t>(parts_.table->size()); }
+  int32_t vocab_size() const override { return static_cast<int32_t>(parts_.table->rows()); }
   std::optional<TokenId> Find(std::string_view token) const override {
     return parts_.table->Find(token);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/utf8.h"
 #include "tokenizer/characters.h"
 
 namespace ropeway::tokenizer {
@@ -138,6 +139,11 @@ void TextEncoding::EndSegment(Work* work) {
     if (end_id_) ids_.push_back(*end_id_);
     stage_ = Stage::kEnd;
     return;
+  }
+  if (!options_.without_row && !table_.HasRow(found_->id)) {
+    const std::string name = base::PrintableText(table_.Text(found_->id).substr(0, 64));
+    throw EncodingError("the text has the token \"" + name + "\" (id " +
+                        std::to_string(found_->id) + "), for which the model has no row");
   }
   ids_.push_back(found_->id);
   ordinary_ = found_from_ = found_->begin + found_->length;

@@ -96,6 +96,7 @@ Status TokenTable::Init(Spelling spelling, Vocabulary* vocabulary) {
     if (Status status = CheckTokenId(field, *(vocabulary->*id), count); !status.ok()) return status;
   }
   texts_ = std::move(vocabulary->tokens);
+  rows_ = count - std::min(vocabulary->without_row, count);
   if (Status status = InitTypes(*vocabulary); !status.ok()) return status;
   if (Status status = InitBytes(spelling); !status.ok()) return status;
   if (Status status = InitStrips(*vocabulary); !status.ok()) return status;

@@ -40,6 +40,9 @@ class TokenTable {
   TokenTable& operator=(const TokenTable&) = delete;
 
   size_t size() const { return texts_.size(); }
+  // Tokens with ids below it have a row in the model's embedding.
+  size_t rows() const { return rows_; }
+  bool HasRow(TokenId id) const { return static_cast<size_t>(id) < rows_; }
   // As in the file.
   std::string_view Text(TokenId id) const { return texts_[static_cast<size_t>(id)]; }
   TokenType Type(TokenId id) const { return types_[static_cast<size_t>(id)]; }
@@ -73,6 +76,7 @@ class TokenTable {
   void InitEnds(const Vocabulary& vocabulary);
   void AddToken(TokenId id);
 
+  size_t rows_ = 0;
   std::vector<std::string> texts_;
   std::vector<TokenType> types_;
   std::unordered_map<std::string_view, TokenId> ids_;  // Views of texts_.

@@ -50,6 +50,7 @@ std::optional<Line> ParseLine(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   Line line;
+  line.options.without_row = true;
   bool has_text = false;
   for (const auto& [key, value] : json.items()) {
     if (key == "text" && value.is_string() && !has_text) {

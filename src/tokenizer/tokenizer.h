@@ -28,6 +28,9 @@ struct EncodeOptions {
   // The last of the ids that the text goes on from; none: it begins a text. What a tokenizer does
   // at the beginning of a text, such as writing a space before it, it does not do behind others.
   std::optional<TokenId> after = {};
+  // Whether the text may have tokens that a folder names and for which the model has no row.
+  // Without it they are an EncodingError: no such id may reach a model.
+  bool without_row = false;
 };
 
 // Thrown where a text cannot be encoded as the model's file says, such as by a split pattern that
@@ -78,7 +81,7 @@ class Tokenizer {
                                           size_t most = Encoding::kNoLimit) const;
 
   // The token's bytes; those of a special (control) token are empty unless `with_special`.
-  // REQUIRES: 0 <= id < vocab_size(). Valid as long as the tokenizer.
+  // REQUIRES: 0 <= id < vocab_size(), or Encode gave it. Valid as long as the tokenizer.
   virtual std::string_view Bytes(TokenId id, bool with_special = false) const = 0;
 
   // How many of the first bytes of `text` `id` stands for where it follows `before` (none: where it
@@ -93,6 +96,7 @@ class Tokenizer {
   // Whether `id` is a control token.
   virtual bool IsSpecial(TokenId id) const = 0;
 
+  // The tokens for which the model has a row: the ids below it. (See EncodeOptions::without_row.)
   virtual int32_t vocab_size() const = 0;
 
   // The id of the token with exactly this text (e.g. "<|im_end|>"), if there is one.

@@ -62,6 +62,8 @@ struct Vocabulary {
   std::vector<std::string> tokens;  // tokenizer.ggml.tokens, by id, as in the file.
   std::vector<int32_t> types;  // tokenizer.ggml.token_type, one per token, or none: all normal.
   std::vector<float> scores;   // tokenizer.ggml.scores, one per token, or none.
+  // How many of the last tokens the model's embedding has no row for. No request may use them.
+  size_t without_row = 0;
   std::vector<std::string> merges;  // tokenizer.ggml.merges, "left right", best first.
 
   std::optional<TokenId> bos;  // tokenizer.ggml.bos_token_id; "bert": [CLS].
