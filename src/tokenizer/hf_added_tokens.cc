@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -80,12 +81,8 @@ class AddedTokensReader {
       token = *std::move(read);
     }
     token.special = true;
-    if (token.text.empty() || IsNamed(token.text)) return;
+    if (token.text.empty() || !named_.insert(token.text).second) return;
     tokens_.named.push_back(std::move(token));
-  }
-
-  bool IsNamed(const std::string& text) const {
-    return std::ranges::find(tokens_.named, text, &AddedToken::text) != tokens_.named.end();
   }
 
   void ReadNamed(const char* key) {
@@ -152,7 +149,7 @@ class AddedTokensReader {
       AddedToken token;
       token.field = FieldOf(kTokensFile, text);
       token.text = text;
-      token.special = IsNamed(text);
+      token.special = named_.contains(text);
       token.normalized = !token.special;
       const std::string field = token.field;
       Number(field, id.is_number_unsigned() ? id.get<uint64_t>() : kMaxVocabularyTokens,
@@ -176,6 +173,7 @@ class AddedTokensReader {
   const json& map_;
   const json& added_;
   AddedTokens tokens_;
+  std::set<std::string> named_;  // The texts of tokens_.named.
   Status status_;
 };
 

@@ -49,6 +49,8 @@ class FolderVocabulary {
       return status;
     }
     if (!ReadTokens() || !AddTokens()) return status_;
+    v_.strip_left.assign(strips_left_.begin(), strips_left_.end());
+    v_.strip_right.assign(strips_right_.begin(), strips_right_.end());
     Pad();
     PassOverTokensWithoutRow();
     if (!ReadSpecialTokens()) return status_;
@@ -110,8 +112,10 @@ class FolderVocabulary {
   json generation_;
   json processor_template_;
   Vocabulary v_;
-  AddedTokens added_;                             // What the files besides the vocabulary say.
-  std::set<TokenId> added_ids_;                   // Of all added tokens.
+  AddedTokens added_;            // What the files besides the vocabulary say.
+  std::set<TokenId> added_ids_;  // Of all added tokens.
+  std::set<TokenId> strips_left_;
+  std::set<TokenId> strips_right_;
   std::unordered_map<std::string, TokenId> ids_;  // Of tokens by their texts, where IdFor needs it.
   bool in_json_ = false;                          // There is a tokenizer.json.
   bool byte_level_ = false;
@@ -315,11 +319,12 @@ bool FolderVocabulary::AddToken(TokenId id, const AddedToken& token) {
     type = v_.types[at];  // Texts never have its letter for spaces: merges make it.
   }
   v_.types[at] = type;
-  std::erase(v_.strip_left, id);
-  std::erase(v_.strip_right, id);
-  if (token.strips_left) v_.strip_left.push_back(id);
-  if (token.strips_right) v_.strip_right.push_back(id);
   added_ids_.insert(id);
+  // Of a token that two files have the latter one says it.
+  strips_left_.erase(id);
+  strips_right_.erase(id);
+  if (token.strips_left) strips_left_.insert(id);
+  if (token.strips_right) strips_right_.insert(id);
   return true;
 }
 
