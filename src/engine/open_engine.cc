@@ -158,6 +158,15 @@ std::string Fingerprint(const model::GgufFile& file) {
   return "fp_" + base::HexText(base::Sha256(text.data(), text.size())).substr(0, 12);
 }
 
+// The model's rows that are no token of its vocabulary.
+std::vector<TokenId> RowsWithoutToken(const tokenizer::Tokenizer& tokenizer, int rows) {
+  std::vector<TokenId> absent;
+  for (TokenId id = 0; id < rows; ++id) {
+    if (id >= tokenizer.vocab_size() || tokenizer.IsUnused(id)) absent.push_back(id);
+  }
+  return absent;
+}
+
 // Opens the disk tier, if the options ask for one.
 Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
   const EngineOptions& options = config->options;
@@ -236,7 +245,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.cache_root.long_rope_above = shape.long_rope_above();
   if (!config.model_digest.empty()) config.limits = DescribeLimits(config, check.chat_template);
   if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
-  config.executor = std::make_unique<executor::CpuExecutor>(model, kernels, threads, kv_type);
+  config.executor = std::make_unique<executor::CpuExecutor>(
+      model, kernels, threads, kv_type, RowsWithoutToken(*config.tokenizer, shape.vocab_size));
   config.kernels_name = kernels->name;
   base::Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}",
                    config.served_name, kernels->name, threads,

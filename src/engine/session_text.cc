@@ -60,8 +60,8 @@ std::string VocabularyDigest(const tokenizer::Tokenizer& tokenizer) {
     const std::string_view bytes = tokenizer.Bytes(id, true);
     all += fmt::format("{}:", bytes.size());
     all += bytes;
-    all +=
-        static_cast<char>('0' + (tokenizer.IsSpecial(id) ? 1 : 0) + (tokenizer.IsEnd(id) ? 2 : 0));
+    all += static_cast<char>('0' + (tokenizer.IsSpecial(id) ? 1 : 0) +
+                             (tokenizer.IsEnd(id) ? 2 : 0) + (tokenizer.IsUnused(id) ? 4 : 0));
   }
   return fmt::format("{:016x}", store::Checksum(all));
 }

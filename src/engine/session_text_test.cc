@@ -12,7 +12,7 @@ namespace ropeway::engine {
 namespace {
 
 // Tokens of more than one byte.
-class WordTokenizer final : public tokenizer::Tokenizer {
+class WordTokenizer : public tokenizer::Tokenizer {
  public:
   static constexpr TokenId kHello = 0;
   static constexpr TokenId kWor = 1;
@@ -173,6 +173,11 @@ TEST(VocabularyDigest, DiffersWhereTheVocabularyDoes) {
   EXPECT_EQ(digest, VocabularyDigest(T()));
   EXPECT_NE(digest, VocabularyDigest(T({"Hello", " worl", "d!", "<end>", "<user>", "x", "y"})));
   EXPECT_NE(digest, VocabularyDigest(T({"Hello", " wor", "ld!", "<end>", "<user>"})));
+  // A token that is not one in another vocabulary is drawn in this one alone.
+  class WithoutHello final : public T {
+    bool IsUnused(TokenId id) const override { return id == kHello; }
+  };
+  EXPECT_NE(digest, VocabularyDigest(WithoutHello()));
 }
 
 }  // namespace

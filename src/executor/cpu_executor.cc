@@ -10,8 +10,17 @@
 namespace ropeway::executor {
 
 CpuExecutor::CpuExecutor(std::shared_ptr<const model::Model> model, const kernels::Kernels* kernels,
-                         int threads, kernels::KvType kv_type)
-    : model_(std::move(model)), kernels_(kernels), threads_(threads), kv_type_(kv_type) {}
+                         int threads, kernels::KvType kv_type, std::vector<TokenId> absent)
+    : model_(std::move(model)),
+      kernels_(kernels),
+      threads_(threads),
+      kv_type_(kv_type),
+      absent_(std::move(absent)) {
+  std::sort(absent_.begin(), absent_.end());
+  absent_.erase(std::unique(absent_.begin(), absent_.end()), absent_.end());
+  std::erase_if(absent_,
+                [this](TokenId id) { return id < 0 || id >= model_->config().vocab_size; });
+}
 
 CpuExecutor::~CpuExecutor() = default;
 
@@ -38,7 +47,8 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     pool_ = std::move(*pool);
     team_ = std::make_unique<base::WorkerTeam>(threads_);
     plan_ = std::make_unique<StepPlan>(limits);
-    pass_ = std::make_unique<ForwardPass>(*model_, *kernels_, *pool_, team_.get(), clock_, limits);
+    pass_ = std::make_unique<ForwardPass>(*model_, *kernels_, *pool_, team_.get(), clock_, limits,
+                                          absent_);
   } catch (const std::exception& e) {  // No memory, or no more threads.
     return Status(StatusCode::kResourceExhausted,
                   std::string("cannot set up the executor: ") + e.what());
@@ -58,8 +68,9 @@ core::StepResult CpuExecutor::PrepareResult(const core::Batch& batch) const {
   }
   result.sampled.reserve(sampled_rows);
   result.scored.reserve(scored_rows);
-  const auto wanted = [this](int32_t logprobs) {
-    return static_cast<size_t>(std::clamp(logprobs, 0, model_->config().vocab_size));
+  const int32_t tokens = model_->config().vocab_size - static_cast<int32_t>(absent_.size());
+  const auto wanted = [tokens](int32_t logprobs) {
+    return static_cast<size_t>(std::clamp(logprobs, 0, tokens));
   };
   for (const core::BatchItem& item : batch.items) {
     for (int32_t position = item.score_begin; position < item.score_end; ++position) {

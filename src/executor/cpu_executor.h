@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/worker_team.h"
 #include "executor/executor.h"
@@ -19,9 +20,12 @@ namespace ropeway::executor {
 // `threads`, the kernels' instruction set or the other items of the batch.
 class CpuExecutor final : public Executor {
  public:
-  // `kernels` is not owned. `threads` >= 1: the caller of Wait and threads - 1 more.
+  // `kernels` is not owned. `threads` >= 1: the caller of Wait and threads - 1 more. `absent`: rows
+  // of the vocabulary that are no token: none is ever drawn or listed, and the log-probs of the
+  // others are as if it were not there. Those of a prompt may be such rows.
   CpuExecutor(std::shared_ptr<const model::Model> model, const kernels::Kernels* kernels,
-              int threads, kernels::KvType kv_type = kernels::KvType::kF16);
+              int threads, kernels::KvType kv_type = kernels::KvType::kF16,
+              std::vector<TokenId> absent = {});
   ~CpuExecutor() override;
 
   // kInvalidArgument for a limit below 1, kResourceExhausted if memory or threads are short.
@@ -40,6 +44,7 @@ class CpuExecutor final : public Executor {
   const base::RealClock clock_;  // For the times in StepResult only.
   const int threads_;
   const kernels::KvType kv_type_;
+  std::vector<TokenId> absent_;         // Ascending.
   const core::Batch* batch_ = nullptr;  // Between Launch and Wait.
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<base::WorkerTeam> team_;

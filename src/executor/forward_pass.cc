@@ -21,7 +21,7 @@ size_t MaxFfnBytes(const model::Model& model, int rows) {
 
 ForwardPass::ForwardPass(const model::Model& model, const kernels::Kernels& kernels,
                          const KvPool& pool, base::WorkerTeam* team, const base::Clock& clock,
-                         const PlanLimits& limits)
+                         const PlanLimits& limits, const std::vector<TokenId>& absent)
     : model_(model),
       config_(model.config()),
       kernels_(kernels),
@@ -29,7 +29,7 @@ ForwardPass::ForwardPass(const model::Model& model, const kernels::Kernels& kern
       team_(team),
       group_(config_.num_heads / config_.num_kv_heads),
       max_splits_((model.max_positions() + kernels::kSplitTokens - 1) / kernels::kSplitTokens),
-      output_(model, kernels, team, clock, limits.max_rows) {
+      output_(model, kernels, team, clock, limits.max_rows, absent) {
   const int rows = limits.max_rows;
   const int workers = team->size();
   // The most rows that all workers compute together, and the most rows of one worker's slice.

@@ -32,9 +32,11 @@ inline constexpr int kTileRows = 64;
 // Thread rule: Run from one thread; the team's workers compute inside it.
 class ForwardPass {
  public:
-  // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
+  // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it,
+  // but for `absent`, which is the OutputLayer's.
   ForwardPass(const model::Model& model, const kernels::Kernels& kernels, const KvPool& pool,
-              base::WorkerTeam* team, const base::Clock& clock, const PlanLimits& limits);
+              base::WorkerTeam* team, const base::Clock& clock, const PlanLimits& limits,
+              const std::vector<TokenId>& absent = {});
 
   // Computes K, V, the sampled tokens and the scores. `result` has an entry per output row, whose
   // `top_logprobs` has its final size and, if scored, whose id is set. Allocates nothing.

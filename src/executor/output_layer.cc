@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <utility>
 
 namespace ropeway::executor {
 namespace {
@@ -26,11 +27,12 @@ OutputLayer::Worker::Worker(const model::Model& model, const kernels::Kernels& k
 
 OutputLayer::OutputLayer(const model::Model& model, const kernels::Kernels& kernels,
                          base::WorkerTeam* team, const base::Clock& clock, int max_rows,
-                         int part_floats)
+                         std::vector<TokenId> absent, int part_floats)
     : model_(model),
       kernels_(kernels),
       team_(team),
       clock_(clock),
+      absent_(std::move(absent)),
       part_floats_(part_floats),
       logits_rows_(LogitsRows(model.config().vocab_size, max_rows)),
       logits_stride_(OddLines(model.config().vocab_size)),
@@ -85,7 +87,7 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
                       logits_stride_);
       const int begin = own.begin * kernels::kPanelCols;
       const int end = std::min(own.end * kernels::kPanelCols, output.n);
-      CapLogits(chunk.rows, end - begin, logits_.data() + begin, logits_stride_);
+      FinishLogits(chunk.rows, begin, end - begin, logits_.data() + begin, logits_stride_);
     }
     team_->Barrier();
     const base::TimePoint begin = clock_.Now();
@@ -110,7 +112,7 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
     const int end = std::min(begin + at_once, own.end);
     const kernels::Matrix part = model_.output().PanelRange(begin, end);
     kernels_.matmul(part, packed, chunk.rows, 0, end - begin, w.part.data(), stride);
-    CapLogits(chunk.rows, part.n, w.part.data(), stride);
+    FinishLogits(chunk.rows, begin * kernels::kPanelCols, part.n, w.part.data(), stride);
     const base::TimePoint searched_from = clock_.Now();
     for (int row = 0; row < chunk.rows; ++row) {
       const float* logits = w.part.data() + row * stride;
@@ -124,11 +126,17 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
   }
 }
 
-// Also where only the largest is wanted: capping may make equals of two.
-void OutputLayer::CapLogits(int rows, int cols, float* logits, int64_t stride) const {
+// Caps also where only the largest is wanted: that may make equals of two.
+void OutputLayer::FinishLogits(int rows, int first, int cols, float* logits, int64_t stride) const {
   const float cap = model_.config().logit_soft_cap;
-  if (cap <= 0.0F) return;
-  for (int row = 0; row < rows; ++row) kernels_.soft_cap(logits + row * stride, cap, cols);
+  const auto begin = std::lower_bound(absent_.begin(), absent_.end(), first);
+  const auto end = std::lower_bound(begin, absent_.end(), first + cols);
+  for (int row = 0; row < rows; ++row) {
+    float* const own = logits + row * stride;
+    if (cap > 0.0F) kernels_.soft_cap(own, cap, cols);
+    for (auto id = begin; id != end; ++id)
+      own[*id - first] = -std::numeric_limits<float>::infinity();
+  }
 }
 
 void OutputLayer::ReportLargest(const Chunk& chunk, int row) const {

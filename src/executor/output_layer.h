@@ -2,7 +2,8 @@
 // tokens and scores.
 //
 // The logits of a row that needs only the largest one (temperature 0, no penalties, no log-probs)
-// are never written to memory: each part of them is searched while it is in the cache.
+// are never written to memory: each part of them is searched while it is in the cache. The ids that
+// are no token are excluded before anything reads the logits, so nothing can bring them back.
 #ifndef ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_
 #define ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_
 
@@ -28,10 +29,12 @@ inline constexpr int kLogitsPartFloats = 16384;
 // Thread rule: Compute by all workers of the team at once; the rest from the thread that runs it.
 class OutputLayer {
  public:
-  // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
+  // Allocates everything that a step needs (throws std::bad_alloc). The references must outlive it.
+  // `absent`: ids that are no token, ascending: their logits are minus infinity.
   // `part_floats` does not affect results; a part is at least one panel for each row.
   OutputLayer(const model::Model& model, const kernels::Kernels& kernels, base::WorkerTeam* team,
-              const base::Clock& clock, int max_rows, int part_floats = kLogitsPartFloats);
+              const base::Clock& clock, int max_rows, std::vector<TokenId> absent = {},
+              int part_floats = kLogitsPartFloats);
 
   // The hidden states, before the final norm, that the caller fills in: [max_rows][hidden], in the
   // order of StepPlan::outputs().
@@ -79,7 +82,8 @@ class OutputLayer {
   const core::SampleSpec& SpecOf(const Chunk& chunk, int row) const;
   bool OnlyLargestWanted(const Chunk& chunk) const;
   void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
-  void CapLogits(int rows, int cols, float* logits, int64_t stride) const;
+  // Of the columns [first, first + cols), which `logits` begins with.
+  void FinishLogits(int rows, int first, int cols, float* logits, int64_t stride) const;
   void ReportLargest(const Chunk& chunk, int row) const;
   void SampleOrScore(const Chunk& chunk, int row, Worker* w);
 
@@ -87,6 +91,7 @@ class OutputLayer {
   const kernels::Kernels& kernels_;
   base::WorkerTeam* const team_;
   const base::Clock& clock_;
+  const std::vector<TokenId> absent_;
   const int part_floats_;
   const int logits_rows_;
   const int64_t logits_stride_;

@@ -21,7 +21,8 @@ class OutputLayerTest : public ::testing::Test {
   // The tokens of `rows` rows of hidden states, all at temperature 0; `whole`: with log-probs,
   // which needs the whole row.
   std::vector<core::Sampled> Tokens(const std::vector<float>& hidden, int workers, bool whole,
-                                    int part_floats = kLogitsPartFloats) {
+                                    int part_floats = kLogitsPartFloats,
+                                    const std::vector<TokenId>& absent = {}) {
     const int rows = static_cast<int>(hidden.size()) / kHidden;
     PlanLimits limits;
     limits.workers = workers;
@@ -47,7 +48,7 @@ class OutputLayerTest : public ::testing::Test {
     StepPlan plan(limits);
     EXPECT_TRUE(plan.Build(batch).ok());
     base::WorkerTeam team(workers);
-    OutputLayer layer(*TinyModel(), *Best(), &team, clock_, rows, part_floats);
+    OutputLayer layer(*TinyModel(), *Best(), &team, clock_, rows, absent, part_floats);
     std::copy(hidden.begin(), hidden.end(), layer.hidden());
     team.Run([&](int worker) { layer.Compute(batch, plan, worker, &result); });
     EXPECT_GT(layer.TakeSamplingTime().count(), 0);
@@ -110,6 +111,33 @@ TEST_F(OutputLayerTest, FindsItInAnyPartOfAnyWorker) {
         for (const int found : in_later_parts) EXPECT_GT(found, 2);
       }
     }
+  }
+}
+
+TEST_F(OutputLayerTest, IdsWithoutATokenAreNotFoundInAnyPart) {
+  std::mt19937 rng(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> hidden(size_t{64} * kHidden);
+  for (float& x : hidden) x = normal(rng);
+  std::vector<TokenId> absent;
+  for (const core::Sampled& s : Tokens(hidden, 1, true)) absent.push_back(s.token);
+  std::sort(absent.begin(), absent.end());
+  absent.erase(std::unique(absent.begin(), absent.end()), absent.end());
+  const auto whole = Tokens(hidden, 1, true, kLogitsPartFloats, absent);
+  for (const core::Sampled& s : whole) {
+    EXPECT_FALSE(std::binary_search(absent.begin(), absent.end(), s.token));
+  }
+  for (const int workers : {1, 2, 3}) {
+    for (const int part_floats : {1, kLogitsPartFloats}) {
+      const auto parts = Tokens(hidden, workers, false, part_floats, absent);
+      for (size_t r = 0; r < parts.size(); ++r) EXPECT_EQ(parts[r].token, whole[r].token) << r;
+    }
+  }
+  // All of them: nothing is left to draw.
+  absent.resize(model::kTinyVocab);
+  std::iota(absent.begin(), absent.end(), 0);
+  for (const bool one_row : {false, true}) {
+    EXPECT_TRUE(Tokens(hidden, 2, one_row, kLogitsPartFloats, absent)[0].invalid);
   }
 }
 

@@ -62,7 +62,7 @@ Runner::Runner(std::shared_ptr<const model::Model> model, const How& how, int ma
     : how_(how),
       long_rope_above_(model->config().long_rope_above()),
       executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads,
-                how.kv_type) {
+                how.kv_type, how.absent) {
   auto layout = executor_.Init(kPoolBytes, how.max_rows, max_seqs);
   if (!layout.ok()) throw std::runtime_error(layout.status().message());
   layout_ = *layout;

@@ -58,7 +58,8 @@ struct How {
   uint32_t shuffle = 0;      // Seed of the order of block ids.
   bool poison = false;       // The pool is full of NaN first.
   bool drop_unseen = false;  // Blocks that no row sees leave the table, and are full of NaN then.
-  kernels::KvType kv_type = kernels::KvType::kF16;  // This one may.
+  kernels::KvType kv_type = kernels::KvType::kF16;  // These may.
+  std::vector<TokenId> absent = {};
 };
 
 // Steps sequences to their ends in common batches.

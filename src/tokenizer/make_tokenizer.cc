@@ -79,6 +79,10 @@ class VocabularyTokenizer final : public Tokenizer {
                                std::optional<TokenId> before) const override;
   bool IsEnd(TokenId id) const override { return parts_.table->IsEnd(id); }
   bool IsSpecial(TokenId id) const override { return parts_.table->IsSpecial(id); }
+  // An end that the file names is a token, whatever type it has.
+  bool IsUnused(TokenId id) const override {
+    return parts_.table->Type(id) == TokenType::kUnused && !IsEnd(id);
+  }
   int32_t vocab_size() const override { return static_cast<int32_t>(parts_.table->rows()); }
   std::optional<TokenId> Find(std::string_view token) const override {
     return parts_.table->Find(token);

@@ -96,6 +96,9 @@ class Tokenizer {
   // Whether `id` is a control token.
   virtual bool IsSpecial(TokenId id) const = 0;
 
+  // Whether `id` is only a row of the vocabulary and no token: it is never generated.
+  virtual bool IsUnused(TokenId /*id*/) const { return false; }
+
   // The tokens for which the model has a row: the ids below it. (See EncodeOptions::without_row.)
   virtual int32_t vocab_size() const = 0;
 
