@@ -137,8 +137,7 @@ void Checker::CheckVocabulary() {
   StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file_);
   if (!vocabulary.ok()) return check_.Add(vocabulary.status());
   check_.chat_template = vocabulary->chat_template;
-  check_.warnings.insert(check_.warnings.end(), vocabulary->warnings.begin(),
-                         vocabulary->warnings.end());
+  for (std::string& warning : vocabulary->warnings) check_.warnings.push_back(std::move(warning));
   StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made =
       MakeModelTokenizer(file_, *std::move(vocabulary));
   if (!made.ok()) return check_.Add(made.status());

@@ -169,6 +169,18 @@ TEST(ModelCheckTest, AVocabularyThatIsNotTheEmbeddingsIsNamed) {
               HasSubstr("267 tokens, but token_embd.weight has 272 rows. What to do"));
 }
 
+TEST(ModelCheckTest, ASpecialTokenThatIsNoneIsAWarning) {
+  model::GgufWriter writer = model::TinyLlama();
+  writer.SetUint32("tokenizer.ggml.eos_token_id", 99999);
+  const ModelCheck check = CheckOf(writer);
+  EXPECT_TRUE(check.ok()) << check.status().message();
+  ASSERT_EQ(check.warnings.size(), 1U);
+  EXPECT_EQ(check.warnings[0],
+            "has a tokenizer.ggml.eos_token_id of 99999, which is not the id of one of its 267 "
+            "tokens: it is not used");
+  EXPECT_THAT(VerdictText(check), HasSubstr("It " + check.warnings[0]));
+}
+
 TEST(ModelCheckTest, AContextOutOfAllProportionIsNamed) {
   model::GgufWriter writer = model::TinyLlama();
   writer.SetUint32("llama.context_length", 1 << 24);

@@ -4,18 +4,85 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "base/random_access_file.h"
+#include "base/utf8.h"
 #include "tokenizer/hf_vocabulary.h"
 #include "tokenizer/make_tokenizer.h"
 
 namespace ropeway::engine {
 namespace {
+
+// A number of any type; nullopt: it is none.
+std::optional<double> NumberOf(const model::GgufValue& value) {
+  if (const auto* number = std::get_if<uint64_t>(&value)) return static_cast<double>(*number);
+  if (const auto* number = std::get_if<int64_t>(&value)) return static_cast<double>(*number);
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  return std::nullopt;
+}
+
+bool IsTokenId(double number, size_t tokens) {
+  return number >= 0 && number < static_cast<double>(tokens) && number == std::floor(number);
+}
+
+// What does not fit becomes a value that no token has.
+template <typename To>
+To Converted(double number) {
+  if constexpr (std::is_floating_point_v<To>) {
+    const bool fits = std::fabs(number) <= double{std::numeric_limits<To>::max()};
+    return fits ? static_cast<To>(number) : std::numeric_limits<To>::infinity();
+  } else {
+    const bool fits =
+        number == std::floor(number) && std::fabs(number) < double{std::numeric_limits<To>::max()};
+    return fits ? static_cast<To>(number) : std::numeric_limits<To>::max();
+  }
+}
+
+template <typename From, typename To>
+void ConvertAll(const model::GgufArray& array, std::vector<To>* values) {
+  for (size_t i = 0; i < array.count; ++i) {
+    From number{};
+    std::memcpy(&number, array.data.data() + i * sizeof number, sizeof number);
+    values->push_back(Converted<To>(static_cast<double>(number)));
+  }
+}
+
+// The array's numbers; false if it has none.
+template <typename To>
+bool NumbersOf(const model::GgufArray& array, std::vector<To>* values) {
+  values->reserve(array.type == model::GgufType::kString ? 0 : array.count);
+  switch (array.type) {
+    case model::GgufType::kUint8:
+      return ConvertAll<uint8_t>(array, values), true;
+    case model::GgufType::kInt8:
+      return ConvertAll<int8_t>(array, values), true;
+    case model::GgufType::kUint16:
+      return ConvertAll<uint16_t>(array, values), true;
+    case model::GgufType::kInt16:
+      return ConvertAll<int16_t>(array, values), true;
+    case model::GgufType::kUint32:
+      return ConvertAll<uint32_t>(array, values), true;
+    case model::GgufType::kInt32:
+      return ConvertAll<int32_t>(array, values), true;
+    case model::GgufType::kUint64:
+      return ConvertAll<uint64_t>(array, values), true;
+    case model::GgufType::kInt64:
+      return ConvertAll<int64_t>(array, values), true;
+    case model::GgufType::kFloat32:
+      return ConvertAll<float>(array, values), true;
+    case model::GgufType::kFloat64:
+      return ConvertAll<double>(array, values), true;
+    default:
+      return false;
+  }
+}
 
 // Reads keys one after the other and keeps the first failure, so that the caller checks once.
 class Reader {
@@ -33,12 +100,23 @@ class Reader {
     return std::string(value.value_or(""));
   }
 
-  std::optional<TokenId> Id(std::string_view key) {
-    const auto value = Keep(file_.GetUint(key, 0, std::numeric_limits<TokenId>::max()));
-    return value ? std::optional<TokenId>(static_cast<TokenId>(*value)) : std::nullopt;
+  // One that is no id of the `tokens` is as if the key were absent; WarnOfIds names it.
+  std::optional<TokenId> Id(std::string_view key, size_t tokens) {
+    const model::GgufFile::Entry* const entry = file_.Find(key);
+    if (entry == nullptr) return std::nullopt;
+    const std::optional<double> number = NumberOf(entry->value);
+    if (!number) Keep(file_.GetUint(key, 0, 0));  // The error.
+    if (!number || !IsTokenId(*number, tokens)) return std::nullopt;
+    return static_cast<TokenId>(*number);
   }
 
-  std::optional<bool> Bool(std::string_view key) { return Keep(file_.GetBool(key)); }
+  // Also a number, 0 or 1.
+  std::optional<bool> Bool(std::string_view key) {
+    const model::GgufFile::Entry* const entry = file_.Find(key);
+    const std::optional<double> number = entry ? NumberOf(entry->value) : std::nullopt;
+    if (number == 0.0 || number == 1.0) return number == 1.0;
+    return Keep(file_.GetBool(key));
+  }
 
   std::vector<std::string> Strings(std::string_view key, size_t most) {
     const model::GgufArray* array = KeepArray(file_.GetArray(key, model::GgufType::kString));
@@ -55,6 +133,7 @@ class Reader {
     return {array->strings.begin(), array->strings.end()};
   }
 
+  // Arrays of numbers of any type.
   std::vector<int32_t> Ints(std::string_view key) {
     return Numbers<int32_t>(key, model::GgufType::kInt32);
   }
@@ -83,12 +162,14 @@ class Reader {
   }
 
   template <typename T>
-  std::vector<T> Numbers(std::string_view key, model::GgufType type) {
-    const model::GgufArray* array = KeepArray(file_.GetArray(key, type));
-    if (array == nullptr || array->count == 0) return {};
-    std::vector<T> values(array->count);
-    std::memcpy(values.data(), array->data.data(), values.size() * sizeof(T));
-    return values;
+  std::vector<T> Numbers(std::string_view key, model::GgufType usual) {
+    const model::GgufFile::Entry* const entry = file_.Find(key);
+    if (entry == nullptr) return {};
+    std::vector<T> values;
+    const auto* const array = std::get_if<model::GgufArray>(&entry->value);
+    if (array != nullptr && NumbersOf(*array, &values)) return values;
+    KeepArray(file_.GetArray(key, usual));  // The error.
+    return {};
   }
 
   const model::GgufArray* KeepArray(StatusOr<const model::GgufArray*> value) {
@@ -162,9 +243,23 @@ void SetStrips(const std::string& architecture, tokenizer::Vocabulary* vocabular
 
 // BERT's files have names of their own for the tokens around a text.
 void ReadBertEnds(Reader* read, tokenizer::Vocabulary* vocabulary) {
-  if (!vocabulary->bos) vocabulary->bos = read->Id("tokenizer.ggml.cls_token_id");
+  const size_t tokens = vocabulary->tokens.size();
+  if (!vocabulary->bos) vocabulary->bos = read->Id("tokenizer.ggml.cls_token_id", tokens);
   // So the key is spelled.
-  vocabulary->eos = read->Id("tokenizer.ggml.seperator_token_id");
+  vocabulary->eos = read->Id("tokenizer.ggml.seperator_token_id", tokens);
+}
+
+// Names the special tokens that are none of the vocabulary's, used or not, as llama.cpp does.
+void WarnOfIds(const model::GgufFile& file, tokenizer::Vocabulary* vocabulary) {
+  const size_t tokens = vocabulary->tokens.size();
+  for (const model::GgufFile::Entry& entry : file.metadata()) {
+    if (!entry.key.starts_with("tokenizer.ggml.") || !entry.key.ends_with("_token_id")) continue;
+    const std::optional<double> number = NumberOf(entry.value);
+    if (!number || IsTokenId(*number, tokens)) continue;
+    vocabulary->warnings.push_back(
+        fmt::format("has a {} of {}, which is not the id of one of its {} tokens: it is not used",
+                    base::PrintableText(entry.key), *number, tokens));
+  }
 }
 
 // The largest published tokenizer.json has 34 MB.
@@ -285,11 +380,12 @@ StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   vocabulary.types = read.Ints("tokenizer.ggml.token_type");
   vocabulary.scores = read.Floats("tokenizer.ggml.scores");
   vocabulary.merges = read.Strings("tokenizer.ggml.merges", tokenizer::kMaxVocabularyMerges);
-  vocabulary.bos = read.Id("tokenizer.ggml.bos_token_id");
-  vocabulary.eos = read.Id("tokenizer.ggml.eos_token_id");
-  vocabulary.eot = read.Id("tokenizer.ggml.eot_token_id");
-  vocabulary.eom = read.Id("tokenizer.ggml.eom_token_id");
-  vocabulary.unk = read.Id("tokenizer.ggml.unknown_token_id");
+  const size_t tokens = vocabulary.tokens.size();
+  vocabulary.bos = read.Id("tokenizer.ggml.bos_token_id", tokens);
+  vocabulary.eos = read.Id("tokenizer.ggml.eos_token_id", tokens);
+  vocabulary.eot = read.Id("tokenizer.ggml.eot_token_id", tokens);
+  vocabulary.eom = read.Id("tokenizer.ggml.eom_token_id", tokens);
+  vocabulary.unk = read.Id("tokenizer.ggml.unknown_token_id", tokens);
   vocabulary.add_bos = read.Bool("tokenizer.ggml.add_bos_token");
   vocabulary.add_eos = read.Bool("tokenizer.ggml.add_eos_token");
   const std::optional<bool> add_space_prefix = read.Bool("tokenizer.ggml.add_space_prefix");
@@ -303,6 +399,7 @@ StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   const std::string architecture = read.String("general.architecture", false);
   if (vocabulary.model == "bert") ReadBertEnds(&read, &vocabulary);
   if (!read.status().ok()) return read.status();
+  WarnOfIds(file, &vocabulary);
   SetDefaults(add_space_prefix, &vocabulary);
   SetStrips(architecture, &vocabulary);
   return vocabulary;

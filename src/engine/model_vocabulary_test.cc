@@ -4,13 +4,18 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
+#include "tokenizer/make_tokenizer.h"
 
 namespace ropeway::engine {
 namespace {
@@ -121,6 +126,91 @@ TEST(ModelVocabularyTest, KnowsWhichTokensTakeWhiteSpaceAlong) {
   const tokenizer::Vocabulary roberta = MustRead("t5", set("<s>", "<mask>", "nomic-bert-moe"));
   EXPECT_EQ(roberta.strip_left, std::vector<TokenId>{1});
   EXPECT_TRUE(roberta.strip_right.empty());
+}
+
+TEST(ModelVocabularyTest, ASpecialTokenThatIsNoneIsNotUsed) {
+  const std::vector<const char*> keys = {"bos",     "eos",     "eot",    "eom",
+                                         "unknown", "padding", "fim_pre"};
+  for (const char* name : keys) {
+    const std::string key = "tokenizer.ggml." + std::string(name) + "_token_id";
+    const auto with = [&](const Change& set) { return MustRead("gpt2", set); };
+    for (const tokenizer::Vocabulary& vocabulary :
+         {with([&](model::GgufWriter& w) { w.SetUint32(key, model::kTinyVocab); }),
+          with([&](model::GgufWriter& w) { w.SetUint32(key, 0xFFFFFFFF); }),
+          with([&](model::GgufWriter& w) { w.SetUint64(key, UINT64_MAX); }),
+          with([&](model::GgufWriter& w) { w.SetInt32(key, -1); }),
+          with([&](model::GgufWriter& w) { w.SetFloat32(key, 1.5F); })}) {
+      for (const auto& id :
+           {vocabulary.bos, vocabulary.eos, vocabulary.eot, vocabulary.eom, vocabulary.unk}) {
+        EXPECT_EQ(id, std::nullopt) << name;
+      }
+      ASSERT_EQ(vocabulary.warnings.size(), 1U) << name;
+      EXPECT_THAT(vocabulary.warnings[0], HasSubstr("has a " + key + " of "));
+      EXPECT_THAT(vocabulary.warnings[0], HasSubstr("of one of its 267 tokens: it is not used"));
+    }
+  }
+  // What files of its kind leave out counts then.
+  const tokenizer::Vocabulary llama = MustRead(
+      "llama", [](model::GgufWriter& w) { w.SetUint32("tokenizer.ggml.eos_token_id", 9999); });
+  EXPECT_EQ(llama.eos, 2);
+  EXPECT_TRUE(MustRead("gpt2").warnings.empty());
+}
+
+// The array's bytes, and before them its type and size.
+template <typename T>
+std::string RawArray(model::GgufType type, T value) {
+  std::string bytes(12, '\0');
+  const uint64_t count = model::kTinyVocab;
+  bytes[0] = static_cast<char>(type);
+  std::memcpy(bytes.data() + 4, &count, 8);
+  for (uint64_t i = 0; i < count; ++i) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  return bytes;
+}
+
+TEST(ModelVocabularyTest, NumbersMayHaveAnyType) {
+  using model::GgufType;
+  constexpr uint32_t kArrayType = 9;
+  const std::vector<std::string> threes = {
+      RawArray(GgufType::kUint8, uint8_t{3}),   RawArray(GgufType::kInt8, int8_t{3}),
+      RawArray(GgufType::kUint16, uint16_t{3}), RawArray(GgufType::kInt16, int16_t{3}),
+      RawArray(GgufType::kUint32, uint32_t{3}), RawArray(GgufType::kInt32, int32_t{3}),
+      RawArray(GgufType::kUint64, uint64_t{3}), RawArray(GgufType::kInt64, int64_t{3}),
+      RawArray(GgufType::kFloat32, 3.0F),       RawArray(GgufType::kFloat64, 3.0)};
+  for (const std::string& three : threes) {
+    const tokenizer::Vocabulary vocabulary = MustRead("llama", [&](model::GgufWriter& w) {
+      for (const char* key : {"tokenizer.ggml.token_type", "tokenizer.ggml.scores"}) {
+        w.Remove(key);
+        w.AddRaw(key, kArrayType, three);
+      }
+    });
+    EXPECT_EQ(vocabulary.types, std::vector<int32_t>(model::kTinyVocab, 3));
+    EXPECT_EQ(vocabulary.scores, std::vector<float>(model::kTinyVocab, 3.0F));
+  }
+  // What is no type of a token stays none.
+  for (const std::string& wrong :
+       {RawArray(GgufType::kFloat32, 1.5F), RawArray(GgufType::kUint32, 0xFFFFFFFFU),
+        RawArray(GgufType::kFloat64, std::nan("")), RawArray(GgufType::kInt64, INT64_MIN)}) {
+    tokenizer::Vocabulary vocabulary = MustRead("gpt2", [&](model::GgufWriter& w) {
+      w.Remove("tokenizer.ggml.token_type");
+      w.AddRaw("tokenizer.ggml.token_type", kArrayType, wrong);
+    });
+    EXPECT_EQ(tokenizer::MakeTokenizer(std::move(vocabulary)).status().field(),
+              "tokenizer.ggml.token_type[0]");
+  }
+  const tokenizer::Vocabulary scalars = MustRead("llama", [](model::GgufWriter& w) {
+    w.SetFloat32("tokenizer.ggml.eos_token_id", 7.0F);
+    w.SetInt32("tokenizer.ggml.bos_token_id", 8);
+    w.SetUint64("tokenizer.ggml.unknown_token_id", 9);
+    w.SetUint32("tokenizer.ggml.add_bos_token", 0);
+    w.SetFloat32("tokenizer.ggml.add_eos_token", 1.0F);
+  });
+  EXPECT_EQ(scalars.eos, 7);
+  EXPECT_EQ(scalars.bos, 8);
+  EXPECT_EQ(scalars.unk, 9);
+  EXPECT_EQ(scalars.add_bos, false);
+  EXPECT_EQ(scalars.add_eos, true);
 }
 
 TEST(ModelVocabularyTest, AKeyOfTheWrongTypeIsNamed) {

@@ -105,7 +105,8 @@ struct Vocabulary {
 
   std::string chat_template;  // tokenizer.chat_template; "" if absent.
 
-  // What is wrong with the files and was passed over, as ModelCheck::warnings has it.
+  // What is wrong with the files and does not keep them from being used: "has ...", as
+  // ModelCheck::warnings.
   std::vector<std::string> warnings;
 
   friend bool operator==(const Vocabulary&, const Vocabulary&) = default;
