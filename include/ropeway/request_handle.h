@@ -12,8 +12,9 @@
 
 namespace ropeway {
 
-// Refers to one submitted request. Cheap to copy; must not outlive the Engine or Gateway that it
-// came from. Dropping a handle neither cancels nor ends the request. Thread-safe.
+// Refers to one submitted request. Cheap to copy. Dropping a handle neither cancels nor ends the
+// request. A handle may outlive the Engine or Gateway that it came from, with which its request
+// ends: Wait and Poll then give the result, and Cancel has no effect. Thread-safe.
 class RequestHandle {
  public:
   RequestHandle() = default;

@@ -31,7 +31,7 @@ std::optional<Result> RequestHandle::Poll() const {
 }
 
 void RequestHandle::Cancel() const {
-  if (state_ != nullptr) state_->cancel(id_);
+  if (state_ != nullptr) state_->link->Cancel(id_);
 }
 
 }  // namespace ropeway

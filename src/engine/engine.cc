@@ -51,11 +51,16 @@ class FinishedQueue {
 
 class Engine::Impl {
  public:
+  ~Impl() {
+    if (link != nullptr) link->Cut();
+  }
+
   StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta);
 
   base::RealClock clock;
   base::SystemRandom random;
   FinishedQueue finished;
+  std::shared_ptr<CancelLink> link;           // Of all handles.
   std::unique_ptr<engine::LlmEngine> engine;  // Last: its threads use the others.
 };
 
@@ -63,7 +68,7 @@ StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_
   try {
     RequestHandle handle;
     handle.state_ = std::make_shared<RequestHandle::State>();
-    handle.state_->cancel = [engine = engine.get()](RequestId id) { engine->Cancel(id); };
+    handle.state_->link = link;
     auto ended = [this, state = handle.state_, node = std::make_shared<FinishedQueue::Node>(1)](
                      std::shared_ptr<const Result> result) {
       node->front() = result;
@@ -87,6 +92,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
       engine::OpenEngine(options, &impl->clock, &impl->random);
   if (!engine.ok()) return engine.status();
   impl->engine = *std::move(engine);
+  impl->link =
+      std::make_shared<CancelLink>([its = impl->engine.get()](RequestId id) { its->Cancel(id); });
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 

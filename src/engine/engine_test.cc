@@ -187,6 +187,26 @@ TEST_F(EngineTest, WhatHasEndedIsNotThereToCancel) {
   }
 }
 
+TEST_F(EngineTest, AHandleMayOutliveItsEngine) {
+  Start();
+  std::vector<RequestHandle> handles;
+  for (int i = 0; i < 8; ++i) handles.push_back(*engine_->Submit(Greedy("one", 500)));
+  std::atomic<bool> over = false;
+  std::thread canceller([&] {
+    while (!over) {
+      for (const RequestHandle& handle : handles) handle.Cancel();
+    }
+  });
+  engine_.reset();
+  over = true;
+  canceller.join();
+  for (const RequestHandle& handle : handles) {
+    handle.Cancel();
+    ASSERT_TRUE(handle.Poll().has_value());
+    EXPECT_EQ(handle.Wait()->id, handle.id());
+  }
+}
+
 TEST_F(EngineTest, SubmitManyRepliesInOrderWithSeveralPromptThreads) {
   Start(4, 1);
   std::vector<Request> requests;

@@ -16,10 +16,15 @@ namespace ropeway {
 
 class Gateway::Impl {
  public:
+  ~Impl() {
+    if (link != nullptr) link->Cut();
+  }
+
   StatusOr<RequestHandle> Infer(Request request, StreamCallback on_delta);
 
   base::RealClock clock;
   base::SystemRandom random;
+  std::shared_ptr<CancelLink> link;                  // Of all handles.
   std::unique_ptr<gateway::GatewayBackend> backend;  // Last: its threads use the others.
 };
 
@@ -27,7 +32,7 @@ StatusOr<RequestHandle> Gateway::Impl::Infer(Request request, StreamCallback on_
   try {
     RequestHandle handle;
     handle.state_ = std::make_shared<RequestHandle::State>();
-    handle.state_->cancel = [its = backend.get()](RequestId id) { its->Cancel(id); };
+    handle.state_->link = link;
     auto ended = [state = handle.state_](std::shared_ptr<const Result> result) {
       state->End(std::move(result));
     };
@@ -48,6 +53,8 @@ StatusOr<std::unique_ptr<Gateway>> Gateway::Create(const GatewayOptions& options
       gateway::OpenGateway(options, &impl->clock, &impl->random);
   if (!backend.ok()) return backend.status();
   impl->backend = *std::move(backend);
+  impl->link =
+      std::make_shared<CancelLink>([its = impl->backend.get()](RequestId id) { its->Cancel(id); });
   return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
 }
 

@@ -27,6 +27,16 @@ GatewayOptions OptionsWith(std::shared_ptr<RemoteBackend> backend) {
   return options;
 }
 
+TEST(GatewayTest, AHandleMayOutliveItsGateway) {
+  auto gateway = Gateway::Create(OptionsWith(std::make_shared<ScriptedBackend>()));
+  ASSERT_TRUE(gateway.ok()) << gateway.status().message();
+  const auto handle = (*gateway)->Infer(ScriptedRequest());
+  ASSERT_TRUE(handle.ok()) << handle.status().message();
+  gateway->reset();
+  handle->Cancel();
+  EXPECT_EQ(handle->Wait()->id, handle->id());
+}
+
 TEST(GatewayTest, InfersStreamsAndEnds) {
   auto gateway = Gateway::Create(OptionsWith(std::make_shared<ScriptedBackend>()));
   ASSERT_TRUE(gateway.ok()) << gateway.status().message();
