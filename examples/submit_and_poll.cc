@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   ropeway::EngineOptions options;
   options.model.path = argv[1];
   options.scheduler.max_num_seqs = 16;  // At most so many run together; the others wait their turn.
+  options.max_finished_bytes = int64_t{64} << 20;  // Results are kept for PollFinished.
   auto engine = ropeway::Engine::Create(options);
   if (!engine.ok()) {
     std::fprintf(stderr, "submit_and_poll: %s\n", engine.status().message().c_str());

@@ -10,6 +10,7 @@
 #define ROPEWAY_ENGINE_H_
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,9 +59,13 @@ class Engine {
 
   // The results of requests that ended since the last call, in order of their ends; each result
   // exactly once over all callers. Requests submitted with a stream callback are included. At most
-  // `max_results`; 0 is all. An engine keeps at most 100,000 uncollected results and drops the
-  // oldest beyond.
+  // `max_results`; 0 is all. Needs EngineOptions::max_finished_bytes, without which nothing is kept
+  // and there are none. Beyond that bound the oldest results are dropped, which dropped_results
+  // counts; a handle gives its result all the same.
   std::vector<Result> PollFinished(size_t max_results = 0);
+
+  // Results that PollFinished will never give, for want of room.
+  uint64_t dropped_results() const;
 
   // Asks that the request end as kCancelled; kNotFound if no such request is under way.
   Status Cancel(RequestId id);

@@ -162,6 +162,9 @@ struct EngineOptions {
   int frontend_threads = 1;  // Threads that apply chat templates and encode.
   // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
   std::chrono::milliseconds request_timeout{0};
+  // What the results that wait for Engine::PollFinished may take, in bytes: give it where that is
+  // called. 0: none are kept for it, as suits callers who wait for handles or stream.
+  int64_t max_finished_bytes = 0;
   std::string trace_file;  // Chrome/Perfetto JSON of steps and requests is written here; "": none.
 };
 

@@ -63,7 +63,6 @@ class Scorer {
       if (!result.ok()) return result.status();
       if (!result->status.ok()) return result->status;
       if (Status status = Take(windows_[done], *result); !status.ok()) return status;
-      (void)engine_->PollFinished();  // Drops the engine's copies.
       ShowProgress(done + 1);
     }
     return {};

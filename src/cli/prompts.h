@@ -54,7 +54,8 @@ class BatchTracker {
 };
 
 // Answers all prompts of flags.prompts_file. Returns the exit code: 1 if a request failed or the
-// output could not be written. `engine` must have no other user.
+// output could not be written. `engine` must have no other user, and
+// keep its results for PollFinished.
 int RunPrompts(const RunFlags& flags, Engine* engine);
 
 }  // namespace ropeway::cli

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -183,6 +184,8 @@ int Run(const RunFlags& given) {
     }
     if (prompt.empty()) return base::Fail("no prompt: standard input is empty");
   }
+  // RunPrompts polls; the requests that it has under way are its bound.
+  if (many) options->max_finished_bytes = std::numeric_limits<int64_t>::max();
   auto engine = StartEngine(*options, &flags);
   if (!engine.ok()) return base::Fail(engine.status());
   return many ? RunPrompts(flags, engine->get())

@@ -17,18 +17,47 @@
 namespace ropeway {
 namespace {
 
-constexpr size_t kMaxUncollected = 100000;
+size_t BytesOf(const std::vector<OutputToken>& tokens) {
+  size_t bytes = tokens.capacity() * sizeof(OutputToken);
+  for (const OutputToken& token : tokens) {
+    bytes += token.bytes.size() + token.top_logprobs.capacity() * sizeof(TokenLogprob) +
+             token.top_bytes.capacity() * sizeof(std::string);
+    for (const std::string& top : token.top_bytes) bytes += top.size();
+  }
+  return bytes;
+}
+
+size_t BytesOf(const Result& result) {
+  return sizeof(Result) + result.text.capacity() + result.status.message().size() +
+         BytesOf(result.tokens) + BytesOf(result.prompt_tokens);
+}
 
 // The results that PollFinished has not given out yet. Thread-safe.
 class FinishedQueue {
  public:
+  struct Kept {
+    std::shared_ptr<const Result> result;
+    size_t bytes = 0;
+  };
   // A list of one, made ahead: a result is never lost for want of memory.
-  using Node = std::list<std::shared_ptr<const Result>>;
+  using Node = std::list<Kept>;
+
+  // They take at most `max_bytes`. Call before any other.
+  void SetBound(size_t max_bytes) { max_bytes_ = max_bytes; }
+  bool keeps() const { return max_bytes_ > 0; }
 
   void Add(Node node) noexcept {
+    const size_t bytes = BytesOf(*node.front().result);
+    node.front().bytes = bytes;
+    Node dropped;  // Freed without the lock.
     const std::lock_guard lock(mu_);
-    if (results_.size() >= kMaxUncollected) results_.pop_front();
     results_.splice(results_.end(), node);
+    bytes_ += bytes;
+    while (bytes_ > max_bytes_) {
+      bytes_ -= results_.front().bytes;
+      ++dropped_;
+      dropped.splice(dropped.end(), results_, results_.begin());
+    }
   }
 
   Node Take(size_t max_results) {
@@ -39,12 +68,21 @@ class FinishedQueue {
       end = std::next(results_.begin(), static_cast<int64_t>(max_results));
     }
     taken.splice(taken.end(), results_, results_.begin(), end);
+    for (const Kept& kept : taken) bytes_ -= kept.bytes;
     return taken;
   }
 
+  uint64_t dropped() const {
+    const std::lock_guard lock(mu_);
+    return dropped_;
+  }
+
  private:
-  std::mutex mu_;
-  Node results_;
+  size_t max_bytes_ = 0;
+  mutable std::mutex mu_;
+  Node results_;  // Guarded by mu_, as are the next two.
+  size_t bytes_ = 0;
+  uint64_t dropped_ = 0;
 };
 
 }  // namespace
@@ -69,10 +107,13 @@ StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_
     RequestHandle handle;
     handle.state_ = std::make_shared<RequestHandle::State>();
     handle.state_->link = link;
-    auto ended = [this, state = handle.state_, node = std::make_shared<FinishedQueue::Node>(1)](
-                     std::shared_ptr<const Result> result) {
-      node->front() = result;
-      finished.Add(std::move(*node));
+    std::shared_ptr<FinishedQueue::Node> node;
+    if (finished.keeps()) node = std::make_shared<FinishedQueue::Node>(1);
+    auto ended = [this, state = handle.state_, node](std::shared_ptr<const Result> result) {
+      if (node != nullptr) {
+        node->front().result = result;
+        finished.Add(std::move(*node));
+      }
       state->End(std::move(result));
     };
     StatusOr<RequestId> id =
@@ -88,6 +129,9 @@ StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_
 
 StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
   auto impl = std::make_unique<Impl>();
+  if (options.max_finished_bytes > 0) {
+    impl->finished.SetBound(static_cast<size_t>(options.max_finished_bytes));
+  }
   StatusOr<std::unique_ptr<engine::LlmEngine>> engine =
       engine::OpenEngine(options, &impl->clock, &impl->random);
   if (!engine.ok()) return engine.status();
@@ -113,9 +157,11 @@ std::vector<StatusOr<RequestHandle>> Engine::SubmitMany(std::vector<Request> req
 
 std::vector<Result> Engine::PollFinished(size_t max_results) {
   std::vector<Result> results;
-  for (const auto& result : impl_->finished.Take(max_results)) results.push_back(*result);
+  for (const auto& kept : impl_->finished.Take(max_results)) results.push_back(*kept.result);
   return results;
 }
+
+uint64_t Engine::dropped_results() const { return impl_->finished.dropped(); }
 
 Status Engine::Cancel(RequestId id) {
   if (impl_->engine->TryCancel(id)) return {};

@@ -203,6 +203,7 @@ Status ValidateEngineOptions(const EngineOptions& options) {
   }
   if (Status status = CheckBounds({{"max_model_len", options.model.max_model_len, 0},
                                    {"frontend_threads", options.frontend_threads, 1},
+                                   {"max_finished_bytes", options.max_finished_bytes, 0},
                                    {"request_timeout", options.request_timeout.count(), 0}});
       !status.ok()) {
     return status;

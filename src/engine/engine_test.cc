@@ -30,6 +30,7 @@ class EngineTest : public testing::Test {
     options.cache.kv_bytes = 1 << 20;
     options.scheduler.max_num_seqs = max_num_seqs;
     options.frontend_threads = frontend_threads;
+    options.max_finished_bytes = max_finished_bytes_;
     auto engine = Engine::Create(options);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     engine_ = *std::move(engine);
@@ -45,6 +46,7 @@ class EngineTest : public testing::Test {
   }
 
   model::TempFile file_{model::TinyLlama().Bytes()};
+  int64_t max_finished_bytes_ = 0;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -230,7 +232,49 @@ TEST_F(EngineTest, SubmitManyRepliesInOrderWithSeveralPromptThreads) {
   }
 }
 
+TEST_F(EngineTest, WithoutABoundNothingIsKeptToBePolled) {
+  Start();
+  const auto stream = [](RequestId, const Delta&) { return true; };
+  EXPECT_TRUE(engine_->Submit(Greedy("one", 3), stream)->Wait()->status.ok());
+  EXPECT_TRUE(engine_->Submit(Greedy("two", 3))->Wait()->status.ok());
+  EXPECT_TRUE(engine_->PollFinished().empty());
+  EXPECT_EQ(engine_->dropped_results(), 0U);
+}
+
+TEST_F(EngineTest, TheOldestResultsAreDroppedBeyondTheBound) {
+  max_finished_bytes_ = 20'000;
+  Start();
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 40; ++i) {
+    const auto handle = engine_->Submit(Greedy("one", 20));
+    ASSERT_TRUE(handle.ok());
+    EXPECT_EQ(handle->Wait()->tokens.size(), 20U) << "its handle has it all the same";
+    ids.push_back(handle->id());
+  }
+  const uint64_t dropped = engine_->dropped_results();
+  const std::vector<Result> results = engine_->PollFinished();
+  size_t bytes = 0;
+  std::vector<RequestId> polled;
+  for (const Result& result : results) {
+    bytes += sizeof(Result) + result.text.size() + result.tokens.size() * sizeof(OutputToken);
+    polled.push_back(result.id);
+  }
+  EXPECT_LE(bytes, 20'000U);
+  ASSERT_GT(results.size(), 2U);
+  EXPECT_EQ(dropped + results.size(), ids.size());
+  EXPECT_EQ(polled,
+            std::vector<RequestId>(ids.end() - static_cast<int64_t>(results.size()), ids.end()));
+  // What was given out makes room.
+  EXPECT_TRUE(engine_->Submit(Greedy("one", 20))->Wait().ok());
+  EXPECT_EQ(engine_->PollFinished().size(), 1U);
+  // One that is larger than all room.
+  EXPECT_TRUE(engine_->Submit(Greedy("one", 400))->Wait().ok());
+  EXPECT_TRUE(engine_->PollFinished().empty());
+  EXPECT_EQ(engine_->dropped_results(), dropped + 1);
+}
+
 TEST_F(EngineTest, PollFinishedGivesEachResultOnce) {
+  max_finished_bytes_ = int64_t{64} << 20;
   Start(2);
   std::set<RequestId> submitted;
   for (int i = 0; i < 40; ++i) {

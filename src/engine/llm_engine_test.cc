@@ -500,6 +500,7 @@ TEST(LlmEngineTest, ImpossibleOptionsAreNamed) {
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_queued_requests = 0; }),
             "max_queued_requests");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.frontend_threads = 0; }), "frontend_threads");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.max_finished_bytes = -1; }), "max_finished_bytes");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.model.max_model_len = 1; }), "max_model_len");
   EXPECT_EQ(field_of([](EngineOptions&) {}), "accepted");
 }
