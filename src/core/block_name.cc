@@ -41,9 +41,10 @@ BlockName RootName(const CacheRoot& root) {
 }
 
 BlockName LongRopeRoot(const BlockName& root) {
-  std::vector<uint8_t> message;
-  AppendText(kLongRopeTag, &message);
-  message.insert(message.end(), root.bytes.begin(), root.bytes.end());
+  // On the stack: a sequence that crosses the length must not fail half-way for want of memory.
+  std::array<uint8_t, kLongRopeTag.size() + sizeof(BlockName)> message;
+  std::memcpy(message.data(), kLongRopeTag.data(), kLongRopeTag.size());
+  std::memcpy(message.data() + kLongRopeTag.size(), root.bytes.data(), root.bytes.size());
   return Hash(message);
 }
 

@@ -58,7 +58,7 @@ struct CacheRoot {
 BlockName RootName(const CacheRoot& root);
 
 // The root of the same request's blocks once it is computed with the long factors of RoPE
-// (CoreRequest::long_rope). `root`: with the short ones.
+// (CoreRequest::long_rope). `root`: with the short ones. Allocates nothing.
 BlockName LongRopeRoot(const BlockName& root);
 
 // The name of the block after `parent` that holds `ids`: a full or a partial one; the number of ids

@@ -82,8 +82,8 @@ struct CoreRequest {
   // From here on it is computed with the long factors of RoPE, and has other blocks.
   // REQUIRES: it was not before.
   void UseLongRope() {
-    long_rope = true;
     cache_root = LongRopeRoot(cache_root);
+    long_rope = true;
     block_names.clear();
   }
 };

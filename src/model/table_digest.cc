@@ -58,6 +58,7 @@ std::string TableDigest(const GgufFile& file) {
   TableHash hash;
   hash.Add(uint64_t{file.metadata().size()});
   for (const GgufFile::Entry& entry : file.metadata()) {
+    if (entry.key == "general.name") continue;  // Of a folder, its own.
     hash.Add(entry.key);
     hash.Add(static_cast<uint64_t>(entry.type));
     hash.Add(entry.value);

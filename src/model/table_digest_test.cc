@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/test_gguf_writer.h"
+#include "model/test_hf_writer.h"
 #include "model/test_tiny_models.h"
 
 namespace ropeway::model {
@@ -26,6 +27,22 @@ TEST(TableDigestTest, IsThatOfTheTablesWhereverTheModelLies) {
   EXPECT_NE(DigestOf(TinyModel("llama", kernels::WeightType::kF16)), digest) << "types of tensors";
 }
 
+TEST(TableDigestTest, OfAFolderItIsTheSameUnderAnyName) {
+  const TempFolder one;
+  const TempFolder two;
+  TinyLlamaOptions options;
+  options.weights = options.embedding = kernels::WeightType::kF32;
+  WriteTinyFolder(options, one.path());
+  WriteTinyFolder(options, two.path());
+  const auto digest = [](const std::string& path) {
+    const auto opened = GgufFile::Open(path);
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    return opened.ok() ? TableDigest(**opened) : std::string();
+  };
+  EXPECT_EQ(digest(one.path()), digest(two.path()));
+  EXPECT_EQ(digest(one.path()), digest(one.path() + "/"));
+}
+
 TEST(TableDigestTest, EveryEntryCounts) {
   const std::string digest = DigestOf(TinyModel("llama"));
   const auto with = [](const auto& change) {
@@ -33,7 +50,7 @@ TEST(TableDigestTest, EveryEntryCounts) {
     change(&writer);
     return DigestOf(writer);
   };
-  EXPECT_NE(with([](GgufWriter* w) { w->SetString("general.name", "another"); }), digest);
+  EXPECT_NE(with([](GgufWriter* w) { w->SetString("general.author", "another"); }), digest);
   EXPECT_NE(with([](GgufWriter* w) { w->SetFloat32("x", 1.0F); }),
             with([](GgufWriter* w) { w->SetFloat32("x", 1.5F); }));
   EXPECT_NE(with([](GgufWriter* w) { w->SetInt32("x", -1); }),

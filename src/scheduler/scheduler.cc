@@ -448,7 +448,7 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
     chunk = 1;
   }
   const auto cost = [&] { return cost_.Cost(sequence->kv.computed, chunk) + scoring * chunk; };
-  const bool samples = chunk == left && sequence->request.max_tokens > 0;
+  const bool samples = chunk == left && !alone && sequence->request.max_tokens > 0;
   double sampling = samples ? SamplingCostOf(*sequence) : 0.0;
   // The last id waits for a step that has room for the choice of its token too, or in which it is
   // the first.
