@@ -58,6 +58,7 @@ class Checker {
   Checker(const model::GgufFile& file, const EngineOptions& options, int64_t available)
       : file_(file), options_(options) {
     check_.path = file.path();
+    check_.warnings = file.warnings();
     check_.memory.available = available;
   }
 

@@ -106,6 +106,8 @@ class GgufFile {
   uint64_t file_bytes() const { return bytes_.file_bytes(); }  // Of all files when opened.
   const std::string& path() const { return path_; }            // As it was given to Open.
   const std::string& quantize() const { return quantize_; }
+  // What is wrong with it and does not keep it from being used: "has ...". Of a folder only.
+  const std::vector<std::string>& warnings() const { return warnings_; }
   // The files that decide what the model computes.
   const std::vector<base::RandomAccessFile>& files() const { return bytes_.files(); }
 
@@ -170,6 +172,7 @@ class GgufFile {
   std::deque<std::vector<std::byte>> headers_;
   std::deque<std::string> texts_;              // What views of a folder's tables refer to.
   std::map<std::string, std::string> fields_;  // A folder's names of fields.
+  std::vector<std::string> warnings_;
   uint32_t version_ = 0;
   uint64_t data_offset_ = 0;
   std::vector<Entry> metadata_;

@@ -38,6 +38,8 @@ class GgufFile::Builder {
   void AddTensor(std::string_view name, std::vector<uint64_t> shape, uint32_t type, uint64_t begin,
                  std::string_view field);
 
+  void AddWarning(std::string warning) { file_->warnings_.push_back(std::move(warning)); }
+
   // Errors that name the model: see GgufFile::Error.
   Status Error(StatusCode code, const std::string& field, const std::string& what) const {
     return file_->Error(code, field, what);

@@ -61,7 +61,7 @@ class FolderReader {
   Status ReadIndex();
   Status ReadWeights();
   Status ReadFile(const std::string& name);
-  Status CheckIndex() const;
+  void CheckIndex();
 
   Status Error(const std::string& file, const std::string& what) const {
     return {StatusCode::kDataLoss, fmt::format("{}/{}: {}", path_, file, what), file};
@@ -73,7 +73,19 @@ class FolderReader {
   std::set<std::string> files_;                 // With weights.
   std::map<std::string, std::string> file_of_;  // By the tensor; empty without an index.
   std::vector<HfTensor> tensors_;
+  std::vector<std::string> unlisted_;  // Tensors that the index does not say to be in their file.
 };
+
+// `names`, of which a file may have any number: the first ones, and how many more there are.
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    text += fmt::format("{}\"{}\"", i > 0 ? ", " : "", base::PrintableText(names[i].substr(0, 64)));
+  }
+  if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
+  return text;
+}
 
 StatusOr<std::unique_ptr<GgufFile>> FolderReader::Read() {
   const StatusOr<HfModel> model = ReadConfig();
@@ -146,7 +158,8 @@ Status FolderReader::ReadWeights() {
   for (const std::string& name : files_) {
     if (Status status = ReadFile(name); !status.ok()) return status;
   }
-  return CheckIndex();
+  CheckIndex();
+  return {};
 }
 
 Status FolderReader::ReadFile(const std::string& name) {
@@ -159,24 +172,32 @@ Status FolderReader::ReadFile(const std::string& name) {
   for (SafeTensor& tensor : *tensors) {
     const auto expected = file_of_.find(tensor.name);
     if (!file_of_.empty() && (expected == file_of_.end() || expected->second != name)) {
-      return Error(name, fmt::format("tensor \"{}\": {} names another file for it, or none",
-                                     tensor.name, kIndex));
+      unlisted_.push_back(tensor.name);
+      continue;
     }
     tensors_.push_back({std::move(tensor), number});
   }
   return {};
 }
 
-Status FolderReader::CheckIndex() const {
-  if (file_of_.empty() || tensors_.size() == file_of_.size()) return {};
+// The index has the last word. Whether the model lacks a tensor then is found where it is bound.
+void FolderReader::CheckIndex() {
+  if (!unlisted_.empty()) {
+    builder_.AddWarning(
+        fmt::format("has tensors in files that {} does not name for them, which are "
+                    "not used: {}",
+                    kIndex, FirstOf(unlisted_)));
+  }
+  if (file_of_.empty() || tensors_.size() == file_of_.size()) return;
   std::set<std::string_view> found;
   for (const HfTensor& t : tensors_) found.insert(t.tensor.name);
+  std::vector<std::string> missing;
   for (const auto& [tensor, name] : file_of_) {
-    if (found.count(tensor) > 0) continue;
-    return Error(kIndex, fmt::format("{} has no tensor \"{}\"", name,
-                                     base::PrintableText(tensor.substr(0, 64))));
+    if (found.count(tensor) == 0) missing.push_back(tensor);
   }
-  return {};
+  if (missing.empty()) return;
+  builder_.AddWarning(fmt::format("has a {} with tensors that their files do not have: {}", kIndex,
+                                  FirstOf(missing)));
 }
 
 }  // namespace

@@ -180,12 +180,26 @@ TEST(HfFolderTest, ShardsAreOneModel) {
   EXPECT_EQ(FloatsOf(**file, "output_norm.weight"), RandomValues(64, 2));
 
   index(embedding + "," + norm + R"(, "x": "model-00001-of-00002.safetensors")");
-  EXPECT_THAT(FolderError(llama.folder), HasSubstr("has no tensor \"x\""));
-  index(embedding);
-  llama.folder.Write("model-00001-of-00002.safetensors", second.Bytes());
-  EXPECT_THAT(FolderError(llama.folder),
-              HasSubstr("tensor \"model.norm.weight\": model.safetensors.index.json names "
-                        "another"));
+  const auto lacking = GgufFile::Open(llama.folder.path());
+  ASSERT_TRUE(lacking.ok()) << lacking.status().message();
+  EXPECT_EQ((*lacking)->warnings(),
+            std::vector<std::string>{"has a model.safetensors.index.json with tensors that their "
+                                     "files do not have: \"x\""});
+  // What the index does not name is not used, whatever it is.
+  for (const char* name : {"model.layers.9.unknown", "q.0", "q.1", "q.2", "q.3"}) {
+    first.Add(name, {2}, "F16", {0, 0});
+  }
+  first.Add("model.norm.weight", {64}, "F16", RandomValues(64, 3));
+  llama.folder.Write("model-00001-of-00002.safetensors", first.Bytes());
+  index(embedding + "," + norm);
+  const auto more = GgufFile::Open(llama.folder.path());
+  ASSERT_TRUE(more.ok()) << more.status().message();
+  EXPECT_EQ(FloatsOf(**more, "output_norm.weight"), RandomValues(64, 2));
+  ASSERT_EQ((*more)->warnings().size(), 1U);
+  EXPECT_THAT((*more)->warnings()[0],
+              HasSubstr("has tensors in files that model.safetensors.index.json does not name for "
+                        "them, which are not used: \"model.layers.9.unknown\", "));
+  EXPECT_THAT((*more)->warnings()[0], HasSubstr(" and 2 more"));
   for (const char* name : {"../secret.safetensors", "/etc/passwd", "a/b.safetensors", "weights.bin",
                            ".hidden.safetensors", "", "a\\nb.safetensors"}) {
     index(fmt::format(R"("t": "{}")", name));
