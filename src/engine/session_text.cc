@@ -1,10 +1,39 @@
 #include "engine/session_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <string_view>
 
 #include "store/record.h"
 
 namespace ropeway::engine {
+namespace {
+
+// Spaces in runs and at the ends, a ligature, wide and combining characters, contractions, digits,
+// bytes that are no UTF-8: what normalizers and split patterns treat otherwise than plain words.
+constexpr std::string_view kProbe =
+    " A  word,\tthe \xEF\xAC\x81rst \xE2\x91\xA0 \xEF\xBC\xA1 e\xCC\x81 12345\n\n don't  "
+    "\xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x98\x80\xFF ";
+
+// How the vocabulary encodes: the ids of a text, and of a text with special tokens in it.
+std::string EncodingOf(const tokenizer::Tokenizer& tokenizer) {
+  std::string text(kProbe);
+  for (TokenId id = 0, found = 0; id < tokenizer.vocab_size() && found < 3; ++id) {
+    if (!tokenizer.IsSpecial(id)) continue;
+    ++found;
+    text.append(tokenizer.Bytes(id, true)).append("x ").append(tokenizer.Bytes(id, true));
+    text.append(" x  ");
+  }
+  try {
+    return fmt::format("{}", fmt::join(tokenizer.Encode(text, {}), " "));
+  } catch (const tokenizer::EncodingError& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
 
 std::optional<KeptHistory> FindHistory(const tokenizer::Tokenizer& tokenizer,
                                        const store::SessionState& session, std::string_view text) {
@@ -55,7 +84,7 @@ void KeepAnswer(const tokenizer::Tokenizer& tokenizer, const std::function<bool(
 }
 
 std::string VocabularyDigest(const tokenizer::Tokenizer& tokenizer) {
-  std::string all;
+  std::string all = EncodingOf(tokenizer) + '\n';
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     const std::string_view bytes = tokenizer.Bytes(id, true);
     all += fmt::format("{}:", bytes.size());

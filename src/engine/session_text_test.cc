@@ -178,6 +178,19 @@ TEST(VocabularyDigest, DiffersWhereTheVocabularyDoes) {
     bool IsUnused(TokenId id) const override { return id == kHello; }
   };
   EXPECT_NE(digest, VocabularyDigest(WithoutHello()));
+  // The same tokens, of which texts become others: a normalizer, a token in front.
+  class WithAnEncoding final : public T {
+    Ids Encode(std::string_view, const tokenizer::EncodeOptions&) const override {
+      return {kHello};
+    }
+  };
+  EXPECT_NE(digest, VocabularyDigest(WithAnEncoding()));
+  class WithoutAnEncoding final : public T {
+    Ids Encode(std::string_view, const tokenizer::EncodeOptions&) const override {
+      throw tokenizer::EncodingError("too many steps");
+    }
+  };
+  EXPECT_NE(digest, VocabularyDigest(WithoutAnEncoding()));
 }
 
 }  // namespace

@@ -220,11 +220,14 @@ class BpePieces {
   }
 
   Status Check() const {
+    size_t work = 0;
     for (size_t i = 0; i < vocabulary_.tokens.size(); ++i) {
       const std::string_view text = vocabulary_.tokens[i];
       const bool unused = vocabulary_.types[i] == static_cast<int32_t>(TokenType::kUnused);
       const bool normal = vocabulary_.types[i] == static_cast<int32_t>(TokenType::kNormal);
       if (text.empty() || text.size() > kMostBytes) continue;
+      if (unused || (normal && Lacks(text))) work += text.size() * text.size();
+      if (work > kMostWork) return UnsupportedModel("a BPE model with so many long pieces");
       const bool other = unused ? IsJoined(text) : normal && Lacks(text) && IsJoined(text);
       if (!other) continue;
       return UnsupportedModel("piece " + std::to_string(i) + " of a BPE model, \"" +
@@ -238,6 +241,8 @@ class BpePieces {
  private:
   // Longer ones are rejected by what makes the merges.
   static constexpr size_t kMostBytes = 4096;
+  // Bytes that are hashed to look for parts: a fraction of a second.
+  static constexpr size_t kMostWork = size_t{1} << 28U;
 
   bool Is(std::string_view text, TokenType type) const {
     const auto found = kinds_.find(text);

@@ -70,7 +70,7 @@ void NormalizedWords::TakeLetters(Work* work) {
     letters_ = valid ? text_.substr(at_, length) : base::kReplacementCharacter;
   }
   at_ += length;
-  work->Spend(length);
+  work->Spend(std::max(length, letters_.size()));
   if (drops_spaces_) {
     letters_.remove_prefix(std::min(letters_.find_first_not_of(' '), letters_.size()));
   }
