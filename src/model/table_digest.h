@@ -9,8 +9,9 @@
 namespace ropeway::model {
 
 // The SHA-256, in hex, of all metadata but the model's name, and of each tensor's name, shape, type
-// and place. It is the same on every machine, wherever the model lies, and another one for a model of another
-// vocabulary, configuration, type or layout; two sets of weights with equal tables have the same.
+// and place. It is the same on every machine, wherever the model lies, and another one for a model
+// of another vocabulary, configuration, type or layout; two sets of weights with equal tables have
+// the same.
 std::string TableDigest(const GgufFile& file);
 
 }  // namespace ropeway::model

@@ -49,6 +49,11 @@ TEST_F(HttpRfcTest, AVersionThatIsNotSupportedIsNamed) {
     EXPECT_EQ(status_of(damaged), 400) << damaged;
   }
   EXPECT_EQ(StatusOf("GET /livez\r\n\r\n"), 400);
+  for (const char* line :
+       {"GET /livez  HTTP/1.1\r\nHost: t\r\n\r\n", "GET /livez HTTP/1.1\r\r\nHost: t\r\n\r\n",
+        "GET /livez HTTP/1.1\nHost: t\n\n"}) {
+    EXPECT_EQ(StatusOf(line), 400) << line;
+  }
   TestClient client(port());
   client.Send("GET /livez HTTP/1.2\r\nHost: t\r\n\r\n");
   ClientReply reply = client.Read();

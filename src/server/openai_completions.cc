@@ -125,8 +125,9 @@ class CompletionLogprobs {
  public:
   // The prompt's text and tokens, before any output. No offset is beyond the text, which a
   // vocabulary may have normalized to something longer.
-  void AddPrompt(const std::string& text, const std::vector<OutputToken>& tokens) {
+  void AddPrompt(const std::string& echo, const std::vector<OutputToken>& tokens) {
     TextOffsets offsets;
+    const std::string text = base::ReplaceInvalidUtf8(echo);  // As the answer shows it.
     prompt_characters_ = CountCharacters(text);
     const int64_t before = CharactersBeforeText(tokens, text);
     for (const OutputToken& token : tokens) {

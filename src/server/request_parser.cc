@@ -78,20 +78,22 @@ HttpReply ParserRejection(int status, std::string message) {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Whether the request's line ends in a version that is one, HTTP/ DIGIT . DIGIT, and not below 1.
-bool NamesAnHttpVersion(std::string_view received) {
+// Whether the request's line ends in a version that is one, HTTP/ DIGIT . DIGIT, not below 1, and
+// not supported.
+bool NamesAnotherHttpVersion(std::string_view received) {
   constexpr std::string_view kName = "HTTP/";
   received.remove_prefix(std::min(received.find_first_not_of("\r\n"), received.size()));
   const std::string_view line = received.substr(0, received.find_first_of("\r\n"));
   const std::string_view version = line.substr(line.rfind(' ') + 1);  // npos + 1 is 0.
   if (version.size() != kName.size() + 3 || !version.starts_with(kName)) return false;
   const std::string_view number = version.substr(kName.size());
+  if (number == "1.0" || number == "1.1") return false;  // The line is damaged elsewhere.
   return IsDigit(number[0]) && number[0] != '0' && number[1] == '.' && IsDigit(number[2]);
 }
 
 // `received`: from the request's line on where that is at fault.
 HttpReply RejectParse(error_code error, std::string_view received, const ServerLimits& limits) {
-  if (error == http::error::bad_version && NamesAnHttpVersion(received)) {
+  if (error == http::error::bad_version && NamesAnotherHttpVersion(received)) {
     return ParserRejection(505, "Only HTTP/1.1 and HTTP/1.0 are supported.");
   }
   if (error == http::error::body_limit) {

@@ -156,6 +156,15 @@ TEST(TextOffsets, TheEchoComesFirst) {
   EXPECT_EQ(Streamed({choice}, echo).front(), expected);
 }
 
+// The echo of a prompt of ids is the bytes of its tokens, whatever they are.
+TEST(TextOffsets, AnEchoOfBytesThatAreNoTextCountsAsItIsShown) {
+  ChoiceOutput choice = ChoiceOf({{"ft"}, {"y"}});
+  choice.prompt_tokens = TokensOf({{"t"}, {"\x96"}, {"\x97"}, {"The"}});
+  const Offsets expected = {0, 1, 2, 3, 6, 8};
+  EXPECT_EQ(Whole({choice}, "t\x96\x97The").front(), expected);
+  EXPECT_EQ(Streamed({choice}, "t\x96\x97The").front(), expected);
+}
+
 size_t Below(std::mt19937* random, size_t bound) { return (*random)() % bound; }
 
 // Bytes of the kinds that matter to UTF-8, in pieces of any lengths.
