@@ -157,7 +157,9 @@ std::vector<StatusOr<RequestHandle>> Engine::SubmitMany(std::vector<Request> req
 
 std::vector<Result> Engine::PollFinished(size_t max_results) {
   std::vector<Result> results;
-  for (const auto& kept : impl_->finished.Take(max_results)) results.push_back(*kept.result);
+  auto taken = impl_->finished.Take(max_results);
+  results.reserve(taken.size());
+  for (auto& kept : taken) results.push_back(*kept.result);
   return results;
 }
 

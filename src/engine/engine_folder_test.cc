@@ -146,6 +146,23 @@ TEST(EngineFolderTest, ATokenWithoutARowIsAnErrorOfItsRequest) {
             "");
 }
 
+// A chat template that writes the BOS token writes nothing for one that the model lacks.
+TEST(EngineFolderTest, ABosTokenWithoutARowIsNotWritten) {
+  const model::TempFolder folder;
+  model::WriteTinyFolder(InF32(), folder.path());
+  folder.Write("added_tokens.json", R"({"<b>": 267})");
+  folder.Write("special_tokens_map.json", R"({"bos_token": "<b>"})");
+  folder.Write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}");
+  const auto engine = OpenModel(At(folder.path()));
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  Request request;
+  request.prompt = std::vector<ChatMessage>{{.role = "user", .content = "a"}};
+  request.max_tokens = 1;
+  const auto result = (*engine)->Submit(request)->Wait(std::chrono::seconds(60));
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->status.ok()) << result->status.message();
+}
+
 TEST(EngineFolderTest, TheModelsSamplingGoesBehindTheOptions) {
   const model::TempFolder folder;
   model::WriteTinyFolder(InF32(), folder.path());

@@ -122,12 +122,7 @@ class Reader {
     const model::GgufArray* array = KeepArray(file_.GetArray(key, model::GgufType::kString));
     if (array == nullptr) return {};
     if (array->strings.size() > most) {
-      if (!status_.ok()) return {};
-      status_ = {StatusCode::kDataLoss,
-                 "metadata \"" + std::string(key) + "\" has " +
-                     std::to_string(array->strings.size()) + " elements; at most " +
-                     std::to_string(most) + " are read",
-                 std::string(key)};
+      TooMany(key, array->strings.size(), most);
       return {};
     }
     return {array->strings.begin(), array->strings.end()};
@@ -154,6 +149,14 @@ class Reader {
   }
 
  private:
+  void TooMany(std::string_view key, size_t count, size_t most) {
+    if (!status_.ok()) return;
+    status_ = {
+        StatusCode::kDataLoss,
+        fmt::format("metadata \"{}\" has {} elements; at most {} are read", key, count, most),
+        std::string(key)};
+  }
+
   template <typename T>
   std::optional<T> Keep(StatusOr<std::optional<T>> value) {
     if (value.ok()) return *std::move(value);
@@ -167,6 +170,10 @@ class Reader {
     if (entry == nullptr) return {};
     std::vector<T> values;
     const auto* const array = std::get_if<model::GgufArray>(&entry->value);
+    if (array != nullptr && array->count > tokenizer::kMaxVocabularyTokens) {
+      TooMany(key, array->count, tokenizer::kMaxVocabularyTokens);
+      return {};
+    }
     if (array != nullptr && NumbersOf(*array, &values)) return values;
     KeepArray(file_.GetArray(key, usual));  // The error.
     return {};
@@ -251,14 +258,20 @@ void ReadBertEnds(Reader* read, tokenizer::Vocabulary* vocabulary) {
 
 // Names the special tokens that are none of the vocabulary's, used or not, as llama.cpp does.
 void WarnOfIds(const model::GgufFile& file, tokenizer::Vocabulary* vocabulary) {
+  constexpr size_t kMostNamed = 8;
   const size_t tokens = vocabulary->tokens.size();
+  size_t count = 0;
   for (const model::GgufFile::Entry& entry : file.metadata()) {
     if (!entry.key.starts_with("tokenizer.ggml.") || !entry.key.ends_with("_token_id")) continue;
     const std::optional<double> number = NumberOf(entry.value);
-    if (!number || IsTokenId(*number, tokens)) continue;
+    if (!number || IsTokenId(*number, tokens) || ++count > kMostNamed) continue;
     vocabulary->warnings.push_back(
         fmt::format("has a {} of {}, which is not the id of one of its {} tokens: it is not used",
-                    base::PrintableText(entry.key), *number, tokens));
+                    base::PrintableText(entry.key.substr(0, 64)), *number, tokens));
+  }
+  if (count > kMostNamed) {
+    vocabulary->warnings.push_back(
+        fmt::format("has {} more such ids, which are not used", count - kMostNamed));
   }
 }
 

@@ -245,8 +245,14 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.cache_root.long_rope_above = shape.long_rope_above();
   if (!config.model_digest.empty()) config.limits = DescribeLimits(config, check.chat_template);
   if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
-  config.executor = std::make_unique<executor::CpuExecutor>(
-      model, kernels, threads, kv_type, RowsWithoutToken(*config.tokenizer, shape.vocab_size));
+  std::vector<TokenId> absent = RowsWithoutToken(*config.tokenizer, shape.vocab_size);
+  if (absent.size() == static_cast<size_t>(shape.vocab_size)) {
+    return LoadFailure(&check,
+                       {StatusCode::kDataLoss, "no token of its vocabulary can be generated",
+                        "tokenizer.ggml.token_type"});
+  }
+  config.executor =
+      std::make_unique<executor::CpuExecutor>(model, kernels, threads, kv_type, std::move(absent));
   config.kernels_name = kernels->name;
   base::Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}",
                    config.served_name, kernels->name, threads,

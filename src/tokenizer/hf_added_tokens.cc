@@ -41,6 +41,10 @@ class AddedTokensReader {
   }
 
   StatusOr<AddedTokens> Read() {
+    const json& decoder = Member(config_, "added_tokens_decoder");
+    if (!decoder.is_object() && !decoder.is_null()) {
+      return BrokenToken(FieldOf(kConfigFile, "added_tokens_decoder"), "is no object");
+    }
     for (const char* key : kNamedFields) ReadNamed(key);
     ReadOthers();
     for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) ReadMore(key);

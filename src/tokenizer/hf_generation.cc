@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -76,6 +77,8 @@ class SpecialIdsReader {
     std::vector<TokenId> ids;
     if (value.is_null()) return ids;
     const json one = json::array({value});
+    std::string others;
+    size_t count = 0;
     for (const json& id : value.is_array() ? value : one) {
       // Only what ends texts must be right.
       if (!id.is_number_integer() && std::string_view(field) == "eos_token_id") {
@@ -87,19 +90,22 @@ class SpecialIdsReader {
       }
       if (id.is_number_unsigned() && id.get<uint64_t>() < tokens_) {
         ids.push_back(static_cast<TokenId>(id.get<uint64_t>()));
-      } else {
-        Warn(file, field, id);
+      } else if (++count <= kMostNamed) {
+        others += (others.empty() ? "" : " and ") +
+                  base::PrintableText(id.dump(-1, ' ', false, kReplace).substr(0, 64));
       }
     }
+    if (count > kMostNamed) others += " and " + std::to_string(count - kMostNamed) + " more";
+    if (count > 0) Warn(file, field, others);
     return ids;
   }
 
  private:
-  void Warn(std::string_view file, const char* field, const json& id) {
-    warnings_.push_back("has a " + std::string(field) + " in its " + std::string(file) + ", " +
+  static constexpr size_t kMostNamed = 4;
 
-                        base::PrintableText(id.dump(-1, ' ', false, kReplace).substr(0, 64)) +
-                        ", that is none of its vocabulary's " + std::to_string(tokens_) +
+  void Warn(std::string_view file, const char* field, const std::string& ids) {
+    warnings_.push_back("has a " + std::string(field) + " in its " + std::string(file) + ", " +
+                        ids + ", that is none of its vocabulary's " + std::to_string(tokens_) +
                         " tokens: it is not used");
   }
 
@@ -113,6 +119,7 @@ StatusOr<SpecialIds> ReadSpecialIds(const json& config, const json& generation, 
                                     std::vector<std::string>* warnings) {
   SpecialIdsReader reader(tokens, warnings);
   SpecialIds special;
+  std::set<TokenId> ends;
   for (const auto& [file, document] :
        {std::pair(kGenerationName, &generation), {kConfigName, &config}}) {
     for (const char* field : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
@@ -123,7 +130,7 @@ StatusOr<SpecialIds> ReadSpecialIds(const json& config, const json& generation, 
         special.bos = ids->front();
       if (name != "eos_token_id") continue;
       for (const TokenId id : *ids) {
-        if (std::ranges::find(special.ends, id) == special.ends.end()) special.ends.push_back(id);
+        if (ends.insert(id).second) special.ends.push_back(id);
       }
     }
   }

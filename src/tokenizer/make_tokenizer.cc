@@ -48,16 +48,20 @@ Status UnknownKind(const std::string& model) {
           "tokenizer.ggml.model"};
 }
 
+// A token without a row neither begins nor ends a text, nor does a chat template write it.
+std::optional<TokenId> WithRow(const TokenTable& table, std::optional<TokenId> id) {
+  return id && table.HasRow(*id) ? id : std::nullopt;
+}
+
 // A tokenizer of any kind of vocabulary.
 class VocabularyTokenizer final : public Tokenizer {
  public:
   VocabularyTokenizer(const Vocabulary& vocabulary, std::unique_ptr<const TokenTable> table,
                       std::unique_ptr<const TextModel> model)
-      : bos_(vocabulary.bos), eos_(vocabulary.eos) {
+      : bos_(WithRow(*table, vocabulary.bos)), eos_(WithRow(*table, vocabulary.eos)) {
     parts_.lengths = std::make_unique<TokenLengths>(*table, *model);
-    const auto has_row = [&](std::optional<TokenId> id) { return id && table->HasRow(*id); };
-    if (vocabulary.add_bos.value_or(model->adds_bos()) && has_row(bos_)) parts_.begin = bos_;
-    if (vocabulary.add_eos.value_or(false) && has_row(eos_)) parts_.end = eos_;
+    if (vocabulary.add_bos.value_or(model->adds_bos())) parts_.begin = bos_;
+    if (vocabulary.add_eos.value_or(false)) parts_.end = eos_;
     parts_.table = std::move(table);
     parts_.model = std::move(model);
   }

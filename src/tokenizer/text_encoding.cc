@@ -135,21 +135,29 @@ void TextEncoding::BeginSegment(Work* work) {
 }
 
 void TextEncoding::EndSegment(Work* work) {
+  if (found_) ids_.push_back(found_->id);
+  CheckRows();
   if (!found_) {
     if (end_id_) ids_.push_back(*end_id_);
     stage_ = Stage::kEnd;
     return;
   }
-  if (!options_.without_row && !table_.HasRow(found_->id)) {
-    const std::string name = base::PrintableText(table_.Text(found_->id).substr(0, 64));
-    throw EncodingError("the text has the token \"" + name + "\" (id " +
-                        std::to_string(found_->id) + "), for which the model has no row");
-  }
-  ids_.push_back(found_->id);
   ordinary_ = found_from_ = found_->begin + found_->length;
   comes_after_ = Before::kAddedToken;
   SkipSpace(found_->id, work);
   stage_ = Stage::kFind;
+}
+
+// An added token, or the unknown one, or a piece that has an added token's text.
+void TextEncoding::CheckRows() {
+  if (options_.without_row || table_.rows() == table_.size()) return;
+  for (; checked_ < ids_.size(); ++checked_) {
+    const TokenId id = ids_[checked_];
+    if (table_.HasRow(id)) continue;
+    const std::string name = base::PrintableText(table_.Text(id).substr(0, 64));
+    throw EncodingError("the text has the token \"" + name + "\" (id " + std::to_string(id) +
+                        "), for which the model has no row");
+  }
 }
 
 void TextEncoding::SkipSpace(TokenId before, Work* work) {

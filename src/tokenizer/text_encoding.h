@@ -69,6 +69,8 @@ class TextEncoding final : public Encoding {
   void Find(Work* work);
   void BeginSegment(Work* work);
   void EndSegment(Work* work);
+  // Throws EncodingError for an id for which the model has no row.
+  void CheckRows();
   // Begins after the white space that the token before takes along.
   void SkipSpace(TokenId before, Work* work);
 
@@ -98,6 +100,7 @@ class TextEncoding final : public Encoding {
   size_t ordinary_end_ = 0;
   Before comes_after_ = Before::kNothing;
   const std::unique_ptr<SegmentEncoder> segment_;
+  size_t checked_ = 0;  // Ids that CheckRows has seen.
 };
 
 }  // namespace ropeway::tokenizer

@@ -246,5 +246,22 @@ TEST(TextEncodingTest, FarTooLongIsSeenAtOnce) {
   }
 }
 
+// Not only an added token in the text: a piece of ordinary text, and the unknown token.
+TEST(TextEncodingTest, NoTextBecomesATokenWithoutARow) {
+  Vocabulary pieces = MakeVocabulary("gpt-2", {"a b"});
+  pieces.without_row = 1;
+  Vocabulary unknown = MakeSentencePieceVocabulary("llama", {"a", "b", "<u>"}, false, {});
+  unknown.unk = static_cast<TokenId>(unknown.tokens.size() - 1);
+  unknown.without_row = 1;
+  for (const auto& [vocabulary, text] : {std::pair(pieces, "xab"), {unknown, "az"}}) {
+    const auto tokenizer = MakeTokenizer(vocabulary);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    EXPECT_THROW((*tokenizer)->Encode(text, {}), EncodingError);
+    const auto ids = (*tokenizer)->Encode(text, {.without_row = true});
+    EXPECT_EQ(ids.back(), (*tokenizer)->vocab_size()) << "as /tokenize gives it";
+    EXPECT_NO_THROW((*tokenizer)->Encode("a", {}));
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::tokenizer
