@@ -7,8 +7,8 @@ namespace ropeway::base {
 
 namespace fs = std::filesystem;
 
-std::string FindForeignEntry(const fs::path& directory,
-                             const std::function<bool(const fs::directory_entry&)>& is_own) {
+StatusOr<std::string> FindForeignEntry(
+    const fs::path& directory, const std::function<bool(const fs::directory_entry&)>& is_own) {
   std::string first;
   std::error_code error;
   for (fs::directory_iterator i(directory, error), end; !error && i != end; i.increment(error)) {
@@ -16,6 +16,9 @@ std::string FindForeignEntry(const fs::path& directory,
     const bool of_file_system = name == "lost+found" || name.starts_with(".nfs");
     if (of_file_system || is_own(*i)) continue;
     if (first.empty() || name < first) first = name;
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return Status(StatusCode::kUnavailable, "cannot be read: " + error.message());
   }
   return first;
 }

@@ -7,12 +7,15 @@
 #include <string>
 #include <string_view>
 
+#include "ropeway/status.h"
+
 namespace ropeway::base {
 
 // The first entry of the directory, by name, of which `is_own` says no; "" where there is none.
-// lost+found and .nfs*, which file systems make, are nobody's. A directory that cannot be read has
-// none.
-std::string FindForeignEntry(
+// lost+found and .nfs*, which file systems make, are nobody's. A directory that does not exist has
+// none. Of one that cannot be read to its end nobody knows: kUnavailable, whose message is the end
+// of a sentence about it.
+StatusOr<std::string> FindForeignEntry(
     const std::filesystem::path& directory,
     const std::function<bool(const std::filesystem::directory_entry&)>& is_own);
 

@@ -21,16 +21,28 @@ TEST(OwnEntriesTest, FindsTheFirstThatIsNotOwn) {
       return entry.is_regular_file() && entry.path().filename() == "own";
     });
   };
-  EXPECT_EQ(foreign(), "") << "there is no such folder";
+  EXPECT_EQ(foreign().value(), "") << "there is no such folder";
   fs::create_directories(folder / "lost+found");
   std::ofstream(folder / "own") << "x";
   std::ofstream(folder / ".nfs000000000012") << "x";
-  EXPECT_EQ(foreign(), "");
+  EXPECT_EQ(foreign().value(), "");
   std::ofstream(folder / "notes") << "x";
-  EXPECT_EQ(foreign(), "notes");
+  EXPECT_EQ(foreign().value(), "notes");
   std::ofstream(folder / ".hidden") << "x";
-  EXPECT_EQ(foreign(), ".hidden");
+  EXPECT_EQ(foreign().value(), ".hidden");
   fs::remove_all(folder);
+}
+
+// In what cannot be read there may be anything.
+TEST(OwnEntriesTest, WhatCannotBeReadIsNotTakenForEmpty) {
+  const fs::path path =
+      fs::path(testing::TempDir()) / ("own_entries_test_file." + std::to_string(getpid()));
+  std::ofstream(path) << "x";
+  const StatusOr<std::string> foreign =
+      FindForeignEntry(path, [](const fs::directory_entry&) { return true; });
+  EXPECT_FALSE(foreign.ok());
+  EXPECT_EQ(foreign.status().message(), "cannot be read: Not a directory");
+  fs::remove(path);
 }
 
 TEST(OwnEntriesTest, KnowsTheNamesOfADatabase) {

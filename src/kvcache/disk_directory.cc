@@ -181,9 +181,10 @@ Status DiskDirectory::Lock() {
 StatusOr<DiskDirectory::Contents> DiskDirectory::Inspect(size_t block_bytes) const {
   const StatusOr<Contents> contents = InspectFormat(block_bytes);
   if (!contents.ok()) return contents.status();
-  const std::string foreign = base::FindForeignEntry(path_, IsOwnEntry);
-  if (foreign.empty()) return *contents;
-  return Unusable(path_ + "/" + foreign,
+  const StatusOr<std::string> foreign = base::FindForeignEntry(path_, IsOwnEntry);
+  if (!foreign.ok()) return Unusable(path_, foreign.status().message());
+  if (foreign->empty()) return *contents;
+  return Unusable(path_ + "/" + *foreign,
                   "was not made by Ropeway; name another directory, or move this elsewhere");
 }
 

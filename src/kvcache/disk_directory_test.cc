@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/test_unreadable_directory.h"
 #include "kvcache/test_disk_tier.h"
 
 namespace ropeway::kvcache {
@@ -72,6 +73,22 @@ TEST(DiskDirectory, AnyEntryThatIsNotOursIsRejectedUntouched) {
       EXPECT_THAT(Rejection(path), HasSubstr("/" + first + "': was not made by Ropeway"));
     }
   }
+}
+
+// It may hold anything: to be written to, it must be readable too.
+TEST(DiskDirectory, ADirectoryThatCannotBeReadIsRejectedUntouched) {
+  const TestFolder folder;
+  const std::string path = folder.In("tier");
+  WriteFile(path + "/notes.txt", "a user's");
+  std::string rejection;
+  {
+    fs::permissions(folder.path(), fs::perms::others_exec, fs::perm_options::add);
+    const base::UnreadableDirectory unreadable(path);
+    rejection = DiskTier::Open(TestOptions(path)).status().message();
+  }
+  EXPECT_EQ(rejection,
+            "kv_disk_path (--kv-disk-path): '" + path + "': cannot be read: Permission denied");
+  EXPECT_EQ(TreeOf(path).size(), 1U);
 }
 
 TEST(DiskDirectory, LinksAreNotOurs) {

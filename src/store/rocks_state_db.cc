@@ -129,16 +129,20 @@ Status RocksStateDb::OpenDb() {
         fmt::format("the directory '{}' cannot be made: {}", path_, error.message()), "state_path");
   }
   // RocksDB would remove what has a name of its files, and write beside the rest.
-  const std::string foreign = base::FindForeignEntry(path_, [](const auto& entry) {
+  const StatusOr<std::string> foreign = base::FindForeignEntry(path_, [](const auto& entry) {
     std::error_code unknown;
     return base::IsRocksDbName(entry.path().filename().string()) &&
            std::filesystem::is_regular_file(entry.symlink_status(unknown));
   });
-  if (!foreign.empty()) {
+  if (!foreign.ok()) {
+    return InvalidArgument(fmt::format("the directory '{}' {}", path_, foreign.status().message()),
+                           "state_path");
+  }
+  if (!foreign->empty()) {
     return InvalidArgument(
         fmt::format("'{}/{}' was not made by Ropeway; name another directory, or move this "
                     "elsewhere",
-                    path_, foreign),
+                    path_, *foreign),
         "state_path");
   }
   rocksdb::DB* db = nullptr;

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/test_unreadable_directory.h"
 #include "store/test_full_disk.h"
 
 namespace ropeway::store {
@@ -87,6 +88,21 @@ TEST_F(RocksStateDbTest, ADirectoryOfOthersIsRejectedUntouched) {
   fs::remove_all(path_);
   fs::create_directories(fs::path(path_) / "lost+found");
   EXPECT_NE(Open(), nullptr);
+}
+
+// It may hold anything: to be written to, it must be readable too.
+TEST_F(RocksStateDbTest, ADirectoryThatCannotBeReadIsRejectedUntouched) {
+  fs::create_directories(path_);
+  std::ofstream(fs::path(path_) / "notes.txt") << "a user's";
+  Status status;
+  {
+    const base::UnreadableDirectory unreadable(path_);
+    status = RocksStateDb::Open(path_, kStorage).status();
+  }
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "state_path");
+  EXPECT_EQ(status.message(), "the directory '" + path_ + "' cannot be read: Permission denied");
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_), {}), 1);
 }
 
 TEST_F(RocksStateDbTest, WritesInOrderAndFindsAgain) {
