@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -28,10 +29,10 @@ LONG = {"prompt": "Once upon a time", "max_tokens": 8000, "ignore_eos": True}
 class Stream:
     """A stream that is being read; its first event has come."""
 
-    def __init__(self, server, body):
+    def __init__(self, server, body, key=""):
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         self.connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}),
-                                {"Content-Type": "application/json"})
+                                {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
         self.reply = self.connection.getresponse()
         assert self.reply.status == 200, self.reply.read()
         self.events = [self.next_event()]
@@ -212,8 +213,34 @@ class LifeTest(unittest.TestCase):
                 self.assertEqual(self.status_with(server, "secret-of-cid"), 200)
             keys.unlink()
             self.hang_up(server, "cannot read")
+            write(entry.format("cid"))
+            keys.chmod(0o644)
+            self.hang_up(server, "reloaded: 1 API keys; all users of this machine can read the keys in ")
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(timeout=60), 0)
+
+    def test_files_that_may_hang_are_read_at_the_start_only(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keys = pathlib.Path(folder) / "keys.fifo"
+            os.mkfifo(keys)
+
+            def write():
+                keys.write_text('[[keys]]\nname = "ann"\nkey = "secret-of-ann"\n', encoding="utf-8")
+
+            for signals, code in (((signal.SIGTERM,), 0), ((signal.SIGTERM, signal.SIGTERM), 1)):
+                writer = threading.Thread(target=write)  # Once: whoever reads it again waits for ever.
+                writer.start()
+                server = self.server("--api-keys", keys, model=ARGS.tiny)
+                writer.join(timeout=60)
+                self.hang_up(server, f"nothing is changed: --api-keys: cannot read '{keys}': it is no regular file")
+                self.assertEqual(self.status_with(server, "secret-of-ann"), 200)
+                stream = Stream(server, LONG, key="secret-of-ann") if code else None
+                for number in signals:
+                    server.process.send_signal(number)
+                    eventually(lambda: "SIGTERM: no new requests" in server.output(), "the first signal's line")
+                self.assertEqual(server.process.wait(timeout=60), code)
+                if stream:
+                    stream.connection.close()
 
     def test_a_hangup_reloads_the_certificate(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fstream>
+#include <memory>
 
 namespace ropeway::base {
 
@@ -17,6 +19,29 @@ std::optional<std::string> ReadFile(const std::string& path, size_t most) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad() || (file.fail() && !file.eof())) return std::nullopt;
   text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+StatusOr<std::string> ReadRegularFile(const std::string& path, size_t most) {
+  const auto failed = [] {
+    return Status(StatusCode::kUnavailable, std::generic_category().message(errno));
+  };
+  // Without O_NONBLOCK a pipe without a writer would block here already.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return failed();
+  const std::shared_ptr<void> closer(nullptr, [fd](void*) { close(fd); });
+  struct stat about {};
+  if (fstat(fd, &about) != 0) return failed();
+  if (!S_ISREG(about.st_mode)) return InvalidArgument("it is no regular file", "");
+  std::string text;
+  std::array<char, 16384> part;
+  while (text.size() <= most) {
+    const ssize_t got = read(fd, part.data(), std::min(part.size(), most + 1 - text.size()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed();
+    if (got == 0) break;
+    text.append(part.data(), static_cast<size_t>(got));
+  }
   return text;
 }
 

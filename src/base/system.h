@@ -10,11 +10,17 @@
 #include <string_view>
 #include <system_error>
 
+#include "ropeway/status.h"
+
 namespace ropeway::base {
 
 // The file's first `most` + 1 bytes: a longer result means that it is too large. nullopt: it cannot
 // be read.
 std::optional<std::string> ReadFile(const std::string& path, size_t most);
+
+// Likewise, but of regular files only, so that it never waits for a writer as a pipe's reader does.
+// A failure's message says why: "it is no regular file", or the system's reason.
+StatusOr<std::string> ReadRegularFile(const std::string& path, size_t most);
 
 // Creates the directories of the path that are missing, for the owner alone (0700). Existing ones
 // keep their mode.

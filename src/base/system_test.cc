@@ -55,6 +55,22 @@ TEST_F(PrivateFilesTest, SaysWhatIsInTheWay) {
   EXPECT_EQ(errno, ENOENT);
 }
 
+TEST(ReadFileTest, OnlyARegularFileWhereAskedFor) {
+  const std::string path = testing::TempDir() + "read_file_test." + std::to_string(getpid());
+  std::ofstream(path) << "0123456789";
+  EXPECT_EQ(ReadRegularFile(path, 100).value(), "0123456789");
+  EXPECT_EQ(ReadRegularFile(path, 3).value(), "0123") << "one more says that it is too large";
+  fs::remove(path);
+  EXPECT_EQ(ReadRegularFile(path, 100).status().message(), "No such file or directory");
+  fs::create_symlink("/dev/null", path);
+  EXPECT_EQ(ReadRegularFile(path, 100).status().message(), "it is no regular file");
+  fs::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(ReadRegularFile(path, 100).status().message(), "it is no regular file");
+  fs::remove(path);
+  EXPECT_EQ(ReadRegularFile(testing::TempDir(), 100).status().message(), "it is no regular file");
+}
+
 TEST_F(PrivateFilesTest, AReplacedLinkLeavesAloneWhatItLeadTo) {
   ASSERT_FALSE(MakePrivateDirectory(folder_));
   std::ofstream(folder_ / "other") << "other";

@@ -2,18 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
-#include <exception>
-#include <future>
-#include <mutex>
-#include <thread>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -120,27 +115,90 @@ void WarnIfOpen(const server::ServerOptions& options) {
       options.host);
 }
 
-// Reads the files of keys and certificates anew; one line in the log says what came of it.
-void Reload(const FrontFlags& flags, const server::ServerOptions& options,
-            server::HttpServer* server) try {
-  if (flags.api_keys_file.empty() && options.tls_cert.empty()) {
+using ApiKeys = std::vector<server::ApiKey>;
+
+// Those of --api-key, and after them those of the file.
+StatusOr<ApiKeys> AllKeys(const FrontFlags& flags, const StatusOr<ApiKeys>& of_file) {
+  if (!of_file.ok()) return of_file;
+  ApiKeys keys;
+  for (size_t i = 0; i < flags.api_keys.size(); ++i) {
+    keys.push_back({i == 0 ? "default" : fmt::format("default-{}", i + 1), flags.api_keys[i]});
+  }
+  keys.insert(keys.end(), of_file->begin(), of_file->end());
+  return keys;
+}
+
+std::string ExposedText(const std::string& file) {
+  return fmt::format("all users of this machine can read the keys in {}: chmod 600 it", file);
+}
+
+// What a reload reads.
+struct FreshFiles {
+  std::string api_keys;
+  std::optional<server::TlsFiles> tls;
+  std::vector<std::string> exposed;
+};
+
+// Regular files only: nothing else could be read twice.
+StatusOr<FreshFiles> ReadFreshFiles(const FrontFlags& flags) {
+  FreshFiles fresh;
+  if (!flags.api_keys_file.empty()) {
+    StatusOr<std::string> text =
+        base::ReadRegularFile(flags.api_keys_file, server::kMaxApiKeysBytes);
+    if (!text.ok()) {
+      return InvalidArgument(fmt::format("--api-keys: cannot read '{}': {}", flags.api_keys_file,
+                                         text.status().message()),
+                             "api_keys");
+    }
+    fresh.api_keys = *std::move(text);
+  }
+  if (!flags.server.tls_cert.empty()) {
+    StatusOr<server::TlsFiles> tls =
+        server::ReadTlsFiles(flags.server.tls_cert, flags.server.tls_key, true);
+    if (!tls.ok()) return tls.status();
+    fresh.tls = *std::move(tls);
+  }
+  fresh.exposed = SecretsOthersCanRead(flags);
+  return fresh;
+}
+
+// The line about what is reloaded.
+std::string ReloadedText(const FrontFlags& flags, size_t keys, const FreshFiles& fresh) {
+  std::vector<std::string> what;
+  if (!flags.api_keys_file.empty()) what.push_back(fmt::format("{} API keys", keys));
+  if (fresh.tls) what.push_back("the certificate " + fresh.tls->cert_path);
+  std::string line = fmt::format("SIGHUP: reloaded: {}", fmt::join(what, ", "));
+  for (const std::string& file : fresh.exposed) line += "; " + ExposedText(file);
+  return line;
+}
+
+// Gives the server what was read; one line in the log says what came of it.
+void Reload(const FrontFlags& flags, const StatusOr<FreshFiles>& fresh,
+            server::HttpServer* server) {
+  if (flags.api_keys_file.empty() && flags.server.tls_cert.empty()) {
     spdlog::info("SIGHUP: nothing to reload: neither --api-keys nor --tls-cert is given");
     return;
   }
-  const StatusOr<server::ServerOptions> fresh = ResolveFront(flags, options.limits.max_choices);
-  const Status status = fresh.ok() ? server->Reload(*fresh) : fresh.status();
-  if (!status.ok()) {
+  Status status = fresh.status();
+  std::string line;
+  if (status.ok()) {
+    server::ServerOptions options;
+    options.admin_key = flags.server.admin_key;
+    const bool file = !flags.api_keys_file.empty();
+    StatusOr<ApiKeys> keys = AllKeys(
+        flags, file ? server::ParseApiKeys(flags.api_keys_file, fresh->api_keys) : ApiKeys());
+    status = keys.status();
+    if (status.ok()) {
+      options.api_keys = *std::move(keys);
+      line = ReloadedText(flags, options.api_keys.size(), *fresh);
+      status = server->Reload(options, fresh->tls);
+    }
+  }
+  if (status.ok()) {
+    base::TryLog(fresh->exposed.empty() ? spdlog::level::info : spdlog::level::warn, "{}", line);
+  } else {
     spdlog::error("SIGHUP: nothing is changed: {}", status.message());
-    return;
   }
-  std::vector<std::string> what;
-  if (!flags.api_keys_file.empty()) {
-    what.push_back(fmt::format("{} API keys", fresh->api_keys.size()));
-  }
-  if (!options.tls_cert.empty()) what.push_back("the certificate " + options.tls_cert);
-  spdlog::info("SIGHUP: reloaded: {}", fmt::join(what, ", "));
-} catch (const std::exception& e) {
-  base::TryLog(spdlog::level::err, "SIGHUP: nothing is changed: {}", e.what());
 }
 
 std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what) {
@@ -201,15 +259,10 @@ StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_qu
                     kApiKeyVariable),
         "api_key");
   }
-  for (size_t i = 0; i < flags.api_keys.size(); ++i) {
-    options.api_keys.push_back(
-        {i == 0 ? "default" : fmt::format("default-{}", i + 1), flags.api_keys[i]});
-  }
-  if (!flags.api_keys_file.empty()) {
-    StatusOr<std::vector<server::ApiKey>> keys = server::ReadApiKeys(flags.api_keys_file);
-    if (!keys.ok()) return keys.status();
-    options.api_keys.insert(options.api_keys.end(), keys->begin(), keys->end());
-  }
+  StatusOr<ApiKeys> keys = AllKeys(
+      flags, flags.api_keys_file.empty() ? ApiKeys() : server::ReadApiKeys(flags.api_keys_file));
+  if (!keys.ok()) return keys.status();
+  options.api_keys = *std::move(keys);
   return options;
 }
 
@@ -264,52 +317,6 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-struct ServerSignals::State {
-  std::atomic<bool> serving = false;
-  std::promise<int> first;
-  std::mutex mutex;
-  std::function<void()> reload;  // Guarded by mutex, as is the next; called under it.
-  bool hung_up = false;          // When there was nothing to call.
-
-  void HangUp() {
-    const std::lock_guard lock(mutex);
-    hung_up = !reload;
-    if (reload) reload();
-  }
-};
-
-ServerSignals::ServerSignals() : state_(std::make_shared<State>()) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([signals, state = state_] {
-    for (int ends = 0; true;) {
-      int signal = 0;
-      sigwait(&signals, &signal);
-      if (signal == SIGHUP) {
-        state->HangUp();
-        continue;
-      }
-      if (!state->serving) _exit(0);
-      if (++ends > 1) _exit(1);
-      state->first.set_value(signal);
-    }
-  }).detach();
-}
-
-void ServerSignals::SetServing() { state_->serving = true; }
-
-void ServerSignals::OnHangup(std::function<void()> reload) {
-  const std::lock_guard lock(state_->mutex);
-  state_->reload = std::move(reload);
-  if (state_->reload && std::exchange(state_->hung_up, false)) state_->reload();
-}
-
-const char* ServerSignals::Wait() {
-  return state_->first.get_future().get() == SIGTERM ? "SIGTERM" : "SIGINT";
-}
-
 StatusOr<server::ServerOptions> PrepareFront(const FrontFlags& flags, int max_queued_requests,
                                              const DescriptorsBehind& behind) {
   base::RaiseDescriptorLimit();
@@ -318,7 +325,7 @@ StatusOr<server::ServerOptions> PrepareFront(const FrontFlags& flags, int max_qu
   const Status fits = FitFront(base::DescriptorLimit(), behind, &*options);
   if (!fits.ok()) return fits;
   for (const std::string& file : SecretsOthersCanRead(flags)) {
-    spdlog::warn("all users of this machine can read the keys in {}: chmod 600 it", file);
+    spdlog::warn(ExposedText(file));
   }
   return options;
 }
@@ -331,10 +338,13 @@ int RunFront(const FrontFlags& flags, const server::ServerOptions& options, cons
   WarnIfOpen(options);
   // A banner that cannot be written does not stop the server.
   base::Output().Write(Banner(options, server.port(), what));
-  signals->OnHangup([&] { Reload(flags, options, &server); });
+  // What reads owns its flags: where a disk hangs, it may outlive all that is here.
+  signals->StartReloads([owned = std::make_shared<const FrontFlags>(flags), server = &server] {
+    return [owned, server, fresh = ReadFreshFiles(*owned)] { Reload(*owned, fresh, server); };
+  });
 
   const char* signal = signals->Wait();
-  signals->OnHangup(nullptr);
+  signals->EndReloads();
   spdlog::info("{}: no new requests; what runs may finish within {}", signal,
                flags::FormatDuration(flags.drain_timeout));
   server.StopAccepting();

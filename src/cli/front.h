@@ -5,11 +5,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/server_signals.h"
 #include "engine/backend.h"
 #include "flags/flag.h"
 #include "ropeway/options.h"
@@ -62,31 +61,6 @@ Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
 // Whether only this machine can reach `host`.
 bool IsLoopback(const std::string& host);
 
-// The signals of a server, taken by a thread of its own. SIGTERM and SIGINT: while it starts, one
-// ends the process at once; later the first asks for the end, and a second one, while the server
-// drains, ends the process at once with exit code 1. SIGHUP calls what OnHangup names, also where
-// the process was started with SIGHUP ignored.
-class ServerSignals {
- public:
-  // Call before any other thread starts: all of them inherit the mask that blocks these signals. At
-  // most one per process.
-  ServerSignals();
-
-  // From now on a signal asks for the end.
-  void SetServing();
-
-  // From now on SIGHUP calls `reload`, on the signals' thread, once at once if there was one
-  // before; null: it has no effect. No earlier call goes on when this returns.
-  void OnHangup(std::function<void()> reload);
-
-  // Blocks until the program is asked to end; returns the signal's name. Call once.
-  const char* Wait();
-
- private:
-  struct State;
-  const std::shared_ptr<State> state_;  // Outlived by the thread.
-};
-
 // Raises the limit on descriptors, resolves the flags and fits the connections to the limit; logs
 // the secrets that others can read.
 StatusOr<server::ServerOptions> PrepareFront(const FrontFlags& flags, int max_queued_requests,
@@ -94,6 +68,7 @@ StatusOr<server::ServerOptions> PrepareFront(const FrontFlags& flags, int max_qu
 
 // Serves `backend` until the program is asked to end, then drains it; `what` names in the banner
 // what is served. SIGHUP reads the files of keys and certificates that the flags name anew.
+// Whatever hangs while they are read, the end waits for none of it.
 // `options`: what PrepareFront made of `flags`. Returns the exit code.
 int RunFront(const FrontFlags& flags, const server::ServerOptions& options, const std::string& what,
              engine::Backend* backend, ServerSignals* signals);

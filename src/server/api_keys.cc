@@ -20,7 +20,6 @@ namespace {
 constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMinKeyBytes = 8;
 constexpr size_t kMaxKeyBytes = 512;
-constexpr size_t kMaxFileBytes = size_t{4} << 20;
 constexpr size_t kMaxKeys = 1000;
 
 bool IsNameChar(char c) {
@@ -223,21 +222,25 @@ bool IsKeyName(std::string_view name) {
 }
 
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
-  const std::optional<std::string> text = base::ReadFile(path, kMaxFileBytes);
+  const std::optional<std::string> text = base::ReadFile(path, kMaxApiKeysBytes);
   if (!text) {
     return Status(StatusCode::kNotFound, fmt::format("--api-keys: cannot read '{}'", path));
   }
-  if (text->size() > kMaxFileBytes) {
+  StatusOr<std::vector<ApiKey>> keys = ParseApiKeys(path, *text);
+  if (keys.ok()) WarnIfReadable(path);
+  return keys;
+}
+
+StatusOr<std::vector<ApiKey>> ParseApiKeys(const std::string& path, const std::string& text) {
+  if (text.size() > kMaxApiKeysBytes) {
     return InvalidArgument(
-        fmt::format("The API key file {} is larger than {} bytes.", path, kMaxFileBytes));
+        fmt::format("The API key file {} is larger than {} bytes.", path, kMaxApiKeysBytes));
   }
-  if (const std::optional<base::TomlFault> fault = base::FindTomlFault(*text)) {
+  if (const std::optional<base::TomlFault> fault = base::FindTomlFault(text)) {
     return FaultAtLine(path, fault->line, fault->what);
   }
   try {
-    StatusOr<std::vector<ApiKey>> keys = ReadEntries(path, toml::parse(*text, path));
-    if (keys.ok()) WarnIfReadable(path);
-    return keys;
+    return ReadEntries(path, toml::parse(text, path));
   } catch (const toml::parse_error& error) {
     // Only the line: the description may quote the file, and so a key.
     return FaultAt(path, error.source(), "this is not valid TOML");

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_SERVER_API_KEYS_H_
 #define ROPEWAY_SERVER_API_KEYS_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,11 @@ namespace ropeway::server {
 // Fails with kNotFound or kInvalidArgument and one sentence that names the file and, if known, the
 // line; it never contains a key. Logs a warning if other users may read the file.
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path);
+
+// The same of the text of a file that was read; at most kMaxApiKeysBytes + 1 of its bytes are
+// needed. Logs nothing.
+inline constexpr size_t kMaxApiKeysBytes = size_t{4} << 20;
+StatusOr<std::vector<ApiKey>> ParseApiKeys(const std::string& path, const std::string& text);
 
 // Whether a key may have this name: so a tenant's, too.
 bool IsKeyName(std::string_view name);

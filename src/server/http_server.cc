@@ -1,8 +1,6 @@
 #include "server/http_server.h"
 
 #include <fmt/format.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
@@ -14,8 +12,8 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
-#include <fstream>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_set>
@@ -28,6 +26,7 @@
 #include "server/connection.h"
 #include "server/io_turns.h"
 #include "server/server_context.h"
+#include "server/tls_files.h"
 
 namespace ropeway::server {
 namespace {
@@ -69,70 +68,6 @@ Status ListenError(const ServerOptions& options, error_code error) {
       "host");
 }
 
-bool ReadableFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return file && file.peek() != std::ifstream::traits_type::eof();
-}
-
-Status LoadCertificate(const std::string& path, asio::ssl::context* context) {
-  if (!ReadableFile(path)) {
-    return InvalidArgument(fmt::format("The TLS certificate {} cannot be read.", path), "tls_cert");
-  }
-  error_code error;
-  context->use_certificate_chain_file(path, error);
-  if (!error) return {};
-  return InvalidArgument(
-      fmt::format("{} holds no TLS certificate in PEM form: {}.", path, error.message()),
-      "tls_cert");
-}
-
-Status LoadKey(const std::string& path, asio::ssl::context* context) {
-  if (!ReadableFile(path)) {
-    return InvalidArgument(fmt::format("The TLS key {} cannot be read.", path), "tls_key");
-  }
-  bool asked = false;
-  // Without a callback OpenSSL would ask at the terminal.
-  context->set_password_callback([&asked](size_t, asio::ssl::context::password_purpose) {
-    asked = true;
-    return std::string();
-  });
-  error_code error;
-  context->use_private_key_file(path, asio::ssl::context::pem, error);
-  context->set_password_callback(
-      [](size_t, asio::ssl::context::password_purpose) { return std::string(); });
-  if (!error) return {};
-  std::string sentence;
-  if (asked) {
-    sentence = fmt::format("The TLS key {} has a password; one without is needed.", path);
-  } else if (ERR_GET_REASON(static_cast<unsigned long>(error.value())) ==
-             X509_R_KEY_VALUES_MISMATCH) {
-    sentence = fmt::format("The TLS key {} does not belong to the certificate.", path);
-  } else {
-    sentence = fmt::format("{} holds no private key in PEM form: {}.", path, error.message());
-  }
-  return InvalidArgument(std::move(sentence), "tls_key");
-}
-
-// Reads the certificate chain and the private key, both PEM. kInvalidArgument with one sentence
-// that names the file at fault (field tls_cert or tls_key): missing, not PEM, a key with a
-// password, or a key that is not the certificate's.
-StatusOr<std::shared_ptr<asio::ssl::context>> MakeTlsContext(const std::string& cert_path,
-                                                             const std::string& key_path) {
-  try {
-    auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
-    SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
-    SSL_CTX_set_options(context->native_handle(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    // An idle connection then keeps no record buffers.
-    SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);
-    Status status = LoadCertificate(cert_path, context.get());
-    if (status.ok()) status = LoadKey(key_path, context.get());
-    if (!status.ok()) return status;
-    return context;
-  } catch (const std::exception& e) {
-    return Status(StatusCode::kInternal, fmt::format("TLS cannot be set up: {}.", e.what()));
-  }
-}
-
 }  // namespace
 
 class HttpServer::Impl {
@@ -159,7 +94,7 @@ class HttpServer::Impl {
     return {};
   }
 
-  Status Reload(const ServerOptions& options) {
+  Status Reload(const ServerOptions& options, const std::optional<TlsFiles>& files) {
     if (Status status = CheckApiKeys(options.api_keys, options.admin_key); !status.ok()) {
       return status;
     }
@@ -167,12 +102,13 @@ class HttpServer::Impl {
       return InvalidArgument(
           "A server that runs can neither lose its last API key nor get a first.", "api_keys");
     }
-    StatusOr<std::shared_ptr<asio::ssl::context>> tls = LoadTls();
+    StatusOr<std::shared_ptr<asio::ssl::context>> tls = std::shared_ptr<asio::ssl::context>();
+    if (files) tls = MakeTlsContext(*files);
     if (!tls.ok()) return tls.status();
     context_.key_limits.Replace(options.api_keys);
     context_.access.Replace(options.api_keys, options.admin_key);
     const std::lock_guard lock(mutex_);
-    tls_ = *std::move(tls);
+    if (files) tls_ = *std::move(tls);
     return {};
   }
 
@@ -258,7 +194,9 @@ class HttpServer::Impl {
       const char* missing = options.tls_cert.empty() ? "tls_cert" : "tls_key";
       return InvalidArgument("TLS needs both a certificate and its key.", missing);
     }
-    return MakeTlsContext(options.tls_cert, options.tls_key);
+    const StatusOr<TlsFiles> files = ReadTlsFiles(options.tls_cert, options.tls_key, false);
+    if (!files.ok()) return files.status();
+    return MakeTlsContext(*files);
   }
 
   Status Listen() {
@@ -396,7 +334,9 @@ HttpServer::~HttpServer() { Stop(); }
 
 Status HttpServer::Start() { return impl_->Start(); }
 
-Status HttpServer::Reload(const ServerOptions& options) { return impl_->Reload(options); }
+Status HttpServer::Reload(const ServerOptions& options, const std::optional<TlsFiles>& files) {
+  return impl_->Reload(options, files);
+}
 
 uint16_t HttpServer::port() const { return impl_->port(); }
 

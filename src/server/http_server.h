@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/backend.h"
 #include "ropeway/status.h"
 #include "server/router.h"
 #include "server/server_options.h"
+#include "server/tls_files.h"
 
 namespace ropeway::server {
 
@@ -34,11 +36,12 @@ class HttpServer {
   uint16_t port() const;
 
   // Takes the API keys and the admin key of `options`, from the next request of each connection on,
-  // and reads the TLS files of Start anew, for the connections from now on; what else `options`
-  // have counts for nothing. What goes on goes on, and tenants keep what they have used. All or
-  // nothing: on a failure, as of Start, or where a server without keys would get some or lose its
-  // last, nothing is changed. REQUIRES: Start succeeded.
-  Status Reload(const ServerOptions& options);
+  // and the certificate and key of `files`, for the connections from now on (absent: they stay);
+  // what else `options` have counts for nothing. What goes on goes on, and tenants keep what they
+  // have used. All or nothing: on a failure, as of Start, or where a server without keys would get
+  // some or lose its last, nothing is changed. Reads no file. REQUIRES: Start succeeded; `files`
+  // only where Start had some.
+  Status Reload(const ServerOptions& options, const std::optional<TlsFiles>& files = std::nullopt);
 
   // Rejects new generation requests with 503 from now on; every connection closes after its answer.
   // What runs goes on, and the health routes still answer.

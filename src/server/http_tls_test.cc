@@ -7,6 +7,7 @@
 #include <openssl/ssl.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "server/test_certificate.h"
@@ -132,27 +134,55 @@ TEST_F(HttpTlsTest, AnswersWholeAndAsAStream) {
 }
 
 TEST_F(HttpTlsTest, NewHandshakesSeeAReloadedCertificate) {
-  ServerOptions options;
+  const auto reload = [this] {
+    const TestCertificate& names = Certificate();
+    const StatusOr<TlsFiles> files = ReadTlsFiles(names.cert, names.key, true);
+    return files.ok() ? server_->Reload(ServerOptions(), *files) : files.status();
+  };
   const std::string get = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
   TlsClient before(port());
   ASSERT_TRUE(before.connected());
   const TestCertificate files = MakeTestCertificate();  // Others, under the same names.
   EXPECT_EQ(TlsClient(port()).ServersKey(), before.ServersKey()) << "not read unasked";
-  ASSERT_TRUE(server_->Reload(options).ok());
+  ASSERT_TRUE(reload().ok());
   TlsClient after(port());
   ASSERT_TRUE(after.connected());
   EXPECT_NE(after.ServersKey(), before.ServersKey());
+  EXPECT_TRUE(server_->Reload(ServerOptions()).ok());
+  EXPECT_EQ(TlsClient(port()).ServersKey(), after.ServersKey()) << "without files it stays";
   for (TlsClient* client : {&before, &after}) {
     EXPECT_TRUE(client->Send(get));
     EXPECT_THAT(client->ReadSome(), HasSubstr("HTTP/1.1 200 OK"));
   }
   // What cannot be used changes nothing.
   std::ofstream(files.key) << "no key";
-  EXPECT_EQ(server_->Reload(options).field(), "tls_key");
+  EXPECT_EQ(reload().field(), "tls_key");
   std::remove(files.cert.c_str());
-  EXPECT_EQ(server_->Reload(options).field(), "tls_cert");
+  EXPECT_EQ(reload().field(), "tls_cert");
+  ASSERT_EQ(mkfifo(files.cert.c_str(), 0600), 0);
+  EXPECT_THAT(reload().message(), HasSubstr("cannot be read: it is no regular file."));
+  std::remove(files.cert.c_str());
   EXPECT_EQ(TlsClient(port()).ServersKey(), after.ServersKey());
   MakeTestCertificate();  // For the other tests.
+}
+
+// As of a shell's process substitution, which can be read once.
+TEST(Tls, AtTheStartFilesMayBePipes) {
+  const TestCertificate& good = Certificate();
+  const std::string pipe = testing::TempDir() + fmt::format("ropeway_tls_pipe_{}", getpid());
+  for (const bool of_key : {false, true}) {
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    std::thread writer(
+        [&] { std::ofstream(pipe) << std::ifstream(of_key ? good.key : good.cert).rdbuf(); });
+    FakeBackend backend;
+    ServerOptions options;
+    options.tls_cert = of_key ? good.cert : pipe;
+    options.tls_key = of_key ? pipe : good.key;
+    const Status status = HttpServer(options, &backend).Start();
+    EXPECT_TRUE(status.ok()) << status.message();
+    writer.join();
+    std::remove(pipe.c_str());
+  }
 }
 
 TEST_F(HttpTlsTest, LargeBodiesAndAnswersPass) {

@@ -1,0 +1,80 @@
+#include "cli/server_signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ropeway::cli {
+
+struct ServerSignals::State {
+  std::atomic<bool> serving = false;
+  std::promise<int> first;
+  std::atomic<bool> hung_up = false;  // A SIGHUP came since the last reload began.
+  std::mutex mutex;                   // Held while a reload is applied, never while files are read.
+  bool over = false;                  // Guarded by mutex: the server may be gone.
+
+  // Whether there may be another one.
+  bool Reload(const Read& read) {
+    try {
+      const Apply apply = read();
+      const std::lock_guard lock(mutex);
+      if (!over) apply();
+      return !over;
+    } catch (const std::exception& e) {
+      const std::lock_guard lock(mutex);
+      if (!over) base::TryLog(spdlog::level::err, "SIGHUP: nothing is changed: {}", e.what());
+      return !over;
+    }
+  }
+};
+
+ServerSignals::ServerSignals() : state_(std::make_shared<State>()) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals, state = state_] {
+    for (int ends = 0; true;) {
+      int signal = 0;
+      sigwait(&signals, &signal);
+      if (signal == SIGHUP) {
+        state->hung_up = true;
+        state->hung_up.notify_one();
+        continue;
+      }
+      if (!state->serving) _exit(0);
+      if (++ends > 1) _exit(1);
+      state->first.set_value(signal);
+    }
+  }).detach();
+}
+
+void ServerSignals::SetServing() { state_->serving = true; }
+
+void ServerSignals::StartReloads(Read read) {
+  std::thread([state = state_, read = std::move(read)] {
+    do {
+      state->hung_up.wait(false);
+      state->hung_up = false;  // Before the files are read: a later change is another reload.
+    } while (state->Reload(read));
+  }).detach();
+}
+
+void ServerSignals::EndReloads() {
+  const std::lock_guard lock(state_->mutex);
+  state_->over = true;
+}
+
+const char* ServerSignals::Wait() {
+  return state_->first.get_future().get() == SIGTERM ? "SIGTERM" : "SIGINT";
+}
+
+}  // namespace ropeway::cli
