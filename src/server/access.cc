@@ -54,11 +54,16 @@ base::Flow FlowOf(const Caller& caller) {
       .tenant = caller.tenant, .cls = static_cast<int>(caller.priority), .weight = caller.weight};
 }
 
+struct Access::Table {
+  std::vector<Caller> owners;
+  std::vector<Digest> digests;  // Of the keys of owners.
+  std::optional<Digest> admin;
+};
+
 Access::Access(const std::vector<ApiKey>& keys, const std::string& admin_key)
     : table_(TableOf(keys, admin_key)) {}
 
-void Access::Replace(const std::vector<ApiKey>& keys, const std::string& admin_key) {
-  std::shared_ptr<const Table> table = TableOf(keys, admin_key);
+void Access::Replace(std::shared_ptr<const Table> table) noexcept {
   const std::lock_guard lock(mutex_);
   table_.swap(table);
 }

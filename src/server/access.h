@@ -39,10 +39,14 @@ base::Flow FlowOf(const Caller& caller);
 // Keeps digests, not keys. Thread-safe.
 class Access {
  public:
+  struct Table;  // Of keys, as Check needs them.
+
   Access(const std::vector<ApiKey>& keys, const std::string& admin_key);
 
-  // Puts other keys in their place, from the next Check on.
-  void Replace(const std::vector<ApiKey>& keys, const std::string& admin_key);
+  static std::shared_ptr<const Table> TableOf(const std::vector<ApiKey>& keys,
+                                              const std::string& admin_key);
+  // Puts other keys in their place, from the next Check on. REQUIRES: not null.
+  void Replace(std::shared_ptr<const Table> table) noexcept;
 
   struct Verdict {
     std::optional<HttpReply> rejection;  // 401 or 403; absent: the route is open.
@@ -58,11 +62,6 @@ class Access {
 
  private:
   using Digest = std::array<unsigned char, 32>;
-  struct Table {
-    std::vector<Caller> owners;
-    std::vector<Digest> digests;  // Of the keys of owners.
-    std::optional<Digest> admin;
-  };
   struct Presented {
     bool any = false;       // A bearer token was given.
     bool admin = false;     // The token is the admin key.
@@ -71,8 +70,6 @@ class Access {
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
   static Digest DigestOf(std::string_view key);
-  static std::shared_ptr<const Table> TableOf(const std::vector<ApiKey>& keys,
-                                              const std::string& admin_key);
   static Presented Identify(const Table& table, std::string_view authorization);
 
   mutable std::mutex mutex_;

@@ -36,7 +36,8 @@ TEST(Access, TheKeysNameIsTheTenant) {
 
 TEST(Access, OtherKeysTakeTheirPlaceAtOnce) {
   Access access(kKeys, "admin-key-3");
-  access.Replace({{"team-b", "sk-team-b-4"}, {"team-c", "sk-team-c-5"}}, "admin-key-6");
+  access.Replace(
+      Access::TableOf({{"team-b", "sk-team-b-4"}, {"team-c", "sk-team-c-5"}}, "admin-key-6"));
   EXPECT_EQ(StatusOf(access, Route::kGenerate, "Bearer sk-team-a-1"), 401);
   EXPECT_EQ(StatusOf(access, Route::kGenerate, "Bearer sk-team-b-2"), 401);
   EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-b-4").caller.tenant, "team-b");
@@ -49,7 +50,8 @@ TEST(Access, KeysAreReplacedWhileOthersAreChecked) {
   Access access(kKeys, "");
   std::atomic<bool> stop{false};
   std::thread replacing([&] {
-    for (int i = 0; i < 200; ++i) access.Replace(kKeys, i % 2 == 0 ? "admin-key-3" : "");
+    for (int i = 0; i < 200; ++i)
+      access.Replace(Access::TableOf(kKeys, i % 2 == 0 ? "admin-key-3" : ""));
     stop = true;
   });
   while (!stop) {

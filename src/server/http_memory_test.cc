@@ -1,8 +1,10 @@
 // A connection that runs out of memory ends without affecting others.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <string>
+#include <thread>
 
 #include "server/test_failing_new.h"
 #include "server/test_server.h"
@@ -65,6 +67,46 @@ TEST_F(HttpMemoryTest, EachFailedAllocationCostsOneConnection) {
     return a.Get("/livez").status == 200 &&
            b.Get("/metrics").body.find("ropeway_http_connections 2\n") != std::string::npos;
   }));
+}
+
+// Whichever allocation fails, either all that a reload brings counts or nothing.
+TEST_F(HttpMemoryTest, AReloadThatFailsChangesNothing) {
+  constexpr char kReloads[] = "reloads";
+  ServerOptions options;
+  options.api_keys = {{"ann", "secret-of-ann"}, {"bob", "secret-of-bob"}};
+  options.admin_key = "secret-of-admin";
+  StartServer(options);
+  const auto status_with = [this](const std::string& key) {
+    TestClient client(port());
+    client.Send("GET /v1/models HTTP/1.1\r\nHost: t\r\n" + Bearer(key) + "\r\n");
+    return client.Read().status;
+  };
+  const auto metrics = [this] {
+    TestClient client(port());
+    client.Send("GET /metrics HTTP/1.1\r\nHost: t\r\n" + Bearer("secret-of-admin") + "\r\n");
+    return client.Read().body;
+  };
+  options.api_keys = {{"ann", "secret-of-ann"}, {"cid", "secret-of-cid"}, {"dan", "secret-of-dan"}};
+  Status status(StatusCode::kInternal, "");
+  int failed = 0;
+  for (int n = 1; !status.ok() && n < 1000; ++n) {
+    std::thread([&] {
+      pthread_setname_np(pthread_self(), kReloads);
+      FailAllocation(kReloads, n);
+      status = server_->Reload(options);
+      FailAllocation(kReloads, 0);
+    }).join();
+    if (status.ok()) break;
+    ++failed;
+    ASSERT_EQ(status_with("secret-of-bob"), 200) << n;
+    ASSERT_EQ(status_with("secret-of-cid"), 401) << n;
+    ASSERT_EQ(metrics().find("tenant=\"cid\""), std::string::npos) << n;
+  }
+  EXPECT_TRUE(status.ok());
+  EXPECT_GT(failed, 5);
+  EXPECT_EQ(status_with("secret-of-bob"), 401);
+  EXPECT_EQ(status_with("secret-of-cid"), 200);
+  EXPECT_NE(metrics().find("tenant=\"cid\""), std::string::npos);
 }
 
 }  // namespace

@@ -105,8 +105,11 @@ class HttpServer::Impl {
     StatusOr<std::shared_ptr<asio::ssl::context>> tls = std::shared_ptr<asio::ssl::context>();
     if (files) tls = MakeTlsContext(*files);
     if (!tls.ok()) return tls.status();
-    context_.key_limits.Replace(options.api_keys);
-    context_.access.Replace(options.api_keys, options.admin_key);
+    std::shared_ptr<const Access::Table> table =
+        Access::TableOf(options.api_keys, options.admin_key);
+    context_.key_limits.Replace(options.api_keys);  // Changes nothing where it fails.
+    // Nothing fails from here on.
+    context_.access.Replace(std::move(table));
     const std::lock_guard lock(mutex_);
     if (files) tls_ = *std::move(tls);
     return {};
@@ -335,7 +338,11 @@ HttpServer::~HttpServer() { Stop(); }
 Status HttpServer::Start() { return impl_->Start(); }
 
 Status HttpServer::Reload(const ServerOptions& options, const std::optional<TlsFiles>& files) {
-  return impl_->Reload(options, files);
+  try {
+    return impl_->Reload(options, files);
+  } catch (const std::exception&) {
+    return StatusFromException();
+  }
 }
 
 uint16_t HttpServer::port() const { return impl_->port(); }

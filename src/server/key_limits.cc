@@ -255,7 +255,7 @@ void KeyLimits::Replace(const std::vector<ApiKey>& keys) {
   }
   // Nothing fails from here on.
   accounts_.swap(accounts);
-  for (const ApiKey& key : keys) accounts_[key.name].account->SetLimits(key);
+  for (const ApiKey& key : keys) accounts_.find(key.name)->second.account->SetLimits(key);
 }
 
 bool KeyLimits::Has(const std::string& tenant) const {

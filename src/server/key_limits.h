@@ -95,7 +95,8 @@ class KeyLimits {
   KeyLimits& operator=(const KeyLimits&) = delete;
 
   // Puts other keys in their place. A name that stays keeps what it has used, under its new limits;
-  // one that goes keeps it too, for what it has under way and in case that it comes back.
+  // one that goes keeps it too, for what it has under way and in case that it comes back. Where it
+  // throws, nothing is changed.
   void Replace(const std::vector<ApiKey>& keys);
 
   struct Grant {
