@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "server/key_limits.h"
 #include "server/test_server.h"
 
 namespace ropeway::server {
@@ -80,6 +81,28 @@ TEST_F(HttpSecurityTest, ReloadedKeysCountFromTheNextRequestOn) {
     TestClient other(port());
     EXPECT_EQ(livez(&other, "sk-team-b-2"), 200);
   }
+}
+
+TEST_F(HttpSecurityTest, MetricsForgetTheLongestWithoutAKey) {
+  const auto shown = [this](const std::string& text) {
+    const std::string metrics = Request("GET", "/metrics", Bearer("admin-key-3")).body;
+    return metrics.find(text) != std::string::npos;
+  };
+  EXPECT_EQ(Request("GET", "/v1/models", Bearer("sk-team-a-1")).status, 200);
+  EXPECT_EQ(Request("GET", "/v1/models", Bearer("sk-team-b-2")).status, 200);
+  ServerOptions options;
+  options.admin_key = "admin-key-3";
+  options.api_keys = {{"team-b", "sk-team-b-2"}, {}};
+  for (size_t i = 0; i <= KeyLimits::kMostWithoutKey; ++i) {
+    if (i % 100 == 0) {
+      EXPECT_TRUE(shown("tenant=\"team-a\"")) << i;
+    }
+    options.api_keys[1] = {fmt::format("once-{}", i), fmt::format("sk-once-{}", i)};
+    ASSERT_TRUE(server_->Reload(options).ok());
+  }
+  EXPECT_FALSE(shown("tenant=\"team-a\""));
+  EXPECT_TRUE(shown("tenant=\"once-0\""));
+  EXPECT_TRUE(shown("ropeway_tenant_http_requests_total{code=\"200\",tenant=\"team-b\"} 1"));
 }
 
 TEST_F(HttpSecurityTest, AnOpenServerStaysOpen) {

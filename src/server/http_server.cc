@@ -110,6 +110,8 @@ class HttpServer::Impl {
     context_.key_limits.Replace(options.api_keys);  // Changes nothing where it fails.
     // Nothing fails from here on.
     context_.access.Replace(std::move(table));
+    context_.metrics.ForgetTenants(
+        [this](const std::string& tenant) { return context_.key_limits.Remembers(tenant); });
     const std::lock_guard lock(mutex_);
     if (files) tls_ = *std::move(tls);
     return {};

@@ -124,6 +124,13 @@ class KeyAccount {
     return std::pair(tokens_per_minute_, static_cast<int64_t>(std::max(0.0, std::floor(Free()))));
   }
 
+  // Whether a new account would do as well, but for what has been used.
+  bool Idle() {
+    const std::lock_guard lock(mutex_);
+    return requests_ == 0 &&
+           (tokens_per_minute_ == 0 || Free() >= static_cast<double>(tokens_per_minute_));
+  }
+
   KeyUsage Usage() {
     const std::lock_guard lock(mutex_);
     return {name_, prompt_tokens_, generated_tokens_, requests_};
@@ -246,22 +253,46 @@ KeyLimits::~KeyLimits() = default;
 
 void KeyLimits::Replace(const std::vector<ApiKey>& keys) {
   const std::lock_guard lock(mutex_);
-  std::map<std::string, Entry> accounts = accounts_;
-  for (auto& [name, entry] : accounts) entry.has_key = false;
+  Accounts accounts = accounts_;
+  const int64_t change = changes_ + 1;
   for (const ApiKey& key : keys) {
     Entry& entry = accounts[key.name];
-    entry.has_key = true;
+    entry.last = change;
     if (entry.account == nullptr) entry.account = std::make_shared<KeyAccount>(key, clock_);
   }
+  Forget(change, &accounts);
   // Nothing fails from here on.
   accounts_.swap(accounts);
+  changes_ = change;
   for (const ApiKey& key : keys) accounts_.find(key.name)->second.account->SetLimits(key);
+}
+
+void KeyLimits::Forget(int64_t change, Accounts* accounts) {
+  // A request between Find and its end holds the account; so do the two maps.
+  constexpr int64_t kHolders = 2;
+  size_t without_key = 0;
+  std::vector<std::pair<int64_t, Accounts::iterator>> idle;
+  for (auto it = accounts->begin(); it != accounts->end(); ++it) {
+    const Entry& entry = it->second;
+    if (entry.last == change) continue;
+    ++without_key;
+    if (entry.account.use_count() <= kHolders && entry.account->Idle()) {
+      idle.emplace_back(entry.last, it);
+    }
+  }
+  std::stable_sort(idle.begin(), idle.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [last, it] : idle) {
+    if (without_key <= kMostWithoutKey) return;
+    accounts->erase(it);
+    --without_key;
+  }
 }
 
 bool KeyLimits::Has(const std::string& tenant) const {
   const std::lock_guard lock(mutex_);
   const auto found = accounts_.find(tenant);
-  return found != accounts_.end() && found->second.has_key;
+  return found != accounts_.end() && found->second.last == changes_;
 }
 
 std::shared_ptr<KeyAccount> KeyLimits::Find(const std::string& tenant) const {

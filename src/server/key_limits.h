@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_SERVER_KEY_LIMITS_H_
 #define ROPEWAY_SERVER_KEY_LIMITS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -89,14 +90,17 @@ struct KeyUsage {
 // Thread rule: any thread.
 class KeyLimits {
  public:
+  static constexpr size_t kMostWithoutKey = 1000;
+
   KeyLimits(const std::vector<ApiKey>& keys, std::shared_ptr<const base::Clock> clock);
   ~KeyLimits();
   KeyLimits(const KeyLimits&) = delete;
   KeyLimits& operator=(const KeyLimits&) = delete;
 
   // Puts other keys in their place. A name that stays keeps what it has used, under its new limits;
-  // one that goes keeps it too, for what it has under way and in case that it comes back. Where it
-  // throws, nothing is changed.
+  // one that goes keeps it too, for what it has under way and in case that it comes back; of those,
+  // the longest without a key are forgotten beyond kMostWithoutKey, unless they have requests under
+  // way or their bucket is not full. Where it throws, nothing is changed.
   void Replace(const std::vector<ApiKey>& keys);
 
   struct Grant {
@@ -119,20 +123,27 @@ class KeyLimits {
   // OpenAI's headers for the token limit as of now; none for a key without one.
   std::vector<std::pair<std::string, std::string>> Headers(const std::string& tenant) const;
 
-  // Of all keys that there were, by name.
+  // Whether it has a key, or had one and is not forgotten.
+  bool Remembers(const std::string& tenant) const { return Find(tenant) != nullptr; }
+
+  // Of all tenants that are remembered, by name.
   std::vector<KeyUsage> Usage() const;
 
  private:
   struct Entry {
     std::shared_ptr<KeyAccount> account;
-    bool has_key = false;
+    int64_t last = 0;  // The last change whose keys had it: now it has a key if that is changes_.
   };
-  // Null where no key ever had the name.
+  using Accounts = std::map<std::string, Entry>;  // By name.
+  // `accounts`: a copy of accounts_, with the new ones, as of a change. REQUIRES: mutex_ is held.
+  static void Forget(int64_t change, Accounts* accounts);
+  // Null where no key has had the name, or it is forgotten.
   std::shared_ptr<KeyAccount> Find(const std::string& tenant) const;
 
   const std::shared_ptr<const base::Clock> clock_;
   mutable std::mutex mutex_;
-  std::map<std::string, Entry> accounts_;  // By name. Guarded by mutex_.
+  Accounts accounts_;    // Guarded by mutex_, as is the next.
+  int64_t changes_ = 0;  // Of the keys.
 };
 
 }  // namespace ropeway::server

@@ -347,6 +347,35 @@ TEST_F(KeyLimitsTest, ANameThatStaysKeepsWhatItHasUsed) {
   }
 }
 
+// Names that come and go take no more and more memory.
+TEST_F(KeyLimitsTest, TheLongestWithoutAKeyAreForgotten) {
+  constexpr size_t kMost = KeyLimits::kMostWithoutKey;
+  Use("free", 1, 2);
+  Use("slow", 100, 200);
+  KeyLimits::Grant running = limits_->Take("two", One(1, 1));
+  for (size_t i = 0; i < kMost + 10; ++i) {
+    limits_->Replace({Key("name-" + std::to_string(i), 0, i % 2 == 0 ? 600 : 0)});
+    EXPECT_LE(limits_->Usage().size(), kMost + 1);
+  }
+  EXPECT_FALSE(limits_->Remembers("free"));
+  EXPECT_FALSE(limits_->Remembers("name-0"));
+  EXPECT_TRUE(limits_->Remembers("name-100"));
+  // What is owed is not forgotten, nor what is under way.
+  EXPECT_EQ(Rest("slow"), "300");
+  EXPECT_TRUE(limits_->Remembers("two"));
+  limits_->Replace({Key("two", 1, 0), Key("slow", 0, 600), Key("free", 0, 600)});
+  EXPECT_EQ(limits_->Take("two", One(1, 1)).limit, std::string("requests"));
+  EXPECT_EQ(Rest("free"), "600") << "as a new one";
+
+  running.tickets.clear();
+  clock_->Advance(seconds(60));
+  for (size_t i = 0; i < kMost; ++i) limits_->Replace({Key("other-" + std::to_string(i), 0, 0)});
+  limits_->Replace({Key("last", 0, 0)});
+  EXPECT_FALSE(limits_->Remembers("slow"));
+  EXPECT_FALSE(limits_->Remembers("two"));
+  EXPECT_EQ(limits_->Usage().size(), kMost + 1);
+}
+
 TEST_F(KeyLimitsTest, NewLimitsCountFromTheChangeOn) {
   Use("slow", 100, 200);  // 300 are left.
   limits_->Replace({Key("slow", 0, 1200)});

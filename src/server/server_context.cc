@@ -67,11 +67,7 @@ ServerOptions WithoutKeys(ServerOptions options) {
 }  // namespace
 
 ServerMetrics::ServerMetrics()
-    : tenant_requests_(&prometheus::BuildCounter()
-                            .Name("ropeway_tenant_http_requests_total")
-                            .Help("HTTP requests of a tenant by status code; 499: the client left.")
-                            .Register(tenant_registry_)),
-      requests_(&prometheus::BuildCounter()
+    : requests_(&prometheus::BuildCounter()
                      .Name("ropeway_http_requests_total")
                      .Help("HTTP requests by route and status code; 499: the client left.")
                      .Register(registry_)),
@@ -105,12 +101,34 @@ ServerMetrics::ServerMetrics()
 void ServerMetrics::CountRequest(std::string_view route, int code, const std::string& tenant) {
   requests_->Add({{"route", std::string(route)}, {"code", std::to_string(code)}}).Increment();
   if (tenant.empty()) return;
-  tenant_requests_->Add({{"tenant", tenant}, {"code", std::to_string(code)}}).Increment();
+  const std::lock_guard lock(mutex_);
+  ++tenant_requests_[tenant][code];
+}
+
+void ServerMetrics::ForgetTenants(const std::function<bool(const std::string&)>& remembered) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(tenant_requests_, [&](const auto& entry) { return !remembered(entry.first); });
+}
+
+prometheus::MetricFamily ServerMetrics::TenantRequests() const {
+  prometheus::MetricFamily family;
+  family.name = "ropeway_tenant_http_requests_total";
+  family.help = "HTTP requests of a tenant by status code; 499: the client left.";
+  family.type = prometheus::MetricType::Counter;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [tenant, codes] : tenant_requests_) {
+    for (const auto& [code, count] : codes) {
+      prometheus::ClientMetric& metric = family.metric.emplace_back();
+      metric.label = {{"code", std::to_string(code)}, {"tenant", tenant}};
+      metric.counter.value = static_cast<double>(count);
+    }
+  }
+  return family;
 }
 
 std::string ServerMetrics::TenantText(const std::vector<KeyUsage>& usage,
                                       const std::string& tenant) const {
-  std::vector<prometheus::MetricFamily> families = tenant_registry_.Collect();
+  std::vector<prometheus::MetricFamily> families = {TenantRequests()};
   families.push_back(TenantFamily("ropeway_tenant_prompt_tokens_total",
                                   "Prompt tokens of a tenant.", usage, &KeyUsage::prompt_tokens));
   families.push_back(TenantFamily("ropeway_tenant_generation_tokens_total",

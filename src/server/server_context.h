@@ -4,12 +4,15 @@
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
+#include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,6 +39,8 @@ class ServerMetrics {
   // A request of `tenant`, "" if it has none, answered with HTTP status `code`; 499 if the client
   // left before.
   void CountRequest(std::string_view route, int code, const std::string& tenant);
+  // Drops the numbers of the tenants of which `remembered` says no.
+  void ForgetTenants(const std::function<bool(const std::string&)>& remembered);
   void CountSlowReader() { slow_readers_->Increment(); }
   // An answer that was not sent whole: its tenant's take too much memory.
   void CountCutAnswer() { cut_answers_->Increment(); }
@@ -52,9 +57,13 @@ class ServerMetrics {
   std::string TenantText(const std::vector<KeyUsage>& usage, const std::string& tenant) const;
 
  private:
+  prometheus::MetricFamily TenantRequests() const;
+
+  mutable std::mutex mutex_;
+  // By tenant and code. Guarded by mutex_. Counters of the library's could not be dropped while
+  // they may be counted in.
+  std::map<std::string, std::map<int, int64_t>> tenant_requests_;
   prometheus::Registry registry_;
-  prometheus::Registry tenant_registry_;  // Of the metrics with the label "tenant".
-  prometheus::Family<prometheus::Counter>* tenant_requests_;
   prometheus::Family<prometheus::Counter>* requests_;
   prometheus::Counter* slow_readers_;
   prometheus::Counter* cut_answers_;
