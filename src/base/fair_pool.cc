@@ -19,6 +19,11 @@ void YieldToOthers() {
 
 }  // namespace
 
+const FairQueue::Handle& FairQueue::Account::next() const {
+  if (waiting.empty()) return giving_way;
+  return !giving_way.empty() && turn == kGivingWayTurn - 1 ? giving_way : waiting;
+}
+
 FairQueue::Account* FairQueue::AccountOf(const Flow& flow) {
   if (accounts_.size() >= sweep_at_) {
     // What an idle flow used is forgotten once it would begin at the virtual time anyway.
@@ -33,7 +38,7 @@ FairQueue::Account* FairQueue::AccountOf(const Flow& flow) {
   return &account;
 }
 
-void FairQueue::Add(const Flow& flow, std::function<bool()> piece, SharedBudget::Hold place) {
+void FairQueue::Add(const Flow& flow, std::function<PieceEnd()> piece, SharedBudget::Hold place) {
   Handle one(1);
   std::string tenant = flow.tenant;
   Account* const account = AccountOf(flow);
@@ -54,17 +59,21 @@ void FairQueue::Add(const Flow& flow, std::function<bool()> piece, SharedBudget:
 FairQueue::Handle FairQueue::Take(const std::function<bool(const std::string& tenant)>& barred) {
   Account* first = nullptr;
   const auto before = [](const Account& a, const Account& b) {
-    return std::pair(a.start, a.waiting.front().number) <
-           std::pair(b.start, b.waiting.front().number);
+    return std::pair(a.start, a.next().front().number) <
+           std::pair(b.start, b.next().front().number);
   };
   // Flows that wait are few: there are three for each API key.
   for (auto& [key, account] : accounts_) {
-    if (account.waiting.empty() || (first != nullptr && !before(account, *first))) continue;
+    if (!account.waits() || (first != nullptr && !before(account, *first))) continue;
     if (!barred || !barred(account.tenant)) first = &account;
   }
   Handle taken;
   if (first == nullptr) return taken;
-  taken.splice(taken.end(), first->waiting, first->waiting.begin());
+  Handle& next = first->next();
+  if (!first->waiting.empty() && !first->giving_way.empty()) {
+    first->turn = (first->turn + 1) % kGivingWayTurn;
+  }
+  taken.splice(taken.end(), next, next.begin());
   virtual_time_ = std::max(virtual_time_, first->start);
   first->start += ToSeconds(kExpectedPiece) / first->rate;
   ++first->running;
@@ -73,13 +82,13 @@ FairQueue::Handle FairQueue::Take(const std::function<bool(const std::string& te
   return taken;
 }
 
-void FairQueue::Return(Handle* job, Duration took, bool done) {
+void FairQueue::Return(Handle* job, Duration took, PieceEnd end) {
   Account* const account = job->front().account;
   account->start += ToSeconds(took - kExpectedPiece) / account->rate;
   --account->running;
   --running_;
-  if (!done) {
-    Handle& waiting = account->waiting;
+  if (!end.done) {
+    Handle& waiting = end.gives_way ? account->giving_way : account->waiting;
     const auto later = std::find_if(
         waiting.begin(), waiting.end(),
         [number = job->front().number](const Job& other) { return other.number > number; });
@@ -96,7 +105,10 @@ void FairQueue::Return(Handle* job, Duration took, bool done) {
 
 FairQueue::Handle FairQueue::TakeAll() {
   Handle all;
-  for (auto& [key, account] : accounts_) all.splice(all.end(), account.waiting);
+  for (auto& [key, account] : accounts_) {
+    all.splice(all.end(), account.waiting);
+    all.splice(all.end(), account.giving_way);
+  }
   waiting_ = 0;
   for (Job& job : all) job.account = nullptr;
   return all;
@@ -117,7 +129,7 @@ FairPool::FairPool(int threads, int64_t places, const std::string& name, const C
 
 FairPool::~FairPool() { Stop(); }
 
-bool FairPool::TryAdd(const Flow& flow, std::function<bool()> piece) {
+bool FairPool::TryAdd(const Flow& flow, std::function<PieceEnd()> piece) {
   SharedBudget::Hold place;
   if (!places_.Take(flow.tenant, 1, &place)) return false;
   {
@@ -195,11 +207,11 @@ void FairPool::Loop() {
     // If it was this thread that watched, another one has to for what still waits.
     if (watching_ == 0 && !queue_.empty()) changed_.notify_one();
     lock.unlock();
-    const bool done = at->piece();
+    const PieceEnd end = at->piece();
     lock.lock();
     job.splice(job.end(), running_, at);
     const Duration took = clock_->Now() - at->began;
-    queue_.Return(&job, took, done || stopping_);
+    queue_.Return(&job, took, stopping_ ? PieceEnd(true) : end);
     // Its tenant's other jobs were barred from the spare threads.
     if (took >= kLongPiece && !queue_.empty()) changed_.notify_all();
     lock.unlock();

@@ -29,11 +29,28 @@ struct Flow {
 inline constexpr int kFlowClasses = 3;
 inline constexpr double kFlowClassShares[kFlowClasses] = {70, 20, 10};
 
+// How a piece of a job ended.
+struct PieceEnd {
+  // Implicit: most pieces say no more.
+  PieceEnd(bool is_done) : done(is_done) {}
+  static PieceEnd GivingWay() {
+    PieceEnd end(false);
+    end.gives_way = true;
+    return end;
+  }
+
+  bool done;
+  bool gives_way = false;  // It is not done, and takes long: shorter jobs go first.
+};
+
 // The queue of a FairPool: start-time fair queueing (Goyal, Vin and Cheng, 1996). A flow's start
 // tag, the time it has used over its weight, decides: the least goes first, then the job that was
 // added first. A flow that was idle begins at the virtual time, the start tag of the newest piece,
 // so quiet time earns nothing, and a newcomer waits for the pieces that run and no more. What a
 // piece takes is known when it is over; until then it counts as kExpectedPiece.
+//
+// A job that gives way goes behind those of its flow that do not, but for one piece in
+// kGivingWayTurn: it waits for them no more than a few times its own time, and they hardly for it.
 //
 // Only Add allocates. Thread rule: one thread at a time.
 class FairQueue {
@@ -42,10 +59,11 @@ class FairQueue {
 
  public:
   static constexpr Duration kExpectedPiece = std::chrono::milliseconds(1);
+  static constexpr int kGivingWayTurn = 4;
 
   struct Job {
     // Declared before `place`: it is destroyed after the place was given back.
-    std::function<bool()> piece;
+    std::function<PieceEnd()> piece;
     SharedBudget::Hold place;
     TimePoint began{};    // Of the piece that runs; the caller's.
     uint64_t number = 0;  // In order of Add.
@@ -59,15 +77,15 @@ class FairQueue {
   using Handle = std::list<Job>;
 
   // Throws std::bad_alloc, with nothing added.
-  void Add(const Flow& flow, std::function<bool()> piece, SharedBudget::Hold place);
+  void Add(const Flow& flow, std::function<PieceEnd()> piece, SharedBudget::Hold place);
 
   // Takes the next job to run a piece of, of those whose tenants are not `barred`; none: there is
   // none.
   Handle Take(const std::function<bool(const std::string& tenant)>& barred = nullptr);
 
   // The piece took `took`. Unless the job is done it goes back to the head of its flow, in order of
-  // Add; else `job` keeps it. REQUIRES: `job` is from Take.
-  void Return(Handle* job, Duration took, bool done);
+  // Add, or of those that give way; else `job` keeps it. REQUIRES: `job` is from Take.
+  void Return(Handle* job, Duration took, PieceEnd end);
 
   // Takes all that wait.
   Handle TakeAll();
@@ -84,8 +102,14 @@ class FairQueue {
     double rate = 1;   // The weight with the class's share.
     double start = 0;  // The start tag of its next piece.
     Handle waiting;
+    Handle giving_way;
+    int turn = 0;  // Counts while both wait.
     int running = 0;
-    bool idle() const { return waiting.empty() && running == 0; }
+    bool waits() const { return !waiting.empty() || !giving_way.empty(); }
+    bool idle() const { return !waits() && running == 0; }
+    // The list whose first job is next. REQUIRES: waits().
+    const Handle& next() const;
+    Handle& next() { return const_cast<Handle&>(std::as_const(*this).next()); }
   };
 
   Account* AccountOf(const Flow& flow);
@@ -101,9 +125,9 @@ class FairQueue {
 // Jobs run in pieces of a few milliseconds, in the order of a FairQueue by the measured time of
 // their pieces. So no tenant's jobs hold up another's, however many and however long they are.
 //
-// A piece that takes longer than kLongPiece (it cannot be cut: one JSON text, one template) is left
-// to the operating system beside the others: one of kSpareThreads takes its place, for the jobs of
-// other tenants alone.
+// A piece that takes longer than kLongPiece (it cannot be cut: one JSON text) is left to the
+// operating system beside the others: one of kSpareThreads takes its place, for the jobs of other
+// tenants alone.
 //
 // Thread rule: TryAdd and size from any thread; Stop and the destructor from one, which is none of
 // the pool's.
@@ -125,10 +149,11 @@ class FairPool {
   FairPool& operator=(const FairPool&) = delete;
 
   // Queues a job. `piece` does a part of it, a few milliseconds long, and returns whether the job
-  // is done; it must not throw. It is called from one thread at a time. It is destroyed when the
-  // job is done or dropped, after the job's place is free again. False, with `piece` destroyed, if
-  // the tenant has no place left, or after Stop. Throws std::bad_alloc, with nothing queued.
-  bool TryAdd(const Flow& flow, std::function<bool()> piece);
+  // is done, or gives way to shorter ones of its flow; it must not throw. It is called from one
+  // thread at a time. It is destroyed when the job is done or dropped, after the job's place is
+  // free again. False, with `piece` destroyed, if the tenant has no place left, or after Stop.
+  // Throws std::bad_alloc, with nothing queued.
+  bool TryAdd(const Flow& flow, std::function<PieceEnd()> piece);
 
   // Waits for the pieces that run, drops the jobs (those of these pieces too), and joins the
   // threads.

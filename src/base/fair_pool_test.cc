@@ -44,8 +44,8 @@ class FairQueueTest : public testing::Test {
   bool RunOne() {
     FairQueue::Handle job = queue_.Take();
     if (job.empty()) return false;
-    const bool done = job.front().piece();
-    queue_.Return(&job, took_, done);
+    const PieceEnd end = job.front().piece();
+    queue_.Return(&job, took_, end);
     return true;
   }
   void Run(int pieces) {
@@ -121,6 +121,33 @@ TEST_F(FairQueueTest, JobsOfOneFlowEndInTheOrderTheyWereAdded) {
   EXPECT_EQ(ended, (std::vector<int>{0, 1, 2, 3, 4}));
   EXPECT_EQ(queue_.size(), 0U);
   EXPECT_EQ(queue_.flows(), 0U) << "an empty queue remembers nobody";
+}
+
+// Two that never end and begin to give way at their third pieces, and then shorter ones.
+TEST_F(FairQueueTest, WhatGivesWayLeavesMostPiecesToTheRestOfItsFlow) {
+  std::string ran;
+  const auto add = [&](char name, int pieces) {
+    auto at = std::make_shared<int>(0);
+    queue_.Add({},
+               [&ran, name, pieces, at]() -> PieceEnd {
+                 ran += name;
+                 if (++*at == pieces) return true;
+                 return *at >= 3 ? PieceEnd::GivingWay() : false;
+               },
+               {});
+  };
+  add('L', -1);
+  add('M', -1);
+  Run(8);
+  // Among themselves they are done in order of Add.
+  EXPECT_EQ(ran, "LLLMMMLL");
+  ran.clear();
+  add('a', 2);
+  for (int i = 0; i < 4; ++i) add('b', 2);
+  Run(15);
+  EXPECT_EQ(ran, "LaabLbbbLbbbLbL");
+  EXPECT_EQ(queue_.TakeAll().size(), 2U);
+  EXPECT_TRUE(queue_.empty());
 }
 
 TEST_F(FairQueueTest, ABarredTenantWaitsInAllItsClasses) {

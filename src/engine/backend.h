@@ -178,11 +178,11 @@ class Backend {
   // megabyte. The backend must outlive what it returns.
   virtual StatusOr<std::unique_ptr<Tokenization>> Tokenize(std::string text,
                                                            bool add_special) const = 0;
-  // Likewise the chat as a request's would be: rendered by the model's template, which is done when
-  // this returns.
-  virtual StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(
-      const std::vector<ChatMessage>& messages, bool add_generation_prompt,
-      bool add_special) const = 0;
+  // Likewise the chat as a request's would be: rendered by the model's template, in the first
+  // steps.
+  virtual StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
+                                                               bool add_generation_prompt,
+                                                               bool add_special) const = 0;
   virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
 
   // Rejects new requests from now on; waits until all ended, or cancels the rest at `deadline`.

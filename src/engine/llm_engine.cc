@@ -359,15 +359,14 @@ StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,
   }
 }
 
-StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(
-    const std::vector<ChatMessage>& messages, bool add_generation_prompt, bool add_special) const {
+StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(std::vector<ChatMessage> messages,
+                                                                bool add_generation_prompt,
+                                                                bool add_special) const {
   try {
     if (messages.empty()) return InvalidArgument("messages must not be empty", "messages");
-    const ChatRenderer& render = config_.render_chat;
-    if (!render) return NoChatTemplate();
-    StatusOr<tokenizer::RenderedChat> chat = render(messages, add_generation_prompt, nullptr);
-    if (!chat.ok()) return chat.status();
-    return BeginTokenization(config_.tokenizer, *std::move(chat), add_special);
+    if (!config_.render_chat) return NoChatTemplate();
+    return BeginTokenization(config_.tokenizer, &config_.render_chat, std::move(messages),
+                             add_generation_prompt, add_special);
   } catch (const std::exception&) {
     return CurrentFailure("rendering the chat");
   }

@@ -85,7 +85,7 @@ class LlmEngine final : public Backend {
   EngineStats Stats() const override;
   StatusOr<std::unique_ptr<Tokenization>> Tokenize(std::string text,
                                                    bool add_special) const override;
-  StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(const std::vector<ChatMessage>& messages,
+  StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
                                                        bool add_generation_prompt,
                                                        bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;

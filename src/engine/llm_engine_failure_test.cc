@@ -174,8 +174,9 @@ TEST(LlmEngineQuestionsTest, AFailedAllocationIsAStatus) {
       statuses[0] = EncodeToTheEnd(test.engine->Tokenize(std::move(taken), true));
     }
     {
+      std::vector<ChatMessage> taken = chat;
       const FailingNew failing(n);
-      statuses[1] = EncodeToTheEnd(test.engine->TokenizeChat(chat, true, false));
+      statuses[1] = EncodeToTheEnd(test.engine->TokenizeChat(std::move(taken), true, false));
     }
     {
       const FailingNew failing(n);

@@ -428,6 +428,39 @@ TEST(LlmEngineTest, TokenizeAndDetokenize) {
   EXPECT_EQ(test.engine->Detokenize({-1}).status().code(), StatusCode::kInvalidArgument);
 }
 
+// One of its steps does a part of a long rendering, and nothing is rendered for whom drops it.
+TEST(LlmEngineTest, AChatIsRenderedInStepsToBeTokenized) {
+  TestEngine test;
+  bool over = false;
+  test.render_chat = [&over](const std::vector<ChatMessage>& messages, bool,
+                             const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
+    size_t held = 0;
+    while (held < 5000 || messages[0].content == "endless") {
+      over = stopped(held += 1000);
+      if (over) return Status(StatusCode::kCancelled, "stopped");
+    }
+    return tokenizer::RenderedChat{messages[0].content};
+  };
+  test.Start();
+  const auto begin = [&](const std::string& content) {
+    return *test.engine->TokenizeChat({{"user", content}}, true, false);
+  };
+  std::unique_ptr<Tokenization> tokenization = begin("ab");
+  for (size_t held = 1000; held <= 5000; held += 1000) {
+    EXPECT_FALSE(*tokenization->Step());
+    EXPECT_GE(tokenization->bytes(), held);
+    EXPECT_LT(tokenization->bytes(), held + 1000);
+  }
+  while (!*tokenization->Step()) {
+  }
+  EXPECT_EQ(tokenization->Take(), (std::vector<TokenId>{'a', 'b'}));
+  tokenization = begin("endless");
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(*tokenization->Step());
+  EXPECT_FALSE(over);
+  tokenization.reset();
+  EXPECT_TRUE(over);
+}
+
 TEST(LlmEngineTest, AChatIsTokenizedAsItWouldBeServed) {
   TestEngine test;
   test.render_chat = [](const std::vector<ChatMessage>& messages, bool add_generation_prompt,

@@ -61,6 +61,62 @@ class TextTokenization final : public Tokenization {
   const std::unique_ptr<tokenizer::Encoding> encoding_;
 };
 
+class ChatTokenization final : public Tokenization {
+ public:
+  ChatTokenization(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+                   const ChatRenderer* render, std::vector<ChatMessage> messages,
+                   bool add_generation_prompt, bool add_special)
+      : tokenizer_(std::move(tokenizer)),
+        render_(render),
+        messages_(std::move(messages)),
+        add_generation_prompt_(add_generation_prompt),
+        add_special_(add_special) {
+    for (const ChatMessage& message : messages_) {
+      message_bytes_ += sizeof(message) + message.role.size() + message.content.size() +
+                        message.name.size() + message.tool_call_id.size();
+    }
+    rendering_ = std::make_unique<ChatRendering>(
+        [this](const StoppedFn& stopped) { return Render(stopped); });
+  }
+
+  StatusOr<bool> Step() override {
+    if (text_ != nullptr) return text_->Step();
+    try {
+      if (!rendering_->Run()) return false;
+      if (!rendering_->status().ok()) return rendering_->status();
+      rendering_.reset();
+      messages_ = {};
+      text_ = BeginTokenization(tokenizer_, std::move(chat_), add_special_);
+      return false;
+    } catch (const std::exception&) {
+      return CurrentFailure("rendering the chat");
+    }
+  }
+  size_t bytes() const override {
+    if (text_ != nullptr) return text_->bytes();
+    return message_bytes_ + rendering_->bytes();
+  }
+  std::vector<TokenId> Take() override { return text_->Take(); }
+
+ private:
+  Status Render(const StoppedFn& stopped) {
+    StatusOr<tokenizer::RenderedChat> chat = (*render_)(messages_, add_generation_prompt_, stopped);
+    if (!chat.ok()) return chat.status();
+    chat_ = *std::move(chat);
+    return {};
+  }
+
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  const ChatRenderer* const render_;
+  std::vector<ChatMessage> messages_;
+  const bool add_generation_prompt_;
+  const bool add_special_;
+  size_t message_bytes_ = 0;
+  tokenizer::RenderedChat chat_;
+  std::unique_ptr<Tokenization> text_;        // Once the chat is rendered.
+  std::unique_ptr<ChatRendering> rendering_;  // Until then. It uses the others.
+};
+
 std::optional<TokenId> LastOf(const std::vector<TokenId>& ids) {
   return ids.empty() ? std::nullopt : std::optional<TokenId>(ids.back());
 }
@@ -71,16 +127,17 @@ void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
 
 }  // namespace
 
-Status NoChatTemplate() {
-  return InvalidArgument(
-      "this model has no chat template; use a completion with a text prompt (ropeway run --raw)",
-      "messages");
-}
-
 std::unique_ptr<Tokenization> BeginTokenization(
     std::shared_ptr<const tokenizer::Tokenizer> tokenizer, tokenizer::RenderedChat text,
     bool add_special) {
   return std::make_unique<TextTokenization>(std::move(tokenizer), std::move(text), add_special);
+}
+
+std::unique_ptr<Tokenization> BeginTokenization(
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const ChatRenderer* render,
+    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) {
+  return std::make_unique<ChatTokenization>(std::move(tokenizer), render, std::move(messages),
+                                            add_generation_prompt, add_special);
 }
 
 PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
@@ -101,8 +158,10 @@ PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokeniz
 
 std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) {
   if (!prepared_) {
+    const std::optional<Status> prepared = Prepare();
+    if (!prepared) return std::nullopt;
+    if (!prepared->ok()) return *prepared;
     prepared_ = true;
-    if (Status status = encoder_->Prepare(live_, stopped_, &parts_); !status.ok()) return status;
     if (parts_.text) {
       encoding_ = encoder_->tokenizer_->Begin(*parts_.text,
                                               {.add_special = parts_.add_special,
@@ -126,6 +185,25 @@ std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) 
   }
   Append(parts_.after, &ids);
   return encoder_->Finish(live_, std::move(ids));
+}
+
+std::optional<Status> PromptEncoder::Job::Prepare() {
+  if (rendering_ == nullptr) {
+    if (!std::holds_alternative<std::vector<ChatMessage>>(live_->request.prompt)) {
+      return encoder_->Prepare(live_, nullptr, &parts_);
+    }
+    rendering_ = std::make_unique<ChatRendering>(
+        [this](const StoppedFn& stopped) { return encoder_->Prepare(live_, stopped, &parts_); });
+  }
+  if (!rendering_->Run()) return std::nullopt;
+  Status status = rendering_->status();
+  rendering_.reset();
+  return status;
+}
+
+size_t PromptEncoder::Job::bytes() const {
+  if (rendering_ != nullptr) return rendering_->bytes();
+  return encoding_ == nullptr ? 0 : encoding_->bytes();
 }
 
 size_t PromptEncoder::MostIds(const Parts& parts) const {

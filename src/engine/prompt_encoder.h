@@ -13,6 +13,7 @@
 
 #include "core/block_name.h"
 #include "engine/backend.h"
+#include "engine/chat_rendering.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
@@ -22,17 +23,6 @@
 
 namespace ropeway::engine {
 
-// Whether what is being done is not wanted any more; null: it is. Cheap.
-using StoppedFn = std::function<bool()>;
-
-// Renders a chat, with the generation prompt where asked for; const and thread-safe. A long
-// rendering fails (kCancelled) soon after `stopped` says so.
-using ChatRenderer = std::function<StatusOr<tokenizer::RenderedChat>(
-    const std::vector<ChatMessage>&, bool add_generation_prompt, const StoppedFn& stopped)>;
-
-// The error for a chat without a template.
-Status NoChatTemplate();
-
 // What a text costs that is encoded in pieces, in units of tokenizer::Work: about a millisecond.
 inline constexpr size_t kEncodingPiece = 8192;
 
@@ -40,6 +30,10 @@ inline constexpr size_t kEncodingPiece = 8192;
 std::unique_ptr<Tokenization> BeginTokenization(
     std::shared_ptr<const tokenizer::Tokenizer> tokenizer, tokenizer::RenderedChat text,
     bool add_special);
+// Likewise a chat, which is rendered in pieces before. `render` must outlive it.
+std::unique_ptr<Tokenization> BeginTokenization(
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const ChatRenderer* render,
+    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special);
 
 // Thread rule: const and thread-safe.
 class PromptEncoder {
@@ -64,14 +58,14 @@ class PromptEncoder {
   // One request being encoded. Thread rule: one thread at a time.
   class Job {
    public:
-    // Both must outlive it. `stopped` ends a chat template that takes long.
-    Job(const PromptEncoder* encoder, LiveRequest* live, StoppedFn stopped = nullptr)
-        : encoder_(encoder), live_(live), stopped_(std::move(stopped)) {}
+    // Both must outlive it.
+    Job(const PromptEncoder* encoder, LiveRequest* live) : encoder_(encoder), live_(live) {}
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
 
-    // Applies the chat template, encodes, and resolves max_tokens: one piece of that, about `work`
-    // units of tokenizer::Work long. Nullopt: there is more to do.
+    // Applies the chat template, encodes, and resolves max_tokens: one piece of that, about a
+    // millisecond of the template's or `work` units of tokenizer::Work long. Nullopt: there is more
+    // to do.
     //
     // kInvalidArgument with the field at fault for a prompt that is empty or too long, for
     // min_tokens above the resolved max_tokens, and for ids that the model lacks, wherever they
@@ -80,20 +74,25 @@ class PromptEncoder {
     // the status says why they cannot be read, or used with this model and prompt.
     std::optional<StatusOr<core::CoreRequest>> Run(size_t work = kEncodingPiece);
 
-    // The memory that encoding takes by now, besides the text.
-    size_t bytes() const { return encoding_ == nullptr ? 0 : encoding_->bytes(); }
+    // The memory that rendering or encoding takes by now, besides the text.
+    size_t bytes() const;
+    // Whether it should give way to shorter ones: its template takes long.
+    bool gives_way() const { return rendering_ != nullptr && rendering_->gives_way(); }
 
    private:
+    // Does a piece of reading what is to be encoded; nullopt: there is more to do.
+    std::optional<Status> Prepare();
+
     const PromptEncoder* const encoder_;
     LiveRequest* const live_;
-    const StoppedFn stopped_;
     bool prepared_ = false;
     Parts parts_;
+    std::unique_ptr<ChatRendering> rendering_;       // While a chat is rendered. It uses the above.
     std::unique_ptr<tokenizer::Encoding> encoding_;  // Of the text, if there is one.
   };
 
  private:
-  // Reads what is to be encoded.
+  // Reads what is to be encoded. `stopped`: for the chat template.
   Status Prepare(LiveRequest* live, const StoppedFn& stopped, Parts* parts) const;
   Status PreparePrompt(Request* request, const StoppedFn& stopped, Parts* parts) const;
   // Likewise for the next turn of a session, and sets its `next`.

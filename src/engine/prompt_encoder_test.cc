@@ -198,7 +198,7 @@ TEST_F(PiecewiseEncoderTest, ALongTextDelaysAnotherTenantsByOnePiece) {
               {});
   };
   const auto run = [&queue](base::FairQueue::Handle job) {
-    const bool done = job.front().piece();
+    const bool done = job.front().piece().done;
     queue.Return(&job, base::FairQueue::kExpectedPiece, done);
   };
   for (int i = 0; i < 3; ++i) add("greedy", Priority::kHigh, 100, words);

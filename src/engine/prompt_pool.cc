@@ -34,7 +34,7 @@ bool PromptPool::TryAdd(const std::shared_ptr<LiveRequest>& live) {
   const base::Flow flow{.tenant = live->tenant(),
                         .cls = static_cast<int>(live->priority()),
                         .weight = live->request.tenant_weight};
-  std::function<bool()> piece = [this, job] { return Run(job.get()); };
+  std::function<base::PieceEnd()> piece = [this, job] { return Run(job.get()); };
   // Held to the end: a request that is not taken must not be rejected meanwhile.
   const std::lock_guard lock(mu_);
   const bool timed = live->deadline != base::TimePoint::max();
@@ -51,12 +51,14 @@ bool PromptPool::TryAdd(const std::shared_ptr<LiveRequest>& live) {
 
 void PromptPool::Stop() { pool_.Stop(); }
 
-bool PromptPool::Run(Job* job) {
+base::PieceEnd PromptPool::Run(Job* job) {
   RejectOverdue();
   if (!Encode(job)) {
     RejectOverdue();
     // One that ended in this piece frees its memory now, not in its next turn.
-    if (job->live->state() != LiveRequest::State::kEnded) return false;
+    if (job->live->state() != LiveRequest::State::kEnded) {
+      return job->encoding.gives_way() ? base::PieceEnd::GivingWay() : false;
+    }
   }
   ForgetDeadline(*job->live);
   return true;

@@ -19,10 +19,10 @@
 
 namespace ropeway::engine {
 
-// Prompts are encoded in pieces, in fair shares of the time between tenants and classes
-// (base::FairPool): however many and however long the prompts of one tenant are, another's is
-// encoded at once. Requests leave as they are ready; their order is that of Submit all the same
-// (core::CoreRequest::order).
+// Chats are rendered and prompts encoded in pieces, in fair shares of the time between tenants and
+// classes (base::FairPool): however many and however long the prompts of one tenant are, another's
+// is encoded at once. Requests leave as they are ready; their order is that of Submit all the same
+// (core::CoreRequest::order). A chat whose template takes long gives way to others of its flow.
 class PromptPool {
  public:
   // Both are called from the pool's threads and must not wait. A request that is ready is kWaiting,
@@ -52,10 +52,7 @@ class PromptPool {
  private:
   struct Job {
     Job(PromptPool* pool, const std::shared_ptr<LiveRequest>& its_live)
-        : live(its_live), encoding(pool->encoder_, live.get(), [pool, it = live.get()] {
-            pool->RejectOverdue();
-            return it->state() == LiveRequest::State::kEnded;
-          }) {}
+        : live(its_live), encoding(pool->encoder_, live.get()) {}
     const std::shared_ptr<LiveRequest> live;
     PromptEncoder::Job encoding;
     base::SharedBudget::Hold bytes;  // For what `encoding` takes,
@@ -63,10 +60,11 @@ class PromptPool {
   };
   using Deadline = std::pair<base::TimePoint, RequestId>;
 
-  // Does a piece of it; whether it is done.
-  bool Run(Job* job);
+  // Does a piece of it.
+  base::PieceEnd Run(Job* job);
+  // Whether it is done.
   bool Encode(Job* job);
-  // Charges what encoding takes by now; false: that is too much.
+  // Charges what rendering or encoding takes by now; false: that is too much.
   bool Charge(Job* job);
   void Reject(const std::shared_ptr<LiveRequest>& live, Status status);
   // Rejects all that are past their deadlines.

@@ -42,6 +42,11 @@ class PromptPoolTest : public testing::Test {
     live->request.max_tokens = 1;
     return live;
   }
+  std::shared_ptr<LiveRequest> Chat(const std::string& tenant, const std::string& content) {
+    std::shared_ptr<LiveRequest> live = Live(tenant, "");
+    live->request.prompt = std::vector<ChatMessage>{{"user", content}};
+    return live;
+  }
   bool Add(const std::string& tenant, const std::string& text) {
     return pool_->TryAdd(Live(tenant, text));
   }
@@ -96,27 +101,22 @@ TEST_F(PromptPoolTest, OneThatCannotFitOrIsOverdueIsRejected) {
   EXPECT_EQ(late->state(), LiveRequest::State::kEnded);
 }
 
-// A chat template cannot be cut into pieces: it is asked to stop, and holds up no one else.
+// It pauses where it asks whether it is stopped, and holds up no one else.
 TEST_F(PromptPoolTest, ALongRenderingEndsWithItsRequest) {
   std::atomic<int> rendering = 0;
   const PromptEncoder renders(
       std::make_shared<ByteTokenizer>(&gate_),
       [&](const auto&, bool, const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
         ++rendering;
-        while (!stopped()) std::this_thread::yield();
+        while (!stopped(0)) std::this_thread::yield();
         --rendering;
         return Status(StatusCode::kCancelled, "stopped");
       },
       4096, {}, nullptr, nullptr);
   Start(10, &renders);
-  const auto chat = [&](const std::string& tenant) {
-    const std::shared_ptr<LiveRequest> live = Live(tenant, "");
-    live->request.prompt = std::vector<ChatMessage>{{"user", "hi"}};
-    return live;
-  };
-  const std::shared_ptr<LiveRequest> timed = chat("timed");
+  const std::shared_ptr<LiveRequest> timed = Chat("timed", "hi");
   timed->deadline = clock_.Now() + std::chrono::seconds(100);
-  const std::shared_ptr<LiveRequest> cancelled = chat("cancelled");
+  const std::shared_ptr<LiveRequest> cancelled = Chat("cancelled", "hi");
   ASSERT_TRUE(pool_->TryAdd(timed));
   ASSERT_TRUE(pool_->TryAdd(cancelled));
   ASSERT_TRUE(Eventually([&] { return rendering == 2; }));
@@ -128,6 +128,55 @@ TEST_F(PromptPoolTest, ALongRenderingEndsWithItsRequest) {
   EXPECT_TRUE(Eventually([&] { return rendering == 0; }));
   pool_->Stop();
   EXPECT_EQ(rejected_, (std::vector{std::pair(timed->id, StatusCode::kDeadlineExceeded)}));
+}
+
+// Of as many tenants as the pool has threads, and one more; and of one tenant, as all are to a
+// server without keys.
+TEST_F(PromptPoolTest, LongRenderingsHoldUpNoSmallChat) {
+  const PromptEncoder renders(
+      std::make_shared<ByteTokenizer>(&gate_),
+      [](const std::vector<ChatMessage>& messages, bool,
+         const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
+        while (messages[0].content == "long") {
+          if (stopped(0)) return Status(StatusCode::kCancelled, "stopped");
+        }
+        return tokenizer::RenderedChat{messages[0].content};
+      },
+      4096, {}, nullptr, nullptr);
+  Start(40, &renders);
+  std::vector<std::shared_ptr<LiveRequest>> all;
+  for (const std::string tenant : {"a", "b", "c", "d", "", "", "", "", "", "", "", ""}) {
+    all.push_back(Chat(tenant, "long"));
+    ASSERT_TRUE(pool_->TryAdd(all.back()));
+  }
+  for (const std::string tenant : {"e", "a", ""}) {
+    all.push_back(Chat(tenant, "short"));
+    ASSERT_TRUE(pool_->TryAdd(all.back()));
+    EXPECT_TRUE(Eventually([&] { return IsReady(id_); })) << tenant;
+  }
+  pool_->Stop();
+  for (const auto& live : all) EXPECT_EQ(live.use_count(), 1) << "the pool holds it";
+}
+
+// What a paused rendering holds is charged, as is what encoding takes.
+TEST_F(PromptPoolTest, WhatARenderingHoldsIsChargedToItsTenant) {
+  const PromptEncoder renders(
+      std::make_shared<ByteTokenizer>(&gate_),
+      [](const auto&, bool, const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
+        size_t held = 0;
+        while (!stopped(held)) held += size_t{1} << 20;
+        return Status(StatusCode::kCancelled, "stopped");
+      },
+      4096, {}, nullptr, nullptr);
+  Start(10, &renders);
+  base::SharedBudget::Hold prompts;
+  ASSERT_TRUE(bytes_.Take("greedy", int64_t{4} << 20, &prompts));
+  ASSERT_TRUE(pool_->TryAdd(Chat("greedy", "hi")));
+  EXPECT_TRUE(Eventually([&] {
+    const std::lock_guard lock(mu_);
+    return rejected_ == std::vector{std::pair(RequestId{1}, StatusCode::kResourceExhausted)};
+  }));
+  EXPECT_TRUE(Eventually([&] { return bytes_.used() == prompts.amount(); }));
 }
 
 TEST_F(PromptPoolTest, WhatEncodingTakesIsChargedToItsTenant) {

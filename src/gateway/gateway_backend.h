@@ -104,9 +104,9 @@ class GatewayBackend final : public engine::Backend {
   std::vector<BackendStatus> Backends() const override;
   StatusOr<std::unique_ptr<engine::Tokenization>> Tokenize(std::string text,
                                                            bool add_special) const override;
-  StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(
-      const std::vector<ChatMessage>& messages, bool add_generation_prompt,
-      bool add_special) const override;
+  StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
+                                                               bool add_generation_prompt,
+                                                               bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 

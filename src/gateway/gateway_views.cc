@@ -220,9 +220,9 @@ StatusOr<std::unique_ptr<engine::Tokenization>> GatewayBackend::Tokenize(std::st
 }
 
 StatusOr<std::unique_ptr<engine::Tokenization>> GatewayBackend::TokenizeChat(
-    const std::vector<ChatMessage>& messages, bool add_generation_prompt, bool add_special) const {
+    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
   if (config_.tokens == nullptr) return NoTokens();
-  return config_.tokens->TokenizeChat(messages, add_generation_prompt, add_special);
+  return config_.tokens->TokenizeChat(std::move(messages), add_generation_prompt, add_special);
 }
 
 StatusOr<std::string> GatewayBackend::Detokenize(const std::vector<TokenId>& ids) const {

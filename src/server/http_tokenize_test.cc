@@ -274,6 +274,17 @@ TEST_F(HttpTokenizeTest, NothingIsComputedForAClientThatLeft) {
   EXPECT_EQ(Good("/tokenize", R"({"prompt":"hi"})")["count"], 3);
 }
 
+// A server without keys has one tenant: what takes long gives way to what may be shorter.
+TEST_F(HttpTokenizeTest, LongTextsHoldUpNoShortOneOfTheirTenant) {
+  const auto busy = EndlessClients(8, "");
+  TestClient client(port());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(client.Post("/tokenize", R"({"prompt":"hi"})").status, 200);
+  }
+  const std::string large = R"({"prompt":")" + std::string(40 << 10, 'x') + R"(","max_tokens":2})";
+  EXPECT_EQ(client.Post("/v1/completions", large).status, 200);
+}
+
 TEST_F(HttpTokenizeTest, AStopEndsInTimeWhateverWaits) {
   const auto busy = EndlessClients(36, "");
   const auto begin = std::chrono::steady_clock::now();

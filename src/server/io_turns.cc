@@ -31,7 +31,7 @@ void IoTurns::Next() {
     running_ = queue_.Take();
     if (running_.empty()) return;
     running_.front().began = clock_.Now();
-    if (running_.front().piece()) return;
+    if (running_.front().piece().done) return;
     queue_.Return(&running_, base::Duration{}, true);
     running_.clear();
   }
@@ -41,7 +41,7 @@ boost::asio::awaitable<void> IoTurns::Begin(base::Flow flow, std::shared_ptr<Soc
                                             Turn* turn) {
   auto wish = std::make_shared<Wish>();
   wish->stream = stream;
-  std::function<bool()> grant = [wish] {
+  std::function<base::PieceEnd()> grant = [wish] {
     if (wish->left) return false;
     wish->granted = true;
     wish->stream->Signal();

@@ -182,20 +182,23 @@ bool ServerContext::ChargeAnswer(const std::string& tenant, size_t bytes,
 
 std::string ServerContext::NewId() { return fmt::format("{}{:08x}", run_, ++count_); }
 
-// Work on its way through the helpers.
+// Work on its way through the helpers. What takes longer than kPiecesInTurn gives way to what may
+// be shorter.
 class ServerContext::HelperJob {
  public:
   HelperJob(HelperWork work, const std::shared_ptr<SocketStream>& stream)
       : work_(std::move(work)), stream_(stream) {}
 
-  // Does the next piece; whether the job is done. On a helper thread.
-  bool Run() noexcept {
+  // Does the next piece. On a helper thread.
+  base::PieceEnd Run() noexcept {
     const std::lock_guard lock(mutex_);
     try {
       if (work_ && !left_) {
         std::optional<StatusOr<std::string>> ended = work_();
         // Nobody waits for it any more: what it holds is freed now, not in its next turn.
-        if (!ended && !left_) return false;
+        if (!ended && !left_) {
+          return ++pieces_ > kPiecesInTurn ? base::PieceEnd::GivingWay() : false;
+        }
         if (ended) result_ = *std::move(ended);
       }
     } catch (...) {
@@ -232,8 +235,11 @@ class ServerContext::HelperJob {
   }
 
  private:
+  static constexpr int kPiecesInTurn = 16;
+
   std::mutex mutex_;
-  HelperWork work_;  // Guarded by mutex_; null once it is done or nobody waits for it.
+  int pieces_ = 0;   // Guarded by mutex_.
+  HelperWork work_;  // Likewise; null once it is done or nobody waits for it.
   const std::weak_ptr<SocketStream> stream_;
   std::atomic<bool> awaited_{false};
   std::atomic<bool> left_{false};
@@ -247,7 +253,7 @@ boost::asio::awaitable<StatusOr<std::string>> ServerContext::RunOnHelper(
   auto job = std::make_shared<HelperJob>(std::move(work), stream);
   // The pool destroys the job's function when the job is over and its place is free.
   std::shared_ptr<void> over(nullptr, [job](void*) { job->SetDone(); });
-  std::function<bool()> piece = [job, over = std::move(over)] { return job->Run(); };
+  std::function<base::PieceEnd()> piece = [job, over = std::move(over)] { return job->Run(); };
   if (!helpers_.TryAdd(flow, std::move(piece))) {
     co_return Status(StatusCode::kResourceExhausted,
                      "This client has too many large requests to read or to tokenize.");

@@ -254,7 +254,7 @@ StatusOr<std::unique_ptr<engine::Tokenization>> FakeBackend::Tokenize(std::strin
 }
 
 StatusOr<std::unique_ptr<engine::Tokenization>> FakeBackend::TokenizeChat(
-    const std::vector<ChatMessage>& messages, bool add_generation_prompt, bool add_special) const {
+    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
   std::string text;
   for (const ChatMessage& message : messages) text += message.role + ":" + message.content + "\n";
   if (add_generation_prompt) text += "assistant:";

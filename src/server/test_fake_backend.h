@@ -92,8 +92,8 @@ class FakeBackend final : public engine::Backend {
   EngineStats Stats() const override { return stats_; }
   std::vector<BackendStatus> Backends() const override { return backends_; }
   StatusOr<std::unique_ptr<engine::Tokenization>> Tokenize(std::string, bool) const override;
-  StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(const std::vector<ChatMessage>&,
-                                                               bool, bool) const override;
+  StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(std::vector<ChatMessage>, bool,
+                                                               bool) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>&) const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 

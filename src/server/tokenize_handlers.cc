@@ -184,7 +184,7 @@ class TokenizeJob final : public TokenizerJob {
       return backend().Tokenize(*std::move(draft->prompt),
                                 draft->add_special_tokens.value_or(true));
     }
-    return backend().TokenizeChat(*draft->messages, draft->add_generation_prompt,
+    return backend().TokenizeChat(*std::move(draft->messages), draft->add_generation_prompt,
                                   draft->add_special_tokens.value_or(false));
   }
 

@@ -42,6 +42,11 @@ constexpr size_t kMaxErrorBytes = 1000;
 
 constexpr size_t kMaxRoleBytes = 64;
 
+// What the values of a message take besides their text.
+constexpr size_t kMessageBytes = 512;
+// Messages of so many bytes are made values in about a millisecond.
+constexpr size_t kTakenToAsk = size_t{1} << 20U;
+
 std::string Clipped(std::string_view text) {
   if (text.size() <= kMaxErrorBytes) return std::string(text);
   return std::string(text.substr(0, kMaxErrorBytes)) + "...";
@@ -98,6 +103,8 @@ jinja::Bounds BoundsOf(size_t message_count, size_t text_bytes) {
           .held = static_cast<size_t>(held)};
 }
 
+Status StoppedRendering() { return {StatusCode::kCancelled, "the rendering was stopped"}; }
+
 std::tm UtcTime(std::chrono::system_clock::time_point now) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   std::tm time{};
@@ -133,15 +140,22 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
                                             bool add_generation_prompt, std::string_view bos_token,
                                             std::string_view eos_token,
                                             std::chrono::system_clock::time_point now,
-                                            const std::function<bool()>& stopped) const {
+                                            const std::function<bool(size_t held)>& stopped) const {
   using jinja::Value;
   size_t bytes = 0;
+  size_t taken = 0;  // By the messages' values.
+  size_t asked = 0;
   jinja::List list;
   list.reserve(messages.size());
   for (const ChatMessage& message : messages) {
-    bytes += message.role.size() + message.content.size() + message.name.size() +
-             message.tool_call_id.size();
+    const size_t text = message.role.size() + message.content.size() + message.name.size() +
+                        message.tool_call_id.size();
+    bytes += text;
+    taken += text + kMessageBytes;
     list.push_back(MessageValue(message));
+    if (taken - asked < kTakenToAsk) continue;
+    asked = taken;
+    if (stopped && stopped(taken)) return StoppedRendering();
   }
   const jinja::Globals globals = {
       {"messages", Value::Of(std::move(list))},
@@ -152,7 +166,9 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
       {"tools", Value()},
       {"documents", Value()},
   };
-  jinja::Context context(BoundsOf(messages.size(), bytes), UtcTime(now), stopped);
+  std::function<bool(size_t)> asks;
+  if (stopped) asks = [&stopped, taken](size_t held) { return stopped(taken + held); };
+  jinja::Context context(BoundsOf(messages.size(), bytes), UtcTime(now), std::move(asks));
   try {
     jinja::Str str = jinja::Render(program_->body, globals, context);
     return RenderedChat{std::move(str.text), std::move(str.quoted)};
@@ -161,7 +177,7 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
   } catch (const jinja::Error& error) {
     return InvalidArgument(At(error), "messages");
   } catch (const jinja::Stopped&) {
-    return Status(StatusCode::kCancelled, "the rendering was stopped");
+    return StoppedRendering();
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
   }

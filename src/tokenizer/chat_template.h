@@ -3,6 +3,7 @@
 #define ROPEWAY_TOKENIZER_CHAT_TEMPLATE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,13 +39,14 @@ class ChatTemplate {
   // The prompt. Fails if the template rejects the messages (raise_exception, with its own message),
   // uses undefined values, or exceeds the bounds on steps and bytes. `bos_token` and `eos_token`
   // are the tokens' texts, "" for none. `now` is the time for strftime_now, in UTC so that every
-  // machine renders the same. A long rendering asks `stopped` once in a millisecond, and fails with
-  // kCancelled when it says so.
+  // machine renders the same. A long rendering asks `stopped` once in a millisecond, with the bytes
+  // that it holds by then, and fails with kCancelled when it says so. `stopped` may return on
+  // another thread, and other chats may be rendered on this one meanwhile.
   StatusOr<RenderedChat> Render(
       const std::vector<ChatMessage>& messages, bool add_generation_prompt,
       std::string_view bos_token, std::string_view eos_token,
       std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
-      const std::function<bool()>& stopped = nullptr) const;
+      const std::function<bool(size_t held)>& stopped = nullptr) const;
 
  private:
   struct Program;

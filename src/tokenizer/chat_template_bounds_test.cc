@@ -1,12 +1,16 @@
 // What a rendering may take: honest templates render long chats, and hostile ones end soon.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/fiber.h"
 #include "tokenizer/chat_template.h"
 
 namespace ropeway::tokenizer {
@@ -14,7 +18,7 @@ namespace {
 
 StatusOr<std::string> RenderedOf(const std::string& source,
                                  const std::vector<ChatMessage>& messages,
-                                 const std::function<bool()>& stopped = nullptr) {
+                                 const std::function<bool(size_t)>& stopped = nullptr) {
   const StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(source);
   if (!parsed.ok()) return parsed.status();
   StatusOr<RenderedChat> chat = parsed->Render(messages, /*add_generation_prompt=*/true, "<s>",
@@ -114,9 +118,76 @@ TEST(ChatTemplateBounds, AHostileTemplateEnds) {
   EXPECT_NE(three.status().message().find("too many steps"), std::string::npos);
 }
 
+// A rendering on a fiber, which pauses where it asks whether it is stopped.
+class PausedRendering {
+ public:
+  PausedRendering(const std::string& source, const std::vector<ChatMessage>& chat)
+      : fiber_([this, source, chat](const base::Fiber::PauseFn& pause) {
+          result_ = RenderedOf(source, chat, [this, &pause](size_t held) {
+            most_held_ = std::max(most_held_, held);
+            return pause();
+          });
+        }) {}
+  bool Run() { return fiber_.Run(); }
+  const StatusOr<std::string>& result() const { return result_; }
+  size_t most_held() const { return most_held_; }
+
+ private:
+  StatusOr<std::string> result_ = Status(StatusCode::kInternal, "not rendered");
+  size_t most_held_ = 0;
+  base::Fiber fiber_;  // Last: it uses the others.
+};
+
+// Each keeps account of its own memory, whichever threads it runs on.
+TEST(ChatTemplateBounds, RenderingsTakeTurnsOnThreads) {
+  const std::vector<ChatMessage> chat = LongChat(200);
+  const std::string loops =
+      "{% for a in messages %}{% for b in messages %}{% set x = b.role ~ a.role %}"
+      "{% endfor %}{{ a.content }}{% endfor %}";
+  // Its memory is used up at once.
+  const std::string large =
+      "{% set ns = namespace(l=[]) %}{% for i in range(100000) %}"
+      "{% set ns.l = ns.l + [messages[0].content * 40000] %}{% endfor %}";
+  const std::string lines = *RenderedOf(loops, chat);
+  std::vector<std::unique_ptr<PausedRendering>> all;
+  for (const std::string& source : {loops, large, loops, loops}) {
+    all.push_back(std::make_unique<PausedRendering>(source, chat));
+  }
+  std::vector<bool> ended(all.size());
+  int pieces = 0;
+  for (bool on = true; on; ++pieces) {
+    on = false;
+    std::thread([&] {
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (!ended[i]) ended[i] = all[i]->Run();
+        on = on || !ended[i];
+      }
+    }).join();
+  }
+  EXPECT_GT(pieces, 10);
+  for (const size_t i : {0, 2, 3}) {
+    EXPECT_TRUE(all[i]->result().ok()) << all[i]->result().status().message();
+    EXPECT_EQ(*all[i]->result(), lines);
+    EXPECT_LT(all[i]->most_held(), size_t{4} << 20);
+  }
+  EXPECT_NE(all[1]->result().status().message().find("too much text"), std::string::npos);
+  EXPECT_GT(all[1]->most_held(), size_t{32} << 20);
+}
+
+// The deepest that a template may go fits the stack of a fiber.
+TEST(ChatTemplateBounds, AFibersStackIsDeepEnough) {
+  PausedRendering deep(
+      "{% macro f(x=f()) %}{% if f() %}{{ [f(f())] }}{% endif %}{% endmacro %}"
+      "{{ f() }}",
+      LongChat(1));
+  while (!deep.Run()) {
+  }
+  EXPECT_NE(deep.result().status().message().find("calls itself too deep"), std::string::npos);
+}
+
 TEST(ChatTemplateBounds, ALongRenderingIsStopped) {
   int asked = 0;
-  const auto stopped = [&asked] { return ++asked == 3; };
+  const auto stopped = [&asked](size_t) { return ++asked == 3; };
   const std::string loops =
       "{% for a in messages %}{% for b in messages %}{{ b.content }}{% endfor %}{% endfor %}";
   EXPECT_EQ(RenderedOf(loops, LongChat(2000), stopped).status().code(), StatusCode::kCancelled);

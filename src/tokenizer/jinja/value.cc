@@ -17,8 +17,12 @@ constexpr size_t kLookupsPerByte = 16;
 constexpr int64_t kStepsToAsk = 8192;
 constexpr size_t kBytesToAsk = size_t{1} << 20U;
 
-// What the values of the rendering on this thread take.
+// What the values of the rendering on this thread take. A rendering may change its thread wherever
+// it asks whether it is stopped, so no code around that may know the variable's address: it is used
+// in these two functions alone, which are not inlined.
 thread_local size_t* live_bytes = nullptr;
+[[gnu::noinline]] size_t* LiveBytes() { return live_bytes; }
+[[gnu::noinline]] void SetLiveBytes(size_t* bytes) { live_bytes = bytes; }
 
 int CheckedDepth(int depth) {
   if (depth > Value::kMaxDepth) throw std::length_error("lists lie too deep within each other");
@@ -68,7 +72,7 @@ Str MadeFrom(std::string text, const Str& source) {
   return made;
 }
 
-Held::Held(size_t bytes) : live_(live_bytes), bytes_(bytes) {
+Held::Held(size_t bytes) : live_(LiveBytes()), bytes_(bytes) {
   if (live_ != nullptr) *live_ += bytes_;
 }
 
@@ -184,7 +188,7 @@ const char* Value::TypeName() const {
   return is_loop() ? "a loop" : "something that is called";
 }
 
-Context::Context(const Bounds& bounds, const std::tm& now, std::function<bool()> stopped)
+Context::Context(const Bounds& bounds, const std::tm& now, std::function<bool(size_t held)> stopped)
     : steps_(bounds.steps),
       bytes_(bounds.made),
       most_held_(bounds.held),
@@ -192,10 +196,10 @@ Context::Context(const Bounds& bounds, const std::tm& now, std::function<bool()>
       ask_at_bytes_(bounds.made - std::min(bounds.made, kBytesToAsk)),
       now_(now),
       stopped_(std::move(stopped)) {
-  live_bytes = &live_;
+  SetLiveBytes(&live_);
 }
 
-Context::~Context() { live_bytes = nullptr; }
+Context::~Context() { SetLiveBytes(nullptr); }
 
 Context::Deeper::Deeper(Context& context) : context_(context) {
   if (context_.depth_ >= kMaxLevels) throw std::length_error("the template calls itself too deep");
@@ -210,7 +214,11 @@ void Context::Step() {
 void Context::AskWhetherStopped() {
   ask_at_ = steps_ - kStepsToAsk;
   ask_at_bytes_ = bytes_ - std::min(bytes_, kBytesToAsk);
-  if (stopped_ && stopped_()) throw Stopped();
+  if (!stopped_) return;
+  SetLiveBytes(nullptr);
+  const bool stopped = stopped_(live_);
+  SetLiveBytes(&live_);
+  if (stopped) throw Stopped();
 }
 
 void Context::Spend(size_t held, size_t made) {

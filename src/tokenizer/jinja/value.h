@@ -240,12 +240,15 @@ struct Bounds {
 // Thrown when a rendering is not wanted any more.
 struct Stopped : std::exception {};
 
-// The budget of one rendering and what its parts share. Thread rule: one thread, which renders
-// nothing else meanwhile.
+// The budget of one rendering and what its parts share. Thread rule: one thread at a time, which
+// renders nothing else meanwhile, but for what `stopped` does.
 class Context {
  public:
-  // `now` is the time that strftime_now formats. `stopped` is asked about once in a millisecond.
-  Context(const Bounds& bounds, const std::tm& now, std::function<bool()> stopped = nullptr);
+  // `now` is the time that strftime_now formats. `stopped` is asked about once in a millisecond,
+  // with the bytes that values and output take by then. It may render other things before it
+  // returns, and return on another thread.
+  Context(const Bounds& bounds, const std::tm& now,
+          std::function<bool(size_t held)> stopped = nullptr);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -294,7 +297,7 @@ class Context {
   int64_t ask_at_;  // Of steps_, and of bytes_.
   size_t ask_at_bytes_;
   const std::tm now_;
-  const std::function<bool()> stopped_;
+  const std::function<bool(size_t held)> stopped_;
   int depth_ = 0;
   std::deque<Namespace> namespaces_;
 };
