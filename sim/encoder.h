@@ -47,7 +47,7 @@ class SimEncoder {
   base::FairQueue::Handle piece_;  // The job of which a piece runs; empty: none does.
   base::TimePoint begin_{0};       // Of that piece,
   base::TimePoint end_{0};         // its end,
-  base::PieceEnd last_ = false;              // and whether it is the last one of its text.
+  base::PieceEnd last_ = false;    // and whether it is the last one of its text.
 };
 
 }  // namespace ropeway::sim
