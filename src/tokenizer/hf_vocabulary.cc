@@ -166,6 +166,7 @@ bool FolderVocabulary::ReadTokens() {
   }
   const json& model = Member(tokenizer_, "model");
   if (!CheckModel(model)) return false;
+    v_.keeps_first_space = Member(tokenizer_config_, "legacy") == false;
   StatusOr<TextSteps> steps = ReadTextSteps(tokenizer_);
   if (!steps.ok()) return Keep(steps.status());
   byte_level_ = steps->byte_level;

@@ -192,9 +192,10 @@ TEST(SentencePieceModelTest, RejectsByNameWhatWouldChangeIds) {
   EXPECT_TRUE(ReadSentencePieceModel(PieceField("a", -1, 1) + PieceField("b", -1, 5)).ok());
 }
 
-// The pieces that the text becomes with a tokenizer.model of `pieces`.
-std::string ModelPieces(const std::string& model, const std::string& text) {
-  const auto folder = ReadHfVocabulary({.tokenizer_model = model, .tokenizer_config = "{}"});
+// The pieces that the text becomes with a tokenizer.model and tokenizer_config.json.
+std::string ModelPieces(const std::string& model, const std::string& text,
+                        const std::string& config = "{}") {
+  const auto folder = ReadHfVocabulary({.tokenizer_model = model, .tokenizer_config = config});
   EXPECT_TRUE(folder.ok()) << folder.status().message();
   const auto tokenizer = MakeTokenizer(*folder);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
@@ -237,6 +238,45 @@ TEST(SentencePieceModelTest, BothKindsNormalize) {
     EXPECT_EQ(ModelPieces(model, "Ａ<t>a"), "| |Ａ|<t>|a");
     EXPECT_EQ(ModelPieces(model, "b a"), "| |b |a");
     EXPECT_EQ(ModelPieces(model, "éü éb"), "| |<unk>| |<unk>|b");
+  }
+}
+
+// The values are those of transformers 4.46's slow tokenizers.
+TEST(SentencePieceModelTest, OneSpaceAtASegmentsBeginningIsKeptUnlessLegacy) {
+  std::string pieces = PieceField("<unk>", 0, 2) + PieceField("<x>", 0, 3);
+  for (const char* piece : {"▁", "a", "b"}) pieces += PieceField(piece, -2, 1);
+  pieces += PieceField("▁a", -1, 1);
+  const std::string map =
+      BytesField(3, BytesField(2, WriteCharMap({{"\t", " "}, {"㎈", " a  b "}, {"x", ""}})));
+  for (const uint64_t kind : {uint64_t{1}, uint64_t{2}}) {
+    const std::string model = pieces + BytesField(2, NumberField(3, kind)) + map;
+    const auto encode = [&](const std::string& fields, const std::string& text) {
+      return ModelPieces(model, text,
+                         R"({"legacy": false, )" + fields +
+                             R"("added_tokens_decoder": {"1": {"content": "<x>"}}})");
+    };
+    EXPECT_EQ(encode("", "a<x> a <x>  a<x>a"), "| a|<x>| a|<x>| a|<x>|a");
+    EXPECT_EQ(encode("", "a  a"), "| a| a");
+    EXPECT_EQ(encode("", "  a"), "| | a");
+    EXPECT_EQ(encode("", "\ta"), "| | a");
+    EXPECT_EQ(encode("", "㎈"), "| | a| | |b");
+    EXPECT_EQ(encode("", "  <x>  <x> "), "|<x>|<x>");
+    EXPECT_EQ(encode("", "x"), "");
+    // What only becomes a space is none at a segment's beginning.
+    EXPECT_EQ(encode("", "<x>\t a<x> \ta"), "|<x>|a|<x>| a");
+    EXPECT_EQ(encode("", "▁ ▁a<x>▁▁a▁b▁"), "| | a|<x>| a| |b");
+    const std::string none = R"("add_prefix_space": false, )";
+    EXPECT_EQ(encode(none, "a<x> a"), "|a|<x>| a");
+    EXPECT_EQ(encode(none, "  a"), "| a");
+    EXPECT_EQ(encode(none, "\ta"), "|a");
+    // With a table that makes a space of "▁", as nmt_nfkc does, the one in front is the first.
+    const std::string spaces =
+        pieces + BytesField(2, NumberField(3, kind)) +
+        BytesField(3, BytesField(2, WriteCharMap({{"▁", " "}, {"\t", " "}})));
+    const std::string legacy =
+        R"({"legacy": false, "added_tokens_decoder": {"1": {"content": "<x>"}}})";
+    EXPECT_EQ(ModelPieces(spaces, "  a<x>  a<x>\ta", legacy), "| a|<x>| a|<x>|a");
+    EXPECT_EQ(ModelPieces(spaces, "\t ▁a", legacy), "| a");
   }
 }
 

@@ -22,6 +22,8 @@ StatusOr<SentencePieceRules> SentencePieceRules::Create(const Vocabulary& vocabu
   rules.symbols_ = &table->symbols();
   rules.prefix_ = vocabulary.space_prefix;
   rules.remove_extra_spaces_ = vocabulary.remove_extra_spaces;
+  rules.keeps_first_space_ = vocabulary.remove_extra_spaces && vocabulary.keeps_first_space;
+  rules.maps_space_symbol_ = rules.char_map().Find(kSpaceSymbol, 0).to == " ";
   rules.keeps_characters_ = vocabulary.char_map.empty() && !vocabulary.remove_extra_spaces;
   return rules;
 }
@@ -32,8 +34,18 @@ void NormalizedWords::Begin(std::string_view text, Before before) {
   letters_ = {};
   spaces_ = 0;
   prefix_ = MayHaveSpacePrefix(rules_.prefix(), before);
-  drops_spaces_ = rules_.remove_extra_spaces() && before != Before::kText;
+  drops_spaces_ = rules_.remove_extra_spaces() && before != Before::kText && !KeepsFirstSpace();
   DropWord();
+}
+
+// Transformers has sentencepiece encode a text that begins with a space, its own in front or one of
+// the text, behind another word, which it takes off again. What only becomes a space, as a tab may,
+// is dropped as ever; so is what comes behind its own, a "▁", where the table makes a space of
+// that.
+bool NormalizedWords::KeepsFirstSpace() const {
+  if (!rules_.keeps_first_space()) return false;
+  if (prefix_) return !rules_.maps_space_symbol();
+  return text_.starts_with(' ') || text_.starts_with(kSpaceSymbol);
 }
 
 bool NormalizedWords::Next(Work* work) {
@@ -56,7 +68,10 @@ void NormalizedWords::DropWord() {
 // What the next bytes of the text are normalized to.
 void NormalizedWords::TakeLetters(Work* work) {
   size_t length = 0;
-  if (const auto symbol = rules_.symbols().FindFirst(text_, at_, at_ + 1)) {
+  if (rules_.keeps_first_space() && text_.substr(at_).starts_with(kSpaceSymbol)) {
+    length = kSpaceSymbol.size();
+    letters_ = " ";
+  } else if (const auto symbol = rules_.symbols().FindFirst(text_, at_, at_ + 1)) {
     length = symbol->length;
     letters_ = text_.substr(at_, length);
   } else if (const CharMap::Mapping mapping = rules_.char_map().Find(text_, at_);
@@ -84,7 +99,8 @@ void NormalizedWords::TakeLetters(Work* work) {
 bool NormalizedWords::TakeLetter() {
   const std::string_view letter = letters_.substr(0, CharacterLength(letters_, 0));
   const bool space = letter == " " || letter == kSpaceSymbol;
-  if (std::exchange(prefix_, false) && (rules_.prefix() == SpacePrefix::kEach || !space)) ++spaces_;
+  const bool always = rules_.prefix() == SpacePrefix::kEach || rules_.keeps_first_space();
+  if (std::exchange(prefix_, false) && (always || !space)) ++spaces_;
   // With remove_extra_spaces those at the end are dropped, so they wait for what comes after them.
   if (space && rules_.remove_extra_spaces()) {
     ++spaces_;

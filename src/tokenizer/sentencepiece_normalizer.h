@@ -26,6 +26,9 @@ class SentencePieceRules {
 
   SpacePrefix prefix() const { return prefix_; }
   bool remove_extra_spaces() const { return remove_extra_spaces_; }
+  // See Vocabulary.
+  bool keeps_first_space() const { return keeps_first_space_; }
+  bool maps_space_symbol() const { return maps_space_symbol_; }
   const CharMap& char_map() const { return char_map_; }
   const SpecialTokens& symbols() const { return *symbols_; }
   // Whether what is normalized has a character for each character of the text.
@@ -38,6 +41,8 @@ class SentencePieceRules {
   const SpecialTokens* symbols_ = nullptr;
   SpacePrefix prefix_ = SpacePrefix::kNone;
   bool remove_extra_spaces_ = false;
+  bool keeps_first_space_ = false;
+  bool maps_space_symbol_ = false;  // The table makes a space of "▁".
   bool keeps_characters_ = true;
 };
 
@@ -61,6 +66,7 @@ class NormalizedWords {
   // What a word may leave allocated.
   static constexpr size_t kMostKept = size_t{1} << 16U;
 
+  bool KeepsFirstSpace() const;
   void DropWord();
   void TakeLetters(Work* work);
   bool TakeLetter();

@@ -89,7 +89,10 @@ struct Vocabulary {
   // "t5", and "llama" if it `normalizes`: that of a tokenizer.model, to which also what is not
   // UTF-8 is U+FFFD. GGUF's does not, as llama.cpp's.
   bool remove_extra_spaces = false;  // tokenizer.ggml.remove_extra_whitespaces
-  std::string char_map;              // tokenizer.ggml.precompiled_charsmap
+  // Then one of the spaces that a segment begins with is kept, and a "▁" of the text is a space
+  // too: transformers' tokenizers with "legacy": false. GGUF has no such key.
+  bool keeps_first_space = false;
+  std::string char_map;  // tokenizer.ggml.precompiled_charsmap
   bool normalizes = false;
 
   // "bert": tokenizer.ggml.normalizer.lowercase and .strip_accents.
