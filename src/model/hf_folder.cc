@@ -126,8 +126,16 @@ Status FolderReader::ReadGeneration() {
   return {};
 }
 
+// The single file goes before an index, as in transformers.
 Status FolderReader::ReadIndex() {
-  if (!Exists(path_, kIndex)) {
+  const bool single = Exists(path_, kWeights);
+  const bool index_too = Exists(path_, kIndex);
+  if (single && index_too) {
+    builder_.AddWarning(
+        fmt::format("has a {} beside {}: the latter alone is used, and what the index names is not",
+                    kIndex, kWeights));
+  }
+  if (single || !index_too) {
     files_.insert(kWeights);
     return {};
   }

@@ -155,6 +155,27 @@ TEST(HfFolderTest, ATiedOutputIsNotKept) {
   EXPECT_EQ((*file)->FindTensor("output.weight"), nullptr);
 }
 
+TEST(HfFolderTest, TheSingleFileGoesBeforeAnIndex) {
+  const LlamaFolder llama;
+  SafetensorsWriter shard;
+  shard.Add("model.norm.weight", {64}, "F16", RandomValues(64, 77));
+  llama.folder.Write("model-00001-of-00001.safetensors", shard.Bytes());
+  // Of other weights, of none, and of no JSON.
+  for (const char* index :
+       {R"({"weight_map": {"model.norm.weight": "model-00001-of-00001.safetensors"}})",
+        R"({"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}})",
+        R"({"weight_map": {}})", "{"}) {
+    llama.folder.Write("model.safetensors.index.json", index);
+    const auto file = GgufFile::Open(llama.folder.path());
+    ASSERT_TRUE(file.ok()) << file.status().message();
+    EXPECT_EQ(FloatsOf(**file, "output_norm.weight"), RandomValues(64, 2));
+    EXPECT_EQ((*file)->warnings(),
+              std::vector<std::string>{"has a model.safetensors.index.json beside "
+                                       "model.safetensors: the latter alone is used, and what the "
+                                       "index names is not"});
+  }
+}
+
 TEST(HfFolderTest, ShardsAreOneModel) {
   const LlamaFolder llama;
   llama.folder.Remove("model.safetensors");
