@@ -192,6 +192,7 @@ class SentencePieceEncoder final : public SegmentEncoder {
   void Begin(std::string_view text, Before before) override {
     words_.Begin(text, before);
     merging_ = false;
+    word_ids_.clear();
     after_unknown_ = false;
   }
 
@@ -199,37 +200,41 @@ class SentencePieceEncoder final : public SegmentEncoder {
     while (true) {
       if (!work->left()) return false;
       if (merging_) {
-        if (!merger_.Run(work, ids)) return false;
+        if (!merger_.Run(work, &word_ids_)) return false;
         merging_ = false;
-        JoinUnknown(ids);
+        TakeWord(ids);
       }
       if (!work->left() || !words_.Next(work)) return false;
       if (words_.word().empty()) return true;
       merger_.Begin(words_.word(), words_.TakeFirst());
       merging_ = true;
-      first_of_word_ = ids->size();
     }
   }
 
-  size_t bytes() const override { return merger_.bytes() + words_.bytes(); }
+  size_t bytes() const override {
+    return merger_.bytes() + words_.bytes() + word_ids_.capacity() * sizeof(TokenId);
+  }
 
  private:
-  // Several unknown characters in a row are one token.
-  void JoinUnknown(std::vector<TokenId>* ids) {
-    const auto word = ids->begin() + static_cast<std::ptrdiff_t>(first_of_word_);
-    auto to = word;
-    for (auto at = word; at != ids->end(); ++at) {
-      const bool unknown = *at == unknown_;
-      if (!unknown || !after_unknown_) *to++ = *at;
+  // Several unknown characters in a row are one token. They become it here, behind the merging, so
+  // that `ids` are never more than the text's.
+  void TakeWord(std::vector<TokenId>* ids) {
+    for (const TokenId id : word_ids_) {
+      const bool unknown = id == unknown_;
+      if (!unknown || !after_unknown_) ids->push_back(id);
       after_unknown_ = unknown;
     }
-    ids->erase(to, ids->end());
+    word_ids_.clear();
+    if (word_ids_.capacity() > kMostKept) std::vector<TokenId>().swap(word_ids_);
   }
+
+  // What a word may leave allocated.
+  static constexpr size_t kMostKept = size_t{1} << 16U;
 
   Words words_;
   const TokenId unknown_;
   bool merging_ = false;
-  size_t first_of_word_ = 0;  // The index of the word's first id.
+  std::vector<TokenId> word_ids_;  // Of the word that is being merged.
   bool after_unknown_ = false;
   PieceMerger<CharacterLetters> merger_;
 };

@@ -292,5 +292,20 @@ TEST(SentencePieceBpeTest, RejectsWrongScoresByName) {
   EXPECT_EQ(field(vocabulary), "tokenizer.ggml.tokens[260]");
 }
 
+// Unknown characters in a row are one token on the way too: a text that just fits is not cut.
+TEST(SentencePieceBpeTest, UnknownCharactersCountOnceWhileTheyAreEncoded) {
+  Vocabulary vocabulary = MakeSentencePieceVocabulary("llama", {"▁", "a", "<u>"}, false, {});
+  vocabulary.unk = static_cast<TokenId>(vocabulary.tokens.size() - 1);
+  const auto tokenizer = MakeTokenizer(vocabulary);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  const std::string text = "azzzzzzzzzza zzzzz" + std::string(500, 'z');
+  const std::vector<TokenId> whole = (*tokenizer)->Encode(text, {});
+  EXPECT_LT(whole.size(), 10U);
+  const auto encoding = (*tokenizer)->Begin(text, {}, whole.size());
+  while (!encoding->Run(1)) {
+  }
+  EXPECT_EQ(encoding->ids(), whole);
+}
+
 }  // namespace
 }  // namespace ropeway::tokenizer
