@@ -83,6 +83,33 @@ TEST_F(HttpSecurityTest, ReloadedKeysCountFromTheNextRequestOn) {
   }
 }
 
+TEST_F(HttpSecurityTest, AFirstGatewaysKeyNeedsARestart) {
+  const std::vector<ApiKey> two = {{"team-b", "sk-team-b-2"}, {"gate", "sk-gate-5"}};
+  ServerOptions options;
+  options.admin_key = "admin-key-3";
+  options.api_keys = two;
+  options.api_keys[1].gateway = true;
+  const Status status = server_->Reload(options);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "api_keys");
+  EXPECT_THAT(status.message(), HasSubstr("A first key with gateway = true needs a restart"));
+  // Nothing has changed: neither is there the new key, nor is an old one gone or a gateway's.
+  EXPECT_EQ(Request("GET", "/v1/models", Bearer("sk-team-a-1")).status, 200);
+  EXPECT_EQ(Request("GET", "/v1/models", Bearer("sk-gate-5")).status, 401);
+  options.api_keys = {{"team-a", "sk-team-a-1"}, {"team-b", "sk-team-b-2"}};
+  options.api_keys[0].gateway = true;
+  EXPECT_FALSE(server_->Reload(options).ok());
+
+  // What started with one may change it, and lose and get it back.
+  StartServer(options);
+  for (const bool gateway : {false, true}) {
+    options.api_keys = two;
+    options.api_keys[1].gateway = gateway;
+    EXPECT_TRUE(server_->Reload(options).ok()) << gateway;
+    EXPECT_EQ(Request("GET", "/v1/models", Bearer("sk-gate-5")).status, 200);
+  }
+}
+
 TEST_F(HttpSecurityTest, MetricsForgetTheLongestWithoutAKey) {
   const auto shown = [this](const std::string& text) {
     const std::string metrics = Request("GET", "/metrics", Bearer("admin-key-3")).body;

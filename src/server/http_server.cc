@@ -68,12 +68,17 @@ Status ListenError(const ServerOptions& options, error_code error) {
       "host");
 }
 
+bool HasGateway(const ServerOptions& options) {
+  return std::ranges::any_of(options.api_keys, [](const ApiKey& key) { return key.gateway; });
+}
+
 }  // namespace
 
 class HttpServer::Impl {
  public:
   Impl(const ServerOptions& options, engine::Backend* backend, std::vector<ApiEndpoint> endpoints)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
+        had_gateway_(HasGateway(options)),
         proxies_(CheckTrustedProxies(options.trusted_proxies)),
         context_(options, backend, std::move(endpoints)),
         loops_(MakeLoops(options.io_threads)) {}
@@ -101,6 +106,12 @@ class HttpServer::Impl {
     if (options.api_keys.empty() != context_.open) {
       return InvalidArgument(
           "A server that runs can neither lose its last API key nor get a first.", "api_keys");
+    }
+    if (!had_gateway_ && HasGateway(options)) {
+      return InvalidArgument(
+          "A first key with gateway = true needs a restart: what a gateway asks for is prepared at "
+          "the start.",
+          "api_keys");
     }
     StatusOr<std::shared_ptr<asio::ssl::context>> tls = std::shared_ptr<asio::ssl::context>();
     if (files) tls = MakeTlsContext(*files);
@@ -314,8 +325,9 @@ class HttpServer::Impl {
     for (const auto& connection : connections_) connection->Stop(when_idle);
   }
 
-  const Status keys_;     // Whether the keys can be used,
-  const Status proxies_;  // and the addresses of the proxies.
+  const Status keys_;       // Whether the keys can be used,
+  const bool had_gateway_;  // whether one was a gateway's at the start,
+  const Status proxies_;    // and the addresses of the proxies.
   ServerContext context_;
   std::vector<std::unique_ptr<Loop>> loops_;
   bool running_ = false;

@@ -39,7 +39,8 @@ class HttpServer {
   // and the certificate and key of `files`, for the connections from now on (absent: they stay);
   // what else `options` have counts for nothing. What goes on goes on, and tenants keep what they
   // have used. All or nothing: on a failure, as of Start, or where a server without keys would get
-  // some or lose its last, nothing is changed. Reads no file. REQUIRES: Start succeeded; `files`
+  // some or lose its last, or one that started without a gateway's key would get one, nothing is
+  // changed. Reads no file. REQUIRES: Start succeeded; `files`
   // only where Start had some.
   Status Reload(const ServerOptions& options, const std::optional<TlsFiles>& files = std::nullopt);
 
