@@ -7,14 +7,25 @@ namespace ropeway::base {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+bool IsOfFileSystem(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  std::error_code unknown;
+  const fs::file_status status = entry.symlink_status(unknown);
+  if (name == "lost+found") return fs::is_directory(status);
+  return name.starts_with(".nfs") && fs::is_regular_file(status);
+}
+
+}  // namespace
+
 StatusOr<std::string> FindForeignEntry(
     const fs::path& directory, const std::function<bool(const fs::directory_entry&)>& is_own) {
   std::string first;
   std::error_code error;
   for (fs::directory_iterator i(directory, error), end; !error && i != end; i.increment(error)) {
+    if (IsOfFileSystem(*i) || is_own(*i)) continue;
     const std::string name = i->path().filename().string();
-    const bool of_file_system = name == "lost+found" || name.starts_with(".nfs");
-    if (of_file_system || is_own(*i)) continue;
     if (first.empty() || name < first) first = name;
   }
   if (error && error != std::errc::no_such_file_or_directory) {

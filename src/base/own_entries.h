@@ -12,9 +12,9 @@
 namespace ropeway::base {
 
 // The first entry of the directory, by name, of which `is_own` says no; "" where there is none.
-// lost+found and .nfs*, which file systems make, are nobody's. A directory that does not exist has
-// none. Of one that cannot be read to its end nobody knows: kUnavailable, whose message is the end
-// of a sentence about it.
+// The directory lost+found and files .nfs*, which file systems make, are nobody's. A directory that
+// does not exist has none. Of one that cannot be read to its end nobody knows: kUnavailable, whose
+// message is the end of a sentence about it.
 StatusOr<std::string> FindForeignEntry(
     const std::filesystem::path& directory,
     const std::function<bool(const std::filesystem::directory_entry&)>& is_own);

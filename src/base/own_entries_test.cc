@@ -30,6 +30,18 @@ TEST(OwnEntriesTest, FindsTheFirstThatIsNotOwn) {
   EXPECT_EQ(foreign().value(), "notes");
   std::ofstream(folder / ".hidden") << "x";
   EXPECT_EQ(foreign().value(), ".hidden");
+  // What has such a name only is somebody's.
+  fs::remove_all(folder);
+  fs::create_directories(folder / ".nfs000000000012");
+  EXPECT_EQ(foreign().value(), ".nfs000000000012");
+  fs::remove_all(folder);
+  fs::create_directories(folder / "own");
+  fs::create_symlink(folder / "own", folder / "lost+found");
+  EXPECT_EQ(foreign().value(), "lost+found");
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::ofstream(folder / "lost+found") << "x";
+  EXPECT_EQ(foreign().value(), "lost+found");
   fs::remove_all(folder);
 }
 

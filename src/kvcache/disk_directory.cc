@@ -114,10 +114,11 @@ bool IsOwnEntry(const fs::directory_entry& entry) {
   return name == kFormat || name == std::string(kFormat) + kPartial || name == kUnderWay;
 }
 
-// A small file's contents; "" where it cannot be read.
+// A small file's contents; "" where it cannot be read, or is a pipe, which would be waited for.
 std::string ReadAll(const std::string& path) {
   constexpr size_t kMost = 4096;  // More than any of ours has.
-  return base::ReadFile(path, kMost).value_or("");
+  const StatusOr<std::string> read = base::ReadRegularFile(path, kMost);
+  return read.ok() ? *read : "";
 }
 
 bool Exists(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rocksdb/env.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -104,6 +105,34 @@ TEST(DiskDirectory, LinksAreNotOurs) {
       fs::create_symlink(folder.In("victim"), path + "/" + name);
       EXPECT_THAT(Rejection(path), HasSubstr(std::string(name) + "': was not made by Ropeway"));
       EXPECT_EQ(fs::file_size(folder.In("victim")), 0U);
+    }
+  }
+}
+
+// To open one is to wait for whoever writes to it.
+TEST(DiskDirectory, APipeIsNotWaitedFor) {
+  for (const char* name : {"LOCK", "FORMAT", "FORMAT.partial", "UNDER_WAY", "generation-00000001",
+                           "generation-00000001/MADE_BY_ROPEWAY", "lost+found", "x"}) {
+    for (const bool filled : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, filled));
+      const TestFolder folder;
+      const std::string path = folder.In("tier");
+      if (filled) FillTier(path);
+      const fs::path pipe = path + "/" + name;
+      fs::create_directories(pipe.parent_path());
+      fs::remove_all(pipe);
+      ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+      const std::string rejection = DiskTier::Open(TestOptions(path)).status().message();
+      // A generation without its marker is left alone, as are all of others.
+      const bool in_generation = pipe.filename() == "MADE_BY_ROPEWAY";
+      if (in_generation && filled) {
+        EXPECT_EQ(rejection, "");
+      } else {
+        const std::string first = std::string(name).substr(0, std::string(name).find('/'));
+        EXPECT_THAT(rejection, HasSubstr("/" + first + "': "));
+        EXPECT_THAT(rejection, HasSubstr("was not made by Ropeway"));
+      }
+      EXPECT_TRUE(fs::is_fifo(fs::symlink_status(pipe)));
     }
   }
 }
