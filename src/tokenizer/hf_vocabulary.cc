@@ -162,11 +162,11 @@ bool FolderVocabulary::ReadTokens() {
     }
     v_ = *std::move(read);
     v_.space_prefix = SpacePrefixBesideModel(v_.space_prefix != SpacePrefix::kNone);
+    v_.keeps_first_space = Member(tokenizer_config_, "legacy") == false;
     return true;
   }
   const json& model = Member(tokenizer_, "model");
   if (!CheckModel(model)) return false;
-    v_.keeps_first_space = Member(tokenizer_config_, "legacy") == false;
   StatusOr<TextSteps> steps = ReadTextSteps(tokenizer_);
   if (!steps.ok()) return Keep(steps.status());
   byte_level_ = steps->byte_level;
