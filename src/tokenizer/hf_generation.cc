@@ -137,6 +137,18 @@ StatusOr<SpecialIds> ReadSpecialIds(const json& config, const json& generation, 
   return special;
 }
 
+void WarnOfEndsWithoutRow(Vocabulary* vocabulary) {
+  const size_t rows = vocabulary->tokens.size() - vocabulary->without_row;
+  const auto warn = [&](std::optional<bool> adds, std::optional<TokenId> id, const char* how) {
+    if (!adds.value_or(false) || !id || static_cast<size_t>(*id) < rows) return;
+    vocabulary->warnings.push_back("has no row in its embedding for " +
+                                   Quoted(vocabulary->tokens[static_cast<size_t>(*id)]) + " (id " +
+                                   std::to_string(*id) + "), so that texts " + how + " without it");
+  };
+  warn(vocabulary->add_bos, vocabulary->bos, "begin");
+  warn(vocabulary->add_eos, vocabulary->eos, "end");
+}
+
 void WarnOfGeneration(const json& generation, std::vector<std::string>* warnings) {
   for (const auto& [name, neutral] : kUnapplied) {
     if (!Counts(Member(generation, name), neutral)) continue;

@@ -10,6 +10,7 @@
 
 #include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "tokenizer/vocabulary.h"
 
 namespace ropeway::tokenizer {
 
@@ -22,6 +23,10 @@ struct SpecialIds {
 // kDataLoss for what is no number and no list of numbers.
 StatusOr<SpecialIds> ReadSpecialIds(const nlohmann::json& config, const nlohmann::json& generation,
                                     size_t tokens, std::vector<std::string>* warnings);
+
+// Names the tokens with which texts would begin or end, if the model's embedding had a row for
+// them.
+void WarnOfEndsWithoutRow(Vocabulary* vocabulary);
 
 // Names each field of generation_config.json that would change what transformers generates and
 // that Ropeway does not apply.

@@ -54,6 +54,7 @@ class FolderVocabulary {
     Pad();
     PassOverTokensWithoutRow();
     if (!ReadSpecialTokens()) return status_;
+    WarnOfEndsWithoutRow(&v_);
     WarnOfGeneration(generation_, &v_.warnings);
     ReadChatTemplate();
     return std::move(v_);

@@ -324,6 +324,44 @@ TEST(HfVocabularyTest, TheChatTemplate) {
   EXPECT_EQ(chat_template(json::object(), ""), "");
 }
 
+TEST(HfVocabularyTest, ATextsEndWithoutARowIsNamed) {
+  const Vocabulary made = MakeVocabulary("gpt-2", {});
+  const size_t rows = made.tokens.size();
+  json document = TokenizerJson(made);
+  document["pre_tokenizer"] = ByteLevel(true);
+  document["added_tokens"] = {{{"id", rows}, {"content", "<b>"}, {"special", true}},
+                              {{"id", rows + 1}, {"content", "<e>"}, {"special", true}}};
+  const auto warnings = [&](const json& template_of_one, size_t have) {
+    document["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single", template_of_one},
+        {"special_tokens",
+         {{"<b>", {{"id", "<b>"}, {"ids", {rows}}, {"tokens", {"<b>"}}}},
+          {"<e>", {{"id", "<e>"}, {"ids", {rows + 1}}, {"tokens", {"<e>"}}}}}}};
+    const auto read = ReadHfVocabulary({.tokenizer_json = document.dump(),
+                                        .tokenizer_config = R"({"eos_token": "<e>"})",
+                                        .rows = have});
+    EXPECT_TRUE(read.ok()) << read.status().message();
+    return read->warnings;
+  };
+  const json first = {{"SpecialToken", {{"id", "<b>"}, {"type_id", 0}}}};
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const json last = {{"SpecialToken", {{"id", "<e>"}, {"type_id", 0}}}};
+  const auto named = [&](const char* text_of, size_t id, const char* how) {
+    return "has no row in its embedding for \"" + std::string(text_of) + "\" (id " +
+           std::to_string(id) + "), so that texts " + how + " without it";
+  };
+  const std::vector<std::string> both = warnings({first, text, last}, rows);
+  ASSERT_EQ(both.size(), 3U);  // The first one names all tokens without a row.
+  EXPECT_EQ(both[1], named("<b>", rows, "begin"));
+  EXPECT_EQ(both[2], named("<e>", rows + 1, "end"));
+  const std::vector<std::string> end = warnings({first, text, last}, rows + 1);
+  ASSERT_EQ(end.size(), 2U);
+  EXPECT_EQ(end[1], named("<e>", rows + 1, "end"));
+  EXPECT_EQ(warnings(json::array({text}), rows).size(), 1U);
+  EXPECT_TRUE(warnings({first, text, last}, rows + 2).empty());
+}
+
 // What is wrong with a document that `change` made of a good one.
 template <typename Change>
 Status FolderError(const Change& change) {
