@@ -16,6 +16,7 @@
 #include "base/utf8.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/hf_added_tokens.h"
+#include "tokenizer/hf_chat_template.h"
 #include "tokenizer/hf_config_check.h"
 #include "tokenizer/hf_fields.h"
 #include "tokenizer/hf_generation.h"
@@ -56,7 +57,10 @@ class FolderVocabulary {
     if (!ReadSpecialTokens()) return status_;
     WarnOfEndsWithoutRow(&v_);
     WarnOfGeneration(generation_, &v_.warnings);
-    ReadChatTemplate();
+    v_.chat_template = files_.chat_template;
+    if (v_.chat_template.empty()) {
+      v_.chat_template = ReadHfChatTemplate(tokenizer_config_, processor_template_, &v_.warnings);
+    }
     return std::move(v_);
   }
 
@@ -78,7 +82,6 @@ class FolderVocabulary {
   void SplitMergesAtSpaces();
   bool ReadSpecialTokens();
   std::optional<TokenId> Named(const NamedToken& token, std::initializer_list<const char*> usual);
-  void ReadChatTemplate();
   void Pad();
   void PadTo(size_t size);
   void SetSentencePieceTypes();
@@ -433,24 +436,6 @@ bool FolderVocabulary::ReadSpecialTokens() {
   }
   if (!v_.eos) v_.add_eos = false;
   return true;
-}
-
-// A text, or a list of {"name", "template"}.
-void FolderVocabulary::ReadChatTemplate() {
-  v_.chat_template = files_.chat_template;
-  if (!v_.chat_template.empty()) return;
-  const json& templates = Member(tokenizer_config_, "chat_template");
-  v_.chat_template = TextOf(templates);
-  if (templates.is_null()) {
-    v_.chat_template = TextOf(Member(processor_template_, "chat_template"));
-  }
-  if (!templates.is_array()) return;
-  for (const json& named : templates) {
-    const bool is_default = Member(named, "name") == "default";
-    if (!is_default && !v_.chat_template.empty()) continue;
-    v_.chat_template = TextOf(Member(named, "template"));
-    if (is_default) return;
-  }
 }
 
 // Of a tokenizer_config.json beside a tokenizer.json. What is read of the latter stands otherwise,
