@@ -275,6 +275,20 @@ void WarnOfIds(const model::GgufFile& file, tokenizer::Vocabulary* vocabulary) {
   }
 }
 
+// Merges or the longest match say what "gpt2", "gemma4" and "bert" encode; converters write scores
+// for some of these all the same.
+void WarnOfScores(tokenizer::Vocabulary* vocabulary) {
+  const std::string& kind = vocabulary->model;
+  const bool used =
+      kind == "llama" || kind == "t5" || (kind == "gemma4" && vocabulary->merges.empty());
+  const size_t scores = vocabulary->scores.size();
+  if (used || scores == 0 || scores == vocabulary->tokens.size()) return;
+  vocabulary->warnings.push_back(
+      fmt::format("has {} tokenizer.ggml.scores for {} tokens: they are not used, as its kind of "
+                  "tokenizer needs none",
+                  scores, vocabulary->tokens.size()));
+}
+
 // The largest published tokenizer.json has 34 MB.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{128} << 20;
 
@@ -412,7 +426,10 @@ StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   const std::string architecture = read.String("general.architecture", false);
   if (vocabulary.model == "bert") ReadBertEnds(&read, &vocabulary);
   if (!read.status().ok()) return read.status();
+  // Type 0, which the format calls undefined, is llama.cpp's ordinary token.
+  std::ranges::replace(vocabulary.types, 0, static_cast<int32_t>(tokenizer::TokenType::kNormal));
   WarnOfIds(file, &vocabulary);
+  WarnOfScores(&vocabulary);
   SetDefaults(add_space_prefix, &vocabulary);
   SetStrips(architecture, &vocabulary);
   return vocabulary;

@@ -1,5 +1,6 @@
 #include "engine/model_vocabulary.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -154,6 +155,38 @@ TEST(ModelVocabularyTest, ASpecialTokenThatIsNoneIsNotUsed) {
       "llama", [](model::GgufWriter& w) { w.SetUint32("tokenizer.ggml.eos_token_id", 9999); });
   EXPECT_EQ(llama.eos, 2);
   EXPECT_TRUE(MustRead("gpt2").warnings.empty());
+}
+
+TEST(ModelVocabularyTest, AnUndefinedTypeIsAnOrdinaryToken) {
+  std::vector<int32_t> types(model::kTinyVocab, 0);
+  types[1] = 3;
+  const tokenizer::Vocabulary vocabulary = MustRead(
+      "gpt2", [&](model::GgufWriter& w) { w.SetInt32s("tokenizer.ggml.token_type", types); });
+  std::vector<int32_t> expected(model::kTinyVocab, 1);
+  expected[1] = 3;
+  EXPECT_EQ(vocabulary.types, expected);
+  EXPECT_TRUE(vocabulary.warnings.empty());
+}
+
+TEST(ModelVocabularyTest, ScoresThatNothingNeedsMayBeAnyNumber) {
+  for (const size_t count :
+       {size_t{1}, size_t{model::kTinyVocab - 1}, size_t{model::kTinyVocab + 1}}) {
+    const auto set = [&](model::GgufWriter& w) {
+      w.SetFloat32s("tokenizer.ggml.scores", std::vector<float>(count, -1));
+    };
+    for (const char* kind : {"gpt2", "bert"}) {
+      const tokenizer::Vocabulary vocabulary = MustRead(kind, set);
+      ASSERT_EQ(vocabulary.warnings.size(), 1U) << kind;
+      EXPECT_THAT(vocabulary.warnings[0],
+                  HasSubstr(fmt::format("has {} tokenizer.ggml.scores for 267 tokens", count)));
+    }
+    for (const char* kind : {"llama", "t5", "gemma4"}) {
+      tokenizer::Vocabulary vocabulary = MustRead(kind, set);
+      EXPECT_TRUE(vocabulary.warnings.empty()) << kind;
+      EXPECT_EQ(tokenizer::MakeTokenizer(std::move(vocabulary)).status().field(),
+                "tokenizer.ggml.scores");
+    }
+  }
 }
 
 // The array's bytes, and before them its type and size.
