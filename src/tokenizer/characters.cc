@@ -57,6 +57,16 @@ size_t TrailingSpace(std::string_view text) {
   return text.size() - end;
 }
 
+size_t FirstSpace(std::string_view text) {
+  if (text.starts_with(' ')) return 1;
+  return text.starts_with(kSpaceSymbol) ? kSpaceSymbol.size() : 0;
+}
+
+size_t LastSpace(std::string_view text) {
+  if (text.ends_with(' ')) return 1;
+  return text.ends_with(kSpaceSymbol) ? kSpaceSymbol.size() : 0;
+}
+
 bool IsByteOfSpace(uint8_t byte) {
   static const std::bitset<256> bytes = BytesOfSpaces();
   return bytes[byte];

@@ -18,6 +18,11 @@ bool IsWhiteSpace(char32_t c);
 size_t LeadingSpace(std::string_view text);
 size_t TrailingSpace(std::string_view text);
 
+// The bytes of the space (" " or "▁") that `text` begins with, and of that which it ends with; 0:
+// there is none.
+size_t FirstSpace(std::string_view text);
+size_t LastSpace(std::string_view text);
+
 // Whether a character of white space has this byte.
 bool IsByteOfSpace(uint8_t byte);
 

@@ -142,7 +142,9 @@ class AddedTokensReader {
         status_ = BrokenToken(field, "is no number of a token");
         return;
       }
-      Number(field, std::stoull(key), ReadAddedToken(token, field));
+      StatusOr<AddedToken> read = ReadAddedToken(token, field);
+      if (read.ok() && Member(token, "normalized").is_null()) read->normalized = !read->special;
+      Number(field, std::stoull(key), std::move(read));
     }
   }
 

@@ -45,7 +45,6 @@ class TextStepsReader {
   }
 
   TextSteps steps_;
-  bool replaces_spaces_ = false;  // The normalizer writes "▁".
   bool metaspace_ = false;        // The pre-tokenizer does.
   bool splits_at_space_ = false;  // A Split by " ".
   Status status_;
@@ -67,12 +66,13 @@ bool TextStepsReader::ReadNormalizer(const json& normalizer) {
   if (!steps_.byte_level && type == "Prepend" &&
       TextOf(Member(normalizer, "prepend")) == kSpaceSymbol) {
     steps_.space_prefix = SpacePrefix::kEach;
+    steps_.normalizes_prefix = true;
     return true;
   }
   if (!steps_.byte_level && type == "Replace" &&
       TextOf(Member(normalizer, "content")) == kSpaceSymbol &&
       TextOf(Member(Member(normalizer, "pattern"), "String")) == " ") {
-    replaces_spaces_ = true;
+    steps_.normalizes_spaces = true;
     return true;
   }
   return Lacks("normalizer", "type " + Quoted(type));
@@ -161,10 +161,10 @@ bool TextStepsReader::CheckSpaces(bool byte_fallback) {
   if (!steps_.patterns.empty())
     return Lacks("pre_tokenizer", "a split by patterns without ByteLevel");
   // As in Gemma's files, whose normalizer leaves no space to split at.
-  if (splits_at_space_ && !replaces_spaces_) {
+  if (splits_at_space_ && !steps_.normalizes_spaces) {
     return Lacks("pre_tokenizer", "a Split by \" \" where the normalizer does not replace it");
   }
-  if (metaspace_ || replaces_spaces_) return true;
+  if (metaspace_ || steps_.normalizes_spaces) return true;
   return Lacks("normalizer", "a BPE with byte_fallback that does not write spaces as U+2581");
 }
 

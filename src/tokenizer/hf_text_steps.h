@@ -17,6 +17,9 @@ struct TextSteps {
   std::vector<std::string> patterns;
   TextForm form = TextForm::kAsIs;
   SpacePrefix space_prefix = SpacePrefix::kNone;
+  // What the normalizer, and so what a pre-tokenizer does not do, writes as "▁".
+  bool normalizes_spaces = false;  // The text's spaces.
+  bool normalizes_prefix = false;  // One before each segment.
 };
 
 // Reads "pre_tokenizer" and "normalizer". kUnimplemented, naming the field, for what would encode

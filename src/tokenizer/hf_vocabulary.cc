@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -20,6 +21,7 @@
 #include "tokenizer/hf_config_check.h"
 #include "tokenizer/hf_fields.h"
 #include "tokenizer/hf_generation.h"
+#include "tokenizer/hf_normalized_tokens.h"
 #include "tokenizer/hf_post_processor.h"
 #include "tokenizer/hf_text_steps.h"
 #include "tokenizer/sentencepiece_model.h"
@@ -50,8 +52,7 @@ class FolderVocabulary {
       return status;
     }
     if (!ReadTokens() || !AddTokens()) return status_;
-    v_.strip_left.assign(strips_left_.begin(), strips_left_.end());
-    v_.strip_right.assign(strips_right_.begin(), strips_right_.end());
+    if (!ReadSpacesOfTokens()) return status_;
     Pad();
     PassOverTokensWithoutRow();
     if (!ReadSpecialTokens()) return status_;
@@ -74,6 +75,8 @@ class FolderVocabulary {
   bool CheckModel(const json& model);
   bool ReadAdded(const json& list, const char* where);
   bool AddTokens();
+  bool ReadSpacesOfTokens();
+  bool CheckPiecesBehindSpace();
   TokenId IdFor(const std::string& text);
   SpacePrefix SpacePrefixBesideModel(bool model_adds) const;
   bool AddToken(TokenId id, const AddedToken& token);
@@ -116,14 +119,13 @@ class FolderVocabulary {
   json generation_;
   json processor_template_;
   Vocabulary v_;
-  AddedTokens added_;            // What the files besides the vocabulary say.
-  std::set<TokenId> added_ids_;  // Of all added tokens.
-  std::set<TokenId> strips_left_;
-  std::set<TokenId> strips_right_;
+  AddedTokens added_;  // What the files besides the vocabulary say.
+  // All added tokens. Of one that two files have the latter one says how it is found.
+  std::map<TokenId, AddedToken> all_added_;
   std::unordered_map<std::string, TokenId> ids_;  // Of tokens by their texts, where IdFor needs it.
   bool in_json_ = false;                          // There is a tokenizer.json.
-  bool byte_level_ = false;
-  TextEnds text_ends_;  // Of the post-processor.
+  TextSteps steps_;                               // Of the tokenizer.json.
+  TextEnds text_ends_;                            // Of the post-processor.
   Status status_;
 };
 
@@ -173,22 +175,22 @@ bool FolderVocabulary::ReadTokens() {
   if (!CheckModel(model)) return false;
   StatusOr<TextSteps> steps = ReadTextSteps(tokenizer_);
   if (!steps.ok()) return Keep(steps.status());
-  byte_level_ = steps->byte_level;
-  v_.patterns = std::move(steps->patterns);
-  v_.form = steps->form;
-  v_.space_prefix = steps->space_prefix;
-  v_.model = byte_level_ ? "gpt2" : "llama";
+  steps_ = *std::move(steps);
+  v_.patterns = std::move(steps_.patterns);
+  v_.form = steps_.form;
+  v_.space_prefix = steps_.space_prefix;
+  v_.model = steps_.byte_level ? "gpt2" : "llama";
   v_.ignore_merges = Member(model, "ignore_merges") == true;
-  if (!byte_level_ && v_.ignore_merges == true) {
+  if (!steps_.byte_level && v_.ignore_merges == true) {
     return Lacks("model.ignore_merges", "true without ByteLevel");
   }
   if (!ReadVocab(model) || !ReadMerges(model)) return false;
-  if (byte_level_ && v_.patterns.empty()) v_.patterns.emplace_back(kAnything);
-  if (steps->splits_words) SplitMergesAtSpaces();
-  if (!byte_level_) SetSentencePieceTypes();
+  if (steps_.byte_level && v_.patterns.empty()) v_.patterns.emplace_back(kAnything);
+  if (steps_.splits_words) SplitMergesAtSpaces();
+  if (!steps_.byte_level) SetSentencePieceTypes();
   if (const std::string unk = TextOf(Member(model, "unk_token")); !unk.empty()) {
     v_.unk = IdOf(unk);
-    if (v_.unk && !byte_level_) {
+    if (v_.unk && !steps_.byte_level) {
       v_.types[static_cast<size_t>(*v_.unk)] = static_cast<int32_t>(TokenType::kUnknown);
     }
   }
@@ -307,29 +309,54 @@ bool FolderVocabulary::AddToken(TokenId id, const AddedToken& token) {
   if (token.single_word) {
     return Fail(StatusCode::kUnimplemented, token.field, "single_word is not supported");
   }
-  // Added tokens are found in the text as it is.
-  if (v_.form != TextForm::kAsIs && token.normalized) {
-    return Fail(StatusCode::kUnimplemented, token.field,
-                "normalized is not supported beside the normalizer NFC");
-  }
   const bool known = at < v_.tokens.size();
   if (!known) PadTo(at + 1);
   v_.tokens[at] = token.text;
   auto type = static_cast<int32_t>(TokenType::kUserDefined);
-  const bool spaced = known && !byte_level_ && token.text.find(kSpaceSymbol) != std::string::npos;
+  const bool spaced =
+      known && !steps_.byte_level && token.text.find(kSpaceSymbol) != std::string::npos;
   if (token.special && !(spaced && !in_json_)) {
-    const bool unknown = v_.unk == id && !byte_level_;
+    const bool unknown = v_.unk == id && !steps_.byte_level;
     type = static_cast<int32_t>(unknown ? TokenType::kUnknown : TokenType::kControl);
   } else if (spaced) {
     type = v_.types[at];  // Texts never have its letter for spaces: merges make it.
   }
   v_.types[at] = type;
-  added_ids_.insert(id);
-  // Of a token that two files have the latter one says it.
-  strips_left_.erase(id);
-  strips_right_.erase(id);
-  if (token.strips_left) strips_left_.insert(id);
-  if (token.strips_right) strips_right_.insert(id);
+  all_added_.insert_or_assign(id, token);
+  return true;
+}
+
+bool FolderVocabulary::ReadSpacesOfTokens() {
+  for (const auto& [id, token] : all_added_) {
+    if (token.strips_left) v_.strip_left.push_back(id);
+    if (token.strips_right) v_.strip_right.push_back(id);
+  }
+  if (!in_json_) return true;
+  StatusOr<std::vector<TokenId>> behind_space = TokensBehindSpace(all_added_, steps_);
+  if (!behind_space.ok()) return Keep(behind_space.status());
+  v_.behind_space = *std::move(behind_space);
+  return CheckPiecesBehindSpace();
+}
+
+// Where no space is in front of such a token its text is an ordinary piece, but only if it can be
+// one: an added token is none.
+bool FolderVocabulary::CheckPiecesBehindSpace() {
+  if (v_.behind_space.empty()) return true;
+  std::set<std::string> made;
+  for (std::string merge : v_.merges) {
+    if (const size_t space = merge.find(' '); space != std::string::npos) merge.erase(space, 1);
+    made.insert(std::move(merge));
+  }
+  for (const TokenId id : v_.behind_space) {
+    const AddedToken& token = all_added_.at(id);
+    const bool letter = CharacterLength(token.text, 0) == token.text.size();
+    if (!made.contains(token.text) &&
+        !(letter && Member(Member(tokenizer_, "model"), "vocab").contains(token.text))) {
+      continue;
+    }
+    return Fail(StatusCode::kUnimplemented, token.field,
+                "normalized is not supported where the content is also an ordinary piece");
+  }
   return true;
 }
 
@@ -368,9 +395,12 @@ bool FolderVocabulary::AddTokens() {
       ReadAddedTokens(tokenizer_config_, special_tokens_map_, added_tokens_);
   if (!read.ok()) return Keep(read.status());
   added_ = *std::move(read);
-  const std::set<TokenId> own = added_ids_;
+  std::set<TokenId> own;
   std::set<std::string> texts;
-  for (const TokenId id : own) texts.insert(v_.tokens[static_cast<size_t>(id)]);
+  for (const auto& [id, token] : all_added_) {
+    own.insert(id);
+    texts.insert(token.text);
+  }
   for (const AddedToken& token : added_.numbered) {
     texts.insert(token.text);
     if (token.text.empty() || (in_json_ && !added_.of_decoder && own.contains(*token.id))) continue;
@@ -416,7 +446,7 @@ bool FolderVocabulary::ReadSpecialTokens() {
   if (!v_.unk) v_.unk = IdOf(added_.unk.text);
   const auto flag = [&](const char* key) -> std::optional<bool> {
     // Beside a byte-level tokenizer.json transformers asks the post-processor alone.
-    if (byte_level_) return false;
+    if (steps_.byte_level) return false;
     if (!tokenizer_config_.is_object() || !tokenizer_config_.contains(key)) return std::nullopt;
     return tokenizer_config_.at(key) == true;
   };
@@ -451,7 +481,7 @@ bool FolderVocabulary::CheckPrefixSpace() {
     return Fail(StatusCode::kUnimplemented, "tokenizer_config.json \"add_prefix_space\"",
                 adds.dump() + " is not supported beside a tokenizer.json that says otherwise");
   };
-  if (byte_level_) {
+  if (steps_.byte_level) {
     const bool steps = TextOf(Member(Member(tokenizer_, "pre_tokenizer"), "type")) == "Sequence";
     return adds == false || (generic && steps) || fail();
   }
@@ -470,7 +500,7 @@ void FolderVocabulary::PassOverTokensWithoutRow() {
   size_t named = 0;
   for (size_t i = rows; i < tokens; ++i) {
     if (v_.types[i] == static_cast<int32_t>(TokenType::kUnused)) continue;
-    if (!added_ids_.contains(static_cast<TokenId>(i))) return;  // Ordinary texts would have it.
+    if (!all_added_.contains(static_cast<TokenId>(i))) return;  // Ordinary texts would have it.
     if (++named > kNamedWithoutRow) continue;
     names += (named == 1 ? "" : ", ") + Quoted(v_.tokens[i]) + " (id " + std::to_string(i) + ")";
   }

@@ -107,12 +107,13 @@ std::optional<size_t> VocabularyTokenizer::Covers(std::string_view text, TokenId
   if ((before && table.StripsRight(*before)) || table.StripsLeft(id)) {
     skipped = LeadingSpace(text);
     text.remove_prefix(skipped);
+  } else if (table.IsBehindSpace(id)) {
+    skipped = FirstSpace(text);
+    text.remove_prefix(skipped);
   }
   const std::string_view bytes = table.Bytes(id, true);
   const bool exact = text.starts_with(bytes);
-  const Before comes_after = !before                  ? Before::kNothing
-                             : table.IsAdded(*before) ? Before::kAddedToken
-                                                      : Before::kText;
+  const Before comes_after = BeforeSegment(table, before);
   const bool ordinary = !table.IsAdded(id) && bytes.starts_with(' ');
   if (ordinary && parts_.model->AddsSpace(comes_after)) {
     // The space in front may be the tokenizer's own; of several spaces the first one is.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tokenizer/characters.h"
+
 namespace ropeway::tokenizer {
 
 ByteTrie::ByteTrie() : nodes_(1) {}
@@ -33,15 +35,22 @@ uint32_t ByteTrie::Add(std::string_view text) {
   return node;
 }
 
-void SpecialTokens::Add(std::string_view text, TokenId id, bool control) {
+void SpecialTokens::Add(std::string_view text, TokenId id, Kind kind) {
   const uint32_t node = trie_.Add(text);
   tokens_.resize(trie_.nodes());
-  if (tokens_[node].id < 0) tokens_[node] = {id, control};
+  if (tokens_[node].id < 0) tokens_[node] = {id, kind};
 }
 
 std::optional<SpecialTokens::Found> SpecialTokens::FindFirst(std::string_view text, size_t from,
                                                              size_t to,
-                                                             size_t control_until) const {
+                                                             const Limits& limits) const {
+  const auto may_be = [&](const Kind& kind, size_t begin, size_t end) {
+    if (kind.control && end > limits.control_until) return false;
+    if (!kind.behind_space) return true;
+    return begin <= limits.segment
+               ? limits.segment_has_prefix
+               : LastSpace(text.substr(limits.segment, begin - limits.segment)) > 0;
+  };
   to = std::min(to, text.size());
   for (size_t begin = from; begin < to; ++begin) {
     std::optional<Found> longest;
@@ -50,7 +59,7 @@ std::optional<SpecialTokens::Found> SpecialTokens::FindFirst(std::string_view te
       node = trie_.Child(node, static_cast<uint8_t>(text[end]));
       if (node == ByteTrie::kNone) break;
       const Token& token = tokens_[node];
-      if (token.id >= 0 && (!token.control || end + 1 <= control_until)) {
+      if (token.id >= 0 && may_be(token.kind, begin, end + 1)) {
         longest = Found{begin, end + 1 - begin, token.id};
       }
     }

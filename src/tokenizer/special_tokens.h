@@ -47,19 +47,34 @@ class SpecialTokens {
     TokenId id = 0;
   };
 
-  // REQUIRES: `text` is not empty. Of equal texts the first one added counts.
-  void Add(std::string_view text, TokenId id, bool control = false);
+  struct Kind {
+    bool control = false;
+    bool behind_space = false;
+  };
+  struct Limits {
+    size_t control_until = std::string_view::npos;  // Control tokens end by it.
+    // Tokens that stand behind a space do so behind one in text[segment...], or at `segment` itself
+    // if a space is written before it.
+    size_t segment = 0;
+    bool segment_has_prefix = false;
+  };
 
-  // The first token in `text` that begins in [from, to), the longest of those at the same position;
-  // of control tokens only those that end by `control_until`.
+  // REQUIRES: `text` is not empty. Of equal texts the first one added counts.
+  void Add(std::string_view text, TokenId id) { Add(text, id, Kind()); }
+  void Add(std::string_view text, TokenId id, Kind kind);
+
+  // The first token in `text` that begins in [from, to), the longest of those at the same position.
   std::optional<Found> FindFirst(std::string_view text, size_t from,
-                                 size_t to = std::string_view::npos,
-                                 size_t control_until = std::string_view::npos) const;
+                                 size_t to = std::string_view::npos) const {
+    return FindFirst(text, from, to, Limits());
+  }
+  std::optional<Found> FindFirst(std::string_view text, size_t from, size_t to,
+                                 const Limits& limits) const;
 
  private:
   struct Token {
     TokenId id = -1;  // Of the node's text; -1: it is no token.
-    bool control = false;
+    Kind kind;
   };
 
   ByteTrie trie_;

@@ -12,7 +12,7 @@ TokenLengths::TokenLengths(const TokenTable& table, const TextModel& model) {
   for (unsigned byte = 0; byte < 256; ++byte) {
     const auto value = static_cast<uint8_t>(byte);
     // An added token may take along any white space beside it.
-    counts_[byte] = model.Counts(value) && !(table.strips() && IsByteOfSpace(value));
+    counts_[byte] = model.Counts(value) && !(table.takes_space() && IsByteOfSpace(value));
   }
   longest_.assign(size_t{1} << 16U, 1);
   if (!known()) return;
@@ -29,6 +29,12 @@ TokenLengths::TokenLengths(const TokenTable& table, const TextModel& model) {
   }
 }
 
+Before BeforeSegment(const TokenTable& table, std::optional<TokenId> token) {
+  if (!token) return Before::kNothing;
+  return table.IsAdded(*token) && !table.IsBehindSpace(*token) ? Before::kAddedToken
+                                                               : Before::kText;
+}
+
 TextEncoding::TextEncoding(const Parts* parts, std::string_view text, const EncodeOptions& options,
                            size_t most)
     : table_(*parts->table),
@@ -42,7 +48,7 @@ TextEncoding::TextEncoding(const Parts* parts, std::string_view text, const Enco
       segment_(model_.NewEncoder()) {
   if (options.add_special && parts->begin) ids_.push_back(*parts->begin);
   if (!options.after) return;
-  comes_after_ = table_.IsAdded(*options.after) ? Before::kAddedToken : Before::kText;
+  comes_after_ = BeforeSegment(table_, options.after);
   Work uncounted(0);
   SkipSpace(*options.after, &uncounted);
 }
@@ -99,7 +105,9 @@ void TextEncoding::CountAt(size_t longest) {
 
 void TextEncoding::Find(Work* work) {
   size_t to = std::min(text_.size(), found_from_ + work->window());
-  size_t control_until = text_.size();
+  SpecialTokens::Limits limits = {.control_until = text_.size(),
+                                  .segment = ordinary_,
+                                  .segment_has_prefix = model_.AddsSpace(comes_after_)};
   const bool parse = options_.parse_special;
   if (parse) {
     // Within quoted text no control token begins, and none reaches into it.
@@ -109,12 +117,12 @@ void TextEncoding::Find(Work* work) {
     if (quoted_ < options_.quoted.size()) {
       const Span& span = options_.quoted[quoted_];
       const bool inside = span.begin <= found_from_;
-      control_until = inside ? 0 : span.begin;
+      limits.control_until = inside ? 0 : span.begin;
       to = std::min(to, inside ? span.end : span.begin);
     }
   }
   const SpecialTokens& added = parse ? table_.all_added() : table_.user_defined();
-  found_ = added.FindFirst(text_, found_from_, to, control_until);
+  found_ = added.FindFirst(text_, found_from_, to, limits);
   work->SpendScan((found_ ? found_->begin : to) - found_from_);
   found_from_ = to;
   if (!found_ && to < text_.size()) return;
@@ -128,6 +136,15 @@ void TextEncoding::BeginSegment(Work* work) {
     const size_t space = TrailingSpace(text);
     work->SpendScan(space);
     ordinary_end_ -= space;
+  }
+  if (found_ && table_.IsBehindSpace(found_->id) && ordinary_ < ordinary_end_) {
+    const size_t space = LastSpace(text_.substr(ordinary_, ordinary_end_ - ordinary_));
+    if (ordinary_end_ - ordinary_ > space || !model_.AddsSpace(comes_after_)) {
+      ordinary_end_ -= space;
+    } else {
+      // The text's only space stands for the one that is written before it.
+      comes_after_ = Before::kText;
+    }
   }
   if (ordinary_ == ordinary_end_) return EndSegment(work);
   segment_->Begin(text_.substr(ordinary_, ordinary_end_ - ordinary_), comes_after_);
@@ -143,7 +160,7 @@ void TextEncoding::EndSegment(Work* work) {
     return;
   }
   ordinary_ = found_from_ = found_->begin + found_->length;
-  comes_after_ = Before::kAddedToken;
+  comes_after_ = BeforeSegment(table_, found_->id);
   SkipSpace(found_->id, work);
   stage_ = Stage::kFind;
 }

@@ -37,6 +37,10 @@ class TokenLengths {
   std::vector<uint32_t> longest_;  // By two bytes.
 };
 
+// What stands before a segment that comes after this token. Behind one that takes a space along the
+// segment goes on.
+Before BeforeSegment(const TokenTable& table, std::optional<TokenId> token);
+
 // It looks for the added tokens; the segments between them are the model's.
 class TextEncoding final : public Encoding {
  public:

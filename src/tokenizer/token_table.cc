@@ -98,8 +98,8 @@ Status TokenTable::Init(Spelling spelling, Vocabulary* vocabulary) {
   texts_ = std::move(vocabulary->tokens);
   rows_ = count - std::min(vocabulary->without_row, count);
   if (Status status = InitTypes(*vocabulary); !status.ok()) return status;
+  if (Status status = InitSpaces(*vocabulary); !status.ok()) return status;
   if (Status status = InitBytes(spelling); !status.ok()) return status;
-  if (Status status = InitStrips(*vocabulary); !status.ok()) return status;
   InitEnds(*vocabulary);
   return {};
 }
@@ -168,23 +168,26 @@ void TokenTable::AddToken(TokenId id) {
   const bool special = Type(id) != TokenType::kUserDefined;
   special_[static_cast<size_t>(id)] = special;
   if (Text(id).empty()) return;
-  all_added_.Add(Text(id), id, special);
-  if (!special) user_defined_.Add(Text(id), id);
+  const SpecialTokens::Kind kind = {.control = special, .behind_space = IsBehindSpace(id)};
+  all_added_.Add(Text(id), id, kind);
+  if (!special) user_defined_.Add(Text(id), id, kind);
 }
 
-Status TokenTable::InitStrips(const Vocabulary& vocabulary) {
-  strips_left_.resize(texts_.size());
-  strips_right_.resize(texts_.size());
-  for (const TokenId id : vocabulary.strip_left) {
-    if (Status status = CheckTokenId("lstrip", id, size()); !status.ok()) return status;
-    strips_left_[static_cast<size_t>(id)] = true;
-  }
-  for (const TokenId id : vocabulary.strip_right) {
-    if (Status status = CheckTokenId("rstrip", id, size()); !status.ok()) return status;
-    strips_right_[static_cast<size_t>(id)] = true;
-  }
-  strips_ = !vocabulary.strip_left.empty() || !vocabulary.strip_right.empty();
-  return {};
+Status TokenTable::InitSpaces(const Vocabulary& vocabulary) {
+  const auto mark = [this](const char* name, const std::vector<TokenId>& ids,
+                           std::vector<bool>* marked) -> Status {
+    marked->resize(texts_.size());
+    takes_space_ |= !ids.empty();
+    for (const TokenId id : ids) {
+      if (Status status = CheckTokenId(name, id, size()); !status.ok()) return status;
+      (*marked)[static_cast<size_t>(id)] = true;
+    }
+    return {};
+  };
+  Status status = mark("lstrip", vocabulary.strip_left, &strips_left_);
+  if (status.ok()) status = mark("rstrip", vocabulary.strip_right, &strips_right_);
+  if (status.ok()) status = mark("normalized", vocabulary.behind_space, &behind_space_);
+  return status;
 }
 
 void TokenTable::InitEnds(const Vocabulary& vocabulary) {

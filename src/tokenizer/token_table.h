@@ -60,7 +60,9 @@ class TokenTable {
   bool IsEnd(TokenId id) const { return end_[static_cast<size_t>(id)]; }
   bool StripsLeft(TokenId id) const { return strips_left_[static_cast<size_t>(id)]; }
   bool StripsRight(TokenId id) const { return strips_right_[static_cast<size_t>(id)]; }
-  bool strips() const { return strips_; }  // Whether any token does.
+  // Whether it is found only behind a space, which it takes along (Vocabulary::behind_space).
+  bool IsBehindSpace(TokenId id) const { return behind_space_[static_cast<size_t>(id)]; }
+  bool takes_space() const { return takes_space_; }  // Whether any token takes white space along.
 
   const SpecialTokens& user_defined() const { return user_defined_; }
   const SpecialTokens& all_added() const { return all_added_; }
@@ -72,7 +74,7 @@ class TokenTable {
   Status Init(Spelling spelling, Vocabulary* vocabulary);
   Status InitTypes(const Vocabulary& vocabulary);
   Status InitBytes(Spelling spelling);
-  Status InitStrips(const Vocabulary& vocabulary);
+  Status InitSpaces(const Vocabulary& vocabulary);
   void InitEnds(const Vocabulary& vocabulary);
   void AddToken(TokenId id);
 
@@ -91,7 +93,8 @@ class TokenTable {
   std::vector<bool> end_;
   std::vector<bool> strips_left_;
   std::vector<bool> strips_right_;
-  bool strips_ = false;
+  std::vector<bool> behind_space_;
+  bool takes_space_ = false;
 };
 
 }  // namespace ropeway::tokenizer

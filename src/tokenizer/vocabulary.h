@@ -83,6 +83,11 @@ struct Vocabulary {
   // GGUF does not say: by the model's family.
   std::vector<TokenId> strip_left;
   std::vector<TokenId> strip_right;
+  // Added tokens that tokenizer.json calls `normalized` beside a normalizer that writes "▁" in
+  // front of each segment: they are found only behind a space, that one or one of the text, which
+  // they take along; and a segment does not begin anew behind them. REQUIRES: space_prefix is
+  // kEach.
+  std::vector<TokenId> behind_space;
 
   // "llama", "gemma4" and "t5".
   SpacePrefix space_prefix = SpacePrefix::kNone;  // tokenizer.ggml.add_space_prefix: kEach.
