@@ -444,9 +444,13 @@ bool FolderVocabulary::ReadSpecialTokens() {
   v_.bos = text_ends_.first ? text_ends_.first : Named(added_.bos, {"<s>", "<bos>"});
   v_.eos = Named(added_.eos, {"</s>", "<eos>"});
   if (!v_.unk) v_.unk = IdOf(added_.unk.text);
+  const bool code_llama =
+      !steps_.byte_level &&
+      TextOf(Member(tokenizer_config_, "tokenizer_class")).starts_with("CodeLlamaTokenizer");
   const auto flag = [&](const char* key) -> std::optional<bool> {
-    // Beside a byte-level tokenizer.json transformers asks the post-processor alone.
-    if (steps_.byte_level) return false;
+    // Beside a tokenizer.json transformers asks the post-processor alone, but for one class, which
+    // makes its own.
+    if (in_json_) return code_llama && std::string_view(key) == "add_bos_token";
     if (!tokenizer_config_.is_object() || !tokenizer_config_.contains(key)) return std::nullopt;
     return tokenizer_config_.at(key) == true;
   };

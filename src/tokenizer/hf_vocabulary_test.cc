@@ -155,6 +155,10 @@ json SpacedJson(const Vocabulary& gguf) {
   json document = TokenizerJson(gguf);
   document["model"]["byte_fallback"] = true;
   document["model"]["unk_token"] = "<unk>";
+  document["post_processor"] = {{"type", "TemplateProcessing"},
+                                {"single",
+                                 {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+                                  {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}}};
   return document;
 }
 
@@ -432,6 +436,33 @@ TEST(HfVocabularyTest, NamesWhatItCannotEncodeWith) {
   lacks("/post_processor", {{"type", "BertProcessing"}});
   lacks("/normalizer", {{"type", "Lowercase"}});
   lacks("/added_tokens", json::array({{{"id", 1}, {"content", "x"}, {"single_word", true}}}));
+}
+
+// So does transformers 5.24 with every class but CodeLlama's.
+TEST(HfVocabularyTest, OfSentencePiecesThePostProcessorAloneSaysHowTextsBegin) {
+  json document = SpacedJson(SpacedVocabulary());
+  document["normalizer"] = kReplaceSpaces;
+  document["post_processor"] = nullptr;
+  for (const char* name : {"", "PreTrainedTokenizerFast", "LlamaTokenizerFast", "LlamaTokenizer",
+                           "GemmaTokenizer", "CodeLlamaTokenizerFast"}) {
+    for (const json& flag : {json(), json(true), json(false)}) {
+      const json config = {{"tokenizer_class", name},
+                           {"bos_token", "<s>"},
+                           {"eos_token", "</s>"},
+                           {"add_bos_token", flag},
+                           {"add_eos_token", flag}};
+      const Vocabulary read = MustReadJson(document, config);
+      EXPECT_EQ(read.add_bos, std::string(name) == "CodeLlamaTokenizerFast") << config;
+      EXPECT_EQ(read.add_eos, false) << config;
+      json ended = document;
+      ended["post_processor"] = {{"type", "TemplateProcessing"},
+                                 {"single",
+                                  {{{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                                   {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}}}}};
+      EXPECT_EQ(MustReadJson(ended, config).add_bos, false) << config;
+      EXPECT_EQ(MustReadJson(ended, config).add_eos, true) << config;
+    }
+  }
 }
 
 // So does transformers: 5.24 with every class, 4.57 with all but those of Llama, Gemma and Cohere.
