@@ -131,6 +131,49 @@ TEST(HfAddedTokensTest, BesideATokenizerJsonTheTextsDecide) {
             (TokenIds{259, 260, 261, 262}));
 }
 
+// `tokenizers` goes by the texts and by their order.
+TEST(HfAddedTokensTest, ATokenizerJsonsIdsAreThoseOfItsTexts) {
+  const auto status = [](const std::vector<std::pair<int, const char*>>& tokens) {
+    FolderFiles folder = BytesFolder();
+    json& added = folder["tokenizer.json"]["added_tokens"];
+    added = json::array();
+    for (const auto& [id, text] : tokens) {
+      added.push_back({{"id", id}, {"content", text}, {"special", true}});
+    }
+    return FolderErrorOf(folder);
+  };
+  EXPECT_TRUE(status({{257, "<x>"}, {258, "<y>"}}).ok());
+  EXPECT_TRUE(status({{256, "he"}, {257, "<y>"}}).ok());
+  EXPECT_TRUE(status({{257, "<x>"}, {257, "<x>"}, {258, "<y>"}}).ok());
+  EXPECT_TRUE(status({{300, ""}, {257, "<x>"}}).ok());
+  EXPECT_EQ(status({{257, "<x>"}, {257, "<y>"}}).message(),
+            "tokenizer.json \"added_tokens[1]\": id is 257, but by its content and place in the "
+            "list \"<y>\" has the id 258");
+  for (const auto& tokens :
+       std::vector<std::vector<std::pair<int, const char*>>>{{{258, "<y>"}, {257, "<x>"}},
+                                                             {{257, "he"}},
+                                                             {{200, "<x>"}},
+                                                             {{257, "<x>"}, {259, "<y>"}},
+                                                             {{257, "<x>"}, {258, "<x>"}},
+                                                             {{257, ""}, {258, "<x>"}}}) {
+    EXPECT_THAT(status(tokens).message(), HasSubstr("by its content and place"))
+        << tokens[0].second;
+  }
+}
+
+TEST(HfAddedTokensTest, GapsOfATokenizerJsonsVocabularyAreNotCounted) {
+  FolderFiles folder = BytesFolder();
+  folder["tokenizer.json"]["added_tokens"] = json::array();
+  folder["tokenizer_config.json"] = {{"pad_token", "<p>"}};
+  json& vocab = folder["tokenizer.json"]["model"]["vocab"];
+  EXPECT_EQ(IdsIn(folder, "<p>"), TokenIds{257});
+  vocab["zz"] = 300;
+  EXPECT_EQ(IdsIn(folder, "<p>"), TokenIds{258});
+  vocab["zzz"] = 259;
+  EXPECT_THAT(FolderErrorOf(folder).message(),
+              HasSubstr("\"pad_token\": the next id for it, 259, is that of \"zzz\""));
+}
+
 TEST(HfAddedTokensTest, NamesWhatIsBroken) {
   const auto error = [](const char* file, const json& document) {
     const Status status = FolderErrorOf(PiecesWith({{file, document}}));

@@ -77,7 +77,7 @@ class FolderVocabulary {
   bool AddTokens();
   bool ReadSpacesOfTokens();
   bool CheckPiecesBehindSpace();
-  TokenId IdFor(const std::string& text);
+  std::optional<TokenId> IdFor(const AddedToken& token);
   SpacePrefix SpacePrefixBesideModel(bool model_adds) const;
   bool AddToken(TokenId id, const AddedToken& token);
   bool CheckPrefixSpace();
@@ -360,6 +360,7 @@ bool FolderVocabulary::CheckPiecesBehindSpace() {
   return true;
 }
 
+// `tokenizers` takes each token's id from its text and its place in the list, not from "id".
 bool FolderVocabulary::ReadAdded(const json& list, const char* where) {
   if (list.is_null()) return true;
   if (!list.is_array()) return Broken(where, "is no list");
@@ -372,19 +373,44 @@ bool FolderVocabulary::ReadAdded(const json& list, const char* where) {
     }
     const StatusOr<AddedToken> token = ReadAddedToken(list[i], field);
     if (!token.ok()) return Keep(token.status());
-    if (!AddToken(static_cast<TokenId>(id.get<uint64_t>()), *token)) return false;
+    if (token->text.empty()) continue;
+    const std::optional<TokenId> expected = IdFor(*token);
+    if (!expected) return false;
+    if (id.get<uint64_t>() != static_cast<uint64_t>(*expected)) {
+      return Fail(StatusCode::kDataLoss, field,
+                  "id is " + id.dump() + ", but by its content and place in the list " +
+                      Quoted(token->text) + " has the id " + std::to_string(*expected));
+    }
+    if (!AddToken(*expected, *token)) return false;
   }
   return true;
 }
 
-// Of the token with this text; where there is none, the next one.
-TokenId FolderVocabulary::IdFor(const std::string& text) {
+// Of the token with this text; where there is none, the next one. nullopt after it has set status_.
+std::optional<TokenId> FolderVocabulary::IdFor(const AddedToken& token) {
   if (ids_.empty()) {
     for (size_t i = 0; i < v_.tokens.size(); ++i) {
+      if (v_.types[i] == static_cast<int32_t>(TokenType::kUnused) && in_json_) continue;
       ids_.emplace(v_.tokens[i], static_cast<TokenId>(i));
     }
   }
-  return ids_.try_emplace(text, static_cast<TokenId>(v_.tokens.size())).first->second;
+  if (const auto known = ids_.find(token.text); known != ids_.end()) return known->second;
+  // Beside a tokenizer.json gaps between the vocabulary's ids do not count.
+  size_t next = v_.tokens.size();
+  if (in_json_) {
+    next = Member(Member(tokenizer_, "model"), "vocab").size();
+    if (!all_added_.empty()) {
+      next = std::max(next, static_cast<size_t>(all_added_.rbegin()->first) + 1);
+    }
+  }
+  if (next < v_.tokens.size() && v_.types[next] != static_cast<int32_t>(TokenType::kUnused)) {
+    Fail(StatusCode::kDataLoss, token.field,
+         "the next id for it, " + std::to_string(next) + ", is that of " + Quoted(v_.tokens[next]) +
+             ": the vocabulary's ids must have no gap");
+    return std::nullopt;
+  }
+  ids_.emplace(token.text, static_cast<TokenId>(next));
+  return static_cast<TokenId>(next);
 }
 
 // As transformers does: beside a tokenizer.json what its text says decides a token's id, and what
@@ -404,10 +430,13 @@ bool FolderVocabulary::AddTokens() {
   for (const AddedToken& token : added_.numbered) {
     texts.insert(token.text);
     if (token.text.empty() || (in_json_ && !added_.of_decoder && own.contains(*token.id))) continue;
-    if (!AddToken(in_json_ ? IdFor(token.text) : *token.id, token)) return false;
+    const std::optional<TokenId> id = in_json_ ? IdFor(token) : token.id;
+    if (!id || !AddToken(*id, token)) return false;
   }
   for (const AddedToken& token : added_.named) {
-    if (!texts.contains(token.text) && !AddToken(IdFor(token.text), token)) return false;
+    if (texts.contains(token.text)) continue;
+    const std::optional<TokenId> id = IdFor(token);
+    if (!id || !AddToken(*id, token)) return false;
   }
   return true;
 }

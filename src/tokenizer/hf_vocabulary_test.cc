@@ -270,23 +270,23 @@ TEST(HfVocabularyTest, AddedTokensBeyondTheVocabularyAndRowsWithoutOne) {
   json document = TokenizerJson(MakeVocabulary("gpt-2", {"h e"}));
   document["pre_tokenizer"] = ByteLevel(true);
   document["added_tokens"] = {
-      {{"id", 258}, {"content", "<|end|>"}, {"special", true}, {"rstrip", true}},
-      {{"id", 260}, {"content", "<tool>"}, {"special", false}, {"lstrip", true}}};
+      {{"id", 257}, {"content", "<|end|>"}, {"special", true}, {"rstrip", true}},
+      {{"id", 258}, {"content", "<tool>"}, {"special", false}, {"lstrip", true}}};
   const StatusOr<Vocabulary> read =
       ReadHfVocabulary({.tokenizer_json = document.dump(), .rows = 300});
   ASSERT_TRUE(read.ok()) << read.status().message();
   ASSERT_EQ(read->tokens.size(), 300u);
   ASSERT_EQ(read->types.size(), 300u);
-  EXPECT_EQ(read->tokens[257], "[PAD257]");
-  EXPECT_EQ(read->tokens[258], "<|end|>");
-  EXPECT_EQ(read->tokens[260], "<tool>");
+  EXPECT_EQ(read->tokens[259], "[PAD259]");
+  EXPECT_EQ(read->tokens[257], "<|end|>");
+  EXPECT_EQ(read->tokens[258], "<tool>");
   const auto type = [&](size_t i) { return static_cast<TokenType>(read->types[i]); };
-  EXPECT_EQ(type(257), TokenType::kUnused);
-  EXPECT_EQ(type(258), TokenType::kControl);
-  EXPECT_EQ(type(260), TokenType::kUserDefined);
+  EXPECT_EQ(type(259), TokenType::kUnused);
+  EXPECT_EQ(type(257), TokenType::kControl);
+  EXPECT_EQ(type(258), TokenType::kUserDefined);
   EXPECT_EQ(type(299), TokenType::kUnused);
-  EXPECT_EQ(read->strip_right, std::vector<TokenId>{258});
-  EXPECT_EQ(read->strip_left, std::vector<TokenId>{260});
+  EXPECT_EQ(read->strip_right, std::vector<TokenId>{257});
+  EXPECT_EQ(read->strip_left, std::vector<TokenId>{258});
   EXPECT_TRUE(MakeTokenizer(*read).ok());
 }
 
@@ -435,7 +435,7 @@ TEST(HfVocabularyTest, NamesWhatItCannotEncodeWith) {
               HasSubstr("type \"Digits\" behind ByteLevel"));
   lacks("/post_processor", {{"type", "BertProcessing"}});
   lacks("/normalizer", {{"type", "Lowercase"}});
-  lacks("/added_tokens", json::array({{{"id", 1}, {"content", "x"}, {"single_word", true}}}));
+  lacks("/added_tokens", json::array({{{"id", 120}, {"content", "x"}, {"single_word", true}}}));
 }
 
 // So does transformers 5.24 with every class but CodeLlama's.
