@@ -3,9 +3,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/hf_fields.h"
 #include "tokenizer/special_tokens.h"
+#include "tokenizer/unicode_form.h"
 
 namespace ropeway::tokenizer {
 namespace {
@@ -15,10 +17,31 @@ Status NormalizedLacks(const AddedToken& token, const std::string& what) {
           token.field};
 }
 
+// Whether the composed form of a text has `text` only where the text has it: none of its characters
+// is a composed one or joins the one before it. (What may join its last one is not known here.)
+bool IsKeptByNfc(std::string_view text) {
+  std::u32string decomposed;
+  for (size_t at = 0; at < text.size();) {
+    const base::Utf8Step step = base::StepUtf8(text, at);
+    if (step.kind != base::Utf8Kind::kValid) return false;
+    const char32_t c = step.code_point;
+    const CharacterKind kind = KindOf(c);
+    const bool jamo = c >= 0x1100 && c <= 0x11FF;  // Hangul's letters, which join.
+    if (jamo || kind == CharacterKind::kNonspacingMark || kind == CharacterKind::kMark)
+      return false;
+    decomposed.clear();
+    AppendDecomposed(c, &decomposed);
+    if (decomposed != std::u32string(1, c)) return false;
+    at += step.length;
+  }
+  return true;
+}
+
 // Whether the normalizer changes where the token is found, but for a space in front.
 Status CheckNormalizedToken(const AddedToken& token, const TextSteps& steps) {
-  if (steps.form != TextForm::kAsIs) {
-    return NormalizedLacks(token, "beside the normalizer NFC");
+  if (steps.form != TextForm::kAsIs && !IsKeptByNfc(token.text)) {
+    return NormalizedLacks(
+        token, "beside the normalizer NFC where it composes a character of the content");
   }
   if (steps.normalizes_prefix && !steps.normalizes_spaces) {
     return NormalizedLacks(token, "beside a normalizer that prepends U+2581 and replaces no space");

@@ -506,13 +506,31 @@ TEST(HfVocabularyTest, ATemplatesLastTokenMustBeEos) {
 
 // They would have to be found in the normalized text.
 TEST(HfVocabularyTest, NormalizedTokensBesideANormalizer) {
-  json document = TokenizerJson(MakeVocabulary("gpt-2", {}, {}, {"\u00e9"}));
+  json document = TokenizerJson(MakeVocabulary("gpt-2", {}, {}, {"<z>"}));
   document["pre_tokenizer"] = ByteLevel(true);
   document["added_tokens"][0]["normalized"] = true;
   EXPECT_TRUE(ReadJsonFile(document).ok());
   document["normalizer"] = {{"type", "NFC"}};
-  EXPECT_THAT(ReadJsonFile(document).status().message(),
-              HasSubstr("\"added_tokens[0]\": normalized is not supported"));
+  const auto error = [&](const char* text) {
+    document["added_tokens"][0]["content"] = text;
+    document["model"]["vocab"].erase("<z>");
+    return ReadJsonFile(document).status().message();
+  };
+  // Composed, decomposed, one that joins the character before, Hangul's letters, a singleton.
+  for (const char* text :
+       {"<\u00e9>", "<e\u0301>", "<\u0301>", "\u1100\u1161", "\uac00", "<\u1161", "\u212a"}) {
+    EXPECT_THAT(error(text),
+                HasSubstr("\"added_tokens[0]\": normalized is not supported beside the "
+                          "normalizer NFC"))
+        << text;
+  }
+  for (const char* text : {"<think_more>", "  ", "\n", "<｜end▁of▁it｜>", "思考"}) {
+    EXPECT_EQ(error(text), "") << text;
+    const auto tokenizer = MakeTokenizer(MustReadJson(document));
+    EXPECT_EQ((*tokenizer)->Encode(std::string("a") + text + "b", {}),
+              (std::vector<TokenId>{'a', 256, 'b'}))
+        << text;
+  }
 }
 
 TEST(HfVocabularyTest, BoundsWhatItReads) {
