@@ -174,6 +174,30 @@ TEST(HfAddedTokensTest, GapsOfATokenizerJsonsVocabularyAreNotCounted) {
               HasSubstr("\"pad_token\": the next id for it, 259, is that of \"zzz\""));
 }
 
+// "<s>" is a control piece (1), "h" an ordinary one (260).
+TEST(HfAddedTokensTest, TheFilesDoNotContradictTheModelsPieces) {
+  const auto decoder = [](const char* id, const char* text) {
+    const json token = {{"content", text}, {"special", true}};
+    return PiecesWith({{"tokenizer_config.json", {{"added_tokens_decoder", {{id, token}}}}}});
+  };
+  for (const char* text : {"<s>", "h", "<0x41>", "<unk>"}) {
+    const Status status = FolderErrorOf(decoder("265", text));
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(status.message(),
+                HasSubstr("\"265\": the id of \"" + std::string(text) + "\" must be "))
+        << text;
+  }
+  for (const char* id : {"0", "100", "260"}) {
+    EXPECT_THAT(FolderErrorOf(decoder(id, "<x>")).message(),
+                HasSubstr("is that of tokenizer.model's piece"));
+  }
+  EXPECT_THAT(FolderErrorOf(PiecesWith({{"added_tokens.json", {{"</s>", 265}}}})).message(),
+              HasSubstr("added_tokens.json \"</s>\": the id of \"</s>\" must be 2"));
+  EXPECT_TRUE(FolderErrorOf(decoder("1", "<s>")).ok());
+  // No text has a control piece, so it may have another name.
+  EXPECT_EQ(IdsIn(decoder("2", "<x>"), "hi<x>"), (TokenIds{1, 264, 2}));
+}
+
 TEST(HfAddedTokensTest, NamesWhatIsBroken) {
   const auto error = [](const char* file, const json& document) {
     const Status status = FolderErrorOf(PiecesWith({{file, document}}));

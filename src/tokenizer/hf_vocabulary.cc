@@ -75,6 +75,7 @@ class FolderVocabulary {
   bool CheckModel(const json& model);
   bool ReadAdded(const json& list, const char* where);
   bool AddTokens();
+  bool CheckPieces(const std::vector<AddedToken>& numbered);
   bool ReadSpacesOfTokens();
   bool CheckPiecesBehindSpace();
   std::optional<TokenId> IdFor(const AddedToken& token);
@@ -413,6 +414,30 @@ std::optional<TokenId> FolderVocabulary::IdFor(const AddedToken& token) {
   return static_cast<TokenId>(next);
 }
 
+// Beside a tokenizer.model. In transformers an entry hides a piece of another id or text, in one
+// direction of the two; only a piece that is never made may be renamed.
+bool FolderVocabulary::CheckPieces(const std::vector<AddedToken>& numbered) {
+  std::unordered_map<std::string, size_t> ids;
+  for (size_t i = 0; i < v_.tokens.size(); ++i) ids.emplace(v_.tokens[i], i);
+  for (const AddedToken& token : numbered) {
+    const auto id = static_cast<size_t>(*token.id);
+    if (token.text.empty()) continue;
+    const size_t other = ids.try_emplace(token.text, id).first->second;
+    if (other != id) {
+      return Fail(StatusCode::kUnimplemented, token.field,
+                  "the id of " + Quoted(token.text) + " must be " + std::to_string(other) +
+                      ", which it has already, not " + std::to_string(id));
+    }
+    if (id >= v_.tokens.size() || v_.tokens[id] == token.text) continue;
+    const auto type = static_cast<TokenType>(v_.types[id]);
+    if (type == TokenType::kControl || type == TokenType::kUnused) continue;
+    return Fail(StatusCode::kUnimplemented, token.field,
+                "the id " + std::to_string(id) + " is that of tokenizer.model's piece " +
+                    Quoted(v_.tokens[id]) + ", which must keep its text");
+  }
+  return true;
+}
+
 // As transformers does: beside a tokenizer.json what its text says decides a token's id, and what
 // added_tokens.json says of ids that it has itself does not count; beside a tokenizer.model the id
 // in the file does.
@@ -421,6 +446,7 @@ bool FolderVocabulary::AddTokens() {
       ReadAddedTokens(tokenizer_config_, special_tokens_map_, added_tokens_);
   if (!read.ok()) return Keep(read.status());
   added_ = *std::move(read);
+  if (!in_json_ && !CheckPieces(added_.numbered)) return false;
   std::set<TokenId> own;
   std::set<std::string> texts;
   for (const auto& [id, token] : all_added_) {
