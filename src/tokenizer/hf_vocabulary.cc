@@ -17,6 +17,7 @@
 #include "base/utf8.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/hf_added_tokens.h"
+#include "tokenizer/hf_bpe_model.h"
 #include "tokenizer/hf_chat_template.h"
 #include "tokenizer/hf_config_check.h"
 #include "tokenizer/hf_fields.h"
@@ -70,9 +71,6 @@ class FolderVocabulary {
   bool ReadTexts();
   bool Parse(const std::string& text, const char* name, json* document);
   bool ReadTokens();
-  bool ReadVocab(const json& model);
-  bool ReadMerges(const json& model);
-  bool CheckModel(const json& model);
   bool ReadAdded(const json& list, const char* where);
   bool AddTokens();
   bool CheckPieces(const std::vector<AddedToken>& numbered);
@@ -83,12 +81,10 @@ class FolderVocabulary {
   bool AddToken(TokenId id, const AddedToken& token);
   bool CheckPrefixSpace();
   void PassOverTokensWithoutRow();
-  void SplitMergesAtSpaces();
   bool ReadSpecialTokens();
   std::optional<TokenId> Named(const NamedToken& token, std::initializer_list<const char*> usual);
   void Pad();
   void PadTo(size_t size);
-  void SetSentencePieceTypes();
 
   bool Fail(StatusCode code, const std::string& field, const std::string& what) {
     status_ = {code, field + ": " + what, field};
@@ -173,7 +169,7 @@ bool FolderVocabulary::ReadTokens() {
     return true;
   }
   const json& model = Member(tokenizer_, "model");
-  if (!CheckModel(model)) return false;
+  if (Status status = CheckBpeModel(model); !status.ok()) return Keep(status);
   StatusOr<TextSteps> steps = ReadTextSteps(tokenizer_);
   if (!steps.ok()) return Keep(steps.status());
   steps_ = *std::move(steps);
@@ -185,10 +181,12 @@ bool FolderVocabulary::ReadTokens() {
   if (!steps_.byte_level && v_.ignore_merges == true) {
     return Lacks("model.ignore_merges", "true without ByteLevel");
   }
-  if (!ReadVocab(model) || !ReadMerges(model)) return false;
+  StatusOr<BpeModel> read = ReadBpeModel(model, files_.rows, steps_);
+  if (!read.ok()) return Keep(read.status());
+  v_.tokens = std::move(read->tokens);
+  v_.types = std::move(read->types);
+  v_.merges = std::move(read->merges);
   if (steps_.byte_level && v_.patterns.empty()) v_.patterns.emplace_back(kAnything);
-  if (steps_.splits_words) SplitMergesAtSpaces();
-  if (!steps_.byte_level) SetSentencePieceTypes();
   if (const std::string unk = TextOf(Member(model, "unk_token")); !unk.empty()) {
     v_.unk = IdOf(unk);
     if (v_.unk && !steps_.byte_level) {
@@ -204,99 +202,6 @@ bool FolderVocabulary::ReadTokens() {
   }
   text_ends_ = *ends;
   return CheckPrefixSpace();
-}
-
-bool FolderVocabulary::CheckModel(const json& model) {
-  if (!model.is_object()) return Broken("model", "is no object");
-  const std::string type = TextOf(Member(model, "type"));
-  if (type != "BPE" && !(type.empty() && model.contains("merges"))) {
-    return Lacks("model", "type " + Quoted(type));
-  }
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!TextOf(Member(model, key)).empty()) return Lacks(std::string("model.") + key, "a text");
-  }
-  if (Member(model, "dropout").is_number() && Member(model, "dropout") != 0.0) {
-    return Lacks("model.dropout", "chance");
-  }
-  return true;
-}
-
-bool FolderVocabulary::ReadVocab(const json& model) {
-  const json& vocab = Member(model, "vocab");
-  if (!vocab.is_object() || vocab.empty() || vocab.size() > kMaxIds) {
-    return Broken("model.vocab", "is no object of 1 to " + std::to_string(kMaxIds) + " tokens");
-  }
-  // Ids are dense but for a few; a single huge one must not allocate much.
-  const size_t most = std::max(vocab.size(), files_.rows) * 2 + 1000;
-  std::vector<bool> seen;
-  for (const auto& [token, id] : vocab.items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= most) {
-      return Broken("model.vocab", "the id of " + Quoted(token) + " is not one from 0 to " +
-                                       std::to_string(most - 1));
-    }
-    const auto at = static_cast<size_t>(id.get<uint64_t>());
-    if (at >= seen.size()) seen.resize(at + 1);
-    if (seen[at]) {
-      return Broken("model.vocab",
-                    "the id " + std::to_string(at) + " is given twice, also to " + Quoted(token));
-    }
-    seen[at] = true;
-    if (at >= v_.tokens.size()) v_.tokens.resize(at + 1);
-    v_.tokens[at] = token;
-  }
-  v_.types.assign(v_.tokens.size(), static_cast<int32_t>(TokenType::kNormal));
-  for (size_t i = 0; i < seen.size(); ++i) {
-    if (seen[i]) continue;
-    v_.tokens[i] = "[PAD" + std::to_string(i) + "]";
-    v_.types[i] = static_cast<int32_t>(TokenType::kUnused);
-  }
-  return true;
-}
-
-// "left right", or since transformers 4.45 ["left", "right"].
-bool FolderVocabulary::ReadMerges(const json& model) {
-  const json& merges = Member(model, "merges");
-  if (!merges.is_array()) return Broken("model.merges", "is no list");
-  v_.merges.reserve(merges.size());
-  for (size_t i = 0; i < merges.size(); ++i) {
-    const json& merge = merges[i];
-    if (merge.is_string()) {
-      v_.merges.push_back(merge.get<std::string>());
-      continue;
-    }
-    if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) {
-      return Broken("model.merges[" + std::to_string(i) + "]", "is no pair of tokens");
-    }
-    const auto& left = merge[0].get_ref<const std::string&>();
-    const auto& right = merge[1].get_ref<const std::string&>();
-    if (left.find(' ') != std::string::npos || right.find(' ') != std::string::npos) {
-      return Lacks("model.merges[" + std::to_string(i) + "]", "a token with a space");
-    }
-    v_.merges.push_back(left);
-    v_.merges.back().append(" ").append(right);
-  }
-  return true;
-}
-
-// Metaspace may split a text before each "▁". No piece has one behind its beginning then, so the
-// merges that would make such a token are never made, and the others do not reach across.
-void FolderVocabulary::SplitMergesAtSpaces() {
-  std::erase_if(v_.merges, [](const std::string& merge) {
-    const size_t at = merge.rfind(kSpaceSymbol);
-    return at != std::string::npos && at > 0;
-  });
-}
-
-// "<0x0A>" stands for a byte.
-void FolderVocabulary::SetSentencePieceTypes() {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  for (size_t i = 0; i < v_.tokens.size(); ++i) {
-    const std::string& token = v_.tokens[i];
-    if (token.size() == 6 && token.starts_with("<0x") && token.ends_with(">") &&
-        kHex.find(token[3]) != kHex.npos && kHex.find(token[4]) != kHex.npos) {
-      v_.types[i] = static_cast<int32_t>(TokenType::kByte);
-    }
-  }
 }
 
 bool FolderVocabulary::AddToken(TokenId id, const AddedToken& token) {
