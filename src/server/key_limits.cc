@@ -280,8 +280,9 @@ void KeyLimits::Forget(int64_t change, Accounts* accounts) {
       idle.emplace_back(entry.last, it);
     }
   }
-  std::stable_sort(idle.begin(), idle.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(idle.begin(), idle.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second->first) < std::tie(b.first, b.second->first);
+  });
   for (const auto& [last, it] : idle) {
     if (without_key <= kMostWithoutKey) return;
     accounts->erase(it);
