@@ -6,6 +6,7 @@
 #include <cmath>
 #include <mutex>
 #include <optional>
+#include <tuple>
 
 namespace ropeway::server {
 namespace {
