@@ -44,7 +44,7 @@ struct Conversation {
 };
 
 void CheckRejection(const server::HttpReply& reply) {
-  const int known[] = {400, 413, 415, 417, 431};
+  const int known[] = {400, 413, 415, 417, 431, 505};
   Require(std::find(std::begin(known), std::end(known), reply.status) != std::end(known),
           "rejected with " + std::to_string(reply.status));
   Require(base::IsValidUtf8(reply.body), "the rejection is not UTF-8");
