@@ -316,19 +316,8 @@ Status ReadIfThere(const std::string& folder, const char* name, std::string* tex
 
 StatusOr<tokenizer::Vocabulary> ReadFolder(const model::GgufFile& file) {
   tokenizer::HfTokenizerFiles texts;
-  const std::array<std::pair<const char*, std::string*>, 9> names = {{
-      {"tokenizer.json", &texts.tokenizer_json},
-      {"tokenizer.model", &texts.tokenizer_model},
-      {"tokenizer_config.json", &texts.tokenizer_config},
-      {"special_tokens_map.json", &texts.special_tokens_map},
-      {"added_tokens.json", &texts.added_tokens},
-      {"config.json", &texts.config},
-      {"generation_config.json", &texts.generation_config},
-      {"chat_template.jinja", &texts.chat_template},
-      {"chat_template.json", &texts.processor_template},
-  }};
-  for (const auto& [name, text] : names) {
-    if (Status status = ReadIfThere(file.path(), name, text); !status.ok()) return status;
+  for (const auto& [name, text] : tokenizer::kHfTokenizerFiles) {
+    if (Status status = ReadIfThere(file.path(), name, &(texts.*text)); !status.ok()) return status;
   }
   for (const char* name : kForeignVocabularies) {
     std::error_code error;

@@ -7,7 +7,6 @@
 
 #include "tokenizer/characters.h"
 #include "tokenizer/hf_fields.h"
-#include "tokenizer/sentencepiece_text.h"
 #include "tokenizer/vocabulary.h"
 
 namespace ropeway::tokenizer {

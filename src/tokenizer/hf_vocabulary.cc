@@ -1,7 +1,6 @@
 #include "tokenizer/hf_vocabulary.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <map>

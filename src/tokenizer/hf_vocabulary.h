@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_TOKENIZER_HF_VOCABULARY_H_
 #define ROPEWAY_TOKENIZER_HF_VOCABULARY_H_
 
+#include <array>
 #include <cstddef>
 #include <string>
 
@@ -24,6 +25,23 @@ struct HfTokenizerFiles {
   std::string foreign = {};  // The name of a vocabulary in a format that is not read, if there is.
   size_t rows = 0;           // Of the embedding; ids without a token get one of type kUnused.
 };
+
+// Where the text of each file of a folder goes.
+struct HfTokenizerFile {
+  const char* name;
+  std::string HfTokenizerFiles::*text;
+};
+inline constexpr std::array<HfTokenizerFile, 9> kHfTokenizerFiles = {{
+    {"tokenizer.json", &HfTokenizerFiles::tokenizer_json},
+    {"tokenizer.model", &HfTokenizerFiles::tokenizer_model},
+    {"tokenizer_config.json", &HfTokenizerFiles::tokenizer_config},
+    {"special_tokens_map.json", &HfTokenizerFiles::special_tokens_map},
+    {"added_tokens.json", &HfTokenizerFiles::added_tokens},
+    {"config.json", &HfTokenizerFiles::config},
+    {"generation_config.json", &HfTokenizerFiles::generation_config},
+    {"chat_template.jinja", &HfTokenizerFiles::chat_template},
+    {"chat_template.json", &HfTokenizerFiles::processor_template},
+}};
 
 // Reads tokenizer.json (byte-level BPE, and the BPE that was made from SentencePiece's), or
 // tokenizer.model (BPE or unigram), with what the other files say of added and special tokens

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -39,23 +38,12 @@ std::string ModelOfPieces(const Vocabulary& vocabulary) {
 HfTokenizerFiles TextsOf(const FolderFiles& files, size_t rows) {
   HfTokenizerFiles texts;
   texts.rows = rows;
-  const std::array<std::pair<const char*, std::string*>, 9> names = {{
-      {"tokenizer.json", &texts.tokenizer_json},
-      {"tokenizer.model", &texts.tokenizer_model},
-      {"tokenizer_config.json", &texts.tokenizer_config},
-      {"special_tokens_map.json", &texts.special_tokens_map},
-      {"added_tokens.json", &texts.added_tokens},
-      {"config.json", &texts.config},
-      {"generation_config.json", &texts.generation_config},
-      {"chat_template.jinja", &texts.chat_template},
-      {"chat_template.json", &texts.processor_template},
-  }};
-  for (const auto& [name, text] : names) {
+  for (const auto& [name, text] : kHfTokenizerFiles) {
     if (!files.contains(name)) continue;
     const json& file = files[name];
-    *text = file.is_binary()   ? std::string(file.get_binary().begin(), file.get_binary().end())
-            : file.is_string() ? file.get<std::string>()
-                               : file.dump();
+    texts.*text = file.is_binary() ? std::string(file.get_binary().begin(), file.get_binary().end())
+                  : file.is_string() ? file.get<std::string>()
+                                     : file.dump();
   }
   return texts;
 }
