@@ -5,8 +5,8 @@
 #include <variant>
 #include <vector>
 
+#include "api/openai_format.h"
 #include "fuzz/fuzz_target.h"
-#include "server/openai_format.h"
 
 namespace ropeway::fuzz {
 namespace {
@@ -41,20 +41,20 @@ void CheckRequest(const Request& request) {
   for (const TokenId id : request.resume_ids) Require(id >= 0, "resume_ids");
 }
 
-void CheckApiRequest(const server::ApiRequest& api) {
+void CheckApiRequest(const api::ApiRequest& api) {
   CheckRequest(api.request);
   Require(!api.prompts.empty() && api.n >= 1 && api.choices() <= 128, "choices");
   Require(api.request.resume_ids.empty() || (api.gateway && api.stream && api.choices() == 1),
           "resume_ids");
-  for (const server::Prompt& prompt : api.prompts) {
+  for (const api::Prompt& prompt : api.prompts) {
     if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
       for (const TokenId id : *ids) Require(id >= 0, "a negative token id");
     }
   }
 }
 
-void CheckBody(std::string_view body, const std::unique_ptr<server::ApiFormat>& format) {
-  const Status status = format->Parse(body, server::ServerLimits());
+void CheckBody(std::string_view body, const std::unique_ptr<api::ApiFormat>& format) {
+  const Status status = format->Parse(body, api::BodyLimits());
   if (status.ok()) {
     CheckApiRequest(*format->request());
   } else {
@@ -67,7 +67,7 @@ void CheckBody(std::string_view body, const std::unique_ptr<server::ApiFormat>& 
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
-  ropeway::fuzz::CheckBody(body, ropeway::server::MakeOpenAiCompletions());
-  ropeway::fuzz::CheckBody(body, ropeway::server::MakeOpenAiChat());
+  ropeway::fuzz::CheckBody(body, ropeway::api::MakeOpenAiCompletions());
+  ropeway::fuzz::CheckBody(body, ropeway::api::MakeOpenAiChat());
   return 0;
 }

@@ -19,21 +19,21 @@
 #include <string_view>
 #include <vector>
 
+#include "api/wire_format.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/utf8.h"
 #include "fuzz/fuzz_target.h"
-#include "gateway/wire_format.h"
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
 
 namespace ropeway::fuzz {
 namespace {
 
-using gateway::BackendKind;
-using gateway::WireFormat;
-using gateway::WireReply;
-using gateway::WireRequest;
+using api::BackendKind;
+using api::WireFormat;
+using api::WireReply;
+using api::WireRequest;
 
 constexpr BackendKind kKinds[] = {BackendKind::kOpenAi, BackendKind::kLlamaCpp,
                                   BackendKind::kOllama, BackendKind::kRopeway};
@@ -182,7 +182,7 @@ void CheckFacts(const BackendFacts& facts) {
 // The server answers all questions with the same body.
 void Probe(WireFormat* wire, std::string_view body) {
   BackendFacts facts;
-  for (const gateway::WireProbe& probe : wire->Probes()) {
+  for (const api::WireProbe& probe : wire->Probes()) {
     Require(probe.path.starts_with('/'), "a probe's path");
     const Status status = probe.read(body, &facts);
     if (!status.ok()) RequireError(status);
@@ -204,9 +204,9 @@ void Write(const WireFormat& wire, const Request& request) {
 
 void CheckErrors(std::string_view body) {
   for (const int http_status : {400, 401, 404, 429, 500, 503}) {
-    const BackendFailure failure = gateway::HttpFailure(http_status, body);
+    const BackendFailure failure = api::HttpFailure(http_status, body);
     CheckFailure(failure);
-    Require(failure.kind == gateway::FailureKindOf(http_status), "another kind of failure");
+    Require(failure.kind == api::FailureKindOf(http_status), "another kind of failure");
   }
 }
 
@@ -218,7 +218,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   ropeway::base::SeededRandom random(data[0]);
   const std::string bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const auto wire = ropeway::gateway::MakeWireFormat(kKinds[data[0] & 3U], {});
+  const auto wire = ropeway::api::MakeWireFormat(kKinds[data[0] & 3U], {});
   const ropeway::Request request = RequestOf(data[0], bytes);
   const std::string whole = Read(*wire, request, bytes, [&] { return bytes.size(); });
   Require(whole == Read(*wire, request, bytes, [] { return size_t{1}; }),

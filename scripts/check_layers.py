@@ -26,14 +26,16 @@ ALLOWED = {
     "store": ["base", "core"],
     "engine": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
                "executor", "store"],
-    "server": ["base", "core", "net", "engine/backend.h"],
-    "gateway": ["base", "core", "net", "policy", "scheduler", "store", "engine/backend.h",
+    "api": ["base", "core", "net"],  # The gateway's library, which programs link, holds it.
+    "server": ["base", "core", "net", "api", "engine/backend.h"],
+    "gateway": ["base", "core", "net", "api", "policy", "scheduler", "store", "engine/backend.h",
                 "engine/sinks.h"],
     "flags": ["base"],
     "loadgen": ["base", "flags", "net"],
     "hub": ["base", "net"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "net", "server", "gateway", "flags", "loadgen", "hub"],
+            "executor", "store", "engine", "net", "api", "server", "gateway", "flags", "loadgen",
+            "hub"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.

@@ -75,7 +75,7 @@ flags::FlagTable LimitRows(server::ServerLimits* limits) {
             {"--max-connections", flags::IntValue(&limits->max_connections, 1, 1000000),
              "Connections at once, of which one key or address gets at most half; beyond it the "
              "oldest without a key is closed for a new one"},
-            {"--max-choices", flags::IntValue(&limits->max_choices, 1, 65536),
+            {"--max-choices", flags::IntValue(&limits->body.max_choices, 1, 65536),
              "Prompts times `n` of one request"},
             {"--header-timeout", flags::DurationValue(&limits->header_timeout, kLeastTimeout),
              "For a client to send a request's headers"},
@@ -248,7 +248,7 @@ StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_qu
     return InvalidArgument("--trusted-proxy: " + status.message(), "trusted_proxy");
   }
   // All choices of a request are admitted or none: more than may wait could never be admitted.
-  options.limits.max_choices = std::min(options.limits.max_choices, max_queued_requests);
+  options.limits.body.max_choices = std::min(options.limits.body.max_choices, max_queued_requests);
   const char* const variable = std::getenv(kApiKeyVariable);
   if (variable != nullptr && *variable == '\0' && flags.api_keys.empty() &&
       flags.api_keys_file.empty()) {

@@ -234,7 +234,7 @@ StatusOr<GatewayOptions> ResolveGateway(GatewayFlags* flags) {
     StatusOr<std::string> key = BackendKey(flag);
     if (!key.ok()) return key.status();
     backend.url = flag.where;
-    backend.kind = gateway::BackendKindName(flag.kind);
+    backend.kind = api::BackendKindName(flag.kind);
     backend.upstream_model = flag.upstream_model;
     backend.api_key = *std::move(key);
     backend.insecure = flag.insecure;

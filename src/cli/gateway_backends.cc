@@ -33,7 +33,7 @@ bool IsVisible(std::string_view text) {
 // What a field's value may be is checked by these; they return the end of a sentence that begins
 // with the field's name, "" where nothing is wrong.
 std::string SetKind(const std::string& value, BackendFlag* backend) {
-  const std::optional<gateway::BackendKind> kind = gateway::BackendKindOf(value);
+  const std::optional<api::BackendKind> kind = api::BackendKindOf(value);
   if (!kind) return fmt::format("must be openai, llamacpp, ollama or ropeway, not '{}'", value);
   backend->kind = *kind;
   return "";

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "api/wire_format.h"
 #include "flags/flag.h"
-#include "gateway/wire_format.h"
 #include "ropeway/status.h"
 
 namespace ropeway::cli {
@@ -15,7 +15,7 @@ namespace ropeway::cli {
 struct BackendFlag {
   bool local = false;  // An engine of this process; else a server.
   std::string where;   // A server's URL; of an engine the model, as --model of `serve` takes it.
-  gateway::BackendKind kind = gateway::BackendKind::kOpenAi;  // Of a server.
+  api::BackendKind kind = api::BackendKind::kOpenAi;  // Of a server.
   std::string name;  // In the log, metrics and errors. "": host and port, or the model.
   // What clients call its model; backends of one model are its replicas. "": as the backend calls
   // it.

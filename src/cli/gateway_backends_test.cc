@@ -11,7 +11,7 @@
 namespace ropeway::cli {
 namespace {
 
-using gateway::BackendKind;
+using api::BackendKind;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;

@@ -101,7 +101,7 @@ TEST_F(ServeTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(server.limits.max_bodies_bytes, 16u << 10);
   EXPECT_EQ(server.limits.max_answers_bytes, 25u << 10);
   EXPECT_EQ(server.limits.max_connections, 17);
-  EXPECT_EQ(server.limits.max_choices, 18);
+  EXPECT_EQ(server.limits.body.max_choices, 18);
   EXPECT_EQ(server.limits.header_timeout, milliseconds(19000));
   EXPECT_EQ(server.limits.body_timeout, milliseconds(20000));
   EXPECT_EQ(server.limits.idle_timeout, milliseconds(21000));
@@ -263,7 +263,7 @@ TEST_F(ServeTest, ConnectionsAreLoweredToTheDescriptors) {
 
 TEST_F(ServeTest, NoRequestMayHaveMoreChoicesThanMayWait) {
   ASSERT_EQ(Parse({"serve", "--max-queued-requests", "5", "--max-choices", "18"}), "");
-  EXPECT_EQ(ResolveServer(flags_)->limits.max_choices, 5);
+  EXPECT_EQ(ResolveServer(flags_)->limits.body.max_choices, 5);
 }
 
 TEST(IsLoopback, KnowsTheAddressesOfThisMachineAlone) {

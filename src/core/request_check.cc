@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/tenant.h"
+
 namespace ropeway::core {
 namespace {
 
@@ -123,7 +125,7 @@ Status CheckClass(const Request& request) {
     return InvalidArgument("priority must be high, medium or low", "priority");
   }
   // Written so that not-a-number is rejected too.
-  if (!(request.tenant_weight >= 0.01 && request.tenant_weight <= 100)) {
+  if (!(request.tenant_weight >= kMinTenantWeight && request.tenant_weight <= kMaxTenantWeight)) {
     return InvalidArgument(
         fmt::format("tenant_weight must be between 0.01 and 100, not {}", request.tenant_weight),
         "tenant_weight");

@@ -14,9 +14,9 @@
 #include <string_view>
 #include <utility>
 
+#include "api/wire_json.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "gateway/wire_json.h"
 #include "net/base_url.h"
 
 namespace ropeway::gateway {
@@ -77,7 +77,7 @@ BackendFailure NoAnswer(const net::HttpEnd& end) {
   // The server that closes before it has said anything has, as far as one can know, not begun.
   const bool untouched = !end.sent || (!end.answered && kind != net::http_error::kTimeout &&
                                        kind != net::http_error::kBadReply);
-  BackendFailure failure = wire::Broken(
+  BackendFailure failure = api::wire::Broken(
       fmt::format("{}: {}", end.sent ? "did not answer" : "cannot be reached", end.why));
   if (untouched) failure.kind = BackendFailure::Kind::kUnreachable;
   return failure;
@@ -89,15 +89,15 @@ bool IsVersion(std::string_view part) {
 }
 
 // Takes the API's part off the URL's path, which is the server's then, and returns it.
-std::string TakeApi(BackendKind kind, net::BaseUrl* url) {
+std::string TakeApi(api::BackendKind kind, net::BaseUrl* url) {
   constexpr char kDefault[] = "/v1";
   std::string& path = url->path;
   const std::string last = path.substr(std::min(path.rfind('/'), path.size()));
-  if (IsVersion(last) || (kind == BackendKind::kOllama && last == "/api")) {
+  if (IsVersion(last) || (kind == api::BackendKind::kOllama && last == "/api")) {
     path.resize(path.size() - last.size());
     return last;
   }
-  return kind == BackendKind::kOpenAi ? std::string() : kDefault;
+  return kind == api::BackendKind::kOpenAi ? std::string() : kDefault;
 }
 
 StatusOr<net::BaseUrl> UrlOf(const std::string& url) {
@@ -121,7 +121,8 @@ bool IsKeyRefused(int http_status) { return http_status == 401 || http_status ==
 // thread, but for Cancel and set_exchange.
 class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_from_this<Answer> {
  public:
-  Answer(HttpBackend* backend, std::unique_ptr<WireReply> reply, std::shared_ptr<RemoteSink> sink)
+  Answer(HttpBackend* backend, std::unique_ptr<api::WireReply> reply,
+         std::shared_ptr<RemoteSink> sink)
       : backend_(*backend),
         linger_(*backend->io_),
         reply_(std::move(reply)),
@@ -165,7 +166,7 @@ class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_f
   // Held while the sink is called; recursive because the sink may cancel.
   std::recursive_mutex mutex_;
   boost::asio::steady_timer linger_;
-  const std::unique_ptr<WireReply> reply_;
+  const std::unique_ptr<api::WireReply> reply_;
   std::shared_ptr<RemoteSink> sink_;  // Null once cancelled or told the end.
   std::mutex exchange_mutex_;         // Of the next two: Start waits for no sink.
   std::weak_ptr<net::HttpExchange> exchange_;
@@ -203,7 +204,7 @@ bool HttpBackend::Answer::OnBody(std::string_view bytes) {
   }
   // A Ropeway sends comments while a request waits there or gave way; what other servers send in
   // place of output means nothing.
-  if (backend_.options_.kind == BackendKind::kRopeway) OnAlive();
+  if (backend_.options_.kind == api::BackendKind::kRopeway) OnAlive();
   if (std::optional<BackendFailure> failure = reply_->Feed(bytes, this)) {
     OnFailure(*std::move(failure));
     return false;
@@ -222,7 +223,7 @@ void HttpBackend::Answer::OnExchangeEnd(const net::HttpEnd& end) {
       return;
     case Stage::kSent:
       // An end without a head and without an error does not happen.
-      return OnFailure(end.kind != nullptr ? NoAnswer(end) : wire::Broken("did not answer"));
+      return OnFailure(end.kind != nullptr ? NoAnswer(end) : api::wire::Broken("did not answer"));
     case Stage::kError:
       return OnFailure(ErrorAnswer());
     case Stage::kAnswer:
@@ -231,7 +232,7 @@ void HttpBackend::Answer::OnExchangeEnd(const net::HttpEnd& end) {
   if (end.kind == nullptr) return Finish();
   BackendEnd ending;
   if (reply_->End(this, &ending).has_value()) {
-    OnFailure(wire::Broken("broke off its answer: " + end.why));
+    OnFailure(api::wire::Broken("broke off its answer: " + end.why));
   } else {
     OnEnd(ending);
   }
@@ -249,16 +250,16 @@ void HttpBackend::Answer::Finish() {
 
 BackendFailure HttpBackend::Answer::ErrorAnswer() const {
   if (http_status_ != 200) {
-    BackendFailure failure = HttpFailure(http_status_, error_body_);
+    BackendFailure failure = api::HttpFailure(http_status_, error_body_);
     failure.retry_after_seconds = retry_after_;
     return failure;
   }
   // Some servers tell of errors with the status of success.
-  if (const auto document = wire::ReadDocument(error_body_, "it"); document.ok()) {
-    const std::string said = wire::ErrorText(*document);
-    if (!said.empty()) return wire::Broken("answered with an error: " + said);
+  if (const auto document = api::wire::ReadDocument(error_body_, "it"); document.ok()) {
+    const std::string said = api::wire::ErrorText(*document);
+    if (!said.empty()) return api::wire::Broken("answered with an error: " + said);
   }
-  return wire::Broken(
+  return api::wire::Broken(
       fmt::format("answered with the content type '{}' instead of a stream", media_type_));
 }
 
@@ -393,7 +394,7 @@ class HttpBackend::Questions {
     BackendFacts facts;
     for (size_t i = 0; i < size(); ++i) {
       Status status = Read(i, &facts);
-      if (!status.ok() && probes_[i].need != WireProbe::Need::kNone) {
+      if (!status.ok() && probes_[i].need != api::WireProbe::Need::kNone) {
         return ShownStatus(status, key_);
       }
     }
@@ -402,8 +403,8 @@ class HttpBackend::Questions {
   }
 
   Status Read(size_t i, BackendFacts* facts) const {
-    using Need = WireProbe::Need;
-    const WireProbe& probe = probes_[i];
+    using Need = api::WireProbe::Need;
+    const api::WireProbe& probe = probes_[i];
     const Reply& reply = replies_[i];
     if (!reply.failure.ok()) return reply.failure;
     if (reply.status == 200) {
@@ -412,7 +413,7 @@ class HttpBackend::Questions {
       if (!read.ok()) Warn(probe, read);
       return {};
     }
-    const BackendFailure failure = HttpFailure(reply.status, reply.body);
+    const BackendFailure failure = api::HttpFailure(reply.status, reply.body);
     if (reply.status == 503 && probe.need != Need::kNone) {
       facts->ready = false;
       facts->reason = failure.status.message();
@@ -428,13 +429,13 @@ class HttpBackend::Questions {
     return {};
   }
 
-  static Status WithHint(const Status& status, const WireProbe& probe) {
+  static Status WithHint(const Status& status, const api::WireProbe& probe) {
     if (probe.hint.empty()) return status;
     return {status.code(), status.message() + " (" + probe.hint + ")"};
   }
 
   // Says once for each path that its answers are wrong.
-  void Warn(const WireProbe& probe, const Status& why) const {
+  void Warn(const api::WireProbe& probe, const Status& why) const {
     {
       const std::lock_guard lock(backend_.warned_mutex_);
       if (!backend_.warned_.insert(probe.path).second) return;
@@ -444,7 +445,7 @@ class HttpBackend::Questions {
   }
 
   HttpBackend& backend_;
-  const std::vector<WireProbe> probes_;
+  const std::vector<api::WireProbe> probes_;
   const std::string key_;
   const base::Duration timeout_;
   const std::function<void(StatusOr<BackendFacts>)> done_;
@@ -473,7 +474,7 @@ HttpBackend::HttpBackend(const HttpBackendOptions& options, std::string api,
     : options_(options),
       api_(std::move(api)),
       io_(io),
-      wire_(MakeWireFormat(options.kind, options.model)),
+      wire_(api::MakeWireFormat(options.kind, options.model)),
       pool_(std::move(pool)) {}
 
 HttpBackend::~HttpBackend() = default;
@@ -488,7 +489,7 @@ std::unique_ptr<RemoteCall> HttpBackend::Start(const Request& request, const Res
   using Kind = BackendFailure::Kind;
   try {
     auto call = std::make_unique<Call>();
-    StatusOr<WireRequest> written = wire_->Write(request, resume);
+    StatusOr<api::WireRequest> written = wire_->Write(request, resume);
     if (!written.ok()) {
       // What the server could do, and does not do now, another one may do.
       const bool broken = written.status().code() == StatusCode::kUnavailable;

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "api/wire_format.h"
 #include "base/clock.h"
-#include "gateway/wire_format.h"
 #include "net/http_pool.h"
 #include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
@@ -22,11 +22,11 @@
 namespace ropeway::gateway {
 
 struct HttpBackendOptions {
-  BackendKind kind = BackendKind::kOpenAi;
+  api::BackendKind kind = api::BackendKind::kOpenAi;
   // http or https. A path is that of the API, such as /v1 or /v3, as it is; without one it is /v1.
   // For kinds with paths of their own, one that is no version is the server's, and /v1 follows it.
   std::string url = {};
-  ServerModel model = {};
+  api::ServerModel model = {};
   std::string api_key = {};  // Sent as a bearer token; "": none. In no message.
   bool insecure = false;     // https accepts any certificate.
 
@@ -89,7 +89,7 @@ class HttpBackend final : public RemoteBackend {
   std::mutex warned_mutex_;
   std::set<std::string> warned_;
   boost::asio::io_context* const io_;
-  const std::unique_ptr<WireFormat> wire_;
+  const std::unique_ptr<api::WireFormat> wire_;
   const std::unique_ptr<net::HttpPool> pool_;  // Ends first: its exchanges use all the others.
 };
 

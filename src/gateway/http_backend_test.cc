@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/test_wire.h"
 #include "gateway/test_http_backend.h"
-#include "gateway/test_wire.h"
 #include "net/test_fake_server.h"
 #include "net/test_http_pool.h"
 
@@ -84,8 +84,8 @@ TEST(HttpBackend, UrlsMayNameTheApi) {
     HttpBackendRunner(server.url() + end).Ask();
     EXPECT_EQ(server.requests().back().path, "/v1/completions") << end;
   }
-  using enum BackendKind;
-  const std::tuple<BackendKind, const char*, const char*> cases[] = {
+  using enum api::BackendKind;
+  const std::tuple<api::BackendKind, const char*, const char*> cases[] = {
       {kOpenAi, "/behind/v1", "/behind/v1/completions"},
       {kOpenAi, "/v3", "/v3/completions"},
       {kOpenAi, "/v3/", "/v3/completions"},
@@ -105,7 +105,7 @@ TEST(HttpBackend, UrlsMayNameTheApi) {
     options = HttpBackendRunner::OptionsFor(server.url() + path);
     options.kind = kind;
     HttpBackendRunner(options).Ask();
-    EXPECT_EQ(server.requests().back().path, asked) << BackendKindName(kind) << path;
+    EXPECT_EQ(server.requests().back().path, asked) << api::BackendKindName(kind) << path;
   }
   // What is not the API's is the server's.
   const FakeServer llama(AlwaysReply(net::JsonReply("{}")));
@@ -202,7 +202,7 @@ TEST(HttpBackend, EachMisbehaviourHasOneClearEndAndKeepsNoConnection) {
     options.first_byte_timeout = options.idle_timeout = milliseconds(300);
     HttpBackendRunner backend(options);
     const auto sink = std::make_shared<HttpToldSink>();
-    auto call = backend->Start(wire::CompletionRequest(), nullptr, sink);
+    auto call = backend->Start(api::wire::CompletionRequest(), nullptr, sink);
     const HttpTold told = sink->AwaitEnd();
     ASSERT_TRUE(told.failure.has_value());
     EXPECT_EQ(told.failure->kind, one.kind) << told.failure->status.message();
@@ -256,9 +256,9 @@ TEST(HttpBackend, AServerWithoutATrustedCertificateIsNotAsked) {
 TEST(HttpBackend, WhatCannotBeAskedIsRejectedAtOnce) {
   const FakeServer server(AlwaysReply(GoodReply()));
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.kind = BackendKind::kOllama;
+  options.kind = api::BackendKind::kOllama;
   HttpBackendRunner backend(options);
-  Request request = wire::CompletionRequest();
+  Request request = api::wire::CompletionRequest();
   request.prompt = std::vector<TokenId>{1, 2};
   const HttpTold told = backend.Ask(request);
   ASSERT_TRUE(told.failure.has_value());
@@ -273,7 +273,7 @@ TEST(HttpBackend, ACallThatIsDestroyedLeavesItsServerAtOnce) {
   const FakeServer server(AlwaysReply(open));
   HttpBackendRunner backend(server.url());
   const auto sink = std::make_shared<HttpToldSink>();
-  auto call = backend->Start(wire::CompletionRequest(), nullptr, sink);
+  auto call = backend->Start(api::wire::CompletionRequest(), nullptr, sink);
   sink->AwaitDelta();
   EXPECT_EQ(server.open_connections(), 1);
   call.reset();
@@ -297,7 +297,7 @@ TEST(HttpBackend, ACallMayBeDestroyedByItsOwnSink) {
   });
   {
     const std::lock_guard lock(mutex);
-    call = backend->Start(wire::CompletionRequest(), nullptr, sink);
+    call = backend->Start(api::wire::CompletionRequest(), nullptr, sink);
   }
   // The server may close its connection before that.
   ASSERT_TRUE(BecomesTrue([&] { return destroyed.load(); }));
@@ -322,10 +322,10 @@ TEST(HttpBackend, ACommentOfARopewaySaysThatItIsAlive) {
   reply.hang = true;
   const FakeServer server(AlwaysReply(reply));
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.kind = BackendKind::kRopeway;
+  options.kind = api::BackendKind::kRopeway;
   HttpBackendRunner backend(options);
   const auto sink = std::make_shared<HttpToldSink>();
-  const auto call = backend->Start(wire::CompletionRequest(), nullptr, sink);
+  const auto call = backend->Start(api::wire::CompletionRequest(), nullptr, sink);
   EXPECT_TRUE(BecomesTrue([&] { return sink->told().alive > 0; }));
   EXPECT_EQ(sink->told().deltas, 0);
 }
@@ -333,11 +333,11 @@ TEST(HttpBackend, ACommentOfARopewaySaysThatItIsAlive) {
 TEST(HttpBackend, ReadsLinesOfOllama) {
   const FakeServer server(AlwaysReply(net::Cut(
       PlainReply(200, "application/x-ndjson",
-                 wire::Lines({R"({"model":"m","response":" a","done":false})",
-                              R"({"model":"m","response":"","done":true,"eval_count":1})"})),
+                 api::wire::Lines({R"({"model":"m","response":" a","done":false})",
+                                   R"({"model":"m","response":"","done":true,"eval_count":1})"})),
       1)));
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.kind = BackendKind::kOllama;
+  options.kind = api::BackendKind::kOllama;
   const HttpTold told = HttpBackendRunner(options).Ask();
   ASSERT_TRUE(told.end.has_value());
   EXPECT_EQ(told.text, " a");
@@ -352,7 +352,7 @@ TEST(HttpBackend, ProbesSayHowTheServerIs) {
     return net::JsonReply(R"({"object":"list","data":[{"id":"m"}]})");
   });
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.kind = BackendKind::kLlamaCpp;
+  options.kind = api::BackendKind::kLlamaCpp;
   HttpBackendRunner backend(options);
   const StatusOr<BackendFacts> facts = backend.Probe();
   ASSERT_TRUE(facts.ok()) << facts.status().message();
@@ -366,7 +366,7 @@ TEST(HttpBackend, AProbeTellsANotReadyServerFromABrokenOne) {
   const auto probe = [](const FakeReply& reply) {
     const FakeServer server(AlwaysReply(reply));
     HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-    options.kind = BackendKind::kLlamaCpp;
+    options.kind = api::BackendKind::kLlamaCpp;
     options.probe_timeout = milliseconds(300);
     return HttpBackendRunner(options).Probe();
   };

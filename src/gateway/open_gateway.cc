@@ -110,7 +110,7 @@ StatusOr<std::shared_ptr<RemoteBackend>> OpenUrl(const std::string& model,
                                                  const BackendOptions& backend,
                                                  const GatewayOptions& options,
                                                  boost::asio::io_context* io) {
-  const std::optional<BackendKind> kind = BackendKindOf(backend.kind);
+  const std::optional<api::BackendKind> kind = api::BackendKindOf(backend.kind);
   if (!kind) {
     return InvalidArgument(
         fmt::format("kind: expected openai, llamacpp, ollama or ropeway, not '{}'", backend.kind),
@@ -120,8 +120,8 @@ StatusOr<std::shared_ptr<RemoteBackend>> OpenUrl(const std::string& model,
   http.kind = *kind;
   http.url = backend.url;
   http.model = backend.upstream_model.empty()
-                   ? ServerModel{.name = model, .may_differ = true}
-                   : ServerModel{.name = backend.upstream_model, .may_differ = false};
+                   ? api::ServerModel{.name = model, .may_differ = true}
+                   : api::ServerModel{.name = backend.upstream_model, .may_differ = false};
   http.api_key = backend.api_key;
   http.insecure = backend.insecure;
   http.connect_timeout = options.connect_timeout;

@@ -15,8 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "api/test_wire.h"
 #include "gateway/http_backend.h"
-#include "gateway/test_wire.h"
 #include "net/test_http_pool.h"
 
 namespace ropeway::gateway {
@@ -113,7 +113,7 @@ class HttpBackendRunner {
   HttpBackend* operator->() { return backend_.get(); }
 
   // One request from its beginning to its end.
-  HttpTold Ask(const Request& request = wire::CompletionRequest()) {
+  HttpTold Ask(const Request& request = api::wire::CompletionRequest()) {
     const auto sink = std::make_shared<HttpToldSink>();
     const auto call = backend_->Start(request, nullptr, sink);
     return sink->AwaitEnd();

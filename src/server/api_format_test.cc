@@ -1,6 +1,6 @@
 // The seam for dialects: a toy dialect, defined in this file alone, answers in newline-delimited
 // JSON through the whole server.
-#include "server/api_format.h"
+#include "api/api_format.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -28,9 +28,9 @@ std::string ThisThread() {
 // {"ask": text, "lines": bool} -> {"said": text}, or a line {"more": text} for each delta and
 // {"over": true} at the end. Errors are {"oops": message}. With "again" the answer begins with the
 // text that was asked, and says by which thread it was written: in "by", or in a line.
-class ToyFormat final : public ApiFormat {
+class ToyFormat final : public api::ApiFormat {
  public:
-  Status Parse(std::string_view body, const ServerLimits&) override {
+  Status Parse(std::string_view body, const api::BodyLimits&) override {
     const json document = json::parse(body, nullptr, false);
     if (!document.is_object() || !document.contains("ask")) {
       return InvalidArgument("'ask' is required.", "ask");
@@ -42,10 +42,10 @@ class ToyFormat final : public ApiFormat {
     return {};
   }
 
-  ApiRequest* request() override { return &request_; }
-  void Start(AnswerHead head) override { head_ = std::move(head); }
+  api::ApiRequest* request() override { return &request_; }
+  void Start(api::AnswerHead head) override { head_ = std::move(head); }
 
-  std::string Whole(const std::vector<ChoiceOutput>& choices) const override {
+  std::string Whole(const std::vector<api::ChoiceOutput>& choices) const override {
     if (!request_.shows_prompts) {
       return json{{"said", choices[0].text}, {"by", head_.model}}.dump();
     }
@@ -59,18 +59,18 @@ class ToyFormat final : public ApiFormat {
   std::string OnDelta(size_t, Delta delta) override { return Line({{"more", delta.text}}); }
   std::string OnEnd(size_t, const Finish&) override { return Line({{"over", true}}); }
   std::string Done() override { return ""; }
-  std::string StreamError(const ApiError& error) const override { return Line(Oops(error)); }
-  std::string ErrorBody(const ApiError& error) const override { return Oops(error).dump(); }
+  std::string StreamError(const api::ApiError& error) const override { return Line(Oops(error)); }
+  std::string ErrorBody(const api::ApiError& error) const override { return Oops(error).dump(); }
 
  private:
-  static json Oops(const ApiError& error) { return {{"oops", error.message}}; }
+  static json Oops(const api::ApiError& error) { return {{"oops", error.message}}; }
   static std::string Line(const json& object) { return object.dump() + "\n"; }
 
-  ApiRequest request_;
-  AnswerHead head_;
+  api::ApiRequest request_;
+  api::AnswerHead head_;
 };
 
-std::unique_ptr<ApiFormat> MakeToy() { return std::make_unique<ToyFormat>(); }
+std::unique_ptr<api::ApiFormat> MakeToy() { return std::make_unique<ToyFormat>(); }
 
 class ApiFormatTest : public ServerTest {
  protected:

@@ -13,19 +13,14 @@
 #include "base/system.h"
 #include "base/toml_bounds.h"
 #include "base/utf8.h"
+#include "core/tenant.h"
 
 namespace ropeway::server {
 namespace {
 
-constexpr size_t kMaxNameBytes = 64;
 constexpr size_t kMinKeyBytes = 8;
 constexpr size_t kMaxKeyBytes = 512;
 constexpr size_t kMaxKeys = 1000;
-
-bool IsNameChar(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '_' || c == '.';
-}
 
 bool IsKeyChar(char c) { return c > ' ' && c < '\x7f'; }
 
@@ -41,8 +36,8 @@ std::string KeyFault(std::string_view key) {
 }
 
 std::string NameFault(std::string_view name) {
-  if (IsKeyName(name)) return "";
-  return fmt::format("must be 1 to {} letters, digits, '-', '_' or '.'", kMaxNameBytes);
+  if (core::IsTenantName(name)) return "";
+  return fmt::format("must be 1 to {} letters, digits, '-', '_' or '.'", core::kMaxTenantNameBytes);
 }
 
 // Checks the value of a field. Returns what is wrong, "" if nothing is; so do those below.
@@ -57,7 +52,8 @@ std::string RightsFault(const ApiKey& key) {
     return fmt::format("'priority' is \"{}\", which is above the 'priority_ceiling' \"{}\"",
                        PriorityName(key.priority), PriorityName(key.priority_ceiling));
   }
-  std::string fault = RangeFault("weight", key.weight, kMinKeyWeight, kMaxKeyWeight);
+  std::string fault =
+      RangeFault("weight", key.weight, core::kMinTenantWeight, core::kMaxTenantWeight);
   if (fault.empty()) {
     fault = RangeFault("max_concurrent_requests", key.max_concurrent_requests, 0, kMaxKeyRequests);
   }
@@ -130,7 +126,7 @@ std::string ReadKeyWeight(const toml::node& node, std::string_view field, double
   const std::optional<double> value = node.value<double>();
   if (!node.is_number()) return fmt::format("'{}' must be a number", field);
   *out = *value;
-  return RangeFault(field, *value, kMinKeyWeight, kMaxKeyWeight);
+  return RangeFault(field, *value, core::kMinTenantWeight, core::kMaxTenantWeight);
 }
 
 std::string ReadKeySwitch(const toml::node& node, std::string_view field, bool* out) {
@@ -215,11 +211,6 @@ StatusOr<std::vector<ApiKey>> ReadEntries(const std::string& path, const toml::t
 }
 
 }  // namespace
-
-bool IsKeyName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
-         std::all_of(name.begin(), name.end(), IsNameChar);
-}
 
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
   const std::optional<std::string> text = base::ReadFile(path, kMaxApiKeysBytes);

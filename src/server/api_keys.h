@@ -37,9 +37,6 @@ StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path);
 inline constexpr size_t kMaxApiKeysBytes = size_t{4} << 20;
 StatusOr<std::vector<ApiKey>> ParseApiKeys(const std::string& path, const std::string& text);
 
-// Whether a key may have this name: so a tenant's, too.
-bool IsKeyName(std::string_view name);
-
 // Checks that each key has the form above, and that no key (the admin key included) and no name is
 // given twice. HttpServer::Start calls it too.
 Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_key);

@@ -24,7 +24,7 @@ constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 // some 50 bytes until the answer is sent. The model's context alone bounds a single choice.
 constexpr size_t kMaxLogprobsTogether = size_t{4} << 20;
 
-StatusOr<std::string> PromptText(const Prompt& prompt, const engine::Backend& backend) {
+StatusOr<std::string> PromptText(const api::Prompt& prompt, const engine::Backend& backend) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   StatusOr<std::string> text = backend.Detokenize(std::get<std::vector<TokenId>>(prompt));
   if (text.ok() || text.status().code() != StatusCode::kInvalidArgument) return text;
@@ -32,7 +32,7 @@ StatusOr<std::string> PromptText(const Prompt& prompt, const engine::Backend& ba
 }
 
 // An upper bound on the tokens of an encoded prompt.
-size_t MostTokens(const Prompt& prompt, size_t max_model_len) {
+size_t MostTokens(const api::Prompt& prompt, size_t max_model_len) {
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return ids->size();
   const auto* text = std::get_if<std::string>(&prompt);
   return text == nullptr ? max_model_len : std::min(text->size() + 1, max_model_len);
@@ -40,13 +40,13 @@ size_t MostTokens(const Prompt& prompt, size_t max_model_len) {
 
 // An upper bound on the log-probabilities that the answer holds at one time: a stream drops those
 // of the output as it sends them.
-size_t MostLogprobs(const ApiRequest& api, size_t max_model_len) {
+size_t MostLogprobs(const api::ApiRequest& api, size_t max_model_len) {
   const Request& request = api.request;
   size_t count = 0;
   if (request.prompt_logprobs) {
     const auto each =
         static_cast<size_t>(api.n) * (1 + static_cast<size_t>(*request.prompt_logprobs));
-    for (const Prompt& prompt : api.prompts) count += MostTokens(prompt, max_model_len) * each;
+    for (const api::Prompt& prompt : api.prompts) count += MostTokens(prompt, max_model_len) * each;
   }
   if (request.logprobs && !api.stream) {
     const auto most = static_cast<size_t>(request.max_tokens.value_or(INT32_MAX));
@@ -56,7 +56,7 @@ size_t MostLogprobs(const ApiRequest& api, size_t max_model_len) {
   return count;
 }
 
-Status CheckLogprobs(const ApiRequest& api, const engine::ModelInfo& model) {
+Status CheckLogprobs(const api::ApiRequest& api, const engine::ModelInfo& model) {
   const size_t most = MostLogprobs(api, static_cast<size_t>(model.max_model_len));
   if (api.choices() == 1 || most <= kMaxLogprobsTogether) return {};
   return InvalidArgument(
@@ -66,7 +66,7 @@ Status CheckLogprobs(const ApiRequest& api, const engine::ModelInfo& model) {
       "logprobs");
 }
 
-Status CheckCopies(const ApiRequest& api, size_t body_bytes) {
+Status CheckCopies(const api::ApiRequest& api, size_t body_bytes) {
   if (api.n == 1 || body_bytes * static_cast<size_t>(api.n) <= kMaxPromptBytes) return {};
   return InvalidArgument(fmt::format("'n' is {}, but so many choices of a prompt in a body of {} "
                                      "bytes would take more than {} bytes.",
@@ -75,7 +75,7 @@ Status CheckCopies(const ApiRequest& api, size_t body_bytes) {
 }
 
 // About the tokens of a prompt: the encoder has not seen it yet.
-int64_t EstimatedTokens(const Prompt& prompt) {
+int64_t EstimatedTokens(const api::Prompt& prompt) {
   constexpr size_t kBytesPerToken = 4;
   constexpr size_t kTokensPerMessage = 4;
   size_t tokens = 0;
@@ -91,14 +91,14 @@ int64_t EstimatedTokens(const Prompt& prompt) {
   return static_cast<int64_t>(tokens);
 }
 
-KeyDemand DemandOf(const ApiRequest& api) {
+KeyDemand DemandOf(const api::ApiRequest& api) {
   KeyDemand demand;
   demand.prompts = api.prompts.size();
   demand.n = static_cast<size_t>(api.n);
   const size_t resumed = api.request.resume_ids.size();
   demand.max_tokens = api.request.max_tokens.value_or(INT32_MAX) - static_cast<int64_t>(resumed);
   if (resumed > 0) return demand;  // Where it began, the prompt was paid for.
-  for (const Prompt& prompt : api.prompts) demand.prompt_tokens += EstimatedTokens(prompt);
+  for (const api::Prompt& prompt : api.prompts) demand.prompt_tokens += EstimatedTokens(prompt);
   return demand;
 }
 
@@ -113,7 +113,7 @@ ServerSink::WakeFn WakeOf(const std::shared_ptr<SocketStream>& stream, ServerCon
   };
 }
 
-HttpReply AboveCeiling(const ApiRequest& api, Priority ceiling) {
+HttpReply AboveCeiling(const api::ApiRequest& api, Priority ceiling) {
   const std::string message =
       fmt::format("'{}' asks for the class {}, but this API key may ask for {} at most.",
                   api.priority_field, PriorityName(*api.priority), PriorityName(ceiling));
@@ -129,7 +129,7 @@ HttpReply NotAGateway() {
 
 // Puts in the place of `caller`, a gateway, the tenant for which it sends the request, if it names
 // one.
-void ActFor(const GatewayFields& gateway, Caller* caller) {
+void ActFor(const api::GatewayFields& gateway, Caller* caller) {
   if (gateway.weight) caller->weight = *gateway.weight;
   if (gateway.tenant.empty()) return;
   caller->tenant = gateway.tenant;
@@ -154,7 +154,7 @@ HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
 }  // namespace
 
 Generation::Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, IoTurns* turns,
-                       HttpRequest request, ApiFormatMaker make_format)
+                       HttpRequest request, api::ApiFormatMaker make_format)
     : stream_(std::move(stream)),
       context_(context),
       turns_(turns),
@@ -237,9 +237,9 @@ asio::awaitable<Status> Generation::ReadBody(IoTurns::Turn* turn) {
 
 Status Generation::Prepare() {
   format_->request()->request.sampling = context_->sampling;
-  Status status = format_->Parse(http_.body, context_->limits());
+  Status status = format_->Parse(http_.body, context_->limits().body);
   if (!status.ok()) return status;
-  const ApiRequest& api = *format_->request();
+  const api::ApiRequest& api = *format_->request();
   const engine::Backend& backend = *context_->backend;
   status = CheckCopies(api, http_.body.size());
   if (!status.ok()) return status;
@@ -251,7 +251,7 @@ Status Generation::Prepare() {
   head_.fingerprint = model->fingerprint;
   if (!api.shows_prompts) return {};
   size_t bytes = 0;
-  for (const Prompt& prompt : api.prompts) {
+  for (const api::Prompt& prompt : api.prompts) {
     StatusOr<std::string> text = PromptText(prompt, backend);
     if (!text.ok()) return text.status();
     bytes += text->size();
@@ -268,7 +268,7 @@ Status Generation::Prepare() {
 }
 
 std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
-  ApiRequest* const api = format_->request();
+  api::ApiRequest* const api = format_->request();
   Caller& caller = http_.caller;
   if (api->priority && *api->priority < caller.priority_ceiling) {
     return AboveCeiling(*api, caller.priority_ceiling);
@@ -292,7 +292,7 @@ std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
 }
 
 Status Generation::Submit(std::vector<KeyTicket> tickets) {
-  ApiRequest* const api = format_->request();
+  api::ApiRequest* const api = format_->request();
   head_.id = context_->NewId();
   head_.created = static_cast<int64_t>(std::time(nullptr));
   head_.priority = api->request.priority;
@@ -301,7 +301,7 @@ Status Generation::Submit(std::vector<KeyTicket> tickets) {
 }
 
 Submission::SinkMaker Generation::Sinks() const {
-  const ApiRequest& api = *format_->request();
+  const api::ApiRequest& api = *format_->request();
   const ServerSink::WakeFn wake = WakeOf(stream_, context_);
   const std::shared_ptr<base::SharedBudget> answers = context_->answers;
   const std::string tenant = http_.caller.tenant;

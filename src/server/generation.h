@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "api/api_format.h"
 #include "base/shared_budget.h"
-#include "server/api_format.h"
 #include "server/http_reply.h"
 #include "server/io_turns.h"
 #include "server/request_reader.h"
@@ -35,7 +35,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // `context` and `turns`, those of the connection's event loop, must outlive it.
   Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, IoTurns* turns,
-             HttpRequest request, ApiFormatMaker make_format);
+             HttpRequest request, api::ApiFormatMaker make_format);
 
   // Runs to the end; no exception leaves it. Once it has returned, the backend holds no reference
   // to the connection. Call once.
@@ -65,7 +65,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   boost::asio::awaitable<Sent> SendStream();
   boost::asio::awaitable<Sent> SendStreamError(Status status);
   boost::asio::awaitable<StatusOr<std::string>> WriteWhole(
-      std::shared_ptr<const std::vector<ChoiceOutput>> choices);
+      std::shared_ptr<const std::vector<api::ChoiceOutput>> choices);
   // Runs `write`, which may use this object, on a helper thread. A client with too many jobs there
   // waits for a place.
   boost::asio::awaitable<StatusOr<std::string>> OnHelper(std::function<std::string()> write);
@@ -84,8 +84,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   IoTurns* const turns_;
   HttpRequest http_;  // The body is released once it is parsed.
   Framing framing_;
-  const std::unique_ptr<ApiFormat> format_;
-  AnswerHead head_;                        // Until the format has it.
+  const std::unique_ptr<api::ApiFormat> format_;
+  api::AnswerHead head_;                   // Until the format has it.
   base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows,
   base::SharedBudget::Hold shown_;         // and for showing them, until they are written.
   size_t shown_bytes_ = 0;                 // Of all choices' prompts in the answer.

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/json.h"
+#include "api/json.h"
 
 namespace ropeway::server {
 namespace {
@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 HttpReply JsonReply(const Json& body) {
   HttpReply reply;
-  reply.body = DumpJson(body);
+  reply.body = api::DumpJson(body);
   return reply;
 }
 
@@ -156,7 +156,7 @@ std::string PercentDecoded(std::string_view text) {
 
 HttpReply AnswerModel(std::string_view name, const Caller& caller, const engine::Backend& backend) {
   StatusOr<engine::ModelInfo> model = FindModel(PercentDecoded(name), backend);
-  if (!model.ok()) return ErrorReply(ToApiError(model.status()));
+  if (!model.ok()) return ErrorReply(api::ToApiError(model.status()));
   return JsonReply(ModelJson(*model, caller));
 }
 
@@ -313,7 +313,7 @@ HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerConte
 
 HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
                          const std::string& tenant) {
-  HttpReply reply = ErrorReply(ToApiError(status));
+  HttpReply reply = ErrorReply(api::ToApiError(status));
   if (reply.status == 429 || reply.status == 503) {
     const int known = status.retry_after_seconds();
     const int seconds = known > 0 ? known : backend.RetryAfterSeconds(tenant);

@@ -97,7 +97,7 @@ TEST_F(HttpChoicesTest, StreamInterleavesChoices) {
                              "{" + prompt + R"(,"n":3,"max_tokens":4,"stream":true,
                  "stream_options":{"include_usage":true}})");
     ASSERT_EQ(reply.status, 200);
-    const std::vector<std::string> events = Events(reply.body);
+    const std::vector<std::string> events = api::Events(reply.body);
     ASSERT_GT(events.size(), 2U);
     EXPECT_EQ(events.back(), "[DONE]");
     std::map<int, std::string> texts;
@@ -184,7 +184,7 @@ TEST_F(HttpChoicesTest, AFailingChoiceEndsTheStream) {
     });
     ClientReply reply = StreamThatFails("/v1/completions", R"({"prompt":"p","n":3,"stream":true})");
     ASSERT_EQ(reply.status, 200);
-    const std::vector<std::string> events = Events(reply.body);
+    const std::vector<std::string> events = api::Events(reply.body);
     int errors = 0;
     for (const std::string& event : events) errors += json::parse(event).contains("error") ? 1 : 0;
     EXPECT_EQ(errors, 1);
@@ -213,7 +213,7 @@ TEST_F(HttpChoicesTest, ManyChoicesMayStream) {
   ClientReply reply =
       Post("/v1/completions", R"({"prompt":"p","n":128,"max_tokens":5,"stream":true})");
   ASSERT_EQ(reply.status, 200);
-  EXPECT_EQ(Events(reply.body).size(), 128U * 6 + 1);
+  EXPECT_EQ(api::Events(reply.body).size(), 128U * 6 + 1);
   EXPECT_EQ(Post("/v1/completions", R"({"prompt":"p","n":129})").status, 400);
 }
 
@@ -263,7 +263,7 @@ TEST_F(HttpChoicesTest, EchoStreams) {
     ASSERT_EQ(reply.status, 200);
     std::map<int, std::string> texts;
     std::map<int, json> offsets;
-    for (const std::string& event : Events(reply.body)) {
+    for (const std::string& event : api::Events(reply.body)) {
       if (event == "[DONE]") continue;
       const json choice = json::parse(event)["choices"][0];
       const int index = choice["index"];
@@ -309,7 +309,7 @@ TEST_F(HttpChoicesTest, TimeoutsAre408AndNotTriedAgain) {
   EXPECT_EQ(backend_.submitted()[0].timeout, std::chrono::milliseconds(500));
   reply = StreamThatFails("/v1/completions", R"({"prompt":"p","timeout":0.5,"stream":true})");
   ASSERT_EQ(reply.status, 200);
-  EXPECT_EQ(json::parse(Events(reply.body).back())["error"]["type"], "timeout_error");
+  EXPECT_EQ(json::parse(api::Events(reply.body).back())["error"]["type"], "timeout_error");
 }
 
 TEST_F(HttpChoicesTest, AnExceptionIsThatRequestsAlone) {

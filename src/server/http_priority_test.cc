@@ -90,7 +90,7 @@ TEST_F(HttpPriorityTest, TheTierThatServedIsInTheAnswer) {
   EXPECT_FALSE(answer.contains("service_tier"));
   EXPECT_FALSE(answer.contains("priority"));
   const ClientReply stream = Post("key-open", R"(,"service_tier":"default","stream":true)");
-  EXPECT_EQ(json::parse(Events(stream.body)[0])["service_tier"], "default");
+  EXPECT_EQ(json::parse(api::Events(stream.body)[0])["service_tier"], "default");
 }
 
 TEST_F(HttpPriorityTest, AnswersSayWhereTheyStoodInTheQueue) {
@@ -270,7 +270,7 @@ TEST_F(HttpPriorityTest, AKeysTokensPerMinuteAreBounded) {
   // Without what it will generate, of which a part may be there already.
   EXPECT_LE(std::stoi(stream.headers["x-ratelimit-remaining-tokens"]), 2);
   // It ends where the key's tokens do: after 3 + 2 more, and what filled up meanwhile.
-  const std::vector<std::string> events = Events(stream.body);
+  const std::vector<std::string> events = api::Events(stream.body);
   ASSERT_GE(events.size(), 4U);
   EXPECT_LE(events.size(), 8U);
   EXPECT_EQ(json::parse(events[events.size() - 2])["choices"][0]["finish_reason"], "length");

@@ -8,25 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "api/api_error.h"
 #include "ropeway/status.h"
 
 namespace ropeway::server {
-
-// An error as the API reports it, in OpenAI's terms. A dialect may write it in another shape
-// (ApiFormat::ErrorBody).
-struct ApiError {
-  int http_status = 500;
-  std::string message;
-  std::string type;
-  std::string param;  // The field at fault; "": null.
-  std::string code;   // "": null.
-};
-
-// Maps a failed status to what a client is told. REQUIRES: !status.ok().
-ApiError ToApiError(const Status& status);
-
-// {"error": {"message", "type", "param", "code"}} as JSON text.
-std::string ErrorJson(const ApiError& error);
 
 // What to tell a client whose request threw: kUnavailable if memory ran out, else kInternal. Logs
 // the exception. REQUIRES: called from a catch block.
@@ -40,11 +25,11 @@ struct HttpReply {
   std::string body;
   HttpHeaders headers;  // Beside those that every reply has.
   // Set by ErrorReply, for dialects that write errors in their own shape.
-  std::optional<ApiError> error;
+  std::optional<api::ApiError> error;
 };
 
-// A reply whose body is ErrorJson(error).
-HttpReply ErrorReply(const ApiError& error);
+// A reply whose body is api::ErrorJson(error).
+HttpReply ErrorReply(const api::ApiError& error);
 
 // Why an answer is not sent: those of the same tenant that were not read yet take too much memory.
 Status TooManyAnswers();

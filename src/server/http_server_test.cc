@@ -322,7 +322,7 @@ TEST_F(HttpServerTest, SixteenClientsAtOnce) {
                         json{{"prompt", "p"}, {"max_tokens", tokens}, {"stream", stream}}.dump());
         std::string text;
         if (stream) {
-          for (const std::string& event : Events(reply.body)) {
+          for (const std::string& event : api::Events(reply.body)) {
             if (event != "[DONE]")
               text += json::parse(event)["choices"][0]["text"].get<std::string>();
           }

@@ -27,7 +27,7 @@ class HttpStreamTest : public ServerTest {
     ClientReply reply = client.Post(path, body);
     EXPECT_EQ(reply.status, 200) << reply.body;
     EXPECT_THAT(reply.headers["content-type"], HasSubstr("text/event-stream"));
-    return Events(reply.body);
+    return api::Events(reply.body);
   }
 };
 
@@ -100,7 +100,7 @@ TEST_F(HttpStreamTest, FailureAfterTheHeadersIsAnEvent) {
   ClientReply reply = StreamThatFails("/v1/completions", R"({"prompt":"a","stream":true})");
   EXPECT_EQ(reply.status, 200) << reply.body;
   EXPECT_THAT(reply.headers["content-type"], HasSubstr("text/event-stream"));
-  const std::vector<std::string> events = Events(reply.body);
+  const std::vector<std::string> events = api::Events(reply.body);
   ASSERT_EQ(events.size(), 3U);
   EXPECT_EQ(json::parse(events[2])["error"]["message"], "A kernel failed.");
 }
@@ -113,7 +113,7 @@ TEST_F(HttpStreamTest, Http10StreamEndsWithTheConnection) {
   ClientReply reply = client.Read();
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(reply.headers.count("transfer-encoding"), 0U);
-  EXPECT_EQ(Events(reply.body).size(), 4U);
+  EXPECT_EQ(api::Events(reply.body).size(), 4U);
 }
 
 TEST_F(HttpStreamTest, VanishingMidStreamIsACancel) {

@@ -167,7 +167,7 @@ TEST_F(HttpTokenizeTest, NeverStallsStreams) {
   ASSERT_TRUE(gate.WaitForOne());
   ClientReply stream =
       TestClient(port()).Post("/v1/completions", R"({"prompt":"a","max_tokens":50,"stream":true})");
-  EXPECT_EQ(Events(stream.body).size(), 52U);
+  EXPECT_EQ(api::Events(stream.body).size(), 52U);
   gate.Open();
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(good, 2);

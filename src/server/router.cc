@@ -1,6 +1,6 @@
 #include "server/router.h"
 
-#include "server/openai_format.h"
+#include "api/openai_format.h"
 
 namespace ropeway::server {
 namespace {
@@ -54,7 +54,8 @@ RouteMatch MakeMatch(Route route, std::string_view name, bool post, std::string_
 }  // namespace
 
 std::vector<ApiEndpoint> GenerationEndpoints() {
-  return {{"/v1/completions", MakeOpenAiCompletions}, {"/v1/chat/completions", MakeOpenAiChat}};
+  return {{"/v1/completions", api::MakeOpenAiCompletions},
+          {"/v1/chat/completions", api::MakeOpenAiChat}};
 }
 
 RouteMatch Router::Match(std::string_view method, std::string_view target) const {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/api_format.h"
+#include "api/api_format.h"
 
 namespace ropeway::server {
 
@@ -36,7 +36,7 @@ inline bool IsHealth(Route route) {
 // A path that generates, and its dialect.
 struct ApiEndpoint {
   std::string path;
-  ApiFormatMaker make_format;
+  api::ApiFormatMaker make_format;
 };
 
 // The endpoints of `ropeway serve`.
@@ -51,7 +51,7 @@ struct RouteMatch {
   std::string_view allow;  // For the Allow header of a 405; empty where the path is unknown.
   // The model's name for kModel, the request's number for kAdminCancel; points into the target.
   std::string_view argument;
-  ApiFormatMaker make_format = nullptr;  // Of kGenerate.
+  api::ApiFormatMaker make_format = nullptr;  // Of kGenerate.
 };
 
 // Immutable, so thread-safe.

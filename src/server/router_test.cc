@@ -2,17 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include "api/openai_format.h"
 #include "server/http_reply.h"
-#include "server/openai_format.h"
 
 namespace ropeway::server {
 namespace {
 
 TEST(Router, MatchesPathsExactly) {
   EXPECT_EQ(Router().Match("POST", "/v1/completions").route, Route::kGenerate);
-  EXPECT_EQ(Router().Match("POST", "/v1/completions").make_format, MakeOpenAiCompletions);
+  EXPECT_EQ(Router().Match("POST", "/v1/completions").make_format, api::MakeOpenAiCompletions);
   EXPECT_EQ(Router().Match("POST", "/v1/chat/completions?x=1").route, Route::kGenerate);
-  EXPECT_EQ(Router().Match("POST", "/v1/chat/completions?x=1").make_format, MakeOpenAiChat);
+  EXPECT_EQ(Router().Match("POST", "/v1/chat/completions?x=1").make_format, api::MakeOpenAiChat);
   EXPECT_EQ(Router().Match("GET", "/v1/models").route, Route::kModels);
   EXPECT_EQ(Router().Match("GET", "/v1/models/a/b").argument, "a/b");
   EXPECT_EQ(Router().Match("GET", "/v1/queue").route, Route::kQueue);
@@ -44,7 +44,7 @@ TEST(Router, MatchesPathsExactly) {
 TEST(Router, WholeUrlsAreTargetsToo) {
   EXPECT_EQ(Router().Match("GET", "http://any.host:8080/livez").route, Route::kLivez);
   EXPECT_EQ(Router().Match("POST", "HTTPS://h/v1/completions?x=http://y/z").make_format,
-            MakeOpenAiCompletions);
+            api::MakeOpenAiCompletions);
   EXPECT_EQ(Router().Match("GET", "http://h/v1/models/http://x").argument, "http://x");
   EXPECT_EQ(Router().Match("GET", "/v1/models/a://b/livez").argument, "a://b/livez");
 }

@@ -35,7 +35,7 @@ Status EndStatus(const ServerSink::Output::End& end) {
 SocketStream::Deadline Never() { return SocketStream::Deadline::max(); }
 
 // When a stream that sends something now must have sent the next bytes.
-SocketStream::Deadline KeepAliveDeadline(const ApiFormat& format, const ServerLimits& limits) {
+SocketStream::Deadline KeepAliveDeadline(const api::ApiFormat& format, const ServerLimits& limits) {
   if (limits.keep_alive_interval.count() <= 0 || format.KeepAlive().empty()) return Never();
   return std::chrono::steady_clock::now() + limits.keep_alive_interval;
 }
@@ -44,7 +44,7 @@ using Holds = std::vector<base::SharedBudget::Hold>;
 
 // Takes the choices that ended, and what is held for their memory. True if all have, or one has
 // failed, which ends the wait.
-bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, Holds* holds,
+bool CollectEnded(Submission* submission, std::vector<api::ChoiceOutput>* choices, Holds* holds,
                   Status* failure) {
   bool all = true;
   for (size_t i = 0; i < submission->size(); ++i) {
@@ -56,7 +56,7 @@ bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, Ho
     ServerSink::Output output = submission->Take(i);
     *failure = EndStatus(*output.end);
     if (!failure->ok()) return true;
-    ChoiceOutput& choice = (*choices)[i];
+    api::ChoiceOutput& choice = (*choices)[i];
     choice.finish = output.end->finish;
     if (output.deltas.empty()) continue;
     holds->push_back(std::move(output.held));
@@ -69,9 +69,9 @@ bool CollectEnded(Submission* submission, std::vector<ChoiceOutput>* choices, Ho
 }
 
 // The approximate number of values in the answer's log-probabilities.
-size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
+size_t CountLogprobs(const std::vector<api::ChoiceOutput>& choices) {
   size_t count = 0;
-  for (const ChoiceOutput& choice : choices) {
+  for (const api::ChoiceOutput& choice : choices) {
     for (const OutputToken& token : choice.tokens) count += 1 + token.top_logprobs.size();
     for (const OutputToken& token : choice.prompt_tokens) count += 1 + token.top_logprobs.size();
   }
@@ -79,9 +79,9 @@ size_t CountLogprobs(const std::vector<ChoiceOutput>& choices) {
 }
 
 // The bytes of the texts that were generated.
-size_t CountText(const std::vector<ChoiceOutput>& choices) {
+size_t CountText(const std::vector<api::ChoiceOutput>& choices) {
   size_t bytes = 0;
-  for (const ChoiceOutput& choice : choices) bytes += choice.text.size();
+  for (const api::ChoiceOutput& choice : choices) bytes += choice.text.size();
   return bytes;
 }
 
@@ -138,7 +138,7 @@ bool Generation::AppendOutput(std::string* bytes) {
     }
     const Status status = EndStatus(*output.end);
     if (!status.ok()) {
-      AppendChunk(format_->StreamError(ToApiError(status)), framing_, bytes);
+      AppendChunk(format_->StreamError(api::ToApiError(status)), framing_, bytes);
       AppendLastChunk(framing_, bytes);
       return true;
     }
@@ -168,14 +168,14 @@ asio::awaitable<Sent> Generation::SendReply(HttpReply reply) {
 
 asio::awaitable<Sent> Generation::SendStreamError(Status status) {
   std::string bytes;
-  AppendChunk(format_->StreamError(ToApiError(status)), framing_, &bytes);
+  AppendChunk(format_->StreamError(api::ToApiError(status)), framing_, &bytes);
   AppendLastChunk(framing_, &bytes);
   co_await stream_->Write(std::move(bytes));
   co_return Sent{.status = 200, .keep_alive = false};
 }
 
 asio::awaitable<StatusOr<std::string>> Generation::WriteWhole(
-    std::shared_ptr<const std::vector<ChoiceOutput>> choices) {
+    std::shared_ptr<const std::vector<api::ChoiceOutput>> choices) {
   const bool is_short = CountLogprobs(*choices) <= kMaxInlineLogprobs &&
                         CountText(*choices) + shown_bytes_ <= kMaxInlineText;
   if (is_short) co_return format_->Whole(*choices);
@@ -199,7 +199,7 @@ asio::awaitable<StatusOr<std::string>> Generation::OnHelper(std::function<std::s
 }
 
 asio::awaitable<Sent> Generation::SendWhole() {
-  auto choices = std::make_shared<std::vector<ChoiceOutput>>(submission_.size());
+  auto choices = std::make_shared<std::vector<api::ChoiceOutput>>(submission_.size());
   Holds holds;
   Status failure;
   while (!CollectEnded(&submission_, choices.get(), &holds, &failure)) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "api/api_format.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
@@ -39,8 +39,7 @@ struct ServerLimits {
   int send_buffer_bytes = 256 << 10;  // The kernel's send buffer per connection; 0: its default.
   // Connections; see ConnectionTable for who gives way to whom beyond it.
   int max_connections = 4096;
-  base::JsonBounds json = {};
-  int max_choices = 128;  // Prompts times `n` of one request.
+  api::BodyLimits body;
   // Threads for work that would block an I/O thread: large bodies, /tokenize and /detokenize. At
   // least 1.
   int helper_threads = 1;
@@ -84,9 +83,7 @@ struct ApiKey {
   bool gateway = false;
 };
 
-// Ranges of weight, max_concurrent_requests and tokens_per_minute of a key.
-inline constexpr double kMinKeyWeight = 0.01;
-inline constexpr double kMaxKeyWeight = 100;
+// Ranges of max_concurrent_requests and tokens_per_minute of a key.
 inline constexpr int64_t kMaxKeyRequests = 1'000'000;
 inline constexpr int64_t kMaxKeyTokens = 1'000'000'000'000;
 

@@ -204,7 +204,7 @@ void Submission::Cancel() {
   choices_.clear();
 }
 
-Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
+Status Submission::Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets,
                           const SinkMaker& make_sink) {
   // The backend draws the seed of a single choice.
   if (api->choices() > 1 && !api->request.sampling.seed) {
@@ -213,7 +213,7 @@ Status Submission::Submit(ApiRequest* api, std::vector<KeyTicket> tickets,
   std::vector<engine::SinkRequest> all;
   all.reserve(api->choices());
   choices_.reserve(api->choices());
-  for (Prompt& prompt : api->prompts) {
+  for (api::Prompt& prompt : api->prompts) {
     for (int32_t k = 0; k < api->n; ++k) {
       Request request = api->request;
       request.choice += static_cast<uint32_t>(k);

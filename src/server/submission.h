@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "api/api_format.h"
 #include "base/shared_budget.h"
 #include "engine/backend.h"
-#include "server/api_format.h"
 #include "server/key_limits.h"
 
 namespace ropeway::server {
@@ -166,7 +166,7 @@ class Submission {
 
   // Submits all choices in order, all or none, with one seed for all; moves the prompts out of
   // `api`. `tickets`: one for each choice. Call once.
-  Status Submit(ApiRequest* api, std::vector<KeyTicket> tickets, const SinkMaker& make_sink);
+  Status Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets, const SinkMaker& make_sink);
 
   // As the destructor.
   void Cancel();

@@ -153,17 +153,4 @@ std::string PostBytes(const std::string& path, const std::string& body,
          more_headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-std::vector<std::string> Events(const std::string& body) {
-  std::vector<std::string> events;
-  constexpr std::string_view kPrefix = "data: ";
-  for (size_t at = 0; at < body.size();) {
-    const size_t end = body.find("\n\n", at);
-    if (end == std::string::npos) break;
-    std::string event = body.substr(at, end - at);
-    events.push_back(event.starts_with(kPrefix) ? event.substr(kPrefix.size()) : "?" + event);
-    at = end + 2;
-  }
-  return events;
-}
-
 }  // namespace ropeway::server

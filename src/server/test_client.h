@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "api/test_events.h"
+
 namespace ropeway::server {
 
 struct ClientReply {
@@ -61,9 +63,6 @@ std::string PostBytes(const std::string& path, const std::string& body,
 inline std::string Bearer(const std::string& key) {
   return "Authorization: Bearer " + key + "\r\n";
 }
-
-// The "data: " payloads of an event stream's body.
-std::vector<std::string> Events(const std::string& body);
 
 }  // namespace ropeway::server
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "api/json.h"
+#include "api/openai_format.h"
 #include "server/handlers.h"
-#include "server/json.h"
-#include "server/openai_format.h"
 
 namespace ropeway::server {
 namespace {
@@ -33,41 +33,41 @@ struct TokenizerDraft {
 };
 
 Status ReadTokens(const json& value, const std::string& field, TokenizerDraft* draft) {
-  if (!value.is_array()) return Mismatch(value, field, "a list of token ids");
-  return Store(ReadTokenIds(value, field), &draft->tokens);
+  if (!value.is_array()) return api::Mismatch(value, field, "a list of token ids");
+  return api::Store(api::ReadTokenIds(value, field), &draft->tokens);
 }
 
 using D = TokenizerDraft;
-using TokenizerFields = FieldTable<TokenizerDraft>;
+using TokenizerFields = api::FieldTable<TokenizerDraft>;
 
 const TokenizerFields& TokenizeFields() {
   static const TokenizerFields table = {
-      {"model", FieldOf(ReadString, &D::model)},
-      {"prompt", FieldOf(ReadString, &D::prompt)},
-      {"messages", FieldOf(ReadChatMessages, &D::messages)},
-      {"add_special_tokens", FieldOf(ReadBool, &D::add_special_tokens)},
-      {"add_generation_prompt", FieldOf(ReadBool, &D::add_generation_prompt)},
-      {"return_token_strs", FieldOf(ReadBool, &D::return_token_strs)},
-      {"continue_final_message", RejectUnlessFalse},
-      {"chat_template", Reject},
-      {"chat_template_kwargs", RejectUnlessEmpty},
-      {"mm_processor_kwargs", RejectUnlessEmpty},
-      {"tools", RejectUnlessEmpty}};
+      {"model", api::FieldOf(api::ReadString, &D::model)},
+      {"prompt", api::FieldOf(api::ReadString, &D::prompt)},
+      {"messages", api::FieldOf(api::ReadChatMessages, &D::messages)},
+      {"add_special_tokens", api::FieldOf(api::ReadBool, &D::add_special_tokens)},
+      {"add_generation_prompt", api::FieldOf(api::ReadBool, &D::add_generation_prompt)},
+      {"return_token_strs", api::FieldOf(api::ReadBool, &D::return_token_strs)},
+      {"continue_final_message", api::RejectUnlessFalse},
+      {"chat_template", api::Reject},
+      {"chat_template_kwargs", api::RejectUnlessEmpty},
+      {"mm_processor_kwargs", api::RejectUnlessEmpty},
+      {"tools", api::RejectUnlessEmpty}};
   return table;
 }
 
 const TokenizerFields& DetokenizeFields() {
-  static const TokenizerFields table = {{"model", FieldOf(ReadString, &D::model)},
+  static const TokenizerFields table = {{"model", api::FieldOf(api::ReadString, &D::model)},
                                         {"tokens", ReadTokens}};
   return table;
 }
 
 StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const base::JsonBounds& bounds,
                                    const TokenizerFields& fields) {
-  StatusOr<json> document = ReadJson(body, bounds);
+  StatusOr<json> document = api::ReadJson(body, bounds);
   if (!document.ok()) return document.status();
   TokenizerDraft draft;
-  Status status = ReadFields(*document, fields, &draft);
+  Status status = api::ReadFields(*document, fields, &draft);
   if (!status.ok()) return status;
   return draft;
 }
@@ -125,7 +125,8 @@ class TokenizerJob {
  private:
   StatusOr<bool> ReadBody() {
     read_ = true;
-    StatusOr<TokenizerDraft> draft = ReadDraft(request_.body, context_->limits().json, fields());
+    StatusOr<TokenizerDraft> draft =
+        ReadDraft(request_.body, context_->limits().body.json, fields());
     request_.body = std::string();
     request_.body_hold.Release();
     if (!draft.ok()) return draft.status();
@@ -229,7 +230,7 @@ class TokenizeJob final : public TokenizerJob {
       if (shown_ > 0) text_.push_back(',');
       StatusOr<std::string> bytes = backend().Detokenize({ids_[shown_]});
       if (!bytes.ok()) return bytes.status();
-      AppendJsonString(TokenKey(*bytes), &text_);
+      api::AppendJsonString(api::TokenKey(*bytes), &text_);
     }
     return {};
   }
@@ -271,7 +272,7 @@ class DetokenizeJob final : public TokenizerJob {
     const size_t end = PartEnd(decoded_, written_ + kTextAtOnce);
     // Without its quotation marks.
     std::string part;
-    AppendJsonString(std::string_view(decoded_).substr(written_, end - written_), &part);
+    api::AppendJsonString(std::string_view(decoded_).substr(written_, end - written_), &part);
     text_.append(part, 1, part.size() - 2);
     written_ = end;
     if (written_ < decoded_.size()) return false;

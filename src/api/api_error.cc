@@ -1,0 +1,44 @@
+#include "api/api_error.h"
+
+#include <nlohmann/json.hpp>
+
+namespace ropeway::api {
+
+ApiError ToApiError(const Status& status) {
+  const auto error = [&](int http_status, const char* type, const char* code) -> ApiError {
+    return {http_status, status.message(), type, status.field(), code};
+  };
+  switch (status.code()) {
+    case StatusCode::kInvalidArgument:
+      return error(400, "invalid_request_error", status.api_code());
+    case StatusCode::kUnimplemented:
+      return error(400, "invalid_request_error", "unsupported_parameter");
+    case StatusCode::kNotFound:
+      return {404, status.message(), "invalid_request_error", "model", "model_not_found"};
+    case StatusCode::kResourceExhausted:
+      return error(429, "rate_limit_error", "rate_limit_exceeded");
+    case StatusCode::kUnavailable:
+    case StatusCode::kCancelled:  // By the server: a client that cancels is gone.
+      return error(503, "service_unavailable_error", "unavailable");
+    case StatusCode::kDeadlineExceeded:
+      return error(408, "timeout_error", "timeout");
+    case StatusCode::kOk:
+    case StatusCode::kDataLoss:
+    case StatusCode::kInternal:
+      break;
+  }
+  return error(500, "server_error", "internal_error");
+}
+
+std::string ErrorJson(const ApiError& error) {
+  using Json = nlohmann::ordered_json;
+  auto or_null = [](const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); };
+  Json body;
+  body["error"] = {{"message", error.message},
+                   {"type", error.type},
+                   {"param", or_null(error.param)},
+                   {"code", or_null(error.code)}};
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace ropeway::api

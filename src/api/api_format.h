@@ -1,0 +1,135 @@
+// The seam between the server and the dialects of its generation API.
+//
+// A dialect (OpenAI's completions, OpenAI's chat, ...) is one implementation of ApiFormat in one
+// file, and one line in GenerationEndpoints (router.cc). It reads a request body into an ApiRequest
+// and writes the answer, streamed or whole, and the errors. Everything else (keys, limits, the
+// backend, cancellation, HTTP) knows no dialect.
+#ifndef ROPEWAY_API_API_FORMAT_H_
+#define ROPEWAY_API_API_FORMAT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/api_error.h"
+#include "base/json.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::api {
+
+// What a request's body may hold.
+struct BodyLimits {
+  base::JsonBounds json = {};
+  int max_choices = 128;  // Prompts times `n`.
+};
+
+// A prompt in any of its forms.
+using Prompt = decltype(Request::prompt);
+
+// What a gateway in front of this server says of a request; its API key must have the right to
+// (ApiKey::gateway).
+struct GatewayFields {
+  std::string tenant;            // Who sent it to the gateway, instead of the key; "": the key.
+  std::string cache_scope;       // Of that tenant's requests; "": the tenant alone.
+  std::optional<double> weight;  // The tenant's share; absent: the key's.
+  // Each part of a stream names the tokens that it accounts for.
+  bool ids = false;
+};
+
+// What a body asks of the backend: `n` choices for each of the prompts. Choice i of an answer
+// belongs to prompt i / n.
+struct ApiRequest {
+  // Common to all choices: all but `prompt`, and `choice`, which is the first one's. `model` as
+  // given; "" where absent. `resume_ids` is a gateway's.
+  Request request;
+  std::vector<Prompt> prompts;  // At least one.
+  int32_t n = 1;
+  bool stream = false;
+  // The answer shows the prompts: AnswerHead::prompt_texts is needed.
+  bool shows_prompts = false;
+  // The answer reports request.prompt_logprobs once for each prompt: the first choice alone is
+  // asked for them.
+  bool prompt_logprobs_once = false;
+  // The class that the body asks for and the field that names it. The API key decides about it.
+  std::optional<Priority> priority;
+  const char* priority_field = "priority";
+  std::optional<GatewayFields> gateway;  // The API key decides about it, too.
+
+  size_t choices() const { return prompts.size() * static_cast<size_t>(n); }
+};
+
+// What the server knows of an answer before its first token.
+struct AnswerHead {
+  std::string id;                // No other answer has it. A dialect may put a prefix before it.
+  int64_t created = 0;           // Unix seconds.
+  std::string model;             // The served name.
+  std::string fingerprint = {};  // OpenAI's system_fingerprint; "": none.
+  Priority priority = Priority::kMedium;  // The class that serves the request.
+  // With ApiRequest::shows_prompts: the text of each prompt. Else empty.
+  std::vector<std::string> prompt_texts;
+};
+
+// The output of one choice, complete.
+struct ChoiceOutput {
+  std::string text;
+  std::vector<OutputToken> tokens;  // With Request::logprobs.
+  std::vector<OutputToken> prompt_tokens;
+  Finish finish;
+};
+
+// One request and its answer in one dialect. The server calls Parse, then Start, then either Whole,
+// or Begin, Delta and End for the choices in any order, and Done. Thread rule: one thread at a
+// time; Parse and Whole may run on a helper thread, where they may take milliseconds per megabyte.
+class ApiFormat {
+ public:
+  virtual ~ApiFormat() = default;
+
+  // Reads a request body; what it does not have stays as request() has it. A failed status names
+  // the field at fault: kInvalidArgument if it is malformed or unknown, or asks for more than
+  // limits.max_choices; kUnimplemented if it is understood, not supported, and would change the
+  // answer.
+  virtual Status Parse(std::string_view body, const BodyLimits& limits) = 0;
+
+  // What the body asks for. Before Parse the server puts the model's defaults in; after it, it
+  // completes the request (tenant, priority) and moves the prompts out.
+  virtual ApiRequest* request() = 0;
+
+  // Called once, before any part of the answer is written.
+  virtual void Start(AnswerHead head) = 0;
+
+  // The whole answer to a request that is not streamed; JSON.
+  virtual std::string Whole(const std::vector<ChoiceOutput>& choices) const = 0;
+
+  // The following return the next bytes of a stream; "" sends nothing.
+
+  virtual std::string_view stream_content_type() const {
+    return "text/event-stream; charset=utf-8";
+  }
+  // What precedes all output.
+  virtual std::string Begin() = 0;
+  // New output of one choice.
+  virtual std::string OnDelta(size_t choice, Delta delta) = 0;
+  // The end of one choice. Called once for each.
+  virtual std::string OnEnd(size_t choice, const Finish& finish) = 0;
+  // The end of the stream with its terminator, after OnEnd for all choices.
+  virtual std::string Done() = 0;
+  // Replaces all that would follow, for a request that failed after the headers were sent.
+  virtual std::string StreamError(const ApiError& error) const = 0;
+  // Says nothing, and keeps proxies from closing a quiet stream.
+  virtual std::string_view KeepAlive() const { return {}; }
+
+  // The body of a reply with error.http_status; JSON. Also called without Parse, for requests to
+  // the dialect's path that fail before their body is read.
+  virtual std::string ErrorBody(const ApiError& error) const { return ErrorJson(error); }
+};
+
+// Makes the format of one request.
+using ApiFormatMaker = std::unique_ptr<ApiFormat> (*)();
+
+}  // namespace ropeway::api
+
+#endif  // ROPEWAY_API_API_FORMAT_H_

@@ -1,0 +1,157 @@
+// The body of POST /v1/chat/completions.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/test_request_bodies.h"
+
+namespace ropeway::api {
+namespace {
+
+using nlohmann::json;
+
+TEST(ChatRequest, AllFields) {
+  StatusOr<OpenAiBody> api = Chat(
+      R"({"model":"m","messages":[{"role":"system","content":"s"},
+          {"role":"developer","content":"d"},
+          {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
+          {"role":"assistant","content":"","refusal":null,"annotations":[],"tool_calls":null},
+          {"role":"user","content":"u","name":"n"},
+          {"role":"assistant","content":null},{"role":"assistant","refusal":""},
+          {"role":"tool","content":"t","tool_call_id":"c1"},
+          {"role":"function","content":"f","name":"g"}],
+          "max_completion_tokens":5,"logprobs":true,"top_logprobs":4,"stream":false,"n":3,
+          "response_format":{"type":"text"},"tools":[],"tool_choice":"none","modalities":["text"],
+          "parallel_tool_calls":true,"service_tier":"auto","metadata":{"a":"b"},
+          "chat_template_kwargs":{},"add_generation_prompt":true,"echo":false})");
+  ASSERT_TRUE(api.ok()) << api.status().message();
+  ASSERT_EQ(api->prompts.size(), 1U);
+  const auto& messages = std::get<std::vector<ChatMessage>>(api->prompts[0]);
+  ASSERT_EQ(messages.size(), 9U);
+  EXPECT_EQ(messages[1].role, "system");
+  EXPECT_EQ(messages[2].content, "a\nb");
+  EXPECT_EQ(messages[3].content, "");
+  EXPECT_EQ(messages[4].role, "user");
+  EXPECT_EQ(messages[4].name, "n");
+  EXPECT_EQ(messages[5].content, "");
+  EXPECT_EQ(messages[6].content, "");
+  EXPECT_EQ(messages[7].role, "tool");
+  EXPECT_EQ(messages[7].tool_call_id, "c1");
+  EXPECT_EQ(messages[8].role, "function");
+  EXPECT_EQ(messages[8].name, "g");
+  EXPECT_EQ(api->request.max_tokens, 5);
+  EXPECT_EQ(api->request.logprobs, 4);
+  EXPECT_EQ(api->n, 3);
+}
+
+TEST(ChatRequest, Defaults) {
+  StatusOr<OpenAiBody> api = ChatWith("user", "\"u\"");
+  ASSERT_TRUE(api.ok());
+  EXPECT_FALSE(api->request.max_tokens.has_value());  // What is left.
+  EXPECT_FALSE(api->request.logprobs.has_value());
+  EXPECT_EQ(ChatWith("logprobs", "true")->request.logprobs, 0);
+  EXPECT_FALSE(ChatWith("logprobs", "false")->request.logprobs.has_value());
+}
+
+TEST(ChatRequest, MaxTokensHaveTwoNames) {
+  EXPECT_EQ(ChatWith("max_tokens", "3")->request.max_tokens, 3);
+  EXPECT_EQ(ChatWith("max_tokens", "3,\"max_completion_tokens\":3")->request.max_tokens, 3);
+  EXPECT_EQ(ChatWith("max_tokens", "3,\"max_completion_tokens\":4").status().field(), "max_tokens");
+}
+
+TEST(ChatRequest, RejectsByName) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> bad = {
+      {"max_completion_tokens", {"0", "-5", "1.5"}},
+      {"logprobs", {"1", "\"true\""}},
+      {"top_logprobs", {"21", "-1", "3"}},  // 3: without "logprobs".
+      {"response_format", {"{\"type\":\"json_object\"}", "1", "{}", "{\"type\":1}"}},
+      {"tools", {"[{}]", "1"}},
+      {"functions", {"[{}]"}},
+      {"tool_choice", {"\"required\"", "{}"}},
+      {"modalities", {"[\"audio\"]", "[]"}},
+      {"audio", {"{}"}},
+      {"prediction", {"{}"}},
+      {"reasoning_effort", {"\"low\""}},
+      {"verbosity", {"\"low\""}},
+      {"web_search_options", {"{}"}},
+      {"n", {"0", "129"}},
+      {"prompt", {"\"p\""}},
+      {"echo", {"true"}},
+      {"best_of", {"1"}},
+      {"suffix", {"\"x\""}},
+      {"max_tokens", {"0", "-1"}},
+      {"parallel_tool_calls", {"1"}},
+      {"documents", {"[{}]"}},
+      {"chat_template", {"\"x\""}},
+      {"chat_template_kwargs", {"{\"enable_thinking\":false}"}},
+      {"mm_processor_kwargs", {"{\"a\":1}"}},
+      {"add_generation_prompt", {"false"}},
+      {"continue_final_message", {"true"}},
+      {"add_special_tokens", {"true"}},
+      {"structured_outputs", {"{}"}},
+      {"guided_json", {"{}"}},
+  };
+  for (const auto& [field, values] : bad) {
+    for (const std::string& value : values) {
+      StatusOr<OpenAiBody> api = ChatWith(field, value);
+      ASSERT_FALSE(api.ok()) << field << "=" << value;
+      EXPECT_EQ(api.status().field(), field) << value;
+    }
+  }
+}
+
+TEST(ChatRequest, RejectsBadMessagesByPosition) {
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"null", "messages"},
+      {"[]", "messages"},
+      {"\"hi\"", "messages"},
+      {"{}", "messages"},
+      {"[1]", "messages[0]"},
+      {"[{}]", "messages[0].role"},
+      {R"([{"role":1,"content":"a"}])", "messages[0].role"},
+      {R"([{"role":"king","content":"a"}])", "messages[0].role"},
+      {R"([{"role":"function","content":"a"}])", "messages[0].name"},
+      {R"([{"role":"user","content":"a","name":1}])", "messages[0].name"},
+      {R"([{"role":"user","content":"a","tool_call_id":"c"}])", "messages[0].tool_call_id"},
+      {R"([{"role":"tool","content":null}])", "messages[0].content"},
+      {R"([{"role":"tool","content":"a","tool_call_id":[]}])", "messages[0].tool_call_id"},
+      {R"([{"role":"assistant","content":7}])", "messages[0].content"},
+      {R"([{"role":"assistant","content":"a","refusal":"no"}])", "messages[0].refusal"},
+      {R"([{"role":"user","content":[{"type":"text","text":"a","x":1}]}])",
+       "messages[0].content[0].x"},
+      {R"([{"role":"user"}])", "messages[0].content"},
+      {R"([{"role":"user","content":null}])", "messages[0].content"},
+      {R"([{"role":"user","content":"a"},{"role":"user","content":7}])", "messages[1].content"},
+      {R"([{"role":"user","content":["a"]}])", "messages[0].content[0]"},
+      {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
+      {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
+       "messages[0].content[0].type"},
+      {R"([{"role":"user","content":[{"text":"a"}]}])", "messages[0].content[0].type"},
+      {R"([{"role":"assistant","content":"a","tool_calls":[{}]}])", "messages[0].tool_calls"},
+      {R"([{"role":"user","content":"a","colour":"red"}])", "messages[0].colour"},
+  };
+  for (const auto& [messages, field] : bad) {
+    StatusOr<OpenAiBody> api = Chat("{\"messages\":" + messages + "}");
+    ASSERT_FALSE(api.ok()) << messages;
+    EXPECT_EQ(api.status().field(), field);
+  }
+}
+
+TEST(ChatRequest, AnyValueAnywhereIsAnswered) {
+  const json good = json::parse(
+      R"({"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"}],"name":"n"},
+          {"role":"tool","content":"a","tool_call_id":"c"}],
+          "max_tokens":3,"temperature":1,"top_p":1,"top_k":1,"min_p":0,"seed":1,"stop":["a"],
+          "stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":1,
+          "tools":[],"response_format":{"type":"text"},"logit_bias":{"3":1},"n":1,
+          "stop_token_ids":[1],"presence_penalty":1,"repetition_penalty":1,"typical_p":1,
+          "min_tokens":1,"timeout":1,"metadata":{"a":"b"},"priority":1,"user":"u"})");
+  ASSERT_TRUE(Chat(good.dump()).ok());
+  EXPECT_GT(RejectedWithAnythingAnywhere(good, MakeOpenAiChat), 300);
+}
+
+}  // namespace
+}  // namespace ropeway::api

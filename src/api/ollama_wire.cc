@@ -1,0 +1,255 @@
+// Ollama's own API: /api/chat and /api/generate, whose streams are lines of JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <variant>
+
+#include "api/wire_fields.h"
+#include "api/wire_format.h"
+#include "api/wire_json.h"
+
+namespace ropeway::api::wire {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+// What goes into "options".
+constexpr ParameterName kOllamaNames[] = {
+    {Parameter::kTemperature, "temperature"},
+    {Parameter::kTopP, "top_p"},
+    {Parameter::kTopK, "top_k"},
+    {Parameter::kMinP, "min_p"},
+    {Parameter::kTypicalP, "typical_p"},
+    {Parameter::kPresencePenalty, "presence_penalty"},
+    {Parameter::kFrequencyPenalty, "frequency_penalty"},
+    {Parameter::kRepetitionPenalty, "repeat_penalty"},
+    {Parameter::kSeed, "seed"},
+    {Parameter::kStop, "stop"},
+};
+
+// Reads a stream of lines. Text comes from `message.content` or `response`; thoughts (`thinking`)
+// go into it between <think> and </think>, as for OpenAI's kinds. The stream ends with the line
+// whose `done` is true, or with one that has an `error`.
+class OllamaReply final : public WireReply {
+ public:
+  explicit OllamaReply(const Request& request)
+      : chat_(std::holds_alternative<std::vector<ChatMessage>>(request.prompt)),
+        logprobs_(request.logprobs),
+        max_tokens_(request.max_tokens),
+        length_(request.max_tokens) {}
+
+  std::optional<BackendFailure> Feed(std::string_view bytes, RemoteSink* sink) override {
+    std::optional<BackendFailure> failure;
+    while (!bytes.empty() && !failure && !done_) {
+      const size_t end = bytes.find('\n');
+      const std::string_view part = bytes.substr(0, end);
+      if (line_.size() + part.size() > kMaxEventBytes) {
+        return Broken(fmt::format("sent a line of more than {} bytes", size_t{kMaxEventBytes}));
+      }
+      if (end == std::string_view::npos) {
+        line_ += part;
+        return std::nullopt;
+      }
+      bytes.remove_prefix(end + 1);
+      if (line_.empty()) {
+        failure = TakeLine(part, sink);
+      } else {
+        line_ += part;
+        failure = TakeLine(line_, sink);
+        line_.clear();
+      }
+    }
+    return failure;
+  }
+
+  bool complete() const override { return done_; }
+
+  std::optional<BackendFailure> End(RemoteSink* sink, BackendEnd* end) override {
+    // Proxies cut the last line's end off, and errors of some have none.
+    if (!done_ && !line_.empty()) {
+      if (std::optional<BackendFailure> failure = TakeLine(line_, sink)) return failure;
+    }
+    if (!done_) return Broken("ended its stream without a line that is done");
+    if (std::string rest = halves_.Rest(); !rest.empty()) {
+      sink->OnDelta({.text = std::move(rest), .tokens = {}});
+    }
+    *end = end_;
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<BackendFailure> TakeLine(std::string_view text, RemoteSink* sink) {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (std::exchange(at_start_, false) && text.starts_with(kByteOrderMark)) {
+      text.remove_prefix(kByteOrderMark.size());
+    }
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos) return length_.TakeIdle();
+    const StatusOr<Json> line = ReadDocument(text, "a line of its stream");
+    if (!line.ok()) return Broken("sent a broken answer: " + line.status().message());
+    if (!line->is_object()) return Broken("sent a line that is no JSON object");
+    const Json& error = Member(*line, "error");
+    if (!error.is_null() && error != "" && error != false) {
+      return ErrorFailure("ended its stream with an error: ", *line);
+    }
+    FieldReader fields;
+    if (!Member(*line, chat_ ? "response" : "message").is_null()) {
+      return Broken("answered another kind of request than the one it got");
+    }
+    Delta delta;
+    delta.text = ReadText(*line, text, &fields);
+    if (logprobs_) {
+      ReadLogprobs(Member(*line, "logprobs"), *logprobs_, &fields, &token_bytes_, &delta.tokens);
+    }
+    const bool done = fields.Flag(Member(*line, "done"), "done").value_or(false);
+    std::optional<BackendFailure> failed;
+    if (done) failed = ReadEnd(*line, &fields);
+    if (!fields.fault().empty()) return Broken(fields.fault());
+    if (failed) return failed;
+    done_ = done;
+    if (delta.text.empty() && delta.tokens.empty()) return length_.TakeIdle();
+    if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
+    sink->OnDelta(std::move(delta));
+    return std::nullopt;
+  }
+
+  // The text of a line, which was read from `source`.
+  std::string ReadText(const Json& line, std::string_view source, FieldReader* fields) {
+    const std::optional<std::string> marked = MarkHalves(source);
+    if (!marked) return halves_.Join(JoinedText(line, fields), false);
+    const StatusOr<Json> again = ReadDocument(*marked, "a line of its stream");
+    return halves_.Join(JoinedText(again.ok() ? *again : line, fields), true);
+  }
+
+  std::string JoinedText(const Json& line, FieldReader* fields) {
+    std::string thought;
+    std::string text;
+    const Json& said = chat_ ? fields->Object(Member(line, "message"), "message") : line;
+    const char* const name = chat_ ? "content" : "response";
+    fields->Said(Member(said, "thinking"), "thinking", &thought, &thought);
+    fields->Said(Member(said, name), name, &text, &thought);
+    return thoughts_.Join(thought, text);
+  }
+
+  std::optional<BackendFailure> ReadEnd(const Json& line, FieldReader* fields) {
+    const auto count = [&](const char* key) { return fields->Count(Member(line, key), key); };
+    end_.prompt_tokens = count("prompt_eval_count");
+    end_.completion_tokens = count("eval_count");
+    end_.cached_tokens = count("prompt_eval_cached_count");
+    const std::string_view reason = fields->Text(Member(line, "done_reason"), "done_reason");
+    // Old servers give no reason.
+    const bool full = max_tokens_ && end_.completion_tokens.value_or(0) >= *max_tokens_;
+    if (reason.empty() && full) {
+      end_.reason = FinishReason::kLength;
+      return std::nullopt;
+    }
+    return ReadReason(reason, &end_.reason);
+  }
+
+  const bool chat_;
+  const std::optional<int32_t> logprobs_;
+  const std::optional<int32_t> max_tokens_;
+  LengthGuard length_;
+  ThoughtMarks thoughts_;
+  HalfJoiner halves_;
+  BackendEnd end_;
+  std::string line_;          // One whose end has not come.
+  uint64_t token_bytes_ = 0;  // Of the tokens so far.
+  bool at_start_ = true;      // No line has come.
+  bool done_ = false;
+};
+
+Status ReadVersion(std::string_view body, BackendFacts* /*facts*/) {
+  const StatusOr<Json> version = ReadDocument(body, "its version");
+  if (version.ok() && !Text(Member(*version, "version")).empty()) return {};
+  return {StatusCode::kUnavailable, "it sent no version, and so is no Ollama"};
+}
+
+Status ReadTags(std::string_view body, BackendFacts* facts) {
+  const StatusOr<Json> tags = ReadDocument(body, "its list of models");
+  if (!tags.ok()) return tags.status();
+  StatusOr<std::vector<std::string>> names = ModelIds(*tags);
+  if (!names.ok()) return names.status();
+  facts->models = *std::move(names);
+  return {};
+}
+
+class OllamaWire final : public WireFormat {
+ public:
+  explicit OllamaWire(std::string model) : model_(std::move(model)) {}
+
+  StatusOr<WireRequest> Write(const Request& request, const ResumePoint*) const override {
+    if (Status status = CheckStreamable(request); !status.ok()) return status;
+    if (Status status = CheckFromTheStart(request); !status.ok()) return status;
+    const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);
+    const auto* text = std::get_if<std::string>(&request.prompt);
+    if (messages == nullptr && text == nullptr) {
+      return Status(StatusCode::kUnimplemented,
+                    "it takes no token ids as a prompt, but a text or a chat", "prompt");
+    }
+    OrderedJson body = {{"model", model_.empty() ? request.model : model_}};
+    if (messages != nullptr) {
+      body["messages"] = MessagesOf(*messages);
+    } else {
+      body["prompt"] = *text;
+      body["raw"] = true;  // No chat template around it.
+    }
+    body["stream"] = true;
+    OrderedJson options = OrderedJson::object();
+    if (request.max_tokens) options["num_predict"] = *request.max_tokens;
+    WriteParameters(request, kOllamaNames, &options);
+    if (options.contains("seed")) options["seed"] = ShortSeed(SeedOf(request).value_or(0));
+    if (!options.empty()) body["options"] = std::move(options);
+    if (request.logprobs) {
+      body["logprobs"] = true;
+      body["top_logprobs"] = *request.logprobs;
+    }
+    return WireRequest{messages != nullptr ? "/api/chat" : "/api/generate", Dump(body)};
+  }
+
+  std::unique_ptr<WireReply> MakeReply(const Request& request) const override {
+    return std::make_unique<OllamaReply>(request);
+  }
+
+  bool IsAnswer(std::string_view media_type) const override {
+    return media_type == "application/x-ndjson" || media_type == "application/json" ||
+           media_type == "text/plain" || media_type.empty();
+  }
+
+  // /api/ps, which lists the models in memory, tells nothing that a gateway acts on.
+  std::vector<WireProbe> Probes() override {
+    std::vector<WireProbe> probes;
+    probes.push_back({"/api/version", WireProbe::Need::kGoodAnswer, ReadVersion});
+    probes.push_back({"/api/tags", WireProbe::Need::kNone, ReadTags});
+    return probes;
+  }
+
+  std::vector<std::string> Unknown(const Request& request) const override {
+    return UnknownParameters(request, kOllamaNames);
+  }
+
+ private:
+  // A tool's message says its name in a member of its own; other names are unknown.
+  static OrderedJson MessagesOf(const std::vector<ChatMessage>& messages) {
+    OrderedJson list = OrderedJson::array();
+    for (const ChatMessage& message : messages) {
+      OrderedJson one = {{"role", message.role}, {"content", message.content}};
+      if (message.role == "tool" && !message.name.empty()) one["tool_name"] = message.name;
+      if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
+      list.push_back(std::move(one));
+    }
+    return list;
+  }
+
+  const std::string model_;
+};
+
+}  // namespace
+
+std::unique_ptr<WireFormat> MakeOllama(ServerModel model) {
+  return std::make_unique<OllamaWire>(std::move(model.name));
+}
+
+}  // namespace ropeway::api::wire

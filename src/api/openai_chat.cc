@@ -1,0 +1,286 @@
+// POST /v1/chat/completions: OpenAI's chat.
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "api/openai_format.h"
+#include "base/json.h"
+#include "base/utf8.h"
+
+namespace ropeway::api {
+namespace {
+
+using nlohmann::json;
+using Json = nlohmann::ordered_json;
+using base::Member;
+
+// --- Messages.
+
+StatusOr<std::string> ReadTextPart(const json& part, const std::string& at) {
+  if (!part.is_object()) return Mismatch(part, at, "an object");
+  if (Member(part, "type") != "text") {
+    return SupportsOnly(at + ".type", "\"text\"");
+  }
+  for (const auto& [name, unused] : part.items()) {
+    if (name != "type" && name != "text") return UnknownField(at + "." + ShownName(name));
+  }
+  return ReadString(Member(part, "text"), at + ".text");
+}
+
+StatusOr<std::string> ReadContent(const json& content, const std::string& at) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array()) return Mismatch(content, at, "a string or a list of text parts");
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    StatusOr<std::string> part = ReadTextPart(content[i], fmt::format("{}[{}]", at, i));
+    if (!part.ok()) return part.status();
+    if (i > 0) text += '\n';
+    text += *part;
+  }
+  return text;
+}
+
+StatusOr<std::string> ReadRole(const json& role, const std::string& at) {
+  StatusOr<std::string> name = ReadString(role, at);
+  if (!name.ok()) return name.status();
+  if (*name == "developer") return std::string("system");
+  for (const char* known : {"system", "user", "assistant", "tool", "function"}) {
+    if (*name == known) return name;
+  }
+  return InvalidArgument(
+      fmt::format("'{}' must be one of system, developer, user, assistant, tool and function.", at),
+      at);
+}
+
+// Clients send an assistant's message back as they received it, with fields that are empty.
+Status CheckOtherField(const std::string& name, const json& value, const std::string& path) {
+  for (const char* known : {"refusal", "annotations", "audio", "tool_calls", "function_call",
+                            "reasoning", "reasoning_content"}) {
+    if (name != known) continue;
+    if (value.is_null() || value.empty() || value == "") return {};
+    return Unsupported(path);
+  }
+  return UnknownField(path);
+}
+
+Status ReadMessageField(const std::string& name, const json& value, const std::string& at,
+                        ChatMessage* message) {
+  if (name == "role" || name == "content") return {};  // Read beforehand.
+  const std::string path = at + "." + ShownName(name);
+  std::string* text = nullptr;
+  if (name == "name") text = &message->name;
+  if (name == "tool_call_id") text = &message->tool_call_id;
+  if (text == nullptr) return CheckOtherField(name, value, path);
+  if (value.is_null()) return {};
+  StatusOr<std::string> read = ReadString(value, path);
+  if (!read.ok()) return read.status();
+  *text = *std::move(read);
+  return {};
+}
+
+Status CheckMessage(const ChatMessage& message, const std::string& at) {
+  if (message.role == "function" && message.name.empty()) {
+    return InvalidArgument(fmt::format("'{}.name' is required of a function's message.", at),
+                           at + ".name");
+  }
+  if (message.role != "tool" && !message.tool_call_id.empty()) {
+    return InvalidArgument(fmt::format("'{}.tool_call_id' is of a tool's message alone.", at),
+                           at + ".tool_call_id");
+  }
+  return {};
+}
+
+StatusOr<ChatMessage> ReadMessage(const json& value, const std::string& at) {
+  if (!value.is_object()) return Mismatch(value, at, "an object");
+  StatusOr<std::string> role = ReadRole(Member(value, "role"), at + ".role");
+  if (!role.ok()) return role.status();
+  const json& written = Member(value, "content");
+  // An assistant's message may consist of other fields alone.
+  StatusOr<std::string> content = std::string();
+  if (!(written.is_null() && *role == "assistant")) content = ReadContent(written, at + ".content");
+  if (!content.ok()) return content.status();
+  ChatMessage message{*std::move(role), *std::move(content)};
+  for (const auto& [name, field] : value.items()) {
+    Status status = ReadMessageField(name, field, at, &message);
+    if (!status.ok()) return status;
+  }
+  Status status = CheckMessage(message, at);
+  if (!status.ok()) return status;
+  return message;
+}
+
+// --- Fields.
+
+struct ChatBody : OpenAiBody {
+  std::optional<int32_t> max_completion_tokens;
+  bool logprobs = false;
+  std::optional<int32_t> top_logprobs;
+};
+
+Status ReadMessages(const json& value, const std::string& field, ChatBody* body) {
+  StatusOr<std::vector<ChatMessage>> messages = ReadChatMessages(value, field);
+  if (!messages.ok()) return messages.status();
+  body->prompts.emplace_back(*std::move(messages));
+  return {};
+}
+
+Status ReadMaxCompletionTokens(const json& value, const std::string& field, ChatBody* body) {
+  body->max_tokens_field = "max_completion_tokens";
+  return Store(ReadInt32(value, field, 0, std::numeric_limits<int32_t>::max()),
+               &body->max_completion_tokens);
+}
+
+Status ReadToolChoice(const json& value, const std::string& field, const void*) {
+  if (value == "none" || value == "auto") return {};  // There are no tools to choose from.
+  return Unsupported(field);
+}
+
+Status ReadModalities(const json& value, const std::string& field, const void*) {
+  if (value == json::array({"text"})) return {};
+  return SupportsOnly(field, "[\"text\"]");
+}
+
+const FieldTable<ChatBody>& ChatFields() {
+  static const FieldTable<ChatBody> table = WithOpenAiFields<ChatBody>(
+      {{"messages", ReadMessages},
+       {"max_completion_tokens", ReadMaxCompletionTokens},
+       {"logprobs", FieldOf(ReadBool, &ChatBody::logprobs)},
+       {"top_logprobs", IntField(0, kMaxLogprobs, &ChatBody::top_logprobs)},
+       {"tools", RejectUnlessEmpty},
+       {"functions", RejectUnlessEmpty},
+       {"tool_choice", ReadToolChoice},
+       {"function_call", ReadToolChoice},
+       {"parallel_tool_calls", IgnoreBool},  // There are no tools.
+       {"modalities", ReadModalities},
+       {"audio", Reject},
+       {"prediction", Reject},
+       {"reasoning_effort", Reject},
+       {"verbosity", Reject},
+       {"web_search_options", Reject},
+       {"moderation", Reject},
+       {"documents", RejectUnlessEmpty},
+       {"chat_template", Reject},
+       {"chat_template_kwargs", RejectUnlessEmpty},
+       {"mm_processor_kwargs", RejectUnlessEmpty},
+       {"add_generation_prompt", RejectUnlessTrue},
+       {"continue_final_message", RejectUnlessFalse},
+       {"add_special_tokens", RejectUnlessFalse},
+       {"echo", RejectUnlessFalse}});
+  return table;
+}
+
+// --- The answer.
+
+Json ChatToken(std::string_view bytes, float logprob) {
+  Json list = Json::array();
+  for (const char c : bytes) list.push_back(static_cast<uint8_t>(c));
+  return {{"token", base::ReplaceInvalidUtf8(bytes)},
+          {"logprob", FiniteLogprob(logprob)},
+          {"bytes", std::move(list)}};
+}
+
+Json ChatLogprobs(const std::vector<OutputToken>& tokens) {
+  Json content = Json::array();
+  for (const OutputToken& token : tokens) {
+    Json entry = ChatToken(token.bytes, token.logprob);
+    entry["top_logprobs"] = Json::array();
+    for (size_t i = 0; i < TopCount(token); ++i) {
+      entry["top_logprobs"].push_back(ChatToken(token.top_bytes[i], token.top_logprobs[i].logprob));
+    }
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+class ChatFormat final : public OpenAiFormat {
+ public:
+  ChatFormat()
+      : OpenAiFormat({.id_prefix = "chatcmpl-",
+                      .object = "chat.completion",
+                      .chunk_object = "chat.completion.chunk",
+                      .no_output = "\"delta\":{}",
+                      .zero_tokens_need = "'prompt_logprobs'"},
+                     &body_) {}
+
+  // The chunks that name the role.
+  std::string Begin() override {
+    std::string out;
+    for (size_t i = 0; i < body_.choices(); ++i) {
+      out += Chunk(i, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}", "null");
+    }
+    return out;
+  }
+
+  std::string OnDelta(size_t choice, Delta delta) override {
+    if (!HasEvent(choice, delta)) return "";
+    return Chunk(choice, TextMember(delta.text),
+                 logprobs() ? DumpJson(ChatLogprobs(delta.tokens)) : "null", delta.tokens);
+  }
+
+ private:
+  std::string TextMember(std::string_view text) const override {
+    std::string member = "\"delta\":{\"content\":";
+    AppendJsonString(text, &member);
+    member += '}';
+    return member;
+  }
+
+  Status ReadBody(const json& document) override {
+    return ReadFields(document, ChatFields(), &body_);
+  }
+
+  Status FinishBody() override {
+    if (body_.prompts.empty()) return InvalidArgument("'messages' is required.", "messages");
+    Request& request = body_.request;
+    if (body_.max_completion_tokens) {
+      if (request.max_tokens.value_or(*body_.max_completion_tokens) !=
+          *body_.max_completion_tokens) {
+        return InvalidArgument("'max_tokens' and 'max_completion_tokens' differ; give one of them.",
+                               "max_tokens");
+      }
+      request.max_tokens = body_.max_completion_tokens;
+    }
+    if (body_.top_logprobs && !body_.logprobs) {
+      return InvalidArgument("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs");
+    }
+    if (body_.logprobs) request.logprobs = body_.top_logprobs.value_or(0);
+    // The answer shows the prompt's log-probabilities once. Without a token to generate, they are
+    // all that each choice computes.
+    body_.prompt_logprobs_once = request.max_tokens != 0;
+    return {};
+  }
+
+  Json ChoiceJson(size_t choice, const ChoiceOutput& output) const override {
+    return {{"index", choice},
+            {"message", {{"role", "assistant"}, {"content", output.text}, {"refusal", nullptr}}},
+            {"logprobs", logprobs() ? ChatLogprobs(output.tokens) : Json(nullptr)}};
+  }
+
+  std::string MoreMembers(const std::vector<ChoiceOutput>& choices) const override {
+    if (!body_.prompt_logprobs) return "";
+    return "\"prompt_logprobs\":" + DumpJson(PromptLogprobs(choices.front().prompt_tokens)) + ",";
+  }
+
+  ChatBody body_;
+};
+
+}  // namespace
+
+StatusOr<std::vector<ChatMessage>> ReadChatMessages(const json& value, const std::string& field) {
+  if (!value.is_array()) return Mismatch(value, field, "a list of messages");
+  if (value.empty()) return InvalidArgument(fmt::format("'{}' is empty.", field), field);
+  std::vector<ChatMessage> messages;
+  messages.reserve(value.size());
+  for (size_t i = 0; i < value.size(); ++i) {
+    StatusOr<ChatMessage> message = ReadMessage(value[i], fmt::format("{}[{}]", field, i));
+    if (!message.ok()) return message.status();
+    messages.push_back(*std::move(message));
+  }
+  return messages;
+}
+
+std::unique_ptr<ApiFormat> MakeOpenAiChat() { return std::make_unique<ChatFormat>(); }
+
+}  // namespace ropeway::api

@@ -1,0 +1,324 @@
+#include "api/openai_format.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace ropeway::api {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The usage of all choices together, in 64 bits: a gateway's backends may report whatever fits 32.
+// A prompt's tokens count once, however many choices it has.
+std::string UsageJson(const std::vector<Finish>& finishes, int32_t n) {
+  int64_t prompt = 0;
+  int64_t completion = 0;
+  int64_t cached = 0;
+  bool estimated = false;
+  for (size_t i = 0; i < finishes.size(); ++i) {
+    const Usage& usage = finishes[i].usage;
+    completion += usage.completion_tokens;
+    estimated = estimated || usage.estimated;
+    if (i % static_cast<size_t>(n) != 0) continue;
+    prompt += usage.prompt_tokens;
+    cached += std::min(usage.cached_tokens, usage.prompt_tokens);
+  }
+  return fmt::format(
+      "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
+      "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}{}}}",
+      prompt, completion, prompt + completion, cached, estimated ? ",\"estimated\":true" : "");
+}
+
+// Milliseconds to the microsecond.
+double Milliseconds(std::chrono::nanoseconds time) {
+  return std::round(static_cast<double>(time.count()) / 1e3) / 1e3;
+}
+
+// Ropeway's own block of an answer (docs/api.md). Written as text: nlohmann/json's constructor from
+// a list leaks what it has when memory runs out in its middle.
+std::string RopewayJson(const Finish& finish) {
+  const bool started = finish.batch_num > 0;
+  const auto or_null = [started](int64_t n) { return started ? fmt::format("{}", n) : "null"; };
+  const std::string batch_num = or_null(finish.batch_num);
+  const PhaseTimes& times = finish.times;
+  return fmt::format(
+      "{{\"batch_num\":{},\"seed\":{},\"batch\":{},\"batch_size\":{},\"queue_ms\":{},"
+      "\"formation_ms\":{},\"prefill_ms\":{},\"decode_ms\":{},\"output_ms\":{}}}",
+      batch_num, finish.seed, batch_num, or_null(finish.batch_size), Milliseconds(times.queue),
+      Milliseconds(times.formation), Milliseconds(times.prefill), Milliseconds(times.decode),
+      Milliseconds(times.output));
+}
+
+// For a gateway, of the tokens of one chunk: their ids, and with log-probabilities where each one's
+// text begins, in bytes of the generated text.
+std::string IdMembers(const std::vector<OutputToken>& tokens, bool offsets) {
+  std::vector<TokenId> ids;
+  std::vector<uint64_t> begins;
+  for (const OutputToken& token : tokens) {
+    ids.push_back(token.id);
+    if (offsets) begins.push_back(token.text_offset);
+  }
+  std::string members = fmt::format(",\"ropeway_ids\":[{}]", fmt::join(ids, ","));
+  if (offsets) members += fmt::format(",\"ropeway_offsets\":[{}]", fmt::join(begins, ","));
+  return members;
+}
+
+const char* ServiceTier(Priority priority) {
+  switch (priority) {
+    case Priority::kHigh:
+      return "priority";
+    case Priority::kMedium:
+      return "default";
+    case Priority::kLow:
+      return "flex";
+  }
+  return "default";
+}
+
+Status CheckLengths(const OpenAiBody& body, const char* zero_tokens_need) {
+  const Request& request = body.request;
+  const char* field = body.max_tokens_field;
+  if (request.max_tokens == 0 && !body.shows_prompts && !body.prompt_logprobs) {
+    return InvalidArgument(
+        fmt::format("'{}' must be at least 1, but is 0, which needs {}.", field, zero_tokens_need),
+        field);
+  }
+  if (request.max_tokens && request.sampling.min_tokens > *request.max_tokens) {
+    return InvalidArgument(fmt::format("'min_tokens' is {}, which is more than '{}', {}.",
+                                       request.sampling.min_tokens, field, *request.max_tokens),
+                           "min_tokens");
+  }
+  return {};
+}
+
+// A gateway moves streams, one choice at a time.
+Status CheckGateway(const OpenAiBody& body) {
+  if (!body.gateway) return {};
+  const char* const field = "ropeway_gateway";
+  const bool resumes = !body.request.resume_ids.empty();
+  if ((body.gateway->ids || resumes) && !body.stream) {
+    return InvalidArgument(
+        "'ropeway_gateway' gives and takes token ids in streams alone: 'stream' "
+        "must be true.",
+        field);
+  }
+  if ((resumes || body.request.choice > 0) && body.choices() != 1) {
+    return InvalidArgument(
+        "'choice' and 'resume_ids' of 'ropeway_gateway' are of one answer, but "
+        "this request asks for several.",
+        field);
+  }
+  if (resumes && body.shows_prompts) {
+    return InvalidArgument("With 'resume_ids' there is no 'echo': it comes first.", "echo");
+  }
+  return {};
+}
+
+// `priority` and `service_tier` are two names of one thing.
+Status ResolvePriority(OpenAiBody* body) {
+  if (body->priority && body->tier && *body->priority != *body->tier) {
+    return InvalidArgument(
+        fmt::format("'priority' is {}, but 'service_tier' means {}; give one of them.",
+                    PriorityName(*body->priority), PriorityName(*body->tier)),
+        "priority");
+  }
+  if (!body->priority) {
+    body->priority = body->tier;
+    body->priority_field = "service_tier";
+  }
+  return {};
+}
+
+Status CheckStream(const OpenAiBody& body) {
+  if (body.has_stream_options && !body.stream) {
+    return InvalidArgument("'stream_options' needs 'stream' to be true.", "stream_options");
+  }
+  if (body.stream && body.prompt_logprobs) {
+    return Unsupported("prompt_logprobs", " in streams; use 'echo' with 'logprobs'");
+  }
+  return {};
+}
+
+Status CheckChoices(const OpenAiBody& body) {
+  if (body.choices() <= static_cast<size_t>(body.max_choices)) return {};
+  return InvalidArgument(
+      fmt::format("'n' of {} for each of {} prompts makes {} choices; at most {} are allowed.",
+                  body.n, body.prompts.size(), body.choices(), body.max_choices),
+      "n");
+}
+
+}  // namespace
+
+std::string TokenKey(std::string_view bytes) {
+  if (base::IsValidUtf8(bytes)) return std::string(bytes);
+  std::string out = "bytes:";
+  for (char c : bytes) {
+    fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(c));
+  }
+  return out;
+}
+
+double FiniteLogprob(float logprob) {
+  constexpr double kLowest = -9999.0;
+  return std::isfinite(logprob) ? std::max(static_cast<double>(logprob), kLowest) : kLowest;
+}
+
+size_t TopCount(const OutputToken& token) {
+  return std::min(token.top_logprobs.size(), token.top_bytes.size());
+}
+
+Json PromptLogprobs(const std::vector<OutputToken>& tokens) {
+  const auto entry = [](float logprob, Json rank, const std::string& bytes) -> Json {
+    return {{"logprob", FiniteLogprob(logprob)},
+            {"rank", std::move(rank)},
+            {"decoded_token", base::ReplaceInvalidUtf8(bytes)}};
+  };
+  Json list = Json::array();
+  for (const OutputToken& token : tokens) {
+    if (std::isnan(token.logprob)) {
+      list.push_back(nullptr);
+      continue;
+    }
+    Json by_id = Json::object();
+    for (size_t i = 0; i < TopCount(token); ++i) {
+      by_id.emplace(std::to_string(token.top_logprobs[i].id),
+                    entry(token.top_logprobs[i].logprob, i + 1, token.top_bytes[i]));
+    }
+    by_id.emplace(std::to_string(token.id), entry(token.logprob, nullptr, token.bytes));
+    list.push_back(std::move(by_id));
+  }
+  return list;
+}
+
+Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
+  const StatusOr<nlohmann::json> document = ReadJson(body, limits.json);
+  if (!document.ok()) return document.status();
+  body_->max_choices = limits.max_choices;
+  Status status = ReadBody(*document);
+  if (status.ok()) status = CheckStream(*body_);
+  if (status.ok()) status = FinishBody();
+  if (status.ok()) status = CheckLengths(*body_, words_.zero_tokens_need);
+  if (status.ok()) status = CheckGateway(*body_);
+  if (status.ok()) status = ResolvePriority(body_);
+  if (status.ok()) status = CheckChoices(*body_);
+  // Without a token to generate, the prompt is all that there is to compute.
+  Request& request = body_->request;
+  if (request.max_tokens == 0 && !request.prompt_logprobs) request.prompt_logprobs = 0;
+  return status;
+}
+
+void OpenAiFormat::Start(AnswerHead head) {
+  head_ = std::move(head);
+  head_.id.insert(0, words_.id_prefix);
+  if (!body_->stream) return;
+  finishes_.resize(body_->choices());
+  rests_.resize(body_->choices());
+  begin_ = "data: {\"id\":";
+  AppendJsonString(head_.id, &begin_);
+  begin_ += fmt::format(",\"object\":\"{}\",\"created\":{},\"model\":", words_.chunk_object,
+                        head_.created);
+  AppendJsonString(head_.model, &begin_);
+  if (!head_.fingerprint.empty()) {
+    begin_ += ",\"system_fingerprint\":";
+    AppendJsonString(head_.fingerprint, &begin_);
+  }
+  if (body_->service_tier) {
+    begin_ += fmt::format(",\"service_tier\":\"{}\"", ServiceTier(head_.priority));
+  }
+  begin_ += ",\"choices\":[";
+}
+
+bool OpenAiFormat::HasEvent(size_t choice, const Delta& delta) {
+  if (!delta.tokens.empty()) return !delta.text.empty() || logprobs() || shows_ids();
+  if (!shows_ids()) return !delta.text.empty();
+  rests_[choice] += delta.text;
+  return false;
+}
+
+std::string OpenAiFormat::Chunk(size_t choice, std::string_view output,
+                                std::string_view logprobs) const {
+  return MakeChunk(choice, output, logprobs, {});
+}
+
+std::string OpenAiFormat::Chunk(size_t choice, std::string_view output, std::string_view logprobs,
+                                const std::vector<OutputToken>& tokens) const {
+  if (!shows_ids()) return MakeChunk(choice, output, logprobs, {});
+  std::string members = IdMembers(tokens, this->logprobs());
+  return MakeChunk(choice, output, logprobs, {.in_choice = members});
+}
+
+std::string OpenAiFormat::MakeChunk(size_t choice, std::string_view output,
+                                    std::string_view logprobs, const ChunkEnd& end) const {
+  std::string out;
+  out.reserve(begin_.size() + output.size() + logprobs.size() + end.in_choice.size() +
+              end.tail.size() + 128);
+  out += begin_;
+  fmt::format_to(std::back_inserter(out), "{{\"index\":{},", choice);
+  out += output;
+  out += ",\"logprobs\":";
+  out += logprobs;
+  out += ",\"finish_reason\":";
+  out += end.finish_reason;
+  out += end.in_choice;
+  out += "}]";
+  if (body_->include_usage) out += ",\"usage\":null";
+  out += end.tail;
+  out += "}\n\n";
+  return out;
+}
+
+std::string OpenAiFormat::OnEnd(size_t choice, const Finish& finish) {
+  finishes_[choice] = finish;
+  const char* reason = finish.reason == FinishReason::kLength ? "\"length\"" : "\"stop\"";
+  const std::string& rest = rests_[choice];
+  const std::string output = rest.empty() ? words_.no_output : TextMember(rest);
+  const std::string tail = ",\"ropeway\":" + RopewayJson(finish);
+  return MakeChunk(choice, output, "null", {.finish_reason = reason, .tail = tail});
+}
+
+std::string OpenAiFormat::Done() {
+  std::string out;
+  if (body_->include_usage) {
+    out = begin_ + "],\"usage\":" + UsageJson(finishes_, body_->n) +
+          ",\"ropeway\":" + RopewayJson(finishes_.front()) + "}\n\n";
+  }
+  return out + "data: [DONE]\n\n";
+}
+
+std::string OpenAiFormat::StreamError(const ApiError& error) const {
+  return "data: " + ErrorJson(error) + "\n\n";
+}
+
+// Written choice by choice: as JSON values log-probabilities take ten times their memory.
+std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const {
+  Json begin = {{"id", head_.id},
+                {"object", words_.object},
+                {"created", head_.created},
+                {"model", head_.model}};
+  if (!head_.fingerprint.empty()) begin["system_fingerprint"] = head_.fingerprint;
+  if (body_->service_tier) begin["service_tier"] = ServiceTier(head_.priority);
+  std::string answer = DumpJson(begin);
+  answer.back() = ',';  // It goes on.
+  answer += "\"choices\":[";
+  std::vector<Finish> finishes;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    Json choice = ChoiceJson(i, choices[i]);
+    choice["finish_reason"] = choices[i].finish.reason == FinishReason::kLength ? "length" : "stop";
+    if (i > 0) answer += ',';
+    answer += DumpJson(choice);
+    finishes.push_back(choices[i].finish);
+  }
+  return answer + "],\"usage\":" + UsageJson(finishes, body_->n) + "," + MoreMembers(choices) +
+         "\"ropeway\":" + RopewayJson(finishes.front()) + "}";
+}
+
+}  // namespace ropeway::api

@@ -1,0 +1,150 @@
+// What OpenAI's two dialects, completions and chat, share: fields, chunks, usage and errors.
+#ifndef ROPEWAY_API_OPENAI_FORMAT_H_
+#define ROPEWAY_API_OPENAI_FORMAT_H_
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/api_format.h"
+#include "api/json.h"
+
+namespace ropeway::api {
+
+// POST /v1/completions and POST /v1/chat/completions.
+std::unique_ptr<ApiFormat> MakeOpenAiCompletions();
+std::unique_ptr<ApiFormat> MakeOpenAiChat();
+
+// A body of either dialect, with what it says about the answer's form.
+struct OpenAiBody : ApiRequest {
+  int max_choices = 0;  // The server's bound.
+  bool has_stream_options = false;
+  bool include_usage = false;                   // A stream ends with a chunk that has the usage.
+  bool prompt_logprobs = false;                 // The answer has vLLM's field of this name.
+  bool service_tier = false;                    // The answer names the tier that served it.
+  std::optional<Priority> tier;                 // The class that `service_tier` means.
+  const char* max_tokens_field = "max_tokens";  // The field that set request.max_tokens.
+};
+
+// Members of the request and of its sampling parameters, for the readers of json.h.
+template <typename T>
+T* Slot(OpenAiBody* body, T Request::*member) {
+  return &(body->request.*member);
+}
+template <typename T>
+T* Slot(OpenAiBody* body, T SamplingParams::*member) {
+  return &(body->request.sampling.*member);
+}
+
+inline constexpr int kMaxLogprobs = 20;  // The engine's bound (ropeway/request.h).
+
+// The fields of both dialects.
+const FieldTable<OpenAiBody>& OpenAiFields();
+
+// The table of one dialect: its own fields and those of both.
+template <typename Body>
+FieldTable<Body> WithOpenAiFields(FieldTable<Body> own) {
+  for (const auto& [name, reader] : OpenAiFields()) own.emplace(name, reader);
+  return own;
+}
+
+// At least one message with a role of system, developer (taken as system: the models' templates
+// know no other), user, assistant, tool or function (which needs a name), and a content of one
+// string or of text parts (joined by newlines); an assistant's may be null. A failed status names
+// the part at fault, such as "messages[2].content".
+StatusOr<std::vector<ChatMessage>> ReadChatMessages(const nlohmann::json& value,
+                                                    const std::string& field);
+
+// A token as a key that no other token's bytes share: its text, or "bytes:\xe2\x96" where that is
+// not valid UTF-8. OpenAI writes completions' tokens so.
+std::string TokenKey(std::string_view bytes);
+
+// A log-probability as JSON can hold it: minus infinity becomes -9999, as in vLLM.
+double FiniteLogprob(float logprob);
+
+// How many of the token's top log-probabilities can be shown.
+size_t TopCount(const OutputToken& token);
+
+// vLLM's "prompt_logprobs": for each token of the prompt null or {"<id>": {"logprob", "rank",
+// "decoded_token"}, ...}. The rank of a token that is not among the most probable ones is null.
+nlohmann::ordered_json PromptLogprobs(const std::vector<OutputToken>& tokens);
+
+// Streams server-sent events. What all chunks of an answer share is written once, so that a token
+// costs its own text.
+class OpenAiFormat : public ApiFormat {
+ public:
+  Status Parse(std::string_view body, const BodyLimits& limits) final;
+  ApiRequest* request() final { return body_; }
+  void Start(AnswerHead head) override;
+  std::string Whole(const std::vector<ChoiceOutput>& choices) const final;
+  // The chunk with the choice's finish reason.
+  std::string OnEnd(size_t choice, const Finish& finish) override;
+  // The usage where it was asked for, and "[DONE]".
+  std::string Done() final;
+  // No "[DONE]" follows: the answer is incomplete.
+  std::string StreamError(const ApiError& error) const final;
+  std::string_view KeepAlive() const final { return ": keep-alive\n\n"; }
+
+ protected:
+  struct Words {
+    const char* id_prefix;
+    const char* object;            // Of a whole answer,
+    const char* chunk_object;      // and of a chunk.
+    const char* no_output;         // A chunk's member for output, where there is none.
+    const char* zero_tokens_need;  // The fields of which one makes sense of max_tokens 0.
+  };
+
+  // `body` is the implementation's, and outlives this.
+  OpenAiFormat(const Words& words, OpenAiBody* body) : words_(words), body_(body) {}
+
+  // Reads the fields of `document`.
+  virtual Status ReadBody(const nlohmann::json& document) = 0;
+  // Checks the fields together; completes the request.
+  virtual Status FinishBody() = 0;
+  // One entry of "choices" in a whole answer.
+  virtual nlohmann::ordered_json ChoiceJson(size_t choice, const ChoiceOutput& output) const = 0;
+  // Members of a whole answer beside those of all; ends with a comma where there are any.
+  virtual std::string MoreMembers(const std::vector<ChoiceOutput>&) const { return ""; }
+
+  // A chunk's member for output that is `text`.
+  virtual std::string TextMember(std::string_view text) const = 0;
+
+  const AnswerHead& head() const { return head_; }
+  bool logprobs() const { return body_->request.logprobs.has_value(); }
+  // Whether a stream has an event for this delta now. For a gateway each token has one, and text
+  // without a token, which was held back until the end, is kept for the chunk with the finish
+  // reason: so a gateway has all of what belongs to a token, or nothing.
+  bool HasEvent(size_t choice, const Delta& delta);
+
+  // One event with output of one choice. `output` is a JSON member, `logprobs` a JSON value;
+  // `tokens`: what it accounts for.
+  std::string Chunk(size_t choice, std::string_view output, std::string_view logprobs,
+                    const std::vector<OutputToken>& tokens) const;
+  // Likewise, of none.
+  std::string Chunk(size_t choice, std::string_view output, std::string_view logprobs) const;
+
+ private:
+  struct ChunkEnd {
+    std::string_view finish_reason = "null";  // A JSON value.
+    std::string_view in_choice = "";          // Members of the choice, each behind a comma.
+    std::string_view tail = "";               // Likewise, of the chunk.
+  };
+  std::string MakeChunk(size_t choice, std::string_view output, std::string_view logprobs,
+                        const ChunkEnd& end) const;
+  bool shows_ids() const { return body_->gateway && body_->gateway->ids; }
+
+  const Words words_;
+  OpenAiBody* const body_;
+  AnswerHead head_;
+  std::string begin_;               // Of every chunk, up to its choices.
+  std::vector<Finish> finishes_;    // Of a stream's choices.
+  std::vector<std::string> rests_;  // Likewise: see HasEvent.
+};
+
+}  // namespace ropeway::api
+
+#endif  // ROPEWAY_API_OPENAI_FORMAT_H_

@@ -1,0 +1,128 @@
+// OpenAI's API as kinds of servers speak it: what openai, llamacpp and ropeway share.
+#ifndef ROPEWAY_API_OPENAI_WIRE_H_
+#define ROPEWAY_API_OPENAI_WIRE_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "api/wire_fields.h"
+#include "api/wire_format.h"
+#include "api/wire_json.h"
+#include "net/sse_parser.h"
+
+namespace ropeway::api::wire {
+
+// Reads the answer to a request for one choice: a stream of completions or chat completions, or the
+// whole answer as one JSON document, which some servers send whatever was asked for.
+//
+// Text comes from `text`, `delta.content`, and for models that think from `delta.reasoning_content`
+// or `delta.reasoning`: a request has one text, so thoughts go into it between <think> and
+// </think>, as the models write them. The stream ends with [DONE], or with the body once a
+// finish_reason has come. What keeps a connection alive is no output: an event without data or
+// without choices, a ping. One request has its connection to itself, so neither the `id` of an
+// event nor the `index` of its choice is read; but an event with several choices is a failure.
+class OpenAiReply : public WireReply {
+ public:
+  // A longer answer that is one document is a failure.
+  static constexpr size_t kMaxWholeBytes = size_t{4} << 20;
+
+  explicit OpenAiReply(const Request& request);
+
+  std::optional<BackendFailure> Feed(std::string_view bytes, RemoteSink* sink) final;
+  bool complete() const final { return complete_; }
+  std::optional<BackendFailure> End(RemoteSink* sink, BackendEnd* end) final;
+
+ protected:
+  // Takes what a kind adds to an event, and to its choice, whose `tokens` are those with
+  // log-probabilities.
+  virtual void OnEvent(const nlohmann::json& /*event*/, FieldReader* /*fields*/) {}
+  virtual void OnChoice(const nlohmann::json& /*choice*/, FieldReader* /*fields*/,
+                        std::vector<OutputToken>* /*tokens*/) {}
+  bool logprobs() const { return logprobs_.has_value(); }
+
+  BackendEnd end_;
+
+ private:
+  // What the body is, as its first character tells.
+  enum class Shape { kUnknown, kStream, kDocument };
+  std::optional<BackendFailure> FeedStream(std::string_view bytes, RemoteSink* sink);
+  std::optional<BackendFailure> TakeEvent(const net::SseEvent& event, RemoteSink* sink);
+  std::optional<BackendFailure> TakeWhole(RemoteSink* sink);
+  // An event, or the whole answer: the object and the text that it was read from.
+  std::optional<BackendFailure> TakeObject(const nlohmann::json& event, std::string_view source,
+                                           RemoteSink* sink);
+  void TakeUsage(const nlohmann::json& event, FieldReader* fields);
+  bool IsOfAnotherKind(const nlohmann::json& choice) const;
+  // The choice's text as it goes to the client, and as it came, with halves of characters.
+  std::string ReadText(const nlohmann::json& choice, std::string_view source, FieldReader* fields);
+  std::string JoinedText(const nlohmann::json& choice, FieldReader* fields);
+  std::optional<BackendFailure> Give(Delta delta, RemoteSink* sink);
+  std::optional<BackendFailure> TakeFinish(std::string_view reason);
+
+  const bool chat_;
+  const std::optional<int32_t> logprobs_;
+  const std::optional<int32_t> max_tokens_;
+  Shape shape_ = Shape::kUnknown;
+  std::string start_;        // Of a body of unknown shape, or all of a document so far.
+  size_t looked_at_ = 0;     // Bytes of it, for the first that tells the shape.
+  bool has_choice_ = false;  // Some choice said something.
+  net::SseParser events_{kMaxEventBytes};
+  LengthGuard length_;
+  ThoughtMarks thoughts_;
+  HalfJoiner halves_;
+  uint64_t token_bytes_ = 0;  // Of the tokens so far.
+  bool has_pieces_ = false;   // A `delta` had text.
+  bool finished_ = false;     // A finish_reason came.
+  bool complete_ = false;     // [DONE] came, or too much behind a finish_reason.
+};
+
+class OpenAiWire : public WireFormat {
+ public:
+  explicit OpenAiWire(ServerModel model) : configured_(std::move(model)) {}
+
+  StatusOr<WireRequest> Write(const Request& request, const ResumePoint* resume) const final;
+  std::unique_ptr<WireReply> MakeReply(const Request& request) const override;
+  bool IsAnswer(std::string_view media_type) const final;
+  std::vector<std::string> Unknown(const Request& request) const override;
+
+ protected:
+  // The parameters that the kind knows.
+  virtual std::span<const ParameterName> Known() const = 0;
+  // Adds what else the kind wants, with what the answer goes on from; `body` is complete otherwise.
+  // Fails as Write does.
+  virtual Status AddFields(const Request& request, const ResumePoint* resume,
+                           nlohmann::ordered_json* body) const = 0;
+  // What to ask for where the request wants the log-probabilities of `top` tokens.
+  virtual int32_t AskedLogprobs(int32_t top) const { return top; }
+
+  const ServerModel& configured() const { return configured_; }
+  // The model's name at the server, as far as that is known; "": as requests have it.
+  std::string ModelName() const;
+  // Takes the names of all models that the server has. Returns whether its model is one of them, or
+  // the only one, where its name may differ.
+  bool Recognize(const std::vector<std::string>& names);
+
+ private:
+  const ServerModel configured_;
+  mutable std::mutex mu_;
+  std::string reported_;  // The name of the only model, where that is another one. Guarded by mu_.
+};
+
+// The failure that an event of a stream tells of; nothing if it tells of none. `is_error`: its type
+// says that it is one.
+std::optional<BackendFailure> StreamError(const nlohmann::json& event, bool is_error);
+
+// Reads OpenAI's list of models.
+Status ReadModels(std::string_view body, BackendFacts* facts);
+
+}  // namespace ropeway::api::wire
+
+#endif  // ROPEWAY_API_OPENAI_WIRE_H_

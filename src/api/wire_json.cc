@@ -1,0 +1,415 @@
+#include "api/wire_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "api/wire_fields.h"
+#include "api/wire_format.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "base/sha256.h"
+
+namespace ropeway::api::wire {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+using P = SamplingParams;
+
+// No token of a known vocabulary is longer.
+constexpr uint64_t kMaxTokenBytes = 512;
+// Some servers send their text character by character.
+constexpr uint64_t kMostEventsPerToken = 16;
+// Events that an honest stream may have beyond one for each token: the role, the end, a token whose
+// text is told in two parts.
+constexpr uint64_t kSpareEvents = 64;
+// More tokens than any context holds.
+constexpr uint64_t kMostTokens = uint64_t{1} << 24U;
+
+// The double whose shortest text is the float's shortest text, so that 0.7F is sent as 0.7; it
+// rounds to the float.
+double Number(float value) {
+  char text[32];
+  const auto [end, error] = std::to_chars(text, text + sizeof text, value);
+  double number = 0;
+  if (error == std::errc()) std::from_chars(text, end, number);
+  return static_cast<float>(number) == value ? number : static_cast<double>(value);
+}
+
+// Where a document describes its error.
+const Json& ErrorObject(const Json& json) {
+  const Json& document = json.is_array() && !json.empty() ? json[0] : json;
+  const Json& error = Member(document, "error");
+  return error.is_object() ? error : document;
+}
+
+OrderedJson LogitBiases(const std::vector<LogitBias>& biases) {
+  OrderedJson object = OrderedJson::object();
+  for (const LogitBias& bias : biases) object[std::to_string(bias.id)] = Number(bias.bias);
+  return object;
+}
+
+void WriteParameter(const Request& request, const ParameterName& known, OrderedJson* out) {
+  const SamplingParams& s = request.sampling;
+  const auto write = [&](bool given, OrderedJson value) {
+    if (given) (*out)[known.name] = std::move(value);
+  };
+  const auto number = [&](P::Given bit, float value) {
+    write((s.given & bit) != 0, Number(value));
+  };
+  switch (known.parameter) {
+    case Parameter::kTemperature:
+      return number(P::kTemperature, s.temperature);
+    case Parameter::kTopP:
+      return number(P::kTopP, s.top_p);
+    case Parameter::kTopK:
+      return write((s.given & P::kTopK) != 0, std::max(s.top_k, 0));
+    case Parameter::kMinP:
+      return number(P::kMinP, s.min_p);
+    case Parameter::kTypicalP:
+      return number(P::kTypicalP, s.typical_p);
+    case Parameter::kPresencePenalty:
+      return number(P::kPresencePenalty, s.presence_penalty);
+    case Parameter::kFrequencyPenalty:
+      return number(P::kFrequencyPenalty, s.frequency_penalty);
+    case Parameter::kRepetitionPenalty:
+      return number(P::kRepetitionPenalty, s.repetition_penalty);
+    case Parameter::kSeed:
+      return write((s.given & P::kSeed) != 0 && s.seed.has_value(),
+                   static_cast<int64_t>(SeedOf(request).value_or(0)));
+    case Parameter::kLogitBias:
+      return write(!s.logit_bias.empty(), LogitBiases(s.logit_bias));
+    case Parameter::kMinTokens:
+      return write(s.min_tokens > 0, s.min_tokens);
+    case Parameter::kStop:
+      return write(!request.stop.empty(), request.stop);
+    case Parameter::kStopTokenIds:
+      return write(!request.stop_token_ids.empty(), request.stop_token_ids);
+    case Parameter::kIgnoreEos:
+      return write(request.ignore_eos, true);
+    case Parameter::kCacheSalt: {
+      std::string salt = SharedCacheSalt(request);
+      return write(!salt.empty(), salt);
+    }
+  }
+}
+
+// A parameter's name in Ropeway's API, and whether the request gives it and it does something.
+struct Effect {
+  Parameter parameter;
+  const char* name;
+  bool changes;
+};
+
+std::vector<Effect> Effects(const Request& request) {
+  const SamplingParams& s = request.sampling;
+  const auto given = [&](P::Given bit, bool on) { return (s.given & bit) != 0 && on; };
+  return {
+      {Parameter::kTemperature, "temperature", given(P::kTemperature, true)},
+      {Parameter::kTopP, "top_p", given(P::kTopP, s.top_p < 1)},
+      {Parameter::kTopK, "top_k", given(P::kTopK, s.top_k > 0)},
+      {Parameter::kMinP, "min_p", given(P::kMinP, s.min_p > 0)},
+      {Parameter::kTypicalP, "typical_p", given(P::kTypicalP, s.typical_p < 1)},
+      {Parameter::kPresencePenalty, "presence_penalty",
+       given(P::kPresencePenalty, s.presence_penalty != 0)},
+      {Parameter::kFrequencyPenalty, "frequency_penalty",
+       given(P::kFrequencyPenalty, s.frequency_penalty != 0)},
+      {Parameter::kRepetitionPenalty, "repetition_penalty",
+       given(P::kRepetitionPenalty, s.repetition_penalty != 1)},
+      {Parameter::kSeed, "seed", given(P::kSeed, s.seed.has_value())},
+      {Parameter::kLogitBias, "logit_bias", !s.logit_bias.empty()},
+      {Parameter::kMinTokens, "min_tokens", s.min_tokens > 0},
+      {Parameter::kStop, "stop", !request.stop.empty()},
+      {Parameter::kStopTokenIds, "stop_token_ids", !request.stop_token_ids.empty()},
+      {Parameter::kIgnoreEos, "ignore_eos", request.ignore_eos},
+      {Parameter::kCacheSalt, "cache_salt", !request.cache_salt.empty()},
+  };
+}
+
+}  // namespace
+
+StatusOr<Json> ReadDocument(std::string_view text, std::string_view what) {
+  constexpr base::JsonBounds kBounds = {
+      .max_depth = 32, .max_values = 200'000, .repeated_keys = true};
+  const std::optional<std::string> repaired = ReplaceHalves(text);
+  StatusOr<Json> read = base::ReadJson(repaired ? *repaired : text, kBounds, what);
+  if (read.ok() || base::IsValidUtf8(text)) return read;
+  // As the HTML standard reads a stream.
+  return ReadDocument(base::ReplaceInvalidUtf8(text), what);
+}
+
+std::optional<int32_t> Count(const Json& json) {
+  if (!json.is_number()) return std::nullopt;
+  // Exact for every number in the range.
+  const auto value = json.get<double>();
+  constexpr double kMost = std::numeric_limits<int32_t>::max();
+  if (!(value >= 0 && value <= kMost) || value != std::floor(value)) return std::nullopt;
+  return static_cast<int32_t>(value);
+}
+
+std::string ErrorText(const Json& json) {
+  if (json.is_array()) return json.empty() ? std::string() : ErrorText(json[0]);
+  const Json& error = Member(json, "error");
+  const Json& detail = Member(json, "detail");
+  // FastAPI's list of what is wrong with a body.
+  const Json& first = detail.is_array() && !detail.empty() ? detail[0] : detail;
+  const Json* const places[] = {&Member(error, "message"), &error,  &Member(json, "message"),
+                                &Member(first, "msg"),     &detail, &Member(json, "reason")};
+  for (const Json* place : places) {
+    if (!Text(*place).empty()) return std::string(Text(*place));
+  }
+  for (const Json* place : places) {
+    const bool says = place->is_number() || (place->is_structured() && !place->empty());
+    if (says) return place->dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  return {};
+}
+
+Status WithParam(const Status& status, const Json& json) {
+  static constexpr std::pair<std::string_view, const char*> kCodes[] = {
+      {"context_length_exceeded", "context_length_exceeded"},
+      {"exceed_context_size_error", "context_length_exceeded"},  // llama-server's type.
+      {"string_above_max_length", "string_above_max_length"},
+      {"invalid_prompt", "invalid_prompt"},
+      {"content_filter", "content_filter"},
+      {"content_policy_violation", "content_policy_violation"},
+      {"unsupported_parameter", "unsupported_parameter"},
+      {"unsupported_value", "unsupported_value"},
+      {"invalid_value", "invalid_value"},
+      {"invalid_type", "invalid_type"},
+      {"missing_required_parameter", "missing_required_parameter"},
+  };
+  const Json& error = ErrorObject(json);
+  std::string_view param = Text(Member(error, "param"));
+  // FastAPI's path to what is wrong: ["body", "max_tokens"].
+  const Json& detail = Member(error, "detail");
+  const Json& path = detail.is_array() && !detail.empty() ? Member(detail[0], "loc") : detail;
+  if (param.empty() && path.is_array() && path.size() > 1) param = Text(path[1]);
+  Status with(status.code(), status.message(), std::string(param));
+  for (const char* member : {"type", "code"}) {
+    for (const auto& [said, code] : kCodes) {
+      if (Text(Member(error, member)) == said) with.set_api_code(code);
+    }
+  }
+  return with;
+}
+
+BackendFailure ErrorFailure(const std::string& before, const Json& json) {
+  const Json& error = ErrorObject(json);
+  const std::string said = ErrorText(json);
+  BackendFailure failure = Broken(before + (said.empty() ? "it does not say which" : said));
+  const Status told = WithParam({StatusCode::kInvalidArgument, failure.status.message()}, json);
+  const std::string_view type = Text(Member(error, "type"));
+  FieldReader fields;
+  if (Text(Member(error, "param")) == "resume_ids") {
+    failure.kind = BackendFailure::Kind::kRejected;  // A Ropeway, whatever code it gives.
+  } else if (const std::optional<int32_t> code = fields.Count(Member(error, "code"), "code")) {
+    failure.kind = FailureKindOf(*code);
+  } else if (type == "invalid_request_error" || type == "BadRequestError" ||
+             *told.api_code() != '\0') {
+    failure.kind = BackendFailure::Kind::kRejected;
+  }
+  if (failure.kind == BackendFailure::Kind::kRejected) failure.status = told;
+  return failure;
+}
+
+BackendFailure Broken(const std::string& what) {
+  return {BackendFailure::Kind::kBroken, Status(StatusCode::kUnavailable, "it " + what)};
+}
+
+BackendFailure TooLong(std::optional<int32_t> max_tokens) {
+  return Broken(max_tokens
+                    ? fmt::format("sent more than the {} tokens that were asked for", *max_tokens)
+                    : "sent an answer without an end");
+}
+
+std::optional<double> MetricSum(std::string_view text, std::string_view name) {
+  std::optional<double> sum;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.starts_with(name)) continue;
+    line.remove_prefix(name.size());
+    if (line.starts_with('{')) line.remove_prefix(std::min(line.rfind('}'), line.size() - 1) + 1);
+    if (!line.starts_with(' ')) continue;
+    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+    double value = 0;
+    const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), value);
+    if (error == std::errc() && std::isfinite(value)) sum = sum.value_or(0) + value;
+  }
+  return sum;
+}
+
+std::optional<int> MetricCount(std::string_view text, std::string_view name) {
+  const std::optional<double> value = MetricSum(text, name);
+  if (!value || *value < 0 || *value > 1e9) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+const Json& ModelEntries(const Json& document, FieldReader* fields) {
+  if (document.is_array()) return document;
+  const Json& data = Member(document, "data");
+  return data.is_null() ? fields->List(Member(document, "models"), "models")
+                        : fields->List(data, "data");
+}
+
+std::string_view ModelName(const Json& entry, FieldReader* fields) {
+  if (!entry.is_object()) return fields->Text(entry, "data");
+  for (const char* key : {"id", "name", "model"}) {
+    if (const std::string_view name = fields->Text(Member(entry, key), key); !name.empty()) {
+      return name;
+    }
+  }
+  return {};
+}
+
+StatusOr<std::vector<std::string>> ModelIds(const Json& document) {
+  FieldReader fields;
+  const Json& entries = ModelEntries(document, &fields);
+  if (entries.is_null() && fields.fault().empty()) {
+    return Status(StatusCode::kUnavailable, "it sent no list of models");
+  }
+  std::vector<std::string> ids;
+  std::set<std::string_view> known;
+  for (const Json& entry : entries) {
+    const std::string_view name = ModelName(entry, &fields);
+    if (!name.empty() && known.insert(name).second) ids.emplace_back(name);
+  }
+  if (Status status = FaultStatus(fields); !status.ok()) return status;
+  return ids;
+}
+
+Status FaultStatus(const FieldReader& fields) {
+  if (fields.fault().empty()) return {};
+  return {StatusCode::kUnavailable, "it " + fields.fault()};
+}
+
+std::optional<BackendFailure> ReadReason(std::string_view reason, FinishReason* read) {
+  for (const char* bad : {"abort", "error", "cancelled", "failed"}) {
+    if (reason == bad) return Broken(fmt::format("ended its answer as '{}'", reason));
+  }
+  const bool longest = reason == "length" || reason == "max_tokens" || reason == "model_length";
+  *read = longest ? FinishReason::kLength : FinishReason::kStop;
+  return std::nullopt;
+}
+
+LengthGuard::LengthGuard(std::optional<int32_t> max_tokens) {
+  const uint64_t tokens =
+      max_tokens ? static_cast<uint64_t>(std::max(*max_tokens, 0)) : kMostTokens;
+  max_tokens_ = tokens + kSpareEvents;
+  max_events_ = max_tokens_ * kMostEventsPerToken;
+  max_bytes_ = max_tokens_ * kMaxTokenBytes;
+}
+
+bool LengthGuard::Take(size_t text_bytes, size_t tokens) {
+  if (max_events_ == 0 || text_bytes > max_bytes_ || tokens > max_tokens_) return false;
+  --max_events_;
+  max_tokens_ -= tokens;
+  max_bytes_ -= text_bytes;
+  return true;
+}
+
+std::optional<BackendFailure> LengthGuard::TakeIdle() {
+  if (idle_events_-- > 0) return std::nullopt;
+  return Broken("sent a stream without an end");
+}
+
+std::string ThoughtMarks::Join(std::string_view thought, std::string_view text) {
+  std::string joined;
+  if (!thought.empty()) {
+    if (!thinking_) joined += "<think>";
+    thinking_ = true;
+    joined += thought;
+  }
+  if (!text.empty()) {
+    if (thinking_) joined += "</think>";
+    thinking_ = false;
+    joined += text;
+  }
+  return joined;
+}
+
+void WriteParameters(const Request& request, std::span<const ParameterName> known,
+                     OrderedJson* out) {
+  for (const ParameterName& name : known) WriteParameter(request, name, out);
+}
+
+std::vector<std::string> UnknownParameters(const Request& request,
+                                           std::span<const ParameterName> known) {
+  std::vector<std::string> names;
+  for (const Effect& effect : Effects(request)) {
+    const bool is_known = std::any_of(known.begin(), known.end(), [&](const ParameterName& name) {
+      return name.parameter == effect.parameter;
+    });
+    if (effect.changes && !is_known) names.emplace_back(effect.name);
+  }
+  return names;
+}
+
+std::optional<uint64_t> SeedOf(const Request& request) {
+  if (!request.sampling.seed || request.choice == 0) return request.sampling.seed;
+  return base::Mix64(*request.sampling.seed, request.choice);
+}
+
+int32_t ShortSeed(uint64_t seed) {
+  constexpr uint64_t kMask = 0x7FFFFFFF;
+  return static_cast<int32_t>(seed <= kMask ? seed : (seed ^ (seed >> 32U)) & kMask);
+}
+
+std::string SharedCacheSalt(const Request& request) {
+  const bool scoped = !request.cache_scope.empty();
+  const std::string& scope = scoped ? request.cache_scope : request.tenant;
+  if (scope.empty() && request.cache_salt.empty()) return {};
+  std::string text = scoped ? "scope" : "tenant";
+  // With their lengths, so that no two divisions read the same.
+  for (const std::string* part : {&scope, &request.cache_salt}) {
+    text += ' ' + std::to_string(part->size()) + ' ' + *part;
+  }
+  return base::HexText(base::Sha256(text.data(), text.size()));
+}
+
+OrderedJson Messages(const std::vector<ChatMessage>& messages) {
+  OrderedJson list = OrderedJson::array();
+  for (const ChatMessage& message : messages) {
+    OrderedJson one = {{"role", message.role}, {"content", message.content}};
+    if (!message.name.empty()) one["name"] = message.name;
+    if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+std::string Dump(const OrderedJson& body) {
+  return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+Status CheckStreamable(const Request& request) {
+  if (request.prompt_logprobs) {
+    return {StatusCode::kUnimplemented,
+            "it has no log-probabilities of the prompt ('prompt_logprobs', or 'echo' with "
+            "'logprobs')",
+            "prompt_logprobs"};
+  }
+  if (request.max_tokens == 0) {
+    return InvalidArgument("it cannot answer with 0 tokens ('max_tokens')", "max_tokens");
+  }
+  return {};
+}
+
+Status CheckFromTheStart(const Request& request) {
+  if (request.resume_ids.empty()) return {};
+  return {StatusCode::kUnimplemented,
+          "it cannot go on from tokens that another engine has generated ('resume_ids')",
+          "resume_ids"};
+}
+
+}  // namespace ropeway::api::wire

@@ -1,0 +1,162 @@
+// What the wire formats share: JSON that a server wrote, read without trust, and a request's
+// parameters under the names that a kind of server knows. Its names stay in a namespace of their
+// own, as do those of all *_wire.cc.
+#ifndef ROPEWAY_API_WIRE_JSON_H_
+#define ROPEWAY_API_WIRE_JSON_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/wire_fields.h"
+#include "base/json.h"
+#include "ropeway/remote_backend.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::api::wire {
+
+// --- Reading.
+
+// A document that the server sent; the message of a failure calls it `what`.
+StatusOr<nlohmann::json> ReadDocument(std::string_view text, std::string_view what);
+
+using base::Member;
+using base::Text;
+
+// An integer from 0 to 2^31 - 1, or one written with a fraction of 0; else nothing.
+std::optional<int32_t> Count(const nlohmann::json& json);
+
+// What a document says about its error, in any of the shapes in use; "" if nothing. What is no text
+// is shown as JSON.
+std::string ErrorText(const nlohmann::json& json);
+
+// The same status with what the error says of the request: the field at fault as `param`, and a
+// code that clients know. That a prompt is too long, some servers say in words of their own.
+Status WithParam(const Status& status, const nlohmann::json& json);
+
+// The failure of a request whose answer is, or holds, the error `json`: `before`, which follows
+// "it ", and what it says. It is the request's own fault where the error says so.
+BackendFailure ErrorFailure(const std::string& before, const nlohmann::json& json);
+
+// An answer that breaks its format: "it " and `what`, such as "sent no JSON".
+BackendFailure Broken(const std::string& what);
+// That of one that does not end where it has to.
+BackendFailure TooLong(std::optional<int32_t> max_tokens);
+
+// The sum of the samples of a metric in the Prometheus text format, over all its labels; nothing if
+// it has none.
+std::optional<double> MetricSum(std::string_view text, std::string_view name);
+// Likewise, where it is a count of something.
+std::optional<int> MetricCount(std::string_view text, std::string_view name);
+
+// The entries of a list of models: OpenAI's `data`, Ollama's `models`, or the list alone; null
+// where `document` is none.
+const nlohmann::json& ModelEntries(const nlohmann::json& document, FieldReader* fields);
+// The name of an entry: its `id`, `name` or `model`, or the entry itself.
+std::string_view ModelName(const nlohmann::json& entry, FieldReader* fields);
+// All names of such a list, each once.
+StatusOr<std::vector<std::string>> ModelIds(const nlohmann::json& document);
+
+// What was wrong with the fields of a server's answer to a question; OK: nothing.
+Status FaultStatus(const FieldReader& fields);
+
+// What an answer's reason to end means, in any server's words: whatever it is called but the words
+// for its longest, such as "eos" or "content_filter", the model does not go on. A failure: it is
+// one of those for an answer that failed.
+std::optional<BackendFailure> ReadReason(std::string_view reason, FinishReason* read);
+
+// Keeps count of a stream against what was asked for, so that one without an end is cut.
+class LengthGuard {
+ public:
+  explicit LengthGuard(std::optional<int32_t> max_tokens);
+  // Counts an event with output. Returns false once no honest answer could be so long.
+  bool Take(size_t text_bytes, size_t tokens = 0);
+  // Counts one without, of which there may be many: they keep the connection alive. A failure:
+  // these have no end.
+  std::optional<BackendFailure> TakeIdle();
+
+ private:
+  int idle_events_ = 1 << 16;
+  uint64_t max_events_;
+  uint64_t max_tokens_;
+  uint64_t max_bytes_;
+};
+
+// Puts the thoughts of a model, which some servers send apart, into its one text.
+class ThoughtMarks {
+ public:
+  // The text of an event: <think> precedes the first thought, </think> the first text after it.
+  std::string Join(std::string_view thought, std::string_view text);
+
+ private:
+  bool thinking_ = false;  // A <think> is open.
+};
+
+// --- Writing.
+
+// Parameters of a request that not every kind knows.
+enum class Parameter {
+  kTemperature,
+  kTopP,
+  kTopK,
+  kMinP,
+  kTypicalP,
+  kPresencePenalty,
+  kFrequencyPenalty,
+  kRepetitionPenalty,
+  kSeed,
+  kLogitBias,
+  kMinTokens,
+  kStop,
+  kStopTokenIds,
+  kIgnoreEos,
+  kCacheSalt,
+};
+
+// A parameter that a kind knows, and its name there.
+struct ParameterName {
+  Parameter parameter;
+  const char* name;
+};
+
+// Adds those of `known` that the request gives to the object `out`.
+void WriteParameters(const Request& request, std::span<const ParameterName> known,
+                     nlohmann::ordered_json* out);
+
+// The parameters that the request gives, that would change its answer, and that are not `known`, by
+// their names in Ropeway's API.
+std::vector<std::string> UnknownParameters(const Request& request,
+                                           std::span<const ParameterName> known);
+
+// The seed, if there is one: choices of one request that a server computes as separate ones get
+// seeds of their own.
+std::optional<uint64_t> SeedOf(const Request& request);
+// It in 31 bits, for servers that take no more; one that fits stays as it is.
+int32_t ShortSeed(uint64_t seed);
+
+// What divides the prefix cache of a server that all of the gateway's tenants share: "" for a
+// request of no tenant and without a salt, else 64 characters that say nothing about either.
+std::string SharedCacheSalt(const Request& request);
+
+// OpenAI's list of messages.
+nlohmann::ordered_json Messages(const std::vector<ChatMessage>& messages);
+
+// The text of a JSON body; what is not UTF-8 in it becomes U+FFFD.
+std::string Dump(const nlohmann::ordered_json& body);
+
+// kUnimplemented if the request asks for what no stream of a server has; the message begins with
+// "it", the backend.
+Status CheckStreamable(const Request& request);
+
+// Likewise if it goes on from what another engine has generated, for servers that cannot.
+Status CheckFromTheStart(const Request& request);
+
+}  // namespace ropeway::api::wire
+
+#endif  // ROPEWAY_API_WIRE_JSON_H_
