@@ -1,0 +1,42 @@
+#include "base/edit_distance.h"
+
+#include <utility>
+#include <vector>
+
+namespace ropeway::base {
+
+// The distance of "optimal string alignment", a row for each letter of `a`. Cells further than
+// `most` from the diagonal cost more than `most`, so they are not looked at.
+size_t EditDistance(std::string_view a, std::string_view b, size_t most) {
+  const size_t difference = a.size() < b.size() ? b.size() - a.size() : a.size() - b.size();
+  if (difference > most) return most + 1;
+  const size_t far = most + 1;
+  std::vector<size_t> row(b.size() + 1, far);
+  std::vector<size_t> above(row);
+  std::vector<size_t> two_above(row);
+  for (size_t j = 0; j <= std::min(most, b.size()); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    std::swap(two_above, above);
+    std::swap(above, row);
+    const size_t first = i > most ? i - most : 0;
+    const size_t last = std::min(b.size(), i + most);
+    if (first > 0) row[first - 1] = far;
+    for (size_t j = first; j <= last; ++j) {
+      if (j == 0) {
+        row[0] = i;
+        continue;
+      }
+      const bool same = a[i - 1] == b[j - 1];
+      size_t cost = above[j - 1] + (same ? 0 : 1);
+      cost = std::min({cost, above[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost = std::min(cost, two_above[j - 2] + 1);
+      }
+      row[j] = std::min(cost, far);
+    }
+    if (last < b.size()) row[last + 1] = far;
+  }
+  return row[b.size()];
+}
+
+}  // namespace ropeway::base
