@@ -257,7 +257,7 @@ class BenchDeterminismTest(InTempFolder):
                                 (("--company", "-1"), "--company"), (("--kv-cache-dtype", "q3"),
                                  "--kv-cache-dtype"), (("--rounds", "0"), "--rounds"),
                                 (("--prompt", ""), "--prompt"), (("--prompt", "word " * 2000), "--prompt"),
-                                (("--model", "no-such-model"), "no-such-model")):
+                                (("--model", "no-such-model"), "--model is given 2 times")):
             with self.subTest(words=words):
                 reply = call("bench", "determinism", "--model", ARGS.model, *words)
                 self.assertEqual((reply.returncode, reply.stdout), (1, ""))
@@ -316,8 +316,8 @@ class ConfigTest(InTempFolder):
         self.assertRegex(reply.stderr, r"prompt tokens, 3 tokens")
         reply = run_tiny("--config", config, "--max-tokens", "2", "Hello")
         self.assertRegex(reply.stderr, r"prompt tokens, 2 tokens")
-        reply = run_tiny("--config", config, "--max-tokens", "2", "--max-tokens", "1", "Hello")
-        self.assertRegex(reply.stderr, r"prompt tokens, 1 tokens")  # Of two the last.
+        reply = run_tiny("--config", config, "--max-tokens", "2", "-n", "1", "Hello")
+        self.assertIn("--max-tokens is given 2 times, and holds one value", reply.stderr)
 
     def test_the_type_of_the_cache_can_stand_in_it(self):
         config = self.write("ropeway.toml", '[run]\nkv-cache-dtype = "q8_0"\nkv-cache-size = "16MiB"\n'
@@ -488,9 +488,10 @@ class HelpTest(unittest.TestCase):
         for words, fault in (((), "expected a command: serve, gateway, run, bench, "),
                              (("nonsense",), ", completion, not 'nonsense' "),
                              (("--prot", "1"), "not '--prot'"),
+                             (("sreve",), "there is no command 'sreve': did you mean 'serve'? (see ropeway --help)"),
                              (("bench", "sevre"), "expected a command of ropeway-bench --help, or one of schedulers, "),
                              (("bench", "sevre"), ", not 'sevre'"),
-                             (("run", "--temprature", "1", "Hello"), "there is no flag '--temprature' "),
+                             (("run", "--temprature", "1", "Hello"), "'--temprature': did you mean '--temperature'?"),
                              (("run", "Hello", "you"), "one argument too many: 'you' "),
                              (("serve", "--config", "no/such"), "--config: no/such")):
             with self.subTest(words=words):

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/edit_distance.h"
 #include "base/system.h"
 #include "base/toml_bounds.h"
 #include "base/utf8.h"
@@ -202,9 +203,18 @@ class Reader {
     std::replace(dashed.begin(), dashed.end(), '_', '-');
     std::string words = section;
     std::replace(words.begin(), words.end(), '.', ' ');
+    std::vector<std::string> names;
+    for (const FlagGroup& group : flags) {
+      for (const Flag& flag : group.flags) {
+        for (const FlagName& one : NamesOf(flag)) {
+          if (one.text.starts_with("--")) names.push_back(one.text.substr(2));
+        }
+      }
+    }
+    const std::string* const meant = base::Nearest(dashed, names, 2);
     return Wrong(key.source(),
-                 FindFlag(flags, dashed)
-                     ? fmt::format("unknown key '{}' in [{}]; expected '{}'", name, section, dashed)
+                 meant != nullptr
+                     ? fmt::format("unknown key '{}' in [{}]; expected '{}'", name, section, *meant)
                      : fmt::format("unknown key '{}' in [{}]; expected a flag of `{} {}` "
                                    "without its dashes",
                                    name, section, program_, words));

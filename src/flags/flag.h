@@ -39,7 +39,7 @@ struct FlagValue {
   std::string words;
   std::string environment;  // The variable that gives it where the command line does not; "": none.
   bool required = false;
-  bool repeated = false;  // May be given several times; otherwise the last one counts.
+  bool repeated = false;  // May be given several times.
   bool many = false;      // Repeated, and several texts may follow one name.
   // Of a repeated one whose text is "VALUE,key=value,...": in a configuration file a table may
   // stand for it, in which this key holds the VALUE. "": none may.

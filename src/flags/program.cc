@@ -8,10 +8,13 @@
 #include <set>
 #include <utility>
 
+#include "base/edit_distance.h"
 #include "base/output.h"
 
 namespace ropeway::flags {
 namespace {
+
+constexpr size_t kMostEdits = 2;  // Of a word that still means a name.
 
 // A command and what CLI11 knows about it.
 struct Node {
@@ -25,8 +28,8 @@ class Parser {
  public:
   explicit Parser(const Program& program)
       : program_(program), root_(program.description, program.name) {
-    // Commands inherit these.
-    root_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    // Commands inherit this. Which flags may be repeated, SetFlags says.
+    root_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     root_.set_help_flag("--help,-h", "");
     root_.set_version_flag("--version", program.version);
     root_.fallthrough();  // --config and --version may stand after the command.
@@ -69,13 +72,14 @@ class Parser {
 
   static CLI::Option* AddFlag(const Flag& flag, CLI::App* app) {
     if (flag.value.kind == ValueKind::kSwitch) return app->add_flag(flag.names);
-    CLI::Option* option = app->add_option(flag.names)->type_name(flag.value.placeholder);
-    if (flag.value.repeated) {
-      option->expected(1)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-          ->allow_extra_args(flag.value.many);
-    }
-    return option;
+    return app->add_option(flag.names)
+        ->type_name(flag.value.placeholder)
+        ->expected(1)
+        ->allow_extra_args(flag.value.many);
+  }
+
+  static Status Repeated(const std::string& name, size_t times) {
+    return InvalidArgument(fmt::format("{} is given {} times, and holds one value", name, times));
   }
 
   // The flags of `node`, and of other commands what the configuration file says.
@@ -87,11 +91,15 @@ class Parser {
           flag->value.environment.empty() ? nullptr : std::getenv(flag->value.environment.c_str());
       if (texts.empty() && variable != nullptr && *variable != '\0') texts = {variable};
       if (texts.empty()) continue;
+      if (texts.size() > 1 && !flag->value.repeated) {
+        return Repeated(MainName(*flag), texts.size());
+      }
       given.insert(flag);
       if (Status status = flag->value.set(texts); !status.ok()) {
         return InvalidArgument(fmt::format("{}: {}", MainName(*flag), status.message()));
       }
     }
+    if (config_->count() > 1) return Repeated("--config", config_->count());
     if (config_->count() > 0) {
       Status status = ReadConfigFile(program_, config_->results().back(), &given);
       if (!status.ok()) return status;
@@ -118,16 +126,33 @@ class Parser {
       for (const CLI::App* command : at->get_subcommands(nullptr)) {
         names.push_back(command->get_name());
       }
-      const std::string found = extra.empty() ? "" : fmt::format(", not '{}'", extra.front());
-      return fmt::format("expected a command: {}{}", fmt::join(names, ", "), found);
+      if (extra.empty()) return fmt::format("expected a command: {}", fmt::join(names, ", "));
+      const std::string* const meant = base::Nearest(extra.front(), names, kMostEdits);
+      return meant == nullptr ? fmt::format("expected a command: {}, not '{}'",
+                                            fmt::join(names, ", "), extra.front())
+                              : fmt::format("there is no command '{}': did you mean '{}'?",
+                                            extra.front(), *meant);
     }
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extra.empty()) {
       for (const std::string& word : extra) {
-        if (word.size() > 1 && word[0] == '-') return fmt::format("there is no flag '{}'", word);
+        if (word.size() > 1 && word[0] == '-') return NoFlag(word);
       }
       return fmt::format("one argument too many: '{}'", extra.front());
     }
     return error.what();
+  }
+
+  std::string NoFlag(const std::string& word) const {
+    std::vector<FlagName> names;
+    const auto add = [&](const Flag& flag) {
+      for (FlagName& name : NamesOf(flag)) names.push_back(std::move(name));
+    };
+    for (const auto& [flag, option] : Innermost().options) add(*flag);
+    for (const Flag& flag : CommonFlags(Innermost().command == nullptr)) add(flag);
+    const FlagName* const meant =
+        base::Nearest(word.substr(0, word.find('=')), names, kMostEdits, &FlagName::text);
+    return fmt::format("there is no flag '{}'", word) +
+           (meant == nullptr ? "" : fmt::format(": did you mean '{}'?", meant->text));
   }
 
   // The innermost command that was named, or the program.
