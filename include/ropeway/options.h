@@ -21,20 +21,15 @@ struct SamplingDefaults {
   std::optional<float> repetition_penalty;
 
   // These, and those of `other` where these are absent.
-  SamplingDefaults Or(const SamplingDefaults& other) const {
-    return {temperature ? temperature : other.temperature, top_k ? top_k : other.top_k,
-            top_p ? top_p : other.top_p, min_p ? min_p : other.min_p,
-            repetition_penalty ? repetition_penalty : other.repetition_penalty};
-  }
+  SamplingDefaults Or(const SamplingDefaults& other) const;
+
+  // Sets those that are there.
+  void ApplyTo(SamplingParams* params) const;
 
   // What a request gets that says nothing.
   SamplingParams Params() const {
     SamplingParams params;
-    params.temperature = temperature.value_or(params.temperature);
-    params.top_k = top_k.value_or(params.top_k);
-    params.top_p = top_p.value_or(params.top_p);
-    params.min_p = min_p.value_or(params.min_p);
-    params.repetition_penalty = repetition_penalty.value_or(params.repetition_penalty);
+    ApplyTo(&params);
     return params;
   }
 };

@@ -8,65 +8,11 @@
 #include <variant>
 #include <vector>
 
+#include "core/parameters.h"
 #include "core/tenant.h"
 
 namespace ropeway::core {
 namespace {
-
-// Written so that NaN is outside every range.
-bool Within(float value, float low, float high) { return value >= low && value <= high; }
-
-Status CheckRange(float value, float low, float high, const char* name) {
-  if (Within(value, low, high)) return {};
-  return InvalidArgument(
-      fmt::format("{} must be between {} and {}, not {}", name, low, high, value), name);
-}
-
-// Likewise, without `low` itself.
-Status CheckAbove(float value, float low, float high, const char* name) {
-  if (value > low && value <= high) return {};
-  return InvalidArgument(
-      fmt::format("{} must be above {} and at most {}, not {}", name, low, high, value), name);
-}
-
-Status CheckLogitBias(const std::vector<LogitBias>& biases) {
-  if (biases.size() > kMaxLogitBiases) {
-    return InvalidArgument(fmt::format("logit_bias may hold at most {} tokens, not {}",
-                                       kMaxLogitBiases, biases.size()),
-                           "logit_bias");
-  }
-  std::vector<TokenId> ids;
-  ids.reserve(biases.size());
-  for (const LogitBias& bias : biases) {
-    ids.push_back(bias.id);
-    if (Within(bias.bias, -100.0F, 100.0F)) continue;
-    return InvalidArgument(
-        fmt::format("logit_bias of token {} must be between -100 and 100, not {}", bias.id,
-                    bias.bias),
-        "logit_bias");
-  }
-  std::sort(ids.begin(), ids.end());
-  const auto twice = std::adjacent_find(ids.begin(), ids.end());
-  if (twice == ids.end()) return {};
-  return InvalidArgument(fmt::format("logit_bias names token {} twice", *twice), "logit_bias");
-}
-
-Status CheckSampling(const SamplingParams& params) {
-  for (Status status : {CheckRange(params.temperature, 0.0F, 2.0F, "temperature"),
-                        CheckAbove(params.top_p, 0.0F, 1.0F, "top_p"),
-                        CheckRange(params.min_p, 0.0F, 1.0F, "min_p"),
-                        CheckAbove(params.typical_p, 0.0F, 1.0F, "typical_p"),
-                        CheckRange(params.presence_penalty, -2.0F, 2.0F, "presence_penalty"),
-                        CheckRange(params.frequency_penalty, -2.0F, 2.0F, "frequency_penalty"),
-                        CheckAbove(params.repetition_penalty, 0.0F, 10.0F, "repetition_penalty"),
-                        CheckLogitBias(params.logit_bias)}) {
-    if (!status.ok()) return status;
-  }
-  if (params.top_k >= -1) return {};
-  return InvalidArgument(
-      fmt::format("top_k must be at least 1, or 0 or -1 for all tokens, not {}", params.top_k),
-      "top_k");
-}
 
 Status CheckLogprobs(const std::optional<int32_t>& logprobs, const char* name) {
   if (!logprobs || (*logprobs >= 0 && *logprobs <= kMaxLogprobs)) return {};
@@ -76,38 +22,10 @@ Status CheckLogprobs(const std::optional<int32_t>& logprobs, const char* name) {
 
 Status CheckLengths(const Request& request) {
   const int32_t least = request.sampling.min_tokens;
-  if (request.max_tokens && *request.max_tokens < 0) {
-    return InvalidArgument(
-        fmt::format("max_tokens must not be negative, but it is {}", *request.max_tokens),
-        "max_tokens");
-  }
-  if (least < 0) {
-    return InvalidArgument(fmt::format("min_tokens must not be negative, but it is {}", least),
-                           "min_tokens");
-  }
-  if (request.max_tokens && least > *request.max_tokens) {
-    return InvalidArgument(fmt::format("min_tokens must be at most max_tokens, but {} is above {}",
-                                       least, *request.max_tokens),
-                           "min_tokens");
-  }
-  return {};
-}
-
-Status CheckStops(const std::vector<std::string>& stops) {
-  if (stops.size() > kMaxStopStrings) {
-    return InvalidArgument(
-        fmt::format("stop may hold at most {} strings, not {}", kMaxStopStrings, stops.size()),
-        "stop");
-  }
-  for (const std::string& stop : stops) {
-    if (stop.empty()) return InvalidArgument("stop must not hold an empty string", "stop");
-    if (stop.size() > kMaxStopBytes) {
-      return InvalidArgument(fmt::format("a stop string may have at most {} bytes, not {}",
-                                         kMaxStopBytes, stop.size()),
-                             "stop");
-    }
-  }
-  return {};
+  if (!request.max_tokens || least <= *request.max_tokens) return {};
+  return InvalidArgument(fmt::format("min_tokens must be at most max_tokens, but {} is above {}",
+                                     least, *request.max_tokens),
+                         "min_tokens");
 }
 
 // So that an id can stand in a log line and a list as it is.
@@ -178,10 +96,8 @@ Status CheckRequest(const Request& request) {
     return InvalidArgument(
         fmt::format("timeout must be above 0, not {} ms", request.timeout->count()), "timeout");
   }
-  if (request.stop_token_ids.size() > kMaxStopTokenIds) {
-    return InvalidArgument(fmt::format("stop_token_ids may hold at most {} ids, not {}",
-                                       kMaxStopTokenIds, request.stop_token_ids.size()),
-                           "stop_token_ids");
+  for (const Parameter& row : Parameters()) {
+    if (Status status = CheckParameter(row, request); !status.ok()) return status;
   }
   for (Status status :
        {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
@@ -189,8 +105,7 @@ Status CheckRequest(const Request& request) {
         CheckSessionId(request.session_id), CheckClass(request), CheckResume(request)}) {
     if (!status.ok()) return status;
   }
-  if (Status status = CheckSampling(request.sampling); !status.ok()) return status;
-  return CheckStops(request.stop);
+  return {};
 }
 
 Status ContextLengthExceeded(std::string message, std::string field) {

@@ -12,10 +12,6 @@
 
 namespace ropeway::core {
 
-inline constexpr int kMaxStopStrings = 16;
-inline constexpr size_t kMaxStopBytes = 1024;
-inline constexpr size_t kMaxStopTokenIds = 128;
-inline constexpr size_t kMaxLogitBiases = 1024;
 inline constexpr size_t kMaxSessionIdBytes = 256;
 inline constexpr int kMaxLogprobs = 20;
 

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "base/kv_block.h"
+#include "core/parameters.h"
 #include "engine/model_vocabulary.h"
 #include "engine/open_engine.h"
 #include "kernels/kernels.h"
@@ -201,12 +203,10 @@ std::string UsersText(const ModelCheck& check, uint64_t users, int32_t tokens) {
 
 std::string SamplingText(const SamplingDefaults& s) {
   std::vector<std::string> parts;
-  if (s.temperature) parts.push_back(fmt::format("temperature {}", *s.temperature));
-  if (s.top_k) parts.push_back(fmt::format("top_k {}", *s.top_k));
-  if (s.top_p) parts.push_back(fmt::format("top_p {}", *s.top_p));
-  if (s.min_p) parts.push_back(fmt::format("min_p {}", *s.min_p));
-  if (s.repetition_penalty) {
-    parts.push_back(fmt::format("repetition_penalty {}", *s.repetition_penalty));
+  for (const core::Parameter& row : core::Parameters()) {
+    core::VisitDefault(row, [&](auto of_model, auto) {
+      if (s.*of_model) parts.push_back(fmt::format("{} {}", row.name, *(s.*of_model)));
+    });
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -296,29 +296,22 @@ std::string VerdictText(const ModelCheck& check) {
 
 SamplingDefaults ReadSamplingDefaults(const model::GgufFile& file,
                                       std::vector<std::string>* warnings) {
-  const auto number = [&](const char* name, double least, double most) -> std::optional<float> {
-    const std::string key = std::string("general.sampling.") + name;
+  SamplingDefaults defaults;
+  for (const core::Parameter& row : core::Parameters()) {
+    if (row.gguf == nullptr) continue;
+    const std::string key = std::string("general.sampling.") + row.gguf;
     const auto* entry = file.Find(key);
-    if (entry == nullptr) return std::nullopt;
-    double value = least - 1.0;
+    if (entry == nullptr) continue;
+    double value = NAN;
     if (const auto* d = std::get_if<double>(&entry->value)) value = *d;
     if (const auto* u = std::get_if<uint64_t>(&entry->value)) value = static_cast<double>(*u);
     if (const auto* i = std::get_if<int64_t>(&entry->value)) value = static_cast<double>(*i);
-    // Also true for NaN.
-    if (!(value >= least && value <= most)) {
-      warnings->push_back(fmt::format("has a {} that is not a number from {} to {}: it is not used",
-                                      key, least, most));
-      return std::nullopt;
+    if (core::Within(row, value)) {
+      core::SetDefault(row, value, &defaults);
+    } else {
+      warnings->push_back(
+          fmt::format("has a {} that is not {}: it is not used", key, core::Expected(row)));
     }
-    return static_cast<float>(value);
-  };
-  SamplingDefaults defaults;
-  defaults.temperature = number("temp", 0.0, 2.0);
-  defaults.top_p = number("top_p", 1e-6, 1.0);
-  defaults.min_p = number("min_p", 0.0, 1.0);
-  defaults.repetition_penalty = number("penalty_repeat", 0.01, 10.0);
-  if (const auto top_k = number("top_k", -1.0, 1 << 24)) {
-    defaults.top_k = static_cast<int32_t>(*top_k);
   }
   return defaults;
 }

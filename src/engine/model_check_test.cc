@@ -224,8 +224,10 @@ TEST(ModelCheckTest, ReadsSamplingDefaults) {
   EXPECT_THAT(check.warnings, SizeIs(2));
   const std::string verdict = VerdictText(check);
   EXPECT_THAT(verdict, HasSubstr("come with it: temperature 0.6, top_k 40\n"));
-  EXPECT_THAT(verdict,
-              HasSubstr("It has a general.sampling.min_p that is not a number from 0 to 1"));
+  EXPECT_THAT(
+      verdict,
+      HasSubstr(
+          "It has a general.sampling.min_p that is not a number of at least 0 and at most 1:"));
 }
 
 TEST(SamplingDefaultsTest, EachGoesBeforeTheNext) {

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/split_name.h"
+#include "core/parameters.h"
 #include "engine/engine_options.h"
 #include "engine/machine.h"
 #include "engine/model_check.h"
@@ -142,13 +143,17 @@ std::string DescribeLimits(const LlmEngineConfig& config, const std::string& own
   const ModelOptions& options = config.options.model;
   const std::string& text = options.chat_template.empty() ? own_template : options.chat_template;
   const SamplingParams sampling = config.sampling.Params();
-  return fmt::format(
-      "KV {}; positions {}; vocabulary {}; chat template {}{}; sampling {} {} {} {} {}",
-      config.cache_root.kv_dtype, config.cache_root.rope_scaling,
-      VocabularyDigest(*config.tokenizer),
-      base::HexText(base::Sha256(text.data(), text.size())).substr(0, 16),
-      options.parse_special ? ", control tokens in messages" : "", sampling.temperature,
-      sampling.top_k, sampling.top_p, sampling.min_p, sampling.repetition_penalty);
+  std::string limits =
+      fmt::format("KV {}; positions {}; vocabulary {}; chat template {}{}; sampling",
+                  config.cache_root.kv_dtype, config.cache_root.rope_scaling,
+                  VocabularyDigest(*config.tokenizer),
+                  base::HexText(base::Sha256(text.data(), text.size())).substr(0, 16),
+                  options.parse_special ? ", control tokens in messages" : "");
+  for (const core::Parameter& row : core::Parameters()) {
+    core::VisitDefault(row,
+                       [&](auto, auto member) { limits += fmt::format(" {}", sampling.*member); });
+  }
+  return limits;
 }
 
 // OpenAI's "system_fingerprint": clients compare it to see whether an answer may be another one.

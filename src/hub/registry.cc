@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "core/parameters.h"
 #include "hub/names.h"
 
 namespace ropeway::hub {
@@ -23,9 +24,6 @@ using nlohmann::json;
 constexpr size_t kMaxDescription = 200;
 constexpr std::array<std::string_view, 8> kKeys = {"name",   "description", "file",   "bytes",
                                                    "sha256", "packages",    "source", "sampling"};
-constexpr std::array<std::string_view, 5> kSamplingKeys = {"temperature", "top_k", "top_p", "min_p",
-                                                           "repetition_penalty"};
-
 // The sums are those of the model files, not of the packages. The first model is the default one:
 // `bench/run.py first-answers` says which suits, and with which "sampling".
 constexpr std::string_view kBuiltIn = R"json([
@@ -103,16 +101,6 @@ class EntryReader {
     }
   }
 
-  // A number of "sampling", if it has it.
-  std::optional<float> Number(const json& sampling, const char* key, double least, double most) {
-    const auto at = sampling.find(key);
-    if (at == sampling.end()) return std::nullopt;
-    const double value = at->is_number() ? at->get<double>() : least - 1.0;
-    // Also true for NaN.
-    if (!(value >= least && value <= most)) Fail("sampling", "has a value that is out of range");
-    return static_cast<float>(value);
-  }
-
   std::string Sum() {
     const std::string text = Text(entry_, "sha256", false);
     const std::optional<std::string> sum = ParseSha256(text);
@@ -128,16 +116,14 @@ class EntryReader {
       return defaults;
     }
     for (const auto& [key, value] : sampling.items()) {
-      if (std::ranges::find(kSamplingKeys, key) == kSamplingKeys.end()) {
+      const core::Parameter* row = core::FindParameter(key);
+      if (row == nullptr || !core::HasDefault(*row)) {
         Fail("sampling", "has a field that is none of its");
+      } else if (!value.is_number() || !core::Within(*row, value.get<double>())) {
+        Fail("sampling", "has a value that is out of range");
+      } else {
+        core::SetDefault(*row, value.get<double>(), &defaults);
       }
-    }
-    defaults.temperature = Number(sampling, "temperature", 0.0, 2.0);
-    defaults.top_p = Number(sampling, "top_p", 1e-6, 1.0);
-    defaults.min_p = Number(sampling, "min_p", 0.0, 1.0);
-    defaults.repetition_penalty = Number(sampling, "repetition_penalty", 0.01, 10.0);
-    if (const auto top_k = Number(sampling, "top_k", -1.0, 1 << 24)) {
-      defaults.top_k = static_cast<int32_t>(*top_k);
     }
     return defaults;
   }

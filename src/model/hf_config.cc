@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/utf8.h"
+#include "core/parameters.h"
 #include "model/hf_rope.h"
 
 namespace ropeway::model {
@@ -347,21 +348,17 @@ HfModel ReadHfConfig(HfFields* config, GgufFile::Builder* builder) {
 }
 
 void ReadHfGeneration(HfFields* generation, GgufFile::Builder* builder) {
-  const auto put = [&](const char* key, const char* field) {
-    if (!generation->Has(field)) return;
-    builder->SetFloat32(key, static_cast<float>(generation->Number(field)),
-                        generation->Field(field));
-  };
-  put("general.sampling.temp", "temperature");
-  put("general.sampling.top_p", "top_p");
-  put("general.sampling.min_p", "min_p");
-  put("general.sampling.penalty_repeat", "repetition_penalty");
-  if (!generation->Has("top_k")) return;
-  // Files say -1 or 0 for "all tokens", which is what an absent key means.
-  const double top_k = generation->Number("top_k");
-  if (top_k == -1.0 || top_k == 0.0) return;
-  builder->SetUint32("general.sampling.top_k", generation->Uint("top_k"),
-                     generation->Field("top_k"));
+  for (const core::Parameter& row : core::Parameters()) {
+    if (row.gguf == nullptr || !generation->Has(row.name)) continue;
+    const std::string key = std::string("general.sampling.") + row.gguf;
+    const double value = generation->Number(row.name);
+    if (std::holds_alternative<float SamplingParams::*>(row.member)) {
+      builder->SetFloat32(key, static_cast<float>(value), generation->Field(row.name));
+    } else if (value != -1.0 && value != 0.0) {
+      // Files say so for "all tokens", which is what an absent key means.
+      builder->SetUint32(key, generation->Uint(row.name), generation->Field(row.name));
+    }
+  }
 }
 
 }  // namespace ropeway::model
