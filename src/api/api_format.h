@@ -1,7 +1,7 @@
 // The seam between the server and the dialects of its generation API.
 //
 // A dialect (OpenAI's completions, OpenAI's chat, ...) is one implementation of ApiFormat in one
-// file, and one line in GenerationEndpoints (router.cc). It reads a request body into an ApiRequest
+// file, and one row in ServerRoutes (routes.cc). It reads a request body into an ApiRequest
 // and writes the answer, streamed or whole, and the errors. Everything else (keys, limits, the
 // backend, cancellation, HTTP) knows no dialect.
 #ifndef ROPEWAY_API_API_FORMAT_H_
@@ -122,8 +122,7 @@ class ApiFormat {
   // Says nothing, and keeps proxies from closing a quiet stream.
   virtual std::string_view KeepAlive() const { return {}; }
 
-  // The body of a reply with error.http_status; JSON. Also called without Parse, for requests to
-  // the dialect's path that fail before their body is read.
+  // The body of a reply with error.http_status; JSON. Called without Parse.
   virtual std::string ErrorBody(const ApiError& error) const { return ErrorJson(error); }
 };
 

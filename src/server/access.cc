@@ -10,11 +10,6 @@
 namespace ropeway::server {
 namespace {
 
-bool IsAdmin(Route route) {
-  return route == Route::kAdminRequests || route == Route::kAdminCancel ||
-         route == Route::kAdminDrain;
-}
-
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 // Returns the token of "Bearer <token>", or "" for any other header.
@@ -103,18 +98,18 @@ Access::Presented Access::Identify(const Table& table, std::string_view authoriz
   return presented;
 }
 
-Access::Verdict Access::Check(Route route, std::string_view authorization) const {
+Access::Verdict Access::Check(Rights rights, std::string_view authorization) const {
   const std::shared_ptr<const Table> table = [this] {
     const std::lock_guard lock(mutex_);
     return table_;
   }();
   Verdict verdict;
-  if (table->digests.empty() && !IsAdmin(route)) return verdict;
+  if (table->digests.empty() && rights != Rights::kAdmin) return verdict;
   const Presented presented = Identify(*table, authorization);
   verdict.caller.sees_all = presented.admin || table->digests.size() < 2 ||
                             (presented.tenant != kNone && table->owners[presented.tenant].gateway);
-  if (IsHealth(route)) return verdict;
-  if (IsAdmin(route)) {
+  if (rights == Rights::kOpen) return verdict;
+  if (rights == Rights::kAdmin) {
     if (!table->admin) {
       verdict.rejection = Forbidden(
           "The admin paths are closed: start the server with an admin key (--admin-key) to open "
@@ -131,9 +126,7 @@ Access::Verdict Access::Check(Route route, std::string_view authorization) const
     verdict.caller = table->owners[presented.tenant];
     return verdict;
   }
-  const bool takes_admin =
-      route == Route::kMetrics || route == Route::kVersion || route == Route::kQueue;
-  verdict.caller.admin = takes_admin && presented.admin;
+  verdict.caller.admin = rights == Rights::kKeyOrAdmin && presented.admin;
   if (!verdict.caller.admin) verdict.rejection = Unauthorized(presented.any);
   return verdict;
 }

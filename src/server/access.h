@@ -13,7 +13,7 @@
 #include "base/fair_pool.h"
 #include "ropeway/request.h"
 #include "server/http_reply.h"
-#include "server/router.h"
+#include "server/route.h"
 #include "server/server_options.h"
 
 namespace ropeway::server {
@@ -53,12 +53,10 @@ class Access {
     Caller caller;                       // Where there is no rejection.
   };
 
-  // `authorization`: the value of the header; "" where it is absent. The health routes need no key;
-  // the admin routes need the admin key. All others, unknown paths included, need an API key if any
-  // is configured; /metrics, /version and /v1/queue take the admin key too. What the caller of a
-  // route without a key may see depends on the header all the same. Takes the same time
-  // whichever key is presented and however much of it is right.
-  Verdict Check(Route route, std::string_view authorization) const;
+  // `authorization`: the value of the header; "" where it is absent. What the caller of a route
+  // without a key may see depends on it all the same. Takes the same time whichever key is
+  // presented and however much of it is right.
+  Verdict Check(Rights rights, std::string_view authorization) const;
 
  private:
   using Digest = std::array<unsigned char, 32>;

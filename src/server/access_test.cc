@@ -14,36 +14,36 @@ using testing::HasSubstr;
 
 const std::vector<ApiKey> kKeys = {{"team-a", "sk-team-a-1", "shared"}, {"team-b", "sk-team-b-2"}};
 
-int StatusOf(const Access& access, Route route, const std::string& authorization) {
-  const Access::Verdict verdict = access.Check(route, authorization);
+int StatusOf(const Access& access, Rights rights, const std::string& authorization) {
+  const Access::Verdict verdict = access.Check(rights, authorization);
   return verdict.rejection ? verdict.rejection->status : 200;
 }
 
 TEST(Access, WithoutKeysTheApiIsOpen) {
   const Access access({}, "");
-  for (Route route : {Route::kGenerate, Route::kMetrics, Route::kUnknown, Route::kLivez}) {
-    EXPECT_EQ(StatusOf(access, route, ""), 200);
-    EXPECT_EQ(StatusOf(access, route, "Bearer anything"), 200);
+  for (const Rights rights : {Rights::kKey, Rights::kKeyOrAdmin, Rights::kOpen}) {
+    EXPECT_EQ(StatusOf(access, rights, ""), 200);
+    EXPECT_EQ(StatusOf(access, rights, "Bearer anything"), 200);
   }
-  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer anything").caller.tenant, "");
+  EXPECT_EQ(access.Check(Rights::kKey, "Bearer anything").caller.tenant, "");
 }
 
 TEST(Access, TheKeysNameIsTheTenant) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-a-1").caller.tenant, "team-a");
-  EXPECT_EQ(access.Check(Route::kGenerate, "bearer  sk-team-b-2 ").caller.tenant, "team-b");
+  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-a-1").caller.tenant, "team-a");
+  EXPECT_EQ(access.Check(Rights::kKey, "bearer  sk-team-b-2 ").caller.tenant, "team-b");
 }
 
 TEST(Access, OtherKeysTakeTheirPlaceAtOnce) {
   Access access(kKeys, "admin-key-3");
   access.Replace(
       Access::TableOf({{"team-b", "sk-team-b-4"}, {"team-c", "sk-team-c-5"}}, "admin-key-6"));
-  EXPECT_EQ(StatusOf(access, Route::kGenerate, "Bearer sk-team-a-1"), 401);
-  EXPECT_EQ(StatusOf(access, Route::kGenerate, "Bearer sk-team-b-2"), 401);
-  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-b-4").caller.tenant, "team-b");
-  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-c-5").caller.tenant, "team-c");
-  EXPECT_EQ(StatusOf(access, Route::kAdminDrain, "Bearer admin-key-3"), 401);
-  EXPECT_EQ(StatusOf(access, Route::kAdminDrain, "Bearer admin-key-6"), 200);
+  EXPECT_EQ(StatusOf(access, Rights::kKey, "Bearer sk-team-a-1"), 401);
+  EXPECT_EQ(StatusOf(access, Rights::kKey, "Bearer sk-team-b-2"), 401);
+  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-b-4").caller.tenant, "team-b");
+  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-c-5").caller.tenant, "team-c");
+  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer admin-key-3"), 401);
+  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer admin-key-6"), 200);
 }
 
 TEST(Access, KeysAreReplacedWhileOthersAreChecked) {
@@ -55,17 +55,17 @@ TEST(Access, KeysAreReplacedWhileOthersAreChecked) {
     stop = true;
   });
   while (!stop) {
-    EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-b-2").caller.tenant, "team-b");
+    EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.tenant, "team-b");
   }
   replacing.join();
 }
 
 TEST(Access, TheKeysCacheScopeGoesWithIt) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-a-1").caller.cache_scope, "shared");
-  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-b-2").caller.cache_scope, "");
-  EXPECT_EQ(access.Check(Route::kGenerate, "Bearer sk-team-a-2").caller.cache_scope, "");
-  EXPECT_EQ(access.Check(Route::kMetrics, "Bearer admin-key-3").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-a-1").caller.cache_scope, "shared");
+  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-a-2").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(Rights::kKeyOrAdmin, "Bearer admin-key-3").caller.cache_scope, "");
 }
 
 TEST(Access, TheKeysClassAndWeightGoWithIt) {
@@ -74,11 +74,11 @@ TEST(Access, TheKeysClassAndWeightGoWithIt) {
   key.priority_ceiling = Priority::kMedium;
   key.weight = 2.5;
   const Access access({key}, "");
-  const Caller caller = access.Check(Route::kGenerate, "Bearer sk-team-c-3").caller;
+  const Caller caller = access.Check(Rights::kKey, "Bearer sk-team-c-3").caller;
   EXPECT_EQ(caller.priority, Priority::kLow);
   EXPECT_EQ(caller.priority_ceiling, Priority::kMedium);
   EXPECT_EQ(caller.weight, 2.5);
-  const Caller anyone = Access({}, "").Check(Route::kGenerate, "").caller;
+  const Caller anyone = Access({}, "").Check(Rights::kKey, "").caller;
   EXPECT_EQ(anyone.priority, Priority::kMedium);
   EXPECT_EQ(anyone.priority_ceiling, Priority::kHigh);
   EXPECT_EQ(anyone.weight, 1.0);
@@ -89,13 +89,13 @@ TEST(Access, AGatewaysKeySeesAllNumbers) {
   std::vector<ApiKey> keys = kKeys;
   keys[1].gateway = true;
   const Access access(keys, "");
-  for (const Route route : {Route::kQueue, Route::kMetrics, Route::kHealth}) {
-    EXPECT_FALSE(access.Check(route, "Bearer sk-team-a-1").caller.sees_all);
-    EXPECT_TRUE(access.Check(route, "Bearer sk-team-b-2").caller.sees_all);
+  for (const Rights rights : {Rights::kKeyOrAdmin, Rights::kOpen}) {
+    EXPECT_FALSE(access.Check(rights, "Bearer sk-team-a-1").caller.sees_all);
+    EXPECT_TRUE(access.Check(rights, "Bearer sk-team-b-2").caller.sees_all);
   }
-  EXPECT_FALSE(access.Check(Route::kGenerate, "Bearer sk-team-a-1").caller.gateway);
-  EXPECT_TRUE(access.Check(Route::kGenerate, "Bearer sk-team-b-2").caller.gateway);
-  EXPECT_FALSE(access.Check(Route::kGenerate, "Bearer sk-team-b-2").caller.admin);
+  EXPECT_FALSE(access.Check(Rights::kKey, "Bearer sk-team-a-1").caller.gateway);
+  EXPECT_TRUE(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.gateway);
+  EXPECT_FALSE(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.admin);
 }
 
 // Its body, which may name another class, is not read yet.
@@ -104,7 +104,7 @@ TEST(Access, AHelpersJobHasTheKeysClassAndWeight) {
   key.priority = Priority::kLow;
   key.weight = 2.5;
   const Access access({key}, "");
-  const base::Flow flow = FlowOf(access.Check(Route::kTokenize, "Bearer sk-team-c-3").caller);
+  const base::Flow flow = FlowOf(access.Check(Rights::kKey, "Bearer sk-team-c-3").caller);
   EXPECT_EQ(flow.tenant, "team-c");
   EXPECT_EQ(flow.cls, 2);
   EXPECT_EQ(flow.weight, 2.5);
@@ -113,34 +113,31 @@ TEST(Access, AHelpersJobHasTheKeysClassAndWeight) {
 
 TEST(Access, TheQueueOpensToKeysAndToTheAdmin) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(StatusOf(access, Route::kQueue, ""), 401);
-  const Caller team = access.Check(Route::kQueue, "Bearer sk-team-a-1").caller;
+  EXPECT_EQ(StatusOf(access, Rights::kKeyOrAdmin, ""), 401);
+  const Caller team = access.Check(Rights::kKeyOrAdmin, "Bearer sk-team-a-1").caller;
   EXPECT_EQ(team.tenant, "team-a");
   EXPECT_FALSE(team.admin);
-  EXPECT_EQ(StatusOf(access, Route::kQueue, "Bearer admin-key-3"), 200);
-  EXPECT_TRUE(access.Check(Route::kQueue, "Bearer admin-key-3").caller.admin);
+  EXPECT_EQ(StatusOf(access, Rights::kKeyOrAdmin, "Bearer admin-key-3"), 200);
+  EXPECT_TRUE(access.Check(Rights::kKeyOrAdmin, "Bearer admin-key-3").caller.admin);
 }
 
 TEST(Access, EverythingButHealthNeedsAKey) {
   const Access access(kKeys, "");
-  for (Route route : {Route::kGenerate, Route::kModels, Route::kTokenize, Route::kMetrics,
-                      Route::kVersion, Route::kUnknown}) {
-    EXPECT_EQ(StatusOf(access, route, "Bearer sk-team-b-2"), 200);
+  for (const Rights rights : {Rights::kKey, Rights::kKeyOrAdmin}) {
+    EXPECT_EQ(StatusOf(access, rights, "Bearer sk-team-b-2"), 200);
     for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer sk-team-a-", "Bearer sk-team-a-12",
                               "Basic sk-team-a-1", "sk-team-a-1", "Bearer SK-TEAM-A-1",
                               "Bearer sk-team-a-1 sk-team-a-1", "Bearersk-team-a-1"}) {
-      EXPECT_EQ(StatusOf(access, route, wrong), 401) << wrong;
+      EXPECT_EQ(StatusOf(access, rights, wrong), 401) << wrong;
     }
   }
-  for (Route route : {Route::kLivez, Route::kReadyz, Route::kHealth}) {
-    EXPECT_EQ(StatusOf(access, route, ""), 200);
-  }
+  EXPECT_EQ(StatusOf(access, Rights::kOpen, ""), 200);
 }
 
 TEST(Access, RejectionsSayHowAndShowNoKey) {
   const Access access(kKeys, "");
   for (const char* header : {"", "Bearer sk-team-a-0"}) {
-    const HttpReply reply = *access.Check(Route::kGenerate, header).rejection;
+    const HttpReply reply = *access.Check(Rights::kKey, header).rejection;
     EXPECT_THAT(reply.body, HasSubstr(R"("code":"invalid_api_key")"));
     EXPECT_THAT(reply.body, HasSubstr(R"("type":"invalid_request_error")"));
     EXPECT_THAT(reply.body, testing::Not(HasSubstr("sk-team")));
@@ -152,22 +149,19 @@ TEST(Access, RejectionsSayHowAndShowNoKey) {
 
 TEST(Access, AdminPathsTakeTheAdminKeyAlone) {
   const Access access(kKeys, "admin-key-3");
-  for (Route route : {Route::kAdminRequests, Route::kAdminCancel, Route::kAdminDrain}) {
-    EXPECT_EQ(StatusOf(access, route, "Bearer admin-key-3"), 200);
-    EXPECT_EQ(StatusOf(access, route, ""), 401);
-    EXPECT_EQ(StatusOf(access, route, "Bearer admin-key-4"), 401);
-    EXPECT_EQ(StatusOf(access, route, "Bearer sk-team-a-1"), 403);
-  }
-  EXPECT_EQ(StatusOf(access, Route::kMetrics, "Bearer admin-key-3"), 200);
-  EXPECT_EQ(StatusOf(access, Route::kVersion, "Bearer admin-key-3"), 200);
-  EXPECT_EQ(StatusOf(access, Route::kGenerate, "Bearer admin-key-3"), 401);
+  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer admin-key-3"), 200);
+  EXPECT_EQ(StatusOf(access, Rights::kAdmin, ""), 401);
+  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer admin-key-4"), 401);
+  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer sk-team-a-1"), 403);
+  EXPECT_EQ(StatusOf(access, Rights::kKeyOrAdmin, "Bearer admin-key-3"), 200);
+  EXPECT_EQ(StatusOf(access, Rights::kKey, "Bearer admin-key-3"), 401);
 }
 
 TEST(Access, WithoutAnAdminKeyTheAdminPathsSayHowToOpenThem) {
   for (const auto& keys : {std::vector<ApiKey>(), kKeys}) {
     const Access access(keys, "");
     for (const char* header : {"", "Bearer ", "Bearer sk-team-a-1"}) {
-      const Access::Verdict verdict = access.Check(Route::kAdminDrain, header);
+      const Access::Verdict verdict = access.Check(Rights::kAdmin, header);
       ASSERT_TRUE(verdict.rejection.has_value());
       EXPECT_EQ(verdict.rejection->status, 403);
       EXPECT_THAT(verdict.rejection->body, HasSubstr("--admin-key"));

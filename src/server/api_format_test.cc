@@ -77,9 +77,11 @@ class ApiFormatTest : public ServerTest {
   void SetUp() override { StartToy({}); }
 
   void StartToy(const ServerOptions& options) {
-    std::vector<ApiEndpoint> endpoints = GenerationEndpoints();
-    endpoints.push_back({"/toy", MakeToy});
-    StartServer(options, std::move(endpoints));
+    StartServer(options, [](ServerContext* context) {
+      std::vector<Route> routes = ServerRoutes(context);
+      routes.push_back(DialectRoute(context, "/toy", MakeToy));
+      return routes;
+    });
   }
 
   static std::vector<json> Lines(const std::string& body) {

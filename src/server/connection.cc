@@ -7,11 +7,11 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <utility>
 
-#include "server/generation.h"
-#include "server/handlers.h"
-#include "server/tokenize_handlers.h"
+#include "server/request_reader.h"
 
 namespace ropeway::server {
 namespace {
@@ -21,10 +21,10 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLinger{1000};
 
-HttpReply MethodNotAllowed(const RouteMatch& match) {
-  HttpReply reply = ErrorReply({405, "This path takes " + std::string(match.allow) + " only.",
-                                "invalid_request_error", "", ""});
-  reply.headers.emplace_back("Allow", std::string(match.allow));
+HttpReply MethodNotAllowed(const std::string& methods) {
+  HttpReply reply =
+      ErrorReply({405, "This path takes " + methods + " only.", "invalid_request_error", "", ""});
+  reply.headers.emplace_back("Allow", methods);
   return reply;
 }
 
@@ -100,98 +100,52 @@ asio::awaitable<bool> Connection::AwaitRequest() {
   }
 }
 
-// Reads and answers one request; false where the connection is to end.
 asio::awaitable<bool> Connection::ServeOne() {
   idle_ = true;
   const bool began = co_await AwaitRequest();
   if (!began) co_return false;
   idle_ = false;
-  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_, place_.get(), proxied_);
-  if (read.rejection) {
-    std::string nobody;
-    co_await Send(*std::move(read.rejection), read.framing, read.match, std::move(nobody));
-  }
-  if (!read.request) co_return false;
-  const bool go_on = co_await Answer(*std::move(read.request));
-  co_return go_on;
-}
-
-asio::awaitable<bool> Connection::Answer(HttpRequest request) {
-  const CountScope active(&context_->active);
-  if (!context_->accepting) request.framing.keep_alive = false;
-  const RouteMatch match = context_->router.Match(request.method, request.target);
-  // Where there are no keys, clients without one are protected while they are served. Health probes
-  // never are: they are so quick that only one that does not read its answer can be evicted.
-  const bool protects = context_->open && !IsHealth(match.route);
-  if (protects && !place_->Protect(request.client)) {
-    context_->metrics.CountRejectedConnection();
-    HttpReply reply = TooManyConnections();
-    std::string nobody;
-    co_await Send(std::move(reply), request.framing, match, std::move(nobody));
-    co_return false;
-  }
-  const bool keep_alive = co_await Dispatch(std::move(request));
-  place_->Unprotect(proxied_);
-  co_return keep_alive;
-}
-
-asio::awaitable<bool> Connection::Dispatch(HttpRequest request) {
-  const RouteMatch match = context_->router.Match(request.method, request.target);
-  const Framing framing = request.framing;
-  const std::string tenant = request.caller.tenant;
-  bool keep_alive = false;
-  if (match.route != Route::kUnknown && !match.method_allowed) {
-    HttpReply reply = MethodNotAllowed(match);
-    keep_alive = co_await Send(std::move(reply), framing, match, tenant);
-  } else if (match.route == Route::kGenerate) {
-    keep_alive = co_await Generate(std::move(request), match);
-  } else if (match.route == Route::kTokenize || match.route == Route::kDetokenize) {
-    stream_->set_answering(true);
-    const bool detokenize = match.route == Route::kDetokenize;
-    HttpReply reply = co_await AnswerTokenizer(context_, stream_, std::move(request), detokenize);
-    stream_->set_answering(false);
-    keep_alive = co_await Send(std::move(reply), framing, match, tenant);
-  } else {
-    IoTurns::Turn turn;
-    if (!IsHealth(match.route)) {
-      base::Flow flow = FlowOf(request.caller);
-      co_await turns_->Begin(std::move(flow), stream_, &turn);
-    }
-    HttpReply reply = AnswerPlain(match, request.caller, context_);
-    turn.End();
-    keep_alive = co_await Send(std::move(reply), framing, match, tenant);
-  }
-  co_return keep_alive;
-}
-
-asio::awaitable<bool> Connection::Generate(HttpRequest request, RouteMatch match) {
   const auto start = SteadyClock::now();
-  const std::string tenant = request.caller.tenant;
-  stream_->set_answering(true);
-  auto generation = std::make_shared<Generation>(stream_, context_, turns_, std::move(request),
-                                                 match.make_format);
-  const Sent sent = co_await generation->Run();
-  stream_->set_answering(false);
-  context_->metrics.CountRequest(match.name, sent.status, tenant);
+  ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_, place_.get(), proxied_);
+  if (!read.whole && !read.rejection) co_return false;
+  auto exchange = std::make_shared<Exchange>(context_, stream_, turns_, std::move(read.request));
+  const std::string tenant = exchange->request.caller.tenant;  // A gateway may act for another.
+  Sent sent;
+  if (read.rejection) {
+    sent = co_await exchange->Send(*std::move(read.rejection));
+  } else {
+    sent = co_await Answer(exchange);
+  }
+  const std::string_view route = exchange->request.match.name;
+  context_->metrics.CountRequest(route, sent.status, tenant);
   const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
-  spdlog::debug("{} -> {} in {:.1f} ms", match.name, sent.status, took.count());
+  spdlog::debug("{} -> {} in {:.1f} ms", route, sent.status, took.count());
   co_return sent.keep_alive;
 }
 
-asio::awaitable<bool> Connection::Send(HttpReply reply, Framing framing, RouteMatch match,
-                                       std::string tenant) {
-  base::SharedBudget::Hold hold;
-  if (!context_->ChargeAnswer(tenant, reply.body.capacity(), &hold)) {
-    reply = RejectionReply(TooManyAnswers(), *context_->backend, tenant);
+asio::awaitable<Sent> Connection::Answer(std::shared_ptr<Exchange> exchange) {
+  const CountScope active(&context_->active);
+  HttpRequest& request = exchange->request;
+  if (!context_->accepting) request.framing.keep_alive = false;
+  Sent sent;
+  // Where there are no keys, clients without one are protected while they are served. Health probes
+  // never are: they are so quick that only one that does not read its answer can be evicted.
+  const bool protects = context_->open && !exchange->route().limits.probe;
+  if (protects && !place_->Protect(request.client)) {
+    context_->metrics.CountRejectedConnection();
+    request.framing.keep_alive = false;
+    HttpReply reply = TooManyConnections();
+    sent = co_await exchange->Send(std::move(reply));
+    co_return sent;
   }
-  context_->metrics.CountRequest(match.name, reply.status, tenant);
-  spdlog::debug("{} -> {}", match.name, reply.status);
-  // A failure before the body is read is reported in the dialect of the path.
-  if (reply.error && match.make_format) reply.body = match.make_format()->ErrorBody(*reply.error);
-  std::string head = SerializeHead(reply, framing);
-  if (framing.head) reply.body.clear();
-  const bool written = co_await stream_->Write(std::move(head), std::move(reply.body));
-  co_return written&& framing.keep_alive;
+  if (request.match.method_allowed) {
+    sent = co_await exchange->route().handler(exchange);
+  } else {
+    HttpReply reply = MethodNotAllowed(request.match.methods);
+    sent = co_await exchange->Send(std::move(reply));
+  }
+  place_->Unprotect(proxied_);
+  co_return sent;
 }
 
 }  // namespace ropeway::server

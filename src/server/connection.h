@@ -8,10 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "server/http_reply.h"
+#include "server/exchange.h"
 #include "server/io_turns.h"
-#include "server/request_reader.h"
-#include "server/router.h"
 #include "server/server_context.h"
 #include "server/socket_stream.h"
 
@@ -39,14 +37,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   boost::asio::awaitable<void> Run();
-  // These return false where the connection is to end.
+  // Reads and answers one request; false where the connection is to end.
   boost::asio::awaitable<bool> ServeOne();
-  boost::asio::awaitable<bool> Answer(HttpRequest request);
-  boost::asio::awaitable<bool> Dispatch(HttpRequest request);
-  boost::asio::awaitable<bool> Generate(HttpRequest request, RouteMatch match);
-  // `tenant`: whose the answer's bytes are.
-  boost::asio::awaitable<bool> Send(HttpReply reply, Framing framing, RouteMatch match,
-                                    std::string tenant);
+  boost::asio::awaitable<Sent> Answer(std::shared_ptr<Exchange> exchange);
 
   // Waits for the first byte of a request; false where none arrives.
   boost::asio::awaitable<bool> AwaitRequest();

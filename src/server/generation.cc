@@ -153,13 +153,12 @@ HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
 
 }  // namespace
 
-Generation::Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, IoTurns* turns,
-                       HttpRequest request, api::ApiFormatMaker make_format)
-    : stream_(std::move(stream)),
+Generation::Generation(std::shared_ptr<Exchange> exchange, ServerContext* context,
+                       api::ApiFormatMaker make_format)
+    : exchange_(std::move(exchange)),
+      stream_(exchange_->stream),
+      http_(exchange_->request),
       context_(context),
-      turns_(turns),
-      http_(std::move(request)),
-      framing_(http_.framing),
       format_(make_format()),
       submission_(context->backend) {}
 
@@ -176,7 +175,7 @@ asio::awaitable<Sent> Generation::Run() {
     sent = co_await SendStreamError(failure);
   } else if (!failure.ok()) {
     HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
-    sent = co_await SendReply(std::move(reply));
+    sent = co_await exchange_->Send(std::move(reply));
   }
   co_return sent;
 }
@@ -201,7 +200,7 @@ asio::awaitable<Sent> Generation::TryRun() {
   turn.End();
   Sent sent;
   if (rejection) {
-    sent = co_await SendReply(*std::move(rejection));
+    sent = co_await exchange_->Send(*std::move(rejection));
   } else if (format_->request()->stream) {
     sent = co_await SendStream();
   } else {
@@ -227,7 +226,7 @@ asio::awaitable<Status> Generation::ReadBody(IoTurns::Turn* turn) {
   }
   // A large body too: its prompts are copied for each choice.
   base::Flow flow = FlowOf(http_.caller);
-  co_await turns_->Begin(std::move(flow), stream_, turn);
+  co_await exchange_->turns->Begin(std::move(flow), stream_, turn);
   if (stream_->gone()) co_return status;
   if (is_small) status = Prepare();
   http_.body = std::string();
@@ -320,6 +319,25 @@ Submission::SinkMaker Generation::Sinks() const {
     auto sink = std::make_shared<StreamSink>(max_bytes, max_events, wake);
     sink->SetBudget(answers, tenant);
     return sink;
+  };
+}
+
+namespace {
+
+asio::awaitable<Sent> Generate(std::shared_ptr<Exchange> exchange, ServerContext* context,
+                               api::ApiFormatMaker make_format) {
+  exchange->stream->set_answering(true);
+  auto generation = std::make_shared<Generation>(exchange, context, make_format);
+  const Sent sent = co_await generation->Run();
+  exchange->stream->set_answering(false);
+  co_return sent;
+}
+
+}  // namespace
+
+Route::Handler Generates(ServerContext* context, api::ApiFormatMaker make_format) {
+  return [=](std::shared_ptr<Exchange> exchange) {
+    return Generate(std::move(exchange), context, make_format);
   };
 }
 

@@ -12,20 +12,13 @@
 
 #include "api/api_format.h"
 #include "base/shared_budget.h"
+#include "server/exchange.h"
 #include "server/http_reply.h"
-#include "server/io_turns.h"
-#include "server/request_reader.h"
+#include "server/route.h"
 #include "server/server_context.h"
-#include "server/socket_stream.h"
 #include "server/submission.h"
 
 namespace ropeway::server {
-
-// What was sent.
-struct Sent {
-  int status = 499;  // Of HTTP; 499: the client left before the end.
-  bool keep_alive = false;
-};
 
 // Validates a request, hands it to the backend and sends its output, whole or as a stream, in the
 // dialect of an ApiFormat. A client that leaves or reads too slowly is a cancel. Thread rule: the
@@ -33,9 +26,9 @@ struct Sent {
 // connection.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // `context` and `turns`, those of the connection's event loop, must outlive it.
-  Generation(std::shared_ptr<SocketStream> stream, ServerContext* context, IoTurns* turns,
-             HttpRequest request, api::ApiFormatMaker make_format);
+  // `context` must outlive it.
+  Generation(std::shared_ptr<Exchange> exchange, ServerContext* context,
+             api::ApiFormatMaker make_format);
 
   // Runs to the end; no exception leaves it. Once it has returned, the backend holds no reference
   // to the connection. Call once.
@@ -56,8 +49,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   // --- send_answer.cc: from the backend to the client.
 
-  // An error in the dialect's shape.
-  boost::asio::awaitable<Sent> SendReply(HttpReply reply);
   // Waits for all choices and sends them as one body, or the first failure as an error.
   boost::asio::awaitable<Sent> SendWhole();
   // Sends a stream. Its headers leave when all choices are admitted; a failure before that is an
@@ -79,11 +70,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // The queue position, and the rest of the key's limits.
   HttpHeaders AnswerHeaders();
 
-  const std::shared_ptr<SocketStream> stream_;
-  ServerContext* const context_;
-  IoTurns* const turns_;
-  HttpRequest http_;  // The body is released once it is parsed.
-  Framing framing_;
+  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<SocketStream> stream_;  // The exchange's,
+  HttpRequest& http_;                           // and its request; the body is released once it is
+  ServerContext* const context_;                // parsed.
   const std::unique_ptr<api::ApiFormat> format_;
   api::AnswerHead head_;                   // Until the format has it.
   base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows,
@@ -92,6 +82,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Submission submission_;
   bool stream_began_ = false;  // The headers may have left.
 };
+
+// The handler of a dialect's route. `context` must outlive it.
+Route::Handler Generates(ServerContext* context, api::ApiFormatMaker make_format);
 
 }  // namespace ropeway::server
 

@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "api/json.h"
+#include "server/exchange.h"
 
 namespace ropeway::server {
 namespace {
 
+namespace asio = boost::asio;
 using Json = nlohmann::ordered_json;
 
 HttpReply JsonReply(const Json& body) {
@@ -71,35 +73,20 @@ Json BackendJson(const BackendStatus& backend) {
             {"ejections", backend.ejections}}}};
 }
 
-HttpReply AnswerHealth(Route route, const Caller& caller, const ServerContext& context) {
-  const engine::Health health = context.backend->GetHealth();
-  bool good = route == Route::kLivez ? health.live : health.ready;
-  if (route == Route::kHealth) good = health.live && health.ready;
-  std::string reason = health.reason;
-  if (route != Route::kLivez && !context.accepting) {
-    good = false;
-    reason = "The server is stopping.";
-  }
+HttpReply HealthReply(bool good, const std::string& reason, const Json& more = Json::object()) {
   Json body = {{"status", good ? "ok" : "unavailable"}};
   if (!good) body["reason"] = reason;
-  if (route == Route::kHealth && caller.sees_all) {
-    body["batching"] = BatchingJson(context.backend->Stats());
-    for (const BackendStatus& backend : context.backend->Backends()) {
-      body["backends"].push_back(BackendJson(backend));
-    }
-  }
+  body.update(more);
   HttpReply reply = JsonReply(body);
   reply.status = good ? 200 : 503;
   return reply;
 }
 
-HttpReply AnswerMetrics(const Caller& caller, const ServerContext& context) {
-  HttpReply reply;
-  reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  if (caller.sees_all) reply.body = context.backend->MetricsText() + context.metrics.Text();
-  reply.body += context.metrics.TenantText(context.key_limits.Usage(),
-                                           caller.sees_all ? std::string() : caller.tenant);
-  return reply;
+// Of whether requests are taken: `good` by what stands behind the server.
+HttpReply ReadyReply(bool good, const std::string& reason, const ServerContext& context,
+                     const Json& more = Json::object()) {
+  if (!context.accepting) return HealthReply(false, "The server is stopping.", more);
+  return HealthReply(good, reason, more);
 }
 
 // --- Models.
@@ -128,14 +115,6 @@ std::string NamesOf(const std::vector<engine::ModelInfo>& models) {
   return names;
 }
 
-HttpReply AnswerModels(const Caller& caller, const engine::Backend& backend) {
-  Json data = Json::array();
-  for (const engine::ModelInfo& model : backend.Models()) {
-    data.push_back(ModelJson(model, caller));
-  }
-  return JsonReply({{"object", "list"}, {"data", std::move(data)}});
-}
-
 // Decodes the percent-encoding in a part of a path (RFC 3986, section 2.1): clients write the '/'
 // of a name so. What is not an encoding stays as it is.
 std::string PercentDecoded(std::string_view text) {
@@ -152,12 +131,6 @@ std::string PercentDecoded(std::string_view text) {
     }
   }
   return out;
-}
-
-HttpReply AnswerModel(std::string_view name, const Caller& caller, const engine::Backend& backend) {
-  StatusOr<engine::ModelInfo> model = FindModel(PercentDecoded(name), backend);
-  if (!model.ok()) return ErrorReply(api::ToApiError(model.status()));
-  return JsonReply(ModelJson(*model, caller));
 }
 
 // --- The queue.
@@ -186,10 +159,73 @@ Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
   return json;
 }
 
+std::optional<RequestId> ParseId(std::string_view text) {
+  RequestId id = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, id);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return id;
+}
+
+}  // namespace
+
+HttpReply AnswerLivez(const HttpRequest& /*request*/, ServerContext* context) {
+  const engine::Health health = context->backend->GetHealth();
+  return HealthReply(health.live, health.reason);
+}
+
+HttpReply AnswerReadyz(const HttpRequest& /*request*/, ServerContext* context) {
+  const engine::Health health = context->backend->GetHealth();
+  return ReadyReply(health.ready, health.reason, *context);
+}
+
+HttpReply AnswerHealth(const HttpRequest& request, ServerContext* context) {
+  const engine::Health health = context->backend->GetHealth();
+  Json more = Json::object();
+  if (request.caller.sees_all) {
+    more["batching"] = BatchingJson(context->backend->Stats());
+    for (const BackendStatus& backend : context->backend->Backends()) {
+      more["backends"].push_back(BackendJson(backend));
+    }
+  }
+  return ReadyReply(health.live && health.ready, health.reason, *context, more);
+}
+
+HttpReply AnswerMetrics(const HttpRequest& request, ServerContext* context) {
+  const Caller& caller = request.caller;
+  HttpReply reply;
+  reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  if (caller.sees_all) reply.body = context->backend->MetricsText() + context->metrics.Text();
+  reply.body += context->metrics.TenantText(context->key_limits.Usage(),
+                                            caller.sees_all ? std::string() : caller.tenant);
+  return reply;
+}
+
+HttpReply AnswerVersion(const HttpRequest& /*request*/, ServerContext* /*context*/) {
+  return JsonReply({{"version", ROPEWAY_VERSION}});
+}
+
+HttpReply AnswerModels(const HttpRequest& request, ServerContext* context) {
+  Json data = Json::array();
+  for (const engine::ModelInfo& model : context->backend->Models()) {
+    data.push_back(ModelJson(model, request.caller));
+  }
+  return JsonReply({{"object", "list"}, {"data", std::move(data)}});
+}
+
+HttpReply AnswerModel(const HttpRequest& request, ServerContext* context) {
+  StatusOr<engine::ModelInfo> model =
+      FindModel(PercentDecoded(request.match.argument), *context->backend);
+  if (!model.ok()) return ErrorReply(api::ToApiError(model.status()));
+  return JsonReply(ModelJson(*model, request.caller));
+}
+
 // The numbers by class, waits and requests of the caller's tenant; for an admin those of all, with
 // their tenants, and the longest waits; for a gateway the numbers and waits of all. No prompts.
 // What the first request waits for is told to whose it is, and to who sees all.
-HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
+HttpReply AnswerQueue(const HttpRequest& request, ServerContext* context) {
+  const Caller& caller = request.caller;
+  const engine::Backend& backend = *context->backend;
   const bool all = caller.admin || caller.gateway;
   const engine::QueueInfo queue = backend.Queue(all ? nullptr : &caller.tenant, caller.weight);
   Json classes;
@@ -200,10 +236,10 @@ HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
   }
   Json requests = Json::array();
   bool shows_rule = caller.sees_all;
-  for (const engine::RequestInfo& request : backend.Requests()) {
-    if (!caller.admin && request.tenant != caller.tenant) continue;
-    requests.push_back(RequestJson(request, caller.admin));
-    if (request.waits() && request.queue_position == 0) shows_rule = true;
+  for (const engine::RequestInfo& one : backend.Requests()) {
+    if (!caller.admin && one.tenant != caller.tenant) continue;
+    requests.push_back(RequestJson(one, caller.admin));
+    if (one.waits() && one.queue_position == 0) shows_rule = true;
   }
   shows_rule = shows_rule && !queue.blocked_by.empty();
   const Json body = {{"object", "queue"},
@@ -213,11 +249,9 @@ HttpReply AnswerQueue(const Caller& caller, const engine::Backend& backend) {
   return JsonReply(body);
 }
 
-// --- The admin paths.
-
-HttpReply AnswerRequests(const engine::Backend& backend) {
+HttpReply AnswerRequests(const HttpRequest& /*request*/, ServerContext* context) {
   Json list = Json::array();
-  for (const engine::RequestInfo& request : backend.Requests()) {
+  for (const engine::RequestInfo& request : context->backend->Requests()) {
     list.push_back({{"id", request.id},
                     {"tenant", request.tenant},
                     {"priority", PriorityName(request.priority)},
@@ -227,21 +261,14 @@ HttpReply AnswerRequests(const engine::Backend& backend) {
   return JsonReply({{"object", "list"}, {"data", std::move(list)}});
 }
 
-std::optional<RequestId> ParseId(std::string_view text) {
-  RequestId id = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, id);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return id;
-}
-
-HttpReply AnswerCancel(std::string_view argument, engine::Backend* backend) {
+HttpReply AnswerCancel(const HttpRequest& request, ServerContext* context) {
+  const std::string& argument = request.match.argument;
+  engine::Backend* const backend = context->backend;
   const std::optional<RequestId> id = ParseId(argument);
   const std::vector<engine::RequestInfo> all =
       id ? backend->Requests() : std::vector<engine::RequestInfo>();
-  const bool found = std::any_of(all.begin(), all.end(), [&](const engine::RequestInfo& request) {
-    return request.id == *id;
-  });
+  const bool found = std::any_of(all.begin(), all.end(),
+                                 [&](const engine::RequestInfo& one) { return one.id == *id; });
   if (!found) {
     return ErrorReply({404, fmt::format("No request '{}' is under way.", argument.substr(0, 40)),
                        "invalid_request_error", "id", "request_not_found"});
@@ -251,13 +278,38 @@ HttpReply AnswerCancel(std::string_view argument, engine::Backend* backend) {
   return JsonReply({{"id", *id}, {"cancelled", true}});
 }
 
-HttpReply AnswerDrain(ServerContext* context) {
+HttpReply AnswerDrain(const HttpRequest& /*request*/, ServerContext* context) {
   const bool was_accepting = context->accepting.exchange(false);
   if (was_accepting) spdlog::info("Admin: no new requests are accepted");
   return JsonReply({{"draining", true}, {"requests", context->backend->Requests().size()}});
 }
 
+HttpReply AnswerNothing(const HttpRequest& /*request*/, ServerContext* /*context*/) {
+  return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
+}
+
+namespace {
+
+asio::awaitable<Sent> AnswerInTurn(std::shared_ptr<Exchange> exchange, ServerContext* context,
+                                   Answer* answer) {
+  IoTurns::Turn turn;
+  if (!exchange->route().limits.probe) {
+    base::Flow flow = FlowOf(exchange->request.caller);
+    co_await exchange->turns->Begin(std::move(flow), exchange->stream, &turn);
+  }
+  HttpReply reply = answer(exchange->request, context);
+  turn.End();
+  const Sent sent = co_await exchange->Send(std::move(reply));
+  co_return sent;
+}
+
 }  // namespace
+
+Route::Handler Plain(ServerContext* context, Answer* answer) {
+  return [=](std::shared_ptr<Exchange> exchange) {
+    return AnswerInTurn(std::move(exchange), context, answer);
+  };
+}
 
 StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Backend& backend) {
   std::vector<engine::ModelInfo> models = backend.Models();
@@ -277,38 +329,6 @@ StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const engine::Ba
   engine::ModelInfo unlisted;
   unlisted.id = name;
   return unlisted;
-}
-
-HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerContext* context) {
-  engine::Backend* const backend = context->backend;
-  switch (match.route) {
-    case Route::kModels:
-      return AnswerModels(caller, *backend);
-    case Route::kModel:
-      return AnswerModel(match.argument, caller, *backend);
-    case Route::kQueue:
-      return AnswerQueue(caller, *backend);
-    case Route::kLivez:
-    case Route::kReadyz:
-    case Route::kHealth:
-      return AnswerHealth(match.route, caller, *context);
-    case Route::kMetrics:
-      return AnswerMetrics(caller, *context);
-    case Route::kVersion:
-      return JsonReply({{"version", ROPEWAY_VERSION}});
-    case Route::kAdminRequests:
-      return AnswerRequests(*backend);
-    case Route::kAdminCancel:
-      return AnswerCancel(match.argument, backend);
-    case Route::kAdminDrain:
-      return AnswerDrain(context);
-    case Route::kGenerate:
-    case Route::kTokenize:
-    case Route::kDetokenize:
-    case Route::kUnknown:
-      break;
-  }
-  return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
 }
 
 HttpReply RejectionReply(const Status& status, const engine::Backend& backend,

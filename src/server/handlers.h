@@ -1,20 +1,25 @@
-// Handlers of routes that answer at once (models, the queue, health, metrics, version, the admin
-// paths), and what the handlers of all routes share.
+// What answers at once (models, the queue, health, metrics, version, the admin paths), and what the
+// handlers of all routes share.
 #ifndef ROPEWAY_SERVER_HANDLERS_H_
 #define ROPEWAY_SERVER_HANDLERS_H_
 
 #include <string>
 
-#include "server/access.h"
 #include "server/http_reply.h"
-#include "server/router.h"
+#include "server/request_reader.h"
+#include "server/route.h"
 #include "server/server_context.h"
 
 namespace ropeway::server {
 
-// Answers all routes but kGenerate, kTokenize and kDetokenize; 404 for unknown ones. Never blocks
-// for long. REQUIRES: the caller may use the route (Access::Check).
-HttpReply AnswerPlain(const RouteMatch& match, const Caller& caller, ServerContext* context);
+// Each answers one route (routes.cc) and never blocks for long. REQUIRES: the caller may use it.
+using Answer = HttpReply(const HttpRequest& request, ServerContext* context);
+Answer AnswerModels, AnswerModel, AnswerQueue, AnswerLivez, AnswerReadyz, AnswerHealth,
+    AnswerMetrics, AnswerVersion, AnswerRequests, AnswerCancel, AnswerDrain, AnswerNothing;
+
+// The handler that answers so: in a turn of the I/O thread, a probe without one. `context` must
+// outlive it.
+Route::Handler Plain(ServerContext* context, Answer* answer);
 
 // The model that a request's `model` names: the first one for "" and "default". kNotFound for a
 // name that no model has.

@@ -76,11 +76,11 @@ bool HasGateway(const ServerOptions& options) {
 
 class HttpServer::Impl {
  public:
-  Impl(const ServerOptions& options, engine::Backend* backend, std::vector<ApiEndpoint> endpoints)
+  Impl(const ServerOptions& options, engine::Backend* backend, const RoutesMaker& routes)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
         had_gateway_(HasGateway(options)),
         proxies_(CheckTrustedProxies(options.trusted_proxies)),
-        context_(options, backend, std::move(endpoints)),
+        context_(options, backend, routes),
         loops_(MakeLoops(options.io_threads)) {}
 
   Status Start() {
@@ -344,8 +344,8 @@ class HttpServer::Impl {
 };
 
 HttpServer::HttpServer(const ServerOptions& options, engine::Backend* backend,
-                       std::vector<ApiEndpoint> endpoints)
-    : impl_(std::make_unique<Impl>(options, backend, std::move(endpoints))) {}
+                       const RoutesMaker& routes)
+    : impl_(std::make_unique<Impl>(options, backend, routes)) {}
 
 HttpServer::~HttpServer() { Stop(); }
 

@@ -10,7 +10,7 @@
 
 #include "engine/backend.h"
 #include "ropeway/status.h"
-#include "server/router.h"
+#include "server/routes.h"
 #include "server/server_options.h"
 #include "server/tls_files.h"
 
@@ -22,7 +22,7 @@ class HttpServer {
  public:
   // `backend` must outlive the server.
   HttpServer(const ServerOptions& options, engine::Backend* backend,
-             std::vector<ApiEndpoint> endpoints = GenerationEndpoints());
+             const RoutesMaker& routes = ServerRoutes);
   // Stops without grace.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -21,12 +21,8 @@ HttpReply TooSlow() {
   return ErrorReply({408, "The request did not arrive in time.", "invalid_request_error", "", ""});
 }
 
-// Whether the handler looks at the request's body.
-bool TakesBody(const RouteMatch& match) {
-  return match.method_allowed &&
-         (match.route == Route::kGenerate || match.route == Route::kTokenize ||
-          match.route == Route::kDetokenize);
-}
+// The route in metrics of requests whose head could not be read.
+constexpr std::string_view kUnreadRoute = "refused";
 
 }  // namespace
 
@@ -41,8 +37,9 @@ class RequestReader {
         proxied_(proxied),
         limits_(context->limits()),
         parser_(context->limits()) {
-    outcome_.match.name = kUnreadRoute;
-    outcome_.framing.keep_alive = false;
+    request_.match.route = &context->routes.nothing();
+    request_.match.name = kUnreadRoute;
+    request_.framing.keep_alive = false;
   }
 
   asio::awaitable<ReadOutcome> Read();
@@ -52,10 +49,11 @@ class RequestReader {
   // Decides, by the head, whether the body is to be read.
   std::optional<HttpReply> CheckHead();
   // Whether the connection may have this request answered.
-  std::optional<HttpReply> CheckPlace(Route route);
+  std::optional<HttpReply> CheckPlace();
   // Charges the body for what it takes by now.
   std::optional<HttpReply> ChargeBody();
-  HttpRequest Release();
+  // The request is here as a whole.
+  void Complete();
 
   SocketStream* const stream_;
   ServerContext* const context_;
@@ -64,7 +62,7 @@ class RequestReader {
   const ServerLimits& limits_;
   RequestParser parser_;
   ReadOutcome outcome_;
-  Access::Verdict verdict_;  // Without a rejection.
+  HttpRequest& request_ = outcome_.request;
   base::SharedBudget::Hold hold_;
 };
 
@@ -75,22 +73,19 @@ void RequestReader::Parse() {
 
 std::optional<HttpReply> RequestReader::CheckHead() {
   const RequestHead& head = parser_.head();
-  RouteMatch match = context_->router.Match(head.method, head.target);
-  match.argument = {};  // It points into the head.
-  Access::Verdict verdict = context_->access.Check(match.route, head.authorization);
-  if (verdict.rejection) {
-    outcome_.match = match;
-    return std::move(verdict.rejection);
-  }
-  outcome_.match.make_format = match.make_format;
-  verdict_ = std::move(verdict);
-  if (!TakesBody(match)) parser_.DropBody();
-  return CheckPlace(match.route);
+  request_.method = head.method;
+  request_.match = context_->routes.Match(head.method, head.target);
+  const Route& route = *request_.match.route;
+  Access::Verdict verdict = context_->access.Check(route.rights, head.authorization);
+  if (verdict.rejection) return std::move(verdict.rejection);
+  request_.caller = std::move(verdict.caller);
+  if (!request_.match.method_allowed || !route.limits.takes_body) parser_.DropBody();
+  return CheckPlace();
 }
 
-std::optional<HttpReply> RequestReader::CheckPlace(Route route) {
-  const Caller& caller = verdict_.caller;
-  const bool is_probe = IsHealth(route) || caller.admin;
+std::optional<HttpReply> RequestReader::CheckPlace() {
+  const Caller& caller = request_.caller;
+  const bool is_probe = request_.match.route->limits.probe || caller.admin;
   bool has_place = is_probe || !place_->probe_only();
   // Strangers are protected once their request is here as a whole.
   if (has_place && !caller.tenant.empty()) has_place = place_->Protect(caller.tenant);
@@ -107,26 +102,22 @@ std::optional<HttpReply> RequestReader::ChargeBody() {
   // What is held stays held, also when others have left less for its tenant since.
   if (amount <= hold_.amount()) return std::nullopt;
   const bool fits = hold_.taken() ? hold_.Grow(amount - hold_.amount())
-                                  : context_->bodies.Take(verdict_.caller.tenant, amount, &hold_);
+                                  : context_->bodies.Take(request_.caller.tenant, amount, &hold_);
   if (!fits) return TooManyBodies();
   return std::nullopt;
 }
 
-HttpRequest RequestReader::Release() {
-  HttpRequest request;
-  request.caller = std::move(verdict_.caller);
-  request.framing = parser_.head().framing;
-  if (place_->probe_only()) request.framing.keep_alive = false;
+void RequestReader::Complete() {
+  const RequestHead& head = parser_.head();
+  request_.framing = head.framing;
+  if (place_->probe_only()) request_.framing.keep_alive = false;
   if (proxied_) {
-    const auto client =
-        context_->proxies.ClientOf(parser_.head().forwarded_for, parser_.head().forwarded);
-    if (client) request.client = AddressAccount(*client);
+    const auto client = context_->proxies.ClientOf(head.forwarded_for, head.forwarded);
+    if (client) request_.client = AddressAccount(*client);
   }
-  request.method = parser_.head().method;
-  request.target = parser_.head().target;
-  request.body = parser_.TakeBody();
-  request.body_hold = std::move(hold_);
-  return request;
+  request_.body = parser_.TakeBody();
+  request_.body_hold = std::move(hold_);
+  outcome_.whole = true;
 }
 
 asio::awaitable<ReadOutcome> RequestReader::Read() {
@@ -137,8 +128,8 @@ asio::awaitable<ReadOutcome> RequestReader::Read() {
     if (!head_seen && parser_.head_done()) {
       head_seen = true;
       deadline = std::chrono::steady_clock::now() + limits_.body_timeout;
-      outcome_.framing.http_1_0 = parser_.head().framing.http_1_0;
-      outcome_.framing.head = parser_.head().framing.head;
+      request_.framing = parser_.head().framing;
+      request_.framing.keep_alive = false;
       if (!outcome_.rejection) outcome_.rejection = CheckHead();
       if (outcome_.rejection) break;
       if (!parser_.done()) {
@@ -154,7 +145,7 @@ asio::awaitable<ReadOutcome> RequestReader::Read() {
     if (!outcome_.rejection) outcome_.rejection = ChargeBody();
     if (outcome_.rejection) break;
     if (parser_.done()) {
-      outcome_.request = Release();
+      Complete();
       break;
     }
     if (stream_->gone()) break;

@@ -5,36 +5,34 @@
 #include <boost/asio/awaitable.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/shared_budget.h"
+#include "server/access.h"
 #include "server/connection_table.h"
 #include "server/http_reply.h"
+#include "server/route.h"
 #include "server/server_context.h"
 #include "server/socket_stream.h"
 
 namespace ropeway::server {
 
 struct HttpRequest {
-  Caller caller;
   std::string method;
-  std::string target;
+  RouteMatch match;
+  Caller caller;
   std::string body;
   base::SharedBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;
   std::string client;  // The account of the address for which a trusted proxy sent it, else "".
 };
 
-// The route in metrics of requests that were rejected before their route was known.
-inline constexpr std::string_view kUnreadRoute = "refused";
-
-// The result of reading: a request; a rejection to send before the connection closes; or neither,
-// where the client left.
+// The result of reading.
 struct ReadOutcome {
-  std::optional<HttpRequest> request;
+  HttpRequest request;
+  bool whole = false;  // `request` is here to its end.
+  // To be sent before the connection closes; then `request` has what was read of it. Neither: the
+  // client left.
   std::optional<HttpReply> rejection;
-  Framing framing;   // Of the rejection.
-  RouteMatch match;  // Of the rejection; without an argument.
 };
 
 // Reads one request and checks the sender's access by the headers, before the body is read.

@@ -130,7 +130,7 @@ bool Generation::AppendOutput(std::string* bytes) {
     if (submission_.ended(i)) continue;
     ServerSink::Output output = submission_.Take(i);
     for (Delta& delta : output.deltas) {
-      AppendChunk(format_->OnDelta(i, std::move(delta)), framing_, bytes);
+      AppendChunk(format_->OnDelta(i, std::move(delta)), http_.framing, bytes);
     }
     if (!output.end) {
       all_ended = false;
@@ -138,38 +138,23 @@ bool Generation::AppendOutput(std::string* bytes) {
     }
     const Status status = EndStatus(*output.end);
     if (!status.ok()) {
-      AppendChunk(format_->StreamError(api::ToApiError(status)), framing_, bytes);
-      AppendLastChunk(framing_, bytes);
+      AppendChunk(format_->StreamError(api::ToApiError(status)), http_.framing, bytes);
+      AppendLastChunk(http_.framing, bytes);
       return true;
     }
-    AppendChunk(format_->OnEnd(i, output.end->finish), framing_, bytes);
+    AppendChunk(format_->OnEnd(i, output.end->finish), http_.framing, bytes);
   }
   if (all_ended) {
-    AppendChunk(format_->Done(), framing_, bytes);
-    AppendLastChunk(framing_, bytes);
+    AppendChunk(format_->Done(), http_.framing, bytes);
+    AppendLastChunk(http_.framing, bytes);
   }
   return all_ended;
 }
 
-asio::awaitable<Sent> Generation::SendReply(HttpReply reply) {
-  base::SharedBudget::Hold hold;
-  if (!context_->ChargeAnswer(http_.caller.tenant, reply.body.capacity(), &hold)) {
-    reply = RejectionReply(TooManyAnswers(), *context_->backend, http_.caller.tenant);
-  }
-  if (reply.error) reply.body = format_->ErrorBody(*reply.error);
-  Sent sent;
-  std::string head = SerializeHead(reply, framing_);
-  if (framing_.head) reply.body.clear();
-  const bool written = co_await stream_->Write(std::move(head), std::move(reply.body));
-  if (written) sent.status = reply.status;
-  sent.keep_alive = written && framing_.keep_alive;
-  co_return sent;
-}
-
 asio::awaitable<Sent> Generation::SendStreamError(Status status) {
   std::string bytes;
-  AppendChunk(format_->StreamError(api::ToApiError(status)), framing_, &bytes);
-  AppendLastChunk(framing_, &bytes);
+  AppendChunk(format_->StreamError(api::ToApiError(status)), http_.framing, &bytes);
+  AppendLastChunk(http_.framing, &bytes);
   co_await stream_->Write(std::move(bytes));
   co_return Sent{.status = 200, .keep_alive = false};
 }
@@ -221,18 +206,19 @@ asio::awaitable<Sent> Generation::SendWhole() {
   } else {
     reply = FailureReply(failure);
   }
-  const Sent sent = co_await SendReply(std::move(reply));
+  const Sent sent = co_await exchange_->Send(std::move(reply));
   co_return sent;
 }
 
 asio::awaitable<Sent> Generation::SendStream() {
-  if (framing_.http_1_0) framing_.keep_alive = false;  // Only the connection's end ends the body.
+  if (http_.framing.http_1_0)
+    http_.framing.keep_alive = false;  // Only the connection's end ends the body.
   Sent sent;
   Status failure;
   while (!AllAdmitted(&failure)) {
     if (!failure.ok()) {
       HttpReply reply = FailureReply(failure);
-      sent = co_await SendReply(std::move(reply));
+      sent = co_await exchange_->Send(std::move(reply));
       co_return sent;
     }
     if (stream_->gone()) co_return Sent{};
@@ -248,11 +234,11 @@ asio::awaitable<Sent> Generation::SendStream() {
   if (stream_->gone()) co_return Sent{};
   if (!begin.ok()) {
     HttpReply reply = FailureReply(begin.status());
-    sent = co_await SendReply(std::move(reply));
+    sent = co_await exchange_->Send(std::move(reply));
     co_return sent;
   }
-  std::string bytes = StreamHead(format_->stream_content_type(), framing_, AnswerHeaders());
-  AppendChunk(*begin, framing_, &bytes);
+  std::string bytes = StreamHead(format_->stream_content_type(), http_.framing, AnswerHeaders());
+  AppendChunk(*begin, http_.framing, &bytes);
   begin = std::string();
   shown_.Release();
   stream_began_ = true;
@@ -268,14 +254,14 @@ asio::awaitable<Sent> Generation::SendStream() {
       deadline = KeepAliveDeadline(*format_, context_->limits());
     }
     if (written && ended) {
-      sent.keep_alive = framing_.keep_alive;
+      sent.keep_alive = http_.framing.keep_alive;
       co_return sent;
     }
     if (!written) stream_->Close();
     if (stream_->gone()) co_return Sent{};
     co_await stream_->Wait(deadline);
     if (std::chrono::steady_clock::now() >= deadline) {
-      AppendChunk(format_->KeepAlive(), framing_, &bytes);
+      AppendChunk(format_->KeepAlive(), http_.framing, &bytes);
     }
   }
 }

@@ -153,9 +153,9 @@ std::string ServerMetrics::Text() const {
 }
 
 ServerContext::ServerContext(const ServerOptions& options, engine::Backend* backend,
-                             std::vector<ApiEndpoint> endpoints)
+                             const RoutesMaker& routes)
     : options(WithoutKeys(options)),
-      router(std::move(endpoints)),
+      routes(routes(this), NoRoute(this)),
       access(options.api_keys, options.admin_key),
       open(options.api_keys.empty()),
       backend(backend),

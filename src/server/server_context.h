@@ -25,7 +25,8 @@
 #include "server/client_address.h"
 #include "server/connection_table.h"
 #include "server/key_limits.h"
-#include "server/router.h"
+#include "server/route.h"
+#include "server/routes.h"
 #include "server/server_options.h"
 #include "server/socket_stream.h"
 
@@ -93,11 +94,10 @@ using HelperWork = std::function<std::optional<StatusOr<std::string>>()>;
 class ServerContext {
  public:
   // `backend` must outlive the context.
-  ServerContext(const ServerOptions& options, engine::Backend* backend,
-                std::vector<ApiEndpoint> endpoints);
+  ServerContext(const ServerOptions& options, engine::Backend* backend, const RoutesMaker& routes);
 
   const ServerOptions options;  // Without the keys, which only `access` needs.
-  const Router router;
+  const RouteTable routes;
   Access access;
   const ServerLimits& limits() const { return options.limits; }
   const bool open;  // There are no keys: who has none is a user, not a stranger.

@@ -54,9 +54,8 @@ class ServerTest : public testing::Test {
     StartServer(options);
   }
 
-  void StartServer(const ServerOptions& options,
-                   std::vector<ApiEndpoint> endpoints = GenerationEndpoints()) {
-    server_ = std::make_unique<HttpServer>(options, &backend_, std::move(endpoints));
+  void StartServer(const ServerOptions& options, const RoutesMaker& routes = ServerRoutes) {
+    server_ = std::make_unique<HttpServer>(options, &backend_, routes);
     Status status = server_->Start();
     ASSERT_TRUE(status.ok()) << status.message();
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "api/json.h"
 #include "api/openai_format.h"
+#include "server/exchange.h"
 #include "server/handlers.h"
 
 namespace ropeway::server {
@@ -94,8 +96,12 @@ class TokenizerJob {
  public:
   using Answer = std::optional<StatusOr<std::string>>;
 
-  TokenizerJob(ServerContext* context, HttpRequest request)
-      : context_(context), request_(std::move(request)) {}
+  // Takes the body of `request`.
+  TokenizerJob(ServerContext* context, HttpRequest* request)
+      : context_(context),
+        tenant_(request->caller.tenant),
+        body_(std::move(request->body)),
+        body_hold_(std::move(request->body_hold)) {}
   virtual ~TokenizerJob() = default;
   TokenizerJob(const TokenizerJob&) = delete;
   TokenizerJob& operator=(const TokenizerJob&) = delete;
@@ -125,10 +131,9 @@ class TokenizerJob {
  private:
   StatusOr<bool> ReadBody() {
     read_ = true;
-    StatusOr<TokenizerDraft> draft =
-        ReadDraft(request_.body, context_->limits().body.json, fields());
-    request_.body = std::string();
-    request_.body_hold.Release();
+    StatusOr<TokenizerDraft> draft = ReadDraft(body_, context_->limits().body.json, fields());
+    body_ = std::string();
+    body_hold_.Release();
     if (!draft.ok()) return draft.status();
     StatusOr<engine::ModelInfo> model = FindModel(draft->model, backend());
     if (!model.ok()) return model.status();
@@ -141,16 +146,17 @@ class TokenizerJob {
     if (all <= kFreeAnswerBytes) return {};
     const auto more = static_cast<int64_t>(all) - hold_.amount();
     if (more <= 0) return {};
-    const std::string& tenant = request_.caller.tenant;
     const bool good =
-        hold_.taken() ? hold_.Grow(more) : context_->answers->Take(tenant, more, &hold_);
+        hold_.taken() ? hold_.Grow(more) : context_->answers->Take(tenant_, more, &hold_);
     if (good) return {};
     context_->metrics.CountCutAnswer();
     return TooManyAnswers();
   }
 
   ServerContext* const context_;
-  HttpRequest request_;  // The body is released once it is read.
+  const std::string tenant_;
+  std::string body_;  // Released once it is read.
+  base::SharedBudget::Hold body_hold_;
   base::SharedBudget::Hold hold_;
   bool read_ = false;
 };
@@ -286,34 +292,46 @@ class DetokenizeJob final : public TokenizerJob {
   size_t written_ = 0;   // Bytes of it that are in the answer.
 };
 
-}  // namespace
-
-boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
-                                                  std::shared_ptr<SocketStream> stream,
-                                                  HttpRequest request, bool detokenize) {
-  HttpReply reply;
-  const std::string tenant = request.caller.tenant;
+template <typename Job>
+boost::asio::awaitable<Sent> AnswerTokenizer(std::shared_ptr<Exchange> exchange,
+                                             ServerContext* context) {
+  const std::shared_ptr<SocketStream>& stream = exchange->stream;
+  stream->set_answering(true);
   StatusOr<std::string> answer = std::string();
-  std::shared_ptr<TokenizerJob> job;  // To the end: the answer's memory is charged by it.
+  std::shared_ptr<Job> job;  // The answer's memory is charged by it until it is sent.
   try {
-    base::Flow flow = FlowOf(request.caller);
-    if (detokenize) {
-      job = std::make_shared<DetokenizeJob>(context, std::move(request));
-    } else {
-      job = std::make_shared<TokenizeJob>(context, std::move(request));
-    }
+    base::Flow flow = FlowOf(exchange->request.caller);
+    job = std::make_shared<Job>(context, &exchange->request);
     HelperWork work = [job] { return job->Run(); };
     answer = co_await context->RunOnHelper(std::move(flow), stream, std::move(work));
   } catch (...) {
     answer = StatusFromException();
   }
+  stream->set_answering(false);
+  job.reset();
+  HttpReply reply;
   if (answer.ok()) {
     reply.body = *std::move(answer);
   } else {
-    reply = RejectionReply(answer.status(), *context->backend, tenant);
+    reply = RejectionReply(answer.status(), *context->backend, exchange->request.caller.tenant);
   }
-  if (stream->gone()) reply.status = 499;
-  co_return reply;
+  const Sent sent = co_await exchange->Send(std::move(reply));
+  co_return sent;
+}
+
+template <typename Job>
+Route::Handler TokenizerHandler(ServerContext* context) {
+  return [context](std::shared_ptr<Exchange> exchange) {
+    return AnswerTokenizer<Job>(std::move(exchange), context);
+  };
+}
+
+}  // namespace
+
+Route::Handler Tokenizes(ServerContext* context) { return TokenizerHandler<TokenizeJob>(context); }
+
+Route::Handler Detokenizes(ServerContext* context) {
+  return TokenizerHandler<DetokenizeJob>(context);
 }
 
 }  // namespace ropeway::server

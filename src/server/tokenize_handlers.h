@@ -2,22 +2,16 @@
 #ifndef ROPEWAY_SERVER_TOKENIZE_HANDLERS_H_
 #define ROPEWAY_SERVER_TOKENIZE_HANDLERS_H_
 
-#include <boost/asio/awaitable.hpp>
-#include <memory>
-
-#include "server/http_reply.h"
-#include "server/request_reader.h"
+#include "server/route.h"
 #include "server/server_context.h"
-#include "server/socket_stream.h"
 
 namespace ropeway::server {
 
-// Answers a request to one of the two paths on the helper threads, in pieces; 429 if its tenant has
-// too many there, or its answers take too much memory. Its status is 499 if the client has left,
-// for whom nothing more is computed.
-boost::asio::awaitable<HttpReply> AnswerTokenizer(ServerContext* context,
-                                                  std::shared_ptr<SocketStream> stream,
-                                                  HttpRequest request, bool detokenize);
+// The handler of one of the two paths. It answers on the helper threads, in pieces; 429 if the
+// tenant has too many there, or its answers take too much memory. Nothing more is computed for a
+// client that has left. `context` must outlive it.
+Route::Handler Tokenizes(ServerContext* context);
+Route::Handler Detokenizes(ServerContext* context);
 
 }  // namespace ropeway::server
 

@@ -1,0 +1,42 @@
+// One request of a connection and its answer.
+#ifndef ROPEWAY_SERVER_EXCHANGE_H_
+#define ROPEWAY_SERVER_EXCHANGE_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+#include <string>
+
+#include "server/io_turns.h"
+#include "server/request_reader.h"
+#include "server/route.h"
+#include "server/server_context.h"
+#include "server/socket_stream.h"
+
+namespace ropeway::server {
+
+// What a route's handler gets, which is to end with Send, or with an answer of its own on `stream`.
+// Thread rule: the connection's strand, but for work that a handler moves elsewhere.
+class Exchange {
+ public:
+  // `turns`: of the stream's event loop. `context` and `turns` must outlive the exchange.
+  Exchange(ServerContext* context, std::shared_ptr<SocketStream> stream, IoTurns* turns,
+           HttpRequest request)
+      : stream(std::move(stream)), turns(turns), request(std::move(request)), context_(context) {}
+
+  const Route& route() const { return *request.match.route; }
+
+  // Sends a whole reply, an error in the shape of the route. Its bytes are charged to the caller's
+  // tenant.
+  boost::asio::awaitable<Sent> Send(HttpReply reply);
+
+  const std::shared_ptr<SocketStream> stream;
+  IoTurns* const turns;
+  HttpRequest request;  // A handler may change it.
+
+ private:
+  ServerContext* const context_;
+};
+
+}  // namespace ropeway::server
+
+#endif  // ROPEWAY_SERVER_EXCHANGE_H_

@@ -1,0 +1,111 @@
+#include "server/route.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/http_reply.h"
+#include "server/routes.h"
+
+namespace ropeway::server {
+namespace {
+
+// The server's own rows; their handlers are never called.
+const RouteTable& Table() {
+  static const RouteTable table(ServerRoutes(nullptr), NoRoute(nullptr));
+  return table;
+}
+
+RouteMatch Match(std::string_view method, std::string_view target) {
+  return Table().Match(method, target);
+}
+
+TEST(RouteTable, MatchesPathsExactly) {
+  EXPECT_EQ(Match("POST", "/v1/completions").name, "/v1/completions");
+  EXPECT_TRUE(Match("POST", "/v1/completions").route->limits.takes_body);
+  EXPECT_EQ(Match("POST", "/v1/chat/completions?x=1").name, "/v1/chat/completions");
+  EXPECT_EQ(Match("GET", "/v1/models").name, "/v1/models");
+  EXPECT_EQ(Match("GET", "/v1/models/a/b").name, "/v1/models/{model}");
+  EXPECT_EQ(Match("GET", "/v1/models/a/b").argument, "a/b");
+  EXPECT_EQ(Match("GET", "/metrics").name, "/metrics");
+  for (const char* path : {"",
+                           "/",
+                           "*",
+                           "/v1",
+                           "/v1/",
+                           "/v1/models/",
+                           "/v1/completions/",
+                           "/V1/completions",
+                           "//v1/completions",
+                           "/livez/..",
+                           "://h/livez",
+                           "h/livez",
+                           "ht tp://h/livez",
+                           "http://h",
+                           "http:/livez",
+                           "/admin",
+                           "/admin/",
+                           "/admin/requests/",
+                           "/admin/requests//cancel",
+                           "/admin/requests/1"}) {
+    const RouteMatch match = Match("GET", path);
+    EXPECT_EQ(match.route, &Table().nothing()) << path;
+    EXPECT_EQ(match.name, "other") << path;
+    EXPECT_TRUE(match.method_allowed) << "its handler says that there is nothing";
+  }
+}
+
+TEST(RouteTable, WholeUrlsAreTargetsToo) {
+  EXPECT_EQ(Match("GET", "http://any.host:8080/livez").name, "/livez");
+  EXPECT_EQ(Match("POST", "HTTPS://h/v1/completions?x=http://y/z").name, "/v1/completions");
+  EXPECT_EQ(Match("GET", "http://h/v1/models/http://x").argument, "http://x");
+  EXPECT_EQ(Match("GET", "/v1/models/a://b/livez").argument, "a://b/livez");
+}
+
+TEST(RouteTable, AnArgumentMayStandWithinThePath) {
+  const RouteMatch match = Match("POST", "/admin/requests/17/cancel");
+  EXPECT_EQ(match.argument, "17");
+  EXPECT_FALSE(Match("GET", "/admin/requests/17/cancel").method_allowed);
+  EXPECT_EQ(match.name, "/admin/requests/{id}/cancel");
+}
+
+TEST(RouteTable, ChecksTheMethod) {
+  EXPECT_TRUE(Match("HEAD", "/livez").method_allowed);
+  EXPECT_FALSE(Match("POST", "/livez").method_allowed);
+  EXPECT_FALSE(Match("GET", "/v1/completions").method_allowed);
+  EXPECT_FALSE(Match("post", "/v1/completions").method_allowed);
+  EXPECT_EQ(Match("PUT", "/v1/completions").methods, "POST");
+  EXPECT_EQ(Match("PUT", "/livez").methods, "GET, HEAD");
+}
+
+// The rights and the shape of errors of another method are those of the path.
+TEST(RouteTable, APathMayHaveARowForEachMethod) {
+  const RouteTable table({{"GET", "/thing/{id}", Rights::kAdmin},
+                          {"GET", "/thing/one", Rights::kOpen},
+                          {"DELETE", "/thing/{id}", Rights::kKey}},
+                         {"", "other"});
+  EXPECT_EQ(table.Match("DELETE", "/thing/7").route, &table.routes()[2]);
+  EXPECT_EQ(table.Match("GET", "/thing/7").route, &table.routes()[0]);
+  const RouteMatch match = table.Match("POST", "/thing/7");
+  EXPECT_EQ(match.route, &table.routes()[0]);
+  EXPECT_FALSE(match.method_allowed);
+  EXPECT_EQ(match.methods, "GET, HEAD, DELETE");
+  EXPECT_EQ(table.Match("GET", "/thing/one").route, &table.routes()[0]) << "the first one";
+}
+
+TEST(HttpReply, ChunksAreFramed) {
+  std::string out;
+  AppendChunk("hello, sixteen b", {}, &out);
+  AppendChunk("", {}, &out);
+  AppendLastChunk({}, &out);
+  EXPECT_EQ(out, "10\r\nhello, sixteen b\r\n0\r\n\r\n");
+  Framing old;
+  old.http_1_0 = true;
+  out.clear();
+  AppendChunk("raw", old, &out);
+  AppendLastChunk(old, &out);
+  EXPECT_EQ(out, "raw");
+}
+
+}  // namespace
+}  // namespace ropeway::server
