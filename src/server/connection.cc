@@ -21,10 +21,16 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLinger{1000};
 
-HttpReply MethodNotAllowed(const std::string& methods) {
-  HttpReply reply =
-      ErrorReply({405, "This path takes " + methods + " only.", "invalid_request_error", "", ""});
-  reply.headers.emplace_back("Allow", methods);
+// To another method than those of the path.
+HttpReply MethodsReply(const RouteMatch& match) {
+  HttpReply reply;
+  if (match.options) {
+    reply.status = 204;
+  } else {
+    reply = ErrorReply(
+        {405, "This path takes " + match.methods + " only.", "invalid_request_error", "", ""});
+  }
+  reply.headers.emplace_back("Allow", match.methods + ", OPTIONS");
   return reply;
 }
 
@@ -141,7 +147,7 @@ asio::awaitable<Sent> Connection::Answer(std::shared_ptr<Exchange> exchange) {
   if (request.match.method_allowed) {
     sent = co_await exchange->route().handler(exchange);
   } else {
-    HttpReply reply = MethodNotAllowed(request.match.methods);
+    HttpReply reply = MethodsReply(request.match);
     sent = co_await exchange->Send(std::move(reply));
   }
   place_->Unprotect(proxied_);

@@ -284,8 +284,12 @@ HttpReply AnswerDrain(const HttpRequest& /*request*/, ServerContext* context) {
   return JsonReply({{"draining", true}, {"requests", context->backend->Requests().size()}});
 }
 
-HttpReply AnswerNothing(const HttpRequest& /*request*/, ServerContext* /*context*/) {
-  return ErrorReply({404, "There is nothing at this path.", "invalid_request_error", "", ""});
+HttpReply AnswerNothing(const HttpRequest& request, ServerContext* context) {
+  const std::string_view meant = context->routes.Suggest(request.match.argument);
+  const std::string message =
+      meant.empty() ? "There is nothing at this path."
+                    : fmt::format("There is nothing at this path; did you mean {}?", meant);
+  return ErrorReply({404, message, "invalid_request_error", "", ""});
 }
 
 namespace {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::pair<int, std::string_view> kReasons[] = {
     {200, "OK"},
+    {204, "No Content"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {403, "Forbidden"},
@@ -49,11 +50,13 @@ std::string HttpDate() {
 }
 
 std::string ReplyHead(int status, std::string_view content_type, const Framing& framing) {
-  return fmt::format(
-      "HTTP/1.{} {} {}\r\nServer: ropeway\r\nDate: {}\r\nContent-Type: {}\r\n"
-      "Connection: {}\r\n",
-      framing.http_1_0 ? 0 : 1, status, Reason(status), HttpDate(), content_type,
-      framing.keep_alive ? "keep-alive" : "close");
+  std::string head =
+      fmt::format("HTTP/1.{} {} {}\r\nServer: ropeway\r\nDate: {}\r\nConnection: {}\r\n",
+                  framing.http_1_0 ? 0 : 1, status, Reason(status), HttpDate(),
+                  framing.keep_alive ? "keep-alive" : "close");
+  // RFC 9110, section 15.3.5: it has no content.
+  if (status != 204) head += fmt::format("Content-Type: {}\r\n", content_type);
+  return head;
 }
 
 }  // namespace
@@ -88,8 +91,8 @@ Status TooManyAnswers() {
 std::string SerializeHead(const HttpReply& reply, const Framing& framing) {
   std::string out = ReplyHead(reply.status, reply.content_type, framing);
   for (const auto& [name, value] : reply.headers) out += name + ": " + value + "\r\n";
-  out += fmt::format("Content-Length: {}\r\n\r\n", reply.body.size());
-  return out;
+  if (reply.status != 204) out += fmt::format("Content-Length: {}\r\n", reply.body.size());
+  return out + "\r\n";
 }
 
 std::string StreamHead(std::string_view content_type, const Framing& framing,

@@ -122,18 +122,21 @@ TEST_F(HttpRfcTest, FoldsAreSeenAcrossPackets) {
   EXPECT_EQ(body.Read().status, 200);
 }
 
-TEST_F(HttpRfcTest, OtherMethodsAre405WithAllowAndNoCorsHeaders) {
+TEST_F(HttpRfcTest, OtherMethodsAre405WithAllowAndOptionsNamesThem) {
   TestClient client(port());
   client.Send(
       "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: t\r\nOrigin: http://x\r\n"
       "Access-Control-Request-Method: POST\r\n\r\n");
   ClientReply reply = client.Read();
-  EXPECT_EQ(reply.status, 405);
-  EXPECT_EQ(reply.headers["allow"], "POST");
+  EXPECT_EQ(reply.status, 204);
+  EXPECT_EQ(reply.headers["allow"], "POST, OPTIONS");
   for (const auto& [name, value] : reply.headers) {
-    EXPECT_FALSE(name.starts_with("access-control")) << name;
+    EXPECT_FALSE(name.starts_with("access-control") || name.starts_with("content-")) << name;
   }
+  client.Send("OPTIONS /health/ HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\nx");
+  EXPECT_EQ(client.Read().headers["allow"], "GET, HEAD, OPTIONS") << "the connection goes on";
   EXPECT_EQ(StatusOf("OPTIONS * HTTP/1.1\r\nHost: t\r\n\r\n"), 404);
+  EXPECT_EQ(StatusOf("OPTIONS /nowhere HTTP/1.1\r\nHost: t\r\n\r\n"), 404);
   EXPECT_EQ(StatusOf("BREW /livez HTTP/1.1\r\nHost: t\r\n\r\n"), 405);
 }
 

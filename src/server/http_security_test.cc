@@ -182,6 +182,11 @@ TEST_F(HttpSecurityTest, EachPathNeedsItsKey) {
                 .empty(),
             false);
   EXPECT_EQ(Request("GET", "/nowhere").status, 401);
+  EXPECT_EQ(Request("OPTIONS", "/nowhere").status, 401);
+  for (const char* path : {"/v1/models", "/metrics", "/admin/drain"}) {
+    EXPECT_EQ(Request("OPTIONS", path).status, 204) << path;
+    EXPECT_EQ(Request("BREW", path).status, 401) << path;
+  }
   EXPECT_EQ(Request("GET", "/nowhere", Bearer("sk-team-a-1")).status, 404);
   EXPECT_THAT(Request("GET", "/metrics", Bearer("admin-key-3")).body,
               HasSubstr(R"(ropeway_http_requests_total{code="401",route="/metrics"} 1)"));

@@ -222,15 +222,40 @@ TEST_F(HttpServerTest, HeadHasNoBody) {
   EXPECT_EQ(client.Get("/livez").status, 200);  // No bytes of a body were in between.
 }
 
+// Metrics name it as the table does.
+TEST_F(HttpServerTest, APathMayLackTheVersion) {
+  TestClient client(port());
+  EXPECT_EQ(json::parse(client.Post("/completions", R"({"prompt":"a"})").body)["object"],
+            "text_completion");
+  EXPECT_EQ(client.Get("/models/").status, 200);
+  const std::string metrics = client.Get("/metrics").body;
+  EXPECT_THAT(metrics,
+              HasSubstr(R"(ropeway_http_requests_total{code="200",route="/v1/completions"} 1)"));
+  EXPECT_THAT(metrics, HasSubstr(R"({code="200",route="/v1/models"} 1)"));
+}
+
+TEST_F(HttpServerTest, AnUnknownPathIsAnsweredWithTheOneThatIsNear) {
+  TestClient client(port());
+  const auto message = [&](const std::string& path) {
+    const ClientReply reply = client.Post(path, "{}");
+    EXPECT_EQ(reply.status, 404);
+    return ErrorOf(reply)["message"].get<std::string>();
+  };
+  EXPECT_EQ(message("/v1/chat/completion"),
+            "There is nothing at this path; did you mean /v1/chat/completions?");
+  // What the client wrote is never shown.
+  EXPECT_EQ(message("/<script>/nothing"), "There is nothing at this path.");
+}
+
 TEST_F(HttpServerTest, RejectionsKeepTheConnection) {
   TestClient client(port());
   EXPECT_EQ(client.Get("/v2").status, 404);
   ClientReply wrong = client.Get("/v1/completions");
   EXPECT_EQ(wrong.status, 405);
-  EXPECT_EQ(wrong.headers["allow"], "POST");
+  EXPECT_EQ(wrong.headers["allow"], "POST, OPTIONS");
   wrong = client.Post("/metrics", "{}");
   EXPECT_EQ(wrong.status, 405);
-  EXPECT_EQ(wrong.headers["allow"], "GET, HEAD");
+  EXPECT_EQ(wrong.headers["allow"], "GET, HEAD, OPTIONS");
   json error = ErrorOf(client.Post("/v1/completions", "{"));
   EXPECT_EQ(error["type"], "invalid_request_error");
   error = ErrorOf(client.Post("/v1/completions", R"({"prompt":"a","temperature":-1})"));

@@ -76,7 +76,9 @@ std::optional<HttpReply> RequestReader::CheckHead() {
   request_.method = head.method;
   request_.match = context_->routes.Match(head.method, head.target);
   const Route& route = *request_.match.route;
-  Access::Verdict verdict = context_->access.Check(route.rights, head.authorization);
+  // What methods a path takes is no secret, and browsers ask for it without a key.
+  const Rights rights = request_.match.options ? Rights::kOpen : route.rights;
+  Access::Verdict verdict = context_->access.Check(rights, head.authorization);
   if (verdict.rejection) return std::move(verdict.rejection);
   request_.caller = std::move(verdict.caller);
   if (!request_.match.method_allowed || !route.limits.takes_body) parser_.DropBody();

@@ -1,10 +1,15 @@
 #include "server/route.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "base/edit_distance.h"
+
 namespace ropeway::server {
 namespace {
+
+constexpr std::string_view kVersionPrefix = "/v1";
 
 bool IsSchemeChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' ||
@@ -37,6 +42,8 @@ std::optional<std::string_view> ArgumentOf(std::string_view path, std::string_vi
   return path.substr(begin.size(), path.size() - begin.size() - end.size());
 }
 
+std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
 }  // namespace
 
 RouteTable::RouteTable(std::vector<Route> routes, Route nothing)
@@ -51,6 +58,7 @@ bool RouteTable::Find(std::string_view method, std::string_view path, RouteMatch
     if (match->route == nullptr || takes) match->route = &route;
     match->name = route.path;
     match->method_allowed = match->method_allowed || takes;
+    match->options = method == "OPTIONS";
     match->methods += match->methods.empty() ? "" : ", ";
     match->methods += get ? "GET, HEAD" : route.method;
     match->argument = *argument;
@@ -60,11 +68,39 @@ bool RouteTable::Find(std::string_view method, std::string_view path, RouteMatch
 
 RouteMatch RouteTable::Match(std::string_view method, std::string_view target) const {
   RouteMatch match;
-  if (Find(method, PathOf(target), &match)) return match;
+  const std::string_view path = PathOf(target);
+  std::string_view shorter = path;
+  for (const bool without_slash : {false, true}) {
+    if (!path.starts_with('/') || (without_slash && !path.ends_with('/'))) break;
+    if (without_slash) shorter.remove_suffix(1);
+    if (Find(method, shorter, &match)) return match;
+    if (Find(method, std::string(kVersionPrefix).append(shorter), &match)) return match;
+  }
   match.route = &nothing_;
   match.name = nothing_.path;
+  match.argument = path;
   match.method_allowed = true;
   return match;
+}
+
+std::string_view RouteTable::Suggest(std::string_view path) const {
+  constexpr size_t kMostEdits = 2;
+  constexpr size_t kFar = 40;
+  if (path.ends_with('/')) path.remove_suffix(1);
+  std::string_view nearest;
+  size_t least = kFar;
+  for (const Route& route : routes_) {
+    if (route.path.find('{') != std::string_view::npos) continue;
+    size_t edits = base::EditDistance(path, route.path, kFar);
+    if (route.path.starts_with(kVersionPrefix)) {
+      const std::string_view shorter = route.path.substr(kVersionPrefix.size());
+      edits = std::min(edits, base::EditDistance(path, shorter, kFar));
+    }
+    if (edits >= least || (edits > kMostEdits && LastPart(path) != LastPart(route.path))) continue;
+    least = edits;
+    nearest = route.path;
+  }
+  return nearest;
 }
 
 }  // namespace ropeway::server

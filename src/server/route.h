@@ -39,8 +39,9 @@ struct Route {
   using Handler = std::function<boost::asio::awaitable<Sent>(std::shared_ptr<Exchange>)>;
 
   std::string_view method;  // "GET" takes HEAD too.
-  // One part may be an argument, "/v1/models/{model}": at least one character, of any kind.
-  // Metrics and log lines name the route so.
+  // One part may be an argument, "/v1/models/{model}": at least one character, of any kind. It
+  // is also answered with a slash at its end, and without "/v1" at its begin. Metrics and log lines
+  // name the route so, whatever the client wrote.
   std::string_view path;
   Rights rights = Rights::kKey;
   RouteLimits limits = {};
@@ -55,8 +56,9 @@ struct RouteMatch {
   // values of labels.
   std::string_view name;
   bool method_allowed = false;
-  std::string methods;   // Those of the path, "GET, HEAD"; empty where it is unknown.
-  std::string argument;  // As the client wrote it.
+  bool options = false;       // OPTIONS of a known path, which the table answers.
+  std::string methods = {};   // Those of the path, "GET, HEAD"; empty where it is unknown.
+  std::string argument = {};  // As the client wrote it; where the path is unknown all of that.
 };
 
 // Immutable, so thread-safe.
@@ -68,6 +70,10 @@ class RouteTable {
   // `target` as in the request line: a path, or a whole URL whose host does not matter (RFC 9112,
   // section 3.2.2). A query is ignored.
   RouteMatch Match(std::string_view method, std::string_view target) const;
+
+  // The path that a client may have meant by `path`, which is unknown: one within two edits, or
+  // with the same last part; of several the nearest. "": none. Takes microseconds whatever it is.
+  std::string_view Suggest(std::string_view path) const;
 
   const std::vector<Route>& routes() const { return routes_; }
   const Route& nothing() const { return nothing_; }

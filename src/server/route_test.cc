@@ -33,9 +33,14 @@ TEST(RouteTable, MatchesPathsExactly) {
                            "*",
                            "/v1",
                            "/v1/",
-                           "/v1/models/",
-                           "/v1/completions/",
+                           "/v1/completions//",
                            "/V1/completions",
+                           "/v1completions",
+                           "v1/completions",
+                           "completions",
+                           "/v1/v1/completions",
+                           "/v1/livez",
+                           "/livez//",
                            "//v1/completions",
                            "/livez/..",
                            "://h/livez",
@@ -45,7 +50,7 @@ TEST(RouteTable, MatchesPathsExactly) {
                            "http:/livez",
                            "/admin",
                            "/admin/",
-                           "/admin/requests/",
+                           "/requests",
                            "/admin/requests//cancel",
                            "/admin/requests/1"}) {
     const RouteMatch match = Match("GET", path);
@@ -53,6 +58,47 @@ TEST(RouteTable, MatchesPathsExactly) {
     EXPECT_EQ(match.name, "other") << path;
     EXPECT_TRUE(match.method_allowed) << "its handler says that there is nothing";
   }
+}
+
+TEST(RouteTable, TheVersionAndASlashAtTheEndAreUpToTheClient) {
+  const auto name_of = [](std::string_view path) { return Match("GET", path).name; };
+  EXPECT_EQ(name_of("/completions"), "/v1/completions");
+  EXPECT_EQ(name_of("/chat/completions/?x=1"), "/v1/chat/completions");
+  EXPECT_EQ(name_of("/v1/chat/completions/"), "/v1/chat/completions");
+  EXPECT_EQ(name_of("/models"), "/v1/models");
+  EXPECT_EQ(name_of("/v1/models/"), "/v1/models");
+  EXPECT_EQ(name_of("/models/m"), "/v1/models/{model}");
+  EXPECT_EQ(Match("GET", "/models/a/b").argument, "a/b");
+  EXPECT_EQ(Match("GET", "/v1/models/a/").argument, "a/") << "a path that is matched exactly";
+  EXPECT_EQ(name_of("/admin/requests/"), "/admin/requests");
+  EXPECT_EQ(Match("POST", "/admin/requests/1/cancel/").argument, "1");
+  EXPECT_EQ(name_of("http://h/queue/"), "/v1/queue");
+}
+
+TEST(RouteTable, SuggestsWhatWasMeant) {
+  const auto suggest = [](const std::string& path) { return Table().Suggest(path); };
+  EXPECT_EQ(suggest("/v1/chat/completion"), "/v1/chat/completions");
+  EXPECT_EQ(suggest("/chat/complétions"), "/v1/chat/completions");
+  EXPECT_EQ(suggest("/completion"), "/v1/completions");
+  EXPECT_EQ(suggest("/openai/v1/chat/completions/"), "/v1/chat/completions");
+  EXPECT_EQ(suggest("/api/chat/completions"), "/v1/chat/completions");
+  EXPECT_EQ(suggest("/v1/engines/m/completions"), "/v1/completions");
+  EXPECT_EQ(suggest("/v1/tokenize"), "/tokenize");
+  EXPECT_EQ(suggest("/healthz"), "/health");
+  EXPECT_EQ(suggest("/v1/model"), "/v1/models");
+  for (const std::string& none :
+       {std::string("/"), std::string(), std::string("/v1"), std::string("/api/generate"),
+        std::string("/v1/embeddings"), std::string(30'000, '/'), std::string(30'000, 'x'),
+        std::string("*"), std::string("/cancel")}) {
+    EXPECT_EQ(suggest(none), "") << none.substr(0, 40);
+  }
+}
+
+TEST(RouteTable, OptionsOfAKnownPathAreTheTables) {
+  EXPECT_TRUE(Match("OPTIONS", "/completions").options);
+  EXPECT_FALSE(Match("OPTIONS", "/completions").method_allowed);
+  EXPECT_FALSE(Match("OPTIONS", "/nowhere").options);
+  EXPECT_FALSE(Match("GET", "/completions").options);
 }
 
 TEST(RouteTable, WholeUrlsAreTargetsToo) {
