@@ -30,7 +30,8 @@ HttpReply Unauthorized(bool presented) {
   HttpReply reply =
       ErrorReply({401,
                   presented ? "The API key is wrong."
-                            : "This path needs an API key: send 'Authorization: Bearer <key>'.",
+                            : "This path needs an API key: send 'Authorization: Bearer <key>' or "
+                              "'X-Api-Key: <key>'.",
                   "invalid_request_error", "", "invalid_api_key"});
   reply.headers.emplace_back(
       "WWW-Authenticate",
@@ -81,12 +82,18 @@ Access::Digest Access::DigestOf(std::string_view key) {
 
 // Compares digests, so that the time does not depend on a key's length, and all of them, so that it
 // does not depend on which one matches.
-Access::Presented Access::Identify(const Table& table, std::string_view authorization) {
+Access::Presented Access::Identify(const Table& table, std::string_view authorization,
+                                   std::string_view api_key) {
   Presented presented;
   const std::string_view token = BearerToken(authorization);
-  if (token.empty()) return presented;
+  if (token.empty() && api_key.empty()) return presented;
   presented.any = true;
-  const Digest digest = DigestOf(token);
+  const Digest digest = DigestOf(token.empty() ? api_key : token);
+  if (!token.empty() && !api_key.empty()) {
+    const Digest other = DigestOf(api_key);
+    presented.two = CRYPTO_memcmp(digest.data(), other.data(), digest.size()) != 0;
+    if (presented.two) return presented;
+  }
   for (size_t i = 0; i < table.digests.size(); ++i) {
     const size_t equal = CRYPTO_memcmp(digest.data(), table.digests[i].data(), digest.size()) == 0;
     const size_t mask = 0 - equal;  // All bits or none.
@@ -98,17 +105,24 @@ Access::Presented Access::Identify(const Table& table, std::string_view authoriz
   return presented;
 }
 
-Access::Verdict Access::Check(Rights rights, std::string_view authorization) const {
+Access::Verdict Access::Check(Rights rights, std::string_view authorization,
+                              std::string_view api_key) const {
   const std::shared_ptr<const Table> table = [this] {
     const std::lock_guard lock(mutex_);
     return table_;
   }();
   Verdict verdict;
   if (table->digests.empty() && rights != Rights::kAdmin) return verdict;
-  const Presented presented = Identify(*table, authorization);
+  const Presented presented = Identify(*table, authorization, api_key);
   verdict.caller.sees_all = presented.admin || table->digests.size() < 2 ||
                             (presented.tenant != kNone && table->owners[presented.tenant].gateway);
   if (rights == Rights::kOpen) return verdict;
+  if (presented.two) {
+    verdict.rejection =
+        ErrorReply({400, "Authorization and X-Api-Key have different keys: send one.",
+                    "invalid_request_error", "", "invalid_api_key"});
+    return verdict;
+  }
   if (rights == Rights::kAdmin) {
     if (!table->admin) {
       verdict.rejection = Forbidden(

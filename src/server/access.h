@@ -49,26 +49,29 @@ class Access {
   void Replace(std::shared_ptr<const Table> table) noexcept;
 
   struct Verdict {
-    std::optional<HttpReply> rejection;  // 401 or 403; absent: the route is open.
+    std::optional<HttpReply> rejection;  // 400, 401 or 403; absent: the route is open.
     Caller caller;                       // Where there is no rejection.
   };
 
-  // `authorization`: the value of the header; "" where it is absent. What the caller of a route
-  // without a key may see depends on it all the same. Takes the same time whichever key is
-  // presented and however much of it is right.
-  Verdict Check(Rights rights, std::string_view authorization) const;
+  // `authorization`, `api_key`: the values of the headers Authorization and X-Api-Key, of which
+  // either may present the key; "" where they are absent. What the caller of a route without a key
+  // may see depends on it all the same. Takes the same time whichever key is presented and however
+  // much of it is right.
+  Verdict Check(Rights rights, std::string_view authorization, std::string_view api_key = {}) const;
 
  private:
   using Digest = std::array<unsigned char, 32>;
   struct Presented {
-    bool any = false;       // A bearer token was given.
-    bool admin = false;     // The token is the admin key.
+    bool any = false;       // A key was given,
+    bool two = false;       // or two that differ, of which none counts.
+    bool admin = false;     // It is the admin key.
     size_t tenant = kNone;  // The index of the API key that it is.
   };
   static constexpr size_t kNone = static_cast<size_t>(-1);
 
   static Digest DigestOf(std::string_view key);
-  static Presented Identify(const Table& table, std::string_view authorization);
+  static Presented Identify(const Table& table, std::string_view authorization,
+                            std::string_view api_key);
 
   mutable std::mutex mutex_;
   std::shared_ptr<const Table> table_;  // Guarded by mutex_; never null.

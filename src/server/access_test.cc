@@ -134,6 +134,42 @@ TEST(Access, EverythingButHealthNeedsAKey) {
   EXPECT_EQ(StatusOf(access, Rights::kOpen, ""), 200);
 }
 
+TEST(Access, EitherHeaderPresentsTheKey) {
+  const Access access(kKeys, "admin-key-3");
+  const auto check = [&](Rights rights, const char* authorization, const char* api_key) {
+    const Access::Verdict verdict = access.Check(rights, authorization, api_key);
+    return verdict.rejection ? std::to_string(verdict.rejection->status) : verdict.caller.tenant;
+  };
+  EXPECT_EQ(check(Rights::kKey, "", "sk-team-b-2"), "team-b");
+  EXPECT_EQ(check(Rights::kKey, "Basic dXNlcg==", "sk-team-b-2"), "team-b") << "a proxy's";
+  EXPECT_EQ(check(Rights::kKey, "Bearer", "sk-team-b-2"), "team-b");
+  EXPECT_EQ(check(Rights::kKey, "Bearer sk-team-b-2", "sk-team-b-2"), "team-b");
+  EXPECT_EQ(check(Rights::kAdmin, "", "admin-key-3"), "");
+  EXPECT_EQ(check(Rights::kAdmin, "", "sk-team-a-1"), "403");
+  EXPECT_EQ(check(Rights::kKey, "", "admin-key-3"), "401");
+  for (const char* wrong : {"sk-team-b-", "sk-team-b-22", "SK-TEAM-B-2", "Bearer sk-team-b-2",
+                            "sk-team-b-2, sk-team-b-2", " sk-team-b-2"}) {
+    EXPECT_EQ(check(Rights::kKey, "", wrong), "401") << wrong;
+  }
+}
+
+// Which of them is good is not told.
+TEST(Access, TwoDifferentKeysAreRejected) {
+  const Access access(kKeys, "admin-key-3");
+  for (const char* other : {"sk-team-b-2", "wrong-key", "admin-key-3", "sk-team-a-"}) {
+    for (const Rights rights : {Rights::kKey, Rights::kKeyOrAdmin, Rights::kAdmin}) {
+      const Access::Verdict verdict = access.Check(rights, "Bearer sk-team-a-1", other);
+      ASSERT_TRUE(verdict.rejection.has_value());
+      EXPECT_EQ(verdict.rejection->status, 400);
+      EXPECT_THAT(verdict.rejection->body, testing::Not(HasSubstr("team")));
+    }
+    const Access::Verdict health = access.Check(Rights::kOpen, "Bearer sk-team-a-1", other);
+    EXPECT_FALSE(health.rejection.has_value()) << "a probe is answered, as anybody's";
+    EXPECT_FALSE(health.caller.sees_all);
+  }
+  EXPECT_FALSE(Access({}, "").Check(Rights::kKey, "Bearer a", "b").rejection.has_value());
+}
+
 TEST(Access, RejectionsSayHowAndShowNoKey) {
   const Access access(kKeys, "");
   for (const char* header : {"", "Bearer sk-team-a-0"}) {

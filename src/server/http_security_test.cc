@@ -57,6 +57,17 @@ TEST_F(HttpSecurityTest, KeysOpenTheApiAndNameTheTenant) {
             400);
 }
 
+TEST_F(HttpSecurityTest, TheKeyMayStandInXApiKey) {
+  const std::string b = "x-api-key: sk-team-b-2\r\n";
+  EXPECT_EQ(Request("GET", "/v1/models", b).status, 200);
+  EXPECT_EQ(Request("GET", "/v1/models", b + Bearer("sk-team-b-2")).status, 200);
+  EXPECT_EQ(Request("GET", "/v1/models", b + Bearer("sk-team-a-1")).status, 400);
+  EXPECT_EQ(Request("GET", "/v1/models", b + b).status, 400) << "given twice";
+  EXPECT_EQ(Request("GET", "/v1/models", "x-api-key:\r\n").status, 401);
+  EXPECT_EQ(Request("GET", "/admin/requests", "X-API-KEY: admin-key-3\r\n").status, 200);
+  EXPECT_THAT(Request("GET", "/metrics", b).body, HasSubstr("tenant=\"team-b\""));
+}
+
 TEST_F(HttpSecurityTest, ReloadedKeysCountFromTheNextRequestOn) {
   const auto livez = [](TestClient* client, const std::string& key) {
     client->Send("GET /v1/models HTTP/1.1\r\nHost: t\r\n" + Bearer(key) + "\r\n");

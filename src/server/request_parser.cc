@@ -1,5 +1,7 @@
 #include "server/request_parser.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/buffers_range.hpp>
@@ -166,8 +168,9 @@ std::optional<HttpReply> RejectHeaders(const Message& message) {
   if (!GoodFraming(message)) {
     return ParserRejection(400, "Content-Length or Transfer-Encoding is given twice or wrongly.");
   }
-  if (Lines(message, http::field::authorization) > 1) {
-    return ParserRejection(400, "Authorization is given twice.");
+  for (const char* secret : {"Authorization", "X-Api-Key"}) {
+    if (message.count(secret) > 1)
+      return ParserRejection(400, fmt::format("{} is given twice.", secret));
   }
   const auto expect = message[http::field::expect];
   if (!expect.empty() && !iequals(expect, "100-continue")) {
@@ -183,6 +186,7 @@ RequestHead HeadOf(const Message& message) {
   head.method.assign(method.data(), method.size());
   head.target.assign(target.data(), target.size());
   head.authorization = std::string(ValueOf(message, http::field::authorization));
+  head.api_key = JoinedValues(message, "X-Api-Key");
   head.forwarded_for = JoinedValues(message, "X-Forwarded-For");
   head.forwarded = JoinedValues(message, "Forwarded");
   head.expects_continue = message.version() >= 11 && !ValueOf(message, http::field::expect).empty();

@@ -19,6 +19,7 @@ struct RequestHead {
   std::string method;
   std::string target;
   std::string authorization;  // "" where it is absent.
+  std::string api_key;        // X-Api-Key, likewise.
   // All lines of X-Forwarded-For, or else of Forwarded, as one list; "" without either.
   std::string forwarded_for;
   std::string forwarded;

@@ -78,7 +78,7 @@ std::optional<HttpReply> RequestReader::CheckHead() {
   const Route& route = *request_.match.route;
   // What methods a path takes is no secret, and browsers ask for it without a key.
   const Rights rights = request_.match.options ? Rights::kOpen : route.rights;
-  Access::Verdict verdict = context_->access.Check(rights, head.authorization);
+  Access::Verdict verdict = context_->access.Check(rights, head.authorization, head.api_key);
   if (verdict.rejection) return std::move(verdict.rejection);
   request_.caller = std::move(verdict.caller);
   if (!request_.match.method_allowed || !route.limits.takes_body) parser_.DropBody();
