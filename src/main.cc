@@ -38,7 +38,9 @@ int Main(int argc, char** argv) {
   flags::Program program = {"ropeway",
                             ROPEWAY_VERSION,
                             "Ropeway serves language models to many users at once.",
-                            "`ropeway COMMAND --help` lists a command's flags.\n\n"
+                            "`ropeway COMMAND --help` lists a command's flags, as does `ropeway "
+                            "help COMMAND`.\n`ropeway ls` is `ropeway models list`, and `ropeway "
+                            "version` is `ropeway --version`.\n\n"
                             "Example:\n  ropeway serve --port 8080",
                             {}};
   program.commands = {cli::ServeCommand(&serve),
@@ -59,6 +61,11 @@ int Main(int argc, char** argv) {
                       cli::InspectCommand(&inspect),
                       cli::TokenizeCommand(&tokenize),
                       flags::CompletionCommand(&program, &shell)};
+  program.aliases = {{"ls", {"models", "list"}}, {"version", {"--version"}}};
+  program.foreign = {
+      {"-ngl,--n-gpu-layers,--gpu-layers,--gpu-memory-utilization,"
+       "--tensor-parallel-size,-tp",
+       "Ropeway computes on CPUs, and with all of them"}};
   return flags::RunProgram(program, argc, argv);
 }
 

@@ -373,8 +373,8 @@ class CompletionTest(unittest.TestCase):
     def test_every_command_and_flag_of_the_help_is_offered(self):
         def flags(path):
             return set(re.findall(r"--[a-z][a-z0-9-]*", "\n".join(
-                line for line in call(*path, "--help").stdout.splitlines()
-                if re.match(r"  (    |-\w, )--", line))))
+                line for line in call(*path, "--help-all").stdout.splitlines()
+                if re.match(r"  (    |(-\w+, )+)--", line))))
         for path in ((), ("serve",), ("gateway",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"),
                      ("models",), ("models", "list"), ("models", "pull"), ("models", "show"),
                      ("models", "rm"), ("inspect",), ("tokenize",), ("completion",)):
@@ -473,6 +473,9 @@ class CompletionTest(unittest.TestCase):
 class HelpTest(unittest.TestCase):
     def test_version_and_a_command_line_that_is_not_understood(self):
         self.assertRegex(call("--version").stdout, r"^\d+\.\d+\.\d+\n$")
+        for word, same in (("version", ["--version"]), ("help", ["--help"]), ("ls", ["models", "list"])):
+            self.assertEqual(call(word).stdout, call(*same).stdout)
+            self.assertEqual(call(word).returncode, 0)
         for words, hint in (((), "ropeway --help"), (("serve", "--prot", "1"), "ropeway serve --help"),
                             (("bench", "serve", "--userz"), "ropeway bench serve --help"),
                             (("nonsense",), "ropeway --help"), (("bench",), "ropeway bench --help"),
@@ -492,6 +495,7 @@ class HelpTest(unittest.TestCase):
                              (("bench", "sevre"), "expected a command of ropeway-bench --help, or one of schedulers, "),
                              (("bench", "sevre"), ", not 'sevre'"),
                              (("run", "--temprature", "1", "Hello"), "'--temprature': did you mean '--temperature'?"),
+                             (("serve", "-ngl", "99"), "there is no flag '-ngl': Ropeway computes on CPUs"),
                              (("run", "Hello", "you"), "one argument too many: 'you' "),
                              (("serve", "--config", "no/such"), "--config: no/such")):
             with self.subTest(words=words):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks docs/flags.md against the programs ropeway and ropeway-bench, which lie in one folder: each ```text
-block after a command's heading is that command's --help, word for word; and every example in the help and every
+block after a command's heading is that command's --help-all, word for word; and every example in the help and every
 ```sh block runs, with the default model or, where its answers and vocabulary do not matter, a tiny one under its name.
 
 usage: flags_test.py --ropeway PROGRAM --model FILE.gguf --tiny TINY.gguf [--update]
@@ -28,7 +28,7 @@ SECTION = re.compile(r"(^## `(ropeway[a-z -]*)`\n(?:(?!## ).*\n)*?```text\n)((?:
 @functools.cache
 def help_of(program, command):
     name, *words = command.split()
-    return subprocess.run([pathlib.Path(program).with_name(name), *words, "--help"], capture_output=True, text=True,
+    return subprocess.run([pathlib.Path(program).with_name(name), *words, "--help-all"], capture_output=True, text=True,
                           check=True, timeout=60).stdout
 
 

@@ -241,9 +241,9 @@ class GuideTest(GatewayCase):
         guide = GUIDE.read_text(encoding="utf-8")
         flags = {}
         for command in ("serve", "gateway"):
-            shown = subprocess.run([ARGS.ropeway, command, "--help"], capture_output=True, text=True, check=True,
+            shown = subprocess.run([ARGS.ropeway, command, "--help-all"], capture_output=True, text=True, check=True,
                                    timeout=PATIENCE, stdin=subprocess.DEVNULL).stdout
-            parts = re.split(r"^ {2,6}(?:-\w, )?(--[a-z][a-z-]*)", shown, flags=re.MULTILINE)
+            parts = re.split(r"^ {2,6}(?:-\w+, )*(--[a-z][a-z-]*)", shown, flags=re.MULTILINE)
             flags |= dict(zip(parts[1::2], parts[2::2]))
         named = set(re.findall(r"`(--[a-z][a-z-]*)", guide))
         self.assertGreater(len(named), 15)

@@ -227,7 +227,7 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
         {"--parse-special", flags::SwitchValue(&options.model.parse_special),
          "Recognise control tokens such as <|im_end|> also in what chat messages say, which can "
          "then speak in other roles"},
-        {"--max-model-len",
+        {"--max-model-len,--ctx-size,-c",
          flags::IntValue(&options.model.max_model_len, 2, kMaxTokens)
              .Default("the model's context length"),
          "Prompt plus output tokens of one request, at most"}}},
@@ -241,7 +241,7 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
         {"--kv-cache-dtype", flags::ChoiceValue(&options.cache.kv_dtype, {"f16", "q8_0"}),
          "Number format of the KV cache: f16, or q8_0 (8 bits; nearly twice the tokens in the "
          "same memory, slightly other results)"},
-        {"--max-num-seqs", flags::IntValue(&options.scheduler.max_num_seqs, 1, 4096),
+        {"--max-num-seqs,--parallel,-np", flags::IntValue(&options.scheduler.max_num_seqs, 1, 4096),
          "Sequences that run at once"},
         {"--max-num-batched-tokens",
          flags::IntValue(&options.scheduler.max_num_batched_tokens, 1, 65536),

@@ -199,12 +199,34 @@ int RunGateway(GatewayFlags* flags) {
 }  // namespace
 
 flags::Command GatewayCommand(GatewayFlags* flags) {
-  return {"gateway", "Queue, schedule and route the requests to other engines' servers",
+  return {"gateway",
+          "Queue, schedule and route the requests to other engines' servers",
           flags::Join({BackendRows(flags), DispatchRows(flags), QueueRows(flags),
                        StateTable(&flags->options.sessions), FrontTable(flags),
                        LocalRows(&flags->engine), LogTable(&flags->engine.log_level)}),
           "Example:\n  ropeway gateway --port 9000 --backend http://127.0.0.1:8080,kind=llamacpp",
-          [flags] { return RunGateway(flags); }};
+          [flags] { return RunGateway(flags); },
+          {},
+          {"--backend",
+           "--strict",
+           "--hold-timeout",
+           "--backend-first-byte-timeout",
+           "--max-retries",
+           "--dispatch",
+           "--batch-control",
+           "--max-concurrency",
+           "--policy",
+           "--max-wait",
+           "--max-queued-requests",
+           "--request-timeout",
+           "--log-level",
+           "--host",
+           "--port",
+           "--api-key",
+           "--api-keys",
+           "--admin-key",
+           "--tls-cert",
+           "--tls-key"}};
 }
 
 StatusOr<GatewayOptions> ResolveGateway(GatewayFlags* flags) {

@@ -188,7 +188,7 @@ flags::Command PerplexityCommand(PerplexityFlags* flags) {
   const flags::FlagTable text = {
       {"Text",
        {{"--file,-f", flags::TextValue(&flags->file, "FILE").Required(), "The text"},
-        {"--ctx,-c", flags::IntValue(&flags->context, 2, 1 << 24),
+        {"--ctx", flags::IntValue(&flags->context, 2, 1 << 24),
          "Tokens of a window, which the model sees at once"},
         {"--stride", flags::IntValue(&flags->stride, 1, 1 << 24).Default("half of --ctx"),
          "Distance from one window's first token to the next one's, below --ctx. A token is scored "

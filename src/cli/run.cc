@@ -203,10 +203,16 @@ flags::Command RunCommand(RunFlags* flags) {
   const flags::FlagTable other = {{"Other",
                                    {{"--stats", flags::SwitchValue(&flags->stats),
                                      "After each answer, print its tokens and times"}}}};
-  return {"run", "Answer a prompt, a file of prompts, or chat in the terminal",
+  return {"run",
+          "Answer a prompt, a file of prompts, or chat in the terminal",
           flags::Join({PromptRows(flags), SamplingRows(flags), EngineTable(&flags->engine),
                        BatchingTable(&flags->engine), other}),
-          kFooter, [flags] { return Run(*flags); }};
+          kFooter,
+          [flags] { return Run(*flags); },
+          {},
+          {"--model", "--system", "--raw", "--session", "--prompts", "--output", "--max-tokens",
+           "--temperature", "--top-k", "--top-p", "--seed", "--stop", "--max-model-len",
+           "--threads", "--kv-cache-size", "--stats", "--log-level"}};
 }
 
 StatusOr<std::string> SessionFolder(const std::string& named) {

@@ -15,7 +15,7 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
   EngineOptions& options = flags->engine.options;
   return {
       {"Model",
-       {{"--served-model-name",
+       {{"--served-model-name,--alias",
          flags::TextValue(&options.model.served_name, "NAME").Default("the file's name"),
          "Name of the model in the API"}}},
       {"Engine",
@@ -58,13 +58,20 @@ int Serve(const ServeFlags& flags) {
 
 flags::Command ServeCommand(ServeFlags* flags) {
   EngineOptions* const options = &flags->engine.options;
-  return {"serve", "Serve a model over an OpenAI-compatible HTTP API",
+  return {"serve",
+          "Serve a model over an OpenAI-compatible HTTP API",
           flags::Join({EngineTable(&flags->engine), EngineRows(flags),
                        SamplingDefaultsTable(&options->model.sampling, "the model's, or 1"),
                        BatchingTable(&flags->engine), SchedulingTable(&flags->engine),
                        StateTable(&options->sessions), TraceRows(options), FrontTable(flags)}),
           "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
-          [flags] { return Serve(*flags); }};
+          [flags] { return Serve(*flags); },
+          {},
+          {"--model",         "--served-model-name", "--chat-template", "--quantize",
+           "--max-model-len", "--threads",           "--kv-cache-size", "--kv-cache-dtype",
+           "--max-num-seqs",  "--kv-disk-path",      "--temperature",   "--policy",
+           "--max-wait",      "--log-level",         "--host",          "--port",
+           "--api-key",       "--api-keys",          "--tls-cert",      "--tls-key"}};
 }
 
 StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {

@@ -9,8 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <tuple>
 
+#include "cli/gateway.h"
+#include "cli/run.h"
 #include "flags/program.h"
 
 namespace ropeway::cli {
@@ -273,6 +276,33 @@ TEST(IsLoopback, KnowsTheAddressesOfThisMachineAlone) {
   for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "example.org", "1270.0.0.1"}) {
     EXPECT_FALSE(IsLoopback(host)) << host;
   }
+}
+
+// What --help shows is there, and few enough to be read.
+TEST(FirstFlagsTest, AreFlagsOfTheirCommand) {
+  ServeFlags serve;
+  GatewayFlags gateway;
+  RunFlags run;
+  for (const flags::Command& command :
+       {ServeCommand(&serve), GatewayCommand(&gateway), RunCommand(&run)}) {
+    std::set<std::string> names;
+    for (const flags::FlagGroup& group : command.flags) {
+      for (const flags::Flag& flag : group.flags) names.insert(flags::MainName(flag));
+    }
+    EXPECT_LE(command.first.size(), 22U) << command.name;
+    EXPECT_GT(names.size(), command.first.size()) << command.name;
+    for (const std::string& name : command.first) EXPECT_TRUE(names.contains(name)) << name;
+  }
+}
+
+TEST_F(ServeTest, UnderstandsTheNamesOfOtherServers) {
+  EXPECT_EQ(Parse({"serve", "-c", "1024", "-np", "3", "--alias", "m"}), "");
+  EXPECT_EQ(flags_.engine.options.model.max_model_len, 1024);
+  EXPECT_EQ(flags_.engine.options.scheduler.max_num_seqs, 3);
+  EXPECT_EQ(flags_.engine.options.model.served_name, "m");
+  EXPECT_EQ(Parse({"serve", "--ctx-size=512", "--parallel", "5"}), "");
+  EXPECT_EQ(flags_.engine.options.model.max_model_len, 512);
+  EXPECT_EQ(flags_.engine.options.scheduler.max_num_seqs, 5);
 }
 
 }  // namespace

@@ -39,13 +39,14 @@ std::vector<std::string> LongNames(const Flag& flag) {
   return names;
 }
 
-void Walk(const std::string& path, const FlagTable& flags, const std::vector<Command>& commands,
+// `command`: null for the program itself.
+void Walk(const std::string& path, const Command* command, const std::vector<Command>& commands,
           std::vector<CommandEntry>* entries) {
   CommandEntry entry;
   entry.path = path;
-  const std::vector<Flag> common = CommonFlags(path.empty());
+  const std::vector<Flag> common = CommonFlags(command);
   entry.flags.push_back(common.front());  // --help.
-  for (const FlagGroup& group : flags) {
+  for (const FlagGroup& group : command == nullptr ? FlagTable() : command->flags) {
     for (const Flag& flag : group.flags) {
       if (!IsArgument(flag)) {
         entry.flags.push_back(flag);
@@ -57,11 +58,10 @@ void Walk(const std::string& path, const FlagTable& flags, const std::vector<Com
     }
   }
   entry.flags.insert(entry.flags.end(), common.begin() + 1, common.end());
-  for (const Command& command : commands)
-    entry.words.push_back({command.name, command.description});
+  for (const Command& inner : commands) entry.words.push_back({inner.name, inner.description});
   entries->push_back(std::move(entry));
-  for (const Command& command : commands) {
-    Walk(path + " " + command.name, command.flags, command.commands, entries);
+  for (const Command& inner : commands) {
+    Walk(path + " " + inner.name, &inner, inner.commands, entries);
   }
 }
 
@@ -237,7 +237,8 @@ std::string FishFlag(const std::string& condition, const Flag& flag) {
   std::string line = "complete -c ropeway -n " + condition;
   for (const FlagName& name : NamesOf(flag)) {
     const bool is_long = name.text.starts_with("--");
-    line += is_long ? " -l " + name.text.substr(2) : " -s " + name.text.substr(1);
+    const char* const kind = is_long ? " -l " : name.text.size() > 2 ? " -o " : " -s ";
+    line += kind + name.text.substr(is_long ? 2 : 1);
   }
   const std::vector<std::string>& choices = flag.value.choices;
   if (!flag.value.words.empty()) {
@@ -288,7 +289,11 @@ complete -c ropeway -f
 
 std::string CompletionScript(const Program& program, const std::string& shell) {
   std::vector<CommandEntry> entries;
-  Walk("", {}, program.commands, &entries);
+  Walk("", nullptr, program.commands, &entries);
+  entries.front().words.push_back({"help", "Show the help of a command"});
+  for (const auto& [word, meant] : program.aliases) {
+    entries.front().words.push_back({word, fmt::format("{}", fmt::join(meant, " "))});
+  }
   if (shell == "bash") return Bash(entries);
   return shell == "zsh" ? Zsh(entries) : Fish(entries);
 }

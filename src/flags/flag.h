@@ -58,8 +58,8 @@ struct FlagValue {
 };
 
 struct Flag {
-  // "--port,-p"; for a switch also a name that turns it off, "--stream,!--no-stream"; without
-  // dashes the command's argument: "PROMPT".
+  // "--port,-p", and "-np" as other programs write some; for a switch also a name that turns it
+  // off, "--stream,!--no-stream"; without dashes the command's argument: "PROMPT".
   std::string names;
   FlagValue value;
   std::string help;  // One sentence without a full stop.
@@ -83,6 +83,8 @@ struct Command {
   std::function<int()> run =
       nullptr;  // Returns the exit code. Null where `commands` hold the work.
   std::vector<Command> commands = {};
+  // The names of the flags that --help shows; the others --help-all shows. Empty: it shows all.
+  std::vector<std::string> first = {};
 };
 
 namespace internal {

@@ -83,16 +83,21 @@ std::string Commands(const std::vector<Command>& commands) {
   return Section("Commands", entries);
 }
 
-// The arguments, then the groups in the order of their first rows; "Other" is the last.
-std::string Flags(const FlagTable& flags, bool program) {
+// The arguments, then the groups in the order of their first rows; "Other" is the last. `shown`:
+// no other flags than these; empty: all.
+std::string Flags(const Command* command, const std::vector<std::string>& shown) {
   std::string arguments;
   std::vector<std::pair<std::string, std::string>> groups;
-  std::vector<Flag> common = CommonFlags(program);
+  std::vector<Flag> common = CommonFlags(command);
   std::string other = FlagLine(common.front());  // --help.
-  for (const FlagGroup& group : flags) {
+  for (const FlagGroup& group : command == nullptr ? FlagTable() : command->flags) {
     for (const Flag& flag : group.flags) {
+      const bool hidden =
+          !shown.empty() && std::find(shown.begin(), shown.end(), MainName(flag)) == shown.end();
       if (IsArgument(flag)) {
         arguments += Entry(flag.names, flag.help);
+      } else if (hidden) {
+        continue;
       } else if (group.name == kLastGroup) {
         other += FlagLine(flag);
       } else {
@@ -111,13 +116,16 @@ std::string Flags(const FlagTable& flags, bool program) {
 
 }  // namespace
 
-std::vector<Flag> CommonFlags(bool program) {
+std::vector<Flag> CommonFlags(const Command* command) {
   FlagValue file;
   file.placeholder = "FILE";
   FlagValue none;
   none.kind = ValueKind::kSwitch;
   std::vector<Flag> flags = {{"--help,-h", none, "Show this help"}};
-  if (program) flags.push_back({"--version", none, "Show the version"});
+  if (command == nullptr) flags.push_back({"--version", none, "Show the version"});
+  if (command != nullptr && !command->first.empty()) {
+    flags.push_back({"--help-all", none, "Show all flags"});
+  }
   flags.push_back(
       {"--config", file,
        "TOML file of flags: a section per command, such as [serve], and in it port = 8080 for "
@@ -125,18 +133,20 @@ std::vector<Flag> CommonFlags(bool program) {
   return flags;
 }
 
-std::string HelpText(const Program& program, const std::vector<const Command*>& path) {
+std::string HelpText(const Program& program, const std::vector<const Command*>& path, bool all) {
   if (path.empty()) {
     return program.description + "\n\n" + Usage(program.name, {}, true) +
-           Commands(program.commands) + Flags({}, true) +
+           Commands(program.commands) + Flags(nullptr, {}) +
            (program.footer.empty() ? "" : "\n" + program.footer + "\n");
   }
   std::string name = program.name;
   for (const Command* command : path) name += " " + command->name;
   const Command& command = *path.back();
+  const std::vector<std::string> shown = all ? std::vector<std::string>() : command.first;
   // The usage and the arguments, then the commands, then the groups.
   return command.description + "\n\n" + Usage(name, command.flags, !command.commands.empty()) +
-         Commands(command.commands) + Flags(command.flags, false) +
+         Commands(command.commands) + Flags(&command, shown) +
+         (shown.empty() ? "" : "\nMost needed flags; all: " + name + " --help-all\n") +
          (command.footer.empty() ? "" : "\n" + command.footer + "\n");
 }
 

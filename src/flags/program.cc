@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -31,7 +32,9 @@ class Parser {
     // Commands inherit this. Which flags may be repeated, SetFlags says.
     root_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     root_.set_help_flag("--help,-h", "");
+    root_.set_help_all_flag("--help-all", "");
     root_.set_version_flag("--version", program.version);
+    valued_.insert("--config");
     root_.fallthrough();  // --config and --version may stand after the command.
     config_ = root_.add_option("--config")->type_name("FILE");
     nodes_.push_back({nullptr, &root_, {}});
@@ -39,11 +42,14 @@ class Parser {
   }
 
   StatusOr<Invocation> Parse(std::vector<std::string> words) {
+    if (Status status = MakePlain(&words); !status.ok()) return Fault(status.message());
     std::reverse(words.begin(), words.end());  // As CLI11 takes them.
     try {
       root_.parse(std::move(words));
     } catch (const CLI::CallForHelp&) {
-      return Invocation{nullptr, HelpText(program_, Path())};
+      return Invocation{nullptr, HelpText(program_, Path(), false)};
+    } catch (const CLI::CallForAllHelp&) {
+      return Invocation{nullptr, HelpText(program_, Path(), true)};
     } catch (const CLI::CallForVersion&) {
       return Invocation{nullptr, program_.version + "\n"};
     } catch (const CLI::ParseError& e) {
@@ -55,6 +61,38 @@ class Parser {
   }
 
  private:
+  // "-np", which CLI11 would read as "-n p".
+  static bool IsOneDashed(const std::string& name) {
+    return name.size() > 2 && name[0] == '-' && name[1] != '-';
+  }
+
+  // Replaces the spellings that CLI11 does not know.
+  Status MakePlain(std::vector<std::string>* words) const {
+    if (words->empty()) return {};
+    if (words->front() == "help") {
+      words->erase(words->begin());
+      words->emplace_back("--help");
+    }
+    for (const auto& [word, meant] : program_.aliases) {
+      if (words->front() != word) continue;
+      words->erase(words->begin());
+      words->insert(words->begin(), meant.begin(), meant.end());
+      break;
+    }
+    bool is_value = false;
+    for (std::string& word : *words) {
+      if (word == "--") break;
+      const auto known = one_dashed_.find(word);
+      if (!is_value && known != one_dashed_.end()) word = known->second;
+      for (const auto& [names, why] : program_.foreign) {
+        const bool named = ("," + names + ",").find("," + word + ",") != std::string::npos;
+        if (named && !is_value) return InvalidArgument("there is no flag '" + word + "': " + why);
+      }
+      is_value = !is_value && valued_.contains(word);
+    }
+    return {};
+  }
+
   void AddCommands(const std::vector<Command>& commands, CLI::App* parent) {
     if (!commands.empty()) parent->require_subcommand(1);
     for (const Command& command : commands) {
@@ -70,9 +108,18 @@ class Parser {
     }
   }
 
-  static CLI::Option* AddFlag(const Flag& flag, CLI::App* app) {
+  CLI::Option* AddFlag(const Flag& flag, CLI::App* app) {
     if (flag.value.kind == ValueKind::kSwitch) return app->add_flag(flag.names);
-    return app->add_option(flag.names)
+    std::vector<std::string> names;
+    for (FlagName& name : NamesOf(flag)) {
+      valued_.insert(name.text);
+      if (IsOneDashed(name.text)) {
+        one_dashed_[name.text] = MainName(flag);
+      } else {
+        names.push_back(std::move(name.text));
+      }
+    }
+    return app->add_option(fmt::format("{}", fmt::join(names, ",")))
         ->type_name(flag.value.placeholder)
         ->expected(1)
         ->allow_extra_args(flag.value.many);
@@ -126,10 +173,14 @@ class Parser {
       for (const CLI::App* command : at->get_subcommands(nullptr)) {
         names.push_back(command->get_name());
       }
-      if (extra.empty()) return fmt::format("expected a command: {}", fmt::join(names, ", "));
+      const std::string list = fmt::format("{}", fmt::join(names, ", "));
+      if (at == &root_) {
+        names.emplace_back("help");
+        for (const auto& [word, meant] : program_.aliases) names.push_back(word);
+      }
+      if (extra.empty()) return "expected a command: " + list;
       const std::string* const meant = base::Nearest(extra.front(), names, kMostEdits);
-      return meant == nullptr ? fmt::format("expected a command: {}, not '{}'",
-                                            fmt::join(names, ", "), extra.front())
+      return meant == nullptr ? fmt::format("expected a command: {}, not '{}'", list, extra.front())
                               : fmt::format("there is no command '{}': did you mean '{}'?",
                                             extra.front(), *meant);
     }
@@ -148,7 +199,7 @@ class Parser {
       for (FlagName& name : NamesOf(flag)) names.push_back(std::move(name));
     };
     for (const auto& [flag, option] : Innermost().options) add(*flag);
-    for (const Flag& flag : CommonFlags(Innermost().command == nullptr)) add(flag);
+    for (const Flag& flag : CommonFlags(Innermost().command)) add(flag);
     const FlagName* const meant =
         base::Nearest(word.substr(0, word.find('=')), names, kMostEdits, &FlagName::text);
     return fmt::format("there is no flag '{}'", word) +
@@ -181,6 +232,8 @@ class Parser {
   CLI::App root_;
   CLI::Option* config_;
   std::vector<Node> nodes_;
+  std::set<std::string> valued_;                   // Names of flags that take a value.
+  std::map<std::string, std::string> one_dashed_;  // What a long name with one dash stands for.
 };
 
 }  // namespace

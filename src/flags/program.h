@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "flags/flag.h"
@@ -17,14 +18,20 @@ struct Program {
   std::string description;
   std::string footer;
   std::vector<Command> commands;
+  // Words that stand for others where they are the first: {"ls", {"models", "list"}}.
+  std::vector<std::pair<std::string, std::vector<std::string>>> aliases = {};
+  // Flags of similar programs, "-ngl,--n-gpu-layers", and why they are none here.
+  std::vector<std::pair<std::string, std::string>> foreign = {};
 };
 
 // What a command line asks for.
 struct Invocation {
   const Command* command = nullptr;  // Its flags are set; null where `text` is asked for.
-  std::string text;                  // Of --help or --version.
+  std::string text;                  // Of --help, --help-all or --version.
 };
 
+// `help COMMAND` is `COMMAND --help`.
+//
 // Sets the flags of the command that `words` (without the program's name) names: from the words, or
 // else from the environment, or else from the file of --config. kInvalidArgument: one sentence that
 // names the word, or the file and the line, and says what was expected.
@@ -53,10 +60,12 @@ Status ReadConfigFile(const Program& program, const std::string& file,
                       std::set<const Flag*>* given);
 
 // What --help prints for the command at the end of `path`; for an empty path, for the program.
-std::string HelpText(const Program& program, const std::vector<const Command*>& path);
+// `all`: what --help-all does.
+std::string HelpText(const Program& program, const std::vector<const Command*>& path,
+                     bool all = true);
 
-// --help, --config, and for the program itself --version: flags that no table has.
-std::vector<Flag> CommonFlags(bool program);
+// --help, --config, and some more for `command`, or null for the program: flags that no table has.
+std::vector<Flag> CommonFlags(const Command* command);
 
 // The script that completes commands and flags in `shell`: "bash", "zsh" or "fish".
 std::string CompletionScript(const Program& program, const std::string& shell);

@@ -246,6 +246,54 @@ Example:
   EXPECT_THAT(Text({"bench", "--help"}), HasSubstr("Usage: program bench COMMAND [FLAGS]\n"));
 }
 
+TEST_F(ProgramTest, TheHelpShowsWhatIsNeededFirstAndAllWhereAsked) {
+  program_.commands[0].first = {"--port", "--raw"};
+  const std::string help = Text({"serve", "--help"});
+  EXPECT_THAT(help, HasSubstr("\nFirst:\n  -p, --port N "));
+  EXPECT_THAT(help, HasSubstr("      --help-all              Show all flags\n"));
+  EXPECT_THAT(help, HasSubstr("\nMost needed flags; all: program serve --help-all\n"));
+  EXPECT_THAT(help, Not(HasSubstr("--limit")));
+  EXPECT_THAT(help, Not(HasSubstr("Second:")));
+  const std::string all = Text({"serve", "--help-all"});
+  EXPECT_THAT(all, HasSubstr("--help-all "));
+  EXPECT_THAT(all, HasSubstr("--limit N "));
+  EXPECT_THAT(all, HasSubstr("Second:"));
+  EXPECT_THAT(all, Not(HasSubstr("Most needed flags")));
+  EXPECT_EQ(Text({"bench", "serve", "--help-all"}), Text({"bench", "serve", "--help"}));
+  EXPECT_THAT(CompletionScript(program_, "bash"), HasSubstr("--help-all"));
+}
+
+TEST_F(ProgramTest, WordsOfOtherProgramsAreUnderstood) {
+  program_.aliases = {{"version", {"--version"}}, {"measure", {"bench", "serve"}}};
+  EXPECT_EQ(Text({"version"}), "1.2.3\n");
+  EXPECT_EQ(Text({"help"}), Text({"--help"}));
+  EXPECT_EQ(Text({"help", "serve"}), Text({"serve", "--help"}));
+  EXPECT_EQ(Text({"help", "measure"}), Text({"bench", "serve", "--help"}));
+  EXPECT_EQ(ParseCommandLine(program_, {"measure"})->command, &program_.commands[1].commands[0]);
+  EXPECT_EQ(Parse({"measrue"}),
+            "there is no command 'measrue': did you mean 'measure'? (see program --help)");
+  EXPECT_THAT(CompletionScript(program_, "bash"), HasSubstr("help version measure"));
+
+  program_.foreign = {{"-ngl,--n-gpu-layers", "there is no GPU"}};
+  EXPECT_EQ(Parse({"serve", "f", "-ngl", "9"}),
+            "there is no flag '-ngl': there is no GPU (see program --help)");
+  EXPECT_EQ(Parse({"serve", "f", "--name", "-ngl", "--key", "--n-gpu-layers"}), "");
+  EXPECT_EQ(name_, "-ngl");
+}
+
+TEST_F(ProgramTest, ALongNameMayHaveOneDash) {
+  program_.commands[0].flags[1].flags[1].names = "--limit,-np,--most";
+  EXPECT_EQ(Parse({"serve", "f", "-np", "3", "--name", "-np"}), "");
+  EXPECT_EQ(limit_, 3);
+  EXPECT_EQ(name_, "-np");
+  EXPECT_EQ(Parse({"serve", "f", "--most", "4"}), "");
+  EXPECT_EQ(limit_, 4);
+  EXPECT_THAT(Parse({"serve", "f", "-np", "3", "--most", "4"}), HasSubstr("--limit is given 2"));
+  EXPECT_EQ(Parse({"serve", "-p", "81", "--", "-np"}), "");
+  EXPECT_EQ(file_, "-np");
+  EXPECT_THAT(Text({"serve", "--help"}), HasSubstr("  -np, --limit, --most N"));
+}
+
 TEST_F(ProgramTest, TheCommandThatIsNamedRuns) {
   std::vector<std::string> words = {"program", "serve", "f"};
   std::vector<char*> argv;
