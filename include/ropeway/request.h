@@ -223,6 +223,7 @@ struct Finish {
   uint64_t batch_num = 0;
   int32_t batch_size = 0;  // Requests that ran when that batch began.
   PhaseTimes times;
+  const char* cut_by = "";  // With kLength, the server's limit that ended it: "tokens_per_minute".
 };
 
 // A finished request, collected: what Wait and Poll return.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "base/utf8.h"
@@ -45,17 +46,20 @@ double Milliseconds(std::chrono::nanoseconds time) {
 
 // Ropeway's own block of an answer (docs/api.md). Written as text: nlohmann/json's constructor from
 // a list leaks what it has when memory runs out in its middle.
-std::string RopewayJson(const Finish& finish) {
+std::string RopewayJson(std::span<const Finish> choices) {
+  const Finish& finish = choices.front();
   const bool started = finish.batch_num > 0;
   const auto or_null = [started](int64_t n) { return started ? fmt::format("{}", n) : "null"; };
   const std::string batch_num = or_null(finish.batch_num);
   const PhaseTimes& times = finish.times;
+  const auto cut = std::ranges::find_if(choices, [](const Finish& f) { return *f.cut_by != 0; });
   return fmt::format(
       "{{\"batch_num\":{},\"seed\":{},\"batch\":{},\"batch_size\":{},\"queue_ms\":{},"
-      "\"formation_ms\":{},\"prefill_ms\":{},\"decode_ms\":{},\"output_ms\":{}}}",
+      "\"formation_ms\":{},\"prefill_ms\":{},\"decode_ms\":{},\"output_ms\":{}{}}}",
       batch_num, finish.seed, batch_num, or_null(finish.batch_size), Milliseconds(times.queue),
       Milliseconds(times.formation), Milliseconds(times.prefill), Milliseconds(times.decode),
-      Milliseconds(times.output));
+      Milliseconds(times.output),
+      cut == choices.end() ? "" : fmt::format(",\"cut_by\":\"{}\"", cut->cut_by));
 }
 
 // For a gateway, of the tokens of one chunk: their ids, and with log-probabilities where each one's
@@ -281,7 +285,7 @@ std::string OpenAiFormat::OnEnd(size_t choice, const Finish& finish) {
   const char* reason = finish.reason == FinishReason::kLength ? "\"length\"" : "\"stop\"";
   const std::string& rest = rests_[choice];
   const std::string output = rest.empty() ? words_.no_output : TextMember(rest);
-  const std::string tail = ",\"ropeway\":" + RopewayJson(finish);
+  const std::string tail = ",\"ropeway\":" + RopewayJson({&finish, 1});
   return MakeChunk(choice, output, "null", {.finish_reason = reason, .tail = tail});
 }
 
@@ -289,7 +293,7 @@ std::string OpenAiFormat::Done() {
   std::string out;
   if (body_->include_usage) {
     out = begin_ + "],\"usage\":" + UsageJson(finishes_, body_->n) +
-          ",\"ropeway\":" + RopewayJson(finishes_.front()) + "}\n\n";
+          ",\"ropeway\":" + RopewayJson(finishes_) + "}\n\n";
   }
   return out + "data: [DONE]\n\n";
 }
@@ -318,7 +322,7 @@ std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const 
     finishes.push_back(choices[i].finish);
   }
   return answer + "],\"usage\":" + UsageJson(finishes, body_->n) + "," + MoreMembers(choices) +
-         "\"ropeway\":" + RopewayJson(finishes.front()) + "}";
+         "\"ropeway\":" + RopewayJson(finishes) + "}";
 }
 
 }  // namespace ropeway::api

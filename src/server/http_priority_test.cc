@@ -273,7 +273,9 @@ TEST_F(HttpPriorityTest, AKeysTokensPerMinuteAreBounded) {
   const std::vector<std::string> events = api::Events(stream.body);
   ASSERT_GE(events.size(), 4U);
   EXPECT_LE(events.size(), 8U);
-  EXPECT_EQ(json::parse(events[events.size() - 2])["choices"][0]["finish_reason"], "length");
+  const json last = json::parse(events[events.size() - 2]);
+  EXPECT_EQ(last["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(last["ropeway"]["cut_by"], "tokens_per_minute");
   ClientReply rejected = Post("key-slow-1", "");
   EXPECT_EQ(rejected.status, 429);
   const json error = json::parse(rejected.body)["error"];
@@ -287,6 +289,15 @@ TEST_F(HttpPriorityTest, AKeysTokensPerMinuteAreBounded) {
   EXPECT_EQ(rejected.headers["x-ratelimit-remaining-tokens"], "0");
   EXPECT_EQ(backend_.submitted().size(), 2U);
   EXPECT_EQ(Post("key-open", "").headers.count("x-ratelimit-limit-tokens"), 0U);
+}
+
+TEST_F(HttpPriorityTest, AnAnswerSaysThatItsKeysTokensEndedIt) {
+  const json cut = json::parse(Post("key-slow-1", R"(,"n":2,"max_tokens":20)").body);
+  EXPECT_EQ(cut["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(cut["ropeway"]["cut_by"], "tokens_per_minute");
+  const json whole = json::parse(Post("key-open", R"(,"max_tokens":2)").body);
+  EXPECT_EQ(whole["choices"][0]["finish_reason"], "length");
+  EXPECT_FALSE(whole["ropeway"].contains("cut_by"));
 }
 
 // A prompt that takes all tokens that a key has is encoded. Further ones are rejected before that,
