@@ -6,10 +6,12 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <random>
 #include <utility>
 
+#include "base/process_metrics.h"
 #include "server/http_reply.h"
 
 namespace ropeway::server {
@@ -149,7 +151,9 @@ std::string ServerMetrics::TenantText(const std::vector<KeyUsage>& usage,
 }
 
 std::string ServerMetrics::Text() const {
-  return prometheus::TextSerializer().Serialize(registry_.Collect());
+  std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  std::ranges::move(base::ProcessMetrics(), std::back_inserter(families));
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 ServerContext::ServerContext(const ServerOptions& options, engine::Backend* backend,
