@@ -131,6 +131,10 @@ StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds, std::st
   return builder.TakeRoot();
 }
 
+std::string QuoteJson(std::string_view text) {
+  return json(text).dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
 const json& Member(const json& json, const char* key) {
   static const nlohmann::json* const none = new nlohmann::json;
   if (!json.is_object()) return *none;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
 #include "ropeway/status.h"
@@ -25,6 +26,9 @@ struct JsonBounds {
 // exceeds `bounds`; the message calls the document `what`.
 StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bounds,
                                   std::string_view what);
+
+// `text` as a JSON string in ASCII, with U+FFFD for what is no UTF-8.
+std::string QuoteJson(std::string_view text);
 
 // The next two read without trust: what is of another kind reads as if it were not there.
 

@@ -1,11 +1,50 @@
 #include "base/log.h"
 
+#include <spdlog/formatter.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <iterator>
 #include <memory>
+#include <string_view>
+
+#include "base/json.h"
 
 namespace ropeway::base {
+namespace {
+
+std::atomic<bool> as_json = false;
+
+std::string_view View(spdlog::string_view_t text) { return {text.data(), text.size()}; }
+
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& line, spdlog::memory_buf_t& out) override {
+    using std::chrono::milliseconds;
+    const std::time_t seconds = spdlog::log_clock::to_time_t(line.time);
+    const auto since = std::chrono::duration_cast<milliseconds>(line.time.time_since_epoch());
+    std::tm utc{};
+    gmtime_r(&seconds, &utc);
+    const std::string_view text = View(line.payload);
+    fmt::format_to(
+        std::back_inserter(out),
+        R"({{"time":"{}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z","level":"{}",{}}})"
+        "\n",
+        utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+        since.count() % 1000, View(spdlog::level::to_string_view(line.level)),
+        View(line.logger_name) == kMembersLogger ? fmt::format(R"("message":"request",{})", text)
+                                                 : fmt::format(R"("message":{})", QuoteJson(text)));
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>();
+  }
+};
+
+}  // namespace
 
 spdlog::logger& Log() {
   spdlog::logger* const set = spdlog::default_logger_raw();
@@ -17,5 +56,16 @@ spdlog::logger& Log() {
   }();
   return *own;
 }
+
+void SetLogFormat(bool json) {
+  as_json = json;
+  if (json) {
+    Log().set_formatter(std::make_unique<JsonFormatter>());
+  } else {
+    Log().set_formatter(std::make_unique<spdlog::pattern_formatter>());
+  }
+}
+
+bool LogsAsJson() { return as_json; }
 
 }  // namespace ropeway::base

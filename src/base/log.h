@@ -15,6 +15,14 @@ namespace ropeway::base {
 // built-in default writes to stdout, which is for the program's results. Thread-safe.
 spdlog::logger& Log();
 
+// The logger of lines whose text is, in JSON, members of the line's object: "\"status\":200".
+inline constexpr char kMembersLogger[] = "access";
+
+// With `json` Log writes each line as one JSON object with time, level and message, whatever the
+// message holds, and base::Fail its sentence likewise. Call before other threads log.
+void SetLogFormat(bool json);
+bool LogsAsJson();
+
 // Lets one of a kind of lines through in each `period`, with the number of those since the last
 // one. Thread rule: one thread at a time.
 class RepeatedLine {

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <iostream>
 
+#include "base/log.h"
+
 namespace ropeway::base {
 namespace {
 
@@ -33,6 +35,10 @@ void HoldStandardDescriptors() {
 }
 
 int Fail(const std::string& sentence) {
+  if (LogsAsJson()) {
+    TryLog(spdlog::level::critical, "{}", sentence);
+    return 1;
+  }
   Note(fmt::format("ropeway: {}\n", sentence));
   return 1;
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "base/system.h"
 #include "flags/units.h"
 #include "hub/model_store.h"
@@ -264,15 +265,21 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
          "cores"}}}};
 }
 
-flags::FlagTable LogTable(std::string* level) {
+flags::FlagTable LogTable(LogFlags* log) {
   return {{"Other",
-           {{"--log-level", flags::ChoiceValue(level, {"debug", "info", "warn", "error"}),
-             "What is logged to standard error: debug, info, warn or error"}}}};
+           {{"--log-level", flags::ChoiceValue(&log->level, {"debug", "info", "warn", "error"}),
+             "What is logged to standard error: debug, info, warn or error"},
+            {"--log-format", flags::ChoiceValue(&log->format, {"text", "json"}),
+             "text, or json: each line one JSON object with time, level and message"}}}};
+}
+
+void ApplyLog(const LogFlags& log) {
+  spdlog::set_level(spdlog::level::from_str(log.level));
+  if (log.format == "json") base::SetLogFormat(true);
 }
 
 flags::FlagTable EngineTable(EngineFlags* flags) {
-  return flags::Join(
-      {ModelTable(&flags->model), EngineSetupTable(flags), LogTable(&flags->log_level)});
+  return flags::Join({ModelTable(&flags->model), EngineSetupTable(flags), LogTable(&flags->log)});
 }
 
 flags::FlagTable QueueTable(SchedulingOptions* options) {
@@ -403,7 +410,7 @@ Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options) {
 }
 
 StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags) {
-  spdlog::set_level(spdlog::level::from_str(flags.log_level));
+  ApplyLog(flags.log);
   EngineOptions options = flags.options;
   if (Status status = ResolveBatching(flags.batching, &options.scheduler); !status.ok())
     return status;

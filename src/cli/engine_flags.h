@@ -23,21 +23,26 @@ struct BatchingFlags {
   std::optional<std::chrono::milliseconds> batch_timeout;  // Negative: auto.
 };
 
+struct LogFlags {
+  std::string level = "info";
+  std::string format = "text";
+};
+
 struct EngineFlags {
   std::string model = DefaultModelName();
   std::string chat_template;  // A file; "": the model's own template.
   EngineOptions options;
   BatchingFlags batching;
-  std::string log_level = "info";
+  LogFlags log;
 };
 
 // --model.
 flags::FlagTable ModelTable(std::string* model);
 // --quantize and what else sets up an engine, whatever its model.
 flags::FlagTable EngineSetupTable(EngineFlags* flags);
-// --log-level.
-flags::FlagTable LogTable(std::string* level);
-// All three: --model, what sets up an engine, and --log-level.
+// --log-level and --log-format.
+flags::FlagTable LogTable(LogFlags* log);
+// All three: --model, what sets up an engine, and the log's.
 flags::FlagTable EngineTable(EngineFlags* flags);
 // --policy, --class-shares, and the limits on waiting: of whatever queues requests.
 flags::FlagTable QueueTable(SchedulingOptions* options);
@@ -61,7 +66,10 @@ SamplingDefaults KnownSampling(const std::string& path);
 // given batch size above max_num_seqs; a size that was not given is lowered to it.
 Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options);
 
-// The engine's options, with the model found and the chat template read. Also sets the log level.
+// Sets up the log as the flags say.
+void ApplyLog(const LogFlags& log);
+
+// The engine's options, with the model found and the chat template read. Also sets up the log.
 StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags);
 
 }  // namespace ropeway::cli

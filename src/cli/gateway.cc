@@ -175,7 +175,7 @@ int TenantsOf(const std::vector<server::ApiKey>& keys) {
 
 int RunGateway(GatewayFlags* flags) {
   ServerSignals signals;
-  spdlog::set_level(spdlog::level::from_str(flags->engine.log_level));
+  ApplyLog(flags->engine.log);
   StatusOr<GatewayOptions> options = ResolveGateway(flags);
   if (!options.ok()) return base::Fail(options.status());
   DescriptorsBehind behind = GatewayDescriptors(*options);
@@ -203,7 +203,7 @@ flags::Command GatewayCommand(GatewayFlags* flags) {
           "Queue, schedule and route the requests to other engines' servers",
           flags::Join({BackendRows(flags), DispatchRows(flags), QueueRows(flags),
                        StateTable(&flags->options.sessions), FrontTable(flags),
-                       LocalRows(&flags->engine), LogTable(&flags->engine.log_level)}),
+                       LocalRows(&flags->engine), LogTable(&flags->engine.log)}),
           "Example:\n  ropeway gateway --port 9000 --backend http://127.0.0.1:8080,kind=llamacpp",
           [flags] { return RunGateway(flags); },
           {},

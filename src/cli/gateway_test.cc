@@ -192,7 +192,7 @@ TEST_F(GatewayTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(flags_.drain_timeout, milliseconds(18'000));
   EXPECT_EQ(flags_.engine.options.cache.kv_bytes, 19 << 20);
   EXPECT_EQ(flags_.engine.options.threads, 20);
-  EXPECT_EQ(flags_.engine.log_level, "warn");
+  EXPECT_EQ(flags_.engine.log.level, "warn");
 }
 
 TEST_F(GatewayTest, BackendsOfOneModelAreItsReplicas) {

@@ -42,7 +42,7 @@ class Perplexity {
 };
 
 struct PerplexityFlags {
-  PerplexityFlags() { engine.log_level = "warn"; }
+  PerplexityFlags() { engine.log.level = "warn"; }
 
   EngineFlags engine;
   std::string file;

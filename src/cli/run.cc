@@ -195,7 +195,7 @@ int Run(const RunFlags& given) {
 }  // namespace
 
 RunFlags::RunFlags() {
-  engine.log_level = "warn";
+  engine.log.level = "warn";
   engine.options.scheduler.max_wait = kMaxWait;
 }
 

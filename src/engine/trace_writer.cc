@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/system.h"
 
@@ -31,10 +31,6 @@ double Micros(base::Duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-}
-
 const char* KindName(core::StepContent::Kind kind) {
   return kind == core::StepContent::Kind::kPrefill ? kPhasePrefill : kPhaseDecode;
 }
@@ -44,7 +40,7 @@ std::string AsyncEvent(char type, RequestId request, const std::string& name, ba
                        const std::string& args) {
   return fmt::format(
       R"({{"ph":"{}","cat":"request","id":{},"name":{},"pid":1,"tid":1,"ts":{:.3f},"args":{{{}}}}})",
-      type, request, Quoted(name), Micros(at), args);
+      type, request, base::QuoteJson(name), Micros(at), args);
 }
 
 std::string RequestName(RequestId request) { return fmt::format("request {}", request); }
@@ -173,7 +169,7 @@ void TraceWriter::Handle(const Arrival& arrival) {
   if (requests_.size() >= kMaxRequests) requests_.erase(requests_.begin());
   requests_[arrival.request] = {};
   Write(AsyncEvent('b', arrival.request, RequestName(arrival.request), arrival.at,
-                   fmt::format(R"("tenant":{})", Quoted(arrival.tenant))));
+                   fmt::format(R"("tenant":{})", base::QuoteJson(arrival.tenant))));
   SetPhase(arrival.request, kPhaseQueued, arrival.at);
 }
 
