@@ -150,18 +150,33 @@ class LifeTest(unittest.TestCase):
         again = self.server(port=server.port)
         self.assertEqual(again.post("/v1/completions", SHORT)[0], 200)
 
-    def test_a_busy_port_is_one_sentence(self):
-        with socket.socket() as s:
+    def fails(self, *command):
+        """The one sentence of a command that ends at once."""
+        reply = subprocess.run([ARGS.ropeway, *map(str, command), "--log-level", "warn"],
+                               capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual((reply.returncode, reply.stdout), (1, ""), reply.stderr)
+        self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
+        return reply.stderr
+
+    def test_what_is_wrong_with_the_server_is_said_before_a_model_is_looked_at(self):
+        """There is none; so whoever looked at it first would say that."""
+        with tempfile.TemporaryDirectory() as folder, socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             s.listen()
             port = s.getsockname()[1]
-            reply = subprocess.run([ARGS.ropeway, "serve", "--model", ARGS.tiny, "--port", str(port),
-                                    "--log-level", "warn"],
-                                   capture_output=True, text=True, check=False, timeout=120)
-        self.assertEqual(reply.returncode, 1, reply.stderr)
-        self.assertEqual(reply.stdout, "")
-        self.assertIn(str(port), reply.stderr)
-        self.assertEqual(len(reply.stderr.strip().splitlines()), 1, reply.stderr)
+            keys = pathlib.Path(folder) / "keys.toml"
+            keys.write_text("no toml", encoding="utf-8")
+            none = f"{folder}/none.gguf"
+            for start in (("serve", "--model", none), ("gateway", "--backend", f"local:{none}")):
+                said = self.fails(*start, "--port", port)
+                self.assertRegex(said, rf"port {port} is in use: choose another one, such as --port \d+$")
+                self.assertNotIn(f"--port {port}", said)
+                for flags, why in ((("--host", "no.such.host.invalid"), "no.such.host.invalid"),
+                                   (("--api-keys", keys), "keys.toml"), (("--admin-key", "short"), "admin key"),
+                                   (("--tls-cert", keys, "--tls-key", keys), "keys.toml")):
+                    self.assertIn(why, self.fails(*start, "--port", 0, *flags))
+            said = self.fails("gateway", "--backend", f"local:{none}", "--port", 0, "--state-path", keys)
+            self.assertIn("the directory", said)
 
     def test_listening_on_all_addresses_without_keys_is_a_warning(self):
         for keys, warned in (((), True), (("--api-key", "a-key-for-tests"), False)):

@@ -263,6 +263,8 @@ StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_qu
       flags, flags.api_keys_file.empty() ? ApiKeys() : server::ReadApiKeys(flags.api_keys_file));
   if (!keys.ok()) return keys.status();
   options.api_keys = *std::move(keys);
+  const Status usable = server::CheckApiKeys(options.api_keys, options.admin_key);
+  if (!usable.ok()) return usable;
   return options;
 }
 
@@ -317,24 +319,27 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-StatusOr<server::ServerOptions> PrepareFront(const FrontFlags& flags, int max_queued_requests,
-                                             const DescriptorsBehind& behind) {
+StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
+                             const DescriptorsBehind& behind) {
   base::RaiseDescriptorLimit();
   StatusOr<server::ServerOptions> options = ResolveFront(flags, max_queued_requests);
-  if (!options.ok()) return options;
+  if (!options.ok()) return options.status();
   const Status fits = FitFront(base::DescriptorLimit(), behind, &*options);
   if (!fits.ok()) return fits;
+  StatusOr<server::ServerPort> port = server::ServerPort::Open(*options);
+  if (!port.ok()) return port.status();
   for (const std::string& file : SecretsOthersCanRead(flags)) {
     spdlog::warn(ExposedText(file));
   }
-  return options;
+  return Front{*std::move(options), *std::move(port)};
 }
 
-int RunFront(const FrontFlags& flags, const server::ServerOptions& options, const std::string& what,
+int RunFront(const FrontFlags& flags, Front front, const std::string& what,
              engine::Backend* backend, ServerSignals* signals) {
+  const server::ServerOptions& options = front.options;
   server::HttpServer server(options, backend);
   signals->SetServing();
-  if (Status status = server.Start(); !status.ok()) return base::Fail(status);
+  if (Status status = server.Start(std::move(front.port)); !status.ok()) return base::Fail(status);
   WarnIfOpen(options);
   // A banner that cannot be written does not stop the server.
   base::Output().Write(Banner(options, server.port(), what));

@@ -14,6 +14,7 @@
 #include "ropeway/options.h"
 #include "ropeway/status.h"
 #include "server/server_options.h"
+#include "server/server_port.h"
 
 namespace ropeway::cli {
 
@@ -34,8 +35,8 @@ flags::FlagTable StateTable(SessionOptions* sessions);
 
 // The server's options with the keys of both kinds in them. The first of --api-key is named
 // "default", further ones "default-2", "default-3", ... A request's choices are bounded by the
-// requests that may wait, too. kInvalidArgument for an empty host, and for an empty ROPEWAY_API_KEY
-// in the environment where no other key is given.
+// requests that may wait, too. kInvalidArgument for an empty host, for keys that cannot be used,
+// and for an empty ROPEWAY_API_KEY in the environment where no other key is given.
 StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_queued_requests);
 
 // The files with keys (--api-keys, --tls-key) that all users of this machine can read.
@@ -61,16 +62,22 @@ Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
 // Whether only this machine can reach `host`.
 bool IsLoopback(const std::string& host);
 
-// Raises the limit on descriptors, resolves the flags and fits the connections to the limit; logs
-// the secrets that others can read.
-StatusOr<server::ServerOptions> PrepareFront(const FrontFlags& flags, int max_queued_requests,
-                                             const DescriptorsBehind& behind);
+// A server that is checked, and has its port, before what it serves is loaded.
+struct Front {
+  server::ServerOptions options;
+  server::ServerPort port;
+};
+
+// Raises the limit on descriptors, resolves the flags, fits the connections to the limit, reads the
+// TLS files and takes the port, on which nobody listens yet; logs the secrets that others can read.
+StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
+                             const DescriptorsBehind& behind);
 
 // Serves `backend` until the program is asked to end, then drains it; `what` names in the banner
 // what is served. SIGHUP reads the files of keys and certificates that the flags name anew.
 // Whatever hangs while they are read, the end waits for none of it.
-// `options`: what PrepareFront made of `flags`. Returns the exit code.
-int RunFront(const FrontFlags& flags, const server::ServerOptions& options, const std::string& what,
+// `front`: what PrepareFront made of `flags`. Returns the exit code.
+int RunFront(const FrontFlags& flags, Front front, const std::string& what,
              engine::Backend* backend, ServerSignals* signals);
 
 }  // namespace ropeway::cli

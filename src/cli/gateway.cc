@@ -17,6 +17,7 @@
 #include "engine/local_backend.h"
 #include "gateway/open_gateway.h"
 #include "net/base_url.h"
+#include "store/session_store.h"
 
 namespace ropeway::cli {
 namespace {
@@ -183,17 +184,19 @@ int RunGateway(GatewayFlags* flags) {
     if (backend.local) behind.fixed += EngineDescriptors(flags->engine.options).fixed;
     WarnIfExposed(backend);
   }
-  const StatusOr<server::ServerOptions> server =
-      PrepareFront(*flags, flags->queue.max_queued_requests, behind);
-  if (!server.ok()) return base::Fail(server.status());
-  options->tenants = TenantsOf(server->api_keys);
+  StatusOr<Front> front = PrepareFront(*flags, flags->queue.max_queued_requests, behind);
+  if (!front.ok()) return base::Fail(front.status());
+  options->tenants = TenantsOf(front->options.api_keys);
+  auto sessions = store::OpenSessionStore(options->sessions);  // Before a model is loaded.
+  if (!sessions.ok()) return base::Fail(sessions.status());
   const StatusOr<const engine::Backend*> tokens = OpenLocalBackends(*flags, &*options);
   if (!tokens.ok()) return base::Fail(tokens.status());
   const base::RealClock clock;
   base::SystemRandom random;
-  auto gateway = gateway::OpenGateway(*options, &clock, &random, *tokens);
+  auto gateway = gateway::OpenGateway(*options, &clock, &random, *tokens, *std::move(sessions));
   if (!gateway.ok()) return base::Fail(gateway.status());
-  return RunFront(*flags, *server, ServedText(*flags, **gateway), gateway->get(), &signals);
+  return RunFront(*flags, *std::move(front), ServedText(*flags, **gateway), gateway->get(),
+                  &signals);
 }
 
 }  // namespace

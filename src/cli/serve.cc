@@ -39,19 +39,19 @@ int Serve(const ServeFlags& flags) {
   ServerSignals signals;
   StatusOr<EngineOptions> engine_options = ResolveEngine(flags.engine);
   if (!engine_options.ok()) return base::Fail(engine_options.status());
-  const StatusOr<server::ServerOptions> options =
-      PrepareFront(flags, flags.engine.options.scheduler.max_queued_requests,
-                   EngineDescriptors(*engine_options));
-  if (!options.ok()) return base::Fail(options.status());
+  StatusOr<Front> front = PrepareFront(flags, flags.engine.options.scheduler.max_queued_requests,
+                                       EngineDescriptors(*engine_options));
+  if (!front.ok()) return base::Fail(front.status());
   // A gateway asks which model this is.
-  engine_options->model.digest = std::any_of(options->api_keys.begin(), options->api_keys.end(),
-                                             [](const server::ApiKey& key) { return key.gateway; });
+  engine_options->model.digest =
+      std::ranges::any_of(front->options.api_keys, [](const auto& key) { return key.gateway; });
 
   const base::RealClock clock;
   base::SystemRandom random;
   auto engine = engine::OpenEngine(*engine_options, &clock, &random);
   if (!engine.ok()) return base::Fail(engine.status());
-  return RunFront(flags, *options, (*engine)->Models().front().id, engine->get(), &signals);
+  return RunFront(flags, *std::move(front), (*engine)->Models().front().id, engine->get(),
+                  &signals);
 }
 
 }  // namespace

@@ -284,17 +284,25 @@ QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
   }
 }
 
-StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
-  const EngineOptions& options = config.options;
-  StatusOr<std::unique_ptr<store::SessionStore>> sessions =
-      store::OpenSessionStore(options.sessions, std::move(config.state));
-  if (!sessions.ok()) return sessions.status();
-  std::unique_ptr<TraceWriter> trace;
-  if (!options.trace_file.empty()) {
+Status OpenFiles(LlmEngineConfig* config) {
+  const EngineOptions& options = config->options;
+  if (config->sessions == nullptr) {
+    StatusOr<std::unique_ptr<store::SessionStore>> opened =
+        store::OpenSessionStore(options.sessions, std::move(config->state));
+    if (!opened.ok()) return opened.status();
+    config->sessions = *std::move(opened);
+  }
+  if (config->trace == nullptr && !options.trace_file.empty()) {
     StatusOr<std::unique_ptr<TraceWriter>> opened = TraceWriter::Open(options.trace_file);
     if (!opened.ok()) return opened.status();
-    trace = *std::move(opened);
+    config->trace = *std::move(opened);
   }
+  return {};
+}
+
+StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
+  if (Status status = OpenFiles(&config); !status.ok()) return status;
+  const EngineOptions& options = config.options;
   StatusOr<executor::KvLayout> layout =
       config.executor->Init(options.cache.kv_bytes, options.scheduler.max_num_batched_tokens,
                             options.scheduler.max_num_seqs);
@@ -309,8 +317,10 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
     StatusOr<std::unique_ptr<policy::SchedulingPolicy>> policy = PolicyOf(options);
     if (!policy.ok()) return policy.status();
     std::unique_ptr<executor::Executor> executor = std::move(config.executor);
+    std::unique_ptr<store::SessionStore> sessions = std::move(config.sessions);
+    std::unique_ptr<TraceWriter> trace = std::move(config.trace);
     return std::unique_ptr<LlmEngine>(new LlmEngine(std::move(config), std::move(executor),
-                                                    *std::move(sessions), std::move(trace),
+                                                    std::move(sessions), std::move(trace),
                                                     *std::move(policy), core, *layout));
   } catch (const std::exception& e) {
     return Status(StatusCode::kResourceExhausted,

@@ -54,6 +54,9 @@ struct LlmEngineConfig {
   std::string limits;
   std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.
   std::unique_ptr<store::StateDb> state;  // Where sessions are kept; null: as the options say.
+  // What OpenFiles opens.
+  std::unique_ptr<store::SessionStore> sessions;
+  std::unique_ptr<TraceWriter> trace;  // Null: none.
   // What the texts and ids of all requests under way may take together, shared between tenants
   // (base::SharedBudget); more are rejected with kResourceExhausted. One alone is accepted, however
   // large.
@@ -63,6 +66,11 @@ struct LlmEngineConfig {
   const base::Clock* clock = nullptr;  // Must outlive the engine.
   base::Random* random = nullptr;  // For absent seeds; must outlive the engine; one call at a time.
 };
+
+// Opens the sessions and the trace file that the options name, unless they are open: before the
+// model is loaded, a mistake in their paths costs no time. kInvalidArgument with the option at
+// fault.
+Status OpenFiles(LlmEngineConfig* config);
 
 // See Backend. An absent max_tokens means what max_model_len leaves; a larger one can never fit and
 // is rejected (OnError). completion_tokens counts the end token, as in vLLM.

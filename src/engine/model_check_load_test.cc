@@ -159,6 +159,31 @@ TEST(ModelCheckLoadTest, NumbersOfWeightsAreNamedWhenTheyAreLoaded) {
   }
 }
 
+// A model whose weights fail, so that what fails before them is seen.
+TEST(ModelCheckLoadTest, PathsAreOpenedBeforeTheWeightsAreRead) {
+  GgufWriter writer = model::TinyLlama();
+  writer.SetTensor("blk.1.ffn_norm.weight", {64}, kernels::WeightType::kF32,
+                   std::vector<float>(64, kNan));
+  const model::TempFile temp(writer.Bytes());
+  const EngineOptions good = OptionsFor(temp.path());
+  std::vector<std::pair<EngineOptions, const char*>> cases(4, {good, ""});
+  cases[0].first.trace_file = "no/such/folder/trace.json";
+  cases[0].second = "trace_file";
+  cases[1].first.sessions.state_path = temp.path();  // A file.
+  cases[1].second = "state_path";
+  cases[2].first.cache.disk_path = temp.path();
+  cases[2].second = "kv_disk_path";
+  cases[3].first.cache.kv_bytes = 1;
+  cases[3].second = "kv_cache_bytes";
+  base::RealClock clock;
+  base::SystemRandom random;
+  EXPECT_THAT(OpenEngine(good, &clock, &random).status().message(), HasSubstr("no finite number"));
+  for (const auto& [options, field] : cases) {
+    const Status status = OpenEngine(options, &clock, &random).status();
+    EXPECT_EQ(status.field(), field) << status.message();
+  }
+}
+
 TEST(ModelCheckLoadTest, WhatCannotBeOpenedSaysWhatToDo) {
   const std::string whole = model::TinyLlama().Bytes();
   const model::TempFile empty("");

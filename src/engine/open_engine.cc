@@ -172,14 +172,24 @@ std::vector<TokenId> RowsWithoutToken(const tokenizer::Tokenizer& tokenizer, int
   return absent;
 }
 
-// Opens the disk tier, if the options ask for one.
-Status AddDiskTier(size_t block_bytes, LlmEngineConfig* config) {
+// Opens what the options name beside the model, and makes sure that the KV cache can be as they
+// say: before the weights are read, which takes long.
+Status AddCacheAndFiles(const model::ModelConfig& shape, kernels::KvType kv_type,
+                        LlmEngineConfig* config) {
   const EngineOptions& options = config->options;
+  const size_t least_bytes = shape.kv_bytes_of_all_groups(kv_type);
+  if (options.cache.kv_bytes != 0 && options.cache.kv_bytes < static_cast<int64_t>(least_bytes)) {
+    return InvalidArgument(
+        fmt::format("--kv-cache-size: {} byte{} is too small, one block takes {} bytes",
+                    options.cache.kv_bytes, options.cache.kv_bytes == 1 ? "" : "s", least_bytes),
+        "kv_cache_bytes");
+  }
+  if (Status status = OpenFiles(config); !status.ok()) return status;
   if (options.cache.disk_path.empty()) return {};
   StatusOr<std::unique_ptr<kvcache::DiskTier>> tier =
       kvcache::DiskTier::Open({.path = options.cache.disk_path,
                                .capacity_bytes = options.cache.disk_bytes,
-                               .block_bytes = block_bytes,
+                               .block_bytes = shape.kv_block_bytes(kv_type),
                                .write_rate = options.cache.disk_write_rate,
                                .cores = PhysicalCores(),
                                .clock = config->clock});
@@ -213,6 +223,11 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   if (Status status = AddTokenizer(&check, &config); !status.ok()) return status;
   config.sampling = options.model.sampling.Or(check.sampling);
   config.fingerprint = Fingerprint(*file);
+  config.clock = clock;
+  config.random = random;
+  const kernels::KvType kv_type = *kernels::KvTypeByName(options.cache.kv_dtype.c_str());
+  if (Status status = AddCacheAndFiles(*check.config, kv_type, &config); !status.ok())
+    return status;
   // Only blocks on disk, and what a gateway moves, can meet another model file.
   if (!options.cache.disk_path.empty() || options.model.digest) {
     StatusOr<std::string> digest = model::FileDigest(*file, threads);
@@ -228,28 +243,16 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   const model::ModelConfig& shape = model->config();
   config.model_context_length = shape.context_length;
   config.created = static_cast<int64_t>(std::time(nullptr));
-  config.clock = clock;
-  config.random = random;
-  const kernels::KvType kv_type = *kernels::KvTypeByName(options.cache.kv_dtype.c_str());
-  const size_t block_bytes = shape.kv_block_bytes(kv_type);
-  const model::KvGroups groups = shape.kv_groups();
-  const size_t least_bytes = shape.kv_bytes_of_all_groups(kv_type);
   if (options.cache.kv_bytes == 0) {
-    config.options.cache.kv_bytes =
-        DefaultKvCacheBytes(AvailableMemoryBytes(), options.scheduler.max_num_seqs,
-                            model->max_positions(), block_bytes, groups.windows);
-  } else if (options.cache.kv_bytes < static_cast<int64_t>(least_bytes)) {
-    return InvalidArgument(
-        fmt::format("--kv-cache-size: {} byte{} is too small, one block takes {} bytes",
-                    options.cache.kv_bytes, options.cache.kv_bytes == 1 ? "" : "s", least_bytes),
-        "kv_cache_bytes");
+    config.options.cache.kv_bytes = DefaultKvCacheBytes(
+        AvailableMemoryBytes(), options.scheduler.max_num_seqs, model->max_positions(),
+        shape.kv_block_bytes(kv_type), shape.kv_groups().windows);
   }
   config.cache_root.numerics_version = kernels::kNumericsVersion;
   config.cache_root.kv_dtype = options.cache.kv_dtype;
   config.cache_root.rope_scaling = DescribePositions(shape);
   config.cache_root.long_rope_above = shape.long_rope_above();
   if (!config.model_digest.empty()) config.limits = DescribeLimits(config, check.chat_template);
-  if (Status status = AddDiskTier(block_bytes, &config); !status.ok()) return status;
   std::vector<TokenId> absent = RowsWithoutToken(*config.tokenizer, shape.vocab_size);
   if (absent.size() == static_cast<size_t>(shape.vocab_size)) {
     return LoadFailure(&check,

@@ -140,10 +140,9 @@ std::string NameOf(const BackendOptions& backend, size_t number) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(const GatewayOptions& options,
-                                                      const base::Clock* clock,
-                                                      base::Random* random,
-                                                      const engine::Backend* tokens) {
+StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
+    const GatewayOptions& options, const base::Clock* clock, base::Random* random,
+    const engine::Backend* tokens, std::unique_ptr<store::SessionStore> sessions) {
   if (Status status = CheckOptions(options); !status.ok()) return status;
   GatewayConfig config;
   config.dispatch = DispatchOptionsOf(options);
@@ -156,10 +155,13 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(const GatewayOptions& opti
   config.clock = clock;
   config.random = random;
   try {
-    StatusOr<std::unique_ptr<store::SessionStore>> sessions =
-        store::OpenSessionStore(options.sessions);
-    if (!sessions.ok()) return sessions.status();
-    config.sessions = *std::move(sessions);
+    if (sessions == nullptr) {
+      StatusOr<std::unique_ptr<store::SessionStore>> opened =
+          store::OpenSessionStore(options.sessions);
+      if (!opened.ok()) return opened.status();
+      sessions = *std::move(opened);
+    }
+    config.sessions = std::move(sessions);
     const auto io = std::make_shared<BackendIo>();
     config.runtime = io;
     size_t number = 0;

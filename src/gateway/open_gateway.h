@@ -10,18 +10,19 @@
 #include "gateway/gateway_backend.h"
 #include "ropeway/gateway.h"
 #include "ropeway/status.h"
+#include "store/session_store.h"
 
 namespace ropeway::gateway {
 
 // Opens the backends that are URLs, and starts the gateway. It waits a moment for their first
 // answers, so that a gateway whose backends are well is ready at once; they need not be up. `clock`
 // and `random` must outlive it, and so must `tokens`, which serves /tokenize: the engine of the
-// first model, if that is in this process; null: none. On failure, one sentence names the option at
-// fault.
-StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(const GatewayOptions& options,
-                                                      const base::Clock* clock,
-                                                      base::Random* random,
-                                                      const engine::Backend* tokens = nullptr);
+// first model, if that is in this process; null: none. `sessions`: those of the options, opened;
+// null: opens them. On failure, one sentence names the option at fault.
+StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
+    const GatewayOptions& options, const base::Clock* clock, base::Random* random,
+    const engine::Backend* tokens = nullptr,
+    std::unique_ptr<store::SessionStore> sessions = nullptr);
 
 }  // namespace ropeway::gateway
 

@@ -39,35 +39,6 @@ constexpr std::chrono::milliseconds kAcceptPause{50};
 constexpr int kAcceptsAtOnce = 32;
 constexpr std::chrono::seconds kAcceptLines{10};  // Between two lines about failures to accept.
 
-StatusOr<tcp::endpoint> Resolve(asio::io_context* io, const ServerOptions& options) {
-  error_code error;
-  const asio::ip::address address = asio::ip::make_address(options.host, error);
-  if (!error) return tcp::endpoint(address, options.port);
-  tcp::resolver resolver(*io);
-  auto found = resolver.resolve(options.host, std::to_string(options.port), error);
-  if (error || found.empty()) {
-    return InvalidArgument(fmt::format("The host '{}' is no address and cannot be resolved: {}.",
-                                       options.host, error.message()),
-                           "host");
-  }
-  return found.begin()->endpoint();
-}
-
-Status ListenError(const ServerOptions& options, error_code error) {
-  if (error == asio::error::address_in_use) {
-    return {StatusCode::kUnavailable,
-            fmt::format("Port {} on {} is already in use.", options.port, options.host), "port"};
-  }
-  if (error == asio::error::access_denied) {
-    return {StatusCode::kUnavailable,
-            fmt::format("Port {} on {} may not be used by this user.", options.port, options.host),
-            "port"};
-  }
-  return InvalidArgument(
-      fmt::format("Cannot listen on {}:{}: {}.", options.host, options.port, error.message()),
-      "host");
-}
-
 bool HasGateway(const ServerOptions& options) {
   return std::ranges::any_of(options.api_keys, [](const ApiKey& key) { return key.gateway; });
 }
@@ -84,13 +55,16 @@ class HttpServer::Impl {
         loops_(MakeLoops(options.io_threads)) {}
 
   Status Start() {
+    StatusOr<ServerPort> port = ServerPort::Open(context_.options);
+    return port.ok() ? Start(*std::move(port)) : port.status();
+  }
+
+  Status Start(ServerPort port) {
     Status status = keys_;
     if (status.ok()) status = proxies_;
+    if (status.ok()) status = Listen(&port);
     if (!status.ok()) return status;
-    StatusOr<std::shared_ptr<asio::ssl::context>> tls = LoadTls();
-    if (!tls.ok()) return tls.status();
-    tls_ = *std::move(tls);
-    if (status = Listen(); !status.ok()) return status;
+    tls_ = std::move(port.tls);
     asio::post(loops_[0]->io, [this] { AcceptNext(); });
     for (auto& loop : loops_) {
       loop->thread = std::thread([io = &loop->io] { RunLoop(io); });
@@ -200,32 +174,18 @@ class HttpServer::Impl {
     }
   }
 
-  // Null: plain HTTP.
-  StatusOr<std::shared_ptr<asio::ssl::context>> LoadTls() const {
-    const ServerOptions& options = context_.options;
-    if (options.tls_cert.empty() && options.tls_key.empty()) {
-      return std::shared_ptr<asio::ssl::context>();
-    }
-    if (options.tls_cert.empty() || options.tls_key.empty()) {
-      const char* missing = options.tls_cert.empty() ? "tls_cert" : "tls_key";
-      return InvalidArgument("TLS needs both a certificate and its key.", missing);
-    }
-    const StatusOr<TlsFiles> files = ReadTlsFiles(options.tls_cert, options.tls_key, false);
-    if (!files.ok()) return files.status();
-    return MakeTlsContext(*files);
-  }
-
-  Status Listen() {
-    StatusOr<tcp::endpoint> endpoint = Resolve(&loops_[0]->io, context_.options);
-    if (!endpoint.ok()) return endpoint.status();
+  Status Listen(ServerPort* port) {
     error_code error;
-    acceptor_.open(endpoint->protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(*endpoint, error);
+    const tcp::endpoint endpoint = port->acceptor.local_endpoint(error);
+    if (!error) acceptor_.assign(endpoint.protocol(), port->acceptor.release(), error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (!error) acceptor_.non_blocking(true, error);
-    if (error) return ListenError(context_.options, error);
-    port_ = acceptor_.local_endpoint(error).port();
+    if (error) {  // Of two processes that bind one port before either listens, one can.
+      return {StatusCode::kUnavailable,
+              fmt::format("cannot listen on port {}: {}", endpoint.port(), error.message()),
+              "port"};
+    }
+    port_ = endpoint.port();
     return {};
   }
 
@@ -350,6 +310,8 @@ HttpServer::HttpServer(const ServerOptions& options, engine::Backend* backend,
 HttpServer::~HttpServer() { Stop(); }
 
 Status HttpServer::Start() { return impl_->Start(); }
+
+Status HttpServer::Start(ServerPort port) { return impl_->Start(std::move(port)); }
 
 Status HttpServer::Reload(const ServerOptions& options, const std::optional<TlsFiles>& files) {
   try {

@@ -12,6 +12,7 @@
 #include "ropeway/status.h"
 #include "server/routes.h"
 #include "server/server_options.h"
+#include "server/server_port.h"
 #include "server/tls_files.h"
 
 namespace ropeway::server {
@@ -31,6 +32,8 @@ class HttpServer {
   // Binds, listens and starts the I/O threads. kInvalidArgument for a host, a TLS file or a key
   // that cannot be used, kUnavailable for a port that is in use or forbidden. Call once.
   Status Start();
+  // Likewise, on a port that was opened earlier, with the same options.
+  Status Start(ServerPort port);
 
   // The port that the server listens on. REQUIRES: Start succeeded.
   uint16_t port() const;
