@@ -128,6 +128,20 @@ class LifeTest(unittest.TestCase):
             server.process.send_signal(which)
             self.assertEqual(server.process.wait(timeout=60), 0)
             self.assertLess(time.monotonic() - start, 20)  # Far below the drain's 30 s.
+            self.assertRegex(server.output().splitlines()[-1], r"\[info\] stopped; requests answered: \d+$")
+
+    def test_each_line_of_the_log_is_json_where_that_is_asked_for(self):
+        server = self.server("--log-format", "json", model=ARGS.tiny)
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "SIGHUP: " in server.output(), "a line")
+        server.stop()
+        log = [json.loads(line) for line in server.output().splitlines() if line.startswith("{")]
+        self.assertIn("stopped; requests answered: ", log[-1]["message"])
+        self.assertIn("SIGHUP: nothing to reload", [line["message"][:25] for line in log])
+        self.assertEqual({tuple(line) for line in log if line["message"] != "request"}, {("time", "level", "message")})
+        self.assertNotIn("[info]", server.output())
+        said = json.loads(self.fails("serve", "--model", "no/such.gguf", "--log-format", "json"))
+        self.assertEqual(said["level"], "critical")
 
     def test_a_drain_timeout_of_zero_ends_what_runs(self):
         server = self.server("--drain-timeout", "0")

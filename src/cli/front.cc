@@ -334,12 +334,12 @@ StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
   return Front{*std::move(options), *std::move(port)};
 }
 
-int RunFront(const FrontFlags& flags, Front front, const std::string& what,
-             engine::Backend* backend, ServerSignals* signals) {
+StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::string& what,
+                           engine::Backend* backend, ServerSignals* signals) {
   const server::ServerOptions& options = front.options;
   server::HttpServer server(options, backend);
   signals->SetServing();
-  if (Status status = server.Start(std::move(front.port)); !status.ok()) return base::Fail(status);
+  if (Status status = server.Start(std::move(front.port)); !status.ok()) return status;
   WarnIfOpen(options);
   // A banner that cannot be written does not stop the server.
   base::Output().Write(Banner(options, server.port(), what));
@@ -356,6 +356,14 @@ int RunFront(const FrontFlags& flags, Front front, const std::string& what,
   const Status drained = backend->Drain(flags.drain_timeout);
   if (!drained.ok()) spdlog::warn("{}", drained.message());
   server.Stop(kFlushTime);
+  return server.answered();
+}
+
+int RunServer(const std::function<StatusOr<int64_t>(ServerSignals* signals)>& serve) {
+  ServerSignals signals;
+  const StatusOr<int64_t> answered = serve(&signals);
+  if (!answered.ok()) return base::Fail(answered.status());
+  base::TryLog(spdlog::level::info, "stopped; requests answered: {}", *answered);
   return 0;
 }
 

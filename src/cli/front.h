@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -76,9 +77,13 @@ StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
 // Serves `backend` until the program is asked to end, then drains it; `what` names in the banner
 // what is served. SIGHUP reads the files of keys and certificates that the flags name anew.
 // Whatever hangs while they are read, the end waits for none of it.
-// `front`: what PrepareFront made of `flags`. Returns the exit code.
-int RunFront(const FrontFlags& flags, Front front, const std::string& what,
-             engine::Backend* backend, ServerSignals* signals);
+// `front`: what PrepareFront made of `flags`. Returns how many requests were answered.
+StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::string& what,
+                           engine::Backend* backend, ServerSignals* signals);
+
+// Runs the command of a server: `serve` returns when all of it has ended, with RunFront's number.
+// Says so in the log's last line. Returns the exit code.
+int RunServer(const std::function<StatusOr<int64_t>(ServerSignals* signals)>& serve);
 
 }  // namespace ropeway::cli
 

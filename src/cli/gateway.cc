@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/output.h"
 #include "base/random.h"
 #include "engine/backend.h"
 #include "engine/local_backend.h"
@@ -174,62 +173,64 @@ int TenantsOf(const std::vector<server::ApiKey>& keys) {
   return any ? std::numeric_limits<int>::max() : std::max(1, static_cast<int>(keys.size()));
 }
 
-int RunGateway(GatewayFlags* flags) {
-  ServerSignals signals;
+StatusOr<int64_t> RunGateway(GatewayFlags* flags, ServerSignals* signals) {
   ApplyLog(flags->engine.log);
   StatusOr<GatewayOptions> options = ResolveGateway(flags);
-  if (!options.ok()) return base::Fail(options.status());
+  if (!options.ok()) return options.status();
   DescriptorsBehind behind = GatewayDescriptors(*options);
   for (const BackendFlag& backend : flags->backends) {
     if (backend.local) behind.fixed += EngineDescriptors(flags->engine.options).fixed;
     WarnIfExposed(backend);
   }
   StatusOr<Front> front = PrepareFront(*flags, flags->queue.max_queued_requests, behind);
-  if (!front.ok()) return base::Fail(front.status());
+  if (!front.ok()) return front.status();
   options->tenants = TenantsOf(front->options.api_keys);
   auto sessions = store::OpenSessionStore(options->sessions);  // Before a model is loaded.
-  if (!sessions.ok()) return base::Fail(sessions.status());
+  if (!sessions.ok()) return sessions.status();
   const StatusOr<const engine::Backend*> tokens = OpenLocalBackends(*flags, &*options);
-  if (!tokens.ok()) return base::Fail(tokens.status());
+  if (!tokens.ok()) return tokens.status();
   const base::RealClock clock;
   base::SystemRandom random;
   auto gateway = gateway::OpenGateway(*options, &clock, &random, *tokens, *std::move(sessions));
-  if (!gateway.ok()) return base::Fail(gateway.status());
+  if (!gateway.ok()) return gateway.status();
   return RunFront(*flags, *std::move(front), ServedText(*flags, **gateway), gateway->get(),
-                  &signals);
+                  signals);
 }
 
 }  // namespace
 
 flags::Command GatewayCommand(GatewayFlags* flags) {
-  return {"gateway",
-          "Queue, schedule and route the requests to other engines' servers",
-          flags::Join({BackendRows(flags), DispatchRows(flags), QueueRows(flags),
-                       StateTable(&flags->options.sessions), FrontTable(flags),
-                       LocalRows(&flags->engine), LogTable(&flags->engine.log)}),
-          "Example:\n  ropeway gateway --port 9000 --backend http://127.0.0.1:8080,kind=llamacpp",
-          [flags] { return RunGateway(flags); },
-          {},
-          {"--backend",
-           "--strict",
-           "--hold-timeout",
-           "--backend-first-byte-timeout",
-           "--max-retries",
-           "--dispatch",
-           "--batch-control",
-           "--max-concurrency",
-           "--policy",
-           "--max-wait",
-           "--max-queued-requests",
-           "--request-timeout",
-           "--log-level",
-           "--host",
-           "--port",
-           "--api-key",
-           "--api-keys",
-           "--admin-key",
-           "--tls-cert",
-           "--tls-key"}};
+  return {
+      "gateway",
+      "Queue, schedule and route the requests to other engines' servers",
+      flags::Join({BackendRows(flags), DispatchRows(flags), QueueRows(flags),
+                   StateTable(&flags->options.sessions), FrontTable(flags),
+                   LocalRows(&flags->engine), LogTable(&flags->engine.log)}),
+      "Example:\n  ropeway gateway --port 9000 --backend http://127.0.0.1:8080,kind=llamacpp",
+      [flags] {
+        return RunServer([flags](ServerSignals* signals) { return RunGateway(flags, signals); });
+      },
+      {},
+      {"--backend",
+       "--strict",
+       "--hold-timeout",
+       "--backend-first-byte-timeout",
+       "--max-retries",
+       "--dispatch",
+       "--batch-control",
+       "--max-concurrency",
+       "--policy",
+       "--max-wait",
+       "--max-queued-requests",
+       "--request-timeout",
+       "--log-level",
+       "--host",
+       "--port",
+       "--api-key",
+       "--api-keys",
+       "--admin-key",
+       "--tls-cert",
+       "--tls-key"}};
 }
 
 StatusOr<GatewayOptions> ResolveGateway(GatewayFlags* flags) {

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "base/output.h"
 #include "base/random.h"
 #include "engine/open_engine.h"
 
@@ -35,13 +34,12 @@ flags::FlagTable TraceRows(EngineOptions* options) {
              "at most 512 MiB, no texts"}}}};
 }
 
-int Serve(const ServeFlags& flags) {
-  ServerSignals signals;
+StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
   StatusOr<EngineOptions> engine_options = ResolveEngine(flags.engine);
-  if (!engine_options.ok()) return base::Fail(engine_options.status());
+  if (!engine_options.ok()) return engine_options.status();
   StatusOr<Front> front = PrepareFront(flags, flags.engine.options.scheduler.max_queued_requests,
                                        EngineDescriptors(*engine_options));
-  if (!front.ok()) return base::Fail(front.status());
+  if (!front.ok()) return front.status();
   // A gateway asks which model this is.
   engine_options->model.digest =
       std::ranges::any_of(front->options.api_keys, [](const auto& key) { return key.gateway; });
@@ -49,9 +47,8 @@ int Serve(const ServeFlags& flags) {
   const base::RealClock clock;
   base::SystemRandom random;
   auto engine = engine::OpenEngine(*engine_options, &clock, &random);
-  if (!engine.ok()) return base::Fail(engine.status());
-  return RunFront(flags, *std::move(front), (*engine)->Models().front().id, engine->get(),
-                  &signals);
+  if (!engine.ok()) return engine.status();
+  return RunFront(flags, *std::move(front), (*engine)->Models().front().id, engine->get(), signals);
 }
 
 }  // namespace
@@ -65,7 +62,9 @@ flags::Command ServeCommand(ServeFlags* flags) {
                        BatchingTable(&flags->engine), SchedulingTable(&flags->engine),
                        StateTable(&options->sessions), TraceRows(options), FrontTable(flags)}),
           "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
-          [flags] { return Serve(*flags); },
+          [flags] {
+            return RunServer([flags](ServerSignals* signals) { return Serve(*flags, signals); });
+          },
           {},
           {"--model",         "--served-model-name", "--chat-template", "--quantize",
            "--max-model-len", "--threads",           "--kv-cache-size", "--kv-cache-dtype",

@@ -104,6 +104,8 @@ class HttpServer::Impl {
 
   uint16_t port() const { return port_; }
 
+  int64_t answered() const { return context_.metrics.answered(); }
+
   void StopAccepting() { context_.accepting = false; }
 
   void Stop(std::chrono::milliseconds grace) {
@@ -322,6 +324,8 @@ Status HttpServer::Reload(const ServerOptions& options, const std::optional<TlsF
 }
 
 uint16_t HttpServer::port() const { return impl_->port(); }
+
+int64_t HttpServer::answered() const { return impl_->answered(); }
 
 void HttpServer::StopAccepting() { impl_->StopAccepting(); }
 

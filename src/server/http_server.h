@@ -38,6 +38,9 @@ class HttpServer {
   // The port that the server listens on. REQUIRES: Start succeeded.
   uint16_t port() const;
 
+  // Requests that were answered, also with an error. Any thread.
+  int64_t answered() const;
+
   // Takes the API keys and the admin key of `options`, from the next request of each connection on,
   // and the certificate and key of `files`, for the connections from now on (absent: they stay);
   // what else `options` have counts for nothing. What goes on goes on, and tenants keep what they

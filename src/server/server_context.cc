@@ -102,6 +102,7 @@ ServerMetrics::ServerMetrics()
 
 void ServerMetrics::CountRequest(std::string_view route, int code, const std::string& tenant) {
   requests_->Add({{"route", std::string(route)}, {"code", std::to_string(code)}}).Increment();
+  ++answered_;
   if (tenant.empty()) return;
   const std::lock_guard lock(mutex_);
   ++tenant_requests_[tenant][code];

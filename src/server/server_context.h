@@ -40,6 +40,7 @@ class ServerMetrics {
   // A request of `tenant`, "" if it has none, answered with HTTP status `code`; 499 if the client
   // left before.
   void CountRequest(std::string_view route, int code, const std::string& tenant);
+  int64_t answered() const { return answered_; }
   // Drops the numbers of the tenants of which `remembered` says no.
   void ForgetTenants(const std::function<bool(const std::string&)>& remembered);
   void CountSlowReader() { slow_readers_->Increment(); }
@@ -60,6 +61,7 @@ class ServerMetrics {
  private:
   prometheus::MetricFamily TenantRequests() const;
 
+  std::atomic<int64_t> answered_{0};
   mutable std::mutex mutex_;
   // By tenant and code. Guarded by mutex_. Counters of the library's could not be dropped while
   // they may be counted in.
