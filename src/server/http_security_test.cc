@@ -194,7 +194,7 @@ TEST_F(HttpSecurityTest, EachPathNeedsItsKey) {
             false);
   EXPECT_EQ(Request("GET", "/nowhere").status, 401);
   EXPECT_EQ(Request("OPTIONS", "/nowhere").status, 401);
-  for (const char* path : {"/v1/models", "/metrics", "/admin/drain"}) {
+  for (const char* path : {"/v1/models", "/version", "/admin/drain"}) {
     EXPECT_EQ(Request("OPTIONS", path).status, 204) << path;
     EXPECT_EQ(Request("BREW", path).status, 401) << path;
   }

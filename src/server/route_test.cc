@@ -82,7 +82,6 @@ TEST(RouteTable, SuggestsWhatWasMeant) {
   EXPECT_EQ(suggest("/completion"), "/v1/completions");
   EXPECT_EQ(suggest("/openai/v1/chat/completions/"), "/v1/chat/completions");
   EXPECT_EQ(suggest("/api/chat/completions"), "/v1/chat/completions");
-  EXPECT_EQ(suggest("/v1/engines/m/completions"), "/v1/completions");
   EXPECT_EQ(suggest("/v1/tokenize"), "/tokenize");
   EXPECT_EQ(suggest("/healthz"), "/health");
   EXPECT_EQ(suggest("/v1/model"), "/v1/models");
