@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/system.h"
+#include "core/parameters.h"
 #include "flags/units.h"
 #include "hub/model_store.h"
 #include "hub/names.h"
@@ -181,6 +182,37 @@ flags::FlagTable WaitRows(SchedulingOptions* options) {
          "Prompt tokens of one tenant that wait; more are rejected with 429"}}}};
 }
 
+// --top-k of top_k.
+std::string FlagNamesOf(const core::Parameter& row) {
+  std::string name = std::string("--") + row.name;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return row.letter == nullptr ? name : name + "," + row.letter;
+}
+
+// The value of a row's flag. REQUIRES: it is one word or several.
+template <typename T>
+flags::FlagValue ParameterValue(const core::Parameter& row, T* target) {
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, std::optional<float>>) {
+    return row.above_low ? flags::AboveZeroValue(target, row.high)
+                         : flags::NumberValue(target, row.low, row.high);
+  } else if constexpr (std::is_same_v<T, int32_t>) {
+    return flags::IntValue(target, static_cast<int64_t>(row.low), static_cast<int64_t>(row.high));
+  } else if constexpr (std::is_same_v<T, std::optional<int32_t>>) {
+    const bool of_model = core::HasDefault(row);
+    const int64_t least = of_model ? static_cast<int64_t>(row.low) : 1;
+    return flags::IntValue(target, least, static_cast<int64_t>(row.high))
+        .Default("the rest of the context");
+  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
+    return flags::SeedValue(target);
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    return flags::TextsValue(target, "TEXT");
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return flags::SwitchValue(target);
+  } else {
+    return {};
+  }
+}
+
 // Whether requests start together.
 bool InBatches(const std::string& scheduler) {
   return scheduler == "static" || scheduler == "dynamic";
@@ -200,20 +232,23 @@ flags::FlagTable ModelTable(std::string* model) {
              "name of a fetched model: `ropeway models list` shows them"}}}};
 }
 
-flags::FlagTable SamplingDefaultsTable(SamplingDefaults* sampling, const char* temperature) {
-  return {
-      {"Sampling",
-       {{"--temperature", flags::NumberValue(&sampling->temperature, 0, 2).Default(temperature),
-         "0 always takes the most probable token; more is more varied"},
-        {"--top-k", flags::IntValue(&sampling->top_k, -1, INT32_MAX).Default("the model's, or 0"),
-         "Choose among the k most probable tokens; 0: all"},
-        {"--top-p", flags::AboveZeroValue(&sampling->top_p, 1).Default("the model's, or 1"),
-         "Choose among the most probable tokens that together reach this probability"},
-        {"--min-p", flags::NumberValue(&sampling->min_p, 0, 1).Default("the model's, or 0"),
-         "Leave out tokens below this part of the most probable one's probability"},
-        {"--repetition-penalty",
-         flags::NumberValue(&sampling->repetition_penalty, 0.01, 10).Default("the model's, or 1"),
-         "Above 1: makes all tokens seen before less probable, the prompt's too"}}}};
+flags::FlagTable SamplingTable(const SamplingParams& otherwise, SamplingDefaults* defaults,
+                               Request* request) {
+  flags::FlagGroup group{"Sampling", {}};
+  for (const core::Parameter& row : core::Parameters()) {
+    if (row.help == nullptr) continue;
+    std::optional<flags::FlagValue> value;
+    core::VisitDefault(row, [&](auto of_model, auto member) {
+      value = ParameterValue(row, &(defaults->*of_model))
+                  .Default(fmt::format("the model's, or {}", otherwise.*member));
+    });
+    if (!value && request != nullptr) {
+      value = core::VisitValue(row, *request,
+                               [&](auto& target) { return ParameterValue(row, &target); });
+    }
+    if (value) group.flags.push_back({FlagNamesOf(row), *std::move(value), row.help});
+  }
+  return {std::move(group)};
 }
 
 flags::FlagTable EngineSetupTable(EngineFlags* flags) {

@@ -51,9 +51,11 @@ flags::FlagTable BatchingTable(EngineFlags* flags);
 // All other flags of scheduling, for a server that many clients share.
 flags::FlagTable SchedulingTable(EngineFlags* flags);
 
-// Sampling parameters that go before the model's own. `temperature`: the default that the help
-// shows.
-flags::FlagTable SamplingDefaultsTable(SamplingDefaults* sampling, const char* temperature);
+// The flags of the rows of core/parameters.h: those that go before a model's own values, and with
+// `request` those of one program's own requests. `otherwise`: what the help shows for a model that
+// does not say.
+flags::FlagTable SamplingTable(const SamplingParams& otherwise, SamplingDefaults* defaults,
+                               Request* request = nullptr);
 
 // The path that --model means: a file or folder, the name of a fetched model, or a source that one
 // was fetched from. kNotFound for what is none; the message says how to fetch it, if it can be.

@@ -21,7 +21,7 @@ StatusOr<std::vector<PromptLine>> Read(const std::string& text, const RunFlags& 
 TEST(PromptsFile, EachLineIsAPromptAndEmptyOnesAreNone) {
   RunFlags flags;
   flags.system = "Be brief.";
-  flags.max_tokens = 7;
+  flags.request.max_tokens = 7;
   const auto lines = Read("one\n\n two \r\n{three\n[4]\n\n", flags);
   ASSERT_TRUE(lines.ok());
   ASSERT_EQ(lines->size(), 4u);
@@ -37,8 +37,8 @@ TEST(PromptsFile, EachLineIsAPromptAndEmptyOnesAreNone) {
 TEST(PromptsFile, JsonLinesOverrideTheFlags) {
   RunFlags flags;
   flags.raw = true;
-  flags.max_tokens = 7;
-  flags.stop = {"x"};
+  flags.request.max_tokens = 7;
+  flags.request.stop = {"x"};
   const auto lines = Read(
       "{\"prompt\": \"a\", \"max_tokens\": 3, \"temperature\": 0, \"seed\": 9, \"top_k\": 5,"
       " \"stop\": [\"y\", \"z\"]}\n{\"prompt\": \"b\"}\n",

@@ -51,8 +51,9 @@ constexpr char kFooter[] =
     "Without a prompt: a chat in the terminal, or the prompt is read from standard input.\n"
     "A line of --prompts FILE is a prompt; or, where the first one is a JSON object, every line "
     "is\n"
-    "one: {\"prompt\": TEXT} with, where wanted, system, max_tokens, temperature, top_p, top_k,\n"
-    "min_p, seed and stop.\n\n"
+    "one: {\"prompt\": TEXT} with, where wanted, system and the parameters of the HTTP API, such "
+    "as\n"
+    "max_tokens, temperature, top_p, seed and stop.\n\n"
     "Example:\n  ropeway run --max-tokens 40 'What is a ropeway?'";
 
 flags::FlagTable PromptRows(RunFlags* flags) {
@@ -76,30 +77,6 @@ flags::FlagTable PromptRows(RunFlags* flags) {
         {"--output", flags::TextValue(&flags->output_file, "FILE"),
          "With --prompts: also write the answers with their batch numbers and times to this "
          "file, as JSON lines, or as CSV where its name ends in .csv"}}}};
-}
-
-flags::FlagTable SamplingRows(RunFlags* flags) {
-  SamplingParams& sampling = flags->sampling;
-  const flags::FlagTable length = {
-      {"Sampling",
-       {{"--max-tokens,-n",
-         flags::IntValue(&flags->max_tokens, 1, 1 << 24).Default("the rest of the context"),
-         "Tokens of an answer, at most"}}}};
-  const flags::FlagTable other = {
-      {"Sampling",
-       {{"--typical-p", flags::AboveZeroValue(&sampling.typical_p, 1),
-         "Locally typical sampling up to this probability"},
-        {"--presence-penalty", flags::NumberValue(&sampling.presence_penalty, -2, 2),
-         "Makes tokens that were generated before less probable"},
-        {"--frequency-penalty", flags::NumberValue(&sampling.frequency_penalty, -2, 2),
-         "Likewise, once for each time"},
-        {"--seed", flags::SeedValue(&sampling.seed),
-         "The same seed and prompt give the same answer"},
-        {"--stop", flags::TextsValue(&flags->stop, "TEXT"), "The answer ends before this text"},
-        {"--ignore-eos", flags::SwitchValue(&flags->ignore_eos),
-         "Continue where the model would end its answer"}}}};
-  SamplingDefaults* const defaults = &flags->engine.options.model.sampling;
-  return flags::Join({length, SamplingDefaultsTable(defaults, "the model's, or 0.7"), other});
 }
 
 // Keeps --session in its directory, with the KV blocks beside it (unless the disk tier has a
@@ -136,19 +113,10 @@ Status ResolveWords(RunFlags* flags) {
   return {};
 }
 
-// The engine, and in flags->sampling what the model says where the flags do not.
+// The engine, and in flags->request what the model says where the flags do not.
 StatusOr<std::unique_ptr<Engine>> StartEngine(const EngineOptions& options, RunFlags* flags) {
   StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options);
-  if (!engine.ok()) return engine;
-  SamplingDefaults defaults;
-  defaults.temperature = kTemperature;
-  const SamplingParams params = (*engine)->sampling_defaults().Or(defaults).Params();
-  SamplingParams& sampling = flags->sampling;
-  sampling.temperature = params.temperature;
-  sampling.top_k = params.top_k;
-  sampling.top_p = params.top_p;
-  sampling.min_p = params.min_p;
-  sampling.repetition_penalty = params.repetition_penalty;
+  if (engine.ok()) (*engine)->sampling_defaults().ApplyTo(&flags->request.sampling);
   return engine;
 }
 
@@ -197,6 +165,7 @@ int Run(const RunFlags& given) {
 RunFlags::RunFlags() {
   engine.log.level = "warn";
   engine.options.scheduler.max_wait = kMaxWait;
+  request.sampling.temperature = kTemperature;
 }
 
 flags::Command RunCommand(RunFlags* flags) {
@@ -205,8 +174,10 @@ flags::Command RunCommand(RunFlags* flags) {
                                      "After each answer, print its tokens and times"}}}};
   return {"run",
           "Answer a prompt, a file of prompts, or chat in the terminal",
-          flags::Join({PromptRows(flags), SamplingRows(flags), EngineTable(&flags->engine),
-                       BatchingTable(&flags->engine), other}),
+          flags::Join({PromptRows(flags),
+                       SamplingTable(flags->request.sampling, &flags->engine.options.model.sampling,
+                                     &flags->request),
+                       EngineTable(&flags->engine), BatchingTable(&flags->engine), other}),
           kFooter,
           [flags] { return Run(*flags); },
           {},
@@ -234,12 +205,8 @@ StatusOr<std::string> SessionFolder(const std::string& named) {
 }
 
 Request MakeRequest(const RunFlags& flags) {
-  Request request;
+  Request request = flags.request;
   if (!flags.session.empty()) request.session_id = kRunSession;
-  request.sampling = flags.sampling;
-  request.max_tokens = flags.max_tokens;
-  request.stop = flags.stop;
-  request.ignore_eos = flags.ignore_eos;
   return request;
 }
 

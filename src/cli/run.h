@@ -26,11 +26,9 @@ struct RunFlags {
   std::string session;       // The value of --session; "": no session.
   bool raw = false;          // No chat template.
   bool stats = false;
-  // What engine.options.model.sampling and the model say about it goes before these.
-  SamplingParams sampling;
-  std::optional<int32_t> max_tokens;
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
+  // What they say about generation. What engine.options.model.sampling and the model say about it
+  // goes before.
+  Request request;
 };
 
 // The command; it uses the public library alone. `flags` must outlive it.

@@ -58,9 +58,9 @@ flags::Command ServeCommand(ServeFlags* flags) {
   return {"serve",
           "Serve a model over an OpenAI-compatible HTTP API",
           flags::Join({EngineTable(&flags->engine), EngineRows(flags),
-                       SamplingDefaultsTable(&options->model.sampling, "the model's, or 1"),
-                       BatchingTable(&flags->engine), SchedulingTable(&flags->engine),
-                       StateTable(&options->sessions), TraceRows(options), FrontTable(flags)}),
+                       SamplingTable({}, &options->model.sampling), BatchingTable(&flags->engine),
+                       SchedulingTable(&flags->engine), StateTable(&options->sessions),
+                       TraceRows(options), FrontTable(flags)}),
           "Example:\n  ropeway serve --port 9000 --kv-cache-size 1GiB --max-num-seqs 32",
           [flags] {
             return RunServer([flags](ServerSignals* signals) { return Serve(*flags, signals); });

@@ -64,7 +64,8 @@ struct Parameter {
   uint32_t known_as = 0;
   // What requests may call it besides; null: no more.
   std::array<const char*, 2> aliases = {};
-  const char* help = nullptr;  // Of its flag, which `run` has; null: no flag.
+  const char* help = nullptr;    // Of its flag, which `run` has; null: no flag.
+  const char* letter = nullptr;  // Another name of that: "-n".
 };
 
 // All of them, in the order in which they are shown.
