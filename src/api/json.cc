@@ -99,33 +99,6 @@ Status SupportsOnly(const std::string& field, const std::string& value) {
   return {StatusCode::kUnimplemented, fmt::format("'{}' supports only {}.", field, value), field};
 }
 
-Status IgnoreString(const json& value, const std::string& field, const void*) {
-  return value.is_string() ? Status() : Mismatch(value, field, "a string");
-}
-
-Status IgnoreBool(const json& value, const std::string& field, const void*) {
-  return value.is_boolean() ? Status() : Mismatch(value, field, "true or false");
-}
-
-Status Reject(const json&, const std::string& field, const void*) { return Unsupported(field); }
-
-Status RejectUnlessEmpty(const json& value, const std::string& field, const void*) {
-  const bool empty = (value.is_array() || value.is_object()) && value.empty();
-  return empty ? Status() : Unsupported(field);
-}
-
-Status RejectUnlessFalse(const json& value, const std::string& field, const void*) {
-  StatusOr<bool> on = ReadBool(value, field);
-  if (!on.ok()) return on.status();
-  return *on ? SupportsOnly(field, "false") : Status();
-}
-
-Status RejectUnlessTrue(const json& value, const std::string& field, const void*) {
-  StatusOr<bool> on = ReadBool(value, field);
-  if (!on.ok()) return on.status();
-  return *on ? Status() : SupportsOnly(field, "true");
-}
-
 std::string DumpJson(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

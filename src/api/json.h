@@ -3,13 +3,10 @@
 #ifndef ROPEWAY_API_JSON_H_
 #define ROPEWAY_API_JSON_H_
 
-#include <concepts>
 #include <cstdint>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -60,72 +57,6 @@ Status Store(StatusOr<T> read, Out* out) {
   *out = *std::move(read);
   return {};
 }
-
-// --- Tables of fields. A reader stores one field's value, which is never null, in a `Draft`.
-
-template <typename Draft>
-using FieldReader =
-    std::function<Status(const nlohmann::json& value, const std::string& field, Draft* draft)>;
-template <typename Draft>
-using FieldTable = std::unordered_map<std::string, FieldReader<Draft>>;
-
-// Reads every field of `document` by its reader. null is the same as an absent field (OpenAI's
-// clients send it so); a field without a reader is an error.
-template <typename Json, typename Draft>
-Status ReadFields(const Json& document, const FieldTable<Draft>& table, Draft* draft) {
-  if (!document.is_object()) return InvalidArgument("The body must be a JSON object.");
-  for (const auto& [name, value] : document.items()) {
-    const auto reader = table.find(name);
-    if (reader == table.end()) return UnknownField(ShownName(name));
-    if (value.is_null()) continue;
-    Status status = reader->second(value, name, draft);
-    if (!status.ok()) return status;
-  }
-  return {};
-}
-
-// Where a draft keeps a member. For the members of a part of it, a draft has an overload of this.
-template <typename Draft, typename Class, typename T>
-requires std::derived_from<Draft, Class> T* Slot(Draft* draft, T Class::*member) {
-  return &(draft->*member);
-}
-
-// The reader of a field that `read` makes a value of, which is stored in `member`.
-template <typename Read, typename Member>
-auto FieldOf(Read read, Member member) {
-  return [=](const nlohmann::json& value, const std::string& field, auto* draft) -> Status {
-    return Store(read(value, field), Slot(draft, member));
-  };
-}
-
-// Likewise of an integer or a number in [low, high].
-template <typename Member>
-auto IntField(int32_t low, int32_t high, Member member) {
-  const auto read = [=](const nlohmann::json& value, const std::string& field) {
-    return ReadInt32(value, field, low, high);
-  };
-  return FieldOf(read, member);
-}
-template <typename Member>
-auto NumberField(double low, double high, Member member) {
-  const auto read = [=](const nlohmann::json& value, const std::string& field) {
-    return ReadNumber(value, field, low, high);
-  };
-  return FieldOf(read, member);
-}
-
-// Readers for fields that no draft stores.
-
-// Accepted without effect, but checked.
-Status IgnoreString(const nlohmann::json& value, const std::string& field, const void*);
-Status IgnoreBool(const nlohmann::json& value, const std::string& field, const void*);
-// Rejected whatever the value.
-Status Reject(const nlohmann::json& value, const std::string& field, const void*);
-// For lists and objects that ask for nothing when empty.
-Status RejectUnlessEmpty(const nlohmann::json& value, const std::string& field, const void*);
-// For switches with one position that changes nothing.
-Status RejectUnlessFalse(const nlohmann::json& value, const std::string& field, const void*);
-Status RejectUnlessTrue(const nlohmann::json& value, const std::string& field, const void*);
 
 // --- Writing.
 

@@ -113,62 +113,17 @@ StatusOr<ChatMessage> ReadMessage(const json& value, const std::string& at) {
 
 // --- Fields.
 
-struct ChatBody : OpenAiBody {
-  std::optional<int32_t> max_completion_tokens;
-  bool logprobs = false;
-  std::optional<int32_t> top_logprobs;
-};
-
-Status ReadMessages(const json& value, const std::string& field, ChatBody* body) {
+Status ReadMessages(const json& value, const std::string& field, OpenAiBody* body) {
   StatusOr<std::vector<ChatMessage>> messages = ReadChatMessages(value, field);
   if (!messages.ok()) return messages.status();
   body->prompts.emplace_back(*std::move(messages));
   return {};
 }
 
-Status ReadMaxCompletionTokens(const json& value, const std::string& field, ChatBody* body) {
+Status ReadMaxCompletionTokens(const json& value, const std::string& field, OpenAiBody* body) {
   body->max_tokens_field = "max_completion_tokens";
   return Store(ReadInt32(value, field, 0, std::numeric_limits<int32_t>::max()),
                &body->max_completion_tokens);
-}
-
-Status ReadToolChoice(const json& value, const std::string& field, const void*) {
-  if (value == "none" || value == "auto") return {};  // There are no tools to choose from.
-  return Unsupported(field);
-}
-
-Status ReadModalities(const json& value, const std::string& field, const void*) {
-  if (value == json::array({"text"})) return {};
-  return SupportsOnly(field, "[\"text\"]");
-}
-
-const FieldTable<ChatBody>& ChatFields() {
-  static const FieldTable<ChatBody> table = WithOpenAiFields<ChatBody>(
-      {{"messages", ReadMessages},
-       {"max_completion_tokens", ReadMaxCompletionTokens},
-       {"logprobs", FieldOf(ReadBool, &ChatBody::logprobs)},
-       {"top_logprobs", IntField(0, kMaxLogprobs, &ChatBody::top_logprobs)},
-       {"tools", RejectUnlessEmpty},
-       {"functions", RejectUnlessEmpty},
-       {"tool_choice", ReadToolChoice},
-       {"function_call", ReadToolChoice},
-       {"parallel_tool_calls", IgnoreBool},  // There are no tools.
-       {"modalities", ReadModalities},
-       {"audio", Reject},
-       {"prediction", Reject},
-       {"reasoning_effort", Reject},
-       {"verbosity", Reject},
-       {"web_search_options", Reject},
-       {"moderation", Reject},
-       {"documents", RejectUnlessEmpty},
-       {"chat_template", Reject},
-       {"chat_template_kwargs", RejectUnlessEmpty},
-       {"mm_processor_kwargs", RejectUnlessEmpty},
-       {"add_generation_prompt", RejectUnlessTrue},
-       {"continue_final_message", RejectUnlessFalse},
-       {"add_special_tokens", RejectUnlessFalse},
-       {"echo", RejectUnlessFalse}});
-  return table;
 }
 
 // --- The answer.
@@ -263,7 +218,7 @@ class ChatFormat final : public OpenAiFormat {
     return "\"prompt_logprobs\":" + DumpJson(PromptLogprobs(choices.front().prompt_tokens)) + ",";
   }
 
-  ChatBody body_;
+  OpenAiBody body_;
 };
 
 }  // namespace
@@ -279,6 +234,15 @@ StatusOr<std::vector<ChatMessage>> ReadChatMessages(const json& value, const std
     messages.push_back(*std::move(message));
   }
   return messages;
+}
+
+const FieldTable<OpenAiBody>& ChatFields() {
+  static const FieldTable<OpenAiBody> table = WithOpenAiFields(
+      kChat, {{"messages", ReadMessages},
+              {"max_completion_tokens", ReadMaxCompletionTokens},
+              {"logprobs", FieldOf(ReadBool, &OpenAiBody::logprobs)},
+              {"top_logprobs", IntField(0, kMaxLogprobs, &OpenAiBody::top_logprobs)}});
+  return table;
 }
 
 std::unique_ptr<ApiFormat> MakeOpenAiChat() { return std::make_unique<ChatFormat>(); }

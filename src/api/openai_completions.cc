@@ -18,10 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's.
 
-struct CompletionBody : OpenAiBody {
-  std::optional<int32_t> best_of;
-};
-
 StatusOr<Prompt> ReadOnePrompt(const json& value, const std::string& field) {
   if (value.is_string()) return Prompt(value.get<std::string>());
   if (!value.is_array()) {
@@ -34,7 +30,7 @@ StatusOr<Prompt> ReadOnePrompt(const json& value, const std::string& field) {
 }
 
 // A list of prompts holds prompts of one kind.
-Status ReadPrompt(const json& value, const std::string& field, CompletionBody* body) {
+Status ReadPrompt(const json& value, const std::string& field, OpenAiBody* body) {
   const bool several =
       value.is_array() && !value.empty() && (value.front().is_string() || value.front().is_array());
   if (several && value.size() > static_cast<size_t>(body->max_choices)) {
@@ -55,20 +51,8 @@ Status ReadPrompt(const json& value, const std::string& field, CompletionBody* b
   return {};
 }
 
-Status ReadBestOf(const json& value, const std::string& field, CompletionBody* body) {
+Status ReadBestOf(const json& value, const std::string& field, OpenAiBody* body) {
   return Store(ReadInt32(value, field, 1, body->max_choices), &body->best_of);
-}
-
-const FieldTable<CompletionBody>& CompletionFields() {
-  static const FieldTable<CompletionBody> table =
-      WithOpenAiFields<CompletionBody>({{"prompt", ReadPrompt},
-                                        {"logprobs", IntField(0, kMaxLogprobs, &Request::logprobs)},
-                                        {"best_of", ReadBestOf},
-                                        {"echo", FieldOf(ReadBool, &CompletionBody::shows_prompts)},
-                                        {"suffix", Reject},
-                                        {"add_special_tokens", RejectUnlessTrue},
-                                        {"prompt_embeds", Reject}});
-  return table;
 }
 
 // The `text_offset` of one token after another, whole or streamed: the number of characters that
@@ -284,11 +268,20 @@ class CompletionFormat final : public OpenAiFormat {
     return Chunk(choice, TextMember(EchoOf(choice)), DumpJson(state.logprobs.Take()));
   }
 
-  CompletionBody body_;
+  OpenAiBody body_;
   std::vector<Choice> choices_;  // Of a stream.
 };
 
 }  // namespace
+
+const FieldTable<OpenAiBody>& CompletionFields() {
+  static const FieldTable<OpenAiBody> table =
+      WithOpenAiFields(kCompletions, {{"prompt", ReadPrompt},
+                                      {"logprobs", IntField(0, kMaxLogprobs, &Request::logprobs)},
+                                      {"best_of", ReadBestOf},
+                                      {"echo", FieldOf(ReadBool, &OpenAiBody::shows_prompts)}});
+  return table;
+}
 
 std::unique_ptr<ApiFormat> MakeOpenAiCompletions() { return std::make_unique<CompletionFormat>(); }
 

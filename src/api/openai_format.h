@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/api_format.h"
+#include "api/fields.h"
 #include "api/json.h"
 
 namespace ropeway::api {
@@ -28,29 +29,25 @@ struct OpenAiBody : ApiRequest {
   bool service_tier = false;                    // The answer names the tier that served it.
   std::optional<Priority> tier;                 // The class that `service_tier` means.
   const char* max_tokens_field = "max_tokens";  // The field that set request.max_tokens.
+
+  std::optional<int32_t> best_of;                // Of completions.
+  std::optional<int32_t> max_completion_tokens;  // This and the next are of chats.
+  bool logprobs = false;
+  std::optional<int32_t> top_logprobs;
 };
 
-// Members of the request and of its sampling parameters, for the readers of json.h.
+// Members of the request, for the readers of fields.h.
 template <typename T>
 T* Slot(OpenAiBody* body, T Request::*member) {
   return &(body->request.*member);
 }
-template <typename T>
-T* Slot(OpenAiBody* body, T SamplingParams::*member) {
-  return &(body->request.sampling.*member);
-}
 
 inline constexpr int kMaxLogprobs = 20;  // The engine's bound (ropeway/request.h).
 
-// The fields of both dialects.
-const FieldTable<OpenAiBody>& OpenAiFields();
-
 // The table of one dialect: its own fields and those of both.
-template <typename Body>
-FieldTable<Body> WithOpenAiFields(FieldTable<Body> own) {
-  for (const auto& [name, reader] : OpenAiFields()) own.emplace(name, reader);
-  return own;
-}
+FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody> own);
+const FieldTable<OpenAiBody>& CompletionFields();
+const FieldTable<OpenAiBody>& ChatFields();
 
 // At least one message with a role of system, developer (taken as system: the models' templates
 // know no other), user, assistant, tool or function (which needs a name), and a content of one

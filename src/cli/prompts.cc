@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "api/json.h"
+#include "api/parameter_json.h"
 #include "base/clock.h"
 #include "base/csv_field.h"
 #include "base/output.h"
@@ -39,113 +40,25 @@ std::optional<Json> ParseJson(const std::string& line) {
   return json;
 }
 
-// Reads fields of an object and keeps the first fault.
-class Fields {
- public:
-  explicit Fields(const Json& object) : object_(object) {}
-
-  template <typename T>
-  void Integer(const char* name, int64_t least, int64_t most, T* value) {
-    const Json* field = Find(name);
-    if (field == nullptr) return;
-    // As a float first: an unsigned number beyond int64_t must not wrap.
-    if (!field->is_number_integer() || field->get<double>() < static_cast<double>(least) ||
-        field->get<double>() > static_cast<double>(most) || field->get<int64_t>() < least) {
-      return Wrong(name, fmt::format("a whole number, {} to {}", least, most));
-    }
-    *value = static_cast<T>(field->get<int64_t>());
-  }
-
-  void Seed(const char* name, std::optional<uint64_t>* value) {
-    const Json* field = Find(name);
-    if (field == nullptr) return;
-    if (!field->is_number_unsigned()) {
-      return Wrong(name, fmt::format("a whole number, 0 to {}", UINT64_MAX));
-    }
-    *value = field->get<uint64_t>();
-  }
-
-  // `above`: `least` itself is too little.
-  void Number(const char* name, double least, double most, float* value, bool above = false) {
-    const Json* field = Find(name);
-    if (field == nullptr) return;
-    const double given = field->is_number() ? field->get<double>() : NAN;
-    if (!(given >= least && given <= most) || (above && given == least)) {
-      return Wrong(name,
-                   fmt::format("a number, {}{:g} to {:g}", above ? "above " : "", least, most));
-    }
-    *value = field->get<float>();
-  }
-
-  void Text(const char* name, std::string* value) {
-    const Json* field = Find(name);
-    if (field == nullptr) return;
-    if (!field->is_string()) return Wrong(name, "a string");
-    *value = field->get<std::string>();
-  }
-
-  void Texts(const char* name, std::vector<std::string>* values) {
-    const Json* field = Find(name);
-    if (field == nullptr) return;
-    values->clear();
-    if (field->is_string()) return values->push_back(field->get<std::string>());
-    if (!field->is_array()) return Wrong(name, "a string or an array of strings");
-    for (const Json& element : *field) {
-      if (!element.is_string()) return Wrong(name, "a string or an array of strings");
-      values->push_back(element.get<std::string>());
-    }
-  }
-
-  // The first fault, "" if there is none. Call last: fields that were not read are faults too.
-  std::string Problem() const {
-    if (!problem_.empty()) return problem_;
-    for (const auto& [name, value] : object_.items()) {
-      bool read = false;
-      for (const std::string& known : known_) read = read || known == name;
-      if (!read) {
-        return fmt::format("unknown field '{}'; expected one of {}", name, fmt::join(known_, ", "));
-      }
-    }
-    return "";
-  }
-
- private:
-  const Json* Find(const char* name) {
-    known_.emplace_back(name);
-    const auto found = object_.find(name);
-    return found == object_.end() ? nullptr : &*found;
-  }
-
-  void Wrong(const char* name, const std::string& expected) {
-    if (problem_.empty()) problem_ = fmt::format("'{}' must be {}", name, expected);
-  }
-
-  const Json& object_;
-  std::vector<std::string> known_;
-  std::string problem_;
-};
-
 StatusOr<PromptLine> FromObject(const Json& object, const RunFlags& flags) {
   PromptLine line;
   line.request = MakeRequest(flags);
   RunFlags own = flags;
-  SamplingParams& sampling = line.request.sampling;
-  int32_t max_tokens = 0;
-  Fields fields(object);
-  fields.Text("prompt", &line.text);
-  fields.Text("system", &own.system);
-  fields.Integer("max_tokens", 1, INT32_MAX, &max_tokens);
-  fields.Number("temperature", 0, 2, &sampling.temperature);
-  fields.Number("top_p", 0, 1, &sampling.top_p, true);
-  fields.Integer("top_k", -1, INT32_MAX, &sampling.top_k);
-  fields.Number("min_p", 0, 1, &sampling.min_p);
-  fields.Seed("seed", &sampling.seed);
-  fields.Texts("stop", &line.request.stop);
-  if (const std::string problem = fields.Problem(); !problem.empty()) {
-    return InvalidArgument(problem);
+  for (const auto& [name, value] : object.items()) {
+    const core::Parameter* row = core::FindParameter(name);
+    Status status;
+    if (name == "prompt") {
+      status = api::Store(api::ReadString(value, name), &line.text);
+    } else if (name == "system") {
+      status = api::Store(api::ReadString(value, name), &own.system);
+    } else if (row != nullptr) {
+      status = api::ReadParameter(*row, value, name, &line.request);
+    } else {
+      status = api::UnknownField(api::ShownName(name));
+    }
+    if (!status.ok()) return status;
   }
   if (!object.contains("prompt")) return InvalidArgument("the field 'prompt' is missing");
-  if (max_tokens > 0) line.request.max_tokens = max_tokens;
   SetPrompt(own, true, line.text, &line.request);
   return line;
 }

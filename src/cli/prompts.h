@@ -23,8 +23,8 @@ struct PromptLine {
 };
 
 // Reads all lines of `input`; empty ones are left out. Where the first one is a JSON object, each
-// line must be one: {"prompt": "..."} and, where they differ from the flags, system, max_tokens,
-// temperature, top_p, top_k, min_p, seed and stop. At most a million prompts, of 1 MiB each.
+// line must be one: {"prompt": "..."} and, where they differ from the flags, system and parameters
+// as a body of the HTTP API has them. At most a million prompts, of 1 MiB each.
 // kInvalidArgument: one sentence with `name` (the file's) and the line.
 StatusOr<std::vector<PromptLine>> ReadPrompts(std::istream& input, const std::string& name,
                                               const RunFlags& flags);

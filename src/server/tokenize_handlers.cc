@@ -44,23 +44,20 @@ using TokenizerFields = api::FieldTable<TokenizerDraft>;
 
 const TokenizerFields& TokenizeFields() {
   static const TokenizerFields table = {
-      {"model", api::FieldOf(api::ReadString, &D::model)},
-      {"prompt", api::FieldOf(api::ReadString, &D::prompt)},
-      {"messages", api::FieldOf(api::ReadChatMessages, &D::messages)},
-      {"add_special_tokens", api::FieldOf(api::ReadBool, &D::add_special_tokens)},
-      {"add_generation_prompt", api::FieldOf(api::ReadBool, &D::add_generation_prompt)},
-      {"return_token_strs", api::FieldOf(api::ReadBool, &D::return_token_strs)},
-      {"continue_final_message", api::RejectUnlessFalse},
-      {"chat_template", api::Reject},
-      {"chat_template_kwargs", api::RejectUnlessEmpty},
-      {"mm_processor_kwargs", api::RejectUnlessEmpty},
-      {"tools", api::RejectUnlessEmpty}};
+      api::kTokenize,
+      {{"model", api::FieldOf(api::ReadString, &D::model)},
+       {"prompt", api::FieldOf(api::ReadString, &D::prompt)},
+       {"messages", api::FieldOf(api::ReadChatMessages, &D::messages)},
+       {"add_special_tokens", api::FieldOf(api::ReadBool, &D::add_special_tokens)},
+       {"add_generation_prompt", api::FieldOf(api::ReadBool, &D::add_generation_prompt)},
+       {"return_token_strs", api::FieldOf(api::ReadBool, &D::return_token_strs)}}};
   return table;
 }
 
 const TokenizerFields& DetokenizeFields() {
-  static const TokenizerFields table = {{"model", api::FieldOf(api::ReadString, &D::model)},
-                                        {"tokens", ReadTokens}};
+  static const TokenizerFields table = {
+      api::kDetokenize,
+      {{"model", api::FieldOf(api::ReadString, &D::model)}, {"tokens", ReadTokens}}};
   return table;
 }
 

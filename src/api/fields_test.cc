@@ -1,0 +1,162 @@
+#include "api/fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/openai_format.h"
+#include "core/parameters.h"
+
+namespace ropeway::api {
+namespace {
+
+using nlohmann::json;
+
+// docs/api.md up to its section on answers.
+std::string FieldsPage() {
+  const std::filesystem::path room = std::filesystem::path(__FILE__).parent_path();
+  std::ifstream file(room.parent_path().parent_path() / "docs" / "api.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  return page.substr(0, page.find("\n## Answers"));
+}
+
+// "1,024" of 1024.
+std::string WithCommas(size_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+// The first three cells of a parameter's row; where a default is none that a number says, two.
+struct DocumentedRow {
+  std::string operator()(float value) const {
+    const std::string type = row.above_low ? fmt::format("above {}, to {}", row.low, row.high)
+                                           : fmt::format("{} to {}", row.low, row.high);
+    return fmt::format("| `{}` | {} | {} |", row.name, type, value);
+  }
+  std::string operator()(int32_t value) const {
+    return fmt::format("| `{}` | integer >= {} | {} |", row.name, row.low, value);
+  }
+  std::string operator()(const std::vector<LogitBias>&) const {
+    return fmt::format("| `{}` | object, at most {} entries |", row.name, WithCommas(row.most));
+  }
+  std::string operator()(const std::vector<std::string>&) const {
+    return fmt::format("| `{}` | string, or a list of at most {} |", row.name, row.most);
+  }
+  std::string operator()(const std::vector<TokenId>&) const {
+    return fmt::format("| `{}` | list of at most {} ids |", row.name, row.most);
+  }
+  std::string operator()(const std::string&) const {
+    return fmt::format("| `{}` | string of {} to {} bytes |", row.name, row.low, row.high);
+  }
+  std::string operator()(bool) const { return fmt::format("| `{}` | boolean | false |", row.name); }
+  std::string operator()(const std::optional<uint64_t>&) const {
+    return fmt::format("| `{}` | 0 to 2^64-1;", row.name);
+  }
+  std::string operator()(const std::optional<int32_t>&) const {
+    return fmt::format("`{}` | integer >= {} |", row.name, row.low);
+  }
+
+  const core::Parameter& row;
+};
+
+TEST(FieldsTest, TheDocumentHasTheParametersRows) {
+  const std::string page = FieldsPage();
+  const Request request;
+  for (const core::Parameter& row : core::Parameters()) {
+    const std::string cells = core::VisitValue(row, request, DocumentedRow{row});
+    EXPECT_NE(page.find(cells), std::string::npos) << "docs/api.md does not have: " << cells;
+  }
+}
+
+TEST(FieldsTest, TheDocumentHasAllFieldsThatAreUsed) {
+  std::set<std::string> used;
+  for (const auto* table : {&CompletionFields(), &ChatFields()}) {
+    for (const auto& [name, reader] : table->readers) used.insert(name);
+  }
+  used.erase("ropeway_gateway");  // It has a section of its own.
+  const std::string page = FieldsPage();
+  std::set<std::string> documented;
+  const std::regex row("\n\\| ((`[a-z_]+`(, | or )?)+) \\| [^|]+ \\|[^|]+\\|[^|\n]+\\|");
+  const std::regex name("`([a-z_]+)`");
+  for (auto at = std::sregex_iterator(page.begin(), page.end(), row); at != std::sregex_iterator();
+       ++at) {
+    const std::string names = (*at)[1];
+    for (auto it = std::sregex_iterator(names.begin(), names.end(), name);
+         it != std::sregex_iterator(); ++it) {
+      documented.insert((*it)[1]);
+    }
+  }
+  EXPECT_EQ(documented, used);
+}
+
+// A line for each value, with the fields of both dialects, of completions and of chats.
+TEST(FieldsTest, TheDocumentHasAllFieldsThatAreNotUsed) {
+  std::vector<std::pair<std::string, std::map<uint32_t, std::vector<std::string>>>> lines;
+  constexpr uint32_t kBoth = kCompletions | kChat;
+  for (const FieldRow& row : FieldRows()) {
+    std::string values = fmt::format("any: {}", row.values);
+    if (row.kind == FieldKind::kNoEffectWith) values = fmt::format("`{}`", row.values);
+    if (row.kind == FieldKind::kUnsupported) values = "none: it is not supported";
+    auto line = std::find_if(lines.begin(), lines.end(),
+                             [&](const auto& known) { return known.first == values; });
+    if (line == lines.end()) line = lines.insert(line, {values, {}});
+    line->second[row.dialects & kBoth].push_back(fmt::format("`{}`", row.name));
+  }
+  std::string table =
+      "| accepted | of both | of completions | of chats |\n| --- | --- | --- | --- |";
+  for (auto& [values, fields] : lines) {
+    table += fmt::format("\n| {} |", values);
+    for (const uint32_t dialects : {kBoth, uint32_t{kCompletions}, uint32_t{kChat}}) {
+      table += fmt::format(" {}{}|", fmt::join(fields[dialects], ", "),
+                           fields[dialects].empty() ? "" : " ");
+    }
+  }
+  EXPECT_NE(FieldsPage().find("\n" + table + "\n\n"), std::string::npos)
+      << "docs/api.md does not have:\n"
+      << table;
+}
+
+TEST(FieldsTest, AFieldIsOneRowAndIsNotUsedBeside) {
+  std::set<std::pair<std::string, uint32_t>> rows;
+  for (const FieldRow& row : FieldRows()) {
+    for (const auto* table : {&CompletionFields(), &ChatFields()}) {
+      if ((row.dialects & table->dialect) == 0) continue;
+      EXPECT_TRUE(rows.emplace(row.name, table->dialect).second) << row.name;
+      EXPECT_FALSE(table->readers.contains(row.name)) << row.name;
+    }
+  }
+}
+
+TEST(FieldsTest, AFieldIsCheckedByItsKind) {
+  const auto message = [](Dialect dialect, const char* name, const char* value) {
+    const FieldRow* row = FindField(dialect, name);
+    return row == nullptr ? "no row" : CheckField(*row, json::parse(value), name).message();
+  };
+  EXPECT_EQ(message(kChat, "tool_choice", "\"auto\""), "");
+  EXPECT_EQ(message(kChat, "tool_choice", "\"required\""),
+            "'tool_choice' supports only \"none\" or \"auto\".");
+  EXPECT_EQ(message(kCompletions, "tool_choice", "\"auto\""), "no row");
+  EXPECT_EQ(message(kTokenize, "tools", "{}"), "") << "as empty as a list";
+  EXPECT_EQ(message(kTokenize, "tools", "[1]"), "'tools' supports only [].");
+  EXPECT_EQ(message(kChat, "length_penalty", "1.0"), "");
+  EXPECT_EQ(message(kChat, "store", "0"), "'store' must be false, but is 0.");
+  EXPECT_EQ(message(kChat, "metadata", R"({"a":1})"),
+            "'metadata' must be an object of strings, but is an object.");
+  EXPECT_EQ(message(kCompletions, "suffix", "\"\""), "'suffix' is not supported.");
+}
+
+}  // namespace
+}  // namespace ropeway::api
