@@ -6,27 +6,13 @@
 #include <variant>
 
 #include "api/openai_wire.h"
+#include "api/parameter_json.h"
 
 namespace ropeway::api::wire {
 namespace {
 
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
-
-constexpr ParameterName kLlamaNames[] = {
-    {Parameter::kTemperature, "temperature"},
-    {Parameter::kTopP, "top_p"},
-    {Parameter::kTopK, "top_k"},
-    {Parameter::kMinP, "min_p"},
-    {Parameter::kTypicalP, "typical_p"},
-    {Parameter::kPresencePenalty, "presence_penalty"},
-    {Parameter::kFrequencyPenalty, "frequency_penalty"},
-    {Parameter::kRepetitionPenalty, "repeat_penalty"},
-    {Parameter::kSeed, "seed"},
-    {Parameter::kLogitBias, "logit_bias"},
-    {Parameter::kStop, "stop"},
-    {Parameter::kIgnoreEos, "ignore_eos"},
-};
 
 Status ReadLlamaHealth(std::string_view body, BackendFacts* /*facts*/) {
   StatusOr<Json> health = ReadDocument(body, "its health");
@@ -79,7 +65,7 @@ class LlamaCppWire final : public OpenAiWire {
   }
 
  private:
-  std::span<const ParameterName> Known() const override { return kLlamaNames; }
+  core::ServerKind Kind() const override { return core::kLlamaCpp; }
 
   // 0 would be none at all.
   int32_t AskedLogprobs(int32_t top) const override { return std::max(top, 1); }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/parameter_json.h"
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
 #include "api/wire_json.h"
@@ -15,20 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
-
-// What goes into "options".
-constexpr ParameterName kOllamaNames[] = {
-    {Parameter::kTemperature, "temperature"},
-    {Parameter::kTopP, "top_p"},
-    {Parameter::kTopK, "top_k"},
-    {Parameter::kMinP, "min_p"},
-    {Parameter::kTypicalP, "typical_p"},
-    {Parameter::kPresencePenalty, "presence_penalty"},
-    {Parameter::kFrequencyPenalty, "frequency_penalty"},
-    {Parameter::kRepetitionPenalty, "repeat_penalty"},
-    {Parameter::kSeed, "seed"},
-    {Parameter::kStop, "stop"},
-};
 
 // Reads a stream of lines. Text comes from `message.content` or `response`; thoughts (`thinking`)
 // go into it between <think> and </think>, as for OpenAI's kinds. The stream ends with the line
@@ -198,8 +185,7 @@ class OllamaWire final : public WireFormat {
     }
     body["stream"] = true;
     OrderedJson options = OrderedJson::object();
-    if (request.max_tokens) options["num_predict"] = *request.max_tokens;
-    WriteParameters(request, kOllamaNames, &options);
+    WriteParameters(request, core::kOllama, &options);
     if (options.contains("seed")) options["seed"] = ShortSeed(SeedOf(request).value_or(0));
     if (!options.empty()) body["options"] = std::move(options);
     if (request.logprobs) {
@@ -227,7 +213,7 @@ class OllamaWire final : public WireFormat {
   }
 
   std::vector<std::string> Unknown(const Request& request) const override {
-    return UnknownParameters(request, kOllamaNames);
+    return UnknownParameters(request, core::kOllama);
   }
 
  private:

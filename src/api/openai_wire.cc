@@ -9,6 +9,8 @@
 #include <utility>
 #include <variant>
 
+#include "api/parameter_json.h"
+
 namespace ropeway::api::wire {
 namespace {
 
@@ -259,10 +261,9 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request, const ResumePoin
   } else {
     body["prompt"] = std::get<std::string>(request.prompt);
   }
-  if (request.max_tokens) body["max_tokens"] = *request.max_tokens;
   body["stream"] = true;
   body["stream_options"] = {{"include_usage", true}};
-  WriteParameters(request, Known(), &body);
+  WriteParameters(request, Kind(), &body);
   if (request.logprobs) {
     const int32_t top = AskedLogprobs(*request.logprobs);
     body["logprobs"] = IsChat(request) ? OrderedJson(true) : OrderedJson(top);
@@ -300,7 +301,7 @@ std::unique_ptr<WireReply> OpenAiWire::MakeReply(const Request& request) const {
 }
 
 std::vector<std::string> OpenAiWire::Unknown(const Request& request) const {
-  return UnknownParameters(request, Known());
+  return UnknownParameters(request, Kind());
 }
 
 Status ReadModels(std::string_view body, BackendFacts* facts) {
@@ -319,45 +320,12 @@ Status ReadModels(std::string_view body, BackendFacts* facts) {
 namespace {
 
 // Servers whose own fields are known, as the list of models names them in "owned_by".
-enum class Family { kOther, kVllm, kSglang, kLmStudio };
-
-Family FamilyOf(std::string_view owner) {
-  if (owner == "vllm") return Family::kVllm;
-  if (owner == "sglang") return Family::kSglang;
-  if (owner == "organization_owner") return Family::kLmStudio;
-  return Family::kOther;
+core::ServerKind KindOf(std::string_view owner) {
+  if (owner == "vllm") return core::kVllm;
+  if (owner == "sglang") return core::kSglang;
+  if (owner == "organization_owner") return core::kLmStudio;
+  return core::kOpenAi;
 }
-
-// OpenAI's own fields, and then those of vLLM, of which SGLang has all but the last one.
-constexpr ParameterName kVllmNames[] = {
-    {Parameter::kTemperature, "temperature"},
-    {Parameter::kTopP, "top_p"},
-    {Parameter::kPresencePenalty, "presence_penalty"},
-    {Parameter::kFrequencyPenalty, "frequency_penalty"},
-    {Parameter::kSeed, "seed"},
-    {Parameter::kLogitBias, "logit_bias"},
-    {Parameter::kStop, "stop"},
-    {Parameter::kTopK, "top_k"},
-    {Parameter::kMinP, "min_p"},
-    {Parameter::kRepetitionPenalty, "repetition_penalty"},
-    {Parameter::kMinTokens, "min_tokens"},
-    {Parameter::kStopTokenIds, "stop_token_ids"},
-    {Parameter::kIgnoreEos, "ignore_eos"},
-    {Parameter::kCacheSalt, "cache_salt"},
-};
-constexpr size_t kOpenAiNames = 7;
-
-constexpr ParameterName kLmStudioNames[] = {
-    {Parameter::kTemperature, "temperature"},
-    {Parameter::kTopP, "top_p"},
-    {Parameter::kTopK, "top_k"},
-    {Parameter::kPresencePenalty, "presence_penalty"},
-    {Parameter::kFrequencyPenalty, "frequency_penalty"},
-    {Parameter::kRepetitionPenalty, "repeat_penalty"},
-    {Parameter::kSeed, "seed"},
-    {Parameter::kLogitBias, "logit_bias"},
-    {Parameter::kStop, "stop"},
-};
 
 Status ReadVllmMetrics(std::string_view text, BackendFacts* facts) {
   facts->running = MetricCount(text, "vllm:num_requests_running");
@@ -390,32 +358,19 @@ class OpenAiServer final : public OpenAiWire {
         {"/v1/models", configured().name.empty() ? Need::kGoodAnswer : Need::kAnyAnswer,
          [this](auto body, auto* facts) { return ReadList(body, facts); },
          "of a server without a list of models, model=NAME has to say the model"}};
-    const Family family = family_;
-    if (family == Family::kVllm) probes.push_back({"/metrics", Need::kNone, ReadVllmMetrics});
-    if (family == Family::kSglang) probes.push_back({"/metrics", Need::kNone, ReadSglangMetrics});
+    const core::ServerKind kind = kind_;
+    if (kind == core::kVllm) probes.push_back({"/metrics", Need::kNone, ReadVllmMetrics});
+    if (kind == core::kSglang) probes.push_back({"/metrics", Need::kNone, ReadSglangMetrics});
     return probes;
   }
 
  private:
-  std::span<const ParameterName> Known() const override {
-    const std::span<const ParameterName> vllm = kVllmNames;
-    switch (family_.load()) {
-      case Family::kVllm:
-        return vllm;
-      case Family::kSglang:
-        return vllm.first(vllm.size() - 1);
-      case Family::kLmStudio:
-        return kLmStudioNames;
-      case Family::kOther:
-        break;
-    }
-    return vllm.first(kOpenAiNames);
-  }
+  core::ServerKind Kind() const override { return kind_; }
 
   Status AddFields(const Request& request, const ResumePoint*, OrderedJson* body) const override {
     if (Status status = CheckFromTheStart(request); !status.ok()) return status;
-    const Family family = family_;
-    if (family != Family::kVllm && family != Family::kSglang) return {};
+    const core::ServerKind kind = kind_;
+    if (kind != core::kVllm && kind != core::kSglang) return {};
     // There -1 is all tokens; 0 was an error for long.
     if (const auto top_k = body->find("top_k"); top_k != body->end() && *top_k == 0) *top_k = -1;
     // There an absent one means 16, and null what the context leaves.
@@ -430,15 +385,15 @@ class OpenAiServer final : public OpenAiWire {
     FieldReader fields;
     const Json& entries = ModelEntries(*list, &fields);
     // Whose it is, is told by whatever is written there.
-    const Family family =
-        entries.empty() ? Family::kOther : FamilyOf(Text(Member(entries[0], "owned_by")));
-    family_ = family;
+    const core::ServerKind kind =
+        entries.empty() ? core::kOpenAi : KindOf(Text(Member(entries[0], "owned_by")));
+    kind_ = kind;
     // These have no models but those that they list.
-    if (family == Family::kVllm || family == Family::kSglang) Recognize(facts->models);
+    if (kind == core::kVllm || kind == core::kSglang) Recognize(facts->models);
     return {};
   }
 
-  std::atomic<Family> family_ = Family::kOther;
+  std::atomic<core::ServerKind> kind_ = core::kOpenAi;
 };
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
 #include "api/wire_json.h"
+#include "core/parameters.h"
 #include "net/sse_parser.h"
 
 namespace ropeway::api::wire {
@@ -94,8 +94,8 @@ class OpenAiWire : public WireFormat {
   std::vector<std::string> Unknown(const Request& request) const override;
 
  protected:
-  // The parameters that the kind knows.
-  virtual std::span<const ParameterName> Known() const = 0;
+  // What it is to core/parameters.h.
+  virtual core::ServerKind Kind() const = 0;
   // Adds what else the kind wants, with what the answer goes on from; `body` is complete otherwise.
   // Fails as Write does.
   virtual Status AddFields(const Request& request, const ResumePoint* resume,

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "api/openai_wire.h"
+#include "api/parameter_json.h"
 #include "base/sha256.h"
 
 namespace ropeway::api::wire {
@@ -17,23 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
-
-// All but the seed and the salt, which depend on the key's rights.
-constexpr ParameterName kRopewayNames[] = {
-    {Parameter::kTemperature, "temperature"},
-    {Parameter::kTopP, "top_p"},
-    {Parameter::kTopK, "top_k"},
-    {Parameter::kMinP, "min_p"},
-    {Parameter::kTypicalP, "typical_p"},
-    {Parameter::kPresencePenalty, "presence_penalty"},
-    {Parameter::kFrequencyPenalty, "frequency_penalty"},
-    {Parameter::kRepetitionPenalty, "repetition_penalty"},
-    {Parameter::kLogitBias, "logit_bias"},
-    {Parameter::kMinTokens, "min_tokens"},
-    {Parameter::kStop, "stop"},
-    {Parameter::kStopTokenIds, "stop_token_ids"},
-    {Parameter::kIgnoreEos, "ignore_eos"},
-};
 
 // A name that the server takes for a tenant or a scope: the same one if it is of that form, else 64
 // characters in its place.
@@ -174,7 +158,7 @@ class RopewayWire final : public OpenAiWire {
   std::vector<std::string> Unknown(const Request& /*request*/) const override { return {}; }
 
  private:
-  std::span<const ParameterName> Known() const override { return kRopewayNames; }
+  core::ServerKind Kind() const override { return core::kRopeway; }
 
   Status AddFields(const Request& request, const ResumePoint* resume,
                    OrderedJson* body) const override {

@@ -14,15 +14,12 @@
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
 #include "base/json.h"
-#include "base/random.h"
-#include "base/sha256.h"
 
 namespace ropeway::api::wire {
 namespace {
 
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
-using P = SamplingParams;
 
 // No token of a known vocabulary is longer.
 constexpr uint64_t kMaxTokenBytes = 512;
@@ -34,104 +31,11 @@ constexpr uint64_t kSpareEvents = 64;
 // More tokens than any context holds.
 constexpr uint64_t kMostTokens = uint64_t{1} << 24U;
 
-// The double whose shortest text is the float's shortest text, so that 0.7F is sent as 0.7; it
-// rounds to the float.
-double Number(float value) {
-  char text[32];
-  const auto [end, error] = std::to_chars(text, text + sizeof text, value);
-  double number = 0;
-  if (error == std::errc()) std::from_chars(text, end, number);
-  return static_cast<float>(number) == value ? number : static_cast<double>(value);
-}
-
 // Where a document describes its error.
 const Json& ErrorObject(const Json& json) {
   const Json& document = json.is_array() && !json.empty() ? json[0] : json;
   const Json& error = Member(document, "error");
   return error.is_object() ? error : document;
-}
-
-OrderedJson LogitBiases(const std::vector<LogitBias>& biases) {
-  OrderedJson object = OrderedJson::object();
-  for (const LogitBias& bias : biases) object[std::to_string(bias.id)] = Number(bias.bias);
-  return object;
-}
-
-void WriteParameter(const Request& request, const ParameterName& known, OrderedJson* out) {
-  const SamplingParams& s = request.sampling;
-  const auto write = [&](bool given, OrderedJson value) {
-    if (given) (*out)[known.name] = std::move(value);
-  };
-  const auto number = [&](P::Given bit, float value) {
-    write((s.given & bit) != 0, Number(value));
-  };
-  switch (known.parameter) {
-    case Parameter::kTemperature:
-      return number(P::kTemperature, s.temperature);
-    case Parameter::kTopP:
-      return number(P::kTopP, s.top_p);
-    case Parameter::kTopK:
-      return write((s.given & P::kTopK) != 0, std::max(s.top_k, 0));
-    case Parameter::kMinP:
-      return number(P::kMinP, s.min_p);
-    case Parameter::kTypicalP:
-      return number(P::kTypicalP, s.typical_p);
-    case Parameter::kPresencePenalty:
-      return number(P::kPresencePenalty, s.presence_penalty);
-    case Parameter::kFrequencyPenalty:
-      return number(P::kFrequencyPenalty, s.frequency_penalty);
-    case Parameter::kRepetitionPenalty:
-      return number(P::kRepetitionPenalty, s.repetition_penalty);
-    case Parameter::kSeed:
-      return write((s.given & P::kSeed) != 0 && s.seed.has_value(),
-                   static_cast<int64_t>(SeedOf(request).value_or(0)));
-    case Parameter::kLogitBias:
-      return write(!s.logit_bias.empty(), LogitBiases(s.logit_bias));
-    case Parameter::kMinTokens:
-      return write(s.min_tokens > 0, s.min_tokens);
-    case Parameter::kStop:
-      return write(!request.stop.empty(), request.stop);
-    case Parameter::kStopTokenIds:
-      return write(!request.stop_token_ids.empty(), request.stop_token_ids);
-    case Parameter::kIgnoreEos:
-      return write(request.ignore_eos, true);
-    case Parameter::kCacheSalt: {
-      std::string salt = SharedCacheSalt(request);
-      return write(!salt.empty(), salt);
-    }
-  }
-}
-
-// A parameter's name in Ropeway's API, and whether the request gives it and it does something.
-struct Effect {
-  Parameter parameter;
-  const char* name;
-  bool changes;
-};
-
-std::vector<Effect> Effects(const Request& request) {
-  const SamplingParams& s = request.sampling;
-  const auto given = [&](P::Given bit, bool on) { return (s.given & bit) != 0 && on; };
-  return {
-      {Parameter::kTemperature, "temperature", given(P::kTemperature, true)},
-      {Parameter::kTopP, "top_p", given(P::kTopP, s.top_p < 1)},
-      {Parameter::kTopK, "top_k", given(P::kTopK, s.top_k > 0)},
-      {Parameter::kMinP, "min_p", given(P::kMinP, s.min_p > 0)},
-      {Parameter::kTypicalP, "typical_p", given(P::kTypicalP, s.typical_p < 1)},
-      {Parameter::kPresencePenalty, "presence_penalty",
-       given(P::kPresencePenalty, s.presence_penalty != 0)},
-      {Parameter::kFrequencyPenalty, "frequency_penalty",
-       given(P::kFrequencyPenalty, s.frequency_penalty != 0)},
-      {Parameter::kRepetitionPenalty, "repetition_penalty",
-       given(P::kRepetitionPenalty, s.repetition_penalty != 1)},
-      {Parameter::kSeed, "seed", given(P::kSeed, s.seed.has_value())},
-      {Parameter::kLogitBias, "logit_bias", !s.logit_bias.empty()},
-      {Parameter::kMinTokens, "min_tokens", s.min_tokens > 0},
-      {Parameter::kStop, "stop", !request.stop.empty()},
-      {Parameter::kStopTokenIds, "stop_token_ids", !request.stop_token_ids.empty()},
-      {Parameter::kIgnoreEos, "ignore_eos", request.ignore_eos},
-      {Parameter::kCacheSalt, "cache_salt", !request.cache_salt.empty()},
-  };
 }
 
 }  // namespace
@@ -338,43 +242,9 @@ std::string ThoughtMarks::Join(std::string_view thought, std::string_view text) 
   return joined;
 }
 
-void WriteParameters(const Request& request, std::span<const ParameterName> known,
-                     OrderedJson* out) {
-  for (const ParameterName& name : known) WriteParameter(request, name, out);
-}
-
-std::vector<std::string> UnknownParameters(const Request& request,
-                                           std::span<const ParameterName> known) {
-  std::vector<std::string> names;
-  for (const Effect& effect : Effects(request)) {
-    const bool is_known = std::any_of(known.begin(), known.end(), [&](const ParameterName& name) {
-      return name.parameter == effect.parameter;
-    });
-    if (effect.changes && !is_known) names.emplace_back(effect.name);
-  }
-  return names;
-}
-
-std::optional<uint64_t> SeedOf(const Request& request) {
-  if (!request.sampling.seed || request.choice == 0) return request.sampling.seed;
-  return base::Mix64(*request.sampling.seed, request.choice);
-}
-
 int32_t ShortSeed(uint64_t seed) {
   constexpr uint64_t kMask = 0x7FFFFFFF;
   return static_cast<int32_t>(seed <= kMask ? seed : (seed ^ (seed >> 32U)) & kMask);
-}
-
-std::string SharedCacheSalt(const Request& request) {
-  const bool scoped = !request.cache_scope.empty();
-  const std::string& scope = scoped ? request.cache_scope : request.tenant;
-  if (scope.empty() && request.cache_salt.empty()) return {};
-  std::string text = scoped ? "scope" : "tenant";
-  // With their lengths, so that no two divisions read the same.
-  for (const std::string* part : {&scope, &request.cache_salt}) {
-    text += ' ' + std::to_string(part->size()) + ' ' + *part;
-  }
-  return base::HexText(base::Sha256(text.data(), text.size()));
 }
 
 OrderedJson Messages(const std::vector<ChatMessage>& messages) {

@@ -1,6 +1,5 @@
-// What the wire formats share: JSON that a server wrote, read without trust, and a request's
-// parameters under the names that a kind of server knows. Its names stay in a namespace of their
-// own, as do those of all *_wire.cc.
+// What the wire formats share: JSON that a server wrote, read without trust, and parts of what they
+// write. Its names stay in a namespace of their own, as do those of all *_wire.cc.
 #ifndef ROPEWAY_API_WIRE_JSON_H_
 #define ROPEWAY_API_WIRE_JSON_H_
 
@@ -8,7 +7,6 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -100,49 +98,8 @@ class ThoughtMarks {
 
 // --- Writing.
 
-// Parameters of a request that not every kind knows.
-enum class Parameter {
-  kTemperature,
-  kTopP,
-  kTopK,
-  kMinP,
-  kTypicalP,
-  kPresencePenalty,
-  kFrequencyPenalty,
-  kRepetitionPenalty,
-  kSeed,
-  kLogitBias,
-  kMinTokens,
-  kStop,
-  kStopTokenIds,
-  kIgnoreEos,
-  kCacheSalt,
-};
-
-// A parameter that a kind knows, and its name there.
-struct ParameterName {
-  Parameter parameter;
-  const char* name;
-};
-
-// Adds those of `known` that the request gives to the object `out`.
-void WriteParameters(const Request& request, std::span<const ParameterName> known,
-                     nlohmann::ordered_json* out);
-
-// The parameters that the request gives, that would change its answer, and that are not `known`, by
-// their names in Ropeway's API.
-std::vector<std::string> UnknownParameters(const Request& request,
-                                           std::span<const ParameterName> known);
-
-// The seed, if there is one: choices of one request that a server computes as separate ones get
-// seeds of their own.
-std::optional<uint64_t> SeedOf(const Request& request);
-// It in 31 bits, for servers that take no more; one that fits stays as it is.
+// A seed in 31 bits, for servers that take no more; one that fits stays as it is.
 int32_t ShortSeed(uint64_t seed);
-
-// What divides the prefix cache of a server that all of the gateway's tenants share: "" for a
-// request of no tenant and without a salt, else 64 characters that say nothing about either.
-std::string SharedCacheSalt(const Request& request);
 
 // OpenAI's list of messages.
 nlohmann::ordered_json Messages(const std::vector<ChatMessage>& messages);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "api/parameter_json.h"
 #include "api/test_wire.h"
 #include "api/wire_format.h"
 
