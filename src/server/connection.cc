@@ -132,7 +132,7 @@ asio::awaitable<bool> Connection::ServeOne() {
 asio::awaitable<Sent> Connection::Answer(std::shared_ptr<Exchange> exchange) {
   const CountScope active(&context_->active);
   HttpRequest& request = exchange->request;
-  if (!context_->accepting) request.framing.keep_alive = false;
+  if (!context_->accepting()) request.framing.keep_alive = false;
   Sent sent;
   // Where there are no keys, clients without one are protected while they are served. Health probes
   // never are: they are so quick that only one that does not read its answer can be evicted.

@@ -183,8 +183,9 @@ asio::awaitable<Sent> Generation::Run() {
 asio::awaitable<Sent> Generation::TryRun() {
   Status status;
   IoTurns::Turn turn;
-  if (!context_->accepting) {
-    status = {StatusCode::kUnavailable, "The server is stopping; no new request is accepted."};
+  if (!context_->accepting()) {
+    status = {StatusCode::kUnavailable,
+              std::string(NotAccepting(context_->state)) + " No new request is accepted."};
   } else {
     status = co_await ReadBody(&turn);
     // A helper may still read the body.

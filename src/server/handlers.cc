@@ -73,8 +73,9 @@ Json BackendJson(const BackendStatus& backend) {
             {"ejections", backend.ejections}}}};
 }
 
-HttpReply HealthReply(bool good, const std::string& reason, const Json& more = Json::object()) {
-  Json body = {{"status", good ? "ok" : "unavailable"}};
+HttpReply HealthReply(bool good, const std::string& reason, const Json& more = Json::object(),
+                      const char* bad = "unavailable") {
+  Json body = {{"status", good ? "ok" : bad}};
   if (!good) body["reason"] = reason;
   body.update(more);
   HttpReply reply = JsonReply(body);
@@ -85,8 +86,10 @@ HttpReply HealthReply(bool good, const std::string& reason, const Json& more = J
 // Of whether requests are taken: `good` by what stands behind the server.
 HttpReply ReadyReply(bool good, const std::string& reason, const ServerContext& context,
                      const Json& more = Json::object()) {
-  if (!context.accepting) return HealthReply(false, "The server is stopping.", more);
-  return HealthReply(good, reason, more);
+  const ServerContext::State state = context.state;
+  if (state == ServerContext::State::kServing) return HealthReply(good, reason, more);
+  const bool drains = state == ServerContext::State::kDraining;
+  return HealthReply(false, NotAccepting(state), more, drains ? "draining" : "stopping");
 }
 
 // --- Models.
@@ -159,6 +162,29 @@ Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
   return json;
 }
 
+using State = ServerContext::State;
+
+// What /admin/drain has done.
+HttpReply DrainReply(const ServerContext& context) {
+  int64_t running = 0;
+  int64_t waiting = 0;
+  for (const engine::RequestInfo& request : context.backend->Requests()) {
+    ++(request.state == engine::RequestInfo::State::kRunning ? running : waiting);
+  }
+  const char* message = "New requests are accepted.";
+  if (context.state == State::kDraining) {
+    message =
+        "New requests get a 503, as does /readyz. What runs and waits goes on to its end. The "
+        "server stays up; DELETE /admin/drain lets it accept new requests again.";
+  } else if (context.state == State::kStopping) {
+    message = "The server is stopping: it ends when what runs and waits has ended.";
+  }
+  return JsonReply({{"draining", !context.accepting()},
+                    {"running", running},
+                    {"waiting", waiting},
+                    {"message", message}});
+}
+
 std::optional<RequestId> ParseId(std::string_view text) {
   RequestId id = 0;
   const char* end = text.data() + text.size();
@@ -168,6 +194,10 @@ std::optional<RequestId> ParseId(std::string_view text) {
 }
 
 }  // namespace
+
+const char* NotAccepting(ServerContext::State state) {
+  return state == State::kDraining ? "The server is draining." : "The server is stopping.";
+}
 
 HttpReply AnswerLivez(const HttpRequest& /*request*/, ServerContext* context) {
   const engine::Health health = context->backend->GetHealth();
@@ -279,9 +309,23 @@ HttpReply AnswerCancel(const HttpRequest& request, ServerContext* context) {
 }
 
 HttpReply AnswerDrain(const HttpRequest& /*request*/, ServerContext* context) {
-  const bool was_accepting = context->accepting.exchange(false);
-  if (was_accepting) spdlog::info("Admin: no new requests are accepted");
-  return JsonReply({{"draining", true}, {"requests", context->backend->Requests().size()}});
+  State serving = State::kServing;
+  if (context->state.compare_exchange_strong(serving, State::kDraining)) {
+    spdlog::info("Admin: no new requests are accepted until DELETE /admin/drain");
+  }
+  return DrainReply(*context);
+}
+
+HttpReply AnswerUndrain(const HttpRequest& /*request*/, ServerContext* context) {
+  State draining = State::kDraining;
+  if (context->state.compare_exchange_strong(draining, State::kServing)) {
+    spdlog::info("Admin: new requests are accepted again");
+  }
+  if (context->state == State::kStopping) {
+    return ErrorReply({409, "The server is stopping, which cannot be undone.",
+                       "invalid_request_error", "", "server_stopping"});
+  }
+  return DrainReply(*context);
 }
 
 HttpReply AnswerNothing(const HttpRequest& request, ServerContext* context) {

@@ -15,7 +15,11 @@ namespace ropeway::server {
 // Each answers one route (routes.cc) and never blocks for long. REQUIRES: the caller may use it.
 using Answer = HttpReply(const HttpRequest& request, ServerContext* context);
 Answer AnswerModels, AnswerModel, AnswerQueue, AnswerLivez, AnswerReadyz, AnswerHealth,
-    AnswerMetrics, AnswerVersion, AnswerRequests, AnswerCancel, AnswerDrain, AnswerNothing;
+    AnswerMetrics, AnswerVersion, AnswerRequests, AnswerCancel, AnswerDrain, AnswerUndrain,
+    AnswerNothing;
+
+// Why no new requests are taken. REQUIRES: not kServing.
+const char* NotAccepting(ServerContext::State state);
 
 // The handler that answers so: in a turn of the I/O thread, a probe without one. `context` must
 // outlive it.

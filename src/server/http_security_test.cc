@@ -349,13 +349,62 @@ TEST_F(HttpSecurityTest, WhatTheAdminCancelsIsNotTriedAgain) {
 TEST_F(HttpSecurityTest, AdminDrains) {
   EXPECT_EQ(Request("POST", "/admin/drain", Bearer("sk-team-a-1")).status, 403);
   EXPECT_EQ(Request("GET", "/readyz").status, 200);
-  EXPECT_EQ(Request("POST", "/admin/drain", Bearer("admin-key-3")).status, 200);
+  for (int i = 0; i < 2; ++i) {  // Again is no other.
+    EXPECT_EQ(Request("POST", "/admin/drain", Bearer("admin-key-3")).status, 200);
+    for (const char* path : {"/readyz", "/health"}) {
+      const ClientReply reply = Request("GET", path);
+      EXPECT_EQ(reply.status, 503);
+      EXPECT_THAT(reply.body,
+                  HasSubstr(R"("status":"draining","reason":"The server is draining.")"));
+    }
+    EXPECT_EQ(Request("GET", "/livez").body, R"({"status":"ok"})");
+    ClientReply rejected =
+        Request("POST", "/v1/completions", Bearer("sk-team-a-1"), R"({"prompt":"a"})");
+    EXPECT_EQ(rejected.status, 503);
+    EXPECT_THAT(rejected.body, HasSubstr("The server is draining."));
+    EXPECT_EQ(rejected.headers["retry-after"], "7");
+  }
+}
+
+TEST_F(HttpSecurityTest, ADrainSaysWhatGoesOnAndCanBeUndone) {
+  backend_.set_script(EndlessScript);
+  TestClient running(port());
+  running.Send(
+      PostBytes("/v1/completions", R"({"prompt":"a","stream":true})", Bearer("sk-team-a-1")));
+  ASSERT_EQ(running.ReadHead().status, 200);
+  backend_.set_script([](const ropeway::Request&) {
+    FakeScript script;
+    script.admit = false;
+    return script;
+  });
+  TestClient waiting(port());
+  waiting.Send(PostBytes("/v1/completions", R"({"prompt":"a"})", Bearer("sk-team-a-1")));
+  ASSERT_TRUE(backend_.WaitActive(2));
+  const std::string admin = Bearer("admin-key-3");
+  json drained = json::parse(Request("POST", "/admin/drain", admin).body);
+  EXPECT_EQ(drained["draining"], true);
+  EXPECT_EQ(drained["running"], 1);
+  EXPECT_EQ(drained["waiting"], 1);
+  EXPECT_THAT(drained["message"], HasSubstr("DELETE /admin/drain"));
+  EXPECT_NE(running.ReadSome(), "") << "what runs goes on";
+
+  EXPECT_EQ(Request("DELETE", "/admin/drain", Bearer("sk-team-a-1")).status, 403);
   EXPECT_EQ(Request("GET", "/readyz").status, 503);
-  EXPECT_EQ(Request("GET", "/livez").status, 200);
-  ClientReply rejected =
-      Request("POST", "/v1/completions", Bearer("sk-team-a-1"), R"({"prompt":"a"})");
-  EXPECT_EQ(rejected.status, 503);
-  EXPECT_EQ(rejected.headers["retry-after"], "7");
+  for (int i = 0; i < 2; ++i) {
+    drained = json::parse(Request("DELETE", "/admin/drain", admin).body);
+    EXPECT_EQ(drained["draining"], false);
+    EXPECT_EQ(Request("GET", "/readyz").status, 200);
+  }
+  backend_.set_script([](const ropeway::Request&) { return FakeScript(); });
+  EXPECT_EQ(Request("POST", "/v1/completions", Bearer("sk-team-a-1"), R"({"prompt":"a"})").status,
+            200);
+
+  Request("POST", "/admin/drain", admin);
+  server_->StopAccepting();  // As SIGTERM, which no admin undoes.
+  EXPECT_THAT(Request("GET", "/readyz").body, HasSubstr(R"("status":"stopping")"));
+  EXPECT_EQ(Request("DELETE", "/admin/drain", admin).status, 409);
+  EXPECT_EQ(json::parse(Request("POST", "/admin/drain", admin).body)["draining"], true);
+  EXPECT_THAT(Request("GET", "/readyz").body, HasSubstr(R"("status":"stopping")"));
 }
 
 TEST_F(HttpSecurityTest, WithoutAnAdminKeyTheAdminPathsAreClosed) {

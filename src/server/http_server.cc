@@ -106,11 +106,11 @@ class HttpServer::Impl {
 
   int64_t answered() const { return context_.metrics.answered(); }
 
-  void StopAccepting() { context_.accepting = false; }
+  void StopAccepting() { context_.state = ServerContext::State::kStopping; }
 
   void Stop(std::chrono::milliseconds grace) {
     if (!std::exchange(running_, false)) return;
-    context_.accepting = false;
+    StopAccepting();
     context_.closing = true;
     asio::post(loops_[0]->io, [this] {
       error_code ignored;

@@ -153,7 +153,7 @@ TEST_F(HttpServerTest, HealthShowsBatching) {
   }
   server_->StopAccepting();  // They are shown even when it is not healthy.
   const json stopping = json::parse(TestClient(port()).Get("/health").body);
-  EXPECT_EQ(stopping["status"], "unavailable");
+  EXPECT_EQ(stopping["status"], "stopping");
   EXPECT_EQ(stopping["batching"], expected["batching"]);
 }
 

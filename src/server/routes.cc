@@ -28,6 +28,7 @@ std::vector<Route> ServerRoutes(ServerContext* context) {
       {"GET", "/admin/requests", Rights::kAdmin, none, plain(AnswerRequests)},
       {"POST", "/admin/requests/{id}/cancel", Rights::kAdmin, none, plain(AnswerCancel)},
       {"POST", "/admin/drain", Rights::kAdmin, none, plain(AnswerDrain)},
+      {"DELETE", "/admin/drain", Rights::kAdmin, none, plain(AnswerUndrain)},
   };
 }
 

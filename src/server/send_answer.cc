@@ -91,7 +91,7 @@ HttpReply Generation::FailureReply(const Status& failure) const {
   HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
   // admin's cancel.
-  if (failure.code() == StatusCode::kCancelled && context_->accepting) {
+  if (failure.code() == StatusCode::kCancelled && context_->accepting()) {
     reply.headers.emplace_back("x-should-retry", "false");
   }
   if (reply.status == 429) {

@@ -116,9 +116,12 @@ class ServerContext {
   // Charges `bytes` of an answer to `tenant`, as long as `hold` lives. False: its answers take too
   // much; nothing is charged. REQUIRES: `hold` is empty.
   bool ChargeAnswer(const std::string& tenant, size_t bytes, base::SharedBudget::Hold* hold);
-  std::atomic<bool> accepting{true};  // New generation requests are taken.
-  std::atomic<bool> closing{false};   // Connections end after the request in progress.
-  std::atomic<int> active{0};         // Requests received whole and not answered yet.
+  // Whether new generation requests are taken. An admin ends a drain; nobody ends a stop.
+  enum class State { kServing, kDraining, kStopping };
+  std::atomic<State> state{State::kServing};
+  bool accepting() const { return state == State::kServing; }
+  std::atomic<bool> closing{false};  // Connections end after the request in progress.
+  std::atomic<int> active{0};        // Requests received whole and not answered yet.
 
   // A name for an answer that no other answer has, not even of an earlier run of the server.
   std::string NewId();
