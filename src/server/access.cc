@@ -53,6 +53,7 @@ base::Flow FlowOf(const Caller& caller) {
 struct Access::Table {
   std::vector<Caller> owners;
   std::vector<Digest> digests;  // Of the keys of owners.
+  int64_t tenants = 0;          // Keys that are not for metrics alone.
   std::optional<Digest> admin;
 };
 
@@ -67,9 +68,11 @@ void Access::Replace(std::shared_ptr<const Table> table) noexcept {
 std::shared_ptr<const Access::Table> Access::TableOf(const std::vector<ApiKey>& keys,
                                                      const std::string& admin_key) {
   auto table = std::make_shared<Table>();
+  table->tenants = std::ranges::count(keys, false, &ApiKey::metrics_only);
   for (const ApiKey& key : keys) {
-    table->owners.push_back({key.name, key.cache_scope, key.priority, key.priority_ceiling,
-                             key.weight, false, keys.size() < 2 || key.gateway, key.gateway});
+    table->owners.push_back(
+        {key.name, key.cache_scope, key.priority, key.priority_ceiling, key.weight, false,
+         table->tenants < 2 || key.gateway || key.metrics_only, key.gateway, key.metrics_only});
     table->digests.push_back(DigestOf(key.key));
   }
   if (!admin_key.empty()) table->admin = DigestOf(admin_key);
@@ -114,8 +117,8 @@ Access::Verdict Access::Check(Rights rights, std::string_view authorization,
   Verdict verdict;
   if (table->digests.empty() && rights != Rights::kAdmin) return verdict;
   const Presented presented = Identify(*table, authorization, api_key);
-  verdict.caller.sees_all = presented.admin || table->digests.size() < 2 ||
-                            (presented.tenant != kNone && table->owners[presented.tenant].gateway);
+  verdict.caller.sees_all = presented.admin || table->tenants < 2 ||
+                            (presented.tenant != kNone && table->owners[presented.tenant].sees_all);
   if (rights == Rights::kOpen) return verdict;
   if (presented.two) {
     verdict.rejection =
@@ -138,9 +141,12 @@ Access::Verdict Access::Check(Rights rights, std::string_view authorization,
   }
   if (presented.tenant != kNone) {
     verdict.caller = table->owners[presented.tenant];
+    if (verdict.caller.metrics_only && rights != Rights::kMetrics) {
+      verdict.rejection = Forbidden("This API key opens /metrics and nothing else.");
+    }
     return verdict;
   }
-  verdict.caller.admin = rights == Rights::kKeyOrAdmin && presented.admin;
+  verdict.caller.admin = rights != Rights::kKey && presented.admin;
   if (!verdict.caller.admin) verdict.rejection = Unauthorized(presented.any);
   return verdict;
 }

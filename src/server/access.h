@@ -27,10 +27,12 @@ struct Caller {
   Priority priority_ceiling = Priority::kHigh;
   double weight = 1.0;
   bool admin = false;  // It sent the admin key, which has no name.
-  // It may see the numbers of all tenants together: it is the admin or a gateway, or there are no
-  // two keys. From a sum and its own numbers a tenant would learn another's.
+  // It may see the numbers of all tenants together: it is the admin or a gateway, or its key is for
+  // metrics, or there are no two other keys. From a sum and its own numbers a tenant would learn
+  // another's.
   bool sees_all = true;
-  bool gateway = false;  // See ApiKey.
+  bool gateway = false;       // See ApiKey,
+  bool metrics_only = false;  // likewise.
 };
 
 // Whom the helpers' time for `caller` is charged to: its tenant, in the class of its key.

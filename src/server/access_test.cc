@@ -98,6 +98,28 @@ TEST(Access, AGatewaysKeySeesAllNumbers) {
   EXPECT_FALSE(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.admin);
 }
 
+TEST(Access, AKeyForMetricsOpensThemAlone) {
+  std::vector<ApiKey> keys = {kKeys[0], {"scraper", "sk-scraper-9"}};
+  keys[1].metrics_only = true;
+  const Access access(keys, "admin-key-3");
+  const Access::Verdict metrics = access.Check(Rights::kMetrics, "Bearer sk-scraper-9");
+  EXPECT_FALSE(metrics.rejection.has_value());
+  EXPECT_TRUE(metrics.caller.sees_all);
+  EXPECT_FALSE(metrics.caller.admin);
+  for (const Rights rights : {Rights::kKey, Rights::kKeyOrAdmin, Rights::kAdmin}) {
+    EXPECT_EQ(StatusOf(access, rights, "Bearer sk-scraper-9"), 403);
+  }
+  EXPECT_EQ(StatusOf(access, Rights::kOpen, "Bearer sk-scraper-9"), 200);
+  EXPECT_EQ(StatusOf(access, Rights::kMetrics, "Bearer admin-key-3"), 200);
+  EXPECT_EQ(StatusOf(access, Rights::kMetrics, ""), 401);
+  // It sends no requests, so the other key is alone.
+  EXPECT_TRUE(access.Check(Rights::kMetrics, "Bearer sk-team-a-1").caller.sees_all);
+  keys.push_back(kKeys[1]);
+  const Access two(keys, "");
+  EXPECT_FALSE(two.Check(Rights::kMetrics, "Bearer sk-team-a-1").caller.sees_all);
+  EXPECT_TRUE(two.Check(Rights::kMetrics, "Bearer sk-scraper-9").caller.sees_all);
+}
+
 // Its body, which may name another class, is not read yet.
 TEST(Access, AHelpersJobHasTheKeysClassAndWeight) {
   ApiKey key = {"team-c", "sk-team-c-3"};

@@ -52,6 +52,9 @@ std::string RightsFault(const ApiKey& key) {
     return fmt::format("'priority' is \"{}\", which is above the 'priority_ceiling' \"{}\"",
                        PriorityName(key.priority), PriorityName(key.priority_ceiling));
   }
+  if (key.metrics_only && key.gateway) {
+    return "'metrics_only' and 'gateway' exclude each other";
+  }
   std::string fault =
       RangeFault("weight", key.weight, core::kMinTenantWeight, core::kMaxTenantWeight);
   if (fault.empty()) {
@@ -165,6 +168,7 @@ std::string ReadKeyField(const toml::node& node, std::string_view field, ApiKey*
     return ReadKeyCount(node, field, kMaxKeyTokens, &entry->tokens_per_minute);
   }
   if (field == "gateway") return ReadKeySwitch(node, field, &entry->gateway);
+  if (field == "metrics_only") return ReadKeySwitch(node, field, &entry->metrics_only);
   return fmt::format("the field '{}' is unknown", field);
 }
 
@@ -247,6 +251,12 @@ Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_ke
           fmt::format("The admin key must be another one than the API key '{}'.", keys[i].name),
           "admin_key");
     }
+  }
+  if (!keys.empty() && std::ranges::all_of(keys, &ApiKey::metrics_only)) {
+    return InvalidArgument(
+        "API keys: all of them are for metrics alone (metrics_only), so no client could use the "
+        "API.",
+        "api_keys");
   }
   if (admin_key.empty()) return {};
   const std::string fault = KeyFault(admin_key);

@@ -25,6 +25,7 @@ namespace ropeway::server {
 //   max_concurrent_requests = 8
 //   tokens_per_minute = 100000
 //   gateway = true              # of a gateway in front of this server; default false
+//   metrics_only = true         # opens /metrics and nothing else; default false
 //
 // The default priority is "medium", or the ceiling if that is lower.
 //

@@ -203,6 +203,31 @@ TEST_F(HttpSecurityTest, EachPathNeedsItsKey) {
               HasSubstr(R"(ropeway_http_requests_total{code="401",route="/metrics"} 1)"));
 }
 
+TEST_F(HttpSecurityTest, AKeyForMetricsComesWithAReloadAndSeesAllNumbers) {
+  ServerOptions options;
+  options.api_keys = {
+      {"team-a", "sk-team-a-1"}, {"team-b", "sk-team-b-2"}, {"scraper", "sk-scrape"}};
+  options.api_keys[2].metrics_only = true;
+  options.admin_key = "admin-key-3";
+  ASSERT_EQ(Request("GET", "/metrics", Bearer("sk-scrape")).status, 401);
+  ASSERT_TRUE(server_->Reload(options).ok());
+  Request("POST", "/v1/completions", Bearer("sk-team-a-1"), R"({"prompt":"a","max_tokens":4})");
+  const ClientReply metrics = Request("GET", "/metrics", Bearer("sk-scrape"));
+  EXPECT_EQ(metrics.status, 200);
+  for (const char* series :
+       {"fake_metric 1", "ropeway_http_requests_total{", "process_resident_memory_bytes ",
+        "ropeway_tenant_generation_tokens_total{tenant=\"team-a\"} 4"}) {
+    EXPECT_THAT(metrics.body, HasSubstr(series));
+  }
+  for (const char* path : {"/v1/models", "/v1/queue", "/version", "/nowhere", "/admin/requests"}) {
+    const ClientReply reply = Request("GET", path, Bearer("sk-scrape"));
+    EXPECT_EQ(reply.status, 403) << path;
+    EXPECT_EQ(json::parse(reply.body)["error"]["code"], "forbidden");
+  }
+  EXPECT_THAT(Request("POST", "/v1/completions", Bearer("sk-scrape"), R"({"prompt":"a"})").body,
+              HasSubstr("This API key opens /metrics and nothing else."));
+}
+
 // From the sum of all tenants' numbers and its own, a tenant would know the others'.
 TEST_F(HttpSecurityTest, NumbersOfOtherTenantsAreForTheAdmin) {
   const std::string body = R"({"prompt":"a","max_tokens":4})";
@@ -421,6 +446,9 @@ TEST_F(HttpSecurityTest, KeysThatCannotBeUsedAreRejectedAtStart) {
   options.api_keys = {{"a", "short"}};
   HttpServer server(options, &backend_);
   EXPECT_EQ(server.Start().field(), "api_keys");
+  options.api_keys = {{"scraper", "sk-scrape"}};
+  options.api_keys[0].metrics_only = true;
+  EXPECT_THAT(HttpServer(options, &backend_).Start().message(), HasSubstr("metrics_only"));
 }
 
 // As at SIGTERM, when the time to drain is over: each stream gets an event before its connection

@@ -21,6 +21,7 @@ enum class Rights {
   kOpen,        // All clients.
   kKey,         // API keys; all clients where there are none.
   kKeyOrAdmin,  // Likewise, and the admin key.
+  kMetrics,     // Likewise, and keys for metrics alone.
   kAdmin,       // The admin key alone.
 };
 

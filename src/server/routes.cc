@@ -24,7 +24,7 @@ std::vector<Route> ServerRoutes(ServerContext* context) {
       {"GET", "/livez", Rights::kOpen, probe, plain(AnswerLivez)},
       {"GET", "/readyz", Rights::kOpen, probe, plain(AnswerReadyz)},
       {"GET", "/health", Rights::kOpen, probe, plain(AnswerHealth)},
-      {"GET", "/metrics", Rights::kKeyOrAdmin, none, plain(AnswerMetrics)},
+      {"GET", "/metrics", Rights::kMetrics, none, plain(AnswerMetrics)},
       {"GET", "/admin/requests", Rights::kAdmin, none, plain(AnswerRequests)},
       {"POST", "/admin/requests/{id}/cancel", Rights::kAdmin, none, plain(AnswerCancel)},
       {"POST", "/admin/drain", Rights::kAdmin, none, plain(AnswerDrain)},

@@ -81,6 +81,8 @@ struct ApiKey {
   // A gateway's: its requests may name their tenant, and go on where another server left off
   // (GatewayFields).
   bool gateway = false;
+  // Opens /metrics, with the numbers of all tenants, and nothing else.
+  bool metrics_only = false;
 };
 
 // Ranges of max_concurrent_requests and tokens_per_minute of a key.
