@@ -106,6 +106,19 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(text, whole["choices"][0]["message"]["content"])
         self.assertEqual(counts(events[-1]["usage"]), counts(whole["usage"]))
 
+    def test_lm_eval_finds_its_tokenizer(self):
+        """What its RemoteTokenizer asks for, field by field."""
+        status, text, _ = self.server.request("GET", "/tokenizer_info")
+        self.assertEqual(status, 200, text)
+        info = json.loads(text)
+        self.assertEqual((info["bos_token"], info["eos_token"]), ("<|im_start|>", "<|im_end|>"))
+        self.assertIn("pad_token", info)
+        self.assertIn("messages", info["chat_template"])
+        for name in ("bos_token", "eos_token"):
+            ids = self.server.post("/tokenize", {"prompt": info[name], "add_special_tokens": False})[1]["tokens"]
+            self.assertEqual(len(ids), 1)
+            self.assertEqual(self.server.post("/detokenize", {"tokens": ids})[1]["prompt"], info[name])
+
     def test_token_ids_seed_and_stop(self):
         body = {"prompt": [504, 3575, 282, 4649, 314], "max_tokens": 16, "seed": 7}
         first = self.server.post("/v1/completions", body)[1]["choices"][0]["text"]

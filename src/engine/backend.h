@@ -67,6 +67,13 @@ struct ModelInfo {
   int32_t vocabulary = 0;     // Ids of tokens are below it; 0: not known.
 };
 
+// What a client needs to split and to render texts as the model does. "": there is none.
+struct TokenizerInfo {
+  std::string bos_token;  // Texts.
+  std::string eos_token;
+  std::string chat_template;  // The source of the template (Jinja).
+};
+
 // One request under way, for the operators of a server.
 struct RequestInfo {
   RequestId id = 0;
@@ -184,6 +191,9 @@ class Backend {
                                                                bool add_generation_prompt,
                                                                bool add_special) const = 0;
   virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
+
+  // Of the model whose tokens the three above tell.
+  virtual StatusOr<TokenizerInfo> DescribeTokenizer() const = 0;
 
   // Rejects new requests from now on; waits until all ended, or cancels the rest at `deadline`.
   // kDeadlineExceeded if anything had to be cancelled.

@@ -382,6 +382,14 @@ StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(std::vector<Chat
   }
 }
 
+StatusOr<TokenizerInfo> LlmEngine::DescribeTokenizer() const {
+  const tokenizer::Tokenizer& tokenizer = *config_.tokenizer;
+  const auto text_of = [&](std::optional<TokenId> id) {
+    return std::string(id ? tokenizer.Bytes(*id, true) : std::string_view());
+  };
+  return TokenizerInfo{text_of(tokenizer.bos()), text_of(tokenizer.eos()), config_.chat_template};
+}
+
 StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {
   const tokenizer::Tokenizer& tokenizer = *config_.tokenizer;
   try {

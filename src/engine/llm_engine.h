@@ -44,7 +44,8 @@ struct LlmEngineConfig {
   int64_t created = 0;        // Unix seconds, for Models().
   SamplingDefaults sampling;  // The options' and the model's.
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
-  ChatRenderer render_chat;  // Empty: chats are rejected.
+  ChatRenderer render_chat;   // Empty: chats are rejected.
+  std::string chat_template;  // What it renders.
   std::unique_ptr<executor::Executor> executor;
   std::string kernels_name;  // Of the executor's table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
@@ -97,6 +98,7 @@ class LlmEngine final : public Backend {
                                                        bool add_generation_prompt,
                                                        bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
+  StatusOr<TokenizerInfo> DescribeTokenizer() const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
   // See Engine::Flush.
   void Flush();

@@ -109,6 +109,8 @@ Status AddTokenizer(ModelCheck* check, LlmEngineConfig* config) {
       MakeChatRenderer(config->options, check->chat_template, *config->tokenizer);
   if (!render.ok()) return render.status();
   config->render_chat = *std::move(render);
+  const std::string& given = config->options.model.chat_template;
+  config->chat_template = given.empty() ? check->chat_template : given;
   return {};
 }
 
@@ -139,9 +141,9 @@ std::string DescribePositions(const model::ModelConfig& config) {
 
 // What decides an answer beside the model's files: the prompt's ids, the bits behind them, and what
 // a request gets that does not say.
-std::string DescribeLimits(const LlmEngineConfig& config, const std::string& own_template) {
+std::string DescribeLimits(const LlmEngineConfig& config) {
   const ModelOptions& options = config.options.model;
-  const std::string& text = options.chat_template.empty() ? own_template : options.chat_template;
+  const std::string& text = config.chat_template;
   const SamplingParams sampling = config.sampling.Params();
   std::string limits =
       fmt::format("KV {}; positions {}; vocabulary {}; chat template {}{}; sampling",
@@ -252,7 +254,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.cache_root.kv_dtype = options.cache.kv_dtype;
   config.cache_root.rope_scaling = DescribePositions(shape);
   config.cache_root.long_rope_above = shape.long_rope_above();
-  if (!config.model_digest.empty()) config.limits = DescribeLimits(config, check.chat_template);
+  if (!config.model_digest.empty()) config.limits = DescribeLimits(config);
   std::vector<TokenId> absent = RowsWithoutToken(*config.tokenizer, shape.vocab_size);
   if (absent.size() == static_cast<size_t>(shape.vocab_size)) {
     return LoadFailure(&check,

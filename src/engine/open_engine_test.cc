@@ -78,6 +78,24 @@ TEST_F(KvCacheDtypeTest, AnotherTypeIsRejectedByName) {
   EXPECT_EQ(status.message(), "kv_cache_dtype must be f16 or q8_0, not 'f32'");
 }
 
+TEST_F(KvCacheDtypeTest, TheTokenizerIsTheModelsWithTheTemplateThatIsUsed) {
+  EngineOptions options;
+  options.model.path = file_.path();
+  options.threads = 1;
+  options.cache.kv_bytes = 1 << 20;
+  const auto described = [&] {
+    const auto engine = OpenEngine(options, &clock_, &random_);
+    return engine.ok() ? (*engine)->DescribeTokenizer() : engine.status();
+  };
+  const auto own = described();
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(own->bos_token, "<|im_start|>");
+  EXPECT_EQ(own->eos_token, "<|im_end|>");
+  EXPECT_THAT(own->chat_template, HasSubstr("messages"));
+  options.model.chat_template = "{{ messages[0].content }}";
+  EXPECT_EQ(described()->chat_template, "{{ messages[0].content }}");
+}
+
 // A second copy of the file, as another machine has; no KV cache's type or disk changes it.
 TEST_F(KvCacheDtypeTest, TheFingerprintIsTheModels) {
   const model::TempFile copy{model::TinyLlama().Bytes()};

@@ -108,6 +108,7 @@ class GatewayBackend final : public engine::Backend {
                                                                bool add_generation_prompt,
                                                                bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
+  StatusOr<engine::TokenizerInfo> DescribeTokenizer() const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 
   // As Cancel; false if no such request is under way.

@@ -230,4 +230,9 @@ StatusOr<std::string> GatewayBackend::Detokenize(const std::vector<TokenId>& ids
   return config_.tokens->Detokenize(ids);
 }
 
+StatusOr<engine::TokenizerInfo> GatewayBackend::DescribeTokenizer() const {
+  if (config_.tokens == nullptr) return NoTokens();
+  return config_.tokens->DescribeTokenizer();
+}
+
 }  // namespace ropeway::gateway

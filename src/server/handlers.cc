@@ -250,6 +250,19 @@ HttpReply AnswerModel(const HttpRequest& request, ServerContext* context) {
   return JsonReply(ModelJson(*model, request.caller));
 }
 
+// As vLLM writes it, for lm-eval: the texts of control tokens, null where there is none.
+HttpReply AnswerTokenizerInfo(const HttpRequest& request, ServerContext* context) {
+  const StatusOr<engine::TokenizerInfo> info = context->backend->DescribeTokenizer();
+  if (!info.ok()) {
+    return RejectionReply(info.status(), *context->backend, request.caller.tenant);
+  }
+  const auto known = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return JsonReply({{"bos_token", known(info->bos_token)},
+                    {"eos_token", known(info->eos_token)},
+                    {"pad_token", nullptr},
+                    {"chat_template", known(info->chat_template)}});
+}
+
 // The numbers by class, waits and requests of the caller's tenant; for an admin those of all, with
 // their tenants, and the longest waits; for a gateway the numbers and waits of all. No prompts.
 // What the first request waits for is told to whose it is, and to who sees all.

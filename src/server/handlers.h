@@ -16,7 +16,7 @@ namespace ropeway::server {
 using Answer = HttpReply(const HttpRequest& request, ServerContext* context);
 Answer AnswerModels, AnswerModel, AnswerQueue, AnswerLivez, AnswerReadyz, AnswerHealth,
     AnswerMetrics, AnswerVersion, AnswerRequests, AnswerCancel, AnswerDrain, AnswerUndrain,
-    AnswerNothing;
+    AnswerTokenizerInfo, AnswerNothing;
 
 // Why no new requests are taken. REQUIRES: not kServing.
 const char* NotAccepting(ServerContext::State state);

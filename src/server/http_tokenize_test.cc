@@ -83,6 +83,15 @@ class HttpTokenizeTest : public ServerTest {
   static constexpr const char* kEndlessBody = R"({"prompt":"ENDLESS"})";
 };
 
+TEST_F(HttpTokenizeTest, TheTokenizersTextsAndTemplateAreTold) {
+  TestClient client(port());
+  const ClientReply reply = client.Get("/tokenizer_info");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(json::parse(reply.body), json::parse(R"({"bos_token":null,"eos_token":"</s>",
+      "pad_token":null,"chat_template":"{{ messages }}"})"));
+  EXPECT_EQ(client.Post("/tokenizer_info", "{}").status, 405);
+}
+
 TEST_F(HttpTokenizeTest, Texts) {
   EXPECT_EQ(Good("/tokenize", R"({"prompt":"hi"})"),
             json::parse(R"({"count":3,"max_model_len":2048,"tokens":[1,104,105]})"));

@@ -20,6 +20,7 @@ std::vector<Route> ServerRoutes(ServerContext* context) {
       {"GET", "/v1/queue", Rights::kKeyOrAdmin, none, plain(AnswerQueue)},
       {"POST", "/tokenize", Rights::kKey, body, Tokenizes(context)},
       {"POST", "/detokenize", Rights::kKey, body, Detokenizes(context)},
+      {"GET", "/tokenizer_info", Rights::kKey, none, plain(AnswerTokenizerInfo)},
       {"GET", "/version", Rights::kKeyOrAdmin, none, plain(AnswerVersion)},
       {"GET", "/livez", Rights::kOpen, probe, plain(AnswerLivez)},
       {"GET", "/readyz", Rights::kOpen, probe, plain(AnswerReadyz)},

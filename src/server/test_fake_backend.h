@@ -95,6 +95,9 @@ class FakeBackend final : public engine::Backend {
   StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(std::vector<ChatMessage>, bool,
                                                                bool) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>&) const override;
+  StatusOr<engine::TokenizerInfo> DescribeTokenizer() const override {
+    return engine::TokenizerInfo{"", "</s>", "{{ messages }}"};
+  }
   Status Drain(std::chrono::nanoseconds deadline) override;
 
  private:
