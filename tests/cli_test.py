@@ -433,7 +433,8 @@ class CompletionTest(unittest.TestCase):
         reply = subprocess.run(
             ["fish", "--no-config", "-c", '"$argv[1]" completion fish | source; complete -C "$argv[2]"',
              os.path.abspath(ARGS.ropeway), line], capture_output=True, text=True, check=True, timeout=60, cwd=cwd,
-            env={**os.environ, **variables})
+            # Names of models are what `ropeway` prints.
+            env={**os.environ, "PATH": f"{os.path.dirname(os.path.abspath(ARGS.ropeway))}:{os.environ['PATH']}", **variables})
         self.assertEqual(reply.stderr, "")
         return [offer.split("\t")[0] for offer in reply.stdout.splitlines()]
 

@@ -18,6 +18,7 @@ import time
 import unittest
 import zipfile
 
+import child
 from hub_double import HubDouble
 
 ARGS = argparse.Namespace()
@@ -340,9 +341,26 @@ class ModelsTest(unittest.TestCase):
         registry.write_text('[{"name": "x"}]')
         self.assertIn('"file" is missing', self.fails("models", "list", "--registry", registry))
 
+    def test_serve_takes_a_model_as_its_word(self):
+        self.double.put("owner/repo", {"tiny.gguf": self.tiny})
+        self.assertIn("not fetched yet: ropeway models pull hf:owner/repo, or pass --yes",
+                      self.fails("serve", "hf:owner/repo", "--port", "0"))
+        self.assertIn("'a' is a second model beside --model b", self.fails("serve", "a", "--model", "b"))
+        self.assertIn("no model 'nonsense'", self.fails("serve", "nonsense", "--yes"))
+        self.assertEqual(self.names(), [])
+        for words in (["hf:owner/repo", "--yes"], ["tiny"]):
+            server = child.start([ARGS.ropeway, "serve", *words, "--port", "0", "--threads", "1"], cwd=self.work,
+                                 env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL, text=True)
+            with server:
+                self.assertIn("serves tiny on http://127.0.0.1:", server.stdout.readline())
+                server.terminate()
+            self.assertEqual(server.returncode, 0)
+        self.assertEqual(self.names(), ["tiny"])
+
     def test_run_asks_before_it_pulls(self):
         self.double.put("owner/repo", {"tiny.gguf": self.tiny})
-        self.assertIn("ropeway models pull hf:owner/repo", self.fails("run", "hf:owner/repo", "Hello"))
+        self.assertIn("ropeway models pull hf:owner/repo, or pass --yes", self.fails("run", "hf:owner/repo", "Hello"))
 
         def answer(text):
             """Runs it at a terminal of its own and answers the question; its exit code and what the terminal saw."""
@@ -400,7 +418,7 @@ class ModelsTest(unittest.TestCase):
                                 (("rm", "../../etc"), "there is no model"),
                                 (("show", "no-such-model"), "no model 'no-such-model'"),
                                 (("list", "--registry", "no/such"), "no/such"),
-                                (("lsit",), "expected a command: list, pull, show, rm, not 'lsit'")):
+                                (("lsit",), "there is no command 'lsit': did you mean 'list'?")):
             with self.subTest(words=words):
                 self.assertIn(expected, self.fails("models", *words))
         self.double.put("owner/repo", {"a.gguf": b"a", "b.gguf": b"b"})

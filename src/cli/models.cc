@@ -295,8 +295,15 @@ bool IsModelWord(const std::string& word) {
   return false;
 }
 
-Status OfferPull(const std::string& model) {
-  if (ResolveModel(model).ok()) return {};
+flags::FlagTable YesTable(bool* yes) {
+  return {{"Model",
+           {{"--yes,-y", flags::SwitchValue(yes),
+             "Pull a model that is not fetched yet without a question"}}}};
+}
+
+Status OfferPull(const std::string& model, bool yes) {
+  const Status missing = ResolveModel(model).status();
+  if (missing.ok()) return {};
   const StatusOr<hub::Source> source = hub::ParseSource(model);
   if (!source.ok() || source->kind == hub::Source::Kind::kPath) return {};
   std::string size;
@@ -305,11 +312,15 @@ Status OfferPull(const std::string& model) {
     if (known == nullptr) return {};
     size = fmt::format(" ({})", hub::FileSizeText(known->bytes));
   }
-  if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) return {};
-  base::Note(fmt::format("{} is not fetched yet. Pull it{}? [Y/n] ", model, size));
-  std::string answer;
-  if (LineReader(STDIN_FILENO).Read(&answer) != LineReader::Event::kLine) return {};
-  if (!answer.empty() && answer.front() != 'y' && answer.front() != 'Y') return {};
+  if (!yes) {
+    if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0) {
+      return {missing.code(), missing.message() + ", or pass --yes"};
+    }
+    base::Note(fmt::format("{} is not fetched yet. Pull it{}? [Y/n] ", model, size));
+    std::string answer;
+    if (LineReader(STDIN_FILENO).Read(&answer) != LineReader::Event::kLine) return missing;
+    if (!answer.empty() && answer.front() != 'y' && answer.front() != 'Y') return missing;
+  }
   ModelsFlags flags;
   flags.model = model;
   return PullModel(flags).status();

@@ -24,9 +24,13 @@ flags::Command ModelsCommand(ModelsFlags* flags);
 // fetched model, a source (hf:..., a URL), a .gguf file or a folder.
 bool IsModelWord(const std::string& word);
 
-// If `model` is not fetched, but could be, and a person sits at the terminal: asks and pulls it. OK
-// also where there is nothing to do or to ask: ResolveModel says what is missing.
-Status OfferPull(const std::string& model);
+// --yes.
+flags::FlagTable YesTable(bool* yes);
+
+// If `model` is not fetched, but could be: pulls it, where `yes`, or where a person sits at the
+// terminal and does not say no. kNotFound where nobody can be asked; the message says how to fetch
+// it. OK also where nothing could be pulled: ResolveModel says what is missing.
+Status OfferPull(const std::string& model, bool yes);
 
 }  // namespace ropeway::cli
 

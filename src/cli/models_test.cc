@@ -123,9 +123,11 @@ TEST_F(ModelNamesTest, AWordThatCanOnlyBeAModel) {
 
 TEST_F(ModelNamesTest, NobodyIsAskedWithoutATerminal) {
   // A test's standard input is no terminal, or it is, and the model is there.
-  EXPECT_TRUE(OfferPull("m").ok());
-  EXPECT_TRUE(OfferPull("no-such").ok());
-  EXPECT_TRUE(OfferPull("./no-such.gguf").ok());
+  EXPECT_TRUE(OfferPull("m", false).ok());
+  for (const bool yes : {false, true}) {
+    EXPECT_TRUE(OfferPull("no-such", yes).ok());
+    EXPECT_TRUE(OfferPull("./no-such.gguf", yes).ok());
+  }
 }
 
 TEST_F(ModelNamesTest, RunTakesAModelAndAPrompt) {

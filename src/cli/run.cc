@@ -61,7 +61,7 @@ flags::FlagTable PromptRows(RunFlags* flags) {
       {"",
        {{"MODEL", flags::TextValue(&flags->first_word, "FILE").Words("models list --names"),
          "A model, as --model takes it; one that is not fetched yet is pulled, after a "
-         "question"},
+         "question or with --yes"},
         {"PROMPT", flags::TextValue(&flags->prompt, "TEXT"), "The prompt; it may stand alone"}}},
       {"Prompt",
        {{"--system", flags::TextValue(&flags->system, "TEXT"),
@@ -131,7 +131,8 @@ int Run(const RunFlags& given) {
   if (many && !flags.session.empty()) {
     return base::Fail("--session is one conversation, and --prompts are many: give one of them");
   }
-  if (Status status = OfferPull(flags.engine.model); !status.ok()) return base::Fail(status);
+  if (Status status = OfferPull(flags.engine.model, flags.yes); !status.ok())
+    return base::Fail(status);
   StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
   if (!options.ok()) return base::Fail(options.status());
   if (Status status = KeepSession(flags, &*options); !status.ok()) return base::Fail(status);
@@ -177,13 +178,14 @@ flags::Command RunCommand(RunFlags* flags) {
           flags::Join({PromptRows(flags),
                        SamplingTable(flags->request.sampling, &flags->engine.options.model.sampling,
                                      &flags->request),
-                       EngineTable(&flags->engine), BatchingTable(&flags->engine), other}),
+                       YesTable(&flags->yes), EngineTable(&flags->engine),
+                       BatchingTable(&flags->engine), other}),
           kFooter,
           [flags] { return Run(*flags); },
           {},
-          {"--model", "--system", "--raw", "--session", "--prompts", "--output", "--max-tokens",
-           "--temperature", "--top-k", "--top-p", "--seed", "--stop", "--max-model-len",
-           "--threads", "--kv-cache-size", "--stats", "--log-level"}};
+          {"--model", "--yes", "--system", "--raw", "--session", "--prompts", "--output",
+           "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--stop",
+           "--max-model-len", "--threads", "--kv-cache-size", "--stats", "--log-level"}};
 }
 
 StatusOr<std::string> SessionFolder(const std::string& named) {

@@ -20,6 +20,7 @@ struct RunFlags {
   EngineFlags engine;
   std::string first_word;  // A model or, where no second word follows, the prompt.
   std::string prompt;
+  bool yes = false;          // Pull the model without a question.
   std::string prompts_file;  // "": none.
   std::string output_file;   // "": none.
   std::string system;        // The system message; "": none.

@@ -1,10 +1,14 @@
 #include "cli/serve.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "cli/models.h"
 #include "engine/open_engine.h"
 
 namespace ropeway::cli {
@@ -13,6 +17,10 @@ namespace {
 flags::FlagTable EngineRows(ServeFlags* flags) {
   EngineOptions& options = flags->engine.options;
   return {
+      {"",
+       {{"MODEL", flags::TextValue(&flags->model, "FILE").Words("models list --names"),
+         "A model, as --model takes it; one that is not fetched yet is pulled, after a question "
+         "or with --yes"}}},
       {"Model",
        {{"--served-model-name,--alias",
          flags::TextValue(&options.model.served_name, "NAME").Default("the file's name"),
@@ -34,8 +42,24 @@ flags::FlagTable TraceRows(EngineOptions* options) {
              "at most 512 MiB, no texts"}}}};
 }
 
+// The flags with MODEL in place of --model, pulled where it was not here.
+StatusOr<EngineFlags> FetchModel(const ServeFlags& flags) {
+  EngineFlags engine = flags.engine;
+  if (!flags.model.empty()) {
+    if (engine.model != DefaultModelName()) {
+      return InvalidArgument(
+          fmt::format("'{}' is a second model beside --model {}", flags.model, engine.model));
+    }
+    engine.model = flags.model;
+  }
+  if (Status status = OfferPull(engine.model, flags.yes); !status.ok()) return status;
+  return StatusOr<EngineFlags>(std::move(engine));
+}
+
 StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
-  StatusOr<EngineOptions> engine_options = ResolveEngine(flags.engine);
+  const StatusOr<EngineFlags> with_model = FetchModel(flags);
+  if (!with_model.ok()) return with_model.status();
+  StatusOr<EngineOptions> engine_options = ResolveEngine(*with_model);
   if (!engine_options.ok()) return engine_options.status();
   StatusOr<Front> front = PrepareFront(flags, flags.engine.options.scheduler.max_queued_requests,
                                        EngineDescriptors(*engine_options));
@@ -57,7 +81,7 @@ flags::Command ServeCommand(ServeFlags* flags) {
   EngineOptions* const options = &flags->engine.options;
   return {"serve",
           "Serve a model over an OpenAI-compatible HTTP API",
-          flags::Join({EngineTable(&flags->engine), EngineRows(flags),
+          flags::Join({EngineTable(&flags->engine), YesTable(&flags->yes), EngineRows(flags),
                        SamplingTable({}, &options->model.sampling), BatchingTable(&flags->engine),
                        SchedulingTable(&flags->engine), StateTable(&options->sessions),
                        TraceRows(options), FrontTable(flags)}),
@@ -66,11 +90,13 @@ flags::Command ServeCommand(ServeFlags* flags) {
             return RunServer([flags](ServerSignals* signals) { return Serve(*flags, signals); });
           },
           {},
-          {"--model",         "--served-model-name", "--chat-template", "--quantize",
-           "--max-model-len", "--threads",           "--kv-cache-size", "--kv-cache-dtype",
-           "--max-num-seqs",  "--kv-disk-path",      "--temperature",   "--policy",
-           "--max-wait",      "--log-level",         "--host",          "--port",
-           "--api-key",       "--api-keys",          "--tls-cert",      "--tls-key"}};
+          {"--model",         "--served-model-name", "--chat-template",
+           "--quantize",      "--max-model-len",     "--threads",
+           "--kv-cache-size", "--kv-cache-dtype",    "--max-num-seqs",
+           "--kv-disk-path",  "--temperature",       "--policy",
+           "--max-wait",      "--log-level",         "--host",
+           "--port",          "--api-key",           "--api-keys",
+           "--tls-cert",      "--tls-key",           "--yes"}};
 }
 
 StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {

@@ -3,6 +3,7 @@
 #define ROPEWAY_CLI_SERVE_H_
 
 #include <cstdint>
+#include <string>
 
 #include "cli/engine_flags.h"
 #include "cli/front.h"
@@ -18,6 +19,8 @@ struct ServeFlags : FrontFlags {
   }
 
   EngineFlags engine;
+  std::string model;  // As an argument; "": none, engine.model counts.
+  bool yes = false;   // Pull it without a question.
 };
 
 // The command; it serves until SIGTERM or SIGINT and then drains. Run it once, before any thread is
