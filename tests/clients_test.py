@@ -5,8 +5,12 @@ llama-server's own tests (data/peer_shapes.json), against one `ropeway serve`.
 usage: clients_test.py --ropeway PROGRAM --model FILE.gguf [unittest flags]
 """
 import concurrent.futures
+import contextlib
+import functools
+import io
 import json
 import pathlib
+import re
 import unittest
 
 from openai_server import ARGS, Server, main
@@ -52,14 +56,16 @@ def gather(text):
     return whole
 
 
-class OneServer(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(*FLAGS)
+@functools.cache
+def shared_server():
+    server = Server(*FLAGS)
+    unittest.addModuleCleanup(server.stop)
+    return server
 
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stop()
+
+class OneServer(unittest.TestCase):
+    def setUp(self):
+        self.server = shared_server()
 
     def send(self, method, path, headers, body):
         """Status, answer and headers; what a client would not understand fails."""
@@ -134,6 +140,16 @@ class RecordedTest(OneServer):
         for file, check in zip(files, checks):
             with self.subTest(file.name):
                 check.result()
+
+
+class PageTest(OneServer):
+    def test_the_page_of_the_openai_client_runs_as_it_is(self):
+        page = (DATA.parent.parent / "docs" / "clients" / "openai.md").read_text(encoding="utf-8")
+        [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        code = code.replace("127.0.0.1:8080", f"127.0.0.1:{self.server.port}").replace('"any"', repr(KEY))
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, "docs/clients/openai.md", "exec"), {})  # pylint: disable=exec-used
+        self.assertIn("sea", printed.getvalue())
 
 
 class PeerTest(OneServer):
