@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 # pylint: disable=wrong-import-position
-from ropeway_bench import engine, http, peers, report, servers, steps, suite  # noqa: E402
+from ropeway_bench import engine, http, peers, pictures, report, servers, steps, suite  # noqa: E402
 from ropeway_bench.metrics import ABOUT, Metrics, Where  # noqa: E402
 
 MODULES = {"http": http, "engine": engine, "steps": steps}
@@ -278,6 +278,11 @@ class ReportTest(unittest.TestCase):
                     text = (ROOT / page).read_text(encoding="utf-8")
                     self.assertEqual(text, report.embedded(text, tables))
                     self.assertIn("<!-- bench:http -->", text)
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        for path, picture in pictures.drawn(ROOT):
+            with self.subTest(path.name):
+                self.assertEqual(path.read_text(encoding="utf-8"), picture)
+                self.assertIn(f"(docs/pictures/{path.name})", readme)
 
 
 if __name__ == "__main__":

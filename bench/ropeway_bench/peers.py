@@ -145,7 +145,7 @@ class Comparison:
                 + f"Of {len(found)} targets {', '.join(f'{count} {word}' for count, word in counts if count)}.\n")
 
     def embeds(self, metrics):
-        """The tables that README.md and docs/performance.md show."""
+        """The tables that docs/performance.md shows."""
         table = report.verdict_table(self.verdicts(metrics))
         return {self.part: report.with_legend(table), f"{self.part}-ran": self.what_ran(metrics)}
 

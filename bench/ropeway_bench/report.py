@@ -13,7 +13,7 @@ LOWER_METRICS = re.compile(
     r"(ttft|itl|tpot|latency)_(p\d+|max)_s|(wall|prefill|decode|drain|settle|mean_step)_s|failed|rejected|preemptions"
     r"|(recomputed|prefilled)_tokens|in_flight|service_gap|texts_different|distinct(_with_logprobs)?"
     r"|largest_logprob_difference|\w+_cpu_share|service_share\w*|peak_rss_mb|barrier_ns")
-PAGES = ("README.md", "docs/performance.md")  # They show tables of results.
+PAGES = ("docs/performance.md",)  # They show tables of results.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from ropeway_bench import BenchError, load, plot, report, servers
+from ropeway_bench import BenchError, load, pictures, plot, report, servers
 from ropeway_bench.metrics import ABOUT, Metrics, Where
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -125,7 +125,7 @@ def add_flags(parser):
                        help="write NAME.csv, NAME.md and NAME.png to this folder")
     group.add_argument("--append", action="store_true", help="add to the metrics that --out holds")
     group.add_argument("--report", action="store_true", help="measure nothing: report what --out holds")
-    group.add_argument("--embed", metavar="ROOT", default="", help="renew the tables in the pages of this checkout")
+    group.add_argument("--embed", metavar="ROOT", default="", help="renew the tables and pictures in the pages of this checkout")
 
 
 class Suite:
@@ -299,6 +299,7 @@ def run(name, module, words):
             print("No plot: matplotlib is not installed (bench/requirements.txt).", file=sys.stderr)
     if args.embed:
         report.embed(args.embed, module.embeds(suite.metrics) if hasattr(module, "embeds") else {})
+        pictures.draw(args.embed)
     if suite.missing:
         print(f"ropeway-bench: disturbed each time, and so missing: {'; '.join(suite.missing)}", file=sys.stderr)
         return 1
