@@ -114,6 +114,9 @@ asio::awaitable<bool> Connection::ServeOne() {
   const auto start = SteadyClock::now();
   ReadOutcome read = co_await ReadHttpRequest(stream_.get(), context_, place_.get(), proxied_);
   if (!read.whole && !read.rejection) co_return false;
+  read.request.id = context_->NewId();
+  std::string& shown = read.request.framing.request_id;
+  if (shown.empty()) shown = read.request.id;
   auto exchange = std::make_shared<Exchange>(context_, stream_, turns_, std::move(read.request));
   const std::string tenant = exchange->request.caller.tenant;  // A gateway may act for another.
   Sent sent;

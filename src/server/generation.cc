@@ -293,7 +293,7 @@ std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
 
 Status Generation::Submit(std::vector<KeyTicket> tickets) {
   api::ApiRequest* const api = format_->request();
-  head_.id = context_->NewId();
+  head_.id = http_.id;
   head_.created = static_cast<int64_t>(std::time(nullptr));
   head_.priority = api->request.priority;
   format_->Start(std::move(head_));

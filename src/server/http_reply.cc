@@ -55,6 +55,9 @@ std::string ReplyHead(int status, std::string_view content_type, const Framing& 
       fmt::format("HTTP/1.{} {} {}\r\nServer: ropeway\r\nDate: {}\r\nConnection: {}\r\n",
                   framing.http_1_0 ? 0 : 1, status, Reason(status), HttpDate(),
                   framing.keep_alive ? "keep-alive" : "close");
+  if (!framing.request_id.empty()) {
+    head += fmt::format("x-request-id: {}\r\n", framing.request_id);
+  }
   // RFC 9110, section 15.3.5: it has no content.
   if (status != 204) head += fmt::format("Content-Type: {}\r\n", content_type);
   return head;

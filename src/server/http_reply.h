@@ -38,7 +38,8 @@ Status TooManyAnswers();
 struct Framing {
   bool http_1_0 = false;  // The request's version; HTTP/1.0 has no chunks.
   bool keep_alive = true;
-  bool head = false;  // A HEAD request: the body is left out.
+  bool head = false;            // A HEAD request: the body is left out.
+  std::string request_id = {};  // The reply's x-request-id; "": it has none.
 };
 
 // Status line and headers; the body follows them, unless framing.head.

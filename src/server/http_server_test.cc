@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -121,6 +122,42 @@ TEST_F(HttpServerTest, EachOfSeveralModelsIsListedAndAnswersUnderItsName) {
   EXPECT_EQ(backend_.submitted().back().model, "m12");
   EXPECT_EQ(client.Post("/v1/completions", R"({"prompt":"a","model":"m13"})").status, 404);
   EXPECT_EQ(client.Get("/v1/models/m12").status, 404) << "nobody has said that it is there";
+}
+
+TEST_F(HttpServerTest, EveryAnswerHasAnIdTheClientsIfItIsPlain) {
+  const std::string body = R"({"prompt":"a","max_tokens":1)";
+  const auto send = [this](const std::string& bytes) {
+    TestClient client(port());
+    client.Send(bytes);
+    return client.Read();
+  };
+  std::set<std::string> made;
+  const std::string own = "X-Request-Id: my_request-1.a\r\n";
+  for (const std::string& header : {own, std::string()}) {
+    for (const std::string& bytes :
+         {PostBytes("/v1/completions", body + "}", header),
+          PostBytes("/v1/completions", body + R"(,"stream":true})", header),
+          PostBytes("/v1/completions", body + R"(,"n":"x"})", header),
+          "GET /nowhere HTTP/1.1\r\nHost: t\r\n" + header + "\r\n",
+          "OPTIONS /livez HTTP/1.1\r\nHost: t\r\n" + header + "\r\n",
+          "GET /health HTTP/1.0\r\n" + header + "\r\n"}) {
+      ClientReply reply = send(bytes);
+      const std::string id = reply.headers["x-request-id"];
+      EXPECT_EQ(id == "my_request-1.a", !header.empty()) << bytes;
+      if (header.empty()) made.insert(id);
+      if (header.empty() && bytes.starts_with("POST") && reply.status == 200) {
+        EXPECT_THAT(reply.body, HasSubstr("\"id\":\"cmpl-" + id + '"'));
+      }
+    }
+  }
+  made.insert(send("no request\r\n\r\n").headers["x-request-id"]);
+  EXPECT_EQ(made.size(), 7U);
+  for (const std::string& id : {std::string("a b"), std::string("a\"b"), std::string("\xc3\xa4"),
+                                std::string(129, 'x'), std::string("a\r\nX-Request-Id: b")}) {
+    ClientReply reply = send("GET /livez HTTP/1.1\r\nHost: t\r\nX-Request-Id: " + id + "\r\n\r\n");
+    EXPECT_EQ(reply.status, 200);
+    EXPECT_THAT(reply.headers["x-request-id"], testing::MatchesRegex("[0-9a-f]{24}")) << id;
+  }
 }
 
 TEST_F(HttpServerTest, HealthShowsBatching) {

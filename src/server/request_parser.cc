@@ -11,6 +11,8 @@
 #include <limits>
 #include <utility>
 
+#include "server/access_record.h"
+
 namespace ropeway::server {
 namespace {
 
@@ -193,6 +195,7 @@ RequestHead HeadOf(const Message& message) {
   head.framing.http_1_0 = message.version() < 11;
   head.framing.head = message.method() == http::verb::head;
   head.framing.keep_alive = message.keep_alive();
+  head.framing.request_id = UsableRequestId(JoinedValues(message, "X-Request-Id"));
   return head;
 }
 

@@ -17,6 +17,8 @@
 namespace ropeway::server {
 
 struct HttpRequest {
+  std::string id;  // No other request has it. Its client may have a name of its own for it
+                   // (Framing::request_id).
   std::string method;
   RouteMatch match;
   Caller caller;

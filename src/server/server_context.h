@@ -123,7 +123,8 @@ class ServerContext {
   std::atomic<bool> closing{false};  // Connections end after the request in progress.
   std::atomic<int> active{0};        // Requests received whole and not answered yet.
 
-  // A name for an answer that no other answer has, not even of an earlier run of the server.
+  // A name for a request and its answer that no other has, not even of an earlier run of the
+  // server.
   std::string NewId();
 
   // Runs `work` on the helper threads, in fair shares of their time, and resumes the caller, which
