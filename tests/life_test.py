@@ -64,8 +64,8 @@ def text_of(events):
 
 
 class LifeTest(unittest.TestCase):
-    def server(self, *flags, **more):
-        server = Server(*flags, **more)
+    def server(self, *flags, access_log="off", **more):
+        server = Server(*flags, "--access-log", access_log, **more)
         self.addCleanup(server.process.wait)
         self.addCleanup(server.process.kill)
         return server
@@ -142,6 +142,21 @@ class LifeTest(unittest.TestCase):
         self.assertNotIn("[info]", server.output())
         said = json.loads(self.fails("serve", "--model", "no/such.gguf", "--log-format", "json"))
         self.assertEqual(said["level"], "critical")
+
+    def test_each_request_is_a_line_of_the_log(self):
+        server = self.server("--api-key", "secret-of-ann", "--log-format", "json", access_log="on", model=ARGS.tiny)
+        body = {**SHORT, "ignore_eos": True}
+        self.assertEqual(server.request("POST", "/v1/completions", body, key="secret-of-ann")[0], 200)
+        self.assertEqual(server.request("POST", "/v1/completions", body)[0], 401)
+        server.stop()
+        lines = [json.loads(line) for line in server.output().splitlines() if line.startswith("{")]
+        done, rejected = [line for line in lines if line.get("route") == "/v1/completions"]
+        self.assertEqual((done["key"], done["status"], done["tokens_out"]), ("default", 200, SHORT["max_tokens"]))
+        self.assertGreater(done["total_ms"], done["ttft_ms"])
+        self.assertEqual((rejected["status"], rejected["code"]), (401, "invalid_api_key"))
+        self.assertIn("stopped; requests answered: ", lines[-1]["message"])
+        for secret in (SHORT["prompt"], "secret-of-ann"):
+            self.assertNotIn(secret, server.output())
 
     def test_a_drain_timeout_of_zero_ends_what_runs(self):
         server = self.server("--drain-timeout", "0")
@@ -286,7 +301,7 @@ class LifeTest(unittest.TestCase):
 
             first = make("first")
             server = Server.__new__(Server)
-            server.launch([ARGS.ropeway, "serve", "--model", ARGS.tiny, "--port", 0, "--tls-cert", cert, "--tls-key", key],
+            server.launch([ARGS.ropeway, "serve", "--model", ARGS.tiny, "--port", 0, "--access-log", "off", "--tls-cert", cert, "--tls-key", key],
                           ready=False)
             self.addCleanup(server.process.wait)
             self.addCleanup(server.process.kill)

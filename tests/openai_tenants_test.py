@@ -56,7 +56,7 @@ class KeyTest(TimedCase):
         self.assertEqual(reply.usage.completion_tokens, 1)
         for path in ("/livez", "/readyz"):
             self.assertEqual(server.plain("GET", path)[0], 200)
-        eventually(lambda: "/v1/completions -> 200" in server.output(), "the answer is logged")
+        eventually(lambda: "route=/v1/completions status=200" in server.output(), "the answer is logged")
         for secret in ("sk-right", "sk-wrong", "secret prompt"):
             self.assertNotIn(secret, server.output())
 

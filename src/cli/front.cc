@@ -37,25 +37,29 @@ constexpr int64_t kLeastConnections = 16;
 
 flags::FlagTable ServerRows(FrontFlags* flags) {
   server::ServerOptions& server = flags->server;
-  return {{"Server",
-           {{"--host", flags::TextValue(&server.host, "ADDRESS"),
-             "Address to listen on; 0.0.0.0 for all of this machine's"},
-            {"--port,-p", flags::IntValue(&server.port, 0, 65535),
-             "Port to listen on; 0 for any free one"},
-            {"--io-threads", flags::IntValue(&server.io_threads, 1, 64),
-             "Threads that serve connections"},
-            {"--helper-threads", flags::IntValue(&server.limits.helper_threads, 1, 64),
-             "Threads for work that would delay an I/O thread: large bodies, /tokenize, "
-             "/detokenize"},
-            {"--keep-alive-interval", flags::DurationValue(&server.limits.keep_alive_interval),
-             "A stream that has been silent for so long sends a comment line, so that proxies "
-             "keep it open; 0: never"},
-            {"--trusted-proxy", flags::TextsValue(&server.trusted_proxies, "ADDRESS"),
-             "Proxy in front of the server, or network of such (10.0.0.0/8): it may have all "
-             "connections, and its X-Forwarded-For or Forwarded names the client"},
-            {"--drain-timeout", flags::DurationValue(&flags->drain_timeout),
-             "How long running requests may go on after SIGTERM or Ctrl-C; a second signal ends "
-             "the program at once"}}}};
+  return {
+      {"Server",
+       {{"--host", flags::TextValue(&server.host, "ADDRESS"),
+         "Address to listen on; 0.0.0.0 for all of this machine's"},
+        {"--port,-p", flags::IntValue(&server.port, 0, 65535),
+         "Port to listen on; 0 for any free one"},
+        {"--io-threads", flags::IntValue(&server.io_threads, 1, 64),
+         "Threads that serve connections"},
+        {"--helper-threads", flags::IntValue(&server.limits.helper_threads, 1, 64),
+         "Threads for work that would delay an I/O thread: large bodies, /tokenize, "
+         "/detokenize"},
+        {"--keep-alive-interval", flags::DurationValue(&server.limits.keep_alive_interval),
+         "A stream that has been silent for so long sends a comment line, so that proxies "
+         "keep it open; 0: never"},
+        {"--trusted-proxy", flags::TextsValue(&server.trusted_proxies, "ADDRESS"),
+         "Proxy in front of the server, or network of such (10.0.0.0/8): it may have all "
+         "connections, and its X-Forwarded-For or Forwarded names the client"},
+        {"--access-log", flags::OnOffValue(&server.access_log),
+         "A line in the log for each request: who sent it, its outcome, tokens and times; never "
+         "texts or keys"},
+        {"--drain-timeout", flags::DurationValue(&flags->drain_timeout),
+         "How long running requests may go on after SIGTERM or Ctrl-C; a second signal ends "
+         "the program at once"}}}};
 }
 
 flags::FlagTable LimitRows(server::ServerLimits* limits) {

@@ -20,7 +20,10 @@
 namespace ropeway::cli {
 
 struct FrontFlags {
-  FrontFlags() { server.port = 8080; }
+  FrontFlags() {
+    server.port = 8080;
+    server.access_log = true;
+  }
 
   server::ServerOptions server;
   std::vector<std::string> api_keys;  // As given by --api-key, without names.

@@ -63,6 +63,7 @@ Connection::Connection(asio::ip::tcp::socket socket, const asio::ip::address& pe
                                              context->limits().write_timeout, tls_.get())),
       context_(context),
       turns_(turns),
+      address_(peer.to_string()),
       proxied_(context->proxies.Contains(peer)),
       place_(
           context->connections.Open(StrangerAccount(peer, proxied_), Evictor(stream_, context))) {}
@@ -125,11 +126,25 @@ asio::awaitable<bool> Connection::ServeOne() {
   } else {
     sent = co_await Answer(exchange);
   }
-  const std::string_view route = exchange->request.match.name;
-  context_->metrics.CountRequest(route, sent.status, tenant);
-  const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
-  spdlog::debug("{} -> {} in {:.1f} ms", route, sent.status, took.count());
+  Note(*exchange, tenant, sent, start);
   co_return sent.keep_alive;
+}
+
+void Connection::Note(const Exchange& exchange, const std::string& tenant, const Sent& sent,
+                      SteadyClock::time_point start) {
+  const HttpRequest& request = exchange.request;
+  context_->metrics.CountRequest(request.match.name, sent.status, tenant);
+  if (context_->access_log == nullptr || !context_->access_log->on()) return;
+  const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
+  AccessRecord record = exchange.record;
+  record.id = request.framing.request_id;
+  record.key = tenant;
+  record.address = request.forwarded_for.empty() ? address_ : request.forwarded_for;
+  record.method = request.method;
+  record.route = request.match.name;
+  record.status = sent.status;
+  record.total_ms = took.count();
+  context_->access_log->Write(record);
 }
 
 asio::awaitable<Sent> Connection::Answer(std::shared_ptr<Exchange> exchange) {

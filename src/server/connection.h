@@ -5,6 +5,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -41,6 +42,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> ServeOne();
   boost::asio::awaitable<Sent> Answer(std::shared_ptr<Exchange> exchange);
 
+  // Counts the request, and writes its line to the log.
+  void Note(const Exchange& exchange, const std::string& tenant, const Sent& sent,
+            std::chrono::steady_clock::time_point start);
+
   // Waits for the first byte of a request; false where none arrives.
   boost::asio::awaitable<bool> AwaitRequest();
 
@@ -48,7 +53,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const std::shared_ptr<SocketStream> stream_;
   ServerContext* const context_;
   IoTurns* const turns_;
-  const bool proxied_;  // By a trusted proxy.
+  const std::string address_;  // At the other end.
+  const bool proxied_;         // By a trusted proxy.
   const std::unique_ptr<ConnectionTable::Place> place_;
   bool idle_ = true;  // Between requests. On the connection's thread.
 };

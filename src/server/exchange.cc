@@ -12,6 +12,7 @@ boost::asio::awaitable<Sent> Exchange::Send(HttpReply reply) {
   if (!context_->ChargeAnswer(tenant, reply.body.capacity(), &hold)) {
     reply = RejectionReply(TooManyAnswers(), *context_->backend, tenant);
   }
+  if (reply.error) Note(*reply.error);
   if (reply.error && route().write_error) reply.body = route().write_error(*reply.error);
   const Framing framing = request.framing;
   std::string head = SerializeHead(reply, framing);
@@ -21,6 +22,11 @@ boost::asio::awaitable<Sent> Exchange::Send(HttpReply reply) {
   if (written) sent.status = reply.status;
   sent.keep_alive = written && framing.keep_alive;
   co_return sent;
+}
+
+void Exchange::Note(const api::ApiError& error) {
+  record.code = error.code.empty() ? error.type : error.code;
+  record.field = error.param;
 }
 
 }  // namespace ropeway::server

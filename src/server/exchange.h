@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "server/access_record.h"
 #include "server/io_turns.h"
 #include "server/request_reader.h"
 #include "server/route.h"
@@ -28,10 +29,13 @@ class Exchange {
   // Sends a whole reply, an error in the shape of the route. Its bytes are charged to the caller's
   // tenant.
   boost::asio::awaitable<Sent> Send(HttpReply reply);
+  // An error was sent.
+  void Note(const api::ApiError& error);
 
   const std::shared_ptr<SocketStream> stream;
   IoTurns* const turns;
   HttpRequest request;  // A handler may change it.
+  AccessRecord record;  // What the handler knows of the outcome.
 
  private:
   ServerContext* const context_;

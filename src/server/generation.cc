@@ -193,6 +193,7 @@ asio::awaitable<Sent> Generation::TryRun() {
   }
   std::optional<HttpReply> rejection;
   if (status.ok()) {
+    exchange_->record.model = head_.model;
     std::vector<KeyTicket> tickets;
     rejection = ApplyKey(&tickets);
     if (!rejection) status = Submit(std::move(tickets));
@@ -284,6 +285,7 @@ std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
   request.tenant = caller.tenant;
   request.cache_scope = caller.cache_scope;
   request.priority = api->priority.value_or(caller.priority);
+  exchange_->record.priority = PriorityName(request.priority);
   request.tenant_weight = caller.weight;
   KeyLimits::Grant grant = context_->key_limits.Take(account, DemandOf(*api));
   if (!grant.status.ok()) return LimitReached(grant, caller, *context_);

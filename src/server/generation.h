@@ -65,6 +65,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Appends the output that arrived, each choice's as one chunk. True if the answer is complete:
   // all choices ended, or one failed.
   bool AppendOutput(std::string* bytes);
+  // The end of a stream that fails so.
+  std::string StreamError(const Status& failure);
+  // A choice has its end, which the log will tell.
+  void NoteEnd(size_t choice, const Finish& finish);
   // The reply to a request that the backend ended with `failure`.
   HttpReply FailureReply(const Status& failure) const;
   // The queue position, and the rest of the key's limits.

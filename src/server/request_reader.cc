@@ -74,6 +74,11 @@ void RequestReader::Parse() {
 std::optional<HttpReply> RequestReader::CheckHead() {
   const RequestHead& head = parser_.head();
   request_.method = head.method;
+  if (proxied_) {
+    const auto client = context_->proxies.ClientOf(head.forwarded_for, head.forwarded);
+    if (client) request_.forwarded_for = client->to_string();
+    if (client) request_.client = AddressAccount(*client);
+  }
   request_.match = context_->routes.Match(head.method, head.target);
   const Route& route = *request_.match.route;
   // What methods a path takes is no secret, and browsers ask for it without a key.
@@ -113,10 +118,6 @@ void RequestReader::Complete() {
   const RequestHead& head = parser_.head();
   request_.framing = head.framing;
   if (place_->probe_only()) request_.framing.keep_alive = false;
-  if (proxied_) {
-    const auto client = context_->proxies.ClientOf(head.forwarded_for, head.forwarded);
-    if (client) request_.client = AddressAccount(*client);
-  }
   request_.body = parser_.TakeBody();
   request_.body_hold = std::move(hold_);
   outcome_.whole = true;

@@ -25,7 +25,9 @@ struct HttpRequest {
   std::string body;
   base::SharedBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;
-  std::string client;  // The account of the address for which a trusted proxy sent it, else "".
+  // The address for which a trusted proxy sent it, and that address's account; else "".
+  std::string forwarded_for;
+  std::string client;
 };
 
 // The result of reading.

@@ -87,6 +87,21 @@ size_t CountText(const std::vector<api::ChoiceOutput>& choices) {
 
 }  // namespace
 
+void Generation::NoteEnd(size_t choice, const Finish& finish) {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  AccessRecord& record = exchange_->record;
+  if (!record.tokens) record.tokens.emplace();
+  // Choices of one prompt share it.
+  if (choice % static_cast<size_t>(format_->request()->n) == 0) {
+    record.tokens->in += finish.usage.prompt_tokens;
+    record.tokens->cached += finish.usage.cached_tokens;
+  }
+  record.tokens->out += finish.usage.completion_tokens;
+  if (choice > 0) return;
+  record.queue_ms = Milliseconds(finish.times.queue).count();
+  record.ttft_ms = Milliseconds(finish.times.queue + finish.times.prefill).count();
+}
+
 HttpReply Generation::FailureReply(const Status& failure) const {
   HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
@@ -124,6 +139,12 @@ bool Generation::AllAdmitted(Status* failure) {
   return all;
 }
 
+std::string Generation::StreamError(const Status& failure) {
+  const api::ApiError error = api::ToApiError(failure);
+  exchange_->Note(error);
+  return format_->StreamError(error);
+}
+
 bool Generation::AppendOutput(std::string* bytes) {
   bool all_ended = true;
   for (size_t i = 0; i < submission_.size(); ++i) {
@@ -138,10 +159,11 @@ bool Generation::AppendOutput(std::string* bytes) {
     }
     const Status status = EndStatus(*output.end);
     if (!status.ok()) {
-      AppendChunk(format_->StreamError(api::ToApiError(status)), http_.framing, bytes);
+      AppendChunk(StreamError(status), http_.framing, bytes);
       AppendLastChunk(http_.framing, bytes);
       return true;
     }
+    NoteEnd(i, output.end->finish);
     AppendChunk(format_->OnEnd(i, output.end->finish), http_.framing, bytes);
   }
   if (all_ended) {
@@ -153,7 +175,7 @@ bool Generation::AppendOutput(std::string* bytes) {
 
 asio::awaitable<Sent> Generation::SendStreamError(Status status) {
   std::string bytes;
-  AppendChunk(format_->StreamError(api::ToApiError(status)), http_.framing, &bytes);
+  AppendChunk(StreamError(status), http_.framing, &bytes);
   AppendLastChunk(http_.framing, &bytes);
   co_await stream_->Write(std::move(bytes));
   co_return Sent{.status = 200, .keep_alive = false};
@@ -192,6 +214,7 @@ asio::awaitable<Sent> Generation::SendWhole() {
     co_await stream_->Wait(Never());
   }
   if (submission_.cut()) context_->metrics.CountCutAnswer();
+  for (size_t i = 0; failure.ok() && i < choices->size(); ++i) NoteEnd(i, (*choices)[i].finish);
   HttpReply reply;
   if (failure.ok()) {
     StatusOr<std::string> body = co_await WriteWhole(std::move(choices));

@@ -167,6 +167,7 @@ ServerContext::ServerContext(const ServerOptions& options, engine::Backend* back
       sampling(SamplingOf(*backend)),
       proxies(ProxiesOf(options)),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
+      access_log(options.access_log ? std::make_unique<AccessLog>() : nullptr),
       connections(options.limits.max_connections),
       bodies(static_cast<int64_t>(options.limits.max_bodies_bytes)),
       answers(std::make_shared<base::SharedBudget>(

@@ -22,6 +22,7 @@
 #include "base/shared_budget.h"
 #include "engine/backend.h"
 #include "server/access.h"
+#include "server/access_log.h"
 #include "server/client_address.h"
 #include "server/connection_table.h"
 #include "server/key_limits.h"
@@ -108,6 +109,7 @@ class ServerContext {
   const TrustedProxies proxies;
   KeyLimits key_limits;
   ServerMetrics metrics;
+  const std::unique_ptr<AccessLog> access_log;  // Null: none.
   ConnectionTable connections;
   base::SharedBudget bodies;  // Bytes of the bodies that are being received or parsed.
   // Bytes of the answers that are gathered or being sent. The backend's sinks may outlive the

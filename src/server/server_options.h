@@ -94,6 +94,7 @@ struct ServerOptions {
   uint16_t port = 0;               // 0: any free one; see HttpServer::port().
   int io_threads = 1;              // At least 1.
   ServerLimits limits;
+  bool access_log = false;  // A line in the log for each request (AccessLog).
 
   // Proxies in front of the server: addresses, or networks such as "10.0.0.0/8". They may have all
   // connections, and what they say of their clients' addresses (X-Forwarded-For, or else Forwarded)
