@@ -196,7 +196,7 @@ class LifeTest(unittest.TestCase):
             keys = pathlib.Path(folder) / "keys.toml"
             keys.write_text("no toml", encoding="utf-8")
             none = f"{folder}/none.gguf"
-            for start in (("serve", "--model", none), ("gateway", "--backend", f"local:{none}")):
+            for start in (("serve", "--model", none), ("serve", "smollm2-none"), ("gateway", "--backend", f"local:{none}")):
                 said = self.fails(*start, "--port", port)
                 self.assertRegex(said, rf"port {port} is in use: choose another one, such as --port \d+$")
                 self.assertNotIn(f"--port {port}", said)

@@ -57,13 +57,15 @@ StatusOr<EngineFlags> FetchModel(const ServeFlags& flags) {
 }
 
 StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
+  ApplyLog(flags.engine.log);
+  // Before the model is pulled, which takes longer than loading it.
+  StatusOr<Front> front = PrepareFront(flags, flags.engine.options.scheduler.max_queued_requests,
+                                       EngineDescriptors(flags.engine.options));
+  if (!front.ok()) return front.status();
   const StatusOr<EngineFlags> with_model = FetchModel(flags);
   if (!with_model.ok()) return with_model.status();
   StatusOr<EngineOptions> engine_options = ResolveEngine(*with_model);
   if (!engine_options.ok()) return engine_options.status();
-  StatusOr<Front> front = PrepareFront(flags, flags.engine.options.scheduler.max_queued_requests,
-                                       EngineDescriptors(*engine_options));
-  if (!front.ok()) return front.status();
   // A gateway asks which model this is.
   engine_options->model.digest =
       std::ranges::any_of(front->options.api_keys, [](const auto& key) { return key.gateway; });
