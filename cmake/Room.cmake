@@ -31,12 +31,12 @@ function(ropeway_room NAME)
                                              $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
   # Said to the users of the installed library too: the public headers need it.
   target_compile_features(${lib} ${scope} cxx_std_20)
-  if(ROPEWAY_SANITIZE AND sources AND NAME MATCHES "^(net|api|server|loadgen|hub|cli|lab)$")
+  if(ROPEWAY_SANITIZE AND sources AND NAME MATCHES "^(net|http|api|server|loadgen|hub|cli|lab)$")
     # Much template code and little to compute: a third of the build's time.
     target_compile_options(${lib} PRIVATE -O0)
   endif()
   if(ROPEWAY_SANITIZE MATCHES undefined AND sources
-     AND NAME MATCHES "^(net|tokenizer|policy|scheduler|store|engine|api|server|gateway|flags|loadgen|hub|cli|lab)$")
+     AND NAME MATCHES "^(net|tokenizer|policy|scheduler|store|engine|http|api|server|gateway|flags|loadgen|hub|cli|lab)$")
     # A third of their build's time. These rooms read no numbers from raw bytes, and AddressSanitizer
     # says as much of an access to null.
     target_compile_options(${lib} PRIVATE -fno-sanitize=null,alignment)

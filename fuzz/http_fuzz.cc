@@ -12,18 +12,18 @@
 #include "base/random.h"
 #include "base/utf8.h"
 #include "fuzz/fuzz_target.h"
-#include "server/request_parser.h"
+#include "http/request_parser.h"
 
 namespace ropeway::fuzz {
 namespace {
 
-using server::RequestHead;
-using server::RequestParser;
+using http::RequestHead;
+using http::RequestParser;
 
 // Small ones, so that inputs reach them.
-const server::ServerLimits& SmallLimits() {
-  static const server::ServerLimits limits = [] {
-    server::ServerLimits small;
+const http::HttpLimits& SmallLimits() {
+  static const http::HttpLimits limits = [] {
+    http::HttpLimits small;
     small.max_header_bytes = 1024;
     small.max_body_bytes = 4096;
     return small;
@@ -43,11 +43,11 @@ struct Conversation {
   bool rejected = false;  // And ended thereby; else the input did.
 };
 
-void CheckRejection(const server::HttpReply& reply) {
+void CheckRejection(const http::HttpReply& reply) {
   const int known[] = {400, 413, 415, 417, 431, 505};
   Require(std::find(std::begin(known), std::end(known), reply.status) != std::end(known),
           "rejected with " + std::to_string(reply.status));
-  Require(base::IsValidUtf8(reply.body), "the rejection is not UTF-8");
+  Require(reply.error && base::IsValidUtf8(reply.error->message), "the rejection is not UTF-8");
 }
 
 // Reads `bytes` as a connection does, of which `next` more arrive at a time.

@@ -26,15 +26,16 @@ ALLOWED = {
     "store": ["base", "core"],
     "engine": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
                "executor", "store"],
-    "api": ["base", "core", "net"],  # The gateway's library, which programs link, holds it.
-    "server": ["base", "core", "net", "api", "engine/backend.h"],
+    "http": ["base", "core", "net"],
+    "api": ["base", "core", "net", "http/http_error.h"],  # The gateway's library, which programs link, holds it.
+    "server": ["base", "core", "net", "http", "api", "engine/backend.h"],
     "gateway": ["base", "core", "net", "api", "policy", "scheduler", "store", "engine/backend.h",
                 "engine/sinks.h"],
     "flags": ["base"],
     "loadgen": ["base", "flags", "net"],
     "hub": ["base", "core", "net"],
     "cli": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
-            "executor", "store", "engine", "net", "api", "server", "gateway", "flags", "loadgen",
+            "executor", "store", "engine", "net", "http", "api", "server", "gateway", "flags", "loadgen",
             "hub"],
 }
 PUBLIC = "include"  # include/ropeway: open to every room, includes none.

@@ -4,19 +4,14 @@
 
 #include <string>
 
+#include "http/http_error.h"
 #include "ropeway/status.h"
 
 namespace ropeway::api {
 
 // An error as the API reports it, in OpenAI's terms. A dialect may write it in another shape
 // (ApiFormat::ErrorBody).
-struct ApiError {
-  int http_status = 500;
-  std::string message;
-  std::string type;
-  std::string param;  // The field at fault; "": null.
-  std::string code;   // "": null.
-};
+using ApiError = http::HttpError;
 
 // Maps a failed status to what a client is told. REQUIRES: !status.ok().
 ApiError ToApiError(const Status& status);

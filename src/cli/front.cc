@@ -16,7 +16,7 @@
 #include "base/system.h"
 #include "flags/units.h"
 #include "server/api_keys.h"
-#include "server/http_server.h"
+#include "server/api_server.h"
 
 namespace ropeway::cli {
 namespace {
@@ -139,7 +139,7 @@ std::string ExposedText(const std::string& file) {
 // What a reload reads.
 struct FreshFiles {
   std::string api_keys;
-  std::optional<server::TlsFiles> tls;
+  std::optional<http::TlsFiles> tls;
   std::vector<std::string> exposed;
 };
 
@@ -157,8 +157,8 @@ StatusOr<FreshFiles> ReadFreshFiles(const FrontFlags& flags) {
     fresh.api_keys = *std::move(text);
   }
   if (!flags.server.tls_cert.empty()) {
-    StatusOr<server::TlsFiles> tls =
-        server::ReadTlsFiles(flags.server.tls_cert, flags.server.tls_key, true);
+    StatusOr<http::TlsFiles> tls =
+        http::ReadTlsFiles(flags.server.tls_cert, flags.server.tls_key, true);
     if (!tls.ok()) return tls.status();
     fresh.tls = *std::move(tls);
   }
@@ -177,8 +177,7 @@ std::string ReloadedText(const FrontFlags& flags, size_t keys, const FreshFiles&
 }
 
 // Gives the server what was read; one line in the log says what came of it.
-void Reload(const FrontFlags& flags, const StatusOr<FreshFiles>& fresh,
-            server::HttpServer* server) {
+void Reload(const FrontFlags& flags, const StatusOr<FreshFiles>& fresh, server::ApiServer* server) {
   if (flags.api_keys_file.empty() && flags.server.tls_cert.empty()) {
     spdlog::info("SIGHUP: nothing to reload: neither --api-keys nor --tls-cert is given");
     return;
@@ -248,7 +247,7 @@ StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_qu
         key ? "--tls-key is required with --tls-cert" : "--tls-cert is required with --tls-key",
         key ? "tls_key" : "tls_cert");
   }
-  if (Status status = server::CheckTrustedProxies(options.trusted_proxies); !status.ok()) {
+  if (Status status = http::CheckTrustedProxies(options.trusted_proxies); !status.ok()) {
     return InvalidArgument("--trusted-proxy: " + status.message(), "trusted_proxy");
   }
   // All choices of a request are admitted or none: more than may wait could never be admitted.
@@ -297,7 +296,7 @@ int64_t StateDescriptors(const SessionOptions& sessions) {
 Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
                 server::ServerOptions* options) {
   server::ServerLimits* const limits = &options->limits;
-  const int64_t besides = server::MostOpen(*limits) - limits->max_connections + kOwnDescriptors +
+  const int64_t besides = http::MostOpen(*limits) - limits->max_connections + kOwnDescriptors +
                           kLoopDescriptors * options->io_threads + behind.fixed;
   // Each connection of a client may need one to another server, until all of those are open.
   const int64_t most = std::max(descriptors - besides - behind.upstream,
@@ -330,7 +329,7 @@ StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
   if (!options.ok()) return options.status();
   const Status fits = FitFront(base::DescriptorLimit(), behind, &*options);
   if (!fits.ok()) return fits;
-  StatusOr<server::ServerPort> port = server::ServerPort::Open(*options);
+  StatusOr<http::ServerPort> port = http::ServerPort::Open(*options);
   if (!port.ok()) return port.status();
   for (const std::string& file : SecretsOthersCanRead(flags)) {
     spdlog::warn(ExposedText(file));
@@ -341,7 +340,7 @@ StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
 StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::string& what,
                            engine::Backend* backend, ServerSignals* signals) {
   const server::ServerOptions& options = front.options;
-  server::HttpServer server(options, backend);
+  server::ApiServer server(options, backend);
   signals->SetServing();
   if (Status status = server.Start(std::move(front.port)); !status.ok()) return status;
   WarnIfOpen(options);

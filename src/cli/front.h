@@ -12,10 +12,10 @@
 #include "cli/server_signals.h"
 #include "engine/backend.h"
 #include "flags/flag.h"
+#include "http/server_port.h"
 #include "ropeway/options.h"
 #include "ropeway/status.h"
 #include "server/server_options.h"
-#include "server/server_port.h"
 
 namespace ropeway::cli {
 
@@ -69,7 +69,7 @@ bool IsLoopback(const std::string& host);
 // A server that is checked, and has its port, before what it serves is loaded.
 struct Front {
   server::ServerOptions options;
-  server::ServerPort port;
+  http::ServerPort port;
 };
 
 // Raises the limit on descriptors, resolves the flags, fits the connections to the limit, reads the

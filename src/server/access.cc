@@ -26,32 +26,27 @@ std::string_view BearerToken(std::string_view header) {
   return header.substr(first, header.find_last_not_of(" \t") + 1 - first);
 }
 
-HttpReply Unauthorized(bool presented) {
-  HttpReply reply =
-      ErrorReply({401,
-                  presented ? "The API key is wrong."
-                            : "This path needs an API key: send 'Authorization: Bearer <key>' or "
-                              "'X-Api-Key: <key>'.",
-                  "invalid_request_error", "", "invalid_api_key"});
+http::HttpReply Unauthorized(bool presented) {
+  http::HttpReply reply = http::ErrorReply(
+      {401,
+       presented ? "The API key is wrong."
+                 : "This path needs an API key: send 'Authorization: Bearer <key>' or "
+                   "'X-Api-Key: <key>'.",
+       "invalid_request_error", "", "invalid_api_key"});
   reply.headers.emplace_back(
       "WWW-Authenticate",
       presented ? R"(Bearer realm="ropeway", error="invalid_token")" : R"(Bearer realm="ropeway")");
   return reply;
 }
 
-HttpReply Forbidden(const char* message) {
-  return ErrorReply({403, message, "invalid_request_error", "", "forbidden"});
+http::HttpReply Forbidden(const char* message) {
+  return http::ErrorReply({403, message, "invalid_request_error", "", "forbidden"});
 }
 
 }  // namespace
 
-base::Flow FlowOf(const Caller& caller) {
-  return {
-      .tenant = caller.tenant, .cls = static_cast<int>(caller.priority), .weight = caller.weight};
-}
-
 struct Access::Table {
-  std::vector<Caller> owners;
+  std::vector<http::Caller> owners;
   std::vector<Digest> digests;  // Of the keys of owners.
   int64_t tenants = 0;          // Keys that are not for metrics alone.
   std::optional<Digest> admin;
@@ -108,25 +103,25 @@ Access::Presented Access::Identify(const Table& table, std::string_view authoriz
   return presented;
 }
 
-Access::Verdict Access::Check(Rights rights, std::string_view authorization,
-                              std::string_view api_key) const {
+http::Verdict Access::Check(http::Rights rights, std::string_view authorization,
+                            std::string_view api_key) const {
   const std::shared_ptr<const Table> table = [this] {
     const std::lock_guard lock(mutex_);
     return table_;
   }();
-  Verdict verdict;
-  if (table->digests.empty() && rights != Rights::kAdmin) return verdict;
+  http::Verdict verdict;
+  if (table->digests.empty() && rights != http::Rights::kAdmin) return verdict;
   const Presented presented = Identify(*table, authorization, api_key);
   verdict.caller.sees_all = presented.admin || table->tenants < 2 ||
                             (presented.tenant != kNone && table->owners[presented.tenant].sees_all);
-  if (rights == Rights::kOpen) return verdict;
+  if (rights == http::Rights::kOpen) return verdict;
   if (presented.two) {
     verdict.rejection =
-        ErrorReply({400, "Authorization and X-Api-Key have different keys: send one.",
-                    "invalid_request_error", "", "invalid_api_key"});
+        http::ErrorReply({400, "Authorization and X-Api-Key have different keys: send one.",
+                          "invalid_request_error", "", "invalid_api_key"});
     return verdict;
   }
-  if (rights == Rights::kAdmin) {
+  if (rights == http::Rights::kAdmin) {
     if (!table->admin) {
       verdict.rejection = Forbidden(
           "The admin paths are closed: start the server with an admin key (--admin-key) to open "
@@ -141,12 +136,12 @@ Access::Verdict Access::Check(Rights rights, std::string_view authorization,
   }
   if (presented.tenant != kNone) {
     verdict.caller = table->owners[presented.tenant];
-    if (verdict.caller.metrics_only && rights != Rights::kMetrics) {
+    if (verdict.caller.metrics_only && rights != http::Rights::kMetrics) {
       verdict.rejection = Forbidden("This API key opens /metrics and nothing else.");
     }
     return verdict;
   }
-  verdict.caller.admin = rights != Rights::kKey && presented.admin;
+  verdict.caller.admin = rights != http::Rights::kKey && presented.admin;
   if (!verdict.caller.admin) verdict.rejection = Unauthorized(presented.any);
   return verdict;
 }

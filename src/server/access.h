@@ -10,33 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "base/fair_pool.h"
-#include "ropeway/request.h"
-#include "server/http_reply.h"
-#include "server/route.h"
+#include "http/caller.h"
 #include "server/server_options.h"
 
 namespace ropeway::server {
-
-// The sender of an HTTP request, as its API key defines it (server_options.h); the defaults where
-// no key is needed.
-struct Caller {
-  std::string tenant;       // The key's name; "" where no key is needed.
-  std::string cache_scope;  // The key's.
-  Priority priority = Priority::kMedium;
-  Priority priority_ceiling = Priority::kHigh;
-  double weight = 1.0;
-  bool admin = false;  // It sent the admin key, which has no name.
-  // It may see the numbers of all tenants together: it is the admin or a gateway, or its key is for
-  // metrics, or there are no two other keys. From a sum and its own numbers a tenant would learn
-  // another's.
-  bool sees_all = true;
-  bool gateway = false;       // See ApiKey,
-  bool metrics_only = false;  // likewise.
-};
-
-// Whom the helpers' time for `caller` is charged to: its tenant, in the class of its key.
-base::Flow FlowOf(const Caller& caller);
 
 // Keeps digests, not keys. Thread-safe.
 class Access {
@@ -50,16 +27,12 @@ class Access {
   // Puts other keys in their place, from the next Check on. REQUIRES: not null.
   void Replace(std::shared_ptr<const Table> table) noexcept;
 
-  struct Verdict {
-    std::optional<HttpReply> rejection;  // 400, 401 or 403; absent: the route is open.
-    Caller caller;                       // Where there is no rejection.
-  };
-
   // `authorization`, `api_key`: the values of the headers Authorization and X-Api-Key, of which
   // either may present the key; "" where they are absent. What the caller of a route without a key
   // may see depends on it all the same. Takes the same time whichever key is presented and however
   // much of it is right.
-  Verdict Check(Rights rights, std::string_view authorization, std::string_view api_key = {}) const;
+  http::Verdict Check(http::Rights rights, std::string_view authorization,
+                      std::string_view api_key = {}) const;
 
  private:
   using Digest = std::array<unsigned char, 32>;

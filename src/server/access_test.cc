@@ -14,36 +14,37 @@ using testing::HasSubstr;
 
 const std::vector<ApiKey> kKeys = {{"team-a", "sk-team-a-1", "shared"}, {"team-b", "sk-team-b-2"}};
 
-int StatusOf(const Access& access, Rights rights, const std::string& authorization) {
-  const Access::Verdict verdict = access.Check(rights, authorization);
+int StatusOf(const Access& access, http::Rights rights, const std::string& authorization) {
+  const http::Verdict verdict = access.Check(rights, authorization);
   return verdict.rejection ? verdict.rejection->status : 200;
 }
 
 TEST(Access, WithoutKeysTheApiIsOpen) {
   const Access access({}, "");
-  for (const Rights rights : {Rights::kKey, Rights::kKeyOrAdmin, Rights::kOpen}) {
+  for (const http::Rights rights :
+       {http::Rights::kKey, http::Rights::kKeyOrAdmin, http::Rights::kOpen}) {
     EXPECT_EQ(StatusOf(access, rights, ""), 200);
     EXPECT_EQ(StatusOf(access, rights, "Bearer anything"), 200);
   }
-  EXPECT_EQ(access.Check(Rights::kKey, "Bearer anything").caller.tenant, "");
+  EXPECT_EQ(access.Check(http::Rights::kKey, "Bearer anything").caller.tenant, "");
 }
 
 TEST(Access, TheKeysNameIsTheTenant) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-a-1").caller.tenant, "team-a");
-  EXPECT_EQ(access.Check(Rights::kKey, "bearer  sk-team-b-2 ").caller.tenant, "team-b");
+  EXPECT_EQ(access.Check(http::Rights::kKey, "Bearer sk-team-a-1").caller.tenant, "team-a");
+  EXPECT_EQ(access.Check(http::Rights::kKey, "bearer  sk-team-b-2 ").caller.tenant, "team-b");
 }
 
 TEST(Access, OtherKeysTakeTheirPlaceAtOnce) {
   Access access(kKeys, "admin-key-3");
   access.Replace(
       Access::TableOf({{"team-b", "sk-team-b-4"}, {"team-c", "sk-team-c-5"}}, "admin-key-6"));
-  EXPECT_EQ(StatusOf(access, Rights::kKey, "Bearer sk-team-a-1"), 401);
-  EXPECT_EQ(StatusOf(access, Rights::kKey, "Bearer sk-team-b-2"), 401);
-  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-b-4").caller.tenant, "team-b");
-  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-c-5").caller.tenant, "team-c");
-  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer admin-key-3"), 401);
-  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer admin-key-6"), 200);
+  EXPECT_EQ(StatusOf(access, http::Rights::kKey, "Bearer sk-team-a-1"), 401);
+  EXPECT_EQ(StatusOf(access, http::Rights::kKey, "Bearer sk-team-b-2"), 401);
+  EXPECT_EQ(access.Check(http::Rights::kKey, "Bearer sk-team-b-4").caller.tenant, "team-b");
+  EXPECT_EQ(access.Check(http::Rights::kKey, "Bearer sk-team-c-5").caller.tenant, "team-c");
+  EXPECT_EQ(StatusOf(access, http::Rights::kAdmin, "Bearer admin-key-3"), 401);
+  EXPECT_EQ(StatusOf(access, http::Rights::kAdmin, "Bearer admin-key-6"), 200);
 }
 
 TEST(Access, KeysAreReplacedWhileOthersAreChecked) {
@@ -55,17 +56,17 @@ TEST(Access, KeysAreReplacedWhileOthersAreChecked) {
     stop = true;
   });
   while (!stop) {
-    EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.tenant, "team-b");
+    EXPECT_EQ(access.Check(http::Rights::kKey, "Bearer sk-team-b-2").caller.tenant, "team-b");
   }
   replacing.join();
 }
 
 TEST(Access, TheKeysCacheScopeGoesWithIt) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-a-1").caller.cache_scope, "shared");
-  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.cache_scope, "");
-  EXPECT_EQ(access.Check(Rights::kKey, "Bearer sk-team-a-2").caller.cache_scope, "");
-  EXPECT_EQ(access.Check(Rights::kKeyOrAdmin, "Bearer admin-key-3").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(http::Rights::kKey, "Bearer sk-team-a-1").caller.cache_scope, "shared");
+  EXPECT_EQ(access.Check(http::Rights::kKey, "Bearer sk-team-b-2").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(http::Rights::kKey, "Bearer sk-team-a-2").caller.cache_scope, "");
+  EXPECT_EQ(access.Check(http::Rights::kKeyOrAdmin, "Bearer admin-key-3").caller.cache_scope, "");
 }
 
 TEST(Access, TheKeysClassAndWeightGoWithIt) {
@@ -74,11 +75,11 @@ TEST(Access, TheKeysClassAndWeightGoWithIt) {
   key.priority_ceiling = Priority::kMedium;
   key.weight = 2.5;
   const Access access({key}, "");
-  const Caller caller = access.Check(Rights::kKey, "Bearer sk-team-c-3").caller;
+  const http::Caller caller = access.Check(http::Rights::kKey, "Bearer sk-team-c-3").caller;
   EXPECT_EQ(caller.priority, Priority::kLow);
   EXPECT_EQ(caller.priority_ceiling, Priority::kMedium);
   EXPECT_EQ(caller.weight, 2.5);
-  const Caller anyone = Access({}, "").Check(Rights::kKey, "").caller;
+  const http::Caller anyone = Access({}, "").Check(http::Rights::kKey, "").caller;
   EXPECT_EQ(anyone.priority, Priority::kMedium);
   EXPECT_EQ(anyone.priority_ceiling, Priority::kHigh);
   EXPECT_EQ(anyone.weight, 1.0);
@@ -89,35 +90,36 @@ TEST(Access, AGatewaysKeySeesAllNumbers) {
   std::vector<ApiKey> keys = kKeys;
   keys[1].gateway = true;
   const Access access(keys, "");
-  for (const Rights rights : {Rights::kKeyOrAdmin, Rights::kOpen}) {
+  for (const http::Rights rights : {http::Rights::kKeyOrAdmin, http::Rights::kOpen}) {
     EXPECT_FALSE(access.Check(rights, "Bearer sk-team-a-1").caller.sees_all);
     EXPECT_TRUE(access.Check(rights, "Bearer sk-team-b-2").caller.sees_all);
   }
-  EXPECT_FALSE(access.Check(Rights::kKey, "Bearer sk-team-a-1").caller.gateway);
-  EXPECT_TRUE(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.gateway);
-  EXPECT_FALSE(access.Check(Rights::kKey, "Bearer sk-team-b-2").caller.admin);
+  EXPECT_FALSE(access.Check(http::Rights::kKey, "Bearer sk-team-a-1").caller.gateway);
+  EXPECT_TRUE(access.Check(http::Rights::kKey, "Bearer sk-team-b-2").caller.gateway);
+  EXPECT_FALSE(access.Check(http::Rights::kKey, "Bearer sk-team-b-2").caller.admin);
 }
 
 TEST(Access, AKeyForMetricsOpensThemAlone) {
   std::vector<ApiKey> keys = {kKeys[0], {"scraper", "sk-scraper-9"}};
   keys[1].metrics_only = true;
   const Access access(keys, "admin-key-3");
-  const Access::Verdict metrics = access.Check(Rights::kMetrics, "Bearer sk-scraper-9");
+  const http::Verdict metrics = access.Check(http::Rights::kMetrics, "Bearer sk-scraper-9");
   EXPECT_FALSE(metrics.rejection.has_value());
   EXPECT_TRUE(metrics.caller.sees_all);
   EXPECT_FALSE(metrics.caller.admin);
-  for (const Rights rights : {Rights::kKey, Rights::kKeyOrAdmin, Rights::kAdmin}) {
+  for (const http::Rights rights :
+       {http::Rights::kKey, http::Rights::kKeyOrAdmin, http::Rights::kAdmin}) {
     EXPECT_EQ(StatusOf(access, rights, "Bearer sk-scraper-9"), 403);
   }
-  EXPECT_EQ(StatusOf(access, Rights::kOpen, "Bearer sk-scraper-9"), 200);
-  EXPECT_EQ(StatusOf(access, Rights::kMetrics, "Bearer admin-key-3"), 200);
-  EXPECT_EQ(StatusOf(access, Rights::kMetrics, ""), 401);
+  EXPECT_EQ(StatusOf(access, http::Rights::kOpen, "Bearer sk-scraper-9"), 200);
+  EXPECT_EQ(StatusOf(access, http::Rights::kMetrics, "Bearer admin-key-3"), 200);
+  EXPECT_EQ(StatusOf(access, http::Rights::kMetrics, ""), 401);
   // It sends no requests, so the other key is alone.
-  EXPECT_TRUE(access.Check(Rights::kMetrics, "Bearer sk-team-a-1").caller.sees_all);
+  EXPECT_TRUE(access.Check(http::Rights::kMetrics, "Bearer sk-team-a-1").caller.sees_all);
   keys.push_back(kKeys[1]);
   const Access two(keys, "");
-  EXPECT_FALSE(two.Check(Rights::kMetrics, "Bearer sk-team-a-1").caller.sees_all);
-  EXPECT_TRUE(two.Check(Rights::kMetrics, "Bearer sk-scraper-9").caller.sees_all);
+  EXPECT_FALSE(two.Check(http::Rights::kMetrics, "Bearer sk-team-a-1").caller.sees_all);
+  EXPECT_TRUE(two.Check(http::Rights::kMetrics, "Bearer sk-scraper-9").caller.sees_all);
 }
 
 // Its body, which may name another class, is not read yet.
@@ -126,26 +128,27 @@ TEST(Access, AHelpersJobHasTheKeysClassAndWeight) {
   key.priority = Priority::kLow;
   key.weight = 2.5;
   const Access access({key}, "");
-  const base::Flow flow = FlowOf(access.Check(Rights::kKey, "Bearer sk-team-c-3").caller);
+  const base::Flow flow =
+      http::FlowOf(access.Check(http::Rights::kKey, "Bearer sk-team-c-3").caller);
   EXPECT_EQ(flow.tenant, "team-c");
   EXPECT_EQ(flow.cls, 2);
   EXPECT_EQ(flow.weight, 2.5);
-  EXPECT_EQ(FlowOf(Caller{}).cls, 1);
+  EXPECT_EQ(http::FlowOf(http::Caller{}).cls, 1);
 }
 
 TEST(Access, TheQueueOpensToKeysAndToTheAdmin) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(StatusOf(access, Rights::kKeyOrAdmin, ""), 401);
-  const Caller team = access.Check(Rights::kKeyOrAdmin, "Bearer sk-team-a-1").caller;
+  EXPECT_EQ(StatusOf(access, http::Rights::kKeyOrAdmin, ""), 401);
+  const http::Caller team = access.Check(http::Rights::kKeyOrAdmin, "Bearer sk-team-a-1").caller;
   EXPECT_EQ(team.tenant, "team-a");
   EXPECT_FALSE(team.admin);
-  EXPECT_EQ(StatusOf(access, Rights::kKeyOrAdmin, "Bearer admin-key-3"), 200);
-  EXPECT_TRUE(access.Check(Rights::kKeyOrAdmin, "Bearer admin-key-3").caller.admin);
+  EXPECT_EQ(StatusOf(access, http::Rights::kKeyOrAdmin, "Bearer admin-key-3"), 200);
+  EXPECT_TRUE(access.Check(http::Rights::kKeyOrAdmin, "Bearer admin-key-3").caller.admin);
 }
 
 TEST(Access, EverythingButHealthNeedsAKey) {
   const Access access(kKeys, "");
-  for (const Rights rights : {Rights::kKey, Rights::kKeyOrAdmin}) {
+  for (const http::Rights rights : {http::Rights::kKey, http::Rights::kKeyOrAdmin}) {
     EXPECT_EQ(StatusOf(access, rights, "Bearer sk-team-b-2"), 200);
     for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer sk-team-a-", "Bearer sk-team-a-12",
                               "Basic sk-team-a-1", "sk-team-a-1", "Bearer SK-TEAM-A-1",
@@ -153,25 +156,25 @@ TEST(Access, EverythingButHealthNeedsAKey) {
       EXPECT_EQ(StatusOf(access, rights, wrong), 401) << wrong;
     }
   }
-  EXPECT_EQ(StatusOf(access, Rights::kOpen, ""), 200);
+  EXPECT_EQ(StatusOf(access, http::Rights::kOpen, ""), 200);
 }
 
 TEST(Access, EitherHeaderPresentsTheKey) {
   const Access access(kKeys, "admin-key-3");
-  const auto check = [&](Rights rights, const char* authorization, const char* api_key) {
-    const Access::Verdict verdict = access.Check(rights, authorization, api_key);
+  const auto check = [&](http::Rights rights, const char* authorization, const char* api_key) {
+    const http::Verdict verdict = access.Check(rights, authorization, api_key);
     return verdict.rejection ? std::to_string(verdict.rejection->status) : verdict.caller.tenant;
   };
-  EXPECT_EQ(check(Rights::kKey, "", "sk-team-b-2"), "team-b");
-  EXPECT_EQ(check(Rights::kKey, "Basic dXNlcg==", "sk-team-b-2"), "team-b") << "a proxy's";
-  EXPECT_EQ(check(Rights::kKey, "Bearer", "sk-team-b-2"), "team-b");
-  EXPECT_EQ(check(Rights::kKey, "Bearer sk-team-b-2", "sk-team-b-2"), "team-b");
-  EXPECT_EQ(check(Rights::kAdmin, "", "admin-key-3"), "");
-  EXPECT_EQ(check(Rights::kAdmin, "", "sk-team-a-1"), "403");
-  EXPECT_EQ(check(Rights::kKey, "", "admin-key-3"), "401");
+  EXPECT_EQ(check(http::Rights::kKey, "", "sk-team-b-2"), "team-b");
+  EXPECT_EQ(check(http::Rights::kKey, "Basic dXNlcg==", "sk-team-b-2"), "team-b") << "a proxy's";
+  EXPECT_EQ(check(http::Rights::kKey, "Bearer", "sk-team-b-2"), "team-b");
+  EXPECT_EQ(check(http::Rights::kKey, "Bearer sk-team-b-2", "sk-team-b-2"), "team-b");
+  EXPECT_EQ(check(http::Rights::kAdmin, "", "admin-key-3"), "");
+  EXPECT_EQ(check(http::Rights::kAdmin, "", "sk-team-a-1"), "403");
+  EXPECT_EQ(check(http::Rights::kKey, "", "admin-key-3"), "401");
   for (const char* wrong : {"sk-team-b-", "sk-team-b-22", "SK-TEAM-B-2", "Bearer sk-team-b-2",
                             "sk-team-b-2, sk-team-b-2", " sk-team-b-2"}) {
-    EXPECT_EQ(check(Rights::kKey, "", wrong), "401") << wrong;
+    EXPECT_EQ(check(http::Rights::kKey, "", wrong), "401") << wrong;
   }
 }
 
@@ -179,26 +182,27 @@ TEST(Access, EitherHeaderPresentsTheKey) {
 TEST(Access, TwoDifferentKeysAreRejected) {
   const Access access(kKeys, "admin-key-3");
   for (const char* other : {"sk-team-b-2", "wrong-key", "admin-key-3", "sk-team-a-"}) {
-    for (const Rights rights : {Rights::kKey, Rights::kKeyOrAdmin, Rights::kAdmin}) {
-      const Access::Verdict verdict = access.Check(rights, "Bearer sk-team-a-1", other);
+    for (const http::Rights rights :
+         {http::Rights::kKey, http::Rights::kKeyOrAdmin, http::Rights::kAdmin}) {
+      const http::Verdict verdict = access.Check(rights, "Bearer sk-team-a-1", other);
       ASSERT_TRUE(verdict.rejection.has_value());
       EXPECT_EQ(verdict.rejection->status, 400);
-      EXPECT_THAT(verdict.rejection->body, testing::Not(HasSubstr("team")));
+      EXPECT_THAT(verdict.rejection->error->message, testing::Not(HasSubstr("team")));
     }
-    const Access::Verdict health = access.Check(Rights::kOpen, "Bearer sk-team-a-1", other);
+    const http::Verdict health = access.Check(http::Rights::kOpen, "Bearer sk-team-a-1", other);
     EXPECT_FALSE(health.rejection.has_value()) << "a probe is answered, as anybody's";
     EXPECT_FALSE(health.caller.sees_all);
   }
-  EXPECT_FALSE(Access({}, "").Check(Rights::kKey, "Bearer a", "b").rejection.has_value());
+  EXPECT_FALSE(Access({}, "").Check(http::Rights::kKey, "Bearer a", "b").rejection.has_value());
 }
 
 TEST(Access, RejectionsSayHowAndShowNoKey) {
   const Access access(kKeys, "");
   for (const char* header : {"", "Bearer sk-team-a-0"}) {
-    const HttpReply reply = *access.Check(Rights::kKey, header).rejection;
-    EXPECT_THAT(reply.body, HasSubstr(R"("code":"invalid_api_key")"));
-    EXPECT_THAT(reply.body, HasSubstr(R"("type":"invalid_request_error")"));
-    EXPECT_THAT(reply.body, testing::Not(HasSubstr("sk-team")));
+    const http::HttpReply reply = *access.Check(http::Rights::kKey, header).rejection;
+    EXPECT_EQ(reply.error->code, "invalid_api_key");
+    EXPECT_EQ(reply.error->type, "invalid_request_error");
+    EXPECT_THAT(reply.error->message, testing::Not(HasSubstr("sk-team")));
     ASSERT_EQ(reply.headers.size(), 1U);
     EXPECT_EQ(reply.headers[0].first, "WWW-Authenticate");
     EXPECT_THAT(reply.headers[0].second, HasSubstr("Bearer"));
@@ -207,22 +211,22 @@ TEST(Access, RejectionsSayHowAndShowNoKey) {
 
 TEST(Access, AdminPathsTakeTheAdminKeyAlone) {
   const Access access(kKeys, "admin-key-3");
-  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer admin-key-3"), 200);
-  EXPECT_EQ(StatusOf(access, Rights::kAdmin, ""), 401);
-  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer admin-key-4"), 401);
-  EXPECT_EQ(StatusOf(access, Rights::kAdmin, "Bearer sk-team-a-1"), 403);
-  EXPECT_EQ(StatusOf(access, Rights::kKeyOrAdmin, "Bearer admin-key-3"), 200);
-  EXPECT_EQ(StatusOf(access, Rights::kKey, "Bearer admin-key-3"), 401);
+  EXPECT_EQ(StatusOf(access, http::Rights::kAdmin, "Bearer admin-key-3"), 200);
+  EXPECT_EQ(StatusOf(access, http::Rights::kAdmin, ""), 401);
+  EXPECT_EQ(StatusOf(access, http::Rights::kAdmin, "Bearer admin-key-4"), 401);
+  EXPECT_EQ(StatusOf(access, http::Rights::kAdmin, "Bearer sk-team-a-1"), 403);
+  EXPECT_EQ(StatusOf(access, http::Rights::kKeyOrAdmin, "Bearer admin-key-3"), 200);
+  EXPECT_EQ(StatusOf(access, http::Rights::kKey, "Bearer admin-key-3"), 401);
 }
 
 TEST(Access, WithoutAnAdminKeyTheAdminPathsSayHowToOpenThem) {
   for (const auto& keys : {std::vector<ApiKey>(), kKeys}) {
     const Access access(keys, "");
     for (const char* header : {"", "Bearer ", "Bearer sk-team-a-1"}) {
-      const Access::Verdict verdict = access.Check(Rights::kAdmin, header);
+      const http::Verdict verdict = access.Check(http::Rights::kAdmin, header);
       ASSERT_TRUE(verdict.rejection.has_value());
       EXPECT_EQ(verdict.rejection->status, 403);
-      EXPECT_THAT(verdict.rejection->body, HasSubstr("--admin-key"));
+      EXPECT_THAT(verdict.rejection->error->message, HasSubstr("--admin-key"));
     }
   }
 }

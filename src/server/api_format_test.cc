@@ -27,7 +27,7 @@ class ApiFormatTest : public ServerTest {
 
   void StartToy(const ServerOptions& options) {
     StartServer(options, [](ServerContext* context) {
-      std::vector<Route> routes = ServerRoutes(context);
+      std::vector<http::Route> routes = ServerRoutes(context);
       routes.push_back(DialectRoute(context, "/toy", MakeToyDialect));
       return routes;
     });

@@ -39,7 +39,7 @@ inline constexpr size_t kMaxApiKeysBytes = size_t{4} << 20;
 StatusOr<std::vector<ApiKey>> ParseApiKeys(const std::string& path, const std::string& text);
 
 // Checks that each key has the form above, and that no key (the admin key included) and no name is
-// given twice. HttpServer::Start calls it too.
+// given twice. ApiServer::Start calls it too.
 Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_key);
 
 }  // namespace ropeway::server

@@ -102,47 +102,49 @@ KeyDemand DemandOf(const api::ApiRequest& api) {
   return demand;
 }
 
-ServerSink::WakeFn WakeOf(const std::shared_ptr<SocketStream>& stream, ServerContext* context) {
+ServerSink::WakeFn WakeOf(const std::shared_ptr<http::SocketStream>& stream,
+                          ServerContext* context) {
   using Wake = ServerSink::Wake;
-  return [weak = std::weak_ptr<SocketStream>(stream), context](Wake why) {
-    if (why == Wake::kSlowReader) context->metrics.CountSlowReader();
-    if (why == Wake::kOverBudget) context->metrics.CountCutAnswer();
-    std::shared_ptr<SocketStream> alive = weak.lock();
+  return [weak = std::weak_ptr<http::SocketStream>(stream), context](Wake why) {
+    if (why == Wake::kSlowReader) context->http.metrics.CountSlowReader();
+    if (why == Wake::kOverBudget) context->http.metrics.CountCutAnswer();
+    std::shared_ptr<http::SocketStream> alive = weak.lock();
     if (!alive) return;
     why == Wake::kNews ? alive->PostSignal() : alive->PostClose();
   };
 }
 
-HttpReply AboveCeiling(const api::ApiRequest& api, Priority ceiling) {
+http::HttpReply AboveCeiling(const api::ApiRequest& api, Priority ceiling) {
   const std::string message =
       fmt::format("'{}' asks for the class {}, but this API key may ask for {} at most.",
                   api.priority_field, PriorityName(*api.priority), PriorityName(ceiling));
-  return ErrorReply({403, message, "invalid_request_error", api.priority_field, "forbidden"});
+  return http::ErrorReply({403, message, "invalid_request_error", api.priority_field, "forbidden"});
 }
 
-HttpReply NotAGateway() {
-  return ErrorReply({403,
-                     "'ropeway_gateway' needs an API key with 'gateway = true' in this server's "
-                     "file of keys.",
-                     "invalid_request_error", "ropeway_gateway", "forbidden"});
+http::HttpReply NotAGateway() {
+  return http::ErrorReply(
+      {403,
+       "'ropeway_gateway' needs an API key with 'gateway = true' in this server's "
+       "file of keys.",
+       "invalid_request_error", "ropeway_gateway", "forbidden"});
 }
 
 // Puts in the place of `caller`, a gateway, the tenant for which it sends the request, if it names
 // one.
-void ActFor(const api::GatewayFields& gateway, Caller* caller) {
+void ActFor(const api::GatewayFields& gateway, http::Caller* caller) {
   if (gateway.weight) caller->weight = *gateway.weight;
   if (gateway.tenant.empty()) return;
   caller->tenant = gateway.tenant;
   caller->cache_scope = gateway.cache_scope;
 }
 
-HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
-                       const ServerContext& context) {
+http::HttpReply LimitReached(const KeyLimits::Grant& grant, const http::Caller& caller,
+                             const ServerContext& context) {
   if (grant.status.code() != StatusCode::kResourceExhausted) {
     return RejectionReply(grant.status, *context.backend, caller.tenant);
   }
-  HttpReply reply =
-      ErrorReply({429, grant.status.message(), grant.limit, "", "rate_limit_exceeded"});
+  http::HttpReply reply =
+      http::ErrorReply({429, grant.status.message(), grant.limit, "", "rate_limit_exceeded"});
   reply.headers = context.key_limits.Headers(caller.tenant);
   const int seconds = grant.retry_after_seconds > 0
                           ? grant.retry_after_seconds
@@ -153,7 +155,7 @@ HttpReply LimitReached(const KeyLimits::Grant& grant, const Caller& caller,
 
 }  // namespace
 
-Generation::Generation(std::shared_ptr<Exchange> exchange, ServerContext* context,
+Generation::Generation(std::shared_ptr<http::Exchange> exchange, ServerContext* context,
                        api::ApiFormatMaker make_format)
     : exchange_(std::move(exchange)),
       stream_(exchange_->stream),
@@ -162,36 +164,36 @@ Generation::Generation(std::shared_ptr<Exchange> exchange, ServerContext* contex
       format_(make_format()),
       submission_(context->backend) {}
 
-asio::awaitable<Sent> Generation::Run() {
-  Sent sent;
+asio::awaitable<http::Sent> Generation::Run() {
+  http::Sent sent;
   Status failure;
   try {
     sent = co_await TryRun();
   } catch (...) {
-    failure = StatusFromException();
+    failure = http::StatusFromException();
     submission_.Cancel();
   }
   if (!failure.ok() && stream_began_) {
     sent = co_await SendStreamError(failure);
   } else if (!failure.ok()) {
-    HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
+    http::HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
     sent = co_await exchange_->Send(std::move(reply));
   }
   co_return sent;
 }
 
-asio::awaitable<Sent> Generation::TryRun() {
+asio::awaitable<http::Sent> Generation::TryRun() {
   Status status;
-  IoTurns::Turn turn;
-  if (!context_->accepting()) {
+  http::IoTurns::Turn turn;
+  if (!context_->http.accepting()) {
     status = {StatusCode::kUnavailable,
-              std::string(NotAccepting(context_->state)) + " No new request is accepted."};
+              std::string(NotAccepting(context_->http.state)) + " No new request is accepted."};
   } else {
     status = co_await ReadBody(&turn);
     // A helper may still read the body.
-    if (stream_->gone()) co_return Sent{};
+    if (stream_->gone()) co_return http::Sent{};
   }
-  std::optional<HttpReply> rejection;
+  std::optional<http::HttpReply> rejection;
   if (status.ok()) {
     exchange_->record.model = head_.model;
     std::vector<KeyTicket> tickets;
@@ -200,7 +202,7 @@ asio::awaitable<Sent> Generation::TryRun() {
   }
   if (!status.ok()) rejection = RejectionReply(status, *context_->backend, http_.caller.tenant);
   turn.End();
-  Sent sent;
+  http::Sent sent;
   if (rejection) {
     sent = co_await exchange_->Send(*std::move(rejection));
   } else if (format_->request()->stream) {
@@ -211,7 +213,7 @@ asio::awaitable<Sent> Generation::TryRun() {
   co_return sent;
 }
 
-asio::awaitable<Status> Generation::ReadBody(IoTurns::Turn* turn) {
+asio::awaitable<Status> Generation::ReadBody(http::IoTurns::Turn* turn) {
   Status status;
   const bool is_small = http_.body.size() <= context_->limits().max_inline_body_bytes;
   if (!is_small) {
@@ -220,14 +222,14 @@ asio::awaitable<Status> Generation::ReadBody(IoTurns::Turn* turn) {
       if (!prepared.ok()) return prepared;
       return std::string();
     };
-    base::Flow flow = FlowOf(http_.caller);
+    base::Flow flow = http::FlowOf(http_.caller);
     const StatusOr<std::string> done =
         co_await context_->RunOnHelper(std::move(flow), stream_, std::move(work));
     status = done.status();
     if (stream_->gone()) co_return status;
   }
   // A large body too: its prompts are copied for each choice.
-  base::Flow flow = FlowOf(http_.caller);
+  base::Flow flow = http::FlowOf(http_.caller);
   co_await exchange_->turns->Begin(std::move(flow), stream_, turn);
   if (stream_->gone()) co_return status;
   if (is_small) status = Prepare();
@@ -261,16 +263,16 @@ Status Generation::Prepare() {
   // Each choice shows its prompt, and while the answer is written it is copied. A small answer is
   // free.
   shown_bytes_ = bytes * static_cast<size_t>(api.n);
-  const size_t written = shown_bytes_ > kFreeAnswerBytes ? 2 * shown_bytes_ : 0;
+  const size_t written = shown_bytes_ > http::kFreeAnswerBytes ? 2 * shown_bytes_ : 0;
   const std::string& tenant = http_.caller.tenant;
-  const bool good = context_->ChargeAnswer(tenant, bytes, &prompt_texts_) &&
-                    context_->ChargeAnswer(tenant, written, &shown_);
-  return good ? Status() : TooManyAnswers();
+  const bool good = context_->http.ChargeAnswer(tenant, bytes, &prompt_texts_) &&
+                    context_->http.ChargeAnswer(tenant, written, &shown_);
+  return good ? Status() : http::TooManyAnswers();
 }
 
-std::optional<HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
+std::optional<http::HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
   api::ApiRequest* const api = format_->request();
-  Caller& caller = http_.caller;
+  http::Caller& caller = http_.caller;
   if (api->priority && *api->priority < caller.priority_ceiling) {
     return AboveCeiling(*api, caller.priority_ceiling);
   }
@@ -305,7 +307,7 @@ Status Generation::Submit(std::vector<KeyTicket> tickets) {
 Submission::SinkMaker Generation::Sinks() const {
   const api::ApiRequest& api = *format_->request();
   const ServerSink::WakeFn wake = WakeOf(stream_, context_);
-  const std::shared_ptr<base::SharedBudget> answers = context_->answers;
+  const std::shared_ptr<base::SharedBudget> answers = context_->http.answers;
   const std::string tenant = http_.caller.tenant;
   if (!api.stream) {
     const bool keep_tokens = api.request.logprobs.has_value();
@@ -327,19 +329,19 @@ Submission::SinkMaker Generation::Sinks() const {
 
 namespace {
 
-asio::awaitable<Sent> Generate(std::shared_ptr<Exchange> exchange, ServerContext* context,
-                               api::ApiFormatMaker make_format) {
+asio::awaitable<http::Sent> Generate(std::shared_ptr<http::Exchange> exchange,
+                                     ServerContext* context, api::ApiFormatMaker make_format) {
   exchange->stream->set_answering(true);
   auto generation = std::make_shared<Generation>(exchange, context, make_format);
-  const Sent sent = co_await generation->Run();
+  const http::Sent sent = co_await generation->Run();
   exchange->stream->set_answering(false);
   co_return sent;
 }
 
 }  // namespace
 
-Route::Handler Generates(ServerContext* context, api::ApiFormatMaker make_format) {
-  return [=](std::shared_ptr<Exchange> exchange) {
+http::Route::Handler Generates(ServerContext* context, api::ApiFormatMaker make_format) {
+  return [=](std::shared_ptr<http::Exchange> exchange) {
     return Generate(std::move(exchange), context, make_format);
   };
 }

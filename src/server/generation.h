@@ -12,9 +12,9 @@
 
 #include "api/api_format.h"
 #include "base/shared_budget.h"
-#include "server/exchange.h"
-#include "server/http_reply.h"
-#include "server/route.h"
+#include "http/exchange.h"
+#include "http/http_reply.h"
+#include "http/route.h"
 #include "server/server_context.h"
 #include "server/submission.h"
 
@@ -27,34 +27,34 @@ namespace ropeway::server {
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // `context` must outlive it.
-  Generation(std::shared_ptr<Exchange> exchange, ServerContext* context,
+  Generation(std::shared_ptr<http::Exchange> exchange, ServerContext* context,
              api::ApiFormatMaker make_format);
 
   // Runs to the end; no exception leaves it. Once it has returned, the backend holds no reference
   // to the connection. Call once.
-  boost::asio::awaitable<Sent> Run();
+  boost::asio::awaitable<http::Sent> Run();
 
  private:
   // --- generation.cc: from the body to the backend.
 
-  boost::asio::awaitable<Sent> TryRun();
+  boost::asio::awaitable<http::Sent> TryRun();
   // Ends in a turn of the I/O thread, unless the client has left.
-  boost::asio::awaitable<Status> ReadBody(IoTurns::Turn* turn);
+  boost::asio::awaitable<Status> ReadBody(http::IoTurns::Turn* turn);
   // What the body alone decides. Any thread; may take milliseconds per megabyte.
   Status Prepare();
   // Gives the request its key's rights and takes tickets from the key's limits, or returns why not.
-  std::optional<HttpReply> ApplyKey(std::vector<KeyTicket>* tickets);
+  std::optional<http::HttpReply> ApplyKey(std::vector<KeyTicket>* tickets);
   Status Submit(std::vector<KeyTicket> tickets);
   Submission::SinkMaker Sinks() const;
 
   // --- send_answer.cc: from the backend to the client.
 
   // Waits for all choices and sends them as one body, or the first failure as an error.
-  boost::asio::awaitable<Sent> SendWhole();
+  boost::asio::awaitable<http::Sent> SendWhole();
   // Sends a stream. Its headers leave when all choices are admitted; a failure before that is an
   // error with its own status code.
-  boost::asio::awaitable<Sent> SendStream();
-  boost::asio::awaitable<Sent> SendStreamError(Status status);
+  boost::asio::awaitable<http::Sent> SendStream();
+  boost::asio::awaitable<http::Sent> SendStreamError(Status status);
   boost::asio::awaitable<StatusOr<std::string>> WriteWhole(
       std::shared_ptr<const std::vector<api::ChoiceOutput>> choices);
   // Runs `write`, which may use this object, on a helper thread. A client with too many jobs there
@@ -70,14 +70,14 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // A choice has its end, which the log will tell.
   void NoteEnd(size_t choice, const Finish& finish);
   // The reply to a request that the backend ended with `failure`.
-  HttpReply FailureReply(const Status& failure) const;
+  http::HttpReply FailureReply(const Status& failure) const;
   // The queue position, and the rest of the key's limits.
-  HttpHeaders AnswerHeaders();
+  http::HttpHeaders AnswerHeaders();
 
-  const std::shared_ptr<Exchange> exchange_;
-  const std::shared_ptr<SocketStream> stream_;  // The exchange's,
-  HttpRequest& http_;                           // and its request; the body is released once it is
-  ServerContext* const context_;                // parsed.
+  const std::shared_ptr<http::Exchange> exchange_;
+  const std::shared_ptr<http::SocketStream> stream_;  // The exchange's,
+  http::HttpRequest& http_;       // and its request; the body is released once it is
+  ServerContext* const context_;  // parsed.
   const std::unique_ptr<api::ApiFormat> format_;
   api::AnswerHead head_;                   // Until the format has it.
   base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows,
@@ -88,7 +88,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 };
 
 // The handler of a dialect's route. `context` must outlive it.
-Route::Handler Generates(ServerContext* context, api::ApiFormatMaker make_format);
+http::Route::Handler Generates(ServerContext* context, api::ApiFormatMaker make_format);
 
 }  // namespace ropeway::server
 

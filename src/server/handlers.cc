@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "api/json.h"
-#include "server/exchange.h"
+#include "http/exchange.h"
+#include "server/tenant_metrics.h"
 
 namespace ropeway::server {
 namespace {
@@ -21,8 +22,8 @@ namespace {
 namespace asio = boost::asio;
 using Json = nlohmann::ordered_json;
 
-HttpReply JsonReply(const Json& body) {
-  HttpReply reply;
+http::HttpReply JsonReply(const Json& body) {
+  http::HttpReply reply;
   reply.body = api::DumpJson(body);
   return reply;
 }
@@ -73,29 +74,29 @@ Json BackendJson(const BackendStatus& backend) {
             {"ejections", backend.ejections}}}};
 }
 
-HttpReply HealthReply(bool good, const std::string& reason, const Json& more = Json::object(),
-                      const char* bad = "unavailable") {
+http::HttpReply HealthReply(bool good, const std::string& reason, const Json& more = Json::object(),
+                            const char* bad = "unavailable") {
   Json body = {{"status", good ? "ok" : bad}};
   if (!good) body["reason"] = reason;
   body.update(more);
-  HttpReply reply = JsonReply(body);
+  http::HttpReply reply = JsonReply(body);
   reply.status = good ? 200 : 503;
   return reply;
 }
 
 // Of whether requests are taken: `good` by what stands behind the server.
-HttpReply ReadyReply(bool good, const std::string& reason, const ServerContext& context,
-                     const Json& more = Json::object()) {
-  const ServerContext::State state = context.state;
-  if (state == ServerContext::State::kServing) return HealthReply(good, reason, more);
-  const bool drains = state == ServerContext::State::kDraining;
+http::HttpReply ReadyReply(bool good, const std::string& reason, const ServerContext& context,
+                           const Json& more = Json::object()) {
+  const http::HttpContext::State state = context.http.state;
+  if (state == http::HttpContext::State::kServing) return HealthReply(good, reason, more);
+  const bool drains = state == http::HttpContext::State::kDraining;
   return HealthReply(false, NotAccepting(state), more, drains ? "draining" : "stopping");
 }
 
 // --- Models.
 
 // For a gateway with what tells it whether another server has the same model.
-Json ModelJson(const engine::ModelInfo& model, const Caller& caller) {
+Json ModelJson(const engine::ModelInfo& model, const http::Caller& caller) {
   Json json = {
       {"id", model.id}, {"object", "model"}, {"created", model.created}, {"owned_by", "ropeway"}};
   if (model.max_model_len > 0) json["max_model_len"] = model.max_model_len;
@@ -162,24 +163,24 @@ Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
   return json;
 }
 
-using State = ServerContext::State;
+using State = http::HttpContext::State;
 
 // What /admin/drain has done.
-HttpReply DrainReply(const ServerContext& context) {
+http::HttpReply DrainReply(const ServerContext& context) {
   int64_t running = 0;
   int64_t waiting = 0;
   for (const engine::RequestInfo& request : context.backend->Requests()) {
     ++(request.state == engine::RequestInfo::State::kRunning ? running : waiting);
   }
   const char* message = "New requests are accepted.";
-  if (context.state == State::kDraining) {
+  if (context.http.state == State::kDraining) {
     message =
         "New requests get a 503, as does /readyz. What runs and waits goes on to its end. The "
         "server stays up; DELETE /admin/drain lets it accept new requests again.";
-  } else if (context.state == State::kStopping) {
+  } else if (context.http.state == State::kStopping) {
     message = "The server is stopping: it ends when what runs and waits has ended.";
   }
-  return JsonReply({{"draining", !context.accepting()},
+  return JsonReply({{"draining", !context.http.accepting()},
                     {"running", running},
                     {"waiting", waiting},
                     {"message", message}});
@@ -195,21 +196,21 @@ std::optional<RequestId> ParseId(std::string_view text) {
 
 }  // namespace
 
-const char* NotAccepting(ServerContext::State state) {
+const char* NotAccepting(http::HttpContext::State state) {
   return state == State::kDraining ? "The server is draining." : "The server is stopping.";
 }
 
-HttpReply AnswerLivez(const HttpRequest& /*request*/, ServerContext* context) {
+http::HttpReply AnswerLivez(const http::HttpRequest& /*request*/, ServerContext* context) {
   const engine::Health health = context->backend->GetHealth();
   return HealthReply(health.live, health.reason);
 }
 
-HttpReply AnswerReadyz(const HttpRequest& /*request*/, ServerContext* context) {
+http::HttpReply AnswerReadyz(const http::HttpRequest& /*request*/, ServerContext* context) {
   const engine::Health health = context->backend->GetHealth();
   return ReadyReply(health.ready, health.reason, *context);
 }
 
-HttpReply AnswerHealth(const HttpRequest& request, ServerContext* context) {
+http::HttpReply AnswerHealth(const http::HttpRequest& request, ServerContext* context) {
   const engine::Health health = context->backend->GetHealth();
   Json more = Json::object();
   if (request.caller.sees_all) {
@@ -221,21 +222,21 @@ HttpReply AnswerHealth(const HttpRequest& request, ServerContext* context) {
   return ReadyReply(health.live && health.ready, health.reason, *context, more);
 }
 
-HttpReply AnswerMetrics(const HttpRequest& request, ServerContext* context) {
-  const Caller& caller = request.caller;
-  HttpReply reply;
+http::HttpReply AnswerMetrics(const http::HttpRequest& request, ServerContext* context) {
+  const http::Caller& caller = request.caller;
+  http::HttpReply reply;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  if (caller.sees_all) reply.body = context->backend->MetricsText() + context->metrics.Text();
-  reply.body += context->metrics.TenantText(context->key_limits.Usage(),
-                                            caller.sees_all ? std::string() : caller.tenant);
+  if (caller.sees_all) reply.body = context->backend->MetricsText() + context->http.metrics.Text();
+  reply.body += TenantText(context->http.metrics, context->key_limits.Usage(),
+                           caller.sees_all ? std::string() : caller.tenant);
   return reply;
 }
 
-HttpReply AnswerVersion(const HttpRequest& /*request*/, ServerContext* /*context*/) {
+http::HttpReply AnswerVersion(const http::HttpRequest& /*request*/, ServerContext* /*context*/) {
   return JsonReply({{"version", ROPEWAY_VERSION}});
 }
 
-HttpReply AnswerModels(const HttpRequest& request, ServerContext* context) {
+http::HttpReply AnswerModels(const http::HttpRequest& request, ServerContext* context) {
   Json data = Json::array();
   for (const engine::ModelInfo& model : context->backend->Models()) {
     data.push_back(ModelJson(model, request.caller));
@@ -243,15 +244,15 @@ HttpReply AnswerModels(const HttpRequest& request, ServerContext* context) {
   return JsonReply({{"object", "list"}, {"data", std::move(data)}});
 }
 
-HttpReply AnswerModel(const HttpRequest& request, ServerContext* context) {
+http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* context) {
   StatusOr<engine::ModelInfo> model =
       FindModel(PercentDecoded(request.match.argument), *context->backend);
-  if (!model.ok()) return ErrorReply(api::ToApiError(model.status()));
+  if (!model.ok()) return http::ErrorReply(api::ToApiError(model.status()));
   return JsonReply(ModelJson(*model, request.caller));
 }
 
 // As vLLM writes it, for lm-eval: the texts of control tokens, null where there is none.
-HttpReply AnswerTokenizerInfo(const HttpRequest& request, ServerContext* context) {
+http::HttpReply AnswerTokenizerInfo(const http::HttpRequest& request, ServerContext* context) {
   const StatusOr<engine::TokenizerInfo> info = context->backend->DescribeTokenizer();
   if (!info.ok()) {
     return RejectionReply(info.status(), *context->backend, request.caller.tenant);
@@ -266,8 +267,8 @@ HttpReply AnswerTokenizerInfo(const HttpRequest& request, ServerContext* context
 // The numbers by class, waits and requests of the caller's tenant; for an admin those of all, with
 // their tenants, and the longest waits; for a gateway the numbers and waits of all. No prompts.
 // What the first request waits for is told to whose it is, and to who sees all.
-HttpReply AnswerQueue(const HttpRequest& request, ServerContext* context) {
-  const Caller& caller = request.caller;
+http::HttpReply AnswerQueue(const http::HttpRequest& request, ServerContext* context) {
+  const http::Caller& caller = request.caller;
   const engine::Backend& backend = *context->backend;
   const bool all = caller.admin || caller.gateway;
   const engine::QueueInfo queue = backend.Queue(all ? nullptr : &caller.tenant, caller.weight);
@@ -292,7 +293,7 @@ HttpReply AnswerQueue(const HttpRequest& request, ServerContext* context) {
   return JsonReply(body);
 }
 
-HttpReply AnswerRequests(const HttpRequest& /*request*/, ServerContext* context) {
+http::HttpReply AnswerRequests(const http::HttpRequest& /*request*/, ServerContext* context) {
   Json list = Json::array();
   for (const engine::RequestInfo& request : context->backend->Requests()) {
     list.push_back({{"id", request.id},
@@ -304,7 +305,7 @@ HttpReply AnswerRequests(const HttpRequest& /*request*/, ServerContext* context)
   return JsonReply({{"object", "list"}, {"data", std::move(list)}});
 }
 
-HttpReply AnswerCancel(const HttpRequest& request, ServerContext* context) {
+http::HttpReply AnswerCancel(const http::HttpRequest& request, ServerContext* context) {
   const std::string& argument = request.match.argument;
   engine::Backend* const backend = context->backend;
   const std::optional<RequestId> id = ParseId(argument);
@@ -313,61 +314,62 @@ HttpReply AnswerCancel(const HttpRequest& request, ServerContext* context) {
   const bool found = std::any_of(all.begin(), all.end(),
                                  [&](const engine::RequestInfo& one) { return one.id == *id; });
   if (!found) {
-    return ErrorReply({404, fmt::format("No request '{}' is under way.", argument.substr(0, 40)),
-                       "invalid_request_error", "id", "request_not_found"});
+    return http::ErrorReply({404,
+                             fmt::format("No request '{}' is under way.", argument.substr(0, 40)),
+                             "invalid_request_error", "id", "request_not_found"});
   }
   backend->Cancel(*id);
   spdlog::info("Admin: request {} is cancelled", *id);
   return JsonReply({{"id", *id}, {"cancelled", true}});
 }
 
-HttpReply AnswerDrain(const HttpRequest& /*request*/, ServerContext* context) {
+http::HttpReply AnswerDrain(const http::HttpRequest& /*request*/, ServerContext* context) {
   State serving = State::kServing;
-  if (context->state.compare_exchange_strong(serving, State::kDraining)) {
+  if (context->http.state.compare_exchange_strong(serving, State::kDraining)) {
     spdlog::info("Admin: no new requests are accepted until DELETE /admin/drain");
   }
   return DrainReply(*context);
 }
 
-HttpReply AnswerUndrain(const HttpRequest& /*request*/, ServerContext* context) {
+http::HttpReply AnswerUndrain(const http::HttpRequest& /*request*/, ServerContext* context) {
   State draining = State::kDraining;
-  if (context->state.compare_exchange_strong(draining, State::kServing)) {
+  if (context->http.state.compare_exchange_strong(draining, State::kServing)) {
     spdlog::info("Admin: new requests are accepted again");
   }
-  if (context->state == State::kStopping) {
-    return ErrorReply({409, "The server is stopping, which cannot be undone.",
-                       "invalid_request_error", "", "server_stopping"});
+  if (context->http.state == State::kStopping) {
+    return http::ErrorReply({409, "The server is stopping, which cannot be undone.",
+                             "invalid_request_error", "", "server_stopping"});
   }
   return DrainReply(*context);
 }
 
-HttpReply AnswerNothing(const HttpRequest& request, ServerContext* context) {
-  const std::string_view meant = context->routes.Suggest(request.match.argument);
+http::HttpReply AnswerNothing(const http::HttpRequest& request, ServerContext* context) {
+  const std::string_view meant = context->http.routes.Suggest(request.match.argument);
   const std::string message =
       meant.empty() ? "There is nothing at this path."
                     : fmt::format("There is nothing at this path; did you mean {}?", meant);
-  return ErrorReply({404, message, "invalid_request_error", "", ""});
+  return http::ErrorReply({404, message, "invalid_request_error", "", ""});
 }
 
 namespace {
 
-asio::awaitable<Sent> AnswerInTurn(std::shared_ptr<Exchange> exchange, ServerContext* context,
-                                   Answer* answer) {
-  IoTurns::Turn turn;
+asio::awaitable<http::Sent> AnswerInTurn(std::shared_ptr<http::Exchange> exchange,
+                                         ServerContext* context, Answer* answer) {
+  http::IoTurns::Turn turn;
   if (!exchange->route().limits.probe) {
-    base::Flow flow = FlowOf(exchange->request.caller);
+    base::Flow flow = http::FlowOf(exchange->request.caller);
     co_await exchange->turns->Begin(std::move(flow), exchange->stream, &turn);
   }
-  HttpReply reply = answer(exchange->request, context);
+  http::HttpReply reply = answer(exchange->request, context);
   turn.End();
-  const Sent sent = co_await exchange->Send(std::move(reply));
+  const http::Sent sent = co_await exchange->Send(std::move(reply));
   co_return sent;
 }
 
 }  // namespace
 
-Route::Handler Plain(ServerContext* context, Answer* answer) {
-  return [=](std::shared_ptr<Exchange> exchange) {
+http::Route::Handler Plain(ServerContext* context, Answer* answer) {
+  return [=](std::shared_ptr<http::Exchange> exchange) {
     return AnswerInTurn(std::move(exchange), context, answer);
   };
 }
@@ -392,9 +394,9 @@ StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const engine::Ba
   return unlisted;
 }
 
-HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
-                         const std::string& tenant) {
-  HttpReply reply = ErrorReply(api::ToApiError(status));
+http::HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
+                               const std::string& tenant) {
+  http::HttpReply reply = http::ErrorReply(api::ToApiError(status));
   if (reply.status == 429 || reply.status == 503) {
     const int known = status.retry_after_seconds();
     const int seconds = known > 0 ? known : backend.RetryAfterSeconds(tenant);

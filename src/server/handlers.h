@@ -5,25 +5,25 @@
 
 #include <string>
 
-#include "server/http_reply.h"
-#include "server/request_reader.h"
-#include "server/route.h"
+#include "http/http_reply.h"
+#include "http/request_reader.h"
+#include "http/route.h"
 #include "server/server_context.h"
 
 namespace ropeway::server {
 
 // Each answers one route (routes.cc) and never blocks for long. REQUIRES: the caller may use it.
-using Answer = HttpReply(const HttpRequest& request, ServerContext* context);
+using Answer = http::HttpReply(const http::HttpRequest& request, ServerContext* context);
 Answer AnswerModels, AnswerModel, AnswerQueue, AnswerLivez, AnswerReadyz, AnswerHealth,
     AnswerMetrics, AnswerVersion, AnswerRequests, AnswerCancel, AnswerDrain, AnswerUndrain,
     AnswerTokenizerInfo, AnswerNothing;
 
 // Why no new requests are taken. REQUIRES: not kServing.
-const char* NotAccepting(ServerContext::State state);
+const char* NotAccepting(http::HttpContext::State state);
 
 // The handler that answers so: in a turn of the I/O thread, a probe without one. `context` must
 // outlive it.
-Route::Handler Plain(ServerContext* context, Answer* answer);
+http::Route::Handler Plain(ServerContext* context, Answer* answer);
 
 // The model that a request's `model` names: the first one for "" and "default". kNotFound for a
 // name that no model has.
@@ -34,8 +34,8 @@ StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const engine::Ba
 
 // The reply to a tenant's request that failed with `status`, with the headers that say whether and
 // when to retry. REQUIRES: !status.ok().
-HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
-                         const std::string& tenant);
+http::HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
+                               const std::string& tenant);
 
 }  // namespace ropeway::server
 

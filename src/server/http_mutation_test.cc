@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/http_server.h"
+#include "server/api_server.h"
 #include "server/test_client.h"
 #include "server/test_fake_backend.h"
 
@@ -56,7 +56,7 @@ std::string Damage(std::string bytes, std::mt19937* random) {
 
 TEST(HttpMutation, DamagedRequestsHurtNoOtherClient) {
   FakeBackend backend;
-  HttpServer server(ServerOptions{}, &backend);
+  ApiServer server(ServerOptions{}, &backend);
   ASSERT_TRUE(server.Start().ok());
   std::mt19937 random(20240501);
   const std::vector<std::string> good = GoodRequests();

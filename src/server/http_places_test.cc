@@ -166,7 +166,7 @@ TEST_F(HttpPlacesTest, BehindATrustedProxyTheClientsAddressCounts) {
 TEST_F(HttpPlacesTest, ProxiesThatAreNoAddressesAreRejectedAtStart) {
   ServerOptions options;
   options.trusted_proxies = {"10.0.0.1", "proxy.example"};
-  HttpServer server(options, &backend_);
+  ApiServer server(options, &backend_);
   const Status status = server.Start();
   EXPECT_EQ(status.field(), "trusted_proxies");
   EXPECT_THAT(status.message(), HasSubstr("proxy.example"));

@@ -449,11 +449,11 @@ TEST_F(HttpSecurityTest, WithoutAnAdminKeyTheAdminPathsAreClosed) {
 TEST_F(HttpSecurityTest, KeysThatCannotBeUsedAreRejectedAtStart) {
   ServerOptions options;
   options.api_keys = {{"a", "short"}};
-  HttpServer server(options, &backend_);
+  ApiServer server(options, &backend_);
   EXPECT_EQ(server.Start().field(), "api_keys");
   options.api_keys = {{"scraper", "sk-scrape"}};
   options.api_keys[0].metrics_only = true;
-  EXPECT_THAT(HttpServer(options, &backend_).Start().message(), HasSubstr("metrics_only"));
+  EXPECT_THAT(ApiServer(options, &backend_).Start().message(), HasSubstr("metrics_only"));
 }
 
 // As at SIGTERM, when the time to drain is over: each stream gets an event before its connection

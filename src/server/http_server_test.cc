@@ -1,5 +1,3 @@
-#include "server/http_server.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/api_server.h"
 #include "server/test_server.h"
 
 namespace ropeway::server {
@@ -404,14 +403,14 @@ TEST_F(HttpServerTest, SixteenClientsAtOnce) {
 TEST_F(HttpServerTest, TakenPortAndBadHostAreNamed) {
   ServerOptions options;
   options.port = port();
-  HttpServer second(options, &backend_);
+  ApiServer second(options, &backend_);
   Status taken = second.Start();
   EXPECT_EQ(taken.code(), StatusCode::kUnavailable);
   EXPECT_EQ(taken.field(), "port");
   EXPECT_THAT(taken.message(), HasSubstr(std::to_string(port())));
   options.port = 0;
   options.host = "no such host";
-  HttpServer third(options, &backend_);
+  ApiServer third(options, &backend_);
   Status bad = third.Start();
   EXPECT_EQ(bad.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(bad.field(), "host");

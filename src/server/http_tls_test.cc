@@ -136,7 +136,7 @@ TEST_F(HttpTlsTest, AnswersWholeAndAsAStream) {
 TEST_F(HttpTlsTest, NewHandshakesSeeAReloadedCertificate) {
   const auto reload = [this] {
     const TestCertificate& names = Certificate();
-    const StatusOr<TlsFiles> files = ReadTlsFiles(names.cert, names.key, true);
+    const StatusOr<http::TlsFiles> files = http::ReadTlsFiles(names.cert, names.key, true);
     return files.ok() ? server_->Reload(ServerOptions(), *files) : files.status();
   };
   const std::string get = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -178,7 +178,7 @@ TEST(Tls, AtTheStartFilesMayBePipes) {
     ServerOptions options;
     options.tls_cert = of_key ? good.cert : pipe;
     options.tls_key = of_key ? pipe : good.key;
-    const Status status = HttpServer(options, &backend).Start();
+    const Status status = ApiServer(options, &backend).Start();
     EXPECT_TRUE(status.ok()) << status.message();
     writer.join();
     std::remove(pipe.c_str());
@@ -297,7 +297,7 @@ TEST(Tls, BadFilesAreOneSentenceThatNamesThem) {
     ServerOptions options;
     options.tls_cert = cert;
     options.tls_key = key;
-    return HttpServer(options, &backend).Start();
+    return ApiServer(options, &backend).Start();
   };
   struct Case {
     std::string cert, key, field, names, says;
@@ -327,7 +327,7 @@ TEST(Tls, NeedsBothFiles) {
   FakeBackend backend;
   ServerOptions options;
   options.tls_cert = Certificate().cert;
-  HttpServer server(options, &backend);
+  ApiServer server(options, &backend);
   EXPECT_EQ(server.Start().field(), "tls_key");
 }
 

@@ -7,33 +7,34 @@
 
 namespace ropeway::server {
 
-std::vector<Route> ServerRoutes(ServerContext* context) {
+std::vector<http::Route> ServerRoutes(ServerContext* context) {
   const auto plain = [context](Answer* answer) { return Plain(context, answer); };
-  const RouteLimits none;
-  const RouteLimits body = {.takes_body = true};
-  const RouteLimits probe = {.probe = true};
+  const http::RouteLimits none;
+  const http::RouteLimits body = {.takes_body = true};
+  const http::RouteLimits probe = {.probe = true};
   return {
       DialectRoute(context, "/v1/completions", api::MakeOpenAiCompletions),
       DialectRoute(context, "/v1/chat/completions", api::MakeOpenAiChat),
-      {"GET", "/v1/models", Rights::kKey, none, plain(AnswerModels)},
-      {"GET", "/v1/models/{model}", Rights::kKey, none, plain(AnswerModel)},
-      {"GET", "/v1/queue", Rights::kKeyOrAdmin, none, plain(AnswerQueue)},
-      {"POST", "/tokenize", Rights::kKey, body, Tokenizes(context)},
-      {"POST", "/detokenize", Rights::kKey, body, Detokenizes(context)},
-      {"GET", "/tokenizer_info", Rights::kKey, none, plain(AnswerTokenizerInfo)},
-      {"GET", "/version", Rights::kKeyOrAdmin, none, plain(AnswerVersion)},
-      {"GET", "/livez", Rights::kOpen, probe, plain(AnswerLivez)},
-      {"GET", "/readyz", Rights::kOpen, probe, plain(AnswerReadyz)},
-      {"GET", "/health", Rights::kOpen, probe, plain(AnswerHealth)},
-      {"GET", "/metrics", Rights::kMetrics, none, plain(AnswerMetrics)},
-      {"GET", "/admin/requests", Rights::kAdmin, none, plain(AnswerRequests)},
-      {"POST", "/admin/requests/{id}/cancel", Rights::kAdmin, none, plain(AnswerCancel)},
-      {"POST", "/admin/drain", Rights::kAdmin, none, plain(AnswerDrain)},
-      {"DELETE", "/admin/drain", Rights::kAdmin, none, plain(AnswerUndrain)},
+      {"GET", "/v1/models", http::Rights::kKey, none, plain(AnswerModels)},
+      {"GET", "/v1/models/{model}", http::Rights::kKey, none, plain(AnswerModel)},
+      {"GET", "/v1/queue", http::Rights::kKeyOrAdmin, none, plain(AnswerQueue)},
+      {"POST", "/tokenize", http::Rights::kKey, body, Tokenizes(context)},
+      {"POST", "/detokenize", http::Rights::kKey, body, Detokenizes(context)},
+      {"GET", "/tokenizer_info", http::Rights::kKey, none, plain(AnswerTokenizerInfo)},
+      {"GET", "/version", http::Rights::kKeyOrAdmin, none, plain(AnswerVersion)},
+      {"GET", "/livez", http::Rights::kOpen, probe, plain(AnswerLivez)},
+      {"GET", "/readyz", http::Rights::kOpen, probe, plain(AnswerReadyz)},
+      {"GET", "/health", http::Rights::kOpen, probe, plain(AnswerHealth)},
+      {"GET", "/metrics", http::Rights::kMetrics, none, plain(AnswerMetrics)},
+      {"GET", "/admin/requests", http::Rights::kAdmin, none, plain(AnswerRequests)},
+      {"POST", "/admin/requests/{id}/cancel", http::Rights::kAdmin, none, plain(AnswerCancel)},
+      {"POST", "/admin/drain", http::Rights::kAdmin, none, plain(AnswerDrain)},
+      {"DELETE", "/admin/drain", http::Rights::kAdmin, none, plain(AnswerUndrain)},
   };
 }
 
-Route DialectRoute(ServerContext* context, std::string_view path, api::ApiFormatMaker make_format) {
+http::Route DialectRoute(ServerContext* context, std::string_view path,
+                         api::ApiFormatMaker make_format) {
   return {.method = "POST",
           .path = path,
           .limits = {.takes_body = true},
@@ -43,8 +44,8 @@ Route DialectRoute(ServerContext* context, std::string_view path, api::ApiFormat
           }};
 }
 
-Route NoRoute(ServerContext* context) {
-  return {"", "other", Rights::kKey, {}, Plain(context, AnswerNothing)};
+http::Route NoRoute(ServerContext* context) {
+  return {"", "other", http::Rights::kKey, {}, Plain(context, AnswerNothing)};
 }
 
 }  // namespace ropeway::server

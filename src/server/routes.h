@@ -7,22 +7,23 @@
 #include <vector>
 
 #include "api/api_format.h"
-#include "server/route.h"
+#include "http/route.h"
 
 namespace ropeway::server {
 
 class ServerContext;
 
 // The rows of `ropeway serve` and `ropeway gateway`. `context` must outlive their handlers.
-std::vector<Route> ServerRoutes(ServerContext* context);
+std::vector<http::Route> ServerRoutes(ServerContext* context);
 // Likewise, of another table.
-using RoutesMaker = std::function<std::vector<Route>(ServerContext* context)>;
+using RoutesMaker = std::function<std::vector<http::Route>(ServerContext* context)>;
 
 // The row of a dialect that generates.
-Route DialectRoute(ServerContext* context, std::string_view path, api::ApiFormatMaker make_format);
+http::Route DialectRoute(ServerContext* context, std::string_view path,
+                         api::ApiFormatMaker make_format);
 
 // What answers all other paths.
-Route NoRoute(ServerContext* context);
+http::Route NoRoute(ServerContext* context);
 
 }  // namespace ropeway::server
 

@@ -32,10 +32,11 @@ Status EndStatus(const ServerSink::Output::End& end) {
 }
 
 // No deadline: the client may wait as long as it stays.
-SocketStream::Deadline Never() { return SocketStream::Deadline::max(); }
+http::SocketStream::Deadline Never() { return http::SocketStream::Deadline::max(); }
 
 // When a stream that sends something now must have sent the next bytes.
-SocketStream::Deadline KeepAliveDeadline(const api::ApiFormat& format, const ServerLimits& limits) {
+http::SocketStream::Deadline KeepAliveDeadline(const api::ApiFormat& format,
+                                               const ServerLimits& limits) {
   if (limits.keep_alive_interval.count() <= 0 || format.KeepAlive().empty()) return Never();
   return std::chrono::steady_clock::now() + limits.keep_alive_interval;
 }
@@ -89,7 +90,7 @@ size_t CountText(const std::vector<api::ChoiceOutput>& choices) {
 
 void Generation::NoteEnd(size_t choice, const Finish& finish) {
   using Milliseconds = std::chrono::duration<double, std::milli>;
-  AccessRecord& record = exchange_->record;
+  http::AccessRecord& record = exchange_->record;
   if (!record.tokens) record.tokens.emplace();
   // Choices of one prompt share it.
   if (choice % static_cast<size_t>(format_->request()->n) == 0) {
@@ -102,11 +103,11 @@ void Generation::NoteEnd(size_t choice, const Finish& finish) {
   record.ttft_ms = Milliseconds(finish.times.queue + finish.times.prefill).count();
 }
 
-HttpReply Generation::FailureReply(const Status& failure) const {
-  HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
+http::HttpReply Generation::FailureReply(const Status& failure) const {
+  http::HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
   // admin's cancel.
-  if (failure.code() == StatusCode::kCancelled && context_->accepting()) {
+  if (failure.code() == StatusCode::kCancelled && context_->http.accepting()) {
     reply.headers.emplace_back("x-should-retry", "false");
   }
   if (reply.status == 429) {
@@ -117,8 +118,8 @@ HttpReply Generation::FailureReply(const Status& failure) const {
   return reply;
 }
 
-HttpHeaders Generation::AnswerHeaders() {
-  HttpHeaders headers = context_->key_limits.Headers(http_.caller.tenant);
+http::HttpHeaders Generation::AnswerHeaders() {
+  http::HttpHeaders headers = context_->key_limits.Headers(http_.caller.tenant);
   if (const std::optional<int32_t> position = submission_.queue_position()) {
     headers.emplace_back("x-ropeway-queue-position", std::to_string(*position));
   }
@@ -151,7 +152,7 @@ bool Generation::AppendOutput(std::string* bytes) {
     if (submission_.ended(i)) continue;
     ServerSink::Output output = submission_.Take(i);
     for (Delta& delta : output.deltas) {
-      AppendChunk(format_->OnDelta(i, std::move(delta)), http_.framing, bytes);
+      http::AppendChunk(format_->OnDelta(i, std::move(delta)), http_.framing, bytes);
     }
     if (!output.end) {
       all_ended = false;
@@ -159,26 +160,26 @@ bool Generation::AppendOutput(std::string* bytes) {
     }
     const Status status = EndStatus(*output.end);
     if (!status.ok()) {
-      AppendChunk(StreamError(status), http_.framing, bytes);
-      AppendLastChunk(http_.framing, bytes);
+      http::AppendChunk(StreamError(status), http_.framing, bytes);
+      http::AppendLastChunk(http_.framing, bytes);
       return true;
     }
     NoteEnd(i, output.end->finish);
-    AppendChunk(format_->OnEnd(i, output.end->finish), http_.framing, bytes);
+    http::AppendChunk(format_->OnEnd(i, output.end->finish), http_.framing, bytes);
   }
   if (all_ended) {
-    AppendChunk(format_->Done(), http_.framing, bytes);
-    AppendLastChunk(http_.framing, bytes);
+    http::AppendChunk(format_->Done(), http_.framing, bytes);
+    http::AppendLastChunk(http_.framing, bytes);
   }
   return all_ended;
 }
 
-asio::awaitable<Sent> Generation::SendStreamError(Status status) {
+asio::awaitable<http::Sent> Generation::SendStreamError(Status status) {
   std::string bytes;
-  AppendChunk(StreamError(status), http_.framing, &bytes);
-  AppendLastChunk(http_.framing, &bytes);
+  http::AppendChunk(StreamError(status), http_.framing, &bytes);
+  http::AppendLastChunk(http_.framing, &bytes);
   co_await stream_->Write(std::move(bytes));
-  co_return Sent{.status = 200, .keep_alive = false};
+  co_return http::Sent{.status = 200, .keep_alive = false};
 }
 
 asio::awaitable<StatusOr<std::string>> Generation::WriteWhole(
@@ -196,7 +197,7 @@ asio::awaitable<StatusOr<std::string>> Generation::OnHelper(std::function<std::s
     HelperWork work = [self = shared_from_this(), write]() -> StatusOr<std::string> {
       return write();
     };
-    base::Flow flow = FlowOf(http_.caller);
+    base::Flow flow = http::FlowOf(http_.caller);
     StatusOr<std::string> written =
         co_await context_->RunOnHelper(std::move(flow), stream_, std::move(work));
     const bool full = written.status().code() == StatusCode::kResourceExhausted;
@@ -205,20 +206,20 @@ asio::awaitable<StatusOr<std::string>> Generation::OnHelper(std::function<std::s
   }
 }
 
-asio::awaitable<Sent> Generation::SendWhole() {
+asio::awaitable<http::Sent> Generation::SendWhole() {
   auto choices = std::make_shared<std::vector<api::ChoiceOutput>>(submission_.size());
   Holds holds;
   Status failure;
   while (!CollectEnded(&submission_, choices.get(), &holds, &failure)) {
-    if (stream_->gone()) co_return Sent{};
+    if (stream_->gone()) co_return http::Sent{};
     co_await stream_->Wait(Never());
   }
-  if (submission_.cut()) context_->metrics.CountCutAnswer();
+  if (submission_.cut()) context_->http.metrics.CountCutAnswer();
   for (size_t i = 0; failure.ok() && i < choices->size(); ++i) NoteEnd(i, (*choices)[i].finish);
-  HttpReply reply;
+  http::HttpReply reply;
   if (failure.ok()) {
     StatusOr<std::string> body = co_await WriteWhole(std::move(choices));
-    if (stream_->gone()) co_return Sent{};
+    if (stream_->gone()) co_return http::Sent{};
     holds.clear();
     shown_.Release();
     failure = body.status();
@@ -229,22 +230,22 @@ asio::awaitable<Sent> Generation::SendWhole() {
   } else {
     reply = FailureReply(failure);
   }
-  const Sent sent = co_await exchange_->Send(std::move(reply));
+  const http::Sent sent = co_await exchange_->Send(std::move(reply));
   co_return sent;
 }
 
-asio::awaitable<Sent> Generation::SendStream() {
+asio::awaitable<http::Sent> Generation::SendStream() {
   if (http_.framing.http_1_0)
     http_.framing.keep_alive = false;  // Only the connection's end ends the body.
-  Sent sent;
+  http::Sent sent;
   Status failure;
   while (!AllAdmitted(&failure)) {
     if (!failure.ok()) {
-      HttpReply reply = FailureReply(failure);
+      http::HttpReply reply = FailureReply(failure);
       sent = co_await exchange_->Send(std::move(reply));
       co_return sent;
     }
-    if (stream_->gone()) co_return Sent{};
+    if (stream_->gone()) co_return http::Sent{};
     co_await stream_->Wait(Never());
   }
   StatusOr<std::string> begin = std::string();
@@ -254,25 +255,26 @@ asio::awaitable<Sent> Generation::SendStream() {
     std::function<std::string()> write = [this] { return format_->Begin(); };
     begin = co_await OnHelper(std::move(write));
   }
-  if (stream_->gone()) co_return Sent{};
+  if (stream_->gone()) co_return http::Sent{};
   if (!begin.ok()) {
-    HttpReply reply = FailureReply(begin.status());
+    http::HttpReply reply = FailureReply(begin.status());
     sent = co_await exchange_->Send(std::move(reply));
     co_return sent;
   }
-  std::string bytes = StreamHead(format_->stream_content_type(), http_.framing, AnswerHeaders());
-  AppendChunk(*begin, http_.framing, &bytes);
+  std::string bytes =
+      http::StreamHead(format_->stream_content_type(), http_.framing, AnswerHeaders());
+  http::AppendChunk(*begin, http_.framing, &bytes);
   begin = std::string();
   shown_.Release();
   stream_began_ = true;
-  SocketStream::Deadline deadline = Never();  // For the next bytes; set by the first write.
+  http::SocketStream::Deadline deadline = Never();  // For the next bytes; set by the first write.
   sent.status = 200;
   while (true) {
     const bool ended = AppendOutput(&bytes);
     bool written = true;
     if (!bytes.empty()) {
       base::SharedBudget::Hold hold;
-      written = context_->ChargeAnswer(http_.caller.tenant, bytes.capacity(), &hold);
+      written = context_->http.ChargeAnswer(http_.caller.tenant, bytes.capacity(), &hold);
       if (written) written = co_await stream_->Write(std::exchange(bytes, {}));
       deadline = KeepAliveDeadline(*format_, context_->limits());
     }
@@ -281,10 +283,10 @@ asio::awaitable<Sent> Generation::SendStream() {
       co_return sent;
     }
     if (!written) stream_->Close();
-    if (stream_->gone()) co_return Sent{};
+    if (stream_->gone()) co_return http::Sent{};
     co_await stream_->Wait(deadline);
     if (std::chrono::steady_clock::now() >= deadline) {
-      AppendChunk(format_->KeepAlive(), http_.framing, &bytes);
+      http::AppendChunk(format_->KeepAlive(), http_.framing, &bytes);
     }
   }
 }

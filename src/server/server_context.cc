@@ -1,27 +1,15 @@
 #include "server/server_context.h"
 
-#include <fmt/format.h>
-#include <prometheus/client_metric.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
-#include <iterator>
 #include <mutex>
-#include <random>
 #include <utility>
 
-#include "base/process_metrics.h"
-#include "server/http_reply.h"
+#include "api/api_error.h"
+#include "http/http_reply.h"
+#include "server/handlers.h"
 
 namespace ropeway::server {
 namespace {
-
-// Only for names, so neither seeded nor simulated: two runs must differ.
-std::string RandomName() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
-}
 
 // Of a request that gives none.
 SamplingParams SamplingOf(const engine::Backend& backend) {
@@ -31,168 +19,37 @@ SamplingParams SamplingOf(const engine::Backend& backend) {
   return sampling;
 }
 
-// A family with one series for each tenant.
-prometheus::MetricFamily TenantFamily(const char* name, const char* help,
-                                      const std::vector<KeyUsage>& usage,
-                                      int64_t KeyUsage::*number) {
-  prometheus::MetricFamily family;
-  family.name = name;
-  family.help = help;
-  family.type = prometheus::MetricType::Counter;
-  for (const KeyUsage& key : usage) {
-    prometheus::ClientMetric& metric = family.metric.emplace_back();
-    metric.label = {{"tenant", key.name}};
-    metric.counter.value = metric.gauge.value = static_cast<double>(key.*number);
-  }
-  return family;
-}
-
-std::string TenantOf(const prometheus::ClientMetric& metric) {
-  for (const prometheus::ClientMetric::Label& label : metric.label) {
-    if (label.name == "tenant") return label.value;
-  }
-  return {};
-}
-
-// None where they are wrong, with which the server does not start.
-TrustedProxies ProxiesOf(const ServerOptions& options) {
-  StatusOr<TrustedProxies> proxies = TrustedProxies::Parse(options.trusted_proxies);
-  return proxies.ok() ? *std::move(proxies) : TrustedProxies();
-}
-
-ServerOptions WithoutKeys(ServerOptions options) {
-  options.api_keys.clear();
-  options.admin_key.clear();
-  return options;
-}
-
 }  // namespace
-
-ServerMetrics::ServerMetrics()
-    : requests_(&prometheus::BuildCounter()
-                     .Name("ropeway_http_requests_total")
-                     .Help("HTTP requests by route and status code; 499: the client left.")
-                     .Register(registry_)),
-      slow_readers_(&prometheus::BuildCounter()
-                         .Name("ropeway_http_slow_readers_total")
-                         .Help("Connections closed because their client read too slowly.")
-                         .Register(registry_)
-                         .Add({})),
-      cut_answers_(&prometheus::BuildCounter()
-                        .Name("ropeway_http_cut_answers_total")
-                        .Help("Answers not sent because those of their tenant that were not read "
-                              "yet take too much memory.")
-                        .Register(registry_)
-                        .Add({})),
-      rejected_connections_(&prometheus::BuildCounter()
-                                 .Name("ropeway_http_rejected_connections_total")
-                                 .Help("Connections rejected because there was no place for them.")
-                                 .Register(registry_)
-                                 .Add({})),
-      evicted_connections_(&prometheus::BuildCounter()
-                                .Name("ropeway_http_evicted_connections_total")
-                                .Help("Connections closed to give their place to newer ones.")
-                                .Register(registry_)
-                                .Add({})),
-      connections_(&prometheus::BuildGauge()
-                        .Name("ropeway_http_connections")
-                        .Help("Open client connections.")
-                        .Register(registry_)
-                        .Add({})) {}
-
-void ServerMetrics::CountRequest(std::string_view route, int code, const std::string& tenant) {
-  requests_->Add({{"route", std::string(route)}, {"code", std::to_string(code)}}).Increment();
-  ++answered_;
-  if (tenant.empty()) return;
-  const std::lock_guard lock(mutex_);
-  ++tenant_requests_[tenant][code];
-}
-
-void ServerMetrics::ForgetTenants(const std::function<bool(const std::string&)>& remembered) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(tenant_requests_, [&](const auto& entry) { return !remembered(entry.first); });
-}
-
-prometheus::MetricFamily ServerMetrics::TenantRequests() const {
-  prometheus::MetricFamily family;
-  family.name = "ropeway_tenant_http_requests_total";
-  family.help = "HTTP requests of a tenant by status code; 499: the client left.";
-  family.type = prometheus::MetricType::Counter;
-  const std::lock_guard lock(mutex_);
-  for (const auto& [tenant, codes] : tenant_requests_) {
-    for (const auto& [code, count] : codes) {
-      prometheus::ClientMetric& metric = family.metric.emplace_back();
-      metric.label = {{"code", std::to_string(code)}, {"tenant", tenant}};
-      metric.counter.value = static_cast<double>(count);
-    }
-  }
-  return family;
-}
-
-std::string ServerMetrics::TenantText(const std::vector<KeyUsage>& usage,
-                                      const std::string& tenant) const {
-  std::vector<prometheus::MetricFamily> families = {TenantRequests()};
-  families.push_back(TenantFamily("ropeway_tenant_prompt_tokens_total",
-                                  "Prompt tokens of a tenant.", usage, &KeyUsage::prompt_tokens));
-  families.push_back(TenantFamily("ropeway_tenant_generation_tokens_total",
-                                  "Tokens generated for a tenant.", usage,
-                                  &KeyUsage::generated_tokens));
-  families.push_back(TenantFamily("ropeway_tenant_requests_unfinished",
-                                  "Requests of a tenant under way; each choice is one.", usage,
-                                  &KeyUsage::requests));
-  families.back().type = prometheus::MetricType::Gauge;
-  std::vector<prometheus::MetricFamily> shown;
-  for (prometheus::MetricFamily& family : families) {
-    std::erase_if(family.metric, [&](const prometheus::ClientMetric& metric) {
-      return !tenant.empty() && TenantOf(metric) != tenant;
-    });
-    if (!family.metric.empty()) shown.push_back(std::move(family));
-  }
-  return prometheus::TextSerializer().Serialize(shown);
-}
-
-std::string ServerMetrics::Text() const {
-  std::vector<prometheus::MetricFamily> families = registry_.Collect();
-  std::ranges::move(base::ProcessMetrics(), std::back_inserter(families));
-  return prometheus::TextSerializer().Serialize(families);
-}
 
 ServerContext::ServerContext(const ServerOptions& options, engine::Backend* backend,
                              const RoutesMaker& routes)
-    : options(WithoutKeys(options)),
-      routes(routes(this), NoRoute(this)),
+    : http(options, options.limits, options.api_keys.empty(), routes(this), NoRoute(this), this),
       access(options.api_keys, options.admin_key),
-      open(options.api_keys.empty()),
       backend(backend),
       sampling(SamplingOf(*backend)),
-      proxies(ProxiesOf(options)),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
-      access_log(options.access_log ? std::make_unique<AccessLog>() : nullptr),
-      connections(options.limits.max_connections),
-      bodies(static_cast<int64_t>(options.limits.max_bodies_bytes)),
-      answers(std::make_shared<base::SharedBudget>(
-          static_cast<int64_t>(options.limits.max_answers_bytes))),
-      run_(RandomName()),
+      limits_(options.limits),
       // One tenant alone gets half of the places.
       helpers_(std::max(1, options.limits.helper_threads),
                2 * int64_t{std::max(1, options.limits.max_helper_jobs)}, "ropeway-helper") {}
 
-bool ServerContext::ChargeAnswer(const std::string& tenant, size_t bytes,
-                                 base::SharedBudget::Hold* hold) {
-  if (bytes <= kFreeAnswerBytes || answers->Take(tenant, static_cast<int64_t>(bytes), hold)) {
-    return true;
-  }
-  metrics.CountCutAnswer();
-  return false;
+http::Verdict ServerContext::Check(http::Rights rights, const http::RequestHead& head) const {
+  return access.Check(rights, head.authorization, head.api_key);
 }
 
-std::string ServerContext::NewId() { return fmt::format("{}{:08x}", run_, ++count_); }
+http::HttpReply ServerContext::Rejection(const Status& status, const std::string& tenant) const {
+  return RejectionReply(status, *backend, tenant);
+}
+
+std::string ServerContext::ErrorBody(const http::HttpError& error) const {
+  return api::ErrorJson(error);
+}
 
 // Work on its way through the helpers. What takes longer than kPiecesInTurn gives way to what may
 // be shorter.
 class ServerContext::HelperJob {
  public:
-  HelperJob(HelperWork work, const std::shared_ptr<SocketStream>& stream)
+  HelperJob(HelperWork work, const std::shared_ptr<http::SocketStream>& stream)
       : work_(std::move(work)), stream_(stream) {}
 
   // Does the next piece. On a helper thread.
@@ -209,7 +66,7 @@ class ServerContext::HelperJob {
       }
     } catch (...) {
       try {
-        result_ = StatusFromException();
+        result_ = http::StatusFromException();
       } catch (...) {
         // `result_` says that there is no memory.
       }
@@ -222,7 +79,7 @@ class ServerContext::HelperJob {
   void SetDone() {
     done_ = true;
     if (!awaited_) return;
-    if (const std::shared_ptr<SocketStream> alive = stream_.lock()) alive->PostSignal();
+    if (const std::shared_ptr<http::SocketStream> alive = stream_.lock()) alive->PostSignal();
   }
 
   // The rest is the coroutine's.
@@ -246,7 +103,7 @@ class ServerContext::HelperJob {
   std::mutex mutex_;
   int pieces_ = 0;   // Guarded by mutex_.
   HelperWork work_;  // Likewise; null once it is done or nobody waits for it.
-  const std::weak_ptr<SocketStream> stream_;
+  const std::weak_ptr<http::SocketStream> stream_;
   std::atomic<bool> awaited_{false};
   std::atomic<bool> left_{false};
   StatusOr<std::string> result_ =
@@ -255,7 +112,7 @@ class ServerContext::HelperJob {
 };
 
 boost::asio::awaitable<StatusOr<std::string>> ServerContext::RunOnHelper(
-    base::Flow flow, std::shared_ptr<SocketStream> stream, HelperWork work) {
+    base::Flow flow, std::shared_ptr<http::SocketStream> stream, HelperWork work) {
   auto job = std::make_shared<HelperJob>(std::move(work), stream);
   // The pool destroys the job's function when the job is over and its place is free.
   std::shared_ptr<void> over(nullptr, [job](void*) { job->SetDone(); });
@@ -265,7 +122,8 @@ boost::asio::awaitable<StatusOr<std::string>> ServerContext::RunOnHelper(
                      "This client has too many large requests to read or to tokenize.");
   }
   job->Await();
-  while (!job->done() && !stream->gone()) co_await stream->Wait(SocketStream::Deadline::max());
+  while (!job->done() && !stream->gone())
+    co_await stream->Wait(http::SocketStream::Deadline::max());
   if (!job->done()) {
     job->Abandon();
     co_return Status(StatusCode::kCancelled, "The client left.");

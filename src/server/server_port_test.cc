@@ -1,4 +1,4 @@
-#include "server/server_port.h"
+#include "http/server_port.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "server/http_server.h"
+#include "server/api_server.h"
 #include "server/test_client.h"
 #include "server/test_fake_backend.h"
 
@@ -18,11 +18,11 @@ using testing::StartsWith;
 
 TEST(ServerPortTest, APortInUseIsSaidWithAFreeOne) {
   FakeBackend backend;
-  HttpServer first(ServerOptions(), &backend);
+  ApiServer first(ServerOptions(), &backend);
   ASSERT_TRUE(first.Start().ok());
   ServerOptions options;
   options.port = first.port();
-  const Status status = ServerPort::Open(options).status();
+  const Status status = http::ServerPort::Open(options).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(status.field(), "port");
   const std::string begin =
@@ -32,17 +32,17 @@ TEST(ServerPortTest, APortInUseIsSaidWithAFreeOne) {
   if (other == 0) return;  // None of the next ones is free.
   EXPECT_GT(other, first.port());
   options.port = static_cast<uint16_t>(other);
-  EXPECT_TRUE(ServerPort::Open(options).ok());
+  EXPECT_TRUE(http::ServerPort::Open(options).ok());
 }
 
 TEST(ServerPortTest, RefusesConnectionsUntilAServerHasIt) {
   ServerOptions options;
-  StatusOr<ServerPort> port = ServerPort::Open(options);
+  StatusOr<http::ServerPort> port = http::ServerPort::Open(options);
   ASSERT_TRUE(port.ok());
   const uint16_t number = port->acceptor.local_endpoint().port();
   EXPECT_EQ(TestClient(number).Get("/livez").status, 0);
   FakeBackend backend;
-  HttpServer server(options, &backend);
+  ApiServer server(options, &backend);
   ASSERT_TRUE(server.Start(*std::move(port)).ok());
   EXPECT_EQ(server.port(), number);
   EXPECT_EQ(TestClient(number).Get("/livez").status, 200);
@@ -52,7 +52,7 @@ TEST(ServerPortTest, ReadsTheCertificate) {
   ServerOptions options;
   options.tls_cert = "no/such.pem";
   options.tls_key = "no/such.pem";
-  const Status status = ServerPort::Open(options).status();
+  const Status status = http::ServerPort::Open(options).status();
   EXPECT_EQ(status.field(), "tls_cert");
   EXPECT_THAT(status.message(), HasSubstr("no/such.pem"));
 }

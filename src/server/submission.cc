@@ -93,7 +93,7 @@ void ServerSink::SetBudget(std::shared_ptr<base::SharedBudget> answers, std::str
 
 bool ServerSink::Charge(size_t bytes) {
   pending_bytes_ += bytes;
-  if (answers_ == nullptr || pending_bytes_ <= kFreeAnswerBytes) return true;
+  if (answers_ == nullptr || pending_bytes_ <= http::kFreeAnswerBytes) return true;
   const auto all = static_cast<int64_t>(pending_bytes_);
   base::SharedBudget::Hold& held = pending_.held;
   if (!held.taken()) return answers_->Take(tenant_, all, &held);
@@ -135,7 +135,7 @@ bool ServerSink::OnDelta(RequestId, Delta delta) {
   }
   if (kept == Kept::kTooMuchMemory && is_whole()) {
     cut_ = true;
-    EndEarly(TooManyAnswers());
+    EndEarly(http::TooManyAnswers());
     return false;
   }
   Signal(kept == Kept::kTooSlow ? Wake::kSlowReader : Wake::kOverBudget);

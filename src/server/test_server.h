@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/http_server.h"
+#include "server/api_server.h"
 #include "server/test_client.h"
 #include "server/test_fake_backend.h"
 
@@ -55,7 +55,7 @@ class ServerTest : public testing::Test {
   }
 
   void StartServer(const ServerOptions& options, const RoutesMaker& routes = ServerRoutes) {
-    server_ = std::make_unique<HttpServer>(options, &backend_, routes);
+    server_ = std::make_unique<ApiServer>(options, &backend_, routes);
     Status status = server_->Start();
     ASSERT_TRUE(status.ok()) << status.message();
   }
@@ -83,7 +83,7 @@ class ServerTest : public testing::Test {
   uint16_t port() const { return server_->port(); }
 
   FakeBackend backend_;
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<ApiServer> server_;
 };
 
 }  // namespace ropeway::server

@@ -15,7 +15,7 @@
 
 #include "api/json.h"
 #include "api/openai_format.h"
-#include "server/exchange.h"
+#include "http/exchange.h"
 #include "server/handlers.h"
 
 namespace ropeway::server {
@@ -94,7 +94,7 @@ class TokenizerJob {
   using Answer = std::optional<StatusOr<std::string>>;
 
   // Takes the body of `request`.
-  TokenizerJob(ServerContext* context, HttpRequest* request)
+  TokenizerJob(ServerContext* context, http::HttpRequest* request)
       : context_(context),
         tenant_(request->caller.tenant),
         body_(std::move(request->body)),
@@ -140,14 +140,14 @@ class TokenizerJob {
 
   Status Charge() {
     const size_t all = bytes() + text_.capacity();
-    if (all <= kFreeAnswerBytes) return {};
+    if (all <= http::kFreeAnswerBytes) return {};
     const auto more = static_cast<int64_t>(all) - hold_.amount();
     if (more <= 0) return {};
     const bool good =
-        hold_.taken() ? hold_.Grow(more) : context_->answers->Take(tenant_, more, &hold_);
+        hold_.taken() ? hold_.Grow(more) : context_->http.answers->Take(tenant_, more, &hold_);
     if (good) return {};
-    context_->metrics.CountCutAnswer();
-    return TooManyAnswers();
+    context_->http.metrics.CountCutAnswer();
+    return http::TooManyAnswers();
   }
 
   ServerContext* const context_;
@@ -290,44 +290,46 @@ class DetokenizeJob final : public TokenizerJob {
 };
 
 template <typename Job>
-boost::asio::awaitable<Sent> AnswerTokenizer(std::shared_ptr<Exchange> exchange,
-                                             ServerContext* context) {
-  const std::shared_ptr<SocketStream>& stream = exchange->stream;
+boost::asio::awaitable<http::Sent> AnswerTokenizer(std::shared_ptr<http::Exchange> exchange,
+                                                   ServerContext* context) {
+  const std::shared_ptr<http::SocketStream>& stream = exchange->stream;
   stream->set_answering(true);
   StatusOr<std::string> answer = std::string();
   std::shared_ptr<Job> job;  // The answer's memory is charged by it until it is sent.
   try {
-    base::Flow flow = FlowOf(exchange->request.caller);
+    base::Flow flow = http::FlowOf(exchange->request.caller);
     job = std::make_shared<Job>(context, &exchange->request);
     HelperWork work = [job] { return job->Run(); };
     answer = co_await context->RunOnHelper(std::move(flow), stream, std::move(work));
   } catch (...) {
-    answer = StatusFromException();
+    answer = http::StatusFromException();
   }
   stream->set_answering(false);
   job.reset();
-  HttpReply reply;
+  http::HttpReply reply;
   if (answer.ok()) {
     reply.body = *std::move(answer);
   } else {
     reply = RejectionReply(answer.status(), *context->backend, exchange->request.caller.tenant);
   }
-  const Sent sent = co_await exchange->Send(std::move(reply));
+  const http::Sent sent = co_await exchange->Send(std::move(reply));
   co_return sent;
 }
 
 template <typename Job>
-Route::Handler TokenizerHandler(ServerContext* context) {
-  return [context](std::shared_ptr<Exchange> exchange) {
+http::Route::Handler TokenizerHandler(ServerContext* context) {
+  return [context](std::shared_ptr<http::Exchange> exchange) {
     return AnswerTokenizer<Job>(std::move(exchange), context);
   };
 }
 
 }  // namespace
 
-Route::Handler Tokenizes(ServerContext* context) { return TokenizerHandler<TokenizeJob>(context); }
+http::Route::Handler Tokenizes(ServerContext* context) {
+  return TokenizerHandler<TokenizeJob>(context);
+}
 
-Route::Handler Detokenizes(ServerContext* context) {
+http::Route::Handler Detokenizes(ServerContext* context) {
   return TokenizerHandler<DetokenizeJob>(context);
 }
 

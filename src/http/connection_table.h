@@ -1,0 +1,119 @@
+// How many connections there may be, whose they are, and which of them gives way to another.
+#ifndef ROPEWAY_HTTP_CONNECTION_TABLE_H_
+#define ROPEWAY_HTTP_CONNECTION_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/shared_budget.h"
+
+namespace ropeway::http {
+
+// The places of all connections, shared between accounts (base::SharedBudget): a connection is its
+// address's until its client authenticates, then the tenant's. Where a new one finds no place, the
+// oldest of those that nobody authenticated on and that wait for nothing is evicted. Where there is
+// none, it gets one of a few places beyond the limit, which serve health probes and the admin
+// alone. So does one that has no place for its request, until its client was told so.
+//
+// Thread rule: any thread; a Place from one thread at a time. Must outlive its Places.
+class ConnectionTable {
+ public:
+  // Places beyond the limit. They are always evicted for a newer one.
+  static constexpr size_t kProbePlaces = 64;
+
+  // Closes the connection of an evicted place, later. Called under the table's lock: must neither
+  // block nor call back.
+  using CloseFn = std::function<void()>;
+
+  explicit ConnectionTable(int max_connections);
+  ~ConnectionTable();
+  ConnectionTable(const ConnectionTable&) = delete;
+  ConnectionTable& operator=(const ConnectionTable&) = delete;
+
+  // One connection's place, returned by the destructor.
+  class Place {
+   public:
+    ~Place();
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    // There is no place for it: the connection may ask for health, or as the admin, and for nothing
+    // else.
+    bool probe_only() const { return probe_only_; }
+
+    // The connection is `account`'s from now on, or if that is "" whose it was, and is not evicted
+    // before Unprotect. False: the account has too many, of which each has a request under way, or
+    // this one was evicted by now. It must end then; while it does, it is probe_only().
+    bool Protect(const std::string& account);
+    // The request is answered. `forget`: the next one may be anybody's, as behind a proxy; else the
+    // connection stays whose it is.
+    void Unprotect(bool forget);
+
+   private:
+    friend class ConnectionTable;
+    using List = std::list<Place*>;
+    struct Account {
+      size_t places = 0;
+      List idle;  // Those that can be evicted, the oldest first.
+    };
+    using Accounts = std::map<std::string, Account, std::less<>>;
+
+    Place(ConnectionTable* table, std::string stranger, CloseFn close);
+
+    ConnectionTable* const table_;
+    const std::string stranger_;  // The account before anybody authenticated.
+    const CloseFn close_;
+    // Changes on the Place's thread alone, and under the table's lock, as all that follows.
+    bool probe_only_ = false;
+    bool evicted_ = false;
+    bool protected_ = false;
+    Accounts::iterator account_;  // end(): none.
+    base::SharedBudget::Hold hold_;
+    // The lists' nodes while it is not in them, so that to enter one takes no memory.
+    List account_node_;
+    List stranger_node_;
+    const List::iterator in_account_;
+    const List::iterator in_strangers_;
+  };
+
+  // A place for a new connection of `account`; "": one whose address has no limit of its own. Never
+  // null. Throws std::bad_alloc.
+  std::unique_ptr<Place> Open(std::string account, CloseFn close);
+
+  // Evicts the oldest connection that can be; false if there is none.
+  bool EvictOldest();
+
+  int64_t evicted() const;
+  size_t size() const;  // Without the places for probes.
+
+ private:
+  using List = Place::List;
+  using Accounts = Place::Accounts;
+
+  // REQUIRES, of all of these: mutex_ is held.
+  bool Enter(Place* place, const std::string& name);
+  void EnterProbes(Place* place);
+  bool EvictStrangersFor(const std::string& name);
+  void Exit(Place* place);
+  void AddIdle(Place* place);
+  void RemoveIdle(Place* place);
+  void Evict(Place* place);
+
+  mutable std::mutex mutex_;
+  base::SharedBudget places_;  // Guarded by mutex_, as is all that follows.
+  Accounts accounts_;
+  List strangers_;  // Idle, and nobody authenticated; the oldest first.
+  List probes_;     // All that are probe_only, the oldest first.
+  uint64_t opened_ = 0;
+  int64_t evicted_ = 0;
+};
+
+}  // namespace ropeway::http
+
+#endif  // ROPEWAY_HTTP_CONNECTION_TABLE_H_

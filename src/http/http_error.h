@@ -1,0 +1,20 @@
+// What is wrong with a request, as a value.
+#ifndef ROPEWAY_HTTP_HTTP_ERROR_H_
+#define ROPEWAY_HTTP_HTTP_ERROR_H_
+
+#include <string>
+
+namespace ropeway::http {
+
+// The rooms above write it in the shape of an API.
+struct HttpError {
+  int http_status = 500;
+  std::string message;
+  std::string type;   // A word for programs, as the next two; OpenAI's.
+  std::string param;  // The field at fault; "": none.
+  std::string code;   // "": none.
+};
+
+}  // namespace ropeway::http
+
+#endif  // ROPEWAY_HTTP_HTTP_ERROR_H_

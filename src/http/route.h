@@ -1,0 +1,84 @@
+// Routes: the rows of one table, from which follow the answers to HEAD, OPTIONS and other methods,
+// who may use a path, what its requests may cost, and who answers them.
+#ifndef ROPEWAY_HTTP_ROUTE_H_
+#define ROPEWAY_HTTP_ROUTE_H_
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "http/caller.h"
+#include "http/http_error.h"
+
+namespace ropeway::http {
+
+class Exchange;
+
+struct RouteLimits {
+  bool takes_body = false;  // The handler looks at the body; others' are read and dropped.
+  bool probe = false;       // Answered whatever the load: without a place, and without a turn.
+};
+
+// What was sent to a client.
+struct Sent {
+  int status = 499;  // Of HTTP; 499: the client left before the end.
+  bool keep_alive = false;
+};
+
+struct Route {
+  using Handler = std::function<boost::asio::awaitable<Sent>(std::shared_ptr<Exchange>)>;
+
+  std::string_view method;  // "GET" takes HEAD too.
+  // One part may be an argument, "/v1/models/{model}": at least one character, of any kind. It
+  // is also answered with a slash at its end, and without "/v1" at its begin. Metrics and log lines
+  // name the route so, whatever the client wrote.
+  std::string_view path;
+  Rights rights = Rights::kKey;
+  RouteLimits limits = {};
+  Handler handler = nullptr;
+  // The body of an error; null: the application's (HttpApplication::ErrorBody).
+  std::function<std::string(const HttpError&)> write_error = nullptr;
+};
+
+struct RouteMatch {
+  const Route* route = nullptr;  // Never null in what RouteTable::Match returns.
+  // Route::path; for unknown paths that of RouteTable::nothing, so that clients cannot make new
+  // values of labels.
+  std::string_view name;
+  bool method_allowed = false;
+  bool options = false;       // OPTIONS of a known path, which the table answers.
+  std::string methods = {};   // Those of the path, "GET, HEAD"; empty where it is unknown.
+  std::string argument = {};  // As the client wrote it; where the path is unknown all of that.
+};
+
+// Immutable, so thread-safe.
+class RouteTable {
+ public:
+  // `nothing` answers all other paths.
+  RouteTable(std::vector<Route> routes, Route nothing);
+
+  // `target` as in the request line: a path, or a whole URL whose host does not matter (RFC 9112,
+  // section 3.2.2). A query is ignored.
+  RouteMatch Match(std::string_view method, std::string_view target) const;
+
+  // The path that a client may have meant by `path`, which is unknown: one within two edits, or
+  // with the same last part; of several the nearest. "": none. Takes microseconds whatever it is.
+  std::string_view Suggest(std::string_view path) const;
+
+  const std::vector<Route>& routes() const { return routes_; }
+  const Route& nothing() const { return nothing_; }
+
+ private:
+  // Whether a route has the path `path`, written exactly so.
+  bool Find(std::string_view method, std::string_view path, RouteMatch* match) const;
+
+  const std::vector<Route> routes_;
+  const Route nothing_;
+};
+
+}  // namespace ropeway::http
+
+#endif  // ROPEWAY_HTTP_ROUTE_H_

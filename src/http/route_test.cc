@@ -1,0 +1,165 @@
+#include "http/route.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "http/http_reply.h"
+
+namespace ropeway::http {
+namespace {
+
+const RouteTable& Table() {
+  static const RouteTable table({{"POST", "/v1/completions", Rights::kKey, {.takes_body = true}},
+                                 {"POST", "/v1/chat/completions"},
+                                 {"GET", "/v1/models"},
+                                 {"GET", "/v1/models/{model}"},
+                                 {"GET", "/v1/queue"},
+                                 {"POST", "/tokenize"},
+                                 {"GET", "/livez", Rights::kOpen, {.probe = true}},
+                                 {"GET", "/health"},
+                                 {"GET", "/metrics"},
+                                 {"GET", "/admin/requests"},
+                                 {"POST", "/admin/requests/{id}/cancel"}},
+                                {"", "other"});
+  return table;
+}
+
+RouteMatch Match(std::string_view method, std::string_view target) {
+  return Table().Match(method, target);
+}
+
+TEST(RouteTable, MatchesPathsExactly) {
+  EXPECT_EQ(Match("POST", "/v1/completions").name, "/v1/completions");
+  EXPECT_TRUE(Match("POST", "/v1/completions").route->limits.takes_body);
+  EXPECT_EQ(Match("POST", "/v1/chat/completions?x=1").name, "/v1/chat/completions");
+  EXPECT_EQ(Match("GET", "/v1/models").name, "/v1/models");
+  EXPECT_EQ(Match("GET", "/v1/models/a/b").name, "/v1/models/{model}");
+  EXPECT_EQ(Match("GET", "/v1/models/a/b").argument, "a/b");
+  EXPECT_EQ(Match("GET", "/metrics").name, "/metrics");
+  for (const char* path : {"",
+                           "/",
+                           "*",
+                           "/v1",
+                           "/v1/",
+                           "/v1/completions//",
+                           "/V1/completions",
+                           "/v1completions",
+                           "v1/completions",
+                           "completions",
+                           "/v1/v1/completions",
+                           "/v1/livez",
+                           "/livez//",
+                           "//v1/completions",
+                           "/livez/..",
+                           "://h/livez",
+                           "h/livez",
+                           "ht tp://h/livez",
+                           "http://h",
+                           "http:/livez",
+                           "/admin",
+                           "/admin/",
+                           "/requests",
+                           "/admin/requests//cancel",
+                           "/admin/requests/1"}) {
+    const RouteMatch match = Match("GET", path);
+    EXPECT_EQ(match.route, &Table().nothing()) << path;
+    EXPECT_EQ(match.name, "other") << path;
+    EXPECT_TRUE(match.method_allowed) << "its handler says that there is nothing";
+  }
+}
+
+TEST(RouteTable, TheVersionAndASlashAtTheEndAreUpToTheClient) {
+  const auto name_of = [](std::string_view path) { return Match("GET", path).name; };
+  EXPECT_EQ(name_of("/completions"), "/v1/completions");
+  EXPECT_EQ(name_of("/chat/completions/?x=1"), "/v1/chat/completions");
+  EXPECT_EQ(name_of("/v1/chat/completions/"), "/v1/chat/completions");
+  EXPECT_EQ(name_of("/models"), "/v1/models");
+  EXPECT_EQ(name_of("/v1/models/"), "/v1/models");
+  EXPECT_EQ(name_of("/models/m"), "/v1/models/{model}");
+  EXPECT_EQ(Match("GET", "/models/a/b").argument, "a/b");
+  EXPECT_EQ(Match("GET", "/v1/models/a/").argument, "a/") << "a path that is matched exactly";
+  EXPECT_EQ(name_of("/admin/requests/"), "/admin/requests");
+  EXPECT_EQ(Match("POST", "/admin/requests/1/cancel/").argument, "1");
+  EXPECT_EQ(name_of("http://h/queue/"), "/v1/queue");
+}
+
+TEST(RouteTable, SuggestsWhatWasMeant) {
+  const auto suggest = [](const std::string& path) { return Table().Suggest(path); };
+  EXPECT_EQ(suggest("/v1/chat/completion"), "/v1/chat/completions");
+  EXPECT_EQ(suggest("/chat/complétions"), "/v1/chat/completions");
+  EXPECT_EQ(suggest("/completion"), "/v1/completions");
+  EXPECT_EQ(suggest("/openai/v1/chat/completions/"), "/v1/chat/completions");
+  EXPECT_EQ(suggest("/api/chat/completions"), "/v1/chat/completions");
+  EXPECT_EQ(suggest("/v1/tokenize"), "/tokenize");
+  EXPECT_EQ(suggest("/healthz"), "/health");
+  EXPECT_EQ(suggest("/v1/model"), "/v1/models");
+  for (const std::string& none :
+       {std::string("/"), std::string(), std::string("/v1"), std::string("/api/generate"),
+        std::string("/v1/embeddings"), std::string(30'000, '/'), std::string(30'000, 'x'),
+        std::string("*"), std::string("/cancel")}) {
+    EXPECT_EQ(suggest(none), "") << none.substr(0, 40);
+  }
+}
+
+TEST(RouteTable, OptionsOfAKnownPathAreTheTables) {
+  EXPECT_TRUE(Match("OPTIONS", "/completions").options);
+  EXPECT_FALSE(Match("OPTIONS", "/completions").method_allowed);
+  EXPECT_FALSE(Match("OPTIONS", "/nowhere").options);
+  EXPECT_FALSE(Match("GET", "/completions").options);
+}
+
+TEST(RouteTable, WholeUrlsAreTargetsToo) {
+  EXPECT_EQ(Match("GET", "http://any.host:8080/livez").name, "/livez");
+  EXPECT_EQ(Match("POST", "HTTPS://h/v1/completions?x=http://y/z").name, "/v1/completions");
+  EXPECT_EQ(Match("GET", "http://h/v1/models/http://x").argument, "http://x");
+  EXPECT_EQ(Match("GET", "/v1/models/a://b/livez").argument, "a://b/livez");
+}
+
+TEST(RouteTable, AnArgumentMayStandWithinThePath) {
+  const RouteMatch match = Match("POST", "/admin/requests/17/cancel");
+  EXPECT_EQ(match.argument, "17");
+  EXPECT_FALSE(Match("GET", "/admin/requests/17/cancel").method_allowed);
+  EXPECT_EQ(match.name, "/admin/requests/{id}/cancel");
+}
+
+TEST(RouteTable, ChecksTheMethod) {
+  EXPECT_TRUE(Match("HEAD", "/livez").method_allowed);
+  EXPECT_FALSE(Match("POST", "/livez").method_allowed);
+  EXPECT_FALSE(Match("GET", "/v1/completions").method_allowed);
+  EXPECT_FALSE(Match("post", "/v1/completions").method_allowed);
+  EXPECT_EQ(Match("PUT", "/v1/completions").methods, "POST");
+  EXPECT_EQ(Match("PUT", "/livez").methods, "GET, HEAD");
+}
+
+// The rights and the shape of errors of another method are those of the path.
+TEST(RouteTable, APathMayHaveARowForEachMethod) {
+  const RouteTable table({{"GET", "/thing/{id}", Rights::kAdmin},
+                          {"GET", "/thing/one", Rights::kOpen},
+                          {"DELETE", "/thing/{id}", Rights::kKey}},
+                         {"", "other"});
+  EXPECT_EQ(table.Match("DELETE", "/thing/7").route, &table.routes()[2]);
+  EXPECT_EQ(table.Match("GET", "/thing/7").route, &table.routes()[0]);
+  const RouteMatch match = table.Match("POST", "/thing/7");
+  EXPECT_EQ(match.route, &table.routes()[0]);
+  EXPECT_FALSE(match.method_allowed);
+  EXPECT_EQ(match.methods, "GET, HEAD, DELETE");
+  EXPECT_EQ(table.Match("GET", "/thing/one").route, &table.routes()[0]) << "the first one";
+}
+
+TEST(HttpReply, ChunksAreFramed) {
+  std::string out;
+  AppendChunk("hello, sixteen b", {}, &out);
+  AppendChunk("", {}, &out);
+  AppendLastChunk({}, &out);
+  EXPECT_EQ(out, "10\r\nhello, sixteen b\r\n0\r\n\r\n");
+  Framing old;
+  old.http_1_0 = true;
+  out.clear();
+  AppendChunk("raw", old, &out);
+  AppendLastChunk(old, &out);
+  EXPECT_EQ(out, "raw");
+}
+
+}  // namespace
+}  // namespace ropeway::http

@@ -1,0 +1,33 @@
+// The port and the certificate of a server, taken before there is anything to serve.
+#ifndef ROPEWAY_HTTP_SERVER_PORT_H_
+#define ROPEWAY_HTTP_SERVER_PORT_H_
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <memory>
+
+#include "http/http_options.h"
+#include "ropeway/status.h"
+
+namespace boost::asio::ssl {
+class context;
+}  // namespace boost::asio::ssl
+
+namespace ropeway::http {
+
+// Opened before a model is loaded, so that a mistake is told at once and nobody else takes the port
+// meanwhile. Until a server has it, nobody listens: connections are refused, as where no server is.
+struct ServerPort {
+  // Reads the TLS files, if any, and binds the port. kInvalidArgument for a host or a TLS file that
+  // cannot be used; kUnavailable for a port that is forbidden, or in use: then the message proposes
+  // a free one.
+  static StatusOr<ServerPort> Open(const HttpOptions& options);
+
+  std::unique_ptr<boost::asio::io_context> io;     // Of acceptor; runs nothing.
+  boost::asio::ip::tcp::acceptor acceptor;         // Bound.
+  std::shared_ptr<boost::asio::ssl::context> tls;  // Null: plain HTTP.
+};
+
+}  // namespace ropeway::http
+
+#endif  // ROPEWAY_HTTP_SERVER_PORT_H_

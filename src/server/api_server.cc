@@ -1,0 +1,110 @@
+#include "server/api_server.h"
+
+#include <algorithm>
+#include <boost/asio/ssl/context.hpp>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "http/http_server.h"
+#include "server/api_keys.h"
+#include "server/server_context.h"
+
+namespace ropeway::server {
+namespace {
+
+bool HasGateway(const ServerOptions& options) {
+  return std::ranges::any_of(options.api_keys, [](const ApiKey& key) { return key.gateway; });
+}
+
+}  // namespace
+
+class ApiServer::Impl {
+ public:
+  Impl(const ServerOptions& options, engine::Backend* backend, const RoutesMaker& routes)
+      : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
+        had_gateway_(HasGateway(options)),
+        context_(options, backend, routes),
+        server_(&context_.http) {}
+
+  Status Start() { return keys_.ok() ? server_.Start() : keys_; }
+
+  Status Start(http::ServerPort port) {
+    return keys_.ok() ? server_.Start(std::move(port)) : keys_;
+  }
+
+  Status Reload(const ServerOptions& options, const std::optional<http::TlsFiles>& files) {
+    if (Status status = CheckApiKeys(options.api_keys, options.admin_key); !status.ok()) {
+      return status;
+    }
+    if (options.api_keys.empty() != context_.http.open) {
+      return InvalidArgument(
+          "A server that runs can neither lose its last API key nor get a first.", "api_keys");
+    }
+    if (!had_gateway_ && HasGateway(options)) {
+      return InvalidArgument(
+          "A first key with gateway = true needs a restart: what a gateway asks for is prepared at "
+          "the start.",
+          "api_keys");
+    }
+    StatusOr<std::shared_ptr<boost::asio::ssl::context>> tls =
+        std::shared_ptr<boost::asio::ssl::context>();
+    if (files) tls = http::MakeTlsContext(*files);
+    if (!tls.ok()) return tls.status();
+    std::shared_ptr<const Access::Table> table =
+        Access::TableOf(options.api_keys, options.admin_key);
+    context_.key_limits.Replace(options.api_keys);  // Changes nothing where it fails.
+    // Nothing fails from here on.
+    context_.access.Replace(std::move(table));
+    context_.http.metrics.ForgetTenants(
+        [this](const std::string& tenant) { return context_.key_limits.Remembers(tenant); });
+    if (files) server_.ReplaceTls(*std::move(tls));
+    return {};
+  }
+
+  uint16_t port() const { return server_.port(); }
+
+  int64_t answered() const { return context_.http.metrics.answered(); }
+
+  void StopAccepting() { context_.http.state = http::HttpContext::State::kStopping; }
+
+  void Stop(std::chrono::milliseconds grace) {
+    server_.Stop(grace);
+    context_.StopHelpers();
+  }
+
+ private:
+  const Status keys_;       // Whether the keys can be used,
+  const bool had_gateway_;  // and whether one was a gateway's at the start.
+  ServerContext context_;
+  http::HttpServer server_;
+};
+
+ApiServer::ApiServer(const ServerOptions& options, engine::Backend* backend,
+                     const RoutesMaker& routes)
+    : impl_(std::make_unique<Impl>(options, backend, routes)) {}
+
+ApiServer::~ApiServer() { Stop(); }
+
+Status ApiServer::Start() { return impl_->Start(); }
+
+Status ApiServer::Start(http::ServerPort port) { return impl_->Start(std::move(port)); }
+
+Status ApiServer::Reload(const ServerOptions& options, const std::optional<http::TlsFiles>& files) {
+  try {
+    return impl_->Reload(options, files);
+  } catch (const std::exception&) {
+    return http::StatusFromException();
+  }
+}
+
+uint16_t ApiServer::port() const { return impl_->port(); }
+
+int64_t ApiServer::answered() const { return impl_->answered(); }
+
+void ApiServer::StopAccepting() { impl_->StopAccepting(); }
+
+void ApiServer::Stop(std::chrono::milliseconds grace) { impl_->Stop(grace); }
+
+}  // namespace ropeway::server
