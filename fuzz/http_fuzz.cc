@@ -96,10 +96,11 @@ Conversation Converse(std::string_view bytes, const std::function<size_t()>& nex
 
 bool Same(const RequestHead& a, const RequestHead& b) {
   return a.method == b.method && a.target == b.target && a.authorization == b.authorization &&
-         a.api_key == b.api_key && a.forwarded_for == b.forwarded_for &&
-         a.forwarded == b.forwarded && a.expects_continue == b.expects_continue &&
-         a.framing.http_1_0 == b.framing.http_1_0 && a.framing.keep_alive == b.framing.keep_alive &&
-         a.framing.head == b.framing.head;
+         a.api_key == b.api_key && a.host == b.host && a.origin == b.origin &&
+         a.asked_headers == b.asked_headers && a.preflight == b.preflight &&
+         a.forwarded_for == b.forwarded_for && a.forwarded == b.forwarded &&
+         a.expects_continue == b.expects_continue && a.framing.http_1_0 == b.framing.http_1_0 &&
+         a.framing.keep_alive == b.framing.keep_alive && a.framing.head == b.framing.head;
 }
 
 void RequireSame(const Conversation& a, const Conversation& b, const char* cut) {

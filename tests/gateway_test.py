@@ -45,7 +45,7 @@ def tls_context(made):
 def post(path, body):
     """A request as its bytes."""
     data = json.dumps(body).encode()
-    return b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+    return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
         path.encode(), len(data), data)
 
 

@@ -25,12 +25,12 @@ from smoke_test import ARGS, PATIENCE, Server, eventually
 MAX_CONNECTIONS = 500
 CLOSED = 0  # Instead of a status: the connection ended without an answer.
 PROBE = {"prompt": "The cable car leaves the valley and", "max_tokens": 12, "temperature": 0}
-POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def post(body, path=b"/v1/completions"):
-    return (b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    return (b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 
@@ -173,7 +173,7 @@ class HostileTest(HostileCase):
             self.assertEqual(self.rejected(part, CHUNKED + part), 400, part)
 
     def test_header_floods(self):
-        start = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+        start = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
         for name, headers in {"many": b"".join(b"X-%d: y\r\n" % i for i in range(50_000)),
                               "long": b"X: " + b"y" * 5_000_000,
                               "name": b"y" * 1_000_000}.items():
@@ -182,13 +182,13 @@ class HostileTest(HostileCase):
         self.assertIn(self.rejected("method", b"G" * 1_000_000), (400, 431, CLOSED))
 
     def test_bytes_that_are_no_http(self):
-        for data in (b"GET /livez\x00 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /li\x00vez HTTP/1.1\r\nHost: x\r\n\r\n",
+        for data in (b"GET /livez\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /li\x00vez HTTP/1.1\r\nHost: localhost\r\n\r\n",
                      b"GET /livez HTTP/1.1\r\nHost: x\x00y\r\n\r\n", b"G\x00T / HTTP/1.1\r\n\r\n",
-                     b"GET /livez HTTP/1.1\r\nHo\x00st: x\r\n\r\n", b"GET /livez HTTP/1.1\nHost: x\n\n",
-                     b"GET  /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n",
+                     b"GET /livez HTTP/1.1\r\nHo\x00st: x\r\n\r\n", b"GET /livez HTTP/1.1\nHost: localhost\n\n",
+                     b"GET  /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /livez HTTP/9.9\r\nHost: localhost\r\n\r\n",
                      b"GET /livez\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"SSH-2.0-OpenSSH\r\n\r\n",
                      b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500,
-                     b"GET /livez HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n",
+                     b"GET /livez HTTP/1.1\r\nHost: localhost\r\n folded\r\n\r\n",
                      b"GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"):
             self.rejected(data[:40], data, half_close=True)
         noise = random.Random(7)
@@ -199,13 +199,13 @@ class HostileTest(HostileCase):
         for target in (b"/../../etc/passwd", b"/v1/models/../../x", b"/%00", b"/v1/models/%ff%fe",
                        b"/v1/models/" + b"a" * 20_000, b"*", b"//", b"/admin/requests/../../livez",
                        b"http://x:99999/admin/drain"):
-            status = self.rejected(target[:40], b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+            status = self.rejected(target[:40], b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertIn(status, (400, 403, 404, 405), target[:40])
-        self.assertEqual(self.rejected("drain", b"POST /admin/drain HTTP/1.1\r\nHost: x\r\n"
+        self.assertEqual(self.rejected("drain", b"POST /admin/drain HTTP/1.1\r\nHost: localhost\r\n"
                                       b"Content-Length: 0\r\n\r\n"), 403)
 
     def test_pipelining_floods(self):
-        get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+        get = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
         def read_all(client):
             with contextlib.suppress(OSError):

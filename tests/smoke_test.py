@@ -189,7 +189,7 @@ class SmokeTest(unittest.TestCase):
         body = json.dumps({"prompt": "Once upon a time", "max_tokens": 8000, "ignore_eos": True,
                            "stream": streaming}).encode()
         with socket.create_connection(("127.0.0.1", server.port)) as s:
-            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
             yield
 

@@ -28,7 +28,7 @@ PROMPT = "The gondola rises over the valley, the river, the farms and the old ra
 
 def bytes_of(body):
     data = json.dumps({"ignore_eos": True, "temperature": 0, "stream": True, **body}).encode()
-    return (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n" % len(data) + data)
 
 

@@ -98,7 +98,7 @@ class HeldStreams:
     def open(self, port, data):
         sock = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.sockets.append(sock)
-        sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                      b"Content-Length: %d\r\n\r\n" % len(data) + data)
         self.selector.register(sock, selectors.EVENT_READ, bytearray())
 

@@ -35,6 +35,16 @@ constexpr int64_t kDiskTierDescriptors = 448;
 constexpr int64_t kStateDescriptors = 96;
 constexpr int64_t kLeastConnections = 16;
 
+StatusOr<std::vector<std::string>> CommaList(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 flags::FlagTable ServerRows(FrontFlags* flags) {
   server::ServerOptions& server = flags->server;
   return {
@@ -105,6 +115,13 @@ flags::FlagTable SecurityRows(FrontFlags* flags) {
          "Key for /admin, which is closed without one; with API keys also good for /metrics, "
          "/version "
          "and /v1/queue"},
+        {"--cors-origins", flags::ParsedValue(&server.cors_origins, "LIST", CommaList),
+         "Origins of the web pages that may use the API, such as https://app.example:8443, "
+         "separated by commas; '*' for all, 'none'. Default: pages of this machine while the "
+         "server listens on loopback alone"},
+        {"--allowed-hosts", flags::ParsedValue(&server.allowed_hosts, "LIST", CommaList),
+         "Names by which a server on loopback without keys may be called, besides localhost, "
+         "loopback addresses and --host; '*' for all"},
         {"--tls-cert", flags::TextValue(&server.tls_cert, "FILE").NotEmpty(),
          "PEM file of the certificate and its chain; with --tls-key the port speaks TLS only"},
         {"--tls-key", flags::TextValue(&server.tls_key, "FILE").NotEmpty(),
@@ -247,8 +264,12 @@ StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_qu
         key ? "--tls-key is required with --tls-cert" : "--tls-cert is required with --tls-key",
         key ? "tls_key" : "tls_cert");
   }
-  if (Status status = http::CheckTrustedProxies(options.trusted_proxies); !status.ok()) {
-    return InvalidArgument("--trusted-proxy: " + status.message(), "trusted_proxy");
+  if (Status status = http::CheckHttpOptions(options); !status.ok()) {
+    const std::string field =
+        status.field() == "trusted_proxies" ? "trusted_proxy" : status.field();
+    std::string flag = "--" + field;
+    std::ranges::replace(flag, '_', '-');
+    return InvalidArgument(flag + ": " + status.message(), field);
   }
   // All choices of a request are admitted or none: more than may wait could never be admitted.
   options.limits.body.max_choices = std::min(options.limits.body.max_choices, max_queued_requests);

@@ -234,6 +234,21 @@ TEST_F(ServeTest, ProxiesAreAddressesOrNetworks) {
   EXPECT_THAT(message, HasSubstr("'proxy.example'"));
 }
 
+TEST_F(ServeTest, OriginsAndHostsAreLists) {
+  ASSERT_EQ(Parse({"serve", "--cors-origins", "https://a.example,http://b.example:81",
+                   "--allowed-hosts", "a.example,192.0.2.7"}),
+            "");
+  const server::ServerOptions options = *ResolveServer(flags_);
+  EXPECT_THAT(options.cors_origins,
+              testing::ElementsAre("https://a.example", "http://b.example:81"));
+  EXPECT_THAT(options.allowed_hosts, testing::ElementsAre("a.example", "192.0.2.7"));
+  flags_.server.cors_origins = {"https://a.example", ""};
+  EXPECT_THAT(ResolveServer(flags_).status().message(), HasSubstr("--cors-origins: expected orig"));
+  flags_.server.cors_origins = {};
+  flags_.server.allowed_hosts = {"http://a.example"};
+  EXPECT_THAT(ResolveServer(flags_).status().message(), HasSubstr("--allowed-hosts: expected nam"));
+}
+
 TEST_F(ServeTest, ConnectionsAreLoweredToTheDescriptors) {
   EngineOptions engine;
   server::ServerOptions options;

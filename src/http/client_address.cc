@@ -6,8 +6,6 @@
 #include <charconv>
 #include <utility>
 
-#include "http/http_options.h"
-
 namespace ropeway::http {
 namespace {
 
@@ -114,10 +112,6 @@ StatusOr<TrustedProxies> TrustedProxies::Parse(const std::vector<std::string>& t
     proxies.networks_.push_back({BytesOf(*address), bits + (128 - most)});
   }
   return proxies;
-}
-
-Status CheckTrustedProxies(const std::vector<std::string>& texts) {
-  return TrustedProxies::Parse(texts).status();
 }
 
 bool TrustedProxies::Contains(const ip::address& address) const {

@@ -3,6 +3,38 @@
 #include <utility>
 
 namespace ropeway::http {
+namespace {
+
+constexpr char kMaxAge[] = "600";  // Seconds; Chromium takes two hours at most.
+
+bool IsForPages(std::string_view name) {
+  return name.starts_with("x-") || name.starts_with("X-") || name == "Retry-After";
+}
+
+}  // namespace
+
+void Exchange::AddCrossOrigin(HttpHeaders* headers) const {
+  if (!route().limits.cross_origin || !context_->origins.varies(context_->on_loopback)) return;
+  std::string exposed;
+  for (const auto& [name, value] : *headers) {
+    if (IsForPages(name)) exposed += (exposed.empty() ? "" : ", ") + name;
+  }
+  headers->emplace_back("Vary", "Origin");
+  if (request.allow_origin.empty()) return;
+  headers->emplace_back("Access-Control-Allow-Origin", request.allow_origin);
+  if (!exposed.empty()) headers->emplace_back("Access-Control-Expose-Headers", std::move(exposed));
+  if (!request.preflight) return;
+  headers->emplace_back("Access-Control-Allow-Methods", request.match.methods);
+  if (!request.allow_headers.empty()) {
+    headers->emplace_back("Access-Control-Allow-Headers", request.allow_headers);
+  }
+  headers->emplace_back("Access-Control-Max-Age", kMaxAge);
+}
+
+std::string Exchange::StreamHead(std::string_view content_type, HttpHeaders headers) const {
+  AddCrossOrigin(&headers);
+  return http::StreamHead(content_type, request.framing, headers);
+}
 
 boost::asio::awaitable<Sent> Exchange::Send(HttpReply reply) {
   const std::string& tenant = request.caller.tenant;
@@ -15,6 +47,7 @@ boost::asio::awaitable<Sent> Exchange::Send(HttpReply reply) {
     reply.body = route().write_error ? route().write_error(*reply.error)
                                      : context_->application->ErrorBody(*reply.error);
   }
+  AddCrossOrigin(&reply.headers);
   const Framing framing = request.framing;
   std::string head = SerializeHead(reply, framing);
   if (framing.head) reply.body.clear();

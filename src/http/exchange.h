@@ -5,6 +5,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "http/access_record.h"
 #include "http/http_context.h"
@@ -32,12 +33,18 @@ class Exchange {
   // An error was sent.
   void Note(const HttpError& error);
 
+  // The head of an answer that a handler streams; see http::StreamHead.
+  std::string StreamHead(std::string_view content_type, HttpHeaders headers) const;
+
   const std::shared_ptr<SocketStream> stream;
   IoTurns* const turns;
   HttpRequest request;  // A handler may change it.
   AccessRecord record;  // What the handler knows of the outcome.
 
  private:
+  // Lets the page that asked read the answer, with all headers that are more than HTTP's.
+  void AddCrossOrigin(HttpHeaders* headers) const;
+
   HttpContext* const context_;
 };
 

@@ -8,10 +8,10 @@
 namespace ropeway::http {
 namespace {
 
-// None where they are wrong, with which the server does not start.
-TrustedProxies ProxiesOf(const HttpOptions& options) {
-  StatusOr<TrustedProxies> proxies = TrustedProxies::Parse(options.trusted_proxies);
-  return proxies.ok() ? *std::move(proxies) : TrustedProxies();
+// The default where it is wrong, with which the server does not start.
+template <typename T>
+T OrDefault(StatusOr<T> parsed) {
+  return parsed.ok() ? *std::move(parsed) : T();
 }
 
 // Only for names, so neither seeded nor simulated: two runs must differ.
@@ -22,6 +22,13 @@ std::string RandomName() {
 
 }  // namespace
 
+Status CheckHttpOptions(const HttpOptions& options) {
+  Status status = TrustedProxies::Parse(options.trusted_proxies).status();
+  if (status.ok()) status = OriginRule::Parse(options.cors_origins).status();
+  if (status.ok()) status = HostRule::Parse(options.host, options.allowed_hosts).status();
+  return status;
+}
+
 HttpContext::HttpContext(const HttpOptions& options, const HttpLimits& limits, bool open,
                          std::vector<Route> routes, Route nothing,
                          const HttpApplication* application)
@@ -30,7 +37,9 @@ HttpContext::HttpContext(const HttpOptions& options, const HttpLimits& limits, b
       open(open),
       routes(std::move(routes), std::move(nothing)),
       application(application),
-      proxies(ProxiesOf(options)),
+      proxies(OrDefault(TrustedProxies::Parse(options.trusted_proxies))),
+      origins(OrDefault(OriginRule::Parse(options.cors_origins))),
+      hosts(OrDefault(HostRule::Parse(options.host, options.allowed_hosts))),
       access_log(options.access_log ? std::make_unique<AccessLog>() : nullptr),
       connections(limits.max_connections),
       bodies(static_cast<int64_t>(limits.max_bodies_bytes)),

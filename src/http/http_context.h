@@ -13,6 +13,7 @@
 #include "http/caller.h"
 #include "http/client_address.h"
 #include "http/connection_table.h"
+#include "http/cross_origin.h"
 #include "http/http_error.h"
 #include "http/http_metrics.h"
 #include "http/http_options.h"
@@ -61,6 +62,8 @@ class HttpContext {
   const RouteTable routes;
   const HttpApplication* const application;
   const TrustedProxies proxies;
+  const OriginRule origins;
+  const HostRule hosts;
   HttpMetrics metrics;
   const std::unique_ptr<AccessLog> access_log;  // Null: none.
   ConnectionTable connections;
@@ -70,6 +73,7 @@ class HttpContext {
   // Charges `bytes` of an answer to `tenant`, as long as `hold` lives. False: its answers take too
   // much; nothing is charged. REQUIRES: `hold` is empty.
   bool ChargeAnswer(const std::string& tenant, size_t bytes, base::SharedBudget::Hold* hold);
+  std::atomic<bool> on_loopback{false};  // The server listens there; set before it serves.
   // Whether new work is taken; else connections end after their answer. An admin ends a drain;
   // nobody ends a stop.
   enum class State { kServing, kDraining, kStopping };

@@ -56,6 +56,14 @@ struct HttpOptions {
   // counts.
   std::vector<std::string> trusted_proxies;
 
+  // Origins of the pages that may read answers: "https://app.example:8443", "*" for all, "none".
+  // Empty: pages of this machine (localhost, 127.0.0.1 and [::1]) while the server listens on
+  // loopback, else none.
+  std::vector<std::string> cors_origins;
+  // Names by which a server without keys may be called on loopback, besides its own and this
+  // machine's; "*" for all.
+  std::vector<std::string> allowed_hosts;
+
   // PEM files: the certificate with its chain, and its private key. Both or neither; with them the
   // port speaks TLS only.
   std::string tls_cert;
@@ -64,8 +72,9 @@ struct HttpOptions {
   bool access_log = false;  // A line in the log for each request (AccessLog).
 };
 
-// kInvalidArgument (`trusted_proxies`) for a text that is neither an address nor a network.
-Status CheckTrustedProxies(const std::vector<std::string>& texts);
+// kInvalidArgument for a text that is none of its member's (`trusted_proxies`, `cors_origins` or
+// `allowed_hosts`).
+Status CheckHttpOptions(const HttpOptions& options);
 
 }  // namespace ropeway::http
 

@@ -51,7 +51,7 @@ class HttpServer::Impl {
   }
 
   Status Start(ServerPort port) {
-    Status status = CheckTrustedProxies(context_.options.trusted_proxies);
+    Status status = CheckHttpOptions(context_.options);
     if (status.ok()) status = Listen(&port);
     if (!status.ok()) return status;
     tls_ = std::move(port.tls);
@@ -149,6 +149,7 @@ class HttpServer::Impl {
               "port"};
     }
     port_ = endpoint.port();
+    context_.on_loopback = IsLoopbackAddress(endpoint.address());
     return {};
   }
 

@@ -189,6 +189,11 @@ RequestHead HeadOf(const Message& message) {
   head.target.assign(target.data(), target.size());
   head.authorization = std::string(ValueOf(message, beast::field::authorization));
   head.api_key = JoinedValues(message, "X-Api-Key");
+  head.host = std::string(ValueOf(message, beast::field::host));
+  head.origin = JoinedValues(message, "Origin");
+  head.asked_headers = JoinedValues(message, "Access-Control-Request-Headers");
+  head.preflight = head.method == "OPTIONS" && !head.origin.empty() &&
+                   message.count("Access-Control-Request-Method") > 0;
   head.forwarded_for = JoinedValues(message, "X-Forwarded-For");
   head.forwarded = JoinedValues(message, "Forwarded");
   head.expects_continue =

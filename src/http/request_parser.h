@@ -20,6 +20,10 @@ struct RequestHead {
   std::string target;
   std::string authorization;  // "" where it is absent.
   std::string api_key;        // X-Api-Key, likewise.
+  std::string host;           // Likewise.
+  std::string origin;         // Likewise; all lines as one list, as the next.
+  std::string asked_headers;  // Access-Control-Request-Headers.
+  bool preflight = false;     // OPTIONS with Origin and Access-Control-Request-Method.
   // All lines of X-Forwarded-For, or else of Forwarded, as one list; "" without either.
   std::string forwarded_for;
   std::string forwarded;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "http/cross_origin.h"
 #include "http/request_parser.h"
 
 namespace ropeway::http {
@@ -15,6 +16,13 @@ HttpReply TooManyBodies() {
                                 "service_unavailable_error", "", "unavailable"});
   reply.headers.emplace_back("Retry-After", "1");
   return reply;
+}
+
+HttpReply WrongHost() {
+  return ErrorReply({403,
+                     "This server has no keys and answers its own machine alone: call it localhost "
+                     "or 127.0.0.1, or start it with --allowed-hosts and the name that you use.",
+                     "invalid_request_error", "", "host_not_allowed"});
 }
 
 HttpReply TooSlow() {
@@ -48,6 +56,9 @@ class RequestReader {
   void Parse();
   // Decides, by the head, whether the body is to be read.
   std::optional<HttpReply> CheckHead();
+  // Whether the server answers to the host that the request names: where it is open to its machine
+  // alone, a page of another site must not reach it by giving it a name (DNS rebinding).
+  bool MayCall(const RequestHead& head) const;
   // Whether the connection may have this request answered.
   std::optional<HttpReply> CheckPlace();
   // Charges the body for what it takes by now.
@@ -81,6 +92,12 @@ std::optional<HttpReply> RequestReader::CheckHead() {
   }
   request_.match = context_->routes.Match(head.method, head.target);
   const Route& route = *request_.match.route;
+  if (!MayCall(head)) return WrongHost();
+  if (route.limits.cross_origin) {
+    request_.allow_origin = context_->origins.Answer(head.origin, context_->on_loopback);
+    request_.preflight = head.preflight && !request_.allow_origin.empty();
+    if (request_.preflight) request_.allow_headers = AllowedHeaders(head.asked_headers);
+  }
   // What methods a path takes is no secret, and browsers ask for it without a key.
   const Rights rights = request_.match.options ? Rights::kOpen : route.rights;
   Verdict verdict = context_->application->Check(rights, head);
@@ -88,6 +105,11 @@ std::optional<HttpReply> RequestReader::CheckHead() {
   request_.caller = std::move(verdict.caller);
   if (!request_.match.method_allowed || !route.limits.takes_body) parser_.DropBody();
   return CheckPlace();
+}
+
+bool RequestReader::MayCall(const RequestHead& head) const {
+  if (!context_->open || !context_->on_loopback) return true;
+  return context_->hosts.Allows(head.host) && context_->hosts.Allows(AuthorityOf(head.target));
 }
 
 std::optional<HttpReply> RequestReader::CheckPlace() {

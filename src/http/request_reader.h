@@ -22,6 +22,9 @@ struct HttpRequest {
   std::string method;
   RouteMatch match;
   Caller caller;
+  std::string allow_origin;   // What the page that sent it is told; "": it may not read the answer.
+  std::string allow_headers;  // Likewise, of a preflight.
+  bool preflight = false;     // By such a page.
   std::string body;
   base::SharedBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;

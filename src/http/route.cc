@@ -16,17 +16,22 @@ bool IsSchemeChar(char c) {
          c == '-' || c == '.';
 }
 
-// The path of `target` without its query.
-std::string_view PathOf(std::string_view target) {
+struct Target {
+  std::string_view authority;
+  std::string_view path;  // Without its query.
+};
+
+Target SplitTarget(std::string_view target) {
   target = target.substr(0, target.find('?'));
   const size_t colon = target.find("://");
-  if (target.starts_with('/') || colon == std::string_view::npos || colon == 0) return target;
+  if (target.starts_with('/') || colon == std::string_view::npos || colon == 0) return {{}, target};
   for (char c : target.substr(0, colon)) {
-    if (!IsSchemeChar(c)) return target;
+    if (!IsSchemeChar(c)) return {{}, target};
   }
   target.remove_prefix(colon + 3);
   const size_t slash = target.find('/');
-  return slash == std::string_view::npos ? "/" : target.substr(slash);
+  if (slash == std::string_view::npos) return {target, "/"};
+  return {target.substr(0, slash), target.substr(slash)};
 }
 
 // The argument in `path` by `pattern`, "" where that has none; nullopt: the path is another.
@@ -45,6 +50,8 @@ std::optional<std::string_view> ArgumentOf(std::string_view path, std::string_vi
 std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
+
+std::string_view AuthorityOf(std::string_view target) { return SplitTarget(target).authority; }
 
 RouteTable::RouteTable(std::vector<Route> routes, Route nothing)
     : routes_(std::move(routes)), nothing_(std::move(nothing)) {}
@@ -68,7 +75,7 @@ bool RouteTable::Find(std::string_view method, std::string_view path, RouteMatch
 
 RouteMatch RouteTable::Match(std::string_view method, std::string_view target) const {
   RouteMatch match;
-  const std::string_view path = PathOf(target);
+  const std::string_view path = SplitTarget(target).path;
   std::string_view shorter = path;
   for (const bool without_slash : {false, true}) {
     if (!path.starts_with('/') || (without_slash && !path.ends_with('/'))) break;

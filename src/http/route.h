@@ -18,8 +18,9 @@ namespace ropeway::http {
 class Exchange;
 
 struct RouteLimits {
-  bool takes_body = false;  // The handler looks at the body; others' are read and dropped.
-  bool probe = false;       // Answered whatever the load: without a place, and without a turn.
+  bool takes_body = false;    // The handler looks at the body; others' are read and dropped.
+  bool cross_origin = false;  // Pages of other origins may use it; see OriginRule.
+  bool probe = false;         // Answered whatever the load: without a place, and without a turn.
 };
 
 // What was sent to a client.
@@ -42,6 +43,9 @@ struct Route {
   // The body of an error; null: the application's (HttpApplication::ErrorBody).
   std::function<std::string(const HttpError&)> write_error = nullptr;
 };
+
+// The authority of `target`, the host and the port of a whole URL; "" for a path.
+std::string_view AuthorityOf(std::string_view target);
 
 struct RouteMatch {
   const Route* route = nullptr;  // Never null in what RouteTable::Match returns.

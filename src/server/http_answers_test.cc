@@ -47,7 +47,8 @@ class HttpAnswersTest : public ServerTest {
 
   std::string Metrics() {
     TestClient client(port());
-    client.Send("GET /metrics HTTP/1.1\r\nHost: t\r\n" + Bearer("key-of-the-admin") + "\r\n");
+    client.Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + Bearer("key-of-the-admin") +
+                "\r\n");
     return client.Read().body;
   }
 };

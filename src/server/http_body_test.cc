@@ -42,7 +42,8 @@ class HttpBodyTest : public ServerTest {
   }
 
   static std::string ChunkedHead(const std::string& line, const std::string& headers) {
-    return line + " HTTP/1.1\r\nHost: t\r\n" + headers + "Transfer-Encoding: chunked\r\n\r\n";
+    return line + " HTTP/1.1\r\nHost: localhost\r\n" + headers +
+           "Transfer-Encoding: chunked\r\n\r\n";
   }
 
   std::vector<std::unique_ptr<TestClient>> clients_;
@@ -64,7 +65,7 @@ TEST_F(HttpBodyTest, TrailersAuthenticateNobody) {
   EXPECT_TRUE(backend_.submitted().empty());
   // They are read: the next request begins behind them.
   TestClient* const client = Sent(ChunkedHead("POST /v1/completions", Bearer(kA)) + rest +
-                                  "GET /livez HTTP/1.1\r\n" + "Host: t\r\n\r\n");
+                                  "GET /livez HTTP/1.1\r\n" + "Host: localhost\r\n\r\n");
   EXPECT_EQ(client->Read().status, 200);
   EXPECT_EQ(client->Read().status, 200);
 }
@@ -74,7 +75,7 @@ TEST_F(HttpBodyTest, WhoNeedsNoBodyReservesNothing) {
   for (int i = 0; i < 40; ++i) {
     Sent(ChunkedHead("GET /livez", ""));
     Sent(ChunkedHead("GET /v1/models", Bearer(kA)));
-    Sent("GET /livez HTTP/1.1\r\nHost: t\r\nContent-Length: 8000000\r\n\r\n" +
+    Sent("GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n" +
          std::string(50'000, 'x'));
   }
   EXPECT_EQ(Complete(kB, 40'000), 200);
@@ -86,8 +87,8 @@ TEST_F(HttpBodyTest, WhoNeedsNoBodyReservesNothing) {
             200);
   // Their bodies are read all the same.
   TestClient* const client =
-      Sent("GET /livez HTTP/1.1\r\nHost: t\r\nContent-Length: 100000\r\n\r\n" +
-           std::string(100'000, 'x') + "GET /readyz HTTP/1.1\r\nHost: t\r\n\r\n");
+      Sent("GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n" +
+           std::string(100'000, 'x') + "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(client->Read().status, 200);
   EXPECT_EQ(client->Read().status, 200);
 }
@@ -96,7 +97,7 @@ TEST_F(HttpBodyTest, WhatIsAnnouncedCostsNothing) {
   for (int i = 0; i < 100; ++i) {
     Sent(ChunkedHead("POST /v1/completions", Bearer(kA)));
     Sent(fmt::format(
-        "POST /v1/completions HTTP/1.1\r\nHost: t\r\n{}Content-Length: 8000000\r\n\r\n{{",
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: 8000000\r\n\r\n{{",
         Bearer(kA)));
   }
   EXPECT_EQ(Complete(kA, 40'000), 200);
@@ -123,7 +124,7 @@ TEST_F(HttpBodyTest, OneTenantsBodiesLeaveRoomForAnothers) {
 // Each line in a packet of its own, so that the parser always waits for the next.
 TEST_F(HttpBodyTest, AHeadThatComesLineByLineIsBoundedToo) {
   TestClient client(port());
-  client.Send("GET /livez HTTP/1.1\r\nHost: t\r\n");
+  client.Send("GET /livez HTTP/1.1\r\nHost: localhost\r\n");
   bool open = true;
   const std::string line = "X-Name: " + std::string(500, 'v') + "\r\n";
   for (int i = 0; open && i < 20'000; ++i) {

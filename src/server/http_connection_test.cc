@@ -36,7 +36,8 @@ TEST_F(HttpConnectionTest, LargeChunkedBodyIs413) {
   StartServer(limits);
   TestClient client(port());
   std::string chunk = "400\r\n" + std::string(0x400, ' ') + "\r\n";
-  client.Send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+  client.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
   client.Send(chunk);
   EXPECT_EQ(client.Read().status, 413);
 }
@@ -54,7 +55,7 @@ TEST_F(HttpConnectionTest, BodyNearTheLimitIsTaken) {
 TEST_F(HttpConnectionTest, ChunkedBodyIsTaken) {
   TestClient client(port());
   client.Send(
-      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
       "6\r\n{\"prom\r\nb\r\npt\":\"hello\"\r\n1\r\n}\r\n0\r\n\r\n");
   EXPECT_EQ(client.Read().status, 200);
   EXPECT_EQ(std::get<std::string>(backend_.submitted().at(0).prompt), "hello");
@@ -111,7 +112,7 @@ TEST_F(HttpConnectionTest, UnknownExpectationsAndEncodingsAreRejected) {
 // and miss even the client's end.
 TEST_F(HttpConnectionTest, EndlessChunkHeadersAndTrailersAreRejected) {
   const std::string head =
-      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
   std::string trailers = "0\r\n";
   for (int i = 0; i < 20'000; ++i) trailers += "Name: value\r\n";
   for (const std::string& endless : {"1;" + std::string(200'000, 'a'), trailers}) {
@@ -132,13 +133,14 @@ TEST_F(HttpConnectionTest, TransferEncodingsOtherThanChunkedAreRejected) {
   }
   TestClient without_length(port());
   without_length.Send(
-      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: gzip\r\n\r\n");
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n");
   EXPECT_EQ(without_length.Read().headers["connection"], "close");
 }
 
 TEST_F(HttpConnectionTest, LargeHeadersAre431) {
   TestClient client(port());
-  client.Send("GET /livez HTTP/1.1\r\nHost: t\r\nX-Fill: " + std::string(40000, 'x') + "\r\n\r\n");
+  client.Send("GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Fill: " + std::string(40000, 'x') +
+              "\r\n\r\n");
   EXPECT_EQ(client.Read().status, 431);
   TestClient endless(port());
   endless.Send("GET /" + std::string(60000, 'x'));
@@ -149,8 +151,9 @@ TEST_F(HttpConnectionTest, GarbageIs400AndClosed) {
   for (const std::string& garbage :
        {std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8), std::string("hello\r\n\r\n"),
         std::string(3000, '\0'), std::string("GET / HTTP/9\r\n\r\n"),
-        std::string("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: -1\r\n\r\n"),
-        std::string("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: "
+        std::string(
+            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n"),
+        std::string("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
                     "99999999999999999999\r\n\r\n")}) {
     TestClient client(port());
     client.Send(garbage);
@@ -219,7 +222,7 @@ TEST_F(HttpConnectionTest, SlowRequestsTimeOut) {
   EXPECT_EQ(headers.Read().status, 408);
   start(&ServerLimits::body_timeout);
   TestClient body(port());
-  body.Send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\n{");
+  body.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{");
   EXPECT_EQ(body.Read().status, 408);
   start(&ServerLimits::idle_timeout);
   TestClient idle(port());
@@ -235,7 +238,7 @@ TEST_F(HttpConnectionTest, ClientsThatNeverStopSendingAreCutOff) {
   limits.max_bodies_bytes = size_t{1} << 41;
   StartServer(limits);
   const std::string head =
-      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
   // Rejected at once, and by the time for the body.
   for (const std::string& part :
        {std::string(1000, 'x'), "1;" + std::string(1000, 'x') + "\r\n \r\n"}) {

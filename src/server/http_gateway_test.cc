@@ -50,7 +50,7 @@ class HttpGatewayTest : public ServerTest {
 
   ClientReply Get(const std::string& path, const std::string& key) {
     TestClient client(port());
-    client.Send(fmt::format("GET {} HTTP/1.1\r\nHost: t\r\n{}\r\n", path, Bearer(key)));
+    client.Send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n{}\r\n", path, Bearer(key)));
     return client.Read();
   }
 

@@ -55,7 +55,7 @@ class HttpMemoryTest : public ServerTest {
 };
 
 TEST_F(HttpMemoryTest, EachFailedAllocationCostsOneConnection) {
-  EXPECT_GT(FailEach("GET /metrics HTTP/1.1\r\nHost: t\r\n\r\n", 0), 20);
+  EXPECT_GT(FailEach("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 0), 20);
   for (const char* body :
        {R"({"prompt":"a","max_tokens":2,"stream":true})", R"({"prompt":"a","max_tokens":2})"}) {
     EXPECT_GT(FailEach(PostBytes("/v1/completions", body), kLargerThanJsonsOwn), 1) << body;
@@ -78,12 +78,13 @@ TEST_F(HttpMemoryTest, AReloadThatFailsChangesNothing) {
   StartServer(options);
   const auto status_with = [this](const std::string& key) {
     TestClient client(port());
-    client.Send("GET /v1/models HTTP/1.1\r\nHost: t\r\n" + Bearer(key) + "\r\n");
+    client.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + Bearer(key) + "\r\n");
     return client.Read().status;
   };
   const auto metrics = [this] {
     TestClient client(port());
-    client.Send("GET /metrics HTTP/1.1\r\nHost: t\r\n" + Bearer("secret-of-admin") + "\r\n");
+    client.Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + Bearer("secret-of-admin") +
+                "\r\n");
     return client.Read().body;
   };
   options.api_keys = {{"ann", "secret-of-ann"}, {"cid", "secret-of-cid"}, {"dan", "secret-of-dan"}};

@@ -19,13 +19,13 @@ std::vector<std::string> GoodRequests() {
       PostBytes("/v1/completions", R"({"prompt":[1,2],"max_tokens":2,"stream":true})"),
       PostBytes("/v1/chat/completions",
                 R"({"messages":[{"role":"user","content":"\u00e9"}],"max_tokens":2})"),
-      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
       "6\r\n{\"prom\r\nb\r\npt\":\"hello\"\r\n1\r\n}\r\n0\r\n\r\n",
       PostBytes("/v1/completions", R"({"prompt":["a","b"],"n":2,"max_tokens":1,"echo":true,
                 "logprobs":1,"logit_bias":{"5":-1},"stop_token_ids":[3],"timeout":5})"),
       PostBytes("/tokenize", R"({"prompt":"a<s>","add_special_tokens":false})"),
       PostBytes("/detokenize", R"({"tokens":[1,104,105]})"),
-      "GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n",
+      "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
   };
 }
 

@@ -50,7 +50,7 @@ class HttpPlacesTest : public ServerTest {
 
   ClientReply Get(const std::string& path, const std::string& headers = "") {
     TestClient client(port());
-    client.Send("GET " + path + " HTTP/1.1\r\nHost: t\r\n" + headers + "\r\n");
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
     return client.Read();
   }
 
@@ -89,7 +89,7 @@ TEST_F(HttpPlacesTest, StrangersGiveWay) {
   Start(8, true);
   for (int i = 0; i < 20; ++i) {
     clients_.push_back(std::make_unique<TestClient>(port()));
-    clients_.back()->Send("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n");
+    clients_.back()->Send("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_EQ(clients_.back()->Read().status, 200);
   }
   EXPECT_EQ(clients_.front()->ReadToEnd(), "") << "the oldest is closed";
@@ -99,7 +99,8 @@ TEST_F(HttpPlacesTest, StrangersGiveWay) {
   // Those that send half a request, or a body for a path that takes none, are no better.
   for (int i = 0; i < 20; ++i) {
     for (const char* half :
-         {"GET /liv", "GET /livez HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
+         {"GET /liv",
+          "GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
       clients_.push_back(std::make_unique<TestClient>(port()));
       clients_.back()->Send(half);
     }
@@ -139,12 +140,12 @@ TEST_F(HttpPlacesTest, ATenantsOldestIdleConnectionGivesWayToItsOwn) {
   Start(4, true);
   for (int i = 0; i < 2; ++i) {
     clients_.push_back(std::make_unique<TestClient>(port()));
-    clients_.back()->Send("GET /v1/models HTTP/1.1\r\nHost: t\r\n" + Bearer(kA) + "\r\n");
+    clients_.back()->Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + Bearer(kA) + "\r\n");
     EXPECT_EQ(clients_.back()->Read().status, 200);
   }
   EXPECT_EQ(Begin(Bearer(kA)), 200);
   EXPECT_EQ(clients_[0]->ReadToEnd(), "");
-  clients_[1]->Send("GET /v1/models HTTP/1.1\r\nHost: t\r\n" + Bearer(kA) + "\r\n");
+  clients_[1]->Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + Bearer(kA) + "\r\n");
   EXPECT_EQ(clients_[1]->Read().status, 200);
 }
 
@@ -196,7 +197,7 @@ TEST_F(HttpPlacesTest, OutOfDescriptorsIsSaidOnceInAWhile) {
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // Ten attempts.
   for (const int filler : fillers) ::close(filler);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  const std::string request = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
+  const std::string request = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
   EXPECT_EQ(::send(fd, request.data(), request.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(request.size()));
   std::string reply(1000, '\0');

@@ -35,8 +35,8 @@ class HttpSecurityTest : public ServerTest {
   ClientReply Request(const std::string& method, const std::string& path,
                       const std::string& headers = "", const std::string& body = "") {
     TestClient client(port());
-    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: t\r\n{}Content-Length: {}\r\n\r\n{}", method,
-                            path, headers, body.size(), body));
+    client.Send(fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}",
+                            method, path, headers, body.size(), body));
     return client.Read();
   }
 
@@ -73,7 +73,7 @@ TEST_F(HttpSecurityTest, TheKeyMayStandInXApiKey) {
 
 TEST_F(HttpSecurityTest, ReloadedKeysCountFromTheNextRequestOn) {
   const auto livez = [](TestClient* client, const std::string& key) {
-    client->Send("GET /v1/models HTTP/1.1\r\nHost: t\r\n" + Bearer(key) + "\r\n");
+    client->Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + Bearer(key) + "\r\n");
     return client->Read().status;
   };
   TestClient client(port());
@@ -313,11 +313,11 @@ TEST_F(HttpSecurityTest, NoKeyAndNoTextIsLoggedOrShown) {
 // No byte of the body was sent when the rejection is there.
 TEST_F(HttpSecurityTest, KeysAreCheckedBeforeTheBodyIsRead) {
   TestClient client(port());
-  client.Send("POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\n");
+  client.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n");
   EXPECT_EQ(client.Read().status, 401);
   TestClient polite(port());
   polite.Send(
-      "POST /v1/completions HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n"
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
       "Content-Length: 1000\r\n\r\n");
   EXPECT_EQ(polite.Read().status, 401);
 }

@@ -252,7 +252,7 @@ TEST_F(HttpServerTest, HealthSaysWhyNot) {
 
 TEST_F(HttpServerTest, HeadHasNoBody) {
   TestClient client(port());
-  ASSERT_TRUE(client.Send("HEAD /livez HTTP/1.1\r\nHost: t\r\n\r\n"));
+  ASSERT_TRUE(client.Send("HEAD /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"));
   ClientReply head = client.ReadHead();
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(client.Get("/livez").status, 200);  // No bytes of a body were in between.

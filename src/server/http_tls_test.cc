@@ -139,7 +139,7 @@ TEST_F(HttpTlsTest, NewHandshakesSeeAReloadedCertificate) {
     const StatusOr<http::TlsFiles> files = http::ReadTlsFiles(names.cert, names.key, true);
     return files.ok() ? server_->Reload(ServerOptions(), *files) : files.status();
   };
-  const std::string get = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
+  const std::string get = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
   TlsClient before(port());
   ASSERT_TRUE(before.connected());
   const TestCertificate files = MakeTestCertificate();  // Others, under the same names.
@@ -205,7 +205,7 @@ TEST_F(HttpTlsTest, OldVersionsAndPlainHttpAreRejected) {
   EXPECT_TRUE(TlsClient(port(), TLS1_2_VERSION).connected());
   EXPECT_FALSE(TlsClient(port(), TLS1_1_VERSION).connected());
   TestClient plain(port());
-  plain.Send("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n");
+  plain.Send("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(plain.Read().status, 0);
   EXPECT_TRUE(TlsClient(port()).connected());
 }
@@ -265,7 +265,8 @@ TEST_F(HttpTlsTest, TheCapCountsBeforeTheHandshake) {
   ASSERT_TRUE(backend_.WaitActive(1));
   // Now there is none to give way: probes are answered, and nothing else.
   for (const auto& [request, status] :
-       {std::pair<std::string, std::string>("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n", "200"),
+       {std::pair<std::string, std::string>("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                                            "200"),
         {PostBytes("/v1/completions", R"({"prompt":"a"})"), "503"}}) {
     TlsClient late(port());
     ASSERT_TRUE(late.connected());

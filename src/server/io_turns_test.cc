@@ -48,7 +48,7 @@ class IoTurnsTest : public ServerTest {
   }
 
   static void SendGet(TestClient* client, const std::string& path, const char* key) {
-    client->Send("GET " + path + " HTTP/1.1\r\nHost: t\r\n" + Bearer(key) + "\r\n");
+    client->Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + Bearer(key) + "\r\n");
   }
 
   // A client that the server knows.

@@ -261,8 +261,7 @@ asio::awaitable<http::Sent> Generation::SendStream() {
     sent = co_await exchange_->Send(std::move(reply));
     co_return sent;
   }
-  std::string bytes =
-      http::StreamHead(format_->stream_content_type(), http_.framing, AnswerHeaders());
+  std::string bytes = exchange_->StreamHead(format_->stream_content_type(), AnswerHeaders());
   http::AppendChunk(*begin, http_.framing, &bytes);
   begin = std::string();
   shown_.Release();

@@ -140,7 +140,7 @@ void TestClient::ReadBody(ClientReply* reply) {
 }
 
 ClientReply TestClient::Get(const std::string& path) {
-  if (!Send("GET " + path + " HTTP/1.1\r\nHost: test\r\n\r\n")) return {};
+  if (!Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n")) return {};
   return Read();
 }
 
@@ -151,7 +151,7 @@ ClientReply TestClient::Post(const std::string& path, const std::string& body) {
 
 std::string PostBytes(const std::string& path, const std::string& body,
                       const std::string& more_headers) {
-  return "POST " + path + " HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n" +
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
          more_headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 

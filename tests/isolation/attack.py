@@ -35,7 +35,7 @@ class Attack:
     def head(self, kind, method, path, headers, key=None):
         self.begun.add(kind)
         key = self.args.key if key is None else key
-        lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers]
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers]
         if key:
             lines.append(f"Authorization: Bearer {key}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode()

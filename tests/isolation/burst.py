@@ -51,7 +51,7 @@ class Burst:
 
     async def open(self, method, path, key, body=b""):
         """Sends a request on a new connection; returns its reader, its writer and the head of the answer."""
-        head = [f"{method} {path} HTTP/1.1", "Host: x", "Connection: close", f"Content-Length: {len(body)}"]
+        head = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close", f"Content-Length: {len(body)}"]
         if body:
             head.append("Content-Type: application/json")
         if key:
