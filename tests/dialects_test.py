@@ -39,7 +39,7 @@ class DialectsTest(unittest.TestCase):
         # Declared, and named by one row.
         self.assertEqual(found, {pathlib.Path("server/api_format_test.cc"): 2})
         rows = (SRC / "server/api_format_test.cc").read_text()
-        self.assertEqual(len(re.findall(r"DialectRoute\([^()]*\bMakeToyDialect\)", rows)), 1)
+        self.assertEqual(len(re.findall(r"DialectRoute\([^()]*\bMakeToyDialect,", rows)), 1)
 
     def test_a_route_is_one_row(self):
         """No list of paths stands beside the table: each stands there, and in its row alone."""

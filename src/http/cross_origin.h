@@ -22,9 +22,7 @@ class OriginRule {
   // "": it may read nothing. `on_loopback`: the server listens there.
   std::string Answer(std::string_view origin, bool on_loopback) const;
   // Whether an answer may depend on the page that asks.
-  bool varies(bool on_loopback) const {
-    return unset_ ? on_loopback : any_ || !origins_.empty();
-  }
+  bool varies(bool on_loopback) const { return unset_ ? on_loopback : any_ || !origins_.empty(); }
 
  private:
   bool unset_ = true;  // No text was given: pages of this machine, while the server is its alone.

@@ -40,6 +40,7 @@ struct Route {
   Rights rights = Rights::kKey;
   RouteLimits limits = {};
   Handler handler = nullptr;
+  std::string_view summary = {};  // For documents.
   // The body of an error; null: the application's (HttpApplication::ErrorBody).
   std::function<std::string(const HttpError&)> write_error = nullptr;
 };

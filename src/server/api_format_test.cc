@@ -28,7 +28,7 @@ class ApiFormatTest : public ServerTest {
   void StartToy(const ServerOptions& options) {
     StartServer(options, [](ServerContext* context) {
       std::vector<http::Route> routes = ServerRoutes(context);
-      routes.push_back(DialectRoute(context, "/toy", MakeToyDialect));
+      routes.push_back(DialectRoute(context, "/toy", MakeToyDialect, "Toy"));
       return routes;
     });
   }

@@ -14,6 +14,7 @@
 
 #include "api/json.h"
 #include "http/exchange.h"
+#include "server/openapi.h"
 #include "server/tenant_metrics.h"
 
 namespace ropeway::server {
@@ -234,6 +235,12 @@ http::HttpReply AnswerMetrics(const http::HttpRequest& request, ServerContext* c
 
 http::HttpReply AnswerVersion(const http::HttpRequest& /*request*/, ServerContext* /*context*/) {
   return JsonReply({{"version", ROPEWAY_VERSION}});
+}
+
+http::HttpReply AnswerOpenApi(const http::HttpRequest& /*request*/, ServerContext* context) {
+  http::HttpReply reply;
+  reply.body = OpenApiJson(context->http.routes.routes());
+  return reply;
 }
 
 http::HttpReply AnswerModels(const http::HttpRequest& request, ServerContext* context) {

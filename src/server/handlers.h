@@ -15,8 +15,8 @@ namespace ropeway::server {
 // Each answers one route (routes.cc) and never blocks for long. REQUIRES: the caller may use it.
 using Answer = http::HttpReply(const http::HttpRequest& request, ServerContext* context);
 Answer AnswerModels, AnswerModel, AnswerQueue, AnswerLivez, AnswerReadyz, AnswerHealth,
-    AnswerMetrics, AnswerVersion, AnswerRequests, AnswerCancel, AnswerDrain, AnswerUndrain,
-    AnswerTokenizerInfo, AnswerNothing;
+    AnswerMetrics, AnswerVersion, AnswerOpenApi, AnswerRequests, AnswerCancel, AnswerDrain,
+    AnswerUndrain, AnswerTokenizerInfo, AnswerNothing;
 
 // Why no new requests are taken. REQUIRES: not kServing.
 const char* NotAccepting(http::HttpContext::State state);

@@ -20,7 +20,7 @@ using RoutesMaker = std::function<std::vector<http::Route>(ServerContext* contex
 
 // The row of a dialect that generates.
 http::Route DialectRoute(ServerContext* context, std::string_view path,
-                         api::ApiFormatMaker make_format);
+                         api::ApiFormatMaker make_format, std::string_view summary);
 
 // What answers all other paths.
 http::Route NoRoute(ServerContext* context);

@@ -1,0 +1,147 @@
+#include "server/openapi.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+#include <variant>
+
+#include "api/json.h"
+#include "core/parameters.h"
+
+namespace ropeway::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Reference(const char* schema) {
+  return {{"$ref", std::string("#/components/schemas/") + schema}};
+}
+
+// A number of JSON, whole where it can be.
+Json Number(double value) {
+  return value == std::floor(value) ? Json(static_cast<int64_t>(value)) : Json(value);
+}
+
+Json Ranged(const char* type, const core::Parameter& row) {
+  return {{"type", type},
+          {row.above_low ? "exclusiveMinimum" : "minimum", Number(row.low)},
+          {"maximum", Number(row.high)}};
+}
+
+// The JSON that a row takes, by the type of the member that keeps it.
+Json TypeOf(const core::Parameter& row) {
+  return std::visit(
+      [&]<typename Class, typename T>(T Class::*) -> Json {
+        if constexpr (std::is_same_v<T, float>) return Ranged("number", row);
+        if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, std::optional<int32_t>>) {
+          return Ranged("integer", row);
+        }
+        if constexpr (std::is_same_v<T, bool>) return {{"type", "boolean"}};
+        if constexpr (std::is_same_v<T, std::string>) return {{"type", "string"}};
+        if constexpr (std::is_same_v<T, std::vector<TokenId>>) {
+          return {{"type", "array"}, {"items", {{"type", "integer"}}}};
+        }
+        if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          return {{"type", {"string", "array"}}, {"items", {{"type", "string"}}}};
+        }
+        if constexpr (std::is_same_v<T, std::vector<LogitBias>>) {
+          return {{"type", "object"}, {"additionalProperties", {{"type", "number"}}}};
+        }
+        return {{"type", "integer"}};
+      },
+      row.member);
+}
+
+Json GenerationSchema() {
+  Json properties;
+  for (const core::Parameter& row : core::Parameters()) {
+    Json& property = properties[row.name] = TypeOf(row);
+    if (row.help != nullptr) property["description"] = row.help;
+  }
+  return {{"type", "object"},
+          {"description", "The parameters of all dialects; docs/api.md has the fields of each."},
+          {"properties", std::move(properties)},
+          {"additionalProperties", true}};
+}
+
+Json ErrorSchema() {
+  const Json text = {{"type", {"string", "null"}}};
+  return {
+      {"type", "object"},
+      {"properties",
+       {{"error",
+         {{"type", "object"},
+          {"properties", {{"message", text}, {"type", text}, {"param", text}, {"code", text}}}}}}}};
+}
+
+Json Content(const char* schema) { return {{"application/json", {{"schema", Reference(schema)}}}}; }
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+// "post_v1_models_model".
+std::string IdOf(const http::Route& route) {
+  std::string id = Lower(route.method);
+  for (const char c : route.path) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') id += c;
+    if (c == '/') id += '_';
+  }
+  return id;
+}
+
+Json Operation(const http::Route& route) {
+  Json operation = {{"operationId", IdOf(route)}, {"summary", route.summary}};
+  if (const size_t open = route.path.find('{'); open != std::string_view::npos) {
+    const size_t close = route.path.find('}');
+    operation["parameters"] = {{{"name", route.path.substr(open + 1, close - open - 1)},
+                                {"in", "path"},
+                                {"required", true},
+                                {"schema", {{"type", "string"}}}}};
+  }
+  if (route.limits.takes_body) {
+    operation["requestBody"] = {{"required", true},
+                                // A dialect writes its own errors.
+                                {"content", Content(route.write_error ? "Generation" : "Body")}};
+  }
+  operation["responses"] = {
+      {"200", {{"description", "The answer."}}},
+      {"default", {{"description", "What is wrong."}, {"content", Content("Error")}}}};
+  // One of the two, or on servers without keys none; a probe needs none on any.
+  operation["security"] = Json::array({Json::object()});
+  if (route.rights != http::Rights::kOpen) {
+    Json key = Json::array({{{"bearer", Json::array()}}, {{"apiKey", Json::array()}}});
+    if (route.rights != http::Rights::kAdmin) key.push_back(Json::object());
+    operation["security"] = std::move(key);
+  }
+  return operation;
+}
+
+}  // namespace
+
+std::string OpenApiJson(const std::vector<http::Route>& routes) {
+  Json paths;
+  for (const http::Route& route : routes) {
+    paths[std::string(route.path)][Lower(route.method)] = Operation(route);
+  }
+  const Json document = {
+      {"openapi", "3.1.0"},
+      {"info", {{"title", "Ropeway"}, {"version", ROPEWAY_VERSION}}},
+      {"paths", std::move(paths)},
+      {"components",
+       {{"securitySchemes",
+         {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}},
+          {"apiKey", {{"type", "apiKey"}, {"in", "header"}, {"name", "X-Api-Key"}}}}},
+        {"schemas",
+         {{"Generation", GenerationSchema()},
+          {"Body", {{"type", "object"}, {"additionalProperties", true}}},
+          {"Error", ErrorSchema()}}}}}};
+  return api::DumpJson(document);
+}
+
+}  // namespace ropeway::server

@@ -1,0 +1,87 @@
+#include "server/openapi.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/parameters.h"
+#include "server/routes.h"
+#include "server/test_server.h"
+
+namespace ropeway::server {
+namespace {
+
+using nlohmann::json;
+
+// Handlers are never called.
+json Document() { return json::parse(OpenApiJson(ServerRoutes(nullptr))); }
+
+TEST(OpenApi, HasEveryRoute) {
+  const json paths = Document()["paths"];
+  size_t operations = 0;
+  for (const auto& [path, methods] : paths.items()) operations += methods.size();
+  EXPECT_EQ(operations, ServerRoutes(nullptr).size());
+  for (const http::Route& route : ServerRoutes(nullptr)) {
+    std::string method(route.method);
+    std::ranges::transform(method, method.begin(), ::tolower);
+    const json operation =
+        paths.value(std::string(route.path), json::object()).value(method, json());
+    ASSERT_TRUE(operation.is_object()) << route.path;
+    EXPECT_FALSE(operation["summary"].get<std::string>().empty()) << route.path;
+    EXPECT_EQ(operation.contains("requestBody"), route.limits.takes_body) << route.path;
+    EXPECT_EQ(operation.contains("parameters"), route.path.find('{') != std::string::npos);
+  }
+}
+
+// An empty requirement is "none": what is not the admin's is open where there are no keys.
+TEST(OpenApi, SaysWhichKeyIsNeeded) {
+  const json paths = Document()["paths"];
+  const auto security = [&](const char* path, const char* method) {
+    return paths[path][method]["security"].dump();
+  };
+  EXPECT_EQ(security("/health", "get"), "[{}]");
+  EXPECT_EQ(security("/v1/chat/completions", "post"), R"([{"bearer":[]},{"apiKey":[]},{}])");
+  EXPECT_EQ(security("/admin/drain", "post"), R"([{"bearer":[]},{"apiKey":[]}])");
+}
+
+TEST(OpenApi, HasEveryParameterWithItsRange) {
+  const json document = Document();
+  const json& parameters = document["components"]["schemas"]["Generation"]["properties"];
+  EXPECT_EQ(parameters.size(), core::Parameters().size());
+  for (const core::Parameter& row : core::Parameters()) {
+    EXPECT_TRUE(parameters.contains(row.name)) << row.name;
+    EXPECT_TRUE(parameters[row.name].contains("type")) << row.name;
+  }
+  EXPECT_EQ(parameters["temperature"]["type"], "number");
+  EXPECT_EQ(parameters["temperature"]["maximum"], 2);
+  EXPECT_EQ(parameters["top_p"]["exclusiveMinimum"], 0);
+  EXPECT_EQ(parameters["max_tokens"]["type"], "integer");
+  EXPECT_EQ(parameters["stop"]["type"], json::parse(R"(["string","array"])"));
+  EXPECT_EQ(parameters["ignore_eos"]["type"], "boolean");
+}
+
+class HttpOpenApiTest : public ServerTest {};
+
+TEST_F(HttpOpenApiTest, IsServedAsTheVersionIs) {
+  ServerOptions options;
+  options.api_keys = {{"team", "sk-team-key-1"}};
+  options.admin_key = "admin-key-3";
+  StartServer(options);
+  const auto status_with = [&](const std::string& headers) {
+    TestClient other(port());
+    other.Send("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
+    return other.Read();
+  };
+  EXPECT_EQ(status_with("").status, 401);
+  EXPECT_EQ(status_with(Bearer("admin-key-3")).status, 200);
+  const ClientReply reply = status_with(Bearer("sk-team-key-1"));
+  EXPECT_EQ(json::parse(reply.body)["openapi"], "3.1.0");
+  EXPECT_TRUE(json::parse(reply.body)["paths"].contains("/openapi.json"));
+}
+
+}  // namespace
+}  // namespace ropeway::server
