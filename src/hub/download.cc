@@ -178,7 +178,7 @@ Attempt Downloader::Try() {
 }
 
 Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
-  auto client = net::HttpClient::Open(url, with_token ? request_.token : "", false);
+  auto client = OpenClient(url, with_token ? request_.token : "");
   if (!client.ok()) return {client.status(), true};
   boost::asio::io_context io(1);
   const auto call = std::make_shared<net::HttpCall>(client->get(), &io);
@@ -345,6 +345,13 @@ Status Downloader::Check() {
 Status Download(const DownloadRequest& request, const DownloadOptions& options,
                 Progress* progress) {
   return Downloader(request, options, progress).Run();
+}
+
+StatusOr<std::unique_ptr<net::HttpClient>> OpenClient(const net::BaseUrl& url,
+                                                      const std::string& token) {
+  auto proxy = net::ProxyFor(url);
+  if (!proxy.ok()) return proxy.status();
+  return net::HttpClient::Open(url, token, false, *std::move(proxy));
 }
 
 StatusOr<net::BaseUrl> NextUrl(const net::BaseUrl& from, const std::string& location) {

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "hub/progress.h"
 #include "net/base_url.h"
+#include "net/http_client.h"
 #include "ropeway/status.h"
 
 namespace ropeway::hub {
@@ -46,6 +48,10 @@ struct DownloadOptions {
 // is safe on disk. A sentence that names the URL, kNotFound, kUnavailable (no connection, no space,
 // a server's error), kDataLoss (another sum).
 Status Download(const DownloadRequest& request, const DownloadOptions& options, Progress* progress);
+
+// A client for `url`, behind the proxy of the environment where one is for it.
+StatusOr<std::unique_ptr<net::HttpClient>> OpenClient(const net::BaseUrl& url,
+                                                      const std::string& token);
 
 // Where a redirect at `from` leads: what Location says, if it is a URL, and not http behind https,
 // which would show to others on the way what was to be kept from them. kUnavailable otherwise.

@@ -1,6 +1,7 @@
 #include "hub/download.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -22,6 +24,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 // Downloads of one file into one folder.
@@ -470,6 +473,28 @@ TEST(ProgressTest, OnATerminalOneLineThatEnds) {
   progress.End();
   EXPECT_THAT(text, StartsWith("\rmodel.gguf  1.0 MB of 1.0 MB  100 %  "));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+TEST_F(DownloadTest, GoesThroughTheProxyOfTheEnvironment) {
+  const net::FakeServer proxy([](const net::FakeRequest&) { return net::JsonReply("{}", 407); });
+  setenv("HTTPS_PROXY", fmt::format("http://me:secret@127.0.0.1:{}", proxy.port()).c_str(), 1);
+  request_.token = "token-of-the-hub";
+  request_.url = "https://no.such.host.invalid/model.gguf";
+  request_.to = folder_.path() / "model.gguf";
+  request_.part = folder_.path() / "parts" / "model.gguf";
+  Progress progress("model.gguf", false, [](std::string_view) {});
+  const DownloadOptions options = {.attempts = 1, .pause = {}};
+  const Status status = Download(request_, options, &progress);
+  unsetenv("HTTPS_PROXY");
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(),
+              HasSubstr(fmt::format("the proxy 127.0.0.1:{} answers 407", proxy.port())));
+  EXPECT_THAT(status.message(), Not(HasSubstr("secret")));
+  ASSERT_EQ(proxy.requests().size(), 1U);
+  const std::string head = proxy.requests()[0].headers;
+  EXPECT_THAT(head, StartsWith("CONNECT no.such.host.invalid:443 HTTP/1.1\r\n"));
+  EXPECT_THAT(head, HasSubstr("\r\nProxy-Authorization: Basic bWU6c2VjcmV0"));
+  EXPECT_THAT(head, Not(HasSubstr("token-of-the-hub")));
 }
 
 }  // namespace

@@ -99,8 +99,7 @@ struct ListPage {
 // That of a repository which was renamed is behind a redirect; the token goes to the hub alone.
 StatusOr<ListPage> FetchPage(const HubAccess& access, const net::BaseUrl& hub, net::BaseUrl url) {
   for (int redirects = 0;; ++redirects) {
-    const auto client =
-        net::HttpClient::Open(url, net::SameServer(url, hub) ? access.token : "", false);
+    const auto client = OpenClient(url, net::SameServer(url, hub) ? access.token : "");
     if (!client.ok()) return client.status();
     net::HttpClient::Reply reply = (*client)->Fetch("", "", kListTimeout);
     const bool leads = reply.status >= 300 && reply.status < 400 && !reply.location.empty();

@@ -22,16 +22,20 @@ base::Duration Nanoseconds(double seconds) {
 }  // namespace
 
 StatusOr<std::unique_ptr<HttpClient>> HttpClient::Open(const BaseUrl& url, std::string api_key,
-                                                       bool insecure) {
+                                                       bool insecure, std::optional<Proxy> proxy) {
   auto client = std::make_unique<HttpClient>();
   asio::io_context io;
   asio::ip::tcp::resolver resolver(io);
   boost::system::error_code error;
-  client->endpoints_ = resolver.resolve(url.host, std::to_string(url.port), error);
+  const std::string& host = proxy ? proxy->host : url.host;
+  const uint16_t port = proxy ? proxy->port : url.port;
+  client->endpoints_ = resolver.resolve(host, std::to_string(port), error);
   if (error) {
     return Status(StatusCode::kUnavailable,
-                  fmt::format("The host '{}' cannot be resolved: {}.", url.host, error.message()));
+                  fmt::format("The {} '{}' cannot be resolved: {}.", proxy ? "proxy" : "host", host,
+                              error.message()));
   }
+  client->peer_.proxy = std::move(proxy);
   Status prepared = client->peer_.Prepare(url, api_key, insecure);
   if (!prepared.ok()) return prepared;
   return client;

@@ -6,11 +6,13 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "net/base_url.h"
 #include "net/http_connection.h"
+#include "net/proxy.h"
 #include "ropeway/status.h"
 
 namespace ropeway::net {
@@ -18,11 +20,13 @@ namespace ropeway::net {
 // One server, its name resolved. Thread rule: const after Open; may be shared.
 class HttpClient {
  public:
-  // Resolves the host name once. With `insecure`, https accepts any certificate; without, the
+  // Resolves the host name once, or that of `proxy`, through which connections then go. With
+  // `insecure`, https accepts any certificate; without, the
   // certificate must be valid for the host under the system's authorities. Fails with kUnavailable
   // if the name does not resolve.
   static StatusOr<std::unique_ptr<HttpClient>> Open(const BaseUrl& url, std::string api_key,
-                                                    bool insecure);
+                                                    bool insecure,
+                                                    std::optional<Proxy> proxy = std::nullopt);
 
   struct Reply {
     int status = 0;  // 0: no answer arrived; `why` says why.

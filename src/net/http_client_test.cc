@@ -3,11 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +26,7 @@ namespace ropeway::net {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 HttpClient::Reply Fetch(const std::string& url, const std::string& body, double timeout = 10,
                         bool insecure = false) {
@@ -128,6 +137,85 @@ TEST(HttpClient, SaysWhyThereIsNoReply) {
   EXPECT_EQ(
       HttpClient::Open(*ParseBaseUrl("http://no.such.host.invalid"), "", false).status().code(),
       StatusCode::kUnavailable);
+}
+
+// A proxy of one connection, which it takes to `port` of the loopback address, whatever server was
+// asked for. Its answer begins with `reply`.
+class OneTunnel {
+ public:
+  explicit OneTunnel(uint16_t port, std::string reply = "HTTP/1.1 200 Go on\r\n\r\n")
+      : acceptor_(io_, {boost::asio::ip::address_v4::loopback(), 0}),
+        thread_([this, port, reply = std::move(reply)] { Serve(port, reply); }) {}
+
+  Proxy proxy() { return {"127.0.0.1", acceptor_.local_endpoint().port(), "Basic eDp5"}; }
+  const std::string& head() {  // Waits for the end of the connection.
+    thread_.join();
+    return head_;
+  }
+
+ private:
+  using Socket = boost::asio::ip::tcp::socket;
+
+  void Serve(uint16_t port, const std::string& reply) {
+    Socket client = acceptor_.accept();
+    boost::asio::read_until(client, boost::asio::dynamic_buffer(head_), "\r\n\r\n");
+    boost::asio::write(client, boost::asio::buffer(reply));
+    if (reply.find(" 200 ") == std::string::npos) return;
+    Socket server(io_);
+    server.connect({boost::asio::ip::address_v4::loopback(), port});
+    const std::jthread back([&] { Copy(&server, &client); });
+    Copy(&client, &server);
+  }
+  static void Copy(Socket* from, Socket* to) {
+    boost::system::error_code error;
+    std::array<char, 4096> bytes;
+    while (const size_t got = from->read_some(boost::asio::buffer(bytes), error)) {
+      boost::asio::write(*to, boost::asio::buffer(bytes, got), error);
+    }
+    to->shutdown(Socket::shutdown_send, error);
+  }
+
+  boost::asio::io_context io_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  std::string head_;
+  std::jthread thread_;
+};
+
+TEST(HttpClient, SpeaksTlsThroughAProxy) {
+  const FakeServer server([](const FakeRequest&) { return JsonReply("{\"a\": 1}"); }, /*tls=*/true);
+  OneTunnel tunnel(server.port());
+  auto client = HttpClient::Open(*ParseBaseUrl("https://no.such.host.invalid"), "secret",
+                                 /*insecure=*/true, tunnel.proxy());
+  ASSERT_TRUE(client.ok()) << client.status().message();
+  const HttpClient::Reply reply = (*client)->Fetch("/models", "", 10);
+  EXPECT_EQ(reply.status, 200) << reply.why;
+  EXPECT_EQ(reply.body, "{\"a\": 1}");
+  EXPECT_EQ(tunnel.head(),
+            "CONNECT no.such.host.invalid:443 HTTP/1.1\r\n"
+            "Host: no.such.host.invalid:443\r\n"
+            "Proxy-Authorization: Basic eDp5\r\n\r\n");
+  ASSERT_EQ(server.requests().size(), 1U);
+  EXPECT_THAT(server.requests()[0].headers, HasSubstr("\r\nAuthorization: Bearer secret"));
+  EXPECT_THAT(server.requests()[0].headers, Not(HasSubstr("Proxy-Authorization")));
+}
+
+TEST(HttpClient, AProxyThatOpensNoTunnelIsNamed) {
+  for (const auto& [reply, why] : std::vector<std::pair<std::string, std::string>>{
+           {"HTTP/1.1 403 No\r\n\r\n", "answers 403"},
+           {"HTTP/1.1 2\x1b[0 \r\n\r\n", "speaks no HTTP"},
+           {"SSH-2.0\r\n\r\n", "speaks no HTTP"},
+           {"", "End of file"},
+           {std::string(100'000, 'x'), "the proxy 127.0.0.1:"}}) {
+    OneTunnel tunnel(0, reply);
+    auto client =
+        HttpClient::Open(*ParseBaseUrl("https://host.invalid"), "", false, tunnel.proxy());
+    ASSERT_TRUE(client.ok());
+    const HttpClient::Reply answer = (*client)->Fetch("/models", "", 10);
+    EXPECT_EQ(answer.error_kind, http_error::kConnect) << why;
+    EXPECT_THAT(answer.why, HasSubstr("the proxy 127.0.0.1:"));
+    EXPECT_THAT(answer.why, HasSubstr(why));
+    EXPECT_THAT(answer.why, Not(HasSubstr("\x1b")));
+  }
 }
 
 }  // namespace

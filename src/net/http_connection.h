@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "net/base_url.h"
+#include "net/proxy.h"
 #include "ropeway/status.h"
 
 namespace ropeway::net {
@@ -63,7 +64,8 @@ struct HttpPeer {
   Status Prepare(const BaseUrl& to, const std::string& api_key, bool insecure);
 
   BaseUrl url;
-  std::string authorization;  // Empty: none.
+  std::string authorization;   // Empty: none.
+  std::optional<Proxy> proxy;  // Endpoints are its own then, and connections go through it.
   // Set for https only. Mutable because Asio takes a non-const reference, though a stream only
   // reads.
   mutable std::optional<boost::asio::ssl::context> tls;
@@ -129,6 +131,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   class ReplyParser;
   using SteadyTime = std::chrono::steady_clock::time_point;
 
+  boost::asio::awaitable<HttpEnd> OpenTunnel();
   boost::asio::awaitable<void> SendRequest(const HttpAsk& ask, boost::system::error_code* error);
   boost::asio::awaitable<HttpEnd> ReadReply(ReplyParser* parser);
   void TakeSome(ReplyParser* parser, boost::system::error_code* error);
