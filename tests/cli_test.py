@@ -59,6 +59,24 @@ class RunTest(InTempFolder):
         self.assertTrue(shot.stdout.endswith("\n"))
         piped = run(*self.FLAGS, input=question)
         self.assertEqual((piped.returncode, piped.stdout), (0, shot.stdout))
+        behind = run(*self.FLAGS, "Name the capital", input="of France.")
+        self.assertEqual((behind.returncode, behind.stdout), (0, run(*self.FLAGS, "Name the capital\n\nof France.").stdout))
+        self.assertEqual(run(*self.FLAGS, question, input="").stdout, shot.stdout)
+
+    def test_standard_input_behind_a_prompt_is_bounded(self):
+        reply = run_tiny("--max-tokens", "2", "Summarize:", input="x" * ((16 << 20) + 1))
+        self.assertEqual((reply.returncode, reply.stdout), (1, ""))
+        self.assertIn("standard input cannot be read, or has more than 16777216 bytes", reply.stderr)
+
+    def test_a_pipe_in_which_nothing_comes_is_said(self):
+        reader, writer = os.pipe()
+        with subprocess.Popen([ARGS.ropeway, "run", "--model", ARGS.tiny, "--max-tokens", "2", "Hello"], stdin=reader,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            self.assertIn("waiting for standard input", process.stderr.readline())
+            os.close(writer)
+            self.assertNotEqual(process.stdout.read().strip(), "")
+        self.assertEqual(process.returncode, 0)
+        os.close(reader)
 
     def test_raw_continues_the_text(self):
         reply = run(*self.FLAGS, "--raw", "--stats", "The capital of France is")

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -23,6 +24,10 @@ namespace ropeway::cli {
 namespace {
 
 constexpr size_t kMaxPrompt = size_t{16} << 20;
+
+// How long nothing is said about standard input in which nothing comes, and how long it may be so.
+constexpr std::chrono::seconds kQuietWait(2);
+constexpr std::chrono::seconds kInputWait(60);
 
 // More varied than greedy, steadier than the raw distribution: where neither the flags nor the
 // model say.
@@ -48,7 +53,8 @@ std::filesystem::path StateFolder() {
 }
 
 constexpr char kFooter[] =
-    "Without a prompt: a chat in the terminal, or the prompt is read from standard input.\n"
+    "Without a prompt: a chat in the terminal, or the prompt is read from standard input. What is "
+    "piped\ninto it beside a PROMPT is put behind that: ropeway run 'Summarize:' < FILE\n"
     "A line of --prompts FILE is a prompt; or, where the first one is a JSON object, every line "
     "is\n"
     "one: {\"prompt\": TEXT} with, where wanted, system and the parameters of the HTTP API, such "
@@ -120,6 +126,32 @@ StatusOr<std::unique_ptr<Engine>> StartEngine(const EngineOptions& options, RunF
   return engine;
 }
 
+// The prompt with what comes from standard input behind it, after an empty line. A terminal is not
+// read where there is a prompt; an open pipe in which nothing comes is an error in the end, for
+// neither an answer to half of a prompt nor a program that hangs is what anyone wants.
+StatusOr<std::string> WholePrompt(const std::string& prompt) {
+  if (!prompt.empty()) {
+    if (isatty(STDIN_FILENO) != 0) return prompt;
+    if (!IsReadableWithin(STDIN_FILENO, kQuietWait)) {
+      base::Note("(waiting for standard input: what comes is put behind the prompt)\n");
+      if (!IsReadableWithin(STDIN_FILENO, kInputWait)) {
+        return InvalidArgument(fmt::format(
+            "standard input is open, but nothing comes from it for {} s: give </dev/null where the "
+            "prompt is all",
+            kInputWait.count()));
+      }
+    }
+  }
+  std::string text;
+  if (!ReadAll(STDIN_FILENO, kMaxPrompt, &text)) {
+    return InvalidArgument(
+        fmt::format("standard input cannot be read, or has more than {} bytes", kMaxPrompt));
+  }
+  if (text.empty() && prompt.empty()) return InvalidArgument("no prompt: standard input is empty");
+  if (text.empty() || prompt.empty()) return prompt + text;
+  return prompt + "\n\n" + text;
+}
+
 int Run(const RunFlags& given) {
   RunFlags flags = given;
   if (Status status = ResolveWords(&flags); !status.ok()) return base::Fail(status);
@@ -145,20 +177,14 @@ int Run(const RunFlags& given) {
     return ChatInTerminal(flags, engine->get());
   }
 
-  std::string prompt = flags.prompt;
-  if (!many && prompt.empty()) {
-    if (!ReadAll(STDIN_FILENO, kMaxPrompt, &prompt)) {
-      return base::Fail(
-          fmt::format("standard input cannot be read, or has more than {} bytes", kMaxPrompt));
-    }
-    if (prompt.empty()) return base::Fail("no prompt: standard input is empty");
-  }
+  StatusOr<std::string> prompt = many ? std::string() : WholePrompt(flags.prompt);
+  if (!prompt.ok()) return base::Fail(prompt.status());
   // RunPrompts polls; the requests that it has under way are its bound.
   if (many) options->max_finished_bytes = std::numeric_limits<int64_t>::max();
   auto engine = StartEngine(*options, &flags);
   if (!engine.ok()) return base::Fail(engine.status());
   return many ? RunPrompts(flags, engine->get())
-              : AnswerOne(flags, std::move(prompt), engine->get());
+              : AnswerOne(flags, *std::move(prompt), engine->get());
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -63,6 +64,11 @@ LineReader::Event LineReader::Read(std::string* line) {
       return Event::kLine;
     }
   }
+}
+
+bool IsReadableWithin(int descriptor, std::chrono::milliseconds patience) {
+  pollfd ready = {descriptor, POLLIN, 0};
+  return poll(&ready, 1, static_cast<int>(patience.count())) > 0;
 }
 
 bool ReadAll(int descriptor, size_t most, std::string* text) {

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_CLI_TERMINAL_H_
 #define ROPEWAY_CLI_TERMINAL_H_
 
+#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,9 @@ class LineReader {
   const int descriptor_;
   std::string buffer_;
 };
+
+// Whether bytes, or the end, can be read from a file descriptor within `patience`.
+bool IsReadableWithin(int descriptor, std::chrono::milliseconds patience);
 
 // Reads a file descriptor to its end; false if that is more than `most` bytes, or reading fails.
 bool ReadAll(int descriptor, size_t most, std::string* text);

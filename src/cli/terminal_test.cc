@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 
 namespace ropeway::cli {
@@ -56,6 +57,16 @@ TEST(ReadAll, IsBounded) {
   EXPECT_EQ(text, "12345");
   EXPECT_FALSE(ReadAll(Pipe("123456").reader(), 5, &text));
   EXPECT_FALSE(ReadAll(-1, 5, &text));
+}
+
+TEST(IsReadableWithin, BytesAndTheEndCount) {
+  EXPECT_TRUE(IsReadableWithin(Pipe("x").reader(), std::chrono::milliseconds(0)));
+  EXPECT_TRUE(IsReadableWithin(Pipe("").reader(), std::chrono::milliseconds(0)));
+  std::array<int, 2> open_ends = {};
+  ASSERT_EQ(pipe(open_ends.data()), 0);
+  EXPECT_FALSE(IsReadableWithin(open_ends[0], std::chrono::milliseconds(1)));
+  close(open_ends[0]);
+  close(open_ends[1]);
 }
 
 TEST(ForTerminal, WhatActsOnATerminalIsLeftOut) {
