@@ -101,8 +101,9 @@ TEST_F(HttpAccessLogTest, ARejectionsLineHasItsCodeAndField) {
   Complete("", "sk-team-c-9");
   EXPECT_EQ(Complete(R"(,"max_tokens":1)", "sk-team-b-2").status, 200) << "3 + 1 of 4 tokens";
   Complete(R"(,"max_tokens":1)", "sk-team-b-2");
-  Send("GET /nowhere/my-private-words HTTP/1.1\r\nHost: t\r\n" + Bearer("sk-team-a-1") + "\r\n");
-  Send("BREW /livez HTTP/1.1\r\nHost: t\r\n\r\n");
+  Send("GET /nowhere/my-private-words HTTP/1.1\r\nHost: localhost\r\n" + Bearer("sk-team-a-1") +
+       "\r\n");
+  Send("BREW /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
   Send("no request\r\n\r\n");
   std::vector<json> lines = Lines();
   ASSERT_EQ(lines.size(), 8U);
@@ -172,9 +173,11 @@ TEST_F(HttpAccessLogTest, ATrustedProxyNamesTheAddress) {
   options_.trusted_proxies = {"127.0.0.1"};
   StartServer(options_);
   log_.str("");
-  Send("GET /livez HTTP/1.1\r\nHost: t\r\nX-Forwarded-For: 203.0.113.9, 2001:db8::7\r\n\r\n");
-  Send("GET /v1/models HTTP/1.1\r\nHost: t\r\nX-Forwarded-For: 203.0.113.8\r\n\r\n");
-  Send("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n");
+  Send(
+      "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 203.0.113.9, "
+      "2001:db8::7\r\n\r\n");
+  Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 203.0.113.8\r\n\r\n");
+  Send("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const std::vector<json> lines = Lines();
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines[0]["address"], "2001:db8::7");
@@ -184,7 +187,7 @@ TEST_F(HttpAccessLogTest, ATrustedProxyNamesTheAddress) {
 }
 
 TEST_F(HttpAccessLogTest, ALineHasTheIdOfItsAnswer) {
-  const std::string get = "GET /v1/models HTTP/1.1\r\nHost: t\r\n";
+  const std::string get = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n";
   const std::vector<std::string> ids = {
       Send(get + Bearer("sk-team-a-1") + "\r\n").headers["x-request-id"],
       Send(get + "\r\n").headers["x-request-id"],
@@ -199,7 +202,7 @@ TEST_F(HttpAccessLogTest, NothingIsWrittenWithoutIt) {
   options_.access_log = false;
   StartServer(options_);
   log_.str("");
-  ClientReply reply = Send("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n");
+  ClientReply reply = Send("GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_NE(reply.headers["x-request-id"], "");
   EXPECT_TRUE(Lines().empty());
 }

@@ -137,8 +137,8 @@ TEST_F(HttpServerTest, EveryAnswerHasAnIdTheClientsIfItIsPlain) {
          {PostBytes("/v1/completions", body + "}", header),
           PostBytes("/v1/completions", body + R"(,"stream":true})", header),
           PostBytes("/v1/completions", body + R"(,"n":"x"})", header),
-          "GET /nowhere HTTP/1.1\r\nHost: t\r\n" + header + "\r\n",
-          "OPTIONS /livez HTTP/1.1\r\nHost: t\r\n" + header + "\r\n",
+          "GET /nowhere HTTP/1.1\r\nHost: localhost\r\n" + header + "\r\n",
+          "OPTIONS /livez HTTP/1.1\r\nHost: localhost\r\n" + header + "\r\n",
           "GET /health HTTP/1.0\r\n" + header + "\r\n"}) {
       ClientReply reply = send(bytes);
       const std::string id = reply.headers["x-request-id"];
@@ -153,7 +153,8 @@ TEST_F(HttpServerTest, EveryAnswerHasAnIdTheClientsIfItIsPlain) {
   EXPECT_EQ(made.size(), 7U);
   for (const std::string& id : {std::string("a b"), std::string("a\"b"), std::string("\xc3\xa4"),
                                 std::string(129, 'x'), std::string("a\r\nX-Request-Id: b")}) {
-    ClientReply reply = send("GET /livez HTTP/1.1\r\nHost: t\r\nX-Request-Id: " + id + "\r\n\r\n");
+    ClientReply reply =
+        send("GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: " + id + "\r\n\r\n");
     EXPECT_EQ(reply.status, 200);
     EXPECT_THAT(reply.headers["x-request-id"], testing::MatchesRegex("[0-9a-f]{24}")) << id;
   }
