@@ -15,7 +15,7 @@ bool IsForPages(std::string_view name) {
 
 void Exchange::AddCrossOrigin(HttpHeaders* headers) const {
   if (!route().limits.cross_origin || !context_->origins.varies(context_->on_loopback)) return;
-  std::string exposed;
+  std::string exposed = request.framing.request_id.empty() ? "" : "x-request-id";
   for (const auto& [name, value] : *headers) {
     if (IsForPages(name)) exposed += (exposed.empty() ? "" : ", ") + name;
   }

@@ -75,7 +75,7 @@ TEST_F(HttpCrossOriginTest, APageOfThisMachineMayReadAnswers) {
   backend_.set_rejection({StatusCode::kResourceExhausted, "Full."});
   reply = Request("POST", "/v1/completions", kPage, body);
   EXPECT_EQ(reply.status, 429);
-  EXPECT_EQ(reply.headers["access-control-expose-headers"], "Retry-After");
+  EXPECT_EQ(reply.headers["access-control-expose-headers"], "x-request-id, Retry-After");
 }
 
 TEST_F(HttpCrossOriginTest, OtherPagesMayNot) {
