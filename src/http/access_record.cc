@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
-#include <vector>
 
 #include "base/json.h"
 #include "base/utf8.h"
@@ -19,52 +19,17 @@ bool IsPlain(char c) {
          c == '_' || c == '-';
 }
 
-struct Field {
-  const char* name;
-  std::string value;
-  bool is_text = true;  // Else a number.
-};
+// Of a text that neither format escapes, besides the plain ones.
+bool NeedsNoQuotes(char c) { return IsPlain(c) || c == '/' || c == ':'; }
 
-// Those that are shown, in order.
-std::vector<Field> FieldsOf(const AccessRecord& r) {
-  std::vector<Field> fields;
-  const auto text = [&](const char* name, std::string_view value) {
-    if (value.empty()) return;
-    std::string shown = base::PrintableText(value.substr(0, kMostBytes));
-    if (value.size() > kMostBytes) shown += "...";
-    fields.push_back({name, std::move(shown)});
-  };
-  const auto number = [&](const char* name, auto value) {
-    fields.push_back({name, fmt::format("{}", value), false});
-  };
-  const auto time = [&](const char* name, std::optional<double> ms) {
-    if (ms) fields.push_back({name, fmt::format("{:.1f}", *ms), false});
-  };
-  text("id", r.id);
-  text("key", r.key);
-  text("class", r.priority);
-  text("address", r.address);
-  text("method", r.method);
-  text("route", r.route);
-  number("status", r.status);
-  text("model", r.model);
-  text("code", r.code);
-  text("field", r.field);
-  if (r.tokens) {
-    number("tokens_in", r.tokens->in);
-    number("tokens_cached", r.tokens->cached);
-    number("tokens_out", r.tokens->out);
-  }
-  time("queue_ms", r.queue_ms);
-  time("ttft_ms", r.ttft_ms);
-  time("total_ms", r.total_ms);
-  return fields;
+std::string Bounded(std::string_view text) {
+  std::string shown = base::PrintableText(text.substr(0, kMostBytes));
+  if (text.size() > kMostBytes) shown += "...";
+  return shown;
 }
 
-// In quotes, in which '"' and '\' have a '\' before them, unless it is plain.
+// In quotes, in which '"' and '\' have a '\' before them.
 std::string Quoted(const std::string& text) {
-  const auto plain = [](char c) { return IsPlain(c) || c == '/' || c == ':'; };
-  if (std::ranges::all_of(text, plain)) return text;
   std::string quoted = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') quoted += '\\';
@@ -73,24 +38,73 @@ std::string Quoted(const std::string& text) {
   return quoted + '"';
 }
 
+// Writes the fields that there are, in one of two formats.
+class FieldWriter {
+ public:
+  explicit FieldWriter(bool json) : json_(json) {}
+
+  void Text(const char* name, std::string_view value) {
+    if (value.empty()) return;
+    Name(name);
+    if (value.size() > kMostBytes || !std::ranges::all_of(value, NeedsNoQuotes)) {
+      out_ += json_ ? base::QuoteJson(Bounded(value)) : Quoted(Bounded(value));
+      return;
+    }
+    if (json_) out_ += '"';
+    out_ += value;
+    if (json_) out_ += '"';
+  }
+  void Number(const char* name, int64_t value) {
+    Name(name);
+    fmt::format_to(std::back_inserter(out_), "{}", value);
+  }
+  void Time(const char* name, std::optional<double> ms) {
+    if (!ms) return;
+    Name(name);
+    fmt::format_to(std::back_inserter(out_), "{:.1f}", *ms);
+  }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  void Name(const char* name) {
+    if (!out_.empty()) out_ += json_ ? ',' : ' ';
+    if (json_) out_ += '"';
+    out_ += name;
+    out_ += json_ ? "\":" : "=";
+  }
+
+  const bool json_;
+  std::string out_;
+};
+
+std::string Fields(const AccessRecord& r, bool json) {
+  FieldWriter writer(json);
+  writer.Text("id", r.id);
+  writer.Text("key", r.key);
+  writer.Text("class", r.priority);
+  writer.Text("address", r.address);
+  writer.Text("method", r.method);
+  writer.Text("route", r.route);
+  writer.Number("status", r.status);
+  writer.Text("model", r.model);
+  writer.Text("code", r.code);
+  writer.Text("field", r.field);
+  if (r.tokens) {
+    writer.Number("tokens_in", r.tokens->in);
+    writer.Number("tokens_cached", r.tokens->cached);
+    writer.Number("tokens_out", r.tokens->out);
+  }
+  writer.Time("queue_ms", r.queue_ms);
+  writer.Time("ttft_ms", r.ttft_ms);
+  writer.Time("total_ms", r.total_ms);
+  return writer.Take();
+}
+
 }  // namespace
 
-std::string AccessText(const AccessRecord& record) {
-  std::string line = "request";
-  for (const Field& field : FieldsOf(record)) {
-    line += fmt::format(" {}={}", field.name, field.is_text ? Quoted(field.value) : field.value);
-  }
-  return line;
-}
+std::string AccessText(const AccessRecord& record) { return "request " + Fields(record, false); }
 
-std::string AccessJson(const AccessRecord& record) {
-  std::string members;
-  for (const Field& field : FieldsOf(record)) {
-    members += fmt::format("{}\"{}\":{}", members.empty() ? "" : ",", field.name,
-                           field.is_text ? base::QuoteJson(field.value) : field.value);
-  }
-  return members;
-}
+std::string AccessJson(const AccessRecord& record) { return Fields(record, true); }
 
 std::string_view UsableRequestId(std::string_view given) {
   const bool usable =
