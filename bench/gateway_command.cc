@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/output.h"
+#include "base/words.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
 #include "bench/rows.h"
@@ -169,7 +170,7 @@ Dispatch SerialDispatch(const std::string& part) {
 Dispatch ReplicaDispatch(int replicas, int places) {
   Dispatch dispatch;
   dispatch.part = "replicas";
-  dispatch.system = fmt::format("{} replica{}", replicas, replicas == 1 ? "" : "s");
+  dispatch.system = base::Counted(replicas, "replica");
   dispatch.replicas = replicas;
   dispatch.places = places;
   dispatch.at_once = replicas * places;

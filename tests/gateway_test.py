@@ -201,7 +201,7 @@ class HangupTest(GatewayCase):
             self.good(gateway.complete("hello"), "hello")
             write("bob")
             gateway.process.send_signal(signal.SIGHUP)
-            eventually(lambda: "SIGHUP: reloaded: 1 API keys" in gateway.output(), "a line", SOON)
+            eventually(lambda: "SIGHUP: reloaded: 1 API key" in gateway.output(), "a line", SOON)
             self.assertEqual(gateway.complete("hello").status, 401)
             gateway.key = "secret-of-bob"
             self.good(gateway.complete("hello"), "hello")

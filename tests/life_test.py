@@ -259,7 +259,7 @@ class LifeTest(unittest.TestCase):
             self.hang_up(server, "cannot read")
             write(entry.format("cid"))
             keys.chmod(0o644)
-            self.hang_up(server, "reloaded: 1 API keys; all users of this machine can read the keys in ")
+            self.hang_up(server, "reloaded: 1 API key; all users of this machine can read the keys in ")
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(timeout=60), 0)
 

@@ -16,6 +16,8 @@ namespace {
 
 // How late Ctrl-C may be noticed; the end of an answer is noticed at once.
 constexpr std::chrono::milliseconds kChatPoll(20);
+#include "base/system.h"
+#include "base/words.h"
 
 constexpr char kHelp[] =
     "/clear  forget the conversation, and begin anew\n"
@@ -61,8 +63,9 @@ StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, base::Output* o
 // "12 prompt tokens, 34 tokens in 0.5 s (68.0 tokens/s): queue 0.1 ms, ..."
 std::string StatsLine(const StreamedAnswer& answer) {
   const Usage& usage = answer.result.finish.usage;
-  return fmt::format("{} prompt tokens, {} tokens in {:.1f} s ({:.1f} tokens/s){}",
-                     usage.prompt_tokens, usage.completion_tokens, answer.seconds,
+  return fmt::format("{}, {} in {:.1f} s ({:.1f} tokens/s){}",
+                     base::Counted(usage.prompt_tokens, "prompt token"),
+                     base::Counted(usage.completion_tokens, "token"), answer.seconds,
                      answer.seconds > 0 ? usage.completion_tokens / answer.seconds : 0.0,
                      PhasesText(answer.result.finish.times));
 }
@@ -73,8 +76,9 @@ bool ShowRestored(const RunFlags& flags, const Engine* engine) {
   const std::vector<SessionInfo> sessions = engine->Sessions();
   if (sessions.empty()) return false;
   const SessionInfo& session = sessions.front();
-  base::Note(fmt::format("(session {}: {} tokens of {} turn{} restored)\n", flags.session,
-                         session.tokens, session.turns, session.turns == 1 ? "" : "s"));
+  base::Note(fmt::format("(session {}: {} of {} restored)\n", flags.session,
+                         base::Counted(session.tokens, "token"),
+                         base::Counted(session.turns, "turn")));
   if (!flags.system.empty()) {
     base::Note("(--system is not used: it is for a session's first turn)\n");
   }

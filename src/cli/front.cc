@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/system.h"
+#include "base/words.h"
 #include "flags/units.h"
 #include "server/api_keys.h"
 #include "server/api_server.h"
@@ -186,7 +187,7 @@ StatusOr<FreshFiles> ReadFreshFiles(const FrontFlags& flags) {
 // The line about what is reloaded.
 std::string ReloadedText(const FrontFlags& flags, size_t keys, const FreshFiles& fresh) {
   std::vector<std::string> what;
-  if (!flags.api_keys_file.empty()) what.push_back(fmt::format("{} API keys", keys));
+  if (!flags.api_keys_file.empty()) what.push_back(base::Counted(keys, "API key"));
   if (fresh.tls) what.push_back("the certificate " + fresh.tls->cert_path);
   std::string line = fmt::format("SIGHUP: reloaded: {}", fmt::join(what, ", "));
   for (const std::string& file : fresh.exposed) line += "; " + ExposedText(file);

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/words.h"
 #include "engine/backend.h"
 #include "engine/local_backend.h"
 #include "gateway/open_gateway.h"
@@ -162,8 +163,7 @@ std::string ServedText(const GatewayFlags& flags, const engine::Backend& gateway
     names.emplace_back("...");
   }
   const size_t backends = flags.backends.size();
-  return fmt::format("{} of {} backend{}", fmt::join(names, ", "), backends,
-                     backends == 1 ? "" : "s");
+  return fmt::format("{} of {}", fmt::join(names, ", "), base::Counted(backends, "backend"));
 }
 
 // Tenants that these keys stand for; a gateway's for any number of them.

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/csv_field.h"
 #include "base/output.h"
+#include "base/words.h"
 #include "cli/chat.h"
 #include "cli/terminal.h"
 
@@ -235,8 +236,7 @@ class PromptsRun {
               [](const Answered& a, const Answered& b) { return a.index < b.index; });
     if (number != 0) batches_.insert(number);
     const std::string heading = number != 0 ? fmt::format("Batch {}", number) : "Without a batch";
-    output_.Write(
-        fmt::format("{}: {} request{}\n\n", heading, batch.size(), batch.size() == 1 ? "" : "s"));
+    output_.Write(heading + ": " + base::Counted(batch.size(), "request") + "\n\n");
     for (const Answered& answered : batch) {
       const Result& result = answered.result;
       const std::string& prompt = prompts_[answered.index].text;
@@ -255,17 +255,19 @@ class PromptsRun {
 
   static std::string StatsLine(const Result& result) {
     const Usage& usage = result.finish.usage;
-    return fmt::format("({} prompt tokens, {} tokens{})\n", usage.prompt_tokens,
-                       usage.completion_tokens, PhasesText(result.finish.times));
+    return fmt::format("({}, {}{})\n", base::Counted(usage.prompt_tokens, "prompt token"),
+                       base::Counted(usage.completion_tokens, "token"),
+                       PhasesText(result.finish.times));
   }
 
   std::string Summary() const {
     const double seconds = base::ToSeconds(Now() - start_);
     return fmt::format(
-        "{} requests in {} batch{}, {} failed: {} prompt tokens, {} output tokens in {:.1f} s "
+        "{} in {} batch{}, {} failed: {} prompt tokens, {} output tokens in {:.1f} s "
         "({:.1f} tokens/s)\n",
-        prompts_.size(), batches_.size(), batches_.size() == 1 ? "" : "es", failed_, prompt_tokens_,
-        output_tokens_, seconds, seconds > 0 ? static_cast<double>(output_tokens_) / seconds : 0.0);
+        base::Counted(prompts_.size(), "request"), batches_.size(),
+        batches_.size() == 1 ? "" : "es", failed_, prompt_tokens_, output_tokens_, seconds,
+        seconds > 0 ? static_cast<double>(output_tokens_) / seconds : 0.0);
   }
 
   void ShowProgress() {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/words.h"
 #include "engine/engine_options.h"
 #include "engine/failure.h"
 #include "scheduler/admission.h"
@@ -139,7 +140,7 @@ Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
   requests_.WaitEmpty(kCancelGrace);
   if (left == 0) return {};
   return {StatusCode::kDeadlineExceeded,
-          fmt::format("{} requests had to be cancelled at the deadline", left)};
+          base::Counted(left, "request") + " had to be cancelled at the deadline"};
 }
 
 Status LlmEngine::DescribeProgress(Status status) const {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "core/request_check.h"
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
@@ -55,11 +56,12 @@ Status LlmEngine::CheckAccepting() const {
 
 Status LlmEngine::Reserve(LiveRequest* live) {
   if (!places_.Take(live->tenant(), 1, &live->place)) {
-    Status status(StatusCode::kResourceExhausted,
-                  fmt::format("the queue is full: {} requests wait already, {} of them of the same "
-                              "sender (max_queued_requests {})",
-                              places_.used(), places_.held(live->tenant()),
-                              config_.options.scheduler.max_queued_requests));
+    Status status(
+        StatusCode::kResourceExhausted,
+        fmt::format("the queue is full: it holds {}, {} of the same sender "
+                    "(max_queued_requests {})",
+                    base::Counted(places_.used(), "request"), places_.held(live->tenant()),
+                    config_.options.scheduler.max_queued_requests));
     const base::Duration max_wait = config_.options.scheduler.max_wait;
     const scheduler::LoadView::Asker asker{live->tenant(), live->request.tenant_weight,
                                            live->priority()};

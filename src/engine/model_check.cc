@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/kv_block.h"
+#include "base/words.h"
 #include "core/parameters.h"
 #include "engine/model_vocabulary.h"
 #include "engine/open_engine.h"
@@ -25,8 +26,8 @@ constexpr char kTakeAnother[] =
     "take the same model as a GGUF file in a supported type (Q8_0 is always one), or its original "
     "folder with --quantize q8_0";
 constexpr char kFetchAgain[] =
-    "fetch the model again (`ropeway models pull`) and compare its SHA-256: the file is damaged, "
-    "or was made by another program than its keys say";
+    "compare its SHA-256 with what its source says: if they differ, the file is damaged, and "
+    "`ropeway models pull` fetches it again; if not, its maker wrote what Ropeway does not read";
 constexpr char kTryTested[] = "`ropeway models list` names models that run";
 constexpr char kLessMemory[] =
     "take a smaller model or type (--quantize), a smaller --kv-cache-size, or free memory";
@@ -197,8 +198,8 @@ std::string UsersText(const ModelCheck& check, uint64_t users, int32_t tokens) {
   const uint64_t block =
       check.memory.kv_per_token * base::kBlockTokens / static_cast<uint64_t>(windows.groups());
   const auto blocks = static_cast<uint64_t>(windows.BlocksForAlone(tokens));
-  return fmt::format("{} for {} user{} of {} tokens", MemoryText(users * blocks * block), users,
-                     users == 1 ? "" : "s", tokens);
+  return fmt::format("{} for {} of {} tokens", MemoryText(users * blocks * block),
+                     base::Counted(users, "user"), tokens);
 }
 
 std::string SamplingText(const SamplingDefaults& s) {

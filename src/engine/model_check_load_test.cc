@@ -153,7 +153,7 @@ TEST(ModelCheckLoadTest, NumbersOfWeightsAreNamedWhenTheyAreLoaded) {
         EXPECT_TRUE(CheckAt(temp.path()).ok());
         EXPECT_THAT(StartAt(temp.path()).message(),
                     AllOf(StartsWith(temp.path() + ": " + expected),
-                          HasSubstr(". What to do: fetch the model again")));
+                          HasSubstr(". What to do: compare its SHA-256")));
       }
     }
   }
@@ -190,8 +190,8 @@ TEST(ModelCheckLoadTest, WhatCannotBeOpenedSaysWhatToDo) {
   const model::TempFile cut(whole.substr(0, whole.size() / 2));
   const std::vector<std::pair<std::string, const char*>> cases = {
       {"no/such.gguf", "cannot be opened: No such file or directory. What to do: give the path"},
-      {empty.path(), "the file is empty. What to do: fetch the model again"},
-      {cut.path(), ". What to do: fetch the model again"},
+      {empty.path(), "the file is empty. What to do: compare its SHA-256"},
+      {cut.path(), ". What to do: compare its SHA-256"},
   };
   for (const auto& [path, expected] : cases) {
     const ModelCheck check = CheckAt(path);

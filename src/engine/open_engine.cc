@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "base/split_name.h"
+#include "base/words.h"
 #include "core/parameters.h"
 #include "engine/engine_options.h"
 #include "engine/machine.h"
@@ -79,12 +80,10 @@ StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options,
   if (options.model.chat_template.empty()) {
     return RenderAsTheModelSays(own_template, tokenizer, parse_special);
   }
-  StatusOr<tokenizer::ChatTemplate> parsed =
-      tokenizer::ChatTemplate::Parse(options.model.chat_template);
+  StatusOr<tokenizer::ChatTemplate> parsed = tokenizer::ChatTemplate::Parse(
+      options.model.chat_template, "chat_template (--chat-template)");
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, parse_special);
-  return InvalidArgument(
-      fmt::format("the given chat template cannot be used: {}", parsed.status().message()),
-      "chat_template");
+  return InvalidArgument(parsed.status().message(), "chat_template");
 }
 
 // Says what the model needs and what else is to know about it, before it is loaded.
@@ -181,10 +180,9 @@ Status AddCacheAndFiles(const model::ModelConfig& shape, kernels::KvType kv_type
   const EngineOptions& options = config->options;
   const size_t least_bytes = shape.kv_bytes_of_all_groups(kv_type);
   if (options.cache.kv_bytes != 0 && options.cache.kv_bytes < static_cast<int64_t>(least_bytes)) {
-    return InvalidArgument(
-        fmt::format("--kv-cache-size: {} byte{} is too small, one block takes {} bytes",
-                    options.cache.kv_bytes, options.cache.kv_bytes == 1 ? "" : "s", least_bytes),
-        "kv_cache_bytes");
+    return InvalidArgument(fmt::format("--kv-cache-size: {} is too small, one block takes {} bytes",
+                                       base::Counted(options.cache.kv_bytes, "byte"), least_bytes),
+                           "kv_cache_bytes");
   }
   if (Status status = OpenFiles(config); !status.ok()) return status;
   if (options.cache.disk_path.empty()) return {};
@@ -264,8 +262,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.executor =
       std::make_unique<executor::CpuExecutor>(model, kernels, threads, kv_type, std::move(absent));
   config.kernels_name = kernels->name;
-  base::Log().info("{}: {} kernels, {} threads, {:.1f} MiB for the KV cache in {}",
-                   config.served_name, kernels->name, threads,
+  base::Log().info("{}: {} kernels, {}, {:.1f} MiB for the KV cache in {}", config.served_name,
+                   kernels->name, base::Counted(threads, "thread"),
                    static_cast<double>(config.options.cache.kv_bytes) / (1 << 20),
                    kernels::KvTypeName(kv_type));
   return LlmEngine::Create(std::move(config));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/words.h"
 #include "core/request_check.h"
 #include "engine/failure.h"
 #include "engine/session_text.h"
@@ -25,7 +26,7 @@ std::string WhatIsLong(const Request& request) {
              : fmt::format("the session '{}' with this turn", request.session_id);
 }
 std::string WhatIsLong(const Request& request, size_t tokens) {
-  return fmt::format("{} ({} token{})", WhatIsLong(request), tokens, tokens == 1 ? "" : "s");
+  return fmt::format("{} ({})", WhatIsLong(request), base::Counted(tokens, "token"));
 }
 
 // The part of a request that is too long with what is to follow it, by the name that its sender

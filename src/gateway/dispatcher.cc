@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/failure.h"
+#include "base/words.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -89,9 +90,10 @@ Status Dispatcher::Admit(const DispatchRequest& request, base::SharedBudget::Hol
   if (!places_.Take(core.tenant, 1, place)) {
     Status status(
         StatusCode::kResourceExhausted,
-        fmt::format("the queue is full: {} requests wait already, {} of them of the same "
-                    "sender (max_queued_requests {})",
-                    places_.used(), places_.held(core.tenant), options_.max_queued_requests));
+        fmt::format(
+            "the queue is full: it holds {}, {} of the same sender (max_queued_requests {})",
+            base::Counted(places_.used(), "request"), places_.held(core.tenant),
+            options_.max_queued_requests));
     scheduler::LoadView load;
     admission_.View(&load);
     const double wait = scheduler::PredictedWait(

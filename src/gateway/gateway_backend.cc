@@ -6,6 +6,7 @@
 #include <exception>
 #include <set>
 
+#include "base/words.h"
 #include "scheduler/admission.h"
 
 namespace ropeway::gateway {
@@ -168,7 +169,7 @@ Status GatewayBackend::Drain(std::chrono::nanoseconds deadline) {
   wake_.notify_one();
   changed_.wait_for(lock, kCancelGrace, none);
   return {StatusCode::kDeadlineExceeded,
-          fmt::format("{} requests had to be cancelled at the deadline", left)};
+          base::Counted(left, "request") + " had to be cancelled at the deadline"};
 }
 
 void GatewayBackend::WaitProbed(std::chrono::nanoseconds timeout) const {

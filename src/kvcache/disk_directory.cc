@@ -251,7 +251,7 @@ Status DiskDirectory::OpenMarks() {
         stopped_in_ += fmt::format("{}{}", stopped_in_.empty() ? "" : ", ", kNames[i]);
       }
     }
-    if (stopped_in_.empty()) stopped_in_ = "nothing";
+    if (stopped_in_.empty()) stopped_in_ = "idle";
   }
   const std::string none(std::size(kLetters), kNothingUnderWay);
   marks_ = open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -61,8 +61,8 @@ class DiskDirectory {
 
   // Work of this kind begins or ends. One write to the page cache, which survives a kill.
   void Mark(Work work, bool under_way);
-  // The work in which the last process was killed, such as "writing, compacting"; "nothing" if it
-  // was idle, "" if it was not killed.
+  // The work in which the last process was killed, such as "writing, compacting"; "idle" if it
+  // did no such work, "" if it was not killed.
   const std::string& stopped_in() const { return stopped_in_; }
 
  private:

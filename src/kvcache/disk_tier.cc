@@ -100,9 +100,7 @@ Status DiskTier::OpenDirectory() {
   base::Log().info(
       "{}: {} KV blocks in {:.1f} MiB are kept from earlier{}", options_.path, index_.flushed(),
       static_cast<double>(UsedBytes()) / (1 << 20),
-      stopped_in.empty()
-          ? ""
-          : fmt::format("; the last process was stopped in the middle of {}", stopped_in));
+      stopped_in.empty() ? "" : fmt::format("; the last process was killed while {}", stopped_in));
   return {};
 }
 

@@ -191,7 +191,7 @@ TEST(DiskTier, AKillLosesNothingThatWasFlushed) {
     EXPECT_EQ(tier->Usage().blocks, 40U * static_cast<unsigned>(kills));
     EXPECT_EQ(CountRight(tier.get(), 0, 40 * static_cast<uint64_t>(kills)), 40 * kills);
     EXPECT_EQ(tier->Usage().rejected_blocks, 0U);
-    EXPECT_THAT(log.text(), HasSubstr("stopped in the middle of"));
+    EXPECT_THAT(log.text(), HasSubstr("the last process was killed while "));
   }
 }
 

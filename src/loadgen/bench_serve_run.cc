@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/system.h"
+#include "base/words.h"
 #include "loadgen/bench_serve_command.h"
 #include "loadgen/csv_writer.h"
 #include "loadgen/load_options.h"
@@ -144,15 +145,15 @@ class BenchServe {
     std::string text;
     if (!open_loop()) {
       const int users = std::max(1, f.users);
-      text = fmt::format("closed loop, {} user{}", users, users == 1 ? "" : "s");
+      text = "closed loop, " + base::Counted(users, "user");
     } else if (f.request_rate > 0) {
       text = fmt::format("open loop, {} requests/s (Poisson)", f.request_rate);
     } else {
       text = fmt::format("open loop, the trace's arrivals at {}x", f.trace_speed);
     }
     if (f.max_concurrency > 0) text += fmt::format(", at most {} in flight", f.max_concurrency);
-    return text + fmt::format("; {} requests a run, {} run{}, seed {}", work_.count(), f.runs,
-                              f.runs == 1 ? "" : "s", f.seed);
+    return text + fmt::format("; {} a run, {}, seed {}", base::Counted(work_.count(), "request"),
+                              base::Counted(f.runs, "run"), f.seed);
   }
 
   void AddNotes(Report* report) const {

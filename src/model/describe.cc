@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "base/words.h"
 
 namespace ropeway::model {
 namespace {
@@ -136,8 +137,8 @@ void AppendTensors(const GgufFile& file, Buffer out) {
   }
   fmt::format_to(out, "\nTotals\n");
   for (const auto& [type, total] : totals) {
-    fmt::format_to(out, "  {:<7}  {} tensor{}, {} bytes\n", type, total.tensors,
-                   total.tensors == 1 ? "" : "s", total.bytes);
+    fmt::format_to(out, "  {:<7}  {}, {} bytes\n", type, base::Counted(total.tensors, "tensor"),
+                   total.bytes);
   }
 }
 

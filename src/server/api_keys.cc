@@ -1,8 +1,6 @@
 #include "server/api_keys.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
-#include <sys/stat.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -89,13 +87,6 @@ std::string EntryFault(const std::vector<ApiKey>& keys, size_t i) {
     }
   }
   return "";
-}
-
-void WarnIfReadable(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) == 0 && (info.st_mode & (S_IRGRP | S_IROTH)) != 0) {
-    spdlog::warn("Other users can read the API keys in {}; chmod 600 it", path);
-  }
 }
 
 Status FaultAtLine(const std::string& path, size_t line, const std::string& fault) {
@@ -221,9 +212,7 @@ StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path) {
   if (!text) {
     return Status(StatusCode::kNotFound, fmt::format("--api-keys: cannot read '{}'", path));
   }
-  StatusOr<std::vector<ApiKey>> keys = ParseApiKeys(path, *text);
-  if (keys.ok()) WarnIfReadable(path);
-  return keys;
+  return ParseApiKeys(path, *text);
 }
 
 StatusOr<std::vector<ApiKey>> ParseApiKeys(const std::string& path, const std::string& text) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <tuple>
 
+#include "base/words.h"
+
 namespace ropeway::server {
 namespace {
 
@@ -51,17 +53,17 @@ class KeyAccount {
     if (max_requests_ > 0 && count > max_requests_) {
       grant.status = InvalidArgument(
           fmt::format("This request asks for {} answers at once, but this API key may have at most "
-                      "{} requests under way.",
-                      count, max_requests_),
+                      "{} under way.",
+                      count, base::Counted(max_requests_, "request")),
           "n");
       return grant;
     }
     if (max_requests_ > 0 && requests_ + count > max_requests_) {
       grant.limit = "requests";
       grant.status = {StatusCode::kResourceExhausted,
-                      fmt::format("This API key may have at most {} requests under way (its "
+                      fmt::format("This API key may have at most {} under way (its "
                                   "max_concurrent_requests); it has {}.",
-                                  max_requests_, requests_)};
+                                  base::Counted(max_requests_, "request"), requests_)};
       return grant;
     }
     const int64_t needed = Needed(demand);

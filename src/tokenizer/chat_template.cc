@@ -11,8 +11,6 @@
 namespace ropeway::tokenizer {
 namespace {
 
-constexpr char kField[] = "tokenizer.chat_template";
-
 constexpr size_t kMaxSourceBytes = size_t{1} << 20U;
 // Common templates take less than a hundred steps per message. Some go through all messages for
 // each of them, or through a message's characters.
@@ -52,8 +50,8 @@ std::string Clipped(std::string_view text) {
   return std::string(text.substr(0, kMaxErrorBytes)) + "...";
 }
 
-std::string At(const jinja::Error& error) {
-  return std::string(kField) + ", line " + std::to_string(error.line) + ": " +
+std::string At(const std::string& name, const jinja::Error& error) {
+  return name + ", line " + std::to_string(error.line) + ": " +
          base::PrintableText(Clipped(error.what()));
 }
 
@@ -116,23 +114,22 @@ std::tm UtcTime(std::chrono::system_clock::time_point now) {
 
 struct ChatTemplate::Program {
   jinja::Body body;
+  std::string name;
 };
 
 ChatTemplate::ChatTemplate(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
 
-StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source) {
+StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source, const std::string& name) {
   if (source.size() > kMaxSourceBytes) {
-    return Status(
-        StatusCode::kUnimplemented,
-        std::string(kField) + ": it is longer than " + std::to_string(kMaxSourceBytes) + " bytes",
-        kField);
+    return Status(StatusCode::kUnimplemented,
+                  name + ": it is longer than " + std::to_string(kMaxSourceBytes) + " bytes", name);
   }
   try {
-    return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source)}));
+    return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source), name}));
   } catch (const jinja::Error& error) {
-    return Status(StatusCode::kUnimplemented, At(error), kField);
+    return Status(StatusCode::kUnimplemented, At(name, error), name);
   } catch (const std::exception& error) {
-    return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
+    return Status(StatusCode::kInternal, name + ": " + error.what(), name);
   }
 }
 
@@ -175,11 +172,11 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
   } catch (const jinja::Raised& raised) {
     return InvalidArgument(base::PrintableText(Clipped(raised.what())), "messages");
   } catch (const jinja::Error& error) {
-    return InvalidArgument(At(error), "messages");
+    return InvalidArgument(At(program_->name, error), "messages");
   } catch (const jinja::Stopped&) {
     return StoppedRendering();
   } catch (const std::exception& error) {
-    return Status(StatusCode::kInternal, std::string(kField) + ": " + error.what(), kField);
+    return Status(StatusCode::kInternal, program_->name + ": " + error.what(), program_->name);
   }
 }
 

@@ -33,8 +33,9 @@ struct RenderedChat {
 class ChatTemplate {
  public:
   // Fails, naming the line, for anything unsupported: a chat is never rendered differently from the
-  // model's training.
-  static StatusOr<ChatTemplate> Parse(const std::string& source);
+  // model's training. `name`: of the source, in messages.
+  static StatusOr<ChatTemplate> Parse(const std::string& source,
+                                      const std::string& name = "tokenizer.chat_template");
 
   // The prompt. Fails if the template rejects the messages (raise_exception, with its own message),
   // uses undefined values, or exceeds the bounds on steps and bytes. `bos_token` and `eos_token`
