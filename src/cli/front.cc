@@ -222,19 +222,6 @@ void Reload(const FrontFlags& flags, const StatusOr<FreshFiles>& fresh, server::
   }
 }
 
-std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what) {
-  const bool ipv6 = options.host.find(':') != std::string::npos;
-  const std::string url = fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https",
-                                      ipv6 ? "[" + options.host + "]" : options.host, port);
-  const char* key = options.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
-  return fmt::format(
-      "Ropeway {} serves {} on {}\nTry:\n"
-      "  curl {}/v1/chat/completions{} -H 'Content-Type: application/json' -d "
-      "'{{\"messages\": [{{\"role\": \"user\", \"content\": \"What is a ropeway?\"}}], "
-      "\"max_tokens\": 100}}'\n",
-      ROPEWAY_VERSION, what, url, url, key);
-}
-
 }  // namespace
 
 flags::FlagTable FrontTable(FrontFlags* flags) {
@@ -340,6 +327,28 @@ Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
   return {};
 }
 
+std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what,
+                   bool chats) {
+  const auto url = [&](const std::string& host) {
+    const bool ipv6 = host.find(':') != std::string::npos;
+    return fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https",
+                       ipv6 ? "[" + host + "]" : host, port);
+  };
+  // An address to listen on is none to connect to where it stands for all.
+  const std::string host = options.host == "0.0.0.0" ? "127.0.0.1"
+                           : options.host == "::"    ? "::1"
+                                                     : options.host;
+  const char* const key = options.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
+  const char* const ask = chats
+                              ? R"("messages": [{"role": "user", "content": "What is a ropeway?"}])"
+                              : R"("prompt": "A ropeway is")";
+  return fmt::format(
+      "Ropeway {} serves {} on {}\nTry:\n"
+      "  curl {}/v1/{}{} -H 'Content-Type: application/json' -d '{{{}, \"max_tokens\": 100}}'\n",
+      ROPEWAY_VERSION, what, url(options.host), url(host),
+      chats ? "chat/completions" : "completions", key, ask);
+}
+
 bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
@@ -367,7 +376,9 @@ StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::stri
   if (Status status = server.Start(std::move(front.port)); !status.ok()) return status;
   WarnIfOpen(options);
   // A banner that cannot be written does not stop the server.
-  base::Output().Write(Banner(options, server.port(), what));
+  const std::vector<engine::ModelInfo> models = backend->Models();
+  const bool chats = models.empty() || models.front().chats;
+  base::Output().Write(Banner(options, server.port(), what, chats));
   // What reads owns its flags: where a disk hangs, it may outlive all that is here.
   signals->StartReloads([owned = std::make_shared<const FrontFlags>(flags), server = &server] {
     return [owned, server, fresh = ReadFreshFiles(*owned)] { Reload(*owned, fresh, server); };

@@ -63,6 +63,10 @@ int64_t StateDescriptors(const SessionOptions& sessions);
 Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
                 server::ServerOptions* options);
 
+// What is said once clients can come: where, and a request to try. `chats`: the model takes them.
+std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what,
+                   bool chats);
+
 // Whether only this machine can reach `host`.
 bool IsLoopback(const std::string& host);
 

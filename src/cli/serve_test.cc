@@ -293,6 +293,28 @@ TEST(IsLoopback, KnowsTheAddressesOfThisMachineAlone) {
   }
 }
 
+TEST_F(ServeTest, TheBannersRequestFitsTheModelAndReachesTheServer) {
+  server::ServerOptions options;
+  options.host = "127.0.0.1";
+  EXPECT_EQ(Banner(options, 80, "m", true),
+            "Ropeway " ROPEWAY_VERSION
+            " serves m on http://127.0.0.1:80\nTry:\n  curl "
+            "http://127.0.0.1:80/v1/chat/completions -H 'Content-Type: application/json' -d "
+            "'{\"messages\": [{\"role\": \"user\", \"content\": \"What is a ropeway?\"}], "
+            "\"max_tokens\": 100}'\n");
+  options.host = "0.0.0.0";
+  options.api_keys = {{"a", "secret-of-a"}};
+  options.tls_cert = "cert.pem";
+  const std::string all = Banner(options, 8443, "m", false);
+  EXPECT_THAT(all, HasSubstr("serves m on https://0.0.0.0:8443\n"));
+  EXPECT_THAT(all,
+              HasSubstr("  curl https://127.0.0.1:8443/v1/completions -H 'Authorization: Bearer "
+                        "YOUR_KEY' -H 'Content-Type: application/json' -d '{\"prompt\": \"A "
+                        "ropeway is\", \"max_tokens\": 100}'\n"));
+  options.host = "::";
+  EXPECT_THAT(Banner(options, 1, "m", true), HasSubstr("curl https://[::1]:1/v1/"));
+}
+
 // What --help shows is there, and few enough to be read.
 TEST(FirstFlagsTest, AreFlagsOfTheirCommand) {
   ServeFlags serve;

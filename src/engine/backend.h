@@ -65,6 +65,7 @@ struct ModelInfo {
   std::string numerics = {};  // The version of the order of sums (docs/numerics.md).
   std::string limits = {};    // What else decides: max_model_len, the KV type, the chat template.
   int32_t vocabulary = 0;     // Ids of tokens are below it; 0: not known.
+  bool chats = true;          // False: it has no chat template, and chats are rejected.
 };
 
 // What a client needs to split and to render texts as the model does. "": there is none.
