@@ -5,30 +5,40 @@ Ctrl-C stops an answer and keeps the chat, Ctrl-D leaves. Where the texts do not
 usage: chat_test.py --ropeway PROGRAM --model FILE.gguf --tiny TINY.gguf
 """
 import argparse
+import fcntl
+import json
 import os
 import pty
 import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 ARGS = argparse.Namespace()
 PATIENCE = 120  # Seconds that a busy machine may take for one answer.
 
 
+# What moves the cursor, sets modes, or stands before the end of a line.
+MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+
+
 class Chat:
     """`ropeway run` with a terminal of its own."""
 
-    def __init__(self, model, *flags):
-        self.shown = ""  # All that was shown and not yet waited for.
+    def __init__(self, model, *flags, columns=0, **environment):
+        self.shown = ""  # All that was shown and not yet waited for, without what moves the cursor.
         self.reads = 0
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            os.execv(ARGS.ropeway, [ARGS.ropeway, "run", "--model", model, "--temperature", "0", *flags])
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            os.execve(ARGS.ropeway, [ARGS.ropeway, "run", "--model", model, "--temperature", "0", *flags],
+                      {**os.environ, "TERM": "xterm", **environment})
 
     def read(self, patience=PATIENCE):
         ready, _, _ = select.select([self.terminal], [], [], patience)
@@ -38,7 +48,7 @@ class Chat:
             data = os.read(self.terminal, 65536)
         except OSError:  # The other side is closed.
             data = b""
-        self.shown += data.decode(errors="replace").replace("\r\n", "\n")
+        self.shown = MOVES.sub("", self.shown + data.decode(errors="replace"))
         self.reads += 1
         return bool(data)
 
@@ -79,8 +89,12 @@ class Chat:
 
 
 class ChatCase(unittest.TestCase):
-    def chat(self, *flags, model=None):
-        chat = Chat(model or ARGS.model, *flags)
+    def chat(self, *flags, model=None, columns=0, **environment):
+        if not hasattr(self, "state"):
+            temporary = tempfile.TemporaryDirectory(prefix="ropeway-state-")
+            self.addCleanup(temporary.cleanup)
+            self.state = temporary.name
+        chat = Chat(model or ARGS.model, *flags, columns=columns, **{"XDG_STATE_HOME": self.state, **environment})
         self.addCleanup(chat.kill)
         chat.greeting = chat.wait_for(r">>> ")
         self.assertIn("Ctrl-D leaves", chat.greeting)
@@ -160,6 +174,97 @@ class ChatTest(ChatCase):
         for chat in (plain, guided):
             chat.send("\x04")
             self.assertEqual(chat.end(), 0)
+
+
+class TerminalTest(ChatCase):
+    def say(self, chat, text, pattern):
+        """What is shown until `pattern`, with the echo of the text, and the next prompt."""
+        chat.send(text)
+        return chat.wait_for(pattern + r".*?>>> ")
+
+    def test_lines_are_edited_and_remembered(self):
+        chat = self.chat(model=ARGS.tiny)
+        self.say(chat, "/hlp\x1b[D\x1b[De\n", "/clear .*next one")
+        self.say(chat, "/stats\n", "no answer yet")
+        self.say(chat, "\x1b[A\n", "no answer yet")
+        self.say(chat, "\x1b[A\x1b[A\n", "/clear .*next one")
+        chat.send("/bye\n")
+        self.assertEqual(chat.end(), 0)
+        history = os.path.join(self.state, "ropeway", ".history")
+        self.assertEqual(os.stat(history).st_mode & 0o777, 0o600)
+        with open(history, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "/help\n/stats\n/help\n/bye\n")
+        chat = self.chat(model=ARGS.tiny)
+        self.say(chat, "\x1b[A\x1b[A\x1b[A\n", "no answer yet")
+        chat.kill()
+        chat = self.chat("--history", "off", model=ARGS.tiny)
+        self.say(chat, "/set\n", "temperature")
+        chat.kill()
+        with open(history, encoding="utf-8") as file:
+            self.assertNotIn("/set", file.read())
+
+    def test_what_is_pasted_is_one_message(self):
+        chat = self.chat(model=ARGS.tiny)
+        chat.send("/system \x1b[200~B\u00e9 a\rsailor.\x07\rAlways\x1b[201~")
+        chat.wait_for("Always")
+        self.say(chat, "!\n", "from the next answer on")
+        shown = self.say(chat, "/system\n", "Always!\n")
+        self.assertIn("\nB\u00e9 a\nsailor.\nAlways!\n", shown)
+        chat.send("\x04")
+        self.assertEqual(chat.end(), 0)
+
+    def test_commands_set_system_retry_save_and_sessions(self):
+        chat = self.chat("--stats", "--max-tokens", "48", model=ARGS.tiny)
+        for said, answer in (("/set max-tokens 4", "(max_tokens 4)"), ("/set top_p 0.5", "(top_p 0.5)"),
+                             ("/set seed none", "(seed none)"), ("/set ignore-eos true", "(ignore_eos true)"),
+                             ("/set top_p 7", "(top_p: expected a number, above 0, to 1, not '7')"),
+                             ("/set top_k x", "(top_k: expected a whole number, -1 to 2147483647, not 'x')"),
+                             ("/system", "(no system message)"), ("/retry", "(nothing was asked yet)"),
+                             ("/sessions", "(no session: ropeway run --session NAME keeps one)"),
+                             ("/save", "(/save needs the name of a file)")):
+            with self.subTest(said=said):
+                self.assertIn(answer, self.say(chat, said + "\n", r"\n\([^\n]*\)\n"))
+        shown = self.say(chat, "/set\n", r"ignore_eos [^\n]*\n")
+        self.assertRegex(shown, r"max_tokens +4 +Tokens of an answer")
+        first = chat.ask("Hello.")
+        self.assertEqual(first[2], 4)
+        chat.send("/retry\n")
+        again = chat.wait_for(r"\((\d+) prompt tokens, (\d+) tokens in [^\n]*\)\n>>> ")
+        self.assertTrue(again.startswith("/retry\n" + first[0] + f"({first[1]} prompt tokens, "), again)
+        path = os.path.join(self.state, "saved.json")
+        self.say(chat, "/system Be a sailor.\n", "from the next answer on")
+        self.assertIn("(3 messages saved)", self.say(chat, f"/save {path}\n", "saved"))
+        self.assertIn("there is such a file already", self.say(chat, f"/save {path}\n", "already"))
+        with open(path, encoding="utf-8") as file:
+            saved = json.load(file)
+        self.assertEqual([message["role"] for message in saved], ["system", "user", "assistant"])
+        self.assertEqual([message["content"] for message in saved[:2]], ["Be a sailor.", "Hello."])
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        self.assertGreater(chat.ask("Hello.")[1], first[1])
+        chat.kill()
+        kept = self.chat("--session", "sea", "--max-tokens", "4", model=ARGS.tiny)
+        kept.send("Hello.\n")
+        kept.wait_for(r"cut: [^\n]*\n>>> ")
+        self.assertIn("needs a chat without --session", self.say(kept, "/retry\n", "session"))
+        self.assertIn("\nsea\n", self.say(kept, "/sessions\n", "continued by"))
+        kept.kill()
+
+    def test_words_are_not_cut_at_the_edge(self):
+        flags = ("--max-tokens", "40", "--stats")
+        question = "Write one sentence about the sea."
+        wide = self.chat(*flags).ask(question)[0]
+        narrow = self.chat(*flags, columns=40).ask(question)[0].split("\n(cut")[0]
+        self.assertEqual(narrow.split(), wide.split("\n(cut")[0].split())
+        self.assertGreater(len(narrow.splitlines()), 2)
+        self.assertLessEqual(max(map(len, narrow.splitlines())), 40)
+        whole = self.chat(*flags, "--word-wrap", "off", columns=40).ask(question)[0]
+        self.assertEqual(whole, wide)
+
+    def test_a_terminal_that_cannot_move_its_cursor_will_do(self):
+        chat = self.chat(model=ARGS.tiny, TERM="dumb")
+        self.say(chat, "/stats\n", "no answer yet")
+        chat.send("\x04")
+        self.assertEqual(chat.end(), 0)
 
 
 class SessionTest(ChatCase):

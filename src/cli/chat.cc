@@ -1,30 +1,31 @@
 #include "cli/chat.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/output.h"
+#include "base/system.h"
+#include "base/words.h"
 #include "cli/terminal.h"
+#include "core/parameters.h"
 
 namespace ropeway::cli {
 namespace {
 
 // How late Ctrl-C may be noticed; the end of an answer is noticed at once.
 constexpr std::chrono::milliseconds kChatPoll(20);
-#include "base/system.h"
-#include "base/words.h"
-
-constexpr char kHelp[] =
-    "/clear  forget the conversation, and begin anew\n"
-    "/stats  tokens, speed and times of the last answer\n"
-    "/exit   leave, as Ctrl-D does\n"
-    "/help   this list\n"
-    "Ctrl-C stops an answer. A line that ends with \\ continues in the next one.\n";
 
 // An answer that was written to the output while it was generated.
 struct StreamedAnswer {
@@ -36,13 +37,16 @@ struct StreamedAnswer {
 // Submits `request` and writes its text to `output` as it is generated, with a final line break.
 // Ctrl-C cancels the request while an `Interrupts` exists; so does a reader of `output` that is
 // gone.
-StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, base::Output* output) {
+StatusOr<StreamedAnswer> Stream(const RunFlags& flags, Engine* engine, Request request,
+                                base::Output* output) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  bool line_open = false;  // Written by the engine's output thread until the request ends.
+  // These two belong to the engine's output thread until the request ends.
+  bool line_open = false;
+  WordWrap wrap(flags.word_wrap ? ColumnsOf(STDOUT_FILENO) : 0);
   const auto on_delta = [&](RequestId, const Delta& delta) {
     if (delta.text.empty()) return true;
     line_open = delta.text.back() != '\n';
-    return output->Write(terminal ? ForTerminal(delta.text) : delta.text);
+    return output->Write(terminal ? wrap.Take(ForTerminal(delta.text)) : delta.text);
   };
   const auto start = std::chrono::steady_clock::now();
   StatusOr<RequestHandle> handle = engine->Submit(std::move(request), on_delta);
@@ -56,6 +60,7 @@ StatusOr<StreamedAnswer> Stream(Engine* engine, Request request, base::Output* o
   }
   answer.result = *std::move(result);
   answer.seconds = base::ToSeconds(std::chrono::steady_clock::now() - start);
+  output->Write(wrap.End());
   if (line_open) output->Write("\n");
   return answer;
 }
@@ -85,9 +90,46 @@ bool ShowRestored(const RunFlags& flags, const Engine* engine) {
   return true;
 }
 
+// Sets a parameter of `request` from its text; "none" takes one away that may be absent.
+Status SetParameter(const core::Parameter& row, const std::string& text, Request* request) {
+  if (text != "none") return ParameterFlag(row, request).set({text});
+  return core::VisitValue(row, *request, [&]<typename T>(T& value) -> Status {
+    if constexpr (
+        requires { T().begin(); } || requires { T().has_value(); }) {
+      value = T();
+      return {};
+    } else {
+      return InvalidArgument("expected a value, not 'none'");
+    }
+  });
+}
+
+std::string ParameterText(const core::Parameter& row, const Request& request) {
+  return core::VisitValue(row, request, []<typename T>(const T& value) -> std::string {
+    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      return fmt::format("{}", value);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return value ? "true" : "false";
+    } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      return value.empty() ? "none" : fmt::format("{}", fmt::join(value, ", "));
+    } else if constexpr (requires { value.has_value(); }) {
+      return value ? fmt::format("{}", *value) : "none";
+    } else {
+      return "";
+    }
+  });
+}
+
 class Chat {
  public:
-  Chat(const RunFlags& flags, Engine* engine) : flags_(flags), engine_(engine) { Clear(); }
+  Chat(const RunFlags& flags, LineEditor* lines, Engine* engine)
+      : flags_(flags),
+        engine_(engine),
+        lines_(*lines),
+        request_(MakeRequest(flags)),
+        system_(flags.system) {
+    Clear();
+  }
 
   int Run() {
     base::Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.\n",
@@ -96,6 +138,7 @@ class Chat {
     std::string text;
     while (output_.ok() && ReadMessage(&text)) {
       if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
+      lines_.Remember(text);
       if (text.front() == '/') {
         if (!RunCommand(text)) break;
       } else {
@@ -106,14 +149,26 @@ class Chat {
   }
 
  private:
+  // One that begins with '/'. `run` gets what stands behind its name; false: the chat ends.
+  struct Command {
+    const char* name;
+    const char* argument;
+    const char* help;
+    bool (Chat::*run)(const std::string& argument);
+  };
+  static const Command kCommands[];
+
+  bool in_session() const { return !flags_.session.empty(); }
+
   void Clear() {
     if (begun_) {
       const Status status = engine_->CloseSession(kRunSession);
       if (!status.ok()) base::Note(fmt::format("({})\n", status.message()));
     }
     begun_ = false;
+    last_.clear();
     messages_.clear();
-    if (!flags_.system.empty()) messages_.push_back({"system", flags_.system});
+    if (!system_.empty()) messages_.push_back({"system", system_});
   }
 
   // Reads one message; false at Ctrl-D. A line that ends with '\' continues in the next one.
@@ -121,9 +176,8 @@ class Chat {
     text->clear();
     const char* prompt = ">>> ";
     while (true) {
-      base::Note(prompt);
       std::string line;
-      switch (lines_.Read(&line)) {
+      switch (lines_.Read(prompt, &line)) {
         case LineReader::Event::kEnd:
           base::Note("\n");
           return false;
@@ -143,66 +197,193 @@ class Chat {
     }
   }
 
-  // Carries out a line that begins with '/'; false where the chat is to end.
+  // False where the chat is to end.
   bool RunCommand(const std::string& line) {
-    const std::string command = line.substr(0, line.find_last_not_of(" \t\r") + 1);
-    if (command == "/exit") return false;
-    if (command == "/help") {
-      base::Note(kHelp);
-    } else if (command == "/clear") {
-      Clear();
-      base::Note("(a new chat)\n");
-    } else if (command == "/stats") {
-      base::Note(last_stats_.empty() ? "(no answer yet)\n" : "(" + last_stats_ + ")\n");
-    } else {
-      base::Note(fmt::format("There is no {}. The commands:\n{}", ForTerminal(command), kHelp));
+    const std::string text = line.substr(0, line.find_last_not_of(" \t\r\n") + 1);
+    const size_t space = std::min(text.find_first_of(" \t\n"), text.size());
+    const std::string name = text.substr(0, space);
+    const size_t argument = std::min(text.find_first_not_of(" \t\n", space), text.size());
+    if (name == "/bye") return false;
+    for (const Command* command = kCommands; command->name != nullptr; ++command) {
+      if (name == command->name) return (this->*command->run)(text.substr(argument));
     }
+    base::Note(fmt::format("There is no {}. The commands:\n", ForTerminal(name)));
+    return Help("");
+  }
+
+  bool Help(const std::string&) {
+    std::string text;
+    for (const Command* command = kCommands; command->name != nullptr; ++command) {
+      text += fmt::format("{:<18}{}\n", fmt::format("{} {}", command->name, command->argument),
+                          command->help);
+    }
+    base::Note(text +
+               "Ctrl-C stops an answer. A line that ends with \\ continues in the next one.\n");
+    return true;
+  }
+
+  bool Exit(const std::string&) { return false; }
+
+  bool ClearAll(const std::string&) {
+    Clear();
+    base::Note("(a new chat)\n");
+    return true;
+  }
+
+  bool Stats(const std::string&) {
+    base::Note(last_stats_.empty() ? "(no answer yet)\n" : "(" + last_stats_ + ")\n");
+    return true;
+  }
+
+  bool System(const std::string& text) {
+    if (text.empty()) {
+      base::Note(system_.empty() ? "(no system message)\n" : ForTerminal(system_) + "\n");
+    } else if (begun_) {
+      base::Note("(a session keeps the system message of its first turn: /clear begins anew)\n");
+    } else {
+      system_ = text;
+      if (!messages_.empty() && messages_.front().role == "system") {
+        messages_.erase(messages_.begin());
+      }
+      messages_.insert(messages_.begin(), {"system", system_});
+      base::Note("(from the next answer on)\n");
+    }
+    return true;
+  }
+
+  bool Set(const std::string& argument) {
+    const size_t space = std::min(argument.find_first_of(" \t"), argument.size());
+    std::string name = argument.substr(0, space);
+    std::replace(name.begin(), name.end(), '-', '_');
+    const size_t value = std::min(argument.find_first_not_of(" \t", space), argument.size());
+    const core::Parameter* const row = core::FindParameter(name);
+    if (row != nullptr && row->help != nullptr && value < argument.size()) {
+      const Status status = SetParameter(*row, argument.substr(value), &request_);
+      if (!status.ok()) {
+        base::Note(ForTerminal(fmt::format("({}: {})\n", name, status.message())));
+      }
+      if (status.ok()) base::Note(fmt::format("({} {})\n", name, ParameterText(*row, request_)));
+      return true;
+    }
+    std::string text;
+    for (const core::Parameter& one : core::Parameters()) {
+      if (one.help == nullptr) continue;
+      text += fmt::format("{:<19} {:<7} {}\n", one.name, ParameterText(one, request_), one.help);
+    }
+    base::Note(ForTerminal(text));
+    return true;
+  }
+
+  bool Retry(const std::string&) {
+    if (last_.empty()) {
+      base::Note("(nothing was asked yet)\n");
+    } else if (in_session()) {
+      base::Note("(a session keeps each answer: /retry needs a chat without --session)\n");
+    } else {
+      if (last_kept_) messages_.resize(messages_.size() - 2);
+      Turn(std::string(last_));
+    }
+    return true;
+  }
+
+  bool Save(const std::string& path) {
+    std::error_code error;
+    if (path.empty()) {
+      base::Note("(/save needs the name of a file)\n");
+    } else if (std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
+      base::Note("(there is such a file already)\n");
+    } else {
+      nlohmann::ordered_json list = nlohmann::ordered_json::array();
+      for (const ChatMessage& message : messages_) {
+        list.push_back({{"role", message.role}, {"content", message.content}});
+      }
+      using Json = nlohmann::ordered_json;
+      const std::string text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      std::FILE* const file = base::OpenPrivateFile(path);
+      bool good = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+      good = file != nullptr && std::fclose(file) == 0 && good;
+      base::Note(good ? fmt::format("({} saved)\n", base::Counted(messages_.size(), "message"))
+                      : "(the file cannot be written)\n");
+    }
+    return true;
+  }
+
+  bool Sessions(const std::string&) {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(StateFolder(), error)) {
+      if (std::filesystem::is_directory(entry.path() / "sessions", error)) {
+        names.push_back(entry.path().filename().string());
+      }
+    }
+    std::ranges::sort(names);
+    base::Note(names.empty() ? "(no session: ropeway run --session NAME keeps one)\n"
+                             : ForTerminal(fmt::format("{}\n(continued by ropeway run --session "
+                                                       "NAME)\n",
+                                                       fmt::join(names, "\n"))));
     return true;
   }
 
   // Sends the user's text and streams the answer; a turn that fails is forgotten.
   void Turn(const std::string& text) {
-    const bool session = !flags_.session.empty();
-    Request request = MakeRequest(flags_);
+    last_ = text;
+    last_kept_ = false;
+    Request request = request_;
     // With a session, the new messages alone.
     std::vector<ChatMessage> messages;
     if (!begun_) messages = messages_;
     messages.push_back({"user", text});
     request.prompt = std::move(messages);
-    StatusOr<StreamedAnswer> answer = Stream(engine_, std::move(request), &output_);
+    StatusOr<StreamedAnswer> answer = Stream(flags_, engine_, std::move(request), &output_);
     const Status status = answer.ok() ? answer->result.status : answer.status();
     if (!status.ok() && !(answer.ok() && answer->interrupted)) {
       base::Note(fmt::format("(not answered: {}", status.message()));
-      const bool grown = (begun_ || messages_.size() > (flags_.system.empty() ? 0U : 1U)) &&
+      const bool grown = (begun_ || messages_.size() > (system_.empty() ? 0U : 1U)) &&
                          status.code() == StatusCode::kInvalidArgument;
       base::Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
       return;
     }
     // An answer that ended just before Ctrl-C is complete.
     const bool cut = !status.ok();
-    if (answer->interrupted)
-      base::Note(cut && session ? "(stopped, and forgotten)\n" : "(stopped)\n");
+    if (answer->interrupted) {
+      base::Note(cut && in_session() ? "(stopped, and forgotten)\n" : "(stopped)\n");
+    }
     if (answer->result.finish.reason == FinishReason::kLength) {
       base::Note("(cut: no more tokens are allowed, by --max-tokens or the model's context)\n");
     }
     last_stats_ = StatsLine(*answer);
     if (flags_.stats) base::Note("(" + last_stats_ + ")\n");
-    if (session) {
-      begun_ = begun_ || !cut;
-      return;
-    }
+    if (cut && in_session()) return;
+    begun_ = in_session();
+    last_kept_ = true;
     messages_.push_back({"user", text});
     messages_.push_back({"assistant", std::move(answer->result.text)});
   }
 
   const RunFlags& flags_;
   Engine* const engine_;
-  LineReader lines_{STDIN_FILENO};
+  LineEditor& lines_;
+  Request request_;  // What /set says about each turn.
   base::Output output_;
-  std::vector<ChatMessage> messages_;  // Without a session: all so far.
+  std::string system_;
+  std::vector<ChatMessage> messages_;  // All so far; of a session, those of this program.
   bool begun_ = false;                 // With a session: it has a turn.
+  std::string last_;                   // What the user said last,
+  bool last_kept_ = false;             // which ends messages_, with its answer.
   std::string last_stats_;
 };
+
+const Chat::Command Chat::kCommands[] = {
+    {"/clear", "", "forget the conversation, and begin anew", &Chat::ClearAll},
+    {"/retry", "", "answer the last message anew", &Chat::Retry},
+    {"/system", "TEXT", "how the model shall behave; without TEXT: what was said", &Chat::System},
+    {"/set", "NAME VALUE", "a sampling parameter; alone: all of them", &Chat::Set},
+    {"/save", "FILE", "write the messages to a new file, as JSON", &Chat::Save},
+    {"/sessions", "", "the conversations that are kept by name", &Chat::Sessions},
+    {"/stats", "", "tokens, speed and times of the last answer", &Chat::Stats},
+    {"/exit", "", "leave, as Ctrl-D does; also /bye", &Chat::Exit},
+    {"/help", "", "this list", &Chat::Help},
+    {nullptr, "", "", nullptr}};
 
 }  // namespace
 
@@ -218,7 +399,7 @@ int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
   Request request = MakeRequest(flags);
   SetPrompt(flags, !ShowRestored(flags, engine), std::move(prompt), &request);
   base::Output output;
-  const StatusOr<StreamedAnswer> answer = Stream(engine, std::move(request), &output);
+  const StatusOr<StreamedAnswer> answer = Stream(flags, engine, std::move(request), &output);
   if (!answer.ok()) return base::Fail(answer.status());
   if (!output.ok()) return output.End();
   if (!answer->result.status.ok()) return base::Fail(answer->result.status);
@@ -226,6 +407,8 @@ int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
   return 0;
 }
 
-int ChatInTerminal(const RunFlags& flags, Engine* engine) { return Chat(flags, engine).Run(); }
+int ChatInTerminal(const RunFlags& flags, LineEditor* lines, Engine* engine) {
+  return Chat(flags, lines, engine).Run();
+}
 
 }  // namespace ropeway::cli

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "cli/line_editor.h"
 #include "cli/run.h"
 #include "ropeway/engine.h"
 
@@ -14,7 +15,7 @@ int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine);
 
 // Chats on the terminal until Ctrl-D or /exit; Ctrl-C stops an answer. Returns the exit code.
 // REQUIRES: an `Interrupts` exists.
-int ChatInTerminal(const RunFlags& flags, Engine* engine);
+int ChatInTerminal(const RunFlags& flags, LineEditor* lines, Engine* engine);
 
 // ": queue 0.1 ms, formation 0.0 ms, prefill 8.1 ms, decode 99.0 ms, output 0.2 ms"
 std::string PhasesText(const PhaseTimes& times);

@@ -232,6 +232,11 @@ flags::FlagTable ModelTable(std::string* model) {
              "name of a fetched model: `ropeway models list` shows them"}}}};
 }
 
+flags::FlagValue ParameterFlag(const core::Parameter& row, Request* request) {
+  return core::VisitValue(row, *request,
+                          [&](auto& target) { return ParameterValue(row, &target); });
+}
+
 flags::FlagTable SamplingTable(const SamplingParams& otherwise, SamplingDefaults* defaults,
                                Request* request) {
   flags::FlagGroup group{"Sampling", {}};
@@ -242,10 +247,7 @@ flags::FlagTable SamplingTable(const SamplingParams& otherwise, SamplingDefaults
       value = ParameterValue(row, &(defaults->*of_model))
                   .Default(fmt::format("the model's, or {}", otherwise.*member));
     });
-    if (!value && request != nullptr) {
-      value = core::VisitValue(row, *request,
-                               [&](auto& target) { return ParameterValue(row, &target); });
-    }
+    if (!value && request != nullptr) value = ParameterFlag(row, request);
     if (value) group.flags.push_back({FlagNamesOf(row), *std::move(value), row.help});
   }
   return {std::move(group)};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/parameters.h"
 #include "flags/flag.h"
 #include "ropeway/options.h"
 #include "ropeway/status.h"
@@ -50,6 +51,9 @@ flags::FlagTable QueueTable(SchedulingOptions* options);
 flags::FlagTable BatchingTable(EngineFlags* flags);
 // All other flags of scheduling, for a server that many clients share.
 flags::FlagTable SchedulingTable(EngineFlags* flags);
+
+// What sets a row's value in `request`. REQUIRES: the row has a flag.
+flags::FlagValue ParameterFlag(const core::Parameter& row, Request* request);
 
 // The flags of the rows of core/parameters.h: those that go before a model's own values, and with
 // `request` those of one program's own requests. `otherwise`: what the help shows for a model that

@@ -15,6 +15,7 @@
 #include "base/output.h"
 #include "base/system.h"
 #include "cli/chat.h"
+#include "cli/line_editor.h"
 #include "cli/models.h"
 #include "cli/prompts.h"
 #include "cli/terminal.h"
@@ -41,16 +42,6 @@ constexpr std::chrono::hours kMaxWait(1000);
 
 // Size of the KV blocks on disk; a long chat with a small model takes a few hundred MB.
 constexpr int64_t kSessionDiskBytes = int64_t{1} << 30;
-
-std::filesystem::path StateFolder() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  const char* home = std::getenv("HOME");
-  const std::filesystem::path base =
-      state != nullptr && *state != '\0'
-          ? state
-          : std::filesystem::path(home ? home : ".") / ".local" / "state";
-  return base / "ropeway";
-}
 
 constexpr char kFooter[] =
     "Without a prompt: a chat in the terminal, or the prompt is read from standard input. What is "
@@ -170,11 +161,12 @@ int Run(const RunFlags& given) {
   if (Status status = KeepSession(flags, &*options); !status.ok()) return base::Fail(status);
   if (chat) {
     Interrupts interrupts;
+    LineEditor lines(flags.history ? StateFolder() / ".history" : "");
     auto engine = StartEngine(*options, &flags);
     if (!engine.ok()) return base::Fail(engine.status());
     interrupts.Unblock();
     if (Interrupts::Take()) return 1;  // While the model was loaded.
-    return ChatInTerminal(flags, engine->get());
+    return ChatInTerminal(flags, &lines, engine->get());
   }
 
   StatusOr<std::string> prompt = many ? std::string() : WholePrompt(flags.prompt);
@@ -198,7 +190,12 @@ RunFlags::RunFlags() {
 flags::Command RunCommand(RunFlags* flags) {
   const flags::FlagTable other = {{"Other",
                                    {{"--stats", flags::SwitchValue(&flags->stats),
-                                     "After each answer, print its tokens and times"}}}};
+                                     "After each answer, print its tokens and times"},
+                                    {"--word-wrap", flags::OnOffValue(&flags->word_wrap),
+                                     "Break an answer's lines between words, in a terminal"},
+                                    {"--history", flags::OnOffValue(&flags->history),
+                                     "Remember what is typed in chats, for the arrow keys of later "
+                                     "ones: in ~/.local/state/ropeway/.history, for you alone"}}}};
   return {"run",
           "Answer a prompt, a file of prompts, or chat in the terminal",
           flags::Join({PromptRows(flags),
@@ -212,6 +209,16 @@ flags::Command RunCommand(RunFlags* flags) {
           {"--model", "--yes", "--system", "--raw", "--session", "--prompts", "--output",
            "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--stop",
            "--max-model-len", "--threads", "--kv-cache-size", "--stats", "--log-level"}};
+}
+
+std::filesystem::path StateFolder() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::filesystem::path base =
+      state != nullptr && *state != '\0'
+          ? state
+          : std::filesystem::path(home ? home : ".") / ".local" / "state";
+  return base / "ropeway";
 }
 
 StatusOr<std::string> SessionFolder(const std::string& named) {

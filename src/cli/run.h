@@ -3,6 +3,7 @@
 #define ROPEWAY_CLI_RUN_H_
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,16 +28,21 @@ struct RunFlags {
   std::string session;       // The value of --session; "": no session.
   bool raw = false;          // No chat template.
   bool stats = false;
+  bool history = true;    // Chats remember what was said in earlier ones.
+  bool word_wrap = true;  // In a terminal.
   // What they say about generation. What engine.options.model.sampling and the model say about it
   // goes before.
   Request request;
 };
 
-// The command; it uses the public library alone. `flags` must outlive it.
+// The command. `flags` must outlive it.
 flags::Command RunCommand(RunFlags* flags);
 
+// Where chats are kept: $XDG_STATE_HOME/ropeway or ~/.local/state/ropeway.
+std::filesystem::path StateFolder();
+
 // The directory of the session `named`: a path, where it has a slash, ends in ".session" or exists;
-// otherwise a folder of that name under $XDG_STATE_HOME/ropeway or ~/.local/state/ropeway.
+// otherwise a folder of that name in StateFolder().
 // kInvalidArgument for a text that can be neither.
 StatusOr<std::string> SessionFolder(const std::string& named);
 

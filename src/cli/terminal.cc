@@ -2,11 +2,16 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <cwchar>
+
+#include "base/utf8.h"
 
 namespace ropeway::cli {
 namespace {
@@ -96,6 +101,61 @@ std::string ForTerminal(std::string_view text) {
     }
   }
   return safe;
+}
+
+int ColumnsOf(int descriptor) {
+  winsize size = {};
+  return isatty(descriptor) != 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string WordWrap::Take(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const base::Utf8Step step = base::StepUtf8(text, at);
+    const std::string_view one = text.substr(at, step.length);
+    at += step.length;
+    if (one == "\n") {
+      EndWord(&out);
+      out += '\n';
+      column_ = indent_ = 0;
+      begins_ = true;
+    } else if (one == " ") {
+      EndWord(&out);
+      if (begins_) ++indent_;
+      if (keeps_line() || column_ < columns_) out += ' ';
+      ++column_;
+    } else {
+      // Less than 0: not known, so one.
+      const int columns = std::abs(wcwidth(static_cast<wchar_t>(step.code_point)));
+      word_ += one;
+      word_columns_ += columns;
+      // Wide characters need no spaces between words; and a line that is kept needs no delay.
+      const bool fence = begins_ && word_.starts_with('`');
+      if (columns == 2 || (keeps_line() && !fence)) EndWord(&out);
+    }
+  }
+  return out;
+}
+
+std::string WordWrap::End() {
+  std::string out;
+  EndWord(&out);
+  return out;
+}
+
+void WordWrap::EndWord(std::string* out) {
+  if (word_.empty()) return;
+  if (begins_ && word_.starts_with("```")) in_code_ = !in_code_;
+  begins_ = false;
+  if (!keeps_line() && column_ > 0 && column_ + word_columns_ > columns_ &&
+      word_columns_ <= columns_) {
+    *out += '\n';
+    column_ = 0;
+  }
+  *out += word_;
+  column_ += word_columns_;
+  word_.clear();
+  word_columns_ = 0;
 }
 
 }  // namespace ropeway::cli

@@ -50,6 +50,34 @@ bool ReadAll(int descriptor, size_t most, std::string* text);
 // so that a model's output cannot act on the terminal. Line breaks and tabs stay.
 std::string ForTerminal(std::string_view text);
 
+// The columns of the terminal at this descriptor; 0: not known, or it is none.
+int ColumnsOf(int descriptor);
+
+// Breaks a text's lines at spaces, so that no word is cut at the terminal's edge. Lines that are
+// indented by four spaces and those between ``` stay as they are: code.
+class WordWrap {
+ public:
+  // `columns`: 0 breaks none.
+  explicit WordWrap(int columns) : columns_(columns) {}
+
+  // What can be shown by now, after the next part of the text (UTF-8).
+  std::string Take(std::string_view text);
+  // The rest: a word that may have had no end.
+  std::string End();
+
+ private:
+  void EndWord(std::string* out);
+  bool keeps_line() const { return columns_ == 0 || in_code_ || indent_ >= 4; }
+
+  const int columns_;
+  int column_ = 0;      // Behind what is shown.
+  int indent_ = 0;      // Spaces at the line's beginning.
+  bool begins_ = true;  // Nothing but spaces is in the line.
+  bool in_code_ = false;
+  std::string word_;  // Not shown yet.
+  int word_columns_ = 0;
+};
+
 }  // namespace ropeway::cli
 
 #endif  // ROPEWAY_CLI_TERMINAL_H_

@@ -6,6 +6,8 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <string>
+#include <string_view>
 
 namespace ropeway::cli {
 namespace {
@@ -75,6 +77,42 @@ TEST(ForTerminal, WhatActsOnATerminalIsLeftOut) {
   EXPECT_EQ(ForTerminal("a\xC2\x9B"
                         "2Jb\xC2\xA0"),
             "a2Jb\xC2\xA0");
+}
+
+// However the text comes in parts.
+std::string Wrapped(std::string_view text, int columns) {
+  WordWrap whole(columns);
+  std::string expected = whole.Take(text);
+  expected += whole.End();
+  for (size_t size = 1; size < 5; ++size) {
+    WordWrap wrap(columns);
+    std::string shown;
+    for (size_t at = 0; at < text.size(); at += size) shown += wrap.Take(text.substr(at, size));
+    shown += wrap.End();
+    EXPECT_EQ(shown, expected) << size;
+  }
+  return expected;
+}
+
+TEST(WordWrap, BreaksLinesAtSpaces) {
+  EXPECT_EQ(Wrapped("one two three four", 9), "one two \nthree \nfour");
+  EXPECT_EQ(Wrapped("123456789 x", 9), "123456789\nx");
+  EXPECT_EQ(Wrapped("1234567 8 x", 9), "1234567 8\nx");
+  EXPECT_EQ(Wrapped("a\nbb ccc dddd\n", 6), "a\nbb ccc\ndddd\n");
+  EXPECT_EQ(Wrapped("a-word-that-is-longer than", 9), "a-word-that-is-longer\nthan");
+  EXPECT_EQ(Wrapped("one two three", 0), "one two three");
+}
+
+TEST(WordWrap, LeavesCodeAsItIs) {
+  const std::string code = "    int main(int argc)\n```\nwhat stands here\n```\n";
+  EXPECT_EQ(Wrapped(code + "what stands here", 10), code + "what \nstands \nhere");
+}
+
+TEST(WordWrap, AWordIsShownWithTheSpaceBehindIt) {
+  WordWrap wrap(20);
+  EXPECT_EQ(wrap.Take("Hello wor"), "Hello ");
+  EXPECT_EQ(wrap.Take("ld, "), "world, ");
+  EXPECT_EQ(wrap.End(), "");
 }
 
 }  // namespace

@@ -1,0 +1,184 @@
+#include "cli/line_editor.h"
+
+#include <fmt/format.h>
+#include <histedit.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "base/output.h"
+#include "base/system.h"
+
+namespace ropeway::cli {
+namespace {
+
+constexpr size_t kMaxMessages = 1000;
+constexpr size_t kMaxHistoryBytes = size_t{128} << 10;
+constexpr size_t kMaxMessageBytes = size_t{8} << 10;
+constexpr size_t kMaxPaste = size_t{1} << 20;  // Characters.
+// A terminal that is told the first sends the second and the third around what is pasted.
+constexpr char kPasteOn[] = "\033[?2004h";
+constexpr char kPasteOff[] = "\033[?2004l";
+constexpr char kPasteKey[] = "\\033[200~";
+constexpr std::wstring_view kPasteEnd = L"\033[201~";
+
+// A message on a line of its own.
+std::string Escaped(const std::string& message) {
+  std::string line;
+  for (const char c : message) {
+    if (c == '\\' || c == '\n') line += '\\';
+    line += c == '\n' ? 'n' : c;
+  }
+  return line + "\n";
+}
+
+std::string Plain(std::string_view line) {
+  std::string message;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const bool escaped = line[i] == '\\' && i + 1 < line.size();
+    if (escaped) ++i;
+    message += escaped && line[i] == 'n' ? '\n' : line[i];
+  }
+  return message;
+}
+
+bool MovesItsCursor() {
+  const char* const kind = std::getenv("TERM");
+  return isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0 && kind != nullptr &&
+         *kind != '\0' && std::string_view(kind) != "dumb";
+}
+
+// What is pasted becomes a part of the line, its ends of lines too.
+unsigned char Paste(EditLine* editor, int) {
+  std::wstring text;
+  wchar_t c = 0;
+  while (!text.ends_with(kPasteEnd) && el_wgetc(editor, &c) == 1) {
+    if (text.size() < kMaxPaste + kPasteEnd.size()) text += c;
+  }
+  if (text.ends_with(kPasteEnd)) text.resize(text.size() - kPasteEnd.size());
+  std::wstring shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == L'\r' && i + 1 < text.size() && text[i + 1] == L'\n') continue;
+    const wchar_t one = text[i] == L'\r' ? L'\n' : text[i];
+    const bool control = one < L' ' || (one >= 0x7F && one < 0xA0);
+    if (!control || one == L'\n' || one == L'\t') shown += one;
+  }
+  return el_winsertstr(editor, shown.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+}
+
+}  // namespace
+
+std::vector<std::string> ChatHistory::Load() const {
+  std::vector<std::string> messages;
+  if (path_.empty()) return messages;
+  const StatusOr<std::string> text = base::ReadRegularFile(path_, 2 * kMaxHistoryBytes);
+  if (!text.ok()) return messages;
+  std::string_view rest = *text;
+  for (size_t end = 0; (end = rest.find('\n')) != std::string_view::npos;) {
+    messages.push_back(Plain(rest.substr(0, end)));
+    rest.remove_prefix(end + 1);
+  }
+  return messages;
+}
+
+void ChatHistory::Add(const std::string& message) const {
+  if (path_.empty() || message.size() > kMaxMessageBytes) return;
+  std::vector<std::string> messages = Load();
+  if (!messages.empty() && messages.back() == message) return;
+  messages.push_back(message);
+  std::string text;
+  size_t first = messages.size();
+  for (size_t bytes = 0; first > 0 && messages.size() - first < kMaxMessages; --first) {
+    bytes += Escaped(messages[first - 1]).size();
+    if (bytes > kMaxHistoryBytes) break;
+  }
+  for (size_t i = first; i < messages.size(); ++i) text += Escaped(messages[i]);
+  if (base::MakePrivateDirectory(std::filesystem::path(path_).parent_path())) return;
+  // Whole or not at all, whatever happens meanwhile.
+  const std::string fresh = fmt::format("{}.{}", path_, getpid());
+  std::FILE* const file = base::OpenPrivateFile(fresh);
+  if (file == nullptr) return;
+  bool good = fchmod(fileno(file), S_IRUSR | S_IWUSR) == 0;
+  good = std::fwrite(text.data(), 1, text.size(), file) == text.size() && good;
+  good = std::fclose(file) == 0 && good;
+  if (!good || std::rename(fresh.c_str(), path_.c_str()) != 0) unlink(fresh.c_str());
+}
+
+struct LineEditor::Terminal {
+  Terminal() : editor(el_init("ropeway", stdin, stderr, stderr)), history(history_init()) {
+    HistEvent event;
+    ::history(history, &event, H_SETSIZE, static_cast<int>(kMaxMessages));
+    ::history(history, &event, H_SETUNIQUE, 1);
+    el_set(editor, EL_CLIENTDATA, this);
+    el_set(editor, EL_PROMPT, &Terminal::Prompt);
+    el_set(editor, EL_EDITOR, "emacs");
+    el_set(editor, EL_HIST, ::history, history);
+    el_set(editor, EL_ADDFN, "ropeway-paste", "Insert what is pasted", &Paste);
+    el_set(editor, EL_BIND, kPasteKey, "ropeway-paste", nullptr);
+    el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+  }
+  ~Terminal() {
+    el_end(editor);
+    history_end(history);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  static char* Prompt(EditLine* editor) {
+    void* self = nullptr;
+    el_get(editor, EL_CLIENTDATA, &self);
+    return static_cast<Terminal*>(self)->prompt.data();
+  }
+  void Remember(const std::string& message) {
+    HistEvent event;
+    ::history(history, &event, H_ENTER, message.c_str());
+  }
+
+  EditLine* const editor;
+  History* const history;
+  std::string prompt;
+};
+
+LineEditor::LineEditor(const std::string& history) : history_(history), plain_(STDIN_FILENO) {
+  if (!MovesItsCursor()) return;
+  // Without a locale of its own the terminal's text is taken for UTF-8, as everywhere in Ropeway.
+  if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
+    std::setlocale(LC_CTYPE, "C.UTF-8");
+  }
+  terminal_ = std::make_unique<Terminal>();
+  for (const std::string& message : history_.Load()) terminal_->Remember(message);
+}
+
+LineEditor::~LineEditor() = default;
+
+LineReader::Event LineEditor::Read(const std::string& prompt, std::string* line) {
+  if (terminal_ == nullptr) {
+    base::Note(prompt);
+    return plain_.Read(line);
+  }
+  terminal_->prompt = prompt;
+  base::Note(kPasteOn);
+  // Before the prompt is there, so that what is typed at once is not shown twice.
+  el_set(terminal_->editor, EL_PREP_TERM, 1);
+  int count = 0;
+  const char* const text = el_gets(terminal_->editor, &count);
+  base::Note(kPasteOff);
+  if (Interrupts::Take()) return LineReader::Event::kInterrupted;
+  if (text == nullptr || count <= 0) return LineReader::Event::kEnd;
+  *line = text;
+  if (line->ends_with('\n')) line->pop_back();
+  return LineReader::Event::kLine;
+}
+
+void LineEditor::Remember(const std::string& message) {
+  if (terminal_ != nullptr) terminal_->Remember(message);
+  history_.Add(message);
+}
+
+}  // namespace ropeway::cli
