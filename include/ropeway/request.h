@@ -100,8 +100,9 @@ struct Request {
 
   std::string model;  // The served name; "" or "default" for the default model.
 
-  // At most this many tokens are generated. 0: none, which is for prompt_logprobs; the prompt may
-  // then be as long as max_model_len. Absent: what max_model_len leaves.
+  // At most this many tokens are generated, and at most what the prompt leaves of max_model_len. 0:
+  // none, which is for prompt_logprobs; the prompt may then be as long as max_model_len. Absent:
+  // what max_model_len leaves.
   std::optional<int32_t> max_tokens;
   SamplingParams sampling;
   // Which of several answers to the same request and seed (OpenAI's n): choice 0 is the one that a
@@ -223,6 +224,8 @@ struct Finish {
   uint64_t batch_num = 0;
   int32_t batch_size = 0;  // Requests that ran when that batch began.
   PhaseTimes times;
+  // What the prompt left of max_model_len, where Request::max_tokens was more; 0: it was not.
+  int32_t max_tokens = 0;
   const char* cut_by = "";  // With kLength, the server's limit that ended it: "tokens_per_minute".
 };
 

@@ -53,13 +53,15 @@ std::string RopewayJson(std::span<const Finish> choices) {
   const std::string batch_num = or_null(finish.batch_num);
   const PhaseTimes& times = finish.times;
   const auto cut = std::ranges::find_if(choices, [](const Finish& f) { return *f.cut_by != 0; });
+  std::string limits =
+      finish.max_tokens == 0 ? "" : fmt::format(",\"max_tokens\":{}", finish.max_tokens);
+  if (cut != choices.end()) limits += fmt::format(",\"cut_by\":\"{}\"", cut->cut_by);
   return fmt::format(
       "{{\"batch_num\":{},\"seed\":{},\"batch\":{},\"batch_size\":{},\"queue_ms\":{},"
       "\"formation_ms\":{},\"prefill_ms\":{},\"decode_ms\":{},\"output_ms\":{}{}}}",
       batch_num, finish.seed, batch_num, or_null(finish.batch_size), Milliseconds(times.queue),
       Milliseconds(times.formation), Milliseconds(times.prefill), Milliseconds(times.decode),
-      Milliseconds(times.output),
-      cut == choices.end() ? "" : fmt::format(",\"cut_by\":\"{}\"", cut->cut_by));
+      Milliseconds(times.output), limits);
 }
 
 // For a gateway, of the tokens of one chunk: their ids, and with log-probabilities where each one's

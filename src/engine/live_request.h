@@ -79,6 +79,7 @@ struct LiveRequest final : core::RequestContext {
 
   // Constant, except for the prompt, which the prompt pool takes out.
   Request request;
+  int32_t lowered_max_tokens = 0;    // See Finish::max_tokens. Set by the prompt pool.
   base::SharedBudget::Hold bytes;    // What `request` takes of LlmEngineConfig::max_request_bytes.
   std::shared_ptr<OutputSink> sink;  // The output thread's; null: it was told the end.
   std::unique_ptr<RequestOutput> output;  // The output thread's; null: not admitted, or ended.

@@ -73,8 +73,9 @@ struct LlmEngineConfig {
 // fault.
 Status OpenFiles(LlmEngineConfig* config);
 
-// See Backend. An absent max_tokens means what max_model_len leaves; a larger one can never fit and
-// is rejected (OnError). completion_tokens counts the end token, as in vLLM.
+// See Backend. An absent max_tokens means what the prompt leaves of max_model_len, and so does a
+// larger one; a prompt that leaves none can never fit and is rejected (OnError). completion_tokens
+// counts the end token, as in vLLM.
 class LlmEngine final : public Backend {
  public:
   // Initialises the executor and starts the threads. kInvalidArgument with the option at fault.

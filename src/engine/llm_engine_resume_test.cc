@@ -215,9 +215,11 @@ TEST_F(LlmEngineResumeTest, WhatCannotBeGoneOnWithIsRejected) {
   bad.max_tokens = 0;
   expect(bad, "more than max_tokens, 0");
   bad = good;
-  bad.max_tokens.reset();
   bad.resume_ids.assign(62, 'a');
-  expect(bad, "the prompt's 3 leave only 61");
+  for (const std::optional<int32_t> asked : {std::optional<int32_t>(), {1000}}) {
+    bad.max_tokens = asked;
+    expect(bad, "the prompt's 3 leave only 61");
+  }
   for (const TokenId id : {-1, 258}) {
     bad = good;
     bad.resume_ids = {'a', id};

@@ -327,13 +327,6 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
   EXPECT_EQ(error_of(TextRequest("")).field(), "prompt");
   EXPECT_EQ(error_of(TextRequest("")).message(), "the prompt is empty");
   Request request = TextRequest("0123456789");
-  request.max_tokens = 23;
-  const Status status = error_of(request);
-  EXPECT_EQ(status.field(), "prompt");
-  EXPECT_STREQ(status.api_code(), "context_length_exceeded");
-  EXPECT_THAT(status.message(),
-              HasSubstr("the prompt (10 tokens) plus max_tokens (23) exceeds the model's limit of "
-                        "32 tokens"));
   request.max_tokens = 0;
   request.prompt = std::string(33, 'x');
   EXPECT_EQ(error_of(request).message(),
@@ -399,13 +392,10 @@ TEST(LlmEngineTest, WhateverDoesNotFitTheContextSaysSo) {
     const char* field;
   };
   for (Case& one : std::vector<Case>{{chat(32), {}, "messages"},
-                                     {chat(30), 3, "messages"},
                                      {chat(100'000), 1, "messages"},
                                      {text(32), 1, "prompt"},
-                                     {text(10), 1000, "prompt"},
                                      {text(100'000), {}, "prompt"},
-                                     {ids(33), 0, "prompt"},
-                                     {ids(20), 13, "prompt"}}) {
+                                     {ids(33), 0, "prompt"}}) {
     Request request;
     request.prompt = std::move(one.prompt);
     request.max_tokens = one.max_tokens;
@@ -417,6 +407,40 @@ TEST(LlmEngineTest, WhateverDoesNotFitTheContextSaysSo) {
     EXPECT_EQ(status.field(), one.field) << status.message();
     EXPECT_STREQ(status.api_code(), "context_length_exceeded") << status.message();
   }
+}
+
+// Once, before it is queued: what waits, what is estimated and what is resumed know the lower one.
+TEST(LlmEngineTest, MaxTokensIsLoweredToWhatThePromptLeaves) {
+  TestEngine test;
+  test.options.model.max_model_len = 32;
+  test.Start();
+  const auto finish_of = [&](Request request) {
+    request.ignore_eos = true;
+    auto sink = NewSink();
+    EXPECT_TRUE(test.engine->Submit(std::move(request), sink).ok());
+    const TestSink::Seen end = sink->WaitEnd();
+    EXPECT_TRUE(end.finish.has_value()) << end.error.message();
+    return end.finish.value_or(Finish());
+  };
+  Request request = TextRequest("0123456789");
+  for (const int32_t asked : {23, INT32_MAX}) {
+    request.max_tokens = asked;
+    const Finish lowered = finish_of(request);
+    EXPECT_EQ(lowered.max_tokens, 22);
+    EXPECT_EQ(lowered.usage.completion_tokens, 22);
+    EXPECT_EQ(lowered.reason, FinishReason::kLength);
+  }
+  request.sampling.min_tokens = 22;
+  EXPECT_EQ(finish_of(request).max_tokens, 22);
+  request.max_tokens = 22;
+  EXPECT_EQ(finish_of(request).max_tokens, 0) << "it fits";
+  request.max_tokens.reset();
+  EXPECT_EQ(finish_of(request).max_tokens, 0) << "none was asked for";
+  request.sampling.min_tokens = 23;
+  request.max_tokens = 40;
+  auto sink = NewSink();
+  ASSERT_TRUE(test.engine->Submit(request, sink).ok());
+  EXPECT_EQ(sink->WaitEnd().error.field(), "min_tokens");
 }
 
 TEST(LlmEngineTest, TokenizeAndDetokenize) {

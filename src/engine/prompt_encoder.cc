@@ -230,6 +230,7 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
   }
   const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids.size());
   if (!max_tokens.ok()) return max_tokens.status();
+  if (*max_tokens < request.max_tokens.value_or(0)) live->lowered_max_tokens = *max_tokens;
   const std::vector<TokenId>& resumed = request.resume_ids;
   if (resumed.size() > static_cast<size_t>(*max_tokens)) {
     return InvalidArgument(
@@ -433,7 +434,7 @@ StatusOr<int32_t> PromptEncoder::ResolveMaxTokens(const Request& request,
                                                   size_t prompt_tokens) const {
   if (prompt_tokens == 0) return InvalidArgument("the prompt is empty", "prompt");
   const int64_t left = int64_t{max_model_len_} - static_cast<int64_t>(prompt_tokens);
-  const int64_t wanted = request.max_tokens ? *request.max_tokens : std::max<int64_t>(left, 1);
+  const int64_t wanted = request.max_tokens.value_or(INT32_MAX);
   if (left < std::min<int64_t>(wanted, 1)) {
     return core::ContextLengthExceeded(
         fmt::format("{}{} exceeds the model's limit of {} tokens",
@@ -441,20 +442,14 @@ StatusOr<int32_t> PromptEncoder::ResolveMaxTokens(const Request& request,
                     wanted > 0 ? " plus at least one token to generate" : "", max_model_len_),
         PromptField(request));
   }
-  if (wanted > left) {
-    return core::ContextLengthExceeded(
-        fmt::format("{} plus max_tokens ({}) exceeds the model's limit of {} tokens",
-                    WhatIsLong(request, prompt_tokens), wanted, max_model_len_),
-        PromptField(request));
-  }
-  if (request.sampling.min_tokens > wanted) {
+  if (request.sampling.min_tokens > left) {
     return InvalidArgument(
         fmt::format(
             "min_tokens is {}, but the prompt's {} tokens leave only {} of the model's limit of {}",
-            request.sampling.min_tokens, prompt_tokens, wanted, max_model_len_),
+            request.sampling.min_tokens, prompt_tokens, left, max_model_len_),
         "min_tokens");
   }
-  return static_cast<int32_t>(wanted);
+  return static_cast<int32_t>(std::min(wanted, left));
 }
 
 }  // namespace ropeway::engine

@@ -68,7 +68,7 @@ class PromptEncoder {
     // to do.
     //
     // kInvalidArgument with the field at fault for a prompt that is empty or too long, for
-    // min_tokens above the resolved max_tokens, and for ids that the model lacks, wherever they
+    // min_tokens above what the prompt leaves, and for ids that the model lacks, wherever they
     // stand. A text that is far too long is not encoded to its end. Takes the prompt out of the
     // request. A turn of a session goes on from the session's ids, which are read from the store;
     // the status says why they cannot be read, or used with this model and prompt.

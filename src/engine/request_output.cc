@@ -166,6 +166,7 @@ bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
   finish_.usage.completion_tokens = completion_tokens_;
   finish_.usage.cached_tokens = cached_tokens_;
   finish_.seed = live_->seed;
+  finish_.max_tokens = live_->lowered_max_tokens;
   finish_.preemptions = preemptions_;
   finish_.first_token_step = first_token_step_;
   finish_.batch_num = live_->batch.number;
