@@ -8,8 +8,10 @@
 #define ROPEWAY_API_API_FORMAT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +27,10 @@ namespace ropeway::api {
 struct BodyLimits {
   base::JsonBounds json = {};
   int max_choices = 128;  // Prompts times `n`.
+  // A field that is unknown is an error; else it is ignored, unless it resembles a known one.
+  bool reject_unknown = false;
+  // All names in the text of the model's chat template; null: they are not known.
+  std::shared_ptr<const std::set<std::string, std::less<>>> template_names = nullptr;
 };
 
 // A prompt in any of its forms.
@@ -58,6 +64,8 @@ struct ApiRequest {
   std::optional<Priority> priority;
   const char* priority_field = "priority";
   std::optional<GatewayFields> gateway;  // The API key decides about it, too.
+  // Names of fields that the dialect does not know, also where Parse fails. Client text.
+  std::vector<std::string> ignored;
 
   size_t choices() const { return prompts.size() * static_cast<size_t>(n); }
 };

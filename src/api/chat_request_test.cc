@@ -1,7 +1,12 @@
 // The body of POST /v1/chat/completions.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,15 +79,13 @@ TEST(ChatRequest, RejectsByName) {
       {"modalities", {"[\"audio\"]", "[]"}},
       {"audio", {"{}"}},
       {"prediction", {"{}"}},
-      {"reasoning_effort", {"\"low\""}},
-      {"verbosity", {"\"low\""}},
+      {"reasoning_effort", {"\"low\""}},  // The template is not known.
       {"web_search_options", {"{}"}},
       {"n", {"0", "129"}},
-      {"prompt", {"\"p\""}},
       {"echo", {"true"}},
-      {"best_of", {"1"}},
-      {"suffix", {"\"x\""}},
-      {"max_tokens", {"0", "-1"}},
+      {"best_of", {"2"}},
+      {"message", {"[]"}},
+      {"max_tokens", {"0", "-2"}},
       {"parallel_tool_calls", {"1"}},
       {"documents", {"[{}]"}},
       {"chat_template", {"\"x\""}},
@@ -120,8 +123,8 @@ TEST(ChatRequest, RejectsBadMessagesByPosition) {
       {R"([{"role":"tool","content":"a","tool_call_id":[]}])", "messages[0].tool_call_id"},
       {R"([{"role":"assistant","content":7}])", "messages[0].content"},
       {R"([{"role":"assistant","content":"a","refusal":"no"}])", "messages[0].refusal"},
-      {R"([{"role":"user","content":[{"type":"text","text":"a","x":1}]}])",
-       "messages[0].content[0].x"},
+      {R"([{"role":"user","content":[{"type":"text","text":"a","textt":1}]}])",
+       "messages[0].content[0].textt"},
       {R"([{"role":"user"}])", "messages[0].content"},
       {R"([{"role":"user","content":null}])", "messages[0].content"},
       {R"([{"role":"user","content":"a"},{"role":"user","content":7}])", "messages[1].content"},
@@ -131,13 +134,93 @@ TEST(ChatRequest, RejectsBadMessagesByPosition) {
        "messages[0].content[0].type"},
       {R"([{"role":"user","content":[{"text":"a"}]}])", "messages[0].content[0].type"},
       {R"([{"role":"assistant","content":"a","tool_calls":[{}]}])", "messages[0].tool_calls"},
-      {R"([{"role":"user","content":"a","colour":"red"}])", "messages[0].colour"},
+      {R"([{"role":"user","content":"a","contents":"red"}])", "messages[0].contents"},
+      {R"([{"role":"user","content":"a","names":1},{"role":"user","content":"a","rol":1}])",
+       "messages[0].names"},
   };
   for (const auto& [messages, field] : bad) {
     StatusOr<OpenAiBody> api = Chat("{\"messages\":" + messages + "}");
     ASSERT_FALSE(api.ok()) << messages;
     EXPECT_EQ(api.status().field(), field);
   }
+}
+
+// What front ends send beside what they ask for.
+TEST(ChatRequest, HarmlessExtrasHaveNoEffect) {
+  const std::string messages =
+      R"("messages":[{"role":"system","content":[{"type":"text","text":"s",
+         "cache_control":{"type":"ephemeral"}}]},
+         {"role":"assistant","content":"a","reasoning_content":"hm","reasoning":"hm"}])";
+  const StatusOr<OpenAiBody> plain = Chat("{" + messages + "}");
+  const StatusOr<OpenAiBody> all =
+      Chat("{" + messages +
+           R"(,"keep_alive":"5m","chat_id":"c","session_id":"s","background_tasks":{"title":true},
+          "usage":{"include":true},"include_reasoning":true,"cache_prompt":true,"id_slot":0,
+          "provider":{"order":["x"]},"best_of":1,"num_ctx":4096,"options":{"num_gpu":1},
+          "verbosity":"low","mirostat":0,"mirostat_tau":5,"store":true})");
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_TRUE(all->ignored.empty()) << all->ignored.front();
+  EXPECT_EQ(std::get<std::vector<ChatMessage>>(all->prompts[0])[0].content, "s");
+  EXPECT_EQ(std::get<std::vector<ChatMessage>>(all->prompts[0])[1].content, "a");
+}
+
+TEST(ChatRequest, WhatIsUnknownIsIgnoredAndNamed) {
+  const std::string body =
+      R"({"messages":[{"role":"user","content":[{"type":"text","text":"a","x":1}],"colour":1},
+          {"role":"user","content":"b","colour":2}],"frobnicate":1,"also":null,
+          "stream":true,"stream_options":{"y":1}})";
+  const StatusOr<OpenAiBody> api = Chat(body);
+  ASSERT_TRUE(api.ok()) << api.status().message();
+  EXPECT_EQ(api->ignored, (std::vector<std::string>{"frobnicate", "messages[].content[].x",
+                                                    "messages[].colour", "stream_options.y"}));
+  const Status rejected = Chat(body, {.reject_unknown = true}).status();
+  EXPECT_EQ(rejected.field(), "also");
+  EXPECT_EQ(rejected.message(),
+            "Unknown field 'also'. Unknown field 'frobnicate'. Unknown field "
+            "'messages[0].content[0].x'. Unknown field 'messages[0].colour'. Unknown field "
+            "'messages[1].colour'. Unknown field 'stream_options.y'.");
+}
+
+TEST(ChatRequest, WhatResemblesAFieldIsAnError) {
+  const auto message = [](const char* field) {
+    const StatusOr<OpenAiBody> api = ChatWith(field, "1");
+    return api.ok() ? "" : api.status().message();
+  };
+  EXPECT_EQ(message("temprature"), "Unknown field 'temprature'; did you mean 'temperature'?");
+  EXPECT_EQ(message("max_token"), "Unknown field 'max_token'; did you mean 'max_tokens'?");
+  EXPECT_EQ(message("repeat_penality"),
+            "Unknown field 'repeat_penality'; did you mean 'repeat_penalty'?");
+  EXPECT_EQ(message("stops"), "Unknown field 'stops'; did you mean 'stop'?");
+  EXPECT_EQ(message("k"), "") << "a short name resembles many";
+  EXPECT_EQ(message("ids"), "");
+  EXPECT_EQ(message("messages[].cache_control"), "") << "no path is a name";
+}
+
+TEST(ChatRequest, UnknownFieldsAreBounded) {
+  std::string body = R"({"messages":[{"role":"user","content":"c"}])";
+  for (int i = 0; i < 65; ++i) body += fmt::format(R"(,"frobnicate{:03}":1)", i);
+  EXPECT_THAT(Chat(body + "}").status().message(), testing::HasSubstr("more than 64 fields"));
+}
+
+// Reasoning is the template's.
+TEST(ChatRequest, ReasoningHasNoEffectWhereTheTemplateDoesNotReadIt) {
+  BodyLimits limits;
+  const auto parse = [&](const char* field) {
+    return Chat(fmt::format(R"({{"messages":[{{"role":"user","content":"c"}}],{}}})", field),
+                limits);
+  };
+  const char* const kwargs = R"("chat_template_kwargs":{"enable_thinking":false})";
+  EXPECT_EQ(parse(kwargs).status().code(), StatusCode::kUnimplemented) << "it is not known";
+  limits.template_names = std::make_shared<const std::set<std::string, std::less<>>>(
+      std::set<std::string, std::less<>>{"messages", "thinking"});
+  EXPECT_TRUE(parse(kwargs).ok());
+  EXPECT_TRUE(parse(R"("reasoning_effort":"low","enable_thinking":true)").ok());
+  const Status reads = parse(R"("thinking":{"type":"enabled"})").status();
+  EXPECT_EQ(reads.code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(reads.message(), "'thinking' is not supported: the model's chat template reads it.");
+  EXPECT_EQ(parse(R"("chat_template_kwargs":{"thinking":false})").status().field(),
+            "chat_template_kwargs");
 }
 
 TEST(ChatRequest, AnyValueAnywhereIsAnswered) {

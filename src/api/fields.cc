@@ -1,7 +1,11 @@
 #include "api/fields.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "base/edit_distance.h"
 
 namespace ropeway::api {
 namespace {
@@ -11,73 +15,136 @@ using nlohmann::json;
 constexpr uint32_t kBoth = kCompletions | kChat;
 constexpr uint32_t kChats = kChat | kTokenize;
 
+using K = FieldKind;
+
 constexpr FieldRow kFieldRows[] = {
     // Bookkeeping, or about parts that there are none of. A prompt_cache_key says on which machine
-    // to look for a prefix.
-    {"user", kBoth, FieldKind::kNoEffect, "a string"},
-    {"safety_identifier", kBoth, FieldKind::kNoEffect, "a string"},
-    {"metadata", kBoth, FieldKind::kNoEffect, "an object of strings"},
-    {"prompt_cache_key", kBoth, FieldKind::kNoEffect, "a string"},
-    {"request_id", kBoth, FieldKind::kNoEffect, "a string"},
-    {"stream_options.include_obfuscation", kBoth, FieldKind::kNoEffect, "true or false"},
-    {"parallel_tool_calls", kChat, FieldKind::kNoEffect, "true or false"},
+    // to look for a prefix. Nothing is stored.
+    {"user", kBoth, K::kNoEffect, "a string"},
+    {"safety_identifier", kBoth, K::kNoEffect, "a string"},
+    {"prompt_cache_key", kBoth, K::kNoEffect, "a string"},
+    {"request_id", kBoth, K::kNoEffect, "a string"},
+    {"metadata", kBoth, K::kNoEffect, "an object of strings"},
+    {"stream_options.include_obfuscation", kBoth, K::kNoEffect, "true or false"},
+    {"parallel_tool_calls", kChat, K::kNoEffect, "true or false"},
+    {"store", kChat, K::kNoEffect, "true or false"},
+    // Of front ends, and of servers that they were written for.
+    {"keep_alive", kBoth, K::kNoEffect},
+    {"chat_id", kBoth, K::kNoEffect},
+    {"session_id", kBoth, K::kNoEffect},
+    {"background_tasks", kBoth, K::kNoEffect},
+    {"usage", kBoth, K::kNoEffect},
+    {"include_reasoning", kBoth, K::kNoEffect},
+    {"provider", kBoth, K::kNoEffect},
+    {"cache_prompt", kBoth, K::kNoEffect},
+    {"id_slot", kBoth, K::kNoEffect},
+    {"num_ctx", kBoth, K::kNoEffect},
+    {"options", kBoth, K::kNoEffect},
+    {"mirostat_tau", kBoth, K::kNoEffect},
+    {"mirostat_eta", kBoth, K::kNoEffect},
+    {"verbosity", kChat, K::kNoEffect},
+    {"messages[].cache_control", kChats, K::kNoEffect},
+    {"messages[].content[].cache_control", kChats, K::kNoEffect},
+    {"messages[].reasoning", kChats, K::kNoEffect},
+    {"messages[].reasoning_content", kChats, K::kNoEffect},
 
-    {"store", kBoth, FieldKind::kNoEffectWith, "false"},
-    {"response_format", kBoth, FieldKind::kNoEffectWith, R"({"type": "text"})"},
-    {"bad_words", kBoth, FieldKind::kNoEffectWith, "[]"},
-    {"logits_processors", kBoth, FieldKind::kNoEffectWith, "[]"},
-    {"use_beam_search", kBoth, FieldKind::kNoEffectWith, "false"},
-    {"early_stopping", kBoth, FieldKind::kNoEffectWith, "false"},
-    {"include_stop_str_in_output", kBoth, FieldKind::kNoEffectWith, "false"},
-    {"return_token_ids", kBoth, FieldKind::kNoEffectWith, "false"},
-    {"return_tokens_as_token_ids", kBoth, FieldKind::kNoEffectWith, "false"},
-    {"stream_options.continuous_usage_stats", kBoth, FieldKind::kNoEffectWith, "false"},
-    {"skip_special_tokens", kBoth, FieldKind::kNoEffectWith, "true"},
-    {"spaces_between_special_tokens", kBoth, FieldKind::kNoEffectWith, "true"},
-    {"length_penalty", kBoth, FieldKind::kNoEffectWith, "1"},
-    {"add_special_tokens", kCompletions, FieldKind::kNoEffectWith, "true"},
-    {"add_special_tokens", kChat, FieldKind::kNoEffectWith, "false"},
-    {"tools", kChats, FieldKind::kNoEffectWith, "[]"},
-    {"functions", kChat, FieldKind::kNoEffectWith, "[]"},
-    {"documents", kChat, FieldKind::kNoEffectWith, "[]"},
-    {"tool_choice", kChat, FieldKind::kNoEffectWith, R"("none" or "auto")"},
-    {"function_call", kChat, FieldKind::kNoEffectWith, R"("none" or "auto")"},
-    {"modalities", kChat, FieldKind::kNoEffectWith, R"(["text"])"},
-    {"chat_template_kwargs", kChats, FieldKind::kNoEffectWith, "{}"},
-    {"mm_processor_kwargs", kChats, FieldKind::kNoEffectWith, "{}"},
-    {"add_generation_prompt", kChat, FieldKind::kNoEffectWith, "true"},
-    {"continue_final_message", kChats, FieldKind::kNoEffectWith, "false"},
-    {"echo", kChat, FieldKind::kNoEffectWith, "false"},
+    {"reasoning_effort", kChats, K::kUnlessTemplateReads},
+    {"thinking", kChats, K::kUnlessTemplateReads},
+    {"enable_thinking", kChats, K::kUnlessTemplateReads},
+    {"chat_template_kwargs", kChats, K::kUnlessTemplateReadsMembers},
+
+    {"store", kCompletions, K::kNoEffectWith, "false"},
+    {"use_beam_search", kBoth, K::kNoEffectWith, "false"},
+    {"early_stopping", kBoth, K::kNoEffectWith, "false"},
+    {"include_stop_str_in_output", kBoth, K::kNoEffectWith, "false"},
+    {"return_token_ids", kBoth, K::kNoEffectWith, "false"},
+    {"return_tokens_as_token_ids", kBoth, K::kNoEffectWith, "false"},
+    {"stream_options.continuous_usage_stats", kBoth, K::kNoEffectWith, "false"},
+    {"add_special_tokens", kChat, K::kNoEffectWith, "false"},
+    {"continue_final_message", kChats, K::kNoEffectWith, "false"},
+    {"echo", kChat, K::kNoEffectWith, "false"},
+    {"skip_special_tokens", kBoth, K::kNoEffectWith, "true"},
+    {"spaces_between_special_tokens", kBoth, K::kNoEffectWith, "true"},
+    {"add_special_tokens", kCompletions, K::kNoEffectWith, "true"},
+    {"add_generation_prompt", kChat, K::kNoEffectWith, "true"},
+    {"mirostat", kBoth, K::kNoEffectWith, "0"},
+    {"dry_multiplier", kBoth, K::kNoEffectWith, "0"},
+    {"dynatemp_range", kBoth, K::kNoEffectWith, "0"},
+    {"xtc_probability", kBoth, K::kNoEffectWith, "0"},
+    {"n_probs", kBoth, K::kNoEffectWith, "0"},
+    {"length_penalty", kBoth, K::kNoEffectWith, "1"},
+    {"tfs_z", kBoth, K::kNoEffectWith, "1"},
+    {"best_of", kChat, K::kNoEffectWith, "1"},
+    {"bad_words", kBoth, K::kNoEffectWith, "[]"},
+    {"logits_processors", kBoth, K::kNoEffectWith, "[]"},
+    {"tools", kChats, K::kNoEffectWith, "[]"},
+    {"functions", kChat, K::kNoEffectWith, "[]"},
+    {"documents", kChat, K::kNoEffectWith, "[]"},
+    {"mm_processor_kwargs", kChats, K::kNoEffectWith, "[]"},
+    {"messages[].annotations", kChats, K::kNoEffectWith, "[]"},
+    {"messages[].audio", kChats, K::kNoEffectWith, "[]"},
+    {"messages[].tool_calls", kChats, K::kNoEffectWith, "[]"},
+    {"messages[].function_call", kChats, K::kNoEffectWith, "[]"},
+    {"messages[].refusal", kChats, K::kNoEffectWith, R"("")"},
+    {"grammar", kBoth, K::kNoEffectWith, R"("")"},
+    {"tool_choice", kChat, K::kNoEffectWith, R"("none" or "auto")"},
+    {"function_call", kChat, K::kNoEffectWith, R"("none" or "auto")"},
+    {"modalities", kChat, K::kNoEffectWith, R"(["text"])"},
+    {"response_format", kBoth, K::kNoEffectWith, R"({"type": "text"})"},
 
     // They would change the answer, or ask for more than one holds.
-    {"suffix", kCompletions, FieldKind::kUnsupported},
-    {"prompt_embeds", kCompletions, FieldKind::kUnsupported},
-    {"allowed_token_ids", kBoth, FieldKind::kUnsupported},
-    {"truncate_prompt_tokens", kBoth, FieldKind::kUnsupported},
-    {"structured_outputs", kBoth, FieldKind::kUnsupported},
-    {"guided_json", kBoth, FieldKind::kUnsupported},
-    {"guided_regex", kBoth, FieldKind::kUnsupported},
-    {"guided_choice", kBoth, FieldKind::kUnsupported},
-    {"guided_grammar", kBoth, FieldKind::kUnsupported},
-    {"guided_decoding_backend", kBoth, FieldKind::kUnsupported},
-    {"guided_whitespace_pattern", kBoth, FieldKind::kUnsupported},
-    {"kv_transfer_params", kBoth, FieldKind::kUnsupported},
-    {"vllm_xargs", kBoth, FieldKind::kUnsupported},
-    {"audio", kChat, FieldKind::kUnsupported},
-    {"prediction", kChat, FieldKind::kUnsupported},
-    {"reasoning_effort", kChat, FieldKind::kUnsupported},
-    {"verbosity", kChat, FieldKind::kUnsupported},
-    {"web_search_options", kChat, FieldKind::kUnsupported},
-    {"moderation", kChat, FieldKind::kUnsupported},
-    {"chat_template", kChats, FieldKind::kUnsupported},
+    {"allowed_token_ids", kBoth, K::kUnsupported},
+    {"truncate_prompt_tokens", kBoth, K::kUnsupported},
+    {"structured_outputs", kBoth, K::kUnsupported},
+    {"json_schema", kBoth, K::kUnsupported},
+    {"guided_json", kBoth, K::kUnsupported},
+    {"guided_regex", kBoth, K::kUnsupported},
+    {"guided_choice", kBoth, K::kUnsupported},
+    {"guided_grammar", kBoth, K::kUnsupported},
+    {"guided_decoding_backend", kBoth, K::kUnsupported},
+    {"guided_whitespace_pattern", kBoth, K::kUnsupported},
+    {"kv_transfer_params", kBoth, K::kUnsupported},
+    {"vllm_xargs", kBoth, K::kUnsupported},
+    {"cache_scope", kBoth, K::kUnsupported},  // The key's.
+    {"suffix", kCompletions, K::kUnsupported},
+    {"prompt_embeds", kCompletions, K::kUnsupported},
+    {"audio", kChat, K::kUnsupported},
+    {"prediction", kChat, K::kUnsupported},
+    {"web_search_options", kChat, K::kUnsupported},
+    {"moderation", kChat, K::kUnsupported},
+    {"chat_template", kChats, K::kUnsupported},
 };
+
+constexpr size_t kMostFaults = 8;
+constexpr size_t kMostIgnored = 64;
 
 // Whether it is of the type that a row of kNoEffect names.
 bool IsOf(std::string_view type, const json& value) {
+  if (type.empty()) return true;
   if (type == "a string") return value.is_string();
   if (type == "true or false") return value.is_boolean();
   return value.is_object() && std::all_of(value.begin(), value.end(),
                                           [](const json& member) { return member.is_string(); });
+}
+
+Status CheckValue(const FieldRow& row, const json& value, const std::string& field) {
+  constexpr std::string_view kOr = " or ";
+  bool same_type = false;
+  for (std::string_view rest = row.values; !rest.empty();) {
+    const json good = json::parse(rest.substr(0, rest.find(kOr)));
+    const bool none = good.is_structured() && good.empty() && value.is_structured();
+    if (none ? value.empty() : value == good) return {};
+    same_type = same_type || value.type() == good.type() ||
+                (value.is_number() && good.is_number()) || good.is_structured();
+    rest.remove_prefix(std::min(rest.find(kOr), rest.size() - kOr.size()) + kOr.size());
+  }
+  return same_type ? SupportsOnly(field, row.values) : Mismatch(value, field, row.values);
+}
+
+// Of a variable that a chat template may read.
+Status CheckVariable(std::string_view name, const std::string& field, const BodyLimits& limits) {
+  if (limits.template_names && !limits.template_names->contains(name)) return {};
+  return Unsupported(field, limits.template_names ? ": the model's chat template reads it" : "");
 }
 
 }  // namespace
@@ -91,22 +158,104 @@ const FieldRow* FindField(Dialect dialect, std::string_view name) {
   return nullptr;
 }
 
-Status CheckField(const FieldRow& row, const json& value, const std::string& field) {
-  if (row.kind == FieldKind::kUnsupported) return Unsupported(field);
-  if (row.kind == FieldKind::kNoEffect) {
-    return IsOf(row.values, value) ? Status() : Mismatch(value, field, row.values);
+Status CheckField(const FieldRow& row, const json& value, const std::string& field,
+                  const BodyLimits& limits) {
+  switch (row.kind) {
+    case K::kUnsupported:
+      return Unsupported(field);
+    case K::kNoEffect:
+      return IsOf(row.values, value) ? Status() : Mismatch(value, field, row.values);
+    case K::kNoEffectWith:
+      return CheckValue(row, value, field);
+    case K::kUnlessTemplateReads:
+      return CheckVariable(row.name, field, limits);
+    case K::kUnlessTemplateReadsMembers:
+      if (!value.is_object()) return Mismatch(value, field, "an object");
+      for (const auto& [name, member] : value.items()) {
+        if (Status status = CheckVariable(name, field, limits); !status.ok()) return status;
+      }
+      return {};
   }
-  constexpr std::string_view kOr = " or ";
-  bool same_type = false;
-  for (std::string_view rest = row.values; !rest.empty();) {
-    const json good = json::parse(rest.substr(0, rest.find(kOr)));
-    const bool none = good.is_structured() && good.empty() && value.is_structured();
-    if (none ? value.empty() : value == good) return {};
-    same_type = same_type || value.type() == good.type() ||
-                (value.is_number() && good.is_number()) || good.is_structured();
-    rest.remove_prefix(std::min(rest.find(kOr), rest.size() - kOr.size()) + kOr.size());
+  return {};
+}
+
+void FieldReport::Add(Status fault) {
+  if (fault.ok()) return;
+  if (faults_.size() < kMostFaults) {
+    faults_.push_back(std::move(fault));
+  } else {
+    ++more_faults_;
   }
-  return same_type ? SupportsOnly(field, row.values) : Mismatch(value, field, row.values);
+}
+
+void FieldReport::AddOther(std::string_view parent, const std::string& name, const json& value,
+                           const std::string& path, std::span<const std::string_view> used) {
+  const std::string row_name = std::string(parent) + name;
+  const bool is_name = name.find('.') == name.npos;  // Not a path as rows have them.
+  if (const FieldRow* row = FindField(dialect_, row_name); is_name && row != nullptr) {
+    if (!value.is_null()) Add(CheckField(*row, value, path, limits_));
+    return;
+  }
+  if (limits_.reject_unknown) return Add(UnknownField(path));
+  const std::string shown = std::string(parent) + ShownName(name);
+  if (value.is_null() || std::ranges::find(ignored_, shown) != ignored_.end()) return;
+  if (ignored_.size() == kMostIgnored) {
+    return Add(InvalidArgument(
+        fmt::format("'{}' is one of more than {} fields that are unknown.", path, kMostIgnored),
+        path));
+  }
+  std::vector<std::string_view> known(used.begin(), used.end());
+  for (const FieldRow& row : kFieldRows) {
+    std::string_view member = row.name;
+    if ((row.dialects & dialect_) == 0 || !member.starts_with(parent)) continue;
+    member.remove_prefix(parent.size());
+    if (member.find('.') == member.npos) known.push_back(member);
+  }
+  if (const std::string_view* nearest = base::Nearest(name, known, 2); nearest != nullptr) {
+    return Add(InvalidArgument(
+        fmt::format("Unknown field '{}'; did you mean '{}'?", path, *nearest), path));
+  }
+  ignored_.push_back(shown);
+}
+
+Status FieldReport::CheckAlias(const void* what, const std::string& field, const json& value) {
+  const auto [first, is_first] = aliases_.try_emplace(what, field, &value);
+  if (is_first || *first->second.second == value) return {};
+  return InvalidArgument(
+      fmt::format("'{}' and '{}' differ; give one of them.", field, first->second.first), field);
+}
+
+Status FieldReport::status() const {
+  if (faults_.empty()) return {};
+  const Status& first = faults_.front();
+  if (faults_.size() == 1) return first;
+  std::string message;
+  for (const Status& fault : faults_) message += (message.empty() ? "" : " ") + fault.message();
+  if (more_faults_ > 0) message += fmt::format(" And {} more are wrong.", more_faults_);
+  return {first.code(), std::move(message), first.field()};
+}
+
+std::string EscapedName(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    if (c > ' ' && c <= '~' && c != ',' && c != '%') {
+      text += c;
+    } else {
+      text += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return text;
+}
+
+std::string IgnoredHeader(const std::vector<std::string>& names) {
+  constexpr size_t kMostNames = 8;
+  constexpr size_t kMostBytes = 256;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i) {
+    const std::string next = (text.empty() ? "" : ", ") + EscapedName(names[i]);
+    if (text.size() + next.size() <= kMostBytes) text += next;
+  }
+  return text;
 }
 
 }  // namespace ropeway::api

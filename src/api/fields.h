@@ -6,12 +6,16 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "api/api_format.h"
 #include "api/json.h"
 #include "ropeway/status.h"
 
@@ -26,12 +30,16 @@ enum Dialect : uint32_t {
 };
 
 enum class FieldKind : uint8_t {
-  kNoEffect,      // `values` names the type that it must have.
+  kNoEffect,      // `values` names the type that it must have; "": any.
   kNoEffectWith,  // With one of `values`, which are JSON, parted by " or "; others are unsupported.
+  // Of any value where the model's chat template does not read a variable of this name; else
+  // unsupported. An object's names are such variables, too, in the kind's last row.
+  kUnlessTemplateReads,
+  kUnlessTemplateReadsMembers,
   kUnsupported,
 };
 
-// A field that is known and not used. A member of a field has its path: "stream_options.x".
+// A field that is known and not used. A member of a field has its path: "messages[].x".
 struct FieldRow {
   const char* name;
   uint32_t dialects;
@@ -44,7 +52,47 @@ std::span<const FieldRow> FieldRows();
 const FieldRow* FindField(Dialect dialect, std::string_view name);
 // OK for a value that changes nothing. Else kUnimplemented, or kInvalidArgument where it is of
 // another type.
-Status CheckField(const FieldRow& row, const nlohmann::json& value, const std::string& field);
+Status CheckField(const FieldRow& row, const nlohmann::json& value, const std::string& field,
+                  const BodyLimits& limits);
+
+// What the reading of one body finds beside its values: faults, and fields that nobody knows.
+class FieldReport {
+ public:
+  // `limits` must outlive it.
+  FieldReport(Dialect dialect, const BodyLimits& limits) : dialect_(dialect), limits_(limits) {}
+
+  // Keeps a fault; OK is none.
+  void Add(Status fault);
+
+  // Takes a field that the reader of its object does not use: `parent` is what rows of that object
+  // begin with, such as "messages[].", `path` what this one is called, and `used` what the reader
+  // uses. It is checked by its row; without one it is ignored, unless it resembles a known one.
+  void AddOther(std::string_view parent, const std::string& name, const nlohmann::json& value,
+                const std::string& path, std::span<const std::string_view> used);
+
+  // Of names of one thing, which `what` stands for, all must give the same value. `value` must
+  // outlive this.
+  Status CheckAlias(const void* what, const std::string& field, const nlohmann::json& value);
+
+  // All faults as one, with the first one's code and field.
+  Status status() const;
+  // The names of those that are ignored, each once. Client text.
+  const std::vector<std::string>& ignored() const { return ignored_; }
+
+ private:
+  const Dialect dialect_;
+  const BodyLimits& limits_;
+  std::vector<Status> faults_;  // At most kMostFaults.
+  size_t more_faults_ = 0;
+  std::vector<std::string> ignored_;  // At most kMostIgnored.
+  std::map<const void*, std::pair<std::string, const nlohmann::json*>> aliases_;
+};
+
+// The value of the header x-ropeway-ignored: names in printable ASCII without commas, at most 8 and
+// 256 bytes. "": there are none.
+std::string IgnoredHeader(const std::vector<std::string>& names);
+// A name as that header and a log line show it.
+std::string EscapedName(std::string_view name);
 
 // --- Tables of fields. A reader stores one field's value, which is never null, in a `Draft`.
 
@@ -60,21 +108,22 @@ struct FieldTable {
   FieldReaders<Draft> readers;
 };
 
-// Reads every field of `document` by its reader, or checks it by its row. null is the same as an
-// absent field (OpenAI's clients send it so); a field that is unknown is an error.
+// Reads every field of `document` by its reader, and leaves all others to the draft's report, whose
+// status it returns. null is the same as an absent field (OpenAI's clients send it so).
 template <typename Json, typename Draft>
 Status ReadFields(const Json& document, const FieldTable<Draft>& table, Draft* draft) {
   if (!document.is_object()) return InvalidArgument("The body must be a JSON object.");
+  std::vector<std::string_view> used;
+  for (const auto& [name, reader] : table.readers) used.push_back(name);
   for (const auto& [name, value] : document.items()) {
     const auto reader = table.readers.find(name);
-    const bool used = reader != table.readers.end();
-    const FieldRow* row = used ? nullptr : FindField(table.dialect, name);
-    if (!used && row == nullptr) return UnknownField(ShownName(name));
-    if (value.is_null()) continue;
-    Status status = used ? reader->second(value, name, draft) : CheckField(*row, value, name);
-    if (!status.ok()) return status;
+    if (reader == table.readers.end()) {
+      draft->report->AddOther("", name, value, ShownName(name), used);
+    } else if (!value.is_null()) {
+      draft->report->Add(reader->second(value, name, draft));
+    }
   }
-  return {};
+  return draft->report->status();
 }
 
 // Where a draft keeps a member. For the members of a part of it, a draft has an overload of this.

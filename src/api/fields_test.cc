@@ -44,39 +44,49 @@ struct DocumentedRow {
   std::string operator()(float value) const {
     const std::string type = row.above_low ? fmt::format("above {}, to {}", row.low, row.high)
                                            : fmt::format("{} to {}", row.low, row.high);
-    return fmt::format("| `{}` | {} | {} |", row.name, type, value);
+    return fmt::format("| {} | {} | {} |", names, type, value);
   }
   std::string operator()(int32_t value) const {
-    return fmt::format("| `{}` | integer >= {} | {} |", row.name, row.low, value);
+    return fmt::format("| {} | integer >= {} | {} |", names, row.low, value);
   }
   std::string operator()(const std::vector<LogitBias>&) const {
-    return fmt::format("| `{}` | object, at most {} entries |", row.name, WithCommas(row.most));
+    return fmt::format("| {} | object, at most {} entries |", names, WithCommas(row.most));
   }
   std::string operator()(const std::vector<std::string>&) const {
-    return fmt::format("| `{}` | string, or a list of at most {} |", row.name, row.most);
+    return fmt::format("| {} | string, or a list of at most {} |", names, row.most);
   }
   std::string operator()(const std::vector<TokenId>&) const {
-    return fmt::format("| `{}` | list of at most {} ids |", row.name, row.most);
+    return fmt::format("| {} | list of at most {} ids |", names, row.most);
   }
   std::string operator()(const std::string&) const {
-    return fmt::format("| `{}` | string of {} to {} bytes |", row.name, row.low, row.high);
+    return fmt::format("| {} | string of {} to {} bytes |", names, row.low, row.high);
   }
-  std::string operator()(bool) const { return fmt::format("| `{}` | boolean | false |", row.name); }
+  std::string operator()(bool) const { return fmt::format("| {} | boolean | false |", names); }
   std::string operator()(const std::optional<uint64_t>&) const {
-    return fmt::format("| `{}` | 0 to 2^64-1;", row.name);
+    return fmt::format("| {} | 0 to 2^64-1;", names);
   }
   std::string operator()(const std::optional<int32_t>&) const {
-    return fmt::format("`{}` | integer >= {} |", row.name, row.low);
+    return fmt::format("| {} | integer >= {} |", names, row.low);
   }
 
   const core::Parameter& row;
+  const std::string names;
 };
+
+// "`repetition_penalty`, `repeat_penalty`".
+std::string NamesOf(const core::Parameter& row) {
+  std::string names = fmt::format("`{}`", row.name);
+  for (const char* alias : row.aliases) {
+    if (alias != nullptr) names += fmt::format(", `{}`", alias);
+  }
+  return names;
+}
 
 TEST(FieldsTest, TheDocumentHasTheParametersRows) {
   const std::string page = FieldsPage();
   const Request request;
   for (const core::Parameter& row : core::Parameters()) {
-    const std::string cells = core::VisitValue(row, request, DocumentedRow{row});
+    const std::string cells = core::VisitValue(row, request, DocumentedRow{row, NamesOf(row)});
     EXPECT_NE(page.find(cells), std::string::npos) << "docs/api.md does not have: " << cells;
   }
 }
@@ -107,7 +117,11 @@ TEST(FieldsTest, TheDocumentHasAllFieldsThatAreNotUsed) {
   std::vector<std::pair<std::string, std::map<uint32_t, std::vector<std::string>>>> lines;
   constexpr uint32_t kBoth = kCompletions | kChat;
   for (const FieldRow& row : FieldRows()) {
-    std::string values = fmt::format("any: {}", row.values);
+    std::string values = *row.values == 0 ? "any" : fmt::format("any: {}", row.values);
+    if (row.kind == FieldKind::kUnlessTemplateReads) {
+      values = "any, where the model's chat template does not read a variable of this name";
+    }
+    if (row.kind == FieldKind::kUnlessTemplateReadsMembers) values = "likewise of its members";
     if (row.kind == FieldKind::kNoEffectWith) values = fmt::format("`{}`", row.values);
     if (row.kind == FieldKind::kUnsupported) values = "none: it is not supported";
     auto line = std::find_if(lines.begin(), lines.end(),
@@ -143,7 +157,7 @@ TEST(FieldsTest, AFieldIsOneRowAndIsNotUsedBeside) {
 TEST(FieldsTest, AFieldIsCheckedByItsKind) {
   const auto message = [](Dialect dialect, const char* name, const char* value) {
     const FieldRow* row = FindField(dialect, name);
-    return row == nullptr ? "no row" : CheckField(*row, json::parse(value), name).message();
+    return row == nullptr ? "no row" : CheckField(*row, json::parse(value), name, {}).message();
   };
   EXPECT_EQ(message(kChat, "tool_choice", "\"auto\""), "");
   EXPECT_EQ(message(kChat, "tool_choice", "\"required\""),
@@ -152,10 +166,21 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
   EXPECT_EQ(message(kTokenize, "tools", "{}"), "") << "as empty as a list";
   EXPECT_EQ(message(kTokenize, "tools", "[1]"), "'tools' supports only [].");
   EXPECT_EQ(message(kChat, "length_penalty", "1.0"), "");
-  EXPECT_EQ(message(kChat, "store", "0"), "'store' must be false, but is 0.");
+  EXPECT_EQ(message(kCompletions, "store", "0"), "'store' must be false, but is 0.");
+  EXPECT_EQ(message(kCompletions, "mirostat", "2"), "'mirostat' supports only 0.");
+  EXPECT_EQ(message(kChat, "keep_alive", "{}"), "");
   EXPECT_EQ(message(kChat, "metadata", R"({"a":1})"),
             "'metadata' must be an object of strings, but is an object.");
   EXPECT_EQ(message(kCompletions, "suffix", "\"\""), "'suffix' is not supported.");
+}
+
+TEST(FieldsTest, TheHeaderIsPrintableAndBounded) {
+  EXPECT_EQ(IgnoredHeader({}), "");
+  EXPECT_EQ(IgnoredHeader({"a", "b c", "d,e", "\r\nx: y", "\xC3\xA9%"}),
+            "a, b%20c, d%2Ce, %0D%0Ax:%20y, %C3%A9%25");
+  EXPECT_EQ(IgnoredHeader(std::vector<std::string>(9, "n")), "n, n, n, n, n, n, n, n");
+  const std::string most = IgnoredHeader(std::vector<std::string>(8, std::string(64, ',')));
+  EXPECT_EQ(most.size(), 192U) << "one name of 64 bytes, escaped";
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 // POST /v1/chat/completions: OpenAI's chat.
 #include <fmt/format.h>
 
-#include <limits>
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "api/openai_format.h"
@@ -18,23 +20,33 @@ using base::Member;
 
 // --- Messages.
 
-StatusOr<std::string> ReadTextPart(const json& part, const std::string& at) {
+constexpr std::string_view kPartFields[] = {"type", "text"};
+constexpr std::string_view kMessageFields[] = {"role", "content", "name", "tool_call_id"};
+
+// Leaves the fields of an object that are not `used` to the report.
+void ReportOthers(const json& object, std::string_view parent, const std::string& at,
+                  std::span<const std::string_view> used, FieldReport* report) {
+  for (const auto& [name, value] : object.items()) {
+    if (std::ranges::find(used, name) != used.end()) continue;
+    report->AddOther(parent, name, value, at + "." + ShownName(name), used);
+  }
+}
+
+StatusOr<std::string> ReadTextPart(const json& part, const std::string& at, FieldReport* report) {
   if (!part.is_object()) return Mismatch(part, at, "an object");
   if (Member(part, "type") != "text") {
     return SupportsOnly(at + ".type", "\"text\"");
   }
-  for (const auto& [name, unused] : part.items()) {
-    if (name != "type" && name != "text") return UnknownField(at + "." + ShownName(name));
-  }
+  ReportOthers(part, "messages[].content[].", at, kPartFields, report);
   return ReadString(Member(part, "text"), at + ".text");
 }
 
-StatusOr<std::string> ReadContent(const json& content, const std::string& at) {
+StatusOr<std::string> ReadContent(const json& content, const std::string& at, FieldReport* report) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) return Mismatch(content, at, "a string or a list of text parts");
   std::string text;
   for (size_t i = 0; i < content.size(); ++i) {
-    StatusOr<std::string> part = ReadTextPart(content[i], fmt::format("{}[{}]", at, i));
+    StatusOr<std::string> part = ReadTextPart(content[i], fmt::format("{}[{}]", at, i), report);
     if (!part.ok()) return part.status();
     if (i > 0) text += '\n';
     text += *part;
@@ -54,30 +66,10 @@ StatusOr<std::string> ReadRole(const json& role, const std::string& at) {
       at);
 }
 
-// Clients send an assistant's message back as they received it, with fields that are empty.
-Status CheckOtherField(const std::string& name, const json& value, const std::string& path) {
-  for (const char* known : {"refusal", "annotations", "audio", "tool_calls", "function_call",
-                            "reasoning", "reasoning_content"}) {
-    if (name != known) continue;
-    if (value.is_null() || value.empty() || value == "") return {};
-    return Unsupported(path);
-  }
-  return UnknownField(path);
-}
-
-Status ReadMessageField(const std::string& name, const json& value, const std::string& at,
-                        ChatMessage* message) {
-  if (name == "role" || name == "content") return {};  // Read beforehand.
-  const std::string path = at + "." + ShownName(name);
-  std::string* text = nullptr;
-  if (name == "name") text = &message->name;
-  if (name == "tool_call_id") text = &message->tool_call_id;
-  if (text == nullptr) return CheckOtherField(name, value, path);
-  if (value.is_null()) return {};
-  StatusOr<std::string> read = ReadString(value, path);
-  if (!read.ok()) return read.status();
-  *text = *std::move(read);
-  return {};
+// A text that may be absent.
+Status ReadName(const json& message, const char* name, const std::string& at, std::string* text) {
+  const json& value = Member(message, name);
+  return value.is_null() ? Status() : Store(ReadString(value, at + "." + name), text);
 }
 
 Status CheckMessage(const ChatMessage& message, const std::string& at) {
@@ -92,38 +84,33 @@ Status CheckMessage(const ChatMessage& message, const std::string& at) {
   return {};
 }
 
-StatusOr<ChatMessage> ReadMessage(const json& value, const std::string& at) {
+StatusOr<ChatMessage> ReadMessage(const json& value, const std::string& at, FieldReport* report) {
   if (!value.is_object()) return Mismatch(value, at, "an object");
   StatusOr<std::string> role = ReadRole(Member(value, "role"), at + ".role");
   if (!role.ok()) return role.status();
   const json& written = Member(value, "content");
   // An assistant's message may consist of other fields alone.
   StatusOr<std::string> content = std::string();
-  if (!(written.is_null() && *role == "assistant")) content = ReadContent(written, at + ".content");
+  if (!(written.is_null() && *role == "assistant")) {
+    content = ReadContent(written, at + ".content", report);
+  }
   if (!content.ok()) return content.status();
   ChatMessage message{*std::move(role), *std::move(content)};
-  for (const auto& [name, field] : value.items()) {
-    Status status = ReadMessageField(name, field, at, &message);
-    if (!status.ok()) return status;
-  }
-  Status status = CheckMessage(message, at);
+  Status status = ReadName(value, "name", at, &message.name);
+  if (status.ok()) status = ReadName(value, "tool_call_id", at, &message.tool_call_id);
+  if (status.ok()) status = CheckMessage(message, at);
   if (!status.ok()) return status;
+  ReportOthers(value, "messages[].", at, kMessageFields, report);
   return message;
 }
 
 // --- Fields.
 
 Status ReadMessages(const json& value, const std::string& field, OpenAiBody* body) {
-  StatusOr<std::vector<ChatMessage>> messages = ReadChatMessages(value, field);
+  StatusOr<std::vector<ChatMessage>> messages = ReadChatMessages(value, field, body->report);
   if (!messages.ok()) return messages.status();
   body->prompts.emplace_back(*std::move(messages));
   return {};
-}
-
-Status ReadMaxCompletionTokens(const json& value, const std::string& field, OpenAiBody* body) {
-  body->max_tokens_field = "max_completion_tokens";
-  return Store(ReadInt32(value, field, 0, std::numeric_limits<int32_t>::max()),
-               &body->max_completion_tokens);
 }
 
 // --- The answer.
@@ -157,7 +144,7 @@ class ChatFormat final : public OpenAiFormat {
                       .chunk_object = "chat.completion.chunk",
                       .no_output = "\"delta\":{}",
                       .zero_tokens_need = "'prompt_logprobs'"},
-                     &body_) {}
+                     ChatFields(), &body_) {}
 
   // The chunks that name the role.
   std::string Begin() override {
@@ -182,21 +169,9 @@ class ChatFormat final : public OpenAiFormat {
     return member;
   }
 
-  Status ReadBody(const json& document) override {
-    return ReadFields(document, ChatFields(), &body_);
-  }
-
   Status FinishBody() override {
     if (body_.prompts.empty()) return InvalidArgument("'messages' is required.", "messages");
     Request& request = body_.request;
-    if (body_.max_completion_tokens) {
-      if (request.max_tokens.value_or(*body_.max_completion_tokens) !=
-          *body_.max_completion_tokens) {
-        return InvalidArgument("'max_tokens' and 'max_completion_tokens' differ; give one of them.",
-                               "max_tokens");
-      }
-      request.max_tokens = body_.max_completion_tokens;
-    }
     if (body_.top_logprobs && !body_.logprobs) {
       return InvalidArgument("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs");
     }
@@ -223,13 +198,14 @@ class ChatFormat final : public OpenAiFormat {
 
 }  // namespace
 
-StatusOr<std::vector<ChatMessage>> ReadChatMessages(const json& value, const std::string& field) {
+StatusOr<std::vector<ChatMessage>> ReadChatMessages(const json& value, const std::string& field,
+                                                    FieldReport* report) {
   if (!value.is_array()) return Mismatch(value, field, "a list of messages");
   if (value.empty()) return InvalidArgument(fmt::format("'{}' is empty.", field), field);
   std::vector<ChatMessage> messages;
   messages.reserve(value.size());
   for (size_t i = 0; i < value.size(); ++i) {
-    StatusOr<ChatMessage> message = ReadMessage(value[i], fmt::format("{}[{}]", field, i));
+    StatusOr<ChatMessage> message = ReadMessage(value[i], fmt::format("{}[{}]", field, i), report);
     if (!message.ok()) return message.status();
     messages.push_back(*std::move(message));
   }
@@ -239,7 +215,6 @@ StatusOr<std::vector<ChatMessage>> ReadChatMessages(const json& value, const std
 const FieldTable<OpenAiBody>& ChatFields() {
   static const FieldTable<OpenAiBody> table = WithOpenAiFields(
       kChat, {{"messages", ReadMessages},
-              {"max_completion_tokens", ReadMaxCompletionTokens},
               {"logprobs", FieldOf(ReadBool, &OpenAiBody::logprobs)},
               {"top_logprobs", IntField(0, kMaxLogprobs, &OpenAiBody::top_logprobs)}});
   return table;

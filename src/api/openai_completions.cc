@@ -168,7 +168,7 @@ class CompletionFormat final : public OpenAiFormat {
                       .chunk_object = "text_completion",
                       .no_output = "\"text\":\"\"",
                       .zero_tokens_need = "'echo' or 'prompt_logprobs'"},
-                     &body_) {}
+                     CompletionFields(), &body_) {}
 
   void Start(AnswerHead head) override {
     OpenAiFormat::Start(std::move(head));
@@ -212,17 +212,13 @@ class CompletionFormat final : public OpenAiFormat {
     std::vector<OutputToken> prompt_tokens;
   };
 
-  Status ReadBody(const json& document) override {
-    return ReadFields(document, CompletionFields(), &body_);
-  }
-
   Status FinishBody() override {
     if (body_.prompts.empty()) return InvalidArgument("'prompt' is required.", "prompt");
     Request& request = body_.request;
     if (body_.best_of && *body_.best_of != body_.n) {
       return {StatusCode::kUnimplemented, "'best_of' must equal 'n'.", "best_of"};
     }
-    if (!request.max_tokens) request.max_tokens = kDefaultMaxTokens;
+    if (!request.max_tokens && !body_.to_context_end) request.max_tokens = kDefaultMaxTokens;
     if (body_.shows_prompts && request.logprobs) {
       if (request.prompt_logprobs.value_or(*request.logprobs) != *request.logprobs) {
         return InvalidArgument(

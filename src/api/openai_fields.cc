@@ -25,20 +25,17 @@ Status ReadN(const json& value, const std::string& field, OpenAiBody* body) {
   return Store(ReadInt32(value, field, 1, body->max_choices), &body->n);
 }
 
-Status ReadStreamOption(const std::string& name, const json& option, const std::string& path,
-                        OpenAiBody* body) {
-  if (name == "include_usage") return Store(ReadBool(option, path), &body->include_usage);
-  const FieldRow* row = FindField(kChat, path);
-  return row == nullptr ? UnknownField(path) : CheckField(*row, option, path);
-}
-
 Status ReadStreamOptions(const json& value, const std::string& field, OpenAiBody* body) {
   if (!value.is_object()) return Mismatch(value, field, "an object");
   body->has_stream_options = true;
+  constexpr std::string_view kUsed[] = {"include_usage"};
   for (const auto& [name, option] : value.items()) {
-    if (option.is_null()) continue;
-    Status status = ReadStreamOption(name, option, field + "." + ShownName(name), body);
-    if (!status.ok()) return status;
+    const std::string path = field + "." + ShownName(name);
+    if (name != kUsed[0]) {
+      body->report->AddOther("stream_options.", name, option, path, kUsed);
+    } else if (!option.is_null()) {
+      body->report->Add(Store(ReadBool(option, path), &body->include_usage));
+    }
   }
   return {};
 }
@@ -140,6 +137,19 @@ Status ReadGateway(const json& value, const std::string& field, OpenAiBody* body
   return {};
 }
 
+// A parameter, under its name or an alias.
+Status ReadRow(const core::Parameter& row, const json& value, const std::string& field,
+               OpenAiBody* body) {
+  if (Status status = body->report->CheckAlias(&row, field, value); !status.ok()) return status;
+  if (row.member == core::ParameterMember(&Request::max_tokens)) {
+    body->max_tokens_field = field;
+    // As llama.cpp has it: until the context ends.
+    body->to_context_end = value == -1;
+    if (body->to_context_end) return {};
+  }
+  return ReadParameter(row, value, field, &body->request);
+}
+
 }  // namespace
 
 FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody> own) {
@@ -154,9 +164,13 @@ FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody
               {"prompt_cache_retention", ReadCacheRetention},
               {"ropeway_gateway", ReadGateway}});
   for (const core::Parameter& row : core::Parameters()) {
-    own.emplace(row.name, [&row](const json& value, const std::string& field, OpenAiBody* body) {
-      return ReadParameter(row, value, field, &body->request);
-    });
+    const auto reader = [&row](const json& value, const std::string& field, OpenAiBody* body) {
+      return ReadRow(row, value, field, body);
+    };
+    own.emplace(row.name, reader);
+    for (const char* alias : row.aliases) {
+      if (alias != nullptr) own.emplace(alias, reader);
+    }
   }
   return {dialect, std::move(own)};
 }

@@ -92,7 +92,7 @@ const char* ServiceTier(Priority priority) {
 
 Status CheckLengths(const OpenAiBody& body, const char* zero_tokens_need) {
   const Request& request = body.request;
-  const char* field = body.max_tokens_field;
+  const std::string& field = body.max_tokens_field;
   if (request.max_tokens == 0 && !body.shows_prompts && !body.prompt_logprobs) {
     return InvalidArgument(
         fmt::format("'{}' must be at least 1, but is 0, which needs {}.", field, zero_tokens_need),
@@ -209,7 +209,11 @@ Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
   const StatusOr<nlohmann::json> document = ReadJson(body, limits.json);
   if (!document.ok()) return document.status();
   body_->max_choices = limits.max_choices;
-  Status status = ReadBody(*document);
+  FieldReport report(table_.dialect, limits);
+  body_->report = &report;
+  Status status = ReadFields(*document, table_, body_);
+  body_->report = nullptr;
+  body_->ignored = report.ignored();
   if (status.ok()) status = CheckStream(*body_);
   if (status.ok()) status = FinishBody();
   if (status.ok()) status = CheckLengths(*body_, words_.zero_tokens_need);

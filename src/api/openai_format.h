@@ -22,17 +22,18 @@ std::unique_ptr<ApiFormat> MakeOpenAiChat();
 
 // A body of either dialect, with what it says about the answer's form.
 struct OpenAiBody : ApiRequest {
-  int max_choices = 0;  // The server's bound.
+  int max_choices = 0;            // The server's bound.
+  FieldReport* report = nullptr;  // While it is read.
   bool has_stream_options = false;
   bool include_usage = false;                   // A stream ends with a chunk that has the usage.
   bool prompt_logprobs = false;                 // The answer has vLLM's field of this name.
   bool service_tier = false;                    // The answer names the tier that served it.
   std::optional<Priority> tier;                 // The class that `service_tier` means.
-  const char* max_tokens_field = "max_tokens";  // The field that set request.max_tokens.
+  std::string max_tokens_field = "max_tokens";  // The field that set request.max_tokens.
+  bool to_context_end = false;                  // It was given as -1.
 
-  std::optional<int32_t> best_of;                // Of completions.
-  std::optional<int32_t> max_completion_tokens;  // This and the next are of chats.
-  bool logprobs = false;
+  std::optional<int32_t> best_of;  // Of completions.
+  bool logprobs = false;           // This and the next are of chats.
   std::optional<int32_t> top_logprobs;
 };
 
@@ -52,9 +53,9 @@ const FieldTable<OpenAiBody>& ChatFields();
 // At least one message with a role of system, developer (taken as system: the models' templates
 // know no other), user, assistant, tool or function (which needs a name), and a content of one
 // string or of text parts (joined by newlines); an assistant's may be null. A failed status names
-// the part at fault, such as "messages[2].content".
+// the part at fault, such as "messages[2].content"; fields beside these go to `report`.
 StatusOr<std::vector<ChatMessage>> ReadChatMessages(const nlohmann::json& value,
-                                                    const std::string& field);
+                                                    const std::string& field, FieldReport* report);
 
 // A token as a key that no other token's bytes share: its text, or "bytes:\xe2\x96" where that is
 // not valid UTF-8. OpenAI writes completions' tokens so.
@@ -96,10 +97,9 @@ class OpenAiFormat : public ApiFormat {
   };
 
   // `body` is the implementation's, and outlives this.
-  OpenAiFormat(const Words& words, OpenAiBody* body) : words_(words), body_(body) {}
+  OpenAiFormat(const Words& words, const FieldTable<OpenAiBody>& table, OpenAiBody* body)
+      : words_(words), table_(table), body_(body) {}
 
-  // Reads the fields of `document`.
-  virtual Status ReadBody(const nlohmann::json& document) = 0;
   // Checks the fields together; completes the request.
   virtual Status FinishBody() = 0;
   // One entry of "choices" in a whole answer.
@@ -135,6 +135,7 @@ class OpenAiFormat : public ApiFormat {
   bool shows_ids() const { return body_->gateway && body_->gateway->ids; }
 
   const Words words_;
+  const FieldTable<OpenAiBody>& table_;
   OpenAiBody* const body_;
   AnswerHead head_;
   std::string begin_;               // Of every chunk, up to its choices.

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -310,7 +311,7 @@ TEST(CompletionRequest, RejectsByName) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> bad = {
       {"model", {"1", "[]", "{}"}},
       {"max_tokens",
-       {"0", "-1", "1.5", "1e3", "\"7\"", "2147483648", "1e300", "true",
+       {"0", "-2", "1.5", "1e3", "\"7\"", "2147483648", "1e300", "true",
         "99999999999999999999999"}},
       {"temperature", {"-0.1", "2.1", "\"0\"", "true", "1e308", "[]"}},
       {"top_p", {"0", "-1", "1.01", "\"1\"", "1e-60"}},
@@ -318,7 +319,7 @@ TEST(CompletionRequest, RejectsByName) {
       {"min_p", {"-0.1", "1.1", "{}"}},
       {"seed", {"1.5", "\"1\"", "18446744073709551616", "-9223372036854775809", "[]"}},
       {"stop",
-       {"\"\"", "[\"\"]", "1", "[1]", "{}", "[\"a\",null]",
+       {"1", "[1]", "{}", "[\"a\",null]",
         R"(["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"])",
         "\"" + std::string(2000, 'x') + "\""}},
       {"ignore_eos", {"1", "\"true\""}},
@@ -369,14 +370,14 @@ TEST(CompletionRequest, RejectsByName) {
        {"1.5", "1.0", "\"1\"", "1e300", "-1", "3", "18446744073709551615", "\"urgent\"", "\"\"",
         "\"HIGH\"", "true", "[0]", "{}"}},
       {"cache_salt", {"1", "\"\"", "\"" + std::string(257, 's') + "\"", "[\"s\"]"}},
-      {"cache_scope", {"\"s\""}},
       {"prompt_cache_key", {"{}"}},
       {"prompt_cache_retention", {"\"1h\"", "\"\"", "24", "\"IN_MEMORY\"", "{}"}},
       {"store", {"true", "1"}},
-      {"tools", {"[]"}},  // Of chats only.
-      {"messages", {"[]"}},
-      {"max_completion_tokens", {"1"}},
-      {"nonsense", {"1", "null"}},
+      {"cache_scope", {"\"s\""}},
+      {"promt", {"1", "[]"}},
+      {"repeat_penalty", {"0", "11"}},
+      {"n_predict", {"0", "-2"}},
+      {"mirostat", {"1", "2", "\"0\""}},
   };
   for (const auto& [field, values] : bad) {
     for (const std::string& value : values) {
@@ -416,12 +417,15 @@ TEST(CompletionRequest, OtherFieldsOfOpenAiAreUnsupported) {
                                                         {"prompt_logprobs", "1,\"stream\":true"}}) {
     EXPECT_EQ(CompletionWith(field, value).status().code(), StatusCode::kUnimplemented) << field;
   }
-  EXPECT_EQ(CompletionWith("nonsense", "1").status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(CompletionRequest, NamesAreShownBoundedAndAsUtf8) {
-  StatusOr<OpenAiBody> api = CompletionWith(std::string(63, 'x') + "\xc3\xa9" + "tail", "1");
+  const std::string name = std::string(63, 'x') + "\xc3\xa9" + "tail";
+  StatusOr<OpenAiBody> api =
+      Completion(R"({"prompt":"p",")" + name + R"(":1})", {.reject_unknown = true});
   EXPECT_EQ(api.status().field(), std::string(63, 'x') + "\xef\xbf\xbd");
+  EXPECT_EQ(CompletionWith(name, "1")->ignored,
+            std::vector<std::string>{std::string(63, 'x') + "\xef\xbf\xbd"});
 }
 
 TEST(CompletionRequest, StreamOptions) {
@@ -436,8 +440,52 @@ TEST(CompletionRequest, StreamOptions) {
             "stream_options.continuous_usage_stats");
   EXPECT_EQ(with(R"({"include_obfuscation":1})").status().field(),
             "stream_options.include_obfuscation");
-  EXPECT_EQ(with(R"({"x":1})").status().field(), "stream_options.x");
+  EXPECT_EQ(with(R"({"x":1})")->ignored, std::vector<std::string>{"stream_options.x"});
+  EXPECT_EQ(with(R"({"include_usages":true})").status().field(), "stream_options.include_usages");
   EXPECT_EQ(with("1").status().field(), "stream_options");
+}
+
+TEST(CompletionRequest, AliasesTakeEffect) {
+  EXPECT_EQ(CompletionWith("repeat_penalty", "1.5")->request.sampling.repetition_penalty, 1.5F);
+  EXPECT_EQ(CompletionWith("typ_p", "0.5")->request.sampling.typical_p, 0.5F);
+  for (const char* name : {"n_predict", "num_predict", "max_completion_tokens"}) {
+    EXPECT_EQ(CompletionWith(name, "7")->request.max_tokens, 7) << name;
+    EXPECT_EQ(ChatWith(name, "7")->request.max_tokens, 7) << name;
+  }
+  EXPECT_TRUE(CompletionWith("typ_p", "0.5,\"typical_p\":0.5").ok());
+  const Status differ = CompletionWith("typ_p", "0.5,\"typical_p\":0.25").status();
+  EXPECT_EQ(differ.message(), "'typical_p' and 'typ_p' differ; give one of them.");
+  EXPECT_EQ(CompletionWith("n_predict", "3,\"min_tokens\":5").status().message(),
+            "'min_tokens' is 5, which is more than 'n_predict', 3.");
+}
+
+TEST(CompletionRequest, MinusOneIsUntilTheContextEnds) {
+  EXPECT_FALSE(CompletionWith("max_tokens", "-1")->request.max_tokens.has_value());
+  EXPECT_FALSE(CompletionWith("num_predict", "-1")->request.max_tokens.has_value());
+  EXPECT_FALSE(ChatWith("max_tokens", "-1")->request.max_tokens.has_value());
+  EXPECT_EQ(CompletionWith("max_tokens", "null")->request.max_tokens, 16);
+}
+
+TEST(CompletionRequest, AnEmptyStopIsNone) {
+  EXPECT_TRUE(CompletionWith("stop", "\"\"")->request.stop.empty());
+  EXPECT_EQ(CompletionWith("stop", R"(["","a"])")->request.stop, std::vector<std::string>{"a"});
+}
+
+TEST(CompletionRequest, OneMessageNamesAllFieldsAtFault) {
+  const Status two = CompletionWith("temperature", "3,\"top_p\":0,\"suffix\":1").status();
+  EXPECT_EQ(
+      two.message(),
+      "'suffix' is not supported. 'temperature' must be a number of at least 0 and at most 2, "
+      "but is 3. 'top_p' must be a number above 0 and at most 1, but is 0.");
+  EXPECT_EQ(two.field(), "suffix");
+  std::string body = R"({"prompt":"p")";
+  for (const char* name : {"temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "n",
+                           "min_tokens", "timeout", "stream"}) {
+    body += fmt::format(R"(,"{}":"{}")", name, std::string(100, 'x'));
+  }
+  const Status many = Completion(body + "}").status();
+  EXPECT_THAT(many.message(), HasSubstr(" And 2 more are wrong."));
+  EXPECT_LT(many.message().size(), 2000U);
 }
 
 TEST(CompletionRequest, BodyMustBeAnObject) {

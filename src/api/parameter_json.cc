@@ -88,6 +88,7 @@ struct ValueReader {
     for (size_t i = 0; i < (one ? 1 : value.size()); ++i) {
       const json& text = one ? value : value[i];
       if (!text.is_string()) return Mismatch(text, field, "a string or a list of strings");
+      if (text == "") continue;  // None, as in llama.cpp.
       if (Status status = Bytes(text, "hold strings"); !status.ok()) return status;
       out->push_back(text.get<std::string>());
     }

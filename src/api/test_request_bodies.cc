@@ -21,7 +21,9 @@ StatusOr<OpenAiBody> ParseWith(ApiFormatMaker make_format, const std::string& bo
 StatusOr<OpenAiBody> Completion(const std::string& body, const BodyLimits& limits) {
   return ParseWith(MakeOpenAiCompletions, body, limits);
 }
-StatusOr<OpenAiBody> Chat(const std::string& body) { return ParseWith(MakeOpenAiChat, body, {}); }
+StatusOr<OpenAiBody> Chat(const std::string& body, const BodyLimits& limits) {
+  return ParseWith(MakeOpenAiChat, body, limits);
+}
 
 StatusOr<OpenAiBody> CompletionWith(const std::string& field, const std::string& value) {
   return Completion("{\"prompt\":\"p\",\"" + field + "\":" + value + "}");

@@ -68,6 +68,9 @@ flags::FlagTable ServerRows(FrontFlags* flags) {
         {"--access-log", flags::OnOffValue(&server.access_log),
          "A line in the log for each request: who sent it, its outcome, tokens and times; never "
          "texts or keys"},
+        {"--unknown-fields", flags::ChoiceValue(&flags->unknown_fields, {"ignore", "reject"}),
+         "What becomes of a field of a request that nobody knows: ignore (the log and the header "
+         "x-ropeway-ignored name it; one that resembles a known field is a 400), or reject (400)"},
         {"--drain-timeout", flags::DurationValue(&flags->drain_timeout),
          "How long running requests may go on after SIGTERM or Ctrl-C; a second signal ends "
          "the program at once"}}}};
@@ -259,6 +262,7 @@ StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_qu
     std::ranges::replace(flag, '_', '-');
     return InvalidArgument(flag + ": " + status.message(), field);
   }
+  options.limits.body.reject_unknown = flags.unknown_fields == "reject";
   // All choices of a request are admitted or none: more than may wait could never be admitted.
   options.limits.body.max_choices = std::min(options.limits.body.max_choices, max_queued_requests);
   const char* const variable = std::getenv(kApiKeyVariable);

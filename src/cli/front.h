@@ -28,6 +28,7 @@ struct FrontFlags {
   server::ServerOptions server;
   std::vector<std::string> api_keys;  // As given by --api-key, without names.
   std::string api_keys_file;
+  std::string unknown_fields = "ignore";  // Or "reject".
   std::chrono::milliseconds drain_timeout{30'000};
 };
 

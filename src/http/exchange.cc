@@ -13,27 +13,28 @@ bool IsForPages(std::string_view name) {
 
 }  // namespace
 
-void Exchange::AddCrossOrigin(HttpHeaders* headers) const {
+void Exchange::AddCrossOrigin(HttpHeaders* all) const {
   if (!route().limits.cross_origin || !context_->origins.varies(context_->on_loopback)) return;
   std::string exposed = request.framing.request_id.empty() ? "" : "x-request-id";
-  for (const auto& [name, value] : *headers) {
+  for (const auto& [name, value] : *all) {
     if (IsForPages(name)) exposed += (exposed.empty() ? "" : ", ") + name;
   }
-  headers->emplace_back("Vary", "Origin");
+  all->emplace_back("Vary", "Origin");
   if (request.allow_origin.empty()) return;
-  headers->emplace_back("Access-Control-Allow-Origin", request.allow_origin);
-  if (!exposed.empty()) headers->emplace_back("Access-Control-Expose-Headers", std::move(exposed));
+  all->emplace_back("Access-Control-Allow-Origin", request.allow_origin);
+  if (!exposed.empty()) all->emplace_back("Access-Control-Expose-Headers", std::move(exposed));
   if (!request.preflight) return;
-  headers->emplace_back("Access-Control-Allow-Methods", request.match.methods);
+  all->emplace_back("Access-Control-Allow-Methods", request.match.methods);
   if (!request.allow_headers.empty()) {
-    headers->emplace_back("Access-Control-Allow-Headers", request.allow_headers);
+    all->emplace_back("Access-Control-Allow-Headers", request.allow_headers);
   }
-  headers->emplace_back("Access-Control-Max-Age", kMaxAge);
+  all->emplace_back("Access-Control-Max-Age", kMaxAge);
 }
 
-std::string Exchange::StreamHead(std::string_view content_type, HttpHeaders headers) const {
-  AddCrossOrigin(&headers);
-  return http::StreamHead(content_type, request.framing, headers);
+std::string Exchange::StreamHead(std::string_view content_type, HttpHeaders own) const {
+  own.insert(own.end(), headers.begin(), headers.end());
+  AddCrossOrigin(&own);
+  return http::StreamHead(content_type, request.framing, own);
 }
 
 boost::asio::awaitable<Sent> Exchange::Send(HttpReply reply) {
@@ -47,6 +48,7 @@ boost::asio::awaitable<Sent> Exchange::Send(HttpReply reply) {
     reply.body = route().write_error ? route().write_error(*reply.error)
                                      : context_->application->ErrorBody(*reply.error);
   }
+  reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
   AddCrossOrigin(&reply.headers);
   const Framing framing = request.framing;
   std::string head = SerializeHead(reply, framing);

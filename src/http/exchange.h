@@ -34,16 +34,17 @@ class Exchange {
   void Note(const HttpError& error);
 
   // The head of an answer that a handler streams; see http::StreamHead.
-  std::string StreamHead(std::string_view content_type, HttpHeaders headers) const;
+  std::string StreamHead(std::string_view content_type, HttpHeaders own) const;
 
   const std::shared_ptr<SocketStream> stream;
   IoTurns* const turns;
   HttpRequest request;  // A handler may change it.
   AccessRecord record;  // What the handler knows of the outcome.
+  HttpHeaders headers;  // Beside those of its answer, whatever that is.
 
  private:
   // Lets the page that asked read the answer, with all headers that are more than HTTP's.
-  void AddCrossOrigin(HttpHeaders* headers) const;
+  void AddCrossOrigin(HttpHeaders* all) const;
 
   HttpContext* const context_;
 };

@@ -192,6 +192,7 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     status = co_await ReadBody(&turn);
     // A helper may still read the body.
     if (stream_->gone()) co_return http::Sent{};
+    context_->TellIgnored(format_->request()->ignored, exchange_.get());
   }
   std::optional<http::HttpReply> rejection;
   if (status.ok()) {

@@ -1,10 +1,14 @@
 #include "server/server_context.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <cctype>
 #include <mutex>
 #include <utility>
 
 #include "api/api_error.h"
+#include "api/fields.h"
 #include "http/http_reply.h"
 #include "server/handlers.h"
 
@@ -19,6 +23,30 @@ SamplingParams SamplingOf(const engine::Backend& backend) {
   return sampling;
 }
 
+// All names in a text: letters, digits and '_'.
+std::set<std::string, std::less<>> NamesIn(std::string_view text) {
+  std::set<std::string, std::less<>> names;
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  while (true) {
+    const auto begin = std::find_if(text.begin(), text.end(), in_name);
+    if (begin == text.end()) return names;
+    const auto end = std::find_if_not(begin, text.end(), in_name);
+    names.emplace(begin, end);
+    text.remove_prefix(static_cast<size_t>(end - text.begin()));
+  }
+}
+
+// With what the model's chat template reads.
+ServerLimits LimitsOf(ServerLimits limits, const engine::Backend& backend) {
+  if (const auto info = backend.DescribeTokenizer(); info.ok()) {
+    limits.body.template_names =
+        std::make_shared<const std::set<std::string, std::less<>>>(NamesIn(info->chat_template));
+  }
+  return limits;
+}
+
 }  // namespace
 
 ServerContext::ServerContext(const ServerOptions& options, engine::Backend* backend,
@@ -28,7 +56,7 @@ ServerContext::ServerContext(const ServerOptions& options, engine::Backend* back
       backend(backend),
       sampling(SamplingOf(*backend)),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
-      limits_(options.limits),
+      limits_(LimitsOf(options.limits, *backend)),
       // One tenant alone gets half of the places.
       helpers_(std::max(1, options.limits.helper_threads),
                2 * int64_t{std::max(1, options.limits.max_helper_jobs)}, "ropeway-helper") {}
@@ -43,6 +71,20 @@ http::HttpReply ServerContext::Rejection(const Status& status, const std::string
 
 std::string ServerContext::ErrorBody(const http::HttpError& error) const {
   return api::ErrorJson(error);
+}
+
+void IgnoredFields::Log(const std::vector<std::string>& names) {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& name : names) {
+    if (logged_.size() == kMostNames || !logged_.insert(name).second) continue;
+    spdlog::info("The field {} of requests is ignored: it is unknown", api::EscapedName(name));
+  }
+}
+
+void ServerContext::TellIgnored(const std::vector<std::string>& names, http::Exchange* exchange) {
+  if (names.empty()) return;
+  exchange->headers.emplace_back("x-ropeway-ignored", api::IgnoredHeader(names));
+  ignored_fields_.Log(names);
 }
 
 // Work on its way through the helpers. What takes longer than kPiecesInTurn gives way to what may

@@ -6,11 +6,15 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "base/fair_pool.h"
 #include "engine/backend.h"
+#include "http/exchange.h"
 #include "http/http_context.h"
 #include "http/socket_stream.h"
 #include "server/access.h"
@@ -19,6 +23,17 @@
 #include "server/server_options.h"
 
 namespace ropeway::server {
+
+// Names of fields that requests have and nobody knows, so that each is logged once. Thread-safe.
+class IgnoredFields {
+ public:
+  void Log(const std::vector<std::string>& names);
+
+ private:
+  static constexpr size_t kMostNames = 100;
+  std::mutex mutex_;
+  std::set<std::string> logged_;  // At most kMostNames; further ones are not logged.
+};
 
 // Work for the helper threads, in pieces of a few milliseconds where it can be cut: does the next
 // one, and returns the result once there is one. It owns what it uses, as it may outlive whom it is
@@ -43,6 +58,10 @@ class ServerContext final : public http::HttpApplication {
   const SamplingParams sampling;  // Of a request that does not say: the model's.
   KeyLimits key_limits;
 
+  // Tells of a body's fields that are ignored: in the header of the answer, and of each once in the
+  // log.
+  void TellIgnored(const std::vector<std::string>& names, http::Exchange* exchange);
+
   // Runs `work` on the helper threads, in fair shares of their time, and resumes the caller, which
   // serves `stream`, with its result. kResourceExhausted if too many jobs of its tenant run or
   // wait; an exception of `work` becomes a status (StatusFromException). kCancelled once the client
@@ -57,6 +76,7 @@ class ServerContext final : public http::HttpApplication {
   class HelperJob;
 
   const ServerLimits limits_;
+  IgnoredFields ignored_fields_;
   base::FairPool helpers_;
 };
 

@@ -32,11 +32,16 @@ struct TokenizerDraft {
   std::optional<bool> add_special_tokens;
   bool add_generation_prompt = true;
   bool return_token_strs = false;
+  api::FieldReport* report = nullptr;  // While it is read.
 };
 
 Status ReadTokens(const json& value, const std::string& field, TokenizerDraft* draft) {
   if (!value.is_array()) return api::Mismatch(value, field, "a list of token ids");
   return api::Store(api::ReadTokenIds(value, field), &draft->tokens);
+}
+
+Status ReadMessages(const json& value, const std::string& field, TokenizerDraft* draft) {
+  return api::Store(api::ReadChatMessages(value, field, draft->report), &draft->messages);
 }
 
 using D = TokenizerDraft;
@@ -47,7 +52,7 @@ const TokenizerFields& TokenizeFields() {
       api::kTokenize,
       {{"model", api::FieldOf(api::ReadString, &D::model)},
        {"prompt", api::FieldOf(api::ReadString, &D::prompt)},
-       {"messages", api::FieldOf(api::ReadChatMessages, &D::messages)},
+       {"messages", ReadMessages},
        {"add_special_tokens", api::FieldOf(api::ReadBool, &D::add_special_tokens)},
        {"add_generation_prompt", api::FieldOf(api::ReadBool, &D::add_generation_prompt)},
        {"return_token_strs", api::FieldOf(api::ReadBool, &D::return_token_strs)}}};
@@ -61,12 +66,17 @@ const TokenizerFields& DetokenizeFields() {
   return table;
 }
 
-StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const base::JsonBounds& bounds,
-                                   const TokenizerFields& fields) {
-  StatusOr<json> document = api::ReadJson(body, bounds);
+// `ignored`: see ApiRequest.
+StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const api::BodyLimits& limits,
+                                   const TokenizerFields& fields,
+                                   std::vector<std::string>* ignored) {
+  StatusOr<json> document = api::ReadJson(body, limits.json);
   if (!document.ok()) return document.status();
   TokenizerDraft draft;
+  api::FieldReport report(fields.dialect, limits);
+  draft.report = &report;
   Status status = api::ReadFields(*document, fields, &draft);
+  *ignored = report.ignored();
   if (!status.ok()) return status;
   return draft;
 }
@@ -111,6 +121,8 @@ class TokenizerJob {
     if (!*done) return std::nullopt;
     return std::move(text_);
   }
+  // See ApiRequest. Once it does not run any more.
+  const std::vector<std::string>& ignored() const { return ignored_; }
 
  protected:
   // Takes what the body says.
@@ -128,7 +140,7 @@ class TokenizerJob {
  private:
   StatusOr<bool> ReadBody() {
     read_ = true;
-    StatusOr<TokenizerDraft> draft = ReadDraft(body_, context_->limits().body.json, fields());
+    StatusOr<TokenizerDraft> draft = ReadDraft(body_, context_->limits().body, fields(), &ignored_);
     body_ = std::string();
     body_hold_.Release();
     if (!draft.ok()) return draft.status();
@@ -156,6 +168,7 @@ class TokenizerJob {
   base::SharedBudget::Hold body_hold_;
   base::SharedBudget::Hold hold_;
   bool read_ = false;
+  std::vector<std::string> ignored_;
 };
 
 // {"model"?, "prompt" | "messages", "add_special_tokens"?, "add_generation_prompt"?,
@@ -305,6 +318,7 @@ boost::asio::awaitable<http::Sent> AnswerTokenizer(std::shared_ptr<http::Exchang
     answer = http::StatusFromException();
   }
   stream->set_answering(false);
+  if (job && !stream->gone()) context->TellIgnored(job->ignored(), exchange.get());
   job.reset();
   http::HttpReply reply;
   if (answer.ok()) {
