@@ -102,6 +102,9 @@ class ApiFormat {
   // answer.
   virtual Status Parse(std::string_view body, const BodyLimits& limits) = 0;
 
+  // The names of the fields that Parse uses, for documents.
+  virtual std::vector<std::string> Fields() const { return {}; }
+
   // What the body asks for. Before Parse the server puts the model's defaults in; after it, it
   // completes the request (tenant, priority) and moves the prompts out.
   virtual ApiRequest* request() = 0;

@@ -40,7 +40,9 @@ struct Route {
   Rights rights = Rights::kKey;
   RouteLimits limits = {};
   Handler handler = nullptr;
-  std::string_view summary = {};  // For documents.
+  // For documents: what it does, and the names of its body's fields.
+  std::string_view summary = {};
+  std::vector<std::string> fields = {};
   // The body of an error; null: the application's (HttpApplication::ErrorBody).
   std::function<std::string(const HttpError&)> write_error = nullptr;
 };

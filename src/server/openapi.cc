@@ -15,10 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json Reference(const char* schema) {
-  return {{"$ref", std::string("#/components/schemas/") + schema}};
-}
-
 // A number of JSON, whole where it can be.
 Json Number(double value) {
   return value == std::floor(value) ? Json(static_cast<int64_t>(value)) : Json(value);
@@ -54,16 +50,18 @@ Json TypeOf(const core::Parameter& row) {
       row.member);
 }
 
-Json GenerationSchema() {
-  Json properties;
-  for (const core::Parameter& row : core::Parameters()) {
-    Json& property = properties[row.name] = TypeOf(row);
-    if (row.help != nullptr) property["description"] = row.help;
+// The names of what docs/api.md describes, and the types of those that are parameters.
+Json BodySchema(const std::vector<std::string>& fields) {
+  Json properties = Json::object();
+  for (const std::string& field : fields) {
+    Json& property = properties[field] = Json::object();
+    const core::Parameter* const row = core::FindParameter(field);
+    if (row == nullptr) continue;
+    property = TypeOf(*row);
+    if (row->help != nullptr) property["description"] = row->help;
   }
-  return {{"type", "object"},
-          {"description", "The parameters of all dialects; docs/api.md has the fields of each."},
-          {"properties", std::move(properties)},
-          {"additionalProperties", true}};
+  return {
+      {"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", true}};
 }
 
 Json ErrorSchema() {
@@ -76,7 +74,7 @@ Json ErrorSchema() {
           {"properties", {{"message", text}, {"type", text}, {"param", text}, {"code", text}}}}}}}};
 }
 
-Json Content(const char* schema) { return {{"application/json", {{"schema", Reference(schema)}}}}; }
+Json Content(Json schema) { return {{"application/json", {{"schema", std::move(schema)}}}}; }
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -105,13 +103,12 @@ Json Operation(const http::Route& route) {
                                 {"schema", {{"type", "string"}}}}};
   }
   if (route.limits.takes_body) {
-    operation["requestBody"] = {{"required", true},
-                                // A dialect writes its own errors.
-                                {"content", Content(route.write_error ? "Generation" : "Body")}};
+    operation["requestBody"] = {{"required", true}, {"content", Content(BodySchema(route.fields))}};
   }
-  operation["responses"] = {
-      {"200", {{"description", "The answer."}}},
-      {"default", {{"description", "What is wrong."}, {"content", Content("Error")}}}};
+  operation["responses"] = {{"200", {{"description", "The answer."}}},
+                            {"default",
+                             {{"description", "What is wrong."},
+                              {"content", Content({{"$ref", "#/components/schemas/Error"}})}}}};
   // One of the two, or on servers without keys none; a probe needs none on any.
   operation["security"] = Json::array({Json::object()});
   if (route.rights != http::Rights::kOpen) {
@@ -137,10 +134,7 @@ std::string OpenApiJson(const std::vector<http::Route>& routes) {
        {{"securitySchemes",
          {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}},
           {"apiKey", {{"type", "apiKey"}, {"in", "header"}, {"name", "X-Api-Key"}}}}},
-        {"schemas",
-         {{"Generation", GenerationSchema()},
-          {"Body", {{"type", "object"}, {"additionalProperties", true}}},
-          {"Error", ErrorSchema()}}}}}};
+        {"schemas", {{"Error", ErrorSchema()}}}}}};
   return api::DumpJson(document);
 }
 

@@ -9,7 +9,8 @@
 
 namespace ropeway::server {
 
-// The document: every row of `routes`, and in a dialect's body every row of core/parameters.h.
+// The document: every row of `routes` with the fields of its body, which have types and ranges
+// where they are rows of core/parameters.h.
 std::string OpenApiJson(const std::vector<http::Route>& routes);
 
 }  // namespace ropeway::server

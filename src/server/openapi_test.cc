@@ -48,20 +48,28 @@ TEST(OpenApi, SaysWhichKeyIsNeeded) {
   EXPECT_EQ(security("/admin/drain", "post"), R"([{"bearer":[]},{"apiKey":[]}])");
 }
 
-TEST(OpenApi, HasEveryParameterWithItsRange) {
-  const json document = Document();
-  const json& parameters = document["components"]["schemas"]["Generation"]["properties"];
-  EXPECT_EQ(parameters.size(), core::Parameters().size());
-  for (const core::Parameter& row : core::Parameters()) {
-    EXPECT_TRUE(parameters.contains(row.name)) << row.name;
-    EXPECT_TRUE(parameters[row.name].contains("type")) << row.name;
+TEST(OpenApi, HasEveryFieldAndParametersWithTheirRanges) {
+  const json paths = Document()["paths"];
+  size_t dialects = 0;
+  for (const http::Route& route : ServerRoutes(nullptr)) {
+    if (route.fields.empty()) continue;
+    ++dialects;
+    const json body = paths[std::string(route.path)]["post"]["requestBody"]["content"];
+    const json fields = body["application/json"]["schema"]["properties"];
+    EXPECT_TRUE(fields.contains(route.path == "/v1/completions" ? "prompt" : "messages"));
+    EXPECT_TRUE(fields.contains("stream"));
+    for (const core::Parameter& row : core::Parameters()) {
+      ASSERT_TRUE(fields.contains(row.name)) << row.name;
+      EXPECT_TRUE(fields[row.name].contains("type")) << row.name;
+    }
+    EXPECT_EQ(fields["temperature"]["type"], "number");
+    EXPECT_EQ(fields["temperature"]["maximum"], 2);
+    EXPECT_EQ(fields["top_p"]["exclusiveMinimum"], 0);
+    EXPECT_EQ(fields["max_tokens"]["type"], "integer");
+    EXPECT_EQ(fields["stop"]["type"], json::parse(R"(["string","array"])"));
+    EXPECT_EQ(fields["ignore_eos"]["type"], "boolean");
   }
-  EXPECT_EQ(parameters["temperature"]["type"], "number");
-  EXPECT_EQ(parameters["temperature"]["maximum"], 2);
-  EXPECT_EQ(parameters["top_p"]["exclusiveMinimum"], 0);
-  EXPECT_EQ(parameters["max_tokens"]["type"], "integer");
-  EXPECT_EQ(parameters["stop"]["type"], json::parse(R"(["string","array"])"));
-  EXPECT_EQ(parameters["ignore_eos"]["type"], "boolean");
+  EXPECT_EQ(dialects, 2U);
 }
 
 class HttpOpenApiTest : public ServerTest {};

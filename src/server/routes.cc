@@ -57,6 +57,7 @@ http::Route DialectRoute(ServerContext* context, std::string_view path,
           .limits = {.takes_body = true, .cross_origin = true},
           .handler = Generates(context, make_format),
           .summary = summary,
+          .fields = make_format()->Fields(),
           .write_error = [make_format](const api::ApiError& error) {
             return make_format()->ErrorBody(error);
           }};
