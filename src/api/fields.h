@@ -3,6 +3,7 @@
 #ifndef ROPEWAY_API_FIELDS_H_
 #define ROPEWAY_API_FIELDS_H_
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -107,6 +108,15 @@ struct FieldTable {
   Dialect dialect;
   FieldReaders<Draft> readers;
 };
+
+// The names of the fields that have readers, in order.
+template <typename Draft>
+std::vector<std::string> NamesOf(const FieldTable<Draft>& table) {
+  std::vector<std::string> names;
+  for (const auto& [name, reader] : table.readers) names.push_back(name);
+  std::ranges::sort(names);
+  return names;
+}
 
 // Reads every field of `document` by its reader, and leaves all others to the draft's report, whose
 // status it returns. null is the same as an absent field (OpenAI's clients send it so).

@@ -76,6 +76,7 @@ nlohmann::ordered_json PromptLogprobs(const std::vector<OutputToken>& tokens);
 class OpenAiFormat : public ApiFormat {
  public:
   Status Parse(std::string_view body, const BodyLimits& limits) final;
+  std::vector<std::string> Fields() const final { return NamesOf(table_); }
   ApiRequest* request() final { return body_; }
   void Start(AnswerHead head) override;
   std::string Whole(const std::vector<ChoiceOutput>& choices) const final;
