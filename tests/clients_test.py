@@ -34,12 +34,13 @@ def gather(text):
     assert all(line.startswith("data: ") for line in lines), text
     assert lines[-1] == "data: [DONE]", text
     events = [json.loads(line[len("data: "):]) for line in lines[:-1]]
-    whole = {"choices": {}, "usage": None, "events": len(events)}
+    whole = {"choices": {}, "usage": None, "ropeway": None, "events": len(events)}
     for event in events:
         assert {"id", "object", "created", "model", "choices"} <= set(event), event
         assert event["id"] == events[0]["id"], event
         whole["object"] = event["object"]
-        whole["usage"] = event.get("usage") or whole["usage"]
+        for block in ("usage", "ropeway"):
+            whole[block] = event.get(block) or whole[block]
         for choice in event["choices"]:
             into = whole["choices"].setdefault(choice["index"], {"text": "", "finish_reason": None})
             delta = choice.get("delta")

@@ -124,7 +124,8 @@ def record_litellm(url):
     yield "chat", lambda: ask(plain, temperature=0, top_k=20, repetition_penalty=1.1)
     yield "stream", lambda: list(ask(cached, stream=True, stream_options={"include_usage": True}))
     yield "extras", lambda: ask(plain, extra_body={"chat_id": "c-1", "session_id": "s-1", "usage": {"include": True},
-                                                  "provider": {"order": ["x"]}, "include_reasoning": True})
+                                                  "provider": {"order": ["x"]}, "include_reasoning": True,
+                                                  "transforms": ["middle-out"]})
     yield "tools", lambda: ask(plain, tools=[TOOL], tool_choice="auto")
     yield "completion", lambda: litellm.text_completion(model="text-completion-openai/default", api_base=url, api_key="any",
                                                         prompt="The capital of France is", max_tokens=4)
