@@ -30,11 +30,11 @@ namespace ropeway::server {
 // The default priority is "medium", or the ceiling if that is lower.
 //
 // Fails with kNotFound or kInvalidArgument and one sentence that names the file and, if known, the
-// line; it never contains a key. Logs a warning if other users may read the file.
+// line; it never contains a key.
 StatusOr<std::vector<ApiKey>> ReadApiKeys(const std::string& path);
 
 // The same of the text of a file that was read; at most kMaxApiKeysBytes + 1 of its bytes are
-// needed. Logs nothing.
+// needed.
 inline constexpr size_t kMaxApiKeysBytes = size_t{4} << 20;
 StatusOr<std::vector<ApiKey>> ParseApiKeys(const std::string& path, const std::string& text);
 

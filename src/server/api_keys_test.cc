@@ -3,15 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
-#include <memory>
-#include <sstream>
 #include <string>
 #include <tuple>
 
@@ -24,10 +19,9 @@ class ApiKeysTest : public testing::Test {
  protected:
   ~ApiKeysTest() override { std::remove(path_.c_str()); }
 
-  StatusOr<std::vector<ApiKey>> Read(const std::string& text, mode_t mode = 0600) {
+  StatusOr<std::vector<ApiKey>> Read(const std::string& text) {
     std::remove(path_.c_str());
     std::ofstream(path_) << text;
-    chmod(path_.c_str(), mode);
     return ReadApiKeys(path_);
   }
 
@@ -183,21 +177,6 @@ TEST_F(ApiKeysTest, MissingFilesAndFoldersAreNamed) {
     EXPECT_EQ(keys.status().code(), StatusCode::kNotFound);
     EXPECT_EQ(keys.status().message(), "--api-keys: cannot read '" + path + "'");
   }
-}
-
-TEST_F(ApiKeysTest, AFileThatOthersReadIsAWarning) {
-  std::ostringstream log;
-  auto logger = std::make_shared<spdlog::logger>(
-      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log));
-  const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(logger);
-  const std::string text = "[[keys]]\nname = \"a\"\nkey = \"secret-0001\"\n";
-  EXPECT_TRUE(Read(text, 0600).ok());
-  EXPECT_EQ(log.str(), "");
-  EXPECT_TRUE(Read(text, 0644).ok());
-  EXPECT_THAT(log.str(), HasSubstr(path_));
-  EXPECT_THAT(log.str(), testing::Not(HasSubstr("secret")));
-  spdlog::set_default_logger(before);
 }
 
 TEST(CheckApiKeys, HoldsForKeysOfTheCommandLineToo) {

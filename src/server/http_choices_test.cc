@@ -403,7 +403,7 @@ TEST_F(HttpChoicesTest, LargeBodiesAreReadAside) {
   ClientReply reply = Post("/v1/completions", R"({"max_tokens":1,"prompt":")" + text + "\"}");
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(std::get<std::string>(backend_.submitted().at(0).prompt), text);
-  reply = Post("/v1/completions", R"({"max_tokens":-1,"prompt":")" + text + "\"}");
+  reply = Post("/v1/completions", R"({"max_tokens":-2,"prompt":")" + text + "\"}");
   EXPECT_EQ(reply.status, 400);
   EXPECT_EQ(json::parse(reply.body)["error"]["param"], "max_tokens");
 }
