@@ -8,19 +8,16 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/read_until.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/none.hpp>
 #include <boost/optional.hpp>
 #include <boost/system/system_error.hpp>
-#include <charconv>
 #include <utility>
 
 namespace ropeway::net {
@@ -358,6 +355,12 @@ HttpEnd HttpConnection::End(const char* stage, const error_code& error) const {
   return end(http_error::kNetwork, fmt::format("{}, while {}", error.message(), stage));
 }
 
+HttpEnd HttpConnection::EndAtProxy(const error_code& error) const {
+  HttpEnd end = End("connecting", error);
+  if (peer_.proxy) end.why = fmt::format("the proxy {}: {}", peer_.proxy->Text(), end.why);
+  return end;
+}
+
 asio::awaitable<HttpEnd> HttpConnection::Connect(HttpEndpoints endpoints) {
   error_code error;
   if (broken_ != nullptr) co_return End("connecting", error);
@@ -367,16 +370,14 @@ asio::awaitable<HttpEnd> HttpConnection::Connect(HttpEndpoints endpoints) {
   StartPhase(timeouts_.connect);
   auto token = asio::redirect_error(asio::use_awaitable, error);
   co_await asio::async_connect(socket_, endpoints, token);
-  if (error || broken_ != nullptr) {
-    HttpEnd end = End("connecting", error);
-    if (peer_.proxy) end.why = fmt::format("the proxy {}: {}", peer_.proxy->Text(), end.why);
-    co_return end;
-  }
+  if (error || broken_ != nullptr) co_return EndAtProxy(error);
   socket_.set_option(tcp::no_delay(true), error);
   socket_.non_blocking(true, error);
   if (error) co_return End("connecting", error);
   if (peer_.proxy) {
-    if (HttpEnd end = co_await OpenTunnel(); end.kind != nullptr) co_return end;
+    std::string why = co_await OpenTunnel(*peer_.proxy, peer_.url, &socket_, &error);
+    if (error || broken_ != nullptr) co_return EndAtProxy(error);
+    if (!why.empty()) co_return HttpEnd{http_error::kConnect, std::move(why)};
   }
   if (peer_.tls) {
     tls_.reset(new Tls{asio::ssl::stream<tcp::socket&>(socket_, *peer_.tls)});
@@ -388,41 +389,6 @@ asio::awaitable<HttpEnd> HttpConnection::Connect(HttpEndpoints endpoints) {
     if (error || broken_ != nullptr) co_return End("connecting", error);
   }
   co_return HttpEnd{};
-}
-
-// Asks the proxy for a connection to the server. It sends nothing behind its head: the server waits
-// for the client's first bytes.
-asio::awaitable<HttpEnd> HttpConnection::OpenTunnel() {
-  const Proxy& proxy = *peer_.proxy;
-  const std::string& host = peer_.url.host;
-  const std::string server = fmt::format(
-      "{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", peer_.url.port);
-  std::string head = fmt::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n", server);
-  if (!proxy.authorization.empty()) {
-    head += fmt::format("Proxy-Authorization: {}\r\n", OneLine(proxy.authorization));
-  }
-  head += "\r\n";
-  error_code error;
-  auto token = asio::redirect_error(asio::use_awaitable, error);
-  co_await asio::async_write(socket_, asio::buffer(head), token);
-  std::string reply;
-  if (!error && broken_ == nullptr) {
-    co_await asio::async_read_until(socket_, asio::dynamic_buffer(reply, kMaxHeadBytes), "\r\n\r\n",
-                                    token);
-  }
-  if (error || broken_ != nullptr) {
-    HttpEnd end = End("connecting", error);
-    end.why = fmt::format("the proxy {}: {}", proxy.Text(), end.why);
-    co_return end;
-  }
-  // "HTTP/1.1 200".
-  int status = 0;
-  const bool is_http = reply.starts_with("HTTP/1.") && reply.size() > 12 &&
-                       std::from_chars(&reply[9], &reply[12], status).ptr == &reply[12];
-  if (is_http && status / 100 == 2) co_return HttpEnd{};
-  co_return HttpEnd{http_error::kConnect,
-                    is_http ? fmt::format("the proxy {} answers {}", proxy.Text(), status)
-                            : fmt::format("the proxy {} speaks no HTTP", proxy.Text())};
 }
 
 asio::awaitable<HttpEnd> HttpConnection::Exchange(const HttpAsk& ask, const OnHead& on_head,

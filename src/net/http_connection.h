@@ -131,13 +131,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   class ReplyParser;
   using SteadyTime = std::chrono::steady_clock::time_point;
 
-  boost::asio::awaitable<HttpEnd> OpenTunnel();
   boost::asio::awaitable<void> SendRequest(const HttpAsk& ask, boost::system::error_code* error);
   boost::asio::awaitable<HttpEnd> ReadReply(ReplyParser* parser);
   void TakeSome(ReplyParser* parser, boost::system::error_code* error);
   size_t ReadSome(char* bytes, size_t size, boost::system::error_code* error);
   bool Quiet();
   HttpEnd End(const char* stage, const boost::system::error_code& error) const;
+  // Of what happened before the server could be reached: names the proxy, where there is one.
+  HttpEnd EndAtProxy(const boost::system::error_code& error) const;
 
   void StartPhase(base::Duration timeout);
   void EndPhases();

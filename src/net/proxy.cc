@@ -4,6 +4,11 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -12,6 +17,8 @@
 
 namespace ropeway::net {
 namespace {
+
+namespace asio = boost::asio;
 
 // The value of the first variable that is set and not empty.
 std::string_view Variable(std::initializer_list<const char*> names) {
@@ -45,21 +52,10 @@ bool IsListed(const BaseUrl& url, std::string_view list) {
   return false;
 }
 
-// "a%40b" is "a@b".
-std::string Decoded(std::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned char code = 0;
-    const char* const digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, code, 16).ptr == digits + 2) {
-      plain += static_cast<char>(code);
-      i += 2;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
+constexpr size_t kMaxHead = size_t{64} << 10;
+
+std::string HostAndPort(const std::string& host, uint16_t port) {
+  return fmt::format("{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", port);
 }
 
 std::string Base64(const std::string& text) {
@@ -72,9 +68,7 @@ std::string Base64(const std::string& text) {
 
 }  // namespace
 
-std::string Proxy::Text() const {
-  return fmt::format("{}:{}", host.find(':') == std::string::npos ? host : "[" + host + "]", port);
-}
+std::string Proxy::Text() const { return HostAndPort(host, port); }
 
 StatusOr<std::optional<Proxy>> ProxyFor(const BaseUrl& url) {
   std::string_view text = Variable({"https_proxy", "HTTPS_PROXY"});
@@ -87,7 +81,7 @@ StatusOr<std::optional<Proxy>> ProxyFor(const BaseUrl& url) {
   // A password may hold an '@'.
   const size_t at = text.find('/') == text.npos ? text.rfind('@') : text.rfind('@', text.find('/'));
   if (at != text.npos) {
-    proxy.authorization = "Basic " + Base64(Decoded(text.substr(0, at)));
+    proxy.authorization = "Basic " + Base64(PercentDecoded(text.substr(0, at)));
     text.remove_prefix(at + 1);
   }
   const auto read = ParseBaseUrl(std::string(kScheme) + std::string(text));
@@ -98,6 +92,32 @@ StatusOr<std::optional<Proxy>> ProxyFor(const BaseUrl& url) {
   proxy.host = read->host;
   proxy.port = read->port;
   return std::optional<Proxy>(std::move(proxy));
+}
+
+// It sends nothing behind its head: the server waits for the client's first bytes.
+asio::awaitable<std::string> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
+                                        asio::ip::tcp::socket* socket,
+                                        boost::system::error_code* error) {
+  std::string head =
+      fmt::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n", HostAndPort(url.host, url.port));
+  if (!proxy.authorization.empty()) {
+    head += "Proxy-Authorization: " + proxy.authorization + "\r\n";
+  }
+  head += "\r\n";
+  auto token = asio::redirect_error(asio::use_awaitable, *error);
+  co_await asio::async_write(*socket, asio::buffer(head), token);
+  if (*error) co_return "";
+  std::string reply;
+  co_await asio::async_read_until(*socket, asio::dynamic_buffer(reply, kMaxHead), "\r\n\r\n",
+                                  token);
+  if (*error) co_return "";
+  // "HTTP/1.1 200".
+  int status = 0;
+  const bool is_http = reply.starts_with("HTTP/1.") && reply.size() > 12 &&
+                       std::from_chars(&reply[9], &reply[12], status).ptr == &reply[12];
+  if (is_http && status / 100 == 2) co_return "";
+  co_return is_http ? fmt::format("the proxy {} answers {}", proxy.Text(), status)
+                    : fmt::format("the proxy {} speaks no HTTP", proxy.Text());
 }
 
 }  // namespace ropeway::net

@@ -2,6 +2,8 @@
 #ifndef ROPEWAY_NET_PROXY_H_
 #define ROPEWAY_NET_PROXY_H_
 
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +27,12 @@ struct Proxy {
 // http goes without a proxy. kInvalidArgument for a variable that is no http://[USER:PASSWORD@]HOST
 // [:PORT]; the message does not show it.
 StatusOr<std::optional<Proxy>> ProxyFor(const BaseUrl& url);
+
+// Asks the proxy, to which `socket` is connected, for a tunnel to the server of `url`. Why there is
+// none; "" where there is one, or where `error` is set. The arguments must outlive the coroutine.
+boost::asio::awaitable<std::string> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
+                                               boost::asio::ip::tcp::socket* socket,
+                                               boost::system::error_code* error);
 
 }  // namespace ropeway::net
 
