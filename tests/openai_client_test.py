@@ -243,10 +243,13 @@ class ChatTest(ClientTest):
 
 
 class ErrorTest(ClientTest):
-    def test_no_such_model(self):
-        for call in (lambda: self.complete("x", model="gpt-4"), lambda: self.chat("x", model="gpt-4")):
-            error = self.rejected(openai.NotFoundError, "model", call)
-            self.assertEqual(error.code, "model_not_found")
+    def test_any_name_means_the_only_model_and_none_is_listed_but_its_own(self):
+        name = self.client.models.list().data[0].id
+        for call in (self.complete, self.chat):
+            self.assertEqual(call("x", model="gpt-4").model, name)
+        self.assertEqual({chunk.model for chunk in self.complete("x", model="gpt-4", stream=True)}, {name})
+        error = self.rejected(openai.NotFoundError, "model", self.client.models.retrieve, "gpt-4")
+        self.assertEqual(error.code, "model_not_found")
 
     def test_bad_values_name_their_field(self):
         bad = openai.BadRequestError

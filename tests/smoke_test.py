@@ -71,7 +71,7 @@ def chat(question, **more):
 class SmokeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--max-queued-requests", "40")
+        cls.server = Server("--max-queued-requests", "40", "--any-model", "off", "--alias", "smoke", "--alias", "second")
 
     @classmethod
     def tearDownClass(cls):
@@ -150,14 +150,14 @@ class SmokeTest(unittest.TestCase):
                 self.assertTrue(error["message"])
 
     def test_models_and_health(self):
-        name = pathlib.Path(ARGS.model).name.removesuffix(".gguf")
         models = json.loads(self.server.get("/v1/models")[1])
-        self.assertEqual([m["id"] for m in models["data"]], [name])
+        self.assertEqual([m["id"] for m in models["data"]], ["smoke", "second"])
+        self.assertEqual(json.loads(self.server.get("/v1/models/second")[1])["id"], "second")
         for path in ("/livez", "/readyz", "/health"):
             self.assertEqual(self.server.get(path)[0], 200)
-        for model in (name, "default"):
-            self.assertEqual(self.server.post("/v1/completions", {
-                "prompt": "x", "max_tokens": 1, "model": model})[0], 200)
+        for model in ("smoke", "second", "default"):
+            status, answer = self.server.post("/v1/completions", {"prompt": "x", "max_tokens": 1, "model": model})
+            self.assertEqual((status, answer["model"]), (200, "smoke"))
 
     def test_a_full_queue_is_429_and_everybody_else_is_served(self):
         # Else the endless one's length, which is known, would reject those that are to wait.

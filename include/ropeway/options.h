@@ -38,7 +38,8 @@ struct ModelOptions {
   // A GGUF file (of a split one the first part), a folder in Hugging Face's format, or a folder
   // with one GGUF model.
   std::string path;
-  std::string served_name;  // "": the file's name without ".gguf".
+  std::string served_name;           // "": the file's name without ".gguf".
+  std::vector<std::string> aliases;  // What requests may call it besides.
   // "q8_0" or "q4_0": weights in F32, F16 and BF16 are quantised when they are loaded; "": as the
   // file has them.
   std::string quantize;

@@ -417,12 +417,17 @@ StatusOr<std::string> ResolveModel(const std::string& model) {
                             model, store.folder().string()));
 }
 
-SamplingDefaults KnownSampling(const std::string& path) {
+const hub::RegistryModel* KnownModel(const std::string& path) {
   const hub::ModelStore store;
   for (const hub::RegistryModel& model : hub::BuiltInRegistry()) {
-    if (store.folder() / model.file == std::filesystem::path(path)) return model.sampling;
+    if (store.folder() / model.file == std::filesystem::path(path)) return &model;
   }
-  return {};
+  return nullptr;
+}
+
+SamplingDefaults KnownSampling(const std::string& path) {
+  const hub::RegistryModel* const known = KnownModel(path);
+  return known == nullptr ? SamplingDefaults() : known->sampling;
 }
 
 Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options) {

@@ -8,6 +8,7 @@
 
 #include "core/parameters.h"
 #include "flags/flag.h"
+#include "hub/registry.h"
 #include "ropeway/options.h"
 #include "ropeway/status.h"
 
@@ -64,6 +65,9 @@ flags::FlagTable SamplingTable(const SamplingParams& otherwise, SamplingDefaults
 // The path that --model means: a file or folder, the name of a fetched model, or a source that one
 // was fetched from. kNotFound for what is none; the message says how to fetch it, if it can be.
 StatusOr<std::string> ResolveModel(const std::string& model);
+
+// The registry's row of the fetched model at `path`; null: it has none.
+const hub::RegistryModel* KnownModel(const std::string& path);
 
 // Settings of sampling that the registry has for the fetched model at `path`.
 SamplingDefaults KnownSampling(const std::string& path);

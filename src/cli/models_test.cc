@@ -99,6 +99,9 @@ TEST_F(ModelNamesTest, SettingsOfTheRegistryAreForItsFilesAlone) {
     EXPECT_EQ(KnownSampling("/elsewhere/" + model.file).temperature, std::nullopt) << model.name;
   }
   EXPECT_EQ(KnownSampling((models_ / "m.gguf").string()).temperature, std::nullopt);
+  EXPECT_EQ(KnownModel((models_ / "m.gguf").string()), nullptr);
+  EXPECT_EQ(KnownModel((models_ / hub::DefaultModel().file).string())->name,
+            hub::DefaultModel().name);
 }
 
 TEST_F(ModelNamesTest, SourcesAreFoundByWhereTheyCameFrom) {

@@ -14,6 +14,27 @@
 namespace ropeway::cli {
 namespace {
 
+// --served-model-name. Each name once.
+flags::FlagValue NamesValue(std::vector<std::string>* names) {
+  static constexpr size_t kMostNames = 16;
+  static constexpr size_t kMostBytes = 256;
+  flags::FlagValue value = flags::TextsValue(names, "NAME").Default("the file's name");
+  value.set = [names](const std::vector<std::string>& texts) {
+    names->clear();
+    for (const std::string& text : texts) {
+      if (text.empty() || text.size() > kMostBytes) {
+        return InvalidArgument(
+            fmt::format("expected names of 1 to {} bytes, not '{}'", kMostBytes, text));
+      }
+      if (std::ranges::find(*names, text) == names->end()) names->push_back(text);
+    }
+    if (names->size() <= kMostNames) return Status();
+    return InvalidArgument(
+        fmt::format("expected at most {} names, not {}", kMostNames, names->size()));
+  };
+  return value;
+}
+
 flags::FlagTable EngineRows(ServeFlags* flags) {
   EngineOptions& options = flags->engine.options;
   return {
@@ -22,9 +43,11 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
          "A model, as --model takes it; one that is not fetched yet is pulled, after a question "
          "or with --yes"}}},
       {"Model",
-       {{"--served-model-name,--alias",
-         flags::TextValue(&options.model.served_name, "NAME").Default("the file's name"),
-         "Name of the model in the API"}}},
+       {{"--served-model-name,--alias", NamesValue(&flags->names),
+         "Name of the model in the API: answers have the first, requests may have any"},
+        {"--any-model", flags::ChoiceValue(&flags->any_model, {"on", "off", "auto"}),
+         "Requests may call the model as they like; auto: where the host is of this machine alone "
+         "and there are no keys. Never those of a gateway's key"}}},
       {"Engine",
        {{"--max-queued-requests",
          flags::IntValue(&options.scheduler.max_queued_requests, 1, 1000000),
@@ -52,6 +75,10 @@ StatusOr<EngineFlags> FetchModel(const ServeFlags& flags) {
     }
     engine.model = flags.model;
   }
+  if (!flags.names.empty()) {
+    engine.options.model.served_name = flags.names.front();
+    engine.options.model.aliases.assign(flags.names.begin() + 1, flags.names.end());
+  }
   if (Status status = OfferPull(engine.model, flags.yes); !status.ok()) return status;
   return StatusOr<EngineFlags>(std::move(engine));
 }
@@ -62,10 +89,14 @@ StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
   StatusOr<Front> front = PrepareFront(flags, flags.engine.options.scheduler.max_queued_requests,
                                        EngineDescriptors(flags.engine.options));
   if (!front.ok()) return front.status();
+  front->options.any_model = ServesAnyModel(flags.any_model, front->options);
   const StatusOr<EngineFlags> with_model = FetchModel(flags);
   if (!with_model.ok()) return with_model.status();
   StatusOr<EngineOptions> engine_options = ResolveEngine(*with_model);
   if (!engine_options.ok()) return engine_options.status();
+  // Who pulled it by its short name asks for it by that.
+  const hub::RegistryModel* const known = KnownModel(engine_options->model.path);
+  if (known != nullptr) front->options.other_names = {known->name};
   // A gateway asks which model this is.
   engine_options->model.digest =
       std::ranges::any_of(front->options.api_keys, [](const auto& key) { return key.gateway; });
@@ -99,6 +130,11 @@ flags::Command ServeCommand(ServeFlags* flags) {
            "--max-wait",      "--log-level",         "--host",
            "--port",          "--api-key",           "--api-keys",
            "--tls-cert",      "--tls-key",           "--yes"}};
+}
+
+bool ServesAnyModel(const std::string& choice, const server::ServerOptions& options) {
+  if (choice == "auto") return IsLoopback(options.host) && options.api_keys.empty();
+  return choice == "on";
 }
 
 StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {

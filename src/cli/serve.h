@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/engine_flags.h"
 #include "cli/front.h"
@@ -19,13 +20,19 @@ struct ServeFlags : FrontFlags {
   }
 
   EngineFlags engine;
-  std::string model;  // As an argument; "": none, engine.model counts.
-  bool yes = false;   // Pull it without a question.
+  std::string model;               // As an argument; "": none, engine.model counts.
+  bool yes = false;                // Pull it without a question.
+  std::vector<std::string> names;  // What the API calls it; empty: as its file.
+  std::string any_model = "auto";
 };
 
 // The command; it serves until SIGTERM or SIGINT and then drains. Run it once, before any thread is
 // started. `flags` must outlive it.
 flags::Command ServeCommand(ServeFlags* flags);
+
+// Whether --any-model `choice` is on for a server with these options: "auto" is where only programs
+// of this machine can ask, and no keys tell them apart.
+bool ServesAnyModel(const std::string& choice, const server::ServerOptions& options);
 
 // ResolveFront for this server.
 StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags);

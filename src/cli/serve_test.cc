@@ -88,7 +88,7 @@ TEST_F(ServeTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(engine.scheduler.max_queued_requests, 8);
   EXPECT_EQ(engine.frontend_threads, 9);
   EXPECT_EQ(engine.request_timeout, milliseconds(10000));
-  EXPECT_EQ(engine.model.served_name, "n");
+  EXPECT_THAT(flags_.names, testing::ElementsAre("n"));
   EXPECT_FALSE(engine.cache.prefix_caching);
   EXPECT_EQ(engine.cache.preempt_checkpoint, "always");
   EXPECT_EQ(engine.cache.disk_path, "d");
@@ -315,6 +315,30 @@ TEST_F(ServeTest, TheBannersRequestFitsTheModelAndReachesTheServer) {
   EXPECT_THAT(Banner(options, 1, "m", true), HasSubstr("curl https://[::1]:1/v1/"));
 }
 
+TEST_F(ServeTest, TheModelMayHaveSeveralNames) {
+  EXPECT_EQ(Parse({"serve", "--served-model-name", "a", "--alias", "b", "--alias", "a"}), "");
+  EXPECT_THAT(flags_.names, testing::ElementsAre("a", "b"));
+  EXPECT_THAT(Parse({"serve", "--served-model-name", ""}), HasSubstr("names of 1 to 256 bytes"));
+  std::vector<std::string> many = {"serve"};
+  for (int i = 0; i < 17; ++i) {
+    many.insert(many.end(), {"--served-model-name", "n" + std::to_string(i)});
+  }
+  EXPECT_THAT(Parse(many), HasSubstr("--served-model-name: expected at most 16 names, not 17"));
+}
+
+TEST_F(ServeTest, AnyNameIsTakenByItselfOnlyWhereNoStrangerAsks) {
+  server::ServerOptions options;
+  options.host = "127.0.0.1";
+  EXPECT_TRUE(ServesAnyModel("auto", options));
+  EXPECT_FALSE(ServesAnyModel("off", options));
+  options.api_keys = {{"a", "secret-of-a"}};
+  EXPECT_FALSE(ServesAnyModel("auto", options));
+  EXPECT_TRUE(ServesAnyModel("on", options));
+  options.api_keys.clear();
+  options.host = "0.0.0.0";
+  EXPECT_FALSE(ServesAnyModel("auto", options));
+}
+
 // What --help shows is there, and few enough to be read.
 TEST(FirstFlagsTest, AreFlagsOfTheirCommand) {
   ServeFlags serve;
@@ -336,7 +360,7 @@ TEST_F(ServeTest, UnderstandsTheNamesOfOtherServers) {
   EXPECT_EQ(Parse({"serve", "-c", "1024", "-np", "3", "--alias", "m"}), "");
   EXPECT_EQ(flags_.engine.options.model.max_model_len, 1024);
   EXPECT_EQ(flags_.engine.options.scheduler.max_num_seqs, 3);
-  EXPECT_EQ(flags_.engine.options.model.served_name, "m");
+  EXPECT_THAT(flags_.names, testing::ElementsAre("m"));
   EXPECT_EQ(Parse({"serve", "--ctx-size=512", "--parallel", "5"}), "");
   EXPECT_EQ(flags_.engine.options.model.max_model_len, 512);
   EXPECT_EQ(flags_.engine.options.scheduler.max_num_seqs, 5);

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_ENGINE_BACKEND_H_
 #define ROPEWAY_ENGINE_BACKEND_H_
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
@@ -66,7 +68,28 @@ struct ModelInfo {
   std::string limits = {};    // What else decides: max_model_len, the KV type, the chat template.
   int32_t vocabulary = 0;     // Ids of tokens are below it; 0: not known.
   bool chats = true;          // False: it has no chat template, and chats are rejected.
+  std::vector<std::string> aliases = {};  // What requests may call it besides.
 };
+
+// Whether a request that says `name` means the model.
+inline bool IsNamed(const ModelInfo& model, const std::string& name) {
+  return model.id == name ||
+         std::find(model.aliases.begin(), model.aliases.end(), name) != model.aliases.end();
+}
+
+// kNotFound, with the names of the models that there are.
+inline Status NoSuchModel(const std::string& name, const std::vector<ModelInfo>& models) {
+  constexpr size_t kMostNames = 8;
+  std::vector<std::string> names;
+  for (const ModelInfo& model : models) {
+    names.push_back(model.id);
+    names.insert(names.end(), model.aliases.begin(), model.aliases.end());
+  }
+  return {StatusCode::kNotFound,
+          "The model '" + name.substr(0, 200) + "' does not exist; this server has " +
+              base::Listed(names, kMostNames) + ".",
+          "model"};
+}
 
 // What a client needs to split and to render texts as the model does. "": there is none.
 struct TokenizerInfo {

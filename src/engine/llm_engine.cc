@@ -359,7 +359,8 @@ std::vector<ModelInfo> LlmEngine::Models() const {
            .numerics = std::to_string(config_.cache_root.numerics_version),
            .limits = fmt::format("max_model_len {}; {}", max_model_len_, config_.limits),
            .vocabulary = config_.tokenizer->vocab_size(),
-           .chats = config_.render_chat != nullptr}};
+           .chats = config_.render_chat != nullptr,
+           .aliases = config_.options.model.aliases}};
 }
 
 StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,

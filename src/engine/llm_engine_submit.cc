@@ -37,11 +37,10 @@ base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
 }  // namespace
 
 Status LlmEngine::CheckModel(const std::string& model) const {
+  // The name that nearly all say costs nothing.
   if (model.empty() || model == "default" || model == config_.served_name) return {};
-  return {StatusCode::kNotFound,
-          fmt::format("the model \"{}\" does not exist; this server has \"{}\"",
-                      model.substr(0, 100), config_.served_name),
-          "model"};
+  const std::vector<ModelInfo> models = Models();
+  return IsNamed(models.front(), model) ? Status() : NoSuchModel(model, models);
 }
 
 Status LlmEngine::CheckAccepting() const {

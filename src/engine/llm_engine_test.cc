@@ -290,10 +290,11 @@ TEST(LlmEngineTest, MalformedRequestsAreRejectedByNameOfTheField) {
   EXPECT_EQ(field_of([](Request& r) { r.prompt = std::vector<ChatMessage>{}; }), "messages");
 }
 
-TEST(LlmEngineTest, TheModelIsFoundByNameOrDefault) {
+TEST(LlmEngineTest, TheModelIsFoundByItsNamesOrDefault) {
   TestEngine test;
+  test.options.model.aliases = {"canary"};
   test.Start();
-  for (const char* name : {"", "default", "echo"}) {
+  for (const char* name : {"", "default", "echo", "canary"}) {
     Request request = TextRequest("x");
     request.model = name;
     request.max_tokens = 1;
@@ -301,7 +302,10 @@ TEST(LlmEngineTest, TheModelIsFoundByNameOrDefault) {
   }
   Request request = TextRequest("x");
   request.model = "gpt-9";
-  EXPECT_EQ(test.engine->Submit(request, NewSink()).status().code(), StatusCode::kNotFound);
+  const Status missing = test.engine->Submit(request, NewSink()).status();
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
+  EXPECT_EQ(missing.message(),
+            "The model 'gpt-9' does not exist; this server has 'echo', 'canary'.");
   ASSERT_EQ(test.engine->Models().size(), 1U);
   EXPECT_EQ(test.engine->Models()[0].id, "echo");
   EXPECT_EQ(test.engine->Models()[0].max_model_len, 4096);

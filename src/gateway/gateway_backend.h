@@ -193,7 +193,6 @@ class GatewayBackend final : public engine::Backend {
   std::shared_ptr<const std::vector<std::string>> ReportedNames(const Model& model) const;
   // The index of the model with this name; nothing: there is none.
   std::optional<size_t> FindModel(const std::string& name) const;
-  Status NoSuchModel(const std::string& name) const;
   // The name that its backends know the model by.
   std::string NameForBackends(const Model& model, const std::string& asked) const;
   Status CheckKnown(const Model& model, const Request& request) const;

@@ -106,21 +106,6 @@ bool GatewayBackend::MayServe(const std::string& model) const {
   return FindModel(model).has_value();
 }
 
-Status GatewayBackend::NoSuchModel(const std::string& name) const {
-  constexpr size_t kMostShown = 10;
-  const std::vector<engine::ModelInfo> models = Models();
-  std::string known;
-  for (size_t i = 0; i < std::min(models.size(), kMostShown); ++i) {
-    if (!known.empty()) known += ", ";
-    known += '"' + models[i].id + '"';
-  }
-  if (models.size() > kMostShown) known += fmt::format(" and {} more", models.size() - kMostShown);
-  return {StatusCode::kNotFound,
-          fmt::format("the model \"{}\" does not exist; this gateway has {}", name.substr(0, 100),
-                      known),
-          "model"};
-}
-
 std::string GatewayBackend::NameForBackends(const Model& model, const std::string& asked) const {
   if (!model.name.empty()) return model.name;
   if (!IsAnyModel(asked)) return asked;
@@ -145,7 +130,7 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(engine::SinkReques
   Request& asked = request.request;
   if (Status status = core::CheckRequest(asked); !status.ok()) return status;
   const std::optional<size_t> model = FindModel(asked.model);
-  if (!model) return NoSuchModel(asked.model);
+  if (!model) return engine::NoSuchModel(asked.model, Models());
   if (config_.strict) {
     if (Status status = CheckKnown(models_[*model], asked); !status.ok()) return status;
   }

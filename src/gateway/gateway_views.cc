@@ -76,12 +76,16 @@ std::vector<engine::ModelInfo> GatewayBackend::Models() const {
   };
   for (const Model& model : models_) {
     const auto names = ReportedNames(model);
-    if (!model.name.empty()) add(model.name);
+    if (!model.name.empty()) {
+      add(model.name);
+      all.back().aliases = model.aliases;
+    }
     for (const std::string& name : *names) {
       // What another model is called is that.
       if (!model_of_.contains(name)) add(name);
     }
     if (model.name.empty() && names->empty()) add("default");
+    if (!model.name.empty()) continue;
     for (const std::string& alias : model.aliases) add(alias);
   }
   return all;

@@ -247,8 +247,9 @@ Status Generation::Prepare() {
   const engine::Backend& backend = *context_->backend;
   status = CheckCopies(api, http_.body.size());
   if (!status.ok()) return status;
-  const StatusOr<engine::ModelInfo> model = ModelToAsk(api.request.model, backend);
+  const StatusOr<engine::ModelInfo> model = ModelToAsk(api.request.model, http_.caller, *context_);
   if (!model.ok()) return model.status();
+  format_->request()->request.model = model->id;
   status = CheckLogprobs(api, *model);
   if (!status.ok()) return status;
   head_.model = model->id;

@@ -14,6 +14,7 @@
 
 #include "api/json.h"
 #include "http/exchange.h"
+#include "net/base_url.h"
 #include "server/openapi.h"
 #include "server/tenant_metrics.h"
 
@@ -97,45 +98,20 @@ http::HttpReply ReadyReply(bool good, const std::string& reason, const ServerCon
 // --- Models.
 
 // For a gateway with what tells it whether another server has the same model.
-Json ModelJson(const engine::ModelInfo& model, const http::Caller& caller) {
+// Whether a request that says so means the first model.
+bool IsFirst(const std::string& name) { return name.empty() || name == "default"; }
+
+// The entry of one of its names.
+Json ModelJson(const engine::ModelInfo& model, const std::string& name,
+               const http::Caller& caller) {
   Json json = {
-      {"id", model.id}, {"object", "model"}, {"created", model.created}, {"owned_by", "ropeway"}};
+      {"id", name}, {"object", "model"}, {"created", model.created}, {"owned_by", "ropeway"}};
   if (model.max_model_len > 0) json["max_model_len"] = model.max_model_len;
   if (!caller.gateway) return json;
   json["ropeway"] = {
       {"digest", model.digest}, {"numerics", model.numerics}, {"limits", model.limits}};
   if (model.vocabulary > 0) json["ropeway"]["vocabulary"] = model.vocabulary;
   return json;
-}
-
-// "'a', 'b' and 3 more".
-std::string NamesOf(const std::vector<engine::ModelInfo>& models) {
-  constexpr size_t kMostNames = 10;
-  if (models.empty()) return "none";
-  std::string names;
-  for (size_t i = 0; i < std::min(models.size(), kMostNames); ++i) {
-    names += fmt::format("{}'{}'", i == 0 ? "" : ", ", models[i].id);
-  }
-  if (models.size() > kMostNames) names += fmt::format(" and {} more", models.size() - kMostNames);
-  return names;
-}
-
-// Decodes the percent-encoding in a part of a path (RFC 3986, section 2.1): clients write the '/'
-// of a name so. What is not an encoding stays as it is.
-std::string PercentDecoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned char byte = 0;
-    const char* digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      out += static_cast<char>(byte);
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
 }
 
 // --- The queue.
@@ -246,16 +222,19 @@ http::HttpReply AnswerOpenApi(const http::HttpRequest& /*request*/, ServerContex
 http::HttpReply AnswerModels(const http::HttpRequest& request, ServerContext* context) {
   Json data = Json::array();
   for (const engine::ModelInfo& model : context->backend->Models()) {
-    data.push_back(ModelJson(model, request.caller));
+    data.push_back(ModelJson(model, model.id, request.caller));
+    for (const std::string& alias : model.aliases) {
+      data.push_back(ModelJson(model, alias, request.caller));
+    }
   }
   return JsonReply({{"object", "list"}, {"data", std::move(data)}});
 }
 
 http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* context) {
-  StatusOr<engine::ModelInfo> model =
-      FindModel(PercentDecoded(request.match.argument), *context->backend);
+  const std::string name = net::PercentDecoded(request.match.argument);
+  const StatusOr<engine::ModelInfo> model = FindModel(name, *context);
   if (!model.ok()) return http::ErrorReply(api::ToApiError(model.status()));
-  return JsonReply(ModelJson(*model, request.caller));
+  return JsonReply(ModelJson(*model, IsFirst(name) ? model->id : name, request.caller));
 }
 
 // As vLLM writes it, for lm-eval: the texts of control tokens, null where there is none.
@@ -381,24 +360,31 @@ http::Route::Handler Plain(ServerContext* context, Answer* answer) {
   };
 }
 
-StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Backend& backend) {
-  std::vector<engine::ModelInfo> models = backend.Models();
-  const bool any = name.empty() || name == "default";
+StatusOr<engine::ModelInfo> FindModel(const std::string& name, const ServerContext& context) {
+  std::vector<engine::ModelInfo> models = context.backend->Models();
   for (engine::ModelInfo& model : models) {
-    if (any || model.id == name) return std::move(model);
+    if (IsFirst(name) || engine::IsNamed(model, name)) return std::move(model);
   }
-  return Status(StatusCode::kNotFound,
-                fmt::format("The model '{}' does not exist; this server has {}.",
-                            name.substr(0, 200), NamesOf(models)),
-                "model");
+  const std::vector<std::string>& others = context.other_names;
+  if (models.size() == 1 && std::find(others.begin(), others.end(), name) != others.end()) {
+    return std::move(models.front());
+  }
+  return engine::NoSuchModel(name, models);
 }
 
-StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const engine::Backend& backend) {
-  StatusOr<engine::ModelInfo> model = FindModel(name, backend);
-  if (model.ok() || !backend.MayServe(name)) return model;
-  engine::ModelInfo unlisted;
-  unlisted.id = name;
-  return unlisted;
+StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
+                                       const ServerContext& context) {
+  const engine::Backend& backend = *context.backend;
+  StatusOr<engine::ModelInfo> model = FindModel(name, context);
+  if (model.ok()) return model;
+  if (backend.MayServe(name)) {
+    engine::ModelInfo unlisted;
+    unlisted.id = name;
+    return unlisted;
+  }
+  if (!context.any_model || caller.gateway) return model;
+  std::vector<engine::ModelInfo> models = backend.Models();
+  return models.size() == 1 ? std::move(models.front()) : std::move(model);
 }
 
 http::HttpReply RejectionReply(const Status& status, const engine::Backend& backend,

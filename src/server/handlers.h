@@ -25,12 +25,13 @@ const char* NotAccepting(http::HttpContext::State state);
 // outlive it.
 http::Route::Handler Plain(ServerContext* context, Answer* answer);
 
-// The model that a request's `model` names: the first one for "" and "default". kNotFound for a
-// name that no model has.
-StatusOr<engine::ModelInfo> FindModel(const std::string& name, const engine::Backend& backend);
+// The model of this name; "" and "default" are the first one's. kNotFound with the names of all.
+StatusOr<engine::ModelInfo> FindModel(const std::string& name, const ServerContext& context);
 
-// Likewise for a request, which may name a model that the backend has not listed yet.
-StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const engine::Backend& backend);
+// Likewise, for a request of `caller`: also one that the backend does not list and may have, and
+// with ServerOptions::any_model the only one there is.
+StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
+                                       const ServerContext& context);
 
 // The reply to a tenant's request that failed with `status`, with the headers that say whether and
 // when to retry. REQUIRES: !status.ok().

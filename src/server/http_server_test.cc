@@ -112,7 +112,7 @@ TEST_F(HttpServerTest, EachOfSeveralModelsIsListedAndAnswersUnderItsName) {
   EXPECT_EQ(unknown.status, 404);
   const std::string message = ErrorOf(unknown)["message"].get<std::string>();
   EXPECT_THAT(message, HasSubstr("has 'm0', 'm1', "));
-  EXPECT_THAT(message, HasSubstr("'m9' and 2 more."));
+  EXPECT_THAT(message, HasSubstr("'m7' and 4 more."));
   // A gateway's backends have not said all names yet.
   backend_.set_unlisted("m12");
   const json soon =
@@ -304,6 +304,77 @@ TEST_F(HttpServerTest, RejectionsKeepTheConnection) {
             "The model 'gpt-9' does not exist; this server has 'fake-model'.");
   EXPECT_EQ(client.Get("/livez").status, 200);
   EXPECT_TRUE(backend_.submitted().empty());
+}
+
+class ModelNamesHttpTest : public HttpServerTest {
+ protected:
+  static engine::ModelInfo Named(const std::string& id, std::vector<std::string> aliases = {}) {
+    engine::ModelInfo model;
+    model.id = id;
+    model.aliases = std::move(aliases);
+    return model;
+  }
+  json Got(const std::string& path) { return json::parse(TestClient(port()).Get(path).body); }
+  ClientReply Ask(const std::string& model, const std::string& headers = "") {
+    const json body = {{"prompt", "a"}, {"max_tokens", 1}, {"model", model}};
+    TestClient client(port());
+    client.Send(PostBytes("/v1/completions", body.dump(), headers));
+    return client.Read();
+  }
+};
+
+TEST_F(ModelNamesHttpTest, EachNameIsListedAndTheAnswerHasTheFirst) {
+  backend_.set_models({Named("true-name", {"second", "org/third"})});
+  std::vector<std::string> ids;
+  const json listed = Got("/v1/models");
+  for (const json& entry : listed["data"]) ids.push_back(entry["id"]);
+  EXPECT_THAT(ids, testing::ElementsAre("true-name", "second", "org/third"));
+  EXPECT_EQ(Got("/v1/models/second")["id"], "second");
+  EXPECT_EQ(Got("/v1/models/org%2Fthird")["id"], "org/third");
+  EXPECT_EQ(Got("/v1/models/default")["id"], "true-name");
+  for (const char* name : {"true-name", "second", "org/third", "", "default"}) {
+    EXPECT_EQ(json::parse(Ask(name).body)["model"], "true-name") << name;
+    EXPECT_EQ(backend_.submitted().back().model, "true-name") << name;
+  }
+  const std::string stream =
+      TestClient(port())
+          .Post("/v1/completions", R"({"prompt":"a","model":"second","stream":true})")
+          .body;
+  EXPECT_THAT(stream, HasSubstr(R"("model":"true-name")"));
+  EXPECT_THAT(stream, testing::Not(HasSubstr("second")));
+  EXPECT_EQ(ErrorOf(Ask("gpt-9"))["message"],
+            "The model 'gpt-9' does not exist; this server has 'true-name', 'second', "
+            "'org/third'.");
+}
+
+TEST_F(ModelNamesHttpTest, A404ListsEightNames) {
+  std::vector<std::string> aliases;
+  for (int i = 1; i < 12; ++i) aliases.push_back("m" + std::to_string(i));
+  backend_.set_models({Named("m0", aliases)});
+  EXPECT_EQ(Got("/v1/models/gpt-9")["error"]["message"],
+            "The model 'gpt-9' does not exist; this server has 'm0', 'm1', 'm2', 'm3', 'm4', 'm5', "
+            "'m6', 'm7' and 4 more.");
+}
+
+TEST_F(ModelNamesHttpTest, AnyNameMayMeanTheOnlyModelButAGatewaysDoesNot) {
+  backend_.set_models({Named("true-name")});
+  ServerOptions options;
+  options.any_model = true;
+  options.other_names = {"short"};
+  options.api_keys = {{.name = "user", .key = "key-of-a-user"},
+                      {.name = "gateway", .key = "key-of-a-gateway", .gateway = true}};
+  StartServer(options);
+  const std::string user = Bearer("key-of-a-user");
+  const std::string gateway = Bearer("key-of-a-gateway");
+  const ClientReply answer = Ask("gpt-4o-mini", user);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(json::parse(answer.body)["model"], "true-name");
+  EXPECT_EQ(backend_.submitted().back().model, "true-name");
+  EXPECT_EQ(Ask("gpt-4o-mini", gateway).status, 404);
+  EXPECT_EQ(Ask("short", gateway).status, 200);
+  backend_.set_models({Named("one"), Named("two")});
+  EXPECT_EQ(Ask("gpt-4o-mini", user).status, 404) << "which of them?";
+  EXPECT_EQ(Ask("short", user).status, 404);
 }
 
 TEST_F(HttpServerTest, BackendRejectionsBecomeStatusCodes) {

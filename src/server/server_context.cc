@@ -55,6 +55,8 @@ ServerContext::ServerContext(const ServerOptions& options, engine::Backend* back
       access(options.api_keys, options.admin_key),
       backend(backend),
       sampling(SamplingOf(*backend)),
+      any_model(options.any_model),
+      other_names(options.other_names),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
       limits_(LimitsOf(options.limits, *backend)),
       // One tenant alone gets half of the places.

@@ -55,7 +55,9 @@ class ServerContext final : public http::HttpApplication {
   http::HttpContext http;
   Access access;
   engine::Backend* const backend;
-  const SamplingParams sampling;  // Of a request that does not say: the model's.
+  const SamplingParams sampling;               // Of a request that does not say: the model's.
+  const bool any_model;                        // As in ServerOptions,
+  const std::vector<std::string> other_names;  // likewise.
   KeyLimits key_limits;
 
   // Tells of a body's fields that are ignored: in the header of the answer, and of each once in the

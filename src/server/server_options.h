@@ -63,6 +63,11 @@ struct ServerOptions : http::HttpOptions {
   std::vector<ApiKey> api_keys;
   // Opens /admin/..., /metrics and /version; "": the admin paths answer 403.
   std::string admin_key;
+  // Where there is one model, a request may call it as it likes, but a gateway's: that routes by
+  // names.
+  bool any_model = false;
+  // What requests may call that one model besides the names that it lists.
+  std::vector<std::string> other_names;
 };
 
 }  // namespace ropeway::server

@@ -106,7 +106,7 @@ class TokenizerJob {
   // Takes the body of `request`.
   TokenizerJob(ServerContext* context, http::HttpRequest* request)
       : context_(context),
-        tenant_(request->caller.tenant),
+        caller_(request->caller),
         body_(std::move(request->body)),
         body_hold_(std::move(request->body_hold)) {}
   virtual ~TokenizerJob() = default;
@@ -144,7 +144,7 @@ class TokenizerJob {
     body_ = std::string();
     body_hold_.Release();
     if (!draft.ok()) return draft.status();
-    StatusOr<engine::ModelInfo> model = FindModel(draft->model, backend());
+    StatusOr<engine::ModelInfo> model = ModelToAsk(draft->model, caller_, *context_);
     if (!model.ok()) return model.status();
     if (Status status = Read(&*draft, *model); !status.ok()) return status;
     return false;
@@ -155,15 +155,15 @@ class TokenizerJob {
     if (all <= http::kFreeAnswerBytes) return {};
     const auto more = static_cast<int64_t>(all) - hold_.amount();
     if (more <= 0) return {};
-    const bool good =
-        hold_.taken() ? hold_.Grow(more) : context_->http.answers->Take(tenant_, more, &hold_);
+    const bool good = hold_.taken() ? hold_.Grow(more)
+                                    : context_->http.answers->Take(caller_.tenant, more, &hold_);
     if (good) return {};
     context_->http.metrics.CountCutAnswer();
     return http::TooManyAnswers();
   }
 
   ServerContext* const context_;
-  const std::string tenant_;
+  const http::Caller caller_;
   std::string body_;  // Released once it is read.
   base::SharedBudget::Hold body_hold_;
   base::SharedBudget::Hold hold_;
