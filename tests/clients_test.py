@@ -17,7 +17,7 @@ from openai_server import ARGS, Server, main
 
 DATA = pathlib.Path(__file__).parent / "data"
 KEY = "sk-the-key-of-this-test"
-FLAGS = ("--api-key", KEY)
+FLAGS = ("--api-key", KEY, "--any-model", "on", "--alias", "sea", "--alias", "sea-two")
 DEFAULTS = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
 
 
