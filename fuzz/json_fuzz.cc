@@ -55,6 +55,9 @@ void CheckApiRequest(const api::ApiRequest& api) {
 
 void CheckBody(std::string_view body, const std::unique_ptr<api::ApiFormat>& format) {
   const Status status = format->Parse(body, api::BodyLimits());
+  const std::string header = api::IgnoredHeader(format->request()->ignored);
+  Require(header.size() <= 256, "a long header");
+  for (const char c : header) Require(c >= ' ' && c <= '~', "a header that is not printable");
   if (status.ok()) {
     CheckApiRequest(*format->request());
   } else {

@@ -273,7 +273,7 @@ class ErrorTest(ClientTest):
 
     def test_unsupported_fields_are_rejected_by_name(self):
         tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-        for param, more in (("tools", {"tools": [tool]}), ("reasoning_effort", {"reasoning_effort": "low"}),
+        for param, more in (("tools", {"tools": [tool]}), ("modalities", {"modalities": ["text", "audio"]}),
                             ("response_format", {"response_format": {"type": "json_object"}})):
             with self.subTest(param=param):
                 error = self.rejected(openai.BadRequestError, param, self.chat, "x", **more)

@@ -133,8 +133,7 @@ class SmokeTest(unittest.TestCase):
     def test_errors_in_openai_shape(self):
         cases = [
             ("POST", "/v1/completions", b"{", 400), ("POST", "/v1/completions", b"{}", 400),
-            ("POST", "/v1/completions", {"prompt": "x", "max_tokens": -1}, 400),
-            ("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1 << 20}, 400),
+            ("POST", "/v1/completions", {"prompt": "x", "max_tokens": -2}, 400),
             ("POST", "/v1/completions", {"prompt": "x " * 20000}, 400),
             ("POST", "/v1/completions", {"prompt": [1, 999999999]}, 400),
             ("POST", "/v1/completions", {"prompt": "x", "model": "no such model"}, 404),

@@ -42,6 +42,7 @@ struct BackendEnd {
   std::optional<int32_t> completion_tokens = {};
   std::optional<int32_t> cached_tokens = {};
   std::optional<uint64_t> seed = {};
+  int32_t max_tokens = 0;  // As Finish::max_tokens.
 };
 
 // Why a request failed at a backend.

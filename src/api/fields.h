@@ -84,7 +84,7 @@ class FieldReport {
   const Dialect dialect_;
   const BodyLimits& limits_;
   std::vector<Status> faults_;  // At most kMostFaults.
-  size_t more_faults_ = 0;
+  bool more_faults_ = false;
   std::vector<std::string> ignored_;  // At most kMostIgnored.
   std::map<const void*, std::pair<std::string, const nlohmann::json*>> aliases_;
 };

@@ -53,8 +53,10 @@ std::string RopewayJson(std::span<const Finish> choices) {
   const std::string batch_num = or_null(finish.batch_num);
   const PhaseTimes& times = finish.times;
   const auto cut = std::ranges::find_if(choices, [](const Finish& f) { return *f.cut_by != 0; });
-  std::string limits =
-      finish.max_tokens == 0 ? "" : fmt::format(",\"max_tokens\":{}", finish.max_tokens);
+  const auto lowered =
+      std::ranges::find_if(choices, [](const Finish& f) { return f.max_tokens > 0; });
+  std::string limits;
+  if (lowered != choices.end()) limits = fmt::format(",\"max_tokens\":{}", lowered->max_tokens);
   if (cut != choices.end()) limits += fmt::format(",\"cut_by\":\"{}\"", cut->cut_by);
   return fmt::format(
       "{{\"batch_num\":{},\"seed\":{},\"batch\":{},\"batch_size\":{},\"queue_ms\":{},"

@@ -484,7 +484,7 @@ TEST(CompletionRequest, OneMessageNamesAllFieldsAtFault) {
     body += fmt::format(R"(,"{}":"{}")", name, std::string(100, 'x'));
   }
   const Status many = Completion(body + "}").status();
-  EXPECT_THAT(many.message(), HasSubstr(" And 2 more are wrong."));
+  EXPECT_THAT(many.message(), HasSubstr(" And more are wrong."));
   EXPECT_LT(many.message().size(), 2000U);
 }
 

@@ -105,7 +105,7 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
   const std::string stream = Events(
       {R"({"id":"cmpl-1","choices":[{"index":0,"text":"a","logprobs":null,"finish_reason":null,"ropeway_ids":[7]}],"usage":null})",
        R"({"id":"cmpl-1","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":null,"ropeway_ids":[8,0]}],"usage":null})",
-       R"({"id":"cmpl-1","choices":[{"index":0,"text":"rest","logprobs":null,"finish_reason":"stop"}],"usage":null,"ropeway":{"batch_num":1,"seed":18446744073709551615}})",
+       R"({"id":"cmpl-1","choices":[{"index":0,"text":"rest","logprobs":null,"finish_reason":"stop"}],"usage":null,"ropeway":{"batch_num":1,"seed":18446744073709551615,"max_tokens":22}})",
        R"({"id":"cmpl-1","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3,"total_tokens":5}})"});
   for (const size_t cut : kRopewayCuts) {
     const ReadStream read = ReadInPieces(*MakeRopeway({}), request, stream, cut);
@@ -115,6 +115,7 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
     EXPECT_EQ(read.sink.tokens[0].id, 7);
     EXPECT_EQ(read.sink.tokens[2].id, 0);
     EXPECT_EQ(read.end.seed, 0xFFFFFFFFFFFFFFFFU);
+    EXPECT_EQ(read.end.max_tokens, 22);
     EXPECT_EQ(read.end.completion_tokens, 3);
   }
   request.logprobs = 0;
@@ -132,9 +133,12 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
     ASSERT_TRUE(odd.failure) << offsets;
     EXPECT_THAT(odd.failure->status.message(), HasSubstr("'ropeway_offsets'")) << offsets;
   }
-  for (const char* seed : {"-1", "\"1\"", "1.5", "[]"}) {
-    const std::string event = std::string(R"({"choices":[],"ropeway":{"seed":)") + seed + "}}";
-    EXPECT_TRUE(ReadInPieces(*MakeRopeway({}), request, Events({event}), 9).failure) << seed;
+  for (const char* name : {"seed", "max_tokens"}) {
+    for (const char* value : {"-1", "\"1\"", "1.5", "[]"}) {
+      const std::string event =
+          std::string(R"({"choices":[],"ropeway":{")") + name + "\":" + value + "}}";
+      EXPECT_TRUE(ReadInPieces(*MakeRopeway({}), request, Events({event}), 9).failure) << event;
+    }
   }
   for (const char* ids : {"[7,8]", "[]", "[-1]", "[2147483648]", "[\"7\"]", "{}"}) {
     std::string wrong = scored;

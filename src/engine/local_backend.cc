@@ -82,6 +82,7 @@ class LocalBackend::Relay final : public OutputSink {
     end.completion_tokens = finish.usage.completion_tokens;
     end.cached_tokens = finish.usage.cached_tokens;
     end.seed = finish.seed;
+    end.max_tokens = finish.max_tokens;
     const std::lock_guard lock(mu_);
     const std::shared_ptr<RemoteSink> sink = std::exchange(sink_, nullptr);
     if (sink != nullptr) sink->OnEnd(end);

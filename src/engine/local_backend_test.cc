@@ -116,6 +116,17 @@ TEST_F(LocalBackendTest, AnswersFromTheEngine) {
   EXPECT_EQ(sink->end()->seed, 3U);
 }
 
+TEST_F(LocalBackendTest, SaysToWhatMaxTokensWasLowered) {
+  test_.options.model.max_model_len = 8;
+  Start();
+  const auto sink = std::make_shared<RemoteRecord>();
+  const auto call = backend_->Start(EchoRequest(500), nullptr, sink);
+  ASSERT_TRUE(sink->WaitEnd());
+  ASSERT_TRUE(sink->end().has_value());
+  EXPECT_EQ(sink->end()->max_tokens, 5);
+  EXPECT_EQ(sink->end()->completion_tokens, 5);
+}
+
 TEST_F(LocalBackendTest, GoesOnBehindWhatAnotherHadGenerated) {
   Start();
   const ResumePoint resume{.ids = {'a', 'b', 'c'}, .seed = 3};

@@ -182,6 +182,8 @@ ropeway::Finish ClientRequest::FinishOf(const BackendEnd& end, base::TimePoint n
   finish.reason = gone_ ? FinishReason::kCancelled : end.reason;
   finish.usage = UsageOf(end);
   finish.seed = end.seed.value_or(seed);
+  // It cannot be more than was asked for.
+  if (end.max_tokens < request.max_tokens.value_or(0)) finish.max_tokens = end.max_tokens;
   finish.batch_num = batch_.number;
   finish.batch_size = batch_.size;
   finish.times = TimesAt(now);

@@ -17,6 +17,8 @@ namespace {
 constexpr std::chrono::milliseconds kLongestTimeout = std::chrono::hours(24 * 365);
 // What a request without max_tokens generates at most, for predictions.
 constexpr int32_t kOpenOutput = 4096;
+// More of them than most contexts hold.
+constexpr int32_t kMostOutput = 16384;
 // Seeds that all kinds of backends take as they are.
 constexpr uint64_t kSeedMask = 0x7FFFFFFF;
 
@@ -70,8 +72,11 @@ DispatchRequest DispatchOf(const ClientRequest& client) {
   DispatchRequest dispatch;
   core::CoreRequest& core = dispatch.request;
   core.prompt.resize(static_cast<size_t>(client.prompt_estimate));
-  core.max_tokens = request.max_tokens.value_or(kOpenOutput);
-  core.ignore_eos = request.ignore_eos && request.max_tokens.has_value();
+  // A backend lowers max_tokens to its context, which is not known here: a huge one is estimated as
+  // none at all, so that nobody is rejected for tokens that are never generated.
+  const bool open = !request.max_tokens || *request.max_tokens > kMostOutput;
+  core.max_tokens = open ? kOpenOutput : *request.max_tokens;
+  core.ignore_eos = request.ignore_eos && !open;
   core.arrival = client.arrival;
   core.deadline = client.deadline;
   core.tenant = request.tenant;

@@ -136,7 +136,7 @@ TEST_F(HttpTokenizeTest, RejectsByName) {
       {"/tokenize", R"({"prompt":"a","tools":[{}]})", "tools"},
       {"/tokenize", R"({"prompt":"a","chat_template":"x"})", "chat_template"},
       {"/tokenize", R"({"prompt":"a","continue_final_message":true})", "continue_final_message"},
-      {"/tokenize", R"({"prompt":"a","colour":null})", "colour"},
+      {"/tokenize", R"({"prompt":"a","promt":"b"})", "promt"},
       {"/tokenize", R"({"prompt":"a","model":1})", "model"},
       {"/detokenize", "{}", "tokens"},
       {"/detokenize", R"({"tokens":"a"})", "tokens"},
@@ -144,7 +144,7 @@ TEST_F(HttpTokenizeTest, RejectsByName) {
       {"/detokenize", R"({"tokens":[1.5]})", "tokens"},
       {"/detokenize", R"({"tokens":[999]})", "tokens"},
       {"/detokenize", R"({"tokens":[99999999999]})", "tokens"},
-      {"/detokenize", R"({"tokens":[1],"prompt":"a"})", "prompt"},
+      {"/detokenize", R"({"tokens":[1],"token":[1]})", "token"},
   };
   TestClient client(port());
   for (const auto& test : bad) {
