@@ -175,7 +175,9 @@ TEST_F(LocalBackendTest, FailuresSayWhoseFaultItIs) {
   EXPECT_EQ(sink->failure()->status.field(), "temperature");
 
   sink = std::make_shared<RemoteRecord>();
-  const auto too_long = backend_->Start(EchoRequest(1'000'000), nullptr, sink);
+  Request too_long_request = EchoRequest(5);
+  too_long_request.prompt = std::vector<TokenId>(1'000'000, 1);
+  const auto too_long = backend_->Start(too_long_request, nullptr, sink);
   ASSERT_TRUE(sink->WaitEnd());
   ASSERT_TRUE(sink->failure().has_value());
   EXPECT_EQ(sink->failure()->kind, BackendFailure::Kind::kRejected);

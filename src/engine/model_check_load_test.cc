@@ -224,7 +224,7 @@ TEST_F(FolderCheckTest, WhatIsWrongWithAFileIsSaidOnceAndWithAdvice) {
   const ModelCheck check = CheckAt(folder_.path());
   EXPECT_THAT(check.status().message(),
               AllOf(StartsWith(folder_.path()), HasSubstr("\"hidden_size\": the field is missing"),
-                    HasSubstr(". What to do: fetch")));
+                    HasSubstr(". What to do: compare its SHA-256")));
   EXPECT_EQ(StartAt(folder_.path()).message(), check.status().message());
 }
 
@@ -234,7 +234,7 @@ TEST_F(FolderCheckTest, MergesAreNamedAsInTheFolder) {
   EXPECT_THAT(
       check.status().message(),
       AllOf(StartsWith(folder_.PathOf("tokenizer.json") + " \"model.merges[7]\": one of its"),
-            HasSubstr(". What to do: fetch"), Not(HasSubstr("tokenizer.ggml"))));
+            HasSubstr(". What to do: compare its SHA-256"), Not(HasSubstr("tokenizer.ggml"))));
   EXPECT_EQ(check.status().field(), "tokenizer.json \"model.merges[7]\"");
   const auto file = model::GgufFile::Open(folder_.path());
   ASSERT_TRUE(file.ok());
