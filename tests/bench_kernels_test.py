@@ -21,7 +21,8 @@ TITLES = {"matmul": "Matrix products", "lm-head": "Logits by vocabulary", "atten
 
 
 def bench(*flags, before=(), **environment):
-    return subprocess.run([*before, ARGS.ropeway, "bench", "kernels", "--model", ARGS.model, *flags],
+    model = () if "--model" in flags else ("--model", ARGS.model)
+    return subprocess.run([*before, ARGS.ropeway, "bench", "kernels", *model, *flags],
                           capture_output=True, text=True, check=False, timeout=240,
                           env={**os.environ, **environment})
 
