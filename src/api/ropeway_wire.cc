@@ -12,6 +12,8 @@
 #include "api/openai_wire.h"
 #include "api/parameter_json.h"
 #include "base/sha256.h"
+#include "core/request_check.h"
+#include "core/tenant.h"
 
 namespace ropeway::api::wire {
 namespace {
@@ -22,18 +24,14 @@ using OrderedJson = nlohmann::ordered_json;
 // A name that the server takes for a tenant or a scope: the same one if it is of that form, else 64
 // characters in its place.
 std::string TenantName(const std::string& name) {
-  constexpr size_t kMaxBytes = 64;
-  const bool good = name.size() <= kMaxBytes && std::all_of(name.begin(), name.end(), [](char c) {
-                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                             (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-                    });
-  return good ? name : base::HexText(base::Sha256(name.data(), name.size()));
+  return core::IsTenantName(name) ? name : base::HexText(base::Sha256(name.data(), name.size()));
 }
 
 OrderedJson GatewayMember(const Request& request, const ResumePoint* resume, bool ids_wanted) {
   OrderedJson member = {{"choice", request.choice},
                         {"ids", ids_wanted},
-                        {"weight", std::clamp(request.tenant_weight, 0.01, 100.0)}};
+                        {"weight", std::clamp(request.tenant_weight, core::kMinTenantWeight,
+                                              core::kMaxTenantWeight)}};
   if (!request.tenant.empty()) member["tenant"] = TenantName(request.tenant);
   if (!request.cache_scope.empty()) member["cache_scope"] = TenantName(request.cache_scope);
   const std::vector<TokenId>& ids = resume != nullptr ? resume->ids : request.resume_ids;
@@ -198,7 +196,7 @@ class RopewayWire final : public OpenAiWire {
     Status status = ReadModels(body, facts);
     if (!status.ok()) return status;
     // "default" is the name of the first model, whatever it is called.
-    const bool any = configured().name.empty() || configured().name == "default";
+    const bool any = core::IsDefaultModel(configured().name);
     if (!any && !Recognize(facts->models)) {
       // At once, not after several failures: nothing but its configuration changes that.
       facts->ready = false;

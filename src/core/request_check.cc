@@ -44,9 +44,9 @@ Status CheckClass(const Request& request) {
   }
   // Written so that not-a-number is rejected too.
   if (!(request.tenant_weight >= kMinTenantWeight && request.tenant_weight <= kMaxTenantWeight)) {
-    return InvalidArgument(
-        fmt::format("tenant_weight must be between 0.01 and 100, not {}", request.tenant_weight),
-        "tenant_weight");
+    return InvalidArgument(fmt::format("tenant_weight must be between {} and {}, not {}",
+                                       kMinTenantWeight, kMaxTenantWeight, request.tenant_weight),
+                           "tenant_weight");
   }
   return {};
 }

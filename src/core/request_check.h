@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/sequence.h"
 #include "ropeway/request.h"
@@ -14,6 +15,9 @@ namespace ropeway::core {
 
 inline constexpr size_t kMaxSessionIdBytes = 256;
 inline constexpr int kMaxLogprobs = 20;
+
+// Whether Request::model means the first model, whatever that is called.
+inline bool IsDefaultModel(std::string_view name) { return name.empty() || name == "default"; }
 
 // kInvalidArgument with the field at fault, or OK. Takes constant time in the prompt's length.
 Status CheckRequest(const Request& request);

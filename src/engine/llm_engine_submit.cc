@@ -38,7 +38,7 @@ base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
 
 Status LlmEngine::CheckModel(const std::string& model) const {
   // The name that nearly all say costs nothing.
-  if (model.empty() || model == "default" || model == config_.served_name) return {};
+  if (core::IsDefaultModel(model) || model == config_.served_name) return {};
   const std::vector<ModelInfo> models = Models();
   return IsNamed(models.front(), model) ? Status() : NoSuchModel(model, models);
 }

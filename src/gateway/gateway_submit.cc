@@ -22,8 +22,6 @@ constexpr int32_t kMostOutput = 16384;
 // Seeds that all kinds of backends take as they are.
 constexpr uint64_t kSeedMask = 0x7FFFFFFF;
 
-bool IsAnyModel(const std::string& name) { return name.empty() || name == "default"; }
-
 // When the request fails: the smaller of what it asks and what the gateway allows counts.
 base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
                            base::Duration request_timeout) {
@@ -95,7 +93,7 @@ std::shared_ptr<const std::vector<std::string>> GatewayBackend::ReportedNames(
 }
 
 std::optional<size_t> GatewayBackend::FindModel(const std::string& name) const {
-  if (IsAnyModel(name)) return 0;
+  if (core::IsDefaultModel(name)) return 0;
   const auto found = model_of_.find(name);
   if (found != model_of_.end()) return found->second;
   for (size_t i = 0; i < models_.size(); ++i) {
@@ -113,7 +111,7 @@ bool GatewayBackend::MayServe(const std::string& model) const {
 
 std::string GatewayBackend::NameForBackends(const Model& model, const std::string& asked) const {
   if (!model.name.empty()) return model.name;
-  if (!IsAnyModel(asked)) return asked;
+  if (!core::IsDefaultModel(asked)) return asked;
   const auto names = ReportedNames(model);
   return names->empty() ? std::string() : names->front();
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/json.h"
+#include "core/request_check.h"
 #include "http/exchange.h"
 #include "net/base_url.h"
 #include "server/openapi.h"
@@ -97,11 +98,8 @@ http::HttpReply ReadyReply(bool good, const std::string& reason, const ServerCon
 
 // --- Models.
 
-// For a gateway with what tells it whether another server has the same model.
-// Whether a request that says so means the first model.
-bool IsFirst(const std::string& name) { return name.empty() || name == "default"; }
-
-// The entry of one of its names.
+// The entry of one of its names; for a gateway with what tells it whether another server has the
+// same model.
 Json ModelJson(const engine::ModelInfo& model, const std::string& name,
                const http::Caller& caller) {
   Json json = {
@@ -234,7 +232,8 @@ http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* con
   const std::string name = net::PercentDecoded(request.match.argument);
   const StatusOr<engine::ModelInfo> model = FindModel(name, *context);
   if (!model.ok()) return http::ErrorReply(api::ToApiError(model.status()));
-  return JsonReply(ModelJson(*model, IsFirst(name) ? model->id : name, request.caller));
+  return JsonReply(
+      ModelJson(*model, core::IsDefaultModel(name) ? model->id : name, request.caller));
 }
 
 // As vLLM writes it, for lm-eval: the texts of control tokens, null where there is none.
@@ -363,7 +362,7 @@ http::Route::Handler Plain(ServerContext* context, Answer* answer) {
 StatusOr<engine::ModelInfo> FindModel(const std::string& name, const ServerContext& context) {
   std::vector<engine::ModelInfo> models = context.backend->Models();
   for (engine::ModelInfo& model : models) {
-    if (IsFirst(name) || engine::IsNamed(model, name)) return std::move(model);
+    if (core::IsDefaultModel(name) || engine::IsNamed(model, name)) return std::move(model);
   }
   const std::vector<std::string>& others = context.other_names;
   if (models.size() == 1 && std::find(others.begin(), others.end(), name) != others.end()) {
