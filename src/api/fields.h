@@ -123,11 +123,13 @@ std::vector<std::string> NamesOf(const FieldTable<Draft>& table) {
 template <typename Json, typename Draft>
 Status ReadFields(const Json& document, const FieldTable<Draft>& table, Draft* draft) {
   if (!document.is_object()) return InvalidArgument("The body must be a JSON object.");
-  std::vector<std::string_view> used;
-  for (const auto& [name, reader] : table.readers) used.push_back(name);
+  std::vector<std::string_view> used;  // Gathered for the first field that has no reader.
   for (const auto& [name, value] : document.items()) {
     const auto reader = table.readers.find(name);
     if (reader == table.readers.end()) {
+      for (auto it = table.readers.begin(); used.size() < table.readers.size(); ++it) {
+        used.push_back(it->first);
+      }
       draft->report->AddOther("", name, value, ShownName(name), used);
     } else if (!value.is_null()) {
       draft->report->Add(reader->second(value, name, draft));
