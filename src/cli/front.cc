@@ -16,6 +16,7 @@
 #include "base/system.h"
 #include "base/words.h"
 #include "flags/units.h"
+#include "http/client_address.h"
 #include "server/api_keys.h"
 #include "server/api_server.h"
 
@@ -133,7 +134,7 @@ flags::FlagTable SecurityRows(FrontFlags* flags) {
 }
 
 void WarnIfOpen(const server::ServerOptions& options) {
-  if (IsLoopback(options.host) || !options.api_keys.empty()) return;
+  if (http::IsLoopbackHost(options.host) || !options.api_keys.empty()) return;
   spdlog::warn(
       "{} can be reached from other machines, and without --api-key or --api-keys all "
       "clients may use it",
@@ -351,10 +352,6 @@ std::string Banner(const server::ServerOptions& options, uint16_t port, const st
       "  curl {}/v1/{}{} -H 'Content-Type: application/json' -d '{{{}, \"max_tokens\": 100}}'\n",
       ROPEWAY_VERSION, what, url(options.host), url(host),
       chats ? "chat/completions" : "completions", key, ask);
-}
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
 StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,

@@ -68,9 +68,6 @@ Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
 std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what,
                    bool chats);
 
-// Whether only this machine can reach `host`.
-bool IsLoopback(const std::string& host);
-
 // A server that is checked, and has its port, before what it serves is loaded.
 struct Front {
   server::ServerOptions options;

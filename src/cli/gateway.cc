@@ -16,6 +16,7 @@
 #include "engine/backend.h"
 #include "engine/local_backend.h"
 #include "gateway/open_gateway.h"
+#include "http/client_address.h"
 #include "net/base_url.h"
 #include "store/session_store.h"
 
@@ -121,7 +122,7 @@ void WarnIfExposed(const BackendFlag& backend) {
     spdlog::warn("the certificate of the backend '{}' is not verified", backend.name);
   }
   const StatusOr<net::BaseUrl> url = net::ParseBaseUrl(backend.where);
-  if (url.ok() && !url->tls && !backend.key_variable.empty() && !IsLoopback(url->host)) {
+  if (url.ok() && !url->tls && !backend.key_variable.empty() && !http::IsLoopbackHost(url->host)) {
     spdlog::warn("the key of the backend '{}' is sent to it in clear text: use https",
                  backend.name);
   }

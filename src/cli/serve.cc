@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "cli/models.h"
 #include "engine/open_engine.h"
+#include "http/client_address.h"
 
 namespace ropeway::cli {
 namespace {
@@ -133,7 +134,7 @@ flags::Command ServeCommand(ServeFlags* flags) {
 }
 
 bool ServesAnyModel(const std::string& choice, const server::ServerOptions& options) {
-  if (choice == "auto") return IsLoopback(options.host) && options.api_keys.empty();
+  if (choice == "auto") return http::IsLoopbackHost(options.host) && options.api_keys.empty();
   return choice == "on";
 }
 

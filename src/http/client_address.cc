@@ -89,6 +89,11 @@ TrustedProxies::Bytes TrustedProxies::BytesOf(const ip::address& any) {
   return bytes;
 }
 
+bool IsLoopbackHost(std::string_view host) {
+  const std::optional<ip::address> address = ParseAddress(host);
+  return host == "localhost" || (address && IsLoopbackAddress(*address));
+}
+
 StatusOr<TrustedProxies> TrustedProxies::Parse(const std::vector<std::string>& texts) {
   TrustedProxies proxies;
   for (const std::string& text : texts) {

@@ -22,6 +22,16 @@ TEST(ClientAddressTest, AccountsAreAddressesAndNetworksOf64Bits) {
   EXPECT_EQ(AddressAccount(make_address("2001:db8:1:2:ffff::1")), "addr:2001:db8:1:2::/64");
 }
 
+TEST(ClientAddressTest, KnowsTheHostsOfThisMachineAlone) {
+  for (const char* host : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) {
+    EXPECT_TRUE(IsLoopbackHost(host)) << host;
+  }
+  for (const char* host :
+       {"0.0.0.0", "::", "10.0.0.1", "example.org", "1270.0.0.1", "127.example.org", ""}) {
+    EXPECT_FALSE(IsLoopbackHost(host)) << host;
+  }
+}
+
 TEST(ClientAddressTest, KnowsThisMachinesOwn) {
   for (const char* own : {"127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"}) {
     EXPECT_TRUE(IsLoopbackAddress(make_address(own))) << own;

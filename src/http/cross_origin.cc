@@ -64,11 +64,8 @@ bool IsLocalOrigin(std::string_view origin) {
 
 // Whether `host` (in lower case, an address of IPv6 in brackets) is this machine by its nature.
 bool IsLocalHost(std::string_view host) {
-  if (host == "localhost" || host.ends_with(".localhost")) return true;
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  boost::system::error_code error;
-  const auto address = boost::asio::ip::make_address(std::string(host), error);
-  return !error && IsLoopbackAddress(address);
+  return IsLoopbackHost(host) || host.ends_with(".localhost");
 }
 
 // A host as rules compare it.
