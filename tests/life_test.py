@@ -143,6 +143,26 @@ class LifeTest(unittest.TestCase):
         said = json.loads(self.fails("serve", "--model", "no/such.gguf", "--log-format", "json"))
         self.assertEqual(said["level"], "critical")
 
+    def test_a_log_that_nobody_reads_holds_up_nothing(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+
+        class Unread(Server):
+            stderr = writer
+
+        server = Unread("--access-log", "on", "--admin-key", "key-of-the-admin", "--drain-timeout", "5s", model=ARGS.tiny)
+        os.close(writer)
+        self.addCleanup(server.process.wait)
+        self.addCleanup(server.process.kill)
+        for _ in range(1000):  # Their lines are more than a pipe holds.
+            server.get("/v1/models")
+        for method, path, body in (("POST", "/v1/completions", {**SHORT, "zzqqxx": 1}), ("POST", "/admin/drain", None),
+                                   ("GET", "/livez", None)):
+            status, text, _ = server.request(method, path, body, key="key-of-the-admin", timeout=20)
+            self.assertEqual(status, 200, text)
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(timeout=20), 0)
+
     def test_each_request_is_a_line_of_the_log(self):
         server = self.server("--api-key", "secret-of-ann", "--log-format", "json", access_log="on", model=ARGS.tiny)
         body = {**SHORT, "ignore_eos": True}

@@ -37,6 +37,7 @@ class RopewayServer:
     admin_key = ""  # Of --admin-key: sees the numbers of all tenants.
     patience = PATIENCE  # With its start, and with each answer, in seconds.
     failure = RuntimeError  # What is raised where it does not start.
+    stderr = subprocess.STDOUT  # Where it writes its log; by default beside what it prints.
 
     def __init__(self, ropeway, model, *flags, port=0, environment=None):
         self.launch([ropeway, "serve", "--model", model, "--port", port, *flags], environment)
@@ -45,7 +46,7 @@ class RopewayServer:
         """Starts it; with `ready`, waits until it takes requests."""
         # A file, not a pipe, which would fill up: the log is read at the end.
         self.log = tempfile.NamedTemporaryFile("w+", prefix="ropeway-serve-")
-        self.process = child.start(command, stdout=self.log, stderr=subprocess.STDOUT, env=environment)
+        self.process = child.start(command, stdout=self.log, stderr=self.stderr, env=environment)
         try:
             self.port = self.wait_for_port()
             if ready:

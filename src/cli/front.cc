@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/log_queue.h"
 #include "base/output.h"
 #include "base/system.h"
 #include "base/words.h"
@@ -398,10 +400,16 @@ StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::stri
 
 int RunServer(const std::function<StatusOr<int64_t>(ServerSignals* signals)>& serve) {
   ServerSignals signals;
+  base::LogQueue queue;
   const StatusOr<int64_t> answered = serve(&signals);
-  if (!answered.ok()) return base::Fail(answered.status());
-  base::TryLog(spdlog::level::info, "stopped; requests answered: {}", *answered);
-  return 0;
+  if (const size_t lost = queue.lost(); lost > 0) {
+    base::TryLog(spdlog::level::warn, "{} lines of the log were lost", lost);
+  }
+  if (answered.ok()) {
+    base::TryLog(spdlog::level::info, "stopped; requests answered: {}", *answered);
+  }
+  if (!queue.End()) _exit(answered.ok() ? 0 : 1);  // Not even exit() ends without its reader.
+  return answered.ok() ? 0 : base::Fail(answered.status());
 }
 
 }  // namespace ropeway::cli

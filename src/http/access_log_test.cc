@@ -2,17 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <future>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-#include <utility>
 
 #include "base/log.h"
 
@@ -69,34 +65,6 @@ TEST(AccessLogTest, WritesNothingAboveItsLevel) {
   }
   spdlog::set_level(spdlog::level::info);
   EXPECT_EQ(out.str(), "");
-}
-
-// A reader of the log that takes nothing before it may.
-class StuckSink final : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  explicit StuckSink(std::shared_future<void> may) : may_(std::move(may)) {}
-  std::string last;
-
- private:
-  void sink_it_(const spdlog::details::log_msg& line) override {
-    may_.wait();
-    last = std::string(line.payload.data(), line.payload.size());
-  }
-  void flush_() override {}
-
-  const std::shared_future<void> may_;
-};
-
-TEST(AccessLogTest, NobodyWaitsForASlowReader) {
-  std::promise<void> may;
-  const auto sink = std::make_shared<StuckSink>(may.get_future().share());
-  const LogTo log(sink);
-  {
-    AccessLog access;
-    for (int i = 0; i < 10'000; ++i) access.Write(Numbered(i));  // More than wait.
-    may.set_value();
-  }
-  EXPECT_THAT(sink->last, testing::MatchesRegex("[0-9]+ lines about requests were lost"));
 }
 
 }  // namespace
