@@ -17,10 +17,6 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-bool IsChat(const Request& request) {
-  return std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
-}
-
 constexpr std::string_view kSpace = " \t\r\n";
 
 std::string_view Trimmed(std::string_view text) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "api/wire_fields.h"
@@ -19,6 +20,10 @@
 #include "net/sse_parser.h"
 
 namespace ropeway::api::wire {
+
+inline bool IsChat(const Request& request) {
+  return std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
+}
 
 // Reads the answer to a request for one choice: a stream of completions or chat completions, or the
 // whole answer as one JSON document, which some servers send whatever was asked for.

@@ -163,6 +163,8 @@ class RopewayWire final : public OpenAiWire {
   Status AddFields(const Request& request, const ResumePoint* resume,
                    OrderedJson* body) const override {
     (*body)["priority"] = PriorityName(request.priority);
+    // Absent it would mean the 16 of OpenAI's completions.
+    if (!IsChat(request) && !request.max_tokens) (*body)["max_tokens"] = -1;
     if (request.timeout && request.timeout->count() > 0) {
       constexpr double kMostSeconds = 86'400;
       const double seconds = std::chrono::duration<double>(*request.timeout).count();

@@ -25,6 +25,15 @@ constexpr size_t kRopewayCuts[] = {1, 7, 1 << 20};
 const char kRopewayModels[] =
     R"({"object":"list","data":[{"id":"m","owned_by":"ropeway","ropeway":{"digest":"d1","numerics":3,"limits":"2048 f16"}}]})";
 
+TEST(RopewayWire, WhatMayGoOnUntilTheContextEndsSaysSo) {
+  const auto wire = MakeRopeway({});
+  Request request = CompletionRequest();
+  request.max_tokens.reset();
+  EXPECT_EQ(json::parse(WrittenBody(*wire, request))["max_tokens"], -1) << "absent means 16";
+  request.prompt = std::vector<ChatMessage>{{"user", "u"}};
+  EXPECT_FALSE(json::parse(WrittenBody(*wire, request)).contains("max_tokens"));
+}
+
 TEST(RopewayWire, ActsForTheTenantOnceItsKeyHasTheRight) {
   const auto wire = MakeRopeway({});
   Request request = EverythingGiven();
