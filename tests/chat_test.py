@@ -260,6 +260,30 @@ class TerminalTest(ChatCase):
         whole = self.chat(*flags, "--word-wrap", "off", columns=40).ask(question)[0]
         self.assertEqual(whole, wide)
 
+    def test_a_line_follows_the_terminals_size(self):
+        chat = self.chat(model=ARGS.tiny, columns=80)
+        chat.send("/stats is not all that stands here")
+        chat.wait_for("stands here")
+        fcntl.ioctl(chat.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
+        chat.wait_for(r">>> /stats is not al\W+l that")
+        chat.send("\x15\x04")
+        self.assertEqual(chat.end(), 0)
+
+    def test_a_signal_leaves_the_terminal_as_it_was(self):
+        for ends in (signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(ends=ends):
+                chat = self.chat(model=ARGS.tiny)
+                chat.send("half a line")
+                chat.wait_for("half a line")
+                os.kill(chat.pid, ends)
+                shown = b""
+                while b"\x1b[?2004l" not in shown:
+                    shown += os.read(chat.terminal, 65536)
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(chat.pid, 0)[1]), -ends)
+                modes = termios.tcgetattr(chat.terminal)[3]
+                self.assertEqual(modes & (termios.ICANON | termios.ECHO), termios.ICANON | termios.ECHO)
+                os.close(chat.terminal)
+
     def test_a_terminal_that_cannot_move_its_cursor_will_do(self):
         chat = self.chat(model=ARGS.tiny, TERM="dumb")
         self.say(chat, "/stats\n", "no answer yet")

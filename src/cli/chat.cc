@@ -35,7 +35,7 @@ struct StreamedAnswer {
 };
 
 // Submits `request` and writes its text to `output` as it is generated, with a final line break.
-// Ctrl-C cancels the request while an `Interrupts` exists; so does a reader of `output` that is
+// Ctrl-C cancels the request where it is caught; so does a reader of `output` that is
 // gone.
 StatusOr<StreamedAnswer> Stream(const RunFlags& flags, Engine* engine, Request request,
                                 base::Output* output) {
@@ -54,7 +54,7 @@ StatusOr<StreamedAnswer> Stream(const RunFlags& flags, Engine* engine, Request r
   StreamedAnswer answer;
   StatusOr<Result> result = handle->Wait(kChatPoll);
   for (; !result.ok(); result = handle->Wait(kChatPoll)) {
-    if (!Interrupts::Take()) continue;
+    if (!CaughtSignals::Take(SIGINT)) continue;
     answer.interrupted = true;
     handle->Cancel();
   }

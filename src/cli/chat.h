@@ -14,7 +14,7 @@ namespace ropeway::cli {
 int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine);
 
 // Chats on the terminal until Ctrl-D or /exit; Ctrl-C stops an answer. Returns the exit code.
-// REQUIRES: an `Interrupts` exists.
+// REQUIRES: SIGINT is caught (CaughtSignals).
 int ChatInTerminal(const RunFlags& flags, LineEditor* lines, Engine* engine);
 
 // ": queue 0.1 ms, formation 0.0 ms, prefill 8.1 ms, decode 99.0 ms, output 0.2 ms"

@@ -7,9 +7,12 @@
 
 #include <algorithm>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cwchar>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "base/output.h"
@@ -117,6 +120,7 @@ struct LineEditor::Terminal {
     ::history(history, &event, H_SETUNIQUE, 1);
     el_set(editor, EL_CLIENTDATA, this);
     el_set(editor, EL_PROMPT, &Terminal::Prompt);
+    el_set(editor, EL_GETCFN, &Terminal::ReadCharacter);
     el_set(editor, EL_EDITOR, "emacs");
     el_set(editor, EL_HIST, ::history, history);
     el_set(editor, EL_ADDFN, "ropeway-paste", "Insert what is pasted", &Paste);
@@ -130,10 +134,45 @@ struct LineEditor::Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  static char* Prompt(EditLine* editor) {
+  static Terminal* Of(EditLine* editor) {
     void* self = nullptr;
     el_get(editor, EL_CLIENTDATA, &self);
-    return static_cast<Terminal*>(self)->prompt.data();
+    return static_cast<Terminal*>(self);
+  }
+  static char* Prompt(EditLine* editor) { return Of(editor)->prompt.data(); }
+  // In place of libedit's own, which may miss a signal. 1: `*character` is there; -1: the line
+  // ends. Bytes that are no character are left out.
+  static int ReadCharacter(EditLine* editor, wchar_t* character) {
+    Terminal* const self = Of(editor);
+    std::string bytes;
+    while (self->ReadByte(&bytes)) {
+      for (; !bytes.empty(); bytes.erase(0, 1)) {
+        mbstate_t state = {};
+        const size_t length = mbrtowc(character, bytes.data(), bytes.size(), &state);
+        if (length == static_cast<size_t>(-2)) break;  // The rest is to come.
+        if (length != static_cast<size_t>(-1)) return 1;
+      }
+    }
+    return -1;
+  }
+
+  // False: the line ends, and whatever else asks for more of it, as a search does, ends too.
+  bool ReadByte(std::string* bytes) {
+    while (!end && !WaitForInput(STDIN_FILENO)) {
+      if (CaughtSignals::Take(SIGWINCH)) {
+        std::fputs("\r\033[J", stderr);  // The line is shown anew.
+        el_resize(editor);
+        el_set(editor, EL_REFRESH);
+      } else {
+        // Any but Ctrl-C acts once Read has given the terminal back.
+        end =
+            CaughtSignals::Take(SIGINT) ? LineReader::Event::kInterrupted : LineReader::Event::kEnd;
+      }
+    }
+    char byte = 0;
+    if (!end && read(STDIN_FILENO, &byte, 1) != 1) end = LineReader::Event::kEnd;
+    *bytes += byte;
+    return !end;
   }
   void Remember(const std::string& message) {
     HistEvent event;
@@ -143,6 +182,7 @@ struct LineEditor::Terminal {
   EditLine* const editor;
   History* const history;
   std::string prompt;
+  std::optional<LineReader::Event> end;  // Of the line, but for what is typed.
 };
 
 LineEditor::LineEditor(const std::string& history) : history_(history), plain_(STDIN_FILENO) {
@@ -163,13 +203,16 @@ LineReader::Event LineEditor::Read(const std::string& prompt, std::string* line)
     return plain_.Read(line);
   }
   terminal_->prompt = prompt;
+  terminal_->end.reset();
+  // SIGTERM and SIGHUP end the program once the terminal is as it was.
+  const CaughtSignals caught({SIGWINCH, SIGTERM, SIGHUP});
   base::Note(kPasteOn);
   // Before the prompt is there, so that what is typed at once is not shown twice.
   el_set(terminal_->editor, EL_PREP_TERM, 1);
   int count = 0;
   const char* const text = el_gets(terminal_->editor, &count);
   base::Note(kPasteOff);
-  if (Interrupts::Take()) return LineReader::Event::kInterrupted;
+  if (terminal_->end) return *terminal_->end;
   if (text == nullptr || count <= 0) return LineReader::Event::kEnd;
   *line = text;
   if (line->ends_with('\n')) line->pop_back();

@@ -2,11 +2,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <string>
+#include <string_view>
+#include <thread>
 
 namespace ropeway::cli {
 namespace {
@@ -63,6 +72,79 @@ TEST_F(ChatHistoryTest, WhatIsNoFileIsNoHistory) {
   std::filesystem::remove(path_);
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_THAT(history_.Load(), IsEmpty()) << "and nothing waits for a writer";
+}
+
+// A terminal in place of standard input and standard error.
+class Typist {
+ public:
+  Typist() {
+    int own = -1;
+    EXPECT_EQ(openpty(&keys_, &own, nullptr, nullptr, nullptr), 0);
+    for (size_t i = 0; i < kStandard.size(); ++i) {
+      kept_[i] = dup(kStandard[i]);
+      dup2(own, kStandard[i]);
+    }
+    close(own);
+    setenv("TERM", "xterm", 1);
+    shower_ = std::thread([this] {
+      std::array<char, 4096> shown;
+      while (read(keys_, shown.data(), shown.size()) > 0) {
+      }
+    });
+  }
+  ~Typist() {
+    for (size_t i = 0; i < kStandard.size(); ++i) {
+      dup2(kept_[i], kStandard[i]);
+      close(kept_[i]);
+    }
+    shower_.join();
+    close(keys_);
+  }
+  Typist(const Typist&) = delete;
+  Typist& operator=(const Typist&) = delete;
+
+  void Type(std::string_view text) const {
+    EXPECT_EQ(write(keys_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+
+ private:
+  static constexpr std::array<int, 2> kStandard = {STDIN_FILENO, STDERR_FILENO};
+  int keys_ = -1;
+  std::array<int, 2> kept_ = {};
+  std::thread shower_;
+};
+
+TEST(LineEditor, ASignalThatCameBeforeIsNotMissed) {
+  const Typist typist;
+  CaughtSignals interrupts({SIGINT});
+  LineEditor lines("");
+  std::string line;
+  raise(SIGINT);
+  // With the line's end a reader that waits for input ends too.
+  std::promise<void> told;
+  std::thread watch([&, future = told.get_future()] {
+    if (future.wait_for(std::chrono::seconds(5)) != std::future_status::ready) {
+      ADD_FAILURE() << "the reader waits";
+      typist.Type("\n");
+    }
+  });
+  EXPECT_EQ(lines.Read("> ", &line), LineReader::Event::kInterrupted);
+  told.set_value();
+  watch.join();
+  typist.Type("next\n");
+  EXPECT_EQ(lines.Read("> ", &line), LineReader::Event::kLine);
+  EXPECT_EQ(line, "next");
+}
+
+TEST(LineEditor, BytesThatAreNoCharacterAreLeftOut) {
+  const Typist typist;
+  LineEditor lines("");
+  std::string line;
+  typist.Type(
+      "a\xFF\xC3"
+      "b\xE4\xBD\xA0\xE4\xBD\x80\n");
+  EXPECT_EQ(lines.Read("> ", &line), LineReader::Event::kLine);
+  EXPECT_EQ(line, "ab\u4F60\u4F40");
 }
 
 }  // namespace

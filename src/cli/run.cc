@@ -160,12 +160,11 @@ int Run(const RunFlags& given) {
   if (!options.ok()) return base::Fail(options.status());
   if (Status status = KeepSession(flags, &*options); !status.ok()) return base::Fail(status);
   if (chat) {
-    Interrupts interrupts;
+    const CaughtSignals interrupts({SIGINT});
     LineEditor lines(flags.history ? StateFolder() / ".history" : "");
     auto engine = StartEngine(*options, &flags);
     if (!engine.ok()) return base::Fail(engine.status());
-    interrupts.Unblock();
-    if (Interrupts::Take()) return 1;  // While the model was loaded.
+    if (CaughtSignals::Take(SIGINT)) return 1;  // While the model was loaded.
     return ChatInTerminal(flags, &lines, engine->get());
   }
 

@@ -1,7 +1,7 @@
 #include "cli/terminal.h"
 
 #include <poll.h>
-#include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -16,36 +16,53 @@
 namespace ropeway::cli {
 namespace {
 
-volatile std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);  // So a signal handler may set it.
+// A bit for each signal that came. Whoever waits is woken by a descriptor, for a flag alone could
+// be set just before the wait begins.
+std::atomic<uint64_t> came = 0;
+static_assert(std::atomic<uint64_t>::is_always_lock_free);  // So a signal handler may set it.
+int wake = -1;
 
-void OnInterrupt(int) { interrupted = true; }
-
-void SetBlocked(int how) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(how, &signals, nullptr);
+void OnSignal(int signal) {
+  const int error = errno;
+  came |= uint64_t{1} << signal;
+  eventfd_write(wake, 1);
+  errno = error;
 }
 
 }  // namespace
 
-Interrupts::Interrupts() {
-  SetBlocked(SIG_BLOCK);
-  interrupted = false;
+CaughtSignals::CaughtSignals(std::initializer_list<int> signals) {
+  if (wake < 0) wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct sigaction action = {};
-  action.sa_handler = OnInterrupt;  // Without SA_RESTART: a read shall end.
-  sigaction(SIGINT, &action, nullptr);
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;  // Of other threads nothing shall fail.
+  for (const int signal : signals) {
+    sigaction(signal, &action, &before_.emplace_back(signal, action).second);
+  }
 }
 
-Interrupts::~Interrupts() {
-  signal(SIGINT, SIG_DFL);
-  SetBlocked(SIG_UNBLOCK);
+CaughtSignals::~CaughtSignals() {
+  for (const auto& [signal, action] : before_) {
+    sigaction(signal, &action, nullptr);
+    if (Take(signal)) raise(signal);
+  }
 }
 
-void Interrupts::Unblock() { SetBlocked(SIG_UNBLOCK); }
+bool CaughtSignals::Take(int signal) {
+  const uint64_t bit = uint64_t{1} << signal;
+  return (came.fetch_and(~bit) & bit) != 0;
+}
 
-bool Interrupts::Take() { return interrupted.exchange(false); }
+bool WaitForInput(int descriptor) {
+  while (came == 0) {
+    std::array<pollfd, 2> ready = {{{descriptor, POLLIN, 0}, {wake, POLLIN, 0}}};
+    if (poll(ready.data(), ready.size(), -1) < 0) continue;
+    if (ready[1].revents == 0) return true;
+    eventfd_t times = 0;
+    eventfd_read(wake, &times);
+  }
+  return false;
+}
 
 LineReader::Event LineReader::Read(std::string* line) {
   while (true) {
@@ -54,7 +71,7 @@ LineReader::Event LineReader::Read(std::string* line) {
       buffer_.erase(0, end + 1);
       return Event::kLine;
     }
-    if (Interrupts::Take()) {
+    if (!WaitForInput(descriptor_) && CaughtSignals::Take(SIGINT)) {
       buffer_.clear();
       return Event::kInterrupted;
     }

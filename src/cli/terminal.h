@@ -1,28 +1,38 @@
-// The terminal: input lines, Ctrl-C, and text that is safe to print.
+// The terminal: input lines, signals, and text that is safe to print.
 #ifndef ROPEWAY_CLI_TERMINAL_H_
 #define ROPEWAY_CLI_TERMINAL_H_
 
+#include <signal.h>
+
 #include <chrono>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace ropeway::cli {
 
-// Turns SIGINT from the end of the process into a flag. At most one at a time.
-class Interrupts {
+// While it lives, these signals do nothing but end WaitForInput, until they are taken. They may
+// reach any thread; one thread makes it, waits and takes.
+class CaughtSignals {
  public:
-  // Threads that are started between the constructor and Unblock do not get the signal.
-  Interrupts();
-  ~Interrupts();
-  Interrupts(const Interrupts&) = delete;
-  Interrupts& operator=(const Interrupts&) = delete;
+  explicit CaughtSignals(std::initializer_list<int> signals);
+  // What came and was not taken does now what it did before.
+  ~CaughtSignals();
+  CaughtSignals(const CaughtSignals&) = delete;
+  CaughtSignals& operator=(const CaughtSignals&) = delete;
 
-  // From now on this thread gets the signal; a blocking read of it ends with EINTR.
-  void Unblock();
+  // Whether it came since the last call.
+  static bool Take(int signal);
 
-  // Whether Ctrl-C came since the last call.
-  static bool Take();
+ private:
+  std::vector<std::pair<int, struct sigaction>> before_;
 };
+
+// Waits until bytes, or the end, can be read from a file descriptor. False: a caught signal came
+// that is not taken.
+bool WaitForInput(int descriptor);
 
 // Reads lines from a file descriptor without buffering ahead of the terminal.
 class LineReader {
@@ -32,7 +42,7 @@ class LineReader {
   explicit LineReader(int descriptor) : descriptor_(descriptor) {}
 
   // kLine: `*line` is the next line, without its end. kEnd: Ctrl-D, or nothing more can be read.
-  // kInterrupted: Ctrl-C; the line typed so far is dropped.
+  // kInterrupted: Ctrl-C, which is caught; the line typed so far is dropped.
   Event Read(std::string* line);
 
  private:

@@ -6,8 +6,11 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <ctime>
+#include <future>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace ropeway::cli {
 namespace {
@@ -42,15 +45,56 @@ TEST(LineReader, LinesEndAtTheirEndsAndTheLastAtTheFilesEnd) {
 }
 
 TEST(LineReader, AnInterruptIsTold) {
-  Interrupts interrupts;
-  interrupts.Unblock();
+  CaughtSignals interrupts({SIGINT});
   raise(SIGINT);
   const Pipe pipe("one\n");
   LineReader reader(pipe.reader());
   std::string line;
   EXPECT_EQ(reader.Read(&line), Event::kInterrupted);
   EXPECT_EQ(reader.Read(&line), Event::kLine);
-  EXPECT_FALSE(Interrupts::Take());
+  EXPECT_FALSE(CaughtSignals::Take(SIGINT));
+}
+
+TEST(LineReader, NoInterruptIsMissedWheneverItComes) {
+  CaughtSignals interrupts({SIGINT});
+  std::array<int, 2> ends = {};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  sigevent interrupt = {};
+  interrupt.sigev_notify = SIGEV_SIGNAL;
+  interrupt.sigev_signo = SIGINT;
+  timer_t timer = {};
+  ASSERT_EQ(timer_create(CLOCK_MONOTONIC, &interrupt, &timer), 0);
+  std::promise<void> over;
+  std::thread watch([&, future = over.get_future()] {
+    future.wait_for(std::chrono::seconds(10));
+    close(ends[1]);  // A reader that waits ends too.
+  });
+  LineReader reader(ends[0]);
+  std::string line;
+  for (int i = 0; i < 30000; ++i) {
+    const itimerspec soon = {{}, {0, 1 + i % 20000}};
+    timer_settime(timer, 0, &soon, nullptr);
+    if (reader.Read(&line) != Event::kInterrupted) {
+      ADD_FAILURE() << "missed after " << i;
+      break;
+    }
+  }
+  over.set_value();
+  watch.join();
+  timer_delete(timer);
+  close(ends[0]);
+}
+
+TEST(CaughtSignals, WhatNobodyTookActsAsBefore) {
+  CaughtSignals outer({SIGUSR1});
+  {
+    CaughtSignals inner({SIGUSR1, SIGUSR2});
+    raise(SIGUSR1);
+    raise(SIGUSR2);
+    EXPECT_TRUE(CaughtSignals::Take(SIGUSR2));
+  }
+  EXPECT_TRUE(CaughtSignals::Take(SIGUSR1));
+  EXPECT_FALSE(CaughtSignals::Take(SIGUSR1));
 }
 
 TEST(ReadAll, IsBounded) {
