@@ -63,6 +63,11 @@ class RunTest(InTempFolder):
         self.assertEqual((behind.returncode, behind.stdout), (0, run(*self.FLAGS, "Name the capital\n\nof France.").stdout))
         self.assertEqual(run(*self.FLAGS, question, input="").stdout, shot.stdout)
 
+    def test_a_closed_standard_input_is_empty(self):
+        reply = subprocess.run(["sh", "-c", '"$0" run --model "$1" --max-tokens 2 Hello <&-', ARGS.ropeway, ARGS.tiny],
+                               capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual((reply.returncode, reply.stderr), (0, ""))
+
     def test_standard_input_behind_a_prompt_is_bounded(self):
         reply = run_tiny("--max-tokens", "2", "Summarize:", input="x" * ((16 << 20) + 1))
         self.assertEqual((reply.returncode, reply.stdout), (1, ""))

@@ -30,7 +30,7 @@ void HoldStandardDescriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
     // The lowest free number is this one: those below it are open by now.
-    open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    open("/dev/null", O_RDONLY);
   }
 }
 

@@ -9,9 +9,9 @@
 
 namespace ropeway::base {
 
-// Opens those of the three standard descriptors that are closed, so that reads and writes of them
-// fail. Otherwise the next file or connection takes their number, and the log is written into it.
-// Call before anything else is opened.
+// Opens those of the three standard descriptors that are closed: an input that is empty, outputs to
+// which writes fail. Otherwise the next file or connection takes their number, and the log is
+// written into it. Call before anything else is opened.
 void HoldStandardDescriptors();
 
 // Prints one sentence to standard error. Returns the program's exit code, 1.
