@@ -57,12 +57,24 @@ bool MovesItsCursor() {
          *kind != '\0' && std::string_view(kind) != "dumb";
 }
 
+// Shows the line that is edited, which begins in the cursor's row, below a note.
+void ShowAnew(EditLine* editor, const std::string& note) {
+  std::fputs(("\r\033[J" + note).c_str(), stderr);
+  el_resize(editor);
+  el_set(editor, EL_REFRESH);
+}
+
 // What is pasted becomes a part of the line, its ends of lines too.
 unsigned char Paste(EditLine* editor, int) {
   std::wstring text;
+  bool cut = false;
   wchar_t c = 0;
   while (!text.ends_with(kPasteEnd) && el_wgetc(editor, &c) == 1) {
-    if (text.size() < kMaxPaste + kPasteEnd.size()) text += c;
+    text += c;
+    // What is beyond the bound moves on before the last characters, in which the end may be.
+    if (text.size() <= kMaxPaste + kPasteEnd.size()) continue;
+    text.erase(kMaxPaste, 1);
+    cut = true;
   }
   if (text.ends_with(kPasteEnd)) text.resize(text.size() - kPasteEnd.size());
   std::wstring shown;
@@ -72,7 +84,10 @@ unsigned char Paste(EditLine* editor, int) {
     const bool control = one < L' ' || (one >= 0x7F && one < 0xA0);
     if (!control || one == L'\n' || one == L'\t') shown += one;
   }
-  return el_winsertstr(editor, shown.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+  if (el_winsertstr(editor, shown.c_str()) != 0) return CC_ERROR;
+  if (!cut) return CC_REFRESH;
+  ShowAnew(editor, fmt::format("(the paste is cut: it has more than {} characters)\n", kMaxPaste));
+  return CC_NORM;
 }
 
 }  // namespace
@@ -160,9 +175,7 @@ struct LineEditor::Terminal {
   bool ReadByte(std::string* bytes) {
     while (!end && !WaitForInput(STDIN_FILENO)) {
       if (CaughtSignals::Take(SIGWINCH)) {
-        std::fputs("\r\033[J", stderr);  // The line is shown anew.
-        el_resize(editor);
-        el_set(editor, EL_REFRESH);
+        ShowAnew(editor, "");
       } else {
         // Any but Ctrl-C acts once Read has given the terminal back.
         end =

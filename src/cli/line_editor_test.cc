@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,6 +22,7 @@ namespace ropeway::cli {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 class ChatHistoryTest : public testing::Test {
@@ -88,17 +90,24 @@ class Typist {
     setenv("TERM", "xterm", 1);
     shower_ = std::thread([this] {
       std::array<char, 4096> shown;
-      while (read(keys_, shown.data(), shown.size()) > 0) {
+      ssize_t count = 0;
+      while ((count = read(keys_, shown.data(), shown.size())) > 0) {
+        shown_.append(shown.data(), static_cast<size_t>(count));
       }
     });
   }
-  ~Typist() {
+  ~Typist() { End(); }
+
+  // What was shown. No more is then.
+  std::string End() {
+    if (!shower_.joinable()) return shown_;
     for (size_t i = 0; i < kStandard.size(); ++i) {
       dup2(kept_[i], kStandard[i]);
       close(kept_[i]);
     }
     shower_.join();
     close(keys_);
+    return shown_;
   }
   Typist(const Typist&) = delete;
   Typist& operator=(const Typist&) = delete;
@@ -112,6 +121,7 @@ class Typist {
   int keys_ = -1;
   std::array<int, 2> kept_ = {};
   std::thread shower_;
+  std::string shown_;
 };
 
 TEST(LineEditor, ASignalThatCameBeforeIsNotMissed) {
@@ -145,6 +155,23 @@ TEST(LineEditor, BytesThatAreNoCharacterAreLeftOut) {
       "b\xE4\xBD\xA0\xE4\xBD\x80\n");
   EXPECT_EQ(lines.Read("> ", &line), LineReader::Event::kLine);
   EXPECT_EQ(line, "ab\u4F60\u4F40");
+}
+
+TEST(LineEditor, ALongPasteIsCutAtItsBound) {
+  Typist typist;
+  LineEditor lines("");
+  std::string line;
+  std::thread typing([&] {
+    // A terminal that still makes lines itself would lose what is too long.
+    for (termios modes = {}; (modes.c_lflag & ICANON) != 0 || modes.c_cflag == 0;) {
+      tcgetattr(STDIN_FILENO, &modes);
+    }
+    typist.Type("\033[200~" + std::string((1 << 20) + 8, 'x') + "\033[201~y\n");
+  });
+  EXPECT_EQ(lines.Read("> ", &line), LineReader::Event::kLine);
+  typing.join();
+  EXPECT_TRUE(line == std::string(1 << 20, 'x') + "y") << line.size();
+  EXPECT_THAT(typist.End(), HasSubstr("the paste is cut: it has more than 1048576 characters"));
 }
 
 }  // namespace
