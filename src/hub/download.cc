@@ -179,7 +179,7 @@ Attempt Downloader::Try() {
 
 Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
   auto client = OpenClient(url, with_token ? request_.token : "");
-  if (!client.ok()) return {client.status(), true};
+  if (!client.ok()) return {client.status(), client.status().code() == StatusCode::kUnavailable};
   boost::asio::io_context io(1);
   const auto call = std::make_shared<net::HttpCall>(client->get(), &io);
   call->set_timeout_when_idle();
@@ -214,7 +214,8 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
                         });
   io.run();
   if (!attempt.status.ok()) return attempt;
-  if (end.kind != nullptr) return {Unavailable(Named(end.why)), true};
+  if (end.kind != nullptr)
+    return {Unavailable(Named(end.why)), end.kind != net::http_error::kRefused};
   if (head->status >= 300 && head->status < 400 && !head->location.empty()) return {};
   if (!keep) return Refused(url, head->status, error_body);
   if (total_ > 0 && part_.bytes() < total_) {

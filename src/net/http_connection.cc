@@ -375,9 +375,12 @@ asio::awaitable<HttpEnd> HttpConnection::Connect(HttpEndpoints endpoints) {
   socket_.non_blocking(true, error);
   if (error) co_return End("connecting", error);
   if (peer_.proxy) {
-    std::string why = co_await OpenTunnel(*peer_.proxy, peer_.url, &socket_, &error);
+    const Status tunnel = co_await OpenTunnel(*peer_.proxy, peer_.url, &socket_, &error);
     if (error || broken_ != nullptr) co_return EndAtProxy(error);
-    if (!why.empty()) co_return HttpEnd{http_error::kConnect, std::move(why)};
+    if (!tunnel.ok()) {
+      const bool refused = tunnel.code() == StatusCode::kInvalidArgument;
+      co_return HttpEnd{refused ? http_error::kRefused : http_error::kConnect, tunnel.message()};
+    }
   }
   if (peer_.tls) {
     tls_.reset(new Tls{asio::ssl::stream<tcp::socket&>(socket_, *peer_.tls)});

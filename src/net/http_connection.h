@@ -28,6 +28,7 @@ namespace ropeway::net {
 // Why an exchange failed.
 namespace http_error {
 inline constexpr char kConnect[] = "no connection";
+inline constexpr char kRefused[] = "refused";  // By a proxy, as it would be again.
 inline constexpr char kReset[] = "connection reset";
 inline constexpr char kEarlyEnd[] = "early end";
 inline constexpr char kTimeout[] = "timeout";

@@ -46,7 +46,7 @@ bool IsListed(const BaseUrl& url, std::string_view list) {
     if (name.ends_with(fmt::format(":{}", url.port)) && url.host.find(':') == std::string::npos) {
       name.resize(name.rfind(':'));
     }
-    name.erase(0, name.find_first_not_of('.'));
+    name.erase(0, name.find_first_not_of("*."));
     if (!name.empty() && host.ends_with("." + name)) return true;
   }
   return false;
@@ -95,9 +95,9 @@ StatusOr<std::optional<Proxy>> ProxyFor(const BaseUrl& url) {
 }
 
 // It sends nothing behind its head: the server waits for the client's first bytes.
-asio::awaitable<std::string> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
-                                        asio::ip::tcp::socket* socket,
-                                        boost::system::error_code* error) {
+asio::awaitable<Status> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
+                                   asio::ip::tcp::socket* socket,
+                                   boost::system::error_code* error) {
   std::string head =
       fmt::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n", HostAndPort(url.host, url.port));
   if (!proxy.authorization.empty()) {
@@ -106,18 +106,19 @@ asio::awaitable<std::string> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
   head += "\r\n";
   auto token = asio::redirect_error(asio::use_awaitable, *error);
   co_await asio::async_write(*socket, asio::buffer(head), token);
-  if (*error) co_return "";
+  if (*error) co_return Status();
   std::string reply;
   co_await asio::async_read_until(*socket, asio::dynamic_buffer(reply, kMaxHead), "\r\n\r\n",
                                   token);
-  if (*error) co_return "";
+  if (*error) co_return Status();
   // "HTTP/1.1 200".
   int status = 0;
   const bool is_http = reply.starts_with("HTTP/1.") && reply.size() > 12 &&
                        std::from_chars(&reply[9], &reply[12], status).ptr == &reply[12];
-  if (is_http && status / 100 == 2) co_return "";
-  co_return is_http ? fmt::format("the proxy {} answers {}", proxy.Text(), status)
-                    : fmt::format("the proxy {} speaks no HTTP", proxy.Text());
+  if (is_http && status / 100 == 2) co_return Status();
+  co_return Status(status / 100 == 4 ? StatusCode::kInvalidArgument : StatusCode::kUnavailable,
+                   is_http ? fmt::format("the proxy {} answers {}", proxy.Text(), status)
+                           : fmt::format("the proxy {} speaks no HTTP", proxy.Text()));
 }
 
 }  // namespace ropeway::net

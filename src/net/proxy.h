@@ -23,16 +23,18 @@ struct Proxy {
 };
 
 // The proxy of https_proxy or HTTPS_PROXY for an https URL, unless no_proxy or NO_PROXY lists its
-// host: a comma between names, each of which stands for itself and what ends with it, or "*".
+// host: a comma between names, each of which (also as .NAME or *.NAME) stands for itself and what
+// ends with it, or "*".
 // http goes without a proxy. kInvalidArgument for a variable that is no http://[USER:PASSWORD@]HOST
 // [:PORT]; the message does not show it.
 StatusOr<std::optional<Proxy>> ProxyFor(const BaseUrl& url);
 
 // Asks the proxy, to which `socket` is connected, for a tunnel to the server of `url`. Why there is
-// none; "" where there is one, or where `error` is set. The arguments must outlive the coroutine.
-boost::asio::awaitable<std::string> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
-                                               boost::asio::ip::tcp::socket* socket,
-                                               boost::system::error_code* error);
+// none, kInvalidArgument where the same request would fail again; OK where there is one, or where
+// `error` is set. The arguments must outlive the coroutine.
+boost::asio::awaitable<Status> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
+                                          boost::asio::ip::tcp::socket* socket,
+                                          boost::system::error_code* error);
 
 }  // namespace ropeway::net
 

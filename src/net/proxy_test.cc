@@ -40,9 +40,10 @@ TEST_F(ProxyTest, IsWhatTheEnvironmentSays) {
 
 TEST_F(ProxyTest, WhatNoProxyListsGoesDirectly) {
   setenv("HTTPS_PROXY", "proxy:1", 1);
-  setenv("NO_PROXY", "a.example, .B.example,c.example:8443,::1", 1);
-  for (const char* url : {"https://a.example/", "https://x.a.example/", "https://A.EXAMPLE/",
-                          "https://x.b.example/", "https://c.example:8443/", "https://[::1]/"}) {
+  setenv("NO_PROXY", "a.example, .B.example,c.example:8443,::1,*.d.example", 1);
+  for (const char* url :
+       {"https://a.example/", "https://x.a.example/", "https://A.EXAMPLE/", "https://x.b.example/",
+        "https://x.d.example/", "https://c.example:8443/", "https://[::1]/"}) {
     EXPECT_EQ(For(url), "") << url;
   }
   for (const char* url : {"https://xa.example/", "https://a.example.org/", "https://c.example/",
