@@ -50,22 +50,20 @@ std::optional<std::string_view> HostOf(std::string_view authority) {
   return authority.substr(0, size);
 }
 
-// The origins that a page of this machine has, as browsers write them.
-bool IsLocalOrigin(std::string_view origin) {
-  for (const std::string_view scheme : {"http://", "https://"}) {
-    if (!origin.starts_with(scheme)) continue;
-    const std::string_view authority = origin.substr(scheme.size());
-    const std::optional<std::string_view> host = HostOf(authority);
-    return host && !authority.ends_with(':') &&
-           (*host == "localhost" || *host == "127.0.0.1" || *host == "[::1]");
-  }
-  return false;
-}
-
 // Whether `host` (in lower case, an address of IPv6 in brackets) is this machine by its nature.
 bool IsLocalHost(std::string_view host) {
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   return IsLoopbackHost(host) || host.ends_with(".localhost");
+}
+
+// Whether `origin`, as browsers write it, is of a page of this machine.
+bool IsLocalOrigin(std::string_view origin) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!origin.starts_with(scheme) || origin.ends_with(':')) continue;
+    const std::optional<std::string_view> host = HostOf(origin.substr(scheme.size()));
+    return host && IsLocalHost(*host);
+  }
+  return false;
 }
 
 // A host as rules compare it.

@@ -57,8 +57,8 @@ struct HttpOptions {
   std::vector<std::string> trusted_proxies;
 
   // Origins of the pages that may read answers: "https://app.example:8443", "*" for all, "none".
-  // Empty: pages of this machine (localhost, 127.0.0.1 and [::1]) while the server listens on
-  // loopback, else none.
+  // Empty: pages of this machine (localhost, names below it and loopback addresses) while the
+  // server listens on loopback, else none.
   std::vector<std::string> cors_origins;
   // Names by which a server without keys may be called on loopback, besides its own and this
   // machine's; "*" for all.
