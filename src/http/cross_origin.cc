@@ -98,7 +98,10 @@ StatusOr<OriginRule> OriginRule::Parse(const std::vector<std::string>& texts) {
   OriginRule rule;
   for (const std::string& text : texts) {
     rule.unset_ = false;
-    if (text == "none") continue;
+    if (text == "none") {
+      if (texts.size() == 1) continue;
+      return InvalidArgument("'none' stands alone: it leaves no origin", "cors_origins");
+    }
     if (text == "*") {
       rule.any_ = true;
       continue;

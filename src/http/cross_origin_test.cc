@@ -108,6 +108,15 @@ TEST(OriginRule, RejectsWhatIsNoOrigin) {
   EXPECT_TRUE(OriginRule::Parse({"chrome-extension://abcdef", "tauri://localhost"}).ok());
 }
 
+TEST(OriginRule, NoneStandsAlone) {
+  for (const std::vector<std::string>& texts :
+       {std::vector<std::string>{"*", "none"}, {"none", "https://app.example"}}) {
+    const Status status = OriginRule::Parse(texts).status();
+    EXPECT_EQ(status.field(), "cors_origins");
+    EXPECT_THAT(status.message(), HasSubstr("'none' stands alone"));
+  }
+}
+
 TEST(AllowedHeaders, NamesThatAreTokensWithinBounds) {
   EXPECT_EQ(AllowedHeaders("authorization,Content-Type , x-stainless-os,\tX-Api-Key"),
             "authorization, content-type, x-stainless-os, x-api-key");

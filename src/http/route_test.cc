@@ -78,7 +78,8 @@ TEST(RouteTable, TheVersionAndASlashAtTheEndAreUpToTheClient) {
   EXPECT_EQ(name_of("/v1/models/"), "/v1/models");
   EXPECT_EQ(name_of("/models/m"), "/v1/models/{model}");
   EXPECT_EQ(Match("GET", "/models/a/b").argument, "a/b");
-  EXPECT_EQ(Match("GET", "/v1/models/a/").argument, "a/") << "a path that is matched exactly";
+  EXPECT_EQ(Match("GET", "/v1/models/a/").argument, "a");
+  EXPECT_EQ(Match("GET", "/v1/models/a//").argument, "a/") << "one slash is the path's";
   EXPECT_EQ(name_of("/admin/requests/"), "/admin/requests");
   EXPECT_EQ(Match("POST", "/admin/requests/1/cancel/").argument, "1");
   EXPECT_EQ(name_of("http://h/queue/"), "/v1/queue");
@@ -107,6 +108,11 @@ TEST(RouteTable, OptionsOfAKnownPathAreTheTables) {
   EXPECT_FALSE(Match("OPTIONS", "/completions").method_allowed);
   EXPECT_FALSE(Match("OPTIONS", "/nowhere").options);
   EXPECT_FALSE(Match("GET", "/completions").options);
+  // Of the server as a whole (RFC 9110, section 9.3.7).
+  EXPECT_TRUE(Match("OPTIONS", "*").options);
+  EXPECT_FALSE(Match("OPTIONS", "*").method_allowed);
+  EXPECT_EQ(Match("OPTIONS", "*").methods, "POST, GET, HEAD");
+  EXPECT_FALSE(Match("GET", "*").options);
 }
 
 TEST(RouteTable, WholeUrlsAreTargetsToo) {
