@@ -127,6 +127,12 @@ std::string OriginRule::Answer(std::string_view origin, bool on_loopback) const 
   return good ? std::string(origin) : std::string();
 }
 
+bool IsOwnOrigin(std::string_view origin, std::string_view host) {
+  const std::string own = "://" + Lower(host);
+  const std::string lower = Lower(origin);
+  return !host.empty() && (lower == "http" + own || lower == "https" + own);
+}
+
 std::string AllowedHeaders(std::string_view asked) {
   constexpr size_t kMostNames = 32;
   constexpr size_t kMostBytes = 1024;

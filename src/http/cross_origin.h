@@ -30,6 +30,9 @@ class OriginRule {
   std::vector<std::string> origins_;
 };
 
+// Whether a page of `origin` is the server's own, which its client calls `host` (the header Host).
+bool IsOwnOrigin(std::string_view origin, std::string_view host);
+
 // Of `asked`, the value of Access-Control-Request-Headers, the names that a page may send: those of
 // at most 32 names and 1024 bytes that are tokens, and none that only a proxy says. In lower case.
 std::string AllowedHeaders(std::string_view asked);

@@ -25,6 +25,13 @@ HttpReply WrongHost() {
                      "invalid_request_error", "", "host_not_allowed"});
 }
 
+HttpReply WrongOrigin() {
+  return ErrorReply({403,
+                     "This server has no keys and answers no pages of other origins: start it with "
+                     "--cors-origins and the origin of yours.",
+                     "invalid_request_error", "", "origin_not_allowed"});
+}
+
 HttpReply TooSlow() {
   return ErrorReply({408, "The request did not arrive in time.", "invalid_request_error", "", ""});
 }
@@ -56,9 +63,9 @@ class RequestReader {
   void Parse();
   // Decides, by the head, whether the body is to be read.
   std::optional<HttpReply> CheckHead();
-  // Whether the server answers to the host that the request names: where it is open to its machine
-  // alone, a page of another site must not reach it by giving it a name (DNS rebinding).
-  bool MayCall(const RequestHead& head) const;
+  // Where the server is open to its machine alone, no page of another site must reach it: neither
+  // by giving it a name (DNS rebinding) nor by sending what needs no preflight.
+  std::optional<HttpReply> CheckPage(const RequestHead& head) const;
   // Whether the connection may have this request answered.
   std::optional<HttpReply> CheckPlace();
   // Charges the body for what it takes by now.
@@ -92,7 +99,7 @@ std::optional<HttpReply> RequestReader::CheckHead() {
   }
   request_.match = context_->routes.Match(head.method, head.target);
   const Route& route = *request_.match.route;
-  if (!MayCall(head)) return WrongHost();
+  if (std::optional<HttpReply> rejection = CheckPage(head)) return rejection;
   if (route.limits.cross_origin) {
     request_.allow_origin = context_->origins.Answer(head.origin, context_->on_loopback);
     request_.preflight = head.preflight && !request_.allow_origin.empty();
@@ -107,9 +114,15 @@ std::optional<HttpReply> RequestReader::CheckHead() {
   return CheckPlace();
 }
 
-bool RequestReader::MayCall(const RequestHead& head) const {
-  if (!context_->open || !context_->on_loopback) return true;
-  return context_->hosts.Allows(head.host) && context_->hosts.Allows(AuthorityOf(head.target));
+std::optional<HttpReply> RequestReader::CheckPage(const RequestHead& head) const {
+  if (!context_->open || !context_->on_loopback) return std::nullopt;
+  const HostRule& hosts = context_->hosts;
+  if (!hosts.Allows(head.host) || !hosts.Allows(AuthorityOf(head.target))) return WrongHost();
+  // The answer to OPTIONS keeps a page from more.
+  const bool good = head.origin.empty() || request_.match.options ||
+                    IsOwnOrigin(head.origin, head.host) ||
+                    !context_->origins.Answer(head.origin, true).empty();
+  return good ? std::nullopt : std::optional(WrongOrigin());
 }
 
 std::optional<HttpReply> RequestReader::CheckPlace() {

@@ -78,17 +78,58 @@ TEST_F(HttpCrossOriginTest, APageOfThisMachineMayReadAnswers) {
   EXPECT_EQ(reply.headers["access-control-expose-headers"], "x-request-id, Retry-After");
 }
 
+// Without keys they may not even send what needs no preflight.
 TEST_F(HttpCrossOriginTest, OtherPagesMayNot) {
-  for (const char* origins :
-       {"", "Origin: null\r\n", "Origin:\r\n", "Origin: http://localhost.evil.com\r\n",
-        "Origin: http://localhost:3000\r\nOrigin: http://localhost:3000\r\n",
-        "Origin: http://localhost:3000\r\nOrigin: https://evil.com\r\n"}) {
+  constexpr char kBody[] = R"({"prompt":"a"})";
+  for (const char* origins : {"Origin: null\r\n", "Origin: http://localhost.evil.com\r\n",
+                              "Origin: http://localhost:3000\r\nOrigin: http://localhost:3000\r\n",
+                              "Origin: http://localhost:3000\r\nOrigin: https://evil.com\r\n"}) {
     ClientReply reply = Request("GET", "/v1/models", origins);
-    EXPECT_EQ(reply.status, 200) << origins;
+    EXPECT_EQ(reply.status, 403) << origins;
+    EXPECT_EQ(json::parse(reply.body)["error"]["code"], "origin_not_allowed");
+    EXPECT_THAT(reply.body, HasSubstr("--cors-origins"));
     EXPECT_THAT(CrossOriginHeaders(reply), testing::IsEmpty()) << origins;
     EXPECT_EQ(reply.headers["vary"], "Origin") << "a cache must not mix them";
     EXPECT_THAT(CrossOriginHeaders(Preflight("/v1/models", origins)), testing::IsEmpty());
+    for (const char* path : {"/v1/completions", "/tokenize", "/metrics", "/livez"}) {
+      const std::string simple = std::string(origins) + "Content-Type: text/plain\r\n";
+      EXPECT_EQ(Request("POST", path, simple, kBody).status, 403) << path;
+    }
   }
+  EXPECT_THAT(backend_.submitted(), testing::IsEmpty());
+  // What is no page of another origin: a program, and a page of the server's own.
+  for (const char* origins : {"", "Origin:\r\n", "Origin: http://localhost\r\n"}) {
+    ClientReply reply = Request("POST", "/v1/completions", origins, kBody);
+    EXPECT_EQ(reply.status, 200) << origins;
+    EXPECT_EQ(reply.headers["vary"], "Origin");
+  }
+}
+
+// As where a proxy on this machine passes its name on.
+TEST_F(HttpCrossOriginTest, ThePagesOfTheServersOwnNameMayCall) {
+  ServerOptions options;
+  options.allowed_hosts = {"llm.example"};
+  options.cors_origins = {"none"};
+  StartServer(options);
+  const auto status_of = [this](const std::string& host, const std::string& origin) {
+    TestClient client(port());
+    client.Send("GET /v1/models HTTP/1.1\r\nHost: " + host + "\r\nOrigin: " + origin + "\r\n\r\n");
+    return client.Read().status;
+  };
+  EXPECT_EQ(status_of("llm.example", "https://llm.example"), 200);
+  EXPECT_EQ(status_of("LLM.example:8080", "http://llm.example:8080"), 200);
+  EXPECT_EQ(status_of("llm.example", "https://llm.example:8443"), 403);
+  EXPECT_EQ(status_of("llm.example", "llm.example"), 403);
+  EXPECT_EQ(status_of("localhost", "http://localhost:3000"), 403) << "'none' names none";
+}
+
+// A key is what such a page lacks.
+TEST_F(HttpCrossOriginTest, WithKeysAnyPageMaySend) {
+  StartServer(WithKeys());
+  const std::string headers = "Origin: https://evil.com\r\n" + Bearer("sk-team-key-1");
+  const ClientReply reply = Request("POST", "/v1/completions", headers, R"({"prompt":"a"})");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_THAT(CrossOriginHeaders(reply), testing::IsEmpty());
 }
 
 // What an admin sees is for no page, wherever it is from.
@@ -134,7 +175,7 @@ TEST_F(HttpCrossOriginTest, OriginsThatAreGivenReplaceTheDefault) {
   ServerOptions options;
   options.cors_origins = {"https://app.example"};
   StartServer(options);
-  EXPECT_THAT(CrossOriginHeaders(Request("GET", "/v1/models", kPage)), testing::IsEmpty());
+  EXPECT_EQ(Request("GET", "/v1/models", kPage).status, 403);
   EXPECT_EQ(Request("GET", "/v1/models", "Origin: https://app.example\r\n").headers[kAllow],
             "https://app.example");
   options.cors_origins = {"*"};
@@ -142,8 +183,7 @@ TEST_F(HttpCrossOriginTest, OriginsThatAreGivenReplaceTheDefault) {
   ClientReply reply = Request("GET", "/v1/models", "Origin: https://any.example\r\n");
   EXPECT_EQ(reply.headers[kAllow], "*");
   EXPECT_EQ(reply.headers.count("access-control-allow-credentials"), 0U);
-  EXPECT_THAT(CrossOriginHeaders(Request("GET", "/v1/models", "Origin: null\r\n")),
-              testing::IsEmpty());
+  EXPECT_EQ(Request("GET", "/v1/models", "Origin: null\r\n").status, 403);
   options.cors_origins = {"app.example"};
   EXPECT_EQ(ApiServer(options, &backend_).Start().field(), "cors_origins");
 }
