@@ -1,6 +1,5 @@
 #include "http/http_server.h"
 
-#include <fmt/format.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
@@ -143,11 +142,8 @@ class HttpServer::Impl {
     if (!error) acceptor_.assign(endpoint.protocol(), port->acceptor.release(), error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (!error) acceptor_.non_blocking(true, error);
-    if (error) {  // Of two processes that bind one port before either listens, one can.
-      return {StatusCode::kUnavailable,
-              fmt::format("cannot listen on port {}: {}", endpoint.port(), error.message()),
-              "port"};
-    }
+    // Of two processes that bind one port before either listens, one can.
+    if (error) return ServerPort::ErrorOf(context_.options, endpoint, error);
     port_ = endpoint.port();
     context_.on_loopback = IsLoopbackAddress(endpoint.address());
     return {};

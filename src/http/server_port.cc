@@ -41,32 +41,14 @@ error_code Bind(const tcp::endpoint& endpoint, tcp::acceptor* acceptor) {
 }
 
 // The next port after `endpoint`'s that is free now.
-std::optional<int> NextFree(asio::io_context* io, tcp::endpoint endpoint) {
+std::optional<int> NextFree(tcp::endpoint endpoint) {
+  asio::io_context io;
   for (int i = 0; i < kPortsToTry && endpoint.port() < 65535; ++i) {
     endpoint.port(static_cast<uint16_t>(endpoint.port() + 1));
-    tcp::acceptor acceptor(*io);
+    tcp::acceptor acceptor(io);
     if (!Bind(endpoint, &acceptor)) return endpoint.port();
   }
   return std::nullopt;
-}
-
-Status BindError(const HttpOptions& options, const tcp::endpoint& endpoint, error_code error,
-                 asio::io_context* io) {
-  if (error == asio::error::address_in_use) {
-    const std::optional<int> other = NextFree(io, endpoint);
-    return {StatusCode::kUnavailable,
-            fmt::format("port {} is in use: choose another one, such as --port {}", options.port,
-                        other ? std::to_string(*other) : "0 (any free one)"),
-            "port"};
-  }
-  if (error == asio::error::access_denied) {
-    return {StatusCode::kUnavailable,
-            fmt::format("Port {} on {} may not be used by this user.", options.port, options.host),
-            "port"};
-  }
-  return InvalidArgument(
-      fmt::format("Cannot listen on {}:{}: {}.", options.host, options.port, error.message()),
-      "host");
 }
 
 // Null: plain HTTP.
@@ -85,6 +67,26 @@ StatusOr<std::shared_ptr<asio::ssl::context>> LoadTls(const HttpOptions& options
 
 }  // namespace
 
+Status ServerPort::ErrorOf(const HttpOptions& options, const tcp::endpoint& endpoint,
+                           error_code error) {
+  if (error == asio::error::address_in_use) {
+    const std::optional<int> other = NextFree(endpoint);
+    return {StatusCode::kUnavailable,
+            fmt::format("port {} is in use: choose another one, such as --port {}", endpoint.port(),
+                        other ? std::to_string(*other) : "0 (any free one)"),
+            "port"};
+  }
+  if (error == asio::error::access_denied) {
+    return {
+        StatusCode::kUnavailable,
+        fmt::format("Port {} on {} may not be used by this user.", endpoint.port(), options.host),
+        "port"};
+  }
+  return InvalidArgument(
+      fmt::format("Cannot listen on {}:{}: {}.", options.host, endpoint.port(), error.message()),
+      "host");
+}
+
 StatusOr<ServerPort> ServerPort::Open(const HttpOptions& options) {
   StatusOr<std::shared_ptr<asio::ssl::context>> tls = LoadTls(options);
   if (!tls.ok()) return tls.status();
@@ -93,7 +95,7 @@ StatusOr<ServerPort> ServerPort::Open(const HttpOptions& options) {
   if (!endpoint.ok()) return endpoint.status();
   tcp::acceptor acceptor(*io);
   if (const error_code error = Bind(*endpoint, &acceptor)) {
-    return BindError(options, *endpoint, error, io.get());
+    return ErrorOf(options, *endpoint, error);
   }
   return ServerPort{std::move(io), std::move(acceptor), *std::move(tls)};
 }

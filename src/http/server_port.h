@@ -23,6 +23,10 @@ struct ServerPort {
   // a free one.
   static StatusOr<ServerPort> Open(const HttpOptions& options);
 
+  // Why `endpoint`, where the acceptor was or was to be, cannot be used: see Open.
+  static Status ErrorOf(const HttpOptions& options, const boost::asio::ip::tcp::endpoint& endpoint,
+                        boost::system::error_code error);
+
   std::unique_ptr<boost::asio::io_context> io;     // Of acceptor; runs nothing.
   boost::asio::ip::tcp::acceptor acceptor;         // Bound.
   std::shared_ptr<boost::asio::ssl::context> tls;  // Null: plain HTTP.

@@ -35,6 +35,25 @@ TEST(ServerPortTest, APortInUseIsSaidWithAFreeOne) {
   EXPECT_TRUE(http::ServerPort::Open(options).ok());
 }
 
+// Of two servers that start at one time, both may bind the port.
+TEST(ServerPortTest, WhoListensTooLateIsToldTheSame) {
+  StatusOr<http::ServerPort> early = http::ServerPort::Open({});
+  ASSERT_TRUE(early.ok());
+  ServerOptions options;
+  options.port = early->acceptor.local_endpoint().port();
+  StatusOr<http::ServerPort> late = http::ServerPort::Open(options);
+  ASSERT_TRUE(late.ok()) << late.status().message();
+  FakeBackend backend;
+  ApiServer first(ServerOptions(), &backend);
+  ASSERT_TRUE(first.Start(*std::move(early)).ok());
+  ApiServer second(options, &backend);
+  const Status status = second.Start(*std::move(late));
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.field(), "port");
+  EXPECT_THAT(status.message(), StartsWith("port " + std::to_string(options.port) +
+                                           " is in use: choose another one, such as --port "));
+}
+
 TEST(ServerPortTest, RefusesConnectionsUntilAServerHasIt) {
   ServerOptions options;
   StatusOr<http::ServerPort> port = http::ServerPort::Open(options);
