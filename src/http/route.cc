@@ -77,12 +77,9 @@ RouteMatch RouteTable::Match(std::string_view method, std::string_view target) c
   RouteMatch match;
   const std::string_view path = SplitTarget(target).path;
   std::string_view shorter = path;
-  for (const bool without_slash : {false, true}) {
-    if (!path.starts_with('/') || (without_slash && !path.ends_with('/'))) break;
-    if (without_slash) shorter.remove_suffix(1);
-    if (Find(method, shorter, &match)) return match;
-    if (Find(method, std::string(kVersionPrefix).append(shorter), &match)) return match;
-  }
+  if (path.size() > 1 && path.ends_with('/')) shorter.remove_suffix(1);
+  if (Find(method, shorter, &match)) return match;
+  if (Find(method, std::string(kVersionPrefix).append(shorter), &match)) return match;
   match.route = &nothing_;
   match.name = nothing_.path;
   match.argument = path;
