@@ -47,6 +47,11 @@ std::optional<std::string_view> ArgumentOf(std::string_view path, std::string_vi
   return path.substr(begin.size(), path.size() - begin.size() - end.size());
 }
 
+void AddMethods(const Route& route, RouteMatch* match) {
+  match->methods += match->methods.empty() ? "" : ", ";
+  match->methods += route.method == "GET" ? "GET, HEAD" : route.method;
+}
+
 std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
@@ -60,14 +65,12 @@ bool RouteTable::Find(std::string_view method, std::string_view path, RouteMatch
   for (const Route& route : routes_) {
     const std::optional<std::string_view> argument = ArgumentOf(path, route.path);
     if (!argument || (match->route != nullptr && match->name != route.path)) continue;
-    const bool get = route.method == "GET";
-    const bool takes = route.method == method || (get && method == "HEAD");
+    const bool takes = route.method == method || (route.method == "GET" && method == "HEAD");
     if (match->route == nullptr || takes) match->route = &route;
     match->name = route.path;
     match->method_allowed = match->method_allowed || takes;
     match->options = method == "OPTIONS";
-    match->methods += match->methods.empty() ? "" : ", ";
-    match->methods += get ? "GET, HEAD" : route.method;
+    AddMethods(route, match);
     match->argument = *argument;
   }
   return match->route != nullptr;
@@ -83,7 +86,12 @@ RouteMatch RouteTable::Match(std::string_view method, std::string_view target) c
   match.route = &nothing_;
   match.name = nothing_.path;
   match.argument = path;
-  match.method_allowed = true;
+  match.options = path == "*" && method == "OPTIONS";  // Of the server as a whole.
+  match.method_allowed = !match.options;
+  for (const Route& route : routes_) {
+    if (match.options && match.methods.find(route.method) == match.methods.npos)
+      AddMethods(route, &match);
+  }
   return match;
 }
 

@@ -56,8 +56,8 @@ struct RouteMatch {
   // values of labels.
   std::string_view name;
   bool method_allowed = false;
-  bool options = false;       // OPTIONS of a known path, which the table answers.
-  std::string methods = {};   // Those of the path, "GET, HEAD"; empty where it is unknown.
+  bool options = false;       // OPTIONS of a known path or of "*", which the table answers.
+  std::string methods = {};   // Those of the path, "GET, HEAD"; of OPTIONS * those of all.
   std::string argument = {};  // As the client wrote it; where the path is unknown all of that.
 };
 

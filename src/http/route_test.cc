@@ -108,6 +108,11 @@ TEST(RouteTable, OptionsOfAKnownPathAreTheTables) {
   EXPECT_FALSE(Match("OPTIONS", "/completions").method_allowed);
   EXPECT_FALSE(Match("OPTIONS", "/nowhere").options);
   EXPECT_FALSE(Match("GET", "/completions").options);
+  // Of the server as a whole (RFC 9110, section 9.3.7).
+  EXPECT_TRUE(Match("OPTIONS", "*").options);
+  EXPECT_FALSE(Match("OPTIONS", "*").method_allowed);
+  EXPECT_EQ(Match("OPTIONS", "*").methods, "POST, GET, HEAD");
+  EXPECT_FALSE(Match("GET", "*").options);
 }
 
 TEST(RouteTable, WholeUrlsAreTargetsToo) {

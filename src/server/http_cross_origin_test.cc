@@ -132,6 +132,13 @@ TEST_F(HttpCrossOriginTest, WithKeysAnyPageMaySend) {
   EXPECT_THAT(CrossOriginHeaders(reply), testing::IsEmpty());
 }
 
+TEST_F(HttpCrossOriginTest, OptionsOfTheServerAsAWhole) {
+  StartServer(WithKeys());
+  ClientReply reply = Request("OPTIONS", "*", "");
+  EXPECT_EQ(reply.status, 204);
+  EXPECT_EQ(reply.headers["allow"], "POST, GET, HEAD, DELETE, OPTIONS");
+}
+
 // What an admin sees is for no page, wherever it is from.
 TEST_F(HttpCrossOriginTest, NoPageReadsWhatIsTheAdmins) {
   ServerOptions options = WithKeys();

@@ -136,7 +136,7 @@ TEST_F(HttpRfcTest, OtherMethodsAre405WithAllowAndOptionsNamesThem) {
   }
   client.Send("OPTIONS /health/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
   EXPECT_EQ(client.Read().headers["allow"], "GET, HEAD, OPTIONS") << "the connection goes on";
-  EXPECT_EQ(StatusOf("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n"), 404);
+  EXPECT_EQ(StatusOf("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n"), 204);
   EXPECT_EQ(StatusOf("OPTIONS /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n"), 404);
   EXPECT_EQ(StatusOf("BREW /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"), 405);
 }
