@@ -61,6 +61,8 @@ class RequestReader {
 
  private:
   void Parse();
+  // Finds the route, and what the page that asks may read of any answer.
+  void FindRoute();
   // Decides, by the head, whether the body is to be read.
   std::optional<HttpReply> CheckHead();
   // Where the server is open to its machine alone, no page of another site must reach it: neither
@@ -89,21 +91,27 @@ void RequestReader::Parse() {
   outcome_.rejection = parser_.rejection();
 }
 
-std::optional<HttpReply> RequestReader::CheckHead() {
+void RequestReader::FindRoute() {
   const RequestHead& head = parser_.head();
   request_.method = head.method;
+  request_.match = context_->routes.Match(head.method, head.target);
+  if (!request_.match.route->limits.cross_origin) return;
+  request_.allow_origin = context_->origins.Answer(head.origin, context_->on_loopback);
+  request_.preflight = head.preflight && !request_.allow_origin.empty();
+  if (request_.preflight) request_.allow_headers = AllowedHeaders(head.asked_headers);
+}
+
+std::optional<HttpReply> RequestReader::CheckHead() {
+  const RequestHead& head = parser_.head();
   if (proxied_) {
     const auto client = context_->proxies.ClientOf(head.forwarded_for, head.forwarded);
     if (client) request_.forwarded_for = client->to_string();
     if (client) request_.client = AddressAccount(*client);
   }
-  request_.match = context_->routes.Match(head.method, head.target);
   const Route& route = *request_.match.route;
-  if (std::optional<HttpReply> rejection = CheckPage(head)) return rejection;
-  if (route.limits.cross_origin) {
-    request_.allow_origin = context_->origins.Answer(head.origin, context_->on_loopback);
-    request_.preflight = head.preflight && !request_.allow_origin.empty();
-    if (request_.preflight) request_.allow_headers = AllowedHeaders(head.asked_headers);
+  if (std::optional<HttpReply> rejection = CheckPage(head)) {
+    request_.allow_origin.clear();
+    return rejection;
   }
   // What methods a path takes is no secret, and browsers ask for it without a key.
   const Rights rights = request_.match.options ? Rights::kOpen : route.rights;
@@ -168,6 +176,7 @@ asio::awaitable<ReadOutcome> RequestReader::Read() {
       deadline = std::chrono::steady_clock::now() + limits_.body_timeout;
       request_.framing = parser_.head().framing;
       request_.framing.keep_alive = false;
+      FindRoute();
       if (!outcome_.rejection) outcome_.rejection = CheckHead();
       if (outcome_.rejection) break;
       if (!parser_.done()) {

@@ -132,6 +132,13 @@ TEST_F(HttpCrossOriginTest, WithKeysAnyPageMaySend) {
   EXPECT_THAT(CrossOriginHeaders(reply), testing::IsEmpty());
 }
 
+TEST_F(HttpCrossOriginTest, APageReadsWhatIsWrongWithItsHeaders) {
+  ClientReply reply =
+      Request("POST", "/v1/completions", std::string(kPage) + "Content-Encoding: br\r\n", "x");
+  EXPECT_EQ(reply.status, 415);
+  EXPECT_EQ(reply.headers[kAllow], "http://localhost:3000");
+}
+
 TEST_F(HttpCrossOriginTest, OptionsOfTheServerAsAWhole) {
   StartServer(WithKeys());
   ClientReply reply = Request("OPTIONS", "*", "");
