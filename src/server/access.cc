@@ -113,7 +113,7 @@ http::Verdict Access::Check(http::Rights rights, std::string_view authorization,
   if (table->digests.empty() && rights != http::Rights::kAdmin) return verdict;
   const Presented presented = Identify(*table, authorization, api_key);
   verdict.caller.sees_all = presented.admin || table->tenants < 2 ||
-                            (presented.tenant != kNone && table->owners[presented.tenant].sees_all);
+                            (presented.tenant != kNone && table->owners[presented.tenant].gateway);
   if (rights == http::Rights::kOpen) return verdict;
   if (presented.two) {
     verdict.rejection =

@@ -120,6 +120,8 @@ TEST(Access, AKeyForMetricsOpensThemAlone) {
   const Access two(keys, "");
   EXPECT_FALSE(two.Check(http::Rights::kMetrics, "Bearer sk-team-a-1").caller.sees_all);
   EXPECT_TRUE(two.Check(http::Rights::kMetrics, "Bearer sk-scraper-9").caller.sees_all);
+  EXPECT_FALSE(two.Check(http::Rights::kOpen, "Bearer sk-scraper-9").caller.sees_all)
+      << "elsewhere it is as good as none";
 }
 
 // Its body, which may name another class, is not read yet.
