@@ -31,8 +31,11 @@ Json TypeOf(const core::Parameter& row) {
   return std::visit(
       [&]<typename Class, typename T>(T Class::*) -> Json {
         if constexpr (std::is_same_v<T, float>) return Ranged("number", row);
-        if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, std::optional<int32_t>>) {
-          return Ranged("integer", row);
+        if constexpr (std::is_same_v<T, int32_t>) return Ranged("integer", row);
+        if constexpr (std::is_same_v<T, std::optional<int32_t>>) {
+          Json range = Ranged("integer", row);
+          range["minimum"] = -1;  // Of max_tokens: until the context ends.
+          return range;
         }
         if constexpr (std::is_same_v<T, bool>) return {{"type", "boolean"}};
         if constexpr (std::is_same_v<T, std::string>) return {{"type", "string"}};

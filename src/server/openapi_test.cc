@@ -66,6 +66,8 @@ TEST(OpenApi, HasEveryFieldAndParametersWithTheirRanges) {
     EXPECT_EQ(fields["temperature"]["maximum"], 2);
     EXPECT_EQ(fields["top_p"]["exclusiveMinimum"], 0);
     EXPECT_EQ(fields["max_tokens"]["type"], "integer");
+    EXPECT_EQ(fields["max_tokens"]["minimum"], -1);
+    EXPECT_EQ(fields["min_tokens"]["minimum"], 0);
     EXPECT_EQ(fields["stop"]["type"], json::parse(R"(["string","array"])"));
     EXPECT_EQ(fields["ignore_eos"]["type"], "boolean");
   }
