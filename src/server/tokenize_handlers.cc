@@ -314,11 +314,11 @@ boost::asio::awaitable<http::Sent> AnswerTokenizer(std::shared_ptr<http::Exchang
     job = std::make_shared<Job>(context, &exchange->request);
     HelperWork work = [job] { return job->Run(); };
     answer = co_await context->RunOnHelper(std::move(flow), stream, std::move(work));
+    if (!stream->gone()) context->TellIgnored(job->ignored(), exchange.get());
   } catch (...) {
     answer = http::StatusFromException();
   }
   stream->set_answering(false);
-  if (job && !stream->gone()) context->TellIgnored(job->ignored(), exchange.get());
   job.reset();
   http::HttpReply reply;
   if (answer.ok()) {
