@@ -237,7 +237,7 @@ Status FieldReport::status() const {
 }
 
 std::string EscapedName(std::string_view name) {
-  std::string text;
+  std::string text = name.empty() ? "\"\"" : "";
   for (const char c : name) {
     if (c > ' ' && c <= '~' && c != ',' && c != '%') {
       text += c;

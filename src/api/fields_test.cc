@@ -176,6 +176,7 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
 
 TEST(FieldsTest, TheHeaderIsPrintableAndBounded) {
   EXPECT_EQ(IgnoredHeader({}), "");
+  EXPECT_EQ(IgnoredHeader({""}), "\"\"") << "no empty header";
   EXPECT_EQ(IgnoredHeader({"a", "b c", "d,e", "\r\nx: y", "\xC3\xA9%"}),
             "a, b%20c, d%2Ce, %0D%0Ax:%20y, %C3%A9%25");
   EXPECT_EQ(IgnoredHeader(std::vector<std::string>(9, "n")), "n, n, n, n, n, n, n, n");
