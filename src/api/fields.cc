@@ -198,13 +198,9 @@ void FieldReport::AddOther(std::string_view parent, const std::string& name, con
     return;
   }
   if (limits_.reject_unknown) return Add(UnknownField(path));
+  if (value.is_null() || ignored_.size() == kMostIgnored) return;
   const std::string shown = std::string(parent) + ShownName(name);
-  if (value.is_null() || std::ranges::find(ignored_, shown) != ignored_.end()) return;
-  if (ignored_.size() == kMostIgnored) {
-    return Add(InvalidArgument(
-        fmt::format("'{}' is one of more than {} fields that are unknown.", path, kMostIgnored),
-        path));
-  }
+  if (std::ranges::find(ignored_, shown) != ignored_.end()) return;
   std::vector<std::string_view> known(used.begin(), used.end());
   for (const FieldRow& row : kFieldRows) {
     std::string_view member = row.name;
@@ -250,13 +246,16 @@ std::string EscapedName(std::string_view name) {
 
 std::string IgnoredHeader(const std::vector<std::string>& names) {
   constexpr size_t kMostNames = 8;
-  constexpr size_t kMostBytes = 256;
+  constexpr size_t kMostBytes = 240;  // Of the names.
   std::string text;
+  size_t more = names.size();
   for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i) {
     const std::string next = (text.empty() ? "" : ", ") + EscapedName(names[i]);
-    if (text.size() + next.size() <= kMostBytes) text += next;
+    if (text.size() + next.size() > kMostBytes) continue;
+    text += next;
+    --more;
   }
-  return text;
+  return more == 0 ? text : fmt::format("{}, and {} more", text, more);
 }
 
 }  // namespace ropeway::api

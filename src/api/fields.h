@@ -85,12 +85,12 @@ class FieldReport {
   const BodyLimits& limits_;
   std::vector<Status> faults_;  // At most kMostFaults.
   bool more_faults_ = false;
-  std::vector<std::string> ignored_;  // At most kMostIgnored.
+  std::vector<std::string> ignored_;  // At most kMostIgnored: further ones are not looked at.
   std::map<const void*, std::pair<std::string, const nlohmann::json*>> aliases_;
 };
 
 // The value of the header x-ropeway-ignored: names in printable ASCII without commas, at most 8 and
-// 256 bytes. "": there are none.
+// 256 bytes, and how many more there are. "": there are none.
 std::string IgnoredHeader(const std::vector<std::string>& names);
 // A name as that header and a log line show it.
 std::string EscapedName(std::string_view name);
