@@ -127,13 +127,14 @@ bool IsOf(std::string_view type, const json& value) {
                                           [](const json& member) { return member.is_string(); });
 }
 
+bool IsEmpty(const json& value) { return value == "" || value == false || value.empty(); }
+
 Status CheckValue(const FieldRow& row, const json& value, const std::string& field) {
   constexpr std::string_view kOr = " or ";
   bool same_type = false;
   for (std::string_view rest = row.values; !rest.empty();) {
     const json good = json::parse(rest.substr(0, rest.find(kOr)));
-    const bool none = good.is_structured() && good.empty() && value.is_structured();
-    if (none ? value.empty() : value == good) return {};
+    if (value == good || (IsEmpty(good) && IsEmpty(value))) return {};
     same_type = same_type || value.type() == good.type() ||
                 (value.is_number() && good.is_number()) || good.is_structured();
     rest.remove_prefix(std::min(rest.find(kOr), rest.size() - kOr.size()) + kOr.size());
@@ -161,8 +162,8 @@ const FieldRow* FindField(Dialect dialect, std::string_view name) {
 Status CheckField(const FieldRow& row, const json& value, const std::string& field,
                   const BodyLimits& limits) {
   switch (row.kind) {
-    case K::kUnsupported:
-      return Unsupported(field);
+    case K::kUnsupported:  // An empty object may be a schema: that of any value.
+      return IsEmpty(value) && !value.is_object() ? Status() : Unsupported(field);
     case K::kNoEffect:
       return IsOf(row.values, value) ? Status() : Mismatch(value, field, row.values);
     case K::kNoEffectWith:
@@ -170,6 +171,7 @@ Status CheckField(const FieldRow& row, const json& value, const std::string& fie
     case K::kUnlessTemplateReads:
       return CheckVariable(row.name, field, limits);
     case K::kUnlessTemplateReadsMembers:
+      if (IsEmpty(value)) return {};
       if (!value.is_object()) return Mismatch(value, field, "an object");
       for (const auto& [name, member] : value.items()) {
         if (Status status = CheckVariable(name, field, limits); !status.ok()) return status;

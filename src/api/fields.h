@@ -31,8 +31,10 @@ enum Dialect : uint32_t {
 };
 
 enum class FieldKind : uint8_t {
-  kNoEffect,      // `values` names the type that it must have; "": any.
-  kNoEffectWith,  // With one of `values`, which are JSON, parted by " or "; others are unsupported.
+  kNoEffect,  // `values` names the type that it must have; "": any.
+  // With one of `values`, which are JSON, parted by " or "; others are unsupported. Where that is
+  // empty ([], "" or false), all that is empty will do.
+  kNoEffectWith,
   // Of any value where the model's chat template does not read a variable of this name; else
   // unsupported. An object's names are such variables, too, in the kind's last row.
   kUnlessTemplateReads,

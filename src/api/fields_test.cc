@@ -163,7 +163,13 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
   EXPECT_EQ(message(kChat, "tool_choice", "\"required\""),
             "'tool_choice' supports only \"none\" or \"auto\".");
   EXPECT_EQ(message(kCompletions, "tool_choice", "\"auto\""), "no row");
-  EXPECT_EQ(message(kTokenize, "tools", "{}"), "") << "as empty as a list";
+  for (const char* none : {"[]", "{}", "\"\"", "false"}) {
+    for (const char* name : {"tools", "messages[].tool_calls", "messages[].audio",
+                             "messages[].refusal", "chat_template_kwargs", "grammar", "store"}) {
+      const Dialect dialect = name == std::string_view("store") ? kCompletions : kChat;
+      EXPECT_EQ(message(dialect, name, none), "") << "as empty as any";
+    }
+  }
   EXPECT_EQ(message(kTokenize, "tools", "[1]"), "'tools' supports only [].");
   EXPECT_EQ(message(kChat, "length_penalty", "1.0"), "");
   EXPECT_EQ(message(kCompletions, "store", "0"), "'store' must be false, but is 0.");
@@ -171,7 +177,13 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
   EXPECT_EQ(message(kChat, "keep_alive", "{}"), "");
   EXPECT_EQ(message(kChat, "metadata", R"({"a":1})"),
             "'metadata' must be an object of strings, but is an object.");
-  EXPECT_EQ(message(kCompletions, "suffix", "\"\""), "'suffix' is not supported.");
+  EXPECT_EQ(message(kCompletions, "suffix", "\"\""), "") << "none";
+  EXPECT_EQ(message(kCompletions, "suffix", "\"x\""), "'suffix' is not supported.");
+  EXPECT_EQ(message(kChat, "guided_json", "{}"), "'guided_json' is not supported.") << "a schema";
+  EXPECT_EQ(message(kCompletions, "skip_special_tokens", "false"),
+            "'skip_special_tokens' supports only true.");
+  EXPECT_EQ(message(kChat, "chat_template_kwargs", "1"),
+            "'chat_template_kwargs' must be an object, but is 1.");
 }
 
 TEST(FieldsTest, TheHeaderIsPrintableAndBounded) {
