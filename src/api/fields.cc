@@ -142,6 +142,10 @@ Status CheckValue(const FieldRow& row, const json& value, const std::string& fie
   return same_type ? SupportsOnly(field, row.values) : Mismatch(value, field, row.values);
 }
 
+bool IsOfTemplate(const FieldRow& row) {
+  return row.kind == K::kUnlessTemplateReads || row.kind == K::kUnlessTemplateReadsMembers;
+}
+
 // Of a variable that a chat template may read.
 Status CheckVariable(std::string_view name, const std::string& field, const BodyLimits& limits) {
   if (limits.template_names && !limits.template_names->contains(name)) return {};
@@ -195,13 +199,18 @@ void FieldReport::AddOther(std::string_view parent, const std::string& name, con
   if (more_faults_) return;  // A body of a million names costs no more.
   const std::string row_name = std::string(parent) + name;
   const bool is_name = name.find('.') == name.npos;  // Not a path as rows have them.
+  const std::string shown = std::string(parent) + ShownName(name);
   if (const FieldRow* row = FindField(dialect_, row_name); is_name && row != nullptr) {
-    if (!value.is_null()) Add(CheckField(*row, value, path, limits_));
+    if (value.is_null()) return;
+    Status fault = CheckField(*row, value, path, limits_);
+    const bool ignores = IsOfTemplate(*row) && !limits_.template_names && !limits_.reject_unknown &&
+                         fault.code() == StatusCode::kUnimplemented;
+    if (!ignores) return Add(std::move(fault));
+    if (ignored_.size() < kMostIgnored) ignored_.push_back(shown);
     return;
   }
   if (limits_.reject_unknown) return Add(UnknownField(path));
   if (value.is_null() || ignored_.size() == kMostIgnored) return;
-  const std::string shown = std::string(parent) + ShownName(name);
   if (std::ranges::find(ignored_, shown) != ignored_.end()) return;
   std::vector<std::string_view> known(used.begin(), used.end());
   for (const FieldRow& row : kFieldRows) {

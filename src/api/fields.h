@@ -70,6 +70,7 @@ class FieldReport {
   // Takes a field that the reader of its object does not use: `parent` is what rows of that object
   // begin with, such as "messages[].", `path` what this one is called, and `used` what the reader
   // uses. It is checked by its row; without one it is ignored, unless it resembles a known one.
+  // What is for a template that is not known, a gateway's backend's, is ignored as well.
   void AddOther(std::string_view parent, const std::string& name, const nlohmann::json& value,
                 const std::string& path, std::span<const std::string_view> used);
 

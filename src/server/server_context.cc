@@ -79,7 +79,7 @@ void IgnoredFields::Log(const std::vector<std::string>& names) {
   const std::lock_guard lock(mutex_);
   for (const std::string& name : names) {
     if (logged_.size() == kMostNames || !logged_.insert(name).second) continue;
-    spdlog::info("The field {} of requests is ignored: it is unknown", api::EscapedName(name));
+    spdlog::info("The field {} of requests is ignored: it is unknown here", api::EscapedName(name));
     if (logged_.size() < kMostNames) continue;
     spdlog::info("{} fields were named so: no further ones will be", kMostNames);
   }
