@@ -47,9 +47,9 @@ class Parser {
     try {
       root_.parse(std::move(words));
     } catch (const CLI::CallForHelp&) {
-      return Invocation{nullptr, HelpText(program_, Path(), false)};
+      return Help(false);
     } catch (const CLI::CallForAllHelp&) {
-      return Invocation{nullptr, HelpText(program_, Path(), true)};
+      return Help(true);
     } catch (const CLI::CallForVersion&) {
       return Invocation{nullptr, program_.version + "\n"};
     } catch (const CLI::ParseError& e) {
@@ -69,7 +69,7 @@ class Parser {
   // Replaces the spellings that CLI11 does not know.
   Status MakePlain(std::vector<std::string>* words) const {
     if (words->empty()) return {};
-    if (words->front() == "help") {
+    while (words->front() == "help") {
       words->erase(words->begin());
       words->emplace_back("--help");
     }
@@ -82,11 +82,12 @@ class Parser {
     bool is_value = false;
     for (std::string& word : *words) {
       if (word == "--") break;
-      const auto known = one_dashed_.find(word);
-      if (!is_value && known != one_dashed_.end()) word = known->second;
+      const std::string name = word.substr(0, word.find('='));
+      const auto known = one_dashed_.find(name);
+      if (!is_value && known != one_dashed_.end()) word.replace(0, name.size(), known->second);
       for (const auto& [names, why] : program_.foreign) {
-        const bool named = ("," + names + ",").find("," + word + ",") != std::string::npos;
-        if (named && !is_value) return InvalidArgument("there is no flag '" + word + "': " + why);
+        const bool named = ("," + names + ",").find("," + name + ",") != std::string::npos;
+        if (named && !is_value) return InvalidArgument("there is no flag '" + name + "': " + why);
       }
       is_value = !is_value && valued_.contains(word);
     }
@@ -125,7 +126,11 @@ class Parser {
         ->allow_extra_args(flag.value.many);
   }
 
-  static Status Repeated(const std::string& name, size_t times) {
+  // What a flag that holds one value was given, if that is one text, however often.
+  static Status KeepOne(const std::string& name, std::vector<std::string>* texts) {
+    const size_t times = texts->size();
+    texts->erase(std::unique(texts->begin(), texts->end()), texts->end());
+    if (texts->size() == 1) return {};
     return InvalidArgument(fmt::format("{} is given {} times, and holds one value", name, times));
   }
 
@@ -138,17 +143,17 @@ class Parser {
           flag->value.environment.empty() ? nullptr : std::getenv(flag->value.environment.c_str());
       if (texts.empty() && variable != nullptr && *variable != '\0') texts = {variable};
       if (texts.empty()) continue;
-      if (texts.size() > 1 && !flag->value.repeated) {
-        return Repeated(MainName(*flag), texts.size());
+      if (!flag->value.repeated) {
+        if (Status status = KeepOne(MainName(*flag), &texts); !status.ok()) return status;
       }
       given.insert(flag);
       if (Status status = flag->value.set(texts); !status.ok()) {
         return InvalidArgument(fmt::format("{}: {}", MainName(*flag), status.message()));
       }
     }
-    if (config_->count() > 1) return Repeated("--config", config_->count());
-    if (config_->count() > 0) {
-      Status status = ReadConfigFile(program_, config_->results().back(), &given);
+    if (std::vector<std::string> files = config_->results(); !files.empty()) {
+      Status status = KeepOne("--config", &files);
+      if (status.ok()) status = ReadConfigFile(program_, files.front(), &given);
       if (!status.ok()) return status;
     }
     for (const auto& [flag, option] : node.options) {
@@ -165,25 +170,37 @@ class Parser {
     return InvalidArgument(fmt::format("{} (see {} --help)", sentence, named));
   }
 
-  std::string WhatIsWrong(const CLI::ParseError& error) const {
-    const CLI::App* at = Innermost().app;
-    const std::vector<std::string> extra = root_.remaining(true);
-    if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-      std::vector<std::string> names;
-      for (const CLI::App* command : at->get_subcommands(nullptr)) {
-        names.push_back(command->get_name());
-      }
-      const std::string list = fmt::format("{}", fmt::join(names, ", "));
-      if (at == &root_) {
-        names.emplace_back("help");
-        for (const auto& [word, meant] : program_.aliases) names.push_back(word);
-      }
-      if (extra.empty()) return "expected a command: " + list;
-      const std::string* const meant = base::Nearest(extra.front(), names, kMostEdits);
-      return meant == nullptr ? fmt::format("expected a command: {}, not '{}'", list, extra.front())
-                              : fmt::format("there is no command '{}': did you mean '{}'?",
-                                            extra.front(), *meant);
+  // What is wrong where a command is expected and `words` stand.
+  std::string NoCommand(const std::vector<std::string>& words) const {
+    std::vector<std::string> names;
+    for (const CLI::App* command : Innermost().app->get_subcommands(nullptr)) {
+      names.push_back(command->get_name());
     }
+    const std::string list = fmt::format("{}", fmt::join(names, ", "));
+    if (Innermost().app == &root_) {
+      names.emplace_back("help");
+      for (const auto& [word, meant] : program_.aliases) names.push_back(word);
+    }
+    if (words.empty()) return "expected a command: " + list;
+    const std::string* const meant = base::Nearest(words.front(), names, kMostEdits);
+    return meant == nullptr
+               ? fmt::format("expected a command: {}, not '{}'", list, words.front())
+               : fmt::format("there is no command '{}': did you mean '{}'?", words.front(), *meant);
+  }
+
+  // The help, unless what it is asked for is no command: CLI11 looks at that later.
+  StatusOr<Invocation> Help(bool all) const {
+    const std::vector<std::string> extra = root_.remaining(true);
+    const bool takes_command = !Innermost().app->get_subcommands(nullptr).empty();
+    if (takes_command && !extra.empty() && !extra.front().starts_with('-')) {
+      return Fault(NoCommand(extra));
+    }
+    return Invocation{nullptr, HelpText(program_, Path(), all)};
+  }
+
+  std::string WhatIsWrong(const CLI::ParseError& error) const {
+    const std::vector<std::string> extra = root_.remaining(true);
+    if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return NoCommand(extra);
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extra.empty()) {
       for (const std::string& word : extra) {
         if (word.size() > 1 && word[0] == '-') return NoFlag(word);

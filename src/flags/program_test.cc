@@ -197,10 +197,22 @@ TEST_F(ProgramTest, WhatIsWrongIsOneSentenceThatNamesTheWord) {
       {{"sreve"}, "there is no command 'sreve': did you mean 'serve'? (see program --help)"},
       {{"nonsense"}, "expected a command: serve, bench, completion, not 'nonsense'"},
       {{"bench", "serv"}, "there is no command 'serv': did you mean 'serve'?"},
+      {{"help", "sreve"},
+       "there is no command 'sreve': did you mean 'serve'? (see program --help)"},
+      {{"help", "bench", "x"}, "expected a command: serve, not 'x' (see program bench --help)"},
+      {{"nonsense", "--help-all"}, "expected a command: serve, bench, completion, not 'nonsense'"},
       {{"bench"}, "expected a command: serve (see program bench --help)"}};
   for (const Wrong& wrong : cases) {
     EXPECT_THAT(Parse(wrong.words), HasSubstr(wrong.message));
   }
+}
+
+TEST_F(ProgramTest, AFlagMayBeGivenAgainAsItWas) {
+  EXPECT_EQ(Parse({"serve", "f", "--raw", "--raw", "--port", "1", "-p", "1"}), "");
+  EXPECT_TRUE(raw_);
+  EXPECT_EQ(port_, 1);
+  EXPECT_THAT(Parse({"serve", "f", "--port", "1", "-p", "2", "--port", "1"}),
+              HasSubstr("--port is given 3 times"));
 }
 
 TEST_F(ProgramTest, TheHelpShowsEachGroupOnceWithDefaultsAndBounds) {
@@ -267,6 +279,7 @@ TEST_F(ProgramTest, WordsOfOtherProgramsAreUnderstood) {
   program_.aliases = {{"version", {"--version"}}, {"measure", {"bench", "serve"}}};
   EXPECT_EQ(Text({"version"}), "1.2.3\n");
   EXPECT_EQ(Text({"help"}), Text({"--help"}));
+  EXPECT_EQ(Text({"help", "help"}), Text({"--help"}));
   EXPECT_EQ(Text({"help", "serve"}), Text({"serve", "--help"}));
   EXPECT_EQ(Text({"help", "measure"}), Text({"bench", "serve", "--help"}));
   EXPECT_EQ(ParseCommandLine(program_, {"measure"})->command, &program_.commands[1].commands[0]);
@@ -277,6 +290,8 @@ TEST_F(ProgramTest, WordsOfOtherProgramsAreUnderstood) {
   program_.foreign = {{"-ngl,--n-gpu-layers", "there is no GPU"}};
   EXPECT_EQ(Parse({"serve", "f", "-ngl", "9"}),
             "there is no flag '-ngl': there is no GPU (see program --help)");
+  EXPECT_THAT(Parse({"serve", "f", "--n-gpu-layers=9"}),
+              HasSubstr("there is no flag '--n-gpu-layers': there is no GPU"));
   EXPECT_EQ(Parse({"serve", "f", "--name", "-ngl", "--key", "--n-gpu-layers"}), "");
   EXPECT_EQ(name_, "-ngl");
 }
@@ -286,6 +301,8 @@ TEST_F(ProgramTest, ALongNameMayHaveOneDash) {
   EXPECT_EQ(Parse({"serve", "f", "-np", "3", "--name", "-np"}), "");
   EXPECT_EQ(limit_, 3);
   EXPECT_EQ(name_, "-np");
+  EXPECT_EQ(Parse({"serve", "f", "-np=2"}), "");
+  EXPECT_EQ(limit_, 2);
   EXPECT_EQ(Parse({"serve", "f", "--most", "4"}), "");
   EXPECT_EQ(limit_, 4);
   EXPECT_THAT(Parse({"serve", "f", "-np", "3", "--most", "4"}), HasSubstr("--limit is given 2"));
