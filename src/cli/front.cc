@@ -406,7 +406,7 @@ int RunServer(const std::function<StatusOr<int64_t>(ServerSignals* signals)>& se
     base::TryLog(spdlog::level::warn, "{} lines of the log were lost", lost);
   }
   if (answered.ok()) {
-    base::TryLog(spdlog::level::info, "stopped; requests answered: {}", *answered);
+    base::TryLog(spdlog::level::info, kStopped, *answered);
   }
   if (!queue.End()) _exit(answered.ok() ? 0 : 1);  // Not even exit() ends without its reader.
   return answered.ok() ? 0 : base::Fail(answered.status());

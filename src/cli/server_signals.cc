@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <future>
 #include <mutex>
@@ -13,6 +14,24 @@
 #include "base/log.h"
 
 namespace ropeway::cli {
+namespace {
+
+// Not through the log's queue, which this process does not wait for; and not for long, for nobody
+// may read what is written.
+void LogStopped() {
+  std::promise<void> promise;
+  const std::future<void> logged = promise.get_future();
+  std::thread([promise = std::move(promise)]() mutable {
+    const spdlog::logger& log = base::Log();
+    spdlog::logger direct(log.name(), log.sinks().begin(), log.sinks().end());
+    direct.set_level(log.level());
+    direct.info(kStopped, 0);
+    promise.set_value();
+  }).detach();
+  logged.wait_for(std::chrono::seconds(1));
+}
+
+}  // namespace
 
 struct ServerSignals::State {
   std::atomic<bool> serving = false;
@@ -50,7 +69,10 @@ ServerSignals::ServerSignals() : state_(std::make_shared<State>()) {
         state->hung_up.notify_one();
         continue;
       }
-      if (!state->serving) _exit(0);
+      if (!state->serving) {
+        LogStopped();
+        _exit(0);
+      }
       if (++ends > 1) _exit(1);
       state->first.set_value(signal);
     }

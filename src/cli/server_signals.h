@@ -7,10 +7,13 @@
 
 namespace ropeway::cli {
 
+// The last line in a server's log.
+inline constexpr char kStopped[] = "stopped; requests answered: {}";
+
 // The signals of a server, taken by a thread of its own that never waits for anything else. SIGTERM
-// and SIGINT: while the server starts, one ends the process at once; later the first asks for the
-// end, and a second one ends the process at once with exit code 1. SIGHUP asks for a reload, also
-// where the process was started with SIGHUP ignored.
+// and SIGINT: while the server starts, one ends the process at once, after kStopped; later the
+// first asks for the end, and a second one ends the process at once with exit code 1. SIGHUP asks
+// for a reload, also where the process was started with SIGHUP ignored.
 class ServerSignals {
  public:
   // The second part of a reload, which uses the server and waits for nothing.

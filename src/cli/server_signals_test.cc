@@ -37,6 +37,16 @@ class ServerSignalsTest : public testing::Test {
   ServerSignalsTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
+TEST_F(ServerSignalsTest, AnEndBeforeServingIsLoggedToo) {
+  const auto end = [] {
+    alarm(60);
+    const ServerSignals signals;
+    Send(SIGTERM);
+    while (true) pause();
+  };
+  EXPECT_EXIT(end(), ExitedWithCode(0), "stopped; requests answered: 0\n$");
+}
+
 // As of a disk that hangs.
 TEST_F(ServerSignalsTest, AReadThatHangsDelaysNoEnd) {
   const auto end = [](bool twice) {
