@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -200,10 +199,6 @@ struct LineEditor::Terminal {
 
 LineEditor::LineEditor(const std::string& history) : history_(history), plain_(STDIN_FILENO) {
   if (!MovesItsCursor()) return;
-  // Without a locale of its own the terminal's text is taken for UTF-8, as everywhere in Ropeway.
-  if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
-    std::setlocale(LC_CTYPE, "C.UTF-8");
-  }
   terminal_ = std::make_unique<Terminal>();
   for (const std::string& message : history_.Load()) terminal_->Remember(message);
 }

@@ -28,7 +28,7 @@ class ChatHistory {
 
 // Reads from standard input and shows on standard error. One line can hold several: what is pasted
 // is not cut at its ends of lines. Where these are no terminal that can move its cursor, a plain
-// LineReader. Call the constructor before other threads start: it sets the locale of characters.
+// LineReader. REQUIRES: SetCharacterLocale was called.
 class LineEditor {
  public:
   explicit LineEditor(const std::string& history);

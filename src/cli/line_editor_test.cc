@@ -88,6 +88,7 @@ class Typist {
     }
     close(own);
     setenv("TERM", "xterm", 1);
+    SetCharacterLocale();
     shower_ = std::thread([this] {
       std::array<char, 4096> shown;
       ssize_t count = 0;

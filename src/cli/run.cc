@@ -144,6 +144,7 @@ StatusOr<std::string> WholePrompt(const std::string& prompt) {
 }
 
 int Run(const RunFlags& given) {
+  SetCharacterLocale();
   RunFlags flags = given;
   if (Status status = ResolveWords(&flags); !status.ok()) return base::Fail(status);
   const bool many = !flags.prompts_file.empty();

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <clocale>
 #include <cstdlib>
 #include <cwchar>
 
@@ -21,6 +22,9 @@ namespace {
 std::atomic<uint64_t> came = 0;
 static_assert(std::atomic<uint64_t>::is_always_lock_free);  // So a signal handler may set it.
 int wake = -1;
+
+// A word of so many lines, in bytes, is shown before it ends.
+constexpr size_t kWordLines = 4;
 
 void OnSignal(int signal) {
   const int error = errno;
@@ -125,6 +129,12 @@ int ColumnsOf(int descriptor) {
   return isatty(descriptor) != 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+void SetCharacterLocale() {
+  if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
+    std::setlocale(LC_CTYPE, "C.UTF-8");
+  }
+}
+
 std::string WordWrap::Take(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
@@ -148,7 +158,9 @@ std::string WordWrap::Take(std::string_view text) {
       word_columns_ += columns;
       // Wide characters need no spaces between words; and a line that is kept needs no delay.
       const bool fence = begins_ && word_.starts_with('`');
-      if (columns == 2 || (keeps_line() && !fence)) EndWord(&out);
+      const bool long_word = word_.size() > kWordLines * static_cast<size_t>(columns_);
+      if (columns == 2 || (keeps_line() && !fence) || long_word) EndWord(&out);
+      goes_on_ = long_word;
     }
   }
   return out;
@@ -161,10 +173,11 @@ std::string WordWrap::End() {
 }
 
 void WordWrap::EndWord(std::string* out) {
+  const bool goes_on = std::exchange(goes_on_, false);
   if (word_.empty()) return;
   if (begins_ && word_.starts_with("```")) in_code_ = !in_code_;
   begins_ = false;
-  if (!keeps_line() && column_ > 0 && column_ + word_columns_ > columns_ &&
+  if (!goes_on && !keeps_line() && column_ > 0 && column_ + word_columns_ > columns_ &&
       word_columns_ <= columns_) {
     *out += '\n';
     column_ = 0;

@@ -63,8 +63,13 @@ std::string ForTerminal(std::string_view text);
 // The columns of the terminal at this descriptor; 0: not known, or it is none.
 int ColumnsOf(int descriptor);
 
+// Takes the text of terminals for UTF-8, as everywhere in Ropeway, where the environment names no
+// encoding. Call before other threads start.
+void SetCharacterLocale();
+
 // Breaks a text's lines at spaces, so that no word is cut at the terminal's edge. Lines that are
 // indented by four spaces and those between ``` stay as they are: code.
+// REQUIRES: SetCharacterLocale was called.
 class WordWrap {
  public:
   // `columns`: 0 breaks none.
@@ -84,7 +89,8 @@ class WordWrap {
   int indent_ = 0;      // Spaces at the line's beginning.
   bool begins_ = true;  // Nothing but spaces is in the line.
   bool in_code_ = false;
-  std::string word_;  // Not shown yet.
+  std::string word_;      // Not shown yet.
+  bool goes_on_ = false;  // What word_ is the rest of is shown.
   int word_columns_ = 0;
 };
 

@@ -152,6 +152,21 @@ TEST(WordWrap, LeavesCodeAsItIs) {
   EXPECT_EQ(Wrapped(code + "what stands here", 10), code + "what \nstands \nhere");
 }
 
+TEST(WordWrap, WideCharactersAreShownAsTheyCome) {
+  SetCharacterLocale();
+  WordWrap wrap(6);
+  EXPECT_EQ(wrap.Take("\u4F60\u597D"), "\u4F60\u597D");
+  EXPECT_EQ(wrap.Take("\u4F60\u597D"), "\u4F60\n\u597D");
+}
+
+TEST(WordWrap, ALongWordIsShownBeforeItEnds) {
+  WordWrap wrap(10);
+  std::string shown = wrap.Take("the " + std::string(100, 'x'));
+  EXPECT_GE(shown.size(), 60U);
+  shown += wrap.Take("xx yy zzzzzzzz");
+  EXPECT_EQ(shown + wrap.End(), "the " + std::string(102, 'x') + "\nyy \nzzzzzzzz");
+}
+
 TEST(WordWrap, AWordIsShownWithTheSpaceBehindIt) {
   WordWrap wrap(20);
   EXPECT_EQ(wrap.Take("Hello wor"), "Hello ");
