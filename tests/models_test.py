@@ -358,6 +358,14 @@ class ModelsTest(unittest.TestCase):
             self.assertEqual(server.returncode, 0)
         self.assertEqual(self.names(), ["tiny"])
 
+    def test_what_a_pull_says_is_json_where_the_log_is(self):
+        self.double.put("owner/repo", {"tiny.gguf": self.tiny})
+        reply = self.call("serve", "hf:owner/repo", "--yes", "--port", "0", "--log-format", "json",
+                          "--kv-cache-size", "1")
+        self.assertEqual(reply.returncode, 1)
+        lines = [json.loads(line)["message"] for line in reply.stderr.splitlines()]
+        self.assertTrue([line for line in lines if "100 %" in line], lines)
+
     def test_run_asks_before_it_pulls(self):
         self.double.put("owner/repo", {"tiny.gguf": self.tiny})
         self.assertIn("ropeway models pull hf:owner/repo, or pass --yes", self.fails("run", "hf:owner/repo", "Hello"))

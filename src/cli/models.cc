@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/output.h"
 #include "base/random_access_file.h"
 #include "base/utf8.h"
@@ -131,8 +132,11 @@ StatusOr<hub::ModelStore::Model> PullModel(const ModelsFlags& flags) {
   options.name = flags.name;
   options.sha256 = flags.sha256;
   options.check = CheckOpens;
-  options.terminal = isatty(STDERR_FILENO) != 0;
-  options.write = [](std::string_view text) { base::Note(text); };
+  options.terminal = isatty(STDERR_FILENO) != 0 && !base::LogsAsJson();
+  options.write = [](std::string_view text) {
+    if (!base::LogsAsJson()) return base::Note(text);
+    base::TryLog(spdlog::level::info, "{}", text.substr(0, text.find_last_not_of('\n') + 1));
+  };
   hub::ModelStore store;
   return hub::Pull(*source, options, &store);
 }
