@@ -347,6 +347,11 @@ class ModelsTest(unittest.TestCase):
                       self.fails("serve", "hf:owner/repo", "--port", "0"))
         self.assertIn("'a' is a second model beside --model b", self.fails("serve", "a", "--model", "b"))
         self.assertIn("no model 'nonsense'", self.fails("serve", "nonsense", "--yes"))
+        below = str(self.work / "none" / "x")
+        (self.work / "file").write_text("no directory")
+        for flag, path in (("--trace-file", below), ("--trace-file", self.work), ("--chat-template", below),
+                           ("--state-path", self.work / "file"), ("--kv-disk-path", self.work / "file" / "x")):
+            self.assertIn(f"{flag}: ", self.fails("serve", "hf:owner/repo", "--yes", "--port", "0", flag, str(path)))
         self.assertEqual(self.names(), [])
         for words in (["hf:owner/repo", "--yes"], ["tiny"]):
             server = child.start([ARGS.ropeway, "serve", *words, "--port", "0", "--threads", "1"], cwd=self.work,

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -44,6 +47,26 @@ StatusOr<std::string> ReadTemplate(const std::string& path) {
         fmt::format("--chat-template: '{}' must have 1 to {} bytes", path, kMaxTemplateBytes));
   }
   return *std::move(text);
+}
+
+// Whether a file or directory can be written, as far as that is seen without making it.
+Status CheckPath(const char* flag, const std::string& path, bool directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path at = fs::absolute(path, error);
+  if (path.empty() || error) return {};
+  const bool is_there = fs::exists(at, error);
+  if (!is_there) at = at.parent_path();
+  // Of directories those above are made too.
+  while (directory && !fs::exists(at, error) && at.has_relative_path()) at = at.parent_path();
+  const bool is_file = is_there && !directory;
+  if (is_file && fs::is_directory(at, error)) {
+    errno = EISDIR;
+  } else if (access((is_file ? at : at / ".").c_str(), W_OK) == 0) {
+    return {};
+  }
+  return InvalidArgument(
+      fmt::format("{}: '{}' cannot be written: {}", flag, path, std::strerror(errno)));
 }
 
 struct Preset {
@@ -451,20 +474,27 @@ Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options) {
   return {};
 }
 
-StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags) {
+StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags,
+                                      const std::function<Status()>& fetch) {
   ApplyLog(flags.log);
   EngineOptions options = flags.options;
   if (Status status = ResolveBatching(flags.batching, &options.scheduler); !status.ok())
     return status;
-  StatusOr<std::string> path = ResolveModel(flags.model);
-  if (!path.ok()) return path.status();
-  options.model.path = *std::move(path);
-  options.model.sampling = options.model.sampling.Or(KnownSampling(options.model.path));
   if (!flags.chat_template.empty()) {
     StatusOr<std::string> text = ReadTemplate(flags.chat_template);
     if (!text.ok()) return text.status();
     options.model.chat_template = *std::move(text);
   }
+  for (const Status& status : {CheckPath("--trace-file", options.trace_file, false),
+                               CheckPath("--state-path", options.sessions.state_path, true),
+                               CheckPath("--kv-disk-path", options.cache.disk_path, true)}) {
+    if (!status.ok()) return status;
+  }
+  if (Status status = fetch ? fetch() : Status(); !status.ok()) return status;
+  StatusOr<std::string> path = ResolveModel(flags.model);
+  if (!path.ok()) return path.status();
+  options.model.path = *std::move(path);
+  options.model.sampling = options.model.sampling.Or(KnownSampling(options.model.path));
   return options;
 }
 

@@ -3,6 +3,7 @@
 #define ROPEWAY_CLI_ENGINE_FLAGS_H_
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -80,7 +81,9 @@ Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options);
 void ApplyLog(const LogFlags& log);
 
 // The engine's options, with the model found and the chat template read. Also sets up the log.
-StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags);
+// `fetch` may bring the model, which can take long: it is called when all else is checked.
+StatusOr<EngineOptions> ResolveEngine(const EngineFlags& flags,
+                                      const std::function<Status()>& fetch = nullptr);
 
 }  // namespace ropeway::cli
 

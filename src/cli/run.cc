@@ -155,9 +155,8 @@ int Run(const RunFlags& given) {
   if (many && !flags.session.empty()) {
     return base::Fail("--session is one conversation, and --prompts are many: give one of them");
   }
-  if (Status status = OfferPull(flags.engine.model, flags.yes); !status.ok())
-    return base::Fail(status);
-  StatusOr<EngineOptions> options = ResolveEngine(flags.engine);
+  StatusOr<EngineOptions> options =
+      ResolveEngine(flags.engine, [&] { return OfferPull(flags.engine.model, flags.yes); });
   if (!options.ok()) return base::Fail(options.status());
   if (Status status = KeepSession(flags, &*options); !status.ok()) return base::Fail(status);
   if (chat) {

@@ -66,8 +66,8 @@ flags::FlagTable TraceRows(EngineOptions* options) {
              "at most 512 MiB, no texts"}}}};
 }
 
-// The flags with MODEL in place of --model, pulled where it was not here.
-StatusOr<EngineFlags> FetchModel(const ServeFlags& flags) {
+// The flags with MODEL in place of --model.
+StatusOr<EngineFlags> WithModel(const ServeFlags& flags) {
   EngineFlags engine = flags.engine;
   if (!flags.model.empty()) {
     if (engine.model != DefaultModelName()) {
@@ -80,7 +80,6 @@ StatusOr<EngineFlags> FetchModel(const ServeFlags& flags) {
     engine.options.model.served_name = flags.names.front();
     engine.options.model.aliases.assign(flags.names.begin() + 1, flags.names.end());
   }
-  if (Status status = OfferPull(engine.model, flags.yes); !status.ok()) return status;
   return StatusOr<EngineFlags>(std::move(engine));
 }
 
@@ -91,9 +90,10 @@ StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
                                        EngineDescriptors(flags.engine.options));
   if (!front.ok()) return front.status();
   front->options.any_model = ServesAnyModel(flags.any_model, front->options);
-  const StatusOr<EngineFlags> with_model = FetchModel(flags);
+  const StatusOr<EngineFlags> with_model = WithModel(flags);
   if (!with_model.ok()) return with_model.status();
-  StatusOr<EngineOptions> engine_options = ResolveEngine(*with_model);
+  StatusOr<EngineOptions> engine_options =
+      ResolveEngine(*with_model, [&] { return OfferPull(with_model->model, flags.yes); });
   if (!engine_options.ok()) return engine_options.status();
   // Who pulled it by its short name asks for it by that.
   const hub::RegistryModel* const known = KnownModel(engine_options->model.path);
