@@ -5,10 +5,12 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iostream>
 
 #include "base/log.h"
+#include "base/utf8.h"
 
 namespace ropeway::base {
 namespace {
@@ -24,6 +26,22 @@ bool WriteAll(int descriptor, std::string_view text) {
   return true;
 }
 
+// Quotes in it may be anything; line breaks are of lists. What was expected often stands at its
+// end.
+std::string Shown(std::string sentence) {
+  constexpr size_t kHead = 3000;
+  constexpr size_t kTail = 1000;
+  if (sentence.size() > kHead + kTail) {
+    sentence.replace(kHead, sentence.size() - kHead - kTail, " [...] ");
+  }
+  std::string shown;
+  for (size_t at = 0, end = 0; at <= sentence.size(); at = end + 1) {
+    end = std::min(sentence.find('\n', at), sentence.size());
+    shown += (at > 0 ? "\n" : "") + PrintableText(sentence.substr(at, end - at));
+  }
+  return shown;
+}
+
 }  // namespace
 
 void HoldStandardDescriptors() {
@@ -36,10 +54,10 @@ void HoldStandardDescriptors() {
 
 int Fail(const std::string& sentence) {
   if (LogsAsJson()) {
-    TryLog(spdlog::level::critical, "{}", sentence);
+    TryLog(spdlog::level::critical, "{}", Shown(sentence));
     return 1;
   }
-  Note(fmt::format("ropeway: {}\n", sentence));
+  Note(fmt::format("ropeway: {}\n", Shown(sentence)));
   return 1;
 }
 

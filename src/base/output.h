@@ -14,7 +14,8 @@ namespace ropeway::base {
 // written into it. Call before anything else is opened.
 void HoldStandardDescriptors();
 
-// Prints one sentence to standard error. Returns the program's exit code, 1.
+// Prints one sentence, or a list, to standard error: its beginning and its end where it is long,
+// and no control characters. Returns the program's exit code, 1.
 int Fail(const std::string& sentence);
 int Fail(const Status& status);
 

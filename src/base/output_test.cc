@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 namespace ropeway::base {
 namespace {
@@ -35,6 +36,15 @@ TEST(HoldStandardDescriptorsTest, OpenOnesStay) {
   const int before = fcntl(STDOUT_FILENO, F_GETFL);
   HoldStandardDescriptors();
   EXPECT_EQ(fcntl(STDOUT_FILENO, F_GETFL), before);
+}
+
+TEST(FailTest, WhatASentenceQuotesIsBoundedAndActsOnNoTerminal) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(Fail("no '\x1B[31m" + std::string(1 << 20, 'x') + "\n': expected y"), 1);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_LT(said.size(), 5000U);
+  EXPECT_TRUE(said.starts_with("ropeway: no '\uFFFD[31mxxx")) << said;
+  EXPECT_TRUE(said.ends_with("xx\n': expected y\n")) << said;
 }
 
 }  // namespace

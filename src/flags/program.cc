@@ -11,6 +11,7 @@
 
 #include "base/edit_distance.h"
 #include "base/output.h"
+#include "base/utf8.h"
 
 namespace ropeway::flags {
 namespace {
@@ -262,7 +263,7 @@ StatusOr<Invocation> ParseCommandLine(const Program& program,
 
 int RunProgram(const Program& program, int argc, char** argv) {
   const StatusOr<Invocation> line = ParseCommandLine(program, {argv + 1, argv + argc});
-  if (!line.ok()) return base::Fail(line.status());
+  if (!line.ok()) return base::Fail(base::PrintableText(line.status().message()));
   if (line->command != nullptr) return line->command->run();
   base::Output output;
   output.Write(line->text);
