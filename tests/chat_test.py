@@ -248,6 +248,13 @@ class TerminalTest(ChatCase):
         self.assertIn("needs a chat without --session", self.say(kept, "/retry\n", "session"))
         self.assertIn("\nsea\n", self.say(kept, "/sessions\n", "continued by"))
         kept.kill()
+        again = self.chat("--session", "sea", "--system", "Be a sailor.", "--max-tokens", "4", model=ARGS.tiny)
+        again.send("And now?\n")
+        again.wait_for(r"cut: [^\n]*\n>>> ")
+        path = os.path.join(self.state, "rest.json")
+        self.assertIn("(2 messages saved; none of the turns that were restored)",
+                      self.say(again, f"/save {path}\n", "saved"))
+        again.kill()
 
     def test_words_are_not_cut_at_the_edge(self):
         flags = ("--max-tokens", "40", "--stats")

@@ -134,7 +134,8 @@ class Chat {
   int Run() {
     base::Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.\n",
                            engine_->model_name()));
-    begun_ = ShowRestored(flags_, engine_);
+    begun_ = restored_ = ShowRestored(flags_, engine_);
+    if (restored_) messages_.clear();  // Its system message is that of its first turn.
     std::string text;
     while (output_.ok() && ReadMessage(&text)) {
       if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
@@ -165,7 +166,7 @@ class Chat {
       const Status status = engine_->CloseSession(kRunSession);
       if (!status.ok()) base::Note(fmt::format("({})\n", status.message()));
     }
-    begun_ = false;
+    begun_ = restored_ = false;
     last_.clear();
     messages_.clear();
     if (!system_.empty()) messages_.push_back({"system", system_});
@@ -302,8 +303,11 @@ class Chat {
       std::FILE* const file = base::OpenPrivateFile(path);
       bool good = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
       good = file != nullptr && std::fclose(file) == 0 && good;
-      base::Note(good ? fmt::format("({} saved)\n", base::Counted(messages_.size(), "message"))
-                      : "(the file cannot be written)\n");
+      // The engine keeps tokens, not what was typed.
+      const char* const missing = restored_ ? "; none of the turns that were restored" : "";
+      base::Note(
+          good ? fmt::format("({} saved{})\n", base::Counted(messages_.size(), "message"), missing)
+               : "(the file cannot be written)\n");
     }
     return true;
   }
@@ -368,6 +372,7 @@ class Chat {
   std::string system_;
   std::vector<ChatMessage> messages_;  // All so far; of a session, those of this program.
   bool begun_ = false;                 // With a session: it has a turn.
+  bool restored_ = false;              // It has one of an earlier program.
   std::string last_;                   // What the user said last,
   bool last_kept_ = false;             // which ends messages_, with its answer.
   std::string last_stats_;
@@ -378,7 +383,7 @@ const Chat::Command Chat::kCommands[] = {
     {"/retry", "", "answer the last message anew", &Chat::Retry},
     {"/system", "TEXT", "how the model shall behave; without TEXT: what was said", &Chat::System},
     {"/set", "NAME VALUE", "a sampling parameter; alone: all of them", &Chat::Set},
-    {"/save", "FILE", "write the messages to a new file, as JSON", &Chat::Save},
+    {"/save", "FILE", "write the messages of this chat to a new file, as JSON", &Chat::Save},
     {"/sessions", "", "the conversations that are kept by name", &Chat::Sessions},
     {"/stats", "", "tokens, speed and times of the last answer", &Chat::Stats},
     {"/exit", "", "leave, as Ctrl-D does; also /bye", &Chat::Exit},
