@@ -221,7 +221,8 @@ class TerminalTest(ChatCase):
                              ("/set top_k x", "(top_k: expected a whole number, -1 to 2147483647, not 'x')"),
                              ("/system", "(no system message)"), ("/retry", "(nothing was asked yet)"),
                              ("/sessions", "(no session: ropeway run --session NAME keeps one)"),
-                             ("/save", "(/save needs the name of a file)")):
+                             ("/save", "(/save needs the name of a file)"),
+                             ("/save ~/x", "(the file cannot be written: No such file or directory)")):
             with self.subTest(said=said):
                 self.assertIn(answer, self.say(chat, said + "\n", r"\n\([^\n]*\)\n"))
         shown = self.say(chat, "/set\n", r"ignore_eos [^\n]*\n")

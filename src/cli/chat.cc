@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -307,7 +309,7 @@ class Chat {
       const char* const missing = restored_ ? "; none of the turns that were restored" : "";
       base::Note(
           good ? fmt::format("({} saved{})\n", base::Counted(messages_.size(), "message"), missing)
-               : "(the file cannot be written)\n");
+               : fmt::format("(the file cannot be written: {})\n", std::strerror(errno)));
     }
     return true;
   }
