@@ -219,6 +219,8 @@ class TerminalTest(ChatCase):
                              ("/set seed none", "(seed none)"), ("/set ignore-eos true", "(ignore_eos true)"),
                              ("/set top_p 7", "(top_p: expected a number, above 0, to 1, not '7')"),
                              ("/set top_k x", "(top_k: expected a whole number, -1 to 2147483647, not 'x')"),
+                             ("/set topk 4", "(there is no parameter 'topk': did you mean 'top_k'?)"),
+                             ("/set heat 4", "(there is no parameter 'heat'; these there are)"),
                              ("/system", "(no system message)"), ("/retry", "(nothing was asked yet)"),
                              ("/sessions", "(no session: ropeway run --session NAME keeps one)"),
                              ("/save", "(/save needs the name of a file)"),

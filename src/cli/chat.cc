@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/edit_distance.h"
 #include "base/output.h"
 #include "base/system.h"
 #include "base/words.h"
@@ -268,10 +269,19 @@ class Chat {
       if (status.ok()) base::Note(fmt::format("({} {})\n", name, ParameterText(*row, request_)));
       return true;
     }
+    std::vector<std::string> names;
     std::string text;
     for (const core::Parameter& one : core::Parameters()) {
       if (one.help == nullptr) continue;
+      names.emplace_back(one.name);
       text += fmt::format("{:<19} {:<7} {}\n", one.name, ParameterText(one, request_), one.help);
+    }
+    if (!name.empty() && (row == nullptr || row->help == nullptr)) {
+      const std::string* const meant = base::Nearest(name, names, 2);
+      base::Note(ForTerminal(fmt::format(
+          "(there is no parameter '{}'{})\n", name,
+          meant == nullptr ? "; these there are" : fmt::format(": did you mean '{}'?", *meant))));
+      if (meant != nullptr) return true;
     }
     base::Note(ForTerminal(text));
     return true;
