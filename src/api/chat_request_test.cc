@@ -143,6 +143,34 @@ TEST(ChatRequest, RejectsBadMessagesByPosition) {
   }
 }
 
+TEST(ChatRequest, AllThatIsWrongIsToldAtOnce) {
+  const auto message = [](const char* body) { return Chat(body).status().message(); };
+  EXPECT_EQ(
+      message(R"({"messages":[{"role":"king","content":7,"name":1},3,
+                        {"role":"user","content":[{"type":"image"},"x"],"tool_call_id":"c"}]})"),
+      "'messages[0].role' must be one of system, developer, user, assistant, tool and "
+      "function. 'messages[0].content' must be a string or a list of text parts, but is 7. "
+      "'messages[0].name' must be a string, but is 1. 'messages[1]' must be an object, but is "
+      "3. 'messages[2].content[0].type' supports only \"text\". 'messages[2].content[1]' must "
+      "be an object, but is \"x\". 'messages[2].tool_call_id' is of a tool's message alone.");
+  // Also what is wrong of fields together; but not of one that is wrong by itself.
+  EXPECT_EQ(message(R"({"messages":[],"temperature":9,"top_logprobs":2,"stream_options":{},
+                        "priority":"low","service_tier":"priority"})"),
+            "'messages' is empty. 'temperature' must be a number of at least 0 and at most 2, but "
+            "is 9. 'stream_options' needs 'stream' to be true. 'priority' is low, but "
+            "'service_tier' means high; give one of them.");
+  EXPECT_EQ(message(R"({"messages":[{"role":"function","content":"a","name":1}]})"),
+            "'messages[0].name' must be a string, but is 1.");
+  EXPECT_EQ(
+      message(R"({"messages":[{"role":"user","content":"a"}],"ropeway_gateway":
+                        {"tenant":"a b","weight":0,"resume_ids":[1]}})"),
+      "'ropeway_gateway.tenant' must be a name such as API keys have, but is \"a b\". "
+      "'ropeway_gateway.weight' must be a number of at least 0.01 and at most 100, but is 0.");
+  std::string many = R"({"messages":[)";
+  for (int i = 0; i < 99; ++i) many += "1,";
+  EXPECT_THAT(message((many + "1]}").c_str()), testing::EndsWith(" And more are wrong."));
+}
+
 // What front ends send beside what they ask for.
 TEST(ChatRequest, HarmlessExtrasHaveNoEffect) {
   const std::string messages =

@@ -194,6 +194,11 @@ void FieldReport::Add(Status fault) {
   }
 }
 
+void FieldReport::AddTogether(Status fault) {
+  const auto told = [&](const Status& known) { return known.field().starts_with(fault.field()); };
+  if (std::ranges::none_of(faults_, told)) Add(std::move(fault));
+}
+
 void FieldReport::AddOther(std::string_view parent, const std::string& name, const json& value,
                            const std::string& path, std::span<const std::string_view> used) {
   if (more_faults_) return;  // A body of a million names costs no more.

@@ -66,6 +66,10 @@ class FieldReport {
 
   // Keeps a fault; OK is none.
   void Add(Status fault);
+  // Likewise, of fields together: not where the same one, or a part of it, is at fault by itself.
+  void AddTogether(Status fault);
+  // There are more faults than are kept: nothing is left to find.
+  bool full() const { return more_faults_; }
 
   // Takes a field that the reader of its object does not use: `parent` is what rows of that object
   // begin with, such as "messages[].", `path` what this one is called, and `used` what the reader

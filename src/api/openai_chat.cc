@@ -41,15 +41,16 @@ StatusOr<std::string> ReadTextPart(const json& part, const std::string& at, Fiel
   return ReadString(Member(part, "text"), at + ".text");
 }
 
-StatusOr<std::string> ReadContent(const json& content, const std::string& at, FieldReport* report) {
+// Leaves what is wrong to the report, as do the next ones.
+std::string ReadContent(const json& content, const std::string& at, FieldReport* report) {
   if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) return Mismatch(content, at, "a string or a list of text parts");
+  if (!content.is_array()) report->Add(Mismatch(content, at, "a string or a list of text parts"));
   std::string text;
-  for (size_t i = 0; i < content.size(); ++i) {
-    StatusOr<std::string> part = ReadTextPart(content[i], fmt::format("{}[{}]", at, i), report);
-    if (!part.ok()) return part.status();
+  for (size_t i = 0; content.is_array() && i < content.size() && !report->full(); ++i) {
     if (i > 0) text += '\n';
-    text += *part;
+    std::string part;
+    report->Add(Store(ReadTextPart(content[i], fmt::format("{}[{}]", at, i), report), &part));
+    text += part;
   }
   return text;
 }
@@ -67,9 +68,12 @@ StatusOr<std::string> ReadRole(const json& role, const std::string& at) {
 }
 
 // A text that may be absent.
-Status ReadName(const json& message, const char* name, const std::string& at, std::string* text) {
+std::string ReadName(const json& message, const char* name, const std::string& at,
+                     FieldReport* report) {
   const json& value = Member(message, name);
-  return value.is_null() ? Status() : Store(ReadString(value, at + "." + name), text);
+  std::string text;
+  if (!value.is_null()) report->Add(Store(ReadString(value, at + "." + name), &text));
+  return text;
 }
 
 Status CheckMessage(const ChatMessage& message, const std::string& at) {
@@ -84,22 +88,21 @@ Status CheckMessage(const ChatMessage& message, const std::string& at) {
   return {};
 }
 
-StatusOr<ChatMessage> ReadMessage(const json& value, const std::string& at, FieldReport* report) {
-  if (!value.is_object()) return Mismatch(value, at, "an object");
-  StatusOr<std::string> role = ReadRole(Member(value, "role"), at + ".role");
-  if (!role.ok()) return role.status();
-  const json& written = Member(value, "content");
-  // An assistant's message may consist of other fields alone.
-  StatusOr<std::string> content = std::string();
-  if (!(written.is_null() && *role == "assistant")) {
-    content = ReadContent(written, at + ".content", report);
+ChatMessage ReadMessage(const json& value, const std::string& at, FieldReport* report) {
+  ChatMessage message;
+  if (!value.is_object()) {
+    report->Add(Mismatch(value, at, "an object"));
+    return message;
   }
-  if (!content.ok()) return content.status();
-  ChatMessage message{*std::move(role), *std::move(content)};
-  Status status = ReadName(value, "name", at, &message.name);
-  if (status.ok()) status = ReadName(value, "tool_call_id", at, &message.tool_call_id);
-  if (status.ok()) status = CheckMessage(message, at);
-  if (!status.ok()) return status;
+  report->Add(Store(ReadRole(Member(value, "role"), at + ".role"), &message.role));
+  const json& content = Member(value, "content");
+  // An assistant's message may consist of other fields alone.
+  if (!content.is_null() || message.role != "assistant") {
+    message.content = ReadContent(content, at + ".content", report);
+  }
+  message.name = ReadName(value, "name", at, report);
+  message.tool_call_id = ReadName(value, "tool_call_id", at, report);
+  if (!message.role.empty()) report->AddTogether(CheckMessage(message, at));
   ReportOthers(value, "messages[].", at, kMessageFields, report);
   return message;
 }
@@ -204,10 +207,8 @@ StatusOr<std::vector<ChatMessage>> ReadChatMessages(const json& value, const std
   if (value.empty()) return InvalidArgument(fmt::format("'{}' is empty.", field), field);
   std::vector<ChatMessage> messages;
   messages.reserve(value.size());
-  for (size_t i = 0; i < value.size(); ++i) {
-    StatusOr<ChatMessage> message = ReadMessage(value[i], fmt::format("{}[{}]", field, i), report);
-    if (!message.ok()) return message.status();
-    messages.push_back(*std::move(message));
+  for (size_t i = 0; i < value.size() && !report->full(); ++i) {
+    messages.push_back(ReadMessage(value[i], fmt::format("{}[{}]", field, i), report));
   }
   return messages;
 }

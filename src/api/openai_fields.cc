@@ -131,8 +131,7 @@ Status ReadGateway(const json& value, const std::string& field, OpenAiBody* body
   body->gateway.emplace();
   for (const auto& [name, member] : value.items()) {
     if (member.is_null()) continue;
-    Status status = ReadGatewayField(name, member, field + "." + ShownName(name), body);
-    if (!status.ok()) return status;
+    body->report->Add(ReadGatewayField(name, member, field + "." + ShownName(name), body));
   }
   return {};
 }

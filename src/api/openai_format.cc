@@ -119,7 +119,7 @@ Status CheckGateway(const OpenAiBody& body) {
         "must be true.",
         field);
   }
-  if ((resumes || body.request.choice > 0) && body.choices() != 1) {
+  if ((resumes || body.request.choice > 0) && body.choices() > 1) {
     return InvalidArgument(
         "'choice' and 'resume_ids' of 'ropeway_gateway' are of one answer, but "
         "this request asks for several.",
@@ -213,19 +213,20 @@ Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
   body_->max_choices = limits.max_choices;
   FieldReport report(table_.dialect, limits);
   body_->report = &report;
-  Status status = ReadFields(*document, table_, body_);
+  const Status read = ReadFields(*document, table_, body_);
+  if (!document->is_object()) return read;
   body_->report = nullptr;
   body_->ignored = report.ignored();
-  if (status.ok()) status = CheckStream(*body_);
-  if (status.ok()) status = FinishBody();
-  if (status.ok()) status = CheckLengths(*body_, words_.zero_tokens_need);
-  if (status.ok()) status = CheckGateway(*body_);
-  if (status.ok()) status = ResolvePriority(body_);
-  if (status.ok()) status = CheckChoices(*body_);
+  report.AddTogether(CheckStream(*body_));
+  report.AddTogether(FinishBody());
+  report.AddTogether(CheckLengths(*body_, words_.zero_tokens_need));
+  report.AddTogether(CheckGateway(*body_));
+  report.AddTogether(ResolvePriority(body_));
+  report.AddTogether(CheckChoices(*body_));
   // Without a token to generate, the prompt is all that there is to compute.
   Request& request = body_->request;
   if (request.max_tokens == 0 && !request.prompt_logprobs) request.prompt_logprobs = 0;
-  return status;
+  return report.status();
 }
 
 void OpenAiFormat::Start(AnswerHead head) {

@@ -52,8 +52,9 @@ const FieldTable<OpenAiBody>& ChatFields();
 
 // At least one message with a role of system, developer (taken as system: the models' templates
 // know no other), user, assistant, tool or function (which needs a name), and a content of one
-// string or of text parts (joined by newlines); an assistant's may be null. A failed status names
-// the part at fault, such as "messages[2].content"; fields beside these go to `report`.
+// string or of text parts (joined by newlines); an assistant's may be null. What is wrong in a
+// message goes to `report` under its path, such as "messages[2].content", as do fields beside
+// these; then what is returned is of no use.
 StatusOr<std::vector<ChatMessage>> ReadChatMessages(const nlohmann::json& value,
                                                     const std::string& field, FieldReport* report);
 
