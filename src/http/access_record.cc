@@ -80,6 +80,7 @@ class FieldWriter {
 std::string Fields(const AccessRecord& r, bool json) {
   FieldWriter writer(json);
   writer.Text("id", r.id);
+  writer.Text("own_id", r.own_id);
   writer.Text("key", r.key);
   writer.Text("class", r.priority);
   writer.Text("address", r.address);

@@ -14,6 +14,7 @@ namespace ropeway::http {
 // where they are shown.
 struct AccessRecord {
   std::string id;        // The answer's x-request-id.
+  std::string own_id;    // The server's, which is in an answer's body, where `id` is the client's.
   std::string key;       // The API key's name.
   std::string priority;  // The class that served it.
   std::string address;   // The client's.

@@ -138,6 +138,7 @@ void Connection::Note(const Exchange& exchange, const std::string& tenant, const
   const std::chrono::duration<double, std::milli> took = SteadyClock::now() - start;
   AccessRecord record = exchange.record;
   record.id = request.framing.request_id;
+  if (record.id != request.id) record.own_id = request.id;
   record.key = tenant;
   record.address = request.forwarded_for.empty() ? address_ : request.forwarded_for;
   record.method = request.method;

@@ -193,9 +193,15 @@ TEST_F(HttpAccessLogTest, ALineHasTheIdOfItsAnswer) {
       Send(get + "\r\n").headers["x-request-id"],
       Send(get + "X-Request-Id: own\r\n\r\n").headers["x-request-id"]};
   EXPECT_EQ(ids[2], "own");
-  std::vector<std::string> logged;
-  for (const json& line : Lines()) logged.push_back(line["id"]);
-  EXPECT_EQ(logged, ids);
+  const ClientReply answer =
+      Send(PostBytes("/v1/completions", R"({"prompt":"a","max_tokens":1})",
+                     Bearer("sk-team-a-1") + "X-Request-Id: own\r\n"));
+  const std::vector<json> lines = Lines();
+  ASSERT_EQ(lines.size(), 4U);
+  for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(lines[i]["id"], ids[i]);
+  EXPECT_FALSE(lines[0].contains("own_id")) << "it is the same";
+  EXPECT_EQ(lines[3]["id"], "own");
+  EXPECT_EQ(json::parse(answer.body)["id"], "cmpl-" + lines[3].value("own_id", ""));
 }
 
 TEST_F(HttpAccessLogTest, NothingIsWrittenWithoutIt) {
