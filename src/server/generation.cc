@@ -169,6 +169,7 @@ asio::awaitable<http::Sent> Generation::Run() {
   Status failure;
   try {
     sent = co_await TryRun();
+    NoteOutcome();
   } catch (...) {
     failure = http::StatusFromException();
     submission_.Cancel();
@@ -193,10 +194,11 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     // A helper may still read the body.
     if (stream_->gone()) co_return http::Sent{};
     context_->TellIgnored(format_->request()->ignored, exchange_.get());
+    // As it was asked for, where it was not found.
+    exchange_->record.model = format_->request()->request.model;
   }
   std::optional<http::HttpReply> rejection;
   if (status.ok()) {
-    exchange_->record.model = head_.model;
     std::vector<KeyTicket> tickets;
     rejection = ApplyKey(&tickets);
     if (!rejection) status = Submit(std::move(tickets));

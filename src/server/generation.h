@@ -67,8 +67,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   bool AppendOutput(std::string* bytes);
   // The end of a stream that fails so.
   std::string StreamError(const Status& failure);
-  // A choice has its end, which the log will tell.
-  void NoteEnd(size_t choice, const Finish& finish);
+  // Tells the log of the tokens and times, also where the answer was not complete.
+  void NoteOutcome();
   // The reply to a request that the backend ended with `failure`.
   http::HttpReply FailureReply(const Status& failure) const;
   // The queue position, and the rest of the key's limits.

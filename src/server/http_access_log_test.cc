@@ -96,7 +96,7 @@ TEST_F(HttpAccessLogTest, AnAnswersLineHasItsTokensAndTimes) {
 }
 
 TEST_F(HttpAccessLogTest, ARejectionsLineHasItsCodeAndField) {
-  Complete(R"(,"temperature":9)");
+  Complete(R"(,"temperature":9,"model":"fake-model")");
   Complete(R"(,"model":"none")");
   Complete("", "sk-team-c-9");
   EXPECT_EQ(Complete(R"(,"max_tokens":1)", "sk-team-b-2").status, 200) << "3 + 1 of 4 tokens";
@@ -112,17 +112,17 @@ TEST_F(HttpAccessLogTest, ARejectionsLineHasItsCodeAndField) {
   struct Case {
     int status;
     const char* route;
-    json key, code, field;
+    json key, code, field, model;
   };
   const json none;
   const std::vector<Case> cases = {
-      {400, "/v1/completions", "team-a", "invalid_request_error", "temperature"},
-      {404, "/v1/completions", "team-a", "model_not_found", "model"},
-      {401, "/v1/completions", none, "invalid_api_key", none},
-      {429, "/v1/completions", "team-b", "rate_limit_exceeded", none},
-      {404, "other", "team-a", "invalid_request_error", none},
-      {405, "/livez", none, "invalid_request_error", none},
-      {400, "refused", none, "invalid_request_error", none}};
+      {400, "/v1/completions", "team-a", "invalid_request_error", "temperature", "fake-model"},
+      {404, "/v1/completions", "team-a", "model_not_found", "model", "none"},
+      {401, "/v1/completions", none, "invalid_api_key", none, none},
+      {429, "/v1/completions", "team-b", "rate_limit_exceeded", none, "fake-model"},
+      {404, "other", "team-a", "invalid_request_error", none, none},
+      {405, "/livez", none, "invalid_request_error", none, none},
+      {400, "refused", none, "invalid_request_error", none, none}};
   ASSERT_EQ(lines.size(), cases.size());
   for (size_t i = 0; i < cases.size(); ++i) {
     EXPECT_EQ(shown(i, "status"), cases[i].status) << i;
@@ -130,6 +130,7 @@ TEST_F(HttpAccessLogTest, ARejectionsLineHasItsCodeAndField) {
     EXPECT_EQ(shown(i, "key"), cases[i].key) << i;
     EXPECT_EQ(shown(i, "code"), cases[i].code) << i;
     EXPECT_EQ(shown(i, "field"), cases[i].field) << i;
+    EXPECT_EQ(shown(i, "model"), cases[i].model) << i;
     EXPECT_FALSE(lines[i].contains("tokens_in")) << i;
   }
 }
@@ -166,7 +167,10 @@ TEST_F(HttpAccessLogTest, WhatEndsAfterItsHeadersHasALineToo) {
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines[1]["status"], 200);
   EXPECT_EQ(lines[1]["code"], "internal_error");
+  EXPECT_EQ(lines[1]["tokens_out"], 2);
   EXPECT_EQ(lines[2]["status"], 499);
+  EXPECT_TRUE(lines[1]["ttft_ms"].is_number());
+  for (size_t i = 1; i < 3; ++i) EXPECT_EQ(lines[i]["tokens_in"], 3) << "as far as it came";
 }
 
 TEST_F(HttpAccessLogTest, ATrustedProxyNamesTheAddress) {
@@ -193,9 +197,8 @@ TEST_F(HttpAccessLogTest, ALineHasTheIdOfItsAnswer) {
       Send(get + "\r\n").headers["x-request-id"],
       Send(get + "X-Request-Id: own\r\n\r\n").headers["x-request-id"]};
   EXPECT_EQ(ids[2], "own");
-  const ClientReply answer =
-      Send(PostBytes("/v1/completions", R"({"prompt":"a","max_tokens":1})",
-                     Bearer("sk-team-a-1") + "X-Request-Id: own\r\n"));
+  const ClientReply answer = Send(PostBytes("/v1/completions", R"({"prompt":"a","max_tokens":1})",
+                                            Bearer("sk-team-a-1") + "X-Request-Id: own\r\n"));
   const std::vector<json> lines = Lines();
   ASSERT_EQ(lines.size(), 4U);
   for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(lines[i]["id"], ids[i]);

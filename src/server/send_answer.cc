@@ -88,19 +88,23 @@ size_t CountText(const std::vector<api::ChoiceOutput>& choices) {
 
 }  // namespace
 
-void Generation::NoteEnd(size_t choice, const Finish& finish) {
+void Generation::NoteOutcome() {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   http::AccessRecord& record = exchange_->record;
-  if (!record.tokens) record.tokens.emplace();
-  // Choices of one prompt share it.
-  if (choice % static_cast<size_t>(format_->request()->n) == 0) {
-    record.tokens->in += finish.usage.prompt_tokens;
-    record.tokens->cached += finish.usage.cached_tokens;
+  for (size_t i = 0; i < submission_.size(); ++i) {
+    const ServerSink::Known known = submission_.known(i);
+    if (known.prompt_tokens == 0) continue;
+    if (!record.tokens) record.tokens.emplace();
+    // Choices of one prompt share it.
+    if (i % static_cast<size_t>(format_->request()->n) == 0) {
+      record.tokens->in += known.prompt_tokens;
+      record.tokens->cached += known.cached_tokens;
+    }
+    record.tokens->out += known.generated;
+    if (i > 0) continue;
+    if (known.queue) record.queue_ms = Milliseconds(*known.queue).count();
+    if (known.first) record.ttft_ms = Milliseconds(*known.first).count();
   }
-  record.tokens->out += finish.usage.completion_tokens;
-  if (choice > 0) return;
-  record.queue_ms = Milliseconds(finish.times.queue).count();
-  record.ttft_ms = Milliseconds(finish.times.queue + finish.times.prefill).count();
 }
 
 http::HttpReply Generation::FailureReply(const Status& failure) const {
@@ -164,7 +168,6 @@ bool Generation::AppendOutput(std::string* bytes) {
       http::AppendLastChunk(http_.framing, bytes);
       return true;
     }
-    NoteEnd(i, output.end->finish);
     http::AppendChunk(format_->OnEnd(i, output.end->finish), http_.framing, bytes);
   }
   if (all_ended) {
@@ -215,7 +218,6 @@ asio::awaitable<http::Sent> Generation::SendWhole() {
     co_await stream_->Wait(Never());
   }
   if (submission_.cut()) context_->http.metrics.CountCutAnswer();
-  for (size_t i = 0; failure.ok() && i < choices->size(); ++i) NoteEnd(i, (*choices)[i].finish);
   http::HttpReply reply;
   if (failure.ok()) {
     StatusOr<std::string> body = co_await WriteWhole(std::move(choices));

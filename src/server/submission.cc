@@ -106,6 +106,11 @@ std::optional<int32_t> ServerSink::queue_position() {
   return queue_position_;
 }
 
+ServerSink::Known ServerSink::known() {
+  std::lock_guard lock(mutex_);
+  return known_;
+}
+
 // The key's account is updated before the client can see the event: its next request may come at
 // once.
 
@@ -114,6 +119,7 @@ void ServerSink::OnAdmitted(RequestId, const engine::Admission& admission) {
   if (resumed_ == 0) within = ticket_.Admitted(admission.prompt_tokens);
   std::lock_guard lock(mutex_);
   queue_position_ = admission.queue_position;
+  known_.prompt_tokens = admission.prompt_tokens;
   if (!within.ok()) {
     EndEarly(std::move(within));
     return;
@@ -127,6 +133,8 @@ bool ServerSink::OnDelta(RequestId, Delta delta) {
   generated_ += tokens;
   if (!ticket_.Generated(tokens)) limited_ = true;
   std::lock_guard lock(mutex_);
+  known_.generated += tokens;
+  if (tokens > 0 && !known_.first) known_.first = std::chrono::steady_clock::now() - made_;
   if (!wake_ || ended_early_) return false;
   const Kept kept = Keep(std::move(delta), &pending_.deltas);
   if (kept == Kept::kYes) {
@@ -150,6 +158,8 @@ void ServerSink::OnFinish(RequestId, const Finish& finish) {
   ticket_.End(std::max(int64_t{finish.usage.completion_tokens} - resumed_, generated_));
   std::lock_guard lock(mutex_);
   if (ended_early_) return;
+  known_ = {finish.usage.prompt_tokens, finish.usage.cached_tokens, finish.usage.completion_tokens,
+            finish.times.queue, finish.times.queue + finish.times.prefill};
   pending_.end = Output::End{Status(), finish};
   // Cancelled by OnDelta, and to its client as much as max_tokens would have bounded it.
   if (limited_ && finish.reason == FinishReason::kCancelled) {

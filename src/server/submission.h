@@ -3,6 +3,7 @@
 #ifndef ROPEWAY_SERVER_SUBMISSION_H_
 #define ROPEWAY_SERVER_SUBMISSION_H_
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -63,6 +64,16 @@ class ServerSink : public engine::OutputSink {
   // Of Admission; absent before the request is admitted.
   std::optional<int32_t> queue_position();
 
+  // What is known so far of its tokens and times, for the log.
+  struct Known {
+    int64_t prompt_tokens = 0;  // 0: it was not admitted.
+    int64_t cached_tokens = 0;
+    int64_t generated = 0;
+    std::optional<std::chrono::nanoseconds> queue;  // Known at the end,
+    std::optional<std::chrono::nanoseconds> first;  // its first token since it was submitted.
+  };
+  Known known();
+
   // The request ended for its client, but not for the backend, which is to cancel it.
   bool ended_early();
   // It did because its tenant's answers take too much memory.
@@ -112,6 +123,8 @@ class ServerSink : public engine::OutputSink {
   bool ended_early_ = false;
   bool cut_ = false;
   std::optional<int32_t> queue_position_;
+  Known known_;
+  const std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
   bool signalled_ = false;  // The connection was woken and has not taken yet.
 };
 
@@ -173,6 +186,8 @@ class Submission {
 
   // Of the first choice; see ServerSink.
   std::optional<int32_t> queue_position() { return choices_.front().sink->queue_position(); }
+
+  ServerSink::Known known(size_t choice) const { return choices_[choice].sink->known(); }
 
   size_t size() const { return choices_.size(); }
   bool ended(size_t choice) const { return choices_[choice].ended; }
