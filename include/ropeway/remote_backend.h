@@ -42,7 +42,8 @@ struct BackendEnd {
   std::optional<int32_t> completion_tokens = {};
   std::optional<int32_t> cached_tokens = {};
   std::optional<uint64_t> seed = {};
-  int32_t max_tokens = 0;  // As Finish::max_tokens.
+  int32_t max_tokens = 0;   // As Finish::max_tokens,
+  const char* cut_by = "";  // and as Finish::cut_by.
 };
 
 // Why a request failed at a backend.

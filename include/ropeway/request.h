@@ -211,6 +211,9 @@ struct PhaseTimes {
   std::chrono::nanoseconds output{};  // From its last token to the report of its end.
 };
 
+// A limit of API keys, as answers name it.
+inline constexpr char kTokensPerMinute[] = "tokens_per_minute";
+
 // How a request ended, once per accepted request.
 struct Finish {
   FinishReason reason = FinishReason::kStop;
@@ -226,7 +229,7 @@ struct Finish {
   PhaseTimes times;
   // What the prompt left of max_model_len, where Request::max_tokens was more; 0: it was not.
   int32_t max_tokens = 0;
-  const char* cut_by = "";  // With kLength, the server's limit that ended it: "tokens_per_minute".
+  const char* cut_by = "";  // With kLength, the server's limit that ended it: kTokensPerMinute.
 };
 
 // A finished request, collected: what Wait and Poll return.

@@ -53,6 +53,7 @@ class RopewayReply final : public OpenAiReply {
     const Json& own = fields->Object(Member(event, "ropeway"), "ropeway");
     if (const auto seed = fields->Integer(Member(own, "seed"), "ropeway.seed")) end_.seed = seed;
     const auto left = fields->Integer(Member(own, "max_tokens"), "ropeway.max_tokens");
+    if (Text(Member(own, "cut_by")) == kTokensPerMinute) end_.cut_by = kTokensPerMinute;
     if (left) end_.max_tokens = static_cast<int32_t>(std::min<uint64_t>(*left, INT32_MAX));
   }
 

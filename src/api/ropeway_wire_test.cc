@@ -114,7 +114,7 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
   const std::string stream = Events(
       {R"({"id":"cmpl-1","choices":[{"index":0,"text":"a","logprobs":null,"finish_reason":null,"ropeway_ids":[7]}],"usage":null})",
        R"({"id":"cmpl-1","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":null,"ropeway_ids":[8,0]}],"usage":null})",
-       R"({"id":"cmpl-1","choices":[{"index":0,"text":"rest","logprobs":null,"finish_reason":"stop"}],"usage":null,"ropeway":{"batch_num":1,"seed":18446744073709551615,"max_tokens":22}})",
+       R"({"id":"cmpl-1","choices":[{"index":0,"text":"rest","logprobs":null,"finish_reason":"stop"}],"usage":null,"ropeway":{"batch_num":1,"seed":18446744073709551615,"max_tokens":22,"cut_by":"tokens_per_minute"}})",
        R"({"id":"cmpl-1","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":3,"total_tokens":5}})"});
   for (const size_t cut : kRopewayCuts) {
     const ReadStream read = ReadInPieces(*MakeRopeway({}), request, stream, cut);
@@ -125,6 +125,7 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
     EXPECT_EQ(read.sink.tokens[2].id, 0);
     EXPECT_EQ(read.end.seed, 0xFFFFFFFFFFFFFFFFU);
     EXPECT_EQ(read.end.max_tokens, 22);
+    EXPECT_STREQ(read.end.cut_by, "tokens_per_minute");
     EXPECT_EQ(read.end.completion_tokens, 3);
   }
   request.logprobs = 0;
@@ -142,6 +143,8 @@ TEST(RopewayWire, ReadsIdsAndOffsets) {
     ASSERT_TRUE(odd.failure) << offsets;
     EXPECT_THAT(odd.failure->status.message(), HasSubstr("'ropeway_offsets'")) << offsets;
   }
+  const std::string other = Events({R"({"choices":[],"ropeway":{"cut_by":"<b>"}})"});
+  EXPECT_STREQ(ReadInPieces(*MakeRopeway({}), request, other, 9).end.cut_by, "") << "no such limit";
   for (const char* name : {"seed", "max_tokens"}) {
     for (const char* value : {"-1", "\"1\"", "1.5", "[]"}) {
       const std::string event =

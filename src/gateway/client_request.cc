@@ -184,6 +184,7 @@ ropeway::Finish ClientRequest::FinishOf(const BackendEnd& end, base::TimePoint n
   finish.seed = end.seed.value_or(seed);
   // It cannot be more than was asked for.
   if (end.max_tokens < request.max_tokens.value_or(0)) finish.max_tokens = end.max_tokens;
+  finish.cut_by = end.cut_by;
   finish.batch_num = batch_.number;
   finish.batch_size = batch_.size;
   finish.times = TimesAt(now);

@@ -87,6 +87,15 @@ TEST(GatewayLiesTest, UsageBeyondWhatWasAskedForIsCutAndMarked) {
   EXPECT_THAT(metrics, Not(HasSubstr("ropeway_prompt_tokens_total 2147")));
 }
 
+TEST(GatewayLiesTest, WhatLimitCutAnAnswerIsPassedOn) {
+  BackendScript script{.tokens = 2};
+  script.end = {.reason = FinishReason::kLength, .cut_by = kTokensPerMinute};
+  ScriptedGateway gateway({Liar(script)});
+  const Record record = gateway.Submit(Bounded(8))->WaitEnd();
+  ASSERT_TRUE(record.finish.has_value());
+  EXPECT_STREQ(record.finish->cut_by, kTokensPerMinute);
+}
+
 TEST(GatewayLiesTest, ASessionIsNotCountedByALie) {
   BackendScript script{.tokens = 2};
   script.end = {.prompt_tokens = kLie, .completion_tokens = kLie};

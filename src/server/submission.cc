@@ -164,7 +164,7 @@ void ServerSink::OnFinish(RequestId, const Finish& finish) {
   // Cancelled by OnDelta, and to its client as much as max_tokens would have bounded it.
   if (limited_ && finish.reason == FinishReason::kCancelled) {
     pending_.end->finish.reason = FinishReason::kLength;
-    pending_.end->finish.cut_by = "tokens_per_minute";
+    pending_.end->finish.cut_by = kTokensPerMinute;
   }
   Signal(Wake::kNews);
 }
