@@ -91,14 +91,25 @@ int64_t EstimatedTokens(const api::Prompt& prompt) {
   return static_cast<int64_t>(tokens);
 }
 
-KeyDemand DemandOf(const api::ApiRequest& api) {
+// `max_model_len`: 0 where it is not known.
+KeyDemand DemandOf(const api::ApiRequest& api, int64_t max_model_len) {
   KeyDemand demand;
   demand.prompts = api.prompts.size();
   demand.n = static_cast<size_t>(api.n);
+  int64_t shortest = INT32_MAX;
+  for (const api::Prompt& prompt : api.prompts) {
+    const int64_t tokens = EstimatedTokens(prompt);
+    demand.prompt_tokens += tokens;
+    shortest = std::min(shortest, tokens);
+  }
+  demand.max_tokens = api.request.max_tokens.value_or(INT32_MAX);
+  // The engine lowers it to what the prompt leaves of the context.
+  if (max_model_len > 0) {
+    demand.max_tokens = std::min(demand.max_tokens, std::max<int64_t>(0, max_model_len - shortest));
+  }
   const size_t resumed = api.request.resume_ids.size();
-  demand.max_tokens = api.request.max_tokens.value_or(INT32_MAX) - static_cast<int64_t>(resumed);
-  if (resumed > 0) return demand;  // Where it began, the prompt was paid for.
-  for (const api::Prompt& prompt : api.prompts) demand.prompt_tokens += EstimatedTokens(prompt);
+  demand.max_tokens -= static_cast<int64_t>(resumed);
+  if (resumed > 0) demand.prompt_tokens = 0;  // Where it began, the prompt was paid for.
   return demand;
 }
 
@@ -256,6 +267,7 @@ Status Generation::Prepare() {
   if (!status.ok()) return status;
   head_.model = model->id;
   head_.fingerprint = model->fingerprint;
+  max_model_len_ = model->max_model_len;
   if (!api.shows_prompts) return {};
   size_t bytes = 0;
   for (const api::Prompt& prompt : api.prompts) {
@@ -293,7 +305,7 @@ std::optional<http::HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tick
   request.priority = api->priority.value_or(caller.priority);
   exchange_->record.priority = PriorityName(request.priority);
   request.tenant_weight = caller.weight;
-  KeyLimits::Grant grant = context_->key_limits.Take(account, DemandOf(*api));
+  KeyLimits::Grant grant = context_->key_limits.Take(account, DemandOf(*api, max_model_len_));
   if (!grant.status.ok()) return LimitReached(grant, caller, *context_);
   *tickets = std::move(grant.tickets);
   return std::nullopt;

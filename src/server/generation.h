@@ -80,6 +80,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   ServerContext* const context_;  // parsed.
   const std::unique_ptr<api::ApiFormat> format_;
   api::AnswerHead head_;                   // Until the format has it.
+  int32_t max_model_len_ = 0;              // Of the model; 0: it is not known.
   base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows,
   base::SharedBudget::Hold shown_;         // and for showing them, until they are written.
   size_t shown_bytes_ = 0;                 // Of all choices' prompts in the answer.

@@ -291,6 +291,19 @@ TEST_F(HttpPriorityTest, AKeysTokensPerMinuteAreBounded) {
   EXPECT_EQ(Post("key-open", "").headers.count("x-ratelimit-limit-tokens"), 0U);
 }
 
+// A 64th of 640,000 tokens is 10,000, but no context has room for them.
+TEST_F(HttpPriorityTest, NoMoreIsPutAsideThanTheContextHolds) {
+  ServerOptions options;
+  options.api_keys = {{"large", "key-large"}};
+  options.api_keys[0].tokens_per_minute = 640'000;
+  StartServer(options);
+  backend_.set_script(EndlessScript);
+  TestClient client(port());
+  client.Send(PostBytes(kPath, R"({"prompt":"abcd","stream":true})", Bearer("key-large")));
+  ClientReply reply = client.ReadHead();
+  EXPECT_GE(std::stoi(reply.headers["x-ratelimit-remaining-tokens"]), 640'000 - 2048 - 3 - 100);
+}
+
 TEST_F(HttpPriorityTest, AnAnswerSaysThatItsKeysTokensEndedIt) {
   const json cut = json::parse(Post("key-slow-1", R"(,"n":2,"max_tokens":20)").body);
   EXPECT_EQ(cut["choices"][0]["finish_reason"], "length");
