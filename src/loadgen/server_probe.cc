@@ -108,7 +108,8 @@ StatusOr<ServerFacts> ProbeServer(const net::HttpClient& client, const LoadOptio
   const net::HttpClient::Reply models =
       client.Fetch("/models", "", std::min(options.flags.timeout, kListTimeout));
   if (models.status == 200) ReadModels(models.body, &facts);
-  if (models.error_kind == net::http_error::kConnect) {
+  if (models.error_kind == net::http_error::kConnect ||
+      models.error_kind == net::http_error::kRefused) {
     return Status(StatusCode::kUnavailable, fmt::format("--base-url: cannot connect to {}: {}",
                                                         options.url.Text(), models.why));
   }
