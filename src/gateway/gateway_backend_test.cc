@@ -51,6 +51,24 @@ TEST(GatewayBackendTest, ARequestIsAnsweredByItsBackend) {
   EXPECT_TRUE(Eventually([&] { return gateway.backends[0]->open() == 0; }));
 }
 
+// Backends lower it to their context: estimated as it stands, it would keep out all others.
+TEST(GatewayBackendTest, AHugeMaxTokensCountsAsNone) {
+  const auto outstanding = [](std::optional<int32_t> max_tokens) {
+    ScriptedGateway gateway({Scripted({.hang_after = 0})});
+    Request request = ScriptedRequest();
+    request.max_tokens = max_tokens;
+    request.ignore_eos = true;
+    const auto sink = gateway.Submit(request);
+    EXPECT_TRUE(Eventually([&] { return gateway->Backends()[0].in_flight == 1; }));
+    return gateway->Backends()[0].outstanding_tokens;
+  };
+  const int64_t open = outstanding(std::nullopt);
+  EXPECT_EQ(outstanding(16'385), open);
+  EXPECT_EQ(outstanding(INT32_MAX), open);
+  EXPECT_GE(outstanding(16'384), 16'384);
+  EXPECT_LT(open, 16'384);
+}
+
 TEST(GatewayBackendTest, ASeedIsDrawnForAllRequestsOfASubmission) {
   ScriptedGateway gateway({Plain()});
   std::vector<engine::SinkRequest> requests;
