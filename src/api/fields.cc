@@ -166,8 +166,8 @@ const FieldRow* FindField(Dialect dialect, std::string_view name) {
 Status CheckField(const FieldRow& row, const json& value, const std::string& field,
                   const BodyLimits& limits) {
   switch (row.kind) {
-    case K::kUnsupported:  // An empty object may be a schema: that of any value.
-      return IsEmpty(value) && !value.is_object() ? Status() : Unsupported(field);
+    case K::kUnsupported:  // An empty list may allow nothing, an empty schema anything.
+      return value == "" ? Status() : Unsupported(field);
     case K::kNoEffect:
       return IsOf(row.values, value) ? Status() : Mismatch(value, field, row.values);
     case K::kNoEffectWith:

@@ -329,7 +329,7 @@ TEST(CompletionRequest, RejectsByName) {
       {"n", {"0", "129", "\"1\"", "1.5", "-1", "99999999999999999999"}},
       {"best_of", {"2", "0", "true"}},
       {"echo", {"1", "\"true\""}},
-      {"suffix", {"\"x\"", "\"\""}},
+      {"suffix", {"\"x\""}},
       {"presence_penalty", {"2.1", "-2.1", "\"0\"", "1e308", "true"}},
       {"frequency_penalty", {"2.5", "-3", "[]"}},
       {"repetition_penalty", {"0", "-1", "10.5", "1e-60", "\"1\""}},
