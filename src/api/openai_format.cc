@@ -214,9 +214,9 @@ Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
   FieldReport report(table_.dialect, limits);
   body_->report = &report;
   const Status read = ReadFields(*document, table_, body_);
-  if (!document->is_object()) return read;
   body_->report = nullptr;
   body_->ignored = report.ignored();
+  if (!document->is_object()) return read;
   report.AddTogether(CheckStream(*body_));
   report.AddTogether(FinishBody());
   report.AddTogether(CheckLengths(*body_, words_.zero_tokens_need));
