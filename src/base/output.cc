@@ -26,14 +26,18 @@ bool WriteAll(int descriptor, std::string_view text) {
   return true;
 }
 
-// Quotes in it may be anything; line breaks are of lists. What was expected often stands at its
-// end.
-std::string Shown(std::string sentence) {
+// Its head and its end, where what was expected often stands.
+std::string Bounded(std::string sentence) {
   constexpr size_t kHead = 3000;
   constexpr size_t kTail = 1000;
   if (sentence.size() > kHead + kTail) {
     sentence.replace(kHead, sentence.size() - kHead - kTail, " [...] ");
   }
+  return sentence;
+}
+
+// What it quotes may be anything; line breaks are of lists.
+std::string Shown(const std::string& sentence) {
   std::string shown;
   for (size_t at = 0, end = 0; at <= sentence.size(); at = end + 1) {
     end = std::min(sentence.find('\n', at), sentence.size());
@@ -54,10 +58,10 @@ void HoldStandardDescriptors() {
 
 int Fail(const std::string& sentence) {
   if (LogsAsJson()) {
-    TryLog(spdlog::level::critical, "{}", Shown(sentence));
+    TryLog(spdlog::level::critical, "{}", Bounded(sentence));
     return 1;
   }
-  Note(fmt::format("ropeway: {}\n", Shown(sentence)));
+  Note(fmt::format("ropeway: {}\n", Shown(Bounded(sentence))));
   return 1;
 }
 
