@@ -11,7 +11,7 @@ import sys
 from ropeway_bench import suite
 
 NAMES = ("schedulers", "priorities", "fairness", "long-prompt", "sessions", "prefixes", "determinism",
-         "kernels", "order-price", "serial-vs-batched", "knobs", "http", "engine", "steps", "models", "first-answers",
+         "kernels", "order-price", "serial-vs-batched", "knobs", "http", "users", "engine", "steps", "models", "first-answers",
          "gateway")
 
 

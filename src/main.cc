@@ -43,24 +43,25 @@ int Main(int argc, char** argv) {
                             "version` is `ropeway --version`.\n\n"
                             "Example:\n  ropeway serve --port 8080",
                             {}};
-  program.commands = {cli::ServeCommand(&serve),
-                      cli::GatewayCommand(&gateway),
-                      cli::RunCommand(&run),
-                      {"bench",
-                       "Measure a server; other benchmarks: ropeway-bench",
-                       {},
-                       "All other benchmarks are of ropeway-bench, which `ropeway bench NAME` runs "
-                       "(docs/benchmarks.md):\n"
-                       "schedulers, priorities, fairness, long-prompt, sessions, prefixes, knobs, "
-                       "serial-vs-batched,\ngateway, http, models, first-answers, determinism, "
-                       "kernels, steps, engine, disk-tier,\norder-price, replay",
-                       nullptr,
-                       {loadgen::BenchServeCommand(&bench_serve)}},
-                      cli::ModelsCommand(&models),
-                      cli::PerplexityCommand(&perplexity),
-                      cli::InspectCommand(&inspect),
-                      cli::TokenizeCommand(&tokenize),
-                      flags::CompletionCommand(&program, &shell)};
+  program.commands = {
+      cli::ServeCommand(&serve),
+      cli::GatewayCommand(&gateway),
+      cli::RunCommand(&run),
+      {"bench",
+       "Measure a server; other benchmarks: ropeway-bench",
+       {},
+       "All other benchmarks are of ropeway-bench, which `ropeway bench NAME` runs "
+       "(docs/benchmarks.md):\n"
+       "schedulers, priorities, fairness, long-prompt, sessions, prefixes, knobs, "
+       "serial-vs-batched,\ngateway, http, users, models, first-answers, determinism, "
+       "kernels, steps, engine, disk-tier,\norder-price, replay",
+       nullptr,
+       {loadgen::BenchServeCommand(&bench_serve)}},
+      cli::ModelsCommand(&models),
+      cli::PerplexityCommand(&perplexity),
+      cli::InspectCommand(&inspect),
+      cli::TokenizeCommand(&tokenize),
+      flags::CompletionCommand(&program, &shell)};
   program.aliases = {{"ls", {"models", "list"}}, {"version", {"--version"}}};
   program.foreign = {
       {"-ngl,--n-gpu-layers,--gpu-layers,--gpu-memory-utilization,"

@@ -21,12 +21,12 @@ sys.path.insert(0, str(ROOT / "bench"))
 import fake_ropeway  # noqa: E402
 from ropeway_bench import (BenchError, determinism, engine, fairness, http, knobs, load, long_prompt,  # noqa: E402
                            order_price, plot, prefixes, priorities, report, schedulers, serial_vs_batched, servers, service,
-                           sessions, steps, suite)
+                           sessions, steps, suite, users)
 from ropeway_bench.metrics import Metrics, Where, quantile, ratio  # noqa: E402
 
 MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
            "sessions": sessions, "prefixes": prefixes, "determinism": determinism,
-           "order-price": order_price, "http": http, "engine": engine, "steps": steps,
+           "order-price": order_price, "http": http, "users": users, "engine": engine, "steps": steps,
            "serial-vs-batched": serial_vs_batched, "knobs": knobs}
 FAKE = str(ROOT / "tests" / "fake_ropeway.py")
 
@@ -278,6 +278,7 @@ class OrchestrationTest(unittest.TestCase):
              "long-prompt": ["--alone-seconds", "0.5"], "sessions": ["--users", "2", "--turns", "2"],
              "serial-vs-batched": ["--requests", "8"], "knobs": ["--requests", "12"],
              "http": ["--requests", "8", "--llama-server", FAKE, "--q4-0-model", __file__],
+             "users": ["--requests", "8", "--users", "1,4", "--llama-server", FAKE],
              "engine": ["--openvino", "--llama-batched-bench", FAKE], "steps": []}
 
     def run_bench(self, name, module, folder, *more):

@@ -7,9 +7,8 @@ import re
 from ropeway_bench.metrics import Metrics
 
 WIDTH, BAR, GAP, LEFT, TOP = 880, 15, 12, 104, 66
-COLOURS = ("#c2452d", "#8a94a0", "#b9c0c7")
-OURS = ("ropeway",)
-SAME, Q4_0 = (("llama-server", "llama-server -kvu"), ("llama-server Q4_0", "llama-server Q4_0 -kvu"))
+COLOURS = ("#c2452d", "#8a94a0")
+OURS, SAME = ("ropeway",), ("llama-server", "llama-server -kvu")
 RATE, FIRST = "output_tok_per_s", "ttft_p50_s"
 STYLE = ("text{font:12px sans-serif;fill:#24292f}.t{font-size:14px;font-weight:600}.n{font-size:11px;fill:#57606a}"
          "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.n{fill:#9aa4af}}")
@@ -66,11 +65,11 @@ def users(metrics):
     xs = sorted(int(x) for x in metrics.xs("http", RATE))
 
     def groups(metric, choose):
-        return {f"{x} user{'s' * (x > 1)}": [best(metrics, "http", systems, metric, x, choose) for systems in (OURS, SAME, Q4_0)]
+        return {f"{x} user{'s' * (x > 1)}": [best(metrics, "http", systems, metric, x, choose) for systems in (OURS, SAME)]
                 for x in xs}
 
     load = re.search(r"\d+ tokens in and \d+ out", metrics.unique("value", part="http", metric="load")[0])[0]
-    return svg(("Ropeway", "llama-server, same file", "llama-server, its fastest format (Q4_0)"),
+    return svg(("Ropeway", "llama-server, same file"),
                note(metrics, f"SmolLM2-135M Q4_1, {load}, over HTTP"),
                (Panel("output tokens/s (more is better)", "{:.0f}", groups(RATE, max)),
                 Panel("median time to the first token, s (less is better)", "{:.2f}", groups(FIRST, min))))
@@ -88,7 +87,7 @@ def sizes(metrics):
                (Panel("16 users: output tokens/s", "{:.3g}", groups(16)), Panel("1 user: output tokens/s", "{:.3g}", groups(1))))
 
 
-PICTURES = {"users": ("http", users), "models": ("models", sizes)}
+PICTURES = {"users": ("users", users), "models": ("models", sizes)}
 
 
 def drawn(root):
