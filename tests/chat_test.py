@@ -276,6 +276,11 @@ class TerminalTest(ChatCase):
         chat.wait_for("stands here")
         fcntl.ioctl(chat.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 20, 0, 0))
         chat.wait_for(r">>> /stats is not al\W+l that")
+        # Where the line has two rows in both widths, it is shown anew from its first.
+        fcntl.ioctl(chat.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 25, 0, 0))
+        shown = b""
+        while not re.search(rb"\x1b\[1A\r\x1b\[J.*that stands", shown, re.DOTALL):
+            shown += os.read(chat.terminal, 65536)
         chat.send("\x15\x04")
         self.assertEqual(chat.end(), 0)
 

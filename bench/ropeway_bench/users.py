@@ -10,6 +10,7 @@ TITLE = "Over HTTP, by users"
 PANELS = http.PANELS
 prepare, measure = http.prepare, http.measure
 COMPARISON = dataclasses.replace(http.COMPARISON, targets=tuple(t for t in http.TARGETS if t.peers == http.SAME))
+verdicts, embeds = COMPARISON.verdicts, COMPARISON.embeds
 report_text, draw = COMPARISON.report_text, COMPARISON.draw
 
 

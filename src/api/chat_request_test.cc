@@ -166,6 +166,11 @@ TEST(ChatRequest, AllThatIsWrongIsToldAtOnce) {
                         {"tenant":"a b","weight":0,"resume_ids":[1]}})"),
       "'ropeway_gateway.tenant' must be a name such as API keys have, but is \"a b\". "
       "'ropeway_gateway.weight' must be a number of at least 0.01 and at most 100, but is 0.");
+  // Nor of one whose default stands for what could not be read.
+  EXPECT_EQ(message(R"({"messages":[{"role":"user","content":"a"}],"stream":"true",
+                        "stream_options":{},"logprobs":1,"top_logprobs":2})"),
+            "'logprobs' must be true or false, but is 1. 'stream' must be true or false, but is "
+            "\"true\".");
   std::string many = R"({"messages":[)";
   for (int i = 0; i < 99; ++i) many += "1,";
   EXPECT_THAT(message((many + "1]}").c_str()), testing::EndsWith(" And more are wrong."));

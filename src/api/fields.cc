@@ -142,6 +142,13 @@ Status CheckValue(const FieldRow& row, const json& value, const std::string& fie
   return same_type ? SupportsOnly(field, row.values) : Mismatch(value, field, row.values);
 }
 
+// Whether a field is the whole, or a part of it.
+bool IsWithin(std::string_view field, std::string_view whole) {
+  if (!field.starts_with(whole)) return false;
+  field.remove_prefix(whole.size());
+  return field.empty() || field.front() == '.' || field.front() == '[';
+}
+
 bool IsOfTemplate(const FieldRow& row) {
   return row.kind == K::kUnlessTemplateReads || row.kind == K::kUnlessTemplateReadsMembers;
 }
@@ -195,7 +202,12 @@ void FieldReport::Add(Status fault) {
 }
 
 void FieldReport::AddTogether(Status fault) {
-  const auto told = [&](const Status& known) { return known.field().starts_with(fault.field()); };
+  const auto told = [&](const Status& known) {
+    const std::string_view field = known.field();
+    const std::string_view whole = field.substr(0, field.find_first_of(".["));
+    return IsWithin(field, fault.field()) ||
+           fault.message().find(fmt::format("'{}'", whole)) != std::string::npos;
+  };
   if (std::ranges::none_of(faults_, told)) Add(std::move(fault));
 }
 
@@ -204,19 +216,19 @@ void FieldReport::AddOther(std::string_view parent, const std::string& name, con
   if (more_faults_) return;  // A body of a million names costs no more.
   const std::string row_name = std::string(parent) + name;
   const bool is_name = name.find('.') == name.npos;  // Not a path as rows have them.
-  const std::string shown = std::string(parent) + ShownName(name);
+  const auto shown = [&] { return std::string(parent) + ShownName(name); };
   if (const FieldRow* row = FindField(dialect_, row_name); is_name && row != nullptr) {
     if (value.is_null()) return;
     Status fault = CheckField(*row, value, path, limits_);
     const bool ignores = IsOfTemplate(*row) && !limits_.template_names && !limits_.reject_unknown &&
                          fault.code() == StatusCode::kUnimplemented;
     if (!ignores) return Add(std::move(fault));
-    if (ignored_.size() < kMostIgnored) ignored_.push_back(shown);
+    if (ignored_.size() < kMostIgnored) ignored_.push_back(shown());
     return;
   }
   if (limits_.reject_unknown) return Add(UnknownField(path));
   if (value.is_null() || ignored_.size() == kMostIgnored) return;
-  if (std::ranges::find(ignored_, shown) != ignored_.end()) return;
+  if (std::ranges::find(ignored_, shown()) != ignored_.end()) return;
   std::vector<std::string_view> known(used.begin(), used.end());
   for (const FieldRow& row : kFieldRows) {
     std::string_view member = row.name;
@@ -228,7 +240,7 @@ void FieldReport::AddOther(std::string_view parent, const std::string& name, con
     return Add(InvalidArgument(
         fmt::format("Unknown field '{}'; did you mean '{}'?", path, *nearest), path));
   }
-  ignored_.push_back(shown);
+  ignored_.push_back(shown());
 }
 
 Status FieldReport::CheckAlias(const void* what, const std::string& field, const json& value) {

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/output.h"
 #include "base/system.h"
@@ -56,24 +57,29 @@ bool MovesItsCursor() {
          *kind != '\0' && std::string_view(kind) != "dumb";
 }
 
-// Shows the line that is edited, which begins in the cursor's row, below a note.
-void ShowAnew(EditLine* editor, const std::string& note) {
-  std::fputs(("\r\033[J" + note).c_str(), stderr);
-  el_resize(editor);
-  el_set(editor, EL_REFRESH);
+// The row of the cursor, counted from the one in which the line begins.
+int CursorRow(const std::string& prompt, const LineInfoW& line, int columns) {
+  int row = 0;
+  int column = static_cast<int>(prompt.size());
+  for (const wchar_t* at = line.buffer; at != line.cursor; ++at) {
+    column += *at == L'\n' ? columns : std::max(1, wcwidth(*at));
+    if (column < columns) continue;
+    ++row;
+    column = 0;
+  }
+  return row;
 }
 
-// What is pasted becomes a part of the line, its ends of lines too.
-unsigned char Paste(EditLine* editor, int) {
+// What is pasted; `cut`: beyond the bound it is left out.
+std::wstring ReadPaste(EditLine* editor, bool* cut) {
   std::wstring text;
-  bool cut = false;
   wchar_t c = 0;
   while (!text.ends_with(kPasteEnd) && el_wgetc(editor, &c) == 1) {
     text += c;
     // What is beyond the bound moves on before the last characters, in which the end may be.
     if (text.size() <= kMaxPaste + kPasteEnd.size()) continue;
     text.erase(kMaxPaste, 1);
-    cut = true;
+    *cut = true;
   }
   if (text.ends_with(kPasteEnd)) text.resize(text.size() - kPasteEnd.size());
   std::wstring shown;
@@ -83,10 +89,7 @@ unsigned char Paste(EditLine* editor, int) {
     const bool control = one < L' ' || (one >= 0x7F && one < 0xA0);
     if (!control || one == L'\n' || one == L'\t') shown += one;
   }
-  if (el_winsertstr(editor, shown.c_str()) != 0) return CC_ERROR;
-  if (!cut) return CC_REFRESH;
-  ShowAnew(editor, fmt::format("(the paste is cut: it has more than {} characters)\n", kMaxPaste));
-  return CC_NORM;
+  return shown;
 }
 
 }  // namespace
@@ -170,13 +173,39 @@ struct LineEditor::Terminal {
     return -1;
   }
 
+  // What is pasted becomes a part of the line, its ends of lines too.
+  static unsigned char Paste(EditLine* editor, int) {
+    bool cut = false;
+    const std::wstring text = ReadPaste(editor, &cut);
+    // Before the line grows by rows.
+    if (cut) {
+      Of(editor)->ShowAnew(
+          fmt::format("(the paste is cut: it has more than {} characters)\n", kMaxPaste));
+    }
+    return el_winsertstr(editor, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+  }
+
+  // Shows the line that is edited below a note. Some terminals break what they show anew when
+  // their width changes, others do not: the cursor goes up by the rows that are there in both.
+  void ShowAnew(const std::string& note) {
+    const int before = std::exchange(columns, ColumnsOf(STDERR_FILENO));
+    int rows = 0;
+    if (const LineInfoW* const line = el_wline(editor); columns > 0 && before > 0) {
+      rows = std::min(CursorRow(prompt, *line, before), CursorRow(prompt, *line, columns));
+    }
+    const std::string up = rows > 0 ? fmt::format("\033[{}A", rows) : "";
+    std::fputs((up + "\r\033[J" + note).c_str(), stderr);
+    el_resize(editor);
+    el_set(editor, EL_REFRESH);
+  }
+
   // False: the line ends, and whatever else asks for more of it, as a search does, ends too.
   bool ReadByte(std::string* bytes) {
     while (!end && !WaitForInput(STDIN_FILENO)) {
       if (CaughtSignals::Take(SIGWINCH)) {
-        ShowAnew(editor, "");
+        ShowAnew("");
       } else {
-        // Any but Ctrl-C acts once Read has given the terminal back.
+        // SIGTERM and SIGHUP take effect when Read has restored the terminal.
         end =
             CaughtSignals::Take(SIGINT) ? LineReader::Event::kInterrupted : LineReader::Event::kEnd;
       }
@@ -194,6 +223,7 @@ struct LineEditor::Terminal {
   EditLine* const editor;
   History* const history;
   std::string prompt;
+  int columns = ColumnsOf(STDERR_FILENO);
   std::optional<LineReader::Event> end;  // Of the line, but for what is typed.
 };
 

@@ -1,12 +1,14 @@
 #include "cli/server_signals.h"
 
 #include <signal.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <exception>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -17,18 +19,24 @@ namespace ropeway::cli {
 namespace {
 
 // Not through the log's queue, which this process does not wait for; and not for long, for nobody
-// may read what is written.
+// may read what is written. Nothing that fails here keeps the process from its end.
 void LogStopped() {
-  std::promise<void> promise;
-  const std::future<void> logged = promise.get_future();
-  std::thread([promise = std::move(promise)]() mutable {
-    const spdlog::logger& log = base::Log();
-    spdlog::logger direct(log.name(), log.sinks().begin(), log.sinks().end());
-    direct.set_level(log.level());
-    direct.info(kStopped, 0);
-    promise.set_value();
-  }).detach();
-  logged.wait_for(std::chrono::seconds(1));
+  try {
+    // The main thread may put another log in its place meanwhile.
+    const std::shared_ptr<spdlog::logger> held = spdlog::default_logger();
+    const spdlog::logger& log = held->name().empty() ? base::Log() : *held;
+    auto direct =
+        std::make_unique<spdlog::logger>(log.name(), log.sinks().begin(), log.sinks().end());
+    direct->set_level(log.level());
+    std::promise<void> promise;
+    const std::future<void> logged = promise.get_future();
+    std::thread([promise = std::move(promise), direct = std::move(direct)]() mutable {
+      direct->info(kStopped, 0);
+      promise.set_value();
+    }).detach();
+    logged.wait_for(std::chrono::seconds(1));
+  } catch (const std::exception&) {
+  }
 }
 
 }  // namespace

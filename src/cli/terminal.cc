@@ -39,9 +39,16 @@ CaughtSignals::CaughtSignals(std::initializer_list<int> signals) {
   if (wake < 0) wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;  // Of other threads nothing shall fail.
   for (const int signal : signals) {
-    sigaction(signal, &action, &before_.emplace_back(signal, action).second);
+    // Of other threads nothing shall fail. What is to end the program waits for a terminal that
+    // takes no output: a second one ends it at once.
+    const bool ends = signal == SIGTERM || signal == SIGHUP;
+    action.sa_flags = SA_RESTART | (ends ? static_cast<int>(SA_RESETHAND) : 0);
+    struct sigaction before = {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) continue;  // As it stays.
+    before_.emplace_back(signal, before);
+    sigaction(signal, &action, nullptr);
   }
 }
 
@@ -160,7 +167,7 @@ std::string WordWrap::Take(std::string_view text) {
       const bool fence = begins_ && word_.starts_with('`');
       const bool long_word = word_.size() > kWordLines * static_cast<size_t>(columns_);
       if (columns == 2 || (keeps_line() && !fence) || long_word) EndWord(&out);
-      goes_on_ = long_word;
+      if (long_word) goes_on_ = true;
     }
   }
   return out;

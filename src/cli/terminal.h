@@ -13,8 +13,8 @@
 
 namespace ropeway::cli {
 
-// While it lives, these signals do nothing but end WaitForInput, until they are taken. They may
-// reach any thread; one thread makes it, waits and takes.
+// While it lives, these signals do nothing but end WaitForInput, until they are taken; those that
+// were ignored stay so. They may reach any thread; one thread makes it, waits and takes.
 class CaughtSignals {
  public:
   explicit CaughtSignals(std::initializer_list<int> signals);
@@ -90,7 +90,7 @@ class WordWrap {
   bool begins_ = true;  // Nothing but spaces is in the line.
   bool in_code_ = false;
   std::string word_;      // Not shown yet.
-  bool goes_on_ = false;  // What word_ is the rest of is shown.
+  bool goes_on_ = false;  // The beginning of this word is shown already.
   int word_columns_ = 0;
 };
 

@@ -165,6 +165,9 @@ TEST(WordWrap, ALongWordIsShownBeforeItEnds) {
   EXPECT_GE(shown.size(), 60U);
   shown += wrap.Take("xx yy zzzzzzzz");
   EXPECT_EQ(shown + wrap.End(), "the " + std::string(102, 'x') + "\nyy \nzzzzzzzz");
+  WordWrap short_rest(10);
+  shown = short_rest.Take("the " + std::string(85, 'x') + " y");
+  EXPECT_EQ(shown + short_rest.End(), "the " + std::string(85, 'x') + "\ny");
 }
 
 TEST(WordWrap, AWordIsShownWithTheSpaceBehindIt) {

@@ -28,7 +28,8 @@ HttpReply WrongHost() {
 HttpReply WrongOrigin() {
   return ErrorReply({403,
                      "This server has no keys and answers no pages of other origins: start it with "
-                     "--cors-origins and the origin of yours.",
+                     "--cors-origins and the origin of yours. Files and sandboxed pages have none: "
+                     "serve them from an address.",
                      "invalid_request_error", "", "origin_not_allowed"});
 }
 
@@ -126,7 +127,7 @@ std::optional<HttpReply> RequestReader::CheckPage(const RequestHead& head) const
   if (!context_->open || !context_->on_loopback) return std::nullopt;
   const HostRule& hosts = context_->hosts;
   if (!hosts.Allows(head.host) || !hosts.Allows(AuthorityOf(head.target))) return WrongHost();
-  // The answer to OPTIONS keeps a page from more.
+  // OPTIONS is answered to all: without CORS headers the browser sends nothing further.
   const bool good = head.origin.empty() || request_.match.options ||
                     IsOwnOrigin(head.origin, head.host) ||
                     !context_->origins.Answer(head.origin, true).empty();
@@ -176,7 +177,7 @@ asio::awaitable<ReadOutcome> RequestReader::Read() {
       deadline = std::chrono::steady_clock::now() + limits_.body_timeout;
       request_.framing = parser_.head().framing;
       request_.framing.keep_alive = false;
-      FindRoute();
+      if (!parser_.head().method.empty()) FindRoute();
       if (!outcome_.rejection) outcome_.rejection = CheckHead();
       if (outcome_.rejection) break;
       if (!parser_.done()) {

@@ -116,7 +116,8 @@ asio::awaitable<Status> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
   const bool is_http = reply.starts_with("HTTP/1.") && reply.size() > 12 &&
                        std::from_chars(&reply[9], &reply[12], status).ptr == &reply[12];
   if (is_http && status / 100 == 2) co_return Status();
-  co_return Status(status / 100 == 4 ? StatusCode::kInvalidArgument : StatusCode::kUnavailable,
+  const bool final = status / 100 == 4 && status != 408 && status != 429;
+  co_return Status(final ? StatusCode::kInvalidArgument : StatusCode::kUnavailable,
                    is_http ? fmt::format("the proxy {} answers {}", proxy.Text(), status)
                            : fmt::format("the proxy {} speaks no HTTP", proxy.Text()));
 }

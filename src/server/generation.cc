@@ -183,6 +183,7 @@ asio::awaitable<http::Sent> Generation::Run() {
     NoteOutcome();
   } catch (...) {
     failure = http::StatusFromException();
+    NoteOutcome();
     submission_.Cancel();
   }
   if (!failure.ok() && stream_began_) {
@@ -205,8 +206,8 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     // A helper may still read the body.
     if (stream_->gone()) co_return http::Sent{};
     context_->TellIgnored(format_->request()->ignored, exchange_.get());
-    // As it was asked for, where it was not found.
-    exchange_->record.model = format_->request()->request.model;
+    // The name that the client asked for, where no model was found. The log shows 128 bytes.
+    exchange_->record.model.assign(format_->request()->request.model, 0, 129);
   }
   std::optional<http::HttpReply> rejection;
   if (status.ok()) {

@@ -93,7 +93,7 @@ void Generation::NoteOutcome() {
   http::AccessRecord& record = exchange_->record;
   for (size_t i = 0; i < submission_.size(); ++i) {
     const ServerSink::Known known = submission_.known(i);
-    if (known.prompt_tokens == 0) continue;
+    if (!known.admitted) continue;
     if (!record.tokens) record.tokens.emplace();
     // Choices of one prompt share it.
     if (i % static_cast<size_t>(format_->request()->n) == 0) {

@@ -119,6 +119,7 @@ void ServerSink::OnAdmitted(RequestId, const engine::Admission& admission) {
   if (resumed_ == 0) within = ticket_.Admitted(admission.prompt_tokens);
   std::lock_guard lock(mutex_);
   queue_position_ = admission.queue_position;
+  known_.admitted = true;
   known_.prompt_tokens = admission.prompt_tokens;
   if (!within.ok()) {
     EndEarly(std::move(within));
@@ -158,8 +159,12 @@ void ServerSink::OnFinish(RequestId, const Finish& finish) {
   ticket_.End(std::max(int64_t{finish.usage.completion_tokens} - resumed_, generated_));
   std::lock_guard lock(mutex_);
   if (ended_early_) return;
-  known_ = {finish.usage.prompt_tokens, finish.usage.cached_tokens, finish.usage.completion_tokens,
-            finish.times.queue, finish.times.queue + finish.times.prefill};
+  known_ = {true,
+            finish.usage.prompt_tokens,
+            finish.usage.cached_tokens,
+            finish.usage.completion_tokens,
+            finish.times.queue,
+            finish.times.queue + finish.times.prefill};
   pending_.end = Output::End{Status(), finish};
   // Cancelled by OnDelta, and to its client as much as max_tokens would have bounded it.
   if (limited_ && finish.reason == FinishReason::kCancelled) {

@@ -66,7 +66,8 @@ class ServerSink : public engine::OutputSink {
 
   // What is known so far of its tokens and times, for the log.
   struct Known {
-    int64_t prompt_tokens = 0;  // 0: it was not admitted.
+    bool admitted = false;
+    int64_t prompt_tokens = 0;
     int64_t cached_tokens = 0;
     int64_t generated = 0;
     std::optional<std::chrono::nanoseconds> queue;  // Known at the end,
