@@ -211,26 +211,33 @@ upstream = "inner-b"
 class GuideTest(GatewayCase):
     """What docs/gateway.md shows runs, and what it says of flags is so; test_the_file_of_the_guide has its file."""
 
-    SERVERS = {"llamacpp": (double.answer, double.llamacpp_facts(4)), "ollama": (double.ollama_answer, double.ollama_facts)}
+    SERVERS = {"llamacpp": (double.answer, double.llamacpp_facts(4)), "ollama": (double.ollama_answer, double.ollama_facts),
+               "openai": (double.answer,)}
     UNITS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
 
     def test_its_commands_run(self):
-        """Before a double of the server that they are for, and with the guide's request."""
+        """Before doubles of the servers that they are for, and with the guide's request."""
         guide = GUIDE.read_text(encoding="utf-8")
-        commands = re.findall(r"^    ropeway gateway (.*)$", guide, re.MULTILINE)
+        commands = [shlex.split(command.replace("\\\n", "")) for command in
+                    re.findall(r"^    ropeway gateway ((?:.*\\\n)*.*http.*)$", guide, re.MULTILINE)]
         curl = re.findall(r"^    (curl (?:.*\\\n)*.*)$", guide, re.MULTILINE)[0]
-        self.assertEqual(sorted(re.search(r"kind=(\w+)", command)[1] for command in commands), sorted(self.SERVERS))
-        for command in commands:
-            with self.subTest(command=command):
-                one = self.double(*self.SERVERS[re.search(r"kind=(\w+)", command)[1]])
-                words = shlex.split(re.sub(r"http://127\.0\.0\.1:\d+", one.url, command))
+        shown = set()
+        for words in commands:
+            with self.subTest(command=words):
                 self.assertEqual(words[:2], ["--port", "9000"])
+                servers = []
+                for i in range(3, len(words), 2):
+                    kind = (re.search(r"kind=(\w+)", words[i]) or [None, "openai"])[1]
+                    shown.add(kind)
+                    servers.append(self.double(*self.SERVERS[kind]))
+                    words[i] = re.sub(r"http://[0-9.]+:\d+", servers[-1].url, words[i])
                 gateway = self.start(*words[2:])
                 reply = subprocess.run(["bash", "-euc", curl.replace(":9000", f":{gateway.port}")], capture_output=True,
                                        text=True, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
                 (choice,) = json.loads(reply.stdout)["choices"]
                 self.assertEqual(choice["message"]["content"], text_for("Now, please.", 8))
-                self.assertEqual(len(one.exchanges), 1)
+                self.assertEqual(sum(len(server.exchanges) for server in servers), 1)
+        self.assertEqual(shown, set(self.SERVERS))
 
     def number(self, text):
         """`5 s`, `50ms` or `8` as a number."""
