@@ -20,6 +20,7 @@ shift
 # a local array then faults (GCC bug 110027).
 export ASAN_OPTIONS=halt_on_error=1:detect_stack_use_after_return=0:strict_string_checks=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export LSAN_OPTIONS=suppressions=$root/scripts/lsan.supp:print_suppressions=0
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$root/scripts/tsan.supp
 without_aslr=()
 if [ "$preset" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
