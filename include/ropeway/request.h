@@ -87,9 +87,25 @@ enum class Priority : uint8_t { kHigh, kMedium, kLow };
 inline constexpr int kNumPriorities = 3;
 
 // "high", "medium", "low".
-const char* PriorityName(Priority priority);
+inline const char* PriorityName(Priority priority) {
+  switch (priority) {
+    case Priority::kHigh:
+      return "high";
+    case Priority::kMedium:
+      return "medium";
+    case Priority::kLow:
+      return "low";
+  }
+  return "unknown";
+}
+
 // The class of this name, or nothing.
-std::optional<Priority> PriorityOf(std::string_view name);
+inline std::optional<Priority> PriorityOf(std::string_view name) {
+  for (const Priority priority : {Priority::kHigh, Priority::kMedium, Priority::kLow}) {
+    if (name == PriorityName(priority)) return priority;
+  }
+  return std::nullopt;
+}
 
 // One request for generation.
 struct Request {
@@ -189,7 +205,19 @@ enum class FinishReason {
 };
 
 // "stop", "length", "cancelled", "failed".
-const char* FinishReasonName(FinishReason reason);
+inline const char* FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kFailed:
+      return "failed";
+  }
+  return "failed";
+}
 
 struct Usage {
   int32_t prompt_tokens = 0;

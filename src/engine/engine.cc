@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/failure.h"
 #include "base/random.h"
-#include "base/request_handle.h"
+#include "core/request_handle.h"
 #include "engine/llm_engine.h"
 #include "engine/open_engine.h"
 #include "engine/sinks.h"

@@ -55,13 +55,13 @@ EngineMetrics::EngineMetrics(const SchedulingOptions& options)
       turns{.begun = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "begun"}}),
             .continued = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "continued"}}),
             .reencoded = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "reencoded"}})},
-      classes_(base::MakeClassMetrics(&metrics_, options.ttft_limits, options.latency_limits)),
+      classes_(core::MakeClassMetrics(&metrics_, options.ttft_limits, options.latency_limits)),
       sessions_(&metrics_) {
   for (size_t i = 0; i < encoding_time_.size(); ++i) {
     encoding_time_[i] =
         metrics_.AddHistogram("ropeway_request_encoding_time_seconds",
                               "From the request's arrival until its prompt was encoded, by class.",
-                              base::LatencyBuckets(), base::LabelsOf(static_cast<Priority>(i)));
+                              base::LatencyBuckets(), core::LabelsOf(static_cast<Priority>(i)));
   }
   for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
                                     FinishReason::kCancelled, FinishReason::kFailed}) {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/class_metrics.h"
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "core/class_metrics.h"
 #include "engine/engine_core.h"
 #include "kvcache/kv_tier.h"
 #include "ropeway/options.h"
@@ -50,7 +50,7 @@ class EngineMetrics {
   // `options`: the latency limits of the classes.
   explicit EngineMetrics(const SchedulingOptions& options = {});
 
-  const base::ClassMetrics* of(Priority priority) const {
+  const core::ClassMetrics* of(Priority priority) const {
     return &classes_[static_cast<size_t>(priority)];
   }
   // A prompt was encoded `after` its request's arrival.
@@ -105,7 +105,7 @@ class EngineMetrics {
   void SampleCache();
   void SampleTier();
 
-  const std::array<base::ClassMetrics, kNumPriorities> classes_;
+  const std::array<core::ClassMetrics, kNumPriorities> classes_;
   std::array<base::Histogram*, kNumPriorities> encoding_time_;
   store::SessionMetrics sessions_;          // Guarded by mu_.
   std::array<base::Counter*, 4> finished_;  // By FinishReason.

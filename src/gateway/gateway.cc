@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/failure.h"
 #include "base/random.h"
-#include "base/request_handle.h"
+#include "core/request_handle.h"
 #include "engine/backend.h"
 #include "engine/sinks.h"
 #include "gateway/gateway_backend.h"

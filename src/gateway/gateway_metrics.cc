@@ -9,7 +9,7 @@ constexpr const char* kBackendStates[] = {"up",        "returning", "busy",
 }  // namespace
 
 GatewayMetrics::GatewayMetrics(const Limits& ttft, const Limits& latency)
-    : classes_(base::MakeClassMetrics(&metrics_, ttft, latency)),
+    : classes_(core::MakeClassMetrics(&metrics_, ttft, latency)),
       prompt_tokens_(metrics_.AddCounter("ropeway_prompt_tokens_total",
                                          "Prompt tokens of requests that ended with an answer.")),
       generation_tokens_(

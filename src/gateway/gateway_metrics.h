@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/class_metrics.h"
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "core/class_metrics.h"
 #include "engine/backend.h"
 #include "gateway/dispatcher.h"
 #include "ropeway/request.h"
@@ -37,13 +37,13 @@ class GatewayMetrics {
   base::Metrics metrics_;  // First: what follows points into it.
 
  public:
-  using Limits = base::ClassLimits;
+  using Limits = core::ClassLimits;
 
   // The latencies by class beyond which a request counts as late: to its first token, and to its
   // end.
   GatewayMetrics(const Limits& ttft, const Limits& latency);
 
-  const base::ClassMetrics& of(Priority priority) const {
+  const core::ClassMetrics& of(Priority priority) const {
     return classes_[static_cast<size_t>(priority)];
   }
   // An accepted request ended; `times` is null where it has no output of its own to account for.
@@ -70,7 +70,7 @@ class GatewayMetrics {
   void Follow(const BackendStatus& backend);
   void FollowTotals(const GatewaySample& sample);
 
-  const std::array<base::ClassMetrics, kNumPriorities> classes_;
+  const std::array<core::ClassMetrics, kNumPriorities> classes_;
   std::array<base::Counter*, 4> finished_{};  // By FinishReason.
   base::Counter* const prompt_tokens_;
   base::Counter* const generation_tokens_;

@@ -1,6 +1,6 @@
 // The metrics that an engine and a gateway both have of the requests of one priority class.
-#ifndef ROPEWAY_BASE_CLASS_METRICS_H_
-#define ROPEWAY_BASE_CLASS_METRICS_H_
+#ifndef ROPEWAY_CORE_CLASS_METRICS_H_
+#define ROPEWAY_CORE_CLASS_METRICS_H_
 
 #include <array>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include "base/metrics.h"
 #include "ropeway/request.h"
 
-namespace ropeway::base {
+namespace ropeway::core {
 
 // Of the requests of one class. Of a gateway, a request starts when it is sent to a backend, and
 // the pieces of its output stand for tokens. Thread-safe.
@@ -17,40 +17,40 @@ class ClassMetrics {
  public:
   // The latencies beyond which a request of the class counts as late.
   struct Limits {
-    Duration ttft{};     // To the first token.
-    Duration latency{};  // To the end.
+    base::Duration ttft{};     // To the first token.
+    base::Duration latency{};  // To the end.
   };
 
   // `metrics` must outlive it.
-  ClassMetrics(Metrics* metrics, Priority priority, const Limits& limits);
+  ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits);
 
   // A request started `after` its arrival; of this, it waited for others to fill its batch.
-  void Started(Duration after, Duration formation) const;
+  void Started(base::Duration after, base::Duration formation) const;
   // A first token was generated `after` its request's arrival.
-  void FirstToken(Duration after) const;
+  void FirstToken(base::Duration after) const;
   // Another one, `since` the last.
-  void Token(Duration since) const;
+  void Token(base::Duration since) const;
   // A request ended, for whatever reason, `after` its arrival.
-  void EndedAfter(Duration after) const;
+  void EndedAfter(base::Duration after) const;
   // A request ended that had generated a token, or wanted none and was computed.
   void Ended(const PhaseTimes& times) const;
   // What waits and runs now, and the predicted wait of a new request.
   void SetQueue(int waiting, int running, double wait_seconds) const;
 
  private:
-  Histogram* const ttft_;
-  Histogram* const inter_token_;
-  Histogram* const queue_;
-  Histogram* const formation_;
-  Histogram* const prefill_;
-  Histogram* const decode_;
-  Histogram* const output_;
-  Histogram* const e2e_;
-  Counter* const late_first_tokens_;
-  Counter* const late_ends_;
-  Gauge* const waiting_;
-  Gauge* const running_;
-  Gauge* const expected_wait_;
+  base::Histogram* const ttft_;
+  base::Histogram* const inter_token_;
+  base::Histogram* const queue_;
+  base::Histogram* const formation_;
+  base::Histogram* const prefill_;
+  base::Histogram* const decode_;
+  base::Histogram* const output_;
+  base::Histogram* const e2e_;
+  base::Counter* const late_first_tokens_;
+  base::Counter* const late_ends_;
+  base::Gauge* const waiting_;
+  base::Gauge* const running_;
+  base::Gauge* const expected_wait_;
   const Limits limits_;
 };
 
@@ -58,12 +58,13 @@ class ClassMetrics {
 using ClassLimits = std::array<std::chrono::milliseconds, kNumPriorities>;
 
 // Those of all classes, by Priority. `metrics` must outlive them.
-std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(Metrics* metrics, const ClassLimits& ttft,
+std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(base::Metrics* metrics,
+                                                          const ClassLimits& ttft,
                                                           const ClassLimits& latency);
 
 // The label of a metric of the class.
-Metrics::Labels LabelsOf(Priority priority);
+base::Metrics::Labels LabelsOf(Priority priority);
 
-}  // namespace ropeway::base
+}  // namespace ropeway::core
 
-#endif  // ROPEWAY_BASE_CLASS_METRICS_H_
+#endif  // ROPEWAY_CORE_CLASS_METRICS_H_

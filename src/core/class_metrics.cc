@@ -1,15 +1,16 @@
-#include "base/class_metrics.h"
+#include "core/class_metrics.h"
 
 #include <cstddef>
 
-namespace ropeway::base {
+namespace ropeway::core {
 namespace {
 
-Histogram* AddLatency(Metrics* metrics, Priority priority, const char* name, const char* help) {
-  return metrics->AddHistogram(name, help, LatencyBuckets(), LabelsOf(priority));
+base::Histogram* AddLatency(base::Metrics* metrics, Priority priority, const char* name,
+                            const char* help) {
+  return metrics->AddHistogram(name, help, base::LatencyBuckets(), LabelsOf(priority));
 }
 
-ClassMetrics MakeOne(Metrics* metrics, Priority priority, const ClassLimits& ttft,
+ClassMetrics MakeOne(base::Metrics* metrics, Priority priority, const ClassLimits& ttft,
                      const ClassLimits& latency) {
   const auto index = static_cast<size_t>(priority);
   return {metrics, priority, {.ttft = ttft[index], .latency = latency[index]}};
@@ -17,15 +18,15 @@ ClassMetrics MakeOne(Metrics* metrics, Priority priority, const ClassLimits& ttf
 
 }  // namespace
 
-Metrics::Labels LabelsOf(Priority priority) { return {{"priority", PriorityName(priority)}}; }
+base::Metrics::Labels LabelsOf(Priority priority) { return {{"priority", PriorityName(priority)}}; }
 
-ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, const Limits& limits)
+ClassMetrics::ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits)
     : ttft_(AddLatency(metrics, priority, "ropeway_time_to_first_token_seconds",
                        "From the request's arrival to its first generated token, by class.")),
       inter_token_(metrics->AddHistogram("ropeway_inter_token_latency_seconds",
                                          "Between two generated tokens of one request, by class; "
                                          "of a gateway between two pieces of its output.",
-                                         ShortLatencyBuckets(), LabelsOf(priority))),
+                                         base::ShortLatencyBuckets(), LabelsOf(priority))),
       queue_(AddLatency(metrics, priority, "ropeway_request_queue_time_seconds",
                         "From the request's arrival until it started, by class: with its first "
                         "step, or of a gateway when it was sent.")),
@@ -62,34 +63,36 @@ ClassMetrics::ClassMetrics(Metrics* metrics, Priority priority, const Limits& li
   metrics
       ->AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
                  LabelsOf(priority))
-      ->Set(ToSeconds(limits.ttft));
+      ->Set(base::ToSeconds(limits.ttft));
   metrics
       ->AddGauge("ropeway_e2e_limit_seconds",
                  "The class's limit on the latency from arrival to end.", LabelsOf(priority))
-      ->Set(ToSeconds(limits.latency));
+      ->Set(base::ToSeconds(limits.latency));
 }
 
-void ClassMetrics::Started(Duration after, Duration formation) const {
-  queue_->Observe(ToSeconds(after));
-  formation_->Observe(ToSeconds(formation));
+void ClassMetrics::Started(base::Duration after, base::Duration formation) const {
+  queue_->Observe(base::ToSeconds(after));
+  formation_->Observe(base::ToSeconds(formation));
 }
 
-void ClassMetrics::FirstToken(Duration after) const {
-  ttft_->Observe(ToSeconds(after));
+void ClassMetrics::FirstToken(base::Duration after) const {
+  ttft_->Observe(base::ToSeconds(after));
   if (after > limits_.ttft) late_first_tokens_->Increment();
 }
 
-void ClassMetrics::Token(Duration since) const { inter_token_->Observe(ToSeconds(since)); }
+void ClassMetrics::Token(base::Duration since) const {
+  inter_token_->Observe(base::ToSeconds(since));
+}
 
-void ClassMetrics::EndedAfter(Duration after) const {
-  e2e_->Observe(ToSeconds(after));
+void ClassMetrics::EndedAfter(base::Duration after) const {
+  e2e_->Observe(base::ToSeconds(after));
   if (after > limits_.latency) late_ends_->Increment();
 }
 
 void ClassMetrics::Ended(const PhaseTimes& times) const {
-  prefill_->Observe(ToSeconds(times.prefill));
-  decode_->Observe(ToSeconds(times.decode));
-  output_->Observe(ToSeconds(times.output));
+  prefill_->Observe(base::ToSeconds(times.prefill));
+  decode_->Observe(base::ToSeconds(times.decode));
+  output_->Observe(base::ToSeconds(times.output));
 }
 
 void ClassMetrics::SetQueue(int waiting, int running, double wait_seconds) const {
@@ -98,11 +101,12 @@ void ClassMetrics::SetQueue(int waiting, int running, double wait_seconds) const
   expected_wait_->Set(wait_seconds);
 }
 
-std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(Metrics* metrics, const ClassLimits& ttft,
+std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(base::Metrics* metrics,
+                                                          const ClassLimits& ttft,
                                                           const ClassLimits& latency) {
   return {MakeOne(metrics, Priority::kHigh, ttft, latency),
           MakeOne(metrics, Priority::kMedium, ttft, latency),
           MakeOne(metrics, Priority::kLow, ttft, latency)};
 }
 
-}  // namespace ropeway::base
+}  // namespace ropeway::core

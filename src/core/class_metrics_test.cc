@@ -1,4 +1,4 @@
-#include "base/class_metrics.h"
+#include "core/class_metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,14 +6,14 @@
 #include <chrono>
 #include <string>
 
-namespace ropeway::base {
+namespace ropeway::core {
 namespace {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
 TEST(ClassMetricsTest, EachClassHasItsOwnOfAll) {
-  Metrics metrics;
+  base::Metrics metrics;
   const ClassLimits ttft = {milliseconds(100), milliseconds(300), milliseconds(500)};
   const ClassLimits latency = {milliseconds(1000), milliseconds(2000), milliseconds(3000)};
   const auto classes = MakeClassMetrics(&metrics, ttft, latency);
@@ -51,4 +51,4 @@ TEST(ClassMetricsTest, EachClassHasItsOwnOfAll) {
 }
 
 }  // namespace
-}  // namespace ropeway::base
+}  // namespace ropeway::core

@@ -1,7 +1,9 @@
-#include "base/request_handle.h"
+#include "ropeway/request_handle.h"
 
 #include <algorithm>
 #include <chrono>
+
+#include "core/request_handle.h"
 
 namespace ropeway {
 namespace {

@@ -1,6 +1,6 @@
 // What a RequestHandle points to: shared by its copies and by whoever collects the result.
-#ifndef ROPEWAY_BASE_REQUEST_HANDLE_H_
-#define ROPEWAY_BASE_REQUEST_HANDLE_H_
+#ifndef ROPEWAY_CORE_REQUEST_HANDLE_H_
+#define ROPEWAY_CORE_REQUEST_HANDLE_H_
 
 #include <condition_variable>
 #include <functional>
@@ -74,4 +74,4 @@ struct RequestHandle::State {
 
 }  // namespace ropeway
 
-#endif  // ROPEWAY_BASE_REQUEST_HANDLE_H_
+#endif  // ROPEWAY_CORE_REQUEST_HANDLE_H_
