@@ -4,6 +4,10 @@
 Prints one line for each arrow that is not allowed, each cycle and each unknown room; exit code 1
 if there is one. A file named x_test.cc, or test_x.{h,cc}, is a test, and so is a program in a room's
 tools/: it may include any room, and only tests may include it.
+
+A cycle is one of units. A unit is a header and its source, x.h and x.cc. A header of include/ropeway belongs
+to the source of its name that includes it first: include/ropeway/engine.h to src/engine/engine.cc. A room that
+includes it must be allowed the source's room, too.
 """
 
 import pathlib
@@ -38,9 +42,28 @@ ALLOWED = {
             "executor", "store", "engine", "net", "http", "api", "server", "gateway", "flags", "loadgen",
             "hub"],
 }
-PUBLIC = "include"  # include/ropeway: open to every room, includes none.
+PUBLIC = "include"  # include/ropeway: includes no room; open to every room that may include its source's.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.
 OUTSIDE = ["sim", "bench", "tests", "examples", "fuzz"]  # May include anything; no room includes them.
+
+# Arrows of cycles that are still to be cut; this list only becomes shorter.
+KNOWN = {
+    ("src/api/wire_json", "src/api/wire_format"),
+    ("src/cli/chat", "src/cli/run"),
+    ("src/cli/prompts", "src/cli/chat"),
+    ("src/cli/prompts", "src/cli/run"),
+    ("src/engine/live_request", "src/engine/request_output"),
+    ("src/engine/local_backend", "src/gateway/gateway"),
+    ("src/engine/model_check", "src/engine/open_engine"),
+    ("src/gateway/open_gateway", "src/gateway/gateway"),
+    ("src/model/gguf", "src/model/hf_folder"),
+    ("src/model/hf_rope", "src/model/hf_config"),
+    ("src/model/model_tensors", "src/model/arch/recipe"),
+    ("src/server/server_context", "src/server/handlers"),
+    ("src/server/server_context", "src/server/routes"),
+    ("src/tokenizer/jinja/operators", "src/tokenizer/jinja/builtins"),
+    ("sim/plant", "sim/setup"),
+}
 
 SUFFIXES = {".h", ".hpp", ".cc", ".cpp", ".inc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|import)[ \t]*(["<])([^">\n]+)[">]', re.MULTILINE)
@@ -122,6 +145,17 @@ class Tree:
             for quote, name in INCLUDE.findall(text):
                 yield source, self.resolve(source, quote, name), name
 
+    def units(self):
+        """{file: its unit}, which is a path without suffix."""
+        units = {path: str(path.with_suffix("")) for path in self.files}
+        begun = set()
+        for source, target, _ in self.arrows():
+            if (source not in begun and target and target.stem == source.stem
+                    and room_of(target) == PUBLIC != room_of(source)):
+                units[target] = units[source]
+            begun.add(source)
+        return units
+
 
 def _normal(parts):
     result = []
@@ -133,8 +167,8 @@ def _normal(parts):
     return result
 
 
-def arrow_error(source, target):
-    """Why the file `source` may not include the file `target`, or None."""
+def arrow_error(source, target, unit):
+    """Why the file `source` may not include the file `target`, which is part of `unit`, or None."""
     here, there = room_of(source), room_of(target)
     if is_test(target) and not is_test(source) and not here.endswith("/"):
         return "only tests may include a test's file"
@@ -144,10 +178,12 @@ def arrow_error(source, target):
         return f"nothing in src or include may include {there}"
     if here == PUBLIC:
         return "include/ropeway includes no room"
-    if there == PUBLIC or here == WIRING or is_test(source):
+    if here == WIRING or is_test(source):
         return None
     inside = "/".join(target.parts[1:])
-    if there in ALLOWED.get(here, ()) or inside in ALLOWED.get(here, ()):
+    if there == PUBLIC:
+        there = room_of(pathlib.Path(unit + ".cc"))
+    if there in (PUBLIC, here) or there in ALLOWED.get(here, ()) or inside in ALLOWED.get(here, ()):
         return None
     return f"{here} may include only: {', '.join(ALLOWED.get(here, [])) or 'include/ropeway'}"
 
@@ -165,14 +201,18 @@ def check(root):
         if source.parts[0] == "src" and room not in ALLOWED and room != WIRING:
             problems.append(f"{source}: no room of the table")
 
-    graph = {}
+    units, graph = tree.units(), {}
     for source, target, name in tree.arrows():
         if target is None:
             if name.split("/")[0] in list(ALLOWED) + ["ropeway"] + OUTSIDE:
                 problems.append(f"{source}: includes {name}, which does not exist")
             continue
-        graph.setdefault(str(source), set()).add(str(target))
-        error = arrow_error(source, target)
+        arrow = units[source], units[target]
+        if arrow in KNOWN:
+            continue
+        if arrow[0] != arrow[1]:
+            graph.setdefault(arrow[0], set()).add(arrow[1])
+        error = arrow_error(source, target, units[target])
         if error:
             problems.append(f"{source}: includes {target}: {error}")
     cycle = find_cycle(graph)

@@ -82,7 +82,30 @@ class CheckLayersTest(unittest.TestCase):
     def test_cycle_of_files(self):
         changes = {"src/core/a.h": '#include "core/b.h"\n', "src/core/b.h": '#include "a.h"\n'}
         self.assertEqual(self.problems(changes),
-                         ["cycle: src/core/a.h -> src/core/b.h -> src/core/a.h"])
+                         ["cycle: src/core/a -> src/core/b -> src/core/a"])
+
+    def test_cycle_of_a_header_and_another_ones_source(self):
+        changes = {"src/core/a.h": "", "src/core/a.cc": '#include "core/a.h"\n#include "core/b.h"\n',
+                   "src/core/b.h": '#include "core/a.h"\n'}
+        self.assertEqual(self.problems(changes),
+                         ["cycle: src/core/a -> src/core/b -> src/core/a"])
+        with mock.patch.object(check_layers, "KNOWN", {("src/core/b", "src/core/a")}):
+            self.assertEqual(self.problems(changes), [])
+
+    def test_cycle_through_a_test_is_none(self):
+        self.assertEqual(self.problems({"src/core/test_batches.h": '#include "core/a.h"\n',
+                                        "src/core/a.h": "",
+                                        "src/core/a_test.cc": '#include "core/test_batches.h"\n'}), [])
+
+    def test_a_public_header_belongs_to_the_room_of_its_source(self):
+        source = {"src/engine/engine.cc": '#include "ropeway/engine.h"\n#include "core/batch.h"\n'}
+        self.assertEqual(self.problems(source), [])
+        self.assertEqual(self.problems({**source, "src/core/x.cc": '#include "ropeway/engine.h"\n'}), [
+            "src/core/x.cc: includes include/ropeway/engine.h: core may include only: base"])
+        self.assertEqual(self.problems({**source, "src/engine/open.h": '#include "ropeway/engine.h"\n',
+                                        "src/engine/engine.cc": '#include "ropeway/engine.h"\n'
+                                                                '#include "engine/open.h"\n'}), [
+            "cycle: src/engine/engine -> src/engine/open -> src/engine/engine"])
 
     def test_cycle_of_rooms(self):
         with mock.patch.dict(check_layers.ALLOWED, {"base": ["core"]}):
