@@ -61,7 +61,6 @@ KNOWN = {
     ("src/model/model_tensors", "src/model/arch/recipe"),
     ("src/server/server_context", "src/server/handlers"),
     ("src/server/server_context", "src/server/routes"),
-    ("src/tokenizer/jinja/operators", "src/tokenizer/jinja/builtins"),
     ("sim/plant", "sim/setup"),
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "tokenizer/jinja/operators.h"
 #include "tokenizer/jinja/text.h"
@@ -147,6 +148,100 @@ Value SameAs(Context&, const Value& operand, const Arguments& arguments) {
   return Value::Of(operand.is_bool() && operand.Truth() == other.Truth());
 }
 
+// --- What a template finds in an object.
+
+// The method of `object` by this name; nullptr: none.
+const Builtin* FindMethod(const Value& object, std::string_view name) {
+  const BuiltinKind kind = object.is_string() ? kStringMethod
+                           : object.is_dict() ? kDictMethod
+                           : object.is_list() ? kListMethod
+                           : object.is_loop() ? kLoopMethod
+                                              : BuiltinKind{};
+  return kind == 0 ? nullptr : FindBuiltin(kind, name);
+}
+
+// Whether the method would change its list or dictionary, which the sandbox forbids.
+bool IsForbiddenMethod(const Value& object, std::string_view name) {
+  if (name.starts_with("__")) return true;
+  if (object.is_dict()) return IsIn(kDictChanges, name);
+  return object.is_list() && IsIn(kListChanges, name);
+}
+
+// "loop.index" and so on.
+Value LoopAttribute(const Loop& loop, std::string_view name) {
+  const auto count = static_cast<int64_t>(loop.items.size());
+  const auto index = static_cast<int64_t>(loop.at);
+  if (name == "index") return Value::Of(index + 1);
+  if (name == "index0") return Value::Of(index);
+  if (name == "revindex") return Value::Of(count - index);
+  if (name == "revindex0") return Value::Of(count - index - 1);
+  if (name == "first") return Value::Of(index == 0);
+  if (name == "last") return Value::Of(index + 1 == count);
+  if (name == "length") return Value::Of(count);
+  // Loops are not recursive.
+  if (name == "depth") return Value::Of(int64_t{1});
+  if (name == "depth0") return Value::Of(int64_t{0});
+  if (name == "previtem") {
+    return index == 0 ? Value::Absent("there is no previous item") : loop.items[loop.at - 1];
+  }
+  if (name == "nextitem") {
+    return index + 1 == count ? Value::Absent("there is no next item") : loop.items[loop.at + 1];
+  }
+  return Value::Missing("loop." + std::string(name));
+}
+
+// Python's getattr(), or nothing.
+std::optional<Value> PythonAttribute(const Value& object, std::string_view name) {
+  if (object.is_loop()) {
+    Value value = LoopAttribute(object.loop(), name);
+    if (!value.is_undefined() || name.ends_with("item")) return value;
+  }
+  if (object.is_namespace()) {
+    for (const auto& [known, value] : object.space().variables) {
+      if (known == name) return value;
+    }
+  }
+  if (const Builtin* method = FindMethod(object, name)) {
+    if (object.is_safe()) Reject("methods of a safe text are not supported");
+    return Value::Of(Callable{method, object});
+  }
+  if (IsForbiddenMethod(object, name)) {
+    return Value::Absent("access to '" + std::string(name) + "' of " + object.TypeName() +
+                         " is unsafe: a template may not change it");
+  }
+  if (object.is_callable()) Reject("the attributes of a macro are not supported");
+  return std::nullopt;
+}
+
+Value NoAttribute(const Value& object, std::string_view name) {
+  return Value::Absent("'" + std::string(name) + "' is undefined: " + object.TypeName() +
+                       " has no such attribute");
+}
+
+// Python's object[key], or nothing.
+std::optional<Value> PythonItem(const Value& object, const Value& key, Context& context) {
+  if (object.is_dict()) {
+    const Value* value = FindKey(object, key, context);
+    return value == nullptr ? std::nullopt : std::optional(*value);
+  }
+  if (!key.is_integral() || !(object.is_list() || object.is_string())) return std::nullopt;
+  const auto at = [&](const auto& items) -> std::optional<Value> {
+    const auto count = static_cast<int64_t>(items.size());
+    const int64_t index = key.integer() + (key.integer() < 0 ? count : 0);
+    if (index < 0 || index >= count) return std::nullopt;
+    if constexpr (std::is_same_v<decltype(items), const List&>) {
+      return items[static_cast<size_t>(index)];
+    } else {
+      return Value::Of(PartOf(object.str(), items[static_cast<size_t>(index)]));
+    }
+  };
+  if (object.is_list()) return at(object.list());
+  context.Charge(object.string().size());
+  return at(Characters(object.string()));
+}
+
+// --- The table.
+
 constexpr Builtin kCoreBuiltins[] = {
     {"range", kFunction, "start stop step", 1, Range},
     {"dict", kFunction, "mapping **", 0, MakeDict},
@@ -202,24 +297,9 @@ const Builtin* FindBuiltin(unsigned kinds, std::string_view name) {
   return nullptr;
 }
 
-const Builtin* FindMethod(const Value& object, std::string_view name) {
-  const BuiltinKind kind = object.is_string() ? kStringMethod
-                           : object.is_dict() ? kDictMethod
-                           : object.is_list() ? kListMethod
-                           : object.is_loop() ? kLoopMethod
-                                              : BuiltinKind{};
-  return kind == 0 ? nullptr : FindBuiltin(kind, name);
-}
-
 bool IsMethod(std::string_view name) {
   return FindBuiltin(kAnyMethod, name) != nullptr || IsIn(kListChanges, name) ||
          IsIn(kDictChanges, name);
-}
-
-bool IsForbiddenMethod(const Value& object, std::string_view name) {
-  if (name.starts_with("__")) return true;
-  if (object.is_dict()) return IsIn(kDictChanges, name);
-  return object.is_list() && IsIn(kListChanges, name);
 }
 
 std::string SignatureError(const Builtin& builtin, size_t positional,
@@ -283,6 +363,40 @@ int64_t Arguments::Integer(size_t i, int64_t otherwise) const {
   if (!Has(i)) return otherwise;
   if (!slots_[i]->is_integral()) RejectValue(std::string(builtin_.name), *slots_[i]);
   return slots_[i]->integer();
+}
+
+Value AttributeOf(const Value& object, std::string_view name, Context& context) {
+  RequireDefined(object);
+  if (std::optional<Value> found = PythonAttribute(object, name)) return *std::move(found);
+  if (object.is_dict()) {
+    context.ChargeLookups(object.dict().size());
+    if (const Value* value = object.Find(name)) return *value;
+  }
+  return NoAttribute(object, name);
+}
+
+Value ItemOf(const Value& object, const Value& key, Context& context) {
+  RequireDefined(object);
+  if (std::optional<Value> found = PythonItem(object, key, context)) return *std::move(found);
+  if (!key.is_string()) return Value::Absent("there is no such item");
+  if (std::optional<Value> found = PythonAttribute(object, key.string())) return *std::move(found);
+  return NoAttribute(object, key.string());
+}
+
+Value AtPath(const Value& item, const Value& path, Context& context) {
+  if (path.is_integral()) return ItemOf(item, path, context);
+  Value value = item;
+  std::string_view left = StringOf("an attribute", path);
+  while (true) {
+    const std::string_view part = left.substr(0, left.find('.'));
+    context.Step();
+    int64_t index = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
+    const bool is_index = error == std::errc() && end == part.data() + part.size() && index >= 0;
+    value = ItemOf(value, is_index ? Value::Of(index) : context.Copy(part), context);
+    if (part.size() == left.size()) return value;
+    left.remove_prefix(part.size() + 1);
+  }
 }
 
 }  // namespace ropeway::tokenizer::jinja

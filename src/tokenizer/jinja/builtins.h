@@ -84,16 +84,18 @@ ListBuiltins();  // Of lists, dictionaries, loops, numbers: list_builtins.cc.
 
 // The builtin of one of `kinds` by this name; nullptr: none.
 const Builtin* FindBuiltin(unsigned kinds, std::string_view name);
-// The method of `object` by this name; nullptr: none.
-const Builtin* FindMethod(const Value& object, std::string_view name);
 // Whether any type has such a method, supported or forbidden.
 bool IsMethod(std::string_view name);
-// Whether the method would change its list or dictionary, which the sandbox forbids.
-bool IsForbiddenMethod(const Value& object, std::string_view name);
 
 // Why `builtin` cannot be called with so many arguments and with these names; "" if it can.
 std::string SignatureError(const Builtin& builtin, size_t positional,
                            const std::vector<std::string_view>& names);
+
+// object.name and object[key]. As in Jinja, each finds attributes and items.
+Value AttributeOf(const Value& object, std::string_view name, Context& context);
+Value ItemOf(const Value& object, const Value& key, Context& context);
+// The value at `path`, an index or "name.name.0", in `item`.
+Value AtPath(const Value& item, const Value& path, Context& context);
 
 // format.format(...): {}, {0} and {name}, without conversions or format specifications. Throws
 // std::invalid_argument for those.

@@ -1,12 +1,10 @@
 #include "tokenizer/jinja/operators.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
 
-#include "tokenizer/jinja/builtins.h"
 #include "tokenizer/jinja/text.h"
 
 namespace ropeway::tokenizer::jinja {
@@ -16,83 +14,6 @@ namespace {
 constexpr size_t kComparisonCost = 16;
 // To take a string apart, in bytes for each of its bytes.
 constexpr size_t kCharacterCost = 4;
-
-void RequireDefined(const Value& value) {
-  if (value.is_undefined()) Reject(value.why());
-}
-
-// "loop.index" and so on.
-Value LoopAttribute(const Loop& loop, std::string_view name) {
-  const auto count = static_cast<int64_t>(loop.items.size());
-  const auto index = static_cast<int64_t>(loop.at);
-  if (name == "index") return Value::Of(index + 1);
-  if (name == "index0") return Value::Of(index);
-  if (name == "revindex") return Value::Of(count - index);
-  if (name == "revindex0") return Value::Of(count - index - 1);
-  if (name == "first") return Value::Of(index == 0);
-  if (name == "last") return Value::Of(index + 1 == count);
-  if (name == "length") return Value::Of(count);
-  // Loops are not recursive.
-  if (name == "depth") return Value::Of(int64_t{1});
-  if (name == "depth0") return Value::Of(int64_t{0});
-  if (name == "previtem") {
-    return index == 0 ? Value::Absent("there is no previous item") : loop.items[loop.at - 1];
-  }
-  if (name == "nextitem") {
-    return index + 1 == count ? Value::Absent("there is no next item") : loop.items[loop.at + 1];
-  }
-  return Value::Missing("loop." + std::string(name));
-}
-
-// Python's getattr(), or nothing.
-std::optional<Value> PythonAttribute(const Value& object, std::string_view name) {
-  if (object.is_loop()) {
-    Value value = LoopAttribute(object.loop(), name);
-    if (!value.is_undefined() || name.ends_with("item")) return value;
-  }
-  if (object.is_namespace()) {
-    for (const auto& [known, value] : object.space().variables) {
-      if (known == name) return value;
-    }
-  }
-  if (const Builtin* method = FindMethod(object, name)) {
-    if (object.is_safe()) Reject("methods of a safe text are not supported");
-    return Value::Of(Callable{method, object});
-  }
-  if (IsForbiddenMethod(object, name)) {
-    return Value::Absent("access to '" + std::string(name) + "' of " + object.TypeName() +
-                         " is unsafe: a template may not change it");
-  }
-  if (object.is_callable()) Reject("the attributes of a macro are not supported");
-  return std::nullopt;
-}
-
-Value NoAttribute(const Value& object, std::string_view name) {
-  return Value::Absent("'" + std::string(name) + "' is undefined: " + object.TypeName() +
-                       " has no such attribute");
-}
-
-// Python's object[key], or nothing.
-std::optional<Value> PythonItem(const Value& object, const Value& key, Context& context) {
-  if (object.is_dict()) {
-    const Value* value = FindKey(object, key, context);
-    return value == nullptr ? std::nullopt : std::optional(*value);
-  }
-  if (!key.is_integral() || !(object.is_list() || object.is_string())) return std::nullopt;
-  const auto at = [&](const auto& items) -> std::optional<Value> {
-    const auto count = static_cast<int64_t>(items.size());
-    const int64_t index = key.integer() + (key.integer() < 0 ? count : 0);
-    if (index < 0 || index >= count) return std::nullopt;
-    if constexpr (std::is_same_v<decltype(items), const List&>) {
-      return items[static_cast<size_t>(index)];
-    } else {
-      return Value::Of(PartOf(object.str(), items[static_cast<size_t>(index)]));
-    }
-  };
-  if (object.is_list()) return at(object.list());
-  context.Charge(object.string().size());
-  return at(Characters(object.string()));
-}
 
 // The indices that Python's slice(from, to, step) takes from `count` elements.
 std::vector<size_t> SliceIndices(std::optional<int64_t> from, std::optional<int64_t> to,
@@ -416,40 +337,6 @@ void SetKey(Dict& dict, const Value& key, Value value, Context& context) {
     known->second = std::move(value);
   } else {
     dict.emplace_back(key, std::move(value));
-  }
-}
-
-Value AttributeOf(const Value& object, std::string_view name, Context& context) {
-  RequireDefined(object);
-  if (std::optional<Value> found = PythonAttribute(object, name)) return *std::move(found);
-  if (object.is_dict()) {
-    context.ChargeLookups(object.dict().size());
-    if (const Value* value = object.Find(name)) return *value;
-  }
-  return NoAttribute(object, name);
-}
-
-Value ItemOf(const Value& object, const Value& key, Context& context) {
-  RequireDefined(object);
-  if (std::optional<Value> found = PythonItem(object, key, context)) return *std::move(found);
-  if (!key.is_string()) return Value::Absent("there is no such item");
-  if (std::optional<Value> found = PythonAttribute(object, key.string())) return *std::move(found);
-  return NoAttribute(object, key.string());
-}
-
-Value AtPath(const Value& item, const Value& path, Context& context) {
-  if (path.is_integral()) return ItemOf(item, path, context);
-  Value value = item;
-  std::string_view left = StringOf("an attribute", path);
-  while (true) {
-    const std::string_view part = left.substr(0, left.find('.'));
-    context.Step();
-    int64_t index = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
-    const bool is_index = error == std::errc() && end == part.data() + part.size() && index >= 0;
-    value = ItemOf(value, is_index ? Value::Of(index) : context.Copy(part), context);
-    if (part.size() == left.size()) return value;
-    left.remove_prefix(part.size() + 1);
   }
 }
 

@@ -46,11 +46,6 @@ const Value* FindKey(const Value& dict, const Value& key, Context& context);
 // Adds an entry, or changes the one with this key.
 void SetKey(Dict& dict, const Value& key, Value value, Context& context);
 
-// object.name and object[key]. As in Jinja, each finds attributes and items.
-Value AttributeOf(const Value& object, std::string_view name, Context& context);
-Value ItemOf(const Value& object, const Value& key, Context& context);
-// The value at `path`, an index or "name.name.0", in `item`.
-Value AtPath(const Value& item, const Value& path, Context& context);
 // object[from:to:step]
 Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<int64_t> to,
               int64_t step, Context& context);

@@ -39,8 +39,12 @@ int ListDepth(const List& items) {
 
 void Reject(const std::string& message) { throw std::invalid_argument(message); }
 
-void RejectValue(const std::string& what, const Value& value) {
+void RequireDefined(const Value& value) {
   if (value.is_undefined()) Reject(value.why());
+}
+
+void RejectValue(const std::string& what, const Value& value) {
+  RequireDefined(value);
   Reject(what + " does not take " + value.TypeName());
 }
 

@@ -226,6 +226,9 @@ struct Callable {
 // Rejects `value` as an argument of `what`; an undefined one with its own message.
 [[noreturn]] void RejectValue(const std::string& what, const Value& value);
 
+// Rejects an undefined value with its own message.
+void RequireDefined(const Value& value);
+
 // `value` as a string, or RejectValue.
 const std::string& StringOf(const char* what, const Value& value);
 const Str& StrOf(const char* what, const Value& value);
