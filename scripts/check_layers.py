@@ -58,7 +58,6 @@ KNOWN = {
     ("src/gateway/open_gateway", "src/gateway/gateway"),
     ("src/model/gguf", "src/model/hf_folder"),
     ("src/model/hf_rope", "src/model/hf_config"),
-    ("src/model/model_tensors", "src/model/arch/recipe"),
     ("src/server/server_context", "src/server/handlers"),
     ("src/server/server_context", "src/server/routes"),
     ("sim/plant", "sim/setup"),

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "model/arch/recipe.h"
 
 namespace ropeway::model {
 namespace {

@@ -13,7 +13,6 @@
 #include "model/failures.h"
 #include "model/gguf.h"
 #include "model/model_config.h"
-#include "model/model_tensors.h"
 #include "ropeway/status.h"
 
 namespace ropeway::model {
@@ -88,6 +87,53 @@ void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig*
 // The scales of a Gemma: of embeddings; and of scores in the largest of the family, which has so
 // many layers and whose files mostly do not name it.
 void ReadGemmaScales(MetadataReader* reader, int32_t layers_of_largest, ModelConfig* config);
+
+// Consecutive rows of a matrix, or elements of a vector: all of them, unless one tensor has several
+// roles (q, k and v in one matrix, the experts of a layer).
+struct TensorPart {
+  const GgufTensor* tensor = nullptr;  // nullptr: the model has none of this role.
+  uint64_t begin = 0;                  // The first row (output feature), or element.
+  int32_t n = 0;                       // Rows, or elements.
+  int32_t k = 0;                       // Input features; 0: a vector.
+
+  explicit operator bool() const { return tensor != nullptr; }
+};
+
+// Of a feed-forward network, or of one expert.
+struct FfnTensors {
+  TensorPart gate;
+  TensorPart up;
+  TensorPart down;
+  TensorPart gate_bias;
+  TensorPart up_bias;
+  TensorPart down_bias;
+};
+
+// Either the layer has a network of its own (`up`), or a router and experts.
+struct LayerTensors : FfnTensors {
+  TensorPart attention_norm;
+  TensorPart attention_norm_bias;
+  TensorPart q;
+  TensorPart k;
+  TensorPart v;
+  TensorPart o;
+  TensorPart q_bias;
+  TensorPart k_bias;
+  TensorPart v_bias;
+  TensorPart o_bias;
+  TensorPart q_norm;
+  TensorPart k_norm;
+  TensorPart sinks;
+  TensorPart attention_post_norm;
+  TensorPart ffn_norm;
+  TensorPart ffn_norm_bias;
+  TensorPart ffn_post_norm;
+  TensorPart router;
+  TensorPart router_bias;
+  TensorPart shared_gate;
+  std::vector<FfnTensors> experts;
+  FfnTensors shared;  // The expert of all rows.
+};
 
 // A tensor that each layer has, and what it, or part of it, is.
 struct TensorSpec {
