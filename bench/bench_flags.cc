@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/machine.h"
+#include "model/open_model.h"
 
 namespace ropeway::bench {
 
@@ -50,7 +51,7 @@ StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::strin
 StatusOr<std::unique_ptr<model::GgufFile>> OpenModelFile(const BenchFlags& flags) {
   const StatusOr<std::string> path = cli::ResolveModel(flags.model);
   if (!path.ok()) return path.status();
-  return model::GgufFile::Open(*path);
+  return model::OpenModel(*path);
 }
 
 StatusOr<std::shared_ptr<const model::Model>> LoadModel(const BenchFlags& flags) {

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "model/gguf.h"
+#include "model/open_model.h"
 
 namespace ropeway::bench {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 std::shared_ptr<const model::Model> TestModel() {
   const char* path = std::getenv("ROPEWAY_TEST_MODEL");
   if (path == nullptr) return nullptr;
-  auto file = model::GgufFile::Open(path);
+  auto file = model::OpenModel(path);
   if (!file.ok()) return nullptr;
   auto model = model::Model::Load(**file, 2, 512);
   if (!model.ok()) return nullptr;

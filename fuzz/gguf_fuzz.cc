@@ -10,6 +10,7 @@
 #include "model/gguf.h"
 #include "model/model.h"
 #include "model/model_tensors.h"
+#include "model/open_model.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/make_tokenizer.h"
 
@@ -57,7 +58,7 @@ void CheckModel(const model::GgufFile& file) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const ropeway::fuzz::MemoryFile bytes(data, size);
-  const auto file = ropeway::model::GgufFile::Open(bytes.path());
+  const auto file = ropeway::model::OpenModel(bytes.path());
   if (!file.ok()) {
     ropeway::fuzz::RequirePrintableError(file.status());
     return 0;

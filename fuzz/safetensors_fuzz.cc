@@ -17,6 +17,7 @@
 #include "model/gguf.h"
 #include "model/model.h"
 #include "model/model_tensors.h"
+#include "model/open_model.h"
 
 namespace ropeway::fuzz {
 namespace {
@@ -95,7 +96,7 @@ void CheckTensors(const model::GgufFile& file) {
 }
 
 void CheckFolder(const std::string& path, std::string_view quantize) {
-  const auto opened = model::GgufFile::Open(path, quantize);
+  const auto opened = model::OpenModel(path, quantize);
   if (!opened.ok()) {
     RequirePrintableError(opened.status());
     return;

@@ -56,8 +56,6 @@ KNOWN = {
     ("src/engine/local_backend", "src/gateway/gateway"),
     ("src/engine/model_check", "src/engine/open_engine"),
     ("src/gateway/open_gateway", "src/gateway/gateway"),
-    ("src/model/gguf", "src/model/hf_folder"),
-    ("src/model/hf_rope", "src/model/hf_config"),
     ("src/server/server_context", "src/server/handlers"),
     ("src/server/server_context", "src/server/routes"),
     ("sim/plant", "sim/setup"),

@@ -21,6 +21,7 @@
 #include "base/sha256.h"
 #include "determinism_harness.h"
 #include "model/gguf.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_tiny_models.h"
 
@@ -174,7 +175,7 @@ class ArchitectureGolden : public ::testing::TestWithParam<std::string> {
   void SetUp() override {
     golden_ = ReadGolden(GetParam());
     const model::TempFile temp(model::TinyModel(GetParam()).Bytes());
-    auto file = model::GgufFile::Open(temp.path());
+    auto file = model::OpenModel(temp.path());
     ASSERT_TRUE(file.ok()) << file.status().message();
     checksum_ = ChecksumOf(**file);
     auto loaded = model::Model::Load(**file, 1);

@@ -24,6 +24,7 @@
 #include "kvcache/disk_tier.h"
 #include "kvcache/kv_windows.h"
 #include "kvcache/test_tier.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_tiny_models.h"
 #include "ropeway/engine.h"
@@ -81,7 +82,7 @@ std::vector<core::CoreRequest> TinyRequests() {
 class Architectures : public ::testing::TestWithParam<std::string> {
  protected:
   Architectures() : file_(model::TinyModel(GetParam()).Bytes()) {
-    auto file = model::GgufFile::Open(file_.path());
+    auto file = model::OpenModel(file_.path());
     if (!file.ok()) throw std::runtime_error(file.status().message());
     auto model = model::Model::Load(**file, 1);
     if (!model.ok()) throw std::runtime_error(model.status().message());

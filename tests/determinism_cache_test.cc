@@ -15,6 +15,7 @@
 #include "kvcache/disk_tier.h"
 #include "kvcache/test_tier.h"
 #include "model/model_tensors.h"
+#include "model/open_model.h"
 #include "ropeway/engine.h"
 
 namespace ropeway::test::testing {
@@ -415,7 +416,7 @@ TEST(DeterminismText, StopStringsOfPreemptedRequests) {
   options.cache.prefix_caching = false;
   const std::vector<Result> alone = Answers(options, false);
   options.cache.prefix_caching = true;
-  const auto file = model::GgufFile::Open(options.model.path);
+  const auto file = model::OpenModel(options.model.path);
   ASSERT_TRUE(file.ok());
   const auto config = model::ReadModelConfig(**file);
   ASSERT_TRUE(config.ok());

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "executor/cpu_executor.h"
+#include "model/open_model.h"
 #include "policy/policies.h"
 
 namespace ropeway::test::testing {
@@ -98,7 +99,7 @@ std::shared_ptr<const model::Model> TestModel() {
       ADD_FAILURE() << "ROPEWAY_TEST_MODEL must name the default model's file";
       std::abort();
     }
-    auto file = model::GgufFile::Open(path);
+    auto file = model::OpenModel(path);
     if (!file.ok()) {
       ADD_FAILURE() << file.status().message();
       std::abort();

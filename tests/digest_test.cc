@@ -19,6 +19,7 @@
 #include "determinism_harness.h"
 #include "executor/cpu_executor.h"
 #include "kernels/test_cpu_info.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 
 namespace ropeway::test::testing {
@@ -40,7 +41,7 @@ std::string CheckedInDigest(const std::string& context, kernels::KvType kv_type)
 
 std::shared_ptr<const model::Model> LoadTinyModel(const model::TinyLlamaOptions& options) {
   const model::TempFile file(model::TinyLlama(options).Bytes());
-  auto gguf = model::GgufFile::Open(file.path());
+  auto gguf = model::OpenModel(file.path());
   if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
   auto model = model::Model::Load(**gguf, 1);
   if (!model.ok()) throw std::runtime_error(model.status().message());

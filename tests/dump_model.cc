@@ -19,6 +19,7 @@
 
 #include "base/sha256.h"
 #include "model/gguf.h"
+#include "model/open_model.h"
 
 namespace ropeway::test {
 namespace {
@@ -70,7 +71,7 @@ json ValueOf(const model::GgufValue& value) {
 }
 
 int Dump(const std::string& path, const std::string& quantize) {
-  const auto opened = model::GgufFile::Open(path, quantize);
+  const auto opened = model::OpenModel(path, quantize);
   if (!opened.ok()) {
     std::cerr << "dump_model: " << opened.status().message() << "\n";
     return 1;

@@ -15,6 +15,7 @@
 
 #include "kernels/kernels.h"
 #include "model/gguf.h"
+#include "model/open_model.h"
 
 namespace ropeway::test {
 namespace {
@@ -48,7 +49,7 @@ void DumpMatrix(const model::GgufTensor& tensor, const std::vector<std::byte>& d
 }
 
 int Main(const std::string& path, const std::string& to) {
-  const auto file = model::GgufFile::Open(path);
+  const auto file = model::OpenModel(path);
   if (!file.ok()) return Fail(file.status().message());
   std::ofstream out(to, std::ios::binary);
   for (const model::GgufTensor& tensor : (*file)->tensors()) {

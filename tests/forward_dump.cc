@@ -18,6 +18,7 @@
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 #include "model/model.h"
+#include "model/open_model.h"
 
 namespace ropeway::test {
 namespace {
@@ -89,7 +90,7 @@ int Dump(const char* path, size_t full, const char* out_path) {
   for (TokenId id = 0; std::cin >> id;) ids.push_back(id);
   if (ids.size() < full) return Fail("fewer ids than FULL");
 
-  auto file = model::GgufFile::Open(path);
+  auto file = model::OpenModel(path);
   if (!file.ok()) return Fail(file.status().message());
   auto model = model::Model::Load(**file, 2);
   if (!model.ok()) return Fail(model.status().message());

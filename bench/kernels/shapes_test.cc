@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/gguf.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 
 namespace ropeway::bench {
@@ -10,7 +11,7 @@ namespace {
 
 ModelShapes ShapesOfTinyModel(const model::TinyLlamaOptions& options) {
   const model::TempFile file(model::TinyLlama(options).Bytes());
-  auto gguf = model::GgufFile::Open(file.path());
+  auto gguf = model::OpenModel(file.path());
   EXPECT_TRUE(gguf.ok());
   auto tensors = model::BindTensors(**gguf);
   EXPECT_TRUE(tensors.ok());

@@ -12,6 +12,7 @@
 #include "engine/model_vocabulary.h"
 #include "model/describe.h"
 #include "model/gguf.h"
+#include "model/open_model.h"
 #include "tokenizer/tokenize_lines.h"
 
 namespace ropeway::cli {
@@ -37,7 +38,7 @@ int Inspect(const InspectFlags& flags) {
 int Tokenize(const TokenizeFlags& flags) {
   const StatusOr<std::string> path = ResolveModel(flags.model);
   if (!path.ok()) return base::Fail(path.status());
-  auto file = model::GgufFile::Open(*path);
+  auto file = model::OpenModel(*path);
   if (!file.ok()) return base::Fail(file.status());
   auto tokenizer = engine::LoadTokenizer(**file);
   if (!tokenizer.ok()) return base::Fail(tokenizer.status());

@@ -25,6 +25,7 @@
 #include "hub/pull.h"
 #include "hub/registry.h"
 #include "model/gguf.h"
+#include "model/open_model.h"
 
 namespace ropeway::cli {
 namespace {
@@ -115,7 +116,7 @@ int List(const ModelsFlags& flags) {
 // Whether what has come, or is there, can be opened; its data are not read. What Ropeway lacks, or
 // memory, is no damage: the check that follows says so.
 Status CheckOpens(const std::string& path) {
-  const auto file = model::GgufFile::Open(path);
+  const auto file = model::OpenModel(path);
   const StatusCode code = file.status().code();
   const bool damaged = code == StatusCode::kDataLoss || code == StatusCode::kNotFound ||
                        code == StatusCode::kInvalidArgument;

@@ -17,6 +17,7 @@
 #include "base/system.h"
 #include "engine/model_vocabulary.h"
 #include "model/gguf.h"
+#include "model/open_model.h"
 #include "ropeway/engine.h"
 
 namespace ropeway::cli {
@@ -32,7 +33,7 @@ struct Tokens {
 };
 
 StatusOr<Tokens> Tokenize(const std::string& model, const std::string& text) {
-  auto file = model::GgufFile::Open(model);
+  auto file = model::OpenModel(model);
   if (!file.ok()) return file.status();
   auto tokenizer = engine::LoadTokenizer(**file);
   if (!tokenizer.ok()) return tokenizer.status();

@@ -10,6 +10,7 @@
 #include "engine/test_failing_new.h"
 #include "executor/cpu_executor.h"
 #include "model/gguf.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "policy/policies.h"
 
@@ -29,7 +30,7 @@ class EngineCoreMemoryTest : public testing::TestWithParam<Crowd> {};
 TEST_P(EngineCoreMemoryTest, ASteadyDecodeStepAllocatesTwiceHoweverManySequences) {
   const int sequences = GetParam().sequences;
   const model::TempFile file{model::TinyLlama({.context_length = 2304}).Bytes()};
-  auto gguf = model::GgufFile::Open(file.path());
+  auto gguf = model::OpenModel(file.path());
   ASSERT_TRUE(gguf.ok());
   auto model = model::Model::Load(**gguf, 1);
   ASSERT_TRUE(model.ok());

@@ -17,6 +17,7 @@
 #include "kvcache/kv_windows.h"
 #include "model/model.h"
 #include "model/model_tensors.h"
+#include "model/open_model.h"
 #include "tokenizer/chat_template.h"
 
 namespace ropeway::engine {
@@ -257,7 +258,7 @@ ModelCheck OpenAndCheckModel(const EngineOptions& options, int64_t available,
                              std::unique_ptr<model::GgufFile>* file) {
   model::Failures failures;
   StatusOr<std::unique_ptr<model::GgufFile>> opened =
-      model::GgufFile::Open(options.model.path, options.model.quantize, &failures);
+      model::OpenModel(options.model.path, options.model.quantize, &failures);
   if (opened.ok()) {
     *file = *std::move(opened);
     return CheckModel(**file, options, available);

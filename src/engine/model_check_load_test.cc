@@ -18,6 +18,7 @@
 #include "engine/model_vocabulary.h"
 #include "engine/open_engine.h"
 #include "model/model.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
 
@@ -117,7 +118,7 @@ TEST(ModelCheckLoadTest, TheCheckSaysWhatLoadingSays) {
     GgufWriter writer = model::TinyLlama(F32Options());
     doctored.edit(&writer);
     const model::TempFile temp(writer.Bytes());
-    const auto file = model::GgufFile::Open(temp.path());
+    const auto file = model::OpenModel(temp.path());
     ASSERT_TRUE(file.ok()) << doctored.what;
     const ModelCheck check = CheckModel(**file, OptionsFor(temp.path()), kMuchMemory);
     const auto loaded = model::Model::Load(**file, 1);
@@ -236,7 +237,7 @@ TEST_F(FolderCheckTest, MergesAreNamedAsInTheFolder) {
       AllOf(StartsWith(folder_.PathOf("tokenizer.json") + " \"model.merges[7]\": one of its"),
             HasSubstr(". What to do: compare its SHA-256"), Not(HasSubstr("tokenizer.ggml"))));
   EXPECT_EQ(check.status().field(), "tokenizer.json \"model.merges[7]\"");
-  const auto file = model::GgufFile::Open(folder_.path());
+  const auto file = model::OpenModel(folder_.path());
   ASSERT_TRUE(file.ok());
   EXPECT_THAT(LoadTokenizer(**file).status().message(),
               StartsWith(folder_.PathOf("tokenizer.json") + " \"model.merges[7]\": "));
@@ -314,7 +315,7 @@ TEST(ModelVocabularyErrorTest, AFilesTokenizerIsNamedWithItsPath) {
   GgufWriter writer = model::TinyLlama();
   writer.SetStrings("tokenizer.ggml.merges", {"q zz"});
   const model::TempFile temp(writer.Bytes());
-  const auto file = model::GgufFile::Open(temp.path());
+  const auto file = model::OpenModel(temp.path());
   ASSERT_TRUE(file.ok());
   EXPECT_THAT(LoadTokenizer(**file).status().message(),
               StartsWith(temp.path() + ": tokenizer.ggml.merges[0]: "));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/failures.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_tiny_models.h"
 
@@ -23,14 +24,14 @@ constexpr int64_t kPlenty = int64_t{1} << 40;
 
 std::string ArchitectureOf(const model::GgufWriter& writer) {
   const model::TempFile temp(writer.Bytes());
-  const auto file = model::GgufFile::Open(temp.path());
+  const auto file = model::OpenModel(temp.path());
   return std::string((*file)->GetString("general.architecture").value().value_or(""));
 }
 
 ModelCheck CheckOf(const model::GgufWriter& writer, int64_t available = kPlenty,
                    const EngineOptions& options = {}) {
   const model::TempFile temp(writer.Bytes());
-  const auto file = model::GgufFile::Open(temp.path());
+  const auto file = model::OpenModel(temp.path());
   EXPECT_TRUE(file.ok()) << file.status().message();
   ModelCheck check = CheckModel(**file, options, available);
   EXPECT_EQ(check.path, temp.path());

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
 #include "tokenizer/make_tokenizer.h"
@@ -36,7 +37,7 @@ StatusOr<tokenizer::Vocabulary> ReadAs(const std::string& model, const Change& c
   writer.SetFloat32s("tokenizer.ggml.scores", std::vector<float>(model::kTinyVocab, -1.5F));
   if (change) change(writer);
   const model::TempFile file(writer.Bytes());
-  const auto opened = model::GgufFile::Open(file.path());
+  const auto opened = model::OpenModel(file.path());
   EXPECT_TRUE(opened.ok()) << opened.status().message();
   return ReadVocabulary(**opened);
 }
@@ -273,7 +274,7 @@ TEST(ModelVocabularyTest, AVocabularyInAnotherFormatIsNamed) {
   model::TinyLlamaOptions options;
   options.weights = options.embedding = kernels::WeightType::kF32;
   model::WriteTinyFolder(options, folder.path());
-  const auto read = [&] { return ReadVocabulary(**model::GgufFile::Open(folder.path())).status(); };
+  const auto read = [&] { return ReadVocabulary(**model::OpenModel(folder.path())).status(); };
   folder.Write("vocab.json", "{}");
   folder.Write("merges.txt", "");
   EXPECT_TRUE(read().ok());
@@ -292,7 +293,7 @@ TEST(ModelVocabularyTest, AFileOfAFolderIsARegularFile) {
   options.embedding = kernels::WeightType::kF32;
   model::WriteTinyFolder(options, folder.path());
   const auto read = [&] {
-    const auto opened = model::GgufFile::Open(folder.path());
+    const auto opened = model::OpenModel(folder.path());
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     return ReadVocabulary(**opened).status();
   };

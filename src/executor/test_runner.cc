@@ -8,6 +8,8 @@
 #include <random>
 #include <stdexcept>
 
+#include "model/open_model.h"
+
 namespace ropeway::executor::testing {
 
 std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& options) {
@@ -16,7 +18,7 @@ std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& opti
 
 std::shared_ptr<const model::Model> LoadGguf(const model::GgufWriter& writer) {
   const model::TempFile file(writer.Bytes());
-  auto gguf = model::GgufFile::Open(file.path());
+  auto gguf = model::OpenModel(file.path());
   if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
   auto model = model::Model::Load(**gguf, 1);
   if (!model.ok()) throw std::runtime_error(model.status().message());

@@ -45,7 +45,7 @@ class ModelStore {
 
   struct Model {
     std::string name;            // Without ".gguf".
-    std::filesystem::path path;  // What GgufFile::Open takes.
+    std::filesystem::path path;  // What model::OpenModel takes.
     uint64_t bytes = 0;          // Of all its files.
     std::string source;          // "": not known.
   };

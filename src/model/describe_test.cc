@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 
 namespace ropeway::model {
@@ -15,7 +16,7 @@ using ::testing::Not;
 
 std::string Describe(const GgufWriter& writer) {
   const TempFile temp(writer.Bytes());
-  const auto file = GgufFile::Open(temp.path());
+  const auto file = OpenModel(temp.path());
   return file.ok() ? DescribeGguf(**file) : "cannot open: " + file.status().message();
 }
 

@@ -84,27 +84,19 @@ struct GgufTensor {
 std::string MetadataField(std::string_view key);
 std::string TensorField(std::string_view name);
 
-// An open model. Immutable and thread-safe; views into it are valid as long as the object lives.
-class Failures;  // failures.h
-
+// An open model. Immutable once OpenModel has made it, and thread-safe; views into it are valid as
+// long as the object lives.
 class GgufFile {
  public:
-  // Opens the model at `path` and reads its tables: a GGUF file, the first part of a split one
-  // (NAME-00001-of-00003.gguf; the others lie beside it), a folder in Hugging Face's format, or a
-  // folder with one of the former. `quantize`: "", or "q8_0" or "q4_0" for matrices in F32, F16 and
-  // BF16 to be presented in that type (QuantizedType). Returns kNotFound if there is no such file,
-  // kDataLoss with one sentence that names the field if it is not valid, kUnimplemented for what a
-  // folder asks for and Ropeway lacks, kInvalidArgument for an unknown `quantize`. `failures`, if
-  // given: is added what is wrong, all that could be found; the first of it is returned.
-  static StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path,
-                                                  std::string_view quantize = {},
-                                                  Failures* failures = nullptr);
+  // Opens a GGUF file, or the first part of a split one (NAME-00001-of-00003.gguf; the others lie
+  // beside it), for OpenModel (open_model.h). Throws std::bad_alloc.
+  static StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
   GgufFile(const GgufFile&) = delete;
   GgufFile& operator=(const GgufFile&) = delete;
 
   uint32_t version() const { return version_; }  // Of the format; 0: a folder of Hugging Face.
   uint64_t file_bytes() const { return bytes_.file_bytes(); }  // Of all files when opened.
-  const std::string& path() const { return path_; }            // As it was given to Open.
+  const std::string& path() const { return path_; }            // As it was given to OpenModel.
   const std::string& quantize() const { return quantize_; }
   // What is wrong with it and does not keep it from being used: "has ...". Of a folder only.
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -141,8 +133,12 @@ class GgufFile {
   // Reads the model's bytes from `begin` on, as a tensor names it, into all of `to`. Errors as for
   // ModelBytes::Read. Allocates nothing where it reads a GGUF file as it is.
   Status Read(uint64_t begin, std::span<std::byte> to) const { return bytes_.Read(begin, to); }
-  // kDataLoss if a file was changed since Open: what was read may be of two models.
+  // kDataLoss if a file was changed since it was opened: what was read may be of two models.
   Status CheckUnchanged() const { return bytes_.CheckUnchanged(); }
+
+  // Presents matrices in F32, F16 and BF16 in the type `quantize`, "q8_0" or "q4_0"
+  // (QuantizedType). kInvalidArgument where there are none.
+  Status Quantize(std::string_view quantize);
 
   class Builder;  // gguf_builder.h: makes one from what is no GGUF file.
 
@@ -150,15 +146,9 @@ class GgufFile {
   class Parser;  // gguf_parser.cc
 
   GgufFile() = default;
-  static StatusOr<std::unique_ptr<GgufFile>> OpenAny(const std::string& path,
-                                                     std::string_view quantize, Failures* failures);
-  static StatusOr<std::unique_ptr<GgufFile>> OpenFolder(const std::string& path,
-                                                        Failures* failures);
-  static StatusOr<std::unique_ptr<GgufFile>> OpenSplit(const std::string& path);
   static StatusOr<std::unique_ptr<GgufFile>> OpenOne(const std::string& path);
   Status AddPart(const std::string& path, uint64_t number, uint64_t count);
   Status CheckSplit() const;
-  Status Quantize(std::string_view quantize);
   Status Parse();  // Fills everything below headers_.
   Status ReadHeader(uint64_t bytes);
   // Sort the tables for look-ups. kDataLoss, naming it, if a name occurs twice.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "model/describe.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_largest_allocation.h"
 
@@ -55,7 +56,7 @@ GgufWriter SmallFile(uint32_t version = 3) {
 // The message of a file that must not open.
 std::string ErrorOf(const std::string& bytes) {
   const TempFile temp(bytes);
-  const auto file = GgufFile::Open(temp.path());
+  const auto file = OpenModel(temp.path());
   if (file.ok()) return "opened";
   EXPECT_EQ(file.status().code(), StatusCode::kDataLoss);
   EXPECT_THAT(file.status().message(), HasSubstr(temp.path()));
@@ -75,7 +76,7 @@ std::string With(std::string bytes, size_t at, T value) {
 TEST(GgufTest, ReadsVersionsTwoAndThree) {
   for (const uint32_t version : {2U, 3U}) {
     const TempFile temp(SmallFile(version).Bytes());
-    const auto opened = GgufFile::Open(temp.path());
+    const auto opened = OpenModel(temp.path());
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     const GgufFile& file = **opened;
     EXPECT_EQ(file.version(), version);
@@ -108,7 +109,7 @@ TEST(GgufTest, ReadsVersionsTwoAndThree) {
 
 TEST(GgufTest, LookUpsSayWhatIsWrong) {
   const TempFile temp(SmallFile().Bytes());
-  const auto opened = GgufFile::Open(temp.path());
+  const auto opened = OpenModel(temp.path());
   ASSERT_TRUE(opened.ok());
   const GgufFile& file = **opened;
   EXPECT_EQ(file.GetUint("none", 0, 1).value(), std::nullopt);
@@ -132,7 +133,7 @@ TEST(GgufTest, ReadsPartsOfTensors) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   writer.SetTensor("t", {10000}, kernels::WeightType::kF32, values);
   const TempFile temp(writer.Bytes());
-  const auto file = GgufFile::Open(temp.path());
+  const auto file = OpenModel(temp.path());
   ASSERT_TRUE(file.ok());
   const GgufTensor& tensor = *(*file)->FindTensor("t");
   ASSERT_EQ(tensor.bytes, 40000U);
@@ -154,7 +155,7 @@ TEST(GgufTest, ALongHeaderIsReadToItsEnd) {
     writer.SetStrings("many", std::vector<std::string>(bytes / 16, "12345678"));
     writer.SetUint32("last", 9);
     const TempFile temp(writer.Bytes());
-    const auto file = GgufFile::Open(temp.path());
+    const auto file = OpenModel(temp.path());
     ASSERT_TRUE(file.ok()) << file.status().message();
     EXPECT_EQ((*file)->GetString("long").value()->size(), bytes);
     EXPECT_EQ((*file)->GetArray("many", GgufType::kString).value()->strings.back(), "12345678");
@@ -167,19 +168,19 @@ TEST(GgufTest, ALongHeaderIsReadToItsEnd) {
 }
 
 TEST(GgufTest, RejectsWhatIsNoRegularFile) {
-  EXPECT_EQ(GgufFile::Open("/nonexistent/x.gguf").status().code(), StatusCode::kNotFound);
-  EXPECT_THAT(GgufFile::Open("/").status().message(), HasSubstr("is a directory"));
-  EXPECT_THAT(GgufFile::Open("/dev/null").status().message(), HasSubstr("not a regular file"));
+  EXPECT_EQ(OpenModel("/nonexistent/x.gguf").status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(OpenModel("/").status().message(), HasSubstr("is a directory"));
+  EXPECT_THAT(OpenModel("/dev/null").status().message(), HasSubstr("not a regular file"));
   EXPECT_THAT(ErrorOf(""), HasSubstr("the file is empty"));
   EXPECT_THAT(ErrorOf("PK\x03\x04 no model"), HasSubstr("magic"));
   const std::string fifo = TempFile("").path();  // Free again: the object is gone.
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_THAT(GgufFile::Open(fifo).status().message(), HasSubstr("not a regular file"));
+  EXPECT_THAT(OpenModel(fifo).status().message(), HasSubstr("not a regular file"));
   unlink(fifo.c_str());
   if (geteuid() != 0) {  // Root may read everything.
     const TempFile secret(SmallFile().Bytes());
     chmod(secret.path().c_str(), 0);
-    EXPECT_THAT(GgufFile::Open(secret.path()).status().message(), HasSubstr("Permission denied"));
+    EXPECT_THAT(OpenModel(secret.path()).status().message(), HasSubstr("Permission denied"));
   }
 }
 
@@ -211,7 +212,7 @@ TEST(GgufTest, NoCorruptByteCrashes) {
     const int byte = static_cast<uint8_t>(whole[at]);
     for (const int other : {0, 0xFF, byte ^ 1, byte ^ 0x80, (byte + 1) & 0xFF, 0x7F}) {
       put(at, other);
-      const auto opened = GgufFile::Open(temp.path());
+      const auto opened = OpenModel(temp.path());
       if (!opened.ok()) {
         ++rejected;
         EXPECT_EQ(opened.status().code(), StatusCode::kDataLoss);
@@ -328,7 +329,7 @@ TEST(GgufTest, AlignmentIsAPowerOfTwoAndHeeded) {
   GgufWriter wide = SmallFile();
   wide.SetAlignment(256);
   const TempFile temp(wide.Bytes());
-  const auto file = GgufFile::Open(temp.path());
+  const auto file = OpenModel(temp.path());
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ((*file)->data_offset() % 256, 0U);
   for (const uint32_t bad : {0U, 24U, uint32_t{1} << 30}) {
@@ -370,7 +371,7 @@ class SplitTest : public testing::Test {
     for (uint16_t i = 0; i < 3; ++i) Write(PathOf(i + 1), Part(i, 3, 6));
   }
   std::string Error(const std::string& path) {
-    const auto file = GgufFile::Open(path);
+    const auto file = OpenModel(path);
     return file.ok() ? "opened" : file.status().message();
   }
 
@@ -380,7 +381,7 @@ class SplitTest : public testing::Test {
 TEST_F(SplitTest, PartsAreOneModel) {
   WriteAll();
   for (const std::string& path : {PathOf(1), folder_}) {
-    const auto opened = GgufFile::Open(path);
+    const auto opened = OpenModel(path);
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     const GgufFile& file = **opened;
     EXPECT_EQ(file.GetString("general.architecture").value(), "llama");
@@ -433,7 +434,7 @@ TEST(GgufTest, QuantisesWhenItIsAsked) {
   writer.SetTensor("blk.0.x.weight", {32, 3}, kernels::WeightType::kF16,
                    std::vector<float>(96, 127.0F));
   const TempFile temp(writer.Bytes());
-  const auto file = GgufFile::Open(temp.path(), "q8_0");
+  const auto file = OpenModel(temp.path(), "q8_0");
   ASSERT_TRUE(file.ok()) << file.status().message();
   const GgufTensor& tensor = *(*file)->FindTensor("blk.0.x.weight");
   EXPECT_EQ(GgmlTypeName(tensor.type), "Q8_0");
@@ -442,10 +443,10 @@ TEST(GgufTest, QuantisesWhenItIsAsked) {
   ASSERT_TRUE((*file)->Read(tensor.begin + 34, std::as_writable_bytes(std::span(read))).ok());
   EXPECT_EQ(read[2], 127);
   EXPECT_EQ(GgmlTypeName((*file)->FindTensor("t.f32")->type), "F32");
-  EXPECT_THAT(GgufFile::Open(temp.path(), "q3_k").status().message(),
+  EXPECT_THAT(OpenModel(temp.path(), "q3_k").status().message(),
               HasSubstr("must be q8_0 or q4_0, not 'q3_k'"));
   const TempFile none(SmallFile().Bytes());
-  EXPECT_THAT(GgufFile::Open(none.path(), "q8_0").status().message(),
+  EXPECT_THAT(OpenModel(none.path(), "q8_0").status().message(),
               HasSubstr("has no weights in F32, F16 or BF16"));
 }
 
@@ -459,7 +460,7 @@ TEST(GgufTest, ASmallHostileFileAllocatesLittle) {
   TakeLargestAllocation();
   for (const std::string& bytes : files) {
     const TempFile temp(bytes);
-    const auto file = GgufFile::Open(temp.path());
+    const auto file = OpenModel(temp.path());
     if (file.ok()) DescribeGguf(**file);
   }
   EXPECT_LT(TakeLargestAllocation(), size_t{64} << 10);

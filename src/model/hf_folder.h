@@ -14,7 +14,7 @@ namespace ropeway::model {
 // Whether the folder has a config.json and weights beside it.
 bool IsHfFolder(const std::string& path);
 
-// Reads the tables of the model, as GgufFile::Open describes. The tokenizer's files are left to
+// Reads the tables of the model, as OpenModel describes. The tokenizer's files are left to
 // tokenizer::ReadHfVocabulary. *failures is added what is wrong, all that could be found.
 StatusOr<std::unique_ptr<GgufFile>> OpenHfFolder(const std::string& path, Failures* failures);
 

@@ -13,6 +13,7 @@
 
 #include "model/gguf.h"
 #include "model/model.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
 
@@ -87,7 +88,7 @@ std::vector<float> FloatsOf(const GgufFile& file, const std::string& name) {
 }
 
 std::string FolderError(const TempFolder& folder) {
-  const auto file = GgufFile::Open(folder.path());
+  const auto file = OpenModel(folder.path());
   if (file.ok()) return "opened";
   EXPECT_THAT(file.status().message(), HasSubstr(folder.path()));
   EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
@@ -96,7 +97,7 @@ std::string FolderError(const TempFolder& folder) {
 
 TEST(HfFolderTest, IsTheGgufFileThatItWouldBeConvertedTo) {
   const LlamaFolder llama;
-  const auto opened = GgufFile::Open(llama.folder.path());
+  const auto opened = OpenModel(llama.folder.path());
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   const GgufFile& file = **opened;
   EXPECT_EQ(file.version(), 0U);
@@ -127,7 +128,7 @@ TEST(HfFolderTest, LoadsAndIsQuantisedOnTheWay) {
   const LlamaFolder llama;
   std::string before;
   for (const char* quantize : {"", "q8_0", "q4_0"}) {
-    const auto file = GgufFile::Open(llama.folder.path(), quantize);
+    const auto file = OpenModel(llama.folder.path(), quantize);
     ASSERT_TRUE(file.ok()) << file.status().message();
     const auto model = Model::Load(**file, 2);
     ASSERT_TRUE(model.ok()) << model.status().message();
@@ -150,7 +151,7 @@ TEST(HfFolderTest, ATiedOutputIsNotKept) {
   std::string config = std::string(kLlamaConfig) + "}";
   config.replace(config.find("false"), 5, "true");
   llama.folder.Write("config.json", config);
-  const auto file = GgufFile::Open(llama.folder.path());
+  const auto file = OpenModel(llama.folder.path());
   ASSERT_TRUE(file.ok());
   EXPECT_EQ((*file)->FindTensor("output.weight"), nullptr);
 }
@@ -166,7 +167,7 @@ TEST(HfFolderTest, TheSingleFileGoesBeforeAnIndex) {
         R"({"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}})",
         R"({"weight_map": {}})", "{"}) {
     llama.folder.Write("model.safetensors.index.json", index);
-    const auto file = GgufFile::Open(llama.folder.path());
+    const auto file = OpenModel(llama.folder.path());
     ASSERT_TRUE(file.ok()) << file.status().message();
     EXPECT_EQ(FloatsOf(**file, "output_norm.weight"), RandomValues(64, 2));
     EXPECT_EQ((*file)->warnings(),
@@ -195,13 +196,13 @@ TEST(HfFolderTest, ShardsAreOneModel) {
   std::string config = std::string(kLlamaConfig) + "}";
   config.replace(config.find("false"), 5, "true");
   llama.folder.Write("config.json", config);
-  const auto file = GgufFile::Open(llama.folder.path());
+  const auto file = OpenModel(llama.folder.path());
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ((*file)->files().size(), 3U);  // config.json decides too.
   EXPECT_EQ(FloatsOf(**file, "output_norm.weight"), RandomValues(64, 2));
 
   index(embedding + "," + norm + R"(, "x": "model-00001-of-00002.safetensors")");
-  const auto lacking = GgufFile::Open(llama.folder.path());
+  const auto lacking = OpenModel(llama.folder.path());
   ASSERT_TRUE(lacking.ok()) << lacking.status().message();
   EXPECT_EQ((*lacking)->warnings(),
             std::vector<std::string>{"has a model.safetensors.index.json with tensors that their "
@@ -213,7 +214,7 @@ TEST(HfFolderTest, ShardsAreOneModel) {
   first.Add("model.norm.weight", {64}, "F16", RandomValues(64, 3));
   llama.folder.Write("model-00001-of-00002.safetensors", first.Bytes());
   index(embedding + "," + norm);
-  const auto more = GgufFile::Open(llama.folder.path());
+  const auto more = OpenModel(llama.folder.path());
   ASSERT_TRUE(more.ok()) << more.status().message();
   EXPECT_EQ(FloatsOf(**more, "output_norm.weight"), RandomValues(64, 2));
   ASSERT_EQ((*more)->warnings().size(), 1U);
@@ -241,7 +242,7 @@ std::unique_ptr<GgufFile> OpenWith(const std::string& config, const SafetensorsW
   const TempFolder folder;
   folder.Write("config.json", config);
   folder.Write("model.safetensors", writer.Bytes());
-  auto file = GgufFile::Open(folder.path());
+  auto file = OpenModel(folder.path());
   EXPECT_TRUE(file.ok()) << file.status().message();
   return file.ok() ? *std::move(file) : nullptr;
 }
@@ -440,7 +441,7 @@ TEST(HfFolderTest, WhatTheRecipeRejectsIsNamedAsInTheFolder) {
   std::string config = std::string(kLlamaConfig) + "}";
   config.replace(config.find("\"num_key_value_heads\": 2"), 24, "\"num_key_value_heads\": 3");
   llama.folder.Write("config.json", config);
-  const auto file = GgufFile::Open(llama.folder.path());
+  const auto file = OpenModel(llama.folder.path());
   // k_proj still has two heads of 16.
   ASSERT_TRUE(file.ok()) << file.status().message();
   const Status status = Model::Load(**file, 1).status();
@@ -492,7 +493,7 @@ TEST(HfFolderTest, SamplingDefaultsComeAlong) {
   const LlamaFolder llama;
   llama.folder.Write("generation_config.json",
                      R"({"temperature": 0.6, "top_k": 40, "do_sample": true, "top_p": null})");
-  const auto file = GgufFile::Open(llama.folder.path());
+  const auto file = OpenModel(llama.folder.path());
   ASSERT_TRUE(file.ok());
   EXPECT_FLOAT_EQ(static_cast<float>(**(*file)->GetFloat("general.sampling.temp")), 0.6F);
   EXPECT_EQ((*file)->GetUint("general.sampling.top_k", 0, 99).value(), 40U);
@@ -508,7 +509,7 @@ TEST(HfFolderTest, ATopKThatIsOffAndAGreedyTemperature) {
     llama.folder.Write(
         "generation_config.json",
         fmt::format(R"({{"top_k": {}, "do_sample": false, "temperature": 0}})", off));
-    const auto file = GgufFile::Open(llama.folder.path());
+    const auto file = OpenModel(llama.folder.path());
     ASSERT_TRUE(file.ok()) << off << ": " << file.status().message();
     EXPECT_EQ((*file)->Find("general.sampling.top_k"), nullptr) << off;
     // Greedy, and not the default of a key that is absent.

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "model/gguf_builder.h"
-#include "model/hf_config.h"
 #include "model/hf_json.h"
+#include "model/hf_model.h"
 
 namespace ropeway::model {
 

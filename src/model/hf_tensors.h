@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "model/gguf_builder.h"
-#include "model/hf_config.h"
+#include "model/hf_model.h"
 #include "model/safetensors.h"
 #include "ropeway/status.h"
 

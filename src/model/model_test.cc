@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_largest_allocation.h"
 
@@ -139,7 +140,7 @@ void ExpectModelIsFile(const Model& model, const GgufFile& file) {
 // A model loaded from what `writer` writes, with the file beside it for comparison.
 struct Loaded {
   explicit Loaded(const GgufWriter& writer, int threads = 1, int32_t max_positions = 0)
-      : temp(writer.Bytes()), file(GgufFile::Open(temp.path()).value()) {
+      : temp(writer.Bytes()), file(OpenModel(temp.path()).value()) {
     auto result = Model::Load(*file, threads, max_positions);
     if (result.ok()) {
       model = *std::move(result);
@@ -229,14 +230,14 @@ TEST(ModelTest, ScalesThatAreNoNumbersAreNamed) {
     options.weights = type;
     std::string bytes = TinyLlama(options).Bytes();
     const TempFile good(bytes);
-    const auto file = GgufFile::Open(good.path());
+    const auto file = OpenModel(good.path());
     ASSERT_TRUE(file.ok());
     const GgufTensor* tensor = (*file)->FindTensor("blk.1.ffn_up.weight");
     const size_t at = tensor->begin + kernels::WeightRowBytes(type, 256) * 255;
     const uint16_t infinity = 0x7C00;
     std::memcpy(&bytes[at + 2], &infinity, 2);  // The minimum of row 255's first block.
     const TempFile bad(bytes);
-    const auto bad_file = GgufFile::Open(bad.path());
+    const auto bad_file = OpenModel(bad.path());
     ASSERT_TRUE(bad_file.ok());
     for (const int threads : {1, 3}) {
       const auto model = Model::Load(**bad_file, threads);
@@ -254,13 +255,13 @@ TEST(ModelTest, WeightsThatCannotBeQuantisedAreNamed) {
   options.weights = kernels::WeightType::kF16;
   std::string bytes = TinyLlama(options).Bytes();
   const TempFile good(bytes);
-  const auto file = GgufFile::Open(good.path());
+  const auto file = OpenModel(good.path());
   ASSERT_TRUE(file.ok());
   const GgufTensor* tensor = (*file)->FindTensor("blk.1.ffn_up.weight");
   const uint16_t nan = 0x7E00;
   std::memcpy(&bytes[tensor->begin + 2 * 64 * 95], &nan, 2);  // The first of the last row.
   const TempFile bad(bytes);
-  const auto bad_file = GgufFile::Open(bad.path(), "q8_0");
+  const auto bad_file = OpenModel(bad.path(), "q8_0");
   ASSERT_TRUE(bad_file.ok()) << bad_file.status().message();
   const Status status = Model::Load(**bad_file, 2).status();
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
@@ -338,7 +339,7 @@ TEST(ModelTest, AHugeContextIsRejectedBeforeAnAllocation) {
 TEST(ModelTest, NoCorruptHeaderCrashesTheLoader) {
   const std::string whole = TinyLlama().Bytes();
   const TempFile temp(whole);
-  const uint64_t header = GgufFile::Open(temp.path()).value()->data_offset();
+  const uint64_t header = OpenModel(temp.path()).value()->data_offset();
   const int fd = open(temp.path().c_str(), O_WRONLY);
   ASSERT_GE(fd, 0);
   std::mt19937_64 random(7);
@@ -351,7 +352,7 @@ TEST(ModelTest, NoCorruptHeaderCrashesTheLoader) {
     const uint64_t value = i % 3 == 0 ? random() : random() % 300;
     const size_t width = i % 5 == 0 ? 1 : i % 5 == 1 ? 8 : 4;
     ASSERT_EQ(pwrite(fd, &value, width, static_cast<off_t>(target)), static_cast<ssize_t>(width));
-    const auto file = GgufFile::Open(temp.path());
+    const auto file = OpenModel(temp.path());
     if (file.ok()) {
       const auto model = Model::Load(**file, 1);
       ++(model.ok() ? loaded : rejected);
@@ -384,7 +385,7 @@ std::string PaddedFile(size_t padding, char last = 'a') {
 
 std::string DigestOf(const std::string& bytes, int threads) {
   const TempFile temp(bytes);
-  const auto file = GgufFile::Open(temp.path());
+  const auto file = OpenModel(temp.path());
   EXPECT_TRUE(file.ok());
   if (!file.ok()) return "";
   const StatusOr<std::string> digest = FileDigest(**file, threads);
@@ -429,7 +430,7 @@ TEST(ModelTest, AFileThatIsCutOffWhileItIsReadIsAnError) {
   const std::string whole = TinyLlama().Bytes();
   for (size_t i = 0; i < 40; ++i) {
     const TempFile temp(whole);
-    const auto file = GgufFile::Open(temp.path());
+    const auto file = OpenModel(temp.path());
     ASSERT_TRUE(file.ok());
     ASSERT_EQ(truncate(temp.path().c_str(), static_cast<off_t>(whole.size() * i / 40)), 0);
     const auto model = Model::Load(**file, 2);
@@ -455,7 +456,7 @@ TEST(ModelTest, AFileThatIsCutOffAtAnyMomentIsAnErrorOrAModel) {
       std::this_thread::sleep_for(wait);
       EXPECT_EQ(truncate(temp.path().c_str(), size), 0);
     });
-    const auto file = GgufFile::Open(temp.path());
+    const auto file = OpenModel(temp.path());
     if (file.ok()) {
       const auto model = Model::Load(**file, 2);
       if (!model.ok()) {
@@ -469,7 +470,7 @@ TEST(ModelTest, AFileThatIsCutOffAtAnyMomentIsAnErrorOrAModel) {
 TEST(ModelTest, AFileThatIsRewrittenWhileItLoadsIsNotAModel) {
   const std::string whole = TinyLlama().Bytes();
   const TempFile temp(whole);
-  const auto file = GgufFile::Open(temp.path());
+  const auto file = OpenModel(temp.path());
   ASSERT_TRUE(file.ok());
   EXPECT_TRUE((*file)->CheckUnchanged().ok());
   const timespec times[2] = {{1, 0}, {1, 500}};  // As a write of the same length leaves it.
@@ -483,7 +484,7 @@ TEST(ModelTest, AFileThatIsRewrittenWhileItLoadsIsNotAModel) {
 TEST(ModelTest, LoadsTheDefaultModel) {
   const char* path = std::getenv("ROPEWAY_TEST_MODEL");
   if (path == nullptr) GTEST_SKIP() << "ROPEWAY_TEST_MODEL is not set";
-  const auto file = GgufFile::Open(path);
+  const auto file = OpenModel(path);
   ASSERT_TRUE(file.ok()) << file.status().message();
   const auto model = Model::Load(**file, 2);
   ASSERT_TRUE(model.ok()) << model.status().message();

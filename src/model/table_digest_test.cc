@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
 #include "model/test_tiny_models.h"
@@ -14,7 +15,7 @@ namespace {
 
 std::string DigestOf(const GgufWriter& writer) {
   const TempFile file(writer.Bytes());
-  const auto opened = GgufFile::Open(file.path());
+  const auto opened = OpenModel(file.path());
   EXPECT_TRUE(opened.ok()) << opened.status().message();
   return opened.ok() ? TableDigest(**opened) : std::string();
 }
@@ -35,7 +36,7 @@ TEST(TableDigestTest, OfAFolderItIsTheSameUnderAnyName) {
   WriteTinyFolder(options, one.path());
   WriteTinyFolder(options, two.path());
   const auto digest = [](const std::string& path) {
-    const auto opened = GgufFile::Open(path);
+    const auto opened = OpenModel(path);
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     return opened.ok() ? TableDigest(**opened) : std::string();
   };

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/open_model.h"
 #include "model/quantize.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
@@ -122,7 +123,7 @@ void WriteFile(const std::string& path, const std::string& bytes) {
 
 void WriteTinyFolder(const TinyLlamaOptions& options, const std::string& folder) {
   const TempFile temp(TinyLlama(options).Bytes());
-  const auto opened = GgufFile::Open(temp.path());
+  const auto opened = OpenModel(temp.path());
   if (!opened.ok()) throw std::runtime_error(opened.status().message());
   const GgufFile& file = **opened;
   SafetensorsWriter writer;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/model_tensors.h"
+#include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 
 namespace ropeway::model {
@@ -15,7 +16,7 @@ using ::testing::HasSubstr;
 
 StatusOr<ModelTensors> Bind(const GgufWriter& writer) {
   const TempFile temp(writer.Bytes());
-  const auto file = GgufFile::Open(temp.path());
+  const auto file = OpenModel(temp.path());
   if (!file.ok()) return file.status();
   StatusOr<ModelTensors> tensors = BindTensors(**file);
   // The tensors' pointers end with the file; the configuration does not.

@@ -13,6 +13,7 @@
 
 #include "model/model.h"
 #include "model/model_tensors.h"
+#include "model/open_model.h"
 #include "model/test_tiny_models.h"
 
 namespace ropeway::model {
@@ -24,7 +25,7 @@ using TinyEdit = std::function<void(GgufWriter*)>;
 
 StatusOr<ModelTensors> BindWriter(const GgufWriter& writer) {
   const TempFile temp(writer.Bytes());
-  const auto file = GgufFile::Open(temp.path());
+  const auto file = OpenModel(temp.path());
   if (!file.ok()) return file.status();
   return BindTensors(**file);  // Its pointers end with the file.
 }
@@ -55,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, EachTinyModel, ::testing::ValuesIn(TinyModelNa
 
 TEST_P(EachTinyModel, LoadsWithTheWeightsOfItsFile) {
   const TempFile temp(TinyModel(GetParam()).Bytes());
-  const auto file = GgufFile::Open(temp.path()).value();
+  const auto file = OpenModel(temp.path()).value();
   const auto model = Model::Load(*file, 2);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const ModelConfig& c = (*model)->config();
@@ -76,7 +77,7 @@ TEST_P(EachTinyModel, LoadsWithTheWeightsOfItsFile) {
 // One fewer of its tensors each time, or one of another shape: the message names it.
 TEST_P(EachTinyModel, EveryTensorIsNeededAndChecked) {
   const TempFile temp(TinyModel(GetParam()).Bytes());
-  const auto file = GgufFile::Open(temp.path()).value();
+  const auto file = OpenModel(temp.path()).value();
   int checked = 0;
   for (const GgufTensor& tensor : file->tensors()) {
     const std::string name(tensor.name);
@@ -141,7 +142,7 @@ NumericKeys NumericKeysOf(const GgufFile& file, const std::string& architecture)
 TEST_P(EachTinyModel, AbsurdNumbersAreNamed) {
   const GgufWriter good = TinyModel(GetParam());
   const TempFile temp(good.Bytes());
-  const auto file = GgufFile::Open(temp.path()).value();
+  const auto file = OpenModel(temp.path()).value();
   const std::string architecture(file->GetString("general.architecture").value().value());
   const NumericKeys keys = NumericKeysOf(*file, architecture);
   const auto expect_named = [&](const std::string& key, const std::string& what,
@@ -238,7 +239,7 @@ TEST(RecipesTest, TheLargestGemmasScaleOtherwise) {
       if (named) w.SetFloat32("gemma3.attention.scale", 0.5F);
       return w.Bytes();
     }());
-    return ReadModelConfig(*GgufFile::Open(temp.path()).value())->attention_scale;
+    return ReadModelConfig(*OpenModel(temp.path()).value())->attention_scale;
   };
   EXPECT_EQ(with_layers(26, false), 1.0F / std::sqrt(32.0F));
   EXPECT_EQ(with_layers(62, false), 1.0F / std::sqrt(16.0F));
