@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/line_editor.h"
-#include "cli/run.h"
+#include "cli/run_flags.h"
 #include "ropeway/engine.h"
 
 namespace ropeway::cli {

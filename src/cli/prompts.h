@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/run.h"
+#include "cli/run_flags.h"
 #include "ropeway/engine.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"

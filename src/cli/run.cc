@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -30,15 +28,8 @@ constexpr size_t kMaxPrompt = size_t{16} << 20;
 constexpr std::chrono::seconds kQuietWait(2);
 constexpr std::chrono::seconds kInputWait(60);
 
-// More varied than greedy, steadier than the raw distribution: where neither the flags nor the
-// model say.
-constexpr float kTemperature = 0.7F;
-
 // A chat is kept until its directory is removed.
 constexpr std::chrono::hours kSessionTtl(24 * 365 * 100);
-
-// No prompt of a file is rejected because it waits long.
-constexpr std::chrono::hours kMaxWait(1000);
 
 // Size of the KV blocks on disk; a long chat with a small model takes a few hundred MB.
 constexpr int64_t kSessionDiskBytes = int64_t{1} << 30;
@@ -180,12 +171,6 @@ int Run(const RunFlags& given) {
 
 }  // namespace
 
-RunFlags::RunFlags() {
-  engine.log.level = "warn";
-  engine.options.scheduler.max_wait = kMaxWait;
-  request.sampling.temperature = kTemperature;
-}
-
 flags::Command RunCommand(RunFlags* flags) {
   const flags::FlagTable other = {{"Other",
                                    {{"--stats", flags::SwitchValue(&flags->stats),
@@ -208,51 +193,6 @@ flags::Command RunCommand(RunFlags* flags) {
           {"--model", "--yes", "--system", "--raw", "--session", "--prompts", "--output",
            "--max-tokens", "--temperature", "--top-k", "--top-p", "--seed", "--stop",
            "--max-model-len", "--threads", "--kv-cache-size", "--stats", "--log-level"}};
-}
-
-std::filesystem::path StateFolder() {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  const char* home = std::getenv("HOME");
-  const std::filesystem::path base =
-      state != nullptr && *state != '\0'
-          ? state
-          : std::filesystem::path(home ? home : ".") / ".local" / "state";
-  return base / "ropeway";
-}
-
-StatusOr<std::string> SessionFolder(const std::string& named) {
-  const auto bad = [&](const char* why) {
-    return InvalidArgument(
-        fmt::format("--session: expected a directory, or a name, but '{}' {}", named, why));
-  };
-  std::error_code error;
-  const bool exists = std::filesystem::exists(named, error);
-  if (exists && !std::filesystem::is_directory(named, error)) return bad("is a file");
-  if (exists || named.find('/') != std::string::npos || named.ends_with(".session")) return named;
-  const bool printable =
-      std::all_of(named.begin(), named.end(), [](char c) { return c > ' ' && c <= '~'; });
-  if (!printable || named.size() > 128) {
-    return bad("is no name: 1 to 128 ASCII characters without spaces");
-  }
-  if (named.front() == '.' || named.front() == '-') return bad("begins with a dot or a dash");
-  return (StateFolder() / named).string();
-}
-
-Request MakeRequest(const RunFlags& flags) {
-  Request request = flags.request;
-  if (!flags.session.empty()) request.session_id = kRunSession;
-  return request;
-}
-
-void SetPrompt(const RunFlags& flags, bool begins, std::string text, Request* request) {
-  if (flags.raw) {
-    request->prompt = std::move(text);
-    return;
-  }
-  std::vector<ChatMessage> messages;
-  if (begins && !flags.system.empty()) messages.push_back({"system", flags.system});
-  messages.push_back({"user", std::move(text)});
-  request->prompt = std::move(messages);
 }
 
 }  // namespace ropeway::cli
