@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "api/wire_format.h"
+#include "api/wire_json.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/utf8.h"

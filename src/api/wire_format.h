@@ -117,10 +117,6 @@ std::unique_ptr<WireFormat> MakeOllama(ServerModel model);
 std::unique_ptr<WireFormat> MakeRopeway(ServerModel model);
 }  // namespace wire
 
-// The kind of failure that an HTTP status is, and the failure with what the server said.
-BackendFailure::Kind FailureKindOf(int http_status);
-BackendFailure HttpFailure(int http_status, std::string_view body);
-
 }  // namespace ropeway::api
 
 #endif  // ROPEWAY_API_WIRE_FORMAT_H_

@@ -17,7 +17,13 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
-namespace ropeway::api::wire {
+namespace ropeway::api {
+
+// The kind of failure that an HTTP status is, and the failure with what the server said.
+BackendFailure::Kind FailureKindOf(int http_status);
+BackendFailure HttpFailure(int http_status, std::string_view body);
+
+namespace wire {
 
 // --- Reading.
 
@@ -114,6 +120,7 @@ Status CheckStreamable(const Request& request);
 // Likewise if it goes on from what another engine has generated, for servers that cannot.
 Status CheckFromTheStart(const Request& request);
 
-}  // namespace ropeway::api::wire
+}  // namespace wire
+}  // namespace ropeway::api
 
 #endif  // ROPEWAY_API_WIRE_JSON_H_

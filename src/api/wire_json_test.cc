@@ -11,7 +11,6 @@
 
 #include "api/parameter_json.h"
 #include "api/test_wire.h"
-#include "api/wire_format.h"
 
 namespace ropeway::api::wire {
 namespace {
