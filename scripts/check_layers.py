@@ -50,7 +50,6 @@ OUTSIDE = ["sim", "bench", "tests", "examples", "fuzz"]  # May include anything;
 KNOWN = {
     ("src/engine/live_request", "src/engine/request_output"),
     ("src/engine/local_backend", "src/gateway/gateway"),
-    ("src/engine/model_check", "src/engine/open_engine"),
     ("src/gateway/open_gateway", "src/gateway/gateway"),
     ("src/server/server_context", "src/server/handlers"),
     ("src/server/server_context", "src/server/routes"),

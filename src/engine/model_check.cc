@@ -12,7 +12,6 @@
 #include "base/words.h"
 #include "core/parameters.h"
 #include "engine/model_vocabulary.h"
-#include "engine/open_engine.h"
 #include "kernels/kernels.h"
 #include "kvcache/kv_windows.h"
 #include "model/model.h"
@@ -22,6 +21,9 @@
 
 namespace ropeway::engine {
 namespace {
+
+constexpr int64_t kMaxDefaultKvBytes = int64_t{4} << 30;
+constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
 
 constexpr char kTakeAnother[] =
     "take the same model as a GGUF file in a supported type (Q8_0 is always one), or its original "
@@ -316,6 +318,16 @@ SamplingDefaults ReadSamplingDefaults(const model::GgufFile& file,
     }
   }
   return defaults;
+}
+
+int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
+                            size_t block_bytes, const std::vector<int32_t>& windows) {
+  const int64_t available = available_bytes > 0 ? available_bytes : kUnknownMemoryBytes;
+  const auto block = static_cast<int64_t>(block_bytes);
+  const kvcache::KvWindows groups(windows);
+  const int64_t usable_blocks = groups.BlocksForAlone(max_model_len) * max_num_seqs;
+  const int64_t blocks = std::min(available / 4, kMaxDefaultKvBytes) / block;
+  return std::max<int64_t>(groups.groups(), std::min(blocks, usable_blocks)) * block;
 }
 
 std::string MemoryText(uint64_t bytes) {

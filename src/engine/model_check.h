@@ -3,6 +3,7 @@
 #ifndef ROPEWAY_ENGINE_MODEL_CHECK_H_
 #define ROPEWAY_ENGINE_MODEL_CHECK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -66,6 +67,12 @@ std::string VerdictText(const ModelCheck& check);
 // general.sampling.* of a model. What is out of range is left out, and named in `warnings`.
 SamplingDefaults ReadSamplingDefaults(const model::GgufFile& file,
                                       std::vector<std::string>* warnings);
+
+// The KV pool's default size: a quarter of `available_bytes` (0: unknown, taken as 1 GiB), at most
+// 4 GiB, at most what max_num_seqs sequences of max_model_len tokens can fill, at least one block.
+// `windows`: of the groups of layers that have blocks of their own (KvWindows).
+int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
+                            size_t block_bytes, const std::vector<int32_t>& windows = {0});
 
 // "3.5 GiB", "253.0 MiB", "12 KiB".
 std::string MemoryText(uint64_t bytes);

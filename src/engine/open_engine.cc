@@ -20,7 +20,6 @@
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
-#include "kvcache/kv_windows.h"
 #include "model/gguf.h"
 #include "model/model.h"
 #include "model/table_digest.h"
@@ -46,9 +45,6 @@ ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
 }
 
 namespace {
-
-constexpr int64_t kMaxDefaultKvBytes = int64_t{4} << 30;
-constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
 
 std::string ServedName(const EngineOptions& options) {
   if (!options.model.served_name.empty()) return options.model.served_name;
@@ -270,16 +266,6 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
 }
 
 }  // namespace
-
-int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
-                            size_t block_bytes, const std::vector<int32_t>& windows) {
-  const int64_t available = available_bytes > 0 ? available_bytes : kUnknownMemoryBytes;
-  const auto block = static_cast<int64_t>(block_bytes);
-  const kvcache::KvWindows groups(windows);
-  const int64_t usable_blocks = groups.BlocksForAlone(max_model_len) * max_num_seqs;
-  const int64_t blocks = std::min(available / 4, kMaxDefaultKvBytes) / block;
-  return std::max<int64_t>(groups.groups(), std::min(blocks, usable_blocks)) * block;
-}
 
 StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,
                                                 const base::Clock* clock, base::Random* random) {

@@ -2,9 +2,7 @@
 #ifndef ROPEWAY_ENGINE_OPEN_ENGINE_H_
 #define ROPEWAY_ENGINE_OPEN_ENGINE_H_
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "engine/llm_engine.h"
 #include "engine/prompt_encoder.h"
@@ -24,12 +22,6 @@ StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,
 // so that no control token is recognised in it, unless `parse_special`.
 ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
                         const tokenizer::Tokenizer& tokenizer, bool parse_special);
-
-// The KV pool's default size: a quarter of `available_bytes` (0: unknown, taken as 1 GiB), at most
-// 4 GiB, at most what max_num_seqs sequences of max_model_len tokens can fill, at least one block.
-// `windows`: of the groups of layers that have blocks of their own (KvWindows).
-int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
-                            size_t block_bytes, const std::vector<int32_t>& windows = {0});
 
 }  // namespace ropeway::engine
 

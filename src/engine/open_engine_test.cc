@@ -20,24 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kGiB = int64_t{1} << 30;
-
-TEST(DefaultKvCacheBytesTest, TakesAQuarterWithinItsBounds) {
-  constexpr size_t kBlock = 1 << 20;
-  // Enough sequences to fill any pool.
-  EXPECT_EQ(DefaultKvCacheBytes(8 * kGiB, 1000, 8192, kBlock), 2 * kGiB);
-  EXPECT_EQ(DefaultKvCacheBytes(64 * kGiB, 1000, 8192, kBlock), 4 * kGiB);
-  // Two sequences of 100 tokens fill 14 blocks.
-  EXPECT_EQ(DefaultKvCacheBytes(8 * kGiB, 2, 100, kBlock), 14 * int64_t{kBlock});
-  // Whole blocks, at least one; unknown is 1 GiB.
-  EXPECT_EQ(DefaultKvCacheBytes(1, 64, 100, kBlock), int64_t{kBlock});
-  EXPECT_EQ(DefaultKvCacheBytes(0, 1000, 8192, kBlock), kGiB / 4);
-  EXPECT_EQ(DefaultKvCacheBytes(kGiB, 1000, 8192, 3000) % 3000, 0);
-  // A sequence of 100 tokens has 7 blocks of all layers that see all, and 5 of those that see 20.
-  EXPECT_EQ(DefaultKvCacheBytes(8 * kGiB, 2, 100, kBlock, {0, 20}), 24 * int64_t{kBlock});
-  EXPECT_EQ(DefaultKvCacheBytes(1, 64, 100, kBlock, {0, 20}), 2 * int64_t{kBlock});
-}
-
 class KvCacheDtypeTest : public testing::Test {
  protected:
   StatusOr<std::unique_ptr<LlmEngine>> Open(const std::string& dtype) {
