@@ -53,7 +53,6 @@ KNOWN = {
     ("src/gateway/open_gateway", "src/gateway/gateway"),
     ("src/server/server_context", "src/server/handlers"),
     ("src/server/server_context", "src/server/routes"),
-    ("sim/plant", "sim/setup"),
 }
 
 SUFFIXES = {".h", ".hpp", ".cc", ".cpp", ".inc", ".cu", ".cuh"}

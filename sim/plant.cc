@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "kvcache/kv_cache_manager.h"
-#include "policy/policies.h"
-#include "setup.h"
 
 namespace ropeway::sim {
 namespace {
@@ -135,14 +133,10 @@ std::optional<Plant> ParsePlant(std::string_view name) {
   return std::nullopt;
 }
 
-std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
-  std::unique_ptr<policy::SchedulingPolicy> policy =
-      *policy::MakePolicy({.name = setup.policy,
-                           .class_shares = setup.class_shares,
-                           .strict = setup.strict,
-                           .kv_is_kept = setup.core.cache.caching});
-  if (setup.plant == Plant::kNone) return policy;
-  return std::make_unique<PlantedPolicy>(setup.plant, std::move(policy));
+std::unique_ptr<policy::SchedulingPolicy> PlantIn(
+    Plant plant, std::unique_ptr<policy::SchedulingPolicy> policy) {
+  if (plant == Plant::kNone) return policy;
+  return std::make_unique<PlantedPolicy>(plant, std::move(policy));
 }
 
 core::CoreRequest Forget(Plant plant, core::CoreRequest request) {

@@ -15,8 +15,6 @@
 
 namespace ropeway::sim {
 
-struct Setup;
-
 enum class Plant {
   kNone,
   kLeak,            // A block is not given back.
@@ -53,12 +51,19 @@ const char* PlantName(Plant plant);
 std::string PlantNames();
 std::optional<Plant> ParsePlant(std::string_view name);
 
-// The setup's policy, or what its plant makes of it.
-std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup);
+// What `plant` makes of the policy.
+std::unique_ptr<policy::SchedulingPolicy> PlantIn(Plant plant,
+                                                  std::unique_ptr<policy::SchedulingPolicy> policy);
 
 // The requests that plants single out.
 inline constexpr RequestId kStarvedId = 4;
 inline constexpr RequestId kLostId = 3;
+
+// The tenants of a setup with a hostile one.
+inline constexpr int kHostile = 0;
+inline constexpr int kLight = 1;
+inline constexpr int kBusy = 2;
+inline constexpr int kNumSimTenants = 3;
 
 // The request as the core gets it: without what `plant` forgets.
 core::CoreRequest Forget(Plant plant, core::CoreRequest request);

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "engine/test_executor.h"
 #include "kvcache/kv_cache_manager.h"
+#include "policy/policies.h"
 
 namespace ropeway::sim {
 namespace {
@@ -442,6 +443,13 @@ SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) 
   }
   if (setup.hostile != Hostile::kNone) ShapeForTenant(setup, random, &request);
   return made;
+}
+
+std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
+  return PlantIn(setup.plant, *policy::MakePolicy({.name = setup.policy,
+                                                   .class_shares = setup.class_shares,
+                                                   .strict = setup.strict,
+                                                   .kv_is_kept = setup.core.cache.caching}));
 }
 
 }  // namespace ropeway::sim

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/engine_core.h"
 #include "plant.h"
+#include "policy/scheduling_policy.h"
 
 namespace ropeway::sim {
 
@@ -53,12 +55,6 @@ enum class Hostile {
   kEncoding,  // Texts that take long to encode.
   kPrompts,   // Long prompts with short outputs; kBusy's work is prompts too.
 };
-// The tenants of such a setup.
-inline constexpr int kHostile = 0;
-inline constexpr int kLight = 1;
-inline constexpr int kBusy = 2;
-inline constexpr int kNumSimTenants = 3;
-
 struct Setup {
   uint64_t seed = 0;
   Plant plant = Plant::kNone;
@@ -95,6 +91,9 @@ struct Setup {
 };
 
 Setup MakeSetup(uint64_t seed, Plant plant);
+
+// The setup's policy, or what its plant makes of it.
+std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup);
 
 // First come, first served, one step after the other: the order is known from outside.
 inline bool InOrderOfArrival(const Setup& setup) {
