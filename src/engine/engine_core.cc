@@ -451,10 +451,9 @@ void EngineCore::EmitAll() {
 }
 
 void EngineCore::UpdateStats() {
-  stats_.waiting = scheduler_.num_waiting();
   stats_.running = scheduler_.num_running();
   stats_.fetching = scheduler_.num_fetching();
-  stats_.preempted = scheduler_.num_preempted();
+  stats_.preempted = 0;
   stats_.free_blocks = kv_.pool().num_free();
   stats_.held_blocks = kv_.pool().num_held();
   stats_.cached_blocks = kv_.pool().num_cached();
@@ -462,8 +461,10 @@ void EngineCore::UpdateStats() {
   stats_.waiting_by = {};
   stats_.running_by = {};
   for (const core::Sequence* sequence : scheduler_.queue()) {
+    if (sequence->state == core::SequenceState::kPreempted) ++stats_.preempted;
     ++stats_.waiting_by[static_cast<size_t>(sequence->request.priority)];
   }
+  stats_.waiting = static_cast<int>(scheduler_.queue().size()) - stats_.preempted;
   for (const core::Sequence* sequence : scheduler_.running()) {
     ++stats_.running_by[static_cast<size_t>(sequence->request.priority)];
   }
@@ -485,8 +486,7 @@ Status EngineCore::CheckIntegrity() const {
   for (const auto& [id, sequence] : sequences_) all.push_back(sequence.get());
   if (Status status = kv_.CheckIntegrity(all); !status.ok()) return status;
   if (Status status = scheduler_.CheckIntegrity(); !status.ok()) return status;
-  const size_t listed = static_cast<size_t>(scheduler_.num_waiting() + scheduler_.num_running() +
-                                            scheduler_.num_preempted());
+  const size_t listed = scheduler_.queue().size() + scheduler_.running().size();
   if (listed == sequences_.size()) return {};
   return {StatusCode::kInternal, fmt::format("the core owns {} sequences, the scheduler lists {}",
                                              sequences_.size(), listed)};

@@ -33,6 +33,11 @@ void Scheduler::Erase(std::vector<core::Sequence*>* list, core::Sequence* sequen
   list->pop_back();
 }
 
+int Scheduler::Count(std::span<core::Sequence* const> list, core::SequenceState state) {
+  return static_cast<int>(std::count_if(
+      list.begin(), list.end(), [state](const core::Sequence* s) { return s->state == state; }));
+}
+
 Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* policy,
                      kvcache::KvCacheManager* kv, core::SequenceMover* mover)
     : options_(options),
@@ -40,9 +45,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
       policy_(policy),
       kv_(kv),
       mover_(mover),
-      cost_(options.attention_weight),
+      costs_(options.attention_weight, options.learn_cost),
       tenants_(policy->is_fair()),
-      load_(&cost_, &sampling_,
+      load_(&costs_.step(), &costs_.sampling(),
             {.has_classes = options.has_classes,
              .has_tenants = policy->is_fair(),
              .preempts = options.batching.kind == BatchFormerOptions::Kind::kContinuous,
@@ -94,8 +99,6 @@ void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
 }
 
 void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool completed) {
-  if (sequence->state == core::SequenceState::kPreempted) --num_preempted_;
-  if (sequence->state == core::SequenceState::kFetching) --num_fetching_;
   if (!sequence->running()) load_.Leave(sequence);
   Erase(sequence->running() ? &running_ : &queue_, sequence);
   kv_->Release(sequence);
@@ -107,7 +110,6 @@ void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool
 }
 
 void Scheduler::FetchDone(core::Sequence* sequence) {
-  --num_fetching_;
   mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetched);
 }
 
@@ -137,9 +139,6 @@ void Scheduler::BeginStep(base::TimePoint now) {
   output_.Clear();
   now_ = now;
   ++step_;
-  decode_cost_ = 0;
-  short_of_blocks_ = false;
-  positions_ = 0;
   passed_.clear();
   RefreshHints();
   NoteAboveShare(last_step);
@@ -233,7 +232,7 @@ void Scheduler::FormBatch() {
 }
 
 int32_t Scheduler::NumMembers() const {
-  if (!options_.urgent_joins) return num_running() + num_preempted_;
+  if (!options_.urgent_joins) return num_running() + num_preempted();
   const auto is_member = [this](const core::Sequence* s) {
     return s->sched.batch.number == running_batch_;
   };
@@ -261,22 +260,23 @@ void Scheduler::ScheduleDecodes() {
       continue;
     }
     if (!ExtendOrPreempt(i)) continue;
-    decode_cost_ += cost_.Cost(sequence->kv.computed, 1);
+    output_.decode_cost += costs_.step().Cost(sequence->kv.computed, 1);
     AddItem(sequence, 1);
   }
 }
 
 double Scheduler::StepLimit() const {
-  if (!tenants_.named() || cost_.speed() <= 0.0) return std::numeric_limits<double>::infinity();
-  return std::max(kLeastStep, cost_.speed() * base::ToSeconds(kLongestStep));
+  if (!tenants_.named() || costs_.step().speed() <= 0.0)
+    return std::numeric_limits<double>::infinity();
+  return std::max(kLeastStep, costs_.step().speed() * base::ToSeconds(kLongestStep));
 }
 
 void Scheduler::SchedulePrefills() {
   if (const core::Sequence* urgent = urgent_.owner(); urgent != nullptr) {
     const int32_t left = urgent->num_ids() - urgent->kv.computed;
-    budget_.BeginUrgent(decode_cost_, cost_.Cost(urgent->kv.computed, left));
+    budget_.BeginUrgent(output_.decode_cost, costs_.step().Cost(urgent->kv.computed, left));
   } else {
-    budget_.Begin(decode_cost_, urgent_.paused(), StepLimit());
+    budget_.Begin(output_.decode_cost, urgent_.paused(), StepLimit());
   }
   // In a turn between tenants others may rank before it.
   const bool first_turn = urgent_.owner() != nullptr && urgent_.owner()->sched.first_turn;
@@ -351,7 +351,7 @@ bool Scheduler::MayJoin(const core::Sequence& sequence) const {
 
 BlockedBy Scheduler::WhatBlocks(const Ranked& first, const kvcache::CachedPrefix& prefix) const {
   const core::Sequence& its = *first.sequence;
-  if (short_of_blocks_) return BlockedBy::kPreemption;
+  if (output_.ShortOfBlocks()) return BlockedBy::kPreemption;
   if (num_running() >= limit_) {
     // Within its share, it would have preempted a lower class.
     const bool lower_runs =
@@ -371,7 +371,7 @@ bool Scheduler::HasBudget(const core::Sequence& sequence,
   if (rows_left() == 0) return false;
   if (output_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
   const double budget = budget_.For(urgent_.GoesFirst(sequence), IsLong(sequence, prefix.tokens));
-  return cost_.ChunkFor(prefix.tokens, 1, budget) > 0;
+  return costs_.step().ChunkFor(prefix.tokens, 1, budget) > 0;
 }
 
 void Scheduler::NoteBlocked(core::Sequence* head, BlockedBy rule) {
@@ -416,12 +416,9 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
     const base::TimePoint since =
         std::max(sequence->sched.queued_since, former_.collecting_since());
     sequence->sched.batch.formation = std::max(base::Duration{}, now_ - since);
-  } else {
-    --num_preempted_;
   }
   sequence->sched.queued_since = now_;
   if (reads) {
-    ++num_fetching_;
     mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetch);
     output_.fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
     return;
@@ -441,15 +438,17 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
   const double budget = budget_.For(urgent_.GoesFirst(*sequence), sequence->sched.long_prefill);
-  const double scoring = ScoringCostOf(*sequence);
-  int32_t chunk = cost_.ChunkFor(sequence->kv.computed, most, budget, scoring);
+  const double scoring = costs_.Scoring(*sequence);
+  int32_t chunk = costs_.step().ChunkFor(sequence->kv.computed, most, budget, scoring);
   if (chunk == 0) {
     if (output_.num_prefill_tokens > 0) return;
     chunk = 1;
   }
-  const auto cost = [&] { return cost_.Cost(sequence->kv.computed, chunk) + scoring * chunk; };
+  const auto cost = [&] {
+    return costs_.step().Cost(sequence->kv.computed, chunk) + scoring * chunk;
+  };
   const bool samples = chunk == left && !alone && sequence->request.max_tokens > 0;
-  double sampling = samples ? SamplingCostOf(*sequence) : 0.0;
+  double sampling = samples ? costs_.Sampling(*sequence) : 0.0;
   // The last id waits for a step that has room for the choice of its token too, or in which it is
   // the first.
   if (continuous() && sampling > kCheapFirstToken && output_.num_prefill_tokens > 0 &&
@@ -471,14 +470,14 @@ void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
   const bool sample = start + num_tokens == sequence->num_ids() && sequence->request.max_tokens > 0;
   output_.items.push_back({sequence, start, num_tokens, sample});
   output_.num_tokens += num_tokens;
-  positions_ += StepCost::Positions(start, num_tokens);
+  output_.positions += StepCost::Positions(start, num_tokens);
   const int32_t fresh = std::max(0, std::min(sequence->prompt_len, start + num_tokens) -
                                         std::max(start, sequence->kv.high_water));
   const int32_t first_time = std::max(fresh, sample ? 1 : 0);
   if (first_time == 0) ++sequence->sched.again_steps;
-  const double cost = cost_.Cost(start, num_tokens);
+  const double cost = costs_.step().Cost(start, num_tokens);
   const double sampling =
-      (sample ? SamplingCostOf(*sequence) : 0.0) + ScoringCostOf(*sequence) * fresh;
+      (sample ? costs_.Sampling(*sequence) : 0.0) + costs_.Scoring(*sequence) * fresh;
   policy_->OnScheduled(*sequence,
                        {.prompt_tokens = fresh,
                         .output_tokens = sample ? 1 : 0,

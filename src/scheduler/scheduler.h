@@ -16,12 +16,11 @@
 #include "ropeway/status.h"
 #include "scheduler/admission.h"
 #include "scheduler/batch_former.h"
+#include "scheduler/cost_model.h"
 #include "scheduler/prefill_budget.h"
 #include "scheduler/queue_load.h"
-#include "scheduler/sampling_cost.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/scheduler_output.h"
-#include "scheduler/step_cost.h"
 #include "scheduler/tenant_table.h"
 #include "scheduler/waiting_queue.h"
 
@@ -127,10 +126,11 @@ class Scheduler final : public AdmissionQueue {
   // No more sequences will come: a batch that fills begins.
   void set_flush(bool flush) { flush_ = flush; }
 
-  int num_waiting() const { return static_cast<int>(queue_.size()) - num_preempted_; }
-  int num_preempted() const { return num_preempted_; }
+  // Count the sequences that wait or run.
+  int num_waiting() const { return Count(queue_, core::SequenceState::kWaiting); }
+  int num_preempted() const { return Count(queue_, core::SequenceState::kPreempted); }
+  int num_fetching() const { return Count(running_, core::SequenceState::kFetching); }
   int num_running() const { return static_cast<int>(running_.size()); }
-  int num_fetching() const { return num_fetching_; }
   bool empty() const { return queue_.empty() && running_.empty(); }
 
   // The number of queued sequences that rank before this queued one, as of the last step.
@@ -147,11 +147,11 @@ class Scheduler final : public AdmissionQueue {
   // The load, which predicts waits. Throws std::bad_alloc.
   void View(LoadView* view) const override;
   Work WorkOf(const core::CoreRequest& request) const override { return load_.WorkOf(request); }
-  const StepCost& step_cost() const { return cost_; }
+  const StepCost& step_cost() const { return costs_.step(); }
   int max_running() const { return max_running_; }
 
-  // Each sequence's state fits the list it is on, none is on two, only running ones hold blocks,
-  // and the counts are right. kInternal names what is broken.
+  // Each sequence's state fits the list it is on, none is on two, and only running ones hold
+  // blocks. kInternal names what is broken.
   Status CheckIntegrity() const;
 
  private:
@@ -166,6 +166,7 @@ class Scheduler final : public AdmissionQueue {
   // a token. Otherwise its prefill could be in vain for want of a block for the sampled token.
   static int32_t PositionsToStart(const core::Sequence& sequence);
   static void Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence);
+  static int Count(std::span<core::Sequence* const> list, core::SequenceState state);
 
   // The stages of Schedule.
   void BeginStep(base::TimePoint now);
@@ -230,14 +231,6 @@ class Scheduler final : public AdmissionQueue {
   // holds the most, and of these the ones that may give way, if there are any.
   void KeepLargestHolder();
 
-  // Sampling (scheduler_sampling.cc): units of cost.
-  double SamplingCostOf(const core::Sequence& sequence) const {
-    return sampling_.Sampling(sequence) * cost_.speed();
-  }
-  double ScoringCostOf(const core::Sequence& sequence) const {
-    return sampling_.Scoring(sequence) * cost_.speed();
-  }
-
   // Preemption for a sequence of the queue.
   bool MayBeVictim(const Ranked& victim, const Ranked& urgent);
   // Fills candidates_ with the running sequences that may be preempted for it.
@@ -287,8 +280,7 @@ class Scheduler final : public AdmissionQueue {
   policy::SchedulingPolicy* const policy_;
   kvcache::KvCacheManager* const kv_;
   core::SequenceMover* const mover_;
-  StepCost cost_;
-  SamplingCost sampling_;
+  CostModel costs_;
   TenantTable tenants_;
   QueueLoad load_;
   BatchFormer former_;
@@ -301,11 +293,9 @@ class Scheduler final : public AdmissionQueue {
   bool flush_ = false;
   std::vector<core::Sequence*> queue_;    // Waiting and preempted, unordered: ranks may change.
   std::vector<core::Sequence*> running_;  // Prefilling, fetching and decoding, unordered.
-  int num_preempted_ = 0;
-  int num_fetching_ = 0;
-  uint64_t batch_ = 0;          // Number of the newest batch.
-  uint64_t running_batch_ = 0;  // Not continuous: of the running batch; 0: none runs.
-  int32_t batch_size_ = 0;      // Of the running batch, including members that have ended.
+  uint64_t batch_ = 0;                    // Number of the newest batch.
+  uint64_t running_batch_ = 0;            // Not continuous: of the running batch; 0: none runs.
+  int32_t batch_size_ = 0;  // Of the running batch, including members that have ended.
 
   // Of the step being scheduled; members, so that a step allocates nothing once they have grown.
   SchedulerOutput output_;
@@ -318,13 +308,9 @@ class Scheduler final : public AdmissionQueue {
   std::vector<Ranked*> costly_;  // Decodes whose sampling is costly.
   base::TimePoint now_{};
   uint64_t step_ = 0;
-  uint64_t as_of_ = 0;         // Changes whenever the tenants' service may have.
-  double step_seconds_ = 0.0;  // Smoothed.
-  size_t next_hint_ = 0;       // Index in the queue.
-  int new_slots_ = 0;          // Sequences that may start for the first time in this step.
-  double decode_cost_ = 0.0;   // Of the step's decodes; 0: there are none.
-  bool short_of_blocks_ = false;
-  double positions_ = 0.0;  // Attended by the step's rows.
+  uint64_t as_of_ = 0;    // Changes whenever the tenants' service may have.
+  size_t next_hint_ = 0;  // Index in the queue.
+  int new_slots_ = 0;     // Sequences that may start for the first time in this step.
 };
 
 }  // namespace ropeway::scheduler

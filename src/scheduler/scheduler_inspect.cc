@@ -27,14 +27,6 @@ const char* WhatIsBrokenRunning(const core::Sequence& s, int32_t groups) {
              : "has more positions computed than its blocks hold";
 }
 
-Status CheckCount(std::span<core::Sequence* const> list, core::SequenceState state, int counted) {
-  const auto there = std::count_if(list.begin(), list.end(),
-                                   [state](const core::Sequence* s) { return s->state == state; });
-  if (there == counted) return {};
-  return {StatusCode::kInternal, fmt::format("the scheduler counts {} {} sequences, {} are",
-                                             counted, SequenceStateName(state), there)};
-}
-
 }  // namespace
 
 int32_t Scheduler::PositionOf(const core::Sequence& sequence) const {
@@ -60,7 +52,7 @@ void Scheduler::View(LoadView* view) const {
   const bool blocks = output_.head_blocked_by == BlockedBy::kBlocks && num_running() > 0;
   load_.View({.sequences = running_,
               .slots = blocks ? std::min(limit_, num_running()) : limit_,
-              .step_seconds = step_seconds_},
+              .step_seconds = costs_.step_seconds()},
              view);
 }
 
@@ -81,9 +73,6 @@ Status Scheduler::CheckIntegrity() const {
   };
   if (Status s = check(running_, running); !s.ok()) return s;
   if (Status s = check(queue_, WhatIsBrokenInQueue); !s.ok()) return s;
-  Status counts = CheckCount(running_, core::SequenceState::kFetching, num_fetching_);
-  if (counts.ok()) counts = CheckCount(queue_, core::SequenceState::kPreempted, num_preempted_);
-  if (!counts.ok()) return counts;
   size_t of_tenants = 0;
   for (const TenantTable::Tenant& tenant : tenants_.all()) {
     of_tenants += static_cast<size_t>(tenant.sequences);

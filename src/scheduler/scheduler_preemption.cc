@@ -104,7 +104,6 @@ bool Scheduler::PreemptFor(const Ranked& urgent, int slots, bool due) {
 void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
   core::Sequence* const sequence = *std::find(running_.begin(), running_.end(), victim);
   if (sequence->state == core::SequenceState::kFetching) {
-    --num_fetching_;
     // It may have been about to fetch from this step on.
     std::erase_if(output_.fetches, [sequence](const SchedulerOutput::Fetch& fetch) {
       return fetch.sequence == sequence;
@@ -129,7 +128,6 @@ void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
   queue_.push_back(sequence);
   UpdateHint(sequence);
   load_.Enter(sequence);
-  ++num_preempted_;
   output_.preempted.push_back({sequence, reason});
 }
 
@@ -169,7 +167,6 @@ bool Scheduler::ExtendOrPreempt(size_t index) {
     if (tenants_.several()) KeepLargestHolder();
     const core::Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
     Preempt(victim, PreemptReason::kMemory);
-    short_of_blocks_ = true;
     if (victim == sequence) return false;
   }
   return true;

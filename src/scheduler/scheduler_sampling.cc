@@ -7,8 +7,6 @@
 namespace ropeway::scheduler {
 namespace {
 
-constexpr double kNewestStep = 1.0 / 16;  // Weight of the newest in step_seconds_.
-
 // What sampling may cost in a step: as much as half of its decodes, or kSamplingUnits if that is
 // more.
 constexpr double kSamplingPart = 0.5;
@@ -19,41 +17,8 @@ constexpr double kCheapPart = 1.0 / 128;
 }  // namespace
 
 void Scheduler::OnStep(base::Duration took, const core::StepResult& result) {
-  const double seconds = base::ToSeconds(took);
-  if (output_.num_tokens > 0) {
-    step_seconds_ =
-        step_seconds_ > 0.0 ? step_seconds_ + (seconds - step_seconds_) * kNewestStep : seconds;
-  }
-  // Padding does not count as work.
-  if (!options_.learn_cost || output_.num_tokens == 0 || output_.num_padding_tokens > 0) return;
-  const auto find_running = [this](uint64_t id) -> core::Sequence* {
-    const auto it = std::find_if(running_.begin(), running_.end(),
-                                 [id](const core::Sequence* s) { return s->id() == id; });
-    return it != running_.end() ? *it : nullptr;
-  };
-  base::Duration all{};
-  for (const core::Sampled& sampled : result.sampled) all += sampled.took;
-  for (const core::Scored& scored : result.scored) all += scored.took;
-  const base::Duration sampling = std::clamp(result.sampling, base::Duration{}, took);
-  // Several workers sample at once: a second of theirs is less of the step.
-  const double part =
-      all > base::Duration{} ? std::min(1.0, base::ToSeconds(sampling) / base::ToSeconds(all)) : 0;
-  for (const core::Sampled& sampled : result.sampled) {
-    core::Sequence* const sequence = find_running(sampled.sequence);
-    if (sequence != nullptr) sampling_.OnSampled(sequence, part * base::ToSeconds(sampled.took));
-  }
-  for (const core::Scored& scored : result.scored) {
-    core::Sequence* const sequence = find_running(scored.sequence);
-    if (sequence != nullptr) sampling_.OnScored(sequence, part * base::ToSeconds(scored.took));
-  }
-  // Few decodes are bound by memory: their speed does not tell how fast a queue is served.
-  const bool busy = output_.num_tokens >= StepCost::kMinRows ||
-                    2 * static_cast<int>(output_.items.size()) >= limit_;
-  const double prompts = output_.num_tokens + cost_.weight() * positions_ - decode_cost_;
-  if (busy) {
-    load_.OnStep({.prompt = std::max(0.0, prompts), .output = decode_cost_}, took - sampling);
-  }
-  cost_.OnStep(output_.num_tokens, positions_, took - sampling, busy);
+  const auto busy = costs_.OnStep(output_, took, result, running_, limit_);
+  if (busy) load_.OnStep(busy->work, busy->took);
 }
 
 void Scheduler::RestCostly() {
@@ -61,8 +26,8 @@ void Scheduler::RestCostly() {
   double sampling = 0;
   for (const Ranked& ranked : ranked_) {
     if (ranked.sequence->state != core::SequenceState::kDecoding) continue;
-    decodes += cost_.Cost(ranked.sequence->kv.computed, 1);
-    sampling += SamplingCostOf(*ranked.sequence);
+    decodes += costs_.step().Cost(ranked.sequence->kv.computed, 1);
+    sampling += costs_.Sampling(*ranked.sequence);
   }
   const double most = std::max(kSamplingUnits, kSamplingPart * decodes);
   if (sampling <= most) return;
@@ -70,7 +35,7 @@ void Scheduler::RestCostly() {
   double left = most;
   for (Ranked& ranked : ranked_) {
     if (ranked.sequence->state != core::SequenceState::kDecoding) continue;
-    const double units = SamplingCostOf(*ranked.sequence);
+    const double units = costs_.Sampling(*ranked.sequence);
     if (units < kCheapPart * most) {
       left -= units;
     } else {
@@ -88,7 +53,7 @@ void Scheduler::RestCostly() {
     return key(*a) < key(*b);
   });
   for (size_t i = 0; i < costly_.size(); ++i) {
-    left -= SamplingCostOf(*costly_[i]->sequence);
+    left -= costs_.Sampling(*costly_[i]->sequence);
     costly_[i]->contends = true;
     costly_[i]->rests = left < 0 && i > 0;
   }

@@ -210,7 +210,7 @@ void Scheduler::NoteDue() {
     steps += StepsToStart(*sequence);
   }
   // Most queues are far from max_wait: then there is nothing to sort.
-  if (base::ToSeconds(options_.max_wait - longest) > steps * step_seconds_) due_.clear();
+  if (base::ToSeconds(options_.max_wait - longest) > steps * costs_.step_seconds()) due_.clear();
   // By the time that they wait: one whose prompt took long to encode came late for its order.
   std::sort(due_.begin(), due_.end(), [](const core::Sequence* a, const core::Sequence* b) {
     const auto key = [](const core::Sequence& s) {
@@ -238,7 +238,7 @@ bool Scheduler::MustStart(std::span<core::Sequence* const> of_one_tenant) {
   double steps = 1.0;  // Until the next one can start; the first one's start takes one.
   for (const core::Sequence* sequence : of_one_tenant) {
     const base::Duration left = options_.max_wait - (now_ - sequence->sched.queued_since);
-    if (base::ToSeconds(left) <= steps * step_seconds_) return true;
+    if (base::ToSeconds(left) <= steps * costs_.step_seconds()) return true;
     steps += StepsToStart(*sequence) / half;
   }
   return false;
