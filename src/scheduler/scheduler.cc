@@ -46,7 +46,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
       kv_(kv),
       mover_(mover),
       costs_(options.attention_weight, options.learn_cost),
-      tenants_(policy->is_fair()),
+      tenants_(policy, kv),
       load_(&costs_.step(), &costs_.sampling(),
             {.has_classes = options.has_classes,
              .has_tenants = policy->is_fair(),
@@ -141,10 +141,10 @@ void Scheduler::BeginStep(base::TimePoint now) {
   ++step_;
   passed_.clear();
   RefreshHints();
-  NoteAboveShare(last_step);
+  tenants_.NoteAboveShare(queue_, last_step);
   aging_.Update(now, limit_, running_, queue_);
   policy_->BeginStep(queue_, running_, now);
-  CountTenants();
+  tenants_.BeginStep(running_, step_, limit_);
 }
 
 void Scheduler::RefreshHints() {
@@ -255,7 +255,7 @@ void Scheduler::ScheduleDecodes() {
     if (urgent_.IsLeftBy(ranked_[i])) continue;
     sequence->sched.contends = ranked_[i].contends;
     if (ranked_[i].rests) {
-      policy_->OnScheduled(*sequence, {.held = HeldSlots(*sequence), .rests = true});
+      policy_->OnScheduled(*sequence, {.held = tenants_.HeldSlots(*sequence), .rests = true});
       ++sequence->sched.run_steps;
       continue;
     }
@@ -408,7 +408,7 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   sequence->sched.again_steps = 0;
   sequence->sched.aged = ranked.aged;
   sequence->sched.held_blocks = kv_->HeldBlocks(*sequence);
-  tenants_.Hold(*sequence, IsBusy(*sequence));
+  tenants_.Hold(*sequence);
   sequence->sched.long_prefill = IsLong(*sequence, sequence->kv.computed);
   const bool first_time = sequence->state == core::SequenceState::kWaiting;
   if (first_time) {
@@ -483,7 +483,7 @@ void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
                         .output_tokens = sample ? 1 : 0,
                         .cost = cost + sampling,
                         .extra = (cost - num_tokens) * first_time / num_tokens + sampling,
-                        .held = HeldSlots(*sequence)});
+                        .held = tenants_.HeldSlots(*sequence)});
   sequence->sched.queued_since = now_;
   const bool decodes = sequence->state == core::SequenceState::kDecoding;
   if (++sequence->sched.run_steps >= kMinRunSteps && decodes) sequence->sched.aged = false;

@@ -193,33 +193,9 @@ class Scheduler final : public AdmissionQueue {
   void UpdateHint(core::Sequence* sequence);
 
   // Tenants (scheduler_tenants.cc).
-  // Notes whose tenants are above another one's share, as of the end of the last step.
-  void NoteAboveShare(base::TimePoint last_step);
-  // Notes what each tenant holds.
-  void CountTenants();
-  int64_t ServiceOf(const core::Sequence& sequence);
-  // The slots' worth of the blocks that the running sequence holds.
-  double HeldSlots(const core::Sequence& sequence) const {
-    return sequence.sched.held_blocks * limit_ / std::max(1, kv_->pool().num_blocks());
-  }
-  // Whether the running sequence is there for kMinRunSteps, and twice as many as it computed again
-  // what was lost: so turns cost at most half the work even where the pool is too small to keep it.
-  bool MayGiveWay(const core::Sequence& sequence) const;
   // What a step may cost as far as prompts decide: another tenant's request may come meanwhile,
   // and waits for its end.
   double StepLimit() const;
-  // Whether a running sequence may give its slot to one that has waited for long: of the same
-  // tenant, or of one without more service.
-  bool GivesInTurn(const core::Sequence& running, const core::Sequence& waiting);
-  bool IsBusy(const core::Sequence& sequence) const {
-    return sequence.sched.aged || !MayGiveWay(sequence);
-  }
-  // Whether the running sequence's tenant has had a quantum more service than the waiting one's,
-  // and holds more, and its class does not go first.
-  bool IsBelow(const core::Sequence& waiting, const core::Sequence& running);
-  // Whether the running sequence gives its slot and blocks in that turn, as far as its tenant has
-  // not given others: it may give way, or began in an earlier step and its tenant keeps another.
-  bool GivesTurn(const core::Sequence& running, const core::Sequence& waiting);
   // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
   bool GiveWayTo(const Ranked& urgent, int slots);
   void StartNow(const Ranked& ranked);
@@ -308,7 +284,6 @@ class Scheduler final : public AdmissionQueue {
   std::vector<Ranked*> costly_;  // Decodes whose sampling is costly.
   base::TimePoint now_{};
   uint64_t step_ = 0;
-  uint64_t as_of_ = 0;    // Changes whenever the tenants' service may have.
   size_t next_hint_ = 0;  // Index in the queue.
   int new_slots_ = 0;     // Sequences that may start for the first time in this step.
 };

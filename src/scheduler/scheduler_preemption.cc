@@ -60,7 +60,8 @@ bool Scheduler::MayBeVictim(const Ranked& victim, const Ranked& urgent) {
   if (!its.running() || its.sched.aged || victim.leads) return false;
   if (its.sched.run_steps < kMinRunSteps || policy::PreemptedOften(its)) return false;
   if (its.generated() >= options_.preempt_max_generated) return false;
-  if (urgent.aged && its.order > urgent.sequence->order && GivesInTurn(its, *urgent.sequence)) {
+  if (urgent.aged && its.order > urgent.sequence->order &&
+      tenants_.GivesInTurn(its, *urgent.sequence)) {
     return true;
   }
   return policy_->MayPreempt(*urgent.sequence, its);
@@ -109,7 +110,7 @@ void Scheduler::Preempt(const core::Sequence* victim, PreemptReason reason) {
       return fetch.sequence == sequence;
     });
   }
-  tenants_.Release(*sequence, IsBusy(*sequence));
+  tenants_.Release(*sequence);
   if (reason == PreemptReason::kLength) {
     kv_->Release(sequence);
     sequence->UseLongRope();

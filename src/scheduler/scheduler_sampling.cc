@@ -48,7 +48,8 @@ void Scheduler::RestCostly() {
     const auto key = [this](const Ranked& r) {
       const core::Sequence& its = *r.sequence;
       return std::tuple(!r.aged, r.aged ? 0 : policy_->ClassOrderOf(its),
-                        r.aged ? int64_t{0} : ServiceOf(its), its.sched.queued_since, its.order);
+                        r.aged ? int64_t{0} : tenants_.ServiceOf(its), its.sched.queued_since,
+                        its.order);
     };
     return key(*a) < key(*b);
   });

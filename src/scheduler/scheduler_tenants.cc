@@ -19,69 +19,6 @@ int32_t StepsToStart(const core::Sequence& sequence) {
 
 }  // namespace
 
-int64_t Scheduler::ServiceOf(const core::Sequence& sequence) {
-  TenantTable::Tenant& tenant = tenants_.Of(sequence);
-  if (tenant.as_of != as_of_) {
-    tenant.as_of = as_of_;
-    tenant.service = policy_->ServiceOf(sequence);
-  }
-  return tenant.service;
-}
-
-void Scheduler::NoteAboveShare(base::TimePoint last_step) {
-  ++as_of_;
-  int64_t least = std::numeric_limits<int64_t>::max();
-  if (tenants_.several()) {
-    for (const core::Sequence* sequence : queue_) {
-      // The policy has not seen those that came since: their tenant's service may still be lifted.
-      if (sequence->sched.queued_since < last_step) least = std::min(least, ServiceOf(*sequence));
-    }
-  }
-  const bool any = least != std::numeric_limits<int64_t>::max();
-  for (core::Sequence* sequence : queue_) {
-    sequence->sched.above_share = any && ServiceOf(*sequence) - least >= policy::kServiceQuantum;
-  }
-}
-
-void Scheduler::CountTenants() {
-  ++as_of_;
-  tenants_.BeginStep(limit_, kv_->pool().num_blocks());
-  for (core::Sequence* sequence : running_) {
-    sequence->sched.held_blocks = kv_->HeldBlocks(*sequence);
-    tenants_.Hold(*sequence, IsBusy(*sequence));
-  }
-}
-
-bool Scheduler::MayGiveWay(const core::Sequence& sequence) const {
-  const auto steps = static_cast<int64_t>(step_ - sequence.sched.started_step);
-  return steps >= kMinRunSteps + 2 * int64_t{sequence.sched.again_steps};
-}
-
-bool Scheduler::IsBelow(const core::Sequence& waiting, const core::Sequence& running) {
-  // A tenant without a slot takes its first one from a tenant that keeps another.
-  const bool first = tenants_.Of(waiting).slots == 0 && tenants_.Of(running).slots > 1;
-  return waiting.sched.tenant != running.sched.tenant &&
-         ServiceOf(running) - ServiceOf(waiting) >= (first ? 0 : policy::kServiceQuantum) &&
-         policy_->ClassOrderOf(waiting) <= policy_->ClassOrderOf(running) &&
-         tenants_.ShareOf(running) > tenants_.ShareOf(waiting);
-}
-
-bool Scheduler::GivesTurn(const core::Sequence& running, const core::Sequence& waiting) {
-  if (!IsBelow(waiting, running)) return false;
-  if (MayGiveWay(running)) return true;
-  // For a tenant's first slot also one that has begun a step before: what is kept in the cache
-  // costs little to resume.
-  return tenants_.Of(waiting).slots == 0 && tenants_.Of(running).slots > 1 &&
-         running.sched.started_step < step_ && kv_->KeepsBlocksOf(running);
-}
-
-bool Scheduler::GivesInTurn(const core::Sequence& running, const core::Sequence& waiting) {
-  if (running.sched.tenant == waiting.sched.tenant) return true;
-  // Its tenant would take the last slot back at once.
-  if (tenants_.Of(running).slots == 1 && tenants_.Of(waiting).slots > 0) return false;
-  return ServiceOf(running) >= ServiceOf(waiting);
-}
-
 void Scheduler::StartBelowShare() {
   turns_.clear();
   for (const TenantTable::Tenant& tenant : tenants_.all()) {
@@ -89,7 +26,7 @@ void Scheduler::StartBelowShare() {
   }
   std::sort(turns_.begin(), turns_.end(), [this](const Ranked& a, const Ranked& b) {
     const auto key = [this](const core::Sequence& s) {
-      return std::tuple(policy_->ClassOrderOf(s), ServiceOf(s), s.order);
+      return std::tuple(policy_->ClassOrderOf(s), tenants_.ServiceOf(s), s.order);
     };
     return key(*a.sequence) < key(*b.sequence);
   });
@@ -107,9 +44,9 @@ void Scheduler::StartBelowShare() {
     candidates_.clear();
     bool below = false;
     for (const Ranked& ranked : ranked_) {
-      if (!ranked.sequence->running() || !IsBelow(*sequence, *ranked.sequence)) continue;
+      if (!ranked.sequence->running() || !tenants_.IsBelow(*sequence, *ranked.sequence)) continue;
       below = true;
-      if (GivesTurn(*ranked.sequence, *sequence)) candidates_.push_back(ranked.sequence);
+      if (tenants_.GivesTurn(*ranked.sequence, *sequence)) candidates_.push_back(ranked.sequence);
     }
     if (!below) continue;
     kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
@@ -134,7 +71,7 @@ bool Scheduler::GiveWayTo(const Ranked& urgent, int slots) {
   std::sort(candidates_.begin(), candidates_.end(),
             [this](const core::Sequence* a, const core::Sequence* b) {
               const auto key = [this](const core::Sequence& s) {
-                return std::tuple(policy_->ClassOrderOf(s), ServiceOf(s), s.order);
+                return std::tuple(policy_->ClassOrderOf(s), tenants_.ServiceOf(s), s.order);
               };
               return key(*a) > key(*b);
             });
@@ -145,15 +82,15 @@ bool Scheduler::GiveWayTo(const Ranked& urgent, int slots) {
   for (size_t i = 0; i < candidates_.size() && !has_room(); ++i) {
     const core::Sequence* const victim = candidates_[i];
     // With those before it, its tenant may have given enough, or keep no other slot.
-    if (!GivesTurn(*victim, its)) continue;
-    tenants_.Release(*victim, IsBusy(*victim));
+    if (!tenants_.GivesTurn(*victim, its)) continue;
+    tenants_.Release(*victim);
     ++free_slots;
     freed += kv_->HeldAlone(*victim, its, prefix);
     candidates_[chosen++] = victim;
   }
   const bool room = has_room();
   candidates_.resize(chosen);
-  for (const core::Sequence* victim : candidates_) tenants_.Hold(*victim, IsBusy(*victim));
+  for (const core::Sequence* victim : candidates_) tenants_.Hold(*victim);
   if (!room) return false;
   for (const core::Sequence* victim : candidates_) Preempt(victim, PreemptReason::kFairness);
   // The preempted sequences may have been about to compute some of it.
@@ -181,8 +118,8 @@ void Scheduler::StartDue() {
     candidates_.clear();
     for (const Ranked& ranked : ranked_) {
       const core::Sequence& its = *ranked.sequence;
-      if (!its.running() || ranked.leads || IsBusy(its)) continue;
-      if (GivesInTurn(its, *sequence)) candidates_.push_back(ranked.sequence);
+      if (!its.running() || ranked.leads || tenants_.IsBusy(its)) continue;
+      if (tenants_.GivesInTurn(its, *sequence)) candidates_.push_back(ranked.sequence);
     }
     const Ranked first = RankedOf(sequence);
     kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
@@ -255,7 +192,7 @@ void Scheduler::ChargeIdle() {
     // One that waits for another tenant's prompts would be charged for these, and wait the longer.
     const bool fetches = its.state == core::SequenceState::kFetching;
     if (!fetches && !tenants_.Of(its).prefills) continue;
-    policy_->OnScheduled(its, {.held = HeldSlots(its), .rests = true});
+    policy_->OnScheduled(its, {.held = tenants_.HeldSlots(its), .rests = true});
   }
 }
 
@@ -276,7 +213,7 @@ void Scheduler::KeepLargestHolder() {
   double most = 0;
   for (const core::Sequence* s : candidates_) most = std::max(most, tenants_.ShareOf(*s));
   keep([this, most](const core::Sequence* s) { return tenants_.ShareOf(*s) >= most; });
-  keep([this](const core::Sequence* s) { return MayGiveWay(*s); });
+  keep([this](const core::Sequence* s) { return tenants_.MayGiveWay(*s); });
 }
 
 }  // namespace ropeway::scheduler
