@@ -59,13 +59,13 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
                .long_ones = static_cast<double>(options.long_prefill_budget)}),
       aging_(options.max_wait),
       urgent_(policy, options.has_classes, options.max_prefill_chunk),
+      sampling_(&costs_, policy, &tenants_, static_cast<size_t>(max_running_)),
       limit_(max_running_) {
   const auto slots = static_cast<size_t>(max_running_);
   running_.reserve(slots);
   // Sequences preempted in a step stay in it beside those that take their slots.
   ranked_.reserve(2 * slots);
   candidates_.reserve(2 * slots);
-  costly_.reserve(2 * slots);
   output_.Reserve(slots);
 }
 
@@ -247,7 +247,7 @@ void Scheduler::ScheduleDecodes() {
   const bool prefills = std::any_of(running_.begin(), running_.end(), member_prefills);
   // Classic static batches compute all their prompts before anything else.
   if (options_.padding && (prefills || padding_.prefilling())) return;
-  if (continuous()) RestCostly();
+  if (continuous()) sampling_.Choose(ranked_);
   for (size_t i = 0; i < ranked_.size(); ++i) {
     core::Sequence* sequence = ranked_[i].sequence;
     // Skips sequences preempted in this step too.

@@ -19,6 +19,7 @@
 #include "scheduler/cost_model.h"
 #include "scheduler/prefill_budget.h"
 #include "scheduler/queue_load.h"
+#include "scheduler/sampling_turns.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/scheduler_output.h"
 #include "scheduler/tenant_table.h"
@@ -117,7 +118,10 @@ class Scheduler final : public AdmissionQueue {
 
   // The last scheduled step took `took`. With its result, before that changes any sequence: what
   // sampling took of it is learned too.
-  void OnStep(base::Duration took, const core::StepResult& result);
+  void OnStep(base::Duration took, const core::StepResult& result) {
+    const auto busy = costs_.OnStep(output_, took, result, running_, limit_);
+    if (busy) load_.OnStep(busy->work, busy->took);
+  }
   void OnStep(base::Duration took) { OnStep(took, core::StepResult{}); }
 
   // Limits the sequences that run at once from now on, to at least one; running ones go on.
@@ -180,7 +184,6 @@ class Scheduler final : public AdmissionQueue {
   void StartUrgent();
   void StartBelowShare();
   void StartDue();
-  void RestCostly();
   void ScheduleDecodes();
   void SchedulePrefills();
   // Charges slots of running sequences that have no work in this step.
@@ -264,6 +267,7 @@ class Scheduler final : public AdmissionQueue {
   PrefillBudget budget_;
   Aging aging_;
   UrgentSteps urgent_;
+  SamplingTurns sampling_;
 
   int limit_;
   bool flush_ = false;
@@ -281,7 +285,6 @@ class Scheduler final : public AdmissionQueue {
   std::vector<Ranked> passed_;  // Aged sequences that others may pass.
   std::vector<Ranked> turns_;   // The first of each waiting tenant.
   std::vector<core::Sequence*> due_;
-  std::vector<Ranked*> costly_;  // Decodes whose sampling is costly.
   base::TimePoint now_{};
   uint64_t step_ = 0;
   size_t next_hint_ = 0;  // Index in the queue.
