@@ -52,8 +52,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
              .has_tenants = policy->is_fair(),
              .preempts = options.batching.kind == BatchFormerOptions::Kind::kContinuous,
              .parts = options.class_parts}),
-      former_(options.batching),
-      padding_(static_cast<size_t>(max_running_)),
+      batches_(options, max_running_),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
                .mixed = static_cast<double>(options.mixed_prefill_budget),
                .long_ones = static_cast<double>(options.long_prefill_budget)}),
@@ -95,7 +94,7 @@ void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
   sequence->sched.queued_since = now;
   UpdateHint(sequence);
   load_.Enter(sequence);
-  former_.OnArrival(now);
+  batches_.OnArrival(now);
 }
 
 void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool completed) {
@@ -119,7 +118,7 @@ const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
   RankRunning();
   UpdateFollowers();
   RankQueue();
-  FormBatch();
+  batches_.BeginStep(queue_, running_, limit_, load_.tokens(), now_, &output_);
   if (continuous()) {
     StartUrgent();
     if (tenants_.several()) StartBelowShare();
@@ -129,8 +128,7 @@ const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
   ScheduleDecodes();
   SchedulePrefills();
   ChargeIdle();
-  NumberBatch();
-  AddPadding();
+  batches_.EndStep(queue_, running_, rows_left(), now_, &output_);
   return output_;
 }
 
@@ -204,49 +202,8 @@ Ranked Scheduler::RankedOf(core::Sequence* sequence) const {
   return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->sched.aged};
 }
 
-void Scheduler::FormBatch() {
-  new_slots_ = max_running_;
-  if (continuous()) return;
-  const int members = running_batch_ != 0 ? NumMembers() : 0;
-  if (members == 0 && running_batch_ != 0) {
-    former_.OnBatchEnded(now_);
-    padding_.End();
-    running_batch_ = 0;
-  }
-  BatchFormer::QueueView view{.waiting = num_waiting(),
-                              .oldest = base::TimePoint::max(),
-                              .urgent = false,
-                              .running = members,
-                              .free_slots = limit_ - num_running(),
-                              .prompt_tokens = static_cast<int32_t>(load_.tokens()),
-                              .flush = flush_};
-  for (const core::Sequence* sequence : queue_) {
-    if (sequence->state != core::SequenceState::kWaiting) continue;
-    view.oldest = std::min(view.oldest, sequence->sched.queued_since);
-    view.urgent = view.urgent || sequence->request.priority == Priority::kHigh;
-  }
-  new_slots_ = former_.MayStart(view, now_);
-  if (running_.empty() && members == 0 && new_slots_ == 0) {
-    output_.next_look = former_.next_look();
-  }
-}
-
-int32_t Scheduler::NumMembers() const {
-  if (!options_.urgent_joins) return num_running() + num_preempted();
-  const auto is_member = [this](const core::Sequence* s) {
-    return s->sched.batch.number == running_batch_;
-  };
-  return static_cast<int32_t>(std::count_if(running_.begin(), running_.end(), is_member) +
-                              std::count_if(queue_.begin(), queue_.end(), is_member));
-}
-
 void Scheduler::ScheduleDecodes() {
-  const auto member_prefills = [this](const core::Sequence* s) {
-    return s->sched.batch.number == running_batch_ && s->state == core::SequenceState::kPrefilling;
-  };
-  const bool prefills = std::any_of(running_.begin(), running_.end(), member_prefills);
-  // Classic static batches compute all their prompts before anything else.
-  if (options_.padding && (prefills || padding_.prefilling())) return;
+  if (batches_.PrefillsFirst(running_)) return;
   if (continuous()) sampling_.Choose(ranked_);
   for (size_t i = 0; i < ranked_.size(); ++i) {
     core::Sequence* sequence = ranked_[i].sequence;
@@ -309,7 +266,8 @@ bool Scheduler::StartFirst() {
   const Ranked first = line_.front();
   core::Sequence* const sequence = first.sequence;
   const bool fresh = sequence->state == core::SequenceState::kWaiting;
-  if (!continuous() && fresh && new_slots_ == 0 && !MayJoin(*sequence)) {
+  if (fresh && !batches_.MayStart() &&
+      !(batches_.MayJoin(*sequence, running_, limit_) && MayPassAged())) {
     if (first.aged) passed_.push_back(first);
     // A preempted member of the running batch may be behind it.
     if (output_.head == nullptr) NoteBlocked(sequence, BlockedBy::kBatch);
@@ -333,20 +291,11 @@ bool Scheduler::StartFirst() {
     return true;
   }
   line_.Pop();
+  if (fresh) batches_.OnStart(sequence, now_);
   Start(first, &prefix);
-  if (fresh && new_slots_ > 0) --new_slots_;
   if (sequence->state == core::SequenceState::kPrefilling) AddChunk(sequence);
   line_.Resort(*policy_);
   return true;
-}
-
-bool Scheduler::MayJoin(const core::Sequence& sequence) const {
-  if (!options_.urgent_joins || running_batch_ == 0) return false;
-  if (sequence.request.priority != Priority::kHigh || !MayPassAged()) return false;
-  const auto joined = std::count_if(
-      running_.begin(), running_.end(),
-      [this](const core::Sequence* s) { return s->sched.batch.number != running_batch_; });
-  return joined < limit_ / 2;
 }
 
 BlockedBy Scheduler::WhatBlocks(const Ranked& first, const kvcache::CachedPrefix& prefix) const {
@@ -413,9 +362,6 @@ void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   const bool first_time = sequence->state == core::SequenceState::kWaiting;
   if (first_time) {
     output_.started.push_back(sequence);
-    const base::TimePoint since =
-        std::max(sequence->sched.queued_since, former_.collecting_since());
-    sequence->sched.batch.formation = std::max(base::Duration{}, now_ - since);
   }
   sequence->sched.queued_since = now_;
   if (reads) {
@@ -487,39 +433,6 @@ void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
   sequence->sched.queued_since = now_;
   const bool decodes = sequence->state == core::SequenceState::kDecoding;
   if (++sequence->sched.run_steps >= kMinRunSteps && decodes) sequence->sched.aged = false;
-}
-
-void Scheduler::NumberBatch() {
-  if (output_.started.empty()) return;
-  ++batch_;
-  const int32_t size = continuous() ? num_running() : static_cast<int32_t>(output_.started.size());
-  int32_t tokens = 0;
-  for (core::Sequence* sequence : output_.started) {
-    sequence->sched.batch.number = batch_;
-    sequence->sched.batch.size = size;
-    tokens += sequence->num_ids();
-  }
-  // Urgent sequences that start beside a running batch do not extend it.
-  if (continuous() || running_batch_ != 0) return;
-  running_batch_ = batch_;
-  batch_size_ = size;
-  former_.OnStarted(size, tokens, now_);
-  if (options_.padding) padding_.Begin(output_.started);
-}
-
-void Scheduler::AddPadding() {
-  if (!options_.padding || running_batch_ == 0) return;
-  const int32_t members = NumMembers();
-  if (members == 0) return;
-  int32_t longest = 0;
-  for (const ScheduledItem& item : output_.items) {
-    const core::Sequence& its = *item.sequence;
-    if (its.state == core::SequenceState::kDecoding && its.sched.batch.number == running_batch_) {
-      longest = std::max(longest, its.num_ids());
-    }
-  }
-  const auto items = max_running_ - static_cast<int32_t>(output_.items.size());
-  padding_.Add(rows_left(), items, batch_size_ - members, longest, &output_);
 }
 
 }  // namespace ropeway::scheduler

@@ -15,7 +15,7 @@
 #include "policy/scheduling_policy.h"
 #include "ropeway/status.h"
 #include "scheduler/admission.h"
-#include "scheduler/batch_former.h"
+#include "scheduler/batches.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/prefill_budget.h"
 #include "scheduler/queue_load.h"
@@ -128,7 +128,7 @@ class Scheduler final : public AdmissionQueue {
   void set_limit(int limit) { limit_ = std::clamp(limit, 1, max_running_); }
   int limit() const { return limit_; }
   // No more sequences will come: a batch that fills begins.
-  void set_flush(bool flush) { flush_ = flush; }
+  void set_flush(bool flush) { batches_.set_flush(flush); }
 
   // Count the sequences that wait or run.
   int num_waiting() const { return Count(queue_, core::SequenceState::kWaiting); }
@@ -159,9 +159,7 @@ class Scheduler final : public AdmissionQueue {
   Status CheckIntegrity() const;
 
  private:
-  bool continuous() const {
-    return options_.batching.kind == BatchFormerOptions::Kind::kContinuous;
-  }
+  bool continuous() const { return batches_.continuous(); }
   Ranked RankedOf(core::Sequence* sequence) const;
   // The most positions that a sequence's blocks cover: its last token is never computed, but to
   // start it needs a block for the next one.
@@ -180,7 +178,6 @@ class Scheduler final : public AdmissionQueue {
   // Releases followers whose leader computes nothing for them any more, and ranks the leaders.
   void UpdateFollowers();
   void RankQueue();
-  void FormBatch();
   void StartUrgent();
   void StartBelowShare();
   void StartDue();
@@ -188,8 +185,6 @@ class Scheduler final : public AdmissionQueue {
   void SchedulePrefills();
   // Charges slots of running sequences that have no work in this step.
   void ChargeIdle();
-  void NumberBatch();
-  void AddPadding();
 
   // Looks up the cached prefixes of some of the queue anew.
   void RefreshHints();
@@ -231,10 +226,6 @@ class Scheduler final : public AdmissionQueue {
   void Preempt(const core::Sequence* victim, PreemptReason reason);
 
   // Starting sequences.
-  // Sequences of the running batch that have not ended; without joined ones.
-  int32_t NumMembers() const;
-  // Whether it may start beside the running batch.
-  bool MayJoin(const core::Sequence& sequence) const;
   // Starts the first of the queue, or passes it; false: no more start in this step.
   bool StartFirst();
   BlockedBy WhatBlocks(const Ranked& first, const kvcache::CachedPrefix& prefix) const;
@@ -262,20 +253,15 @@ class Scheduler final : public AdmissionQueue {
   CostModel costs_;
   TenantTable tenants_;
   QueueLoad load_;
-  BatchFormer former_;
-  StaticPadding padding_;
+  Batches batches_;
   PrefillBudget budget_;
   Aging aging_;
   UrgentSteps urgent_;
   SamplingTurns sampling_;
 
   int limit_;
-  bool flush_ = false;
   std::vector<core::Sequence*> queue_;    // Waiting and preempted, unordered: ranks may change.
   std::vector<core::Sequence*> running_;  // Prefilling, fetching and decoding, unordered.
-  uint64_t batch_ = 0;                    // Number of the newest batch.
-  uint64_t running_batch_ = 0;            // Not continuous: of the running batch; 0: none runs.
-  int32_t batch_size_ = 0;  // Of the running batch, including members that have ended.
 
   // Of the step being scheduled; members, so that a step allocates nothing once they have grown.
   SchedulerOutput output_;
@@ -288,7 +274,6 @@ class Scheduler final : public AdmissionQueue {
   base::TimePoint now_{};
   uint64_t step_ = 0;
   size_t next_hint_ = 0;  // Index in the queue.
-  int new_slots_ = 0;     // Sequences that may start for the first time in this step.
 };
 
 }  // namespace ropeway::scheduler
