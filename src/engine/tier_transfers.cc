@@ -38,20 +38,18 @@ bool TierTransfers::Put(core::BlockId block, const core::BlockName& name) {
   return true;
 }
 
-bool TierTransfers::HasTime(uint64_t most_pending) const {
-  const kvcache::KvTierUsage usage = tier_->Usage();
-  return usage.on && usage.pending_bytes <= most_pending;
-}
-
 void TierTransfers::StoreEvicted() {
   if (tier_ == nullptr || kv_->evicted().empty()) return;
+  const kvcache::KvTierUsage usage = tier_->Usage();
+  uint64_t pending = usage.pending_bytes;
   // The tier's bound on its memory bounds the copies here; claimed blocks may use all of it.
   bool takes_more = true;
   for (const kvcache::BlockPool::Evicted& evicted : kv_->evicted()) {
     if (tier_->Contains(evicted.name)) continue;
     bool taken = false;
-    if (takes_more && (evicted.claimed || HasTime(kMostSpilledBytes))) {
+    if (takes_more && (evicted.claimed || (usage.on && pending <= kMostSpilledBytes))) {
       taken = takes_more = Put(evicted.block, evicted.name);
+      pending += buffer_.size();
     }
     ++(taken ? counts_.spilled_blocks : counts_.lost_blocks);
   }
@@ -171,13 +169,15 @@ void TierTransfers::End(std::vector<Read>::iterator read) {
 
 bool TierTransfers::StoreSome(int max_blocks) {
   if (!anything_to_store()) return false;
-  if (!tier_->Usage().on) {
+  const kvcache::KvTierUsage usage = tier_->Usage();
+  if (!usage.on) {
     kv_->ForgetToStore();
     unflushed_ = false;
     return false;
   }
-  for (int i = 0; i < max_blocks; ++i) {
-    if (!HasTime(kMostPendingBytes)) return false;
+  uint64_t pending = usage.pending_bytes;
+  for (int i = 0; i < max_blocks; ++i, pending += buffer_.size()) {
+    if (pending > kMostPendingBytes) return false;
     core::BlockId block = -1;
     if (!kv_->NextToStore(&block)) break;
     if (!Put(block, kv_->pool().name(block))) {

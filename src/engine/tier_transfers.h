@@ -79,8 +79,6 @@ class TierTransfers {
 
   // False if the tier takes no more, or finds no memory for it.
   bool Put(core::BlockId block, const core::BlockName& name);
-  // Whether the tier is on and has at most this many bytes pending.
-  bool HasTime(uint64_t most_pending) const;
   void Take(const kvcache::KvRead& block);
   void End(std::vector<Read>::iterator read);
   void Drop(std::vector<Read>::iterator read);

@@ -164,36 +164,24 @@ bool DiskTier::Contains(const core::BlockName& name) const {
   return index_.Find(name) != nullptr;
 }
 
-bool DiskTier::TakeMemory(size_t bytes) {
-  if (put_bytes_ > 0 && put_bytes_ + bytes > put_limit_) return false;
-  put_bytes_ += bytes;
-  return true;
-}
-
 bool DiskTier::Put(const core::BlockName& name, std::span<const std::byte> bytes) {
   if (bytes.empty() || bytes.size() > options_.block_bytes) return false;
-  {
+  try {
+    auto copy = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
     const std::lock_guard<std::mutex> lock(mutex_);
     if (off_ || stopping_) return false;
     if (index_.Find(name) != nullptr) return true;
-    if (!TakeMemory(bytes.size())) return false;
-  }
-  std::shared_ptr<const Bytes> copy;
-  try {
-    copy = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
+    if (put_bytes_ > 0 && put_bytes_ + bytes.size() > put_limit_) return false;
+    index_.Queue(name, last_sequence_ + 1, copy);
+    if (!Enqueue(name, std::move(copy), 0)) {
+      index_.Erase(name);
+      return false;
+    }
+    put_bytes_ += bytes.size();
+    return true;
   } catch (const std::bad_alloc&) {
+    return false;
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (off_) return false;  // TurnOff has released all memory.
-  try {
-    if (copy != nullptr) index_.Queue(name, last_sequence_ + 1, copy);
-  } catch (const std::bad_alloc&) {
-    copy = nullptr;
-  }
-  if (copy != nullptr && Enqueue(name, copy, 0)) return true;
-  index_.Erase(name);
-  put_bytes_ -= bytes.size();
-  return false;
 }
 
 bool DiskTier::Enqueue(const core::BlockName& name, std::shared_ptr<const Bytes> bytes,

@@ -139,7 +139,6 @@ class DiskTier final : public KvTier {
   void KeepInUse(const core::BlockName& name, uint32_t generation,
                  std::shared_ptr<const Bytes> bytes);
 
-  bool TakeMemory(size_t bytes);  // Of the memory for Put.
   // Queues a block to be written, or without bytes to be erased from a generation. False without
   // memory.
   bool Enqueue(const core::BlockName& name, std::shared_ptr<const Bytes> bytes,
