@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lint.sh: format, rooms, shell, Python, names of machines, one definition of each name, clang-tidy.
+# lint.sh: format, rooms, shell, Python, names of machines, coroutines, one definition of each name, clang-tidy.
 # Needs `./test` (or scripts/setup.sh test) once before. Says all that is wrong, not only the first thing.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
@@ -35,6 +35,8 @@ paths() {
   ! git grep -nIE -e '/[w]ork/|/[r]oot/|/[h]ome/[a-z]|/[t]mp/[A-Za-z0-9]|[.]librar[y]' \
     -e 'pypi[.]org|pythonhosted[.]org|deb[.]debian[.]org|snapshot[.]debian[.]org' -- . ':!LICENSE'
 }
+# What GCC 12 destroys twice: see CONTRIBUTING.md, Coroutines.
+awaits() { ! git grep -nE 'co_await [^;]*([{?]|\[[^]]*\] *[({])' -- '*.cc' '*.h'; }
 # The rooms without templates of Boost: they are where a bug costs most, and tidy reads them in time. It
 # reads the sources of a room together as the compiler does: a tenth of the time of file after file.
 tidy() {
@@ -52,6 +54,7 @@ step "rooms" layers
 step "shellcheck" shell
 step "python" python
 step "paths and hosts" paths
+step "co_await" awaits
 step "one definition" scripts/check_odr.sh
 step "clang-tidy" tidy
 

@@ -52,7 +52,8 @@ boost::asio::awaitable<void> IoTurns::Begin(base::Flow flow, std::shared_ptr<Soc
   turn->wish_ = wish;
   Next();
   // Also who finds nobody waits once: of all whose bytes are here by now, the next turn is fair.
-  if (wish->granted) co_await boost::asio::post(stream->executor(), boost::asio::use_awaitable);
+  const boost::asio::any_io_executor executor = stream->executor();
+  if (wish->granted) co_await boost::asio::post(executor, boost::asio::use_awaitable);
   while (!wish->granted) co_await stream->Wait(SocketStream::Deadline::max());
   // What others did since it was granted is not its time.
   running_.front().began = clock_.Now();

@@ -425,12 +425,13 @@ asio::awaitable<void> HttpConnection::SendRequest(const HttpAsk& ask, error_code
 asio::awaitable<HttpEnd> HttpConnection::ReadReply(ReplyParser* parser) {
   error_code error;
   auto token = asio::redirect_error(asio::use_awaitable, error);
+  const asio::any_io_executor executor = socket_.get_executor();
   bool wait = tls_ == nullptr;  // TLS may have taken bytes from the socket already.
   while (!parser->done()) {
     if (wait) {
       co_await socket_.async_wait(tcp::socket::wait_read, token);
     } else {
-      co_await asio::post(socket_.get_executor(), asio::use_awaitable);  // Others' turn.
+      co_await asio::post(executor, asio::use_awaitable);  // Others' turn.
     }
     if (!error && broken_ == nullptr) TakeSome(parser, &error);
     if (broken_ == nullptr && parser->stopped()) break;

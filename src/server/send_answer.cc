@@ -276,7 +276,10 @@ asio::awaitable<http::Sent> Generation::SendStream() {
     if (!bytes.empty()) {
       base::SharedBudget::Hold hold;
       written = context_->http.ChargeAnswer(http_.caller.tenant, bytes.capacity(), &hold);
-      if (written) written = co_await stream_->Write(std::exchange(bytes, {}));
+      if (written) {
+        std::string next = std::exchange(bytes, {});
+        written = co_await stream_->Write(std::move(next));
+      }
       deadline = KeepAliveDeadline(*format_, context_->limits());
     }
     if (written && ended) {
