@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_BASE_BOUNDED_QUEUE_H_
 #define ROPEWAY_BASE_BOUNDED_QUEUE_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -114,10 +115,7 @@ class BoundedQueue {
     not_full_.notify_all();
   }
 
-  bool closed() const {
-    const std::lock_guard lock(mu_);
-    return closed_;
-  }
+  bool closed() const { return closed_; }
 
   size_t size() const {
     const std::lock_guard lock(mu_);
@@ -138,7 +136,7 @@ class BoundedQueue {
   std::condition_variable not_empty_;
   std::condition_variable not_full_;
   std::list<T> items_;
-  bool closed_ = false;
+  std::atomic<bool> closed_{false};  // Written under the lock.
   bool woken_ = false;
 };
 

@@ -63,8 +63,6 @@ EngineLoop::EngineLoop(const EngineCoreOptions& options, const executor::KvLayou
       inbox_(1),
       stats_(core_.stats()),
       work_(clock_->Now()),
-      // Who asks before the thread's first look must not read that there are no blocks.
-      tier_usage_(tier_ != nullptr ? tier_->Usage() : kvcache::KvTierUsage()),
       last_progress_(clock_->Now()),
       last_watch_(clock_->Now()),
       thread_([this] { Run(); }) {
@@ -105,7 +103,7 @@ void EngineLoop::Run() {
 }
 
 void EngineLoop::AbortAll() {
-  if (lost_) return;
+  if (lost()) return;
   core_.AbortAll(FinishReason::kCancelled);
   // Its events wait if there was no memory to emit them.
   while (!core_.idle()) core_.Step();
@@ -147,19 +145,19 @@ void EngineLoop::HandleSome() {
 
 void EngineLoop::RunUntilClosed() {
   while (true) {
-    const bool idle = lost_ || core_.idle();
-    if (idle && !lost_) Publish(clock_->Now(), true);
+    const bool idle = lost() || core_.idle();
+    if (idle && !lost()) Publish(clock_->Now());
     // Asked before the pop: what is pushed between a pop and the close must still be handled.
     const bool closed = inbox_.closed();
     Sort(idle && !has_messages() ? WaitForMessages() : inbox_.PopAll());
     if (!has_messages() && closed) return;
     HandleSome();
-    if (!lost_ && !core_.idle()) Step();
+    if (!lost() && !core_.idle()) Step();
   }
 }
 
 std::list<EngineLoop::Message> EngineLoop::WaitForMessages() {
-  if (lost_ || !core_.has_background()) return inbox_.WaitPopAll();
+  if (lost() || !core_.has_background()) return inbox_.WaitPopAll();
   if (core_.Background()) return inbox_.PopAll();
   return inbox_.WaitPopAll(kTierPause);
 }
@@ -168,7 +166,7 @@ void EngineLoop::Handle(core::CoreRequest& arrival) {
   const std::shared_ptr<LiveRequest> live = LiveOf(arrival.context);
   arrival.group = live->group;
   const auto prompt_tokens = static_cast<int32_t>(arrival.prompt.size());
-  Status status = lost_ ? CopyDeviceStatus() : core_.Add(std::move(arrival));
+  Status status = lost() ? CopyStatus(device_status_) : core_.Add(std::move(arrival));
   if (!status.ok()) {
     output_->Reject(live, std::move(status));
     return;
@@ -181,69 +179,29 @@ void EngineLoop::Handle(core::CoreRequest& arrival) {
 }
 
 void EngineLoop::Handle(AbortAsk& ask) {
-  if (!lost_) core_.Abort(ask.id, ask.reason);
+  if (!lost()) core_.Abort(ask.id, ask.reason);
 }
 
 void EngineLoop::Flush() { Push(FlushAsk{}); }
 
 void EngineLoop::Handle(FlushAsk& /*ask*/) { core_.Flush(); }
 
-void EngineLoop::Count(base::TimePoint begin, base::TimePoint end, uint64_t generated) {
-  const CoreStats& stats = core_.stats();
-  const double seconds = base::ToSeconds(end - begin);
-  metrics_->step_rows->Observe(stats.last_rows);
-  metrics_->batch_size->Observe(stats.last_items);
-  metrics_->step_time->Observe(seconds);
-  metrics_->busy_seconds->Increment(seconds);
-  if (stats.waiting + stats.preempted > 0) {
-    metrics_->slots_used->Increment(seconds * stats.last_items);
-    metrics_->slots_all->Increment(seconds * max_num_seqs_);
-  }
-  // The counters' sum is the histogram's; what another clock or core measured is kept within it.
-  const base::Duration forward = std::clamp(stats.last_forward, base::Duration{}, end - begin);
-  const base::Duration sampling = std::clamp(stats.last_sampling, base::Duration{}, forward);
-  metrics_->step_forward->Increment(base::ToSeconds(forward - sampling));
-  metrics_->step_sampling->Increment(base::ToSeconds(sampling));
-  metrics_->step_scheduling->Increment(base::ToSeconds(end - begin - forward));
-  const std::lock_guard lock(mu_);
-  busy_time_ += end - begin;
-  work_.Add(end, end - begin, static_cast<uint64_t>(stats.last_prompt_tokens), generated);
-}
-
 void EngineLoop::Step() {
-  const base::TimePoint begin = clock_->Now();
-  step_begin_ = begin;
-  // A step must not look stalled because the loop slept before it.
-  {
-    const std::lock_guard lock(mu_);
-    if (!busy_) last_progress_ = begin;
-    busy_ = in_step_ = true;
-    last_step_begin_ = begin;
-  }
-  untraced_ = trace_ != nullptr;
-  const uint64_t generated = core_.stats().generated_tokens;
+  step_begin_ = clock_->Now();
+  in_step_since_ = step_begin_;
   core_.Step();
-  const base::TimePoint end = clock_->Now();
-  TraceStep(end);
+  if (in_step()) Publish(clock_->Now());  // It had no events.
   const CoreStats& stats = core_.stats();
-  const bool computed = stats.last_rows > 0;
-  // Also what a tier brings, or fails to, is progress: only its silence is none.
-  const uint64_t moved = stats.transfers.fetched_blocks + stats.transfers.failed_reads;
-  // Likewise a batch that fills.
-  const bool fills = !computed && stats.next_look != base::TimePoint::max();
-  const bool progress = computed || fills || stats.last_fetches > 0 || moved != moved_;
-  moved_ = moved;
-  if (computed) Count(begin, end, stats.generated_tokens - generated);
-  Publish(end, progress);
   if (!core_.device_status().ok()) {
     Lose(core_.device_status());
-  } else if (has_messages()) {
-    return;  // There is something to do.
-  } else if (fills && !core_.idle()) {
-    inbox_.WaitForWork(std::clamp(stats.next_look - end, base::Duration{}, kLongestFill));
-  } else if (!computed && !core_.idle() && stats.fetching > 0) {
+  } else if (has_messages() || core_.idle()) {
+    return;  // There is something to do, or nothing.
+  } else if (Fills()) {
+    const base::Duration left = stats.next_look - clock_->Now();
+    inbox_.WaitForWork(std::clamp(left, base::Duration{}, kLongestFill));
+  } else if (stats.last_rows == 0 && stats.fetching > 0) {
     inbox_.WaitForWork(kTierPause);
-  } else if (!progress && !core_.idle() && inbox_.size() == 0) {
+  } else if (!progressed_ && inbox_.size() == 0) {
     if (stats.blocked_id != 0 && warned_id_ != stats.blocked_id) {
       warned_id_ = stats.blocked_id;
       base::TryLog(spdlog::level::warn, "step {} computed nothing: request {} is blocked by {}",
@@ -253,44 +211,88 @@ void EngineLoop::Step() {
   }
 }
 
-void EngineLoop::NoteQueue(base::TimePoint now) {
-  // An idle loop sleeps: what it notes now must hold until there is work.
-  const bool early = now - queue_noted_ < kQueueNotes && queue_noted_ != base::TimePoint{};
-  if (early && !core_.idle()) return;
-  queue_noted_ = now;
-  try {
-    std::vector<RequestId> order = core_.QueueOrder();
-    core_.View(&next_load_);
-    const std::lock_guard lock(mu_);
-    queue_order_.swap(order);
-    std::swap(load_, next_load_);
-  } catch (const std::bad_alloc&) {  // The order is noted later.
-  }
+bool EngineLoop::Fills() const {
+  const CoreStats& stats = core_.stats();
+  return stats.last_rows == 0 && stats.next_look != base::TimePoint::max();
 }
 
-void EngineLoop::Publish(base::TimePoint now, bool progress) {
-  NoteQueue(now);
-  const kvcache::KvTierUsage usage = tier_ != nullptr ? tier_->Usage() : kvcache::KvTierUsage();
-  const std::lock_guard lock(mu_);
-  tier_usage_ = usage;
-  stats_ = core_.stats();
-  busy_ = !core_.idle();
-  in_step_ = false;
-  if (progress || !busy_) last_progress_ = now;
+bool EngineLoop::MadeProgress() {
+  const CoreStats& stats = core_.stats();
+  const uint64_t moved = stats.transfers.fetched_blocks + stats.transfers.failed_reads;
+  const bool brought = std::exchange(moved_, moved) != moved;
+  return stats.last_rows > 0 || stats.last_fetches > 0 || brought || Fills();
 }
 
 void EngineLoop::Emit(std::vector<CoreEvent> events) {
   const base::TimePoint now = clock_->Now();
-  TraceStep(now);
   // Before any sink learns of it: a request that is submitted after a failure must be rejected.
-  if (!core_.device_status().ok()) SetDeviceStatus(core_.device_status());
-  {
-    const std::lock_guard lock(mu_);
-    stats_ = core_.stats();
-    busy_ = !core_.idle();
-  }
+  Publish(now);
   for (const CoreEvent& event : events) Track(event, now);
   output_->Emit(std::move(events), now);
+}
+
+void EngineLoop::Publish(base::TimePoint now) {
+  const CoreStats& stats = core_.stats();
+  const bool stepped = in_step();
+  const base::Duration took = now - step_begin_;
+  if (stepped) {
+    progressed_ = MadeProgress();
+    TraceStep(now);
+    if (stats.last_rows > 0) CountStep(took);
+  }
+  const bool noted = NoteQueue(now);
+  const std::lock_guard lock(mu_);
+  stats_ = stats;
+  busy_ = !core_.idle();
+  in_step_since_ = kNoStep;
+  if (!busy_ || (stepped && progressed_)) {
+    last_progress_ = now;
+    excused_ = {};
+  }
+  if (stepped && stats.last_rows > 0) {
+    const uint64_t generated =
+        stats.generated_tokens - std::exchange(generated_, stats.generated_tokens);
+    busy_time_ += took;
+    work_.Add(now, took, static_cast<uint64_t>(stats.last_prompt_tokens), generated);
+  }
+  if (noted) {
+    queue_order_.swap(next_order_);
+    std::swap(load_, next_load_);
+  }
+  if (!lost() && !core_.device_status().ok()) device_status_ = CopyStatus(core_.device_status());
+}
+
+bool EngineLoop::NoteQueue(base::TimePoint now) {
+  // An idle loop sleeps: what it notes now must hold until there is work.
+  const bool early = now - queue_noted_ < kQueueNotes && queue_noted_ != base::TimePoint{};
+  if (early && !core_.idle()) return false;
+  queue_noted_ = now;
+  try {
+    next_order_ = core_.QueueOrder();
+    core_.View(&next_load_);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;  // It is noted later.
+  }
+}
+
+void EngineLoop::CountStep(base::Duration took) {
+  const CoreStats& stats = core_.stats();
+  const double seconds = base::ToSeconds(took);
+  metrics_->step_rows->Observe(stats.last_rows);
+  metrics_->batch_size->Observe(stats.last_items);
+  metrics_->step_time->Observe(seconds);
+  metrics_->busy_seconds->Increment(seconds);
+  if (stats.waiting + stats.preempted > 0) {
+    metrics_->slots_used->Increment(seconds * stats.last_items);
+    metrics_->slots_all->Increment(seconds * max_num_seqs_);
+  }
+  // The counters' sum is the histogram's; what another clock or core measured is kept within it.
+  const base::Duration forward = std::clamp(stats.last_forward, base::Duration{}, took);
+  const base::Duration sampling = std::clamp(stats.last_sampling, base::Duration{}, forward);
+  metrics_->step_forward->Increment(base::ToSeconds(forward - sampling));
+  metrics_->step_sampling->Increment(base::ToSeconds(sampling));
+  metrics_->step_scheduling->Increment(base::ToSeconds(took - forward));
 }
 
 void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
@@ -322,7 +324,7 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
 }
 
 void EngineLoop::TraceStep(base::TimePoint end) {
-  if (!std::exchange(untraced_, false) || core_.last_step().empty()) return;
+  if (trace_ == nullptr || core_.last_step().empty()) return;
   try {
     StepTrace step;
     step.step = core_.stats().steps;
@@ -338,13 +340,13 @@ void EngineLoop::TraceStep(base::TimePoint end) {
 
 void EngineLoop::Lose(const Status& status) {
   base::TryLog(spdlog::level::err, "the engine cannot go on: {}", status.message());
-  lost_ = true;
-  SetDeviceStatus(status);
   {
     const std::lock_guard lock(mu_);
+    device_status_ = CopyStatus(status);
     stats_ = core_.stats();
     stats_.waiting = stats_.running = stats_.preempted = 0;
-    busy_ = in_step_ = false;
+    busy_ = false;
+    in_step_since_ = kNoStep;
   }
   // Requests that are still encoding, or in the inbox, are rejected when they are handled; again,
   // the latter, without effect.
@@ -356,15 +358,10 @@ void EngineLoop::Lose(const Status& status) {
   }
 }
 
-void EngineLoop::SetDeviceStatus(const Status& status) {
-  const std::lock_guard lock(mu_);
-  device_status_ = CopyStatus(status);
-}
-
 EngineLoop::Snapshot EngineLoop::snapshot() const {
   const base::TimePoint now = clock_->Now();
   const std::lock_guard lock(mu_);
-  return {stats_, busy_time_, work_.At(now), tier_usage_};
+  return {stats_, busy_time_, work_.At(now)};
 }
 
 std::vector<RequestId> EngineLoop::queue_order() const {
@@ -375,11 +372,6 @@ std::vector<RequestId> EngineLoop::queue_order() const {
 scheduler::LoadView EngineLoop::load() const {
   const std::lock_guard lock(mu_);
   return load_;
-}
-
-Status EngineLoop::CopyDeviceStatus() const noexcept {
-  const std::lock_guard lock(mu_);
-  return CopyStatus(device_status_);
 }
 
 Status EngineLoop::device_status() const {
@@ -398,20 +390,22 @@ Status EngineLoop::Watch() {
   const std::lock_guard lock(mu_);
   const base::Duration pause = now - last_watch_ - kLongestGap;
   last_watch_ = now;
-  if (pause > base::Duration{}) {
-    last_progress_ = std::min(now, last_progress_ + pause);
-    last_step_begin_ = std::min(now, last_step_begin_ + pause);
-  }
+  if (pause > base::Duration{}) excused_ = std::min(excused_ + pause, now - Since(now));
   return ProgressAt(now);
 }
 
+base::TimePoint EngineLoop::Since(base::TimePoint now) const {
+  return busy_ ? last_progress_ : std::min<base::TimePoint>(in_step_since_, now);
+}
+
 Status EngineLoop::ProgressAt(base::TimePoint now) const {
-  if (!busy_ || now - last_progress_ < kStallLimit) return {};
-  std::string reason =
-      fmt::format("no step made progress for {:.0f} s", base::ToSeconds(now - last_progress_));
-  if (in_step_) {
-    reason += fmt::format("; step {} has run for {:.0f} s", stats_.steps + 1,
-                          base::ToSeconds(now - last_step_begin_));
+  const base::Duration age = now - Since(now) - excused_;
+  if (age < kStallLimit) return {};
+  std::string reason = fmt::format("no step made progress for {:.0f} s", base::ToSeconds(age));
+  if (const base::TimePoint begin = in_step_since_; begin != kNoStep) {
+    const base::Duration runs = std::clamp(now - begin, base::Duration{}, age);
+    reason +=
+        fmt::format("; step {} has run for {:.0f} s", stats_.steps + 1, base::ToSeconds(runs));
   } else {
     reason += fmt::format(", after step {}", stats_.steps);
   }

@@ -2,8 +2,8 @@
 #ifndef ROPEWAY_ENGINE_ENGINE_LOOP_H_
 #define ROPEWAY_ENGINE_ENGINE_LOOP_H_
 
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -28,7 +28,9 @@ namespace ropeway::engine {
 
 // loop: drain the inbox (arrivals, aborts) -> core.Step() -> emit; asleep while idle.
 //
-// It moves the requests between waiting, running and preempted (LiveRequest).
+// It moves the requests between waiting, running and preempted (LiveRequest). Once a step, before
+// the step's events are handed on, it publishes what other threads may read: that takes the one
+// lock of this class.
 //
 // Thread rule: every method from any thread, but Stop from one, which is not the engine thread.
 class EngineLoop {
@@ -58,9 +60,8 @@ class EngineLoop {
   // As of the last step.
   struct Snapshot {
     CoreStats core;
-    base::Duration busy{};      // Of the steps that computed: the time of all,
-    WorkWindow::Rates rates;    // and the rates of the last seconds.
-    kvcache::KvTierUsage tier;  // Meaningless without a tier.
+    base::Duration busy{};    // Of the steps that computed: the time of all,
+    WorkWindow::Rates rates;  // and the rates of the last seconds.
   };
   Snapshot snapshot() const;
   // The ids of the waiting requests, the next one first, as of a moment ago.
@@ -70,7 +71,7 @@ class EngineLoop {
   // Not OK when there is work and no step made progress for kStallLimit: names the step that does
   // not end, with its age, or the request at the head of the queue and the rule that blocks it.
   Status CheckProgress() const;
-  // Likewise, for the thread that watches the engine. It also notes that this thread ran: time in
+  // The same for the thread that watches the engine. It also notes that this thread ran: time in
   // which not even it did, because the process was stopped or the machine slept, is no stall.
   Status Watch();
   // The load as of a moment ago, from which waits are predicted. Throws std::bad_alloc.
@@ -104,21 +105,30 @@ class EngineLoop {
   void Handle(core::CoreRequest& arrival);
   void Handle(AbortAsk& ask);
   void Handle(FlushAsk& ask);
-  // `generated`: tokens of the step.
-  void Count(base::TimePoint begin, base::TimePoint end, uint64_t generated);
-  void NoteQueue(base::TimePoint now);
   void Step();
+  // The newest step computed nothing, because a batch fills.
+  bool Fills() const;
+  // Whether the newest step did: also what a tier brings, or fails to, is progress.
+  bool MadeProgress();
   void Emit(std::vector<CoreEvent> events);
   // Moves the event's request to its new state, and counts it.
   void Track(const CoreEvent& event, base::TimePoint now);
-  // Traces the newest step, once, before the ends that it brought.
   void TraceStep(base::TimePoint end);
+  void CountStep(base::Duration took);
+  // Makes next_order_ and next_load_, now and then; whether it did.
+  bool NoteQueue(base::TimePoint now);
+  // Shows other threads what there is by now, and that the step under way, if there is one, ended.
+  void Publish(base::TimePoint now);
   void Lose(const Status& status);
-  void SetDeviceStatus(const Status& status);
-  Status CopyDeviceStatus() const noexcept;
-  void Publish(base::TimePoint now, bool progress);
-  // REQUIRES: mu_ is held.
+  bool in_step() const { return in_step_since_.load() != kNoStep; }
+  // The engine thread alone writes device_status_, so it reads that without the lock.
+  bool lost() const { return !device_status_.ok(); }
+  // The next two: REQUIRES: mu_ is held.
+  // What a stall would count from: the last progress, or the begin of the first step after a pause.
+  base::TimePoint Since(base::TimePoint now) const;
   Status ProgressAt(base::TimePoint now) const;
+
+  static constexpr base::TimePoint kNoStep = base::TimePoint::max();
 
   const std::unique_ptr<executor::Executor> executor_;
   const base::Clock* const clock_;
@@ -130,32 +140,32 @@ class EngineLoop {
   EngineCore core_;  // The engine thread's once that runs.
   kvcache::KvTier* const tier_;
   const int max_num_seqs_;
-  // The engine thread's, as are the next seven.
-  bool lost_ = false;              // The device is; no step runs any more.
+  // The engine thread's, as are the next eight.
   RequestId warned_id_ = 0;        // The blocked request that the log named last.
   uint64_t moved_ = 0;             // Blocks and ends of reads that a tier has brought so far.
+  uint64_t generated_ = 0;         // Tokens that are counted.
+  bool progressed_ = false;        // The newest step did.
   base::TimePoint step_begin_{};   // Of the newest step.
-  base::TimePoint queue_noted_{};  // When queue_order_ and load_ were made.
+  base::TimePoint queue_noted_{};  // When the next two were made.
+  std::vector<RequestId> next_order_;
   scheduler::LoadView next_load_;
-  bool untraced_ = false;  // A step is under way that is not in the trace yet.
   base::BoundedQueue<Message> inbox_;
   // The engine thread's: popped from the inbox, not handled yet.
   std::list<Message> aborts_;
   base::TurnQueue<Message> arrivals_;
   std::list<Message> flushes_;
 
+  std::atomic<base::TimePoint> in_step_since_{kNoStep};
   mutable std::mutex mu_;
   CoreStats stats_;  // Guarded by mu_, as is all that follows but the thread.
   base::Duration busy_time_{};
   WorkWindow work_;
   std::vector<RequestId> queue_order_;
   scheduler::LoadView load_;
-  kvcache::KvTierUsage tier_usage_;
   Status device_status_;
-  bool busy_ = false;     // There was work at the last look.
-  bool in_step_ = false;  // Since last_step_begin_.
-  base::TimePoint last_step_begin_{};
+  bool busy_ = false;  // There was work at the last look.
   base::TimePoint last_progress_{};
+  base::Duration excused_{};      // Of the time since then: what Watch takes for no stall.
   base::TimePoint last_watch_{};  // The last call of Watch.
   std::thread thread_;
 };

@@ -211,11 +211,12 @@ std::string LlmEngine::MetricsText() const {
   try {
     const EngineLoop::Snapshot loop = loop_.snapshot();
     const scheduler::LoadView load = loop_.load();
+    const kvcache::KvTier* const tier = config_.tier.get();
     return metrics_.Text({.core = loop.core,
                           .engine = StatsOf(loop),
                           .load = load,
-                          .has_tier = config_.tier != nullptr,
-                          .tier = loop.tier,
+                          .has_tier = tier != nullptr,
+                          .tier = tier != nullptr ? tier->Usage() : kvcache::KvTierUsage(),
                           .sessions = sessions_->stats(),
                           .trace_dropped = trace_ != nullptr ? trace_->dropped() : 0});
   } catch (const std::bad_alloc&) {

@@ -38,8 +38,9 @@ struct KvTierUsage {
 // bits. It must never return wrong bytes: a torn or corrupt block, or one of another name, counts
 // as missing.
 //
-// Thread rule: every method from the engine thread, SetWake from the owner's. None of them waits
-// for a device, and none throws: without memory a block is not stored, or a read not begun.
+// Thread rule: every method from the engine thread, SetWake from the owner's, Usage from any. None
+// of them waits for a device, and none throws: without memory a block is not stored, or a read not
+// begun.
 class KvTier {
  public:
   virtual ~KvTier() = default;
