@@ -76,8 +76,8 @@ struct ReceivedBody {
 using Parser = beast::request_parser<ReceivedBody>;
 using Message = Parser::value_type;
 
-HttpReply ParserRejection(int status, std::string message) {
-  return ErrorReply({status, std::move(message), "invalid_request_error", "", ""});
+HttpReply ParserRejection(int status, std::string message, std::string code = "") {
+  return ErrorReply({status, std::move(message), "invalid_request_error", "", std::move(code)});
 }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -101,12 +101,14 @@ HttpReply RejectParse(error_code error, std::string_view received, const HttpLim
     return ParserRejection(505, "Only HTTP/1.1 and HTTP/1.0 are supported.");
   }
   if (error == beast::error::body_limit) {
-    return ParserRejection(
-        413, "The body is larger than " + std::to_string(limits.max_body_bytes) + " bytes.");
+    return ParserRejection(413,
+                           fmt::format("The body is larger than {} bytes.", limits.max_body_bytes),
+                           "body_too_large");
   }
   if (error == beast::error::header_limit) {
     return ParserRejection(
-        431, "The headers are larger than " + std::to_string(limits.max_header_bytes) + " bytes.");
+        431, fmt::format("The headers are larger than {} bytes.", limits.max_header_bytes),
+        "headers_too_large");
   }
   if (error == beast::error::buffer_overflow) {
     return ParserRejection(400, "A chunk's header or the trailers are too long.");
@@ -253,10 +255,12 @@ class RequestParser::Impl {
       rejection = ParserRejection(400, "A header is folded over lines.");
     } else if (error) {
       rejection = RejectParse(error, received, limits);
-    } else if (in_head && parser.is_header_done()) {
+    }
+    if (in_head && (rejection || parser.is_header_done())) {
       // Now, as trailers are added to the message.
       head = HeadOf(parser.get());
-      rejection = RejectHeaders(parser.get());
+      head_done = true;
+      if (!rejection) rejection = RejectHeaders(parser.get());
       parser.eager(true);
     }
     return rejection ? 0 : used;
@@ -266,6 +270,7 @@ class RequestParser::Impl {
   Parser parser;  // Stops behind the head until it is told to be eager.
   FoldFinder folds;
   RequestHead head;
+  bool head_done = false;
   std::optional<HttpReply> rejection;
   size_t head_bytes = 0;  // Consumed.
 
@@ -290,7 +295,7 @@ size_t RequestParser::Parse(std::string_view received, bool full) {
   return impl_->Parse(received, full);
 }
 
-bool RequestParser::head_done() const { return impl_->parser.is_header_done(); }
+bool RequestParser::head_done() const { return impl_->head_done; }
 
 bool RequestParser::done() const { return !impl_->rejection && impl_->parser.is_done(); }
 

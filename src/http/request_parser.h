@@ -46,11 +46,13 @@ class RequestParser {
   // be received before some of these are consumed. After a rejection nothing is consumed.
   size_t Parse(std::string_view received, bool full);
 
+  // Nothing more is read of the head.
   bool head_done() const;
   bool done() const;
   // Why the request cannot be served; its connection must end.
   const std::optional<HttpReply>& rejection() const;
-  // Complete once head_done(), also if it is rejected; before that, the defaults.
+  // Once head_done(), what was read of it: all, or what comes before the fault for which it was
+  // rejected. Before that, the defaults.
   const RequestHead& head() const;
 
   // From now on the body is read and checked, but not kept. Call it at most once, when the head is

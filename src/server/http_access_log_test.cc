@@ -135,6 +135,24 @@ TEST_F(HttpAccessLogTest, ARejectionsLineHasItsCodeAndField) {
   }
 }
 
+TEST_F(HttpAccessLogTest, ATooLargeRequestsLineHasWhatWasReadOfIt) {
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: own\r\n";
+  EXPECT_EQ(Send(head + "Content-Length: 99999999\r\n\r\n").status, 413);
+  EXPECT_EQ(Send(head + "X-Large: " + std::string(40'000, 'x') + "\r\n\r\n").status, 431);
+  EXPECT_EQ(Send("GET /" + std::string(40'000, 'x')).status, 431);
+  const std::vector<json> lines = Lines();
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0]["code"], "body_too_large");
+  EXPECT_EQ(lines[1]["code"], "headers_too_large");
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(lines[i]["route"], "/v1/completions") << i;
+    EXPECT_EQ(lines[i]["method"], "POST") << i;
+    EXPECT_EQ(lines[i]["id"], "own") << i;
+  }
+  EXPECT_EQ(lines[2]["route"], "refused") << "its line was not read";
+}
+
 TEST_F(HttpAccessLogTest, WhatEndsAfterItsHeadersHasALineToo) {
   backend_.set_script([](const Request&) {
     FakeScript script;

@@ -137,6 +137,26 @@ TEST_F(HttpCrossOriginTest, APageReadsWhatIsWrongWithItsHeaders) {
       Request("POST", "/v1/completions", std::string(kPage) + "Content-Encoding: br\r\n", "x");
   EXPECT_EQ(reply.status, 415);
   EXPECT_EQ(reply.headers[kAllow], "http://localhost:3000");
+  reply = Request("POST", "/v1/completions", std::string(kPage) + "Content-Length: 99999999\r\n");
+  EXPECT_EQ(reply.status, 400) << "it is given twice";
+  EXPECT_EQ(reply.headers[kAllow], "http://localhost:3000");
+}
+
+// Also where the rest of the head, or the body, is not read.
+TEST_F(HttpCrossOriginTest, APageReadsThatItsRequestIsTooLarge) {
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n";
+  const std::string large = "X-Large: " + std::string(40'000, 'x') + "\r\n\r\n";
+  const std::string announced = "Content-Length: 99999999\r\n\r\n";
+  for (const auto& [rest, status] : {std::pair(large, 431), std::pair(announced, 413)}) {
+    for (const std::string origin : {kPage, "Origin: https://evil.com\r\n", ""}) {
+      TestClient client(port());
+      client.Send(head + origin + rest);
+      ClientReply reply = client.Read();
+      EXPECT_EQ(reply.status, status) << origin;
+      EXPECT_EQ(reply.headers[kAllow], origin == kPage ? "http://localhost:3000" : "") << origin;
+      EXPECT_EQ(reply.headers["vary"], "Origin") << origin;
+    }
+  }
 }
 
 TEST_F(HttpCrossOriginTest, OptionsOfTheServerAsAWhole) {
