@@ -140,9 +140,10 @@ class HttpServer::Impl {
     error_code error;
     const tcp::endpoint endpoint = port->acceptor.local_endpoint(error);
     if (!error) acceptor_.assign(endpoint.protocol(), port->acceptor.release(), error);
+    // Also of its connections, which may hold the port when the next server starts.
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (!error) acceptor_.non_blocking(true, error);
-    // Of two processes that bind one port before either listens, one can.
     if (error) return ServerPort::ErrorOf(context_.options, endpoint, error);
     port_ = endpoint.port();
     context_.on_loopback = IsLoopbackAddress(endpoint.address());
