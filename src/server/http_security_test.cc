@@ -282,7 +282,7 @@ TEST_F(HttpSecurityTest, NoKeyAndNoTextIsLoggedOrShown) {
     return script;
   });
   for (const char* key : {"sk-team-a-1", "a-wrong-secret"}) {
-    for (const char* max_tokens : {"2", "-1"}) {
+    for (const char* max_tokens : {"2", "-2"}) {
       Request("POST", "/v1/completions", Bearer(key),
               fmt::format(R"({{"prompt":"secret prompt","max_tokens":{}}})", max_tokens));
     }
