@@ -299,6 +299,23 @@ class TerminalTest(ChatCase):
                 self.assertEqual(modes & (termios.ICANON | termios.ECHO), termios.ICANON | termios.ECHO)
                 os.close(chat.terminal)
 
+    def test_a_stopped_terminal_does_not_keep_it_from_its_end(self):
+        chat = self.chat(model=ARGS.tiny)
+        fcntl.ioctl(chat.terminal, termios.TIOCPKT, struct.pack("i", 1))
+        chat.send("\x13")  # Ctrl-S.
+        while os.read(chat.terminal, 65536)[0] & termios.TIOCPKT_STOP == 0:
+            pass
+        chat.send("half a line")
+        os.kill(chat.pid, signal.SIGTERM)
+        shown = b""
+        while b"\x1b[?2004l" not in shown:
+            ready, _, _ = select.select([chat.terminal], [], [], PATIENCE)
+            self.assertTrue(ready, "it waits for the terminal")
+            shown += os.read(chat.terminal, 65536)[1:]  # Without the packet's kind.
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(chat.pid, 0)[1]), -signal.SIGTERM)
+        self.assertTrue(termios.tcgetattr(chat.terminal)[3] & termios.ICANON)
+        os.close(chat.terminal)
+
     def test_a_terminal_that_cannot_move_its_cursor_will_do(self):
         chat = self.chat(model=ARGS.tiny, TERM="dumb")
         self.say(chat, "/stats\n", "no answer yet")

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <array>
@@ -26,10 +27,18 @@ int wake = -1;
 // A word of so many lines, in bytes, is shown before it ends.
 constexpr size_t kWordLines = 4;
 
+bool EndsProgram(int signal) { return signal == SIGTERM || signal == SIGHUP; }
+
 void OnSignal(int signal) {
   const int error = errno;
   came |= uint64_t{1} << signal;
   eventfd_write(wake, 1);
+  // A terminal that was stopped (Ctrl-S) goes on, or what restores it would wait. The system starts
+  // again only what the same call has stopped.
+  if (EndsProgram(signal)) {
+    tcflow(STDERR_FILENO, TCOOFF);
+    tcflow(STDERR_FILENO, TCOON);
+  }
   errno = error;
 }
 
@@ -39,11 +48,11 @@ CaughtSignals::CaughtSignals(std::initializer_list<int> signals) {
   if (wake < 0) wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct sigaction action = {};
   action.sa_handler = OnSignal;
+  sigaddset(&action.sa_mask, SIGTTOU);  // Else tcflow stops a program in the background.
   for (const int signal : signals) {
     // Of other threads nothing shall fail. What is to end the program waits for a terminal that
     // takes no output: a second one ends it at once.
-    const bool ends = signal == SIGTERM || signal == SIGHUP;
-    action.sa_flags = SA_RESTART | (ends ? static_cast<int>(SA_RESETHAND) : 0);
+    action.sa_flags = SA_RESTART | (EndsProgram(signal) ? static_cast<int>(SA_RESETHAND) : 0);
     struct sigaction before = {};
     sigaction(signal, nullptr, &before);
     if (before.sa_handler == SIG_IGN) continue;  // As it stays.

@@ -14,7 +14,8 @@
 namespace ropeway::cli {
 
 // While it lives, these signals do nothing but end WaitForInput, until they are taken; those that
-// were ignored stay so. They may reach any thread; one thread makes it, waits and takes.
+// were ignored stay so. They may reach any thread; one thread makes it, waits and takes. With
+// SIGTERM and SIGHUP a terminal goes on that was stopped.
 class CaughtSignals {
  public:
   explicit CaughtSignals(std::initializer_list<int> signals);
