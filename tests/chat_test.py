@@ -31,12 +31,12 @@ MOVES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 class Chat:
     """`ropeway run` with a terminal of its own."""
 
-    def __init__(self, model, *flags, columns=0, **environment):
+    def __init__(self, model, *flags, rows=24, columns=0, **environment):
         self.shown = ""  # All that was shown and not yet waited for, without what moves the cursor.
         self.reads = 0
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execve(ARGS.ropeway, [ARGS.ropeway, "run", "--model", model, "--temperature", "0", *flags],
                       {**os.environ, "TERM": "xterm", **environment})
 
@@ -89,12 +89,13 @@ class Chat:
 
 
 class ChatCase(unittest.TestCase):
-    def chat(self, *flags, model=None, columns=0, **environment):
+    def chat(self, *flags, model=None, rows=24, columns=0, **environment):
         if not hasattr(self, "state"):
             temporary = tempfile.TemporaryDirectory(prefix="ropeway-state-")
             self.addCleanup(temporary.cleanup)
             self.state = temporary.name
-        chat = Chat(model or ARGS.model, *flags, columns=columns, **{"XDG_STATE_HOME": self.state, **environment})
+        chat = Chat(model or ARGS.model, *flags, rows=rows, columns=columns,
+                    **{"XDG_STATE_HOME": self.state, **environment})
         self.addCleanup(chat.kill)
         chat.greeting = chat.wait_for(r">>> ")
         self.assertIn("Ctrl-D leaves", chat.greeting)
@@ -315,6 +316,26 @@ class TerminalTest(ChatCase):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(chat.pid, 0)[1]), -signal.SIGTERM)
         self.assertTrue(termios.tcgetattr(chat.terminal)[3] & termios.ICANON)
         os.close(chat.terminal)
+
+    def test_a_terminal_that_says_it_is_huge_costs_no_memory(self):
+        def peak():
+            with open(f"/proc/{chat.pid}/status", encoding="utf-8") as status:
+                return int(re.search(r"VmPeak:\s+(\d+) kB", status.read()).group(1)) >> 10
+
+        chat = self.chat(model=ARGS.tiny, columns=80)
+        before = peak()
+        huge = struct.pack("HHHH", 65535, 65535, 0, 0)
+        fcntl.ioctl(chat.terminal, termios.TIOCSWINSZ, huge)
+        chat.send("/stats\n")
+        chat.wait_for("no answer yet.*>>> ")
+        chat.send("/stats\n")
+        chat.wait_for("no answer yet.*>>> ")
+        self.assertLess(peak() - before, 256)
+        chat.kill()
+        chat = self.chat(model=ARGS.tiny, rows=65535, columns=65535)
+        chat.send("/stats\n")
+        chat.wait_for("no answer yet.*>>> ")
+        self.assertLess(peak() - before, 256)
 
     def test_a_terminal_that_cannot_move_its_cursor_will_do(self):
         chat = self.chat(model=ARGS.tiny, TERM="dumb")

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <histedit.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@ constexpr size_t kMaxMessages = 1000;
 constexpr size_t kMaxHistoryBytes = size_t{128} << 10;
 constexpr size_t kMaxMessageBytes = size_t{8} << 10;
 constexpr size_t kMaxPaste = size_t{1} << 20;  // Characters.
+constexpr size_t kPasteChunk = 4096;           // Bytes: as many as a terminal has at once.
+constexpr size_t kMaxCells = size_t{1} << 20;
 // A terminal that is told the first sends the second and the third around what is pasted.
 constexpr char kPasteOn[] = "\033[?2004h";
 constexpr char kPasteOff[] = "\033[?2004l";
@@ -51,10 +54,17 @@ std::string Plain(std::string_view line) {
   return message;
 }
 
+// Libedit takes memory for each cell of the terminal, however many it says that it has.
+bool HasUsableSize() {
+  winsize size = {};
+  return ioctl(STDIN_FILENO, TIOCGWINSZ, &size) != 0 ||
+         size_t{size.ws_row} * size.ws_col <= kMaxCells;
+}
+
 bool MovesItsCursor() {
   const char* const kind = std::getenv("TERM");
   return isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0 && kind != nullptr &&
-         *kind != '\0' && std::string_view(kind) != "dumb";
+         *kind != '\0' && std::string_view(kind) != "dumb" && HasUsableSize();
 }
 
 // The row of the cursor, counted from the one in which the line begins.
@@ -176,7 +186,9 @@ struct LineEditor::Terminal {
   // What is pasted becomes a part of the line, its ends of lines too.
   static unsigned char Paste(EditLine* editor, int) {
     bool cut = false;
+    Of(editor)->pasting = true;
     const std::wstring text = ReadPaste(editor, &cut);
+    Of(editor)->pasting = false;
     // Before the line grows by rows.
     if (cut) {
       Of(editor)->ShowAnew(
@@ -201,19 +213,29 @@ struct LineEditor::Terminal {
 
   // False: the line ends, and whatever else asks for more of it, as a search does, ends too.
   bool ReadByte(std::string* bytes) {
+    if (taken == input.size()) ReadInput();
+    if (end) return false;
+    *bytes += input[taken++];
+    return true;
+  }
+  void ReadInput() {
+    input.clear();
+    taken = 0;
     while (!end && !WaitForInput(STDIN_FILENO)) {
       if (CaughtSignals::Take(SIGWINCH)) {
-        ShowAnew("");
+        if (HasUsableSize()) ShowAnew("");
       } else {
         // SIGTERM and SIGHUP take effect when Read has restored the terminal.
         end =
             CaughtSignals::Take(SIGINT) ? LineReader::Event::kInterrupted : LineReader::Event::kEnd;
       }
     }
-    char byte = 0;
-    if (!end && read(STDIN_FILENO, &byte, 1) != 1) end = LineReader::Event::kEnd;
-    *bytes += byte;
-    return !end;
+    if (end) return;
+    // What is typed ahead may be for the program after this one.
+    input.resize(pasting ? kPasteChunk : 1);
+    const ssize_t count = read(STDIN_FILENO, input.data(), input.size());
+    input.resize(count > 0 ? static_cast<size_t>(count) : 0);
+    if (input.empty()) end = LineReader::Event::kEnd;
   }
   void Remember(const std::string& message) {
     HistEvent event;
@@ -224,6 +246,9 @@ struct LineEditor::Terminal {
   History* const history;
   std::string prompt;
   int columns = ColumnsOf(STDERR_FILENO);
+  std::string input;                     // Bytes that were read,
+  size_t taken = 0;                      // and how many of them are used.
+  bool pasting = false;                  // Many more will come.
   std::optional<LineReader::Event> end;  // Of the line, but for what is typed.
 };
 
@@ -236,7 +261,7 @@ LineEditor::LineEditor(const std::string& history) : history_(history), plain_(S
 LineEditor::~LineEditor() = default;
 
 LineReader::Event LineEditor::Read(const std::string& prompt, std::string* line) {
-  if (terminal_ == nullptr) {
+  if (terminal_ == nullptr || !HasUsableSize()) {
     base::Note(prompt);
     return plain_.Read(line);
   }

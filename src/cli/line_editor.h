@@ -27,8 +27,8 @@ class ChatHistory {
 };
 
 // Reads from standard input and shows on standard error. One line can hold several: what is pasted
-// is not cut at its ends of lines. Where these are no terminal that can move its cursor, a plain
-// LineReader. REQUIRES: SetCharacterLocale was called.
+// is not cut at its ends of lines. Where these are no terminal that can move its cursor, or it says
+// that it has a million characters, a plain LineReader. REQUIRES: SetCharacterLocale was called.
 class LineEditor {
  public:
   explicit LineEditor(const std::string& history);

@@ -175,5 +175,17 @@ TEST(LineEditor, ALongPasteIsCutAtItsBound) {
   EXPECT_THAT(typist.End(), HasSubstr("the paste is cut: it has more than 1048576 characters"));
 }
 
+// Though a paste is read in large parts.
+TEST(LineEditor, WhatComesBehindAPasteIsNotLost) {
+  const Typist typist;
+  LineEditor lines("");
+  std::string line;
+  typist.Type("\033[200~one\ntwo\033[201~, three\nnext\n");
+  EXPECT_EQ(lines.Read("> ", &line), LineReader::Event::kLine);
+  EXPECT_EQ(line, "one\ntwo, three");
+  EXPECT_EQ(lines.Read("> ", &line), LineReader::Event::kLine);
+  EXPECT_EQ(line, "next");
+}
+
 }  // namespace
 }  // namespace ropeway::cli
