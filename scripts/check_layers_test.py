@@ -118,6 +118,18 @@ class CheckLayersTest(unittest.TestCase):
     def test_linking_is_an_arrow_too(self):
         self.expect("src/core/CMakeLists.txt", "ropeway_room(core DEPS base engine LIBS fmt::fmt)\n",
                     "core may not depend on engine")
+        self.expect("src/core/CMakeLists.txt", "ropeway_room(core LIBS fmt::fmt)\n", "core lacks base")
+        self.assertEqual(self.problems({"src/server/CMakeLists.txt":
+                                        "ropeway_room(server DEPS base core net http\n  api LIBS x)\n"}), [])
+
+    def test_the_table_of_the_documents_is_the_same(self):
+        rows = {room: f"| `src/{room}/` | a room | {' '.join(arrows) or chr(0x2013)} |"
+                for room, arrows in check_layers.ALLOWED.items()}
+        self.assertEqual(self.problems({"docs/architecture.md": "\n".join(rows.values())}), [])
+        rows["policy"] = "| `src/policy/` | a room | core engine |"
+        self.assertEqual(self.problems({"docs/architecture.md": "\n".join(rows.values())}),
+                         ["docs/architecture.md: policy may not depend on engine",
+                          "docs/architecture.md: policy lacks base"])
 
 
 if __name__ == "__main__":
