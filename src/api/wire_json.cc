@@ -13,6 +13,7 @@
 
 #include "api/wire_fields.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace ropeway::api {
 namespace {
