@@ -2,216 +2,116 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 
 namespace ropeway::scheduler {
 namespace {
-
-// Tokens beyond the prompt for which memory is reserved when a sequence is queued.
-constexpr int32_t kReservedTokens = 1024;
-
-// Queued sequences whose cached prefix is looked up anew in a step.
-constexpr size_t kHintsPerStep = 2;
 
 // Units of cost. A first token whose sampling costs no more waits for no other step.
 constexpr double kCheapFirstToken = 1;
 
 }  // namespace
 
-int32_t Scheduler::LongestTable(const core::Sequence& sequence) {
-  return sequence.prompt_len + sequence.request.max_tokens;
-}
-
-int32_t Scheduler::PositionsToStart(const core::Sequence& sequence) {
-  return std::min(sequence.num_ids() + 1, LongestTable(sequence));
-}
-
-void Scheduler::Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence) {
-  const auto it = std::find(list->begin(), list->end(), sequence);
-  if (it == list->end()) return;
-  *it = list->back();
-  list->pop_back();
-}
-
-int Scheduler::Count(std::span<core::Sequence* const> list, core::SequenceState state) {
-  return static_cast<int>(std::count_if(
-      list.begin(), list.end(), [state](const core::Sequence* s) { return s->state == state; }));
-}
-
 Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* policy,
                      kvcache::KvCacheManager* kv, core::SequenceMover* mover)
     : options_(options),
-      max_running_(std::min(options.max_num_seqs, options.max_num_batched_tokens)),
       policy_(policy),
       kv_(kv),
-      mover_(mover),
       costs_(options.attention_weight, options.learn_cost),
-      tenants_(policy, kv),
       load_(&costs_.step(), &costs_.sampling(),
             {.has_classes = options.has_classes,
              .has_tenants = policy->is_fair(),
              .preempts = options.batching.kind == BatchFormerOptions::Kind::kContinuous,
              .parts = options.class_parts}),
-      batches_(options, max_running_),
+      tenants_(policy, kv),
+      slots_(options, kv, mover, &tenants_, &load_, &output_),
+      batches_(options, slots_.max()),
+      aging_(options.max_wait),
+      order_(policy, kv, static_cast<size_t>(slots_.max())),
+      urgent_(policy, options.has_classes, options.max_prefill_chunk),
+      sampling_(&costs_, policy, &tenants_, static_cast<size_t>(slots_.max())),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
                .mixed = static_cast<double>(options.mixed_prefill_budget),
-               .long_ones = static_cast<double>(options.long_prefill_budget)}),
-      aging_(options.max_wait),
-      urgent_(policy, options.has_classes, options.max_prefill_chunk),
-      sampling_(&costs_, policy, &tenants_, static_cast<size_t>(max_running_)),
-      limit_(max_running_) {
-  const auto slots = static_cast<size_t>(max_running_);
-  running_.reserve(slots);
-  // Sequences preempted in a step stay in it beside those that take their slots.
-  ranked_.reserve(2 * slots);
-  candidates_.reserve(2 * slots);
-  output_.Reserve(slots);
+               .long_ones = static_cast<double>(options.long_prefill_budget)}) {
+  candidates_.reserve(2 * static_cast<size_t>(slots_.max()));
 }
 
 void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
-  // The batch builder reserves more step by step: a limit of 100,000 tokens would take 300 KB for
-  // each waiting sequence.
-  kvcache::KvCacheManager::Reserve(
-      sequence, std::min(LongestTable(*sequence), sequence->num_ids() + kReservedTokens) + 1,
-      kv_->windows().groups());
-  // All running sequences may return to the queue.
-  const size_t most = queue_.size() + running_.size() + 1;
-  if (queue_.capacity() < most) queue_.reserve(2 * most);
-  line_.Reserve(most);
+  const size_t most = queue().size() + running().size() + 1;
+  order_.Reserve(most);
   aging_.Reserve(most);
-  if (passed_.capacity() < most) passed_.reserve(2 * most);
+  passed_.Reserve(most);
   if (due_.capacity() < most) due_.reserve(2 * most);
   const size_t tenants = tenants_.all().size() + 1;
   if (turns_.capacity() < tenants) turns_.reserve(2 * tenants);
-  load_.Add(*sequence);
-  try {
-    tenants_.Enter(sequence);
-  } catch (const std::bad_alloc&) {
-    load_.Remove(*sequence);
-    throw;
-  }
-  queue_.push_back(sequence);
-  sequence->sched.queued_since = now;
-  UpdateHint(sequence);
-  load_.Enter(sequence);
+  slots_.Add(sequence, now);
   batches_.OnArrival(now);
 }
 
 void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool completed) {
-  if (!sequence->running()) load_.Leave(sequence);
-  Erase(sequence->running() ? &running_ : &queue_, sequence);
-  kv_->Release(sequence);
-  mover_->Move(sequence->id(), &sequence->state, event);
+  slots_.Remove(sequence, event);
   if (completed) load_.OnFinished(*sequence);
   policy_->OnFinished(*sequence, completed);
-  load_.Remove(*sequence);
-  tenants_.Leave(*sequence);
 }
 
-void Scheduler::FetchDone(core::Sequence* sequence) {
-  mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetched);
-}
-
+// A step has five phases:
+//
+// 1. It looks around: who has waited too long, what each tenant holds, what the policy makes of
+//    it; and takes out what has become too long for the short factors of RoPE.
+// 2. It ranks what runs and what waits, and decides how many may start.
+// 3. With continuous batching, sequences of the queue that go before running ones take their slots
+//    and blocks. A step with an urgent prompt belongs to it (UrgentSteps).
+// 4. Each decoding sequence gets one token, in rank order, but for those that leave the step to an
+//    urgent prompt, and those that rest since sampling all would cost too much (SamplingTurns). For
+//    a missing block others are preempted.
+// 5. In rank order, prefilling sequences get a chunk of the rest of the step's budget
+//    (PrefillBudget; the first at least one token), and sequences of the queue start while their
+//    batch (Batches), a slot, a token, and blocks allow it. The first that does not fit ends the
+//    starting: none passes it, unless it is a long one and only the long ones' budget is spent. A
+//    step that preempted for memory starts none.
+//
+// At its end, slots without work are charged, and what has started is numbered as a batch.
 const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
-  BeginStep(now);
-  PreemptLong();
-  RankRunning();
-  UpdateFollowers();
-  RankQueue();
-  batches_.BeginStep(queue_, running_, limit_, load_.tokens(), now_, &output_);
-  if (continuous()) {
+  LookAround(now);
+
+  order_.Rank(queue(), running(), &tenants_);
+  batches_.BeginStep(queue(), running(), limit(), load_.tokens(), now, &output_);
+
+  if (batches_.continuous()) {
     StartUrgent();
     if (tenants_.several()) StartBelowShare();
     StartDue();
-    urgent_.Choose(ranked_, line_.empty() ? nullptr : &line_.front());
+    urgent_.Choose(order_.running, order_.queue.empty() ? nullptr : &order_.queue.front());
+    sampling_.Choose(order_.running);
   }
-  ScheduleDecodes();
+
+  if (!batches_.PrefillsFirst(running())) ScheduleDecodes();
+
   SchedulePrefills();
+
   ChargeIdle();
-  batches_.EndStep(queue_, running_, rows_left(), now_, &output_);
+  batches_.EndStep(queue(), running(), rows_left(), now, &output_);
   return output_;
 }
 
-void Scheduler::BeginStep(base::TimePoint now) {
-  const base::TimePoint last_step = now_;
-  output_.Clear();
-  now_ = now;
-  ++step_;
-  passed_.clear();
-  RefreshHints();
-  tenants_.NoteAboveShare(queue_, last_step);
-  aging_.Update(now, limit_, running_, queue_);
-  policy_->BeginStep(queue_, running_, now);
-  tenants_.BeginStep(running_, step_, limit_);
-}
-
-void Scheduler::RefreshHints() {
-  const size_t count = std::min(queue_.size(), kHintsPerStep);
-  for (size_t i = 0; i < count; ++i) {
-    core::Sequence* const sequence = queue_[++next_hint_ % queue_.size()];
-    load_.Leave(sequence);
-    UpdateHint(sequence);
-    load_.Enter(sequence);
-  }
-}
-
-void Scheduler::UpdateHint(core::Sequence* sequence) {
-  const kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
-  // It will find what another sequence computes now, or wait for it.
-  sequence->sched.cached_hint = std::max(prefix.tokens, prefix.pending_end * base::kBlockTokens);
-}
-
-void Scheduler::RankRunning() {
-  ranked_.clear();
-  for (core::Sequence* sequence : running_) ranked_.push_back(RankedOf(sequence));
-}
-
-void Scheduler::UpdateFollowers() {
-  for (core::Sequence* follower : queue_) {
-    if (follower->sched.follows == 0) continue;
-    uint64_t leader = 0;
-    if (!kv_->StillPending(*follower, &leader)) {
-      follower->sched.follows = 0;
-      continue;
-    }
-    const auto it = std::find_if(ranked_.begin(), ranked_.end(), [leader](const Ranked& ranked) {
-      return ranked.sequence->id() == leader;
-    });
-    if (it == ranked_.end()) continue;
-    const Ranked its = RankedOf(follower);
-    it->leads = true;
-    it->aged = it->aged || its.aged;
-    it->rank = std::min(it->rank, its.rank);
-  }
-  std::sort(ranked_.begin(), ranked_.end(), Before);
-}
-
-void Scheduler::RankQueue() {
-  line_.Clear();
-  for (core::Sequence* sequence : queue_) {
-    if (sequence->sched.follows != 0) continue;
-    const Ranked ranked = RankedOf(sequence);
-    line_.Add(ranked);
-    Ranked& first = tenants_.Of(*sequence).first;
-    if (first.sequence == nullptr || Before(ranked, first)) first = ranked;
-  }
-  line_.Sort();
-}
-
-Ranked Scheduler::RankedOf(core::Sequence* sequence) const {
-  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->sched.aged};
+void Scheduler::LookAround(base::TimePoint now) {
+  const base::TimePoint last_step = slots_.now();
+  slots_.BeginStep(now);
+  tenants_.NoteAboveShare(queue(), last_step);
+  aging_.Update(now, limit(), slots_.running(), slots_.queue());
+  policy_->BeginStep(slots_.queue(), slots_.running(), now);
+  tenants_.BeginStep(running(), slots_.step(), limit());
+  slots_.PreemptLong();
 }
 
 void Scheduler::ScheduleDecodes() {
-  if (batches_.PrefillsFirst(running_)) return;
-  if (continuous()) sampling_.Choose(ranked_);
-  for (size_t i = 0; i < ranked_.size(); ++i) {
-    core::Sequence* sequence = ranked_[i].sequence;
+  for (size_t i = 0; i < order_.running.size(); ++i) {
+    const Ranked& ranked = order_.running[i];
+    core::Sequence* const sequence = ranked.sequence;
     // Skips sequences preempted in this step too.
     if (sequence->state != core::SequenceState::kDecoding) continue;
-    if (urgent_.IsLeftBy(ranked_[i])) continue;
-    sequence->sched.contends = ranked_[i].contends;
-    if (ranked_[i].rests) {
+    if (urgent_.IsLeftBy(ranked)) continue;
+    sequence->sched.contends = ranked.contends;
+    if (ranked.rests) {
       policy_->OnScheduled(*sequence, {.held = tenants_.HeldSlots(*sequence), .rests = true});
       ++sequence->sched.run_steps;
       continue;
@@ -223,95 +123,97 @@ void Scheduler::ScheduleDecodes() {
 }
 
 double Scheduler::StepLimit() const {
-  if (!tenants_.named() || costs_.step().speed() <= 0.0)
-    return std::numeric_limits<double>::infinity();
-  return std::max(kLeastStep, costs_.step().speed() * base::ToSeconds(kLongestStep));
+  const double speed = costs_.step().speed();
+  if (!tenants_.named() || speed <= 0.0) return std::numeric_limits<double>::infinity();
+  return std::max(kLeastStep, speed * base::ToSeconds(kLongestStep));
 }
 
 void Scheduler::SchedulePrefills() {
-  if (const core::Sequence* urgent = urgent_.owner(); urgent != nullptr) {
+  core::Sequence* const urgent = urgent_.owner();
+  if (urgent != nullptr) {
     const int32_t left = urgent->num_ids() - urgent->kv.computed;
     budget_.BeginUrgent(output_.decode_cost, costs_.step().Cost(urgent->kv.computed, left));
   } else {
     budget_.Begin(output_.decode_cost, urgent_.paused(), StepLimit());
   }
   // In a turn between tenants others may rank before it.
-  const bool first_turn = urgent_.owner() != nullptr && urgent_.owner()->sched.first_turn;
-  if (first_turn) AddChunk(urgent_.owner());
+  const bool first_turn = urgent != nullptr && urgent->sched.first_turn;
+  if (first_turn) AddChunk(urgent);
+  passed_.Clear();
   bool starting = true;
-  const size_t running = ranked_.size();
+  const std::vector<Ranked>& running = order_.running;
   for (size_t next = 0; true;) {
-    while (next < running && ranked_[next].sequence->state != core::SequenceState::kPrefilling)
+    while (next < running.size() &&
+           running[next].sequence->state != core::SequenceState::kPrefilling)
       ++next;
-    const bool start = starting && !line_.empty();
-    if (start && (next == running || Before(line_.front(), ranked_[next]))) {
+    const bool start = starting && !order_.queue.empty();
+    if (start && (next == running.size() || Before(order_.queue.front(), running[next]))) {
       starting = StartFirst();
-    } else if (next < running) {
-      core::Sequence* const sequence = ranked_[next++].sequence;
-      if (!first_turn || sequence != urgent_.owner()) AddChunk(sequence);
+    } else if (next < running.size()) {
+      core::Sequence* const sequence = running[next++].sequence;
+      if (!first_turn || sequence != urgent) AddChunk(sequence);
     } else {
       break;
     }
   }
   if (output_.items.empty() && kv_->windows().any()) PreemptForChunk();
-  if (output_.head != nullptr || queue_.empty() || !line_.empty()) return;
+  if (output_.head != nullptr || queue().empty() || !order_.queue.empty()) return;
   // All waiting sequences follow another one, or were preempted in this step.
-  core::Sequence* const first = *std::min_element(
-      queue_.begin(), queue_.end(),
-      [](const core::Sequence* a, const core::Sequence* b) { return a->order < b->order; });
+  core::Sequence* const first =
+      *std::ranges::min_element(slots_.queue(), {}, &core::Sequence::order);
   NoteBlocked(first, first->sched.follows > 0 ? BlockedBy::kLeader : BlockedBy::kPreemption);
 }
 
 bool Scheduler::StartFirst() {
-  const Ranked first = line_.front();
+  const Ranked first = order_.queue.front();
   core::Sequence* const sequence = first.sequence;
   const bool fresh = sequence->state == core::SequenceState::kWaiting;
+  // An urgent one does not join a running batch before an aged one that it may not pass.
   if (fresh && !batches_.MayStart() &&
-      !(batches_.MayJoin(*sequence, running_, limit_) && MayPassAged())) {
-    if (first.aged) passed_.push_back(first);
+      !(batches_.MayJoin(*sequence, running(), limit()) && passed_.MayPass(running(), limit()))) {
+    if (first.aged) passed_.Add(first);
     // A preempted member of the running batch may be behind it.
     if (output_.head == nullptr) NoteBlocked(sequence, BlockedBy::kBatch);
-    line_.Pop();
+    order_.queue.Pop();
     return true;
   }
   // Even if it could not start now: its leader runs at its rank from now on.
   kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
-  if (Follow(sequence, &prefix)) {
-    line_.Pop();
+  if (slots_.Follow(sequence, &prefix)) {
+    order_.queue.Pop();
     return true;
   }
-  const BlockedBy rule = WhatBlocks(first, prefix);
+  const BlockedBy rule = WhatBlocks(*sequence, prefix);
   if (rule != BlockedBy::kNothing) {
     if (output_.head == nullptr) NoteBlocked(sequence, rule);
     // Only the long ones' budget may be spent.
-    if (rule != BlockedBy::kTokens || first.aged || !IsLong(*sequence, prefix.tokens)) {
+    if (rule != BlockedBy::kTokens || first.aged || !slots_.IsLong(*sequence, prefix.tokens)) {
       return false;
     }
-    line_.Pop();
+    order_.queue.Pop();
     return true;
   }
-  line_.Pop();
-  if (fresh) batches_.OnStart(sequence, now_);
-  Start(first, &prefix);
+  order_.queue.Pop();
+  if (fresh) batches_.OnStart(sequence, slots_.now());
+  slots_.Start(first, &prefix);
   if (sequence->state == core::SequenceState::kPrefilling) AddChunk(sequence);
-  line_.Resort(*policy_);
+  order_.queue.Resort(*policy_);
   return true;
 }
 
-BlockedBy Scheduler::WhatBlocks(const Ranked& first, const kvcache::CachedPrefix& prefix) const {
-  const core::Sequence& its = *first.sequence;
+BlockedBy Scheduler::WhatBlocks(const core::Sequence& first,
+                                const kvcache::CachedPrefix& prefix) const {
   if (output_.ShortOfBlocks()) return BlockedBy::kPreemption;
-  if (num_running() >= limit_) {
+  if (slots_.num_running() >= limit()) {
     // Within its share, it would have preempted a lower class.
-    const bool lower_runs =
-        std::any_of(running_.begin(), running_.end(), [&](const core::Sequence* s) {
-          return s->request.priority > its.request.priority && !policy_->MayPreempt(its, *s);
-        });
+    const bool lower_runs = std::ranges::any_of(running(), [&](const core::Sequence* s) {
+      return s->request.priority > first.request.priority && !policy_->MayPreempt(first, *s);
+    });
     return lower_runs && options_.class_parts[0] > 0 ? BlockedBy::kFairness : BlockedBy::kSlots;
   }
   // A batch starts as a whole, even if not all of it computes in its first step.
-  if (continuous() && !HasBudget(its, prefix)) return BlockedBy::kTokens;
-  if (!kv_->Fits(its, prefix, PositionsToStart(its))) return BlockedBy::kBlocks;
+  if (batches_.continuous() && !HasBudget(first, prefix)) return BlockedBy::kTokens;
+  if (!slots_.Fits(first, prefix)) return BlockedBy::kBlocks;
   return BlockedBy::kNothing;
 }
 
@@ -319,58 +221,14 @@ bool Scheduler::HasBudget(const core::Sequence& sequence,
                           const kvcache::CachedPrefix& prefix) const {
   if (rows_left() == 0) return false;
   if (output_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
-  const double budget = budget_.For(urgent_.GoesFirst(sequence), IsLong(sequence, prefix.tokens));
+  const double budget =
+      budget_.For(urgent_.GoesFirst(sequence), slots_.IsLong(sequence, prefix.tokens));
   return costs_.step().ChunkFor(prefix.tokens, 1, budget) > 0;
 }
 
 void Scheduler::NoteBlocked(core::Sequence* head, BlockedBy rule) {
   output_.head = head;
   output_.head_blocked_by = rule;
-}
-
-bool Scheduler::Follow(core::Sequence* sequence, kvcache::CachedPrefix* prefix) {
-  // A batch starts as a whole: none of its members waits for another.
-  if (!continuous() || prefix->pending_end <= prefix->blocks) return false;
-  // What the tier holds behind the pending blocks can be read only once these are computed.
-  kv_->LookInTier(*sequence, prefix);
-  const int32_t pending = (prefix->pending_end - prefix->blocks) * base::kBlockTokens;
-  if (pending + prefix->tier_tokens < kMinFollowTokens) {
-    prefix->pending_end = 0;  // It computes them itself.
-    return false;
-  }
-  sequence->sched.follows = prefix->pending_end;
-  return true;
-}
-
-void Scheduler::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
-  core::Sequence* const sequence = ranked.sequence;
-  prefix->pending_end = 0;  // It follows none, and computes itself what is not cached.
-  kv_->LookInTier(*sequence, prefix);
-  const bool reads = kv_->ReadIsCheaper(*prefix);
-  if (!reads) prefix->ForgetTier();
-  kv_->Start(sequence, *prefix, PositionsToStart(*sequence));
-  load_.Leave(sequence);
-  Erase(&queue_, sequence);
-  running_.push_back(sequence);
-  sequence->sched.run_steps = 0;
-  sequence->sched.started_step = step_;
-  sequence->sched.again_steps = 0;
-  sequence->sched.aged = ranked.aged;
-  sequence->sched.held_blocks = kv_->HeldBlocks(*sequence);
-  tenants_.Hold(*sequence);
-  sequence->sched.long_prefill = IsLong(*sequence, sequence->kv.computed);
-  const bool first_time = sequence->state == core::SequenceState::kWaiting;
-  if (first_time) {
-    output_.started.push_back(sequence);
-  }
-  sequence->sched.queued_since = now_;
-  if (reads) {
-    mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetch);
-    output_.fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
-    return;
-  }
-  mover_->Move(sequence->id(), &sequence->state,
-               first_time ? core::SequenceEvent::kStart : core::SequenceEvent::kResume);
 }
 
 void Scheduler::AddChunk(core::Sequence* sequence) {
@@ -397,7 +255,7 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
   double sampling = samples ? costs_.Sampling(*sequence) : 0.0;
   // The last id waits for a step that has room for the choice of its token too, or in which it is
   // the first.
-  if (continuous() && sampling > kCheapFirstToken && output_.num_prefill_tokens > 0 &&
+  if (batches_.continuous() && sampling > kCheapFirstToken && output_.num_prefill_tokens > 0 &&
       cost() + sampling > budget) {
     sampling = 0.0;
     if (--chunk == 0) return;
@@ -430,9 +288,38 @@ void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
                         .cost = cost + sampling,
                         .extra = (cost - num_tokens) * first_time / num_tokens + sampling,
                         .held = tenants_.HeldSlots(*sequence)});
-  sequence->sched.queued_since = now_;
+  sequence->sched.queued_since = slots_.now();
   const bool decodes = sequence->state == core::SequenceState::kDecoding;
   if (++sequence->sched.run_steps >= kMinRunSteps && decodes) sequence->sched.aged = false;
+}
+
+void Scheduler::ChargeIdle() {
+  for (const core::Sequence* sequence : running()) {
+    const core::Sequence& its = *sequence;
+    // A decode without work rests, and is charged already, or leaves the step to an urgent prompt.
+    const bool decodes = its.state == core::SequenceState::kDecoding;
+    if (decodes || its.sched.queued_since == slots_.now()) continue;
+    // As computing again what was lost is not charged, nor is the wait for it.
+    if (its.kv.computed < its.kv.high_water) continue;
+    // One that waits for another tenant's prompts would be charged for these, and wait the longer.
+    const bool fetches = its.state == core::SequenceState::kFetching;
+    if (!fetches && !tenants_.Of(its).prefills) continue;
+    policy_->OnScheduled(its, {.held = tenants_.HeldSlots(its), .rests = true});
+  }
+}
+
+void Scheduler::View(LoadView* view) const {
+  // While blocks are what is short, there are no more slots than sequences that run.
+  const bool blocks = output_.head_blocked_by == BlockedBy::kBlocks && slots_.num_running() > 0;
+  load_.View({.sequences = running(),
+              .slots = blocks ? std::min(limit(), slots_.num_running()) : limit(),
+              .step_seconds = costs_.step_seconds()},
+             view);
+}
+
+void Scheduler::OnStep(base::Duration took, const core::StepResult& result) {
+  const auto busy = costs_.OnStep(output_, took, result, running(), limit());
+  if (busy) load_.OnStep(busy->work, busy->took);
 }
 
 }  // namespace ropeway::scheduler

@@ -64,7 +64,7 @@ TEST_F(ClassesTest, EqualAndLowerClassesPreemptNone) {
   Add(kMedium, 5);
   Add(kLow, 5);
   Steps(20);
-  EXPECT_EQ(scheduler_->num_preempted(), 0);
+  EXPECT_EQ(NumPreempted(), 0);
   EXPECT_EQ(head_, "2: max_num_seqs");
 }
 
@@ -87,7 +87,7 @@ TEST_F(ClassesTest, NoneIsPreemptedInVain) {
   Steps(1 + Scheduler::kMinRunSteps);
   Add(kHigh, 70);
   Steps(3);
-  EXPECT_EQ(scheduler_->num_preempted(), 0);
+  EXPECT_EQ(NumPreempted(), 0);
   EXPECT_EQ(head_, "3: free KV blocks");
 }
 
@@ -238,7 +238,7 @@ TEST_F(ClassesTest, AgedOnesTakeHalfTheSlots) {
   Add(kMedium, 4);
   for (int i = 0; i < 6; ++i) Add(kLow, 4);
   Step();  // All slots are taken, by the medium one and three low ones.
-  EXPECT_EQ(scheduler_->num_running(), 4);
+  EXPECT_EQ(NumRunning(), 4);
   now_ += std::chrono::seconds(1);
   for (int i = 0; i < 6; ++i) Add(kHigh, 4);
   for (const auto& sequence : sequences_) {
@@ -280,7 +280,7 @@ TEST_F(ClassesTest, WithoutCachingALongOutputIsNotPreempted) {
   Add(kHigh, 4);
   Steps(5);
   EXPECT_EQ(preempted_, "");
-  EXPECT_EQ(scheduler_->num_preempted(), 0);
+  EXPECT_EQ(NumPreempted(), 0);
 }
 
 TEST_F(ClassesTest, ALeaderOfAHigherClassIsNoVictim) {
@@ -294,7 +294,7 @@ TEST_F(ClassesTest, ALeaderOfAHigherClassIsNoVictim) {
   Step();
   Add(kHigh, 5);
   Steps(3);
-  EXPECT_EQ(scheduler_->num_preempted(), 0) << "a leader is not preempted";
+  EXPECT_EQ(NumPreempted(), 0) << "a leader is not preempted";
 }
 
 TEST_F(ClassesTest, LongPromptsShareALittleOfEachStepWhileOthersDecode) {
@@ -392,7 +392,7 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
   Add(kMedium, 20);
   Add(kMedium, 20);
   EXPECT_EQ(Step(), "1:0+20* 2:0+20") << "all three have a slot, not all get tokens at once";
-  EXPECT_EQ(scheduler_->num_running(), 3);
+  EXPECT_EQ(NumRunning(), 3);
   EXPECT_EQ(sequences_[2]->sched.batch.size, 3);
   Steps(5);
   scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
@@ -461,9 +461,9 @@ TEST_F(BatchesTest, UrgentOnesJoinInHalfTheSlots) {
   Step();
   for (int i = 0; i < 6; ++i) Add(kHigh, 2);
   Step();
-  EXPECT_EQ(scheduler_->num_running(), 6) << "four of the eight slots are for urgent ones";
+  EXPECT_EQ(NumRunning(), 6) << "four of the eight slots are for urgent ones";
   Steps(5);
-  EXPECT_EQ(scheduler_->num_running(), 6);
+  EXPECT_EQ(NumRunning(), 6);
   scheduler_->Remove(sequences_[2].get(), core::SequenceEvent::kEnd);
   Step();
   EXPECT_TRUE(sequences_[6]->running());
@@ -482,7 +482,7 @@ TEST_F(BatchesTest, UrgentOnesDoNotPassAnAgedOneForEver) {
   Steps(10);
   for (int i = 0; i < 5; ++i) Add(kHigh, 2);
   Step();
-  EXPECT_EQ(scheduler_->num_running(), 5) << "four later ones may run beside it";
+  EXPECT_EQ(NumRunning(), 5) << "four later ones may run beside it";
   scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   Step();
   EXPECT_TRUE(aged->running()) << "the next batch begins, with the aged one first";
@@ -555,7 +555,7 @@ TEST_F(BatchesTest, AMemberPreemptedForMemoryReturnsToItsBatch) {
   Add(kMedium, 16, 40);
   Add(kMedium, 5);
   Steps(18);
-  EXPECT_EQ(scheduler_->num_preempted(), 1);
+  EXPECT_EQ(NumPreempted(), 1);
   EXPECT_EQ(sequences_[2]->state, core::SequenceState::kWaiting);
   scheduler_->Remove(sequences_[0].get(), core::SequenceEvent::kEnd);
   Step();

@@ -31,7 +31,7 @@ void Scheduler::StartBelowShare() {
     return key(*a.sequence) < key(*b.sequence);
   });
   // A lowered limit takes no slot from a running sequence.
-  const int slots = std::max(limit_, num_running());
+  const int slots = slots_.taken_or_limit();
   double least_passed = std::numeric_limits<double>::infinity();
   bool any = false;
   for (const Ranked& first : turns_) {
@@ -43,15 +43,15 @@ void Scheduler::StartBelowShare() {
     const bool has_none = tenants_.Of(*sequence).slots == 0;
     candidates_.clear();
     bool below = false;
-    for (const Ranked& ranked : ranked_) {
+    for (const Ranked& ranked : order_.running) {
       if (!ranked.sequence->running() || !tenants_.IsBelow(*sequence, *ranked.sequence)) continue;
       below = true;
       if (tenants_.GivesTurn(*ranked.sequence, *sequence)) candidates_.push_back(ranked.sequence);
     }
     if (!below) continue;
     kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
-    if (Follow(sequence, &prefix)) {
-      line_.Remove(sequence);
+    if (slots_.Follow(sequence, &prefix)) {
+      order_.queue.Remove(sequence);
     } else if (GiveWayTo(first, slots)) {
       StartNow(first);
       sequence->sched.first_turn =
@@ -61,12 +61,11 @@ void Scheduler::StartBelowShare() {
       least_passed = share;
     }
   }
-  if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
+  if (any) std::sort(order_.running.begin(), order_.running.end(), Before);
 }
 
 bool Scheduler::GiveWayTo(const Ranked& urgent, int slots) {
   const core::Sequence& its = *urgent.sequence;
-  const int32_t positions = PositionsToStart(its);
   kvcache::CachedPrefix prefix = kv_->Lookup(urgent.sequence);
   std::sort(candidates_.begin(), candidates_.end(),
             [this](const core::Sequence* a, const core::Sequence* b) {
@@ -75,12 +74,12 @@ bool Scheduler::GiveWayTo(const Ranked& urgent, int slots) {
               };
               return key(*a) > key(*b);
             });
-  int free_slots = slots - num_running();
+  int free_slots = slots - slots_.num_running();
   int32_t freed = 0;
-  const auto has_room = [&] { return free_slots > 0 && kv_->Fits(its, prefix, positions, freed); };
+  const auto has_room = [&] { return free_slots > 0 && slots_.Fits(its, prefix, freed); };
   size_t chosen = 0;
   for (size_t i = 0; i < candidates_.size() && !has_room(); ++i) {
-    const core::Sequence* const victim = candidates_[i];
+    core::Sequence* const victim = candidates_[i];
     // With those before it, its tenant may have given enough, or keep no other slot.
     if (!tenants_.GivesTurn(*victim, its)) continue;
     tenants_.Release(*victim);
@@ -90,24 +89,24 @@ bool Scheduler::GiveWayTo(const Ranked& urgent, int slots) {
   }
   const bool room = has_room();
   candidates_.resize(chosen);
-  for (const core::Sequence* victim : candidates_) tenants_.Hold(*victim);
+  for (core::Sequence* victim : candidates_) tenants_.Hold(*victim);
   if (!room) return false;
-  for (const core::Sequence* victim : candidates_) Preempt(victim, PreemptReason::kFairness);
+  for (core::Sequence* victim : candidates_) slots_.Preempt(victim, PreemptReason::kFairness);
   // The preempted sequences may have been about to compute some of it.
   prefix = kv_->Lookup(urgent.sequence);
-  return kv_->Fits(its, prefix, positions);
+  return slots_.Fits(its, prefix);
 }
 
 void Scheduler::StartNow(const Ranked& ranked) {
   kvcache::CachedPrefix prefix = kv_->Lookup(ranked.sequence);
-  line_.Remove(ranked.sequence);
-  Start(ranked, &prefix);
-  ranked_.push_back(ranked);
+  order_.queue.Remove(ranked.sequence);
+  slots_.Start(ranked, &prefix);
+  order_.running.push_back(ranked);
 }
 
 void Scheduler::StartDue() {
   NoteDue();
-  const int slots = std::max(limit_, num_running());
+  const int slots = slots_.taken_or_limit();
   bool any = false;
   int32_t stuck = -1;  // The tenant whose longest waiting found no room: none of it passes that.
   for (core::Sequence* sequence : due_) {
@@ -116,15 +115,15 @@ void Scheduler::StartDue() {
     const TenantTable::Tenant& tenant = tenants_.Of(*sequence);
     if (tenant.busy > 0 && tenant.busy >= (tenant.slots + 1) / 2) continue;
     candidates_.clear();
-    for (const Ranked& ranked : ranked_) {
+    for (const Ranked& ranked : order_.running) {
       const core::Sequence& its = *ranked.sequence;
       if (!its.running() || ranked.leads || tenants_.IsBusy(its)) continue;
       if (tenants_.GivesInTurn(its, *sequence)) candidates_.push_back(ranked.sequence);
     }
-    const Ranked first = RankedOf(sequence);
+    const Ranked first = order_.RankedOf(sequence);
     kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
-    if (Follow(sequence, &prefix)) {
-      line_.Remove(sequence);
+    if (slots_.Follow(sequence, &prefix)) {
+      order_.queue.Remove(sequence);
     } else if (PreemptFor(first, slots, true)) {
       StartNow(first);
       any = true;
@@ -132,7 +131,7 @@ void Scheduler::StartDue() {
       stuck = sequence->sched.tenant;
     }
   }
-  if (any) std::sort(ranked_.begin(), ranked_.end(), Before);
+  if (any) std::sort(order_.running.begin(), order_.running.end(), Before);
 }
 
 void Scheduler::NoteDue() {
@@ -140,10 +139,10 @@ void Scheduler::NoteDue() {
   if (options_.max_wait == base::Duration::max()) return;
   base::Duration longest{};
   double steps = 1.0;  // To start them all, if they were one tenant's with one slot.
-  for (core::Sequence* sequence : queue_) {
+  for (core::Sequence* sequence : queue()) {
     if (sequence->state != core::SequenceState::kWaiting || sequence->sched.follows > 0) continue;
     due_.push_back(sequence);
-    longest = std::max(longest, now_ - sequence->sched.queued_since);
+    longest = std::max(longest, slots_.now() - sequence->sched.queued_since);
     steps += StepsToStart(*sequence);
   }
   // Most queues are far from max_wait: then there is nothing to sort.
@@ -174,26 +173,11 @@ bool Scheduler::MustStart(std::span<core::Sequence* const> of_one_tenant) {
   const double half = std::max(1, (tenants_.Of(*of_one_tenant[0]).slots + 1) / 2);
   double steps = 1.0;  // Until the next one can start; the first one's start takes one.
   for (const core::Sequence* sequence : of_one_tenant) {
-    const base::Duration left = options_.max_wait - (now_ - sequence->sched.queued_since);
+    const base::Duration left = options_.max_wait - (slots_.now() - sequence->sched.queued_since);
     if (base::ToSeconds(left) <= steps * costs_.step_seconds()) return true;
     steps += StepsToStart(*sequence) / half;
   }
   return false;
-}
-
-void Scheduler::ChargeIdle() {
-  for (const core::Sequence* sequence : running_) {
-    const core::Sequence& its = *sequence;
-    // A decode without work rests, and is charged already, or leaves the step to an urgent prompt.
-    const bool decodes = its.state == core::SequenceState::kDecoding;
-    if (decodes || its.sched.queued_since == now_) continue;
-    // As computing again what was lost is not charged, nor is the wait for it.
-    if (its.kv.computed < its.kv.high_water) continue;
-    // One that waits for another tenant's prompts would be charged for these, and wait the longer.
-    const bool fetches = its.state == core::SequenceState::kFetching;
-    if (!fetches && !tenants_.Of(its).prefills) continue;
-    policy_->OnScheduled(its, {.held = tenants_.HeldSlots(its), .rests = true});
-  }
 }
 
 void Scheduler::KeepLargestHolder() {

@@ -84,7 +84,7 @@ TEST_F(TenantsTest, ATenantWithoutASlotGetsOneAtOnceFromOneThatKeepsAnother) {
     EXPECT_EQ(reasons_, "fairness") << policy;
     EXPECT_EQ(RunningOf("a"), 3) << policy;
     Step();
-    EXPECT_EQ(scheduler_->num_running(), 4) << policy;
+    EXPECT_EQ(NumRunning(), 4) << policy;
     // A second one waits for its tenant's turn.
     const core::Sequence* second = AddOf("b", 10);
     Step();
@@ -397,7 +397,7 @@ TEST_F(TenantsTest, MemoryIsTakenFromTheTenantThatHoldsTheMost) {
   AddOf("a", 28);
   AddOf("b", 14);  // The newest, with the least to lose.
   RunSteps(3);
-  EXPECT_EQ(scheduler_->num_running(), 3);
+  EXPECT_EQ(NumRunning(), 3);
   Step();  // The block of b's next position.
   EXPECT_EQ(preempted_, "2");
   EXPECT_EQ(reasons_, "memory");

@@ -99,7 +99,7 @@ TEST_F(SchedulerTest, TheNewestIsPreemptedAndResumesBeforeLaterOnes) {
   EXPECT_EQ(Step(), "1:16+1* 2:15+1* 3:15+1*");
   EXPECT_EQ(preempted_, "4");
   EXPECT_EQ(head_, "4: a preemption in this step");
-  EXPECT_EQ(scheduler_->num_preempted(), 1);
+  EXPECT_EQ(NumPreempted(), 1);
   // The second needs a block: the third is preempted and waits before the fourth.
   EXPECT_EQ(Step(), "1:17+1* 2:16+1*");
   EXPECT_EQ(preempted_, "3");
@@ -135,7 +135,7 @@ TEST_F(SchedulerTest, APrefillingOneIsPreemptedForADecode) {
   EXPECT_EQ(Step(), "1:15+1* 2:1+15");
   EXPECT_EQ(Step(), "1:16+1*");
   EXPECT_EQ(preempted_, "2");
-  EXPECT_EQ(scheduler_->num_running(), 1);
+  EXPECT_EQ(NumRunning(), 1);
 }
 
 TEST_F(SchedulerTest, RemovesFromEveryState) {
@@ -151,7 +151,7 @@ TEST_F(SchedulerTest, RemovesFromEveryState) {
   scheduler_->Remove(third, core::SequenceEvent::kFail);
   scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_TRUE(scheduler_->empty());
-  EXPECT_EQ(scheduler_->num_preempted(), 0);
+  EXPECT_EQ(NumPreempted(), 0);
   EXPECT_EQ(kv_->pool().num_held(), 0);
   EXPECT_EQ(kv_->pool().num_claimed(), 0);
   CheckSound();
@@ -327,7 +327,7 @@ TEST_F(FetchingTest, FetchesAndThenComputesTheRest) {
   Add(20);
   EXPECT_EQ(Step(), "2:0+20*") << "none waits for a fetching one";
   EXPECT_EQ(a->state, core::SequenceState::kFetching);
-  EXPECT_EQ(scheduler_->num_fetching(), 1);
+  EXPECT_EQ(NumFetching(), 1);
   Read(a, 3);
   EXPECT_EQ(Step(), "2:20+1*");
   scheduler_->FetchDone(a);  // One block could not be had.
@@ -352,7 +352,7 @@ TEST_F(FetchingTest, OthersFollowAFetchingOne) {
   Store(*a, 5);
   Add(100, 1000, 90);
   EXPECT_EQ(Step(), "");
-  EXPECT_EQ(scheduler_->num_running(), 1);
+  EXPECT_EQ(NumRunning(), 1);
   Read(a, 5);
   scheduler_->FetchDone(a);
   EXPECT_EQ(Step(), "1:80+20* 2:80+20*");
@@ -384,7 +384,7 @@ TEST_F(FetchingTest, AFetchingOneIsPreempted) {
   Read(b, 1);
   EXPECT_EQ(Step(), "1:16+1*");
   EXPECT_EQ(preempted_, "2");
-  EXPECT_EQ(scheduler_->num_fetching(), 0);
+  EXPECT_EQ(NumFetching(), 0);
   EXPECT_EQ(b->kv.parked, 16);
 }
 
@@ -395,7 +395,7 @@ TEST_F(FetchingTest, RemovesAFetchingOne) {
   Step();
   scheduler_->Remove(a, core::SequenceEvent::kAbort);
   EXPECT_TRUE(scheduler_->empty());
-  EXPECT_EQ(scheduler_->num_fetching(), 0);
+  EXPECT_EQ(NumFetching(), 0);
   CheckSound();
 }
 

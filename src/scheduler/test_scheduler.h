@@ -89,6 +89,14 @@ class SchedulerTest : public testing::Test {
     return text;
   }
 
+  int NumRunning() const { return static_cast<int>(scheduler_->running().size()); }
+  int NumPreempted() const { return Count(core::SequenceState::kPreempted); }
+  int NumFetching() const { return Count(core::SequenceState::kFetching); }
+  int Count(core::SequenceState state) const {
+    return static_cast<int>(std::count_if(sequences_.begin(), sequences_.end(),
+                                          [state](const auto& s) { return s->state == state; }));
+  }
+
   void CheckSound() {
     Status status = scheduler_->CheckIntegrity();
     EXPECT_TRUE(status.ok()) << status.message();

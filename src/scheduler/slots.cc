@@ -1,0 +1,232 @@
+#include "scheduler/slots.h"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <span>
+#include <unordered_set>
+
+namespace ropeway::scheduler {
+namespace {
+
+// Tokens beyond the prompt for which memory is reserved when a sequence is queued.
+constexpr int32_t kReservedTokens = 1024;
+
+// Queued sequences whose cached prefix is looked up anew in a step.
+constexpr size_t kHintsPerStep = 2;
+
+// The most positions that a sequence's blocks cover: its last token is never computed, but to start
+// it needs a block for the next one.
+int32_t LongestTable(const core::Sequence& sequence) {
+  return sequence.prompt_len + sequence.request.max_tokens;
+}
+
+void Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence) {
+  const auto it = std::find(list->begin(), list->end(), sequence);
+  if (it == list->end()) return;
+  *it = list->back();
+  list->pop_back();
+}
+
+const char* WhatIsBrokenInQueue(const core::Sequence& s) {
+  if (s.state != core::SequenceState::kWaiting && s.state != core::SequenceState::kPreempted) {
+    return "is in the queue";
+  }
+  return s.kv.blocks.empty() && s.kv.computed == 0 ? nullptr : "holds blocks";
+}
+
+const char* WhatIsBrokenRunning(const core::Sequence& s, int32_t groups) {
+  if (!s.running()) return "is on the running list";
+  if (s.kv.computed >= s.num_ids()) return "has computed all its ids and not ended";
+  return static_cast<int32_t>(s.kv.blocks.size()) >= groups * kvcache::BlocksFor(s.kv.computed)
+             ? nullptr
+             : "has more positions computed than its blocks hold";
+}
+
+}  // namespace
+
+Slots::Slots(const SchedulerOptions& options, kvcache::KvCacheManager* kv,
+             core::SequenceMover* mover, TenantTable* tenants, QueueLoad* load,
+             SchedulerOutput* step)
+    : options_(options),
+      kv_(kv),
+      mover_(mover),
+      tenants_(tenants),
+      load_(load),
+      output_(step),
+      max_(std::min(options.max_num_seqs, options.max_num_batched_tokens)),
+      limit_(max_) {
+  running_.reserve(static_cast<size_t>(max_));
+  output_->Reserve(static_cast<size_t>(max_));
+}
+
+int32_t Slots::PositionsToStart(const core::Sequence& sequence) {
+  return std::min(sequence.num_ids() + 1, LongestTable(sequence));
+}
+
+void Slots::Add(core::Sequence* sequence, base::TimePoint now) {
+  // The batch builder reserves more step by step: a limit of 100,000 tokens would take 300 KB for
+  // each waiting sequence.
+  kvcache::KvCacheManager::Reserve(
+      sequence, std::min(LongestTable(*sequence), sequence->num_ids() + kReservedTokens) + 1,
+      kv_->windows().groups());
+  // All running sequences may return to the queue.
+  const size_t most = queue_.size() + running_.size() + 1;
+  if (queue_.capacity() < most) queue_.reserve(2 * most);
+  load_->Add(*sequence);
+  try {
+    tenants_->Enter(sequence);
+  } catch (const std::bad_alloc&) {
+    load_->Remove(*sequence);
+    throw;
+  }
+  queue_.push_back(sequence);
+  sequence->sched.queued_since = now;
+  UpdateHint(sequence);
+  load_->Enter(sequence);
+}
+
+void Slots::Remove(core::Sequence* sequence, core::SequenceEvent event) {
+  if (!sequence->running()) load_->Leave(sequence);
+  Erase(sequence->running() ? &running_ : &queue_, sequence);
+  kv_->Release(sequence);
+  mover_->Move(sequence->id(), &sequence->state, event);
+  load_->Remove(*sequence);
+  tenants_->Leave(*sequence);
+}
+
+void Slots::FetchDone(core::Sequence* sequence) {
+  mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kFetched);
+}
+
+void Slots::BeginStep(base::TimePoint now) {
+  now_ = now;
+  ++step_;
+  output_->Clear();
+  const size_t count = std::min(queue_.size(), kHintsPerStep);
+  for (size_t i = 0; i < count; ++i) {
+    core::Sequence* const sequence = queue_[++next_hint_ % queue_.size()];
+    load_->Leave(sequence);
+    UpdateHint(sequence);
+    load_->Enter(sequence);
+  }
+}
+
+void Slots::UpdateHint(core::Sequence* sequence) {
+  const kvcache::CachedPrefix prefix = kv_->Lookup(sequence);
+  // It will find what another sequence computes now, or wait for it.
+  sequence->sched.cached_hint = std::max(prefix.tokens, prefix.pending_end * base::kBlockTokens);
+}
+
+void Slots::PreemptLong() {
+  for (size_t i = running_.size(); i-- > 0;) {  // Preempt puts the last one in its place.
+    core::Sequence* const its = running_[i];
+    if (its->request.long_rope || its->rope_length() <= options_.long_rope_above) continue;
+    Preempt(its, PreemptReason::kLength);
+  }
+}
+
+bool Slots::Follow(core::Sequence* sequence, kvcache::CachedPrefix* prefix) {
+  // A batch starts as a whole: none of its members waits for another.
+  const bool continuous = options_.batching.kind == BatchFormerOptions::Kind::kContinuous;
+  if (!continuous || prefix->pending_end <= prefix->blocks) return false;
+  // What the tier holds behind the pending blocks can be read only once these are computed.
+  kv_->LookInTier(*sequence, prefix);
+  const int32_t pending = (prefix->pending_end - prefix->blocks) * base::kBlockTokens;
+  if (pending + prefix->tier_tokens < kMinFollowTokens) {
+    prefix->pending_end = 0;  // It computes them itself.
+    return false;
+  }
+  sequence->sched.follows = prefix->pending_end;
+  return true;
+}
+
+void Slots::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
+  core::Sequence* const sequence = ranked.sequence;
+  prefix->pending_end = 0;  // It follows none, and computes itself what is not cached.
+  kv_->LookInTier(*sequence, prefix);
+  const bool reads = kv_->ReadIsCheaper(*prefix);
+  if (!reads) prefix->ForgetTier();
+  kv_->Start(sequence, *prefix, PositionsToStart(*sequence));
+  load_->Leave(sequence);
+  Erase(&queue_, sequence);
+  running_.push_back(sequence);
+  sequence->sched.run_steps = 0;
+  sequence->sched.started_step = step_;
+  sequence->sched.again_steps = 0;
+  sequence->sched.aged = ranked.aged;
+  sequence->sched.held_blocks = kv_->HeldBlocks(*sequence);
+  tenants_->Hold(*sequence);
+  sequence->sched.long_prefill = IsLong(*sequence, sequence->kv.computed);
+  sequence->sched.queued_since = now_;
+  core::SequenceEvent event = core::SequenceEvent::kResume;
+  if (sequence->state == core::SequenceState::kWaiting) {
+    output_->started.push_back(sequence);
+    event = core::SequenceEvent::kStart;
+  }
+  if (reads) {
+    output_->fetches.push_back({sequence, prefix->tier_blocks, prefix->tier_partial});
+    event = core::SequenceEvent::kFetch;
+  }
+  mover_->Move(sequence->id(), &sequence->state, event);
+}
+
+void Slots::Preempt(core::Sequence* sequence, PreemptReason reason) {
+  // It may have been about to fetch from this step on.
+  std::erase_if(output_->fetches, [sequence](const SchedulerOutput::Fetch& fetch) {
+    return fetch.sequence == sequence;
+  });
+  tenants_->Release(*sequence);
+  if (reason == PreemptReason::kLength) {
+    kv_->Release(sequence);
+    sequence->UseLongRope();
+  } else {
+    kv_->Park(sequence);
+  }
+  sequence->sched.first_turn = false;
+  sequence->sched.contends = false;
+  mover_->Move(sequence->id(), &sequence->state, core::SequenceEvent::kPreempt);
+  ++sequence->preemptions;
+  if (reason == PreemptReason::kAging || reason == PreemptReason::kFairness) {
+    ++sequence->sched.turns_given;
+  }
+  // An aged one that has not run for kMinRunSteps is past max_wait again at once.
+  sequence->sched.queued_since = sequence->sched.aged ? now_ - options_.max_wait : now_;
+  Erase(&running_, sequence);
+  queue_.push_back(sequence);
+  UpdateHint(sequence);
+  load_->Enter(sequence);
+  output_->preempted.push_back({sequence, reason});
+}
+
+Status Slots::CheckIntegrity() const {
+  std::unordered_set<const core::Sequence*> seen;
+  const auto check = [&seen](std::span<core::Sequence* const> list,
+                             const auto& what_is_broken) -> Status {
+    for (const core::Sequence* s : list) {
+      const char* const what = seen.insert(s).second ? what_is_broken(*s) : "is listed twice";
+      if (what == nullptr) continue;
+      return {StatusCode::kInternal,
+              fmt::format("sequence {} ({}) {}", s->id(), SequenceStateName(s->state), what)};
+    }
+    return {};
+  };
+  const auto running = [this](const core::Sequence& s) {
+    return WhatIsBrokenRunning(s, kv_->windows().groups());
+  };
+  if (Status s = check(running_, running); !s.ok()) return s;
+  if (Status s = check(queue_, WhatIsBrokenInQueue); !s.ok()) return s;
+  size_t of_tenants = 0;
+  for (const TenantTable::Tenant& tenant : tenants_->all()) {
+    of_tenants += static_cast<size_t>(tenant.sequences);
+  }
+  if (of_tenants != queue_.size() + running_.size()) {
+    return {StatusCode::kInternal, fmt::format("the tenants have {} sequences, {} are listed",
+                                               of_tenants, queue_.size() + running_.size())};
+  }
+  if (num_running() <= max_) return {};
+  return {StatusCode::kInternal,
+          fmt::format("{} sequences run, more than {}", num_running(), max_)};
+}
+
+}  // namespace ropeway::scheduler
