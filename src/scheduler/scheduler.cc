@@ -29,6 +29,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
       order_(policy, kv, static_cast<size_t>(slots_.max())),
       urgent_(policy, options.has_classes, options.max_prefill_chunk),
       sampling_(&costs_, policy, &tenants_, static_cast<size_t>(slots_.max())),
+      memory_(options.has_classes, policy, kv, &tenants_, &slots_),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
                .mixed = static_cast<double>(options.mixed_prefill_budget),
                .long_ones = static_cast<double>(options.long_prefill_budget)}) {
@@ -62,7 +63,7 @@ void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool
 //    and blocks. A step with an urgent prompt belongs to it (UrgentSteps).
 // 4. Each decoding sequence gets one token, in rank order, but for those that leave the step to an
 //    urgent prompt, and those that rest since sampling all would cost too much (SamplingTurns). For
-//    a missing block others are preempted.
+//    a missing block others are preempted (MemoryPreemption).
 // 5. In rank order, prefilling sequences get a chunk of the rest of the step's budget
 //    (PrefillBudget; the first at least one token), and sequences of the queue start while their
 //    batch (Batches), a slot, a token, and blocks allow it. The first that does not fit ends the
@@ -116,7 +117,7 @@ void Scheduler::ScheduleDecodes() {
       ++sequence->sched.run_steps;
       continue;
     }
-    if (!ExtendOrPreempt(i)) continue;
+    if (!memory_.Extend(order_.running, i)) continue;
     output_.decode_cost += costs_.step().Cost(sequence->kv.computed, 1);
     AddItem(sequence, 1);
   }
@@ -156,7 +157,12 @@ void Scheduler::SchedulePrefills() {
       break;
     }
   }
-  if (output_.items.empty() && kv_->windows().any()) PreemptForChunk();
+  if (output_.items.empty() && kv_->windows().any()) {
+    const auto first = std::find_if(running.begin(), running.end(), [](const Ranked& ranked) {
+      return ranked.sequence->state == core::SequenceState::kPrefilling;
+    });
+    if (first != running.end() && memory_.Cover(first->sequence)) AddChunk(first->sequence);
+  }
   if (output_.head != nullptr || queue().empty() || !order_.queue.empty()) return;
   // All waiting sequences follow another one, or were preempted in this step.
   core::Sequence* const first =

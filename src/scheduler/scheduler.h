@@ -17,6 +17,7 @@
 #include "scheduler/admission.h"
 #include "scheduler/batches.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/memory_preemption.h"
 #include "scheduler/prefill_budget.h"
 #include "scheduler/queue_load.h"
 #include "scheduler/sampling_turns.h"
@@ -127,9 +128,6 @@ class Scheduler final : public AdmissionQueue {
   // that wait start within max_wait since they came.
   void NoteDue();
   bool MustStart(std::span<core::Sequence* const> of_one_tenant);
-  // Of candidates_ for memory, leaves those of the lowest class that belong to the tenant that
-  // holds the most, and of these the ones that may give way, if there are any.
-  void KeepLargestHolder();
 
   // Preemption for a sequence of the queue.
   bool MayBeVictim(const Ranked& victim, const Ranked& urgent);
@@ -138,13 +136,6 @@ class Scheduler final : public AdmissionQueue {
   // Preempts candidates_ until `urgent` can start; false if all of them do not make the room.
   // `due`: it is past max_wait, or will be.
   bool PreemptFor(const Ranked& urgent, int slots, bool due);
-
-  // Preemption for memory. Gives ranked_[index] blocks for its next position; false: it was
-  // preempted itself.
-  bool ExtendOrPreempt(size_t index);
-  // Nothing is computed in this step since no prompt has the blocks of its layers with windows for
-  // a token more: gives the first one a chunk.
-  void PreemptForChunk();
 
   // What a step may cost as far as prompts decide: another tenant's request may come meanwhile,
   // and waits for its end.
@@ -176,6 +167,7 @@ class Scheduler final : public AdmissionQueue {
   StepOrder order_;
   UrgentSteps urgent_;
   SamplingTurns sampling_;
+  MemoryPreemption memory_;
   PrefillBudget budget_;
   PassedAged passed_;
   std::vector<core::Sequence*> candidates_;

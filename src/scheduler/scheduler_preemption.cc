@@ -82,46 +82,4 @@ bool Scheduler::PreemptFor(const Ranked& urgent, int slots, bool due) {
   return true;
 }
 
-void Scheduler::PreemptForChunk() {
-  const auto first =
-      std::find_if(order_.running.begin(), order_.running.end(), [](const Ranked& ranked) {
-        return ranked.sequence->state == core::SequenceState::kPrefilling;
-      });
-  if (first == order_.running.end()) return;
-  core::Sequence* const sequence = first->sequence;
-  while (kv_->Cover(sequence, 1) == 0) {
-    candidates_.clear();
-    for (const bool aged : {false, true}) {
-      for (core::Sequence* other : running()) {
-        if (other != sequence && other->sched.aged == aged) candidates_.push_back(other);
-      }
-      if (!candidates_.empty()) break;
-    }
-    if (candidates_.empty()) return;
-    if (tenants_.several()) KeepLargestHolder();
-    slots_.Preempt(candidates_[policy_->PickVictim(candidates_)], PreemptReason::kMemory);
-  }
-  AddChunk(sequence);
-}
-
-bool Scheduler::ExtendOrPreempt(size_t index) {
-  core::Sequence* sequence = order_.running[index].sequence;
-  while (!kv_->Extend(sequence, sequence->kv.computed + 1)) {
-    // Candidates have no work in this step yet: prefilling and fetching sequences of any rank, and
-    // decoding ones from here on.
-    candidates_.clear();
-    for (size_t i = 0; i < order_.running.size(); ++i) {
-      core::Sequence* other = order_.running[i].sequence;
-      const bool pending = i >= index || other->state != core::SequenceState::kDecoding;
-      if (other->running() && pending && !other->sched.aged) candidates_.push_back(other);
-    }
-    if (candidates_.empty()) candidates_.push_back(sequence);
-    if (tenants_.several()) KeepLargestHolder();
-    core::Sequence* victim = candidates_[policy_->PickVictim(candidates_)];
-    slots_.Preempt(victim, PreemptReason::kMemory);
-    if (victim == sequence) return false;
-  }
-  return true;
-}
-
 }  // namespace ropeway::scheduler

@@ -180,24 +180,4 @@ bool Scheduler::MustStart(std::span<core::Sequence* const> of_one_tenant) {
   return false;
 }
 
-void Scheduler::KeepLargestHolder() {
-  const auto keep = [this](auto is_kept) {
-    if (std::any_of(candidates_.begin(), candidates_.end(), is_kept))
-      std::erase_if(candidates_, [&](const core::Sequence* s) { return !is_kept(s); });
-  };
-  const auto of_one = [this](const core::Sequence* s) {
-    return s->sched.tenant == candidates_[0]->sched.tenant;
-  };
-  if (std::all_of(candidates_.begin(), candidates_.end(), of_one)) return;
-  if (options_.has_classes) {
-    Priority lowest = Priority::kHigh;
-    for (const core::Sequence* s : candidates_) lowest = std::max(lowest, s->request.priority);
-    keep([lowest](const core::Sequence* s) { return s->request.priority == lowest; });
-  }
-  double most = 0;
-  for (const core::Sequence* s : candidates_) most = std::max(most, tenants_.ShareOf(*s));
-  keep([this, most](const core::Sequence* s) { return tenants_.ShareOf(*s) >= most; });
-  keep([this](const core::Sequence* s) { return tenants_.MayGiveWay(*s); });
-}
-
 }  // namespace ropeway::scheduler
