@@ -28,22 +28,19 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
       aging_(options.max_wait),
       order_(policy, kv, static_cast<size_t>(slots_.max())),
       urgent_(policy, options.has_classes, options.max_prefill_chunk),
+      takeover_(options, policy, kv, &urgent_, &tenants_, &slots_),
       sampling_(&costs_, policy, &tenants_, static_cast<size_t>(slots_.max())),
       memory_(options.has_classes, policy, kv, &tenants_, &slots_),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
                .mixed = static_cast<double>(options.mixed_prefill_budget),
-               .long_ones = static_cast<double>(options.long_prefill_budget)}) {
-  candidates_.reserve(2 * static_cast<size_t>(slots_.max()));
-}
+               .long_ones = static_cast<double>(options.long_prefill_budget)}) {}
 
 void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
   const size_t most = queue().size() + running().size() + 1;
   order_.Reserve(most);
   aging_.Reserve(most);
   passed_.Reserve(most);
-  if (due_.capacity() < most) due_.reserve(2 * most);
-  const size_t tenants = tenants_.all().size() + 1;
-  if (turns_.capacity() < tenants) turns_.reserve(2 * tenants);
+  takeover_.Reserve(most, tenants_.all().size() + 1);
   slots_.Add(sequence, now);
   batches_.OnArrival(now);
 }
@@ -60,7 +57,7 @@ void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool
 //    it; and takes out what has become too long for the short factors of RoPE.
 // 2. It ranks what runs and what waits, and decides how many may start.
 // 3. With continuous batching, sequences of the queue that go before running ones take their slots
-//    and blocks. A step with an urgent prompt belongs to it (UrgentSteps).
+//    and blocks (Takeover). A step with an urgent prompt belongs to it (UrgentSteps).
 // 4. Each decoding sequence gets one token, in rank order, but for those that leave the step to an
 //    urgent prompt, and those that rest since sampling all would cost too much (SamplingTurns). For
 //    a missing block others are preempted (MemoryPreemption).
@@ -78,9 +75,7 @@ const SchedulerOutput& Scheduler::Schedule(base::TimePoint now) {
   batches_.BeginStep(queue(), running(), limit(), load_.tokens(), now, &output_);
 
   if (batches_.continuous()) {
-    StartUrgent();
-    if (tenants_.several()) StartBelowShare();
-    StartDue();
+    takeover_.Run(costs_.step_seconds(), &order_);
     urgent_.Choose(order_.running, order_.queue.empty() ? nullptr : &order_.queue.front());
     sampling_.Choose(order_.running);
   }

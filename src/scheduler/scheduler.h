@@ -25,6 +25,7 @@
 #include "scheduler/scheduler_output.h"
 #include "scheduler/slots.h"
 #include "scheduler/step_order.h"
+#include "scheduler/takeover.h"
 #include "scheduler/tenant_table.h"
 #include "scheduler/waiting_queue.h"
 
@@ -117,26 +118,6 @@ class Scheduler final : public AdmissionQueue {
   // Charges slots of running sequences that have no work in this step.
   void ChargeIdle();
 
-  void StartUrgent();
-  void StartBelowShare();
-  void StartDue();
-
-  // Preempts candidates_ until `urgent` can start; none if all of them do not make the room.
-  bool GiveWayTo(const Ranked& urgent, int slots);
-  void StartNow(const Ranked& ranked);
-  // Fills due_ with the sequences of each tenant that wait longest and must start now so that all
-  // that wait start within max_wait since they came.
-  void NoteDue();
-  bool MustStart(std::span<core::Sequence* const> of_one_tenant);
-
-  // Preemption for a sequence of the queue.
-  bool MayBeVictim(const Ranked& victim, const Ranked& urgent);
-  // Fills candidates_ with the running sequences that may be preempted for it.
-  void FindVictims(const Ranked& urgent);
-  // Preempts candidates_ until `urgent` can start; false if all of them do not make the room.
-  // `due`: it is past max_wait, or will be.
-  bool PreemptFor(const Ranked& urgent, int slots, bool due);
-
   // What a step may cost as far as prompts decide: another tenant's request may come meanwhile,
   // and waits for its end.
   double StepLimit() const;
@@ -166,13 +147,11 @@ class Scheduler final : public AdmissionQueue {
   Aging aging_;
   StepOrder order_;
   UrgentSteps urgent_;
+  Takeover takeover_;
   SamplingTurns sampling_;
   MemoryPreemption memory_;
   PrefillBudget budget_;
-  PassedAged passed_;
-  std::vector<core::Sequence*> candidates_;
-  std::vector<Ranked> turns_;  // The first of each waiting tenant.
-  std::vector<core::Sequence*> due_;
+  PassedAged passed_;  // Behind a running batch.
 };
 
 }  // namespace ropeway::scheduler
