@@ -3,9 +3,12 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <new>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "server/server_context.h"
 #include "server/test_failing_new.h"
 #include "server/test_server.h"
 
@@ -108,6 +111,37 @@ TEST_F(HttpMemoryTest, AReloadThatFailsChangesNothing) {
   EXPECT_EQ(status_with("secret-of-bob"), 401);
   EXPECT_EQ(status_with("secret-of-cid"), 200);
   EXPECT_NE(metrics().find("tenant=\"cid\""), std::string::npos);
+}
+
+// Whichever allocation fails, the next answer names the fields all the same.
+TEST_F(HttpMemoryTest, IgnoredFieldsThatCannotBeToldHoldUpNobody) {
+  constexpr char kTells[] = "tells";
+  ServerContext context(ServerOptions(), &backend_, ServerRoutes);
+  const auto headers_of = [&](const std::vector<std::string>& names) {
+    http::Exchange exchange(&context.http, nullptr, nullptr, {});
+    context.TellIgnored(names, &exchange);
+    return exchange.headers;
+  };
+  bool told = false;
+  int failed = 0;
+  for (int n = 1; !told && n < 1000; ++n) {
+    const std::vector<std::string> names = {"a-name-that-no-other-request-has-" +
+                                            std::to_string(n)};
+    std::thread([&] {
+      pthread_setname_np(pthread_self(), kTells);
+      FailAllocation(kTells, n);
+      try {
+        headers_of(names);
+        told = FailAllocation(kTells, 0) < n;  // Else the log lacks a line.
+      } catch (const std::bad_alloc&) {
+        FailAllocation(kTells, 0);
+        ++failed;
+      }
+    }).join();
+    EXPECT_EQ(headers_of(names), (http::HttpHeaders{{"x-ropeway-ignored", names[0]}})) << n;
+  }
+  EXPECT_TRUE(told);
+  EXPECT_GT(failed, 2);
 }
 
 }  // namespace
