@@ -89,6 +89,18 @@ class RunTest(InTempFolder):
         self.assertRegex(reply.stderr, r"^\(5 prompt tokens, 12 tokens in [\d.]+ s \([\d.]+ tokens/s\): queue [\d.]+ ms, "
                                        r"formation 0\.0 ms, prefill [\d.]+ ms, decode [\d.]+ ms, output [\d.]+ ms\)\n$")
 
+    def test_characters_of_several_tokens_are_streamed_whole(self):
+        """Most of these characters are two tokens of the model, and 30 tokens end within one."""
+        with subprocess.Popen([ARGS.ropeway, "run", "--model", ARGS.model, "--temperature", "0", "--raw", "--max-tokens",
+                               "30", "一二三四五六七八九十一二三四五六七八九十一二三四"],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+            parts = list(iter(lambda: os.read(process.stdout.fileno(), 65536), b""))
+        self.assertEqual(process.returncode, 0)
+        self.assertGreater(len(parts), 3, "the answer came in one piece")
+        shown = "".join(part.decode() for part in parts)  # Fails for a part that ends within a character.
+        self.assertTrue(shown.startswith("五六七八九十一二三四"), shown)
+        self.assertRegex(shown, "^[^\ufffd]*\ufffd\n$")
+
     def test_a_seed_gives_the_same_answer_again(self):
         ask = lambda seed: run_tiny("--max-tokens", "12", "--temperature", "1.5", "--seed", seed,
                                     "Tell a story.").stdout
