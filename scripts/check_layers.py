@@ -51,8 +51,6 @@ KNOWN = {
     ("src/engine/live_request", "src/engine/request_output"),
     ("src/engine/local_backend", "src/gateway/gateway"),
     ("src/gateway/open_gateway", "src/gateway/gateway"),
-    ("src/server/server_context", "src/server/handlers"),
-    ("src/server/server_context", "src/server/routes"),
 }
 
 SUFFIXES = {".h", ".hpp", ".cc", ".cpp", ".inc", ".cu", ".cuh"}

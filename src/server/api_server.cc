@@ -25,7 +25,7 @@ class ApiServer::Impl {
   Impl(const ServerOptions& options, engine::Backend* backend, const RoutesMaker& routes)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
         had_gateway_(HasGateway(options)),
-        context_(options, backend, routes),
+        context_(options, backend, routes, NoRoute),
         server_(&context_.http) {}
 
   Status Start() { return keys_.ok() ? server_.Start() : keys_; }

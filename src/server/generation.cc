@@ -152,7 +152,7 @@ void ActFor(const api::GatewayFields& gateway, http::Caller* caller) {
 http::HttpReply LimitReached(const KeyLimits::Grant& grant, const http::Caller& caller,
                              const ServerContext& context) {
   if (grant.status.code() != StatusCode::kResourceExhausted) {
-    return RejectionReply(grant.status, *context.backend, caller.tenant);
+    return context.Rejection(grant.status, caller.tenant);
   }
   http::HttpReply reply =
       http::ErrorReply({429, grant.status.message(), grant.limit, "", "rate_limit_exceeded"});
@@ -189,7 +189,7 @@ asio::awaitable<http::Sent> Generation::Run() {
   if (!failure.ok() && stream_began_) {
     sent = co_await SendStreamError(failure);
   } else if (!failure.ok()) {
-    http::HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
+    http::HttpReply reply = context_->Rejection(failure, http_.caller.tenant);
     sent = co_await exchange_->Send(std::move(reply));
   }
   co_return sent;
@@ -215,7 +215,7 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     rejection = ApplyKey(&tickets);
     if (!rejection) status = Submit(std::move(tickets));
   }
-  if (!status.ok()) rejection = RejectionReply(status, *context_->backend, http_.caller.tenant);
+  if (!status.ok()) rejection = context_->Rejection(status, http_.caller.tenant);
   turn.End();
   http::Sent sent;
   if (rejection) {

@@ -240,7 +240,7 @@ http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* con
 http::HttpReply AnswerTokenizerInfo(const http::HttpRequest& request, ServerContext* context) {
   const StatusOr<engine::TokenizerInfo> info = context->backend->DescribeTokenizer();
   if (!info.ok()) {
-    return RejectionReply(info.status(), *context->backend, request.caller.tenant);
+    return context->Rejection(info.status(), request.caller.tenant);
   }
   const auto known = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return JsonReply({{"bos_token", known(info->bos_token)},
@@ -384,19 +384,6 @@ StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const http::Call
   if (!context.any_model || caller.gateway) return model;
   std::vector<engine::ModelInfo> models = backend.Models();
   return models.size() == 1 ? std::move(models.front()) : std::move(model);
-}
-
-http::HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
-                               const std::string& tenant) {
-  http::HttpReply reply = http::ErrorReply(api::ToApiError(status));
-  if (reply.status == 429 || reply.status == 503) {
-    const int known = status.retry_after_seconds();
-    const int seconds = known > 0 ? known : backend.RetryAfterSeconds(tenant);
-    reply.headers.emplace_back("Retry-After", std::to_string(seconds));
-  }
-  // OpenAI's clients would send a request that ran out of its own time again.
-  if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");
-  return reply;
 }
 
 }  // namespace ropeway::server

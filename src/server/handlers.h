@@ -33,11 +33,6 @@ StatusOr<engine::ModelInfo> FindModel(const std::string& name, const ServerConte
 StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
                                        const ServerContext& context);
 
-// The reply to a tenant's request that failed with `status`, with the headers that say whether and
-// when to retry. REQUIRES: !status.ok().
-http::HttpReply RejectionReply(const Status& status, const engine::Backend& backend,
-                               const std::string& tenant);
-
 }  // namespace ropeway::server
 
 #endif  // ROPEWAY_SERVER_HANDLERS_H_

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/routes.h"
 #include "server/server_context.h"
 #include "server/test_failing_new.h"
 #include "server/test_server.h"
@@ -116,7 +117,7 @@ TEST_F(HttpMemoryTest, AReloadThatFailsChangesNothing) {
 // Whichever allocation fails, the next answer names the fields all the same.
 TEST_F(HttpMemoryTest, IgnoredFieldsThatCannotBeToldHoldUpNobody) {
   constexpr char kTells[] = "tells";
-  ServerContext context(ServerOptions(), &backend_, ServerRoutes);
+  ServerContext context(ServerOptions(), &backend_, ServerRoutes, NoRoute);
   const auto headers_of = [&](const std::vector<std::string>& names) {
     http::Exchange exchange(&context.http, nullptr, nullptr, {});
     context.TellIgnored(names, &exchange);

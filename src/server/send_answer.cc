@@ -108,7 +108,7 @@ void Generation::NoteOutcome() {
 }
 
 http::HttpReply Generation::FailureReply(const Status& failure) const {
-  http::HttpReply reply = RejectionReply(failure, *context_->backend, http_.caller.tenant);
+  http::HttpReply reply = context_->Rejection(failure, http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
   // admin's cancel.
   if (failure.code() == StatusCode::kCancelled && context_->http.accepting()) {

@@ -10,7 +10,6 @@
 #include "api/api_error.h"
 #include "api/fields.h"
 #include "http/http_reply.h"
-#include "server/handlers.h"
 
 namespace ropeway::server {
 namespace {
@@ -50,8 +49,9 @@ ServerLimits LimitsOf(ServerLimits limits, const engine::Backend& backend) {
 }  // namespace
 
 ServerContext::ServerContext(const ServerOptions& options, engine::Backend* backend,
-                             const RoutesMaker& routes)
-    : http(options, options.limits, options.api_keys.empty(), routes(this), NoRoute(this), this),
+                             const std::function<std::vector<http::Route>(ServerContext*)>& routes,
+                             const std::function<http::Route(ServerContext*)>& other)
+    : http(options, options.limits, options.api_keys.empty(), routes(this), other(this), this),
       access(options.api_keys, options.admin_key),
       backend(backend),
       sampling(SamplingOf(*backend)),
@@ -68,7 +68,15 @@ http::Verdict ServerContext::Check(http::Rights rights, const http::RequestHead&
 }
 
 http::HttpReply ServerContext::Rejection(const Status& status, const std::string& tenant) const {
-  return RejectionReply(status, *backend, tenant);
+  http::HttpReply reply = http::ErrorReply(api::ToApiError(status));
+  if (reply.status == 429 || reply.status == 503) {
+    const int known = status.retry_after_seconds();
+    const int seconds = known > 0 ? known : backend->RetryAfterSeconds(tenant);
+    reply.headers.emplace_back("Retry-After", std::to_string(seconds));
+  }
+  // OpenAI's clients would send a request that ran out of its own time again.
+  if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");
+  return reply;
 }
 
 std::string ServerContext::ErrorBody(const http::HttpError& error) const {

@@ -19,7 +19,6 @@
 #include "http/socket_stream.h"
 #include "server/access.h"
 #include "server/key_limits.h"
-#include "server/routes.h"
 #include "server/server_options.h"
 
 namespace ropeway::server {
@@ -43,10 +42,14 @@ using HelperWork = std::function<std::optional<StatusOr<std::string>>()>;
 // Thread-safe: constant but for atomics and members with their own locks.
 class ServerContext final : public http::HttpApplication {
  public:
-  // `backend` must outlive the context.
-  ServerContext(const ServerOptions& options, engine::Backend* backend, const RoutesMaker& routes);
+  // `backend` must outlive the context. `routes` makes the rows of what it serves (routes.h),
+  // `other` what answers all other paths.
+  ServerContext(const ServerOptions& options, engine::Backend* backend,
+                const std::function<std::vector<http::Route>(ServerContext*)>& routes,
+                const std::function<http::Route(ServerContext*)>& other);
 
   http::Verdict Check(http::Rights rights, const http::RequestHead& head) const override;
+  // With the headers that say whether and when to retry. REQUIRES: !status.ok().
   http::HttpReply Rejection(const Status& status, const std::string& tenant) const override;
   std::string ErrorBody(const http::HttpError& error) const override;
 

@@ -324,7 +324,7 @@ boost::asio::awaitable<http::Sent> AnswerTokenizer(std::shared_ptr<http::Exchang
   if (answer.ok()) {
     reply.body = *std::move(answer);
   } else {
-    reply = RejectionReply(answer.status(), *context->backend, exchange->request.caller.tenant);
+    reply = context->Rejection(answer.status(), exchange->request.caller.tenant);
   }
   const http::Sent sent = co_await exchange->Send(std::move(reply));
   co_return sent;
