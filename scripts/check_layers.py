@@ -50,7 +50,6 @@ OUTSIDE = ["sim", "bench", "tests", "examples", "fuzz"]  # May include anything;
 KNOWN = {
     ("src/engine/live_request", "src/engine/request_output"),
     ("src/engine/local_backend", "src/gateway/gateway"),
-    ("src/gateway/open_gateway", "src/gateway/gateway"),
 }
 
 SUFFIXES = {".h", ".hpp", ".cc", ".cpp", ".inc", ".cu", ".cuh"}

@@ -15,7 +15,7 @@
 #include "base/words.h"
 #include "engine/backend.h"
 #include "engine/local_backend.h"
-#include "gateway/open_gateway.h"
+#include "gateway/gateway.h"
 #include "http/client_address.h"
 #include "net/base_url.h"
 #include "store/session_store.h"

@@ -1,16 +1,217 @@
 #include "ropeway/gateway.h"
 
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <ctime>
+#include <exception>
 #include <new>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/failure.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "core/request_handle.h"
 #include "engine/backend.h"
 #include "engine/sinks.h"
+#include "gateway/gateway.h"
 #include "gateway/gateway_backend.h"
-#include "gateway/open_gateway.h"
+#include "gateway/http_backend.h"
+#include "net/base_url.h"
+#include "store/session_store.h"
+
+namespace ropeway::gateway {
+namespace {
+
+// How long the first probes are waited for.
+constexpr std::chrono::seconds kFirstLook(2);
+
+// The thread of all HTTP backends of one gateway.
+class BackendIo {
+ public:
+  BackendIo() : work_(io_.get_executor()), thread_([this] { Run(); }) {}
+  ~BackendIo() {
+    work_.reset();
+    io_.stop();
+    thread_.join();
+  }
+  BackendIo(const BackendIo&) = delete;
+  BackendIo& operator=(const BackendIo&) = delete;
+
+  boost::asio::io_context* io() { return &io_; }
+
+ private:
+  void Run() {
+    pthread_setname_np(pthread_self(), "ropeway-backend");
+    while (!io_.stopped()) {
+      try {
+        io_.run();
+      } catch (const std::exception& e) {
+        base::TryLog(spdlog::level::err, "backends: {}", e.what());
+      }
+    }
+  }
+
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  std::thread thread_;  // Last.
+};
+
+Status BadGatewayOption(const std::string& field, const std::string& expected) {
+  return InvalidArgument(field + ": expected " + expected, field);
+}
+
+Status CheckOptions(const GatewayOptions& options) {
+  if (options.dispatch != "continuous" && options.dispatch != "batch") {
+    return BadGatewayOption("dispatch", "continuous or batch, not '" + options.dispatch + "'");
+  }
+  if (options.batch_control != "aimd" && options.batch_control != "memory") {
+    return BadGatewayOption("batch_control", "aimd or memory, not '" + options.batch_control + "'");
+  }
+  if (options.max_learned_concurrency < 1) {
+    return BadGatewayOption("max_learned_concurrency", "at least 1");
+  }
+  if (options.request_timeout.count() < 0) return BadGatewayOption("request_timeout", "0 or more");
+  if (options.connect_timeout.count() < 1) return BadGatewayOption("connect_timeout", "above 0");
+  if (options.probe_interval.count() < 1) return BadGatewayOption("probe_interval", "above 0");
+  if (options.tenants < 1) return BadGatewayOption("tenants", "at least 1");
+  if (options.max_retries < 0) return BadGatewayOption("max_retries", "0 or more");
+  if (options.max_resumptions < 0) return BadGatewayOption("max_resumptions", "0 or more");
+  return store::CheckSessionOptions(options.sessions);
+}
+
+DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
+  DispatchOptions dispatch;
+  dispatch.policy.name = options.policy;
+  dispatch.policy.class_shares = options.class_shares;
+  dispatch.policy.strict = options.strict_priority;
+  dispatch.max_wait = options.max_wait;
+  dispatch.max_queued_requests = options.max_queued_requests;
+  dispatch.max_queued_tokens = options.max_queued_tokens;
+  dispatch.batches = options.dispatch == "batch";
+  dispatch.enable_batching = options.enable_batching;
+  dispatch.max_batch_size = options.max_batch_size;
+  dispatch.max_batch_wait = options.max_batch_wait;
+  dispatch.max_parallel_batches = options.max_parallel_batches;
+  dispatch.hold_timeout = options.hold_timeout;
+  dispatch.first_byte_timeout = options.first_byte_timeout;
+  dispatch.idle_timeout = options.backend_idle_timeout;
+  dispatch.max_retries = options.max_retries;
+  dispatch.max_resumptions = options.max_resumptions;
+  PlacesOptions& places = dispatch.rules.places;
+  places.most = options.max_learned_concurrency;
+  places.start = std::min(places.start, places.most);
+  dispatch.rules.tenants = options.tenants;
+  dispatch.rules.memory_control = options.batch_control == "memory";
+  HealthOptions& health = dispatch.rules.health;
+  health.probe_interval = options.probe_interval;
+  health.probe_again = std::min<base::Duration>(health.probe_again, options.probe_interval);
+  return dispatch;
+}
+
+StatusOr<std::shared_ptr<RemoteBackend>> OpenUrl(const std::string& model,
+                                                 const BackendOptions& backend,
+                                                 const GatewayOptions& options,
+                                                 boost::asio::io_context* io) {
+  const std::optional<api::BackendKind> kind = api::BackendKindOf(backend.kind);
+  if (!kind) {
+    return InvalidArgument(
+        fmt::format("kind: expected openai, llamacpp, ollama or ropeway, not '{}'", backend.kind),
+        "kind");
+  }
+  HttpBackendOptions http;
+  http.kind = *kind;
+  http.url = backend.url;
+  http.model = backend.upstream_model.empty()
+                   ? api::ServerModel{.name = model, .may_differ = true}
+                   : api::ServerModel{.name = backend.upstream_model, .may_differ = false};
+  http.api_key = backend.api_key;
+  http.insecure = backend.insecure;
+  http.connect_timeout = options.connect_timeout;
+  StatusOr<std::unique_ptr<HttpBackend>> opened = HttpBackend::Open(http, io);
+  if (!opened.ok()) return opened.status();
+  return std::shared_ptr<RemoteBackend>(*std::move(opened));
+}
+
+// How a backend is called that was given no name; `number` counts all from 1.
+std::string NameOf(const BackendOptions& backend, size_t number) {
+  if (!backend.name.empty()) return backend.name;
+  // One that cannot be read is not shown: it may hold a password.
+  const StatusOr<net::BaseUrl> url = net::ParseBaseUrl(backend.url);
+  return url.ok() ? fmt::format("{}:{}", url->host, url->port) : std::to_string(number);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
+    const GatewayOptions& options, const base::Clock* clock, base::Random* random,
+    const engine::Backend* tokens, std::unique_ptr<store::SessionStore> sessions) {
+  if (Status status = CheckOptions(options); !status.ok()) return status;
+  GatewayConfig config;
+  config.dispatch = DispatchOptionsOf(options);
+  config.request_timeout = options.request_timeout;
+  config.strict = options.strict;
+  config.ttft_limits = options.ttft_limits;
+  config.latency_limits = options.latency_limits;
+  config.created = static_cast<int64_t>(std::time(nullptr));
+  config.tokens = tokens;
+  config.clock = clock;
+  config.random = random;
+  try {
+    if (sessions == nullptr) {
+      StatusOr<std::unique_ptr<store::SessionStore>> opened =
+          store::OpenSessionStore(options.sessions);
+      if (!opened.ok()) return opened.status();
+      sessions = *std::move(opened);
+    }
+    config.sessions = std::move(sessions);
+    const auto io = std::make_shared<BackendIo>();
+    config.runtime = io;
+    size_t number = 0;
+    for (const GatewayModel& from : options.models) {
+      GatewayConfig::Model& model = config.models.emplace_back();
+      model.name = from.name;
+      model.aliases = from.aliases;
+      for (const BackendOptions& backend : from.backends) {
+        const std::string name = NameOf(backend, ++number);
+        if (backend.url.empty() == (backend.backend == nullptr)) {
+          return InvalidArgument(
+              fmt::format("the backend {} must have either a url or a backend", name), "url");
+        }
+        std::shared_ptr<RemoteBackend> remote = backend.backend;
+        if (remote == nullptr) {
+          StatusOr<std::shared_ptr<RemoteBackend>> opened =
+              OpenUrl(from.name, backend, options, io->io());
+          if (!opened.ok()) {
+            return Status(opened.status().code(),
+                          fmt::format("backend {}: {}", name, opened.status().message()),
+                          opened.status().field());
+          }
+          remote = *std::move(opened);
+        }
+        model.backends.push_back({.name = name,
+                                  .remote = std::move(remote),
+                                  .weight = backend.weight,
+                                  .max_concurrency = backend.max_concurrency,
+                                  .min_concurrency = backend.min_concurrency});
+      }
+    }
+  } catch (const std::exception& e) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("cannot start the gateway: {}", e.what()));
+  }
+  StatusOr<std::unique_ptr<GatewayBackend>> gateway = GatewayBackend::Create(std::move(config));
+  if (gateway.ok()) (*gateway)->WaitProbed(kFirstLook);
+  return gateway;
+}
+
+}  // namespace ropeway::gateway
 
 namespace ropeway {
 

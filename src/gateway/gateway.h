@@ -1,6 +1,6 @@
 // Builds a running gateway from its options: for the public class Gateway and `ropeway gateway`.
-#ifndef ROPEWAY_GATEWAY_OPEN_GATEWAY_H_
-#define ROPEWAY_GATEWAY_OPEN_GATEWAY_H_
+#ifndef ROPEWAY_GATEWAY_GATEWAY_H_
+#define ROPEWAY_GATEWAY_GATEWAY_H_
 
 #include <memory>
 
@@ -26,4 +26,4 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
 
 }  // namespace ropeway::gateway
 
-#endif  // ROPEWAY_GATEWAY_OPEN_GATEWAY_H_
+#endif  // ROPEWAY_GATEWAY_GATEWAY_H_
