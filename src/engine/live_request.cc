@@ -1,7 +1,6 @@
 #include "engine/live_request.h"
 
 #include "engine/failure.h"
-#include "engine/request_output.h"
 
 namespace ropeway::engine {
 namespace {
@@ -11,9 +10,6 @@ bool IsQueued(LiveRequest::State state) {
 }
 
 }  // namespace
-
-LiveRequest::LiveRequest() = default;
-LiveRequest::~LiveRequest() = default;
 
 bool LiveRequest::Move(State from, State to) {
   if (!state_.compare_exchange_strong(from, to)) return false;

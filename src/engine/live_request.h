@@ -53,9 +53,6 @@ struct LiveTurn {
 struct LiveRequest final : core::RequestContext {
   enum class State : uint8_t { kEncoding, kWaiting, kRunning, kPreempted, kEnded };
 
-  LiveRequest();
-  ~LiveRequest() override;
-
   // Moves the request; false, and nothing is changed, if it is not in `from`.
   bool Move(State from, State to);
   // Moves the request to kEnded; false if it is there.
@@ -82,7 +79,9 @@ struct LiveRequest final : core::RequestContext {
   int32_t lowered_max_tokens = 0;    // See Finish::max_tokens. Set by the prompt pool.
   base::SharedBudget::Hold bytes;    // What `request` takes of LlmEngineConfig::max_request_bytes.
   std::shared_ptr<OutputSink> sink;  // The output thread's; null: it was told the end.
-  std::unique_ptr<RequestOutput> output;  // The output thread's; null: not admitted, or ended.
+  // The output thread's; null: not admitted, or ended. A shared_ptr frees it without its type,
+  // which stands above this one.
+  std::shared_ptr<RequestOutput> output;
   // The engine thread's until the request started, then constant; see ropeway::Finish.
   base::TimePoint started{};
   core::StartedBatch batch;

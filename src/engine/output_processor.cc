@@ -85,7 +85,7 @@ void OutputProcessor::Handle(Admitted& message) {
   Status failure;
   try {
     live->output =
-        std::make_unique<RequestOutput>(live, message.admission, tokenizer_, metrics_, clock_);
+        std::make_shared<RequestOutput>(live, message.admission, tokenizer_, metrics_, clock_);
     failure = live->output->Replay();
     if (failure.ok() && !live->output->Admit()) abort_(live->id, FinishReason::kCancelled);
   } catch (const std::exception&) {
