@@ -56,7 +56,7 @@ bool GatewayChecks::IsAlone(const GatewayRecord& record) const {
   return std::none_of(open_.begin(), open_.end(), [&](const auto& one) {
     const GatewayRecord& other = *one.second;
     return &other != &record && other.backend >= 0 &&
-           other.made.request.request.tenant == record.made.request.request.tenant;
+           other.made.request.tenant == record.made.request.tenant;
   });
 }
 
@@ -131,7 +131,7 @@ void GatewayChecks::OnSent(const gateway::Decision& decision, const SimBackend& 
   } else if (reported > 0) {
     bound = std::min(bound, reported);
   }
-  const bool urgent = record->made.request.request.priority == Priority::kHigh;
+  const bool urgent = record->made.request.priority == Priority::kHigh;
   const bool newcomer = its.shares && IsAlone(*record);
   if ((urgent && its.preempts) || newcomer) bound += (bound + 1) / 2;
   const auto there = std::count_if(open_.begin(), open_.end(), [&](const auto& one) {
@@ -176,7 +176,7 @@ void GatewayChecks::OnTokens(RequestId id, int model, int32_t tokens) {
   const bool counts = Seconds(now_) > kUnsettled * Seconds(setup_.duration);
   if (setup_.load == Load::kRandom || !counts || now_ > setup_.duration) return;
   const bool first = static_cast<int32_t>(record->text.size()) == tokens;
-  const double prompt = first ? static_cast<double>(record->made.request.request.prompt.size()) : 0;
+  const double prompt = first ? record->made.request.prompt_tokens : 0;
   const double each = setup_.load == Load::kTenants ? 2.0 : 1.0;
   work_[static_cast<size_t>(record->user)] += prompt + each * tokens;
 }

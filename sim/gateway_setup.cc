@@ -6,7 +6,6 @@
 #include <array>
 #include <initializer_list>
 #include <limits>
-#include <span>
 #include <utility>
 
 #include "base/random.h"
@@ -51,40 +50,35 @@ class PlantedOrder final : public policy::SchedulingPolicy {
       : plant_(plant), policy_(std::move(policy)) {}
 
   const char* name() const override { return "planted"; }
-  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
-                 base::TimePoint now) override {
+  void BeginStep(const core::Jobs& queue, const core::Jobs& running, base::TimePoint now) override {
     policy_->BeginStep(queue, running, now);
-    for (core::Sequence* sequence : queue) {
-      if (IsStarved(*sequence)) sequence->sched.aged = false;
+    for (core::Job& job : queue) {
+      if (IsStarved(job)) job.sched.aged = false;
     }
   }
-  policy::Rank RankOf(const core::Sequence& sequence) const override {
-    if (IsStarved(sequence)) return {{std::numeric_limits<int64_t>::max()}};
-    policy::Rank rank = policy_->RankOf(sequence);
+  policy::Rank RankOf(const core::Job& job) const override {
+    if (IsStarved(job)) return {{std::numeric_limits<int64_t>::max()}};
+    policy::Rank rank = policy_->RankOf(job);
     if (plant_ == GatewayPlant::kShareIgnored) {
-      rank.keys[0] = static_cast<int64_t>(sequence.request.priority);
+      rank.keys[0] = static_cast<int64_t>(job.request.priority);
     }
     return rank;
   }
   bool is_fair() const override { return policy_->is_fair(); }
-  int64_t ServiceOf(const core::Sequence& sequence) const override {
-    return policy_->ServiceOf(sequence);
-  }
-  int ClassOrderOf(const core::Sequence& sequence) const override {
-    return policy_->ClassOrderOf(sequence);
-  }
-  void OnScheduled(const core::Sequence& sequence, const policy::ScheduledWork& work) override {
-    const bool hostile = sequence.request.tenant == std::to_string(kHostileUser);
+  int64_t ServiceOf(const core::Job& job) const override { return policy_->ServiceOf(job); }
+  int ClassOrderOf(const core::Job& job) const override { return policy_->ClassOrderOf(job); }
+  void OnScheduled(const core::Job& job, const policy::ScheduledWork& work) override {
+    const bool hostile = job.request.tenant == std::to_string(kHostileUser);
     if (plant_ == GatewayPlant::kTenantUncharged && hostile) return;
-    policy_->OnScheduled(sequence, work);
+    policy_->OnScheduled(job, work);
   }
-  void OnFinished(const core::Sequence& sequence, bool completed) override {
-    policy_->OnFinished(sequence, completed);
+  void OnFinished(const core::Job& job, bool completed) override {
+    policy_->OnFinished(job, completed);
   }
 
  private:
-  bool IsStarved(const core::Sequence& sequence) const {
-    return plant_ == GatewayPlant::kClassStarved && sequence.request.priority == Priority::kLow;
+  bool IsStarved(const core::Job& job) const {
+    return plant_ == GatewayPlant::kClassStarved && job.request.priority == Priority::kLow;
   }
 
   const GatewayPlant plant_;
@@ -235,7 +229,7 @@ GatewayRequest DrawRequest(const GatewaySetup& setup, int index, int user) {
   base::SeededRandom random(
       base::Mix64(base::Mix64(setup.seed, 103), static_cast<uint64_t>(index)));
   GatewayRequest made;
-  core::CoreRequest& request = made.request.request;
+  gateway::DispatchRequest& request = made.request;
   auto prompt = static_cast<size_t>(random.Between(1, setup.longest_prompt));
   made.length = static_cast<int32_t>(random.Between(1, setup.longest_output));
   made.text = random.Next64();
@@ -269,7 +263,7 @@ GatewayRequest DrawRequest(const GatewaySetup& setup, int index, int user) {
       request.priority = user == 0 ? Priority::kHigh : Priority::kLow;
   }
   request.max_tokens = request.ignore_eos ? made.length : made.length + 20;
-  request.prompt.assign(prompt, 0);
+  request.prompt_tokens = static_cast<int32_t>(prompt);
   for (size_t i = 0; i < prompt / 16; ++i) {
     made.request.blocks.push_back(base::Mix64(base::Mix64(setup.seed, dialogue), i));
   }
@@ -404,7 +398,7 @@ std::vector<GatewayRequest> MakeGatewayRequests(const GatewaySetup& setup, int i
   while (made.size() < answers) {
     GatewayRequest next = made.front();
     next.text = random.Next64();
-    if (!next.request.request.ignore_eos) {
+    if (!next.request.ignore_eos) {
       next.length = static_cast<int32_t>(random.Between(1, made.front().length));
     }
     made.push_back(std::move(next));

@@ -205,11 +205,10 @@ void GatewayWorld::Arrive(const Input& input) {
   if (setup_.load != Load::kRandom && now_ > setup_.duration) return;
   std::vector<GatewayRequest> made = MakeGatewayRequests(setup_, input.index, input.user);
   for (GatewayRequest& one : made) {
-    core::CoreRequest& core = one.request.request;
-    core.id = ++last_id_;
-    core.arrival = now_;
+    one.request.id = ++last_id_;
+    one.request.arrival = now_;
     if (one.deadline_after && !IsPlanted(GatewayPlant::kDeadlineMissed)) {
-      core.deadline = now_ + *one.deadline_after;
+      one.request.deadline = now_ + *one.deadline_after;
     }
   }
   Count("requests", made.size());
@@ -254,12 +253,12 @@ Status GatewayWorld::AddAll(const std::vector<GatewayRequest>& made, size_t* acc
 }
 
 void GatewayWorld::Accept(GatewayRequest made, int user) {
-  const core::CoreRequest& core = made.request.request;
+  const core::JobRequest& request = made.request;
   Count("accepted");
   Count("bad requests", made.bad ? 1 : 0);
-  const RequestId id = core.id;
-  Say(fmt::format("request {} of class {}, tenant {}", id, PriorityName(core.priority),
-                  core.tenant));
+  const RequestId id = request.id;
+  Say(fmt::format("request {} of class {}, tenant {}", id, PriorityName(request.priority),
+                  request.tenant));
   if (made.cancel_after) At(*made.cancel_after, {.kind = Input::Kind::kCancel, .id = id});
   checks_.OnAccepted(id, std::move(made), user, now_);
 }
@@ -436,17 +435,16 @@ void GatewayWorld::Send(const gateway::Decision& decision) {
   if (record == nullptr) return;
   const gateway::ReplicaView view = dispatcher_.ViewOf(decision.replica, now_);
   if (view.in_flight > view.places && setup_.backends[index].preempts) {
-    Count(record->made.request.request.priority == Priority::kHigh
-              ? "urgent requests at full backends"
-              : "newcomers at full backends");
+    Count(record->made.request.priority == Priority::kHigh ? "urgent requests at full backends"
+                                                           : "newcomers at full backends");
   }
   SimAttempt attempt;
   attempt.id = decision.id;
   attempt.attempt = decision.attempt;
-  attempt.prompt = static_cast<int32_t>(record->made.request.request.prompt.size());
+  attempt.prompt = record->made.request.prompt_tokens;
   attempt.length = record->made.length;
   attempt.bad = record->made.bad;
-  attempt.urgent = record->made.request.request.priority == Priority::kHigh ||
+  attempt.urgent = record->made.request.priority == Priority::kHigh ||
                    (setup_.backends[index].shares && checks_.IsAlone(*record));
   if (decision.resume) {
     attempt.done = std::min(attempt.length, static_cast<int32_t>(record->text.size()));

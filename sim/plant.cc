@@ -47,28 +47,25 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
 
   const char* name() const override { return "planted"; }
 
-  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
-                 base::TimePoint now) override {
+  void BeginStep(const core::Jobs& queue, const core::Jobs& running, base::TimePoint now) override {
     policy_->BeginStep(queue, running, now);
-    for (core::Sequence* sequence : running) {
-      if (plant_ != Plant::kVictimTwice || sequence->preemptions == 0) continue;
-      sequence->sched.run_steps = std::max(sequence->sched.run_steps, 100);
+    for (core::Job& job : running) {
+      if (plant_ != Plant::kVictimTwice || job.preemptions == 0) continue;
+      job.sched.run_steps = std::max(job.sched.run_steps, 100);
     }
   }
 
-  policy::Rank RankOf(const core::Sequence& sequence) const override {
+  policy::Rank RankOf(const core::Job& job) const override {
     const bool starves = plant_ == Plant::kStarve || plant_ == Plant::kAgingForgotten;
-    if (starves && sequence.id() == kStarvedId) {
+    if (starves && job.id() == kStarvedId) {
       return {{std::numeric_limits<int64_t>::max()}};
     }
-    if (plant_ == Plant::kClaimLost && sequence.kv.claims.size() > 1) {
-      const_cast<core::Sequence&>(sequence).kv.claims.pop_back();
+    if (auto& claims = KvOf(job)->claims; plant_ == Plant::kClaimLost && claims.size() > 1) {
+      claims.pop_back();
     }
-    policy::Rank rank = policy_->RankOf(sequence);
-    if (plant_ == Plant::kClassStarved && sequence.request.priority == Priority::kLow)
-      rank.keys[0] = 9;
-    if (plant_ == Plant::kShareIgnored)
-      rank.keys[0] = static_cast<int64_t>(sequence.request.priority);
+    policy::Rank rank = policy_->RankOf(job);
+    if (plant_ == Plant::kClassStarved && job.request.priority == Priority::kLow) rank.keys[0] = 9;
+    if (plant_ == Plant::kShareIgnored) rank.keys[0] = static_cast<int64_t>(job.request.priority);
     if (plant_ == Plant::kReorder) rank.keys[0] ^= 1;
     return rank;
   }
@@ -82,15 +79,13 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
   }
 
   bool is_fair() const override { return policy_->is_fair(); }
-  int64_t ServiceOf(const core::Sequence& sequence) const override {
-    if (plant_ != Plant::kTurnsForgotten) return policy_->ServiceOf(sequence);
-    return (sequence.id() - 1) % kNumSimTenants == kHostile ? 0 : 1;
+  int64_t ServiceOf(const core::Job& job) const override {
+    if (plant_ != Plant::kTurnsForgotten) return policy_->ServiceOf(job);
+    return (job.id() - 1) % kNumSimTenants == kHostile ? 0 : 1;
   }
-  int ClassOrderOf(const core::Sequence& sequence) const override {
-    return policy_->ClassOrderOf(sequence);
-  }
+  int ClassOrderOf(const core::Job& job) const override { return policy_->ClassOrderOf(job); }
 
-  void OnScheduled(const core::Sequence& sequence, const policy::ScheduledWork& work) override {
+  void OnScheduled(const core::Job& job, const policy::ScheduledWork& work) override {
     policy::ScheduledWork charged = work;
     if (plant_ == Plant::kBlocksUncharged) charged.held = 0.0;
     if (plant_ == Plant::kSamplingUncharged) charged.extra = 0.0;
@@ -98,20 +93,24 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
       charged.prompt_tokens = 0;
       charged.extra = 0.0;
     }
-    policy_->OnScheduled(sequence, charged);
+    policy_->OnScheduled(job, charged);
     if (plant_ != Plant::kLeak) return;
     // Forget a block that holds nothing yet: its reference stays, no table names it, no text
     // changes.
-    auto& blocks = const_cast<core::Sequence&>(sequence).kv.blocks;
-    if (static_cast<int32_t>(blocks.size()) > kvcache::BlocksFor(sequence.num_ids()))
-      blocks.pop_back();
+    auto& blocks = KvOf(job)->blocks;
+    if (static_cast<int32_t>(blocks.size()) > kvcache::BlocksFor(job.num_ids())) blocks.pop_back();
   }
 
-  void OnFinished(const core::Sequence& sequence, bool completed) override {
-    policy_->OnFinished(sequence, completed);
+  void OnFinished(const core::Job& job, bool completed) override {
+    policy_->OnFinished(job, completed);
   }
 
  private:
+  // The jobs of an engine core are sequences.
+  static core::KvState* KvOf(const core::Job& job) {
+    return &const_cast<core::Sequence&>(static_cast<const core::Sequence&>(job)).kv;
+  }
+
   const Plant plant_;
   const std::unique_ptr<policy::SchedulingPolicy> policy_;
 };

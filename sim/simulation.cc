@@ -223,15 +223,15 @@ void Simulation::Kill() {
 void Simulation::NamePartials() {
   for (const auto& [id, record] : checks_.records()) {
     core::Sequence& named = named_[id];
-    if (named.ids.empty()) {
+    if (named.ids().empty()) {
       named.request.id = id;
-      named.request.cache_root = record.made.request.cache_root;
-      named.ids = record.made.request.prompt;
+      named.cache_root = record.made.request.cache_root;
+      for (const TokenId id : record.made.request.prompt) named.Append(id);
     }
     // A kill cuts the output; it grows again, to the same tokens.
     const size_t prompt = record.made.request.prompt.size();
-    for (size_t i = named.ids.size() - prompt; i < record.output.size(); ++i) {
-      named.ids.push_back(record.output[i].token);
+    for (size_t i = named.ids().size() - prompt; i < record.output.size(); ++i) {
+      named.Append(record.output[i].token);
     }
     while (named.kv.parked < named.num_ids()) {
       ++named.kv.parked;
@@ -242,8 +242,8 @@ void Simulation::NamePartials() {
       }
       const auto first = static_cast<size_t>(named.kv.parked - base::kBlockTokens);
       named.kv.names.push_back(
-          core::ChildName(named.kv.names.empty() ? named.request.cache_root : named.kv.names.back(),
-                          std::span(named.ids).subspan(first, base::kBlockTokens)));
+          core::ChildName(named.kv.names.empty() ? named.cache_root : named.kv.names.back(),
+                          std::span(named.ids()).subspan(first, base::kBlockTokens)));
     }
   }
 }

@@ -123,7 +123,7 @@ TEST(Replay, TheSameRequestsGiveTheSameFigures) {
 class BFirst final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "b first"; }
-  policy::Rank RankOf(const core::Sequence& sequence) const override {
+  policy::Rank RankOf(const core::Job& sequence) const override {
     return {{sequence.request.tenant == "b" ? 0 : 1, static_cast<int64_t>(sequence.order), 0}};
   }
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {

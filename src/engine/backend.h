@@ -164,8 +164,8 @@ class Backend {
   // Likewise, for one request.
   StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) {
     try {
-      std::vector<SinkRequest> one(1);
-      one[0] = {std::move(request), std::move(sink)};
+      std::vector<SinkRequest> one;
+      one.push_back({std::move(request), std::move(sink)});
       StatusOr<std::vector<RequestId>> ids = SubmitAll(std::move(one));
       if (!ids.ok()) return ids.status();
       return ids->front();

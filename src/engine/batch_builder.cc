@@ -19,7 +19,7 @@ Status Unexpected(uint64_t step, const std::string& what) {
 // Sets the ids of the prompt that this item's rows predict and that were not scored before.
 void SetScoreRange(const scheduler::ScheduledItem& planned, core::BatchItem* item) {
   const core::Sequence& sequence = *planned.sequence;
-  if (sequence.request.spec.num_prompt_logprobs < 0) return;
+  if (sequence.spec.num_prompt_logprobs < 0) return;
   // Nothing comes before position 0, so no row predicts it.
   const int32_t begin = std::max(planned.start + 1, sequence.scored);
   const int32_t end = std::min(planned.start + planned.num_tokens + 1, sequence.prompt_len);
@@ -47,24 +47,22 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   SetScoreRange(planned, &item);
   Work work{planned, {}};
   const bool scores = item.score_begin < item.score_end;
-  if (scores || (sequence.request.spec.num_prompt_logprobs >= 0 && sequence.scored == 0)) {
+  if (scores || (sequence.spec.num_prompt_logprobs >= 0 && sequence.scored == 0)) {
     work.scored.reserve(static_cast<size_t>(item.score_end - item.score_begin) + 1);
   }
   if (item.sample) {
-    if (sequence.ids.size() == sequence.ids.capacity()) {
-      sequence.ids.reserve(2 * sequence.ids.size());
-    }
+    sequence.ReserveId();
     // The next schedule extends its table, or parks its blocks with the token sampled here.
     kvcache::KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * base::kBlockTokens,
                                      groups_);
   }
   // Only now, as reserving moves what the item refers to. Nothing below throws.
-  item.ids = sequence.ids;
+  item.ids = sequence.ids();
   item.tokens =
       item.ids.subspan(static_cast<size_t>(planned.start), static_cast<size_t>(planned.num_tokens));
   item.blocks = sequence.kv.blocks;
-  item.spec = &sequence.request.spec;
-  item.long_rope = sequence.request.long_rope;
+  item.spec = &sequence.spec;
+  item.long_rope = sequence.long_rope;
   batch_.items.push_back(item);
   work_.push_back(std::move(work));
 }
@@ -102,11 +100,11 @@ Status BatchBuilder::CheckResult(const core::StepResult& result) const {
 void BatchBuilder::TakeScored(size_t item, core::StepResult* result, size_t* next) {
   Work& work = work_[item];
   core::Sequence* const sequence = work.planned.sequence;
-  if (sequence->request.spec.num_prompt_logprobs < 0) return;
+  if (sequence->spec.num_prompt_logprobs < 0) return;
   if (sequence->scored == 0) {
     work.scored.push_back({.sequence = sequence->id(),
                            .position = 0,
-                           .token = sequence->ids[0],
+                           .token = sequence->ids()[0],
                            .logprob = std::numeric_limits<float>::quiet_NaN(),
                            .top_logprobs = {}});
     sequence->scored = 1;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/random.h"
 #include "core/request_check.h"
 #include "engine/failure.h"
 
@@ -21,6 +22,13 @@ constexpr int kStoresPerIdleCall = 16;
 
 // Prompt tokens of a step that tell what one costs.
 constexpr int kLeastRowsToLearn = 64;
+
+// Equal for the same text, which is how a rejected request is known when it comes again.
+uint64_t ContentOf(const core::Sequence& sequence) {
+  uint64_t content = 0;
+  for (const TokenId id : sequence.ids()) content = base::Mix64(content, static_cast<uint64_t>(id));
+  return content;
+}
 
 // Ends the process for options that are not valid.
 const EngineCoreOptions& Checked(const EngineCoreOptions& options,
@@ -66,9 +74,14 @@ Status EngineCore::Add(core::CoreRequest request) {
   const RequestId id = request.id;
   try {
     if (Status status = CheckRequest(request); !status.ok()) return status;
-    if (Status status = admission_.Admit(request, clock_->Now()); !status.ok()) return status;
+    if (!request.long_rope && request.rope_length() > options_.scheduler.long_rope_above) {
+      request.UseLongRope();
+    }
+    auto sequence = std::make_unique<core::Sequence>(std::move(request), next_number_);
+    Status status = admission_.Admit(*sequence, ContentOf(*sequence), clock_->Now());
+    if (!status.ok()) return status;
     try {
-      Insert(std::move(request));
+      Insert(std::move(sequence));
     } catch (const std::bad_alloc&) {
       admission_.LeaveQueue(id);
       throw;
@@ -86,16 +99,12 @@ int32_t EngineCore::QueuePosition(RequestId id) const {
   return scheduler_.PositionOf(*it->second);
 }
 
-void EngineCore::Insert(core::CoreRequest request) {
-  if (!request.long_rope && request.rope_length() > options_.scheduler.long_rope_above) {
-    request.UseLongRope();
-  }
-  const RequestId id = request.id;
-  const base::TimePoint deadline = request.deadline;
-  auto sequence = std::make_unique<core::Sequence>(std::move(request), next_number_);
+void EngineCore::Insert(std::unique_ptr<core::Sequence> added) {
+  const RequestId id = added->id();
+  const base::TimePoint deadline = added->request.deadline;
   ReserveEvents(sequences_.size() + 1);
   if (batches_.capacity() <= sequences_.size()) batches_.reserve(2 * (sequences_.size() + 1));
-  const auto it = sequences_.emplace(id, std::move(sequence)).first;
+  const auto it = sequences_.emplace(id, std::move(added)).first;
   try {
     if (deadline != base::TimePoint::max()) deadlines_.emplace(deadline, id);
     scheduler_.Add(it->second.get(), clock_->Now());
@@ -351,7 +360,7 @@ void EngineCore::Apply(core::StepResult* result) {
   for (size_t i = 0; i < builder_.work().size(); ++i) {
     BatchBuilder::Work& work = builder_.work()[i];
     core::Sequence* sequence = work.planned.sequence;
-    sequence->kv.computed += work.planned.num_tokens;
+    sequence->computed += work.planned.num_tokens;
     kv_.OnComputed(sequence);
     builder_.TakeScored(i, result, &scored);
     if (!work.scored.empty()) {
@@ -359,7 +368,7 @@ void EngineCore::Apply(core::StepResult* result) {
     }
     if (work.planned.sample) {
       Accept(sequence, std::move(result->sampled[sampled++]));
-    } else if (sequence->request.max_tokens == 0 && sequence->kv.computed == sequence->num_ids()) {
+    } else if (sequence->request.max_tokens == 0 && sequence->computed == sequence->num_ids()) {
       End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);
     }
   }
@@ -375,7 +384,7 @@ void EngineCore::Accept(core::Sequence* sequence, core::Sampled sampled) {
     mover_.Move(sequence->id(), &sequence->state, core::SequenceEvent::kCaughtUp);
   }
   if (sequence->first_token_step == 0) sequence->first_token_step = step_;
-  sequence->ids.push_back(token);
+  sequence->Append(token);
   ++stats_.generated_tokens;
   CoreEvent& event = AddEvent(CoreEvent::Kind::kToken, *sequence);
   event.sampled = std::move(sampled);
@@ -389,7 +398,7 @@ void EngineCore::Accept(core::Sequence* sequence, core::Sampled sampled) {
 
 // The sampler keeps out what would end a sequence before min_tokens; this holds whatever it does.
 bool EngineCore::EndsAt(const core::Sequence& sequence, TokenId token) const {
-  if (sequence.generated() <= sequence.request.spec.params.min_tokens) return false;
+  if (sequence.generated() <= sequence.spec.params.min_tokens) return false;
   if (!sequence.request.ignore_eos && options_.is_end && options_.is_end(token)) return true;
   return std::binary_search(sequence.request.stop_ids.begin(), sequence.request.stop_ids.end(),
                             token);
@@ -430,7 +439,7 @@ CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const core::Sequence& sequ
   CoreEvent& event = events_.emplace_back();
   event.kind = kind;
   event.id = sequence.id();
-  event.context = sequence.request.context;
+  event.context = sequence.context;
   event.step = step_;
   event.batch = sequence.sched.batch;
   return event;

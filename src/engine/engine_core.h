@@ -193,7 +193,7 @@ class EngineCore {
   using Sequences = std::map<RequestId, std::unique_ptr<core::Sequence>>;
 
   Status CheckRequest(const core::CoreRequest& request) const;
-  void Insert(core::CoreRequest request);
+  void Insert(std::unique_ptr<core::Sequence> added);
   // Makes room for the events of a step of `sequences` sequences.
   void ReserveEvents(size_t sequences);
   void FailOverdue(base::TimePoint now);

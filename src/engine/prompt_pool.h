@@ -22,7 +22,7 @@ namespace ropeway::engine {
 // Chats are rendered and prompts encoded in pieces, in fair shares of the time between tenants and
 // classes (base::FairPool): however many and however long the prompts of one tenant are, another's
 // is encoded at once. Requests leave as they are ready; their order is that of Submit all the same
-// (core::CoreRequest::order). A chat whose template takes long gives way to others of its flow.
+// (core::JobRequest::order). A chat whose template takes long gives way to others of its flow.
 class PromptPool {
  public:
   // Both are called from the pool's threads and must not wait. A request that is ready is kWaiting,

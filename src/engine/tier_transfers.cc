@@ -143,7 +143,7 @@ void TierTransfers::Take(const kvcache::KvRead& block) {
   }
   const kvcache::KvPage& page = read->pages[read->next++];
   executor_->WriteBlock(page.block, block.bytes);
-  sequence->kv.computed = page.computed;
+  sequence->computed = page.computed;
   if (page.tail) tier_->Erase(page.name);
   read->bytes += static_cast<int64_t>(block.bytes.size());
   read->took += block.took;

@@ -17,7 +17,8 @@ namespace {
 
 // What a chat template puts around a message, about.
 constexpr size_t kTokensPerMessage = 4;
-// The number of a prompt's tokens decides little beyond this, and the dispatcher keeps an id each.
+// More than the contexts of backends hold. What these reject, however long it is, is to take no
+// more of what its tenant may have waiting, nor of a replica's measured work.
 constexpr size_t kMostEstimatedTokens = size_t{1} << 18;
 
 // The tokens that it may generate; nothing: it does not say.

@@ -85,29 +85,36 @@ Dispatcher::Entry* Dispatcher::FindAttempt(RequestId id, uint32_t attempt) const
 
 // --- Adding.
 
-Status Dispatcher::Admit(const DispatchRequest& request, base::SharedBudget::Hold* place) {
-  const core::CoreRequest& core = request.request;
-  if (!places_.Take(core.tenant, 1, place)) {
+Dispatcher::Entry::Entry(DispatchRequest asked, uint64_t entries_before)
+    : core::Job(std::move(static_cast<core::JobRequest&>(asked)), entries_before),
+      blocks(std::move(asked.blocks)) {
+  prompt_len = length = asked.prompt_tokens;
+}
+
+Status Dispatcher::Admit(Entry* entry) {
+  const core::JobRequest& request = entry->request;
+  if (!places_.Take(request.tenant, 1, &entry->place)) {
     Status status(
         StatusCode::kResourceExhausted,
         fmt::format(
             "the queue is full: it holds {}, {} of the same sender (max_queued_requests {})",
-            base::Counted(places_.used(), "request"), places_.held(core.tenant),
+            base::Counted(places_.used(), "request"), places_.held(request.tenant),
             options_.max_queued_requests));
     scheduler::LoadView load;
     admission_.View(&load);
     const double wait = scheduler::PredictedWait(
-        load, {core.tenant, core.tenant_weight, core.priority}, options_.max_wait);
+        load, {request.tenant, request.tenant_weight, request.priority}, options_.max_wait);
     status.set_retry_after_seconds(scheduler::RetryAfter(wait, options_.max_wait));
     return status;
   }
-  return admission_.Admit(core, now_);
+  const uint64_t content = entry->blocks.empty() ? 0 : entry->blocks.back();
+  return admission_.Admit(*entry, content, now_);
 }
 
 // What later calls append without allocating: they are to fail for no want of memory.
 void Dispatcher::Reserve(size_t more) {
   const size_t all = entries_.size() + more;
-  for (std::vector<core::Sequence*>* list : {&queue_, &running_}) {
+  for (std::vector<Entry*>* list : {&queue_, &running_}) {
     if (list->capacity() < all) list->reserve(2 * all);
   }
   line_.Reserve(all);
@@ -117,7 +124,7 @@ void Dispatcher::Reserve(size_t more) {
 void Dispatcher::Insert(std::unique_ptr<Entry> entry) {
   Entry* const inserted = entry.get();
   const RequestId id = inserted->id();
-  const core::CoreRequest& request = inserted->request;
+  const core::JobRequest& request = inserted->request;
   entries_.emplace(id, std::move(entry));
   try {
     timers_.emplace(inserted->timer, id);
@@ -173,7 +180,7 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
     return WhyNoneIsAlive();
   }
   std::shared_ptr<core::AdmissionGroup> group;
-  if (requests.size() > 1 && requests[0].request.group == nullptr) {
+  if (requests.size() > 1 && requests[0].group == nullptr) {
     group = std::make_shared<core::AdmissionGroup>(static_cast<int32_t>(requests.size()));
   }
   Reserve(requests.size());
@@ -188,20 +195,12 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
   Status status;
   try {
     for (DispatchRequest& request : requests) {
-      core::CoreRequest& core = request.request;
-      if (group != nullptr) core.group = group;
-      // The ids are not known; tickets tell requests apart by them (AdmissionTickets::KeyOf).
-      if (!request.blocks.empty() && !core.prompt.empty()) {
-        core.prompt[0] = static_cast<TokenId>(request.blocks.back() & 0x7FFFFFFF);
-      }
-      added.push_back(core.id);
-      base::SharedBudget::Hold place;
-      status = Admit(request, &place);
-      if (!status.ok()) break;
-      auto entry = std::make_unique<Entry>(std::move(core), sequences_ + added.size() - 1);
-      entry->blocks = std::move(request.blocks);
-      entry->place = std::move(place);
+      if (group != nullptr) request.group = group;
+      auto entry = std::make_unique<Entry>(std::move(request), counts_.accepted + added.size());
       entry->arrived = now_;
+      added.push_back(entry->id());
+      status = Admit(entry.get());
+      if (!status.ok()) break;
       Insert(std::move(entry));
     }
   } catch (...) {
@@ -213,7 +212,6 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
     counts_.rejected += requests.size();
     return status;
   }
-  sequences_ += added.size();
   counts_.accepted += added.size();
   for (const RequestId id : added) {
     Entry* const entry = Find(id);
@@ -227,14 +225,14 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
 
 // --- Lists.
 
-void Dispatcher::AddTo(std::vector<core::Sequence*>* list, Entry* entry) {
+void Dispatcher::AddTo(std::vector<Entry*>* list, Entry* entry) {
   entry->index = list->size();
   list->push_back(entry);
 }
 
-void Dispatcher::RemoveFrom(std::vector<core::Sequence*>* list, Entry* entry) {
-  core::Sequence* const last = list->back();
-  EntryOf(last)->index = entry->index;
+void Dispatcher::RemoveFrom(std::vector<Entry*>* list, Entry* entry) {
+  Entry* const last = list->back();
+  last->index = entry->index;
   (*list)[entry->index] = last;
   list->pop_back();
 }
@@ -288,7 +286,7 @@ void Dispatcher::Requeue(Entry* entry, bool resumes) {
   LeaveBatch(entry);
   mover_.Move(entry->id(), &entry->state, core::SequenceEvent::kPreempt);
   ++entry->preemptions;
-  entry->kv.computed = 0;
+  entry->computed = 0;
   entry->resumes = resumes;
   entry->pays = !resumes;
   entry->not_before = {};
@@ -335,7 +333,7 @@ void Dispatcher::OnFirstByte(Entry* entry) {
   const int32_t computed = std::max(0, entry->num_ids() - entry->cached);
   replica.OnFirstByte(now_ - entry->sent, computed);
   mover_.Move(entry->id(), &entry->state, core::SequenceEvent::kCaughtUp);
-  entry->kv.computed = entry->num_ids();
+  entry->computed = entry->num_ids();
   const int64_t done = std::min<int64_t>(entry->tokens_left, computed);
   entry->tokens_left -= done;
   replica.OnTokens(done);
@@ -352,8 +350,8 @@ void Dispatcher::AddTokens(Entry* entry, int64_t reported) {
   const int32_t left = std::max(0, entry->request.max_tokens - entry->generated());
   const auto tokens = static_cast<int32_t>(std::clamp<int64_t>(reported, 0, left));
   if (tokens == 0) return;
-  entry->ids.resize(entry->ids.size() + static_cast<size_t>(tokens));
-  entry->kv.computed = entry->num_ids();
+  entry->length += tokens;
+  entry->computed = entry->num_ids();
   const int64_t done = std::min<int64_t>(entry->tokens_left, tokens);
   entry->tokens_left -= done;
   replicas_[entry->replica].OnTokens(done);

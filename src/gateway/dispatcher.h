@@ -28,7 +28,7 @@
 
 #include "base/clock.h"
 #include "base/shared_budget.h"
-#include "core/sequence.h"
+#include "core/job.h"
 #include "core/sequence_state.h"
 #include "engine/backend.h"
 #include "gateway/replicas.h"
@@ -86,12 +86,9 @@ struct DispatchOptions {
   Status Validate() const;
 };
 
-struct DispatchRequest {
-  // `id` is unique, also among those that ended; `prompt` has as many ids as the prompt is
-  // estimated to have tokens, all 0: their number alone counts. `order`, `group`, `deadline`,
-  // `tenant`, `tenant_weight`, `priority`, `max_tokens`, `ignore_eos` and `stop_ids` as for the
-  // engine core.
-  core::CoreRequest request;
+// `id` is unique, also among those that ended.
+struct DispatchRequest : core::JobRequest {
+  int32_t prompt_tokens = 1;     // Of its prompt, as estimated; at least 1.
   std::vector<uint64_t> blocks;  // PrefixBlocks of its prompt.
 };
 
@@ -277,8 +274,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
     bool is_newcomer() const { return requests > 0 && running == 0; }
   };
   // A request that has not ended: in queue_, or in running_ while an attempt is under way.
-  struct Entry : core::Sequence {
-    using core::Sequence::Sequence;
+  struct Entry : core::Job {
+    Entry(DispatchRequest request, uint64_t entries_before);
     Tenant* tenant = nullptr;
     std::vector<uint64_t> blocks;
     base::TimePoint arrived{};
@@ -343,16 +340,19 @@ class Dispatcher final : private scheduler::AdmissionQueue {
     }
   };
 
+  // Its position in the order of a step.
+  struct Ranked : scheduler::Place {
+    Entry* entry = nullptr;
+    const core::Job* job() const { return entry; }
+  };
+
   // AdmissionQueue.
-  bool StartsAtOnce(const core::CoreRequest& request) const override;
+  bool StartsAtOnce(const core::Job& job) const override;
   void View(scheduler::LoadView* view) const override;
-  scheduler::Work WorkOf(const core::CoreRequest& request) const override {
-    return load_.WorkOf(request);
-  }
+  scheduler::Work WorkOf(const core::Job& job) const override { return load_.WorkOf(job); }
 
   Status CheckTenants() const;
 
-  static Entry* EntryOf(core::Sequence* sequence) { return static_cast<Entry*>(sequence); }
   Entry* Find(RequestId id) const;
   // The entry, if this attempt of it is under way; else null.
   Entry* FindAttempt(RequestId id, uint32_t attempt) const;
@@ -362,7 +362,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   bool divides() const { return options_.rules.tenants > 1; }
 
   // dispatcher.cc: a request's way.
-  Status Admit(const DispatchRequest& request, base::SharedBudget::Hold* place);
+  Status Admit(Entry* entry);
   void Reserve(size_t more);
   void Insert(std::unique_ptr<Entry> entry);
   // The reverse of Insert.
@@ -370,8 +370,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   // The tenant has so many requests and attempts (at `replica`) more; it goes with its last
   // request.
   void CountTenant(Tenant* tenant, int requests, int running, int replica);
-  static void AddTo(std::vector<core::Sequence*>* list, Entry* entry);
-  static void RemoveFrom(std::vector<core::Sequence*>* list, Entry* entry);
+  static void AddTo(std::vector<Entry*>* list, Entry* entry);
+  static void RemoveFrom(std::vector<Entry*>* list, Entry* entry);
   void Enqueue(Entry* entry);
   void LeaveQueue(Entry* entry);
   // So many more of class high wait.
@@ -423,7 +423,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   bool IsOf(Pass pass, const Entry& entry) const;
   // Fills line_ with those that a free replica could take.
   void RankQueue(Pass pass);
-  scheduler::Ranked RankedOf(core::Sequence* sequence) const;
+  Ranked RankedOf(Entry* entry) const;
   // A tenant of which nothing runs may yet come.
   bool ExpectsNewcomers() const;
   // Its tenant has its share of the places.
@@ -459,12 +459,12 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   scheduler::AdmissionControl admission_;
   scheduler::BatchFormer former_;
   scheduler::Aging aging_;
-  scheduler::WaitingQueue line_;
+  scheduler::WaitingQueue<Ranked> line_;
   base::SharedBudget places_;  // Requests that wait for their first start.
 
   std::unordered_map<RequestId, std::unique_ptr<Entry>> entries_;
-  std::vector<core::Sequence*> queue_;  // Unordered, as is the next.
-  std::vector<core::Sequence*> running_;
+  std::vector<Entry*> queue_;  // Unordered, as is the next.
+  std::vector<Entry*> running_;
   int urgent_ = 0;                                          // Of class high in queue_.
   std::map<std::string, Tenant, std::less<>> tenants_;      // Those with entries.
   int newcomers_ = 0;                                       // Of these, of which nothing runs.
@@ -474,7 +474,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   // Of the next batch, so that numbering what was sent takes no memory; or empty.
   std::map<uint64_t, Batch>::node_type spare_batch_;
   int running_batches_ = 0;  // Without those that join.
-  uint64_t sequences_ = 0;   // That were ever added.
   bool flush_ = false;
   ReplicaMask drained_ = 0;  // Whose requests are to be moved.
 

@@ -401,7 +401,7 @@ TEST_F(DispatcherFailureTest, WhatWasComputedOnceIsChargedOnce) {
   Start(options);
   const RequestId id = Add({.prompt = 100});
   Queue({.tenant = "b"});
-  core::Sequence probe;
+  core::Job probe;
   probe.request.tenant = "a";
   const auto charged = [&] { return dispatcher_->policy()->ServiceOf(probe) / 65536; };
   EXPECT_EQ(charged(), 2) << "its first token, so that others start in turn";
@@ -421,7 +421,7 @@ TEST_F(DispatcherFailureTest, WhatWasNotCachedAfterAllIsCharged) {
   options.policy.name = "fair";
   Start(options);
   const Asked asked{.prompt = 100, .blocks = {11, 22, 33, 44, 55}};  // 80 tokens.
-  core::Sequence probe;
+  core::Job probe;
   probe.request.tenant = "a";
   const auto charged = [&] { return dispatcher_->policy()->ServiceOf(probe) / 65536; };
   const auto charged_by_end = [&](const BackendEnd& end) {

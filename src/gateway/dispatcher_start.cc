@@ -35,14 +35,13 @@ void Dispatcher::ClosePaceInterval() {
 
 void Dispatcher::NoteAboveShare() {
   int64_t least = std::numeric_limits<int64_t>::max();
-  for (core::Sequence* sequence : queue_) {
+  for (const Entry* entry : queue_) {
     // The policy has not seen the fresh ones: their tenant's service may still be lifted.
-    if (!EntryOf(sequence)->fresh) least = std::min(least, policy_->ServiceOf(*sequence));
+    if (!entry->fresh) least = std::min(least, policy_->ServiceOf(*entry));
   }
   const bool any = policy_->is_fair() && least != std::numeric_limits<int64_t>::max();
-  for (core::Sequence* sequence : queue_) {
-    sequence->sched.above_share =
-        any && policy_->ServiceOf(*sequence) - least >= policy::kServiceQuantum;
+  for (Entry* entry : queue_) {
+    entry->sched.above_share = any && policy_->ServiceOf(*entry) - least >= policy::kServiceQuantum;
   }
 }
 
@@ -54,7 +53,7 @@ void Dispatcher::UpdateHint(Entry* entry) {
 void Dispatcher::RefreshHints() {
   for (size_t i = 0; i < std::min(kHintsPerStep, queue_.size()); ++i) {
     next_hint_ = (next_hint_ + 1) % queue_.size();
-    UpdateHint(EntryOf(queue_[next_hint_]));
+    UpdateHint(queue_[next_hint_]);
   }
 }
 
@@ -64,7 +63,7 @@ void Dispatcher::BeginStep() {
   NoteAboveShare();
   aging_.Update(now_, limit_, running_, queue_);
   policy_->BeginStep(queue_, running_, now_);
-  for (core::Sequence* sequence : queue_) EntryOf(sequence)->fresh = false;
+  for (Entry* entry : queue_) entry->fresh = false;
   has_fresh_ = false;
 }
 
@@ -158,12 +157,13 @@ bool Dispatcher::Yields(const Entry& entry) const {
   return (tenant.running + 1) * weights_ > kRounding * limit_ * tenant.weight;
 }
 
-scheduler::Ranked Dispatcher::RankedOf(core::Sequence* sequence) const {
-  scheduler::Ranked ranked;
-  ranked.sequence = sequence;
-  ranked.rank = policy_->RankOf(*sequence);
-  ranked.yields = Yields(*EntryOf(sequence));
-  ranked.aged = sequence->sched.aged;
+Dispatcher::Ranked Dispatcher::RankedOf(Entry* entry) const {
+  Ranked ranked;
+  ranked.entry = entry;
+  ranked.rank = policy_->RankOf(*entry);
+  ranked.order = entry->order;
+  ranked.yields = Yields(*entry);
+  ranked.aged = entry->sched.aged;
   return ranked;
 }
 
@@ -173,14 +173,13 @@ void Dispatcher::RankQueue(Pass pass) {
   // What went beyond would be in the way of those that wait for a place.
   none_may_yield_ = pass == Pass::kBeyond && divides() && AnyBelowItsShare();
   const FreePlaces free = FreeIn(pass);
-  for (core::Sequence* sequence : queue_) {
-    const Entry& entry = *EntryOf(sequence);
-    if (entry.not_before > now_) {
-      next_start_ = std::min(next_start_, entry.not_before);
+  for (Entry* entry : queue_) {
+    if (entry->not_before > now_) {
+      next_start_ = std::min(next_start_, entry->not_before);
       continue;
     }
-    if (!IsOf(pass, entry) || FreeFor(pass, entry, free) == 0) continue;
-    const scheduler::Ranked ranked = RankedOf(sequence);
+    if (!IsOf(pass, *entry) || FreeFor(pass, *entry, free) == 0) continue;
+    const Ranked ranked = RankedOf(entry);
     if (ranked.yields && none_may_yield_) continue;
     some_yield_ = some_yield_ || ranked.yields;
     line_.Add(ranked);
@@ -213,9 +212,8 @@ bool Dispatcher::HasRoomBeyond() const {
 
 bool Dispatcher::AnyBelowItsShare() const {
   const ReplicaMask usable = replicas_.Usable(now_);
-  return std::any_of(queue_.begin(), queue_.end(), [&](core::Sequence* sequence) {
-    const Entry& entry = *EntryOf(sequence);
-    return !Yields(entry) && entry.not_before <= now_ && (AllowedFor(entry) & usable) != 0;
+  return std::any_of(queue_.begin(), queue_.end(), [&](const Entry* entry) {
+    return !Yields(*entry) && entry->not_before <= now_ && (AllowedFor(*entry) & usable) != 0;
   });
 }
 
@@ -223,13 +221,12 @@ int Dispatcher::MembersThatMayStart() {
   scheduler::BatchFormer::QueueView view;
   view.oldest = base::TimePoint::max();
   int64_t prompt_tokens = 0;
-  for (core::Sequence* sequence : queue_) {
-    const Entry& entry = *EntryOf(sequence);
-    if (!IsOf(Pass::kMembers, entry)) continue;
+  for (const Entry* entry : queue_) {
+    if (!IsOf(Pass::kMembers, *entry)) continue;
     ++view.waiting;
-    view.oldest = std::min(view.oldest, entry.arrived);
-    view.urgent = view.urgent || entry.request.priority == Priority::kHigh;
-    prompt_tokens += entry.prompt_len;
+    view.oldest = std::min(view.oldest, entry->arrived);
+    view.urgent = view.urgent || entry->request.priority == Priority::kHigh;
+    prompt_tokens += entry->prompt_len;
   }
   view.prompt_tokens =
       static_cast<int32_t>(std::min<int64_t>(prompt_tokens, std::numeric_limits<int32_t>::max()));
@@ -265,8 +262,8 @@ int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decision
   FreePlaces free = FreeIn(pass);
   while (!line_.empty() && free.newcomers != 0 && passed < kMaxPassed) {
     line_.Resort(*policy_);  // Who has started is charged for it.
-    scheduler::Ranked first = line_.front();
-    Entry* const entry = EntryOf(first.sequence);
+    Ranked first = line_.front();
+    Entry* const entry = first.entry;
     line_.Pop();
     if (!first.yields && Yields(*entry)) {  // With what has started its tenant has its share.
       first.yields = some_yield_ = true;
@@ -304,10 +301,9 @@ bool Dispatcher::WaitsForItsCache(Entry* entry, const Route& route) {
 }
 
 bool Dispatcher::TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>* decisions) {
-  const scheduler::Work work = load_.WorkOf(entry->request);
   RouteAsk ask;
   ask.blocks = entry->blocks;
-  ask.tokens = entry->num_ids() + static_cast<int64_t>(work.output);
+  ask.tokens = entry->num_ids() + int64_t{load_.OutputsOf(*entry, 0)};
   ask.allowed = AllowedFor(*entry);
   ask.avoided = entry->failed_on;
   ask.free = free;
@@ -329,7 +325,6 @@ bool Dispatcher::TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>*
 void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* decisions) {
   using Event = core::SequenceEvent;
   const bool first = entry->state == core::SequenceState::kWaiting;
-  const scheduler::Work work = load_.WorkOf(entry->request);
   MakeRoom(decisions);
   LeaveQueue(entry);
   mover_.Move(entry->id(), &entry->state, first ? Event::kStart : Event::kResume);
@@ -341,9 +336,8 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   entry->sent = entry->last_output = entry->sched.queued_since = now_;
   entry->first_byte = false;
   entry->cached = std::min(route.cached * kTokensPerPrefixBlock, entry->num_ids() - 1);
-  entry->kv.computed = entry->cached;
-  const int64_t outputs =
-      std::max<int64_t>(1, static_cast<int64_t>(work.output) - entry->generated());
+  entry->computed = entry->cached;
+  const int32_t outputs = std::max(1, load_.OutputsOf(*entry, 0) - entry->generated());
   entry->tokens_left = entry->num_ids() - entry->cached + outputs;
   // From its first output on it goes on only where the bits are the same.
   if (!entry->given) {

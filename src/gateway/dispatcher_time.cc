@@ -64,8 +64,7 @@ void Dispatcher::SetTimer(Entry* entry) {
 }
 
 void Dispatcher::SetTimersAt(int replica) {
-  for (core::Sequence* sequence : running_) {
-    Entry* const entry = EntryOf(sequence);
+  for (Entry* entry : running_) {
     if (entry->replica == replica) SetTimer(entry);
   }
 }
@@ -167,7 +166,7 @@ void Dispatcher::RunProbes(std::vector<Decision>* decisions) {
 void Dispatcher::MoveDrained(std::vector<Decision>* decisions) {
   if (drained_ == 0) return;
   for (size_t i = 0; i < running_.size();) {
-    Entry* const entry = EntryOf(running_[i]);
+    Entry* const entry = running_[i];
     const bool there = (drained_ & MaskOf(entry->replica)) != 0;
     const ReplicaMask others = replicas_.CanResume(entry->identity.get()) & replicas_.Alive();
     if (!there || !MayResume(*entry) || others == 0) {
@@ -189,7 +188,7 @@ void Dispatcher::RunHeld(std::vector<Decision>* decisions) {
   }
   down_since_ = std::min(down_since_, now_);
   for (size_t i = 0; i < queue_.size();) {
-    Entry* const entry = EntryOf(queue_[i]);
+    Entry* const entry = queue_[i];
     ++i;
     if (entry->resumes) continue;
     const base::TimePoint end =
@@ -231,8 +230,7 @@ void Dispatcher::OnProbe(int replica, uint64_t probe, const StatusOr<BackendFact
   const std::shared_ptr<const std::string>& after = replicas_[replica].identity();
   if (before != nullptr && after != nullptr && *before != *after) {
     // Another one now: of which of the two the streams are that run there is not known.
-    for (core::Sequence* sequence : running_) {
-      Entry* const entry = EntryOf(sequence);
+    for (Entry* entry : running_) {
       if (entry->replica == replica) entry->ids_known = false;
     }
     replicas_.ForgetCache(replica);

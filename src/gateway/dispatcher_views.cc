@@ -9,9 +9,9 @@
 
 namespace ropeway::gateway {
 
-bool Dispatcher::StartsAtOnce(const core::CoreRequest& request) const {
+bool Dispatcher::StartsAtOnce(const core::Job& job) const {
   if (!queue_.empty()) return false;
-  const auto tenant = tenants_.find(request.tenant);
+  const auto tenant = tenants_.find(job.request.tenant);
   const ReplicaMask there = tenant != tenants_.end() ? tenant->second.there : 0;
   if (FreeIn(Pass::kAll).For(there) == 0) return false;
   if (!options_.enable_batching) return running_.empty();
@@ -19,7 +19,7 @@ bool Dispatcher::StartsAtOnce(const core::CoreRequest& request) const {
 }
 
 void Dispatcher::View(scheduler::LoadView* view) const {
-  load_.View({.sequences = running_,
+  load_.View({.jobs = running_,
               .slots = options_.enable_batching ? replicas_.limit(now_) : 1,
               .step_seconds = base::ToSeconds(kStep),
               .newcomers = NewcomerPlaces()},
@@ -39,35 +39,34 @@ scheduler::NewcomerPlaces Dispatcher::NewcomerPlaces() const {
 int32_t Dispatcher::PositionOf(RequestId id) const {
   const Entry* const entry = Find(id);
   if (entry == nullptr || entry->replica >= 0) return -1;
-  const scheduler::Ranked its = RankedOf(Find(id));
-  return static_cast<int32_t>(
-      std::count_if(queue_.begin(), queue_.end(), [&](core::Sequence* other) {
-        return other != entry && scheduler::Before(RankedOf(other), its);
-      }));
+  const Ranked its = RankedOf(Find(id));
+  return static_cast<int32_t>(std::count_if(queue_.begin(), queue_.end(), [&](Entry* other) {
+    return other != entry && scheduler::Before(RankedOf(other), its);
+  }));
 }
 
 std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const {
-  std::vector<scheduler::Ranked> order;
+  std::vector<Ranked> order;
   order.reserve(queue_.size());
-  for (core::Sequence* sequence : queue_) order.push_back(RankedOf(sequence));
+  for (Entry* entry : queue_) order.push_back(RankedOf(entry));
   std::sort(order.begin(), order.end(), scheduler::Before);
   std::vector<engine::RequestInfo> infos;
   infos.reserve(entries_.size());
-  const auto add = [&](const core::Sequence* sequence, int32_t position) {
+  const auto add = [&](const Entry* entry, int32_t position) {
     using State = engine::RequestInfo::State;
     engine::RequestInfo info;
-    info.id = sequence->id();
-    info.tenant = sequence->request.tenant;
+    info.id = entry->id();
+    info.tenant = entry->request.tenant;
     info.state = State::kWaiting;
-    if (sequence->state == core::SequenceState::kPreempted) info.state = State::kPreempted;
-    if (sequence->running()) info.state = State::kRunning;
-    info.age_seconds = base::ToSeconds(now - static_cast<const Entry*>(sequence)->arrived);
-    info.priority = sequence->request.priority;
+    if (entry->state == core::SequenceState::kPreempted) info.state = State::kPreempted;
+    if (entry->running()) info.state = State::kRunning;
+    info.age_seconds = base::ToSeconds(now - entry->arrived);
+    info.priority = entry->request.priority;
     info.queue_position = position;
     infos.push_back(std::move(info));
   };
-  for (size_t i = 0; i < order.size(); ++i) add(order[i].sequence, static_cast<int32_t>(i));
-  for (const core::Sequence* sequence : running_) add(sequence, -1);
+  for (size_t i = 0; i < order.size(); ++i) add(order[i].entry, static_cast<int32_t>(i));
+  for (const Entry* entry : running_) add(entry, -1);
   std::sort(infos.begin(), infos.end(),
             [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
   return infos;
@@ -76,10 +75,10 @@ std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const
 engine::QueueInfo Dispatcher::Queue(const std::string* tenant, double weight) const {
   engine::QueueInfo info;
   for (const auto* list : {&queue_, &running_}) {
-    for (const core::Sequence* sequence : *list) {
-      if (tenant != nullptr && sequence->request.tenant != *tenant) continue;
-      engine::QueueInfo::Class& its = info.classes[static_cast<size_t>(sequence->request.priority)];
-      ++(sequence->running() ? its.running : its.waiting);
+    for (const Entry* entry : *list) {
+      if (tenant != nullptr && entry->request.tenant != *tenant) continue;
+      engine::QueueInfo::Class& its = info.classes[static_cast<size_t>(entry->request.priority)];
+      ++(entry->running() ? its.running : its.waiting);
     }
   }
   scheduler::LoadView load;
@@ -124,8 +123,8 @@ EngineStats Dispatcher::Stats() const {
     stats.avg_batch_duration_ms =
         1000.0 * counts_.batch_seconds / static_cast<double>(counts_.batches_ended);
   }
-  for (const core::Sequence* sequence : queue_) {
-    ++(sequence->state == core::SequenceState::kPreempted ? stats.preempted : stats.waiting);
+  for (const Entry* entry : queue_) {
+    ++(entry->state == core::SequenceState::kPreempted ? stats.preempted : stats.waiting);
   }
   stats.queue_depth = waiting();
   stats.running = running();
@@ -180,9 +179,9 @@ Status Dispatcher::CheckIntegrity() const {
   std::vector<Held> held(replicas_.size());
   std::map<uint64_t, int32_t> members;
   int64_t first_waits = 0;
-  const auto look = [&](const std::vector<core::Sequence*>& list, bool runs) -> Status {
+  const auto look = [&](const std::vector<Entry*>& list, bool runs) -> Status {
     for (size_t i = 0; i < list.size(); ++i) {
-      const Entry& entry = *static_cast<const Entry*>(list[i]);
+      const Entry& entry = *list[i];
       const std::string name = fmt::format("has request {} ", entry.id());
       if (entry.index != i || Find(entry.id()) != &entry) return broken(name + "out of place");
       if (entry.running() != runs || (entry.replica >= 0) != runs) {

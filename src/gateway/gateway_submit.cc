@@ -68,18 +68,17 @@ std::vector<uint64_t> RoutingBlocks(const Request& request) {
 DispatchRequest DispatchOf(const ClientRequest& client) {
   const Request& request = client.request;
   DispatchRequest dispatch;
-  core::CoreRequest& core = dispatch.request;
-  core.prompt.resize(static_cast<size_t>(client.prompt_estimate));
+  dispatch.prompt_tokens = client.prompt_estimate;
   // A backend lowers max_tokens to its context, which is not known here: a huge one is estimated as
   // none at all, so that nobody is rejected for tokens that are never generated.
   const bool open = !request.max_tokens || *request.max_tokens > kMostOutput;
-  core.max_tokens = open ? kOpenOutput : *request.max_tokens;
-  core.ignore_eos = request.ignore_eos && !open;
-  core.arrival = client.arrival;
-  core.deadline = client.deadline;
-  core.tenant = request.tenant;
-  core.tenant_weight = request.tenant_weight;
-  core.priority = request.priority;
+  dispatch.max_tokens = open ? kOpenOutput : *request.max_tokens;
+  dispatch.ignore_eos = request.ignore_eos && !open;
+  dispatch.arrival = client.arrival;
+  dispatch.deadline = client.deadline;
+  dispatch.tenant = request.tenant;
+  dispatch.tenant_weight = request.tenant_weight;
+  dispatch.priority = request.priority;
   dispatch.blocks = RoutingBlocks(request);
   return dispatch;
 }
@@ -192,7 +191,7 @@ Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoin
   try {
     for (Arrival& arrival : *arrivals) {
       ClientRequest& client = *arrival.client;
-      client.id = arrival.dispatch.request.id = next_id_++;
+      client.id = arrival.dispatch.id = next_id_++;
       client.group = group;
       if (group != nullptr) group->requests.push_back(arrival.client);
       requests_.emplace(client.id, arrival.client);
@@ -248,7 +247,7 @@ Status GatewayBackend::EnqueueReading(const std::shared_ptr<ClientRequest>& clie
 Status GatewayBackend::EnqueueRead(const std::shared_ptr<ClientRequest>& client) {
   std::vector<DispatchRequest> one;
   one.push_back(DispatchOf(*client));
-  one[0].request.id = client->id;
+  one[0].id = client->id;
   bool look = false;
   {
     const std::lock_guard lock(mu_);

@@ -60,15 +60,15 @@ class DispatchTest : public testing::Test {
 
   DispatchRequest Make(const Asked& asked) {
     DispatchRequest made;
-    made.request.id = ++last_id_;
-    made.request.prompt.assign(static_cast<size_t>(asked.prompt), 0);
-    made.request.max_tokens = asked.max_tokens;
-    made.request.ignore_eos = true;
-    made.request.tenant = asked.tenant;
-    made.request.tenant_weight = asked.weight;
-    made.request.priority = asked.priority;
-    made.request.deadline = asked.deadline;
-    made.request.arrival = now_;
+    made.id = ++last_id_;
+    made.prompt_tokens = asked.prompt;
+    made.max_tokens = asked.max_tokens;
+    made.ignore_eos = true;
+    made.tenant = asked.tenant;
+    made.tenant_weight = asked.weight;
+    made.priority = asked.priority;
+    made.deadline = asked.deadline;
+    made.arrival = now_;
     made.blocks = asked.blocks;
     return made;
   }

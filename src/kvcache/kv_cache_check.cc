@@ -60,7 +60,7 @@ Status KvCacheManager::CheckWritable(const core::Sequence& sequence) const {
   const core::KvState& kv = sequence.kv;
   // While it fetches, blocks of the pool behind its prefix wait for the others.
   const bool writes = sequence.state != core::SequenceState::kFetching || !windows_.any();
-  for (size_t i = Entry(kv.computed / base::kBlockTokens, 0); i < kv.blocks.size(); ++i) {
+  for (size_t i = Entry(sequence.computed / base::kBlockTokens, 0); i < kv.blocks.size(); ++i) {
     const core::BlockId block = kv.blocks[i];
     if (block == core::kNoBlock || (!writes && IsShared(sequence, block))) continue;
     if (pool_.references(block) != 1 || IsShared(sequence, block)) {
@@ -82,10 +82,10 @@ Status KvCacheManager::CheckWritable(const core::Sequence& sequence) const {
 // What its next row sees is there, and what no row sees any more is not.
 Status KvCacheManager::CheckKept(const core::Sequence& sequence) const {
   const core::KvState& kv = sequence.kv;
-  if (!windows_.any() || kv.blocks.size() < Entry(BlocksFor(kv.computed), 0)) return {};
-  for (int32_t i = 0; i < BlocksFor(kv.computed); ++i) {
+  if (!windows_.any() || kv.blocks.size() < Entry(BlocksFor(sequence.computed), 0)) return {};
+  for (int32_t i = 0; i < BlocksFor(sequence.computed); ++i) {
     for (int32_t group = 0; group < windows_.groups(); ++group) {
-      const bool kept = i >= windows_.FirstKept(group, kv.computed);
+      const bool kept = i >= windows_.FirstKept(group, sequence.computed);
       if (kept == (kv.blocks[Entry(i, group)] != core::kNoBlock)) continue;
       return Broken(sequence, fmt::format("{} block {} of group {}",
                                           kept ? "has lost" : "keeps the unseen", i, group));

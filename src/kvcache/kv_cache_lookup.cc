@@ -62,9 +62,8 @@ int32_t LongestPrefix(const KvWindows& windows, int32_t begin, int32_t most, con
 core::BlockName KvCacheManager::PartialName(const core::Sequence& sequence) {
   const auto full = static_cast<size_t>(sequence.kv.parked / base::kBlockTokens);
   const auto tail = static_cast<size_t>(sequence.kv.parked % base::kBlockTokens);
-  const core::BlockName& parent =
-      full == 0 ? sequence.request.cache_root : sequence.kv.names[full - 1];
-  const auto ids = std::span(sequence.ids).subspan(full * base::kBlockTokens, tail);
+  const core::BlockName& parent = full == 0 ? sequence.cache_root : sequence.kv.names[full - 1];
+  const auto ids = std::span(sequence.ids()).subspan(full * base::kBlockTokens, tail);
   const std::array<TokenId, 2> owner = {static_cast<TokenId>(sequence.id()),
                                         static_cast<TokenId>(sequence.id() >> 32)};
   return core::ChildName(core::ChildName(parent, ids), owner);
@@ -73,7 +72,7 @@ core::BlockName KvCacheManager::PartialName(const core::Sequence& sequence) {
 int32_t KvCacheManager::MostHits(const core::Sequence& sequence) const {
   // The next token is sampled from the last id's row, which must be computed.
   const int32_t most = sequence.num_ids() - 1;
-  if (sequence.request.spec.num_prompt_logprobs < 0) return most;
+  if (sequence.spec.num_prompt_logprobs < 0) return most;
   if (sequence.preemptions == 0) return 0;
   // The row before the first id that is not scored must be computed.
   if (sequence.scored >= sequence.prompt_len) return most;
@@ -201,7 +200,7 @@ double KvCacheManager::HeldBlocks(const core::Sequence& sequence) const {
     const auto block = [&](int32_t i) { return sequence.kv.blocks[Entry(i, group)]; };
     if (windows_.window(group) > 0) {
       // They are few, but what a read brings lies behind a gap, and may be far from its beginning.
-      for (int32_t i = windows_.FirstKept(group, sequence.kv.computed); i < blocks; ++i) {
+      for (int32_t i = windows_.FirstKept(group, sequence.computed); i < blocks; ++i) {
         if (block(i) != core::kNoBlock) held += 1.0 / pool_.references(block(i));
       }
       continue;
@@ -226,7 +225,7 @@ bool KvCacheManager::ReadIsCheaper(const CachedPrefix& prefix) {
 std::vector<KvPage> KvCacheManager::PagesToRead(const core::Sequence& sequence, int32_t blocks,
                                                 bool tail) const {
   const core::KvState& kv = sequence.kv;
-  const int32_t begin = kv.computed / base::kBlockTokens;
+  const int32_t begin = sequence.computed / base::kBlockTokens;
   const int32_t end = begin + blocks;
   std::vector<KvPage> pages;
   pages.reserve(Entry(blocks + 1, 0));
@@ -235,13 +234,13 @@ std::vector<KvPage> KvCacheManager::PagesToRead(const core::Sequence& sequence, 
       const core::BlockId block = kv.blocks[Entry(i, group)];
       if (block == core::kNoBlock || IsShared(sequence, block)) continue;
       // With windows, a row behind some of the blocks does not see what a row between them does.
-      const int32_t computed = windows_.any() ? kv.computed : (i + 1) * base::kBlockTokens;
+      const int32_t computed = windows_.any() ? sequence.computed : (i + 1) * base::kBlockTokens;
       pages.push_back({NameOf(sequence, i, group), block, computed, false});
     }
   }
   for (int32_t group = 0; tail && group < windows_.groups(); ++group) {
     pages.push_back({core::GroupName(PartialName(sequence), group), kv.blocks[Entry(end, group)],
-                     kv.computed, true});
+                     sequence.computed, true});
   }
   if (!pages.empty()) pages.back().computed = tail ? kv.parked : end * base::kBlockTokens;
   return pages;

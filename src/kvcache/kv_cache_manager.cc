@@ -10,14 +10,12 @@ namespace ropeway::kvcache {
 namespace {
 
 std::span<const TokenId> BlockIds(const core::Sequence& sequence, int32_t block) {
-  return std::span(sequence.ids)
+  return std::span(sequence.ids())
       .subspan(static_cast<size_t>(block) * base::kBlockTokens, base::kBlockTokens);
 }
 
 BlockWorth WorthOf(const core::Sequence& sequence) {
-  return {.chain_tokens = sequence.kv.computed,
-          .reused = false,
-          .retention = sequence.request.retention};
+  return {.chain_tokens = sequence.computed, .reused = false, .retention = sequence.retention};
 }
 
 }  // namespace
@@ -62,8 +60,7 @@ void KvCacheManager::Reserve(core::Sequence* sequence, int32_t positions, int32_
 
 void KvCacheManager::NameUpTo(core::Sequence* sequence, int32_t blocks) const {
   for (auto i = static_cast<int32_t>(sequence->kv.names.size()); i < blocks; ++i) {
-    const core::BlockName& parent =
-        i == 0 ? sequence->request.cache_root : sequence->kv.names.back();
+    const core::BlockName& parent = i == 0 ? sequence->cache_root : sequence->kv.names.back();
     sequence->kv.names.push_back(core::ChildName(parent, BlockIds(*sequence, i)));
   }
 }
@@ -97,7 +94,7 @@ void KvCacheManager::Start(core::Sequence* sequence, const CachedPrefix& prefix,
       if (block == core::kNoBlock) block = Take();
     }
   }
-  kv.computed = kv.window_at = prefix.tokens;
+  sequence->computed = kv.window_at = prefix.tokens;
   kv.published = prefix.blocks;
   if (!options_.caching) return;
   const int32_t full = sequence->num_ids() / base::kBlockTokens;
@@ -167,7 +164,7 @@ void KvCacheManager::Fill(core::Sequence* sequence, int32_t begin, int32_t end) 
 }
 
 bool KvCacheManager::Extend(core::Sequence* sequence, int32_t positions) {
-  const int32_t begin = sequence->kv.computed / base::kBlockTokens;
+  const int32_t begin = sequence->computed / base::kBlockTokens;
   const int32_t end = BlocksFor(positions);
   if (!Has(NumMissing(*sequence, begin, end))) return false;
   Fill(sequence, begin, end);
@@ -176,7 +173,7 @@ bool KvCacheManager::Extend(core::Sequence* sequence, int32_t positions) {
 
 int32_t KvCacheManager::Cover(core::Sequence* sequence, int32_t tokens) {
   if (!windows_.any()) return tokens;
-  const int32_t computed = sequence->kv.computed;
+  const int32_t computed = sequence->computed;
   const int32_t begin = computed / base::kBlockTokens;
   const int32_t most = BlocksFor(computed + tokens);
   int32_t end = begin;
@@ -219,9 +216,9 @@ core::BlockId KvCacheManager::PublishLate(core::Sequence* sequence, int32_t inde
 
 void KvCacheManager::OnComputed(core::Sequence* sequence) {
   core::KvState& kv = sequence->kv;
-  kv.high_water = std::max(kv.high_water, kv.computed);
+  kv.high_water = std::max(kv.high_water, sequence->computed);
   if (options_.caching) {
-    const int32_t full = kv.computed / base::kBlockTokens;
+    const int32_t full = sequence->computed / base::kBlockTokens;
     NameUpTo(sequence, full);
     for (; kv.published < full; ++kv.published) {
       for (int32_t group = 0; group < windows_.groups(); ++group) {
@@ -235,22 +232,22 @@ void KvCacheManager::OnComputed(core::Sequence* sequence) {
 void KvCacheManager::GiveBackUnseen(core::Sequence* sequence) {
   core::KvState& kv = sequence->kv;
   for (int32_t group = 0; group < windows_.groups(); ++group) {
-    const int32_t kept = windows_.FirstKept(group, kv.computed);
+    const int32_t kept = windows_.FirstKept(group, sequence->computed);
     for (int32_t i = windows_.FirstKept(group, kv.window_at); i < kept; ++i) {
       core::BlockId& block = At(sequence, i, group);
       if (block != core::kNoBlock) pool_.Unref(block, WorthOf(*sequence));
       block = core::kNoBlock;
     }
   }
-  kv.window_at = kv.computed;
+  kv.window_at = sequence->computed;
 }
 
 void KvCacheManager::SkipAhead(core::Sequence* sequence) {
-  if (!options_.caching || sequence->request.spec.num_prompt_logprobs >= 0) return;
+  if (!options_.caching || sequence->spec.num_prompt_logprobs >= 0) return;
   const int32_t full = (sequence->num_ids() - 1) / base::kBlockTokens;
-  while (sequence->kv.computed % base::kBlockTokens == 0 &&
-         sequence->kv.computed / base::kBlockTokens < full) {
-    const int32_t index = sequence->kv.computed / base::kBlockTokens;
+  while (sequence->computed % base::kBlockTokens == 0 &&
+         sequence->computed / base::kBlockTokens < full) {
+    const int32_t index = sequence->computed / base::kBlockTokens;
     NameUpTo(sequence, index + 1);
     for (int32_t group = 0; group < windows_.groups(); ++group) {
       const core::BlockId known = pool_.Find(NameOf(*sequence, index, group));
@@ -264,7 +261,7 @@ void KvCacheManager::SkipAhead(core::Sequence* sequence) {
       if (block != core::kNoBlock) pool_.Unref(block, {});
       block = known;
     }
-    sequence->kv.computed += base::kBlockTokens;
+    sequence->computed += base::kBlockTokens;
     OnComputed(sequence);
   }
 }
@@ -281,7 +278,7 @@ void KvCacheManager::ReadEnded(core::Sequence* sequence) {
   // Without windows the table has only its own blocks there.
   if (!windows_.any()) return;
   core::KvState& kv = sequence->kv;
-  for (size_t i = Entry(kv.computed / base::kBlockTokens, 0); i < kv.blocks.size(); ++i) {
+  for (size_t i = Entry(sequence->computed / base::kBlockTokens, 0); i < kv.blocks.size(); ++i) {
     if (kv.blocks[i] == core::kNoBlock || !IsShared(*sequence, kv.blocks[i])) continue;
     pool_.Unref(kv.blocks[i], WorthOf(*sequence));
     kv.blocks[i] = core::kNoBlock;
@@ -297,7 +294,7 @@ void KvCacheManager::ClaimBlock(core::Sequence* sequence, core::BlockId block) {
 void KvCacheManager::Park(core::Sequence* sequence) {
   ForgetPending(sequence);
   core::KvState& kv = sequence->kv;
-  kv.parked = options_.caching ? kv.computed : 0;
+  kv.parked = options_.caching ? sequence->computed : 0;
   for (int32_t i = 0; options_.caching && i < kv.published; ++i) {
     for (int32_t group = 0; group < windows_.groups(); ++group) {
       const core::BlockId block = PublishLate(sequence, i, group);
@@ -316,7 +313,7 @@ void KvCacheManager::Park(core::Sequence* sequence) {
 void KvCacheManager::Release(core::Sequence* sequence) {
   // One that is preempted is stored as if it had ended while it ran.
   const bool runs = sequence->state != core::SequenceState::kPreempted;
-  const int32_t computed = runs ? sequence->kv.computed : sequence->kv.parked;
+  const int32_t computed = runs ? sequence->computed : sequence->kv.parked;
   const int32_t full = runs ? sequence->kv.published : computed / base::kBlockTokens;
   if (runs) ForgetPending(sequence);
   for (int32_t i = 0; i < full; ++i) {
@@ -374,7 +371,7 @@ void KvCacheManager::DropReferences(core::Sequence* sequence) {
     if (*it != core::kNoBlock) pool_.Unref(*it, worth);
   }
   kv.blocks.clear();
-  kv.computed = 0;
+  sequence->computed = 0;
   kv.window_at = 0;
   kv.published = 0;
 }

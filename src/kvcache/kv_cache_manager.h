@@ -98,7 +98,7 @@ class KvCacheManager {
 
   // Whether a preempted sequence finds what it computed, as long as its blocks are there.
   bool KeepsBlocksOf(const core::Sequence& sequence) const {
-    return options_.caching && sequence.request.spec.num_prompt_logprobs < 0;
+    return options_.caching && sequence.spec.num_prompt_logprobs < 0;
   }
   // The cached prefix of a sequence that is to start or resume: at most all ids but one. A sequence
   // with prompt log-probs has no hits, and when it resumes only those before the rows that are not
@@ -132,7 +132,7 @@ class KvCacheManager {
   // since Start.
   int32_t Cover(core::Sequence* sequence, int32_t tokens);
 
-  // `sequence->kv.computed` has grown (by a step, or by blocks that were read): publishes full
+  // `sequence->computed` has grown (by a step, or by blocks that were read): publishes full
   // blocks, and gives back those that no row of it sees any more.
   void OnComputed(core::Sequence* sequence);
 

@@ -32,7 +32,7 @@ TEST_F(KvCacheTest, ARequestFindsWhatAnotherOneComputed) {
   EXPECT_EQ(prefix.blocks, 2) << "the last block is not full";
   EXPECT_EQ(prefix.tokens, 32);
   Start(b);
-  EXPECT_EQ(b->kv.computed, 32);
+  EXPECT_EQ(b->computed, 32);
   EXPECT_EQ(b->kv.blocks[0], a->kv.blocks[0]) << "while the other one still runs";
   EXPECT_NE(b->kv.blocks[2], a->kv.blocks[2]) << "the partial block is private";
   Release(a);
@@ -53,7 +53,7 @@ TEST_F(KvCacheTest, OtherRootsShareNothing) {
   Make(8);
   Release(Run(New(40)));
   core::Sequence* other = New(40);
-  other->request.cache_root.bytes[0] = 1;
+  other->cache_root.bytes[0] = 1;
   EXPECT_EQ(kv_->Lookup(other).tokens, 0);
 }
 
@@ -67,7 +67,7 @@ TEST_F(KvCacheTest, WithoutCachingNothingIsKept) {
   EXPECT_EQ(a->kv.parked, 0);
   EXPECT_EQ(kv_->pool().num_free(), 8);
   EXPECT_TRUE(Start(a));
-  EXPECT_EQ(a->kv.computed, 0);
+  EXPECT_EQ(a->computed, 0);
 }
 
 TEST_F(KvCacheTest, WhatOneComputesJustNowIsPendingForOthers) {
@@ -133,7 +133,7 @@ TEST_F(KvCacheTest, SkipsAheadOverWhatOthersPublishedMeanwhile) {
   Compute(a, 48);
   kv_->SkipAhead(b);
   CheckSound();
-  EXPECT_EQ(b->kv.computed, 48);
+  EXPECT_EQ(b->computed, 48);
   EXPECT_EQ(b->kv.blocks[2], a->kv.blocks[2]);
 }
 
@@ -144,9 +144,9 @@ TEST_F(KvCacheTest, AParkedSequenceFindsAllItHad) {
   Park(a);
   EXPECT_EQ(kv_->pool().num_held(), 0);
   EXPECT_EQ(kv_->pool().num_claimed(), 3);
-  a->ids.push_back(5);  // The token that was sampled last.
+  a->Append(5);  // The token that was sampled last.
   EXPECT_TRUE(Start(a));
-  EXPECT_EQ(a->kv.computed, 40) << "also the partial block";
+  EXPECT_EQ(a->computed, 40) << "also the partial block";
   EXPECT_EQ(a->kv.blocks, blocks);
   EXPECT_EQ(kv_->pool().num_claimed(), 0);
   EXPECT_FALSE(kv_->pool().named(a->kv.blocks[2])) << "it is written again";
@@ -161,13 +161,13 @@ TEST_F(KvCacheTest, AParkedTailIsPrivate) {
   Park(a);
   Park(b);
   EXPECT_EQ(kv_->pool().num_cached(), 4) << "two shared blocks and a tail each";
-  b->ids.push_back(5);
+  b->Append(5);
   Start(b);
-  EXPECT_EQ(b->kv.computed, 40);
+  EXPECT_EQ(b->computed, 40);
   EXPECT_EQ(kv_->pool().num_claimed(), 1) << "a's tail; a's others are held by b";
-  a->ids.push_back(5);
+  a->Append(5);
   Start(a);
-  EXPECT_EQ(a->kv.computed, 40);
+  EXPECT_EQ(a->computed, 40);
   EXPECT_NE(a->kv.blocks[2], b->kv.blocks[2]);
   Release(a);
   Release(b);
@@ -181,7 +181,7 @@ TEST_F(KvCacheTest, ClaimedBlocksAreTheLastToGoAndTheTailFirstOfThem) {
   EXPECT_EQ(kv_->pool().num_cached(), 4);
   core::Sequence* b = New(40, 0);
   EXPECT_TRUE(Start(b));  // Three blocks: one free, one unclaimed, one claimed.
-  a->ids.push_back(5);
+  a->Append(5);
   const CachedPrefix prefix = kv_->Lookup(a);
   EXPECT_EQ(prefix.tokens, 32) << "of its own the partial one went";
   Release(b);
@@ -245,7 +245,7 @@ TEST_F(KvCacheTest, PromptLogprobsTakeNoHitsButTheirOwn) {
   Make(16);
   Release(Run(New(64)));
   core::Sequence* a = New(64);
-  a->request.spec.num_prompt_logprobs = 0;
+  a->spec.num_prompt_logprobs = 0;
   EXPECT_EQ(kv_->Lookup(a).tokens, 0);
   Start(a);
   a->scored = 41;  // The rows of 40 ids are computed.
@@ -260,7 +260,7 @@ TEST_F(KvCacheTest, PromptLogprobsTakeNoHitsButTheirOwn) {
 
 TEST_F(KvCacheTest, TheTierIsAskedBehindThePool) {
   Make(8, {.tier = &tier_});
-  const std::vector<core::BlockName> names = core::ChainNames({}, New(70)->ids);
+  const std::vector<core::BlockName> names = core::ChainNames({}, New(70)->ids());
   for (const int i : {0, 1, 2, 3}) tier_.blocks[names[static_cast<size_t>(i)]] = {};
   core::Sequence* a = Run(New(20));
   CachedPrefix prefix = LookupAll(New(70));
@@ -317,7 +317,7 @@ TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
   while (kv_->NextToStore(&block)) ++stored;
   EXPECT_EQ(stored, 3);
   tier_.blocks[kv_->PartialName(*a)] = {};
-  a->ids.push_back(5);
+  a->Append(5);
   core::Sequence* b = New(60, 0);
   EXPECT_TRUE(Start(b));
   Release(b);
@@ -333,7 +333,7 @@ TEST_F(KvCacheTest, ATailBehindUnreadBlocksIsNotRead) {
   Make(4, {.tier = &tier_});
   core::Sequence* a = Run(New(40));
   Park(a);
-  a->ids.push_back(5);
+  a->Append(5);
   core::Sequence* b = New(60, 0);
   EXPECT_TRUE(Start(b));
   Release(b);
@@ -367,9 +367,9 @@ TEST_F(KvCacheTest, CheckIntegritySeesLeaksSharingAndLostClaims) {
             std::string::npos);
   a->kv.blocks.pop_back();
   CheckSound();
-  a->kv.computed = 15;  // As if it would write a published block.
+  a->computed = 15;  // As if it would write a published block.
   EXPECT_NE(kv_->CheckIntegrity(All()).message().find("which is shared"), std::string::npos);
-  a->kv.computed = 20;
+  a->computed = 20;
   Park(a);
   const core::BlockClaim claim = a->kv.claims.back();
   a->kv.claims.pop_back();

@@ -31,11 +31,11 @@ class KvCacheWindowsTest : public KvCacheTest {
 
   // Computes as many positions in a step as have blocks, at most `chunk`, up to `to`.
   void ComputeSteps(core::Sequence* sequence, int32_t to, int32_t chunk = 16) {
-    while (sequence->kv.computed < to) {
-      const int32_t tokens = kv_->Cover(sequence, std::min(chunk, to - sequence->kv.computed));
+    while (sequence->computed < to) {
+      const int32_t tokens = kv_->Cover(sequence, std::min(chunk, to - sequence->computed));
       CheckSound();
-      ASSERT_GT(tokens, 0) << "at " << sequence->kv.computed;
-      Compute(sequence, sequence->kv.computed + tokens);
+      ASSERT_GT(tokens, 0) << "at " << sequence->computed;
+      Compute(sequence, sequence->computed + tokens);
     }
   }
 
@@ -165,7 +165,7 @@ TEST_F(KvCacheWindowsTest, ADecodingSequenceExtendsAllGroups) {
   ASSERT_TRUE(Start(a));
   ComputeSteps(a, 62);
   EXPECT_EQ(kv_->pool().num_held(), 4 + 3);
-  a->ids.resize(65);
+  while (a->num_ids() < 65) a->Append(0);
   EXPECT_TRUE(kv_->Extend(a, 64));
   Compute(a, 64);
   EXPECT_EQ(Kept(a), "23");
@@ -174,7 +174,7 @@ TEST_F(KvCacheWindowsTest, ADecodingSequenceExtendsAllGroups) {
   EXPECT_EQ(a->kv.blocks.size(), 10U);
   core::Sequence* b = New(10, 0);
   ASSERT_TRUE(Start(b));
-  a->ids.resize(82);
+  while (a->num_ids() < 82) a->Append(0);
   Compute(a, 80);
   EXPECT_EQ(Kept(a), "34");
   EXPECT_FALSE(kv_->Extend(a, 81)) << "one block is left, and two are missing";
@@ -191,9 +191,9 @@ TEST_F(KvCacheWindowsTest, AParkedSequenceFindsAllThatItsNextRowsSee) {
   Park(a);
   EXPECT_EQ(kv_->pool().num_held(), 0);
   EXPECT_EQ(kv_->pool().num_claimed(), 7 + 3);
-  a->ids.push_back(5);
+  a->Append(5);
   ASSERT_TRUE(Start(a));
-  EXPECT_EQ(a->kv.computed, 100) << "also the partial blocks";
+  EXPECT_EQ(a->computed, 100) << "also the partial blocks";
   EXPECT_EQ(a->kv.blocks, blocks);
   EXPECT_EQ(kv_->pool().num_claimed(), 0);
   Park(a);
@@ -203,7 +203,7 @@ TEST_F(KvCacheWindowsTest, AParkedSequenceFindsAllThatItsNextRowsSee) {
   EXPECT_EQ(kv_->Lookup(a).tokens, 96);
   Release(b);
   ASSERT_TRUE(Start(a));
-  EXPECT_EQ(a->kv.computed, 96);
+  EXPECT_EQ(a->computed, 96);
   ComputeSteps(a, 101);
   Release(a);
 }
@@ -236,7 +236,7 @@ TEST_F(KvCacheWindowsTest, SkipsAheadOverWhatOthersPublishedMeanwhile) {
   ComputeSteps(a, 96);
   kv_->SkipAhead(b);
   CheckSound();
-  EXPECT_EQ(b->kv.computed, 96);
+  EXPECT_EQ(b->computed, 96);
   EXPECT_EQ(At(b, 5, 0), At(a, 5, 0));
   EXPECT_EQ(At(b, 5, 1), At(a, 5, 1));
   EXPECT_EQ(Kept(b), "45");
@@ -247,7 +247,7 @@ TEST_F(KvCacheWindowsTest, SkipsAheadOverWhatOthersPublishedMeanwhile) {
 
 TEST_F(KvCacheWindowsTest, TheTierIsAskedForWhatTheRowBehindSees) {
   MakeWindows(40, {.tier = &tier_});
-  const std::vector<core::BlockName> names = core::ChainNames({}, New(70)->ids);
+  const std::vector<core::BlockName> names = core::ChainNames({}, New(70)->ids());
   StoreInTier(names, 0, 4, 0);
   StoreInTier(names, 2, 4, 1);
   CachedPrefix prefix = LookupAll(New(70));
@@ -265,7 +265,7 @@ TEST_F(KvCacheWindowsTest, TheTierIsAskedForWhatTheRowBehindSees) {
 TEST_F(KvCacheWindowsTest, AReadBringsWhatTheRowBehindSees) {
   MakeWindows(40, {.tier = &tier_});
   core::Sequence* a = New(70);
-  const std::vector<core::BlockName> names = core::ChainNames({}, a->ids);
+  const std::vector<core::BlockName> names = core::ChainNames({}, a->ids());
   StoreInTier(names, 0, 3, 0);
   StoreInTier(names, 1, 3, 1);
   const CachedPrefix prefix = StartReading(a);
@@ -293,7 +293,7 @@ TEST_F(KvCacheWindowsTest, AFailedReadLeavesNothingThatIsShared) {
   Release(RunSteps(New(100)));
   core::Sequence* a = New(60, 48);
   ASSERT_EQ(kv_->Lookup(a).tokens, 0) << "the window's block 1 was evicted";
-  const std::vector<core::BlockName> names = core::ChainNames({}, a->ids);
+  const std::vector<core::BlockName> names = core::ChainNames({}, a->ids());
   StoreInTier(names, 1, 2, 1);
   const CachedPrefix prefix = StartReading(a);
   EXPECT_EQ(prefix.tier_blocks, 3);
@@ -302,7 +302,7 @@ TEST_F(KvCacheWindowsTest, AFailedReadLeavesNothingThatIsShared) {
   kv_->ReadEnded(a);
   a->state = core::SequenceState::kPrefilling;
   CheckSound();
-  EXPECT_EQ(a->kv.computed, 0);
+  EXPECT_EQ(a->computed, 0);
   EXPECT_EQ(At(a, 2, 0), core::kNoBlock);
   EXPECT_NE(At(a, 1, 1), core::kNoBlock) << "its own";
   ComputeSteps(a, 60);
@@ -314,7 +314,7 @@ TEST_F(KvCacheWindowsTest, AParkedTailComesFromTheTierInAllGroups) {
   MakeWindows(12, {.tier = &tier_});
   core::Sequence* a = RunSteps(New(40));
   Park(a);
-  a->ids.push_back(5);
+  a->Append(5);
   core::Sequence* b = New(80, 0);
   ASSERT_TRUE(Start(b));
   ComputeSteps(b, 80);
@@ -384,7 +384,7 @@ TEST_F(KvCacheWindowsTest, HeldBlocksAreCountedInPart) {
 TEST_F(KvCacheWindowsTest, HeldBlocksAreCountedBehindAGap) {
   MakeWindows(40, {.tier = &tier_});
   core::Sequence* a = New(200);
-  const std::vector<core::BlockName> names = core::ChainNames({}, a->ids);
+  const std::vector<core::BlockName> names = core::ChainNames({}, a->ids());
   StoreInTier(names, 0, 8, 0);
   StoreInTier(names, 6, 8, 1);
   ASSERT_EQ(StartReading(a).tier_blocks, 8);

@@ -26,11 +26,8 @@ class KvCacheTest : public testing::Test {
   core::Sequence* New(int32_t ids, int32_t from = 1 << 20) {
     auto sequence = std::make_unique<core::Sequence>();
     sequence->request.id = sequences_.size() + 1;
-    sequence->ids.resize(static_cast<size_t>(ids));
-    std::iota(sequence->ids.begin(), sequence->ids.end(), 0);
-    for (int32_t i = from; i < ids; ++i) {
-      sequence->ids[static_cast<size_t>(i)] += static_cast<TokenId>(1000 * sequence->id());
-    }
+    const auto own = static_cast<TokenId>(1000 * sequence->id());
+    for (int32_t i = 0; i < ids; ++i) sequence->Append(i < from ? i : i + own);
     sequence->prompt_len = ids;
     KvCacheManager::Reserve(sequence.get(), 10 * (ids + 16), kv_->windows().groups());
     sequences_.push_back(std::move(sequence));
@@ -55,7 +52,7 @@ class KvCacheTest : public testing::Test {
   }
 
   void Compute(core::Sequence* sequence, int32_t to) {
-    sequence->kv.computed = to;
+    sequence->computed = to;
     kv_->OnComputed(sequence);
     CheckSound();
   }

@@ -10,31 +10,30 @@ namespace ropeway::policy {
 static_assert(kServiceOfDecode ==
               static_cast<int64_t>(TenantCounters::kOutputToken * TenantCounters::kUnitsPerToken));
 
-bool TenantCounters::WasQueued(const core::Sequence& sequence) const {
+bool TenantCounters::WasQueued(const core::Job& job) const {
   // A sequence preempted in the last step was not in the queue when that step began.
-  if (sequence.state == core::SequenceState::kPreempted)
-    return sequence.sched.queued_since < last_step_;
-  return sequence.number < next_number_;
+  if (job.state == core::SequenceState::kPreempted) return job.sched.queued_since < last_step_;
+  return job.number < next_number_;
 }
 
-void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
-                               std::span<core::Sequence* const> running, base::TimePoint now) {
+void TenantCounters::BeginStep(const core::Jobs& queue, const core::Jobs& running,
+                               base::TimePoint now) {
   ++step_;
   were_queued_.swap(in_queue_);
   in_queue_.clear();
   int64_t least = std::numeric_limits<int64_t>::max();
   uint64_t next_number = next_number_;
-  for (const core::Sequence* sequence : queue) {
-    Tenant* tenant = &tenants_[sequence->request.tenant];
+  for (const core::Job& job : queue) {
+    Tenant* tenant = &tenants_[job.request.tenant];
     tenant->active = step_;
     if (tenant->queued != step_) in_queue_.push_back(tenant);
     tenant->queued = step_;
-    next_number = std::max(next_number, sequence->number + 1);
-    if (!WasQueued(*sequence)) continue;
+    next_number = std::max(next_number, job.number + 1);
+    if (!WasQueued(job)) continue;
     tenant->queued_before = step_;
     least = std::min(least, tenant->counter);
   }
-  for (const core::Sequence* sequence : running) tenants_[sequence->request.tenant].active = step_;
+  for (const core::Job& job : running) tenants_[job.request.tenant].active = step_;
 
   // Of several that left in one step, the one with the most service started last.
   const Tenant* last = nullptr;
@@ -55,18 +54,18 @@ void TenantCounters::BeginStep(std::span<core::Sequence* const> queue,
   if (tenants_.size() > sweep_at_) Sweep();
 }
 
-int64_t TenantCounters::Of(const core::Sequence& sequence) const {
-  const auto it = tenants_.find(sequence.request.tenant);
+int64_t TenantCounters::Of(const core::Job& job) const {
+  const auto it = tenants_.find(job.request.tenant);
   return it != tenants_.end() ? it->second.counter : 0;
 }
 
-void TenantCounters::Charge(const core::Sequence& sequence, const ScheduledWork& work) {
+void TenantCounters::Charge(const core::Job& job, const ScheduledWork& work) {
   if (work.prompt_tokens == 0 && work.output_tokens == 0 && !work.rests) return;
   const double slots = work.rests ? 1.0 : work.output_tokens;
   const double tokens = kPromptToken * work.prompt_tokens + kOutputToken * slots;
   const double service = std::max(tokens + work.extra, kOutputToken * work.held);
-  tenants_[sequence.request.tenant].counter +=
-      std::llround(service * kUnitsPerToken / sequence.request.tenant_weight);
+  tenants_[job.request.tenant].counter +=
+      std::llround(service * kUnitsPerToken / job.request.tenant_weight);
 }
 
 void TenantCounters::Sweep() {

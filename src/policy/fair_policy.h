@@ -29,7 +29,7 @@ namespace ropeway::policy {
 // the least counter of the tenants queued before, or, if there were none, to the counter of the
 // last one that left the queue: time without requests earns no credit. A counter is never lowered.
 //
-// Memory is bounded: a sweep forgets each idle tenant (no sequence waits or runs) that would be
+// Memory is bounded: a sweep forgets each idle tenant (no job waits or runs) that would be
 // lifted anyway, and keeps the kMaxIdleTenants other idle ones with the most service. A sweep runs
 // before the map has grown by half.
 //
@@ -42,16 +42,15 @@ class TenantCounters {
   static constexpr double kUnitsPerToken = 65536.0;
   static constexpr size_t kMaxIdleTenants = 10'000;
 
-  // Begins a step, given all sequences; lifts the tenants that returned.
-  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
-                 base::TimePoint now);
+  // Begins a step, given all jobs; lifts the tenants that returned.
+  void BeginStep(const core::Jobs& queue, const core::Jobs& running, base::TimePoint now);
 
-  // The counter of the sequence's tenant; 0 for a tenant that no BeginStep has seen.
-  int64_t Of(const core::Sequence& sequence) const;
+  // The counter of the job's tenant; 0 for a tenant that no BeginStep has seen.
+  int64_t Of(const core::Job& job) const;
 
-  // Charges what is computed for the sequence, or held while it rests; nothing where it is computed
+  // Charges what is computed for the job, or held while it rests; nothing where it is computed
   // again.
-  void Charge(const core::Sequence& sequence, const ScheduledWork& work);
+  void Charge(const core::Job& job, const ScheduledWork& work);
 
   size_t size() const { return tenants_.size(); }
 
@@ -59,12 +58,12 @@ class TenantCounters {
   struct Tenant {
     int64_t counter = 0;
     // The last step in which the tenant had
-    uint64_t active = 0;         // a sequence, waiting or running;
-    uint64_t queued = 0;         // a sequence in the queue;
-    uint64_t queued_before = 0;  // a sequence that was also queued in the step before.
+    uint64_t active = 0;         // a job, waiting or running;
+    uint64_t queued = 0;         // a job in the queue;
+    uint64_t queued_before = 0;  // a job that was also queued in the step before.
   };
 
-  bool WasQueued(const core::Sequence& sequence) const;
+  bool WasQueued(const core::Job& job) const;
   void Sweep();
 
   std::unordered_map<std::string, Tenant> tenants_;
@@ -78,25 +77,22 @@ class TenantCounters {
   size_t sweep_at_ = 64;
 };
 
-// Ranks by the service of the sequence's tenant so far (TenantCounters): the least goes first, its
+// Ranks by the service of the job's tenant so far (TenantCounters): the least goes first, its
 // requests by arrival. The newest of the tenant with the most is preempted. Ranks move within a
 // step: scheduled work counts at once, so that two tenants' requests start in turn. Recomputed and
 // cached tokens are not charged; aged requests are.
 class FairPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "fair"; }
-  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
-                 base::TimePoint now) override {
+  void BeginStep(const core::Jobs& queue, const core::Jobs& running, base::TimePoint now) override {
     counters_.BeginStep(queue, running, now);
   }
-  Rank RankOf(const core::Sequence& sequence) const override { return {{counters_.Of(sequence)}}; }
+  Rank RankOf(const core::Job& job) const override { return {{counters_.Of(job)}}; }
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
   bool is_fair() const override { return true; }
-  int64_t ServiceOf(const core::Sequence& sequence) const override {
-    return counters_.Of(sequence);
-  }
-  void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
-    counters_.Charge(sequence, work);
+  int64_t ServiceOf(const core::Job& job) const override { return counters_.Of(job); }
+  void OnScheduled(const core::Job& job, const ScheduledWork& work) override {
+    counters_.Charge(job, work);
   }
 
  private:

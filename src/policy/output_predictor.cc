@@ -20,12 +20,11 @@ void OutputPredictor::Learn(int32_t max_tokens, int32_t generated) {
   all_.Add(generated);
 }
 
-int32_t OutputPredictor::Remaining(const core::Sequence& sequence) const {
-  const int32_t generated = sequence.generated();
-  const int32_t left = sequence.request.max_tokens - generated;
+int32_t OutputPredictor::Remaining(const core::JobRequest& request, int32_t generated) const {
+  const int32_t left = request.max_tokens - generated;
   if (left <= 0) return 0;
-  if (RunsToItsLimit(sequence)) return left;
-  const Mean& bucket = buckets_[BucketOf(sequence.request.max_tokens)];
+  if (RunsToItsLimit(request)) return left;
+  const Mean& bucket = buckets_[BucketOf(request.max_tokens)];
   double total = kFirstGuess;
   if (bucket.count >= kMinLengths) {
     total = bucket.tokens;

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/sequence.h"
+#include "core/job.h"
 
 namespace ropeway::policy {
 
@@ -27,14 +27,15 @@ class OutputPredictor {
   // A request with this limit completed after `generated` tokens.
   void Learn(int32_t max_tokens, int32_t generated);
 
-  // Returns the predicted number of tokens that the sequence has still to generate: at least 1 and
-  // at most what max_tokens leaves, or 0 if that leaves none. A sequence that has outgrown its
+  // Returns the predicted number of tokens that the request has still to generate: at least 1 and
+  // at most what max_tokens leaves, or 0 if that leaves none. One that has outgrown its
   // prediction is predicted twice what it has generated: lengths have a long tail. One that no
   // token ends is predicted all that max_tokens leaves.
-  int32_t Remaining(const core::Sequence& sequence) const;
-  // Whether only max_tokens ends it, as far as the core knows: stop strings are found outside.
-  static bool RunsToItsLimit(const core::Sequence& sequence) {
-    return sequence.request.ignore_eos && sequence.request.stop_ids.empty();
+  int32_t Remaining(const core::JobRequest& request, int32_t generated) const;
+  int32_t Remaining(const core::Job& job) const { return Remaining(job.request, job.generated()); }
+  // Whether only max_tokens ends it, as far as is known: stop strings are found elsewhere.
+  static bool RunsToItsLimit(const core::JobRequest& request) {
+    return request.ignore_eos && request.stop_ids.empty();
   }
 
  private:

@@ -84,50 +84,48 @@ StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& opti
   return std::unique_ptr<SchedulingPolicy>(std::make_unique<CombinedPolicy>(std::move(parts)));
 }
 
-Rank SjfPolicy::RankOf(const core::Sequence& sequence) const {
-  const int32_t computed = sequence.running() ? sequence.kv.computed : sequence.sched.cached_hint;
-  const int64_t of_ids = std::max(0, sequence.num_ids() - computed);
-  return {{of_ids + predictor_.Remaining(sequence)}};
+Rank SjfPolicy::RankOf(const core::Job& job) const {
+  const int32_t computed = job.running() ? job.computed : job.sched.cached_hint;
+  const int64_t of_ids = std::max(0, job.num_ids() - computed);
+  return {{of_ids + predictor_.Remaining(job)}};
 }
 
 size_t SjfPolicy::PickVictim(std::span<const core::Sequence* const> candidates) const {
   return FirstOfMost(candidates,
-                     [this](const core::Sequence& s) { return std::pair(RankOf(s), s.order); });
+                     [this](const core::Job& s) { return std::pair(RankOf(s), s.order); });
 }
 
-void SjfPolicy::OnFinished(const core::Sequence& sequence, bool completed) {
-  if (completed) predictor_.Learn(sequence.request.max_tokens, sequence.generated());
+void SjfPolicy::OnFinished(const core::Job& job, bool completed) {
+  if (completed) predictor_.Learn(job.request.max_tokens, job.generated());
 }
 
-void LengthBalancePolicy::BeginStep(std::span<core::Sequence* const> queue,
-                                    std::span<core::Sequence* const> running, base::TimePoint now) {
+void LengthBalancePolicy::BeginStep(const core::Jobs& queue, const core::Jobs& running,
+                                    base::TimePoint now) {
   now_ = now;
   double length = 0.0;
-  for (const core::Sequence* sequence : running) length += sequence->num_ids();
+  for (const core::Job& job : running) length += job.num_ids();
   if (!running.empty()) {
     length /= static_cast<double>(running.size());
   } else if (!queue.empty()) {
-    length = (*std::min_element(queue.begin(), queue.end(),
-                                [](const core::Sequence* a, const core::Sequence* b) {
-                                  return a->order < b->order;
-                                }))
-                 ->num_ids();
+    const core::Job* oldest = &queue[0];
+    for (const core::Job& job : queue) oldest = job.order < oldest->order ? &job : oldest;
+    length = oldest->num_ids();
   }
   reference_ = std::log2(std::max(1.0, length));
 }
 
-Rank LengthBalancePolicy::RankOf(const core::Sequence& sequence) const {
-  if (sequence.running()) return {{-1}};
-  const double distance = std::abs(std::log2(std::max(1, sequence.num_ids())) - reference_);
+Rank LengthBalancePolicy::RankOf(const core::Job& job) const {
+  if (job.running()) return {{-1}};
+  const double distance = std::abs(std::log2(std::max(1, job.num_ids())) - reference_);
   const double aged =
-      distance - base::ToSeconds(now_ - sequence.sched.queued_since) / kSecondsPerDoubling;
+      distance - base::ToSeconds(now_ - job.sched.queued_since) / kSecondsPerDoubling;
   return {{static_cast<int64_t>(std::max(0.0, aged) * kBuckets)}};
 }
 
-Rank CacheAwarePolicy::RankOf(const core::Sequence& sequence) const {
-  if (sequence.running()) return {{std::numeric_limits<int64_t>::min()}};
-  const double waited = base::ToSeconds(now_ - sequence.sched.queued_since) * kTokensPerSecond;
-  return {{-(static_cast<int64_t>(waited) + sequence.sched.cached_hint)}};
+Rank CacheAwarePolicy::RankOf(const core::Job& job) const {
+  if (job.running()) return {{std::numeric_limits<int64_t>::min()}};
+  const double waited = base::ToSeconds(now_ - job.sched.queued_since) * kTokensPerSecond;
+  return {{-(static_cast<int64_t>(waited) + job.sched.cached_hint)}};
 }
 
 CombinedPolicy::CombinedPolicy(std::vector<std::unique_ptr<SchedulingPolicy>> parts)
@@ -139,23 +137,23 @@ CombinedPolicy::CombinedPolicy(std::vector<std::unique_ptr<SchedulingPolicy>> pa
   }
 }
 
-void CombinedPolicy::BeginStep(std::span<core::Sequence* const> queue,
-                               std::span<core::Sequence* const> running, base::TimePoint now) {
+void CombinedPolicy::BeginStep(const core::Jobs& queue, const core::Jobs& running,
+                               base::TimePoint now) {
   for (const auto& part : parts_) part->BeginStep(queue, running, now);
 }
 
-Rank CombinedPolicy::RankOf(const core::Sequence& sequence) const {
+Rank CombinedPolicy::RankOf(const core::Job& job) const {
   Rank rank;
-  for (size_t i = 0; i < parts_.size(); ++i) rank.keys[i] = parts_[i]->RankOf(sequence).keys[0];
+  for (size_t i = 0; i < parts_.size(); ++i) rank.keys[i] = parts_[i]->RankOf(job).keys[0];
   return rank;
 }
 
-void CombinedPolicy::OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) {
-  for (const auto& part : parts_) part->OnScheduled(sequence, work);
+void CombinedPolicy::OnScheduled(const core::Job& job, const ScheduledWork& work) {
+  for (const auto& part : parts_) part->OnScheduled(job, work);
 }
 
-void CombinedPolicy::OnFinished(const core::Sequence& sequence, bool completed) {
-  for (const auto& part : parts_) part->OnFinished(sequence, completed);
+void CombinedPolicy::OnFinished(const core::Job& job, bool completed) {
+  for (const auto& part : parts_) part->OnFinished(job, completed);
 }
 
 }  // namespace ropeway::policy

@@ -34,9 +34,7 @@ StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& opti
 class FcfsPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "fcfs"; }
-  Rank RankOf(const core::Sequence& sequence) const override {
-    return {{static_cast<int64_t>(sequence.order)}};
-  }
+  Rank RankOf(const core::Job& job) const override { return {{static_cast<int64_t>(job.order)}}; }
 };
 
 // Shortest job first: ranks by the tokens left to compute, which are the sequence's ids less those
@@ -46,9 +44,9 @@ class FcfsPolicy final : public SchedulingPolicy {
 class SjfPolicy final : public SchedulingPolicy {
  public:
   const char* name() const override { return "sjf"; }
-  Rank RankOf(const core::Sequence& sequence) const override;
+  Rank RankOf(const core::Job& job) const override;
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
-  void OnFinished(const core::Sequence& sequence, bool completed) override;
+  void OnFinished(const core::Job& job, bool completed) override;
 
  private:
   OutputPredictor predictor_;
@@ -70,9 +68,8 @@ class LengthBalancePolicy final : public SchedulingPolicy {
   static constexpr double kSecondsPerDoubling = 1.0;
 
   const char* name() const override { return "length-balance"; }
-  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
-                 base::TimePoint now) override;
-  Rank RankOf(const core::Sequence& sequence) const override;
+  void BeginStep(const core::Jobs& queue, const core::Jobs& running, base::TimePoint now) override;
+  Rank RankOf(const core::Job& job) const override;
 
  private:
   double reference_ = 0.0;  // log2 of the number of ids.
@@ -90,11 +87,8 @@ class CacheAwarePolicy final : public SchedulingPolicy {
   static constexpr double kTokensPerSecond = 256.0;
 
   const char* name() const override { return "cache-aware"; }
-  void BeginStep(std::span<core::Sequence* const>, std::span<core::Sequence* const>,
-                 base::TimePoint now) override {
-    now_ = now;
-  }
-  Rank RankOf(const core::Sequence& sequence) const override;
+  void BeginStep(const core::Jobs&, const core::Jobs&, base::TimePoint now) override { now_ = now; }
+  Rank RankOf(const core::Job& job) const override;
 
  private:
   base::TimePoint now_{};
@@ -112,9 +106,8 @@ class CombinedPolicy final : public SchedulingPolicy {
   explicit CombinedPolicy(std::vector<std::unique_ptr<SchedulingPolicy>> parts);
 
   const char* name() const override { return name_.c_str(); }  // The parts' names, joined by '+'.
-  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
-                 base::TimePoint now) override;
-  Rank RankOf(const core::Sequence& sequence) const override;
+  void BeginStep(const core::Jobs& queue, const core::Jobs& running, base::TimePoint now) override;
+  Rank RankOf(const core::Job& job) const override;
   bool MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const override {
     return parts_[0]->MayPreempt(urgent, victim);
   }
@@ -122,14 +115,12 @@ class CombinedPolicy final : public SchedulingPolicy {
     return parts_[0]->PickVictim(candidates);
   }
   bool is_fair() const override { return fair_ != nullptr; }
-  int64_t ServiceOf(const core::Sequence& sequence) const override {
-    return fair_ != nullptr ? fair_->ServiceOf(sequence) : 0;
+  int64_t ServiceOf(const core::Job& job) const override {
+    return fair_ != nullptr ? fair_->ServiceOf(job) : 0;
   }
-  int ClassOrderOf(const core::Sequence& sequence) const override {
-    return parts_[0]->ClassOrderOf(sequence);
-  }
-  void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override;
-  void OnFinished(const core::Sequence& sequence, bool completed) override;
+  int ClassOrderOf(const core::Job& job) const override { return parts_[0]->ClassOrderOf(job); }
+  void OnScheduled(const core::Job& job, const ScheduledWork& work) override;
+  void OnFinished(const core::Job& job, bool completed) override;
 
  private:
   const std::vector<std::unique_ptr<SchedulingPolicy>> parts_;

@@ -165,7 +165,7 @@ TEST(SjfPolicyTest, RanksByWhatIsStillToCompute) {
   // The hint is of the time when it waited: what counts is what it has computed.
   core::Sequence half = WaitingSequence(3, 200, 10);
   half.state = core::SequenceState::kPrefilling;
-  half.kv.computed = 100;
+  half.computed = 100;
   half.sched.cached_hint = 192;
   EXPECT_EQ(policy.RankOf(half).keys[0], 110);
 }

@@ -98,19 +98,18 @@ void ClassShares::Balance() {
   }
 }
 
-void PriorityPolicy::BeginStep(std::span<core::Sequence* const> queue,
-                               std::span<core::Sequence* const> running, base::TimePoint /*now*/) {
+void PriorityPolicy::BeginStep(const core::Jobs& queue, const core::Jobs& running,
+                               base::TimePoint /*now*/) {
   std::array<ClassLoad, kNumPriorities> loads{};
-  const auto count = [&loads](const core::Sequence& sequence, bool backlog) {
-    if (sequence.sched.aged) return;
-    ClassLoad& load = loads[static_cast<size_t>(sequence.request.priority)];
+  const auto count = [&loads](const core::Job& job, bool backlog) {
+    if (job.sched.aged) return;
+    ClassLoad& load = loads[static_cast<size_t>(job.request.priority)];
     load.active = true;
     load.backlog |= backlog;
   };
-  for (const core::Sequence* sequence : queue) count(*sequence, true);
-  for (const core::Sequence* sequence : running) {
-    count(*sequence,
-          sequence->state == core::SequenceState::kPrefilling || sequence->sched.contends);
+  for (const core::Job& job : queue) count(job, true);
+  for (const core::Job& job : running) {
+    count(job, job.state == core::SequenceState::kPrefilling || job.sched.contends);
   }
   shares_.BeginStep(loads);
 }
@@ -122,8 +121,8 @@ bool PriorityPolicy::MayPreempt(const core::Sequence& urgent, const core::Sequen
 
 bool PriorityPolicy::IsBetterVictim(const core::Sequence& a, const core::Sequence& b) const {
   if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
-  const int32_t lost_a = kv_is_kept_ ? 0 : a.kv.computed;
-  const int32_t lost_b = kv_is_kept_ ? 0 : b.kv.computed;
+  const int32_t lost_a = kv_is_kept_ ? 0 : a.computed;
+  const int32_t lost_b = kv_is_kept_ ? 0 : b.computed;
   // Of equal ones the newest: the orders are swapped.
   return std::tuple(lost_a, a.generated(), b.order) < std::tuple(lost_b, b.generated(), a.order);
 }

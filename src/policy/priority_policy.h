@@ -9,11 +9,11 @@
 
 namespace ropeway::policy {
 
-// The state of one class when a step begins. Aged sequences are left out: their work is charged to
+// The state of one class when a step begins. Aged jobs are left out: their work is charged to
 // no class.
 struct ClassLoad {
-  bool active = false;  // Some sequence of the class waits or runs.
-  // Some sequence waits, prefills or contends for sampling: the class could use more work.
+  bool active = false;  // Some job of the class waits or runs.
+  // Some job waits, prefills or contends for sampling: the class could use more work.
   bool backlog = false;
 };
 
@@ -81,7 +81,7 @@ class ClassShares {
   double step_cost_ = 0.0;  // Exponentially weighted mean cost of a step.
 };
 
-// Ranks by the order of the sequence's class in this step (ClassShares); within a class by arrival,
+// Ranks by the order of the job's class in this step (ClassShares); within a class by arrival,
 // or by the next part of a combined policy.
 class PriorityPolicy final : public SchedulingPolicy {
  public:
@@ -90,10 +90,9 @@ class PriorityPolicy final : public SchedulingPolicy {
       : shares_(shares, strict), kv_is_kept_(kv_is_kept) {}
 
   const char* name() const override { return "priority"; }
-  void BeginStep(std::span<core::Sequence* const> queue, std::span<core::Sequence* const> running,
-                 base::TimePoint now) override;
-  Rank RankOf(const core::Sequence& sequence) const override {
-    return {{shares_.OrderOf(sequence.request.priority)}};
+  void BeginStep(const core::Jobs& queue, const core::Jobs& running, base::TimePoint now) override;
+  Rank RankOf(const core::Job& job) const override {
+    return {{shares_.OrderOf(job.request.priority)}};
   }
 
   // A higher class may preempt a lower one while it is within its share. Aged sequences are not
@@ -106,12 +105,12 @@ class PriorityPolicy final : public SchedulingPolicy {
   // while there is another, so one sequence of the highest class always runs to its end.
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
 
-  int ClassOrderOf(const core::Sequence& sequence) const override {
-    return shares_.OrderOf(sequence.request.priority);
+  int ClassOrderOf(const core::Job& job) const override {
+    return shares_.OrderOf(job.request.priority);
   }
 
-  void OnScheduled(const core::Sequence& sequence, const ScheduledWork& work) override {
-    if (!sequence.sched.aged) shares_.Charge(sequence.request.priority, work.cost);
+  void OnScheduled(const core::Job& job, const ScheduledWork& work) override {
+    if (!job.sched.aged) shares_.Charge(job.request.priority, work.cost);
   }
 
   const ClassShares& shares() const { return shares_; }

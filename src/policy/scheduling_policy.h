@@ -1,5 +1,6 @@
-// The SchedulingPolicy seam: the order of sequences and the choice of preemption victims. A policy
-// ranks; the scheduler accounts for slots, tokens and blocks.
+// The SchedulingPolicy seam: the order of jobs and the choice of preemption victims. A policy
+// ranks; who asks it, the engine core's scheduler or a gateway's dispatch, accounts for what they
+// take.
 #ifndef ROPEWAY_POLICY_SCHEDULING_POLICY_H_
 #define ROPEWAY_POLICY_SCHEDULING_POLICY_H_
 
@@ -22,7 +23,7 @@ struct Rank {
   auto operator<=>(const Rank&) const = default;
 };
 
-// The work of one step for one sequence.
+// The work of one step for one job.
 struct ScheduledWork {
   int32_t prompt_tokens = 0;  // Of its prompt, computed for the first time.
   int32_t output_tokens = 0;  // 1 if its next token is sampled.
@@ -30,7 +31,7 @@ struct ScheduledWork {
   double cost = 0.0;
   // Of it, what attention and sampling add to the tokens above.
   double extra = 0.0;
-  // Slots' worth of the KV pool that the sequence holds: its part of the blocks, times the slots.
+  // Slots' worth of the KV pool that the job holds: its part of the blocks, times the slots.
   double held = 0.0;
   // It computes nothing, and keeps its slot and blocks all the same: others' tokens are sampled in
   // this step, or other prompts of its tenant computed, or it fetches.
@@ -51,16 +52,16 @@ class SchedulingPolicy {
 
   virtual const char* name() const = 0;
 
-  // Begins a step. `queue` (waiting and preempted) and `running` hold all sequences, unordered.
-  virtual void BeginStep(std::span<core::Sequence* const> /*queue*/,
-                         std::span<core::Sequence* const> /*running*/, base::TimePoint /*now*/) {}
+  // Begins a step. `queue` (waiting and preempted) and `running` hold all jobs, unordered.
+  virtual void BeginStep(const core::Jobs& /*queue*/, const core::Jobs& /*running*/,
+                         base::TimePoint /*now*/) {}
 
-  // Constant between BeginStep and the step's first OnScheduled. The scheduler starts no sequence
-  // of the queue before a lower-ranked one that does not fit yet.
-  virtual Rank RankOf(const core::Sequence& sequence) const = 0;
+  // Constant between BeginStep and the step's first OnScheduled. The scheduler starts no job of the
+  // queue before a lower-ranked one that does not fit yet.
+  virtual Rank RankOf(const core::Job& job) const = 0;
 
-  // Whether the waiting sequence `urgent` may preempt the running sequence `victim` for its slot
-  // and blocks. Never true in both directions. By default none may.
+  // For the engine core: whether the waiting sequence `urgent` may preempt the running sequence
+  // `victim` for its slot and blocks. Never true in both directions. By default none may.
   virtual bool MayPreempt(const core::Sequence& /*urgent*/,
                           const core::Sequence& /*victim*/) const {
     return false;
@@ -68,25 +69,25 @@ class SchedulingPolicy {
 
   // Whether service is divided between tenants. If not, ServiceOf is 0.
   virtual bool is_fair() const { return false; }
-  // The weighted service of the sequence's tenant so far; a token decoded at weight 1 is
+  // The weighted service of the job's tenant so far; a token decoded at weight 1 is
   // kServiceOfDecode.
-  virtual int64_t ServiceOf(const core::Sequence& /*sequence*/) const { return 0; }
-  // The position of the sequence's class in this step's order, if classes go first; else 0. Between
-  // tenants, a sequence gives way only to those of its own class and of earlier ones.
-  virtual int ClassOrderOf(const core::Sequence& /*sequence*/) const { return 0; }
+  virtual int64_t ServiceOf(const core::Job& /*job*/) const { return 0; }
+  // The position of the job's class in this step's order, if classes go first; else 0. Between
+  // tenants, a job gives way only to those of its own class and of earlier ones.
+  virtual int ClassOrderOf(const core::Job& /*job*/) const { return 0; }
 
-  // Returns the index of the candidate to preempt, by default the newest. Candidates run, have no
-  // work yet in this step, and are in rank order. REQUIRES: not empty.
+  // For the engine core: the index of the candidate to preempt, by default the newest. Candidates
+  // run, have no work yet in this step, and are in rank order. REQUIRES: not empty.
   virtual size_t PickVictim(std::span<const core::Sequence* const> candidates) const {
     return FirstOfMost(candidates, [](const core::Sequence& s) { return s.order; });
   }
 
-  // `work` for the sequence is part of this step, from position `sequence.kv.computed` on.
-  virtual void OnScheduled(const core::Sequence& /*sequence*/, const ScheduledWork& /*work*/) {}
+  // `work` for the job is part of this step, from position `job.computed` on.
+  virtual void OnScheduled(const core::Job& /*job*/, const ScheduledWork& /*work*/) {}
 
-  // The sequence ended and is destroyed after this call. `completed`: by an end token, a stop or
+  // The job ended and is destroyed after this call. `completed`: by an end token, a stop or
   // its length, not by a cancel or a failure.
-  virtual void OnFinished(const core::Sequence& /*sequence*/, bool /*completed*/) {}
+  virtual void OnFinished(const core::Job& /*job*/, bool /*completed*/) {}
 
  protected:
   // The index of the first candidate with the largest key.
@@ -99,16 +100,16 @@ class SchedulingPolicy {
   }
 };
 
-// A sequence that was preempted this often is preempted again only if memory is short and all
+// A job that was preempted this often is preempted again only if memory is short and all
 // others were preempted as often. Each preemption costs at least a turn in the queue; eight are
 // more than a burst of urgent requests causes, and few enough to guarantee an end.
 inline constexpr int32_t kMaxPreemptions = 8;
 
-// Whether the sequence was preempted so often. Turns that it gave to other tenants, and to requests
+// Whether the job was preempted so often. Turns that it gave to other tenants, and to requests
 // past max_wait, do not count: what bounds those is the tenants' service, and that each request is
 // past max_wait once.
-inline bool PreemptedOften(const core::Sequence& sequence) {
-  return sequence.preemptions - sequence.sched.turns_given >= kMaxPreemptions;
+inline bool PreemptedOften(const core::Job& job) {
+  return job.preemptions - job.sched.turns_given >= kMaxPreemptions;
 }
 
 }  // namespace ropeway::policy

@@ -15,8 +15,7 @@ inline core::Sequence WaitingSequence(uint64_t order, int32_t prompt_len = 16,
   core::Sequence sequence;
   sequence.request.id = order + 1;
   sequence.order = sequence.number = order;
-  sequence.prompt_len = prompt_len;
-  sequence.ids.assign(static_cast<size_t>(prompt_len), 1);
+  sequence.prompt_len = sequence.length = prompt_len;
   sequence.request.max_tokens = max_tokens;
   return sequence;
 }
@@ -26,8 +25,8 @@ inline core::Sequence RunningSequence(uint64_t order, int32_t prompt_len = 16,
                                       int32_t max_tokens = 64, int32_t generated = 1) {
   core::Sequence sequence = WaitingSequence(order, prompt_len, max_tokens);
   sequence.state = core::SequenceState::kDecoding;
-  sequence.ids.insert(sequence.ids.end(), static_cast<size_t>(generated), 1);
-  sequence.kv.computed = sequence.num_ids() - 1;
+  sequence.length += generated;
+  sequence.computed = sequence.num_ids() - 1;
   return sequence;
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/random.h"
+
 namespace ropeway::scheduler {
 namespace {
 
@@ -43,23 +45,26 @@ AdmissionControl::AdmissionControl(base::Duration max_wait, int64_t max_queued_t
       queue_(queue),
       tokens_(SharedByTenants(max_queued_tokens)) {}
 
-Status AdmissionControl::Admit(const core::CoreRequest& request, base::TimePoint now) {
-  core::AdmissionGroup* const group = request.group.get();
-  if (group == nullptr) return Decide(request, now);
+Status AdmissionControl::Admit(const core::Job& job, uint64_t content, base::TimePoint now) {
+  core::AdmissionGroup* const group = job.request.group.get();
+  if (group == nullptr) return Decide(job, content, now);
   if (!group->decision) {
-    group->decision = Decide(request, now);
+    group->decision = Decide(job, content, now);
   } else if (group->decision->ok()) {
-    (void)TakeTokens(request);  // Counted as far as the budget goes: the decision stands.
+    (void)TakeTokens(job);  // Counted as far as the budget goes: the decision stands.
   }
   return *group->decision;
 }
 
-Status AdmissionControl::Decide(const core::CoreRequest& request, base::TimePoint now) {
+Status AdmissionControl::Decide(const core::Job& job, uint64_t content, base::TimePoint now) {
   tickets_.Expire(now);
-  if (tickets_.empty() && queue_->StartsAtOnce(request) && TakeTokens(request)) return {};
+  if (tickets_.empty() && queue_->StartsAtOnce(job) && TakeTokens(job)) return {};
+  const core::JobRequest& request = job.request;
   const AdmissionTickets::Flow flow{request.tenant, request.priority};
   const LoadView::Asker asker{request.tenant, request.tenant_weight, request.priority};
-  const uint64_t key = AdmissionTickets::KeyOf(request);
+  const uint64_t key = base::Mix64(
+      base::Mix64(static_cast<uint64_t>(job.prompt_len), static_cast<uint64_t>(request.max_tokens)),
+      content);
   View(&view_);
   AdmissionTickets::Ticket* const ticket = tickets_.Find(flow, key, now);
   double wait = PredictedWait(view_, asker, max_wait_);
@@ -67,7 +72,7 @@ Status AdmissionControl::Decide(const core::CoreRequest& request, base::TimePoin
     wait = std::min(wait, view_.Wait(asker, tickets_.Before(flow, ticket, view_)));
   }
   const bool soon = wait <= base::ToSeconds(max_wait_);
-  if (soon && TakeTokens(request)) {
+  if (soon && TakeTokens(job)) {
     if (ticket != nullptr) tickets_.Remove(flow, ticket);
     return {};
   }
@@ -76,27 +81,26 @@ Status AdmissionControl::Decide(const core::CoreRequest& request, base::TimePoin
     seconds = tickets_.Renew(ticket, now, seconds);
   } else {
     const int32_t requests = request.group != nullptr ? request.group->size : 1;
-    Work work = queue_->WorkOf(request);
+    Work work = queue_->WorkOf(job);
     work.prompt *= requests;  // The others are like the first one, as far as it is known.
     work.output *= requests;
     work.sampling *= requests;
     tickets_.Add(flow, request.tenant_weight,
                  {.key = key, .requests = requests, .work = work, .seconds = seconds}, now);
   }
-  return Rejection(request, soon ? 0.0 : wait, seconds);
+  return Rejection(job, soon ? 0.0 : wait, seconds);
 }
 
-bool AdmissionControl::TakeTokens(const core::CoreRequest& request) {
+bool AdmissionControl::TakeTokens(const core::Job& job) {
   // What one tenant may have waiting fits an empty queue, however long the prompt is.
-  const auto tokens = std::min(static_cast<int64_t>(request.num_ids()), max_queued_tokens_);
+  const auto tokens = std::min(int64_t{job.num_ids()}, max_queued_tokens_);
   base::SharedBudget::Hold hold;
-  if (!tokens_.Take(request.tenant, tokens, &hold)) return false;
-  queued_.insert_or_assign(request.id, std::move(hold));
+  if (!tokens_.Take(job.request.tenant, tokens, &hold)) return false;
+  queued_.insert_or_assign(job.id(), std::move(hold));
   return true;
 }
 
-Status AdmissionControl::Rejection(const core::CoreRequest& request, double wait,
-                                   int seconds) const {
+Status AdmissionControl::Rejection(const core::Job& job, double wait, int seconds) const {
   std::string why;
   if (wait > 0.0) {
     why = fmt::format(
@@ -107,7 +111,7 @@ Status AdmissionControl::Rejection(const core::CoreRequest& request, double wait
     why = fmt::format(
         "the queue is full: prompts of {} tokens wait, {} of them of the same sender, "
         "and this one has {} (max_queued_tokens {})",
-        tokens_.used(), tokens_.held(request.tenant), request.num_ids(), max_queued_tokens_);
+        tokens_.used(), tokens_.held(job.request.tenant), job.num_ids(), max_queued_tokens_);
   }
   Status status(StatusCode::kResourceExhausted, std::move(why));
   status.set_retry_after_seconds(seconds);

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/shared_budget.h"
-#include "core/sequence.h"
+#include "core/job.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "scheduler/admission_tickets.h"
@@ -39,12 +39,12 @@ inline constexpr double kShortQueue = 0.25;
 class AdmissionQueue {
  public:
   virtual ~AdmissionQueue() = default;
-  // The request, which is not queued, would start at once.
-  virtual bool StartsAtOnce(const core::CoreRequest& request) const = 0;
+  // The job, which is not queued, would start at once.
+  virtual bool StartsAtOnce(const core::Job& job) const = 0;
   // The load, which predicts waits. Throws std::bad_alloc.
   virtual void View(LoadView* view) const = 0;
-  // The predicted work of a request that is not queued.
-  virtual Work WorkOf(const core::CoreRequest& request) const = 0;
+  // The predicted work of a job that is not queued.
+  virtual Work WorkOf(const core::Job& job) const = 0;
 };
 
 // Decides about requests, tenant by tenant. A request is rejected if
@@ -65,9 +65,10 @@ class AdmissionControl {
   // must outlive it.
   AdmissionControl(base::Duration max_wait, int64_t max_queued_tokens, const AdmissionQueue* queue);
 
-  // OK: the request's prompt counts as waiting, until LeaveQueue. kResourceExhausted: it does
-  // not, and the status says when to retry. Throws std::bad_alloc.
-  Status Admit(const core::CoreRequest& request, base::TimePoint now);
+  // OK: the job's prompt counts as waiting, until LeaveQueue. kResourceExhausted: it does not, and
+  // the status says when to retry. `content` tells what it asks from other texts of its tenant.
+  // Throws std::bad_alloc.
+  Status Admit(const core::Job& job, uint64_t content, base::TimePoint now);
   // The request does not wait any more.
   void LeaveQueue(RequestId id) { queued_.erase(id); }
 
@@ -77,11 +78,11 @@ class AdmissionControl {
   const AdmissionTickets& tickets() const { return tickets_; }
 
  private:
-  Status Decide(const core::CoreRequest& request, base::TimePoint now);
+  Status Decide(const core::Job& job, uint64_t content, base::TimePoint now);
   // False: its tenant has too many tokens waiting.
-  bool TakeTokens(const core::CoreRequest& request);
+  bool TakeTokens(const core::Job& job);
   // `wait`: 0 if it is not the reason.
-  Status Rejection(const core::CoreRequest& request, double wait, int seconds) const;
+  Status Rejection(const core::Job& job, double wait, int seconds) const;
 
   const base::Duration max_wait_;
   const int64_t max_queued_tokens_;

@@ -5,16 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/random.h"
-
 namespace ropeway::scheduler {
-
-uint64_t AdmissionTickets::KeyOf(const core::CoreRequest& request) {
-  uint64_t key = base::Mix64(request.prompt.size(), static_cast<uint64_t>(request.max_tokens));
-  for (const TokenId id : request.prompt) key = base::Mix64(key, static_cast<uint64_t>(id));
-  for (const TokenId id : request.resume_ids) key = base::Mix64(key, static_cast<uint64_t>(id));
-  return key;
-}
 
 size_t AdmissionTickets::size() const {
   size_t all = 0;

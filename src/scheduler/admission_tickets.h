@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/shared_budget.h"
-#include "core/sequence.h"
 #include "ropeway/request.h"
 #include "scheduler/queue_load.h"
 
@@ -25,7 +24,7 @@ namespace ropeway::scheduler {
 //   - Who keeps them: the engine core, or the gateway's dispatch, by its clock. A restart forgets
 //     them, which costs a second rejection and nothing else.
 //   - Whose it is: nobody has to send anything back, since the usual clients retry by themselves
-//     with the same body. A ticket belongs to the tenant, the class and the content (KeyOf) of its
+//     with the same body. A ticket belongs to the tenant, the class and the content (`key`) of its
 //     request; a request of that content that comes when it is due is its holder's. So is one that
 //     comes earlier, when nobody has sent that text for kApart: it is told the same time again.
 //     Before, it counts as another one, since many clients may send the same text at once.
@@ -55,16 +54,13 @@ class AdmissionTickets {
   };
 
   struct Ticket {
-    uint64_t key = 0;
+    uint64_t key = 0;  // Of its request's content, among those of its tenant.
     int32_t requests = 1;
     Work work;
     base::TimePoint made{};
     base::TimePoint due{};
     base::SharedBudget::Hold place;
   };
-
-  // Identifies the content of a request among those of its tenant.
-  static uint64_t KeyOf(const core::CoreRequest& request);
 
   // Drops tickets past their grace.
   void Expire(base::TimePoint now);

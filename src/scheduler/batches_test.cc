@@ -23,7 +23,7 @@ class BatchRulesTest : public testing::Test {
   core::Sequence* Add(int32_t ids = 10) {
     sequences_.push_back(std::make_unique<core::Sequence>());
     core::Sequence* const sequence = sequences_.back().get();
-    sequence->ids.resize(static_cast<size_t>(ids));
+    for (int i = 0; i < ids; ++i) sequence->Append(0);
     sequence->sched.queued_since = now_;
     queue_.push_back(sequence);
     batches_->OnArrival(now_);

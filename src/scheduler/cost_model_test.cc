@@ -13,7 +13,7 @@ class CostModelTest : public testing::Test {
  protected:
   CostModelTest() {
     sequence_.request.id = 7;
-    sequence_.request.spec.params.temperature = 0.8F;
+    sequence_.spec.params.temperature = 0.8F;
   }
 
   // A step of so many tokens in one item.

@@ -13,7 +13,7 @@ MemoryPreemption::MemoryPreemption(bool has_classes, const policy::SchedulingPol
 
 bool MemoryPreemption::Extend(std::span<const Ranked> running, size_t index) {
   core::Sequence* const decode = running[index].sequence;
-  while (!kv_->Extend(decode, decode->kv.computed + 1)) {
+  while (!kv_->Extend(decode, decode->computed + 1)) {
     // Without work yet: prefilling and fetching ones of any rank, and decodes from here on.
     candidates_.clear();
     for (size_t i = 0; i < running.size(); ++i) {

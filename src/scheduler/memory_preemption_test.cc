@@ -17,8 +17,8 @@ class MemoryPreemptionTest : public SlotsTest {
     for (const std::string& tenant : tenants) {
       core::Sequence* const sequence = Run(15, tenant);
       Decode(sequence);
-      sequence->kv.computed = 16;
-      sequence->ids.push_back(1);
+      sequence->computed = 16;
+      sequence->Append(1);
     }
   }
   bool Extend(size_t index) { return memory_->Extend(order_->running, index); }

@@ -92,7 +92,7 @@ void UrgentSteps::Choose(std::span<const Ranked> running, const Ranked* next) {
     first = find([](const Ranked&) { return true; });
     if (first != running.end() && next != nullptr && Before(*next, *first)) first = running.end();
   }
-  if (first != running.end() && IsUrgent(*first->sequence, first->sequence->kv.computed) &&
+  if (first != running.end() && IsUrgent(*first->sequence, first->sequence->computed) &&
       AnyLeaves(running, *first->sequence)) {
     owner_ = first->sequence;
   }

@@ -96,9 +96,13 @@ class UrgentStepsTest : public testing::Test {
     decode_.request.priority = Priority::kLow;
     prompt_.state = core::SequenceState::kPrefilling;
     prompt_.request.priority = Priority::kHigh;
-    prompt_.ids.resize(64);
+    prompt_.length = 64;
     policy_.BeginStep({}, {}, base::TimePoint{});
-    running_ = {{.sequence = &prompt_, .rank = {}}, {.sequence = &decode_, .rank = {}}};
+    running_ = {Of(&prompt_), Of(&decode_)};
+  }
+
+  static Ranked Of(core::Sequence* sequence, bool aged = false) {
+    return {{.rank = {}, .order = sequence->order, .aged = aged}, sequence};
   }
 
   const core::Sequence* Choose(const Ranked* next = nullptr) {
@@ -140,9 +144,9 @@ TEST_F(UrgentStepsTest, OnlyOfClassHigh) {
 }
 
 TEST_F(UrgentStepsTest, OnlyWhereLittleIsLeft) {
-  prompt_.ids.resize(UrgentSteps::kMaxPrompt + 1);
+  prompt_.length = UrgentSteps::kMaxPrompt + 1;
   EXPECT_EQ(Choose(), nullptr);
-  prompt_.kv.computed = 1;
+  prompt_.computed = 1;
   EXPECT_EQ(Choose(), &prompt_);
   // The limit is at most a chunk.
   UrgentSteps chunks(&policy_, true, 64);
@@ -151,7 +155,7 @@ TEST_F(UrgentStepsTest, OnlyWhereLittleIsLeft) {
 }
 
 TEST_F(UrgentStepsTest, NotBeforeAnEarlierOneOfTheQueue) {
-  const Ranked next{.sequence = &other_, .rank = {}, .aged = true};
+  const Ranked next = Of(&other_, true);
   EXPECT_EQ(Choose(&next), nullptr);
 }
 
@@ -168,12 +172,12 @@ TEST_F(UrgentStepsTest, AfterFourUrgentStepsAllDecode) {
 
 TEST_F(UrgentStepsTest, StartsFirstWhereNoOtherPrefills) {
   other_.request.priority = Priority::kHigh;
-  other_.ids.resize(UrgentSteps::kMaxPrompt);
-  Ranked first{.sequence = &other_, .rank = {}};
+  other_.length = UrgentSteps::kMaxPrompt;
+  Ranked first = Of(&other_);
   EXPECT_FALSE(steps_.StartsFirst(first, running_));
   prompt_.request.priority = Priority::kMedium;
   EXPECT_TRUE(steps_.StartsFirst(first, running_));
-  other_.ids.resize(UrgentSteps::kMaxPrompt + 10);
+  other_.length = UrgentSteps::kMaxPrompt + 10;
   EXPECT_FALSE(steps_.StartsFirst(first, running_)) << "no decode would leave it the step";
   other_.sched.cached_hint = 10;
   EXPECT_TRUE(steps_.StartsFirst(first, running_));

@@ -325,77 +325,63 @@ double LoadView::SecondsToEnd(std::string_view tenant) const {
 
 // --- QueueLoad.
 
-void QueueLoad::Add(const core::Sequence& sequence) {
-  Tenant& tenant = tenants_[sequence.request.tenant];
-  ++tenant.sequences;
-  tenant.weight = sequence.request.tenant_weight;
+void QueueLoad::Add(const core::Job& job) {
+  Tenant& tenant = tenants_[job.request.tenant];
+  ++tenant.jobs;
+  tenant.weight = job.request.tenant_weight;
 }
 
-void QueueLoad::Remove(const core::Sequence& sequence) {
-  const auto found = tenants_.find(sequence.request.tenant);
-  if (--found->second.sequences == 0) tenants_.erase(found);
+void QueueLoad::Remove(const core::Job& job) {
+  const auto found = tenants_.find(job.request.tenant);
+  if (--found->second.jobs == 0) tenants_.erase(found);
 }
 
-QueueLoad::Queued* QueueLoad::QueuedOf(const core::Sequence& sequence) {
-  Tenant& tenant = tenants_.find(sequence.request.tenant)->second;
-  return &tenant.queued[ClassIndex(sequence.request.priority)];
+QueueLoad::Queued* QueueLoad::QueuedOf(const core::Job& job) {
+  Tenant& tenant = tenants_.find(job.request.tenant)->second;
+  return &tenant.queued[ClassIndex(job.request.priority)];
 }
 
-void QueueLoad::Enter(core::Sequence* sequence) {
-  const Work work = Remaining(*sequence);
-  sequence->sched.queued_prompt_cost = work.prompt;
-  sequence->sched.queued_output_cost = work.output;
-  sequence->sched.queued_sampling = work.sampling;
-  Queued* const queued = QueuedOf(*sequence);
+void QueueLoad::Enter(core::Job* job) {
+  const Work work = WorkOf(*job);
+  job->sched.queued_prompt_cost = work.prompt;
+  job->sched.queued_output_cost = work.output;
+  job->sched.queued_sampling = work.sampling;
+  Queued* const queued = QueuedOf(*job);
   queued->work += work;
   ++queued->count;
-  tokens_ += sequence->num_ids();
+  tokens_ += job->num_ids();
 }
 
-void QueueLoad::Leave(core::Sequence* sequence) {
-  Queued* const queued = QueuedOf(*sequence);
-  queued->work -= Work{sequence->sched.queued_prompt_cost, sequence->sched.queued_output_cost,
-                       sequence->sched.queued_sampling};
+void QueueLoad::Leave(core::Job* job) {
+  Queued* const queued = QueuedOf(*job);
+  queued->work -= Work{job->sched.queued_prompt_cost, job->sched.queued_output_cost,
+                       job->sched.queued_sampling};
   if (--queued->count == 0) queued->work = {};  // Drop what rounding has left.
-  tokens_ -= sequence->num_ids();
+  tokens_ -= job->num_ids();
 }
 
-void QueueLoad::OnFinished(const core::Sequence& sequence) {
+void QueueLoad::OnFinished(const core::Job& job) {
   // A length that was prescribed tells nothing about others.
-  if (policy::OutputPredictor::RunsToItsLimit(sequence)) return;
-  predictor_.Learn(sequence.request.max_tokens, sequence.generated());
+  if (policy::OutputPredictor::RunsToItsLimit(job.request)) return;
+  predictor_.Learn(job.request.max_tokens, job.generated());
 }
 
-int32_t QueueLoad::Outputs(const core::Sequence& sequence) const {
-  const core::CoreRequest& request = sequence.request;
-  const int32_t left = std::max(0, request.max_tokens - sequence.generated());
-  const int32_t least = request.spec.params.min_tokens - sequence.generated();
-  return std::max(predictor_.Remaining(sequence), std::min(least, left));
+int32_t QueueLoad::OutputsOf(const core::Job& job, int32_t generated) const {
+  const int32_t left = std::max(0, job.request.max_tokens - generated);
+  return std::max(predictor_.Remaining(job.request, generated),
+                  std::min(job.min_tokens - generated, left));
 }
 
-Work QueueLoad::Remaining(const core::Sequence& sequence) const {
-  const int32_t computed = sequence.running() ? sequence.kv.computed : sequence.sched.cached_hint;
-  const int32_t ids = std::max(0, sequence.num_ids() - computed);
-  const int32_t outputs = Outputs(sequence);
+Work QueueLoad::WorkOf(const core::Job& job) const {
+  const int32_t computed = job.running() ? job.computed : job.sched.cached_hint;
+  const int32_t ids = std::max(0, job.num_ids() - computed);
+  const int32_t outputs = OutputsOf(job, job.generated());
   const double known = cost_->Cost(computed, ids);
-  const double coming = cost_->Cost(sequence.num_ids(), outputs);
-  const double sampling = outputs * sampling_->Sampling(sequence);
+  const double coming = cost_->Cost(job.num_ids(), outputs);
+  const double sampling = outputs * sampling_->Sampling(job);
   // A decode's last id is computed with the step that generates the next one.
-  if (sequence.state == core::SequenceState::kDecoding) return {0.0, known + coming, sampling};
+  if (job.state == core::SequenceState::kDecoding) return {0.0, known + coming, sampling};
   return {known, coming, sampling};
-}
-
-Work QueueLoad::WorkOf(const core::CoreRequest& request) const {
-  core::Sequence alike;  // As far as its outputs are predicted.
-  alike.request.max_tokens = request.max_tokens;
-  alike.request.ignore_eos = request.ignore_eos;
-  alike.request.stop_ids = request.stop_ids;
-  alike.request.spec = request.spec;
-  // It has no ids of its own: so many count as generated.
-  alike.prompt_len = -static_cast<int32_t>(request.resume_ids.size());
-  const int32_t outputs = Outputs(alike);
-  const auto ids = static_cast<int32_t>(request.num_ids());
-  return {cost_->Cost(0, ids), cost_->Cost(ids, outputs), outputs * sampling_->Sampling(alike)};
 }
 
 void QueueLoad::View(const Running& running, LoadView* view) const {
@@ -418,12 +404,12 @@ void QueueLoad::View(const Running& running, LoadView* view) const {
       its.waiting[c] = {tenant.queued[c].count, pace_.Seconds(tenant.queued[c].work)};
     }
   }
-  view->running_.reserve(running.sequences.size());
-  for (const core::Sequence* sequence : running.sequences) {
-    const Priority priority = sequence->request.priority;
-    const size_t tenant = view->Find(sequence->request.tenant);
+  view->running_.reserve(running.jobs.size());
+  for (const core::Job& job : running.jobs) {
+    const Priority priority = job.request.priority;
+    const size_t tenant = view->Find(job.request.tenant);
     ++view->tenants_[tenant].running[ClassIndex(priority)];
-    view->running_.push_back({pace_.Seconds(Remaining(*sequence)), tenant, priority});
+    view->running_.push_back({pace_.Seconds(WorkOf(job)), tenant, priority});
   }
 }
 

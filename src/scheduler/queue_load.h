@@ -7,13 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.h"
-#include "core/sequence.h"
+#include "core/job.h"
 #include "policy/output_predictor.h"
 #include "ropeway/request.h"
 #include "scheduler/sampling_cost.h"
@@ -226,7 +225,7 @@ class LoadView {
 };
 
 // The waiting work in units of cost, by tenant and class. Outputs are predicted from completed
-// requests; a sequence that ignores end tokens generates all that it may.
+// requests; one that ignores end tokens generates all that it may.
 //
 // Thread rule: the scheduler's.
 class QueueLoad {
@@ -234,28 +233,30 @@ class QueueLoad {
   QueueLoad(const StepCost* cost, const SamplingCost* sampling, const LoadOptions& options)
       : cost_(cost), sampling_(sampling), options_(options) {}
 
-  // The sequence came; throws std::bad_alloc with nothing changed.
-  void Add(const core::Sequence& sequence);
+  // The job came; throws std::bad_alloc with nothing changed.
+  void Add(const core::Job& job);
   // It ended. REQUIRES: it has left the queue.
-  void Remove(const core::Sequence& sequence);
+  void Remove(const core::Job& job);
 
   // REQUIRES: it was added.
-  void Enter(core::Sequence* sequence);
-  void Leave(core::Sequence* sequence);
+  void Enter(core::Job* job);
+  void Leave(core::Job* job);
 
-  void OnFinished(const core::Sequence& sequence);
+  void OnFinished(const core::Job& job);
   // A busy step.
   void OnStep(const Work& work, base::Duration took) { pace_.OnStep(work, took); }
 
-  // Ids of all waiting sequences together.
+  // Ids of all waiting jobs together.
   int64_t tokens() const { return tokens_; }
 
-  // The predicted work of a request that is not queued.
-  Work WorkOf(const core::CoreRequest& request) const;
+  // The predicted work that is left for the job.
+  Work WorkOf(const core::Job& job) const;
+  // The tokens that it is predicted to generate, once it has so many.
+  int32_t OutputsOf(const core::Job& job, int32_t generated) const;
 
   // What runs.
   struct Running {
-    std::span<core::Sequence* const> sequences;
+    core::Jobs jobs;
     int slots = 1;              // How many may run at once.
     double step_seconds = 0.0;  // Of a step, about.
     NewcomerPlaces newcomers = {};
@@ -264,28 +265,25 @@ class QueueLoad {
   void View(const Running& running, LoadView* view) const;
 
  private:
-  // Of the sequences in the queue.
+  // Of the jobs in the queue.
   struct Queued {
     int count = 0;
     Work work;
   };
   struct Tenant {
-    int sequences = 0;  // In the queue and running.
+    int jobs = 0;  // In the queue and running.
     double weight = 1.0;
     std::array<Queued, kNumPriorities> queued;
   };
 
-  // The work that is left for the sequence.
-  Work Remaining(const core::Sequence& sequence) const;
-  int32_t Outputs(const core::Sequence& sequence) const;
-  Queued* QueuedOf(const core::Sequence& sequence);
+  Queued* QueuedOf(const core::Job& job);
 
   const StepCost* const cost_;
   const SamplingCost* const sampling_;
   const LoadOptions options_;
   Pace pace_;
   policy::OutputPredictor predictor_;
-  std::map<std::string, Tenant, std::less<>> tenants_;  // Those that have a sequence.
+  std::map<std::string, Tenant, std::less<>> tenants_;  // Those that have a job.
   int64_t tokens_ = 0;
 };
 

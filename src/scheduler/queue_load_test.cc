@@ -89,8 +89,7 @@ class QueueLoadTest : public testing::Test {
     sequence->request.priority = priority;
     sequence->request.max_tokens = outputs;
     sequence->request.ignore_eos = true;
-    sequence->ids.assign(static_cast<size_t>(prompt), 1);
-    sequence->prompt_len = prompt;
+    sequence->prompt_len = sequence->length = prompt;
     load_->Add(*sequence);
     sequences_.push_back(std::move(sequence));
     return sequences_.back().get();
@@ -101,7 +100,7 @@ class QueueLoadTest : public testing::Test {
            double weight = 1.0) {
     core::Sequence* const sequence = Make(tenant, 10, tokens - 1, priority, weight);
     sequence->state = core::SequenceState::kDecoding;
-    sequence->kv.computed = 9;
+    sequence->computed = 9;
     running_.push_back(sequence);
   }
 
@@ -110,9 +109,12 @@ class QueueLoadTest : public testing::Test {
     for (int i = 0; i < count; ++i) load_->Enter(Make(tenant, 10, 100, priority, 1.0));
   }
 
+  Work WorkOf(const core::CoreRequest& request) {
+    return load_->WorkOf(core::Sequence(request, 0));
+  }
   LoadView View(int slots) {
     LoadView view;
-    load_->View({.sequences = running_, .slots = slots, .step_seconds = 0.01}, &view);
+    load_->View({.jobs = running_, .slots = slots, .step_seconds = 0.01}, &view);
     return view;
   }
   double Wait(const std::string& tenant, int slots, Priority priority = Priority::kMedium,
@@ -257,23 +259,23 @@ TEST_F(QueueLoadTest, OutputsArePredictedAsFarAsTheyAreKnown) {
   core::CoreRequest request;
   request.prompt.assign(50, 1);
   request.max_tokens = 1000;
-  const Work guessed = load_->WorkOf(request);
+  const Work guessed = WorkOf(request);
   EXPECT_DOUBLE_EQ(guessed.prompt, 50.0);
   EXPECT_DOUBLE_EQ(guessed.output, policy::OutputPredictor::kFirstGuess);
   request.spec.params.min_tokens = 400;
-  EXPECT_DOUBLE_EQ(load_->WorkOf(request).output, 400.0);
+  EXPECT_DOUBLE_EQ(WorkOf(request).output, 400.0);
   request.ignore_eos = true;
-  EXPECT_DOUBLE_EQ(load_->WorkOf(request).output, 1000.0);
+  EXPECT_DOUBLE_EQ(WorkOf(request).output, 1000.0);
   request.stop_ids = {7};
-  EXPECT_DOUBLE_EQ(load_->WorkOf(request).output, 400.0);
+  EXPECT_DOUBLE_EQ(WorkOf(request).output, 400.0);
   // A length that was prescribed teaches nothing.
   core::Sequence* const prescribed = Make("a", 1, 1000, Priority::kMedium, 1.0);
-  prescribed->ids.assign(1001, 1);
+  prescribed->length = 1001;
   load_->OnFinished(*prescribed);
   request = {};
   request.prompt.assign(50, 1);
   request.max_tokens = 1000;
-  EXPECT_DOUBLE_EQ(load_->WorkOf(request).output, policy::OutputPredictor::kFirstGuess);
+  EXPECT_DOUBLE_EQ(WorkOf(request).output, policy::OutputPredictor::kFirstGuess);
 }
 
 TEST_F(QueueLoadTest, WhatLeavesIsForgotten) {

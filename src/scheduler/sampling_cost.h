@@ -12,34 +12,30 @@
 namespace ropeway::scheduler {
 
 // Learned from the times that the executor reports: those of the sequence itself, or, before its
-// first token, those of others of its kind. Smoothed exponentially; 0 before anything is known.
+// first token, those of others of its kind (core::SampleKind). Smoothed exponentially; 0 before
+// anything is known.
 //
 // Thread rule: the scheduler's.
 class SamplingCost {
  public:
-  // The largest logit is looked for while it is computed; a plain draw reads the whole row; the
-  // rest orders tokens too.
-  enum class Kind { kLargest, kPlain, kOrdered, kScored };
-  static constexpr size_t kNumKinds = 4;
   static constexpr double kNewest = 1.0 / 4;  // Weight of the newest time in the mean.
   static constexpr double kLongest = 0.1;     // Seconds; what takes longer was a stall.
 
-  static Kind KindOf(const core::SampleSpec& spec);
-
-  // The predicted seconds of a step that sampling the sequence's next token adds,
-  double Sampling(const core::Sequence& sequence) const;
+  // The predicted seconds of a step that sampling the job's next token adds,
+  double Sampling(const core::Job& job) const;
   // and that scoring one token of its prompt does; 0 if it wants none scored.
   double Scoring(const core::Sequence& sequence) const;
 
   // It took `seconds` of a step to sample, or score, a token of the sequence.
-  void OnSampled(core::Sequence* sequence, double seconds);
+  void OnSampled(core::Job* job, double seconds);
   void OnScored(core::Sequence* sequence, double seconds);
 
  private:
-  double& Mean(Kind kind) { return means_[static_cast<size_t>(kind)]; }
   static void Learn(double seconds, double* own, double* of_kind);
 
-  std::array<double, kNumKinds> means_ = {-1.0, -1.0, -1.0, -1.0};  // Negative: not known.
+  // Negative: not known.
+  std::array<double, 3> of_kind_ = {-1.0, -1.0, -1.0};  // By core::SampleKind.
+  double scored_ = -1.0;
 };
 
 }  // namespace ropeway::scheduler

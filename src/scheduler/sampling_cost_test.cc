@@ -16,10 +16,10 @@ namespace ropeway::scheduler {
 namespace {
 
 core::Sequence Wanting(float temperature, float top_p) {
-  core::Sequence sequence;
-  sequence.request.spec.params.temperature = temperature;
-  sequence.request.spec.params.top_p = top_p;
-  return sequence;
+  core::CoreRequest request;
+  request.spec.params.temperature = temperature;
+  request.spec.params.top_p = top_p;
+  return {request, 0};
 }
 
 TEST(SamplingCostTest, KnowsKindsAndThenEachSequence) {
@@ -38,26 +38,9 @@ TEST(SamplingCostTest, KnowsKindsAndThenEachSequence) {
   cost.OnSampled(&first, 5.0);
   EXPECT_LT(cost.Sampling(first), 0.03) << "a stall says little";
   EXPECT_EQ(cost.Scoring(first), 0.0);
-  first.request.spec.num_prompt_logprobs = 2;
+  first.spec.num_prompt_logprobs = 2;
   cost.OnScored(&first, 0.001);
   EXPECT_DOUBLE_EQ(cost.Scoring(first), 0.001);
-}
-
-TEST(SamplingCostTest, Kinds) {
-  using Kind = SamplingCost::Kind;
-  core::SampleSpec spec;
-  spec.params.temperature = 0.0F;
-  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kLargest);
-  spec.params.top_p = 0.5F;
-  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kLargest) << "greedy";
-  spec.params.presence_penalty = 1.0F;
-  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kPlain);
-  spec.params.temperature = 1.0F;
-  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kOrdered);
-  spec.params.top_p = 1.0F;
-  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kPlain);
-  spec.num_logprobs = 3;
-  EXPECT_EQ(SamplingCost::KindOf(spec), Kind::kOrdered);
 }
 
 class SamplingTest : public SchedulerTest {
@@ -218,7 +201,7 @@ TEST_F(SamplingTest, FirstTokensAreSpreadToo) {
   }
   tenant_ = "b";
   core::Sequence* const b = Add(1);
-  b->request.spec.params.temperature = 0.0F;
+  b->samples = core::SampleKind::kLargest;
   TimedStep("a", std::chrono::milliseconds(10));
   tenant_ = "a";
   std::vector<const core::Sequence*> more;

@@ -13,7 +13,7 @@ void SamplingTurns::Choose(std::span<Ranked> running) {
   double sampling = 0;
   for (const Ranked& ranked : running) {
     if (!decodes(ranked)) continue;
-    decoding += costs_->step().Cost(ranked.sequence->kv.computed, 1);
+    decoding += costs_->step().Cost(ranked.sequence->computed, 1);
     sampling += costs_->Sampling(*ranked.sequence);
   }
   const double most = std::max(kUnits, kPart * decoding);

@@ -113,7 +113,7 @@ void Scheduler::ScheduleDecodes() {
       continue;
     }
     if (!memory_.Extend(order_.running, i)) continue;
-    output_.decode_cost += costs_.step().Cost(sequence->kv.computed, 1);
+    output_.decode_cost += costs_.step().Cost(sequence->computed, 1);
     AddItem(sequence, 1);
   }
 }
@@ -127,8 +127,8 @@ double Scheduler::StepLimit() const {
 void Scheduler::SchedulePrefills() {
   core::Sequence* const urgent = urgent_.owner();
   if (urgent != nullptr) {
-    const int32_t left = urgent->num_ids() - urgent->kv.computed;
-    budget_.BeginUrgent(output_.decode_cost, costs_.step().Cost(urgent->kv.computed, left));
+    const int32_t left = urgent->num_ids() - urgent->computed;
+    budget_.BeginUrgent(output_.decode_cost, costs_.step().Cost(urgent->computed, left));
   } else {
     budget_.Begin(output_.decode_cost, urgent_.paused(), StepLimit());
   }
@@ -238,20 +238,18 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
   const bool alone = sequence->rope_length() <= options_.long_rope_above &&
                      sequence->num_ids() > options_.long_rope_above;
   const int32_t end = alone ? sequence->rope_length() : sequence->num_ids();
-  const int32_t left = end - sequence->kv.computed;
+  const int32_t left = end - sequence->computed;
   int32_t most = std::min(left, rows_left());
   if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
   const double budget = budget_.For(urgent_.GoesFirst(*sequence), sequence->sched.long_prefill);
   const double scoring = costs_.Scoring(*sequence);
-  int32_t chunk = costs_.step().ChunkFor(sequence->kv.computed, most, budget, scoring);
+  int32_t chunk = costs_.step().ChunkFor(sequence->computed, most, budget, scoring);
   if (chunk == 0) {
     if (output_.num_prefill_tokens > 0) return;
     chunk = 1;
   }
-  const auto cost = [&] {
-    return costs_.step().Cost(sequence->kv.computed, chunk) + scoring * chunk;
-  };
+  const auto cost = [&] { return costs_.step().Cost(sequence->computed, chunk) + scoring * chunk; };
   const bool samples = chunk == left && !alone && sequence->request.max_tokens > 0;
   double sampling = samples ? costs_.Sampling(*sequence) : 0.0;
   // The last id waits for a step that has room for the choice of its token too, or in which it is
@@ -271,7 +269,7 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
 }
 
 void Scheduler::AddItem(core::Sequence* sequence, int32_t num_tokens) {
-  const int32_t start = sequence->kv.computed;
+  const int32_t start = sequence->computed;
   const bool sample = start + num_tokens == sequence->num_ids() && sequence->request.max_tokens > 0;
   output_.items.push_back({sequence, start, num_tokens, sample});
   output_.num_tokens += num_tokens;
@@ -301,7 +299,7 @@ void Scheduler::ChargeIdle() {
     const bool decodes = its.state == core::SequenceState::kDecoding;
     if (decodes || its.sched.queued_since == slots_.now()) continue;
     // As computing again what was lost is not charged, nor is the wait for it.
-    if (its.kv.computed < its.kv.high_water) continue;
+    if (its.computed < its.kv.high_water) continue;
     // One that waits for another tenant's prompts would be charged for these, and wait the longer.
     const bool fetches = its.state == core::SequenceState::kFetching;
     if (!fetches && !tenants_.Of(its).prefills) continue;
@@ -312,7 +310,7 @@ void Scheduler::ChargeIdle() {
 void Scheduler::View(LoadView* view) const {
   // While blocks are what is short, there are no more slots than sequences that run.
   const bool blocks = output_.head_blocked_by == BlockedBy::kBlocks && slots_.num_running() > 0;
-  load_.View({.sequences = running(),
+  load_.View({.jobs = slots_.running(),
               .slots = blocks ? std::min(limit(), slots_.num_running()) : limit(),
               .step_seconds = costs_.step_seconds()},
              view);

@@ -99,12 +99,12 @@ class Scheduler final : public AdmissionQueue {
   // The ids of the queue in the order of the last step. O(n log n); throws std::bad_alloc.
   std::vector<uint64_t> QueueOrder() const { return order_.IdsOf(queue()); }
   int64_t queued_tokens() const { return load_.tokens(); }
-  bool StartsAtOnce(const core::CoreRequest& /*request*/) const override {
+  bool StartsAtOnce(const core::Job& /*job*/) const override {
     return queue().empty() && slots_.num_running() < slots_.limit();
   }
   // The load, which predicts waits. Throws std::bad_alloc.
   void View(LoadView* view) const override;
-  Work WorkOf(const core::CoreRequest& request) const override { return load_.WorkOf(request); }
+  Work WorkOf(const core::Job& job) const override { return load_.WorkOf(job); }
   const StepCost& step_cost() const { return costs_.step(); }
 
   // See Slots::CheckIntegrity.

@@ -123,11 +123,11 @@ TEST_F(ClassesTest, TheRestOfALongPromptIsUrgentToo) {
   Add(kLow, 10);
   Steps(2);
   core::Sequence* prompt = Add(kHigh, 260);
-  while (260 - prompt->kv.computed > 128) Step();
-  const int32_t low = sequences_[1]->kv.computed;
+  while (260 - prompt->computed > 128) Step();
+  const int32_t low = sequences_[1]->computed;
   Step();
-  EXPECT_EQ(prompt->kv.computed, 260) << "not a token a step";
-  EXPECT_EQ(sequences_[1]->kv.computed, low);
+  EXPECT_EQ(prompt->computed, 260) << "not a token a step";
+  EXPECT_EQ(sequences_[1]->computed, low);
 }
 
 TEST_F(ClassesTest, AnUrgentPromptDoesNotPassAnAgedOne) {
@@ -318,11 +318,11 @@ TEST_F(ClassesTest, AChunkShrinksAsTheContextGrows) {
   core::Sequence* sequence = Add(kMedium, 5000);
   int32_t last = 101;
   for (int i = 0; i < 10; ++i) {
-    const int32_t before = sequence->kv.computed;
+    const int32_t before = sequence->computed;
     Step();
-    EXPECT_LT(sequence->kv.computed - before, last);
-    EXPECT_GT(sequence->kv.computed, before);
-    last = sequence->kv.computed - before;
+    EXPECT_LT(sequence->computed - before, last);
+    EXPECT_GT(sequence->computed, before);
+    last = sequence->computed - before;
   }
 }
 

@@ -105,7 +105,7 @@ TEST_F(SchedulerTest, TheNewestIsPreemptedAndResumesBeforeLaterOnes) {
   EXPECT_EQ(preempted_, "3");
   EXPECT_EQ(Step(), "1:18+1* 2:17+1*");
   EXPECT_EQ(head_, "3: free KV blocks") << "the fourth is not asked";
-  EXPECT_EQ(third->kv.computed, 0);
+  EXPECT_EQ(third->computed, 0);
   EXPECT_EQ(third->num_ids(), 17) << "its ids stay";
   scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "2:18+1* 3:0+17*") << "all its ids are computed anew, and it goes on";
@@ -167,7 +167,7 @@ TEST_F(SchedulerTest, AResumedOneComputesOnlyWhatIsGone) {
   ASSERT_EQ(preempted_, "2");
   scheduler_->Remove(first, core::SequenceEvent::kEnd);
   EXPECT_EQ(Step(), "2:32+1*") << "both its blocks are still there";
-  EXPECT_EQ(second->kv.computed, 33);
+  EXPECT_EQ(second->computed, 33);
 }
 
 TEST_F(SchedulerTest, OnesWithTheSamePrefixFollowOneLeader) {
@@ -232,18 +232,14 @@ TEST_F(SchedulerTest, ABlockedOneWithCachedBlocksCountsThemOnce) {
 class ShortestPromptFirst final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "shortest_prompt"; }
-  policy::Rank RankOf(const core::Sequence& sequence) const override {
-    return {{sequence.prompt_len}};
-  }
+  policy::Rank RankOf(const core::Job& sequence) const override { return {{sequence.prompt_len}}; }
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override {
     return candidates.size() - 1;
   }
-  void OnScheduled(const core::Sequence&, const policy::ScheduledWork& work) override {
+  void OnScheduled(const core::Job&, const policy::ScheduledWork& work) override {
     tokens_ += work.prompt_tokens;
   }
-  void OnFinished(const core::Sequence&, bool completed) override {
-    finished_ += completed ? 1 : 0;
-  }
+  void OnFinished(const core::Job&, bool completed) override { finished_ += completed ? 1 : 0; }
   int tokens_ = 0;
   int finished_ = 0;
 };
@@ -283,7 +279,7 @@ TEST_F(SchedulerTest, ALeaderRunsAtTheBestRankOfItsFollowers) {
 class OldestIsVictim final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "oldest_is_victim"; }
-  policy::Rank RankOf(const core::Sequence& sequence) const override {
+  policy::Rank RankOf(const core::Job& sequence) const override {
     return {{static_cast<int64_t>(sequence.order)}};
   }
   size_t PickVictim(std::span<const core::Sequence* const>) const override { return 0; }
@@ -307,13 +303,13 @@ class FetchingTest : public SchedulerTest {
 
   // The tier has the first `blocks` blocks of the sequence's ids.
   void Store(const core::Sequence& sequence, int32_t blocks) {
-    const std::vector<core::BlockName> names = core::ChainNames({}, sequence.ids);
+    const std::vector<core::BlockName> names = core::ChainNames({}, sequence.ids());
     for (int32_t i = 0; i < blocks; ++i) its_tier_.blocks[names[static_cast<size_t>(i)]] = {};
   }
 
   // Reads `blocks` blocks as the engine core does.
   void Read(core::Sequence* sequence, int32_t blocks) {
-    sequence->kv.computed += blocks * base::kBlockTokens;
+    sequence->computed += blocks * base::kBlockTokens;
     kv_->OnComputed(sequence);
   }
 
@@ -364,13 +360,13 @@ TEST_F(FetchingTest, FollowsForWhatTheTierHasBehind) {
   Add(17, 1000, 17);
   core::Sequence* b = Add(200, 1000, 200);
   Store(*b, 12);
-  const std::vector<core::BlockName> names = core::ChainNames({}, b->ids);
+  const std::vector<core::BlockName> names = core::ChainNames({}, b->ids());
   its_tier_.blocks.erase(names[0]);
   EXPECT_EQ(Step(), "1:0+17*");
   EXPECT_EQ(head_, "2: another request that computes the same prefix");
   EXPECT_EQ(Step(), "1:17+1*");
   EXPECT_EQ(b->state, core::SequenceState::kFetching);
-  EXPECT_EQ(b->kv.computed, 16);
+  EXPECT_EQ(b->computed, 16);
 }
 
 TEST_F(FetchingTest, AFetchingOneIsPreempted) {

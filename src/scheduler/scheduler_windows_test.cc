@@ -17,7 +17,7 @@ class SchedulerWindowsTest : public SchedulerTest {
   void TakeBlocks() {
     auto sequence = std::make_unique<core::Sequence>();
     sequence->request.id = 1000 + sequences_.size();
-    sequence->ids.assign(10, 77);
+    for (int i = 0; i < 10; ++i) sequence->Append(77);
     sequence->prompt_len = 10;
     kvcache::KvCacheManager::Reserve(sequence.get(), 16, 2);
     kv_->Start(sequence.get(), kv_->Lookup(sequence.get()), 10);

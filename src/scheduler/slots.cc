@@ -32,13 +32,13 @@ const char* WhatIsBrokenInQueue(const core::Sequence& s) {
   if (s.state != core::SequenceState::kWaiting && s.state != core::SequenceState::kPreempted) {
     return "is in the queue";
   }
-  return s.kv.blocks.empty() && s.kv.computed == 0 ? nullptr : "holds blocks";
+  return s.kv.blocks.empty() && s.computed == 0 ? nullptr : "holds blocks";
 }
 
 const char* WhatIsBrokenRunning(const core::Sequence& s, int32_t groups) {
   if (!s.running()) return "is on the running list";
-  if (s.kv.computed >= s.num_ids()) return "has computed all its ids and not ended";
-  return static_cast<int32_t>(s.kv.blocks.size()) >= groups * kvcache::BlocksFor(s.kv.computed)
+  if (s.computed >= s.num_ids()) return "has computed all its ids and not ended";
+  return static_cast<int32_t>(s.kv.blocks.size()) >= groups * kvcache::BlocksFor(s.computed)
              ? nullptr
              : "has more positions computed than its blocks hold";
 }
@@ -121,7 +121,7 @@ void Slots::UpdateHint(core::Sequence* sequence) {
 void Slots::PreemptLong() {
   for (size_t i = running_.size(); i-- > 0;) {  // Preempt puts the last one in its place.
     core::Sequence* const its = running_[i];
-    if (its->request.long_rope || its->rope_length() <= options_.long_rope_above) continue;
+    if (its->long_rope || its->rope_length() <= options_.long_rope_above) continue;
     Preempt(its, PreemptReason::kLength);
   }
 }
@@ -157,7 +157,7 @@ void Slots::Start(const Ranked& ranked, kvcache::CachedPrefix* prefix) {
   sequence->sched.aged = ranked.aged;
   sequence->sched.held_blocks = kv_->HeldBlocks(*sequence);
   tenants_->Hold(*sequence);
-  sequence->sched.long_prefill = IsLong(*sequence, sequence->kv.computed);
+  sequence->sched.long_prefill = IsLong(*sequence, sequence->computed);
   sequence->sched.queued_since = now_;
   core::SequenceEvent event = core::SequenceEvent::kResume;
   if (sequence->state == core::SequenceState::kWaiting) {

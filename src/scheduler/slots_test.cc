@@ -91,7 +91,7 @@ TEST_F(SlotsTest, WhatIsPreemptedBeforeItsReadIsNotRead) {
   kvcache::TestTier tier;
   Begin({.max_num_seqs = 2, .max_num_batched_tokens = 64}, 32, &tier);
   core::Sequence* const sequence = Add(320);
-  for (const core::BlockName& name : core::ChainNames({}, sequence->ids)) tier.blocks[name] = {};
+  for (const core::BlockName& name : core::ChainNames({}, sequence->ids())) tier.blocks[name] = {};
   Start(sequence);
   EXPECT_EQ(sequence->state, core::SequenceState::kFetching);
   EXPECT_EQ(step_.fetches.size(), 1U);

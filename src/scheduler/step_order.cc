@@ -45,7 +45,9 @@ void StepOrder::UpdateFollower(core::Sequence* follower) {
 }
 
 Ranked StepOrder::RankedOf(core::Sequence* sequence) const {
-  return {.sequence = sequence, .rank = policy_->RankOf(*sequence), .aged = sequence->sched.aged};
+  return {
+      {.rank = policy_->RankOf(*sequence), .order = sequence->order, .aged = sequence->sched.aged},
+      sequence};
 }
 
 void StepOrder::SortRunning() { std::sort(running.begin(), running.end(), Before); }
@@ -82,7 +84,7 @@ bool PassedAged::MayPass(std::span<core::Sequence* const> running, int limit) co
   });
 }
 
-void PassedAged::Return(WaitingQueue* queue) const {
+void PassedAged::Return(WaitingQueue<Ranked>* queue) const {
   for (const Ranked& passed : passed_) queue->Add(passed);
   if (!passed_.empty()) queue->Sort();
 }

@@ -43,7 +43,7 @@ class StepOrder {
 
   // In rank order. What is preempted in the step stays, and does not run any more.
   std::vector<Ranked> running;
-  WaitingQueue queue;  // Without followers.
+  WaitingQueue<Ranked> queue;  // Without followers.
 
  private:
   // Releases the sequence if its leader computes nothing for it any more; else its leader runs at
@@ -66,7 +66,7 @@ class PassedAged {
   // Whether one more sequence may start before them.
   bool MayPass(std::span<core::Sequence* const> running, int limit) const;
   // They stand in the queue again.
-  void Return(WaitingQueue* queue) const;
+  void Return(WaitingQueue<Ranked>* queue) const;
 
  private:
   std::vector<Ranked> passed_;

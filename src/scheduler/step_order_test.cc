@@ -60,7 +60,7 @@ TEST_F(StepOrderTest, ALeaderRunsAtTheRankOfItsFollower) {
   NextStep();
   EXPECT_TRUE(order_->running[0].leads);
   EXPECT_EQ(Order(), "21|") << "the follower is not in the queue";
-  leader->kv.computed = 80;
+  leader->computed = 80;
   kv_->OnComputed(leader);
   NextStep();
   EXPECT_EQ(Order(), "12|3") << "the prefix is there";

@@ -14,12 +14,12 @@ namespace {
 class SetService final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "set"; }
-  policy::Rank RankOf(const core::Sequence&) const override { return {}; }
+  policy::Rank RankOf(const core::Job&) const override { return {}; }
   bool is_fair() const override { return true; }
-  int64_t ServiceOf(const core::Sequence& sequence) const override {
+  int64_t ServiceOf(const core::Job& sequence) const override {
     return service.at(sequence.request.tenant);
   }
-  int ClassOrderOf(const core::Sequence& sequence) const override {
+  int ClassOrderOf(const core::Job& sequence) const override {
     return static_cast<int>(sequence.request.priority);
   }
   std::map<std::string, int64_t> service;

@@ -35,8 +35,8 @@ class SchedulerTest : public testing::Test {
     sequence->request.id = sequences_.size() + 1;
     sequence->order = sequence->number = sequences_.size();
     // Its own ids, except for a prefix `shared` with the others.
-    sequence->ids.assign(static_cast<size_t>(prompt_len), static_cast<TokenId>(sequence->id()));
-    std::fill_n(sequence->ids.begin(), std::min(shared, prompt_len), 0);
+    const auto own = static_cast<TokenId>(sequence->id());
+    for (int32_t i = 0; i < prompt_len; ++i) sequence->Append(i < shared ? 0 : own);
     sequence->prompt_len = prompt_len;
     sequence->request.max_tokens = max_tokens;
     sequence->request.priority = priority_;
@@ -57,14 +57,13 @@ class SchedulerTest : public testing::Test {
       if (!text.empty()) text += ' ';
       text += std::to_string(item.sequence->id()) + ":" + std::to_string(item.start) + "+" +
               std::to_string(item.num_tokens) + (item.sample ? "*" : "");
-      item.sequence->kv.computed += item.num_tokens;
+      item.sequence->computed += item.num_tokens;
       kv_->OnComputed(item.sequence);
       tokens += item.num_tokens;
-      EXPECT_GE(
-          item.sequence->kv.blocks.size(),
-          windows_.size() * static_cast<size_t>(kvcache::BlocksFor(item.sequence->kv.computed)));
+      EXPECT_GE(item.sequence->kv.blocks.size(),
+                windows_.size() * static_cast<size_t>(kvcache::BlocksFor(item.sequence->computed)));
       if (!item.sample) continue;
-      item.sequence->ids.push_back(0);
+      item.sequence->Append(0);
       if (item.sequence->state == core::SequenceState::kPrefilling) {
         mover_.Move(item.sequence->id(), &item.sequence->state, core::SequenceEvent::kCaughtUp);
       }

@@ -23,16 +23,16 @@ namespace ropeway::scheduler {
 class SetService final : public policy::SchedulingPolicy {
  public:
   const char* name() const override { return "set"; }
-  policy::Rank RankOf(const core::Sequence&) const override { return {}; }
+  policy::Rank RankOf(const core::Job&) const override { return {}; }
   bool MayPreempt(const core::Sequence& urgent, const core::Sequence& victim) const override {
     return urgent.request.priority < victim.request.priority;
   }
   bool is_fair() const override { return true; }
-  int64_t ServiceOf(const core::Sequence& sequence) const override {
+  int64_t ServiceOf(const core::Job& sequence) const override {
     const auto it = service.find(sequence.request.tenant);
     return it != service.end() ? it->second : 0;
   }
-  int ClassOrderOf(const core::Sequence& sequence) const override {
+  int ClassOrderOf(const core::Job& sequence) const override {
     return static_cast<int>(sequence.request.priority);
   }
   std::map<std::string, int64_t> service;
@@ -62,7 +62,7 @@ class SlotsTest : public testing::Test {
     sequence->request.max_tokens = 100;
     sequence->order = sequences_.size();
     for (int32_t i = 0; i < prompt; ++i) {
-      sequence->ids.push_back(i < shared ? 0 : static_cast<TokenId>(sequence->id()));
+      sequence->Append(i < shared ? 0 : static_cast<TokenId>(sequence->id()));
     }
     sequence->prompt_len = prompt;
     slots_->Add(sequence, slots_->now());
@@ -84,9 +84,9 @@ class SlotsTest : public testing::Test {
 
   // All its ids but the last one are computed: from now on it decodes.
   void Decode(core::Sequence* sequence) {
-    sequence->kv.computed = sequence->num_ids();
+    sequence->computed = sequence->num_ids();
     kv_->OnComputed(sequence);
-    sequence->ids.push_back(1);
+    sequence->Append(1);
     mover_.Move(sequence->id(), &sequence->state, core::SequenceEvent::kCaughtUp);
   }
 

@@ -24,9 +24,9 @@ TEST(WaitingQueueTest, ResortsAfterEachStart) {
     queue.push_back(&sequences[i]);
   }
   policy.BeginStep(queue, {}, base::TimePoint{1});
-  WaitingQueue waiting;
+  WaitingQueue<Ranked> waiting;
   waiting.Reserve(queue.size());
-  for (core::Sequence* s : queue) waiting.Add({.sequence = s, .rank = policy.RankOf(*s)});
+  for (core::Sequence* s : queue) waiting.Add({{.rank = policy.RankOf(*s), .order = s->order}, s});
   waiting.Sort();
   std::string order;
   while (!waiting.empty()) {
