@@ -69,7 +69,8 @@ Dispatcher::Dispatcher(DispatchOptions options)
       admission_(options_.max_wait, options_.max_queued_tokens, this),
       former_(FormerOptionsOf(options_)),
       aging_(options_.max_wait),
-      places_(scheduler::SharedByTenants(options_.max_queued_requests)) {}
+      places_(scheduler::SharedByTenants(options_.max_queued_requests)),
+      tenants_(options_.rules.tenants, replicas_.size()) {}
 
 Dispatcher::~Dispatcher() = default;
 
@@ -128,16 +129,10 @@ void Dispatcher::Insert(std::unique_ptr<Entry> entry) {
   entries_.emplace(id, std::move(entry));
   try {
     timers_.emplace(inserted->timer, id);
-    Tenant& tenant = tenants_[request.tenant];
-    if (tenant.at.empty()) tenant.at.resize(replicas_.size());
+    inserted->tenant = tenants_.Enter(request.tenant, request.tenant_weight);
     load_.Add(*inserted);
-    inserted->tenant = &tenant;
-    weights_ += request.tenant_weight - (tenant.requests > 0 ? tenant.weight : 0.0);
-    tenant.weight = request.tenant_weight;
-    CountTenant(&tenant, 1, 0, -1);
   } catch (...) {
-    const auto tenant = tenants_.find(request.tenant);
-    if (tenant != tenants_.end() && tenant->second.requests == 0) tenants_.erase(tenant);
+    if (inserted->tenant != nullptr) tenants_.Leave(request.tenant);
     timers_.erase({inserted->timer, id});
     entries_.erase(id);
     throw;
@@ -147,24 +142,8 @@ void Dispatcher::Insert(std::unique_ptr<Entry> entry) {
 void Dispatcher::Remove(Entry* entry) {
   load_.Remove(*entry);
   timers_.erase({entry->timer, entry->id()});
-  CountTenant(entry->tenant, -1, 0, -1);
-  if (entry->tenant->requests == 0) {
-    weights_ -= entry->tenant->weight;
-    tenants_.erase(tenants_.find(entry->request.tenant));
-    if (tenants_.empty()) weights_ = 0.0;  // Drops what rounding has left.
-  }
+  tenants_.Leave(entry->request.tenant);
   entries_.erase(entry->id());
-}
-
-void Dispatcher::CountTenant(Tenant* tenant, int requests, int running, int replica) {
-  newcomers_ -= tenant->is_newcomer() ? 1 : 0;
-  tenant->requests += requests;
-  tenant->running += running;
-  newcomers_ += tenant->is_newcomer() ? 1 : 0;
-  if (replica < 0) return;
-  int& there = tenant->at[static_cast<size_t>(replica)];
-  there += running;
-  tenant->there = there > 0 ? tenant->there | MaskOf(replica) : tenant->there & ~MaskOf(replica);
 }
 
 Status Dispatcher::Add(DispatchRequest request, base::TimePoint now) {
@@ -248,9 +227,7 @@ void Dispatcher::Enqueue(Entry* entry) {
 }
 
 void Dispatcher::CountUrgent(Entry* entry, int by) {
-  if (entry->request.priority != Priority::kHigh) return;
-  urgent_ += by;
-  entry->tenant->urgent += by;
+  if (entry->request.priority == Priority::kHigh) tenants_.CountUrgent(entry->tenant, by);
 }
 
 void Dispatcher::LeaveQueue(Entry* entry) {
@@ -260,7 +237,7 @@ void Dispatcher::LeaveQueue(Entry* entry) {
 }
 
 void Dispatcher::LeaveReplica(Entry* entry) {
-  CountTenant(entry->tenant, 0, -1, entry->replica);
+  tenants_.CountAttempt(entry->tenant, entry->replica, -1);
   const bool last = (entry->tenant->there & MaskOf(entry->replica)) == 0;
   replicas_[entry->replica].OnLeft(entry->tokens_left, last);
   entry->tokens_left = 0;

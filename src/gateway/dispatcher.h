@@ -31,6 +31,7 @@
 #include "core/job.h"
 #include "core/sequence_state.h"
 #include "engine/backend.h"
+#include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
 #include "gateway/retry_budget.h"
 #include "policy/policies.h"
@@ -263,16 +264,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   policy::SchedulingPolicy* policy() { return policy_.get(); }
 
  private:
-  // A tenant with requests.
-  struct Tenant {
-    double weight = 1.0;
-    int requests = 0;
-    int urgent = 0;         // Of these, of class high in queue_.
-    int running = 0;        // Of these, with an attempt under way,
-    std::vector<int> at;    // by replica.
-    ReplicaMask there = 0;  // Replicas with such an attempt.
-    bool is_newcomer() const { return requests > 0 && running == 0; }
-  };
+  using Tenant = DispatchTenants::Tenant;
   // A request that has not ended: in queue_, or in running_ while an attempt is under way.
   struct Entry : core::Job {
     Entry(DispatchRequest request, uint64_t entries_before);
@@ -358,8 +350,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   Entry* FindAttempt(RequestId id, uint32_t attempt) const;
   void Advance(base::TimePoint now) { now_ = std::max(now_, now); }
   bool continuous() const { return options_.enable_batching && !options_.batches; }
-  // Places are divided between tenants.
-  bool divides() const { return options_.rules.tenants > 1; }
 
   // dispatcher.cc: a request's way.
   Status Admit(Entry* entry);
@@ -367,9 +357,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   void Insert(std::unique_ptr<Entry> entry);
   // The reverse of Insert.
   void Remove(Entry* entry);
-  // The tenant has so many requests and attempts (at `replica`) more; it goes with its last
-  // request.
-  void CountTenant(Tenant* tenant, int requests, int running, int replica);
   static void AddTo(std::vector<Entry*>* list, Entry* entry);
   static void RemoveFrom(std::vector<Entry*>* list, Entry* entry);
   void Enqueue(Entry* entry);
@@ -424,8 +411,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   // Fills line_ with those that a free replica could take.
   void RankQueue(Pass pass);
   Ranked RankedOf(Entry* entry) const;
-  // A tenant of which nothing runs may yet come.
-  bool ExpectsNewcomers() const;
   // Its tenant has its share of the places.
   bool Yields(const Entry& entry) const;
   // Some request waits that does not yield, and could go where a place is free.
@@ -465,10 +450,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   std::unordered_map<RequestId, std::unique_ptr<Entry>> entries_;
   std::vector<Entry*> queue_;  // Unordered, as is the next.
   std::vector<Entry*> running_;
-  int urgent_ = 0;                                          // Of class high in queue_.
-  std::map<std::string, Tenant, std::less<>> tenants_;      // Those with entries.
-  int newcomers_ = 0;                                       // Of these, of which nothing runs.
-  double weights_ = 0.0;                                    // Of all of them.
+  DispatchTenants tenants_;
   std::set<std::pair<base::TimePoint, RequestId>> timers_;  // One of each entry.
   std::map<uint64_t, Batch> batches_;
   // Of the next batch, so that numbering what was sent takes no memory; or empty.

@@ -103,7 +103,7 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
 bool Dispatcher::IsOf(Pass pass, const Entry& entry) const {
   if (pass == Pass::kAll) return true;
   if (pass == Pass::kBeyond) {
-    const bool is_newcomer = divides() && entry.tenant->is_newcomer();
+    const bool is_newcomer = tenants_.divides() && entry.tenant->is_newcomer();
     return entry.request.priority == Priority::kHigh || is_newcomer;
   }
   const bool again = entry.state == core::SequenceState::kPreempted;
@@ -119,15 +119,10 @@ Dispatcher::FreePlaces Dispatcher::FreeIn(Pass pass) const {
   const bool beyond = pass == Pass::kBeyond;
   FreePlaces free{.newcomers = replicas_.Free(now_, {.newcomer = true, .beyond = beyond}),
                   .others = replicas_.Free(now_, {.newcomer = false, .beyond = beyond})};
-  if (!ExpectsNewcomers()) return free;
+  if (!tenants_.expects_newcomers()) return free;
   const ReplicaMask left = replicas_.KeepingTogether(now_) & free.newcomers;
   if (std::popcount(left) == 1) free.last = left;
   return free;
-}
-
-bool Dispatcher::ExpectsNewcomers() const {
-  const auto running = static_cast<int64_t>(tenants_.size()) - newcomers_;
-  return divides() && running < options_.rules.tenants;
 }
 
 ReplicaMask Dispatcher::FreeFor(Pass pass, const Entry& entry, const FreePlaces& free) const {
@@ -139,22 +134,17 @@ ReplicaMask Dispatcher::FreeFor(Pass pass, const Entry& entry, const FreePlaces&
 
 bool Dispatcher::HasPlaces() const {
   const FreePlaces free = FreeIn(Pass::kAll);
-  if (!divides() || free.newcomers == 0) return free.others != 0;
-  return std::any_of(tenants_.begin(), tenants_.end(), [&](const auto& named) {
+  if (!tenants_.divides() || free.newcomers == 0) return free.others != 0;
+  return std::any_of(tenants_.all().begin(), tenants_.all().end(), [&](const auto& named) {
     const Tenant& tenant = named.second;
     return tenant.requests > tenant.running && free.For(tenant.there) != 0;
   });
 }
 
 bool Dispatcher::Yields(const Entry& entry) const {
-  const Tenant& tenant = *entry.tenant;
   // What was begun goes on.
-  if (!divides() || tenant.running == 0 || entry.state == core::SequenceState::kPreempted) {
-    return false;
-  }
-  // Not one less for a sum that is rounded up.
-  constexpr double kRounding = 1.0 + 1e-9;
-  return (tenant.running + 1) * weights_ > kRounding * limit_ * tenant.weight;
+  return entry.state != core::SequenceState::kPreempted &&
+         tenants_.HasItsShare(*entry.tenant, limit_);
 }
 
 Dispatcher::Ranked Dispatcher::RankedOf(Entry* entry) const {
@@ -171,7 +161,7 @@ void Dispatcher::RankQueue(Pass pass) {
   line_.Clear();
   some_yield_ = false;
   // What went beyond would be in the way of those that wait for a place.
-  none_may_yield_ = pass == Pass::kBeyond && divides() && AnyBelowItsShare();
+  none_may_yield_ = pass == Pass::kBeyond && tenants_.divides() && AnyBelowItsShare();
   const FreePlaces free = FreeIn(pass);
   for (Entry* entry : queue_) {
     if (entry->not_before > now_) {
@@ -196,14 +186,16 @@ int Dispatcher::JoinsLeft() const {
 }
 
 bool Dispatcher::HasRoomBeyond() const {
-  if (!options_.enable_batching || (urgent_ == 0 && !(divides() && newcomers_ > 0))) return false;
+  if (!options_.enable_batching ||
+      (tenants_.urgent() == 0 && !(tenants_.divides() && tenants_.newcomers() > 0)))
+    return false;
   const FreePlaces free = FreeIn(Pass::kBeyond);
   if (free.newcomers == 0 || replicas_.free_places(now_, {.newcomer = true, .beyond = true}) <=
                                  replicas_.free_places(now_)) {
     return false;
   }
-  const ReplicaMask sharing = divides() ? free.newcomers & replicas_.Sharing() : 0;
-  return std::any_of(tenants_.begin(), tenants_.end(), [&](const auto& named) {
+  const ReplicaMask sharing = tenants_.divides() ? free.newcomers & replicas_.Sharing() : 0;
+  return std::any_of(tenants_.all().begin(), tenants_.all().end(), [&](const auto& named) {
     const Tenant& tenant = named.second;
     return (tenant.urgent > 0 && free.For(tenant.there) != 0) ||
            (tenant.is_newcomer() && sharing != 0);
@@ -346,7 +338,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   }
   const bool newcomer = (entry->tenant->there & MaskOf(route.replica)) == 0;
   replica.OnSent(entry->tokens_left, newcomer, now_);
-  CountTenant(entry->tenant, 0, 1, route.replica);
+  tenants_.CountAttempt(entry->tenant, route.replica, 1);
   replicas_.NoteSent(entry->blocks, route.replica);
 
   ++counts_.sent;

@@ -11,8 +11,8 @@ namespace ropeway::gateway {
 
 bool Dispatcher::StartsAtOnce(const core::Job& job) const {
   if (!queue_.empty()) return false;
-  const auto tenant = tenants_.find(job.request.tenant);
-  const ReplicaMask there = tenant != tenants_.end() ? tenant->second.there : 0;
+  const auto tenant = tenants_.all().find(job.request.tenant);
+  const ReplicaMask there = tenant != tenants_.all().end() ? tenant->second.there : 0;
   if (FreeIn(Pass::kAll).For(there) == 0) return false;
   if (!options_.enable_batching) return running_.empty();
   return !options_.batches || running_batches_ < options_.max_parallel_batches;
@@ -28,9 +28,9 @@ void Dispatcher::View(scheduler::LoadView* view) const {
 
 scheduler::NewcomerPlaces Dispatcher::NewcomerPlaces() const {
   scheduler::NewcomerPlaces places;
-  if (!divides()) return places;
+  if (!tenants_.divides()) return places;
   places.slots = replicas_.kept_places(now_);
-  if (ExpectsNewcomers() && replicas_.KeepingTogether(now_) != 0) ++places.slots;
+  if (tenants_.expects_newcomers() && replicas_.KeepingTogether(now_) != 0) ++places.slots;
   places.free = replicas_.newcomer_places(now_);
   places.kept = places.slots > 0 || replicas_.Sharing() != 0;
   return places;
@@ -139,32 +139,23 @@ std::vector<ReplicaView> Dispatcher::AllReplicas(base::TimePoint now) const {
 }
 
 Status Dispatcher::CheckTenants() const {
-  std::map<std::string, Tenant> tenants;
+  DispatchTenants again(options_.rules.tenants, replicas_.size());
   for (const auto& [id, entry] : entries_) {
-    Tenant& tenant = tenants[entry->request.tenant];
-    tenant.at.resize(replicas_.size());
-    ++tenant.requests;
-    const bool urgent = entry->request.priority == Priority::kHigh;
-    if (urgent && entry->replica < 0) ++tenant.urgent;
-    if (entry->replica < 0) continue;
-    ++tenant.running;
-    ++tenant.at[static_cast<size_t>(entry->replica)];
-    tenant.there |= MaskOf(entry->replica);
+    Tenant* const tenant = again.Enter(entry->request.tenant, 1.0);
+    if (entry->replica >= 0) {
+      again.CountAttempt(tenant, entry->replica, 1);
+    } else if (entry->request.priority == Priority::kHigh) {
+      again.CountUrgent(tenant, 1);
+    }
   }
-  bool same = tenants.size() == tenants_.size();
-  int newcomers = 0;
-  std::vector<int> there(replicas_.size());
-  for (const auto& [name, tenant] : tenants_) {
-    const Tenant& its = tenants[name];
-    same = same && its.requests == tenant.requests && its.running == tenant.running &&
-           its.urgent == tenant.urgent && its.at == tenant.at && its.there == tenant.there;
-    newcomers += tenant.is_newcomer() ? 1 : 0;
-    for (size_t i = 0; i < there.size(); ++i) there[i] += tenant.at[i] > 0 ? 1 : 0;
+  bool same = tenants_.CountsAs(again);
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    const auto there = std::count_if(
+        again.all().begin(), again.all().end(),
+        [i](const auto& named) { return (named.second.there & MaskOf(static_cast<int>(i))) != 0; });
+    same = same && replicas_[static_cast<int>(i)].tenants() == there;
   }
-  for (size_t i = 0; i < there.size(); ++i) {
-    same = same && replicas_[static_cast<int>(i)].tenants() == there[i];
-  }
-  if (same && newcomers == newcomers_) return {};
+  if (same) return {};
   return {StatusCode::kInternal, "the dispatcher counts its tenants' requests wrongly"};
 }
 
