@@ -67,10 +67,10 @@ Dispatcher::Dispatcher(DispatchOptions options)
       sampling_(),
       load_(&cost_, &sampling_, LoadOptionsOf(options_, *policy_)),
       admission_(options_.max_wait, options_.max_queued_tokens, this),
-      former_(FormerOptionsOf(options_)),
       aging_(options_.max_wait),
       places_(scheduler::SharedByTenants(options_.max_queued_requests)),
-      tenants_(options_.rules.tenants, replicas_.size()) {}
+      tenants_(options_.rules.tenants, replicas_.size()),
+      batches_(FormerOptionsOf(options_), options_.max_parallel_batches) {}
 
 Dispatcher::~Dispatcher() = default;
 
@@ -194,7 +194,7 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
   counts_.accepted += added.size();
   for (const RequestId id : added) {
     Entry* const entry = Find(id);
-    former_.OnArrival(now_);
+    batches_.OnArrival(now_);
     Enqueue(entry);
     SetTimer(entry);
   }
@@ -245,17 +245,8 @@ void Dispatcher::LeaveReplica(Entry* entry) {
 }
 
 void Dispatcher::LeaveBatch(Entry* entry) {
-  if (entry->batch == 0) return;
-  const auto batch = batches_.find(entry->batch);
-  entry->batch = 0;
-  if (--batch->second.left > 0) return;
-  ++counts_.batches_ended;
-  counts_.batch_seconds += base::ToSeconds(now_ - batch->second.began);
-  if (!batch->second.joins) {
-    --running_batches_;
-    former_.OnBatchEnded(now_);
-  }
-  spare_batch_ = batches_.extract(batch);
+  if (const uint64_t batch = std::exchange(entry->batch, 0); batch != 0)
+    batches_.Leave(batch, now_);
 }
 
 void Dispatcher::Requeue(Entry* entry, bool resumes) {

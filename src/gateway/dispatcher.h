@@ -18,7 +18,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -31,6 +30,7 @@
 #include "core/job.h"
 #include "core/sequence_state.h"
 #include "engine/backend.h"
+#include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
 #include "gateway/retry_budget.h"
@@ -41,7 +41,6 @@
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
 #include "scheduler/admission.h"
-#include "scheduler/batch_former.h"
 #include "scheduler/queue_load.h"
 #include "scheduler/sampling_cost.h"
 #include "scheduler/step_cost.h"
@@ -130,18 +129,13 @@ struct FailureOutcome {
 };
 
 // Totals since the start.
-struct DispatchCounts {
+struct DispatchCounts : BatchCounts {
   uint64_t accepted = 0;
   uint64_t rejected = 0;
   uint64_t sent = 0;  // Attempts, with retries and resumptions.
   uint64_t retries = 0;
   uint64_t resumptions = 0;
   uint64_t retries_delayed = 0;  // Retries that waited for the budget.
-  uint64_t batches = 0;
-  uint64_t batched = 0;  // Requests that started in them.
-  double batch_sizes = 0.0;
-  uint64_t batches_ended = 0;
-  double batch_seconds = 0.0;  // Of those that ended.
 };
 
 // Rules.
@@ -249,7 +243,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
     return replicas_[replica].View(now);
   }
   std::vector<ReplicaView> AllReplicas(base::TimePoint now) const;
-  const DispatchCounts& counts() const { return counts_; }
+  DispatchCounts counts() const;
   const core::TransitionCounts& transitions() const { return mover_.counts(); }
   const RetryBudget& retry_budget() const { return budget_; }
   const DispatchOptions& options() const { return options_; }
@@ -307,12 +301,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
     base::TimePoint queued_at{};                      // The last time.
     base::TimePoint not_before{};                     // Before this the budget has no token.
     base::TimePoint passed = base::TimePoint::max();  // Since when others pass it (affinity_wait).
-  };
-  // A batch that has not ended.
-  struct Batch {
-    int32_t left = 0;  // Members under way.
-    base::TimePoint began{};
-    bool joins = false;  // Of urgent requests, beside the others.
   };
   // Who is looked at when requests start.
   enum class Pass {
@@ -430,7 +418,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   bool WaitsForItsCache(Entry* entry, const Route& route);
   void Send(Entry* entry, const Route& route, std::vector<Decision>* decisions);
   // Those that have started for the first time since position `first` of the decisions are a batch.
-  // REQUIRES: spare_batch_ is not empty.
+  // REQUIRES: batches_ is reserved.
   void NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions);
 
   const DispatchOptions options_;
@@ -442,7 +430,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   const scheduler::SamplingCost sampling_;  // Nothing.
   scheduler::QueueLoad load_;
   scheduler::AdmissionControl admission_;
-  scheduler::BatchFormer former_;
   scheduler::Aging aging_;
   scheduler::WaitingQueue<Ranked> line_;
   base::SharedBudget places_;  // Requests that wait for their first start.
@@ -452,10 +439,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   std::vector<Entry*> running_;
   DispatchTenants tenants_;
   std::set<std::pair<base::TimePoint, RequestId>> timers_;  // One of each entry.
-  std::map<uint64_t, Batch> batches_;
-  // Of the next batch, so that numbering what was sent takes no memory; or empty.
-  std::map<uint64_t, Batch>::node_type spare_batch_;
-  int running_batches_ = 0;  // Without those that join.
+  DispatchBatches batches_;
   bool flush_ = false;
   ReplicaMask drained_ = 0;  // Whose requests are to be moved.
 

@@ -88,7 +88,7 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
     for (int members = MembersThatMayStart(); members > 0; members = MembersThatMayStart()) {
       if (StartSome(Pass::kMembers, members, decisions) == 0) break;
     }
-    next_start_ = std::min(next_start_, former_.next_look());
+    next_start_ = std::min(next_start_, batches_.next_look());
   }
   if (HasRoomBeyond()) {
     const int most = continuous() ? std::numeric_limits<int>::max() : JoinsLeft();
@@ -180,9 +180,7 @@ void Dispatcher::RankQueue(Pass pass) {
 // Urgent requests that may still start beside the batches: so many that half the places are left.
 int Dispatcher::JoinsLeft() const {
   if (continuous() || !options_.enable_batching) return 0;
-  int joined = 0;
-  for (const auto& [number, batch] : batches_) joined += batch.joins ? batch.left : 0;
-  return std::max(0, (replicas_.limit(now_) + 1) / 2 - joined);
+  return std::max(0, (replicas_.limit(now_) + 1) / 2 - batches_.joined());
 }
 
 bool Dispatcher::HasRoomBeyond() const {
@@ -222,20 +220,15 @@ int Dispatcher::MembersThatMayStart() {
   }
   view.prompt_tokens =
       static_cast<int32_t>(std::min<int64_t>(prompt_tokens, std::numeric_limits<int32_t>::max()));
-  view.running = running_batches_ < options_.max_parallel_batches ? 0 : 1;
   view.free_slots = replicas_.free_places(now_);
   view.flush = flush_;
-  return former_.MayStart(view, now_);
+  return batches_.MayStart(view, now_);
 }
 
 int Dispatcher::StartSome(Pass pass, int most, std::vector<Decision>* decisions) {
   const size_t first = decisions->size();
   const bool joins = pass == Pass::kApart || (pass == Pass::kBeyond && !continuous());
-  if (spare_batch_.empty()) {
-    std::map<uint64_t, Batch> one;
-    one.try_emplace(0);
-    spare_batch_ = one.extract(one.begin());
-  }
+  batches_.Reserve();
   int started = 0;
   try {
     started = StartRanked(pass, most, decisions);
@@ -369,39 +362,28 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
 }
 
 void Dispatcher::NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions) {
-  int32_t members = 0;
-  int64_t prompt_tokens = 0;
+  DispatchBatches::Starting starting{.joins = joins};
   for (size_t i = first; i < decisions->size(); ++i) {
     const Entry& entry = *Find((*decisions)[i].id);
     if (entry.sched.batch.number != 0) continue;
-    ++members;
-    prompt_tokens += entry.prompt_len;
+    ++starting.members;
+    starting.prompt_tokens += entry.prompt_len;
   }
-  if (members == 0) return;
-  const uint64_t number = ++counts_.batches;
-  counts_.batched += static_cast<uint64_t>(members);
-  const int32_t size = continuous() ? running() : members;
-  counts_.batch_sizes += size;
-  const base::TimePoint filling = joins ? base::TimePoint::max() : former_.collecting_since();
+  if (starting.members == 0) return;
+  starting.size = continuous() ? running() : starting.members;
+  const base::TimePoint filling = batches_.filling_since(joins);
+  const uint64_t number = batches_.Start(starting, now_);
   for (size_t i = first; i < decisions->size(); ++i) {
     Decision& decision = (*decisions)[i];
     Entry* const entry = Find(decision.id);
     if (entry->sched.batch.number != 0) continue;
     entry->batch = number;
     const base::TimePoint since = std::max(filling, entry->arrived);
-    entry->sched.batch = {
-        .number = number, .size = size, .formation = std::max(base::Duration(0), now_ - since)};
+    entry->sched.batch = {.number = number,
+                          .size = starting.size,
+                          .formation = std::max(base::Duration(0), now_ - since)};
     decision.batch = entry->sched.batch;
   }
-  spare_batch_.key() = number;
-  spare_batch_.mapped() = {members, now_, joins};
-  batches_.insert(std::move(spare_batch_));
-  if (joins) return;
-  ++running_batches_;
-  former_.OnStarted(
-      members,
-      static_cast<int32_t>(std::min<int64_t>(prompt_tokens, std::numeric_limits<int32_t>::max())),
-      now_);
 }
 
 }  // namespace ropeway::gateway

@@ -15,7 +15,7 @@ bool Dispatcher::StartsAtOnce(const core::Job& job) const {
   const ReplicaMask there = tenant != tenants_.all().end() ? tenant->second.there : 0;
   if (FreeIn(Pass::kAll).For(there) == 0) return false;
   if (!options_.enable_batching) return running_.empty();
-  return !options_.batches || running_batches_ < options_.max_parallel_batches;
+  return !options_.batches || batches_.may_run_more();
 }
 
 void Dispatcher::View(scheduler::LoadView* view) const {
@@ -114,14 +114,15 @@ EngineStats Dispatcher::Stats() const {
   if (options_.batches && options_.enable_batching) {
     stats.max_batch_wait_ms = 1000.0 * base::ToSeconds(options_.max_batch_wait);
   }
-  stats.total_batches = counts_.batches;
-  stats.total_requests = counts_.batched;
-  if (counts_.batches > 0) {
-    stats.avg_batch_size = counts_.batch_sizes / static_cast<double>(counts_.batches);
+  const BatchCounts& counts = batches_.counts();
+  stats.total_batches = counts.batches;
+  stats.total_requests = counts.batched;
+  if (counts.batches > 0) {
+    stats.avg_batch_size = counts.batch_sizes / static_cast<double>(counts.batches);
   }
-  if (counts_.batches_ended > 0) {
+  if (counts.batches_ended > 0) {
     stats.avg_batch_duration_ms =
-        1000.0 * counts_.batch_seconds / static_cast<double>(counts_.batches_ended);
+        1000.0 * counts.batch_seconds / static_cast<double>(counts.batches_ended);
   }
   for (const Entry* entry : queue_) {
     ++(entry->state == core::SequenceState::kPreempted ? stats.preempted : stats.waiting);
@@ -129,6 +130,12 @@ EngineStats Dispatcher::Stats() const {
   stats.queue_depth = waiting();
   stats.running = running();
   return stats;
+}
+
+DispatchCounts Dispatcher::counts() const {
+  DispatchCounts all = counts_;
+  static_cast<BatchCounts&>(all) = batches_.counts();
+  return all;
 }
 
 std::vector<ReplicaView> Dispatcher::AllReplicas(base::TimePoint now) const {
@@ -207,9 +214,7 @@ Status Dispatcher::CheckIntegrity() const {
                                 held[i].in_flight, held[i].tokens));
     }
   }
-  bool same = members.size() == batches_.size();
-  for (const auto& [number, batch] : batches_) same = same && members[number] == batch.left;
-  return same ? Status() : broken("counts the members of batches wrongly");
+  return members == batches_.Members() ? Status() : broken("counts the members of batches wrongly");
 }
 
 }  // namespace ropeway::gateway
