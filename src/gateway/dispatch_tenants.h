@@ -57,6 +57,8 @@ class DispatchTenants {
   const ByName& all() const { return all_; }
   int newcomers() const { return newcomers_; }  // Of these, of which nothing runs.
   int urgent() const { return urgent_; }        // Requests in the queue.
+  // One like it without requests, to count them again.
+  DispatchTenants Empty() const { return {expected_, replicas_}; }
   // Whether both count the same, but for the weights.
   bool CountsAs(const DispatchTenants& other) const;
 

@@ -69,28 +69,12 @@ Dispatcher::Dispatcher(DispatchOptions options)
       admission_(options_.max_wait, options_.max_queued_tokens, this),
       aging_(options_.max_wait),
       places_(scheduler::SharedByTenants(options_.max_queued_requests)),
-      tenants_(options_.rules.tenants, replicas_.size()),
+      entries_(options_.rules.tenants, replicas_.size()),
       batches_(FormerOptionsOf(options_), options_.max_parallel_batches) {}
 
 Dispatcher::~Dispatcher() = default;
 
-Dispatcher::Entry* Dispatcher::Find(RequestId id) const {
-  const auto found = entries_.find(id);
-  return found != entries_.end() ? found->second.get() : nullptr;
-}
-
-Dispatcher::Entry* Dispatcher::FindAttempt(RequestId id, uint32_t attempt) const {
-  Entry* const entry = Find(id);
-  return entry != nullptr && entry->replica >= 0 && entry->attempt == attempt ? entry : nullptr;
-}
-
 // --- Adding.
-
-Dispatcher::Entry::Entry(DispatchRequest asked, uint64_t entries_before)
-    : core::Job(std::move(static_cast<core::JobRequest&>(asked)), entries_before),
-      blocks(std::move(asked.blocks)) {
-  prompt_len = length = asked.prompt_tokens;
-}
 
 Status Dispatcher::Admit(Entry* entry) {
   const core::JobRequest& request = entry->request;
@@ -114,36 +98,25 @@ Status Dispatcher::Admit(Entry* entry) {
 
 // What later calls append without allocating: they are to fail for no want of memory.
 void Dispatcher::Reserve(size_t more) {
-  const size_t all = entries_.size() + more;
-  for (std::vector<Entry*>* list : {&queue_, &running_}) {
-    if (list->capacity() < all) list->reserve(2 * all);
-  }
-  line_.Reserve(all);
-  aging_.Reserve(all);
+  entries_.Reserve(more);
+  line_.Reserve(entries_.size() + more);
+  aging_.Reserve(entries_.size() + more);
 }
 
-void Dispatcher::Insert(std::unique_ptr<Entry> entry) {
-  Entry* const inserted = entry.get();
-  const RequestId id = inserted->id();
-  const core::JobRequest& request = inserted->request;
-  entries_.emplace(id, std::move(entry));
+Dispatcher::Entry* Dispatcher::Insert(std::unique_ptr<Entry> entry) {
+  Entry* const inserted = entries_.Insert(std::move(entry));
   try {
-    timers_.emplace(inserted->timer, id);
-    inserted->tenant = tenants_.Enter(request.tenant, request.tenant_weight);
     load_.Add(*inserted);
   } catch (...) {
-    if (inserted->tenant != nullptr) tenants_.Leave(request.tenant);
-    timers_.erase({inserted->timer, id});
-    entries_.erase(id);
+    entries_.Remove(inserted);
     throw;
   }
+  return inserted;
 }
 
 void Dispatcher::Remove(Entry* entry) {
   load_.Remove(*entry);
-  timers_.erase({entry->timer, entry->id()});
-  tenants_.Leave(entry->request.tenant);
-  entries_.erase(entry->id());
+  entries_.Remove(entry);
 }
 
 Status Dispatcher::Add(DispatchRequest request, base::TimePoint now) {
@@ -168,7 +141,7 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
   const auto undo = [&] {
     for (const RequestId id : added) {
       admission_.LeaveQueue(id);
-      if (Entry* const entry = Find(id)) Remove(entry);
+      if (Entry* const entry = entries_.Find(id)) Remove(entry);
     }
   };
   Status status;
@@ -193,7 +166,7 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
   }
   counts_.accepted += added.size();
   for (const RequestId id : added) {
-    Entry* const entry = Find(id);
+    Entry* const entry = entries_.Find(id);
     batches_.OnArrival(now_);
     Enqueue(entry);
     SetTimer(entry);
@@ -204,44 +177,23 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
 
 // --- Lists.
 
-void Dispatcher::AddTo(std::vector<Entry*>* list, Entry* entry) {
-  entry->index = list->size();
-  list->push_back(entry);
-}
-
-void Dispatcher::RemoveFrom(std::vector<Entry*>* list, Entry* entry) {
-  Entry* const last = list->back();
-  last->index = entry->index;
-  (*list)[entry->index] = last;
-  list->pop_back();
-}
-
 void Dispatcher::Enqueue(Entry* entry) {
   UpdateHint(entry);
   load_.Enter(entry);
-  AddTo(&queue_, entry);
-  CountUrgent(entry, 1);
+  entries_.Wait(entry);
   entry->queued_at = entry->sched.queued_since = now_;
   entry->passed = base::TimePoint::max();
   entry->fresh = has_fresh_ = true;
 }
 
-void Dispatcher::CountUrgent(Entry* entry, int by) {
-  if (entry->request.priority == Priority::kHigh) tenants_.CountUrgent(entry->tenant, by);
-}
-
 void Dispatcher::LeaveQueue(Entry* entry) {
   load_.Leave(entry);
-  RemoveFrom(&queue_, entry);
-  CountUrgent(entry, -1);
+  entries_.StopWaiting(entry);
 }
 
 void Dispatcher::LeaveReplica(Entry* entry) {
-  tenants_.CountAttempt(entry->tenant, entry->replica, -1);
-  const bool last = (entry->tenant->there & MaskOf(entry->replica)) == 0;
-  replicas_[entry->replica].OnLeft(entry->tokens_left, last);
-  entry->tokens_left = 0;
-  entry->replica = -1;
+  Replica& replica = replicas_[entry->replica];
+  replica.OnLeft(std::exchange(entry->tokens_left, 0), entries_.EndAttempt(entry));
 }
 
 void Dispatcher::LeaveBatch(Entry* entry) {
@@ -250,7 +202,6 @@ void Dispatcher::LeaveBatch(Entry* entry) {
 }
 
 void Dispatcher::Requeue(Entry* entry, bool resumes) {
-  RemoveFrom(&running_, entry);
   LeaveBatch(entry);
   mover_.Move(entry->id(), &entry->state, core::SequenceEvent::kPreempt);
   ++entry->preemptions;
@@ -265,7 +216,6 @@ void Dispatcher::Requeue(Entry* entry, bool resumes) {
 void Dispatcher::Erase(Entry* entry, core::SequenceEvent event, bool completed) {
   const RequestId id = entry->id();
   if (entry->running()) {
-    RemoveFrom(&running_, entry);
     LeaveBatch(entry);
   } else {
     LeaveQueue(entry);
@@ -329,7 +279,7 @@ void Dispatcher::AddTokens(Entry* entry, int64_t reported) {
 bool Dispatcher::OnOutput(RequestId id, uint32_t attempt, const AttemptOutput& output,
                           base::TimePoint now) {
   Advance(now);
-  Entry* const entry = FindAttempt(id, attempt);
+  Entry* const entry = entries_.FindAttempt(id, attempt);
   if (entry == nullptr) return false;
   OnFirstByte(entry);
   AddTokens(entry, output.tokens);
@@ -346,7 +296,7 @@ bool Dispatcher::OnOutput(RequestId id, uint32_t attempt, const AttemptOutput& o
 
 void Dispatcher::OnAlive(RequestId id, uint32_t attempt, base::TimePoint now) {
   Advance(now);
-  Entry* const entry = FindAttempt(id, attempt);
+  Entry* const entry = entries_.FindAttempt(id, attempt);
   if (entry != nullptr) entry->last_output = now_;
 }
 
@@ -363,7 +313,7 @@ int32_t Dispatcher::PromptUnpaid(const Entry& entry, const BackendEnd& end) {
 
 bool Dispatcher::OnEnd(RequestId id, uint32_t attempt, const BackendEnd& end, base::TimePoint now) {
   Advance(now);
-  Entry* const entry = FindAttempt(id, attempt);
+  Entry* const entry = entries_.FindAttempt(id, attempt);
   if (entry == nullptr) return false;
   OnFirstByte(entry);
   if (end.completion_tokens) {
@@ -380,7 +330,7 @@ bool Dispatcher::OnEnd(RequestId id, uint32_t attempt, const BackendEnd& end, ba
 
 bool Dispatcher::Cancel(RequestId id, base::TimePoint now, bool completed) {
   Advance(now);
-  Entry* const entry = Find(id);
+  Entry* const entry = entries_.Find(id);
   if (entry == nullptr) return false;
   if (entry->replica >= 0) {
     if (completed) replicas_[entry->replica].OnCompleted(now_ - entry->sent, now_);
@@ -394,7 +344,7 @@ bool Dispatcher::Cancel(RequestId id, base::TimePoint now, bool completed) {
 FailureOutcome Dispatcher::OnFailure(RequestId id, uint32_t attempt, const BackendFailure& failure,
                                      base::TimePoint now) {
   Advance(now);
-  Entry* const entry = FindAttempt(id, attempt);
+  Entry* const entry = entries_.FindAttempt(id, attempt);
   if (entry == nullptr) return {};
   next_look_ = now_;
   return AfterFailure(entry, failure);

@@ -19,9 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,6 +29,7 @@
 #include "core/sequence_state.h"
 #include "engine/backend.h"
 #include "gateway/dispatch_batches.h"
+#include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
 #include "gateway/retry_budget.h"
@@ -84,12 +83,6 @@ struct DispatchOptions {
 
   // InvalidArgument with the field at fault, as its flag or TOML key is named.
   Status Validate() const;
-};
-
-// `id` is unique, also among those that ended.
-struct DispatchRequest : core::JobRequest {
-  int32_t prompt_tokens = 1;     // Of its prompt, as estimated; at least 1.
-  std::vector<uint64_t> blocks;  // PrefixBlocks of its prompt.
 };
 
 // What Run wants done.
@@ -224,8 +217,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   // --- Views.
 
   size_t size() const { return entries_.size(); }  // Requests without an end.
-  int waiting() const { return static_cast<int>(queue_.size()); }
-  int running() const { return static_cast<int>(running_.size()); }
+  int waiting() const { return static_cast<int>(queue().size()); }
+  int running() const { return static_cast<int>(entries_.running().size()); }
   // Whether any replica takes requests, now or after a pause; if not, why: kUnavailable, with
   // Retry-After.
   bool any_alive() const { return replicas_.Alive() != 0; }
@@ -259,49 +252,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
 
  private:
   using Tenant = DispatchTenants::Tenant;
-  // A request that has not ended: in queue_, or in running_ while an attempt is under way.
-  struct Entry : core::Job {
-    Entry(DispatchRequest request, uint64_t entries_before);
-    Tenant* tenant = nullptr;
-    std::vector<uint64_t> blocks;
-    base::TimePoint arrived{};
-    base::SharedBudget::Hold place;                  // Until it is sent for the first time.
-    size_t index = 0;                                // In its list.
-    base::TimePoint timer = base::TimePoint::max();  // It is in timers_ with this.
-    bool fresh = true;                               // No step has seen it in the queue.
-    uint64_t batch = 0;                              // That it is a member of; 0: none.
-
-    // The attempt under way.
-    uint32_t attempt = 0;  // Its number, or the last one's.
-    int replica = -1;      // -1: none is under way.
-    base::TimePoint sent{};
-    base::TimePoint last_output{};  // Or OnAlive, or `sent`.
-    bool first_byte = false;
-    int64_t tokens_left = 0;  // Outstanding at its replica.
-    int32_t cached = 0;       // Of its ids, those that its replica has cached, as far as known.
-
-    // What was given to the client, and what it comes from.
-    bool given = false;
-    bool ids_known = true;                        // Of all of it, and of one model.
-    std::shared_ptr<const std::string> identity;  // Of the replica; null: not known.
-
-    // What was charged.
-    bool prompt_charged = false;
-    int32_t prompt_paid = 0;  // Tokens of the prompt, once it is charged.
-    int32_t prepaid = 0;      // Tokens, before they came.
-
-    // Between attempts.
-    bool resumes = false;  // It is gone on with; else it is sent again from the start.
-    // Its ids were rejected: it is computed anew, once, and goes on where that is what was given.
-    bool replays = false;
-    bool pays = false;  // It needs a token of the budget.
-    int retries = 0;
-    int resumptions = 0;
-    ReplicaMask failed_on = 0;
-    base::TimePoint queued_at{};                      // The last time.
-    base::TimePoint not_before{};                     // Before this the budget has no token.
-    base::TimePoint passed = base::TimePoint::max();  // Since when others pass it (affinity_wait).
-  };
+  using Entry = DispatchEntry;
   // Who is looked at when requests start.
   enum class Pass {
     kAll,      // Continuous.
@@ -331,31 +282,24 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   void View(scheduler::LoadView* view) const override;
   scheduler::Work WorkOf(const core::Job& job) const override { return load_.WorkOf(job); }
 
-  Status CheckTenants() const;
-
-  Entry* Find(RequestId id) const;
-  // The entry, if this attempt of it is under way; else null.
-  Entry* FindAttempt(RequestId id, uint32_t attempt) const;
+  const DispatchEntries::List& queue() const { return entries_.waiting(); }
+  const DispatchTenants& tenants() const { return entries_.tenants(); }
   void Advance(base::TimePoint now) { now_ = std::max(now_, now); }
   bool continuous() const { return options_.enable_batching && !options_.batches; }
 
   // dispatcher.cc: a request's way.
   Status Admit(Entry* entry);
   void Reserve(size_t more);
-  void Insert(std::unique_ptr<Entry> entry);
+  Entry* Insert(std::unique_ptr<Entry> entry);
   // The reverse of Insert.
   void Remove(Entry* entry);
-  static void AddTo(std::vector<Entry*>* list, Entry* entry);
-  static void RemoveFrom(std::vector<Entry*>* list, Entry* entry);
   void Enqueue(Entry* entry);
   void LeaveQueue(Entry* entry);
-  // So many more of class high wait.
-  void CountUrgent(Entry* entry, int by);
   // Its attempt is over: it is requeued or ends next.
   void LeaveReplica(Entry* entry);
   void LeaveBatch(Entry* entry);
   void Requeue(Entry* entry, bool resumes);
-  // The request ends: destroys the entry.
+  // The request, which has no attempt, ends: destroys the entry.
   void Erase(Entry* entry, core::SequenceEvent event, bool completed);
   void OnFirstByte(Entry* entry);
   void AddTokens(Entry* entry, int64_t reported);
@@ -434,11 +378,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   scheduler::WaitingQueue<Ranked> line_;
   base::SharedBudget places_;  // Requests that wait for their first start.
 
-  std::unordered_map<RequestId, std::unique_ptr<Entry>> entries_;
-  std::vector<Entry*> queue_;  // Unordered, as is the next.
-  std::vector<Entry*> running_;
-  DispatchTenants tenants_;
-  std::set<std::pair<base::TimePoint, RequestId>> timers_;  // One of each entry.
+  DispatchEntries entries_;
   DispatchBatches batches_;
   bool flush_ = false;
   ReplicaMask drained_ = 0;  // Whose requests are to be moved.
@@ -455,7 +395,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   bool some_yield_ = false;
   bool none_may_yield_ = false;
   int limit_ = 1;         // Of all replicas, as of the last Run.
-  size_t next_hint_ = 0;  // Position in queue_.
+  size_t next_hint_ = 0;  // Position in the queue.
   // The present interval for predictions.
   base::TimePoint pace_since_{};
   scheduler::Work pace_work_;

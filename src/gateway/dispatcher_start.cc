@@ -35,12 +35,12 @@ void Dispatcher::ClosePaceInterval() {
 
 void Dispatcher::NoteAboveShare() {
   int64_t least = std::numeric_limits<int64_t>::max();
-  for (const Entry* entry : queue_) {
+  for (const Entry* entry : queue()) {
     // The policy has not seen the fresh ones: their tenant's service may still be lifted.
     if (!entry->fresh) least = std::min(least, policy_->ServiceOf(*entry));
   }
   const bool any = policy_->is_fair() && least != std::numeric_limits<int64_t>::max();
-  for (Entry* entry : queue_) {
+  for (Entry* entry : queue()) {
     entry->sched.above_share = any && policy_->ServiceOf(*entry) - least >= policy::kServiceQuantum;
   }
 }
@@ -51,9 +51,9 @@ void Dispatcher::UpdateHint(Entry* entry) {
 }
 
 void Dispatcher::RefreshHints() {
-  for (size_t i = 0; i < std::min(kHintsPerStep, queue_.size()); ++i) {
-    next_hint_ = (next_hint_ + 1) % queue_.size();
-    UpdateHint(queue_[next_hint_]);
+  for (size_t i = 0; i < std::min(kHintsPerStep, queue().size()); ++i) {
+    next_hint_ = (next_hint_ + 1) % queue().size();
+    UpdateHint(queue()[next_hint_]);
   }
 }
 
@@ -61,9 +61,9 @@ void Dispatcher::BeginStep() {
   step_began_ = now_;
   RefreshHints();
   NoteAboveShare();
-  aging_.Update(now_, limit_, running_, queue_);
-  policy_->BeginStep(queue_, running_, now_);
-  for (Entry* entry : queue_) entry->fresh = false;
+  aging_.Update(now_, limit_, entries_.running(), queue());
+  policy_->BeginStep(queue(), entries_.running(), now_);
+  for (Entry* entry : queue()) entry->fresh = false;
   has_fresh_ = false;
 }
 
@@ -73,15 +73,15 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
   ClosePaceInterval();
   next_start_ = base::TimePoint::max();
   limit_ = replicas_.limit(now_);
-  if (queue_.empty()) return;
+  if (queue().empty()) return;
   const bool is_free = HasPlaces();
   // One that waits alone needs no order, and no step that is shorter than the others.
-  const bool unordered = (is_free || HasRoomBeyond()) && has_fresh_ && queue_.size() > 1;
+  const bool unordered = (is_free || HasRoomBeyond()) && has_fresh_ && queue().size() > 1;
   if (now_ - step_began_ >= kStep || unordered) BeginStep();
   if (is_free && continuous()) {
     StartSome(Pass::kAll, std::numeric_limits<int>::max(), decisions);
   } else if (is_free && !options_.enable_batching) {
-    if (running_.empty()) StartSome(Pass::kAll, 1, decisions);
+    if (running() == 0) StartSome(Pass::kAll, 1, decisions);
   } else if (is_free) {
     StartSome(Pass::kApart, JoinsLeft(), decisions);
     // Several may be full at once.
@@ -95,7 +95,7 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
     StartSome(Pass::kBeyond, most, decisions);
   }
   // While others run, shares and ages move on.
-  if (!queue_.empty() && !running_.empty()) {
+  if (!queue().empty() && running() > 0) {
     next_start_ = std::min(next_start_, step_began_ + kStep);
   }
 }
@@ -103,7 +103,7 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
 bool Dispatcher::IsOf(Pass pass, const Entry& entry) const {
   if (pass == Pass::kAll) return true;
   if (pass == Pass::kBeyond) {
-    const bool is_newcomer = tenants_.divides() && entry.tenant->is_newcomer();
+    const bool is_newcomer = tenants().divides() && entry.tenant->is_newcomer();
     return entry.request.priority == Priority::kHigh || is_newcomer;
   }
   const bool again = entry.state == core::SequenceState::kPreempted;
@@ -119,7 +119,7 @@ Dispatcher::FreePlaces Dispatcher::FreeIn(Pass pass) const {
   const bool beyond = pass == Pass::kBeyond;
   FreePlaces free{.newcomers = replicas_.Free(now_, {.newcomer = true, .beyond = beyond}),
                   .others = replicas_.Free(now_, {.newcomer = false, .beyond = beyond})};
-  if (!tenants_.expects_newcomers()) return free;
+  if (!tenants().expects_newcomers()) return free;
   const ReplicaMask left = replicas_.KeepingTogether(now_) & free.newcomers;
   if (std::popcount(left) == 1) free.last = left;
   return free;
@@ -134,8 +134,8 @@ ReplicaMask Dispatcher::FreeFor(Pass pass, const Entry& entry, const FreePlaces&
 
 bool Dispatcher::HasPlaces() const {
   const FreePlaces free = FreeIn(Pass::kAll);
-  if (!tenants_.divides() || free.newcomers == 0) return free.others != 0;
-  return std::any_of(tenants_.all().begin(), tenants_.all().end(), [&](const auto& named) {
+  if (!tenants().divides() || free.newcomers == 0) return free.others != 0;
+  return std::any_of(tenants().all().begin(), tenants().all().end(), [&](const auto& named) {
     const Tenant& tenant = named.second;
     return tenant.requests > tenant.running && free.For(tenant.there) != 0;
   });
@@ -144,7 +144,7 @@ bool Dispatcher::HasPlaces() const {
 bool Dispatcher::Yields(const Entry& entry) const {
   // What was begun goes on.
   return entry.state != core::SequenceState::kPreempted &&
-         tenants_.HasItsShare(*entry.tenant, limit_);
+         tenants().HasItsShare(*entry.tenant, limit_);
 }
 
 Dispatcher::Ranked Dispatcher::RankedOf(Entry* entry) const {
@@ -161,9 +161,9 @@ void Dispatcher::RankQueue(Pass pass) {
   line_.Clear();
   some_yield_ = false;
   // What went beyond would be in the way of those that wait for a place.
-  none_may_yield_ = pass == Pass::kBeyond && tenants_.divides() && AnyBelowItsShare();
+  none_may_yield_ = pass == Pass::kBeyond && tenants().divides() && AnyBelowItsShare();
   const FreePlaces free = FreeIn(pass);
-  for (Entry* entry : queue_) {
+  for (Entry* entry : queue()) {
     if (entry->not_before > now_) {
       next_start_ = std::min(next_start_, entry->not_before);
       continue;
@@ -185,15 +185,15 @@ int Dispatcher::JoinsLeft() const {
 
 bool Dispatcher::HasRoomBeyond() const {
   if (!options_.enable_batching ||
-      (tenants_.urgent() == 0 && !(tenants_.divides() && tenants_.newcomers() > 0)))
+      (tenants().urgent() == 0 && !(tenants().divides() && tenants().newcomers() > 0)))
     return false;
   const FreePlaces free = FreeIn(Pass::kBeyond);
   if (free.newcomers == 0 || replicas_.free_places(now_, {.newcomer = true, .beyond = true}) <=
                                  replicas_.free_places(now_)) {
     return false;
   }
-  const ReplicaMask sharing = tenants_.divides() ? free.newcomers & replicas_.Sharing() : 0;
-  return std::any_of(tenants_.all().begin(), tenants_.all().end(), [&](const auto& named) {
+  const ReplicaMask sharing = tenants().divides() ? free.newcomers & replicas_.Sharing() : 0;
+  return std::any_of(tenants().all().begin(), tenants().all().end(), [&](const auto& named) {
     const Tenant& tenant = named.second;
     return (tenant.urgent > 0 && free.For(tenant.there) != 0) ||
            (tenant.is_newcomer() && sharing != 0);
@@ -202,7 +202,7 @@ bool Dispatcher::HasRoomBeyond() const {
 
 bool Dispatcher::AnyBelowItsShare() const {
   const ReplicaMask usable = replicas_.Usable(now_);
-  return std::any_of(queue_.begin(), queue_.end(), [&](const Entry* entry) {
+  return std::any_of(queue().begin(), queue().end(), [&](const Entry* entry) {
     return !Yields(*entry) && entry->not_before <= now_ && (AllowedFor(*entry) & usable) != 0;
   });
 }
@@ -211,7 +211,7 @@ int Dispatcher::MembersThatMayStart() {
   scheduler::BatchFormer::QueueView view;
   view.oldest = base::TimePoint::max();
   int64_t prompt_tokens = 0;
-  for (const Entry* entry : queue_) {
+  for (const Entry* entry : queue()) {
     if (!IsOf(Pass::kMembers, *entry)) continue;
     ++view.waiting;
     view.oldest = std::min(view.oldest, entry->arrived);
@@ -313,11 +313,9 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   MakeRoom(decisions);
   LeaveQueue(entry);
   mover_.Move(entry->id(), &entry->state, first ? Event::kStart : Event::kResume);
-  AddTo(&running_, entry);
   Replica& replica = replicas_[route.replica];
-
-  ++entry->attempt;
-  entry->replica = route.replica;
+  const bool newcomer = (entry->tenant->there & MaskOf(route.replica)) == 0;
+  entries_.Send(entry, route.replica);
   entry->sent = entry->last_output = entry->sched.queued_since = now_;
   entry->first_byte = false;
   entry->cached = std::min(route.cached * kTokensPerPrefixBlock, entry->num_ids() - 1);
@@ -329,9 +327,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
     entry->ids_known = true;
     entry->identity = replica.options().can_resume ? replica.identity() : nullptr;
   }
-  const bool newcomer = (entry->tenant->there & MaskOf(route.replica)) == 0;
   replica.OnSent(entry->tokens_left, newcomer, now_);
-  tenants_.CountAttempt(entry->tenant, route.replica, 1);
   replicas_.NoteSent(entry->blocks, route.replica);
 
   ++counts_.sent;
@@ -364,7 +360,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
 void Dispatcher::NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions) {
   DispatchBatches::Starting starting{.joins = joins};
   for (size_t i = first; i < decisions->size(); ++i) {
-    const Entry& entry = *Find((*decisions)[i].id);
+    const Entry& entry = *entries_.Find((*decisions)[i].id);
     if (entry.sched.batch.number != 0) continue;
     ++starting.members;
     starting.prompt_tokens += entry.prompt_len;
@@ -375,7 +371,7 @@ void Dispatcher::NumberBatch(size_t first, bool joins, std::vector<Decision>* de
   const uint64_t number = batches_.Start(starting, now_);
   for (size_t i = first; i < decisions->size(); ++i) {
     Decision& decision = (*decisions)[i];
-    Entry* const entry = Find(decision.id);
+    Entry* const entry = entries_.Find(decision.id);
     if (entry->sched.batch.number != 0) continue;
     entry->batch = number;
     const base::TimePoint since = std::max(filling, entry->arrived);

@@ -27,8 +27,8 @@ void Dispatcher::Run(base::TimePoint now, std::vector<Decision>* decisions) {
   MoveDrained(decisions);
   RunHeld(decisions);
   StartAll(decisions);
-  next_look_ = std::min({timers_.empty() ? base::TimePoint::max() : timers_.begin()->first,
-                         replicas_.next_look(now_), next_held_, next_start_});
+  next_look_ =
+      std::min({entries_.first_timer(), replicas_.next_look(now_), next_held_, next_start_});
 }
 
 base::Duration Dispatcher::PatienceFor(const Entry& entry) const {
@@ -53,25 +53,19 @@ base::TimePoint Dispatcher::DueOf(const Entry& entry) const {
 }
 
 void Dispatcher::SetTimer(Entry* entry) {
-  const base::TimePoint due = DueOf(*entry);
-  if (due == entry->timer) return;
-  // The same node, so that nothing is allocated.
-  auto node = timers_.extract({entry->timer, entry->id()});
-  entry->timer = due;
-  node.value() = {due, entry->id()};
-  timers_.insert(std::move(node));
-  next_look_ = std::min(next_look_, due);
+  entries_.SetTimer(entry, DueOf(*entry));
+  next_look_ = std::min(next_look_, entry->timer);
 }
 
 void Dispatcher::SetTimersAt(int replica) {
-  for (Entry* entry : running_) {
+  for (Entry* entry : entries_.running()) {
     if (entry->replica == replica) SetTimer(entry);
   }
 }
 
 void Dispatcher::RunTimers(std::vector<Decision>* decisions) {
-  while (!timers_.empty() && timers_.begin()->first <= now_) {
-    Entry* const entry = Find(timers_.begin()->second);
+  while (entries_.first_timer() <= now_) {
+    Entry* const entry = entries_.first_due();
     // Output may have come since; each time there is none the timer moves on, or the entry goes.
     if (DueOf(*entry) > now_) {
       SetTimer(entry);
@@ -165,8 +159,8 @@ void Dispatcher::RunProbes(std::vector<Decision>* decisions) {
 
 void Dispatcher::MoveDrained(std::vector<Decision>* decisions) {
   if (drained_ == 0) return;
-  for (size_t i = 0; i < running_.size();) {
-    Entry* const entry = running_[i];
+  for (size_t i = 0; i < entries_.running().size();) {
+    Entry* const entry = entries_.running()[i];
     const bool there = (drained_ & MaskOf(entry->replica)) != 0;
     const ReplicaMask others = replicas_.CanResume(entry->identity.get()) & replicas_.Alive();
     if (!there || !MayResume(*entry) || others == 0) {
@@ -187,8 +181,8 @@ void Dispatcher::RunHeld(std::vector<Decision>* decisions) {
     return;
   }
   down_since_ = std::min(down_since_, now_);
-  for (size_t i = 0; i < queue_.size();) {
-    Entry* const entry = queue_[i];
+  for (size_t i = 0; i < queue().size();) {
+    Entry* const entry = queue()[i];
     ++i;
     if (entry->resumes) continue;
     const base::TimePoint end =
@@ -230,7 +224,7 @@ void Dispatcher::OnProbe(int replica, uint64_t probe, const StatusOr<BackendFact
   const std::shared_ptr<const std::string>& after = replicas_[replica].identity();
   if (before != nullptr && after != nullptr && *before != *after) {
     // Another one now: of which of the two the streams are that run there is not known.
-    for (Entry* entry : running_) {
+    for (Entry* entry : entries_.running()) {
       if (entry->replica == replica) entry->ids_known = false;
     }
     replicas_.ForgetCache(replica);

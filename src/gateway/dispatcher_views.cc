@@ -10,16 +10,16 @@
 namespace ropeway::gateway {
 
 bool Dispatcher::StartsAtOnce(const core::Job& job) const {
-  if (!queue_.empty()) return false;
-  const auto tenant = tenants_.all().find(job.request.tenant);
-  const ReplicaMask there = tenant != tenants_.all().end() ? tenant->second.there : 0;
+  if (!queue().empty()) return false;
+  const auto tenant = tenants().all().find(job.request.tenant);
+  const ReplicaMask there = tenant != tenants().all().end() ? tenant->second.there : 0;
   if (FreeIn(Pass::kAll).For(there) == 0) return false;
-  if (!options_.enable_batching) return running_.empty();
+  if (!options_.enable_batching) return running() == 0;
   return !options_.batches || batches_.may_run_more();
 }
 
 void Dispatcher::View(scheduler::LoadView* view) const {
-  load_.View({.jobs = running_,
+  load_.View({.jobs = entries_.running(),
               .slots = options_.enable_batching ? replicas_.limit(now_) : 1,
               .step_seconds = base::ToSeconds(kStep),
               .newcomers = NewcomerPlaces()},
@@ -28,27 +28,27 @@ void Dispatcher::View(scheduler::LoadView* view) const {
 
 scheduler::NewcomerPlaces Dispatcher::NewcomerPlaces() const {
   scheduler::NewcomerPlaces places;
-  if (!tenants_.divides()) return places;
+  if (!tenants().divides()) return places;
   places.slots = replicas_.kept_places(now_);
-  if (tenants_.expects_newcomers() && replicas_.KeepingTogether(now_) != 0) ++places.slots;
+  if (tenants().expects_newcomers() && replicas_.KeepingTogether(now_) != 0) ++places.slots;
   places.free = replicas_.newcomer_places(now_);
   places.kept = places.slots > 0 || replicas_.Sharing() != 0;
   return places;
 }
 
 int32_t Dispatcher::PositionOf(RequestId id) const {
-  const Entry* const entry = Find(id);
+  const Entry* const entry = entries_.Find(id);
   if (entry == nullptr || entry->replica >= 0) return -1;
-  const Ranked its = RankedOf(Find(id));
-  return static_cast<int32_t>(std::count_if(queue_.begin(), queue_.end(), [&](Entry* other) {
+  const Ranked its = RankedOf(entries_.Find(id));
+  return static_cast<int32_t>(std::count_if(queue().begin(), queue().end(), [&](Entry* other) {
     return other != entry && scheduler::Before(RankedOf(other), its);
   }));
 }
 
 std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const {
   std::vector<Ranked> order;
-  order.reserve(queue_.size());
-  for (Entry* entry : queue_) order.push_back(RankedOf(entry));
+  order.reserve(queue().size());
+  for (Entry* entry : queue()) order.push_back(RankedOf(entry));
   std::sort(order.begin(), order.end(), scheduler::Before);
   std::vector<engine::RequestInfo> infos;
   infos.reserve(entries_.size());
@@ -66,7 +66,7 @@ std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const
     infos.push_back(std::move(info));
   };
   for (size_t i = 0; i < order.size(); ++i) add(order[i].entry, static_cast<int32_t>(i));
-  for (const Entry* entry : running_) add(entry, -1);
+  for (const Entry* entry : entries_.running()) add(entry, -1);
   std::sort(infos.begin(), infos.end(),
             [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
   return infos;
@@ -74,7 +74,7 @@ std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const
 
 engine::QueueInfo Dispatcher::Queue(const std::string* tenant, double weight) const {
   engine::QueueInfo info;
-  for (const auto* list : {&queue_, &running_}) {
+  for (const auto* list : {&queue(), &entries_.running()}) {
     for (const Entry* entry : *list) {
       if (tenant != nullptr && entry->request.tenant != *tenant) continue;
       engine::QueueInfo::Class& its = info.classes[static_cast<size_t>(entry->request.priority)];
@@ -90,7 +90,7 @@ engine::QueueInfo Dispatcher::Queue(const std::string* tenant, double weight) co
             ? load.LongestWait(priority)
             : scheduler::PredictedWait(load, {*tenant, weight, priority}, options_.max_wait);
   }
-  if (!queue_.empty()) {
+  if (!queue().empty()) {
     info.blocked_by = "batch";
     if (!HasPlaces()) info.blocked_by = "slots";
     if (!any_alive()) info.blocked_by = "backends";
@@ -124,7 +124,7 @@ EngineStats Dispatcher::Stats() const {
     stats.avg_batch_duration_ms =
         1000.0 * counts.batch_seconds / static_cast<double>(counts.batches_ended);
   }
-  for (const Entry* entry : queue_) {
+  for (const Entry* entry : queue()) {
     ++(entry->state == core::SequenceState::kPreempted ? stats.preempted : stats.waiting);
   }
   stats.queue_depth = waiting();
@@ -145,76 +145,49 @@ std::vector<ReplicaView> Dispatcher::AllReplicas(base::TimePoint now) const {
   return views;
 }
 
-Status Dispatcher::CheckTenants() const {
-  DispatchTenants again(options_.rules.tenants, replicas_.size());
-  for (const auto& [id, entry] : entries_) {
-    Tenant* const tenant = again.Enter(entry->request.tenant, 1.0);
-    if (entry->replica >= 0) {
-      again.CountAttempt(tenant, entry->replica, 1);
-    } else if (entry->request.priority == Priority::kHigh) {
-      again.CountUrgent(tenant, 1);
-    }
-  }
-  bool same = tenants_.CountsAs(again);
-  for (size_t i = 0; i < replicas_.size(); ++i) {
-    const auto there = std::count_if(
-        again.all().begin(), again.all().end(),
-        [i](const auto& named) { return (named.second.there & MaskOf(static_cast<int>(i))) != 0; });
-    same = same && replicas_[static_cast<int>(i)].tenants() == there;
-  }
-  if (same) return {};
-  return {StatusCode::kInternal, "the dispatcher counts its tenants' requests wrongly"};
-}
-
 Status Dispatcher::CheckIntegrity() const {
+  if (Status status = entries_.CheckIntegrity(); !status.ok()) return status;
   const auto broken = [](std::string what) {
-    return Status(StatusCode::kInternal, "the dispatcher " + std::move(what));
+    return Status(StatusCode::kInternal, "the dispatcher counts " + std::move(what));
   };
   struct Held {
     int in_flight = 0;
     int64_t tokens = 0;
+    int tenants = 0;
   };
   std::vector<Held> held(replicas_.size());
   std::map<uint64_t, int32_t> members;
   int64_t first_waits = 0;
-  const auto look = [&](const std::vector<Entry*>& list, bool runs) -> Status {
-    for (size_t i = 0; i < list.size(); ++i) {
-      const Entry& entry = *list[i];
-      const std::string name = fmt::format("has request {} ", entry.id());
-      if (entry.index != i || Find(entry.id()) != &entry) return broken(name + "out of place");
-      if (entry.running() != runs || (entry.replica >= 0) != runs) {
-        return broken(name + "on the wrong list");
-      }
-      if (entry.place.taken() != (entry.state == core::SequenceState::kWaiting)) {
-        return broken(name + "with a wrong place in the queue");
-      }
-      if (!timers_.contains({entry.timer, entry.id()})) return broken(name + "without its timer");
-      if (entry.tokens_left < 0) return broken(name + "with less than no tokens left");
-      first_waits += entry.state == core::SequenceState::kWaiting ? 1 : 0;
-      if (entry.batch != 0) ++members[entry.batch];
-      if (!runs) continue;
-      Held& its = held[static_cast<size_t>(entry.replica)];
-      ++its.in_flight;
-      its.tokens += entry.tokens_left;
-    }
-    return {};
-  };
-  if (Status status = look(queue_, false); !status.ok()) return status;
-  if (Status status = look(running_, true); !status.ok()) return status;
-  if (entries_.size() != queue_.size() + running_.size() || timers_.size() != entries_.size()) {
-    return broken("counts its requests wrongly");
+  for (const Entry* entry : queue()) {
+    const bool first = entry->state == core::SequenceState::kWaiting;
+    if (entry->place.taken() != first) return broken("a wrong place in the queue");
+    first_waits += first ? 1 : 0;
   }
-  if (places_.used() != first_waits) return broken("counts places in the queue wrongly");
-  if (Status status = CheckTenants(); !status.ok()) return status;
+  if (places_.used() != first_waits) return broken("places in the queue wrongly");
+  for (const Entry* entry : entries_.running()) {
+    Held& its = held[static_cast<size_t>(entry->replica)];
+    ++its.in_flight;
+    its.tokens += entry->tokens_left;
+    if (entry->batch != 0) ++members[entry->batch];
+    if (entry->tokens_left < 0 || entry->place.taken()) return broken("tokens left wrongly");
+  }
+  for (const auto& [name, tenant] : tenants().all()) {
+    for (size_t i = 0; i < held.size(); ++i) held[i].tenants += tenant.at[i] > 0 ? 1 : 0;
+  }
   for (size_t i = 0; i < replicas_.size(); ++i) {
     const Replica& replica = replicas_[static_cast<int>(i)];
-    if (replica.in_flight() != held[i].in_flight || replica.outstanding() != held[i].tokens) {
-      return broken(fmt::format("counts {} requests and {} tokens at {}, there are {} and {}",
-                                replica.in_flight(), replica.outstanding(), replica.options().name,
-                                held[i].in_flight, held[i].tokens));
+    const Held& its = held[i];
+    if (replica.in_flight() == its.in_flight && replica.outstanding() == its.tokens &&
+        replica.tenants() == its.tenants) {
+      continue;
     }
+    return broken(
+        fmt::format("{} requests of {} tenants and {} tokens at {}, there are {}, {} and "
+                    "{}",
+                    replica.in_flight(), replica.tenants(), replica.outstanding(),
+                    replica.options().name, its.in_flight, its.tenants, its.tokens));
   }
-  return members == batches_.Members() ? Status() : broken("counts the members of batches wrongly");
+  return members == batches_.Members() ? Status() : broken("the members of batches wrongly");
 }
 
 }  // namespace ropeway::gateway

@@ -1,0 +1,126 @@
+#include "gateway/dispatch_entries.h"
+
+#include <fmt/format.h>
+
+namespace ropeway::gateway {
+
+DispatchEntry::DispatchEntry(DispatchRequest asked, uint64_t entries_before)
+    : core::Job(std::move(static_cast<core::JobRequest&>(asked)), entries_before),
+      blocks(std::move(asked.blocks)) {
+  prompt_len = length = asked.prompt_tokens;
+}
+
+DispatchEntry* DispatchEntries::Find(RequestId id) const {
+  const auto found = entries_.find(id);
+  return found != entries_.end() ? found->second.get() : nullptr;
+}
+
+DispatchEntry* DispatchEntries::FindAttempt(RequestId id, uint32_t attempt) const {
+  DispatchEntry* const entry = Find(id);
+  return entry != nullptr && entry->replica >= 0 && entry->attempt == attempt ? entry : nullptr;
+}
+
+void DispatchEntries::Reserve(size_t more) {
+  const size_t all = entries_.size() + more;
+  for (List* list : {&waiting_, &running_}) {
+    if (list->capacity() < all) list->reserve(2 * all);
+  }
+}
+
+DispatchEntry* DispatchEntries::Insert(std::unique_ptr<DispatchEntry> entry) {
+  DispatchEntry* const inserted = entry.get();
+  const RequestId id = inserted->id();
+  entries_.emplace(id, std::move(entry));
+  try {
+    timers_.emplace(inserted->timer, id);
+    inserted->tenant = tenants_.Enter(inserted->request.tenant, inserted->request.tenant_weight);
+  } catch (...) {
+    timers_.erase({inserted->timer, id});
+    entries_.erase(id);
+    throw;
+  }
+  return inserted;
+}
+
+void DispatchEntries::Remove(DispatchEntry* entry) {
+  timers_.erase({entry->timer, entry->id()});
+  tenants_.Leave(entry->request.tenant);
+  entries_.erase(entry->id());
+}
+
+void DispatchEntries::AddTo(List* list, DispatchEntry* entry) {
+  entry->index = list->size();
+  list->push_back(entry);
+}
+
+void DispatchEntries::RemoveFrom(List* list, DispatchEntry* entry) {
+  DispatchEntry* const last = list->back();
+  last->index = entry->index;
+  (*list)[entry->index] = last;
+  list->pop_back();
+}
+
+void DispatchEntries::Wait(DispatchEntry* entry) {
+  AddTo(&waiting_, entry);
+  if (entry->is_urgent()) tenants_.CountUrgent(entry->tenant, 1);
+}
+
+void DispatchEntries::StopWaiting(DispatchEntry* entry) {
+  RemoveFrom(&waiting_, entry);
+  if (entry->is_urgent()) tenants_.CountUrgent(entry->tenant, -1);
+}
+
+void DispatchEntries::Send(DispatchEntry* entry, int replica) {
+  AddTo(&running_, entry);
+  ++entry->attempt;
+  entry->replica = replica;
+  tenants_.CountAttempt(entry->tenant, replica, 1);
+}
+
+bool DispatchEntries::EndAttempt(DispatchEntry* entry) {
+  RemoveFrom(&running_, entry);
+  const int replica = std::exchange(entry->replica, -1);
+  tenants_.CountAttempt(entry->tenant, replica, -1);
+  return (entry->tenant->there & MaskOf(replica)) == 0;
+}
+
+void DispatchEntries::SetTimer(DispatchEntry* entry, base::TimePoint due) {
+  if (due == entry->timer) return;
+  // The same node, so that nothing is allocated.
+  auto node = timers_.extract({entry->timer, entry->id()});
+  entry->timer = due;
+  node.value() = {due, entry->id()};
+  timers_.insert(std::move(node));
+}
+
+Status DispatchEntries::CheckList(const List& list, bool runs) const {
+  for (size_t i = 0; i < list.size(); ++i) {
+    const DispatchEntry& entry = *list[i];
+    const char* wrong = nullptr;
+    if (entry.index != i || Find(entry.id()) != &entry) wrong = "out of place";
+    if (entry.running() != runs || (entry.replica >= 0) != runs) wrong = "on the wrong list";
+    if (!timers_.contains({entry.timer, entry.id()})) wrong = "without its timer";
+    if (wrong == nullptr) continue;
+    return {StatusCode::kInternal,
+            fmt::format("the dispatcher has request {} {}", entry.id(), wrong)};
+  }
+  return {};
+}
+
+Status DispatchEntries::CheckIntegrity() const {
+  if (Status status = CheckList(waiting_, false); !status.ok()) return status;
+  if (Status status = CheckList(running_, true); !status.ok()) return status;
+  if (entries_.size() != waiting_.size() + running_.size() || timers_.size() != entries_.size()) {
+    return {StatusCode::kInternal, "the dispatcher counts its requests wrongly"};
+  }
+  DispatchTenants again = tenants_.Empty();
+  for (const auto& [id, entry] : entries_) {
+    DispatchTenants::Tenant* const tenant = again.Enter(entry->request.tenant, 1.0);
+    if (entry->replica >= 0) again.CountAttempt(tenant, entry->replica, 1);
+    if (entry->replica < 0 && entry->is_urgent()) again.CountUrgent(tenant, 1);
+  }
+  if (tenants_.CountsAs(again)) return {};
+  return {StatusCode::kInternal, "the dispatcher counts its tenants' requests wrongly"};
+}
+
+}  // namespace ropeway::gateway
