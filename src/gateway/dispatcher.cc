@@ -68,8 +68,9 @@ Dispatcher::Dispatcher(DispatchOptions options)
       load_(&cost_, &sampling_, LoadOptionsOf(options_, *policy_)),
       admission_(options_.max_wait, options_.max_queued_tokens, this),
       aging_(options_.max_wait),
-      places_(scheduler::SharedByTenants(options_.max_queued_requests)),
+      queued_(scheduler::SharedByTenants(options_.max_queued_requests)),
       entries_(options_.rules.tenants, replicas_.size()),
+      places_(&replicas_, &entries_.tenants()),
       batches_(FormerOptionsOf(options_), options_.max_parallel_batches) {}
 
 Dispatcher::~Dispatcher() = default;
@@ -78,12 +79,12 @@ Dispatcher::~Dispatcher() = default;
 
 Status Dispatcher::Admit(Entry* entry) {
   const core::JobRequest& request = entry->request;
-  if (!places_.Take(request.tenant, 1, &entry->place)) {
+  if (!queued_.Take(request.tenant, 1, &entry->place)) {
     Status status(
         StatusCode::kResourceExhausted,
         fmt::format(
             "the queue is full: it holds {}, {} of the same sender (max_queued_requests {})",
-            base::Counted(places_.used(), "request"), places_.held(request.tenant),
+            base::Counted(queued_.used(), "request"), queued_.held(request.tenant),
             options_.max_queued_requests));
     scheduler::LoadView load;
     admission_.View(&load);

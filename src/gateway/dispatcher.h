@@ -30,6 +30,7 @@
 #include "engine/backend.h"
 #include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_entries.h"
+#include "gateway/dispatch_places.h"
 #include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
 #include "gateway/retry_budget.h"
@@ -251,7 +252,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   policy::SchedulingPolicy* policy() { return policy_.get(); }
 
  private:
-  using Tenant = DispatchTenants::Tenant;
   using Entry = DispatchEntry;
   // Who is looked at when requests start.
   enum class Pass {
@@ -260,17 +260,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
     kMembers,  // The others.
     kBeyond    // Those that may go beyond the places of a replica.
   };
-  // Replicas with a place for those of one pass.
-  struct FreePlaces {
-    ReplicaMask newcomers = 0;
-    ReplicaMask others = 0;
-    ReplicaMask last = 0;  // The last one of a single place, for tenants of which nothing runs.
-    // Those for a tenant that runs something `there`.
-    ReplicaMask For(ReplicaMask there) const {
-      return ((newcomers & ~there) | (others & there)) & (there != 0 ? ~last : kAllReplicas);
-    }
-  };
-
   // Its position in the order of a step.
   struct Ranked : scheduler::Place {
     Entry* entry = nullptr;
@@ -347,16 +336,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   bool Yields(const Entry& entry) const;
   // Some request waits that does not yield, and could go where a place is free.
   bool AnyBelowItsShare() const;
-  ReplicaMask AllowedFor(const Entry& entry) const;
-  FreePlaces FreeIn(Pass pass) const;
-  ReplicaMask FreeFor(Pass pass, const Entry& entry, const FreePlaces& free) const;
-  // Some request of the queue could have a free place.
-  bool HasPlaces() const;
-  scheduler::NewcomerPlaces NewcomerPlaces() const;
   int MembersThatMayStart();
   int JoinsLeft() const;
-  // Requests that may go beyond the places of some replica wait, and there is room for them.
-  bool HasRoomBeyond() const;
   // False: it is passed, and others may start.
   bool TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>* decisions);
   bool WaitsForItsCache(Entry* entry, const Route& route);
@@ -376,9 +357,10 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   scheduler::AdmissionControl admission_;
   scheduler::Aging aging_;
   scheduler::WaitingQueue<Ranked> line_;
-  base::SharedBudget places_;  // Requests that wait for their first start.
+  base::SharedBudget queued_;  // Requests that wait for their first start.
 
   DispatchEntries entries_;
+  const DispatchPlaces places_;
   DispatchBatches batches_;
   bool flush_ = false;
   ReplicaMask drained_ = 0;  // Whose requests are to be moved.

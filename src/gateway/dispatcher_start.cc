@@ -1,6 +1,5 @@
 // Which requests of the dispatcher are sent next, and where.
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "gateway/dispatcher.h"
@@ -74,9 +73,10 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
   next_start_ = base::TimePoint::max();
   limit_ = replicas_.limit(now_);
   if (queue().empty()) return;
-  const bool is_free = HasPlaces();
+  const bool is_free = places_.AnyFree(now_);
+  const auto room_beyond = [this] { return options_.enable_batching && places_.AnyBeyond(now_); };
   // One that waits alone needs no order, and no step that is shorter than the others.
-  const bool unordered = (is_free || HasRoomBeyond()) && has_fresh_ && queue().size() > 1;
+  const bool unordered = (is_free || room_beyond()) && has_fresh_ && queue().size() > 1;
   if (now_ - step_began_ >= kStep || unordered) BeginStep();
   if (is_free && continuous()) {
     StartSome(Pass::kAll, std::numeric_limits<int>::max(), decisions);
@@ -90,7 +90,7 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
     }
     next_start_ = std::min(next_start_, batches_.next_look());
   }
-  if (HasRoomBeyond()) {
+  if (room_beyond()) {
     const int most = continuous() ? std::numeric_limits<int>::max() : JoinsLeft();
     StartSome(Pass::kBeyond, most, decisions);
   }
@@ -102,49 +102,14 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
 
 bool Dispatcher::IsOf(Pass pass, const Entry& entry) const {
   if (pass == Pass::kAll) return true;
-  if (pass == Pass::kBeyond) {
-    const bool is_newcomer = tenants().divides() && entry.tenant->is_newcomer();
-    return entry.request.priority == Priority::kHigh || is_newcomer;
-  }
-  const bool again = entry.state == core::SequenceState::kPreempted;
-  const bool joins = entry.request.priority == Priority::kHigh && JoinsLeft() > 0;
-  return (again || joins) == (pass == Pass::kApart);
-}
-
-ReplicaMask Dispatcher::AllowedFor(const Entry& entry) const {
-  return entry.resumes ? replicas_.CanResume(entry.identity.get()) : kAllReplicas;
-}
-
-Dispatcher::FreePlaces Dispatcher::FreeIn(Pass pass) const {
-  const bool beyond = pass == Pass::kBeyond;
-  FreePlaces free{.newcomers = replicas_.Free(now_, {.newcomer = true, .beyond = beyond}),
-                  .others = replicas_.Free(now_, {.newcomer = false, .beyond = beyond})};
-  if (!tenants().expects_newcomers()) return free;
-  const ReplicaMask left = replicas_.KeepingTogether(now_) & free.newcomers;
-  if (std::popcount(left) == 1) free.last = left;
-  return free;
-}
-
-ReplicaMask Dispatcher::FreeFor(Pass pass, const Entry& entry, const FreePlaces& free) const {
-  ReplicaMask mask = free.For(entry.tenant->there);
-  const bool high = entry.request.priority == Priority::kHigh;
-  if (pass == Pass::kBeyond && !high) mask &= replicas_.Sharing();
-  return mask & AllowedFor(entry);
-}
-
-bool Dispatcher::HasPlaces() const {
-  const FreePlaces free = FreeIn(Pass::kAll);
-  if (!tenants().divides() || free.newcomers == 0) return free.others != 0;
-  return std::any_of(tenants().all().begin(), tenants().all().end(), [&](const auto& named) {
-    const Tenant& tenant = named.second;
-    return tenant.requests > tenant.running && free.For(tenant.there) != 0;
-  });
+  if (pass == Pass::kBeyond) return places_.MayGoBeyond(entry);
+  const bool joins = entry.is_urgent() && JoinsLeft() > 0;
+  return (entry.was_sent() || joins) == (pass == Pass::kApart);
 }
 
 bool Dispatcher::Yields(const Entry& entry) const {
   // What was begun goes on.
-  return entry.state != core::SequenceState::kPreempted &&
-         tenants().HasItsShare(*entry.tenant, limit_);
+  return !entry.was_sent() && tenants().HasItsShare(*entry.tenant, limit_);
 }
 
 Dispatcher::Ranked Dispatcher::RankedOf(Entry* entry) const {
@@ -158,17 +123,18 @@ Dispatcher::Ranked Dispatcher::RankedOf(Entry* entry) const {
 }
 
 void Dispatcher::RankQueue(Pass pass) {
+  const bool beyond = pass == Pass::kBeyond;
   line_.Clear();
   some_yield_ = false;
   // What went beyond would be in the way of those that wait for a place.
-  none_may_yield_ = pass == Pass::kBeyond && tenants().divides() && AnyBelowItsShare();
-  const FreePlaces free = FreeIn(pass);
+  none_may_yield_ = beyond && tenants().divides() && AnyBelowItsShare();
+  const DispatchPlaces::Free free = places_.FreeAt(now_, beyond);
   for (Entry* entry : queue()) {
     if (entry->not_before > now_) {
       next_start_ = std::min(next_start_, entry->not_before);
       continue;
     }
-    if (!IsOf(pass, *entry) || FreeFor(pass, *entry, free) == 0) continue;
+    if (!IsOf(pass, *entry) || places_.For(*entry, free, beyond) == 0) continue;
     const Ranked ranked = RankedOf(entry);
     if (ranked.yields && none_may_yield_) continue;
     some_yield_ = some_yield_ || ranked.yields;
@@ -183,27 +149,10 @@ int Dispatcher::JoinsLeft() const {
   return std::max(0, (replicas_.limit(now_) + 1) / 2 - batches_.joined());
 }
 
-bool Dispatcher::HasRoomBeyond() const {
-  if (!options_.enable_batching ||
-      (tenants().urgent() == 0 && !(tenants().divides() && tenants().newcomers() > 0)))
-    return false;
-  const FreePlaces free = FreeIn(Pass::kBeyond);
-  if (free.newcomers == 0 || replicas_.free_places(now_, {.newcomer = true, .beyond = true}) <=
-                                 replicas_.free_places(now_)) {
-    return false;
-  }
-  const ReplicaMask sharing = tenants().divides() ? free.newcomers & replicas_.Sharing() : 0;
-  return std::any_of(tenants().all().begin(), tenants().all().end(), [&](const auto& named) {
-    const Tenant& tenant = named.second;
-    return (tenant.urgent > 0 && free.For(tenant.there) != 0) ||
-           (tenant.is_newcomer() && sharing != 0);
-  });
-}
-
 bool Dispatcher::AnyBelowItsShare() const {
   const ReplicaMask usable = replicas_.Usable(now_);
   return std::any_of(queue().begin(), queue().end(), [&](const Entry* entry) {
-    return !Yields(*entry) && entry->not_before <= now_ && (AllowedFor(*entry) & usable) != 0;
+    return !Yields(*entry) && entry->not_before <= now_ && (places_.Allowed(*entry) & usable) != 0;
   });
 }
 
@@ -215,7 +164,7 @@ int Dispatcher::MembersThatMayStart() {
     if (!IsOf(Pass::kMembers, *entry)) continue;
     ++view.waiting;
     view.oldest = std::min(view.oldest, entry->arrived);
-    view.urgent = view.urgent || entry->request.priority == Priority::kHigh;
+    view.urgent = view.urgent || entry->is_urgent();
     prompt_tokens += entry->prompt_len;
   }
   view.prompt_tokens =
@@ -241,10 +190,11 @@ int Dispatcher::StartSome(Pass pass, int most, std::vector<Decision>* decisions)
 }
 
 int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decisions) {
+  const bool beyond = pass == Pass::kBeyond;
   RankQueue(pass);
   int started = 0;
   int passed = 0;
-  FreePlaces free = FreeIn(pass);
+  DispatchPlaces::Free free = places_.FreeAt(now_, beyond);
   while (!line_.empty() && free.newcomers != 0 && passed < kMaxPassed) {
     line_.Resort(*policy_);  // Who has started is charged for it.
     Ranked first = line_.front();
@@ -256,16 +206,16 @@ int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decision
       continue;
     }
     // What was begun before needs no place among those that begin.
-    const bool again = entry->state == core::SequenceState::kPreempted;
+    const bool again = entry->was_sent();
     if (!again && started >= most) continue;
     // What has started may have left none for it.
-    const ReplicaMask its = IsOf(pass, *entry) ? FreeFor(pass, *entry, free) : 0;
+    const ReplicaMask its = IsOf(pass, *entry) ? places_.For(*entry, free, beyond) : 0;
     if (its == 0) continue;
     if (!TryStart(entry, its, decisions)) {
       ++passed;
       continue;
     }
-    free = FreeIn(pass);
+    free = places_.FreeAt(now_, beyond);
     if (!again || !options_.enable_batching) ++started;
     if (!options_.enable_batching && started >= most) break;
   }
@@ -273,10 +223,9 @@ int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decision
 }
 
 bool Dispatcher::WaitsForItsCache(Entry* entry, const Route& route) {
-  const bool again = entry->state == core::SequenceState::kPreempted;
+  const bool again = entry->was_sent();
   const bool has_rivals = some_yield_ && !Yields(*entry);  // They would take the place for long.
-  const bool hurries =
-      again || entry->request.priority == Priority::kHigh || entry->sched.aged || has_rivals;
+  const bool hurries = again || entry->is_urgent() || entry->sched.aged || has_rivals;
   if (!continuous() || hurries || route.gain * kTokensPerPrefixBlock < kWorthWaiting) return false;
   if (entry->passed == base::TimePoint::max()) entry->passed = now_;
   const base::TimePoint end = entry->passed + options_.affinity_wait;
@@ -289,7 +238,7 @@ bool Dispatcher::TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>*
   RouteAsk ask;
   ask.blocks = entry->blocks;
   ask.tokens = entry->num_ids() + int64_t{load_.OutputsOf(*entry, 0)};
-  ask.allowed = AllowedFor(*entry);
+  ask.allowed = places_.Allowed(*entry);
   ask.avoided = entry->failed_on;
   ask.free = free;
   const Route route = replicas_.Choose(ask, now_);

@@ -13,7 +13,7 @@ bool Dispatcher::StartsAtOnce(const core::Job& job) const {
   if (!queue().empty()) return false;
   const auto tenant = tenants().all().find(job.request.tenant);
   const ReplicaMask there = tenant != tenants().all().end() ? tenant->second.there : 0;
-  if (FreeIn(Pass::kAll).For(there) == 0) return false;
+  if (places_.FreeAt(now_, false).For(there) == 0) return false;
   if (!options_.enable_batching) return running() == 0;
   return !options_.batches || batches_.may_run_more();
 }
@@ -22,18 +22,8 @@ void Dispatcher::View(scheduler::LoadView* view) const {
   load_.View({.jobs = entries_.running(),
               .slots = options_.enable_batching ? replicas_.limit(now_) : 1,
               .step_seconds = base::ToSeconds(kStep),
-              .newcomers = NewcomerPlaces()},
+              .newcomers = places_.ForNewcomers(now_)},
              view);
-}
-
-scheduler::NewcomerPlaces Dispatcher::NewcomerPlaces() const {
-  scheduler::NewcomerPlaces places;
-  if (!tenants().divides()) return places;
-  places.slots = replicas_.kept_places(now_);
-  if (tenants().expects_newcomers() && replicas_.KeepingTogether(now_) != 0) ++places.slots;
-  places.free = replicas_.newcomer_places(now_);
-  places.kept = places.slots > 0 || replicas_.Sharing() != 0;
-  return places;
 }
 
 int32_t Dispatcher::PositionOf(RequestId id) const {
@@ -92,7 +82,7 @@ engine::QueueInfo Dispatcher::Queue(const std::string* tenant, double weight) co
   }
   if (!queue().empty()) {
     info.blocked_by = "batch";
-    if (!HasPlaces()) info.blocked_by = "slots";
+    if (!places_.AnyFree(now_)) info.blocked_by = "slots";
     if (!any_alive()) info.blocked_by = "backends";
   }
   return info;
@@ -163,7 +153,7 @@ Status Dispatcher::CheckIntegrity() const {
     if (entry->place.taken() != first) return broken("a wrong place in the queue");
     first_waits += first ? 1 : 0;
   }
-  if (places_.used() != first_waits) return broken("places in the queue wrongly");
+  if (queued_.used() != first_waits) return broken("places in the queue wrongly");
   for (const Entry* entry : entries_.running()) {
     Held& its = held[static_cast<size_t>(entry->replica)];
     ++its.in_flight;
