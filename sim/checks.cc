@@ -156,7 +156,7 @@ bool Checks::MayFollow(RequestId id) const {
   if (!setup_.core.cache.caching || request.spec.num_prompt_logprobs >= 0) return false;
   // One block is enough where the tier may have more behind it.
   const auto least = static_cast<size_t>(setup_.tier.on ? base::kBlockTokens
-                                                        : scheduler::Scheduler::kMinFollowTokens);
+                                                        : scheduler::Slots::kMinFollowTokens);
   return std::any_of(open_.begin(), open_.end(), [&](RequestId other) {
     const core::CoreRequest& leader = records_.at(other).made.request;
     if (other == id || leader.cache_root != request.cache_root) return false;

@@ -82,7 +82,7 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
       // A tenant without a slot gets one from a sequence that has just begun, too: its blocks stay.
       const bool first_slot =
           event.preempt_reason == scheduler::PreemptReason::kFairness && setup_.core.cache.caching;
-      const int64_t least = first_slot ? 1 : int64_t{scheduler::Scheduler::kMinRunSteps};
+      const int64_t least = first_slot ? 1 : int64_t{scheduler::kMinRunSteps};
       if (!own && (ran < least || often)) {
         violate_("ping_pong", RequestName(event.id) + " was preempted for " +
                                   scheduler::PreemptReasonName(event.preempt_reason) + " after " +
@@ -177,7 +177,7 @@ base::Duration SchedulingChecks::BeginOfDue() const {
   // As if each start took a slot for itself, and a step the longest so far.
   const auto waiting = std::count_if(requests_.begin(), requests_.end(),
                                      [](const auto& each) { return each.second.waits; });
-  constexpr int kStepsToStart = scheduler::Scheduler::kMinRunSteps + 8;
+  constexpr int kStepsToStart = scheduler::kMinRunSteps + 8;
   return std::min(max_wait / 2, max_wait - (1 + waiting * kStepsToStart) * longest_step_);
 }
 

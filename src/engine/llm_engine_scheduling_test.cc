@@ -159,7 +159,7 @@ TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
   test.Start();
   auto low = Submit(&test, "abc", 4000, Priority::kLow);
   // Past the steps in which no sequence may be preempted.
-  ASSERT_TRUE(low->WaitDeltas(scheduler::Scheduler::kMinRunSteps + 2));
+  ASSERT_TRUE(low->WaitDeltas(scheduler::kMinRunSteps + 2));
   auto high = Submit(&test, "abc", 4000, Priority::kHigh);
   ASSERT_TRUE(high->WaitDeltas(1));
   ASSERT_TRUE(Eventually([&] {

@@ -41,9 +41,8 @@
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
 #include "scheduler/admission.h"
+#include "scheduler/cost_model.h"
 #include "scheduler/queue_load.h"
-#include "scheduler/sampling_cost.h"
-#include "scheduler/step_cost.h"
 #include "scheduler/waiting_queue.h"
 
 namespace ropeway::gateway {
@@ -351,8 +350,7 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   Replicas replicas_;
   RetryBudget budget_;
   core::SequenceMover mover_;
-  const scheduler::StepCost cost_;          // A token is a unit of cost.
-  const scheduler::SamplingCost sampling_;  // Nothing.
+  const scheduler::CostModel costs_;  // A token is a unit of cost, and sampling costs nothing.
   scheduler::QueueLoad load_;
   scheduler::AdmissionControl admission_;
   scheduler::Aging aging_;

@@ -1,19 +1,151 @@
-// What a step costs and how long it takes, as learned from the steps so far.
+// What steps and samplings cost, and how long a step takes, as learned from those so far.
 #ifndef ROPEWAY_SCHEDULER_COST_MODEL_H_
 #define ROPEWAY_SCHEDULER_COST_MODEL_H_
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
 #include "base/clock.h"
 #include "core/batch.h"
 #include "core/sequence.h"
-#include "scheduler/queue_load.h"
-#include "scheduler/sampling_cost.h"
 #include "scheduler/scheduler_output.h"
-#include "scheduler/step_cost.h"
 
 namespace ropeway::scheduler {
+
+// Work by kind.
+struct Work {
+  // In units of cost (StepCost):
+  double prompt = 0.0;    // of ids that are computed in chunks,
+  double output = 0.0;    // of tokens that are generated one by one.
+  double sampling = 0.0;  // Seconds besides: the choice of these tokens.
+
+  Work& operator+=(const Work& other) {
+    prompt += other.prompt;
+    output += other.output;
+    sampling += other.sampling;
+    return *this;
+  }
+  Work& operator-=(const Work& other) {
+    prompt -= other.prompt;
+    output -= other.output;
+    sampling -= other.sampling;
+    return *this;
+  }
+};
+
+// The unit is a token's work without attention. Attention adds `weight()` for each position that a
+// token attends to: the token at position p attends to p + 1, so tokens [start, start + n) cost
+//
+//     n + weight x (n x start + n x (n + 1) / 2)
+//
+// The weight is learned from the steps' times: over the steps with at least kMinRows tokens
+// (smaller ones are bound by memory and tell nothing about a token's work), least squares without
+// intercept
+//
+//     took = a x rows + b x attended positions,   weight = b / a in [0, kMaxWeight]
+//
+// of each step divided by its rows, so that large steps do not dominate, with exponential
+// forgetting by steps. The weight is unchanged while the steps are too similar in mean attended
+// positions to tell a from b. A step that took more than kOutlier times the expected time, or less
+// than the inverse, is left out; kMaxOutliers of them in a row are a change of the machine: the fit
+// begins anew, with the weight it had.
+//
+// Thread rule: the scheduler's.
+class StepCost {
+ public:
+  // Measured with SmolLM2-135M on 2 cores with AVX-512 VNNI: 0.32 us for an attended position,
+  // 224 us for a token.
+  static constexpr double kFirstWeight = 1.0 / 700;
+  // 16 positions would cost as much as the token's own work: no model is that small.
+  static constexpr double kMaxWeight = 1.0 / 16;
+  static constexpr int32_t kMinRows = 32;
+  static constexpr double kKeep = 0.99;  // Of a step's weight per later step: 100 steps count.
+  static constexpr int kMinSteps = 16;   // Below it the fit is not used.
+  // Least standard deviation of the attended positions of a token. With the first weight, 100
+  // positions are a seventh of a token's work, above the noise of step times.
+  static constexpr double kMinSpread = 100.0;
+  static constexpr double kOutlier = 4.0;
+  static constexpr int kMaxOutliers = 8;
+  // Larger than the ratio of speeds between a lone decode and a full chunk; a stall exceeds it.
+  static constexpr double kSlowest = 32.0;
+  static constexpr double kSpeedSeconds = 10.0;  // Busy time that counts in speed().
+
+  // `weight`: the initial one, in [0, kMaxWeight].
+  explicit StepCost(double weight = kFirstWeight) : weight_(weight) {}
+
+  // Positions that the tokens [start, start + tokens) attend to.
+  static double Positions(int32_t start, int32_t tokens) {
+    const double n = tokens;
+    return n * start + n * (n + 1.0) / 2.0;
+  }
+  double Cost(int32_t start, int32_t tokens) const {
+    return tokens + weight_ * Positions(start, tokens);
+  }
+
+  // Returns the most tokens, at most `wanted`, whose cost from `start` on is within `budget`; 0 if
+  // not even one is. `extra`: what each costs besides.
+  int32_t ChunkFor(int32_t start, int32_t wanted, double budget, double extra = 0.0) const;
+
+  // A step of `rows` tokens took `took`. Steps that computed nothing are ignored. `busy`: it counts
+  // in speed(), the speed under load.
+  void OnStep(int32_t rows, double attended_positions, base::Duration took, bool busy = true);
+
+  double weight() const { return weight_; }
+
+  // Units of cost per second of busy steps, over the last kSpeedSeconds of them; 0 before the
+  // first. Steps slower than this by a factor of kSlowest are left out, unless kMaxOutliers of them
+  // come in a row.
+  double speed() const { return speed_seconds_ > 0.0 ? speed_cost_ / speed_seconds_ : 0.0; }
+
+ private:
+  // Weighted sums over steps; x: attended positions per row, y: seconds per row.
+  struct Sums {
+    double n = 0.0, x = 0.0, y = 0.0, xx = 0.0, xy = 0.0;
+    int steps = 0;
+  };
+
+  void Fit(double x, double y);
+  void AddSpeed(double cost, double seconds);
+
+  double weight_;
+  Sums sums_;
+  double a_ = 0.0;  // Seconds per row; 0: nothing is expected yet.
+  double b_ = 0.0;  // Seconds per attended position.
+  int outliers_ = 0;
+  double speed_cost_ = 0.0;
+  double speed_seconds_ = 0.0;
+  int slow_steps_ = 0;
+};
+
+// Learned from the times that the executor reports: those of the sequence itself, or, before its
+// first token, those of others of its kind (core::SampleKind). Smoothed exponentially; 0 before
+// anything is known.
+//
+// Thread rule: the scheduler's.
+class SamplingCost {
+ public:
+  static constexpr double kNewest = 1.0 / 4;  // Weight of the newest time in the mean.
+  static constexpr double kLongest = 0.1;     // Seconds; what takes longer was a stall.
+
+  // The predicted seconds of a step that sampling the job's next token adds,
+  double Sampling(const core::Job& job) const;
+  // and that scoring one token of its prompt does; 0 if it wants none scored.
+  double Scoring(const core::Sequence& sequence) const;
+
+  // It took `seconds` of a step to sample, or score, a token of the sequence.
+  void OnSampled(core::Job* job, double seconds);
+  void OnScored(core::Sequence* sequence, double seconds);
+
+ private:
+  static void Learn(double seconds, double* own, double* of_kind);
+
+  // Negative: not known.
+  std::array<double, 3> of_kind_ = {-1.0, -1.0, -1.0};  // By core::SampleKind.
+  double scored_ = -1.0;
+};
 
 // Thread rule: the engine thread.
 class CostModel {

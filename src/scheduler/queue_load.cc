@@ -376,9 +376,9 @@ Work QueueLoad::WorkOf(const core::Job& job) const {
   const int32_t computed = job.running() ? job.computed : job.sched.cached_hint;
   const int32_t ids = std::max(0, job.num_ids() - computed);
   const int32_t outputs = OutputsOf(job, job.generated());
-  const double known = cost_->Cost(computed, ids);
-  const double coming = cost_->Cost(job.num_ids(), outputs);
-  const double sampling = outputs * sampling_->Sampling(job);
+  const double known = costs_->step().Cost(computed, ids);
+  const double coming = costs_->step().Cost(job.num_ids(), outputs);
+  const double sampling = outputs * costs_->sampling().Sampling(job);
   // A decode's last id is computed with the step that generates the next one.
   if (job.state == core::SequenceState::kDecoding) return {0.0, known + coming, sampling};
   return {known, coming, sampling};

@@ -15,34 +15,12 @@
 #include "core/job.h"
 #include "policy/output_predictor.h"
 #include "ropeway/request.h"
-#include "scheduler/sampling_cost.h"
-#include "scheduler/step_cost.h"
+#include "scheduler/cost_model.h"
 
 namespace ropeway::scheduler {
 
 // The guaranteed part of the work of each class, of 1; all 0: no shares.
 using ClassParts = std::array<double, kNumPriorities>;
-
-// Work by kind.
-struct Work {
-  // In units of cost (StepCost):
-  double prompt = 0.0;    // of ids that are computed in chunks,
-  double output = 0.0;    // of tokens that are generated one by one.
-  double sampling = 0.0;  // Seconds besides: the choice of these tokens.
-
-  Work& operator+=(const Work& other) {
-    prompt += other.prompt;
-    output += other.output;
-    sampling += other.sampling;
-    return *this;
-  }
-  Work& operator-=(const Work& other) {
-    prompt -= other.prompt;
-    output -= other.output;
-    sampling -= other.sampling;
-    return *this;
-  }
-};
 
 // How long work takes. A busy step takes
 //
@@ -230,8 +208,8 @@ class LoadView {
 // Thread rule: the scheduler's.
 class QueueLoad {
  public:
-  QueueLoad(const StepCost* cost, const SamplingCost* sampling, const LoadOptions& options)
-      : cost_(cost), sampling_(sampling), options_(options) {}
+  QueueLoad(const CostModel* costs, const LoadOptions& options)
+      : costs_(costs), options_(options) {}
 
   // The job came; throws std::bad_alloc with nothing changed.
   void Add(const core::Job& job);
@@ -278,8 +256,7 @@ class QueueLoad {
 
   Queued* QueuedOf(const core::Job& job);
 
-  const StepCost* const cost_;
-  const SamplingCost* const sampling_;
+  const CostModel* const costs_;
   const LoadOptions options_;
   Pace pace_;
   policy::OutputPredictor predictor_;

@@ -72,7 +72,7 @@ class QueueLoadTest : public testing::Test {
   // `tenants`, `preempts`: see LoadOptions.
   void Start(bool tenants = true, bool preempts = true, const ClassParts& parts = {}) {
     load_ = std::make_unique<QueueLoad>(
-        &cost_, &sampling_,
+        &costs_,
         LoadOptions{
             .has_classes = true, .has_tenants = tenants, .preempts = preempts, .parts = parts});
     for (int i = 0; i < 20; ++i) {
@@ -125,8 +125,7 @@ class QueueLoadTest : public testing::Test {
   // After 8 steps, and as many as four slots need for a quantum of service more.
   static constexpr double kTurn = 0.01 * (kMinRunSteps + policy::kQuantumSteps / 4.0);
 
-  StepCost cost_{0.0};  // A token costs 1, whatever it attends to.
-  SamplingCost sampling_;
+  CostModel costs_{0.0, false};  // A token costs 1, whatever it attends to.
   std::unique_ptr<QueueLoad> load_;
   std::vector<std::unique_ptr<core::Sequence>> sequences_;
   std::vector<core::Sequence*> running_;
@@ -138,7 +137,7 @@ TEST_F(QueueLoadTest, NobodyWaitsForAFreeSlotNorBeforeAPaceIsKnown) {
   Queue("a", 1);
   EXPECT_EQ(Wait("a", 3), 0.0);
   EXPECT_GT(Wait("a", 2), 0.0);
-  load_ = std::make_unique<QueueLoad>(&cost_, &sampling_, LoadOptions{});
+  load_ = std::make_unique<QueueLoad>(&costs_, LoadOptions{});
   running_.clear();
   Run("a", 100);
   Queue("a", 100);

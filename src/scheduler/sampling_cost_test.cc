@@ -1,5 +1,3 @@
-#include "scheduler/sampling_cost.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "policy/fair_policy.h"
 #include "policy/policies.h"
 #include "policy/priority_policy.h"
+#include "scheduler/cost_model.h"
 #include "scheduler/test_scheduler.h"
 
 namespace ropeway::scheduler {
@@ -149,7 +148,7 @@ TEST_F(SamplingTest, ASlotIsChargedWhileItsSequenceRests) {
     TimedStep("a", std::chrono::milliseconds(5));
     ++steps;
   }
-  EXPECT_LE(steps, Scheduler::kMinRunSteps + policy::kQuantumSteps);
+  EXPECT_LE(steps, kMinRunSteps + policy::kQuantumSteps);
 }
 
 // Else costly sampling would keep a slot from a higher class for eight turns.
@@ -162,7 +161,7 @@ TEST_F(SamplingTest, AHigherClassTakesTheSlotOfOneThatRests) {
   tenant_ = "a";
   priority_ = Priority::kLow;
   for (int i = 0; i < 9; ++i) Add(1);
-  for (int i = 0; i < Scheduler::kMinRunSteps; ++i) {
+  for (int i = 0; i < kMinRunSteps; ++i) {
     TimedStep("a", std::chrono::milliseconds(10));
   }
   tenant_ = "b";

@@ -65,8 +65,6 @@ class Scheduler final : public AdmissionQueue {
   // The read of a fetching sequence is over, whatever it brought (`computed`).
   void FetchDone(core::Sequence* sequence) { slots_.FetchDone(sequence); }
 
-  static constexpr int32_t kMinFollowTokens = Slots::kMinFollowTokens;
-  static constexpr int32_t kMinRunSteps = scheduler::kMinRunSteps;
   // Where tenants have names, prompts make a step about this long at most, but it has at least
   // kLeastStep units: with fewer rows the kernels are slower (docs/performance.md).
   static constexpr base::Duration kLongestStep = std::chrono::milliseconds(100);

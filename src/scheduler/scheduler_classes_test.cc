@@ -43,7 +43,7 @@ TEST_F(ClassesTest, AHigherClassTakesASlotOnceTheLowerOneHasRunForAWhile) {
   Add(kLow, 10);
   EXPECT_EQ(Step(), "1:0+10* 2:0+10*");
   Add(kHigh, 5);
-  for (int i = 1; i < Scheduler::kMinRunSteps; ++i) {
+  for (int i = 1; i < kMinRunSteps; ++i) {
     Step();
     EXPECT_EQ(preempted_, "");
     EXPECT_EQ(head_, "3: max_num_seqs");
@@ -72,7 +72,7 @@ TEST_F(ClassesTest, AHigherClassTakesBlocks) {
   StartWith("priority", 8, {.max_num_seqs = 4, .max_num_batched_tokens = 200});
   Add(kLow, 60);
   Add(kLow, 20);
-  Steps(1 + Scheduler::kMinRunSteps);
+  Steps(1 + kMinRunSteps);
   Add(kHigh, 40);  // Three blocks; two are free.
   Step();
   EXPECT_EQ(preempted_, "2");
@@ -84,7 +84,7 @@ TEST_F(ClassesTest, NoneIsPreemptedInVain) {
   StartWith("priority", 8, {.max_num_seqs = 4, .max_num_batched_tokens = 200});
   Add(kHigh, 60);  // Four blocks, soon five, and not to be had.
   Add(kLow, 20);
-  Steps(1 + Scheduler::kMinRunSteps);
+  Steps(1 + kMinRunSteps);
   Add(kHigh, 70);
   Steps(3);
   EXPECT_EQ(NumPreempted(), 0);
@@ -222,11 +222,11 @@ TEST_F(ClassesTest, AnAgedOneGoesFirstAndRunsForAWhile) {
   EXPECT_EQ(sequences_[3]->generated(), 1) << "not its time yet";
   Steps(2);
   EXPECT_EQ(low->generated(), 0) << "the later one must run its least";
-  Steps(Scheduler::kMinRunSteps);
+  Steps(kMinRunSteps);
   EXPECT_GT(low->generated(), 0);
   EXPECT_EQ(sequences_[3]->state, core::SequenceState::kPreempted);
   EXPECT_EQ(later->generated(), 0);
-  EXPECT_TRUE(low->sched.aged || low->sched.run_steps >= Scheduler::kMinRunSteps);
+  EXPECT_TRUE(low->sched.aged || low->sched.run_steps >= kMinRunSteps);
 }
 
 TEST_F(ClassesTest, AgedOnesTakeHalfTheSlots) {
@@ -260,7 +260,7 @@ TEST_F(ClassesTest, TheOftenPreemptedArePreemptedNoMore) {
   core::Sequence* low = Add(kLow, 4);
   int times = 0;
   for (int round = 0; round < 2 * policy::kMaxPreemptions; ++round) {
-    Steps(1 + Scheduler::kMinRunSteps);
+    Steps(1 + kMinRunSteps);
     core::Sequence* high = Add(kHigh, 4);
     Step();
     if (!high->running()) break;
@@ -288,7 +288,7 @@ TEST_F(ClassesTest, ALeaderOfAHigherClassIsNoVictim) {
             {.max_num_seqs = 1, .max_num_batched_tokens = 20, .max_prefill_chunk = 10}, true);
   priority_ = kLow;
   SchedulerTest::Add(300, 1000, 300);
-  Steps(1 + Scheduler::kMinRunSteps);
+  Steps(1 + kMinRunSteps);
   priority_ = kMedium;
   SchedulerTest::Add(310, 1000, 300);  // Follows the low one.
   Step();

@@ -106,7 +106,7 @@ TEST_F(TenantsTest, ASlotOfThoseThatHoldOneIsGivenUpWithinTheBound) {
       weight_ = 1.0;
       const core::Sequence* e = AddOf("e", 10);
       const int steps = StepsUntilRunning(*e, 300);
-      EXPECT_LE(steps, Scheduler::kMinRunSteps + policy::kQuantumSteps * weight) << policy;
+      EXPECT_LE(steps, kMinRunSteps + policy::kQuantumSteps * weight) << policy;
       EXPECT_GE(steps, policy::kQuantumSteps * weight) << policy << ": not sooner";
       EXPECT_EQ(reasons_, "fairness") << policy;
     }
@@ -120,7 +120,7 @@ TEST_F(TenantsTest, TheFirstSlotLeavesTheOtherTenantOne) {
   AddOf("a", 70);
   Step();
   const core::Sequence* b = AddOf("b", 150);  // The blocks of both.
-  for (int i = 0; i < Scheduler::kMinRunSteps; ++i) {
+  for (int i = 0; i < kMinRunSteps; ++i) {
     Step();
     EXPECT_EQ(RunningOf("a"), 2) << "after " << i << " steps";
   }
@@ -201,7 +201,7 @@ TEST_F(TenantsTest, NoneGivesWayBeforeItHasRunForAWhile) {
   AddOf("a", 2000);
   Step();
   const core::Sequence* b = AddOf("b", 10);
-  EXPECT_EQ(StepsUntilRunning(*b, 50), Scheduler::kMinRunSteps) << "a quantum after two steps";
+  EXPECT_EQ(StepsUntilRunning(*b, 50), kMinRunSteps) << "a quantum after two steps";
 }
 
 TEST_F(TenantsTest, TheBlocksOfAFullPoolAreGivenUp) {
@@ -242,7 +242,7 @@ TEST_F(TenantsTest, TwoTenantsTakeTurnsOfAQuantumInOneSlot) {
     RunSteps(1);
     most = std::max(most, std::abs(a->generated() - b->generated()));
   }
-  EXPECT_LE(most, policy::kQuantumSteps + Scheduler::kMinRunSteps);
+  EXPECT_LE(most, policy::kQuantumSteps + kMinRunSteps);
   EXPECT_LE(preemptions_, 1 + 1000 / (2 * policy::kQuantumSteps));
   EXPECT_GE(preemptions_, 6);
 }
@@ -257,7 +257,7 @@ TEST_F(TenantsTest, MoreTenantsThanSlotsRotate) {
     least = std::min(least, sequence->generated());
     most = std::max(most, sequence->generated());
   }
-  EXPECT_LE(most - least, policy::kQuantumSteps + 2 * Scheduler::kMinRunSteps);
+  EXPECT_LE(most - least, policy::kQuantumSteps + 2 * kMinRunSteps);
   EXPECT_GT(least, 1400);
 }
 
@@ -292,7 +292,7 @@ TEST_F(TenantsTest, ALeaderGivesWayToo) {
   Step();
   Add(310, 1000, 300);
   const core::Sequence* b = AddOf("b", 10);
-  EXPECT_LE(StepsUntilRunning(*b, 50), Scheduler::kMinRunSteps + 1);
+  EXPECT_LE(StepsUntilRunning(*b, 50), kMinRunSteps + 1);
   EXPECT_EQ(leader->state, core::SequenceState::kPreempted);
   RunSteps(400);
   EXPECT_GT(leader->generated(), 0);

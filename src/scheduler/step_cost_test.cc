@@ -1,10 +1,9 @@
-#include "scheduler/step_cost.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/random.h"
+#include "scheduler/cost_model.h"
 
 namespace ropeway::scheduler {
 namespace {

@@ -114,7 +114,7 @@ class SlotsTest : public testing::Test {
 
   SetService policy_;
   CostModel costs_{0.0, false};
-  QueueLoad load_{&costs_.step(), &costs_.sampling(), {}};
+  QueueLoad load_{&costs_, {}};
   core::SequenceMover mover_;
   SchedulerOutput step_;
   std::unique_ptr<kvcache::KvCacheManager> kv_;
