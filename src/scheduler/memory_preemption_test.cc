@@ -31,7 +31,7 @@ TEST_F(MemoryPreemptionTest, TheNewestWithoutWorkGivesItsBlocks) {
   NextStep();
   EXPECT_TRUE(Extend(0));
   EXPECT_EQ(Preempted(), "3:memory");
-  EXPECT_TRUE(step_.ShortOfBlocks());
+  EXPECT_TRUE(step_.short_of_blocks);
   EXPECT_FALSE(Extend(1)) << "the first has work already";
   EXPECT_EQ(Preempted(), "3:memory 2:memory");
 }

@@ -203,7 +203,7 @@ bool Scheduler::StartFirst() {
 
 BlockedBy Scheduler::WhatBlocks(const core::Sequence& first,
                                 const kvcache::CachedPrefix& prefix) const {
-  if (output_.ShortOfBlocks()) return BlockedBy::kPreemption;
+  if (output_.short_of_blocks) return BlockedBy::kPreemption;
   if (slots_.num_running() >= limit()) {
     // Within its share, it would have preempted a lower class.
     const bool lower_runs = std::ranges::any_of(running(), [&](const core::Sequence* s) {

@@ -1,6 +1,5 @@
 #include "scheduler/scheduler_output.h"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -26,11 +25,6 @@ const char* PreemptReasonName(PreemptReason reason) {
   return kNames[static_cast<size_t>(reason)];
 }
 
-bool SchedulerOutput::ShortOfBlocks() const {
-  return std::any_of(preempted.begin(), preempted.end(),
-                     [](const Preempted& gone) { return gone.reason == PreemptReason::kMemory; });
-}
-
 void SchedulerOutput::Reserve(size_t slots) {
   items.reserve(slots);
   padding.reserve(slots);
@@ -48,6 +42,7 @@ void SchedulerOutput::Clear() {
   num_tokens = 0;
   num_prefill_tokens = 0;
   num_padding_tokens = 0;
+  short_of_blocks = false;
   positions = decode_cost = 0.0;
   head = nullptr;
   head_blocked_by = BlockedBy::kNothing;

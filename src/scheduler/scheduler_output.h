@@ -76,6 +76,7 @@ struct SchedulerOutput {
   int32_t num_tokens = 0;          // Of the items.
   int32_t num_prefill_tokens = 0;  // Of these, those of prefill chunks.
   int32_t num_padding_tokens = 0;
+  bool short_of_blocks = false;    // Some sequence was preempted for another one's next block.
   double positions = 0.0;          // That the items attend to.
   double decode_cost = 0.0;        // Of the items that are decodes (StepCost); 0: there are none.
   core::Sequence* head = nullptr;  // The first of the queue that did not start; null: none waits.
@@ -83,8 +84,6 @@ struct SchedulerOutput {
   // If nothing computes because a batch fills: when that may change without another event.
   base::TimePoint next_look = base::TimePoint::max();
 
-  // Some sequence was preempted for another one's next block.
-  bool ShortOfBlocks() const;
   void Reserve(size_t slots);
   void Clear();
   int32_t num_rows() const { return num_tokens + num_padding_tokens; }

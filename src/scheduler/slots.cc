@@ -28,19 +28,20 @@ void Erase(std::vector<core::Sequence*>* list, core::Sequence* sequence) {
   list->pop_back();
 }
 
-const char* WhatIsBrokenInQueue(const core::Sequence& s) {
-  if (s.state != core::SequenceState::kWaiting && s.state != core::SequenceState::kPreempted) {
-    return "is in the queue";
-  }
+// As one that waits: nullptr: nothing.
+const char* WhatIsBrokenWaiting(const core::Sequence& s) {
+  const bool waits =
+      s.state == core::SequenceState::kWaiting || s.state == core::SequenceState::kPreempted;
+  if (!waits) return "is in the queue";
   return s.kv.blocks.empty() && s.computed == 0 ? nullptr : "holds blocks";
 }
 
 const char* WhatIsBrokenRunning(const core::Sequence& s, int32_t groups) {
   if (!s.running()) return "is on the running list";
   if (s.computed >= s.num_ids()) return "has computed all its ids and not ended";
-  return static_cast<int32_t>(s.kv.blocks.size()) >= groups * kvcache::BlocksFor(s.computed)
-             ? nullptr
-             : "has more positions computed than its blocks hold";
+  const auto blocks = static_cast<int32_t>(s.kv.blocks.size());
+  const bool covered = blocks >= groups * kvcache::BlocksFor(s.computed);
+  return covered ? nullptr : "has more positions computed than its blocks hold";
 }
 
 }  // namespace
@@ -197,25 +198,21 @@ void Slots::Preempt(core::Sequence* sequence, PreemptReason reason) {
   UpdateHint(sequence);
   load_->Enter(sequence);
   output_->preempted.push_back({sequence, reason});
+  if (reason == PreemptReason::kMemory) output_->short_of_blocks = true;
 }
 
 Status Slots::CheckIntegrity() const {
   std::unordered_set<const core::Sequence*> seen;
-  const auto check = [&seen](std::span<core::Sequence* const> list,
-                             const auto& what_is_broken) -> Status {
-    for (const core::Sequence* s : list) {
-      const char* const what = seen.insert(s).second ? what_is_broken(*s) : "is listed twice";
+  for (const auto* list : {&running_, &queue_}) {
+    for (const core::Sequence* s : *list) {
+      const char* what = list == &queue_ ? WhatIsBrokenWaiting(*s)
+                                         : WhatIsBrokenRunning(*s, kv_->windows().groups());
+      if (!seen.insert(s).second) what = "is listed twice";
       if (what == nullptr) continue;
       return {StatusCode::kInternal,
               fmt::format("sequence {} ({}) {}", s->id(), SequenceStateName(s->state), what)};
     }
-    return {};
-  };
-  const auto running = [this](const core::Sequence& s) {
-    return WhatIsBrokenRunning(s, kv_->windows().groups());
-  };
-  if (Status s = check(running_, running); !s.ok()) return s;
-  if (Status s = check(queue_, WhatIsBrokenInQueue); !s.ok()) return s;
+  }
   size_t of_tenants = 0;
   for (const TenantTable::Tenant& tenant : tenants_->all()) {
     of_tenants += static_cast<size_t>(tenant.sequences);
