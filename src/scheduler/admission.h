@@ -3,18 +3,115 @@
 #ifndef ROPEWAY_SCHEDULER_ADMISSION_H_
 #define ROPEWAY_SCHEDULER_ADMISSION_H_
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
+#include <string>
 
 #include "base/clock.h"
 #include "base/shared_budget.h"
 #include "core/job.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
-#include "scheduler/admission_tickets.h"
 #include "scheduler/queue_load.h"
 
 namespace ropeway::scheduler {
+
+// A rejected request gets a ticket. Tickets lengthen the queue by what is not in it: a request's
+// predicted wait counts the queue and the work of the tickets before it, so the next rejected one
+// is told a later time, and no new arrival goes before those that were told one. They keep the
+// order and no slots: no slot is left empty for a ticket, and a short queue admits who comes.
+//
+//   - Who keeps them: the engine core, or the gateway's dispatch, by its clock. A restart forgets
+//     them, which costs a second rejection and nothing else.
+//   - Whose it is: nobody has to send anything back, since the usual clients retry by themselves
+//     with the same body. A ticket belongs to the tenant, the class and the content (`key`) of its
+//     request; a request of that content that comes when it is due is its holder's. So is one that
+//     comes earlier, when nobody has sent that text for kApart: it is told the same time again.
+//     Before, it counts as another one, since many clients may send the same text at once.
+//   - When it is due: Retry-After is the predicted wait (queue and tickets before it) less half of
+//     max_wait. So its holder meets a queue of about max_wait / 2: neither a slot is idle if it is
+//     late or the machine was faster than predicted, nor is it rejected again if the machine was
+//     slower. A holder that is rejected again keeps its position and is told a new time.
+//   - How long it lasts: kGrace beyond the time that was told. The work of those that never come
+//     again holds back the others no longer.
+//   - How many: kMostAlone of one tenant, all tenants together less than twice that, each by what
+//     the others leave free (base::SharedBudget). Who gets none is told the end of all tickets.
+//
+// Thread rule: the queue's.
+class AdmissionTickets {
+ public:
+  static constexpr base::Duration kGrace = std::chrono::seconds(10);
+  static constexpr int64_t kMostAlone = 1024;
+  static constexpr base::Duration kApart = std::chrono::milliseconds(250);
+  // A client's clock is not ours: so much too early is in time.
+  static constexpr base::Duration kEarly = std::chrono::milliseconds(250);
+
+  // Requests among which the order is kept.
+  struct Flow {
+    std::string tenant;
+    Priority priority = Priority::kMedium;
+    auto operator<=>(const Flow&) const = default;
+  };
+
+  struct Ticket {
+    uint64_t key = 0;  // Of its request's content, among those of its tenant.
+    int32_t requests = 1;
+    Work work;
+    base::TimePoint made{};
+    base::TimePoint due{};
+    base::SharedBudget::Hold place;
+  };
+
+  // Drops tickets past their grace.
+  void Expire(base::TimePoint now);
+
+  bool empty() const { return flows_.empty(); }
+  size_t size() const;
+
+  // The ticket that a request of this content has, due or not; null: none.
+  Ticket* Find(const Flow& flow, uint64_t key, base::TimePoint now);
+  // The work of the tickets of the flow before this one, as seen by `view`.
+  WaitingWork Before(const Flow& flow, const Ticket* ticket, const LoadView& view) const;
+  // Adds all tickets' work to the view. Throws std::bad_alloc.
+  void BookIn(LoadView* view) const;
+
+  // Appends a ticket for `requests` requests of this content, whose work is `work` together, that
+  // is due after so many seconds; without effect if the tenant has too many. Throws std::bad_alloc
+  // with nothing changed.
+  struct Offer {
+    uint64_t key = 0;
+    int32_t requests = 1;
+    Work work;
+    int seconds = 1;
+  };
+  void Add(const Flow& flow, double weight, const Offer& offer, base::TimePoint now);
+  // Its holder is rejected again, and would have to come again after so many seconds. Returns the
+  // seconds that it is told: where it came too early, those that are left.
+  int Renew(Ticket* ticket, base::TimePoint now, int seconds);
+  // Its holder was admitted.
+  void Remove(const Flow& flow, const Ticket* ticket);
+
+ private:
+  struct Line {
+    double weight = 1.0;
+    std::list<Ticket> tickets;
+    int32_t requests = 0;  // Of all of them,
+    Work work;             // and their work.
+  };
+  using Lines = std::map<Flow, Line>;
+
+  // Returns the ticket after it.
+  static std::list<Ticket>::iterator Erase(Line* line, std::list<Ticket>::iterator ticket);
+  void NoteDue(base::TimePoint due);
+
+  base::SharedBudget places_{2 * kMostAlone};
+  Lines flows_;  // Those that have tickets.
+  // No ticket's grace ends before.
+  base::TimePoint next_end_ = base::TimePoint::max();
+};
 
 // Of a limit on what may wait, the amount that tenants share so that one alone has the limit: a
 // SharedBudget gives it half. All tenants together have less than twice the limit.
