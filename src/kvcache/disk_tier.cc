@@ -106,8 +106,13 @@ Status DiskTier::OpenDirectory() {
 
 Status DiskTier::OpenGenerations() {
   for (const uint32_t number : directory_->Generations()) {
-    Status status = OpenGeneration(number);
-    if (status.ok()) continue;
+    StatusOr<Generation> opened = OpenGeneration(number, false);
+    Status status = opened.status();
+    if (status.ok()) {
+      index_.AddStored(opened->blocks->TakeNames(), number);
+      generations_[number] = *std::move(opened);
+      continue;
+    }
     // A device that is full or fails damages nothing: the blocks are there at the next start.
     if (status.code() == StatusCode::kUnavailable) return status;
     base::Log().warn("{}: KV blocks that cannot be read are removed: {}",
@@ -117,19 +122,16 @@ Status DiskTier::OpenGenerations() {
   return {};
 }
 
-Status DiskTier::OpenGeneration(uint32_t number) {
+StatusOr<DiskTier::Generation> DiskTier::OpenGeneration(uint32_t number, bool create) const {
   const DiskGeneration::Config config{.path = directory_->PathOf(number),
+                                      .create = create,
                                       .memtable_bytes = options_.memtable_bytes,
                                       .env = options_.env,
                                       .listener = watch_};
   StatusOr<std::unique_ptr<DiskGeneration>> opened = DiskGeneration::Open(config);
   if (!opened.ok()) return opened.status();
-  index_.AddStored((*opened)->TakeNames(), number);
-  Generation generation;
-  generation.bytes = (*opened)->MeasureBytes();
-  generation.blocks = *std::move(opened);
-  generations_[number] = std::move(generation);
-  return {};
+  const uint64_t bytes = (*opened)->MeasureBytes();
+  return Generation{*std::move(opened), bytes};
 }
 
 void DiskTier::StayOff(const std::string& reason) {

@@ -113,7 +113,7 @@ class DiskTier final : public KvTier {
   explicit DiskTier(const DiskTierOptions& options);
   Status OpenDirectory();  // kUnavailable: the device is full or fails.
   Status OpenGenerations();
-  Status OpenGeneration(uint32_t number);
+  StatusOr<Generation> OpenGeneration(uint32_t number, bool create) const;
   void StayOff(const std::string& reason);
   void StartThreads();
 

@@ -203,20 +203,12 @@ Status DiskTier::MakeRoom(size_t bytes, Lock* lock) {
 Status DiskTier::StartGeneration(Lock* lock) {
   lock->unlock();
   const uint32_t number = directory_->NextNumber();
-  const DiskGeneration::Config config{.path = directory_->PathOf(number),
-                                      .create = true,
-                                      .memtable_bytes = options_.memtable_bytes,
-                                      .env = options_.env,
-                                      .listener = watch_};
-  Generation generation;
   Status status = directory_->Create(number);
+  Generation generation;
   if (status.ok()) {
-    StatusOr<std::unique_ptr<DiskGeneration>> opened = DiskGeneration::Open(config);
+    StatusOr<Generation> opened = OpenGeneration(number, true);
     status = opened.status();
-    if (opened.ok()) {
-      generation.bytes = (*opened)->MeasureBytes();
-      generation.blocks = *std::move(opened);
-    }
+    if (status.ok()) generation = *std::move(opened);
   }
   lock->lock();
   if (status.ok()) generations_[number] = std::move(generation);
