@@ -12,10 +12,6 @@
 namespace ropeway::engine {
 namespace {
 
-Status Unexpected(uint64_t step, const std::string& what) {
-  return {StatusCode::kInternal, fmt::format("the executor {} in step {}", what, step)};
-}
-
 // Sets the ids of the prompt that this item's rows predict and that were not scored before.
 void SetScoreRange(const scheduler::ScheduledItem& planned, core::BatchItem* item) {
   const core::Sequence& sequence = *planned.sequence;
@@ -93,8 +89,33 @@ void BatchBuilder::AddPadding(std::span<const scheduler::PaddingItem> planned,
 }
 
 Status BatchBuilder::CheckResult(const core::StepResult& result) const {
-  if (Status status = CheckSampled(result); !status.ok()) return status;
-  return CheckScored(result);
+  const auto unexpected = [this](const std::string& what) {
+    return Status(StatusCode::kInternal,
+                  fmt::format("the executor {} in step {}", what, batch_.step));
+  };
+  size_t sampled = 0;
+  size_t scored = 0;
+  for (const core::BatchItem& item : batch_.items) {
+    if (item.sample &&
+        (sampled >= result.sampled.size() || result.sampled[sampled++].sequence != item.sequence)) {
+      return unexpected(fmt::format("sampled no token for sequence {}", item.sequence));
+    }
+    for (int32_t position = item.score_begin; position < item.score_end; ++position, ++scored) {
+      if (scored < result.scored.size() && result.scored[scored].sequence == item.sequence &&
+          result.scored[scored].position == position) {
+        continue;
+      }
+      return unexpected(
+          fmt::format("did not score position {} of sequence {}", position, item.sequence));
+    }
+  }
+  if (sampled != result.sampled.size()) {
+    return unexpected(
+        fmt::format("sampled {} tokens, not the {} asked for,", result.sampled.size(), sampled));
+  }
+  if (scored == result.scored.size()) return {};
+  return unexpected(
+      fmt::format("scored {} ids, not the {} asked for,", result.scored.size(), scored));
 }
 
 void BatchBuilder::TakeScored(size_t item, core::StepResult* result, size_t* next) {
@@ -125,38 +146,6 @@ void BatchBuilder::NoteItems(std::vector<core::StepContent::Item>* items) const 
          decodes ? core::StepContent::Kind::kDecode : core::StepContent::Kind::kPrefill,
          planned.start, planned.num_tokens});
   }
-}
-
-Status BatchBuilder::CheckSampled(const core::StepResult& result) const {
-  size_t n = 0;
-  for (const core::BatchItem& item : batch_.items) {
-    if (!item.sample) continue;
-    if (n >= result.sampled.size() || result.sampled[n].sequence != item.sequence) {
-      return Unexpected(batch_.step,
-                        fmt::format("sampled no token for sequence {}", item.sequence));
-    }
-    ++n;
-  }
-  if (n == result.sampled.size()) return {};
-  return Unexpected(batch_.step, fmt::format("sampled {} tokens, not the {} asked for,",
-                                             result.sampled.size(), n));
-}
-
-Status BatchBuilder::CheckScored(const core::StepResult& result) const {
-  size_t n = 0;
-  for (const core::BatchItem& item : batch_.items) {
-    for (int32_t position = item.score_begin; position < item.score_end; ++position, ++n) {
-      if (n < result.scored.size() && result.scored[n].sequence == item.sequence &&
-          result.scored[n].position == position) {
-        continue;
-      }
-      return Unexpected(batch_.step, fmt::format("did not score position {} of sequence {}",
-                                                 position, item.sequence));
-    }
-  }
-  if (n == result.scored.size()) return {};
-  return Unexpected(batch_.step,
-                    fmt::format("scored {} ids, not the {} asked for,", result.scored.size(), n));
 }
 
 }  // namespace ropeway::engine

@@ -56,9 +56,6 @@ class BatchBuilder {
   void NoteItems(std::vector<core::StepContent::Item>* items) const;
 
  private:
-  Status CheckSampled(const core::StepResult& result) const;
-  Status CheckScored(const core::StepResult& result) const;
-
   const int32_t groups_;
   core::Batch batch_;
   std::vector<Work> work_;  // One for each of the batch's items but padding.

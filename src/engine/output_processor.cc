@@ -68,13 +68,12 @@ void OutputProcessor::Loop() {
 
 void OutputProcessor::EndRest() {
   while (const std::shared_ptr<LiveRequest> live = requests_->Any()) {
-    if (live->output == nullptr) {
+    const base::TimePoint now = clock_->Now();
+    RequestOutput* const output = live->output.get();
+    if (output == nullptr) {
       if (live->sink != nullptr) EndWithError(live.get(), RequestCancelled());
-    } else if (live->output->being_kept()) {
-      live->output->EndKept(clock_->Now());
-    } else {
-      const base::TimePoint now = clock_->Now();
-      if (!live->output->Finish(FinishReason::kCancelled, now)) live->output->EndKept(now);
+    } else if (output->being_kept() || !output->Finish(FinishReason::kCancelled, now)) {
+      output->End(now);
     }
     Forget(live.get());
   }
@@ -84,10 +83,12 @@ void OutputProcessor::Handle(Admitted& message) {
   LiveRequest* const live = message.live.get();
   Status failure;
   try {
-    live->output =
-        std::make_shared<RequestOutput>(live, message.admission, tokenizer_, metrics_, clock_);
+    live->output = std::make_shared<RequestOutput>(live, message.admission.prompt_tokens,
+                                                   tokenizer_, metrics_, clock_);
     failure = live->output->Replay();
-    if (failure.ok() && !live->output->Admit()) abort_(live->id, FinishReason::kCancelled);
+    if (failure.ok() && !live->output->Admit(message.admission)) {
+      abort_(live->id, FinishReason::kCancelled);
+    }
   } catch (const std::exception&) {
     failure = CurrentFailure("admitting the request");
   }
@@ -193,7 +194,7 @@ void OutputProcessor::End(LiveRequest* live, FinishReason reason, base::TimePoin
 void OutputProcessor::Handle(Stored& message) {
   LiveRequest* const live = message.live.get();
   if (live->output == nullptr) return;
-  live->output->EndKept(clock_->Now());
+  live->output->End(clock_->Now());
   Forget(live);
 }
 

@@ -22,30 +22,34 @@ void EndRequest(LiveRequest* live) {
 
 }  // namespace
 
-RequestOutput::RequestOutput(LiveRequest* live, const Admission& admission,
+RequestOutput::RequestOutput(LiveRequest* live, int32_t prompt_tokens,
                              const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
                              const base::Clock* clock)
     : live_(live),
       tokenizer_(tokenizer),
       metrics_(metrics),
       clock_(clock),
-      stops_(live_->request.stop),
-      admission_(admission) {}
+      stops_(live_->request.stop) {
+  finish_.usage.prompt_tokens = prompt_tokens;
+  finish_.seed = live_->seed;
+  finish_.max_tokens = live_->lowered_max_tokens;
+  if (live_->turn != nullptr) finish_.session_tokens = live_->turn->session_ids;
+}
 
 Status RequestOutput::Replay() {
   const std::vector<TokenId>& ids = live_->request.resume_ids;
   for (size_t i = 0; i + 1 < ids.size(); ++i) {
     const bool stopped = Append(ids[i]).stop.has_value();
-    const bool may_end = completion_tokens_ > live_->request.sampling.min_tokens;
+    const bool may_end = finish_.usage.completion_tokens > live_->request.sampling.min_tokens;
     if (!stopped && !(may_end && IsEnd(ids[i]))) continue;
     return InvalidArgument("resume_ids go on behind an end token or a stop", "resume_ids");
   }
   return {};
 }
 
-bool RequestOutput::Admit() {
+bool RequestOutput::Admit(const Admission& admission) {
   const RequestId id = live_->id;
-  if (!CallSink(id, [&] { live_->sink->OnAdmitted(id, admission_); })) {
+  if (!CallSink(id, [&] { live_->sink->OnAdmitted(id, admission); })) {
     verdict_ = Verdict::kReaderGone;
   }
   return !closed();
@@ -79,7 +83,7 @@ void RequestOutput::Measure(base::TimePoint at) {
   if (first_token_ == base::TimePoint{}) {
     first_token_ = at;
     metrics_->of(live_->priority())->FirstToken(at - live_->arrival);
-    metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
+    metrics_->prompt_tokens->Increment(finish_.usage.prompt_tokens);
   } else {
     metrics_->of(live_->priority())->Token(at - last_token_);
   }
@@ -88,12 +92,12 @@ void RequestOutput::Measure(base::TimePoint at) {
 }
 
 RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, base::TimePoint at) {
-  if (first_token_step_ == 0) first_token_step_ = event.step;
-  cached_tokens_ = event.cached_tokens;
+  if (finish_.first_token_step == 0) finish_.first_token_step = event.step;
+  finish_.usage.cached_tokens = event.cached_tokens;
   Measure(at);
   const core::Sampled& sampled = event.sampled;
   const std::vector<TokenId>& resumed = live_->request.resume_ids;
-  const bool again = static_cast<size_t>(completion_tokens_) < resumed.size();
+  const bool again = static_cast<size_t>(finish_.usage.completion_tokens) < resumed.size();
   if (again && sampled.token != resumed.back()) return verdict_ = Verdict::kDiffers;
   if (live_->turn != nullptr) live_->turn->next.ids.push_back(sampled.token);
   Delta delta;
@@ -107,12 +111,12 @@ RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, base::Tim
 }
 
 tokenizer::StopMatcher::Step RequestOutput::Append(TokenId token) {
-  ++completion_tokens_;
+  const int32_t generated = ++finish_.usage.completion_tokens;
   if (Hidden(token)) return {};
   const std::string_view bytes = tokenizer_->Bytes(token);
   text_bytes_ += bytes.size();
   std::string text = detokenizer_.Append(bytes);
-  if (completion_tokens_ < live_->request.sampling.min_tokens) return {std::move(text), {}};
+  if (generated < live_->request.sampling.min_tokens) return {std::move(text), {}};
   return stops_.Append(text);
 }
 
@@ -150,47 +154,39 @@ FinishReason RequestOutput::SendRest(FinishReason reason) {
 }
 
 bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
-  if (verdict_ == Verdict::kReaderGone) reason = FinishReason::kCancelled;
-  if (verdict_ == Verdict::kGoOn) {
-    try {
-      reason = SendRest(reason);
-    } catch (const std::exception&) {
-      Fail(CurrentFailure("turning tokens to text"), at);
-      return true;
+  const char* doing = "turning tokens to text";
+  try {
+    if (verdict_ == Verdict::kReaderGone) reason = FinishReason::kCancelled;
+    if (verdict_ == Verdict::kGoOn) reason = SendRest(reason);
+    // A prompt that was all there was to compute is done with the end, not with a first token.
+    const bool none = finish_.usage.completion_tokens == 0;
+    if (reason == FinishReason::kLength && none) first_token_ = last_token_ = at;
+    finish_.reason = reason;
+    finish_.batch_num = live_->batch.number;
+    finish_.batch_size = live_->batch.size;
+    finish_.times = Times();
+    const bool whole = reason == FinishReason::kStop || reason == FinishReason::kLength;
+    if (live_->turn != nullptr && whole) {
+      doing = "keeping the session's turn";
+      KeepTurn(live_->turn.get());
+      being_kept_ = true;
+      return false;
     }
-  }
-  // A prompt that was all there was to compute is done with the end, not with a first token.
-  if (reason == FinishReason::kLength && completion_tokens_ == 0) first_token_ = last_token_ = at;
-  finish_.reason = reason;
-  finish_.usage.prompt_tokens = admission_.prompt_tokens;
-  finish_.usage.completion_tokens = completion_tokens_;
-  finish_.usage.cached_tokens = cached_tokens_;
-  finish_.seed = live_->seed;
-  finish_.max_tokens = live_->lowered_max_tokens;
-  finish_.preemptions = preemptions_;
-  finish_.first_token_step = first_token_step_;
-  finish_.batch_num = live_->batch.number;
-  finish_.batch_size = live_->batch.size;
-  finish_.times = Times();
-  LiveTurn* const turn = live_->turn.get();
-  if (turn != nullptr) finish_.session_tokens = turn->session_ids;
-  if (turn != nullptr && (reason == FinishReason::kStop || reason == FinishReason::kLength)) {
-    try {
-      KeepAnswer(
-          *tokenizer_, [this](TokenId id) { return Hidden(id); }, turn->prompt_ids, turn->answer,
-          &turn->next);
-      if (turn->next.kind == store::SessionState::Kind::kChat && completion_tokens_ > 0) {
-        turn->next.messages.push_back({"assistant", std::move(turn->answer)});
-      }
-    } catch (const std::exception&) {
-      Fail(CurrentFailure("keeping the session's turn"), at);
-      return true;
-    }
-    being_kept_ = true;
-    return false;
+  } catch (const std::exception&) {
+    Fail(CurrentFailure(doing), at);
+    return true;
   }
   End(at);
   return true;
+}
+
+void RequestOutput::KeepTurn(LiveTurn* turn) {
+  KeepAnswer(
+      *tokenizer_, [this](TokenId id) { return Hidden(id); }, turn->prompt_ids, turn->answer,
+      &turn->next);
+  if (turn->next.kind == store::SessionState::Kind::kChat && finish_.usage.completion_tokens > 0) {
+    turn->next.messages.push_back({"assistant", std::move(turn->answer)});
+  }
 }
 
 PhaseTimes RequestOutput::Times() const {
@@ -203,8 +199,6 @@ PhaseTimes RequestOutput::Times() const {
   times.decode = last_token_ - first_token_;
   return times;
 }
-
-void RequestOutput::EndKept(base::TimePoint at) { End(at); }
 
 void RequestOutput::End(base::TimePoint at) {
   EndRequest(live_);
@@ -223,8 +217,8 @@ void RequestOutput::Fail(const Status& status, base::TimePoint at) {
 }
 
 void RequestOutput::CountEnd(FinishReason reason, base::TimePoint at) {
-  if (reason == FinishReason::kLength && completion_tokens_ == 0) {
-    metrics_->prompt_tokens->Increment(admission_.prompt_tokens);
+  if (reason == FinishReason::kLength && finish_.usage.completion_tokens == 0) {
+    metrics_->prompt_tokens->Increment(finish_.usage.prompt_tokens);
   }
   metrics_->finished(reason)->Increment();
   metrics_->of(live_->priority())->EndedAfter(at - live_->arrival);

@@ -38,16 +38,15 @@ class RequestOutput {
   };
 
   // All pointers must outlive it; `live` owns it.
-  RequestOutput(LiveRequest* live, const Admission& admission,
-                const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
-                const base::Clock* clock);
+  RequestOutput(LiveRequest* live, int32_t prompt_tokens, const tokenizer::Tokenizer* tokenizer,
+                EngineMetrics* metrics, const base::Clock* clock);
 
   // Goes through Request::resume_ids but the last one. Call first. kInvalidArgument if the output
   // had ended before.
   Status Replay();
 
   // Tells the sink that the request is queued. False if the sink threw: it wants no more.
-  bool Admit();
+  bool Admit(const Admission& admission);
 
   // Takes a kToken event emitted at `at` and hands on what became known. REQUIRES: !closed().
   Verdict AddToken(const CoreEvent& event, base::TimePoint at);
@@ -55,16 +54,16 @@ class RequestOutput {
   Verdict AddScored(const CoreEvent& event);
   // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
   bool closed() const { return verdict_ != Verdict::kGoOn; }
-  void SetCachedTokens(int32_t tokens) { cached_tokens_ = tokens; }
-  void CountPreemption() { ++preemptions_; }
+  void SetCachedTokens(int32_t tokens) { finish_.usage.cached_tokens = tokens; }
+  void CountPreemption() { ++finish_.preemptions; }
 
   // The request ended at `at`: hands on the text that was held back, and ends the request: true.
-  // False for a session's turn that is to be kept: its state is ready in LiveTurn::next, and
-  // EndKept ends the request once that is stored. Until then only Fail may be called.
+  // False for a session's turn that is to be kept: its state is ready in LiveTurn::next, and End is
+  // to be called once that is stored. Until then only Fail may be called besides.
   bool Finish(FinishReason reason, base::TimePoint at);
-  void EndKept(base::TimePoint at);
   bool being_kept() const { return being_kept_; }
-  LiveTurn* turn() { return live_->turn.get(); }
+  // Ends the request: tells the sink, and drops it.
+  void End(base::TimePoint at);
   void Fail(const Status& status, base::TimePoint at);
 
  private:
@@ -80,10 +79,9 @@ class RequestOutput {
   // False if the sink wants no more.
   bool Send(Delta delta);
   PhaseTimes Times() const;
-  // Ends the request: tells the sink finish_, and drops it.
-  void End(base::TimePoint at);
   // Hands on what was held back; the reason is that of the end then.
   FinishReason SendRest(FinishReason reason);
+  void KeepTurn(LiveTurn* turn);
   void CountEnd(FinishReason reason, base::TimePoint at);
 
   LiveRequest* const live_;
@@ -92,11 +90,6 @@ class RequestOutput {
   const base::Clock* const clock_;
   tokenizer::Detokenizer detokenizer_;
   tokenizer::StopMatcher stops_;
-  const Admission admission_;
-  int32_t completion_tokens_ = 0;
-  int32_t preemptions_ = 0;
-  int32_t cached_tokens_ = 0;
-  uint64_t first_token_step_ = 0;
   uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
   uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.
   // Of those generated here. Of a request that wants no token and was computed, both are its end.
@@ -104,7 +97,7 @@ class RequestOutput {
   base::TimePoint last_token_{};
   Verdict verdict_ = Verdict::kGoOn;
   bool being_kept_ = false;
-  ropeway::Finish finish_;  // Valid once Finish was called.
+  ropeway::Finish finish_;  // Counts as it goes; the reason, batch and times with Finish.
 };
 
 // Ends the request with an error: its sink gets `status` and is dropped.
