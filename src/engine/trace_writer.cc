@@ -80,27 +80,30 @@ TraceWriter::TraceWriter(std::FILE* file, uint64_t max_bytes, size_t max_queued)
 
 TraceWriter::~TraceWriter() { Stop(); }
 
-void TraceWriter::Push(Message message) noexcept {
+template <typename Fn>
+void TraceWriter::OrDrop(const Fn& fn) noexcept {
   try {
-    if (queue_.TryPush(std::move(message))) return;
-  } catch (const std::bad_alloc&) {
-  }
-  ++dropped_;
-}
-
-void TraceWriter::Arrived(RequestId request, const std::string& tenant,
-                          base::TimePoint at) noexcept {
-  try {
-    Push(Arrival{request, tenant, at});
-  } catch (const std::bad_alloc&) {
+    fn();
+  } catch (const std::exception&) {
     ++dropped_;
   }
 }
 
-void TraceWriter::Step(StepTrace step) noexcept { Push(std::move(step)); }
+void TraceWriter::Push(Message message) {
+  if (!queue_.TryPush(std::move(message))) ++dropped_;
+}
+
+void TraceWriter::Arrived(RequestId request, const std::string& tenant,
+                          base::TimePoint at) noexcept {
+  OrDrop([&] { Push(Arrival{request, tenant, at}); });
+}
+
+void TraceWriter::Step(StepTrace step) noexcept {
+  OrDrop([&] { Push(std::move(step)); });
+}
 
 void TraceWriter::Ended(RequestId request, const char* reason, base::TimePoint at) noexcept {
-  Push(End{request, reason, at});
+  OrDrop([&] { Push(End{request, reason, at}); });
 }
 
 void TraceWriter::Stop() {
@@ -110,28 +113,19 @@ void TraceWriter::Stop() {
 
 void TraceWriter::Loop() {
   pthread_setname_np(pthread_self(), "ropeway-trace");
-  try {
+  OrDrop([this] {
     Write(R"({"ph":"M","pid":1,"name":"process_name","args":{"name":"ropeway"}})");
     Write(R"({"ph":"M","pid":1,"tid":1,"name":"thread_name","args":{"name":"steps"}})");
-  } catch (const std::exception&) {
-    ++dropped_;
-  }
+  });
   while (true) {
     const std::list<Message> messages = queue_.WaitPopAll();
     if (messages.empty()) break;  // Closed, and nothing is left.
     for (const Message& message : messages) {
-      try {
-        std::visit([this](const auto& kind) { Handle(kind); }, message);
-      } catch (const std::exception&) {
-        ++dropped_;
-      }
+      OrDrop([&] { std::visit([this](const auto& kind) { Handle(kind); }, message); });
     }
     if (file_ != nullptr) std::fflush(file_);
   }
-  try {
-    Close();
-  } catch (const std::exception&) {  // The file ends without its last events.
-  }
+  OrDrop([this] { Close(); });  // Without memory the file ends without its last events.
   if (file_ != nullptr) std::fclose(file_);
   file_ = nullptr;
 }
@@ -156,18 +150,17 @@ void TraceWriter::Write(const std::string& event) {
 }
 
 void TraceWriter::SetPhase(RequestId request, const char* phase, base::TimePoint at) {
-  const auto it = requests_.find(request);
-  if (it == requests_.end()) return;  // Its arrival was dropped.
-  if (it->second.phase == phase) return;
-  if (it->second.phase != nullptr) Write(AsyncEvent('e', request, it->second.phase, at, ""));
-  it->second.phase = phase;
+  const auto it = phases_.find(request);
+  if (it == phases_.end() || it->second == phase) return;  // Its arrival was dropped, or no change.
+  if (it->second != nullptr) Write(AsyncEvent('e', request, it->second, at, ""));
+  it->second = phase;
   if (phase != nullptr) Write(AsyncEvent('b', request, phase, at, ""));
 }
 
 void TraceWriter::Handle(const Arrival& arrival) {
   last_ = std::max(last_, arrival.at);
-  if (requests_.size() >= kMaxRequests) requests_.erase(requests_.begin());
-  requests_[arrival.request] = {};
+  if (phases_.size() >= kMaxRequests) phases_.erase(phases_.begin());
+  phases_[arrival.request] = nullptr;
   Write(AsyncEvent('b', arrival.request, RequestName(arrival.request), arrival.at,
                    fmt::format(R"("tenant":{})", base::QuoteJson(arrival.tenant))));
   SetPhase(arrival.request, kPhaseQueued, arrival.at);
@@ -190,13 +183,13 @@ void TraceWriter::Handle(const StepTrace& step) {
 void TraceWriter::Handle(const End& end) {
   last_ = std::max(last_, end.at);
   SetPhase(end.request, nullptr, end.at);
-  if (requests_.erase(end.request) == 0) return;
+  if (phases_.erase(end.request) == 0) return;
   Write(AsyncEvent('e', end.request, RequestName(end.request), end.at,
                    fmt::format(R"("end":"{}")", end.reason)));
 }
 
 void TraceWriter::Close() {
-  while (!requests_.empty()) Handle(End{requests_.begin()->first, "unknown", last_});
+  while (!phases_.empty()) Handle(End{phases_.begin()->first, "unknown", last_});
   if (file_ == nullptr) return;
   const std::string last = fmt::format(
       R"({{"ph":"i","s":"g","name":"end of the trace","pid":1,"tid":1,"ts":{:.3f},"args":)"

@@ -77,14 +77,12 @@ class TraceWriter {
   };
   using Message = std::variant<Arrival, StepTrace, End>;
 
-  // A request that has not ended, for the writing thread.
-  struct Request {
-    const char* phase = nullptr;
-  };
-
   TraceWriter(std::FILE* file, uint64_t max_bytes, size_t max_queued);
 
-  void Push(Message message) noexcept;
+  // Calls `fn`; an event for which there is no memory is dropped.
+  template <typename Fn>
+  void OrDrop(const Fn& fn) noexcept;
+  void Push(Message message);
   void Loop();
   void Handle(const Arrival& arrival);
   void Handle(const StepTrace& step);
@@ -102,8 +100,10 @@ class TraceWriter {
   std::FILE* file_;
   uint64_t bytes_ = 0;
   bool full_ = false;
-  base::TimePoint last_{};                 // The newest time so far.
-  std::map<RequestId, Request> requests_;  // At most kMaxRequests: an end may have been dropped.
+  base::TimePoint last_{};  // The newest time so far.
+  // The phases of the requests that have not ended; null: between two. At most kMaxRequests, for an
+  // end may have been dropped.
+  std::map<RequestId, const char*> phases_;
   std::thread thread_;
 };
 
