@@ -45,43 +45,33 @@ To Converted(double number) {
   }
 }
 
-template <typename From, typename To>
-void ConvertAll(const model::GgufArray& array, std::vector<To>* values) {
+// Appends the array's numbers if they are of this type; whether they are.
+template <model::GgufType kType, typename From, typename To>
+bool ConvertAll(const model::GgufArray& array, std::vector<To>* values) {
+  if (array.type != kType) return false;
+  values->reserve(array.count);
   for (size_t i = 0; i < array.count; ++i) {
     From number{};
     std::memcpy(&number, array.data.data() + i * sizeof number, sizeof number);
     values->push_back(Converted<To>(static_cast<double>(number)));
   }
+  return true;
 }
 
 // The array's numbers; false if it has none.
 template <typename To>
 bool NumbersOf(const model::GgufArray& array, std::vector<To>* values) {
-  values->reserve(array.type == model::GgufType::kString ? 0 : array.count);
-  switch (array.type) {
-    case model::GgufType::kUint8:
-      return ConvertAll<uint8_t>(array, values), true;
-    case model::GgufType::kInt8:
-      return ConvertAll<int8_t>(array, values), true;
-    case model::GgufType::kUint16:
-      return ConvertAll<uint16_t>(array, values), true;
-    case model::GgufType::kInt16:
-      return ConvertAll<int16_t>(array, values), true;
-    case model::GgufType::kUint32:
-      return ConvertAll<uint32_t>(array, values), true;
-    case model::GgufType::kInt32:
-      return ConvertAll<int32_t>(array, values), true;
-    case model::GgufType::kUint64:
-      return ConvertAll<uint64_t>(array, values), true;
-    case model::GgufType::kInt64:
-      return ConvertAll<int64_t>(array, values), true;
-    case model::GgufType::kFloat32:
-      return ConvertAll<float>(array, values), true;
-    case model::GgufType::kFloat64:
-      return ConvertAll<double>(array, values), true;
-    default:
-      return false;
-  }
+  using Type = model::GgufType;
+  return ConvertAll<Type::kUint8, uint8_t>(array, values) ||
+         ConvertAll<Type::kInt8, int8_t>(array, values) ||
+         ConvertAll<Type::kUint16, uint16_t>(array, values) ||
+         ConvertAll<Type::kInt16, int16_t>(array, values) ||
+         ConvertAll<Type::kUint32, uint32_t>(array, values) ||
+         ConvertAll<Type::kInt32, int32_t>(array, values) ||
+         ConvertAll<Type::kUint64, uint64_t>(array, values) ||
+         ConvertAll<Type::kInt64, int64_t>(array, values) ||
+         ConvertAll<Type::kFloat32, float>(array, values) ||
+         ConvertAll<Type::kFloat64, double>(array, values);
 }
 
 // Reads keys one after the other and keeps the first failure, so that the caller checks once.
@@ -128,12 +118,20 @@ class Reader {
     return {array->strings.begin(), array->strings.end()};
   }
 
-  // Arrays of numbers of any type.
-  std::vector<int32_t> Ints(std::string_view key) {
-    return Numbers<int32_t>(key, model::GgufType::kInt32);
-  }
-  std::vector<float> Floats(std::string_view key) {
-    return Numbers<float>(key, model::GgufType::kFloat32);
+  // An array of numbers of any type; `usual`: what an error says that it should be.
+  template <typename T>
+  std::vector<T> Numbers(std::string_view key, model::GgufType usual) {
+    const model::GgufFile::Entry* const entry = file_.Find(key);
+    if (entry == nullptr) return {};
+    std::vector<T> values;
+    const auto* const array = std::get_if<model::GgufArray>(&entry->value);
+    if (array != nullptr && array->count > tokenizer::kMaxVocabularyTokens) {
+      TooMany(key, array->count, tokenizer::kMaxVocabularyTokens);
+      return {};
+    }
+    if (array != nullptr && NumbersOf(*array, &values)) return values;
+    KeepArray(file_.GetArray(key, usual));  // The error.
+    return {};
   }
 
   // An array of bytes, signed or not.
@@ -162,21 +160,6 @@ class Reader {
     if (value.ok()) return *std::move(value);
     if (status_.ok()) status_ = value.status();
     return std::nullopt;
-  }
-
-  template <typename T>
-  std::vector<T> Numbers(std::string_view key, model::GgufType usual) {
-    const model::GgufFile::Entry* const entry = file_.Find(key);
-    if (entry == nullptr) return {};
-    std::vector<T> values;
-    const auto* const array = std::get_if<model::GgufArray>(&entry->value);
-    if (array != nullptr && array->count > tokenizer::kMaxVocabularyTokens) {
-      TooMany(key, array->count, tokenizer::kMaxVocabularyTokens);
-      return {};
-    }
-    if (array != nullptr && NumbersOf(*array, &values)) return values;
-    KeepArray(file_.GetArray(key, usual));  // The error.
-    return {};
   }
 
   const model::GgufArray* KeepArray(StatusOr<const model::GgufArray*> value) {
@@ -393,8 +376,8 @@ StatusOr<tokenizer::Vocabulary> ReadVocabulary(const model::GgufFile& file) {
   vocabulary.model = read.String("tokenizer.ggml.model", true);
   vocabulary.pre = read.String("tokenizer.ggml.pre", false);
   vocabulary.tokens = read.Strings("tokenizer.ggml.tokens", tokenizer::kMaxVocabularyTokens);
-  vocabulary.types = read.Ints("tokenizer.ggml.token_type");
-  vocabulary.scores = read.Floats("tokenizer.ggml.scores");
+  vocabulary.types = read.Numbers<int32_t>("tokenizer.ggml.token_type", model::GgufType::kInt32);
+  vocabulary.scores = read.Numbers<float>("tokenizer.ggml.scores", model::GgufType::kFloat32);
   vocabulary.merges = read.Strings("tokenizer.ggml.merges", tokenizer::kMaxVocabularyMerges);
   const size_t tokens = vocabulary.tokens.size();
   vocabulary.bos = read.Id("tokenizer.ggml.bos_token_id", tokens);
