@@ -33,10 +33,6 @@ constexpr auto kStoreGrace = std::chrono::seconds(5);
 // The time for arrivals and cancels between two steps, about: running requests wait meanwhile.
 constexpr base::Duration kMessageTime = std::chrono::milliseconds(2);
 
-std::shared_ptr<LiveRequest> LiveOf(const std::shared_ptr<core::RequestContext>& context) {
-  return std::static_pointer_cast<LiveRequest>(context);
-}
-
 // How the trace says that a request ended.
 const char* EndName(const CoreEvent& event) {
   return event.kind == CoreEvent::Kind::kFailed ? "failed" : FinishReasonName(event.reason);
@@ -77,6 +73,11 @@ EngineLoop::~EngineLoop() {
 void EngineLoop::Add(core::CoreRequest request) { Push(std::move(request)); }
 
 void EngineLoop::Abort(RequestId id, FinishReason reason) { Push(AbortAsk{id, reason}); }
+
+void EngineLoop::Flush() {
+  flush_asked_ = true;
+  inbox_.Wake();
+}
 
 void EngineLoop::Push(Message message) {
   RetryUntilMemory([&] { return inbox_.ForcePush(std::move(message)); });
@@ -119,8 +120,6 @@ void EngineLoop::Sort(std::list<Message> messages) {
     one.splice(one.end(), messages, messages.begin());
     if (const auto* arrival = std::get_if<core::CoreRequest>(&one.front())) {
       RetryUntilMemory([&] { arrivals_.Push(arrival->tenant, &one); });
-    } else if (std::holds_alternative<FlushAsk>(one.front())) {
-      flushes_.splice(flushes_.end(), one);
     } else {
       aborts_.splice(aborts_.end(), one);
     }
@@ -130,15 +129,13 @@ void EngineLoop::Sort(std::list<Message> messages) {
 void EngineLoop::HandleSome() {
   const base::TimePoint end = clock_->Now() + kMessageTime;
   while (has_messages()) {
-    std::list<Message> one;  // Handled once, also if that throws.
     if (!aborts_.empty()) {
-      one.splice(one.end(), aborts_, aborts_.begin());
-    } else if (!arrivals_.empty()) {
-      one = arrivals_.Pop();
+      const AbortAsk ask = std::get<AbortAsk>(aborts_.front());
+      aborts_.pop_front();
+      if (!lost()) core_.Abort(ask.id, ask.reason);
     } else {
-      one.splice(one.end(), flushes_, flushes_.begin());
+      Admit(std::get<core::CoreRequest>(std::move(arrivals_.Pop().front())));
     }
-    std::visit([this](auto& kind) { Handle(kind); }, one.front());
     if (clock_->Now() >= end) return;
   }
 }
@@ -162,8 +159,8 @@ std::list<EngineLoop::Message> EngineLoop::WaitForMessages() {
   return inbox_.WaitPopAll(kTierPause);
 }
 
-void EngineLoop::Handle(core::CoreRequest& arrival) {
-  const std::shared_ptr<LiveRequest> live = LiveOf(arrival.context);
+void EngineLoop::Admit(core::CoreRequest arrival) {
+  const auto live = std::static_pointer_cast<LiveRequest>(arrival.context);
   arrival.group = live->group;
   const auto prompt_tokens = static_cast<int32_t>(arrival.prompt.size());
   Status status = lost() ? CopyStatus(device_status_) : core_.Add(std::move(arrival));
@@ -178,17 +175,10 @@ void EngineLoop::Handle(core::CoreRequest& arrival) {
   if (live->cancel_asked.load()) core_.Abort(live->id, FinishReason::kCancelled);
 }
 
-void EngineLoop::Handle(AbortAsk& ask) {
-  if (!lost()) core_.Abort(ask.id, ask.reason);
-}
-
-void EngineLoop::Flush() { Push(FlushAsk{}); }
-
-void EngineLoop::Handle(FlushAsk& /*ask*/) { core_.Flush(); }
-
 void EngineLoop::Step() {
   step_begin_ = clock_->Now();
   in_step_since_ = step_begin_;
+  if (flush_asked_ && !has_messages()) core_.Flush();  // It is for all that came before it.
   core_.Step();
   if (in_step()) Publish(clock_->Now());  // It had no events.
   const CoreStats& stats = core_.stats();
@@ -326,14 +316,9 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
 void EngineLoop::TraceStep(base::TimePoint end) {
   if (trace_ == nullptr || core_.last_step().empty()) return;
   try {
-    StepTrace step;
-    step.step = core_.stats().steps;
-    step.begin = step_begin_;
-    step.end = end;
-    step.forward = core_.stats().last_forward;
-    step.sampling = core_.stats().last_sampling;
-    step.content = core_.last_step();
-    trace_->Step(std::move(step));
+    const CoreStats& stats = core_.stats();
+    trace_->Step({stats.steps, step_begin_, end, stats.last_forward, stats.last_sampling,
+                  core_.last_step()});
   } catch (const std::bad_alloc&) {  // A trace may lack a step.
   }
 }

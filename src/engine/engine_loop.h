@@ -86,25 +86,21 @@ class EngineLoop {
     RequestId id;
     FinishReason reason;
   };
-  struct FlushAsk {};
-  using Message = std::variant<core::CoreRequest, AbortAsk, FlushAsk>;
+  using Message = std::variant<core::CoreRequest, AbortAsk>;
 
   void Run();
   void RunUntilClosed();
   // Puts what came from the inbox where HandleSome takes it.
   void Sort(std::list<Message> messages);
-  bool has_messages() const { return !aborts_.empty() || !arrivals_.empty() || !flushes_.empty(); }
+  bool has_messages() const { return !aborts_.empty() || !arrivals_.empty(); }
   // As many as fit between two steps, and at least one: cancels first, which make room; then
-  // arrivals, of which tenants take turns, for to reject one takes time too; then the flushes,
-  // which are for all that came before them.
+  // arrivals, of which tenants take turns, for to reject one takes time too.
   void HandleSome();
   void AbortAll();
   void Push(Message message);
   // While idle: waits for the next messages, and works in the background meanwhile.
   std::list<Message> WaitForMessages();
-  void Handle(core::CoreRequest& arrival);
-  void Handle(AbortAsk& ask);
-  void Handle(FlushAsk& ask);
+  void Admit(core::CoreRequest arrival);
   void Step();
   // The newest step computed nothing, because a batch fills.
   bool Fills() const;
@@ -149,11 +145,11 @@ class EngineLoop {
   base::TimePoint queue_noted_{};  // When the next two were made.
   std::vector<RequestId> next_order_;
   scheduler::LoadView next_load_;
+  std::atomic<bool> flush_asked_{false};
   base::BoundedQueue<Message> inbox_;
   // The engine thread's: popped from the inbox, not handled yet.
   std::list<Message> aborts_;
   base::TurnQueue<Message> arrivals_;
-  std::list<Message> flushes_;
 
   std::atomic<base::TimePoint> in_step_since_{kNoStep};
   mutable std::mutex mu_;
