@@ -367,7 +367,7 @@ std::vector<ModelInfo> LlmEngine::Models() const {
 StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,
                                                             bool add_special) const {
   try {
-    return BeginTokenization(config_.tokenizer, {std::move(text)}, add_special);
+    return encoder_.BeginText(std::move(text), add_special);
   } catch (const std::exception&) {
     return CurrentFailure("encoding the text");
   }
@@ -378,9 +378,7 @@ StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(std::vector<Chat
                                                                 bool add_special) const {
   try {
     if (messages.empty()) return InvalidArgument("messages must not be empty", "messages");
-    if (!config_.render_chat) return NoChatTemplate();
-    return BeginTokenization(config_.tokenizer, &config_.render_chat, std::move(messages),
-                             add_generation_prompt, add_special);
+    return encoder_.BeginChat(std::move(messages), add_generation_prompt, add_special);
   } catch (const std::exception&) {
     return CurrentFailure("rendering the chat");
   }

@@ -19,6 +19,12 @@ namespace {
 // text is a little too long is told its exact length.
 constexpr size_t kCountedBeyond = 8;
 
+Status NoChatTemplate() {
+  return InvalidArgument(
+      "this model has no chat template; use a completion with a text prompt (ropeway run --raw)",
+      "messages");
+}
+
 // What an error about a request's length is about.
 std::string WhatIsLong(const Request& request) {
   return request.session_id.empty()
@@ -35,87 +41,63 @@ const char* PromptField(const Request& request) {
   return std::holds_alternative<std::vector<ChatMessage>>(request.prompt) ? "messages" : "prompt";
 }
 
+// Of a text; or of a chat, which becomes one when it is rendered.
 class TextTokenization final : public Tokenization {
  public:
-  TextTokenization(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
-                   tokenizer::RenderedChat text, bool add_special)
-      : tokenizer_(std::move(tokenizer)),
-        text_(std::move(text)),
-        encoding_(tokenizer_->Begin(text_.text, {.add_special = add_special,
-                                                 .parse_special = true,
-                                                 .quoted = text_.quoted,
-                                                 .without_row = true})) {}
-
-  StatusOr<bool> Step() override {
-    try {
-      return encoding_->Run(kEncodingPiece);
-    } catch (const std::exception&) {
-      return CurrentFailure("encoding the text");
-    }
+  TextTokenization(const tokenizer::Tokenizer* tokenizer, std::string text, bool add_special)
+      : tokenizer_(tokenizer), add_special_(add_special), text_{std::move(text), {}} {
+    BeginText();
   }
-  size_t bytes() const override { return text_.text.size() + encoding_->bytes(); }
-  std::vector<TokenId> Take() override { return encoding_->TakeIds(); }
-
- private:
-  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
-  const tokenizer::RenderedChat text_;
-  const std::unique_ptr<tokenizer::Encoding> encoding_;
-};
-
-class ChatTokenization final : public Tokenization {
- public:
-  ChatTokenization(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
-                   const ChatRenderer* render, std::vector<ChatMessage> messages,
-                   bool add_generation_prompt, bool add_special)
-      : tokenizer_(std::move(tokenizer)),
-        render_(render),
-        messages_(std::move(messages)),
-        add_generation_prompt_(add_generation_prompt),
-        add_special_(add_special) {
+  TextTokenization(const tokenizer::Tokenizer* tokenizer, const ChatRenderer* render,
+                   std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special)
+      : tokenizer_(tokenizer), add_special_(add_special), messages_(std::move(messages)) {
     for (const ChatMessage& message : messages_) {
       message_bytes_ += sizeof(message) + message.role.size() + message.content.size() +
                         message.name.size() + message.tool_call_id.size();
     }
     rendering_ = std::make_unique<ChatRendering>(
-        [this](const StoppedFn& stopped) { return Render(stopped); });
+        [this, render, add_generation_prompt](const StoppedFn& stopped) {
+          auto chat = (*render)(messages_, add_generation_prompt, stopped);
+          if (!chat.ok()) return chat.status();
+          text_ = *std::move(chat);
+          return Status();
+        });
   }
 
   StatusOr<bool> Step() override {
-    if (text_ != nullptr) return text_->Step();
     try {
+      if (encoding_ != nullptr) return encoding_->Run(kEncodingPiece);
       if (!rendering_->Run()) return false;
       if (!rendering_->status().ok()) return rendering_->status();
       rendering_.reset();
       messages_ = {};
-      text_ = BeginTokenization(tokenizer_, std::move(chat_), add_special_);
+      BeginText();
       return false;
     } catch (const std::exception&) {
-      return CurrentFailure("rendering the chat");
+      return CurrentFailure(encoding_ != nullptr ? "encoding the text" : "rendering the chat");
     }
   }
   size_t bytes() const override {
-    if (text_ != nullptr) return text_->bytes();
+    if (encoding_ != nullptr) return text_.text.size() + encoding_->bytes();
     return message_bytes_ + rendering_->bytes();
   }
-  std::vector<TokenId> Take() override { return text_->Take(); }
+  std::vector<TokenId> Take() override { return encoding_->TakeIds(); }
 
  private:
-  Status Render(const StoppedFn& stopped) {
-    StatusOr<tokenizer::RenderedChat> chat = (*render_)(messages_, add_generation_prompt_, stopped);
-    if (!chat.ok()) return chat.status();
-    chat_ = *std::move(chat);
-    return {};
+  void BeginText() {
+    encoding_ = tokenizer_->Begin(text_.text, {.add_special = add_special_,
+                                               .parse_special = true,
+                                               .quoted = text_.quoted,
+                                               .without_row = true});
   }
 
-  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
-  const ChatRenderer* const render_;
-  std::vector<ChatMessage> messages_;
-  const bool add_generation_prompt_;
+  const tokenizer::Tokenizer* const tokenizer_;
   const bool add_special_;
+  std::vector<ChatMessage> messages_;
   size_t message_bytes_ = 0;
-  tokenizer::RenderedChat chat_;
-  std::unique_ptr<Tokenization> text_;        // Once the chat is rendered.
-  std::unique_ptr<ChatRendering> rendering_;  // Until then. It uses the others.
+  tokenizer::RenderedChat text_;
+  std::unique_ptr<tokenizer::Encoding> encoding_;  // Once there is a text.
+  std::unique_ptr<ChatRendering> rendering_;       // Until then. It uses the others.
 };
 
 std::optional<TokenId> LastOf(const std::vector<TokenId>& ids) {
@@ -127,19 +109,6 @@ void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
 }
 
 }  // namespace
-
-std::unique_ptr<Tokenization> BeginTokenization(
-    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, tokenizer::RenderedChat text,
-    bool add_special) {
-  return std::make_unique<TextTokenization>(std::move(tokenizer), std::move(text), add_special);
-}
-
-std::unique_ptr<Tokenization> BeginTokenization(
-    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const ChatRenderer* render,
-    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) {
-  return std::make_unique<ChatTokenization>(std::move(tokenizer), render, std::move(messages),
-                                            add_generation_prompt, add_special);
-}
 
 PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                              ChatRenderer render_chat, int32_t max_model_len,
@@ -155,6 +124,18 @@ PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokeniz
   for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
     if (tokenizer_->IsEnd(id)) end_ids_.push_back(id);
   }
+}
+
+std::unique_ptr<Tokenization> PromptEncoder::BeginText(std::string text, bool add_special) const {
+  return std::make_unique<TextTokenization>(tokenizer_.get(), std::move(text), add_special);
+}
+
+StatusOr<std::unique_ptr<Tokenization>> PromptEncoder::BeginChat(std::vector<ChatMessage> messages,
+                                                                 bool add_generation_prompt,
+                                                                 bool add_special) const {
+  if (!render_chat_) return NoChatTemplate();
+  return std::unique_ptr<Tokenization>(std::make_unique<TextTokenization>(
+      tokenizer_.get(), &render_chat_, std::move(messages), add_generation_prompt, add_special));
 }
 
 std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) {
@@ -296,7 +277,7 @@ Status PromptEncoder::PreparePrompt(Request* request, const StoppedFn& stopped,
                                     Parts* parts) const {
   if (auto* ids = std::get_if<std::vector<TokenId>>(&request->prompt)) {
     parts->before = std::move(*ids);
-    return CheckPromptIds(parts->before);
+    return CheckIds(parts->before, "the prompt", "prompt");
   }
   if (auto* text = std::get_if<std::string>(&request->prompt)) {
     parts->text = std::move(*text);
@@ -355,7 +336,6 @@ Status PromptEncoder::CheckHistory(const Request& request, const store::SessionS
 Status PromptEncoder::PrepareChatTurn(Request* request, const store::SessionState* before,
                                       const StoppedFn& stopped, store::SessionState* next,
                                       Parts* parts) const {
-  if (!render_chat_) return NoChatTemplate();
   if (before != nullptr) next->messages = before->messages;
   for (ChatMessage& message : std::get<std::vector<ChatMessage>>(request->prompt)) {
     next->messages.push_back(std::move(message));
@@ -390,38 +370,28 @@ Status PromptEncoder::PrepareTextTurn(Request* request, const store::SessionStat
   parts->add_special = before == nullptr;
   if (added != nullptr) return {};
   parts->after = std::move(std::get<std::vector<TokenId>>(request->prompt));
-  return CheckPromptIds(parts->after);
+  return CheckIds(parts->after, "the prompt", "prompt");
 }
 
-Status PromptEncoder::CheckPromptIds(const std::vector<TokenId>& ids) const {
+Status PromptEncoder::CheckIds(const std::vector<TokenId>& ids, const char* what,
+                               const char* field) const {
+  const TokenId limit = tokenizer_->vocab_size();
   for (const TokenId id : ids) {
-    if (Status status = CheckId(id, "the prompt", "prompt"); !status.ok()) return status;
+    if (id >= 0 && id < limit) continue;
+    return InvalidArgument(
+        fmt::format("token id {} in {} is not in the model's vocabulary of {}", id, what, limit),
+        field);
   }
   return {};
-}
-
-Status PromptEncoder::CheckId(TokenId id, const char* what, const char* field) const {
-  const TokenId limit = tokenizer_->vocab_size();
-  if (id >= 0 && id < limit) return {};
-  return InvalidArgument(
-      fmt::format("token id {} in {} is not in the model's vocabulary of {}", id, what, limit),
-      field);
 }
 
 Status PromptEncoder::CheckIds(const Request& request) const {
-  for (const TokenId id : request.stop_token_ids) {
-    Status status = CheckId(id, "stop_token_ids", "stop_token_ids");
-    if (!status.ok()) return status;
-  }
-  for (const LogitBias& bias : request.sampling.logit_bias) {
-    Status status = CheckId(bias.id, "logit_bias", "logit_bias");
-    if (!status.ok()) return status;
-  }
-  for (const TokenId id : request.resume_ids) {
-    Status status = CheckId(id, "resume_ids", "resume_ids");
-    if (!status.ok()) return status;
-  }
-  return {};
+  std::vector<TokenId> biased;
+  for (const LogitBias& bias : request.sampling.logit_bias) biased.push_back(bias.id);
+  Status status = CheckIds(request.stop_token_ids, "stop_token_ids", "stop_token_ids");
+  if (status.ok()) status = CheckIds(biased, "logit_bias", "logit_bias");
+  if (status.ok()) status = CheckIds(request.resume_ids, "resume_ids", "resume_ids");
+  return status;
 }
 
 std::vector<TokenId> PromptEncoder::EndIds(const Request& request) const {

@@ -1,4 +1,4 @@
-// From a request's prompt to token ids that fit.
+// From a request's prompt to token ids that fit: chats are rendered, and texts encoded, in pieces.
 #ifndef ROPEWAY_ENGINE_PROMPT_ENCODER_H_
 #define ROPEWAY_ENGINE_PROMPT_ENCODER_H_
 
@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/fiber.h"
 #include "core/block_name.h"
 #include "engine/backend.h"
-#include "engine/chat_rendering.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
@@ -23,17 +23,56 @@
 
 namespace ropeway::engine {
 
+// Asked about once in a millisecond, with the bytes that a rendering holds by then; whether the
+// rendering is not wanted any more. It may return on another thread. Null: it is wanted.
+using StoppedFn = std::function<bool(size_t held)>;
+
+// Renders a chat, with the generation prompt where asked for; const and thread-safe. A long
+// rendering fails (kCancelled) soon after `stopped` says so.
+using ChatRenderer = std::function<StatusOr<tokenizer::RenderedChat>(
+    const std::vector<ChatMessage>&, bool add_generation_prompt, const StoppedFn& stopped)>;
+
+// What a job does for its first pieces of about a millisecond is done in its turn; one that takes
+// longer gives way (base::PieceEnd).
+inline constexpr int kPiecesInTurn = 16;
+
+// Work that renders a chat, on a base::Fiber: it pauses where the renderer asks whether it is
+// stopped. Thread rule: one thread at a time.
+class ChatRendering {
+ public:
+  // `work` passes `stopped` to a ChatRenderer. Destroying this before its end stops it. Throws
+  // std::bad_alloc.
+  explicit ChatRendering(std::function<Status(const StoppedFn& stopped)> work)
+      : fiber_([this, work = std::move(work)](const base::Fiber::PauseFn& pause) {
+          status_ = work([this, &pause](size_t held) {
+            held_ = held;
+            return pause();
+          });
+        }) {}
+  ChatRendering(const ChatRendering&) = delete;
+  ChatRendering& operator=(const ChatRendering&) = delete;
+
+  // Does a piece of about a millisecond; whether the work has ended. Throws what it throws.
+  bool Run() {
+    ++pieces_;
+    return fiber_.Run();
+  }
+
+  // What the work returned, at its end.
+  const Status& status() const { return status_; }
+  // The memory that the rendering takes by now.
+  size_t bytes() const { return held_; }
+  bool gives_way() const { return pieces_ > kPiecesInTurn; }
+
+ private:
+  Status status_;
+  size_t held_ = 0;
+  int pieces_ = 0;
+  base::Fiber fiber_;  // Last: it uses the others.
+};
+
 // What a text costs that is encoded in pieces, in units of tokenizer::Work: about a millisecond.
 inline constexpr size_t kEncodingPiece = 8192;
-
-// A text that is only to be encoded, not to be answered. Throws std::bad_alloc.
-std::unique_ptr<Tokenization> BeginTokenization(
-    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, tokenizer::RenderedChat text,
-    bool add_special);
-// Likewise a chat, which is rendered in pieces before. `render` must outlive it.
-std::unique_ptr<Tokenization> BeginTokenization(
-    std::shared_ptr<const tokenizer::Tokenizer> tokenizer, const ChatRenderer* render,
-    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special);
 
 // Thread rule: const and thread-safe.
 class PromptEncoder {
@@ -54,6 +93,14 @@ class PromptEncoder {
   PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, ChatRenderer render_chat,
                 int32_t max_model_len, core::CacheRoot cache_root, store::SessionStore* sessions,
                 const TurnMetrics* metrics);
+
+  // A text, or a chat, that is only to be encoded, not to be answered. This must outlive it. Throws
+  // std::bad_alloc.
+  std::unique_ptr<Tokenization> BeginText(std::string text, bool add_special) const;
+  // kInvalidArgument without a chat template.
+  StatusOr<std::unique_ptr<Tokenization>> BeginChat(std::vector<ChatMessage> messages,
+                                                    bool add_generation_prompt,
+                                                    bool add_special) const;
 
   // One request being encoded. Thread rule: one thread at a time.
   class Job {
@@ -112,9 +159,8 @@ class PromptEncoder {
   size_t MostIds(const Parts& parts) const;
   Status TooLong(const Request& request, const Parts& parts, size_t least) const;
   StatusOr<core::CoreRequest> Finish(LiveRequest* live, std::vector<TokenId> ids) const;
-  Status CheckPromptIds(const std::vector<TokenId>& ids) const;
-  // `what` and `field` name the list that holds the id.
-  Status CheckId(TokenId id, const char* what, const char* field) const;
+  // `what` and `field` name the list.
+  Status CheckIds(const std::vector<TokenId>& ids, const char* what, const char* field) const;
   Status CheckIds(const Request& request) const;
   // The ids that end the sequence.
   std::vector<TokenId> EndIds(const Request& request) const;
