@@ -478,7 +478,6 @@ void EngineCore::UpdateStats() {
     ++stats_.running_by[static_cast<size_t>(sequence->request.priority)];
   }
   stats_.limit = scheduler_.limit();
-  stats_.queued_tokens = scheduler_.queued_tokens();
   stats_.speed = scheduler_.step_cost().speed();
   stats_.attention_weight = scheduler_.step_cost().weight();
   stats_.evicted_blocks = kv_.pool().evictions();

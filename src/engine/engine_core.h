@@ -100,7 +100,6 @@ struct CoreStats {
   std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
   std::array<int, kNumPriorities> waiting_by{};  // By class, preempted ones too.
   std::array<int, kNumPriorities> running_by{};
-  int64_t queued_tokens = 0;
   double speed = 0.0;             // Units of cost per second of steps; 0: not measured.
   double attention_weight = 0.0;  // What attending to a position costs, in tokens.
   // Since the start, in tokens: of requests that began to compute for the first time,

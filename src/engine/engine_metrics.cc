@@ -202,7 +202,7 @@ void EngineMetrics::SampleCache() {
 void EngineMetrics::SampleTier() {
   using S = EngineSample;
   Sample("ropeway_kv_disk_on", "1 while the disk tier works; 0: none, or turned off by an error.",
-         [](const S& s) { return s.has_tier && s.tier.on; });
+         [](const S& s) { return s.tier.on; });
   Sample("ropeway_kv_disk_bytes", "Bytes that the disk tier takes.",
          [](const S& s) { return s.tier.bytes; });
   Sample("ropeway_kv_disk_capacity_bytes", "Bytes that it may take.",

@@ -28,8 +28,7 @@ struct EngineSample {
   CoreStats core;
   EngineStats engine;
   scheduler::LoadView load;
-  bool has_tier = false;
-  kvcache::KvTierUsage tier;  // Valid with has_tier.
+  kvcache::KvTierUsage tier{.on = false};
   store::SessionStoreStats sessions;
   uint64_t trace_dropped = 0;
 };

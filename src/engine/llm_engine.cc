@@ -21,43 +21,37 @@ constexpr auto kCancelGrace = std::chrono::seconds(10);
 // A time beyond it would overflow the clock's count.
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
-// Nullopt: the request has ended.
-std::optional<RequestInfo::State> InfoOf(LiveRequest::State state) {
-  switch (state) {
-    case LiveRequest::State::kEncoding:
-      return RequestInfo::State::kEncoding;
-    case LiveRequest::State::kWaiting:
-      return RequestInfo::State::kWaiting;
-    case LiveRequest::State::kRunning:
-      return RequestInfo::State::kRunning;
-    case LiveRequest::State::kPreempted:
-      return RequestInfo::State::kPreempted;
-    case LiveRequest::State::kEnded:
-      break;
+// But for kEnded, RequestInfo has the same states in the same order.
+static_assert(static_cast<int>(RequestInfo::State::kPreempted) ==
+              static_cast<int>(LiveRequest::State::kPreempted));
+
+// What `view` returns; where memory is short, `otherwise`.
+template <typename T, typename View>
+T OrIfShort(T otherwise, const View& view) {
+  try {
+    return view();
+  } catch (const std::bad_alloc&) {
+    return otherwise;
   }
-  return std::nullopt;
 }
 
 }  // namespace
 
-LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor> executor,
-                     std::unique_ptr<store::SessionStore> sessions,
-                     std::unique_ptr<TraceWriter> trace,
-                     std::unique_ptr<policy::SchedulingPolicy> policy,
+LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingPolicy> policy,
                      const EngineCoreOptions& core_options, const executor::KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
       metrics_(config_.options.scheduler),
-      sessions_(std::move(sessions)),
-      trace_(std::move(trace)),
+      sessions_(std::move(config_.sessions)),
+      trace_(std::move(config_.trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
                sessions_.get(), &metrics_.turns),
       request_bytes_(config_.max_request_bytes),
       places_(scheduler::SharedByTenants(config_.options.scheduler.max_queued_requests)),
       output_(config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(), &requests_,
               [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
-      loop_(core_options, layout, std::move(executor), std::move(policy), config_.clock, &metrics_,
-            &output_, &requests_, trace_.get()),
+      loop_(core_options, layout, std::move(config_.executor), std::move(policy), config_.clock,
+            &metrics_, &output_, &requests_, trace_.get()),
       prompt_pool_(
           &encoder_, config_.clock, &request_bytes_, config_.options.frontend_threads,
           // A request that was cancelled leaves the queue at once, and the pool at its next turn.
@@ -153,22 +147,13 @@ Status LlmEngine::DescribeProgress(Status status) const {
 }
 
 Health LlmEngine::GetHealth() const {
-  try {
-    Health health;
+  return OrIfShort<Health>({.live = true, .ready = false, .reason = "out of memory"}, [this] {
     Status status = loop_.device_status();
     if (status.ok()) status = DescribeProgress(loop_.CheckProgress());
-    if (!status.ok()) {
-      health.live = health.ready = false;
-      health.reason = status.message();
-      return health;
-    }
+    if (!status.ok()) return Health{.live = false, .ready = false, .reason = status.message()};
     const std::lock_guard lock(mu_);
-    health.ready = accepting_;
-    if (!accepting_) health.reason = "the engine is stopping";
-    return health;
-  } catch (const std::bad_alloc&) {
-    return {.live = true, .ready = false, .reason = "out of memory"};
-  }
+    return Health{.ready = accepting_, .reason = accepting_ ? "" : "the engine is stopping"};
+  });
 }
 
 EngineStats LlmEngine::StatsOf(const EngineLoop::Snapshot& loop) const {
@@ -200,48 +185,36 @@ EngineStats LlmEngine::StatsOf(const EngineLoop::Snapshot& loop) const {
 }
 
 EngineStats LlmEngine::Stats() const {
-  try {
-    return StatsOf(loop_.snapshot());
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
+  return OrIfShort(EngineStats(), [this] { return StatsOf(loop_.snapshot()); });
 }
 
 std::string LlmEngine::MetricsText() const {
-  try {
+  return OrIfShort(std::string(), [this] {
     const EngineLoop::Snapshot loop = loop_.snapshot();
-    const scheduler::LoadView load = loop_.load();
-    const kvcache::KvTier* const tier = config_.tier.get();
-    return metrics_.Text({.core = loop.core,
-                          .engine = StatsOf(loop),
-                          .load = load,
-                          .has_tier = tier != nullptr,
-                          .tier = tier != nullptr ? tier->Usage() : kvcache::KvTierUsage(),
-                          .sessions = sessions_->stats(),
-                          .trace_dropped = trace_ != nullptr ? trace_->dropped() : 0});
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
+    EngineSample sample{.core = loop.core,
+                        .engine = StatsOf(loop),
+                        .load = loop_.load(),
+                        .sessions = sessions_->stats(),
+                        .trace_dropped = trace_ != nullptr ? trace_->dropped() : 0};
+    if (config_.tier != nullptr) sample.tier = config_.tier->Usage();
+    return metrics_.Text(sample);
+  });
 }
 
 int LlmEngine::RetryAfterSeconds(const std::string& tenant) const {
-  try {
-    return scheduler::WholeSeconds(loop_.load().SecondsToEnd(tenant));
-  } catch (const std::bad_alloc&) {
-    return 1;
-  }
+  return OrIfShort(1, [&] { return scheduler::WholeSeconds(loop_.load().SecondsToEnd(tenant)); });
 }
 
 std::vector<RequestInfo> LlmEngine::Requests() const {
-  try {
+  return OrIfShort(std::vector<RequestInfo>(), [this] {
     const base::TimePoint now = config_.clock->Now();
     std::vector<RequestInfo> all;
     requests_.ForEach([&](const std::shared_ptr<LiveRequest>& live) {
-      const std::optional<RequestInfo::State> state = InfoOf(live->state());
-      if (!state) return;
+      const LiveRequest::State state = live->state();
+      if (state == LiveRequest::State::kEnded) return;
       all.push_back({.id = live->id,
                      .tenant = live->tenant(),
-                     .state = *state,
+                     .state = static_cast<RequestInfo::State>(state),
                      .age_seconds = base::ToSeconds(now - live->arrival),
                      .priority = live->priority()});
     });
@@ -256,13 +229,11 @@ std::vector<RequestInfo> LlmEngine::Requests() const {
       ++position;
     }
     return all;
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
+  });
 }
 
 QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
-  try {
+  return OrIfShort(QueueInfo(), [&] {
     QueueInfo info;
     requests_.ForEach([&](const std::shared_ptr<LiveRequest>& live) {
       const LiveRequest::State state = live->state();
@@ -281,9 +252,7 @@ QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
     }
     info.blocked_by = loop_.snapshot().core.blocked_by;
     return info;
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
+  });
 }
 
 Status OpenFiles(LlmEngineConfig* config) {
@@ -318,12 +287,8 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   try {
     StatusOr<std::unique_ptr<policy::SchedulingPolicy>> policy = PolicyOf(options);
     if (!policy.ok()) return policy.status();
-    std::unique_ptr<executor::Executor> executor = std::move(config.executor);
-    std::unique_ptr<store::SessionStore> sessions = std::move(config.sessions);
-    std::unique_ptr<TraceWriter> trace = std::move(config.trace);
-    return std::unique_ptr<LlmEngine>(new LlmEngine(std::move(config), std::move(executor),
-                                                    std::move(sessions), std::move(trace),
-                                                    *std::move(policy), core, *layout));
+    return std::unique_ptr<LlmEngine>(
+        new LlmEngine(std::move(config), *std::move(policy), core, *layout));
   } catch (const std::exception& e) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("cannot start the engine's threads: {}", e.what()),
@@ -335,19 +300,11 @@ void LlmEngine::Cancel(RequestId id) { TryCancel(id); }
 void LlmEngine::Flush() { loop_.Flush(); }
 
 std::vector<SessionInfo> LlmEngine::Sessions(const std::string& tenant) const {
-  try {
-    return sessions_->List(tenant);
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
+  return OrIfShort(std::vector<SessionInfo>(), [&] { return sessions_->List(tenant); });
 }
 
 Status LlmEngine::CloseSession(const std::string& id, const std::string& tenant) {
-  try {
-    return sessions_->Close(tenant, id);
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  }
+  return OrIfShort(OutOfMemory(), [&] { return sessions_->Close(tenant, id); });
 }
 
 std::vector<ModelInfo> LlmEngine::Models() const {
@@ -394,7 +351,7 @@ StatusOr<TokenizerInfo> LlmEngine::DescribeTokenizer() const {
 
 StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {
   const tokenizer::Tokenizer& tokenizer = *config_.tokenizer;
-  try {
+  return OrIfShort<StatusOr<std::string>>(OutOfMemory(), [&]() -> StatusOr<std::string> {
     std::string text;
     for (const TokenId id : ids) {
       if (id < 0 || id >= tokenizer.vocab_size()) {
@@ -405,9 +362,7 @@ StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) con
       text += tokenizer.Bytes(id, true);
     }
     return text;
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  }
+  });
 }
 
 }  // namespace ropeway::engine

@@ -116,10 +116,8 @@ class LlmEngine final : public Backend {
   const SamplingDefaults& sampling_defaults() const { return config_.sampling; }
 
  private:
-  LlmEngine(LlmEngineConfig config, std::unique_ptr<executor::Executor> executor,
-            std::unique_ptr<store::SessionStore> sessions, std::unique_ptr<TraceWriter> trace,
-            std::unique_ptr<policy::SchedulingPolicy> policy, const EngineCoreOptions& core_options,
-            const executor::KvLayout& layout);
+  LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingPolicy> policy,
+            const EngineCoreOptions& core_options, const executor::KvLayout& layout);
 
   EngineStats StatsOf(const EngineLoop::Snapshot& loop) const;
   Status CheckModel(const std::string& model) const;
@@ -139,7 +137,7 @@ class LlmEngine final : public Backend {
   void CancelLive(const std::shared_ptr<LiveRequest>& live);
   void CancelAll();
 
-  const LlmEngineConfig config_;
+  LlmEngineConfig config_;  // Constant, but for the parts that the constructor moves out of it.
   const int32_t max_model_len_;
   mutable EngineMetrics metrics_;
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all requests.
