@@ -61,6 +61,16 @@ class ShortOfMemoryTier final : public kvcache::TestTier {
   int failed = 0;
 };
 
+// Counts the looks at its usage, each of which costs a lock.
+class LookedAtTier final : public kvcache::TestTier {
+ public:
+  kvcache::KvTierUsage Usage() const override {
+    ++looks;
+    return TestTier::Usage();
+  }
+  mutable int looks = 0;
+};
+
 class EngineCoreTierTest : public testing::Test {
  protected:
   void Start(int32_t blocks, EngineCoreOptions options = {}, kvcache::KvTier* tier = nullptr) {
@@ -354,6 +364,18 @@ TEST_F(EngineCoreTierTest, WhatTheTierRefusesIsTriedLater) {
   tier_.full = false;
   Store();
   EXPECT_EQ(tier_.puts, 6);
+}
+
+TEST_F(EngineCoreTierTest, ManyBlocksTakeOneLookAtTheTiersUsage) {
+  LookedAtTier tier;
+  Start(40, {}, &tier);
+  Add(1, 300, 5);
+  Run();
+  tier.looks = 0;
+  const int before = tier.puts;
+  core_->Background();
+  EXPECT_GT(tier.puts - before, 4);
+  EXPECT_EQ(tier.looks, 1);
 }
 
 TEST_F(EngineCoreTierTest, NothingOfALostDeviceIsStored) {

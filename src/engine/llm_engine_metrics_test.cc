@@ -98,6 +98,22 @@ TEST(LlmEngineMetricsTest, WhatTheTierKeptIsSeenFromTheStartOn) {
   EXPECT_THAT(text, HasSubstr("ropeway_kv_disk_blocks 7\n"));
 }
 
+TEST(LlmEngineMetricsTest, WhoIsToldAnEndFindsNumbersThatIncludeIt) {
+  TestEngine test;
+  test.control->step_micros = 2000;
+  test.Start();
+  for (uint64_t i = 1; i <= 20; ++i) {
+    auto sink = std::make_shared<TestSink>();
+    test.Submit("abcd", 1, sink);
+    sink->WaitEnd();
+    const EngineStats stats = test.engine->Stats();
+    EXPECT_EQ(stats.total_steps, i);
+    EXPECT_EQ(stats.running, 0);
+    EXPECT_GE(stats.avg_step_duration_ms, 2);
+    EXPECT_GT(stats.utilization, 0);
+  }
+}
+
 TEST(LlmEngineMetricsTest, LateRequestsAreCountedByClass) {
   TestEngine test;
   test.control->step_micros = 4000;
