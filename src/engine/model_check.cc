@@ -28,149 +28,108 @@ constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
 constexpr char kTakeAnother[] =
     "take the same model as a GGUF file in a supported type (Q8_0 is always one), or its original "
     "folder with --quantize q8_0";
-constexpr char kFetchAgain[] =
-    "compare its SHA-256 with what its source says: if they differ, the file is damaged, and "
-    "`ropeway models pull` fetches it again; if not, its maker wrote what Ropeway does not read";
-constexpr char kTryTested[] = "`ropeway models list` names models that run";
-constexpr char kLessMemory[] =
-    "take a smaller model or type (--quantize), a smaller --kv-cache-size, or free memory";
 constexpr char kShorter[] = "choose a smaller --max-model-len";
-constexpr char kNameModel[] =
-    "give the path of a GGUF file or of a folder with all files of a model, or a name of `ropeway "
-    "models list`";
-constexpr char kReadable[] = "see that the disk is sound and the files can be read";
 
-// nullptr: the reason itself says what was expected.
-const char* AdviceFor(StatusCode code) {
-  switch (code) {
-    case StatusCode::kUnimplemented:
-      return kTryTested;
-    case StatusCode::kDataLoss:
-      return kFetchAgain;
-    case StatusCode::kResourceExhausted:
-      return kLessMemory;
-    case StatusCode::kNotFound:
-      return kNameModel;
-    case StatusCode::kUnavailable:
-      return kReadable;
-    default:
-      return nullptr;
-  }
-}
-
-// Finds the reasons of one model.
-class Checker {
- public:
-  Checker(const model::GgufFile& file, const EngineOptions& options, int64_t available)
-      : file_(file), options_(options) {
-    check_.path = file.path();
-    check_.warnings = file.warnings();
-    check_.memory.available = available;
-  }
-
-  ModelCheck Run() {
-    CheckTensors();
-    CheckVocabulary();
-    check_.sampling = ReadSamplingDefaults(file_, &check_.warnings);
-    return std::move(check_);
-  }
-
- private:
-  void CheckTensors();
-  void CheckMemory(const model::ModelTensors& tensors);
-  void CheckVocabulary();
-  void CheckChatTemplate();
-
-  const model::GgufFile& file_;
-  const EngineOptions& options_;
-  ModelCheck check_;
+// What to do about a reason; one of another code says itself what was expected.
+constexpr std::pair<StatusCode, const char*> kAdvice[] = {
+    {StatusCode::kUnimplemented, "`ropeway models list` names models that run"},
+    {StatusCode::kDataLoss,
+     "compare its SHA-256 with what its source says: if they differ, the file is damaged, and "
+     "`ropeway models pull` fetches it again; if not, its maker wrote what Ropeway does not read"},
+    {StatusCode::kResourceExhausted,
+     "take a smaller model or type (--quantize), a smaller --kv-cache-size, or free memory"},
+    {StatusCode::kNotFound,
+     "give the path of a GGUF file or of a folder with all files of a model, or a name of `ropeway "
+     "models list`"},
+    {StatusCode::kUnavailable, "see that the disk is sound and the files can be read"},
 };
 
-void Checker::CheckTensors() {
-  model::Failures failures;
-  const StatusOr<model::ModelTensors> tensors = model::BindTensors(file_, &failures);
-  for (const Status& failure : failures.all()) {
-    const bool is_type = failure.code() == StatusCode::kUnimplemented &&
-                         failure.message().find(": type ") != std::string::npos;
-    check_.Add(failure, is_type ? kTakeAnother : "");
-  }
-  if (failures.full()) {
-    check_.Add({failures.first().code(), "and maybe more: only so many are looked for"});
-  }
-  if (!tensors.ok()) {
-    if (const auto config = model::ReadModelConfig(file_); config.ok()) check_.config = *config;
-    return;
-  }
-  check_.config = tensors->config;
-  if (const Status status =
-          model::CheckRopeBytes(file_, tensors->config, options_.model.max_model_len);
-      !status.ok()) {
-    return check_.Add(status, kShorter);
-  }
-  CheckMemory(*tensors);
-}
-
-void Checker::CheckMemory(const model::ModelTensors& tensors) {
-  const kernels::KvType* type = kernels::KvTypeByName(options_.cache.kv_dtype.c_str());
+void CheckMemory(const model::GgufFile& file, const EngineOptions& options,
+                 const model::ModelTensors& tensors, ModelCheck* check) {
+  const kernels::KvType* type = kernels::KvTypeByName(options.cache.kv_dtype.c_str());
   if (type == nullptr) return;  // ValidateEngineOptions names it.
-  MemoryForecast& memory = check_.memory;
+  MemoryForecast& memory = check->memory;
   memory.weights = model::LoadedBytes(tensors);
-  memory.rope = model::RopeBytes(tensors.config, options_.model.max_model_len);
+  memory.rope = model::RopeBytes(tensors.config, options.model.max_model_len);
   memory.kv_per_token = tensors.config.kv_bytes_of_all_groups(*type) / base::kBlockTokens;
   const int64_t left =
       std::max<int64_t>(0, memory.available - static_cast<int64_t>(memory.weights + memory.rope));
   const int32_t context = tensors.config.context_length;
   const int32_t longest =
-      options_.model.max_model_len == 0 ? context : std::min(options_.model.max_model_len, context);
-  const int64_t pool = options_.cache.kv_bytes > 0
-                           ? options_.cache.kv_bytes
-                           : DefaultKvCacheBytes(left, options_.scheduler.max_num_seqs, longest,
+      options.model.max_model_len == 0 ? context : std::min(options.model.max_model_len, context);
+  const int64_t pool = options.cache.kv_bytes > 0
+                           ? options.cache.kv_bytes
+                           : DefaultKvCacheBytes(left, options.scheduler.max_num_seqs, longest,
                                                  tensors.config.kv_block_bytes(*type),
                                                  tensors.config.kv_groups().windows);
   memory.kv_cache = static_cast<uint64_t>(pool);
   const uint64_t needed = memory.weights + memory.rope + memory.kv_cache;
   if (memory.available <= 0 || needed <= static_cast<uint64_t>(memory.available)) return;
-  check_.Add(
+  check->Add(
       Status(StatusCode::kResourceExhausted,
              fmt::format("{}: needs {} of memory, {} for weights, {} for RoPE at all positions and "
                          "{} for the KV cache; {} are free on this machine",
-                         file_.path(), MemoryText(needed), MemoryText(memory.weights),
+                         file.path(), MemoryText(needed), MemoryText(memory.weights),
                          MemoryText(memory.rope), MemoryText(memory.kv_cache),
                          MemoryText(static_cast<uint64_t>(memory.available))),
              "model_path"));
 }
 
-void Checker::CheckVocabulary() {
-  StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file_);
-  if (!vocabulary.ok()) return check_.Add(vocabulary.status());
-  check_.chat_template = vocabulary->chat_template;
-  for (std::string& warning : vocabulary->warnings) check_.warnings.push_back(std::move(warning));
-  StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made =
-      MakeModelTokenizer(file_, *std::move(vocabulary));
-  if (!made.ok()) return check_.Add(made.status());
-  check_.tokenizer = *std::move(made);
-  const int32_t tokens = check_.tokenizer->vocab_size();
-  const bool bound = check_.config && check_.config->vocab_size > 0;
-  // Of a GGUF file BindTensors has compared the two.
-  if (bound && check_.config->vocab_size != tokens) {
-    const std::string field = VocabularyFile(file_);
-    check_.Add(Status(StatusCode::kDataLoss,
-                      fmt::format("{}/{}: {} tokens, but the model's embedding has {} rows",
-                                  file_.path(), field, tokens, check_.config->vocab_size),
-                      field));
+void CheckTensors(const model::GgufFile& file, const EngineOptions& options, ModelCheck* check) {
+  model::Failures failures;
+  const StatusOr<model::ModelTensors> tensors = model::BindTensors(file, &failures);
+  for (const Status& failure : failures.all()) {
+    const bool is_type = failure.code() == StatusCode::kUnimplemented &&
+                         failure.message().find(": type ") != std::string::npos;
+    check->Add(failure, is_type ? kTakeAnother : "");
   }
-  CheckChatTemplate();
+  if (failures.full()) {
+    check->Add({failures.first().code(), "and maybe more: only so many are looked for"});
+  }
+  if (!tensors.ok()) {
+    if (const auto config = model::ReadModelConfig(file); config.ok()) check->config = *config;
+    return;
+  }
+  check->config = tensors->config;
+  if (const Status status =
+          model::CheckRopeBytes(file, tensors->config, options.model.max_model_len);
+      !status.ok()) {
+    return check->Add(status, kShorter);
+  }
+  CheckMemory(file, options, *tensors, check);
 }
 
 // Completions are served without a template too.
-void Checker::CheckChatTemplate() {
-  const std::string& source = check_.chat_template;
-  if (source.empty() || !options_.model.chat_template.empty()) return;
+void CheckChatTemplate(const EngineOptions& options, ModelCheck* check) {
+  const std::string& source = check->chat_template;
+  if (source.empty() || !options.model.chat_template.empty()) return;
   const auto parsed = tokenizer::ChatTemplate::Parse(source);
   if (parsed.ok()) return;
-  check_.warnings.push_back(
+  check->warnings.push_back(
       fmt::format("has a chat template that cannot be used, so that chats are rejected: {}",
                   parsed.status().message()));
+}
+
+void CheckVocabulary(const model::GgufFile& file, const EngineOptions& options, ModelCheck* check) {
+  StatusOr<tokenizer::Vocabulary> vocabulary = ReadVocabulary(file);
+  if (!vocabulary.ok()) return check->Add(vocabulary.status());
+  check->chat_template = vocabulary->chat_template;
+  for (std::string& warning : vocabulary->warnings) check->warnings.push_back(std::move(warning));
+  StatusOr<std::unique_ptr<tokenizer::Tokenizer>> made =
+      MakeModelTokenizer(file, *std::move(vocabulary));
+  if (!made.ok()) return check->Add(made.status());
+  check->tokenizer = *std::move(made);
+  const int32_t tokens = check->tokenizer->vocab_size();
+  const bool bound = check->config && check->config->vocab_size > 0;
+  // Of a GGUF file BindTensors has compared the two.
+  if (bound && check->config->vocab_size != tokens) {
+    const std::string field = VocabularyFile(file);
+    check->Add(Status(StatusCode::kDataLoss,
+                      fmt::format("{}/{}: {} tokens, but the model's embedding has {} rows",
+                                  file.path(), field, tokens, check->config->vocab_size),
+                      field));
+  }
+  CheckChatTemplate(options, check);
 }
 
 // A reason without the path, which stands before it already. (Before a folder's files it has a
@@ -232,8 +191,9 @@ void ModelCheck::Add(const Status& reason, std::string_view given) {
   const auto same = [&](const Status& s) { return s.message() == reason.message(); };
   if (std::ranges::any_of(reasons, same)) return;
   reasons.push_back(reason);
-  const char* const usual = AdviceFor(reason.code());
-  if (given.empty() && usual != nullptr) given = usual;
+  for (const auto& [code, usual] : kAdvice) {
+    if (given.empty() && code == reason.code()) given = usual;
+  }
   if (given.empty() || std::ranges::find(advice, given) != advice.end()) return;
   advice.emplace_back(given);
 }
@@ -253,7 +213,14 @@ Status ModelCheck::status() const {
 
 ModelCheck CheckModel(const model::GgufFile& file, const EngineOptions& options,
                       int64_t available) {
-  return Checker(file, options, available).Run();
+  ModelCheck check;
+  check.path = file.path();
+  check.warnings = file.warnings();
+  check.memory.available = available;
+  CheckTensors(file, options, &check);
+  CheckVocabulary(file, options, &check);
+  check.sampling = ReadSamplingDefaults(file, &check.warnings);
+  return check;
 }
 
 ModelCheck OpenAndCheckModel(const EngineOptions& options, int64_t available,

@@ -55,31 +55,22 @@ std::string ServedName(const EngineOptions& options) {
   return name.extension() == ".gguf" ? name.stem().string() : name.string();
 }
 
-// If Ropeway cannot read the model's chat template, completions are served all the same, and chats
-// are rejected with the template's error. (ModelCheck's warning says it.)
-ChatRenderer RenderAsTheModelSays(const std::string& source, const tokenizer::Tokenizer& tokenizer,
-                                  bool parse_special) {
-  if (source.empty()) return nullptr;
-  StatusOr<tokenizer::ChatTemplate> parsed = tokenizer::ChatTemplate::Parse(source);
-  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, parse_special);
-  return [status = parsed.status()](const auto&, bool,
-                                    const StoppedFn&) -> StatusOr<tokenizer::RenderedChat> {
-    return status;
-  };
-}
-
-// With a template that the user gave and that cannot be used, the engine does not start.
-StatusOr<ChatRenderer> MakeChatRenderer(const EngineOptions& options,
+// With a template that the user gave and that cannot be used, the engine does not start. If Ropeway
+// cannot read the model's own, completions are served all the same, and chats are rejected with the
+// template's error. (ModelCheck's warning says it.)
+StatusOr<ChatRenderer> MakeChatRenderer(const ModelOptions& options,
                                         const std::string& own_template,
                                         const tokenizer::Tokenizer& tokenizer) {
-  const bool parse_special = options.model.parse_special;
-  if (options.model.chat_template.empty()) {
-    return RenderAsTheModelSays(own_template, tokenizer, parse_special);
-  }
-  StatusOr<tokenizer::ChatTemplate> parsed = tokenizer::ChatTemplate::Parse(
-      options.model.chat_template, "chat_template (--chat-template)");
-  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, parse_special);
-  return InvalidArgument(parsed.status().message(), "chat_template");
+  const std::string& given = options.chat_template;
+  if (given.empty() && own_template.empty()) return ChatRenderer();
+  StatusOr<tokenizer::ChatTemplate> parsed =
+      given.empty() ? tokenizer::ChatTemplate::Parse(own_template)
+                    : tokenizer::ChatTemplate::Parse(given, "chat_template (--chat-template)");
+  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, options.parse_special);
+  if (!given.empty()) return InvalidArgument(parsed.status().message(), "chat_template");
+  return ChatRenderer([status = parsed.status()](const auto&, bool, const StoppedFn&) {
+    return StatusOr<tokenizer::RenderedChat>(status);
+  });
 }
 
 // Says what the model needs and what else is to know about it, before it is loaded.
@@ -101,7 +92,7 @@ Status LoadFailure(ModelCheck* check, const Status& failure) {
 Status AddTokenizer(ModelCheck* check, LlmEngineConfig* config) {
   config->tokenizer = std::move(check->tokenizer);
   StatusOr<ChatRenderer> render =
-      MakeChatRenderer(config->options, check->chat_template, *config->tokenizer);
+      MakeChatRenderer(config->options.model, check->chat_template, *config->tokenizer);
   if (!render.ok()) return render.status();
   config->render_chat = *std::move(render);
   const std::string& given = config->options.model.chat_template;
