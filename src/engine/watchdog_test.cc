@@ -118,5 +118,28 @@ TEST(WatchdogTest, APausedProcessIsNoStalledEngine) {
   }
 }
 
+// What a pause took is no stall, but what comes after it counts again.
+TEST(WatchdogTest, AStallAfterAPauseIsSeen) {
+  TestEngine test;
+  test.watchdog_period = milliseconds(2);
+  test.Start();
+  test.control->CloseGate();
+  auto sink = std::make_shared<TestSink>();
+  test.Submit("abc", 3, sink);
+  ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() > 0; }));
+  test.clock.skipped += 1000;
+  int skipped = 0;
+  EXPECT_TRUE(Eventually([&] {
+    ++skipped;
+    test.clock.skipped += 1;
+    return !test.engine->GetHealth().live;
+  }));
+  // Of the pause as much counts as of any time between two looks.
+  EXPECT_GE(skipped, 10);
+  EXPECT_THAT(test.engine->GetHealth().reason, HasSubstr("step 1 has run for "));
+  test.control->OpenGate();
+  EXPECT_EQ(sink->WaitEnd().text, "abc");
+}
+
 }  // namespace
 }  // namespace ropeway::engine
