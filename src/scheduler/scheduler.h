@@ -96,7 +96,6 @@ class Scheduler final : public AdmissionQueue {
   }
   // The ids of the queue in the order of the last step. O(n log n); throws std::bad_alloc.
   std::vector<uint64_t> QueueOrder() const { return order_.IdsOf(queue()); }
-  int64_t queued_tokens() const { return load_.tokens(); }
   bool StartsAtOnce(const core::Job& /*job*/) const override {
     return queue().empty() && slots_.num_running() < slots_.limit();
   }
