@@ -68,9 +68,10 @@ class Parser {
   }
 
   // Replaces the spellings that CLI11 does not know.
-  Status MakePlain(std::vector<std::string>* words) const {
+  Status MakePlain(std::vector<std::string>* words) {
     if (words->empty()) return {};
     while (words->front() == "help") {
+      help_command_ = true;
       words->erase(words->begin());
       words->emplace_back("--help");
     }
@@ -191,12 +192,22 @@ class Parser {
 
   // The help, unless what it is asked for is no command: CLI11 looks at that later.
   StatusOr<Invocation> Help(bool all) const {
-    const std::vector<std::string> extra = root_.remaining(true);
+    std::vector<std::string> extra = root_.remaining(true);
+    if (help_command_) {  // Behind it stand commands alone.
+      for (const auto& [flag, option] : Innermost().options) {
+        if (flag->names.starts_with('-')) continue;
+        extra.insert(extra.begin(), option->results().begin(), option->results().end());
+      }
+    }
     const bool takes_command = !Innermost().app->get_subcommands(nullptr).empty();
-    if (takes_command && !extra.empty() && !extra.front().starts_with('-')) {
-      return Fault(NoCommand(extra));
+    if ((takes_command || help_command_) && !extra.empty() && !extra.front().starts_with('-')) {
+      return Fault(takes_command ? NoCommand(extra) : TooMany(extra.front()));
     }
     return Invocation{nullptr, HelpText(program_, Path(), all)};
+  }
+
+  static std::string TooMany(const std::string& word) {
+    return fmt::format("one argument too many: '{}'", word);
   }
 
   std::string WhatIsWrong(const CLI::ParseError& error) const {
@@ -206,7 +217,7 @@ class Parser {
       for (const std::string& word : extra) {
         if (word.size() > 1 && word[0] == '-') return NoFlag(word);
       }
-      return fmt::format("one argument too many: '{}'", extra.front());
+      return TooMany(extra.front());
     }
     return error.what();
   }
@@ -249,6 +260,7 @@ class Parser {
   const Program& program_;
   CLI::App root_;
   CLI::Option* config_;
+  bool help_command_ = false;  // The first word is "help".
   std::vector<Node> nodes_;
   std::set<std::string> valued_;                   // Names of flags that take a value.
   std::map<std::string, std::string> one_dashed_;  // What a long name with one dash stands for.

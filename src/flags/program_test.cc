@@ -200,6 +200,9 @@ TEST_F(ProgramTest, WhatIsWrongIsOneSentenceThatNamesTheWord) {
       {{"help", "sreve"},
        "there is no command 'sreve': did you mean 'serve'? (see program --help)"},
       {{"help", "bench", "x"}, "expected a command: serve, not 'x' (see program bench --help)"},
+      {{"help", "serve", "x"}, "one argument too many: 'x' (see program serve --help)"},
+      {{"help", "bench", "serve", "x"},
+       "one argument too many: 'x' (see program bench serve --help)"},
       {{"nonsense", "--help-all"}, "expected a command: serve, bench, completion, not 'nonsense'"},
       {{"bench"}, "expected a command: serve (see program bench --help)"}};
   for (const Wrong& wrong : cases) {
