@@ -52,8 +52,14 @@ std::optional<std::string_view> HostOf(std::string_view authority) {
 
 // Whether `host` (in lower case, an address of IPv6 in brackets) is this machine by its nature.
 bool IsLocalHost(std::string_view host) {
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return IsLoopbackHost(host) || host.ends_with(".localhost");
+  if (host.starts_with('[')) {
+    host = host.substr(1, host.size() - 2);
+    return host.find(':') != std::string_view::npos && IsLoopbackHost(host);
+  }
+  if (!host.ends_with(".localhost")) return IsLoopbackHost(host);
+  return host.front() != '.' && host.find("..") == std::string_view::npos &&
+         host.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") ==
+             std::string_view::npos;
 }
 
 // Whether `origin`, as browsers write it, is of a page of this machine.
