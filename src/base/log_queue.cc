@@ -15,7 +15,6 @@ namespace ropeway::base {
 namespace {
 
 constexpr size_t kLinesThatWait = 8192;
-constexpr std::chrono::seconds kEndWait{1};
 
 }  // namespace
 
@@ -35,15 +34,19 @@ bool LogQueue::End() {
   if (thread_ == nullptr) return true;
   spdlog::set_default_logger(before_);
   // Its destructor joins its thread, which a reader that takes nothing holds.
-  std::promise<void> ended;
-  const std::future<void> end = ended.get_future();
-  std::thread([thread = std::move(thread_), ended = std::move(ended)]() mutable {
-    thread.reset();
-    ended.set_value();
-  }).detach();
-  return end.wait_for(kEndWait) == std::future_status::ready;
+  return EndsInTime([thread = std::move(thread_)]() mutable { thread.reset(); });
 }
 
 size_t LogQueue::lost() const { return thread_->overrun_counter(); }
+
+bool EndsInTime(std::function<void()> work) {
+  std::promise<void> ended;
+  const std::future<void> end = ended.get_future();
+  std::thread([work = std::move(work), ended = std::move(ended)]() mutable {
+    work();
+    ended.set_value();
+  }).detach();
+  return end.wait_for(std::chrono::seconds(1)) == std::future_status::ready;
+}
 
 }  // namespace ropeway::base

@@ -5,6 +5,7 @@
 #include <spdlog/logger.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace spdlog::details {
@@ -35,6 +36,10 @@ class LogQueue {
   const std::shared_ptr<spdlog::logger> before_;
   std::shared_ptr<spdlog::details::thread_pool> thread_;
 };
+
+// Calls `work` on a thread of its own, and waits a second for its end: a reader that takes nothing
+// must not hold the caller, whatever becomes of the work. Whether it ended; it must not throw.
+bool EndsInTime(std::function<void()> work);
 
 }  // namespace ropeway::base
 

@@ -83,5 +83,19 @@ TEST_F(LogQueueTest, EndsWhereTheReaderTakesNothing) {
   may_.set_value();  // The thread that was left behind ends.
 }
 
+TEST(EndsInTime, WaitsForWorkButNotForever) {
+  bool done = false;
+  EXPECT_TRUE(EndsInTime([&] { done = true; }));
+  EXPECT_TRUE(done);
+  const auto may = std::make_shared<std::promise<void>>();
+  const auto ended = std::make_shared<std::promise<void>>();
+  EXPECT_FALSE(EndsInTime([may, ended] {
+    may->get_future().wait();
+    ended->set_value();
+  }));
+  may->set_value();
+  ended->get_future().wait();  // It went on.
+}
+
 }  // namespace
 }  // namespace ropeway::base

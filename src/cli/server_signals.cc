@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <future>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/log_queue.h"
 
 namespace ropeway::cli {
 namespace {
@@ -25,16 +25,10 @@ void LogStopped() {
     // The main thread may put another log in its place meanwhile.
     const std::shared_ptr<spdlog::logger> held = spdlog::default_logger();
     const spdlog::logger& log = held->name().empty() ? base::Log() : *held;
-    auto direct =
-        std::make_unique<spdlog::logger>(log.name(), log.sinks().begin(), log.sinks().end());
+    const auto direct =
+        std::make_shared<spdlog::logger>(log.name(), log.sinks().begin(), log.sinks().end());
     direct->set_level(log.level());
-    std::promise<void> promise;
-    const std::future<void> logged = promise.get_future();
-    std::thread([promise = std::move(promise), direct = std::move(direct)]() mutable {
-      direct->info(kStopped, 0);
-      promise.set_value();
-    }).detach();
-    logged.wait_for(std::chrono::seconds(1));
+    base::EndsInTime([direct] { direct->info(kStopped, 0); });
   } catch (const std::exception&) {
   }
 }
