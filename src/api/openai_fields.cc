@@ -142,8 +142,7 @@ Status ReadRow(const core::Parameter& row, const json& value, const std::string&
   if (Status status = body->report->CheckAlias(&row, field, value); !status.ok()) return status;
   if (row.member == core::ParameterMember(&Request::max_tokens)) {
     body->max_tokens_field = field;
-    // As llama.cpp has it: until the context ends.
-    body->to_context_end = value == -1;
+    body->to_context_end = value == row.no_limit;
     if (body->to_context_end) return {};
   }
   return ReadParameter(row, value, field, &body->request);

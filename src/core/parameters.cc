@@ -21,6 +21,7 @@ constexpr Parameter kParameters[] = {
     {.name = "max_tokens",
      .member = &Request::max_tokens,
      .high = kInt32,
+     .no_limit = -1,  // As llama.cpp has it: until the context ends.
      .known = kAll,
      .known_as = kOllama,
      .aliases = {"num_predict", "n_predict", "max_completion_tokens"},

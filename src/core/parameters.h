@@ -51,6 +51,7 @@ struct Parameter {
   double high = 0;
   bool above_low = false;  // Without `low` itself.
   size_t most = 0;         // Entries of a list.
+  int no_limit = 0;        // The number by which a body says that there is none; 0: no number does.
   // The number that changes nothing: above this for top_k. NaN: there is none.
   double off = 0;
   // Its bit of SamplingParams::given; 0: it counts as given where it is not off or empty.

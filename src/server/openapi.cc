@@ -22,7 +22,8 @@ Json Number(double value) {
 
 Json Ranged(const char* type, const core::Parameter& row) {
   return {{"type", type},
-          {row.above_low ? "exclusiveMinimum" : "minimum", Number(row.low)},
+          {row.above_low ? "exclusiveMinimum" : "minimum",
+           row.no_limit != 0 ? Json(row.no_limit) : Number(row.low)},
           {"maximum", Number(row.high)}};
 }
 
@@ -31,11 +32,8 @@ Json TypeOf(const core::Parameter& row) {
   return std::visit(
       [&]<typename Class, typename T>(T Class::*) -> Json {
         if constexpr (std::is_same_v<T, float>) return Ranged("number", row);
-        if constexpr (std::is_same_v<T, int32_t>) return Ranged("integer", row);
-        if constexpr (std::is_same_v<T, std::optional<int32_t>>) {
-          Json range = Ranged("integer", row);
-          range["minimum"] = -1;  // Of max_tokens: until the context ends.
-          return range;
+        if constexpr (std::is_same_v<T, int32_t> || std::is_same_v<T, std::optional<int32_t>>) {
+          return Ranged("integer", row);
         }
         if constexpr (std::is_same_v<T, bool>) return {{"type", "boolean"}};
         if constexpr (std::is_same_v<T, std::string>) return {{"type", "string"}};

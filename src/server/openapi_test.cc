@@ -61,6 +61,8 @@ TEST(OpenApi, HasEveryFieldAndParametersWithTheirRanges) {
     for (const core::Parameter& row : core::Parameters()) {
       ASSERT_TRUE(fields.contains(row.name)) << row.name;
       EXPECT_TRUE(fields[row.name].contains("type")) << row.name;
+      const double least = row.no_limit != 0 ? row.no_limit : row.low;
+      EXPECT_EQ(fields[row.name].value("minimum", least), least) << row.name;
     }
     EXPECT_EQ(fields["temperature"]["type"], "number");
     EXPECT_EQ(fields["temperature"]["maximum"], 2);
