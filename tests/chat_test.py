@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
@@ -239,6 +240,10 @@ class TerminalTest(ChatCase):
         self.say(chat, "/system Be a sailor.\n", "from the next answer on")
         self.assertIn("(3 messages saved)", self.say(chat, f"/save {path}\n", "saved"))
         self.assertIn("there is such a file already", self.say(chat, f"/save {path}\n", "already"))
+        _, most = resource.prlimit(chat.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(chat.pid, resource.RLIMIT_FSIZE, (0, most))
+        self.assertIn("(the file cannot be written: File too large)", self.say(chat, f"/save {path}.2\n", "written"))
+        resource.prlimit(chat.pid, resource.RLIMIT_FSIZE, (most, most))
         with open(path, encoding="utf-8") as file:
             saved = json.load(file)
         self.assertEqual([message["role"] for message in saved], ["system", "user", "assistant"])

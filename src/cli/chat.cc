@@ -313,13 +313,16 @@ class Chat {
       using Json = nlohmann::ordered_json;
       const std::string text = list.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
       std::FILE* const file = base::OpenPrivateFile(path);
-      bool good = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-      good = file != nullptr && std::fclose(file) == 0 && good;
+      const bool good = file != nullptr &&
+                        std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+                        std::fflush(file) == 0;
+      const int error_number = errno;  // fclose() has one of its own.
+      if (file != nullptr) std::fclose(file);
       // The engine keeps tokens, not what was typed.
       const char* const missing = restored_ ? "; none of the turns that were restored" : "";
       base::Note(
           good ? fmt::format("({} saved{})\n", base::Counted(messages_.size(), "message"), missing)
-               : fmt::format("(the file cannot be written: {})\n", std::strerror(errno)));
+               : fmt::format("(the file cannot be written: {})\n", std::strerror(error_number)));
     }
     return true;
   }
