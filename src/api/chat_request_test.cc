@@ -154,11 +154,12 @@ TEST(ChatRequest, AllThatIsWrongIsToldAtOnce) {
       "3. 'messages[2].content[0].type' supports only \"text\". 'messages[2].content[1]' must "
       "be an object, but is \"x\". 'messages[2].tool_call_id' is of a tool's message alone.");
   // Also what is wrong of fields together; but not of one that is wrong by itself.
-  EXPECT_EQ(message(R"({"messages":[],"temperature":9,"top_logprobs":2,"stream_options":{},
+  EXPECT_EQ(
+      message(R"({"messages":[],"temperature":9,"top_logprobs":2,"stream_options":{},
                         "priority":"low","service_tier":"priority"})"),
-            "'messages' is empty. 'temperature' must be a number of at least 0 and at most 2, but "
-            "is 9. 'stream_options' needs 'stream' to be true. 'priority' is low, but "
-            "'service_tier' means high; give one of them.");
+      "'messages' is empty. 'temperature' must be a number of at least 0 and at most 2, but "
+      "is 9. 'stream_options' needs 'stream' to be true. 'top_logprobs' needs 'logprobs' to be "
+      "true. 'priority' is low, but 'service_tier' means high; give one of them.");
   EXPECT_EQ(message(R"({"messages":[{"role":"function","content":"a","name":1}]})"),
             "'messages[0].name' must be a string, but is 1.");
   EXPECT_EQ(

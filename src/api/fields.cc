@@ -201,12 +201,10 @@ void FieldReport::Add(Status fault) {
   }
 }
 
-void FieldReport::AddTogether(Status fault) {
+void FieldReport::AddTogether(Status fault, std::initializer_list<std::string_view> others) {
   const auto told = [&](const Status& known) {
-    const std::string_view field = known.field();
-    const std::string_view whole = field.substr(0, field.find_first_of(".["));
-    return IsWithin(field, fault.field()) ||
-           fault.message().find(fmt::format("'{}'", whole)) != std::string::npos;
+    const auto has = [&](std::string_view field) { return IsWithin(known.field(), field); };
+    return has(fault.field()) || std::ranges::any_of(others, has);
   };
   if (std::ranges::none_of(faults_, told)) Add(std::move(fault));
 }

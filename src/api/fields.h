@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -66,8 +67,9 @@ class FieldReport {
 
   // Keeps a fault; OK is none.
   void Add(Status fault);
-  // Likewise, of fields together: not where the same one, or a part of it, is at fault by itself.
-  void AddTogether(Status fault);
+  // Likewise, of the field that it names and of `others` together: not where one of them, or a part
+  // of it, is at fault by itself.
+  void AddTogether(Status fault, std::initializer_list<std::string_view> others = {});
   // There are more faults than are kept: nothing is left to find.
   bool full() const { return more_faults_; }
 

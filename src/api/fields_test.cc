@@ -186,6 +186,24 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
             "'chat_template_kwargs' must be an object, but is 1.");
 }
 
+// By the fields that it is about, whatever its text quotes.
+TEST(FieldsTest, WhatIsWrongTogetherIsToldWhereEachFieldIsRight) {
+  const BodyLimits limits;
+  const auto told = [&](const std::string& known, std::initializer_list<std::string_view> others) {
+    FieldReport report(kChat, limits);
+    report.Add(InvalidArgument("One.", known));
+    report.AddTogether(InvalidArgument("'n' and 'stop' do not fit.", "n"), others);
+    return report.status().message() != "One.";
+  };
+  EXPECT_FALSE(told("n", {}));
+  EXPECT_FALSE(told("n[2].x", {}));
+  EXPECT_FALSE(told("stop", {"stop"}));
+  EXPECT_FALSE(told("stop.a", {"seed", "stop"}));
+  EXPECT_TRUE(told("stop", {}));
+  EXPECT_TRUE(told("stop", {"seed"}));
+  EXPECT_TRUE(told("nn", {"stop"}));
+}
+
 TEST(FieldsTest, TheHeaderIsPrintableAndBounded) {
   EXPECT_EQ(IgnoredHeader({}), "");
   EXPECT_EQ(IgnoredHeader({""}), "\"\"") << "no empty header";

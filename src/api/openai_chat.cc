@@ -172,17 +172,20 @@ class ChatFormat final : public OpenAiFormat {
     return member;
   }
 
-  Status FinishBody() override {
-    if (body_.prompts.empty()) return InvalidArgument("'messages' is required.", "messages");
+  void FinishBody(FieldReport* report) override {
+    if (body_.prompts.empty()) {
+      report->AddTogether(InvalidArgument("'messages' is required.", "messages"));
+    }
     Request& request = body_.request;
     if (body_.top_logprobs && !body_.logprobs) {
-      return InvalidArgument("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs");
+      report->AddTogether(
+          InvalidArgument("'top_logprobs' needs 'logprobs' to be true.", "top_logprobs"),
+          {"logprobs"});
     }
     if (body_.logprobs) request.logprobs = body_.top_logprobs.value_or(0);
     // The answer shows the prompt's log-probabilities once. Without a token to generate, they are
     // all that each choice computes.
     body_.prompt_logprobs_once = request.max_tokens != 0;
-    return {};
   }
 
   Json ChoiceJson(size_t choice, const ChoiceOutput& output) const override {

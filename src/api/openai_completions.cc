@@ -212,23 +212,27 @@ class CompletionFormat final : public OpenAiFormat {
     std::vector<OutputToken> prompt_tokens;
   };
 
-  Status FinishBody() override {
-    if (body_.prompts.empty()) return InvalidArgument("'prompt' is required.", "prompt");
+  void FinishBody(FieldReport* report) override {
+    if (body_.prompts.empty()) {
+      report->AddTogether(InvalidArgument("'prompt' is required.", "prompt"));
+    }
     Request& request = body_.request;
     if (body_.best_of && *body_.best_of != body_.n) {
-      return {StatusCode::kUnimplemented, "'best_of' must equal 'n'.", "best_of"};
+      report->AddTogether({StatusCode::kUnimplemented, "'best_of' must equal 'n'.", "best_of"},
+                          {"n"});
     }
     if (!request.max_tokens && !body_.to_context_end) request.max_tokens = kDefaultMaxTokens;
     if (body_.shows_prompts && request.logprobs) {
       if (request.prompt_logprobs.value_or(*request.logprobs) != *request.logprobs) {
-        return InvalidArgument(
-            "With 'echo', 'logprobs' and 'prompt_logprobs' differ; give one of them.",
-            "prompt_logprobs");
+        report->AddTogether(
+            InvalidArgument(
+                "With 'echo', 'logprobs' and 'prompt_logprobs' differ; give one of them.",
+                "prompt_logprobs"),
+            {"echo", "logprobs"});
       }
       // The prompt's log-probabilities precede the completion's, as many of them.
       request.prompt_logprobs = request.logprobs;
     }
-    return {};
   }
 
   Json ChoiceJson(size_t choice, const ChoiceOutput& output) const override {

@@ -92,76 +92,82 @@ const char* ServiceTier(Priority priority) {
   return "default";
 }
 
-Status CheckLengths(const OpenAiBody& body, const char* zero_tokens_need) {
+void CheckLengths(const OpenAiBody& body, const char* zero_tokens_need, FieldReport* report) {
   const Request& request = body.request;
   const std::string& field = body.max_tokens_field;
   if (request.max_tokens == 0 && !body.shows_prompts && !body.prompt_logprobs) {
-    return InvalidArgument(
-        fmt::format("'{}' must be at least 1, but is 0, which needs {}.", field, zero_tokens_need),
-        field);
+    report->AddTogether(
+        InvalidArgument(fmt::format("'{}' must be at least 1, but is 0, which needs {}.", field,
+                                    zero_tokens_need),
+                        field),
+        {"echo", "prompt_logprobs"});
   }
   if (request.max_tokens && request.sampling.min_tokens > *request.max_tokens) {
-    return InvalidArgument(fmt::format("'min_tokens' is {}, which is more than '{}', {}.",
-                                       request.sampling.min_tokens, field, *request.max_tokens),
-                           "min_tokens");
+    report->AddTogether(
+        InvalidArgument(fmt::format("'min_tokens' is {}, which is more than '{}', {}.",
+                                    request.sampling.min_tokens, field, *request.max_tokens),
+                        "min_tokens"),
+        {field});
   }
-  return {};
 }
 
 // A gateway moves streams, one choice at a time.
-Status CheckGateway(const OpenAiBody& body) {
-  if (!body.gateway) return {};
+void CheckGateway(const OpenAiBody& body, FieldReport* report) {
+  if (!body.gateway) return;
   const char* const field = "ropeway_gateway";
   const bool resumes = !body.request.resume_ids.empty();
   if ((body.gateway->ids || resumes) && !body.stream) {
-    return InvalidArgument(
-        "'ropeway_gateway' gives and takes token ids in streams alone: 'stream' "
-        "must be true.",
-        field);
+    return report->AddTogether(
+        InvalidArgument("'ropeway_gateway' gives and takes token ids in streams alone: 'stream' "
+                        "must be true.",
+                        field),
+        {"stream"});
   }
   if ((resumes || body.request.choice > 0) && body.choices() > 1) {
-    return InvalidArgument(
-        "'choice' and 'resume_ids' of 'ropeway_gateway' are of one answer, but "
-        "this request asks for several.",
-        field);
+    return report->AddTogether(
+        InvalidArgument("'choice' and 'resume_ids' of 'ropeway_gateway' are of one answer, but "
+                        "this request asks for several.",
+                        field));
   }
   if (resumes && body.shows_prompts) {
-    return InvalidArgument("With 'resume_ids' there is no 'echo': it comes first.", "echo");
+    report->AddTogether(
+        InvalidArgument("With 'resume_ids' there is no 'echo': it comes first.", "echo"), {field});
   }
-  return {};
 }
 
 // `priority` and `service_tier` are two names of one thing.
-Status ResolvePriority(OpenAiBody* body) {
+void ResolvePriority(OpenAiBody* body, FieldReport* report) {
   if (body->priority && body->tier && *body->priority != *body->tier) {
-    return InvalidArgument(
-        fmt::format("'priority' is {}, but 'service_tier' means {}; give one of them.",
-                    PriorityName(*body->priority), PriorityName(*body->tier)),
-        "priority");
+    report->AddTogether(
+        InvalidArgument(
+            fmt::format("'priority' is {}, but 'service_tier' means {}; give one of them.",
+                        PriorityName(*body->priority), PriorityName(*body->tier)),
+            "priority"),
+        {"service_tier"});
   }
   if (!body->priority) {
     body->priority = body->tier;
     body->priority_field = "service_tier";
   }
-  return {};
 }
 
-Status CheckStream(const OpenAiBody& body) {
+void CheckStream(const OpenAiBody& body, FieldReport* report) {
   if (body.has_stream_options && !body.stream) {
-    return InvalidArgument("'stream_options' needs 'stream' to be true.", "stream_options");
+    report->AddTogether(
+        InvalidArgument("'stream_options' needs 'stream' to be true.", "stream_options"),
+        {"stream"});
   }
   if (body.stream && body.prompt_logprobs) {
-    return Unsupported("prompt_logprobs", " in streams; use 'echo' with 'logprobs'");
+    report->AddTogether(Unsupported("prompt_logprobs", " in streams; use 'echo' with 'logprobs'"));
   }
-  return {};
 }
 
-Status CheckChoices(const OpenAiBody& body) {
-  if (body.choices() <= static_cast<size_t>(body.max_choices)) return {};
-  return InvalidArgument(
+void CheckChoices(const OpenAiBody& body, FieldReport* report) {
+  if (body.choices() <= static_cast<size_t>(body.max_choices)) return;
+  report->AddTogether(InvalidArgument(
       fmt::format("'n' of {} for each of {} prompts makes {} choices; at most {} are allowed.",
                   body.n, body.prompts.size(), body.choices(), body.max_choices),
-      "n");
+      "n"));
 }
 
 }  // namespace
@@ -217,12 +223,12 @@ Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
   body_->report = nullptr;
   body_->ignored = report.ignored();
   if (!document->is_object()) return read;
-  report.AddTogether(CheckStream(*body_));
-  report.AddTogether(FinishBody());
-  report.AddTogether(CheckLengths(*body_, words_.zero_tokens_need));
-  report.AddTogether(CheckGateway(*body_));
-  report.AddTogether(ResolvePriority(body_));
-  report.AddTogether(CheckChoices(*body_));
+  CheckStream(*body_, &report);
+  FinishBody(&report);
+  CheckLengths(*body_, words_.zero_tokens_need, &report);
+  CheckGateway(*body_, &report);
+  ResolvePriority(body_, &report);
+  CheckChoices(*body_, &report);
   // Without a token to generate, the prompt is all that there is to compute.
   Request& request = body_->request;
   if (request.max_tokens == 0 && !request.prompt_logprobs) request.prompt_logprobs = 0;

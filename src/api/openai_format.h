@@ -103,7 +103,7 @@ class OpenAiFormat : public ApiFormat {
       : words_(words), table_(table), body_(body) {}
 
   // Checks the fields together; completes the request.
-  virtual Status FinishBody() = 0;
+  virtual void FinishBody(FieldReport* report) = 0;
   // One entry of "choices" in a whole answer.
   virtual nlohmann::ordered_json ChoiceJson(size_t choice, const ChoiceOutput& output) const = 0;
   // Members of a whole answer beside those of all; ends with a comma where there are any.
