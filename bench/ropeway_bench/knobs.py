@@ -123,7 +123,7 @@ PARTS = (
          ("--scheduler", "static", *servers.PURE), choices("--policy", "fcfs", "length-balance")),
     Part("cache-aware, small KV cache", "cache-aware", Loads.prefixes, ("--kv-cache-size", "48MiB"),
          choices("--policy", "fcfs", "cache-aware"), slots=4),
-    Part(CLASSES, "strict", Loads.classes, (), {"shares": (), "strict": ("--strict",)}),
+    Part(CLASSES, "strict", Loads.classes, (), {"shares": (), "strict": ("--strict-priority",)}),
     Part("batch control, small KV cache", "batch-control", lambda loads: loads.closed(LONG, 64),
          ("--kv-cache-size", "64MiB", "--step-target", "30ms"),
          choices("--batch-control", "fixed", "aimd", "memory"), slots=64),

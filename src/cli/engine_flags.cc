@@ -368,7 +368,7 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
   BatchingFlags& batching = flags->batching;
   const flags::FlagTable classes = {
       {"Scheduling",
-       {{"--strict", flags::SwitchValue(&options.strict_priority),
+       {{"--strict-priority", flags::SwitchValue(&options.strict_priority),
          "No shares: a higher class always goes first"},
         {"--preempt-max-generated",
          flags::ParsedValue(&options.preempt_max_generated, "N|auto", ParseMostGenerated)

@@ -115,7 +115,7 @@ TEST_F(EngineFlagsTest, EveryFlagReachesItsOption) {
                                        "sjf",
                                        "--class-shares",
                                        "50,30,20",
-                                       "--strict",
+                                       "--strict-priority",
                                        "--preempt-max-generated",
                                        "7",
                                        "--max-wait",
@@ -271,9 +271,10 @@ TEST_F(EngineFlagsTest, RunHasThoseOfManyPromptsAlone) {
 TEST_F(EngineFlagsTest, AFileSaysTheSame) {
   const std::string file =
       fmt::format("{}scheduler_flags_test_{}.toml", testing::TempDir(), getpid());
-  std::ofstream(file) << "[serve]\nscheduler = \"dynamic\"\nbatch-timeout = \"auto\"\n"
-                         "class-shares = \"60,30,10\"\nstrict = true\npreempt-max-generated = 20\n"
-                         "policy = \"priority+sjf\"\nttft-limits = \"1s,2s,3s\"\n";
+  std::ofstream(file)
+      << "[serve]\nscheduler = \"dynamic\"\nbatch-timeout = \"auto\"\n"
+         "class-shares = \"60,30,10\"\nstrict-priority = true\npreempt-max-generated = 20\n"
+         "policy = \"priority+sjf\"\nttft-limits = \"1s,2s,3s\"\n";
   EXPECT_EQ(Parse({"--config", file, "serve", "--policy", "fair"}), "");
   EXPECT_EQ(serve_.engine.batching.scheduler, "dynamic");
   EXPECT_LT(*serve_.engine.batching.batch_timeout, milliseconds(0));
