@@ -132,7 +132,7 @@ class GatewayBench {
   }
 
   // Let go of after the gateway.
-  std::vector<std::shared_ptr<RemoteBackend>> backends_;
+  std::vector<std::shared_ptr<Backend>> backends_;
   std::unique_ptr<Gateway> gateway_;
 };
 

@@ -5,21 +5,6 @@
 
 namespace ropeway::bench {
 
-class SimulatedBackend::Call final : public RemoteCall {
- public:
-  explicit Call(std::shared_ptr<Pending> pending) : pending_(std::move(pending)) {}
-  ~Call() override {
-    // A cancelled call keeps its place until its time is up, as a batch on a device does.
-    std::shared_ptr<RemoteSink> sink;  // Let go of without the lock.
-    const std::lock_guard lock(pending_->mutex);
-    pending_->over = true;
-    sink.swap(pending_->sink);
-  }
-
- private:
-  const std::shared_ptr<Pending> pending_;
-};
-
 SimulatedBackend::SimulatedBackend(int places, std::chrono::nanoseconds call_time)
     : places_(static_cast<size_t>(places)), call_time_(call_time), thread_([this] { Work(); }) {}
 
@@ -32,22 +17,33 @@ SimulatedBackend::~SimulatedBackend() {
   thread_.join();
 }
 
-std::unique_ptr<RemoteCall> SimulatedBackend::Start(const Request& /*request*/,
-                                                    const ResumePoint* /*resume*/,
-                                                    std::shared_ptr<RemoteSink> sink) {
-  auto pending = std::make_shared<Pending>();
-  pending->sink = std::move(sink);
-  auto call = std::make_unique<Call>(pending);
+StatusOr<std::vector<RequestId>> SimulatedBackend::SubmitAll(std::vector<SinkRequest> requests) {
+  std::vector<RequestId> ids;
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back(std::move(pending));
+    for (SinkRequest& one : requests) {
+      auto pending = std::make_shared<Pending>();
+      pending->id = ++last_id_;
+      pending->sink = std::move(one.sink);
+      ids.push_back(pending->id);
+      pending_.emplace(pending->id, pending);
+      waiting_.push_back(std::move(pending));
+    }
     FillPlaces(std::chrono::steady_clock::now());
   }
   changed_.notify_all();
-  return call;
+  return ids;
 }
 
-void SimulatedBackend::Probe(std::function<void(StatusOr<BackendFacts>)> done) {
+Status SimulatedBackend::Cancel(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = pending_.find(id);
+  if (found == pending_.end()) return NotUnderWay(id);
+  found->second->cancelled = true;
+  return {};
+}
+
+void SimulatedBackend::Probe(ProbeFn done) {
   BackendFacts facts;
   facts.places = static_cast<int>(places_);
   done(std::move(facts));
@@ -68,21 +64,17 @@ void SimulatedBackend::FillPlaces(TimePoint from) {
   most_ = std::max(most_, running_.size());
 }
 
-void SimulatedBackend::Answer(Pending* pending) {
-  const std::lock_guard lock(pending->mutex);
-  const std::shared_ptr<RemoteSink> sink = pending->sink;
-  if (pending->over) return;
+void SimulatedBackend::Answer(const Pending& pending) {
   Delta delta;
   delta.text = "word";
-  sink->OnDelta(std::move(delta));
-  if (pending->over) return;  // Cancelled meanwhile.
-  pending->over = true;
-  pending->sink.reset();
-  BackendEnd end;
+  if (pending.cancelled || !pending.sink->OnDelta(pending.id, std::move(delta))) {
+    pending.sink->OnEnd(pending.id, Outcome::Failed({StatusCode::kCancelled, "cancelled"}));
+    return;
+  }
+  Finish end;
   end.reason = FinishReason::kLength;
-  end.prompt_tokens = 2;
-  end.completion_tokens = 1;
-  sink->OnEnd(end);
+  end.usage = {.prompt_tokens = 2, .completion_tokens = 1};
+  pending.sink->OnEnd(pending.id, Outcome::Ended(end));
 }
 
 void SimulatedBackend::Work() {
@@ -100,11 +92,12 @@ void SimulatedBackend::Work() {
     std::vector<std::shared_ptr<Pending>> done;
     while (!running_.empty() && running_.front().first <= due) {
       done.push_back(std::move(running_.front().second));
+      pending_.erase(done.back()->id);
       running_.pop_front();
     }
     FillPlaces(due);
     lock.unlock();
-    for (const std::shared_ptr<Pending>& pending : done) Answer(pending.get());
+    for (const std::shared_ptr<Pending>& pending : done) Answer(*pending);
     done.clear();
     lock.lock();
   }

@@ -2,33 +2,36 @@
 #ifndef ROPEWAY_BENCH_SIMULATED_BACKEND_H_
 #define ROPEWAY_BENCH_SIMULATED_BACKEND_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 
 namespace ropeway::bench {
 
 // Answers each request with one word, `call_time` after a place was free for it; of `places` that
 // there are it tells whoever asks. A thread of its own does so. Let go of it on another thread than
 // that one: keep a reference for as long as calls may be under way.
-class SimulatedBackend final : public RemoteBackend {
+class SimulatedBackend final : public Backend {
  public:
   SimulatedBackend(int places, std::chrono::nanoseconds call_time);
   ~SimulatedBackend() override;
   SimulatedBackend(const SimulatedBackend&) = delete;
   SimulatedBackend& operator=(const SimulatedBackend&) = delete;
 
-  std::unique_ptr<RemoteCall> Start(const Request& request, const ResumePoint* resume,
-                                    std::shared_ptr<RemoteSink> sink) override;
-  void Probe(std::function<void(StatusOr<BackendFacts>)> done) override;
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
+  // A cancelled request keeps its place until its time is up, as in a batch on a device.
+  Status Cancel(RequestId id) override;
+  void Probe(ProbeFn done) override;
 
   // The most calls that were under way at once, waiting ones not counted.
   int most_at_once() const;
@@ -38,13 +41,12 @@ class SimulatedBackend final : public RemoteBackend {
 
   // What was asked and is not answered.
   struct Pending {
-    std::recursive_mutex mutex;  // Held while the sink is called, which may end the call.
-    std::shared_ptr<RemoteSink> sink;
-    bool over = false;  // Answered or cancelled: the sink is not called any more.
+    RequestId id = 0;
+    std::shared_ptr<Sink> sink;
+    std::atomic<bool> cancelled = false;
   };
-  class Call;
 
-  static void Answer(Pending* pending);
+  static void Answer(const Pending& pending);
   // REQUIRES: mutex_ is held.
   void FillPlaces(TimePoint from);
   void Work();
@@ -57,6 +59,8 @@ class SimulatedBackend final : public RemoteBackend {
   std::deque<std::pair<TimePoint, std::shared_ptr<Pending>>> running_;  // By when they are due.
   std::deque<std::shared_ptr<Pending>> waiting_;
   size_t most_ = 0;
+  std::unordered_map<RequestId, std::shared_ptr<Pending>> pending_;
+  RequestId last_id_ = 0;
   std::thread thread_;  // Last: it uses the others.
 };
 

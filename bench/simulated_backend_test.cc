@@ -17,14 +17,17 @@ namespace {
 using std::chrono::milliseconds;
 
 // Counts what it is told.
-class CountingRemoteSink final : public RemoteSink {
+class CountingSink final : public Sink {
  public:
-  void OnDelta(Delta delta) override { text += delta.text; }
-  void OnEnd(const BackendEnd& end) override {
-    tokens = end.completion_tokens.value_or(0);
+  bool OnDelta(RequestId, Delta delta) override {
+    text += delta.text;
+    return true;
+  }
+  void OnEnd(RequestId, const Outcome& outcome) override {
+    tokens = outcome.finish.usage.completion_tokens;
+    failures += outcome.status.ok() ? 0 : 1;
     ++ends;
   }
-  void OnFailure(BackendFailure /*failure*/) override { ++failures; }
 
   std::string text;
   int tokens = 0;
@@ -33,7 +36,7 @@ class CountingRemoteSink final : public RemoteSink {
 };
 
 // Whether each of the sinks had its one end within a time that no machine takes.
-bool AllEnd(const std::vector<std::shared_ptr<CountingRemoteSink>>& sinks) {
+bool AllEnd(const std::vector<std::shared_ptr<CountingSink>>& sinks) {
   const base::RealClock clock;
   const base::TimePoint limit = clock.Now() + std::chrono::seconds(20);
   for (const auto& sink : sinks) {
@@ -47,18 +50,16 @@ bool AllEnd(const std::vector<std::shared_ptr<CountingRemoteSink>>& sinks) {
 
 TEST(SimulatedBackendTest, AnswersSoManyAtOnceInTheTimeOfACall) {
   SimulatedBackend backend(2, milliseconds(20));
-  std::vector<std::shared_ptr<CountingRemoteSink>> sinks;
-  std::vector<std::unique_ptr<RemoteCall>> calls;
+  std::vector<std::shared_ptr<CountingSink>> sinks;
   const base::RealClock clock;
   const base::TimePoint begin = clock.Now();
   for (int i = 0; i < 6; ++i) {
-    sinks.push_back(std::make_shared<CountingRemoteSink>());
-    calls.push_back(backend.Start(Request(), nullptr, sinks.back()));
+    sinks.push_back(std::make_shared<CountingSink>());
+    EXPECT_TRUE(backend.Submit(Request(), sinks.back()).ok());
   }
   ASSERT_TRUE(AllEnd(sinks));
   EXPECT_GE(clock.Now() - begin, milliseconds(60));  // Three times two of them.
   EXPECT_EQ(backend.most_at_once(), 2);
-  calls.clear();
   for (const auto& sink : sinks) {
     EXPECT_EQ(sink->text, "word");
     EXPECT_EQ(sink->tokens, 1);
@@ -67,17 +68,18 @@ TEST(SimulatedBackendTest, AnswersSoManyAtOnceInTheTimeOfACall) {
   }
 }
 
-TEST(SimulatedBackendTest, ACancelledCallIsSilent) {
+TEST(SimulatedBackendTest, ACancelledRequestHasNoOutput) {
   SimulatedBackend backend(1, milliseconds(200));
-  auto cancelled = std::make_shared<CountingRemoteSink>();
-  auto other = std::make_shared<CountingRemoteSink>();
-  auto first = backend.Start(Request(), nullptr, cancelled);
-  const auto second = backend.Start(Request(), nullptr, other);
-  first.reset();
-  EXPECT_EQ(cancelled.use_count(), 1);
+  auto cancelled = std::make_shared<CountingSink>();
+  auto other = std::make_shared<CountingSink>();
+  const StatusOr<RequestId> first = backend.Submit(Request(), cancelled);
+  ASSERT_TRUE(first.ok() && backend.Submit(Request(), other).ok());
+  EXPECT_TRUE(backend.Cancel(*first).ok());
   ASSERT_TRUE(AllEnd({other}));
-  EXPECT_EQ(cancelled->ends.load(), 0);
+  EXPECT_EQ(cancelled->ends.load(), 1);
+  EXPECT_EQ(cancelled->failures.load(), 1);
   EXPECT_EQ(cancelled->text, "");
+  EXPECT_FALSE(backend.Cancel(*first).ok());
 }
 
 TEST(SimulatedBackendTest, TellsItsPlaces) {

@@ -2,10 +2,10 @@
 // hears, a word at a time, and needs no model.
 //
 //   custom_backend [SENTENCE...]
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -22,46 +22,31 @@ namespace {
 
 // One request at the parrot.
 struct Speech {
-  std::mutex mu;                              // Held while the sink is called.
-  std::shared_ptr<ropeway::RemoteSink> sink;  // Null: nobody listens any more.
+  ropeway::RequestId id = 0;
+  std::shared_ptr<ropeway::Sink> sink;
   std::vector<std::string> words;
   size_t said = 0;
+  std::atomic<bool> cancelled{false};
 
-  // Says one more word; returns whether there is more to say.
+  // Says one more word, or the end; returns whether there is more to say.
   bool Go() {
-    const std::lock_guard lock(mu);
-    if (sink == nullptr) return false;
-    if (said < words.size()) {
+    if (!cancelled && said < words.size()) {
       ropeway::Delta delta;
       delta.text = (said == 0 ? "" : " ") + words[said];
       ++said;
-      sink->OnDelta(std::move(delta));
+      if (!sink->OnDelta(id, std::move(delta))) cancelled = true;
       return true;
     }
-    ropeway::BackendEnd end;
-    end.reason = ropeway::FinishReason::kStop;
-    end.prompt_tokens = end.completion_tokens = static_cast<int32_t>(words.size());
-    std::exchange(sink, nullptr)->OnEnd(end);
+    ropeway::Outcome outcome;
+    outcome.finish.usage.prompt_tokens = outcome.finish.usage.completion_tokens =
+        static_cast<int32_t>(words.size());
+    if (cancelled) outcome = ropeway::Outcome::Failed({ropeway::StatusCode::kCancelled, "cut"});
+    sink->OnEnd(id, outcome);
     return false;
   }
-
-  void Stop() {
-    const std::lock_guard lock(mu);
-    sink = nullptr;
-  }
 };
 
-// What the gateway holds of a request: once it is destroyed, the sink is not called any more.
-class SpeechCall : public ropeway::RemoteCall {
- public:
-  explicit SpeechCall(std::shared_ptr<Speech> speech) : speech_(std::move(speech)) {}
-  ~SpeechCall() override { speech_->Stop(); }
-
- private:
-  std::shared_ptr<Speech> speech_;
-};
-
-class Parrot : public ropeway::RemoteBackend {
+class Parrot : public ropeway::Backend {
  public:
   explicit Parrot(bool shy) : shy_(shy), thread_([this] { Talk(); }) {}
   ~Parrot() override {
@@ -73,32 +58,43 @@ class Parrot : public ropeway::RemoteBackend {
     thread_.join();
   }
 
-  // Neither blocks nor throws; what goes wrong is said by OnFailure.
-  std::unique_ptr<ropeway::RemoteCall> Start(const ropeway::Request& request,
-                                             const ropeway::ResumePoint*,
-                                             std::shared_ptr<ropeway::RemoteSink> sink) override {
-    if (shy_) {
-      // Nothing of the answer was given out, so the gateway tries another backend.
-      ropeway::BackendFailure failure;
-      failure.kind = ropeway::BackendFailure::Kind::kUnreachable;
-      failure.status = {ropeway::StatusCode::kUnavailable, "the parrot is shy"};
-      sink->OnFailure(std::move(failure));
-      return nullptr;
-    }
-    auto speech = std::make_shared<Speech>();
-    speech->sink = std::move(sink);
-    if (const auto* text = std::get_if<std::string>(&request.prompt)) {
-      std::istringstream in(*text);
-      for (std::string word; in >> word;) speech->words.push_back(word);
-    }
+  // Returns at once; what follows is told to the sinks, each of which gets exactly one end.
+  ropeway::StatusOr<std::vector<ropeway::RequestId>> SubmitAll(
+      std::vector<ropeway::SinkRequest> requests) override {
+    // Nothing of an answer was given out, so the gateway tries another backend.
+    if (shy_) return ropeway::Status(ropeway::StatusCode::kUnavailable, "the parrot is shy");
+    std::vector<ropeway::RequestId> ids;
     const std::lock_guard lock(mu_);
-    speeches_.push_back(speech);
+    for (ropeway::SinkRequest& one : requests) {
+      auto speech = std::make_shared<Speech>();
+      speech->id = ++last_id_;
+      speech->sink = std::move(one.sink);
+      if (const auto* text = std::get_if<std::string>(&one.request.prompt)) {
+        std::istringstream in(*text);
+        for (std::string word; in >> word;) speech->words.push_back(word);
+      }
+      ids.push_back(speech->id);
+      speeches_.push_back(std::move(speech));
+    }
     wake_.notify_one();
-    return std::make_unique<SpeechCall>(std::move(speech));
+    return ids;
+  }
+
+  // The end follows with the next word.
+  ropeway::Status Cancel(ropeway::RequestId id) override {
+    const std::lock_guard lock(mu_);
+    for (const auto* list : {&speeches_, &round_}) {
+      for (const std::shared_ptr<Speech>& speech : *list) {
+        if (speech->id != id) continue;
+        speech->cancelled = true;
+        return {};
+      }
+    }
+    return ropeway::NotUnderWay(id);
   }
 
   // Asked every few seconds. Places: how many requests it answers at once.
-  void Probe(std::function<void(ropeway::StatusOr<ropeway::BackendFacts>)> done) override {
+  void Probe(ProbeFn done) override {
     ropeway::BackendFacts facts;
     facts.places = 4;
     facts.models = {"parrot"};
@@ -111,13 +107,16 @@ class Parrot : public ropeway::RemoteBackend {
     while (true) {
       wake_.wait(lock, [this] { return stopping_ || !speeches_.empty(); });
       if (stopping_) return;
-      std::list<std::shared_ptr<Speech>> round;
-      round.swap(speeches_);
+      round_.swap(speeches_);
       lock.unlock();  // A sink may send the next request.
-      round.remove_if([](const std::shared_ptr<Speech>& speech) { return !speech->Go(); });
+      std::vector<std::shared_ptr<Speech>> over;
+      for (const std::shared_ptr<Speech>& speech : round_) {
+        if (!speech->Go()) over.push_back(speech);
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       lock.lock();
-      speeches_.splice(speeches_.end(), round);
+      for (const std::shared_ptr<Speech>& speech : over) round_.remove(speech);
+      speeches_.splice(speeches_.end(), round_);
     }
   }
 
@@ -125,6 +124,8 @@ class Parrot : public ropeway::RemoteBackend {
   std::mutex mu_;
   std::condition_variable wake_;
   std::list<std::shared_ptr<Speech>> speeches_;
+  std::list<std::shared_ptr<Speech>> round_;  // Those that say a word now.
+  ropeway::RequestId last_id_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "ropeway/engine.h"
+
 namespace {
 
 int Fail(const ropeway::Status& status) {

@@ -25,7 +25,7 @@
 #include "base/random.h"
 #include "base/utf8.h"
 #include "fuzz/fuzz_target.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 
 namespace ropeway::fuzz {
@@ -89,17 +89,15 @@ std::string Noted(const OutputToken& token) {
   return text + ']';
 }
 
-std::string Noted(const std::optional<int32_t>& count) {
-  return ' ' + (count ? std::to_string(*count) : "none");
-}
+std::string Noted(int32_t count) { return ' ' + std::to_string(count); }
 
 // Notes all that it gets, and checks it.
-class NotingSink final : public RemoteSink {
+class Notes {
  public:
-  NotingSink(const Request& request, std::string* notes)
+  Notes(const Request& request, std::string* notes)
       : scored_(request.logprobs.has_value()), notes_(notes) {}
 
-  void OnDelta(Delta delta) override {
+  void Take(const Delta& delta) {
     Require(!delta.text.empty() || !delta.tokens.empty(), "an empty delta");
     Require(delta.prompt_tokens.empty(), "nobody asked for the prompt's scores");
     Require(base::IsValidUtf8(delta.text), "text that is not UTF-8");
@@ -112,10 +110,6 @@ class NotingSink final : public RemoteSink {
     bytes_ += delta.text.size();
     tokens_ += delta.tokens.size();
   }
-  void OnEnd(const BackendEnd& /*end*/) override { Require(false, "a format tells the end"); }
-  void OnFailure(BackendFailure /*failure*/) override {
-    Require(false, "a format tells a failure");
-  }
 
   bool is_long() const { return bytes_ > kMostBytes || tokens_ > kMostTokens; }
 
@@ -126,17 +120,18 @@ class NotingSink final : public RemoteSink {
   size_t tokens_ = 0;
 };
 
-void CheckFailure(const BackendFailure& failure) {
+void CheckFailure(const Outcome& failure) {
   const StatusCode code = failure.status.code();
   Require(code != StatusCode::kOk && code != StatusCode::kInternal, "a failure without a reason");
   Require(!failure.status.message().empty(), "a failure without a message");
-  Require(failure.retry_after_seconds >= 0, "a time to wait below 0");
+  Require(failure.status.retry_after_seconds() >= 0, "a time to wait below 0");
 }
 
-void CheckEnd(const BackendEnd& end) {
+void CheckEnd(const Finish& end) {
   Require(end.reason == FinishReason::kStop || end.reason == FinishReason::kLength, "the reason");
-  for (const auto& count : {end.prompt_tokens, end.completion_tokens, end.cached_tokens}) {
-    Require(!count || *count >= 0, "a count below 0");
+  for (const int32_t count :
+       {end.usage.prompt_tokens, end.usage.completion_tokens, end.usage.cached_tokens}) {
+    Require(count >= Usage::kUnknown, "a count below 0");
   }
 }
 
@@ -144,26 +139,27 @@ void CheckEnd(const BackendEnd& end) {
 std::string Read(const WireFormat& wire, const Request& request, std::string_view bytes,
                  const std::function<size_t()>& next) {
   std::string notes;
-  NotingSink sink(request, &notes);
+  Notes taken(request, &notes);
+  const auto give = [&](const Delta& delta) { taken.Take(delta); };
   const std::unique_ptr<WireReply> reply = wire.MakeReply(request);
-  std::optional<BackendFailure> failure;
+  std::optional<Outcome> failure;
   while (!bytes.empty() && !failure && !reply->complete()) {
     const std::string piece(bytes.substr(0, next()));
     bytes.remove_prefix(piece.size());
-    failure = reply->Feed(piece, &sink);
+    failure = reply->Feed(piece, give);
   }
-  BackendEnd end;
-  if (!failure) failure = reply->End(&sink, &end);
-  Require(!request.max_tokens || !sink.is_long(), "an answer without an end");
-  if (failure) {
-    CheckFailure(*failure);
-    return notes + "failed: " + std::to_string(static_cast<int>(failure->kind)) + ' ' +
-           failure->status.message();
+  Outcome outcome = failure ? *failure : reply->End(give);
+  Require(!request.max_tokens || !taken.is_long(), "an answer without an end");
+  if (!outcome.status.ok()) {
+    CheckFailure(outcome);
+    return notes + "failed: " + std::to_string(static_cast<int>(outcome.kind)) + ' ' +
+           outcome.status.message();
   }
+  const Finish& end = outcome.finish;
   CheckEnd(end);
-  return notes + "ended: " + FinishReasonName(end.reason) + Noted(end.prompt_tokens) +
-         Noted(end.completion_tokens) + Noted(end.cached_tokens) +
-         (end.seed ? ' ' + std::to_string(*end.seed) : "");
+  return notes + "ended: " + FinishReasonName(end.reason) + Noted(end.usage.prompt_tokens) +
+         Noted(end.usage.completion_tokens) + Noted(end.usage.cached_tokens) + ' ' +
+         std::to_string(end.seed);
 }
 
 void CheckFacts(const BackendFacts& facts) {
@@ -191,9 +187,12 @@ void Probe(WireFormat* wire, std::string_view body) {
   CheckFacts(facts);
 }
 
-void Write(const WireFormat& wire, const Request& request) {
-  const ResumePoint resume{{5, 6}, 9};
-  const StatusOr<WireRequest> written = wire.Write(request, wire.CanResume() ? &resume : nullptr);
+void Write(const WireFormat& wire, Request request) {
+  if (wire.CanResume()) {
+    request.resume_ids = {5, 6};
+    request.sampling.seed = 9;
+  }
+  const StatusOr<WireRequest> written = wire.Write(request);
   if (!written.ok()) {
     RequireError(written.status());
     return;
@@ -205,7 +204,7 @@ void Write(const WireFormat& wire, const Request& request) {
 
 void CheckErrors(std::string_view body) {
   for (const int http_status : {400, 401, 404, 429, 500, 503}) {
-    const BackendFailure failure = api::HttpFailure(http_status, body);
+    const Outcome failure = api::HttpFailure(http_status, body);
     CheckFailure(failure);
     Require(failure.kind == api::FailureKindOf(http_status), "another kind of failure");
   }

@@ -33,8 +33,8 @@ ALLOWED = {
                "executor", "store"],
     "http": ["base", "net"],  # Of net only what compiles Asio.
     "api": ["base", "core", "net", "http/http_error.h"],  # The gateway's library, which programs link, holds it.
-    "server": ["base", "core", "net", "http", "api", "engine/backend.h"],
-    "gateway": ["base", "core", "net", "api", "policy", "scheduler", "store", "engine/backend.h",
+    "server": ["base", "core", "net", "http", "api", "engine/front_desk.h"],
+    "gateway": ["base", "core", "net", "api", "policy", "scheduler", "store", "engine/front_desk.h",
                 "engine/sinks.h"],
     "flags": ["base"],
     "loadgen": ["base", "flags", "net"],

@@ -155,8 +155,8 @@ bool Checks::MayFollow(RequestId id) const {
   const core::CoreRequest& request = records_.at(id).made.request;
   if (!setup_.core.cache.caching || request.spec.num_prompt_logprobs >= 0) return false;
   // One block is enough where the tier may have more behind it.
-  const auto least = static_cast<size_t>(setup_.tier.on ? base::kBlockTokens
-                                                        : scheduler::Slots::kMinFollowTokens);
+  const auto least =
+      static_cast<size_t>(setup_.tier.on ? base::kBlockTokens : scheduler::Slots::kMinFollowTokens);
   return std::any_of(open_.begin(), open_.end(), [&](RequestId other) {
     const core::CoreRequest& leader = records_.at(other).made.request;
     if (other == id || leader.cache_root != request.cache_root) return false;

@@ -12,12 +12,10 @@ constexpr int64_t kSlower = 20;  // Trouble::kSlow.
 
 }  // namespace
 
-BackendFailure SimBackend::Failure(BackendFailure::Kind kind, const char* why) {
-  BackendFailure failure;
-  failure.kind = kind;
-  const bool rejects = kind == BackendFailure::Kind::kRejected;
-  failure.status = {rejects ? StatusCode::kInvalidArgument : StatusCode::kUnavailable, why};
-  return failure;
+Outcome SimBackend::Failure(FailureKind kind, const char* why) {
+  const bool rejects = kind == FailureKind::kRejected;
+  return Outcome::Failed(kind,
+                         {rejects ? StatusCode::kInvalidArgument : StatusCode::kUnavailable, why});
 }
 
 base::Duration SimBackend::TimeFor(int64_t tokens, int64_t token_us) const {
@@ -25,12 +23,12 @@ base::Duration SimBackend::TimeFor(int64_t tokens, int64_t token_us) const {
   return std::chrono::microseconds(std::max<int64_t>(1, tokens) * token_us * slower);
 }
 
-void SimBackend::Refuse(const SimAttempt& attempt, BackendFailure failure, base::TimePoint now) {
+void SimBackend::Refuse(const SimAttempt& attempt, Outcome failure, base::TimePoint now) {
   refused_.push_back({attempt, std::move(failure), now + std::chrono::milliseconds(1)});
 }
 
 void SimBackend::Send(SimAttempt attempt, base::TimePoint now) {
-  using Kind = BackendFailure::Kind;
+  using Kind = FailureKind;
   int room = setup_.slots + setup_.line;
   if (setup_.preempts) room += (setup_.slots + 1) / 2;
   if (random_.Chance(setup_.breaks) || trouble_ == Trouble::kBroken) {
@@ -46,8 +44,8 @@ void SimBackend::Send(SimAttempt attempt, base::TimePoint now) {
     Refuse(attempt, Failure(Kind::kRejected, "it makes no sense"), now);
   } else if (trouble_ == Trouble::kBusy || trouble_ == Trouble::kUnready ||
              static_cast<int>(slots_.size() + line_.size()) >= room) {
-    BackendFailure busy = Failure(Kind::kBusy, "too many requests");
-    busy.retry_after_seconds = static_cast<int>(random_.Below(3));
+    Outcome busy = Failure(Kind::kBusy, "too many requests");
+    busy.status.set_retry_after_seconds(static_cast<int>(random_.Below(3)));
     Refuse(attempt, std::move(busy), now);
   } else if (setup_.preempts && attempt.urgent && static_cast<int>(slots_.size()) >= setup_.slots) {
     MakeRoomFor(attempt, now);
@@ -121,7 +119,7 @@ void SimBackend::StepSlot(size_t index, base::TimePoint now) {
   };
   if (attempt.breaks_at >= 0 && attempt.done >= attempt.breaks_at) {
     leave();
-    events_->OnFailed(index_, before, Failure(BackendFailure::Kind::kBroken, "the stream was cut"));
+    events_->OnFailed(index_, before, Failure(FailureKind::kBroken, "the stream was cut"));
     return;
   }
   if (attempt.done >= attempt.length && attempt.breaks_at < 0) {  // Only its end was missing.
@@ -153,10 +151,10 @@ void SimBackend::SetTrouble(Trouble trouble, base::TimePoint now) {
   }
   if (!dies) return;
   for (const Slot& slot : slots_) {
-    Refuse(slot.attempt, Failure(BackendFailure::Kind::kBroken, "connection reset"), now);
+    Refuse(slot.attempt, Failure(FailureKind::kBroken, "connection reset"), now);
   }
   for (const SimAttempt& attempt : line_) {
-    Refuse(attempt, Failure(BackendFailure::Kind::kUnreachable, "connection reset"), now);
+    Refuse(attempt, Failure(FailureKind::kUnreachable, "connection reset"), now);
   }
   slots_.clear();
   line_.clear();

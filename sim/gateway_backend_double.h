@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "gateway_setup.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/status.h"
 
 namespace ropeway::sim {
@@ -36,11 +36,11 @@ class SimBackendEvents {
   virtual ~SimBackendEvents() = default;
   virtual void OnTokens(int backend, const SimAttempt& attempt, int32_t tokens) = 0;
   virtual void OnDone(int backend, const SimAttempt& attempt) = 0;
-  virtual void OnFailed(int backend, const SimAttempt& attempt, BackendFailure failure) = 0;
+  virtual void OnFailed(int backend, const SimAttempt& attempt, Outcome failure) = 0;
 };
 
 // It has no clock of its own: the world calls Step when next_step() has come. The requests that it
-// computes take their time each for itself. As a RemoteBackend that can resume must, it refuses
+// computes take their time each for itself. As a Backend that can resume must, it refuses
 // what was sent to another model than it is: it may have been exchanged since its last probe.
 class SimBackend {
  public:
@@ -78,12 +78,12 @@ class SimBackend {
   };
   struct Refused {
     SimAttempt attempt;
-    BackendFailure failure;
+    Outcome failure;
     base::TimePoint at{};
   };
 
-  BackendFailure Failure(BackendFailure::Kind kind, const char* why);
-  void Refuse(const SimAttempt& attempt, BackendFailure failure, base::TimePoint now);
+  Outcome Failure(FailureKind kind, const char* why);
+  void Refuse(const SimAttempt& attempt, Outcome failure, base::TimePoint now);
   void Begin(const SimAttempt& attempt, base::TimePoint now);
   // Takes the slot of one that is not urgent, which waits then; without one, it waits itself.
   void MakeRoomFor(const SimAttempt& attempt, base::TimePoint now);

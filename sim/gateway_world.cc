@@ -308,8 +308,8 @@ void GatewayWorld::Stale(RequestId id, uint32_t attempt) {
   if (record->end == GatewayEnd::kNone && record->backend >= 0 && record->attempt == attempt)
     return;
   Count("attempts that answered too late");
-  BackendFailure failure;
-  failure.status = Status(StatusCode::kUnavailable, "too late");
+  const Outcome failure =
+      Outcome::Failed(FailureKind::kBroken, {StatusCode::kUnavailable, "too late"});
   checks_.OnStale(id, dispatcher_.OnOutput(id, attempt, {1, true}, now_));
   checks_.OnStale(id, dispatcher_.OnEnd(id, attempt, {}, now_));
   const auto outcome = dispatcher_.OnFailure(id, attempt, failure, now_);
@@ -336,15 +336,19 @@ void GatewayWorld::OnTokens(int backend, const SimAttempt& attempt, int32_t toke
 
 void GatewayWorld::OnDone(int backend, const SimAttempt& attempt) {
   if (!IsAtBackend(attempt, backend)) return;
-  BackendEnd end;
+  Finish end;
+  end.usage = Usage::Unknown();
   if (random_.Chance(0.5)) {
-    end.completion_tokens = attempt.length;
-    end.prompt_tokens = attempt.prompt;
+    end.usage.completion_tokens = attempt.length;
+    end.usage.prompt_tokens = attempt.prompt;
   }
   if (random_.Chance(0.05)) {  // Nonsense.
-    end.completion_tokens = static_cast<int32_t>(random_.Between(-2'000'000'000, 2'000'000'000));
-    end.prompt_tokens = static_cast<int32_t>(random_.Between(-2'000'000'000, 2'000'000'000));
-    end.cached_tokens = static_cast<int32_t>(random_.Between(-2'000'000'000, 2'000'000'000));
+    const auto nonsense = [this] {
+      return static_cast<int32_t>(random_.Between(-2'000'000'000, 2'000'000'000));
+    };
+    end.usage.completion_tokens = nonsense();
+    end.usage.prompt_tokens = nonsense();
+    end.usage.cached_tokens = nonsense();
   }
   if (!dispatcher_.OnEnd(attempt.id, attempt.attempt, end, now_)) {
     checks_.Violate("stale", "the end of an attempt that is under way was not heard");
@@ -353,12 +357,11 @@ void GatewayWorld::OnDone(int backend, const SimAttempt& attempt) {
   End(attempt.id, GatewayEnd::kComplete, {});
 }
 
-void GatewayWorld::OnFailed(int backend, const SimAttempt& attempt, BackendFailure failure) {
+void GatewayWorld::OnFailed(int backend, const SimAttempt& attempt, Outcome failure) {
   if (!IsAtBackend(attempt, backend)) return;
   Trace(base::Mix64(attempt.id, 77));
-  const bool dead = failure.kind == BackendFailure::Kind::kUnreachable;
-  if (dead && IsPlanted(GatewayPlant::kDeadGetsRequests))
-    failure.kind = BackendFailure::Kind::kBusy;
+  const bool dead = failure.kind == FailureKind::kUnreachable;
+  if (dead && IsPlanted(GatewayPlant::kDeadGetsRequests)) failure.kind = FailureKind::kBusy;
   const gateway::FailureOutcome outcome =
       dispatcher_.OnFailure(attempt.id, attempt.attempt, failure, now_);
   changed_ = true;

@@ -53,7 +53,7 @@ class GatewayWorld final : private SimBackendEvents {
   // SimBackendEvents.
   void OnTokens(int backend, const SimAttempt& attempt, int32_t tokens) override;
   void OnDone(int backend, const SimAttempt& attempt) override;
-  void OnFailed(int backend, const SimAttempt& attempt, BackendFailure failure) override;
+  void OnFailed(int backend, const SimAttempt& attempt, Outcome failure) override;
 
   void At(base::Duration after, Input input) { inbox_.emplace(now_ + after, std::move(input)); }
   base::TimePoint NextTime() const;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "ropeway/backend.h"
 #include "ropeway/options.h"
 #include "ropeway/request.h"
 #include "ropeway/request_handle.h"
@@ -102,6 +103,11 @@ class Engine {
   explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// An engine of this process as a backend of a gateway. Blocks while it loads the model. Requests
+// may call its model anything. On failure, one sentence names the file's or option's field at
+// fault.
+StatusOr<std::shared_ptr<Backend>> OpenLocalBackend(const EngineOptions& options);
 
 }  // namespace ropeway
 

@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
+#include "ropeway/backend.h"
 #include "ropeway/options.h"
-#include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
 #include "ropeway/request_handle.h"
 #include "ropeway/session.h"
@@ -51,8 +51,9 @@ struct BackendOptions {
   std::string api_key = {};  // Sent as a bearer token; "": none.
   bool insecure = false;     // https accepts any certificate.
 
-  // A class of your own, or OpenLocalBackend's. The gateway keeps it until no call of it is left.
-  std::shared_ptr<RemoteBackend> backend = nullptr;
+  // A class of your own, or OpenLocalBackend's (engine.h). The gateway keeps it until no request of its own is
+  // left there.
+  std::shared_ptr<Backend> backend = nullptr;
 
   double weight = 1.0;      // Its part of the load, against other replicas': [0.01, 100].
   int max_concurrency = 0;  // Requests at once; 0: as it reports its places, or else as learned.
@@ -118,10 +119,6 @@ struct GatewayOptions {
   bool strict = false;
 };
 
-// An engine in this process as a backend. Blocks while it loads the model. On failure, one sentence
-// names the file's or option's field at fault. (Of the library's target ropeway::engine.)
-StatusOr<std::shared_ptr<RemoteBackend>> OpenLocalBackend(const EngineOptions& options);
-
 // Whether a gateway can serve.
 struct GatewayHealth {
   bool ready = true;   // New requests are accepted, and the first model has a backend that is up.
@@ -150,7 +147,7 @@ class Gateway {
   //
   // Until something of its output was given out, a request that fails is sent again, elsewhere if
   // possible. After that it goes on only where another backend computes the very same bits
-  // (RemoteBackend::CanResume); else it fails.
+  // (Backend::CanResume); else it fails.
   //
   // With Request::session_id the request is the next turn of that session of its tenant, as of an
   // engine (Engine::Submit). The gateway keeps the session, as text: its messages, or its text. The

@@ -40,6 +40,7 @@ struct ModelOptions {
   std::string path;
   std::string served_name;           // "": the file's name without ".gguf".
   std::vector<std::string> aliases;  // What requests may call it besides.
+  bool any_name = false;             // Requests may call it anything.
   // "q8_0" or "q4_0": weights in F32, F16 and BF16 are quantised when they are loaded; "": as the
   // file has them.
   std::string quantize;

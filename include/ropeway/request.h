@@ -220,6 +220,9 @@ inline const char* FinishReasonName(FinishReason reason) {
 }
 
 struct Usage {
+  static constexpr int32_t kUnknown = -1;  // See Outcome.
+  static Usage Unknown() { return {kUnknown, kUnknown, kUnknown}; }
+
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
   int32_t cached_tokens = 0;  // Prompt tokens taken from the prefix cache.

@@ -64,7 +64,7 @@ struct BackendStatus {
   uint64_t sent = 0;
   uint64_t completed = 0;
   uint64_t ejections = 0;
-  // Failures of requests, by kind: see BackendFailure.
+  // Failures of requests, by kind: see FailureKind.
   uint64_t unreachable = 0;
   uint64_t busy = 0;
   uint64_t broken = 0;

@@ -70,7 +70,7 @@ class LlamaCppWire final : public OpenAiWire {
   // 0 would be none at all.
   int32_t AskedLogprobs(int32_t top) const override { return std::max(top, 1); }
 
-  Status AddFields(const Request& request, const ResumePoint*, OrderedJson* body) const override {
+  Status AddFields(const Request& request, OrderedJson* body) const override {
     if (Status status = CheckFromTheStart(request); !status.ok()) return status;
     // It takes 32 bits, and all ones for "draw one".
     if (body->contains("seed")) (*body)["seed"] = ShortSeed(SeedOf(request).value_or(0));

@@ -53,8 +53,8 @@ TEST(LlamaCppWire, ReadsACompletion) {
     ASSERT_EQ(read.sink.tokens.size(), 1u);
     EXPECT_EQ(read.sink.tokens[0].id, 2402);
     EXPECT_THAT(read.sink.tokens[0].top_logprobs, IsEmpty());
-    EXPECT_EQ(read.end.completion_tokens, 2);
-    EXPECT_EQ(read.end.cached_tokens, 1);
+    EXPECT_EQ(read.end.usage.completion_tokens, 2);
+    EXPECT_EQ(read.end.usage.cached_tokens, 1);
   }
 }
 

@@ -26,10 +26,13 @@ class OllamaReply final : public WireReply {
       : chat_(std::holds_alternative<std::vector<ChatMessage>>(request.prompt)),
         logprobs_(request.logprobs),
         max_tokens_(request.max_tokens),
-        length_(request.max_tokens) {}
+        length_(request.max_tokens) {
+    end_.usage = Usage::Unknown();
+    end_.seed = request.sampling.seed.value_or(0);
+  }
 
-  std::optional<BackendFailure> Feed(std::string_view bytes, RemoteSink* sink) override {
-    std::optional<BackendFailure> failure;
+  std::optional<Outcome> Feed(std::string_view bytes, const DeltaFn& give) override {
+    std::optional<Outcome> failure;
     while (!bytes.empty() && !failure && !done_) {
       const size_t end = bytes.find('\n');
       const std::string_view part = bytes.substr(0, end);
@@ -42,10 +45,10 @@ class OllamaReply final : public WireReply {
       }
       bytes.remove_prefix(end + 1);
       if (line_.empty()) {
-        failure = TakeLine(part, sink);
+        failure = TakeLine(part, give);
       } else {
         line_ += part;
-        failure = TakeLine(line_, sink);
+        failure = TakeLine(line_, give);
         line_.clear();
       }
     }
@@ -54,21 +57,20 @@ class OllamaReply final : public WireReply {
 
   bool complete() const override { return done_; }
 
-  std::optional<BackendFailure> End(RemoteSink* sink, BackendEnd* end) override {
+  Outcome End(const DeltaFn& give) override {
     // Proxies cut the last line's end off, and errors of some have none.
     if (!done_ && !line_.empty()) {
-      if (std::optional<BackendFailure> failure = TakeLine(line_, sink)) return failure;
+      if (std::optional<Outcome> failure = TakeLine(line_, give)) return *std::move(failure);
     }
     if (!done_) return Broken("ended its stream without a line that is done");
     if (std::string rest = halves_.Rest(); !rest.empty()) {
-      sink->OnDelta({.text = std::move(rest), .tokens = {}});
+      give({.text = std::move(rest), .tokens = {}});
     }
-    *end = end_;
-    return std::nullopt;
+    return Outcome::Ended(end_);
   }
 
  private:
-  std::optional<BackendFailure> TakeLine(std::string_view text, RemoteSink* sink) {
+  std::optional<Outcome> TakeLine(std::string_view text, const DeltaFn& give) {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (std::exchange(at_start_, false) && text.starts_with(kByteOrderMark)) {
       text.remove_prefix(kByteOrderMark.size());
@@ -91,14 +93,14 @@ class OllamaReply final : public WireReply {
       ReadLogprobs(Member(*line, "logprobs"), *logprobs_, &fields, &token_bytes_, &delta.tokens);
     }
     const bool done = fields.Flag(Member(*line, "done"), "done").value_or(false);
-    std::optional<BackendFailure> failed;
+    std::optional<Outcome> failed;
     if (done) failed = ReadEnd(*line, &fields);
     if (!fields.fault().empty()) return Broken(fields.fault());
     if (failed) return failed;
     done_ = done;
     if (delta.text.empty() && delta.tokens.empty()) return length_.TakeIdle();
     if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
-    sink->OnDelta(std::move(delta));
+    give(std::move(delta));
     return std::nullopt;
   }
 
@@ -120,14 +122,15 @@ class OllamaReply final : public WireReply {
     return thoughts_.Join(thought, text);
   }
 
-  std::optional<BackendFailure> ReadEnd(const Json& line, FieldReader* fields) {
-    const auto count = [&](const char* key) { return fields->Count(Member(line, key), key); };
-    end_.prompt_tokens = count("prompt_eval_count");
-    end_.completion_tokens = count("eval_count");
-    end_.cached_tokens = count("prompt_eval_cached_count");
+  std::optional<Outcome> ReadEnd(const Json& line, FieldReader* fields) {
+    const auto count = [&](const char* key) {
+      return fields->Count(Member(line, key), key).value_or(Usage::kUnknown);
+    };
+    end_.usage = {count("prompt_eval_count"), count("eval_count"),
+                  count("prompt_eval_cached_count")};
     const std::string_view reason = fields->Text(Member(line, "done_reason"), "done_reason");
     // Old servers give no reason.
-    const bool full = max_tokens_ && end_.completion_tokens.value_or(0) >= *max_tokens_;
+    const bool full = max_tokens_ && std::max(end_.usage.completion_tokens, 0) >= *max_tokens_;
     if (reason.empty() && full) {
       end_.reason = FinishReason::kLength;
       return std::nullopt;
@@ -141,7 +144,7 @@ class OllamaReply final : public WireReply {
   LengthGuard length_;
   ThoughtMarks thoughts_;
   HalfJoiner halves_;
-  BackendEnd end_;
+  Finish end_;
   std::string line_;          // One whose end has not come.
   uint64_t token_bytes_ = 0;  // Of the tokens so far.
   bool at_start_ = true;      // No line has come.
@@ -167,7 +170,7 @@ class OllamaWire final : public WireFormat {
  public:
   explicit OllamaWire(std::string model) : model_(std::move(model)) {}
 
-  StatusOr<WireRequest> Write(const Request& request, const ResumePoint*) const override {
+  StatusOr<WireRequest> Write(const Request& request) const override {
     if (Status status = CheckStreamable(request); !status.ok()) return status;
     if (Status status = CheckFromTheStart(request); !status.ok()) return status;
     const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);

@@ -44,7 +44,7 @@ TEST(OllamaWire, SendsAChat) {
                   {"role":"tool","content":"11 degrees","tool_name":"weather",
                    "tool_call_id":"call_1"}],
       "options":{"num_predict":8,"temperature":0.5,"repeat_penalty":1.1,"stop":["END"]}})"));
-  EXPECT_EQ(wire->Write(request, nullptr)->path, "/api/chat");
+  EXPECT_EQ(wire->Write(request)->path, "/api/chat");
 }
 
 TEST(OllamaWire, SendsATextWithoutATemplate) {
@@ -53,7 +53,7 @@ TEST(OllamaWire, SendsATextWithoutATemplate) {
   request.max_tokens.reset();
   EXPECT_EQ(OllamaBody(*wire, request),
             json::parse(R"({"model":"theirs","prompt":"Once","raw":true,"stream":true})"));
-  EXPECT_EQ(wire->Write(request, nullptr)->path, "/api/generate");
+  EXPECT_EQ(wire->Write(request)->path, "/api/generate");
   request.sampling.given = SamplingParams::kAllGiven;
   request.sampling.seed = uint64_t{1} << 40U;
   const json options = OllamaBody(*wire, request)["options"];
@@ -66,7 +66,7 @@ TEST(OllamaWire, SaysWhatItHasNoWayToAskFor) {
   const auto wire = MakeOllama({});
   Request ids = CompletionRequest();
   ids.prompt = std::vector<TokenId>{1, 2};
-  const Status status = wire->Write(ids, nullptr).status();
+  const Status status = wire->Write(ids).status();
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.message(), HasSubstr("token ids"));
   Request request = CompletionRequest();
@@ -91,9 +91,9 @@ TEST(OllamaWire, ReadsAChat) {
     EXPECT_THAT(read.sink.pieces, ElementsAre("Gr", "üße"));
     EXPECT_TRUE(read.complete);
     EXPECT_EQ(read.end.reason, FinishReason::kStop);
-    EXPECT_EQ(read.end.prompt_tokens, 26);
-    EXPECT_EQ(read.end.completion_tokens, 4);
-    EXPECT_FALSE(read.end.cached_tokens.has_value());
+    EXPECT_EQ(read.end.usage.prompt_tokens, 26);
+    EXPECT_EQ(read.end.usage.completion_tokens, 4);
+    EXPECT_FALSE(read.end.usage.cached_tokens >= 0);
   }
 }
 
@@ -112,7 +112,7 @@ TEST(OllamaWire, ReadsATextWithLogprobsAndThoughts) {
     EXPECT_EQ(read.sink.tokens[0].bytes, " a");
     EXPECT_EQ(read.sink.tokens[0].top_logprobs.size(), 1u);
     EXPECT_EQ(read.end.reason, FinishReason::kLength);
-    EXPECT_EQ(read.end.cached_tokens, 1);
+    EXPECT_EQ(read.end.usage.cached_tokens, 1);
   }
 }
 
@@ -143,7 +143,7 @@ TEST(OllamaWire, ABrokenStreamFailsWithItsReason) {
     for (const size_t cut : {size_t{7}, size_t{1} << 22U}) {
       const ReadStream read = ReadInPieces(*MakeOllama({}), CompletionRequest(), stream, cut);
       ASSERT_TRUE(read.failure.has_value()) << words;
-      EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kBroken) << words;
+      EXPECT_EQ(read.failure->kind, FailureKind::kBroken) << words;
       EXPECT_THAT(read.failure->status.message(), HasSubstr(words));
     }
   }
@@ -167,7 +167,7 @@ TEST(OllamaWire, ReadsWhatOrdinaryClientsRead) {
       const ReadStream read = ReadInPieces(*MakeOllama({}), CompletionRequest(), stream, cut);
       ASSERT_FALSE(read.failure) << read.failure->status.message() << " in " << stream;
       EXPECT_EQ(read.sink.text, text);
-      EXPECT_EQ(read.end.completion_tokens, 2);
+      EXPECT_EQ(read.end.usage.completion_tokens, 2);
     }
   }
 }

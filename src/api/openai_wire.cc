@@ -41,7 +41,7 @@ bool IsPing(std::string_view text) {
 
 // --- The answer.
 
-std::optional<BackendFailure> StreamError(const Json& event, bool is_error) {
+std::optional<Outcome> StreamError(const Json& event, bool is_error) {
   const Json& member = Member(event, "error");
   // As older vLLMs write it.
   is_error = is_error || Text(Member(event, "object")) == "error";
@@ -54,10 +54,13 @@ OpenAiReply::OpenAiReply(const Request& request)
     : chat_(IsChat(request)),
       logprobs_(request.logprobs),
       max_tokens_(request.max_tokens),
-      length_(request.max_tokens) {}
+      length_(request.max_tokens) {
+  end_.usage = Usage::Unknown();
+  end_.seed = request.sampling.seed.value_or(0);
+}
 
-std::optional<BackendFailure> OpenAiReply::Feed(std::string_view bytes, RemoteSink* sink) {
-  if (shape_ == Shape::kStream) return FeedStream(bytes, sink);
+std::optional<Outcome> OpenAiReply::Feed(std::string_view bytes, const DeltaFn& give) {
+  if (shape_ == Shape::kStream) return FeedStream(bytes, give);
   start_ += bytes;
   if (shape_ == Shape::kUnknown) {
     constexpr std::string_view kBefore = "\xEF\xBB\xBF \t\r\n";
@@ -68,16 +71,16 @@ std::optional<BackendFailure> OpenAiReply::Feed(std::string_view bytes, RemoteSi
     const bool document =
         first != std::string::npos && (start_[first] == '{' || start_[first] == '[');
     shape_ = document ? Shape::kDocument : Shape::kStream;
-    if (!document) return FeedStream(std::exchange(start_, std::string()), sink);
+    if (!document) return FeedStream(std::exchange(start_, std::string()), give);
   }
   if (start_.size() <= kMaxWholeBytes) return std::nullopt;
   return Broken(fmt::format("sent an answer of more than {} bytes", size_t{kMaxWholeBytes}));
 }
 
-std::optional<BackendFailure> OpenAiReply::FeedStream(std::string_view bytes, RemoteSink* sink) {
-  std::optional<BackendFailure> failure;
+std::optional<Outcome> OpenAiReply::FeedStream(std::string_view bytes, const DeltaFn& give) {
+  std::optional<Outcome> failure;
   const bool fits = events_.Feed(bytes, [&](const net::SseEvent& event) {
-    if (!failure && !complete_) failure = TakeEvent(event, sink);
+    if (!failure && !complete_) failure = TakeEvent(event, give);
   });
   if (!fits && !failure && !complete_) {
     failure = Broken(fmt::format("sent an event of more than {} bytes", size_t{kMaxEventBytes}));
@@ -87,7 +90,7 @@ std::optional<BackendFailure> OpenAiReply::FeedStream(std::string_view bytes, Re
 
 // An event's type does not decide whether it is read: some servers call the pieces of an answer by
 // names of their own, and no client that follows OpenAI's looks at them.
-std::optional<BackendFailure> OpenAiReply::TakeEvent(const net::SseEvent& event, RemoteSink* sink) {
+std::optional<Outcome> OpenAiReply::TakeEvent(const net::SseEvent& event, const DeltaFn& give) {
   const std::string_view data = Trimmed(event.data);
   if (data == "[DONE]") {
     if (!has_choice_) return Broken("ended its stream without an answer");
@@ -105,25 +108,25 @@ std::optional<BackendFailure> OpenAiReply::TakeEvent(const net::SseEvent& event,
   const StatusOr<Json> read = ReadDocument(data, "an event of its stream");
   if (!read.ok()) return Broken("sent a broken answer: " + read.status().message());
   if (!read->is_object()) return Broken("sent an event that is no JSON object");
-  if (std::optional<BackendFailure> failure = StreamError(*read, is_error)) return failure;
-  return TakeObject(*read, data, sink);
+  if (std::optional<Outcome> failure = StreamError(*read, is_error)) return failure;
+  return TakeObject(*read, data, give);
 }
 
-std::optional<BackendFailure> OpenAiReply::TakeWhole(RemoteSink* sink) {
+std::optional<Outcome> OpenAiReply::TakeWhole(const DeltaFn& give) {
   const StatusOr<Json> read = ReadDocument(start_, "its answer");
   if (!read.ok()) return Broken("sent a broken answer: " + read.status().message());
   if (Member(*read, "choices").is_null() || StreamError(*read, false)) {
     // Some servers tell of errors with the status of success.
     return ErrorFailure("answered with an error: ", *read);
   }
-  if (std::optional<BackendFailure> failure = TakeObject(*read, start_, sink)) return failure;
+  if (std::optional<Outcome> failure = TakeObject(*read, start_, give)) return failure;
   if (!has_choice_) return Broken("sent a whole answer that says nothing");
   complete_ = true;
   return std::nullopt;
 }
 
-std::optional<BackendFailure> OpenAiReply::TakeObject(const Json& event, std::string_view source,
-                                                      RemoteSink* sink) {
+std::optional<Outcome> OpenAiReply::TakeObject(const Json& event, std::string_view source,
+                                               const DeltaFn& give) {
   FieldReader fields;
   TakeUsage(event, &fields);
   OnEvent(event, &fields);
@@ -150,21 +153,22 @@ std::optional<BackendFailure> OpenAiReply::TakeObject(const Json& event, std::st
   OnChoice(choice, &fields, &delta.tokens);
   const std::string_view reason = fields.Text(Member(choice, "finish_reason"), "finish_reason");
   if (!fields.fault().empty()) return Broken(fields.fault());
-  if (std::optional<BackendFailure> failure = Give(std::move(delta), sink)) return failure;
+  if (std::optional<Outcome> failure = Give(std::move(delta), give)) return failure;
   return TakeFinish(reason);
 }
 
 void OpenAiReply::TakeUsage(const Json& event, FieldReader* fields) {
   const Json& usage = fields->Object(Member(event, "usage"), "usage");
-  const auto take = [&](const Json& of, const char* key, std::optional<int32_t>* to) {
-    if (const std::optional<int32_t> read = fields->Count(Member(of, key), key)) *to = read;
+  const auto take = [&](const Json& of, const char* key, int32_t* to) {
+    if (const std::optional<int32_t> read = fields->Count(Member(of, key), key)) *to = *read;
   };
-  take(usage, "prompt_tokens", &end_.prompt_tokens);
-  take(usage, "completion_tokens", &end_.completion_tokens);
+  take(usage, "prompt_tokens", &end_.usage.prompt_tokens);
+  take(usage, "completion_tokens", &end_.usage.completion_tokens);
   // llama-server's own field, for those that have it alone; then OpenAI's.
-  take(fields->Object(Member(event, "timings"), "timings"), "cache_n", &end_.cached_tokens);
+  take(fields->Object(Member(event, "timings"), "timings"), "cache_n", &end_.usage.cached_tokens);
   constexpr char kDetails[] = "prompt_tokens_details";
-  take(fields->Object(Member(usage, kDetails), kDetails), "cached_tokens", &end_.cached_tokens);
+  take(fields->Object(Member(usage, kDetails), kDetails), "cached_tokens",
+       &end_.usage.cached_tokens);
 }
 
 bool OpenAiReply::IsOfAnotherKind(const Json& choice) const {
@@ -207,44 +211,43 @@ std::string OpenAiReply::JoinedText(const Json& choice, FieldReader* fields) {
   return thoughts_.Join(thought, text);
 }
 
-std::optional<BackendFailure> OpenAiReply::Give(Delta delta, RemoteSink* sink) {
+std::optional<Outcome> OpenAiReply::Give(Delta delta, const DeltaFn& give) {
   if (delta.text.empty() && delta.tokens.empty()) return length_.TakeIdle();
   if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
-  sink->OnDelta(std::move(delta));
+  give(std::move(delta));
   return std::nullopt;
 }
 
-std::optional<BackendFailure> OpenAiReply::TakeFinish(std::string_view reason) {
+std::optional<Outcome> OpenAiReply::TakeFinish(std::string_view reason) {
   if (reason.empty() || reason == "null") return std::nullopt;  // As some write none.
   finished_ = true;
   return ReadReason(reason, &end_.reason);
 }
 
-std::optional<BackendFailure> OpenAiReply::End(RemoteSink* sink, BackendEnd* end) {
-  std::optional<BackendFailure> failure;
+Outcome OpenAiReply::End(const DeltaFn& give) {
+  std::optional<Outcome> failure;
   if (shape_ == Shape::kDocument) {
-    failure = TakeWhole(sink);
+    failure = TakeWhole(give);
   } else if (!complete_) {
     // Some servers do not end their last event.
-    failure = FeedStream("\n\n", sink);
+    failure = FeedStream("\n\n", give);
   }
-  if (failure) return failure;
+  if (failure) return *std::move(failure);
   if (!complete_ && !finished_) {
     return Broken("ended its stream without a finish_reason and without [DONE]");
   }
   if (std::string rest = halves_.Rest(); !rest.empty()) {
-    sink->OnDelta({.text = std::move(rest), .tokens = {}});
+    give({.text = std::move(rest), .tokens = {}});
   }
-  if (!finished_ && max_tokens_ && end_.completion_tokens.value_or(0) >= *max_tokens_) {
+  if (!finished_ && max_tokens_ && std::max(end_.usage.completion_tokens, 0) >= *max_tokens_) {
     end_.reason = FinishReason::kLength;
   }
-  *end = end_;
-  return std::nullopt;
+  return Outcome::Ended(end_);
 }
 
 // --- The request.
 
-StatusOr<WireRequest> OpenAiWire::Write(const Request& request, const ResumePoint* resume) const {
+StatusOr<WireRequest> OpenAiWire::Write(const Request& request) const {
   if (Status status = CheckStreamable(request); !status.ok()) return status;
   OrderedJson body = OrderedJson::object();
   std::string model = ModelName();
@@ -265,7 +268,7 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request, const ResumePoin
     body["logprobs"] = IsChat(request) ? OrderedJson(true) : OrderedJson(top);
     if (IsChat(request)) body["top_logprobs"] = top;
   }
-  if (Status status = AddFields(request, resume, &body); !status.ok()) return status;
+  if (Status status = AddFields(request, &body); !status.ok()) return status;
   return WireRequest{IsChat(request) ? "/v1/chat/completions" : "/v1/completions", Dump(body)};
 }
 
@@ -363,7 +366,7 @@ class OpenAiServer final : public OpenAiWire {
  private:
   core::ServerKind Kind() const override { return kind_; }
 
-  Status AddFields(const Request& request, const ResumePoint*, OrderedJson* body) const override {
+  Status AddFields(const Request& request, OrderedJson* body) const override {
     if (Status status = CheckFromTheStart(request); !status.ok()) return status;
     const core::ServerKind kind = kind_;
     if (kind != core::kVllm && kind != core::kSglang) return {};

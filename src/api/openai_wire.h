@@ -41,9 +41,9 @@ class OpenAiReply : public WireReply {
 
   explicit OpenAiReply(const Request& request);
 
-  std::optional<BackendFailure> Feed(std::string_view bytes, RemoteSink* sink) final;
+  std::optional<Outcome> Feed(std::string_view bytes, const DeltaFn& give) final;
   bool complete() const final { return complete_; }
-  std::optional<BackendFailure> End(RemoteSink* sink, BackendEnd* end) final;
+  Outcome End(const DeltaFn& give) final;
 
  protected:
   // Takes what a kind adds to an event, and to its choice, whose `tokens` are those with
@@ -53,24 +53,24 @@ class OpenAiReply : public WireReply {
                         std::vector<OutputToken>* /*tokens*/) {}
   bool logprobs() const { return logprobs_.has_value(); }
 
-  BackendEnd end_;
+  Finish end_;
 
  private:
   // What the body is, as its first character tells.
   enum class Shape { kUnknown, kStream, kDocument };
-  std::optional<BackendFailure> FeedStream(std::string_view bytes, RemoteSink* sink);
-  std::optional<BackendFailure> TakeEvent(const net::SseEvent& event, RemoteSink* sink);
-  std::optional<BackendFailure> TakeWhole(RemoteSink* sink);
+  std::optional<Outcome> FeedStream(std::string_view bytes, const DeltaFn& give);
+  std::optional<Outcome> TakeEvent(const net::SseEvent& event, const DeltaFn& give);
+  std::optional<Outcome> TakeWhole(const DeltaFn& give);
   // An event, or the whole answer: the object and the text that it was read from.
-  std::optional<BackendFailure> TakeObject(const nlohmann::json& event, std::string_view source,
-                                           RemoteSink* sink);
+  std::optional<Outcome> TakeObject(const nlohmann::json& event, std::string_view source,
+                                    const DeltaFn& give);
   void TakeUsage(const nlohmann::json& event, FieldReader* fields);
   bool IsOfAnotherKind(const nlohmann::json& choice) const;
   // The choice's text as it goes to the client, and as it came, with halves of characters.
   std::string ReadText(const nlohmann::json& choice, std::string_view source, FieldReader* fields);
   std::string JoinedText(const nlohmann::json& choice, FieldReader* fields);
-  std::optional<BackendFailure> Give(Delta delta, RemoteSink* sink);
-  std::optional<BackendFailure> TakeFinish(std::string_view reason);
+  std::optional<Outcome> Give(Delta delta, const DeltaFn& give);
+  std::optional<Outcome> TakeFinish(std::string_view reason);
 
   const bool chat_;
   const std::optional<int32_t> logprobs_;
@@ -93,7 +93,7 @@ class OpenAiWire : public WireFormat {
  public:
   explicit OpenAiWire(ServerModel model) : configured_(std::move(model)) {}
 
-  StatusOr<WireRequest> Write(const Request& request, const ResumePoint* resume) const final;
+  StatusOr<WireRequest> Write(const Request& request) const final;
   std::unique_ptr<WireReply> MakeReply(const Request& request) const override;
   bool IsAnswer(std::string_view media_type) const final;
   std::vector<std::string> Unknown(const Request& request) const override;
@@ -101,10 +101,9 @@ class OpenAiWire : public WireFormat {
  protected:
   // What it is to core/parameters.h.
   virtual core::ServerKind Kind() const = 0;
-  // Adds what else the kind wants, with what the answer goes on from; `body` is complete otherwise.
+  // Adds what else the kind wants; `body` is complete otherwise.
   // Fails as Write does.
-  virtual Status AddFields(const Request& request, const ResumePoint* resume,
-                           nlohmann::ordered_json* body) const = 0;
+  virtual Status AddFields(const Request& request, nlohmann::ordered_json* body) const = 0;
   // What to ask for where the request wants the log-probabilities of `top` tokens.
   virtual int32_t AskedLogprobs(int32_t top) const { return top; }
 
@@ -123,7 +122,7 @@ class OpenAiWire : public WireFormat {
 
 // The failure that an event of a stream tells of; nothing if it tells of none. `is_error`: its type
 // says that it is one.
-std::optional<BackendFailure> StreamError(const nlohmann::json& event, bool is_error);
+std::optional<Outcome> StreamError(const nlohmann::json& event, bool is_error);
 
 // Reads OpenAI's list of models.
 Status ReadModels(std::string_view body, BackendFacts* facts);

@@ -144,7 +144,7 @@ TEST(OpenAiStreams, KeepAliveEventsAreNoTokens) {
   const ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(),
                                        body + BodyOf(R"(TEXT("a")ENDOVER)", false), 1 << 20);
   EXPECT_EQ(read.sink.pieces.size(), 1u) << "nothing else is output";
-  EXPECT_FALSE(read.end.completion_tokens.has_value());
+  EXPECT_FALSE(read.end.usage.completion_tokens >= 0);
 }
 
 TEST(OpenAiStreams, AWholeAnswerIsOne) {
@@ -165,7 +165,7 @@ TEST(OpenAiStreams, AWholeAnswerIsOne) {
           const ReadStream read = ReadInPieces(*MakeOpenAi({}), request, body, cut);
           ASSERT_FALSE(read.failure) << read.failure->status.message();
           EXPECT_EQ(read.sink.text, "Hello");
-          EXPECT_EQ(read.end.completion_tokens, 2);
+          EXPECT_EQ(read.end.usage.completion_tokens, 2);
           EXPECT_EQ(read.end.reason, FinishReason::kLength);
         }
       }
@@ -268,7 +268,7 @@ TEST(OpenAiStreams, WhatComesBehindTheEndIsReadByTheSameRules) {
   for (const char* end : {"", "\n", "\n\n"}) {
     const ReadStream read = behind(usage + end);
     EXPECT_FALSE(read.failure.has_value());
-    EXPECT_EQ(read.end.completion_tokens, 3);
+    EXPECT_EQ(read.end.usage.completion_tokens, 3);
   }
   const ReadStream odd = behind("data: {\"choices\":[],\"usage\":\"x\"}\n\n");
   ASSERT_TRUE(odd.failure.has_value());
@@ -299,7 +299,7 @@ TEST(OpenAiStreams, AnErrorWithACodeThatClientsKnowIsTheRequests) {
       R"({"error":{"message":"b","code":"context_length_exceeded","param":"messages"}})";
   const ReadStream read = ReadInPieces(*MakeOpenAi({}), ChatRequest(), Events({event}), 9);
   ASSERT_TRUE(read.failure.has_value());
-  EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kRejected);
+  EXPECT_EQ(read.failure->kind, FailureKind::kRejected);
   EXPECT_STREQ(read.failure->status.api_code(), "context_length_exceeded");
   EXPECT_EQ(read.failure->status.field(), "messages");
 }

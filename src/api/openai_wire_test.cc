@@ -57,7 +57,7 @@ TEST(OpenAiWire, SendsWhatTheClientGaveAndNoMore) {
                   {"max_tokens", 8},
                   {"stream", true},
                   {"stream_options", {{"include_usage", true}}}}));
-  EXPECT_EQ(wire->Write(CompletionRequest(), nullptr)->path, "/v1/completions");
+  EXPECT_EQ(wire->Write(CompletionRequest())->path, "/v1/completions");
 
   Request chat = ChatRequest();
   chat.sampling.given = P::kTemperature | P::kSeed;
@@ -76,7 +76,7 @@ TEST(OpenAiWire, SendsWhatTheClientGaveAndNoMore) {
                   {"seed", 7},
                   {"logprobs", true},
                   {"top_logprobs", 3}}));
-  EXPECT_EQ(wire->Write(chat, nullptr)->path, "/v1/chat/completions");
+  EXPECT_EQ(wire->Write(chat)->path, "/v1/chat/completions");
 
   Request ids = CompletionRequest();
   ids.prompt = std::vector<TokenId>{1, 2};
@@ -93,9 +93,9 @@ TEST(OpenAiWire, FloatsAreWrittenAsTheyWereRead) {
     request.sampling.temperature = value;
     EXPECT_EQ(static_cast<float>(OpenAiBody(*wire, request)["temperature"].get<double>()), value);
   }
-  EXPECT_THAT(wire->Write(request, nullptr)->body, HasSubstr("\"temperature\":0"));
+  EXPECT_THAT(wire->Write(request)->body, HasSubstr("\"temperature\":0"));
   request.sampling.temperature = 0.7F;
-  EXPECT_THAT(wire->Write(request, nullptr)->body, HasSubstr("\"temperature\":0.7}"));
+  EXPECT_THAT(wire->Write(request)->body, HasSubstr("\"temperature\":0.7}"));
 }
 
 TEST(OpenAiWire, SendsAServersOwnFieldsOnceItIsKnown) {
@@ -154,10 +154,10 @@ TEST(OpenAiWire, RejectsWhatNoStreamHas) {
   const auto wire = MakeOpenAi({});
   Request scored = CompletionRequest();
   scored.prompt_logprobs = 0;
-  EXPECT_EQ(wire->Write(scored, nullptr).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(wire->Write(scored).status().code(), StatusCode::kUnimplemented);
   Request none = CompletionRequest();
   none.max_tokens = 0;
-  EXPECT_EQ(wire->Write(none, nullptr).status().field(), "max_tokens");
+  EXPECT_EQ(wire->Write(none).status().field(), "max_tokens");
 }
 
 // As vLLM streams a chat with "include_usage".
@@ -176,10 +176,9 @@ TEST(OpenAiWire, ReadsAChat) {
     EXPECT_THAT(read.sink.pieces, ElementsAre("Grü", "ß\n"));
     EXPECT_TRUE(read.complete);
     EXPECT_EQ(read.end.reason, FinishReason::kLength);
-    EXPECT_EQ(read.end.prompt_tokens, 9);
-    EXPECT_EQ(read.end.completion_tokens, 3);
-    EXPECT_EQ(read.end.cached_tokens, 4);
-    EXPECT_EQ(read.sink.ends, 0);
+    EXPECT_EQ(read.end.usage.prompt_tokens, 9);
+    EXPECT_EQ(read.end.usage.completion_tokens, 3);
+    EXPECT_EQ(read.end.usage.cached_tokens, 4);
   }
 }
 
@@ -192,13 +191,13 @@ TEST(OpenAiWire, AnEndNeedsAFinishReasonOrDone) {
   };
   ReadStream good = read({text, stop}, false);
   EXPECT_FALSE(good.failure);
-  EXPECT_FALSE(good.end.completion_tokens.has_value()) << "what is left out stays so";
+  EXPECT_FALSE(good.end.usage.completion_tokens >= 0) << "what is left out stays so";
   EXPECT_FALSE(read({text}, true).failure);
   const std::string none = R"({"choices":[{"text":" a","finish_reason":"null"}]})";
   EXPECT_EQ(read({none, none, stop}, true).sink.text, " a a");
   ReadStream cut = read({text}, false);
   ASSERT_TRUE(cut.failure.has_value());
-  EXPECT_EQ(cut.failure->kind, BackendFailure::Kind::kBroken);
+  EXPECT_EQ(cut.failure->kind, FailureKind::kBroken);
   EXPECT_THAT(cut.failure->status.message(), HasSubstr("without a finish_reason"));
   // [DONE] alone: the usage tells why.
   const std::string usage = R"({"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":8}})";
@@ -276,14 +275,14 @@ TEST(OpenAiWire, ABrokenStreamFailsWithItsReason) {
     for (const size_t cut : {size_t{7}, size_t{1} << 22U}) {
       const ReadStream read = ReadInPieces(*MakeOpenAi({}), CompletionRequest(), stream, cut);
       ASSERT_TRUE(read.failure.has_value()) << words;
-      EXPECT_EQ(read.failure->kind, BackendFailure::Kind::kBroken) << words;
+      EXPECT_EQ(read.failure->kind, FailureKind::kBroken) << words;
       EXPECT_THAT(read.failure->status.message(), HasSubstr(words));
     }
   }
 }
 
 TEST(OpenAiWire, AnErrorInTheStreamSaysWhoseFaultItIs) {
-  using Kind = BackendFailure::Kind;
+  using Kind = FailureKind;
   const std::tuple<const char*, Kind, const char*> cases[] = {
       {R"({"error":{"code":500,"message":"out of memory","type":"server_error"}})", Kind::kBroken,
        "out of memory"},
@@ -378,7 +377,7 @@ TEST(OpenAiWire, WhatFollowsAFinishReasonIsNoText) {
   EXPECT_FALSE(read.failure.has_value());
   EXPECT_EQ(read.sink.text, "A");
   EXPECT_EQ(read.end.reason, FinishReason::kStop);
-  EXPECT_EQ(read.end.completion_tokens, 1);
+  EXPECT_EQ(read.end.usage.completion_tokens, 1);
 
   std::vector<std::string> endless(1, answer[0]);
   endless.resize(70'000, answer[1]);

@@ -27,15 +27,14 @@ std::string TenantName(const std::string& name) {
   return core::IsTenantName(name) ? name : base::HexText(base::Sha256(name.data(), name.size()));
 }
 
-OrderedJson GatewayMember(const Request& request, const ResumePoint* resume, bool ids_wanted) {
+OrderedJson GatewayMember(const Request& request, bool ids_wanted) {
   OrderedJson member = {{"choice", request.choice},
                         {"ids", ids_wanted},
                         {"weight", std::clamp(request.tenant_weight, core::kMinTenantWeight,
                                               core::kMaxTenantWeight)}};
   if (!request.tenant.empty()) member["tenant"] = TenantName(request.tenant);
   if (!request.cache_scope.empty()) member["cache_scope"] = TenantName(request.cache_scope);
-  const std::vector<TokenId>& ids = resume != nullptr ? resume->ids : request.resume_ids;
-  if (!ids.empty()) member["resume_ids"] = ids;
+  if (!request.resume_ids.empty()) member["resume_ids"] = request.resume_ids;
   return member;
 }
 
@@ -51,7 +50,7 @@ class RopewayReply final : public OpenAiReply {
  private:
   void OnEvent(const Json& event, FieldReader* fields) override {
     const Json& own = fields->Object(Member(event, "ropeway"), "ropeway");
-    if (const auto seed = fields->Integer(Member(own, "seed"), "ropeway.seed")) end_.seed = seed;
+    if (const auto seed = fields->Integer(Member(own, "seed"), "ropeway.seed")) end_.seed = *seed;
     const auto left = fields->Integer(Member(own, "max_tokens"), "ropeway.max_tokens");
     if (Text(Member(own, "cut_by")) == kTokensPerMinute) end_.cut_by = kTokensPerMinute;
     if (left) end_.max_tokens = static_cast<int32_t>(std::min<uint64_t>(*left, INT32_MAX));
@@ -161,8 +160,7 @@ class RopewayWire final : public OpenAiWire {
  private:
   core::ServerKind Kind() const override { return core::kRopeway; }
 
-  Status AddFields(const Request& request, const ResumePoint* resume,
-                   OrderedJson* body) const override {
+  Status AddFields(const Request& request, OrderedJson* body) const override {
     (*body)["priority"] = PriorityName(request.priority);
     // Absent it would mean the 16 of OpenAI's completions.
     if (!IsChat(request) && !request.max_tokens) (*body)["max_tokens"] = -1;
@@ -178,10 +176,7 @@ class RopewayWire final : public OpenAiWire {
     std::optional<uint64_t> seed = request.sampling.seed;
     std::string salt = request.cache_salt;
     if (acts_for_tenant) {
-      if (resume != nullptr) seed = resume->seed;
-      (*body)["ropeway_gateway"] = GatewayMember(request, resume, has_ids_);
-    } else if (resume != nullptr) {
-      return {StatusCode::kUnavailable, "it does not let the gateway go on with streams any more"};
+      (*body)["ropeway_gateway"] = GatewayMember(request, has_ids_);
     } else if (Status status = CheckFromTheStart(request); !status.ok()) {
       return status;
     } else {

@@ -13,34 +13,33 @@
 #include <vector>
 
 #include "api/wire_format.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway::api::wire {
 
-// Keeps all that it gets. Thread rule: one thread.
-struct KeepingSink final : RemoteSink {
-  void OnDelta(Delta delta) override {
-    text += delta.text;
-    pieces.push_back(std::move(delta.text));
-    tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
-  }
-  void OnEnd(const BackendEnd&) override { ++ends; }
-  void OnFailure(BackendFailure) override { ++ends; }
-
+// What a wire format gave.
+struct GivenDeltas {
   std::string text;
   std::vector<std::string> pieces;  // One for each delta.
   std::vector<OutputToken> tokens;
-  int ends = 0;  // A wire format tells none.
+
+  WireReply::DeltaFn Take() {
+    return [this](Delta delta) {
+      text += delta.text;
+      pieces.push_back(std::move(delta.text));
+      tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    };
+  }
 };
 
 // A stream as it was read.
 struct ReadStream {
-  KeepingSink sink;
-  std::optional<BackendFailure> failure;
+  GivenDeltas sink;
+  std::optional<Outcome> failure;
   bool complete = false;
-  BackendEnd end;  // Without a failure.
+  Finish end;  // Without a failure.
 };
 
 // Reads `body`, cut into pieces of `cut` bytes, as the answer to `request`.
@@ -52,10 +51,13 @@ inline ReadStream ReadInPieces(const WireFormat& wire, const Request& request,
     const std::string_view piece = body.substr(0, cut);
     body.remove_prefix(piece.size());
     // A copy of its own, so that a sanitizer sees what reads behind it.
-    read.failure = reply->Feed(std::string(piece), &read.sink);
+    read.failure = reply->Feed(std::string(piece), read.sink.Take());
   }
   read.complete = reply->complete();
-  if (!read.failure) read.failure = reply->End(&read.sink, &read.end);
+  if (read.failure) return read;
+  Outcome outcome = reply->End(read.sink.Take());
+  read.end = outcome.finish;
+  if (!outcome.status.ok()) read.failure = std::move(outcome);
   return read;
 }
 
@@ -99,7 +101,7 @@ inline Request ChatRequest() {
 
 // The body that `wire` writes for a request that it can ask for; "null" for another.
 inline std::string WrittenBody(const WireFormat& wire, const Request& request) {
-  StatusOr<WireRequest> written = wire.Write(request, nullptr);
+  StatusOr<WireRequest> written = wire.Write(request);
   EXPECT_TRUE(written.ok()) << written.status().message();
   return written.ok() ? written->body : "null";
 }

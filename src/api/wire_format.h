@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
@@ -41,6 +41,8 @@ struct WireRequest {
 // Reads the body that answers one request. Thread rule: one thread at a time.
 class WireReply {
  public:
+  using DeltaFn = std::function<void(Delta)>;
+
   // A longer line or event of a stream is a failure.
   static constexpr size_t kMaxEventBytes = size_t{1} << 20;
 
@@ -50,14 +52,14 @@ class WireReply {
   // that has text or tokens. Returns why the answer is broken; then nothing may be fed any more.
   // What follows the stream's end is ignored. The message may quote the server at length, with
   // whatever bytes it sent.
-  virtual std::optional<BackendFailure> Feed(std::string_view bytes, RemoteSink* sink) = 0;
+  virtual std::optional<Outcome> Feed(std::string_view bytes, const DeltaFn& give) = 0;
 
   // The stream has said that it is over: nothing that comes could change the answer.
   virtual bool complete() const = 0;
 
   // To be called once, when the body is over or complete() holds: passes on what is left, and says
-  // how the request ended, or why its answer is broken.
-  virtual std::optional<BackendFailure> End(RemoteSink* sink, BackendEnd* end) = 0;
+  // how the request ended: with a Finish, or why its answer is broken.
+  virtual Outcome End(const DeltaFn& give) = 0;
 };
 
 // One thing to ask a server: a GET of `path`.
@@ -82,9 +84,8 @@ class WireFormat {
   virtual ~WireFormat() = default;
 
   // Writes the request for a stream. kInvalidArgument or kUnimplemented if the kind has no way to
-  // ask for this; the message, which begins with "it", the backend, says what. `resume` is null
-  // unless CanResume; kUnavailable if that does not hold any more.
-  virtual StatusOr<WireRequest> Write(const Request& request, const ResumePoint* resume) const = 0;
+  // ask for this; the message, which begins with "it", the backend, says what.
+  virtual StatusOr<WireRequest> Write(const Request& request) const = 0;
 
   // What reads the stream that answers `request`.
   virtual std::unique_ptr<WireReply> MakeReply(const Request& request) const = 0;
@@ -95,7 +96,7 @@ class WireFormat {
   // What to ask now; in this order the answers are read. It may depend on earlier ones.
   virtual std::vector<WireProbe> Probes() = 0;
 
-  // As RemoteBackend's.
+  // As Backend's.
   virtual bool CanResume() const { return false; }
   virtual std::vector<std::string> Unknown(const Request& request) const = 0;
 };

@@ -18,8 +18,8 @@
 namespace ropeway::api {
 namespace {
 
-StatusCode HttpCodeOf(BackendFailure::Kind kind, int http_status) {
-  if (kind == BackendFailure::Kind::kRejected) return StatusCode::kInvalidArgument;
+StatusCode HttpCodeOf(FailureKind kind, int http_status) {
+  if (kind == FailureKind::kRejected) return StatusCode::kInvalidArgument;
   return http_status == 429 ? StatusCode::kResourceExhausted : StatusCode::kUnavailable;
 }
 
@@ -27,31 +27,29 @@ StatusCode HttpCodeOf(BackendFailure::Kind kind, int http_status) {
 
 // A key, a path or a model name that the server does not accept is the gateway's, not the client's:
 // another backend may do better, and this one is not well.
-BackendFailure::Kind FailureKindOf(int http_status) {
+FailureKind FailureKindOf(int http_status) {
   switch (http_status) {
     case 429:
     case 503:
-      return BackendFailure::Kind::kBusy;
+      return FailureKind::kBusy;
     case 400:
     case 413:
     case 414:
     case 415:
     case 422:
     case 431:
-      return BackendFailure::Kind::kRejected;
+      return FailureKind::kRejected;
     default:
-      return BackendFailure::Kind::kBroken;
+      return FailureKind::kBroken;
   }
 }
 
-BackendFailure HttpFailure(int http_status, std::string_view body) {
-  BackendFailure failure;
-  failure.kind = FailureKindOf(http_status);
-  const StatusCode code = HttpCodeOf(failure.kind, http_status);
+Outcome HttpFailure(int http_status, std::string_view body) {
+  const FailureKind kind = FailureKindOf(http_status);
+  const StatusCode code = HttpCodeOf(kind, http_status);
   if (http_status == 401) {
     // Servers quote the key that they do not accept.
-    failure.status = Status(code, "it does not accept the gateway's API key (HTTP 401)");
-    return failure;
+    return Outcome::Failed(kind, {code, "it does not accept the gateway's API key (HTTP 401)"});
   }
   const StatusOr<nlohmann::json> document = wire::ReadDocument(body, "it");
   std::string said = document.ok() ? wire::ErrorText(*document) : std::string();
@@ -59,11 +57,9 @@ BackendFailure HttpFailure(int http_status, std::string_view body) {
   if (said.empty() && !body.starts_with('<')) said = body;
   std::string message = fmt::format("it answered with HTTP {}", http_status);
   if (!said.empty()) message += ": " + said;
-  failure.status = Status(code, std::move(message));
-  if (failure.kind == BackendFailure::Kind::kRejected && document.ok()) {
-    failure.status = wire::WithParam(failure.status, *document);
-  }
-  return failure;
+  Status status(code, std::move(message));
+  if (kind == FailureKind::kRejected && document.ok()) status = wire::WithParam(status, *document);
+  return Outcome::Failed(kind, std::move(status));
 }
 
 namespace wire {
@@ -157,30 +153,30 @@ Status WithParam(const Status& status, const Json& json) {
   return with;
 }
 
-BackendFailure ErrorFailure(const std::string& before, const Json& json) {
+Outcome ErrorFailure(const std::string& before, const Json& json) {
   const Json& error = ErrorObject(json);
   const std::string said = ErrorText(json);
-  BackendFailure failure = Broken(before + (said.empty() ? "it does not say which" : said));
+  Outcome failure = Broken(before + (said.empty() ? "it does not say which" : said));
   const Status told = WithParam({StatusCode::kInvalidArgument, failure.status.message()}, json);
   const std::string_view type = Text(Member(error, "type"));
   FieldReader fields;
   if (Text(Member(error, "param")) == "resume_ids") {
-    failure.kind = BackendFailure::Kind::kRejected;  // A Ropeway, whatever code it gives.
+    failure.kind = FailureKind::kRejected;  // A Ropeway, whatever code it gives.
   } else if (const std::optional<int32_t> code = fields.Count(Member(error, "code"), "code")) {
     failure.kind = FailureKindOf(*code);
   } else if (type == "invalid_request_error" || type == "BadRequestError" ||
              *told.api_code() != '\0') {
-    failure.kind = BackendFailure::Kind::kRejected;
+    failure.kind = FailureKind::kRejected;
   }
-  if (failure.kind == BackendFailure::Kind::kRejected) failure.status = told;
+  if (failure.kind == FailureKind::kRejected) failure.status = told;
   return failure;
 }
 
-BackendFailure Broken(const std::string& what) {
-  return {BackendFailure::Kind::kBroken, Status(StatusCode::kUnavailable, "it " + what)};
+Outcome Broken(const std::string& what) {
+  return Outcome::Failed(FailureKind::kBroken, {StatusCode::kUnavailable, "it " + what});
 }
 
-BackendFailure TooLong(std::optional<int32_t> max_tokens) {
+Outcome TooLong(std::optional<int32_t> max_tokens) {
   return Broken(max_tokens
                     ? fmt::format("sent more than the {} tokens that were asked for", *max_tokens)
                     : "sent an answer without an end");
@@ -248,7 +244,7 @@ Status FaultStatus(const FieldReader& fields) {
   return {StatusCode::kUnavailable, "it " + fields.fault()};
 }
 
-std::optional<BackendFailure> ReadReason(std::string_view reason, FinishReason* read) {
+std::optional<Outcome> ReadReason(std::string_view reason, FinishReason* read) {
   for (const char* bad : {"abort", "error", "cancelled", "failed"}) {
     if (reason == bad) return Broken(fmt::format("ended its answer as '{}'", reason));
   }
@@ -273,7 +269,7 @@ bool LengthGuard::Take(size_t text_bytes, size_t tokens) {
   return true;
 }
 
-std::optional<BackendFailure> LengthGuard::TakeIdle() {
+std::optional<Outcome> LengthGuard::TakeIdle() {
   if (idle_events_-- > 0) return std::nullopt;
   return Broken("sent a stream without an end");
 }

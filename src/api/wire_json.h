@@ -13,15 +13,15 @@
 
 #include "api/wire_fields.h"
 #include "base/json.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway::api {
 
 // The kind of failure that an HTTP status is, and the failure with what the server said.
-BackendFailure::Kind FailureKindOf(int http_status);
-BackendFailure HttpFailure(int http_status, std::string_view body);
+FailureKind FailureKindOf(int http_status);
+Outcome HttpFailure(int http_status, std::string_view body);
 
 namespace wire {
 
@@ -46,12 +46,12 @@ Status WithParam(const Status& status, const nlohmann::json& json);
 
 // The failure of a request whose answer is, or holds, the error `json`: `before`, which follows
 // "it ", and what it says. It is the request's own fault where the error says so.
-BackendFailure ErrorFailure(const std::string& before, const nlohmann::json& json);
+Outcome ErrorFailure(const std::string& before, const nlohmann::json& json);
 
 // An answer that breaks its format: "it " and `what`, such as "sent no JSON".
-BackendFailure Broken(const std::string& what);
+Outcome Broken(const std::string& what);
 // That of one that does not end where it has to.
-BackendFailure TooLong(std::optional<int32_t> max_tokens);
+Outcome TooLong(std::optional<int32_t> max_tokens);
 
 // The sum of the samples of a metric in the Prometheus text format, over all its labels; nothing if
 // it has none.
@@ -73,7 +73,7 @@ Status FaultStatus(const FieldReader& fields);
 // What an answer's reason to end means, in any server's words: whatever it is called but the words
 // for its longest, such as "eos" or "content_filter", the model does not go on. A failure: it is
 // one of those for an answer that failed.
-std::optional<BackendFailure> ReadReason(std::string_view reason, FinishReason* read);
+std::optional<Outcome> ReadReason(std::string_view reason, FinishReason* read);
 
 // Keeps count of a stream against what was asked for, so that one without an end is cut.
 class LengthGuard {
@@ -83,7 +83,7 @@ class LengthGuard {
   bool Take(size_t text_bytes, size_t tokens = 0);
   // Counts one without, of which there may be many: they keep the connection alive. A failure:
   // these have no end.
-  std::optional<BackendFailure> TakeIdle();
+  std::optional<Outcome> TakeIdle();
 
  private:
   int idle_events_ = 1 << 16;

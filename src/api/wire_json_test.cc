@@ -52,7 +52,7 @@ TEST(WireJson, FindsErrorsInTheShapesInUse) {
 }
 
 TEST(WireJson, AnErrorOfHttpIsOfTheRequestTheBackendOrTheGateway) {
-  using Kind = BackendFailure::Kind;
+  using Kind = FailureKind;
   for (const int status : {400, 413, 422}) EXPECT_EQ(FailureKindOf(status), Kind::kRejected);
   for (const int status : {429, 503}) EXPECT_EQ(FailureKindOf(status), Kind::kBusy);
   for (const int status : {302, 401, 403, 404, 408, 500, 502, 504}) {
@@ -99,9 +99,9 @@ TEST(WireJson, ARejectionKeepsItsParamAndACodeThatClientsKnow) {
     EXPECT_THAT(status.message(), HasSubstr(": no")) << one.body;
     EXPECT_EQ(HttpFailure(500, one.body).status.field(), "") << "it is not the request's fault";
   }
-  const BackendFailure failure = ErrorFailure(
+  const Outcome failure = ErrorFailure(
       "", json::parse(R"({"error":{"message":"no","type":"invalid_request_error","param":"n"}})"));
-  EXPECT_EQ(failure.kind, BackendFailure::Kind::kRejected);
+  EXPECT_EQ(failure.kind, FailureKind::kRejected);
   EXPECT_EQ(failure.status.field(), "n");
 }
 
@@ -157,7 +157,7 @@ TEST(WireJson, TenantsOfOneServerShareNoCache) {
 }
 
 TEST(WireJson, ABodyIsUtf8WhateverThePromptIs) {
-  const std::string body = MakeOpenAi({})->Write(CompletionRequest("a\xff"), nullptr)->body;
+  const std::string body = MakeOpenAi({})->Write(CompletionRequest("a\xff"))->body;
   EXPECT_THAT(body, HasSubstr("\"a\xEF\xBF\xBD\""));
 }
 

@@ -372,7 +372,7 @@ StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
 }
 
 StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::string& what,
-                           engine::Backend* backend, ServerSignals* signals) {
+                           engine::FrontDesk* backend, ServerSignals* signals) {
   const server::ServerOptions& options = front.options;
   server::ApiServer server(options, backend);
   signals->SetServing();

@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/words.h"
-#include "engine/backend.h"
-#include "engine/local_backend.h"
+#include "engine/front_desk.h"
+#include "engine/open_engine.h"
 #include "gateway/gateway.h"
 #include "http/client_address.h"
 #include "net/base_url.h"
@@ -130,9 +130,9 @@ void WarnIfExposed(const BackendFlag& backend) {
 
 // Loads the engines of this process, each into the backend that stands for it. Returns that of the
 // first model, or null if it has none here.
-StatusOr<const engine::Backend*> OpenLocalBackends(const GatewayFlags& flags,
-                                                   GatewayOptions* options) {
-  const engine::Backend* of_first = nullptr;
+StatusOr<const engine::FrontDesk*> OpenLocalBackends(const GatewayFlags& flags,
+                                                     GatewayOptions* options) {
+  const engine::FrontDesk* of_first = nullptr;
   for (GatewayModel& model : options->models) {
     for (BackendOptions& backend : model.backends) {
       const auto flag =
@@ -144,10 +144,10 @@ StatusOr<const engine::Backend*> OpenLocalBackends(const GatewayFlags& flags,
       StatusOr<EngineOptions> engine_options = ResolveEngine(engine);
       if (!engine_options.ok()) return engine_options.status();
       engine_options->model.served_name = flag->model;
-      auto opened = engine::LocalBackend::Open(*std::move(engine_options));
+      auto opened = engine::OpenLocalEngine(*std::move(engine_options));
       if (!opened.ok()) return opened.status();
       const bool is_first = &model == &options->models.front();
-      if (is_first && of_first == nullptr) of_first = (*opened)->engine();
+      if (is_first && of_first == nullptr) of_first = opened->get();
       backend.backend = *std::move(opened);
     }
   }
@@ -155,7 +155,7 @@ StatusOr<const engine::Backend*> OpenLocalBackends(const GatewayFlags& flags,
 }
 
 // What the banner says is served: the first names of its models.
-std::string ServedText(const GatewayFlags& flags, const engine::Backend& gateway) {
+std::string ServedText(const GatewayFlags& flags, const engine::FrontDesk& gateway) {
   constexpr size_t kMostNames = 5;
   std::vector<std::string> names;
   for (const engine::ModelInfo& model : gateway.Models()) names.push_back(model.id);
@@ -188,7 +188,7 @@ StatusOr<int64_t> RunGateway(GatewayFlags* flags, ServerSignals* signals) {
   options->tenants = TenantsOf(front->options.api_keys);
   auto sessions = store::OpenSessionStore(options->sessions);  // Before a model is loaded.
   if (!sessions.ok()) return sessions.status();
-  const StatusOr<const engine::Backend*> tokens = OpenLocalBackends(*flags, &*options);
+  const StatusOr<const engine::FrontDesk*> tokens = OpenLocalBackends(*flags, &*options);
   if (!tokens.ok()) return tokens.status();
   const base::RealClock clock;
   base::SystemRandom random;

@@ -136,8 +136,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
       engine::OpenEngine(options, &impl->clock, &impl->random);
   if (!engine.ok()) return engine.status();
   impl->engine = *std::move(engine);
-  impl->link =
-      std::make_shared<CancelLink>([its = impl->engine.get()](RequestId id) { its->Cancel(id); });
+  impl->link = std::make_shared<CancelLink>(
+      [its = impl->engine.get()](RequestId id) { static_cast<void>(its->Cancel(id)); });
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
@@ -165,10 +165,7 @@ std::vector<Result> Engine::PollFinished(size_t max_results) {
 
 uint64_t Engine::dropped_results() const { return impl_->finished.dropped(); }
 
-Status Engine::Cancel(RequestId id) {
-  if (impl_->engine->TryCancel(id)) return {};
-  return {StatusCode::kNotFound, "no request " + std::to_string(id) + " is running"};
-}
+Status Engine::Cancel(RequestId id) { return impl_->engine->Cancel(id); }
 
 std::vector<SessionInfo> Engine::Sessions(const std::string& tenant) const {
   return impl_->engine->Sessions(tenant);
@@ -184,6 +181,12 @@ int Engine::max_model_len() const { return impl_->engine->max_model_len(); }
 const std::string& Engine::model_name() const { return impl_->engine->served_name(); }
 const SamplingDefaults& Engine::sampling_defaults() const {
   return impl_->engine->sampling_defaults();
+}
+
+StatusOr<std::shared_ptr<Backend>> OpenLocalBackend(const EngineOptions& options) {
+  StatusOr<std::shared_ptr<engine::LlmEngine>> opened = engine::OpenLocalEngine(options);
+  if (!opened.ok()) return opened.status();
+  return std::shared_ptr<Backend>(*std::move(opened));
 }
 
 }  // namespace ropeway

@@ -69,7 +69,7 @@ class EngineMetrics {
   base::Counter* const prompt_tokens;
   base::Counter* const generation_tokens;
   base::Counter* const stalls;
-  // Accepted by Submit, then ended by OnError before they were queued.
+  // Accepted by Submit, then failed before they were queued.
   base::Counter* const rejected;
   const TurnMetrics turns;
 

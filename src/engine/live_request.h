@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/shared_budget.h"
 #include "core/sequence.h"
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "ropeway/request.h"
 #include "store/session.h"
 #include "store/session_store.h"
@@ -76,9 +76,9 @@ struct LiveRequest final : core::RequestContext {
 
   // Constant, except for the prompt, which the prompt pool takes out.
   Request request;
-  int32_t lowered_max_tokens = 0;    // See Finish::max_tokens. Set by the prompt pool.
-  base::SharedBudget::Hold bytes;    // What `request` takes of LlmEngineConfig::max_request_bytes.
-  std::shared_ptr<OutputSink> sink;  // The output thread's; null: it was told the end.
+  int32_t lowered_max_tokens = 0;  // See Finish::max_tokens. Set by the prompt pool.
+  base::SharedBudget::Hold bytes;  // What `request` takes of LlmEngineConfig::max_request_bytes.
+  std::shared_ptr<Sink> sink;      // The output thread's; null: it was told the end.
   // The output thread's; null: not admitted, or ended. A shared_ptr frees it without its type,
   // which stands above this one.
   std::shared_ptr<RequestOutput> output;

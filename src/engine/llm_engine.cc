@@ -90,7 +90,7 @@ LlmEngine::~LlmEngine() {
   output_.Stop();
 }
 
-bool LlmEngine::TryCancel(RequestId id) {
+Status LlmEngine::Cancel(RequestId id) {
   std::shared_ptr<LiveRequest> live;
   {
     // Not while it is being added: Submit may still fail then.
@@ -98,9 +98,14 @@ bool LlmEngine::TryCancel(RequestId id) {
     live = requests_.Find(id);
   }
   // One that was told its end is found here for a moment longer.
-  if (live == nullptr || live->told) return false;
+  if (live == nullptr || live->told) return NotUnderWay(id);
   CancelLive(live);
-  return true;
+  return {};
+}
+
+void LlmEngine::Probe(ProbeFn done) {
+  if (GetHealth().live) output_.TellAlive();
+  FrontDesk::Probe(std::move(done));
 }
 
 void LlmEngine::CancelLive(const std::shared_ptr<LiveRequest>& live) {
@@ -296,7 +301,6 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   }
 }
 
-void LlmEngine::Cancel(RequestId id) { TryCancel(id); }
 void LlmEngine::Flush() { loop_.Flush(); }
 
 std::vector<SessionInfo> LlmEngine::Sessions(const std::string& tenant) const {

@@ -13,10 +13,10 @@
 #include "base/random.h"
 #include "base/shared_budget.h"
 #include "core/block_name.h"
-#include "engine/backend.h"
 #include "engine/engine_core.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_metrics.h"
+#include "engine/front_desk.h"
 #include "engine/live_request.h"
 #include "engine/output_processor.h"
 #include "engine/prompt_encoder.h"
@@ -74,9 +74,9 @@ struct LlmEngineConfig {
 Status OpenFiles(LlmEngineConfig* config);
 
 // See Backend. An absent max_tokens means what the prompt leaves of max_model_len, and so does a
-// larger one; a prompt that leaves none can never fit and is rejected (OnError). completion_tokens
+// larger one; a prompt that leaves none can never fit and is rejected. completion_tokens
 // counts the end token, as in vLLM.
-class LlmEngine final : public Backend {
+class LlmEngine final : public FrontDesk {
  public:
   // Initialises the executor and starts the threads. kInvalidArgument with the option at fault.
   static StatusOr<std::unique_ptr<LlmEngine>> Create(LlmEngineConfig config);
@@ -85,7 +85,10 @@ class LlmEngine final : public Backend {
   ~LlmEngine() override;
 
   StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
-  void Cancel(RequestId id) override;
+  // kNotFound also for one whose sink is being told its end.
+  Status Cancel(RequestId id) override;
+  // Has the sinks of what waits, or has no output yet, told that it is alive.
+  void Probe(ProbeFn done) override;
   std::vector<ModelInfo> Models() const override;
   Health GetHealth() const override;
   std::string MetricsText() const override;
@@ -103,9 +106,6 @@ class LlmEngine final : public Backend {
   Status Drain(std::chrono::nanoseconds deadline) override;
   // See Engine::Flush.
   void Flush();
-
-  // As Cancel; false if no such request is under way: its sink is told its end, or there was none.
-  bool TryCancel(RequestId id);
 
   // See Engine.
   std::vector<SessionInfo> Sessions(const std::string& tenant) const;

@@ -26,7 +26,7 @@ TEST(LlmEngineEncodingTest, ATextThatTakesLongToEncodeHoldsUpNoneThatCameLater) 
   EXPECT_EQ(later->WaitEnd().text, "abc");
   EXPECT_EQ(endless->Get().ends, 0);
   // Once it is cancelled no piece of it is encoded any more.
-  test.engine->Cancel(*id);
+  EXPECT_TRUE(test.engine->Cancel(*id).ok());
   EXPECT_EQ(endless->WaitEnd().error.code(), StatusCode::kCancelled);
   EXPECT_THAT(
       test.engine->MetricsText(),

@@ -21,7 +21,7 @@ namespace {
 using testing::HasSubstr;
 
 // Keeps each delta by itself.
-class DeltaSink final : public OutputSink {
+class DeltaSink final : public Sink {
  public:
   void OnAdmitted(RequestId, const Admission&) override {}
   bool OnDelta(RequestId, Delta delta) override {
@@ -29,8 +29,12 @@ class DeltaSink final : public OutputSink {
     deltas_.push_back(std::move(delta));
     return true;
   }
-  void OnFinish(RequestId, const Finish& finish) override { End(finish, {}); }
-  void OnError(RequestId, const Status& status) override { End({}, status); }
+  void OnEnd(RequestId, const Outcome& outcome) override {
+    const std::lock_guard lock(mu_);
+    finish_ = outcome.finish;
+    error_ = outcome.status;
+    ended_.notify_all();
+  }
 
   // These wait for the end, for at most a minute.
   std::vector<Delta> deltas() {
@@ -48,12 +52,6 @@ class DeltaSink final : public OutputSink {
   }
 
  private:
-  void End(const Finish& finish, Status error) {
-    const std::lock_guard lock(mu_);
-    finish_ = finish;
-    error_ = std::move(error);
-    ended_.notify_all();
-  }
   void Wait() {
     std::unique_lock lock(mu_);
     EXPECT_TRUE(

@@ -168,7 +168,7 @@ TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
            all[0].queue_position == 0 && all[1].state == RequestInfo::State::kRunning &&
            all[1].queue_position < 0;
   }));
-  test.engine->Cancel(test.engine->Requests()[1].id);
+  EXPECT_TRUE(test.engine->Cancel(test.engine->Requests()[1].id).ok());
   high->WaitEnd();
   ASSERT_TRUE(Eventually([&] {
     const std::vector<RequestInfo> all = test.engine->Requests();

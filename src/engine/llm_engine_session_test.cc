@@ -162,7 +162,7 @@ TEST_F(SessionEngineTest, ATurnThatIsCancelledOrFailsLeavesTheSessionAsItWas) {
 
   test_.control->CloseGate();
   auto cancelled = Submit(Turn("s", "cancelled", 2000));
-  test_.engine->Cancel(id_);
+  EXPECT_TRUE(test_.engine->Cancel(id_).ok());
   test_.control->OpenGate();
   cancelled->WaitEnd();
 
@@ -201,7 +201,7 @@ TEST_F(SessionEngineTest, ATurnCancelledWhileItIsEncodedFreesItsSessionAtItsEnd)
   Start();
   for (int i = 0; i < 5; ++i) {
     auto slow = Submit(Turn("s", "SLOW", 1));
-    test_.engine->Cancel(id_);
+    EXPECT_TRUE(test_.engine->Cancel(id_).ok());
     EXPECT_EQ(slow->WaitEnd().error.code(), StatusCode::kCancelled);
   }
   EXPECT_EQ(Run(Turn("s", "x", 1)).text, "x");
@@ -231,7 +231,7 @@ TEST_F(SessionEngineTest, ATurnThatEndsByAStopStringIsToldOnce) {
   ASSERT_TRUE(Eventually([this] { return store_->writes > 0; }));
   // The engine has long taken its blocks back.
   EXPECT_EQ(Run(Turn("", "others", 50)).tokens.size(), 50U);
-  test_.engine->Cancel(id_ - 1);
+  EXPECT_TRUE(test_.engine->Cancel(id_ - 1).ok());
   store_->OpenGate();
   EXPECT_EQ(kept->WaitEnd().finish->reason, FinishReason::kStop);
 }

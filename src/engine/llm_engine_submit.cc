@@ -39,6 +39,7 @@ base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
 Status LlmEngine::CheckModel(const std::string& model) const {
   // The name that nearly all say costs nothing.
   if (core::IsDefaultModel(model) || model == config_.served_name) return {};
+  if (config_.options.model.any_name) return {};
   const std::vector<ModelInfo> models = Models();
   return IsNamed(models.front(), model) ? Status() : NoSuchModel(model, models);
 }

@@ -102,7 +102,7 @@ TEST(LlmEngineThreadsTest, TheTextOfACancelledRequestCountsUntilThePoolLetsItGo)
     auto sink = NewSink();
     const StatusOr<RequestId> id = test.engine->Submit(request, sink);
     ASSERT_TRUE(id.ok());
-    test.engine->Cancel(*id);
+    static_cast<void>(test.engine->Cancel(*id));
     EXPECT_EQ(sink->WaitEnd().error.code(), StatusCode::kCancelled);
   }
   EXPECT_EQ(test.engine->Submit(request, NewSink()).status().code(), StatusCode::kResourceExhausted)
@@ -112,27 +112,27 @@ TEST(LlmEngineThreadsTest, TheTextOfACancelledRequestCountsUntilThePoolLetsItGo)
 }
 
 // Submits a request when it is told of an error.
-class ResubmittingSink final : public OutputSink {
+class ResubmittingSink final : public Sink {
  public:
   ResubmittingSink(LlmEngine* engine, Request request)
       : engine_(engine), request_(std::move(request)) {}
 
   void OnAdmitted(RequestId, const Admission&) override {}
   bool OnDelta(RequestId, Delta) override { return true; }
-  void OnFinish(RequestId, const Finish&) override { outcome_.set_value(Status()); }
-  void OnError(RequestId, const Status&) override {
-    outcome_.set_value(engine_->Submit(request_, NewSink()).status());
+  void OnEnd(RequestId, const Outcome& outcome) override {
+    submitted_.set_value(outcome.status.ok() ? Status()
+                                             : engine_->Submit(request_, NewSink()).status());
   }
   bool told() const {
     return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
-  Status Outcome() { return future_.get(); }
+  Status Submitted() { return future_.get(); }
 
  private:
   LlmEngine* const engine_;
   const Request request_;
-  std::promise<Status> outcome_;
-  std::future<Status> future_ = outcome_.get_future();
+  std::promise<Status> submitted_;
+  std::future<Status> future_ = submitted_.get_future();
 };
 
 TEST(LlmEngineThreadsTest, ARejectedRequestGivesItsBytesBackBeforeItsSinkIsTold) {
@@ -151,7 +151,7 @@ TEST(LlmEngineThreadsTest, ARejectedRequestGivesItsBytesBackBeforeItsSinkIsTold)
     test.control->step_gate.Admit(1);
     return rejected->told();
   }));
-  EXPECT_TRUE(rejected->Outcome().ok()) << "three texts are beyond the bound, two are not";
+  EXPECT_TRUE(rejected->Submitted().ok()) << "three texts are beyond the bound, two are not";
   test.control->OpenGate();
 }
 
@@ -173,23 +173,22 @@ TEST(LlmEngineThreadsTest, CancelEndsARunningRequest) {
   const RequestId id = test.Submit("abc", 4000, sink);
   ASSERT_TRUE(sink->WaitDeltas(3));
   ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
-  test.engine->Cancel(id);
+  static_cast<void>(test.engine->Cancel(id));
   test.control->OpenGate();
   const TestSink::Seen seen = sink->WaitEnd();
   EXPECT_EQ(seen.finish->reason, FinishReason::kCancelled);
   EXPECT_EQ(seen.finish->usage.completion_tokens, seen.deltas);
   EXPECT_EQ(test.control->steps, 4) << "more than the step in which it came";
-  EXPECT_FALSE(test.engine->TryCancel(id));
+  EXPECT_EQ(test.engine->Cancel(id).code(), StatusCode::kNotFound);
 }
 
 // Looks for the request when it is told the end.
-class CancellingSink final : public OutputSink {
+class CancellingSink final : public Sink {
  public:
   explicit CancellingSink(LlmEngine* engine) : engine_(engine) {}
   void OnAdmitted(RequestId, const Admission&) override {}
   bool OnDelta(RequestId, Delta) override { return true; }
-  void OnFinish(RequestId id, const Finish&) override { found_.set_value(engine_->TryCancel(id)); }
-  void OnError(RequestId id, const Status&) override { found_.set_value(engine_->TryCancel(id)); }
+  void OnEnd(RequestId id, const Outcome&) override { found_.set_value(engine_->Cancel(id).ok()); }
   bool found() { return found_.get_future().get(); }
 
  private:
@@ -220,7 +219,7 @@ TEST(LlmEngineThreadsTest, CancelEndsAQueuedRequestBeforeItsFirstStep) {
   test.Submit("abc", 3, running);
   auto queued = NewSink();
   const RequestId id = test.Submit("def", 3, queued);
-  test.engine->Cancel(id);
+  static_cast<void>(test.engine->Cancel(id));
   test.control->OpenGate();
   const TestSink::Seen seen = queued->WaitEnd();
   EXPECT_EQ(seen.deltas, 0);
@@ -240,7 +239,7 @@ TEST(LlmEngineThreadsTest, CancelEndsARequestBeforeItsTurnToBeEncoded) {
   test.Submit(ByteTokenizer::kHeld, 1, held);
   auto sink = NewSink();
   const RequestId id = test.Submit("abc", 1, sink);
-  test.engine->Cancel(id);
+  static_cast<void>(test.engine->Cancel(id));
   const TestSink::Seen seen = sink->WaitEnd();
   EXPECT_EQ(seen.error.code(), StatusCode::kCancelled);
   EXPECT_EQ(held->Get().ends, 0) << "the cancel waited for the encoding of others";
@@ -453,7 +452,9 @@ TEST(LlmEngineThreadsTest, EverySinkHasOneEndUnderRandomCancels) {
         const StatusOr<RequestId> id = test.engine->Submit(request, mine.back());
         EXPECT_TRUE(id.ok());
         ids.push_back(*id);
-        if (random.Chance(0.3)) test.engine->Cancel(ids[random.Below(ids.size())]);
+        if (random.Chance(0.3)) {
+          static_cast<void>(test.engine->Cancel(ids[random.Below(ids.size())]));
+        }
         if (random.Chance(0.1)) std::this_thread::sleep_for(milliseconds(1));
       }
     });

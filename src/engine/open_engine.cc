@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/sha256.h"
 #include "base/split_name.h"
 #include "base/words.h"
@@ -256,6 +258,13 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   return LlmEngine::Create(std::move(config));
 }
 
+// What OpenLocalEngine returns a part of.
+struct OwnedEngine {
+  base::RealClock clock;
+  base::SystemRandom random;
+  std::unique_ptr<LlmEngine> engine;  // Last: its threads use the others.
+};
+
 }  // namespace
 
 StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,
@@ -269,6 +278,17 @@ StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,
     return Status(StatusCode::kInternal, fmt::format("loading the model failed: {}", e.what()),
                   "model_path");
   }
+}
+
+StatusOr<std::shared_ptr<LlmEngine>> OpenLocalEngine(EngineOptions options) {
+  options.model.digest = true;
+  options.model.any_name = true;
+  auto owned = std::make_shared<OwnedEngine>();
+  StatusOr<std::unique_ptr<LlmEngine>> engine = OpenEngine(options, &owned->clock, &owned->random);
+  if (!engine.ok()) return engine.status();
+  owned->engine = *std::move(engine);
+  LlmEngine* const its = owned->engine.get();
+  return std::shared_ptr<LlmEngine>(std::move(owned), its);
 }
 
 }  // namespace ropeway::engine

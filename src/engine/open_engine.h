@@ -18,6 +18,10 @@ namespace ropeway::engine {
 StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,
                                                 const base::Clock* clock, base::Random* random);
 
+// An engine with what it needs of its process, as a backend of a gateway: requests may call its
+// model anything, and its digest is known, by which streams go on elsewhere. See OpenLocalBackend.
+StatusOr<std::shared_ptr<LlmEngine>> OpenLocalEngine(EngineOptions options);
+
 // Renders chats by `chat_template`, for a model with `tokenizer`. What the messages say is quoted,
 // so that no control token is recognised in it, unless `parse_special`.
 ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/failure.h"
+#include "engine/sinks.h"
 
 namespace ropeway::engine {
 namespace {
@@ -46,6 +47,8 @@ void OutputProcessor::Emit(std::vector<CoreEvent> events, base::TimePoint at) {
   Message message = Emitted{std::move(events), at};
   RetryUntilMemory([&] { return queue_.WaitPush(std::move(message)); });
 }
+
+void OutputProcessor::TellAlive() { Push(AliveAsk{}); }
 
 void OutputProcessor::Stop() {
   if (!thread_.joinable()) return;
@@ -196,6 +199,15 @@ void OutputProcessor::Handle(Stored& message) {
   if (live->output == nullptr) return;
   live->output->End(clock_->Now());
   Forget(live);
+}
+
+void OutputProcessor::Handle(AliveAsk& /*message*/) {
+  for (const std::shared_ptr<LiveRequest>& live : requests_->All()) {
+    // What runs and has begun is to show output.
+    const bool shows = live->state() == LiveRequest::State::kRunning && live->output != nullptr &&
+                       live->output->begun();
+    if (live->sink != nullptr && !shows) CallSink(live->id, [&] { live->sink->OnAlive(live->id); });
+  }
 }
 
 void OutputProcessor::Forget(LiveRequest* live) {

@@ -45,6 +45,9 @@ class OutputProcessor {
   // One step's events, emitted at `at`. Waits while the sinks are far behind the engine.
   void Emit(std::vector<CoreEvent> events, base::TimePoint at);
 
+  // Tells the sinks of requests that are not running, or have had no output, that they are alive.
+  void TellAlive();
+
   // Ends the thread once everything that came before is handled; requests without an end by then
   // are ended as cancelled.
   void Stop();
@@ -65,7 +68,8 @@ class OutputProcessor {
   struct Stored {  // A session's turn; if that failed, the store logged it.
     std::shared_ptr<LiveRequest> live;
   };
-  using Message = std::variant<Admitted, Rejected, Emitted, Stored>;
+  struct AliveAsk {};
+  using Message = std::variant<Admitted, Rejected, Emitted, Stored, AliveAsk>;
 
   // Waits for memory alone.
   void Push(Message message);
@@ -74,6 +78,7 @@ class OutputProcessor {
   void Handle(Rejected& message);
   void Handle(Emitted& message);
   void Handle(Stored& message);
+  void Handle(AliveAsk& message);
   void HandleEvent(const CoreEvent& event, base::TimePoint at);
   // kToken and kPromptScored.
   void AddOutput(LiveRequest* live, const CoreEvent& event, base::TimePoint at);

@@ -13,9 +13,9 @@
 
 #include "base/fiber.h"
 #include "core/block_name.h"
-#include "engine/backend.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
+#include "engine/front_desk.h"
 #include "engine/live_request.h"
 #include "store/session_store.h"
 #include "tokenizer/chat_template.h"

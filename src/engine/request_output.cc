@@ -207,7 +207,9 @@ void RequestOutput::End(base::TimePoint at) {
     finish_.times.output = clock_->Now() - last_token_;
     metrics_->of(live_->priority())->Ended(finish_.times);
   }
-  CallSink(live_->id, [&] { live_->sink->OnFinish(live_->id, finish_); });
+  CallSink(live_->id, [&] {
+    live_->sink->OnEnd(live_->id, {base::StatusOfEnd(finish_.reason), finish_});
+  });
   CallSink(live_->id, [&] { live_->sink.reset(); });
 }
 
@@ -226,7 +228,7 @@ void RequestOutput::CountEnd(FinishReason reason, base::TimePoint at) {
 
 void EndWithError(LiveRequest* live, const Status& status) {
   EndRequest(live);
-  CallSink(live->id, [&] { live->sink->OnError(live->id, status); });
+  CallSink(live->id, [&] { live->sink->OnEnd(live->id, Outcome::Failed(CopyStatus(status))); });
   CallSink(live->id, [&] { live->sink.reset(); });
 }
 

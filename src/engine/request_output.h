@@ -54,6 +54,8 @@ class RequestOutput {
   Verdict AddScored(const CoreEvent& event);
   // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
   bool closed() const { return verdict_ != Verdict::kGoOn; }
+  // The sink has had output.
+  bool begun() const { return first_token_ != base::TimePoint{} || prompt_bytes_ > 0; }
   void SetCachedTokens(int32_t tokens) { finish_.usage.cached_tokens = tokens; }
   void CountPreemption() { ++finish_.preemptions; }
 

@@ -12,7 +12,7 @@
 
 #include "base/failure.h"
 #include "base/log.h"
-#include "engine/backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/request_handle.h"
 #include "ropeway/status.h"
@@ -34,7 +34,7 @@ bool CallSink(RequestId id, Fn&& fn) {
 }
 
 // Collects one request's output into a Result. What the end needs is allocated with it.
-class ResultSink final : public OutputSink {
+class ResultSink final : public Sink {
  public:
   // Called once, with the whole result; must not throw.
   using EndedFn = std::function<void(std::shared_ptr<const Result>)>;
@@ -63,26 +63,20 @@ class ResultSink final : public OutputSink {
     return more && !incomplete_;
   }
 
-  void OnFinish(RequestId id, const Finish& finish) override {
-    result_->finish = finish;
-    if (incomplete_) result_->finish.reason = FinishReason::kFailed;
-    End(id, incomplete_ ? base::OutOfMemory() : base::StatusOfEnd(finish.reason));
-  }
-
-  void OnError(RequestId id, const Status& status) override {
-    const bool cancelled = status.code() == StatusCode::kCancelled;
-    result_->finish.reason = cancelled ? FinishReason::kCancelled : FinishReason::kFailed;
-    result_->finish.usage.completion_tokens = static_cast<int32_t>(result_->tokens.size());
-    End(id, base::CopyStatus(status));
-  }
-
- private:
-  void End(RequestId id, Status status) {
+  void OnEnd(RequestId id, const Outcome& outcome) override {
     result_->id = id;
-    result_->status = std::move(status);
+    if (outcome.finish.reason == FinishReason::kFailed) {
+      result_->finish.usage.completion_tokens = static_cast<int32_t>(result_->tokens.size());
+    } else {
+      result_->finish = outcome.finish;
+    }
+    const bool failed = incomplete_ || outcome.finish.reason == FinishReason::kFailed;
+    if (failed) result_->finish.reason = FinishReason::kFailed;
+    result_->status = incomplete_ ? base::OutOfMemory() : base::CopyStatus(outcome.status);
     ended_(std::move(result_));
   }
 
+ private:
   const StreamCallback on_delta_;
   const EndedFn ended_;
   std::shared_ptr<Result> result_;

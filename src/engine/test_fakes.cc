@@ -203,20 +203,29 @@ bool TestSink::OnDelta(RequestId id, Delta delta) {
   return !acts;
 }
 
-void TestSink::OnFinish(RequestId id, const Finish& finish) {
+void TestSink::OnAlive(RequestId id) {
   const NeverFailingNew calm;
   const std::lock_guard lock(mu_);
-  Check(id, seen_.admitted, "OnFinish before OnAdmitted");
-  seen_.finish = finish;
-  ++seen_.ends;
-  changed_.notify_all();
+  Check(id, seen_.ends == 0, "OnAlive after the end");
+  ++seen_.alive;
 }
 
-void TestSink::OnError(RequestId id, const Status& status) {
+void TestSink::OnEnd(RequestId id, const Outcome& outcome) {
   const NeverFailingNew calm;
   const std::lock_guard lock(mu_);
-  Check(id, !status.ok(), "OnError with an OK status");
-  seen_.error = status;
+  const FinishReason reason = outcome.finish.reason;
+  const bool answered = reason == FinishReason::kStop || reason == FinishReason::kLength;
+  const bool cancelled = reason == FinishReason::kCancelled;
+  Check(id, outcome.status.ok() == answered, "a status that does not fit the reason");
+  Check(id, cancelled == (outcome.status.code() == StatusCode::kCancelled),
+        "a reason that does not fit the status");
+  if (answered || (cancelled && seen_.admitted)) {
+    Check(id, seen_.admitted, "an answer before OnAdmitted");
+    seen_.finish = outcome.finish;
+  } else {
+    seen_.error = outcome.status;
+    seen_.failure = outcome.kind;
+  }
   ++seen_.ends;
   changed_.notify_all();
 }
@@ -314,7 +323,7 @@ void TestEngine::Start() {
 }
 
 RequestId TestEngine::Submit(const std::string& text, int32_t max_tokens,
-                             std::shared_ptr<OutputSink> sink) {
+                             std::shared_ptr<Sink> sink) {
   Request request;
   request.prompt = text;
   request.max_tokens = max_tokens;

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "engine/llm_engine.h"
 #include "executor/executor.h"
 #include "tokenizer/tokenizer.h"
@@ -129,7 +129,7 @@ class EchoExecutor final : public executor::Executor {
 };
 
 // Collects one request's output, and checks the sink's contract as it does.
-class TestSink final : public OutputSink {
+class TestSink final : public Sink {
  public:
   enum class OnDeltaDoes { kGoOn, kStop, kThrow };
 
@@ -139,8 +139,8 @@ class TestSink final : public OutputSink {
 
   void OnAdmitted(RequestId id, const Admission& admission) override;
   bool OnDelta(RequestId id, Delta delta) override;
-  void OnFinish(RequestId id, const Finish& finish) override;
-  void OnError(RequestId id, const Status& status) override;
+  void OnAlive(RequestId id) override;
+  void OnEnd(RequestId id, const Outcome& outcome) override;
 
   // What there was so far. `violation` is the first breach of the contract.
   struct Seen {
@@ -152,8 +152,10 @@ class TestSink final : public OutputSink {
     bool admitted = false;
     int32_t prompt_tokens = 0;
     int32_t queue_position = 0;
-    std::optional<Finish> finish;
-    Status error;
+    std::optional<Finish> finish;  // Of an answer, or of a cancel after it was admitted.
+    Status error;                  // Of any other end, with its kind.
+    FailureKind failure = FailureKind::kBroken;
+    int alive = 0;
     std::string violation;
   };
   Seen Get() const;
@@ -207,7 +209,7 @@ struct TestEngine {
   // Fails the test where Create fails.
   void Start();
   // Submits text; fails the test where that is rejected.
-  RequestId Submit(const std::string& text, int32_t max_tokens, std::shared_ptr<OutputSink> sink);
+  RequestId Submit(const std::string& text, int32_t max_tokens, std::shared_ptr<Sink> sink);
 
   SkippingClock clock;
   base::SeededRandom random{1};

@@ -132,21 +132,21 @@ int32_t AnswerLength::MostTokens() const {
   return most_ ? std::min(can_be, Saturated(*most_)) : can_be;
 }
 
-BackendEnd Believed(BackendEnd end, const Request& request, const AnswerLength& length,
-                    bool* changed) {
-  const auto believe = [changed](std::optional<int32_t>* said, int32_t least, int32_t most) {
-    if (!*said) return;
-    const int32_t believed = std::clamp(**said, least, std::max(least, most));
-    *changed = *changed || believed != **said;
+Usage Believed(Usage usage, const Request& request, const AnswerLength& length, bool* changed) {
+  const auto believe = [changed](int32_t* said, int32_t least, int32_t most) {
+    if (*said == Usage::kUnknown) return;
+    const int32_t believed = std::clamp(*said, least, std::max(least, most));
+    *changed = *changed || believed != *said;
     *said = believed;
   };
   // A backend counts those that its answer goes on from, too.
   const int32_t before = Saturated(request.resume_ids.size());
-  believe(&end.prompt_tokens, 0, MostPromptTokens(request));
-  believe(&end.completion_tokens, length.LeastTokens(),
+  believe(&usage.prompt_tokens, 0, MostPromptTokens(request));
+  believe(&usage.completion_tokens, length.LeastTokens(),
           Saturated(static_cast<uint64_t>(length.MostTokens()) + static_cast<uint64_t>(before)));
-  believe(&end.cached_tokens, 0, end.prompt_tokens.value_or(MostPromptTokens(request)));
-  return end;
+  believe(&usage.cached_tokens, 0,
+          usage.prompt_tokens == Usage::kUnknown ? MostPromptTokens(request) : usage.prompt_tokens);
+  return usage;
 }
 
 }  // namespace ropeway::gateway

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 
 namespace ropeway::gateway {
@@ -59,11 +59,10 @@ class AnswerLength {
   bool in_word_ = false;  // The text so far ends in one.
 };
 
-// `end` with numbers that can be true of `request` and its answer of this length: no more tokens
+// `usage` with numbers that can be true of `request` and its answer of this length: no more tokens
 // than were asked for or can be in the text, none cached beyond the prompt. Sets *changed where it
 // has others than the backend said.
-BackendEnd Believed(BackendEnd end, const Request& request, const AnswerLength& length,
-                    bool* changed);
+Usage Believed(Usage usage, const Request& request, const AnswerLength& length, bool* changed);
 
 }  // namespace ropeway::gateway
 

@@ -10,6 +10,7 @@
 namespace ropeway::gateway {
 namespace {
 
+constexpr int32_t kNone = Usage::kUnknown;
 constexpr int32_t kHuge = std::numeric_limits<int32_t>::max();
 
 Delta TextOf(const std::string& text) {
@@ -135,31 +136,29 @@ TEST(AnswerLength, UsageIsBelievedAsFarAsItCanBe) {
   request.max_tokens = 8;
   AnswerLength length(8);
   TakeInto(&length, {TextOf("Hello"), TextOf(" world")});
-  const auto believed = [&](BackendEnd said, bool* changed) {
+  const auto believed = [&](const Usage& said, bool* changed) {
     *changed = false;
-    return Believed(std::move(said), request, length, changed);
+    return Believed(said, request, length, changed);
   };
   bool changed = false;
-  BackendEnd end =
-      believed({.prompt_tokens = 3, .completion_tokens = 2, .cached_tokens = 3}, &changed);
+  Usage end = believed({3, 2, 3}, &changed);
   EXPECT_FALSE(changed);
   EXPECT_EQ(end.prompt_tokens, 3);
   EXPECT_EQ(end.completion_tokens, 2);
   EXPECT_EQ(end.cached_tokens, 3);
 
-  end = believed({.prompt_tokens = kHuge, .completion_tokens = kHuge, .cached_tokens = kHuge},
-                 &changed);
+  end = believed({kHuge, kHuge, kHuge}, &changed);
   EXPECT_TRUE(changed);
   EXPECT_EQ(end.prompt_tokens, 18);
   EXPECT_EQ(end.completion_tokens, 8);
   EXPECT_EQ(end.cached_tokens, 18);
-  EXPECT_EQ(believed({.completion_tokens = 9}, &changed).completion_tokens, 8);
+  EXPECT_EQ(believed({kNone, 9, kNone}, &changed).completion_tokens, 8);
   EXPECT_TRUE(changed);
-  EXPECT_EQ(believed({.completion_tokens = 0}, &changed).completion_tokens, 1);
+  EXPECT_EQ(believed({kNone, 0, kNone}, &changed).completion_tokens, 1);
   EXPECT_TRUE(changed);
-  EXPECT_EQ(believed({.prompt_tokens = 3, .cached_tokens = 4}, &changed).cached_tokens, 3);
+  EXPECT_EQ(believed({3, kNone, 4}, &changed).cached_tokens, 3);
   EXPECT_TRUE(changed);
-  EXPECT_FALSE(believed({}, &changed).completion_tokens.has_value());
+  EXPECT_EQ(believed({kNone, kNone, kNone}, &changed).completion_tokens, kNone);
   EXPECT_FALSE(changed);
 }
 
@@ -172,10 +171,9 @@ TEST(AnswerLength, WhereNothingBoundsTheOutputWhatCameDoes) {
     TakeInto(&length, {TextOf("Hello"), TextOf(" world")});
     bool changed = false;
     // A token a byte, and a few without text.
-    EXPECT_EQ(Believed({.completion_tokens = kHuge}, request, length, &changed).completion_tokens,
-              75);
+    EXPECT_EQ(Believed({kNone, kHuge, kNone}, request, length, &changed).completion_tokens, 75);
     EXPECT_TRUE(changed);
-    EXPECT_EQ(Believed({.prompt_tokens = kHuge}, request, length, &changed).prompt_tokens, 19);
+    EXPECT_EQ(Believed({kHuge, kNone, kNone}, request, length, &changed).prompt_tokens, 19);
   }
 }
 
@@ -184,9 +182,9 @@ TEST(AnswerLength, AChatHasItsTemplateBesides) {
   request.prompt = std::vector<ChatMessage>{{"system", "Be brief."}, {"user", "Hi"}};
   const AnswerLength length(8);
   bool changed = false;
-  EXPECT_EQ(Believed({.prompt_tokens = 600}, request, length, &changed).prompt_tokens, 600);
+  EXPECT_EQ(Believed({600, kNone, kNone}, request, length, &changed).prompt_tokens, 600);
   EXPECT_FALSE(changed);
-  EXPECT_LT(*Believed({.prompt_tokens = kHuge}, request, length, &changed).prompt_tokens, 5000);
+  EXPECT_LT(Believed({kHuge, kNone, kNone}, request, length, &changed).prompt_tokens, 5000);
   EXPECT_TRUE(changed);
 }
 
@@ -198,9 +196,9 @@ TEST(AnswerLength, ABackendCountsWhatItsAnswerGoesOnFrom) {
   AnswerLength length(10);
   TakeInto(&length, std::vector<Delta>(10, TokensOf({"a"})));
   bool changed = false;
-  EXPECT_EQ(Believed({.completion_tokens = 100}, request, length, &changed).completion_tokens, 100);
+  EXPECT_EQ(Believed({kNone, 100, kNone}, request, length, &changed).completion_tokens, 100);
   EXPECT_FALSE(changed);
-  EXPECT_EQ(Believed({.completion_tokens = 101}, request, length, &changed).completion_tokens, 100);
+  EXPECT_EQ(Believed({kNone, 101, kNone}, request, length, &changed).completion_tokens, 100);
   EXPECT_TRUE(changed);
 }
 

@@ -45,40 +45,44 @@ int32_t EstimatedPromptTokens(const Request& request) {
   return static_cast<int32_t>(std::clamp<size_t>(tokens, 1, kMostEstimatedTokens));
 }
 
-ClientRequest::ClientRequest(Request request_in, std::shared_ptr<engine::OutputSink> sink)
+ClientRequest::ClientRequest(Request request_in, std::shared_ptr<Sink> sink)
     : request(std::move(request_in)), sink_(std::move(sink)), length_(MostOutput(request)) {}
 
 void ClientRequest::Admit() {
   if (admitted_ || ended()) return;
   admitted_ = true;
-  const engine::Admission admission{
+  const Admission admission{
       .prompt_tokens = prompt_estimate, .estimated = true, .queue_position = queue_position};
   if (!engine::CallSink(id, [&] { sink_->OnAdmitted(id, admission); })) gone_ = true;
 }
 
-std::optional<ResumePoint> ClientRequest::Begin(bool resumes, const core::StartedBatch& batch,
-                                                base::TimePoint now) {
+Request ClientRequest::Begin(bool resumes, const core::StartedBatch& batch, base::TimePoint now) {
   if (sent_ == base::TimePoint{}) {
     sent_ = now;
     batch_ = batch;
   }
+  if (deadline != base::TimePoint::max()) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
+    request.timeout = std::max(left, std::chrono::milliseconds(1));
+  }
   skip_prompt_ = prompt_tokens_;
   skip_text_ = rest_bytes_;
-  if (!resumes || ids_.empty()) {
-    if (ids_.empty()) return std::nullopt;
+  if (ids_.empty()) return request;
+  if (!resumes) {
     // What it gives is counted anew.
     replay_.emplace(given_, request.logprobs.has_value());
     length_ = AnswerLength(MostOutput(request));
     ids_.clear();
     rest_bytes_ = skip_text_ = 0;
-    return std::nullopt;
+    return request;
   }
   // They came before the ids, and were given already.
   request.prompt_logprobs.reset();
   skip_prompt_ = 0;
-  ResumePoint point{.ids = request.resume_ids, .seed = seed};
-  point.ids.insert(point.ids.end(), ids_.begin(), ids_.end());
-  return point;
+  Request rest = request;
+  rest.sampling.seed = seed;
+  rest.resume_ids.insert(rest.resume_ids.end(), ids_.begin(), ids_.end());
+  return rest;
 }
 
 AttemptOutput ClientRequest::Measure(const Delta& delta, bool reports_ids) const {
@@ -147,22 +151,23 @@ uint64_t ClientRequest::PromptCharacters() const {
   return characters;
 }
 
-BackendEnd ClientRequest::Believe(const BackendEnd& said) {
-  return Believed(said, request, length_, &misreported_);
+ropeway::Finish ClientRequest::Believe(const ropeway::Finish& said) {
+  ropeway::Finish end = said;
+  end.usage = Believed(said.usage, request, length_, &misreported_);
+  return end;
 }
 
-Usage ClientRequest::UsageOf(const BackendEnd& end) const {
-  Usage usage;
-  if (end.prompt_tokens) {
-    usage.prompt_tokens = *end.prompt_tokens;
-  } else if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
-    usage.prompt_tokens = static_cast<int32_t>(ids->size());
-  } else {
-    usage.prompt_tokens = EstimatedTokens(PromptCharacters());
+Usage ClientRequest::UsageOf(const Usage& said) const {
+  Usage usage = said;
+  usage.estimated = misreported_ || said.prompt_tokens == Usage::kUnknown ||
+                    said.completion_tokens == Usage::kUnknown;
+  if (said.prompt_tokens == Usage::kUnknown) {
+    const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt);
+    usage.prompt_tokens =
+        ids != nullptr ? static_cast<int32_t>(ids->size()) : EstimatedTokens(PromptCharacters());
   }
-  usage.completion_tokens = end.completion_tokens.value_or(length_.tokens());
-  usage.cached_tokens = std::min(end.cached_tokens.value_or(0), usage.prompt_tokens);
-  usage.estimated = misreported_ || !end.prompt_tokens || !end.completion_tokens;
+  if (said.completion_tokens == Usage::kUnknown) usage.completion_tokens = length_.tokens();
+  usage.cached_tokens = std::clamp(said.cached_tokens, 0, usage.prompt_tokens);
   return usage;
 }
 
@@ -178,11 +183,11 @@ PhaseTimes ClientRequest::TimesAt(base::TimePoint now) const {
   return times;
 }
 
-ropeway::Finish ClientRequest::FinishOf(const BackendEnd& end, base::TimePoint now) const {
+ropeway::Finish ClientRequest::FinishOf(const ropeway::Finish& end, base::TimePoint now) const {
   ropeway::Finish finish;
   finish.reason = gone_ ? FinishReason::kCancelled : end.reason;
-  finish.usage = UsageOf(end);
-  finish.seed = end.seed.value_or(seed);
+  finish.usage = UsageOf(end.usage);
+  finish.seed = end.seed;
   // It cannot be more than was asked for.
   if (end.max_tokens < request.max_tokens.value_or(0)) finish.max_tokens = end.max_tokens;
   finish.cut_by = end.cut_by;
@@ -218,7 +223,7 @@ Status ClientRequest::GoOn(store::SessionState before) {
   return {};
 }
 
-store::SessionState ClientRequest::NextState(const BackendEnd& end) const {
+store::SessionState ClientRequest::NextState(const ropeway::Finish& end) const {
   store::SessionState next;
   if (const auto* chat = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
     next.kind = store::SessionState::Kind::kChat;
@@ -229,7 +234,7 @@ store::SessionState ClientRequest::NextState(const BackendEnd& end) const {
     next.kind = store::SessionState::Kind::kText;
     next.tail = std::get<std::string>(request.prompt) + turn->answer;
   }
-  const Usage usage = UsageOf(end);
+  const Usage usage = UsageOf(end.usage);
   next.tokens = int64_t{usage.prompt_tokens} + usage.completion_tokens;
   return next;
 }
@@ -246,15 +251,17 @@ void ClientRequest::Finish(const ropeway::Finish& finish) {
   Admit();
   Release();
   over_ = true;
-  engine::CallSink(id, [&] { sink_->OnFinish(id, finish); });
+  engine::CallSink(id, [&] { sink_->OnEnd(id, {base::StatusOfEnd(finish.reason), finish}); });
   sink_.reset();
 }
 
 void ClientRequest::Cancel(base::TimePoint now) {
   if (admitted_) {
-    ropeway::Finish finish = FinishOf({}, now);
-    finish.reason = FinishReason::kCancelled;
-    Finish(finish);
+    ropeway::Finish end;
+    end.reason = FinishReason::kCancelled;
+    end.usage = Usage::Unknown();
+    end.seed = seed;
+    Finish(FinishOf(end, now));
   } else {
     Fail(base::RequestCancelled());
   }
@@ -263,7 +270,7 @@ void ClientRequest::Cancel(base::TimePoint now) {
 void ClientRequest::Fail(const Status& status) {
   Release();
   over_ = true;
-  engine::CallSink(id, [&] { sink_->OnError(id, status); });
+  engine::CallSink(id, [&] { sink_->OnEnd(id, Outcome::Failed(base::CopyStatus(status))); });
   sink_.reset();
 }
 

@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "base/shared_budget.h"
 #include "core/sequence.h"
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "gateway/answer_length.h"
 #include "gateway/dispatcher.h"
 #include "gateway/replay.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "store/session.h"
@@ -44,7 +44,7 @@ struct ClientTurn {
   std::string answer;          // The text that the sink was given.
   // How the request ends once the session's next state is stored, which is under way; nothing: the
   // turn has not come to that.
-  std::optional<BackendEnd> end;
+  std::optional<Finish> end;
 };
 
 // A prompt's tokens, as far as they can be told without its tokenizer: bytes / 4, and a few for
@@ -58,7 +58,7 @@ int32_t EstimatedPromptTokens(const Request& request);
 // attempt they come from, and who ends the request.
 class ClientRequest {
  public:
-  ClientRequest(Request request_in, std::shared_ptr<engine::OutputSink> sink);
+  ClientRequest(Request request_in, std::shared_ptr<Sink> sink);
 
   // Constant once the request is shared.
   RequestId id = 0;
@@ -96,17 +96,16 @@ class ClientRequest {
   // The turn is to be kept, for its sink has all of its answer.
   bool keeps_turn() const { return turn != nullptr && !gone_; }
   // What the session's next turn goes on from. REQUIRES: it is a turn.
-  store::SessionState NextState(const BackendEnd& end) const;
+  store::SessionState NextState(const ropeway::Finish& end) const;
   // Its answer is complete, and its end waits for the store.
   bool being_kept() const { return turn != nullptr && turn->end.has_value(); }
 
   // Tells the sink that the request is queued, unless it was told or the request has ended.
   void Admit();
 
-  // It is sent now, as another attempt, in `batch`. The point to go on from with `resumes`;
-  // nothing: from the start, and what the sink has is passed over.
-  std::optional<ResumePoint> Begin(bool resumes, const core::StartedBatch& batch,
-                                   base::TimePoint now);
+  // It is sent now, as another attempt, in `batch`: what is to be sent. With `resumes` it goes on
+  // from what the sink has; else it begins anew, and what the sink has is passed over.
+  Request Begin(bool resumes, const core::StartedBatch& batch, base::TimePoint now);
 
   // What the dispatcher is to know of `delta`. `reports_ids`: the backend it came from can go on
   // with others' output, and so reports ids.
@@ -131,12 +130,12 @@ class ClientRequest {
   bool replays() const { return replay_ && !replay_->done(); }
 
   // What its backend says of the end, as far as it can be true; to be called before it is used.
-  BackendEnd Believe(const BackendEnd& said);
+  ropeway::Finish Believe(const ropeway::Finish& said);
   // How the request ends as its backend says.
-  ropeway::Finish FinishOf(const BackendEnd& end, base::TimePoint now) const;
+  ropeway::Finish FinishOf(const ropeway::Finish& end, base::TimePoint now) const;
   // The end, told to the sink, which is dropped then. REQUIRES: !ended().
   void Finish(const ropeway::Finish& finish);
-  // It was cancelled: OnFinish, or OnError where the request was not admitted.
+  // It was cancelled.
   void Cancel(base::TimePoint now);
   void Fail(const Status& status);
 
@@ -145,12 +144,12 @@ class ClientRequest {
 
  private:
   uint64_t PromptCharacters() const;
-  Usage UsageOf(const BackendEnd& end) const;
+  Usage UsageOf(const Usage& said) const;
   PhaseTimes TimesAt(base::TimePoint now) const;
   // Gives back what the request holds: its bytes, and its session's turn unless that is kept.
   void Release();
 
-  std::shared_ptr<engine::OutputSink> sink_;  // Null: it was told the end.
+  std::shared_ptr<Sink> sink_;  // Null: it was told the end.
   std::atomic<bool> over_{false};
   bool admitted_ = false;
   bool gone_ = false;  // The sink threw, or wants no more.

@@ -102,7 +102,7 @@ TEST(LearnedPlacesTest, ABackendMayHaveALeastOfItsOwn) {
   const auto after_trouble = [&](const ReplicaOptions& options) {
     Replica replica(options, rules);
     for (int i = 1; i <= 10; ++i) {
-      replica.OnFailure(BackendFailure::Kind::kBusy, 0, false, seconds(2 * i));
+      replica.OnFailure(FailureKind::kBusy, 0, false, seconds(2 * i));
     }
     return replica.limit(seconds(100));
   };

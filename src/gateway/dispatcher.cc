@@ -300,24 +300,25 @@ void Dispatcher::OnAlive(RequestId id, uint32_t attempt, base::TimePoint now) {
   if (entry != nullptr) entry->last_output = now_;
 }
 
-int32_t Dispatcher::PromptUnpaid(const Entry& entry, const BackendEnd& end) {
-  if (!end.prompt_tokens) return 0;
+int32_t Dispatcher::PromptUnpaid(const Entry& entry, const Finish& end) {
+  const Usage& usage = end.usage;
+  if (usage.prompt_tokens == Usage::kUnknown) return 0;
   // What is computed again elsewhere is not charged, and what a backend does not say about its
   // cache is as it was thought.
   int64_t paid = entry.prompt_len;
-  if (entry.resumptions == 0 && end.cached_tokens) paid = entry.prompt_paid;
-  const int64_t unpaid = int64_t{*end.prompt_tokens} - end.cached_tokens.value_or(0) - paid;
+  if (entry.resumptions == 0 && usage.cached_tokens != Usage::kUnknown) paid = entry.prompt_paid;
+  const int64_t unpaid = int64_t{usage.prompt_tokens} - std::max(usage.cached_tokens, 0) - paid;
   // Up to the estimate: a backend may say anything.
   return static_cast<int32_t>(std::clamp<int64_t>(unpaid, 0, entry.prompt_len));
 }
 
-bool Dispatcher::OnEnd(RequestId id, uint32_t attempt, const BackendEnd& end, base::TimePoint now) {
+bool Dispatcher::OnEnd(RequestId id, uint32_t attempt, const Finish& end, base::TimePoint now) {
   Advance(now);
   Entry* const entry = entries_.FindAttempt(id, attempt);
   if (entry == nullptr) return false;
   OnFirstByte(entry);
-  if (end.completion_tokens) {
-    AddTokens(entry, int64_t{*end.completion_tokens} - entry->generated());
+  if (end.usage.completion_tokens != Usage::kUnknown) {
+    AddTokens(entry, int64_t{end.usage.completion_tokens} - entry->generated());
   }
   Charge(entry, PromptUnpaid(*entry, end), 0);
   Replica& replica = replicas_[entry->replica];
@@ -341,7 +342,7 @@ bool Dispatcher::Cancel(RequestId id, base::TimePoint now, bool completed) {
   return true;
 }
 
-FailureOutcome Dispatcher::OnFailure(RequestId id, uint32_t attempt, const BackendFailure& failure,
+FailureOutcome Dispatcher::OnFailure(RequestId id, uint32_t attempt, const Outcome& failure,
                                      base::TimePoint now) {
   Advance(now);
   Entry* const entry = entries_.FindAttempt(id, attempt);
@@ -350,7 +351,7 @@ FailureOutcome Dispatcher::OnFailure(RequestId id, uint32_t attempt, const Backe
   return AfterFailure(entry, failure);
 }
 
-void Dispatcher::OnReplicaFailed(int replica, BackendFailure::Kind kind, int retry_after_seconds) {
+void Dispatcher::OnReplicaFailed(int replica, FailureKind kind, int retry_after_seconds) {
   const bool last = (replicas_.Alive() & ~MaskOf(replica)) == 0;
   try {
     if (replicas_[replica].OnFailure(kind, retry_after_seconds, last, now_)) {
@@ -365,8 +366,8 @@ bool Dispatcher::MayResume(const Entry& entry) const {
          entry.resumptions < options_.max_resumptions && now_ < entry.request.deadline;
 }
 
-FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& failure) {
-  using Kind = BackendFailure::Kind;
+FailureOutcome Dispatcher::AfterFailure(Entry* entry, const Outcome& failure) {
+  using Kind = FailureKind;
   Status status = base::CopyStatus(failure.status);
   if (status.ok()) status = base::MakeStatus(StatusCode::kUnavailable, "the backend failed");
   const int replica = entry->replica;
@@ -380,7 +381,7 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& fail
                           replicas_[replica].shares();
   if (!is_tenants) {
     OnReplicaFailed(replica, rejected_late ? Kind::kBroken : failure.kind,
-                    failure.retry_after_seconds);
+                    failure.status.retry_after_seconds());
   }
   const bool in_time = now_ < entry->request.deadline;
   if (failure.kind == Kind::kRejected && entry->given &&
@@ -410,9 +411,9 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const BackendFailure& fail
       return {FailureOutcome::Kind::kRetry, {}};
     }
   }
-  if (failure.kind == Kind::kBusy) {
-    status.set_retry_after_seconds(scheduler::WholeSeconds(failure.retry_after_seconds));
-  }
+  status.set_retry_after_seconds(failure.kind == Kind::kBusy
+                                     ? scheduler::WholeSeconds(failure.status.retry_after_seconds())
+                                     : 0);
   Erase(entry, core::SequenceEvent::kFail, false);
   return {FailureOutcome::Kind::kFinal, std::move(status)};
 }

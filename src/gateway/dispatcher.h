@@ -27,7 +27,7 @@
 #include "base/shared_budget.h"
 #include "core/job.h"
 #include "core/sequence_state.h"
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_places.h"
@@ -36,7 +36,7 @@
 #include "gateway/retry_budget.h"
 #include "policy/policies.h"
 #include "policy/scheduling_policy.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
@@ -200,8 +200,8 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   // Nothing of an answer came, but its replica says that it has the request still.
   void OnAlive(RequestId id, uint32_t attempt, base::TimePoint now);
   // The answer is complete. True: this is the request's end; false: the attempt was over.
-  bool OnEnd(RequestId id, uint32_t attempt, const BackendEnd& end, base::TimePoint now);
-  FailureOutcome OnFailure(RequestId id, uint32_t attempt, const BackendFailure& failure,
+  bool OnEnd(RequestId id, uint32_t attempt, const Finish& end, base::TimePoint now);
+  FailureOutcome OnFailure(RequestId id, uint32_t attempt, const Outcome& failure,
                            base::TimePoint now);
 
   // --- Replicas, by their position in DispatchOptions::replicas.
@@ -293,11 +293,11 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   void AddTokens(Entry* entry, int64_t reported);
   void Charge(Entry* entry, int32_t prompt, int32_t output);
   // Tokens of its prompt that were computed, as the backend says, and not charged.
-  static int32_t PromptUnpaid(const Entry& entry, const BackendEnd& end);
+  static int32_t PromptUnpaid(const Entry& entry, const Finish& end);
   // Notes what a replica's failure means for the replica.
-  void OnReplicaFailed(int replica, BackendFailure::Kind kind, int retry_after_seconds);
+  void OnReplicaFailed(int replica, FailureKind kind, int retry_after_seconds);
   // Requeues what lost its attempt, or ends it.
-  FailureOutcome AfterFailure(Entry* entry, const BackendFailure& failure);
+  FailureOutcome AfterFailure(Entry* entry, const Outcome& failure);
   bool MayResume(const Entry& entry) const;
 
   // Time.

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
-using AttemptFailure = BackendFailure::Kind;
+using AttemptFailure = FailureKind;
 using OutcomeKind = FailureOutcome::Kind;
 
 using DispatcherFailureTest = DispatchTest;
@@ -166,7 +166,8 @@ TEST_F(DispatcherFailureTest, WhoHasItsOutputHasSentAGoodRequest) {
   const RequestId id = Add();
   Output(id, 4);
   const uint32_t attempt = at_.at(id).attempt;
-  const BackendFailure failure{AttemptFailure::kRejected, InvalidArgument("too long", "prompt")};
+  const Outcome failure =
+      Outcome::Failed(AttemptFailure::kRejected, InvalidArgument("too long", "prompt"));
   const FailureOutcome last = dispatcher_->OnFailure(id, attempt, failure, now_);
   EXPECT_EQ(last.kind, OutcomeKind::kFinal);
   EXPECT_EQ(last.status.code(), StatusCode::kUnavailable);
@@ -424,7 +425,7 @@ TEST_F(DispatcherFailureTest, WhatWasNotCachedAfterAllIsCharged) {
   core::Job probe;
   probe.request.tenant = "a";
   const auto charged = [&] { return dispatcher_->policy()->ServiceOf(probe) / 65536; };
-  const auto charged_by_end = [&](const BackendEnd& end) {
+  const auto charged_by_end = [&](const Finish& end) {
     const RequestId id = Add(asked);
     Output(id, 1);
     const int64_t before = charged();
@@ -434,15 +435,16 @@ TEST_F(DispatcherFailureTest, WhatWasNotCachedAfterAllIsCharged) {
     Run();
     return more;
   };
-  BackendEnd end;
-  end.prompt_tokens = 100;
+  Finish end;
+  end.usage = Usage::Unknown();
+  end.usage.prompt_tokens = 100;
   EXPECT_EQ(charged_by_end(end), 0) << "nothing was cached, all was charged";
   EXPECT_EQ(charged_by_end(end), 0) << "it does not say what was cached";
-  end.cached_tokens = 80;
+  end.usage.cached_tokens = 80;
   EXPECT_EQ(charged_by_end(end), 0) << "as was thought";
-  end.cached_tokens = 16;
+  end.usage.cached_tokens = 16;
   EXPECT_EQ(charged_by_end(end), 64);
-  end.prompt_tokens = 2'000'000'000;
+  end.usage.prompt_tokens = 2'000'000'000;
   EXPECT_EQ(charged_by_end(end), 100) << "up to the estimate";
 }
 

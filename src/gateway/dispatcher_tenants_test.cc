@@ -224,10 +224,10 @@ TEST_F(DispatcherTenantsTest, TheNextOneOfANewcomerStartsWhenItsFirstEnds) {
 TEST_F(DispatcherTenantsTest, ARopewaysRejectionOfOneTenantIsNoOtherOnes) {
   StartSharing(Shared(2, 1, 8));
   const std::vector<RequestId> greedy = AddMany(20, {.tenant = "a"});
-  BackendFailure full;
-  full.kind = BackendFailure::Kind::kBusy;
+  Outcome full;
+  full.kind = FailureKind::kBusy;
   full.status = Status(StatusCode::kResourceExhausted, "it would wait too long");
-  full.retry_after_seconds = 30;
+  full.status.set_retry_after_seconds(30);
   for (size_t i = 0; i < 8; ++i) {
     const uint32_t attempt = at_.at(greedy[i]).attempt;
     at_.erase(greedy[i]);

@@ -98,8 +98,7 @@ void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
   }
   MakeRoom(decisions);
   const bool begun = entry->first_byte;
-  BackendFailure failure;
-  failure.kind = BackendFailure::Kind::kBroken;
+  Outcome failure;
   failure.status = {StatusCode::kUnavailable,
                     fmt::format("it gave no {} for {:g} s", begun ? "more output" : "output",
                                 InSeconds(PatienceFor(*entry)))};

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "core/request_handle.h"
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "engine/sinks.h"
 #include "gateway/gateway.h"
 #include "gateway/gateway_backend.h"
@@ -115,10 +115,9 @@ DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
   return dispatch;
 }
 
-StatusOr<std::shared_ptr<RemoteBackend>> OpenUrl(const std::string& model,
-                                                 const BackendOptions& backend,
-                                                 const GatewayOptions& options,
-                                                 boost::asio::io_context* io) {
+StatusOr<std::shared_ptr<Backend>> OpenUrl(const std::string& model, const BackendOptions& backend,
+                                           const GatewayOptions& options,
+                                           boost::asio::io_context* io) {
   const std::optional<api::BackendKind> kind = api::BackendKindOf(backend.kind);
   if (!kind) {
     return InvalidArgument(
@@ -136,7 +135,7 @@ StatusOr<std::shared_ptr<RemoteBackend>> OpenUrl(const std::string& model,
   http.connect_timeout = options.connect_timeout;
   StatusOr<std::unique_ptr<HttpBackend>> opened = HttpBackend::Open(http, io);
   if (!opened.ok()) return opened.status();
-  return std::shared_ptr<RemoteBackend>(*std::move(opened));
+  return std::shared_ptr<Backend>(*std::move(opened));
 }
 
 // How a backend is called that was given no name; `number` counts all from 1.
@@ -151,7 +150,7 @@ std::string NameOf(const BackendOptions& backend, size_t number) {
 
 StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
     const GatewayOptions& options, const base::Clock* clock, base::Random* random,
-    const engine::Backend* tokens, std::unique_ptr<store::SessionStore> sessions) {
+    const engine::FrontDesk* tokens, std::unique_ptr<store::SessionStore> sessions) {
   if (Status status = CheckOptions(options); !status.ok()) return status;
   GatewayConfig config;
   config.dispatch = DispatchOptionsOf(options);
@@ -184,9 +183,9 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
           return InvalidArgument(
               fmt::format("the backend {} must have either a url or a backend", name), "url");
         }
-        std::shared_ptr<RemoteBackend> remote = backend.backend;
+        std::shared_ptr<Backend> remote = backend.backend;
         if (remote == nullptr) {
-          StatusOr<std::shared_ptr<RemoteBackend>> opened =
+          StatusOr<std::shared_ptr<Backend>> opened =
               OpenUrl(from.name, backend, options, io->io());
           if (!opened.ok()) {
             return Status(opened.status().code(),
@@ -196,7 +195,7 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
           remote = *std::move(opened);
         }
         model.backends.push_back({.name = name,
-                                  .remote = std::move(remote),
+                                  .backend = std::move(remote),
                                   .weight = backend.weight,
                                   .max_concurrency = backend.max_concurrency,
                                   .min_concurrency = backend.min_concurrency});
@@ -254,8 +253,8 @@ StatusOr<std::unique_ptr<Gateway>> Gateway::Create(const GatewayOptions& options
       gateway::OpenGateway(options, &impl->clock, &impl->random);
   if (!backend.ok()) return backend.status();
   impl->backend = *std::move(backend);
-  impl->link =
-      std::make_shared<CancelLink>([its = impl->backend.get()](RequestId id) { its->Cancel(id); });
+  impl->link = std::make_shared<CancelLink>(
+      [its = impl->backend.get()](RequestId id) { static_cast<void>(its->Cancel(id)); });
   return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
 }
 
@@ -266,10 +265,7 @@ StatusOr<RequestHandle> Gateway::Infer(Request request, StreamCallback on_delta)
   return impl_->Infer(std::move(request), std::move(on_delta));
 }
 
-Status Gateway::Cancel(RequestId id) {
-  if (impl_->backend->TryCancel(id)) return {};
-  return {StatusCode::kNotFound, "no request " + std::to_string(id) + " is running"};
-}
+Status Gateway::Cancel(RequestId id) { return impl_->backend->Cancel(id); }
 
 GatewayHealth Gateway::Health() const {
   const engine::Health health = impl_->backend->GetHealth();

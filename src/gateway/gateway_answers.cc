@@ -20,9 +20,9 @@ constexpr size_t kMostSaid = 600;
 
 // The code of a failure, for its client: a backend's own words about cancels and deadlines mean
 // nothing here.
-StatusCode CodeOf(const BackendFailure& failure) {
+StatusCode CodeOf(const Outcome& failure) {
   const StatusCode code = failure.status.code();
-  if (failure.kind == BackendFailure::Kind::kRejected) {
+  if (failure.kind == FailureKind::kRejected) {
     return code == StatusCode::kOk ? StatusCode::kInvalidArgument : code;
   }
   const bool misleads = code == StatusCode::kOk || code == StatusCode::kCancelled ||
@@ -62,27 +62,29 @@ std::string GatewayBackend::Named(size_t model, int replica, const std::string& 
   return fmt::format("backend {}: {}", name, base::PrintableText(what.substr(0, kMostSaid)));
 }
 
-void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+bool GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
                                int replica, Delta delta) {
-  if (delta.text.empty() && delta.tokens.empty() && delta.prompt_tokens.empty()) return;
+  if (delta.text.empty() && delta.tokens.empty() && delta.prompt_tokens.empty()) return true;
   const Model& model = models_[client->model];
-  const bool reports_ids = model.replicas[static_cast<size_t>(replica)].remote->CanResume();
+  const bool reports_ids = model.replicas[static_cast<size_t>(replica)].backend->CanResume();
+  bool more = false;
   {
     const std::lock_guard told(client->mu);
-    if (client->ended()) return;
+    if (client->ended()) return false;
     const AttemptOutput output = client->Measure(delta, reports_ids);
     base::TimePoint now{};
     bool look = false;
     {
       const std::lock_guard lock(mu_);
       now = config_.clock->Now();
-      if (!model.dispatcher->OnOutput(client->id, attempt, output, now)) return;
+      if (!model.dispatcher->OnOutput(client->id, attempt, output, now)) return false;
       look = LookIfDue(*model.dispatcher);
     }
     NotifyIf(look);
     client->Admit();
     ClientRequest::Times times;
     const ClientRequest::Given given = client->Give(std::move(delta), now, &times);
+    more = given == ClientRequest::Given::kMore;
     const Priority priority = client->request.priority;
     if (times.generated) {
       if (times.first_token) {
@@ -93,9 +95,12 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     }
     if (given == ClientRequest::Given::kComplete) {
       // It has what it asked for, whatever the backend would send.
-      EndAnswered(
-          client, attempt,
-          {.reason = FinishReason::kLength, .completion_tokens = client->request.max_tokens});
+      Finish end;
+      end.reason = FinishReason::kLength;
+      end.usage = Usage::Unknown();
+      end.usage.completion_tokens = client->request.max_tokens.value_or(Usage::kUnknown);
+      end.seed = client->seed;
+      EndAnswered(client, attempt, end);
     } else if (given == ClientRequest::Given::kDiffers) {
       EndDiffering(client.get(), attempt, replica);
     } else if (given == ClientRequest::Given::kGone) {
@@ -108,6 +113,7 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     }
   }
   AdmitGroup(*client);
+  return more;
 }
 
 void GatewayBackend::TakeAlive(const ClientRequest& client, uint32_t attempt, base::TimePoint now) {
@@ -116,12 +122,10 @@ void GatewayBackend::TakeAlive(const ClientRequest& client, uint32_t attempt, ba
 }
 
 void GatewayBackend::TakeEnd(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                             int replica, const BackendEnd& end) {
+                             int replica, const Finish& end) {
   if (end.reason != FinishReason::kStop && end.reason != FinishReason::kLength) {
-    BackendFailure failure;
-    failure.status = {StatusCode::kUnavailable, "it ended its answer without a reason"};
-    TakeFailure(client, attempt, replica, std::move(failure));
-    return;
+    const Status status(StatusCode::kUnavailable, "it ended its answer without a reason");
+    return TakeFailure(client, attempt, replica, Outcome::Failed(FailureKind::kBroken, status));
   }
   {
     const std::lock_guard told(client->mu);
@@ -133,8 +137,8 @@ void GatewayBackend::TakeEnd(const std::shared_ptr<ClientRequest>& client, uint3
 }
 
 void GatewayBackend::EndAnswered(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                                 const BackendEnd& said) {
-  const BackendEnd end = client->Believe(said);
+                                 const Finish& said) {
+  const Finish end = client->Believe(said);
   base::TimePoint now{};
   {
     const std::lock_guard lock(mu_);
@@ -163,12 +167,16 @@ void GatewayBackend::EndDiffering(ClientRequest* client, uint32_t attempt, int r
 }
 
 void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                                 int replica, BackendFailure failure) {
+                                 int replica, Outcome failure) {
   const size_t index = client->model;
-  const std::string said =
-      failure.status.message().empty() ? "it failed" : failure.status.message();
+  std::string said = failure.status.message().empty() ? "it failed" : failure.status.message();
+  // Not the client, which has its end by then.
+  if (failure.status.code() == StatusCode::kCancelled) {
+    said = "it ended the request before its answer was complete";
+  }
   Status status(CodeOf(failure), Named(index, replica, said), failure.status.field());
   status.set_api_code(failure.status.api_code());
+  status.set_retry_after_seconds(failure.status.retry_after_seconds());
   failure.status = std::move(status);
   const std::lock_guard told(client->mu);
   if (client->ended()) return;
@@ -225,7 +233,7 @@ void GatewayBackend::AdmitGroup(const ClientRequest& client) {
 
 // What is counted is counted before the client can look.
 
-void GatewayBackend::EndWell(ClientRequest* client, uint32_t attempt, const BackendEnd& end,
+void GatewayBackend::EndWell(ClientRequest* client, uint32_t attempt, const Finish& end,
                              base::TimePoint now) {
   const Finish finish = client->FinishOf(end, now);
   const bool answered = finish.reason != FinishReason::kCancelled;
@@ -283,7 +291,7 @@ void GatewayBackend::TakeProbe(size_t model, int replica, uint64_t probe,
   if (facts.ok()) {
     dropped = BoundFacts(&*facts);
     // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
-    if (!one.remote->CanResume()) facts->model_digest.clear();
+    if (!one.backend->CanResume()) facts->model_digest.clear();
     models = std::exchange(facts->models, {});
     if (its.name.empty()) {
       names = std::make_shared<const std::vector<std::string>>(NamesWith(its, replica, models));

@@ -31,7 +31,7 @@ Status CheckNames(const GatewayConfig& config) {
       return InvalidArgument(fmt::format("two models are called \"{}\"", name), "name");
     }
     for (const GatewayConfig::Backend& backend : model.backends) {
-      if (backend.remote == nullptr) {
+      if (backend.backend == nullptr) {
         return InvalidArgument(fmt::format("the backend {} is nowhere", backend.name), "backend");
       }
       if (backends.insert(backend.name).second) continue;
@@ -61,7 +61,7 @@ StatusOr<std::unique_ptr<GatewayBackend>> GatewayBackend::Create(GatewayConfig c
                                    .can_resume = true});
       Replica& replica = model.replicas.emplace_back();
       replica.name = std::move(backend.name);
-      replica.remote = std::move(backend.remote);
+      replica.backend = std::move(backend.backend);
     }
     if (Status status = dispatch.Validate(); !status.ok()) return status;
     model.dispatcher = std::make_unique<Dispatcher>(std::move(dispatch));
@@ -112,17 +112,17 @@ GatewayBackend::~GatewayBackend() {
   gate_->gateway = nullptr;
 }
 
-bool GatewayBackend::TryCancel(RequestId id) {
+Status GatewayBackend::Cancel(RequestId id) {
   bool look = false;
   {
     const std::lock_guard lock(mu_);
     const auto found = requests_.find(id);
-    if (found == requests_.end() || found->second->over()) return false;
+    if (found == requests_.end() || found->second->over()) return NotUnderWay(id);
     CancelSoon(found->second);
     look = LookNow();
   }
   NotifyIf(look);
-  return true;
+  return {};
 }
 
 void GatewayBackend::CancelSoon(const std::shared_ptr<ClientRequest>& client) {

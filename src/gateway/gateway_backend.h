@@ -22,13 +22,13 @@
 #include "base/fair_pool.h"
 #include "base/random.h"
 #include "base/shared_budget.h"
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "gateway/admit_times.h"
 #include "gateway/client_request.h"
 #include "gateway/dispatcher.h"
 #include "gateway/gateway_metrics.h"
+#include "ropeway/backend.h"
 #include "ropeway/options.h"
-#include "ropeway/remote_backend.h"
 #include "ropeway/request.h"
 #include "ropeway/session.h"
 #include "ropeway/stats.h"
@@ -41,7 +41,7 @@ namespace ropeway::gateway {
 struct GatewayConfig {
   struct Backend {
     std::string name;  // Unique.
-    std::shared_ptr<RemoteBackend> remote;
+    std::shared_ptr<ropeway::Backend> backend;
     double weight = 1.0;
     int max_concurrency = 0;  // See ReplicaOptions, as for the next.
     int min_concurrency = 0;
@@ -66,23 +66,23 @@ struct GatewayConfig {
   base::Duration admit_after = std::chrono::seconds(5);
   std::unique_ptr<store::SessionStore> sessions;  // Null: in memory.
   int64_t created = 0;                            // Unix seconds, for Models().
-  const engine::Backend* tokens = nullptr;  // For Tokenize and the like; null: they are rejected.
-  const base::Clock* clock = nullptr;       // Real time. Both outlive the gateway.
-  base::Random* random = nullptr;           // One call at a time.
+  const engine::FrontDesk* tokens = nullptr;  // For Tokenize and the like; null: they are rejected.
+  const base::Clock* clock = nullptr;         // Real time. Both outlive the gateway.
+  base::Random* random = nullptr;             // One call at a time.
 };
 
 // See Backend. A request is admitted once a backend answers it, so that what a backend rejects has
 // a status code of its own.
 //
 // Threads and locks. The dispatch thread does what the dispatchers decide: it alone calls
-// RemoteBackend::Start and destroys RemoteCalls, and holds no lock then. What backends answer comes
+// Backend::Submit and Cancel, and holds no lock then. What backends answer comes
 // from their own threads. The history of a session's turn is read on a thread for that, before the
 // turn is queued, and its end comes from the session store's. Two locks: a request's
 // (ClientRequest::mu), held while its sink is called, and `mu_`, over the dispatchers and the
 // lists, under which nothing foreign is called. Where both are held, the request's was taken first.
 // So a sink may submit and cancel requests; it must not block, for it holds up the thread that
 // called it.
-class GatewayBackend final : public engine::Backend {
+class GatewayBackend final : public engine::FrontDesk {
  public:
   // InvalidArgument with the field at fault.
   static StatusOr<std::unique_ptr<GatewayBackend>> Create(GatewayConfig config);
@@ -91,8 +91,9 @@ class GatewayBackend final : public engine::Backend {
   // used any more.
   ~GatewayBackend() override;
 
-  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<engine::SinkRequest> requests) override;
-  void Cancel(RequestId id) override { TryCancel(id); }
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
+  // kNotFound also for one whose sink is being told its end.
+  Status Cancel(RequestId id) override;
   std::vector<engine::ModelInfo> Models() const override;
   bool MayServe(const std::string& model) const override;
   engine::Health GetHealth() const override;
@@ -111,8 +112,6 @@ class GatewayBackend final : public engine::Backend {
   StatusOr<engine::TokenizerInfo> DescribeTokenizer() const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 
-  // As Cancel; false if no such request is under way.
-  bool TryCancel(RequestId id);
   // See Gateway, as for the next two.
   Status SetDraining(const std::string& backend, bool draining);
   std::vector<SessionInfo> Sessions(const std::string& tenant) const;
@@ -122,6 +121,12 @@ class GatewayBackend final : public engine::Backend {
 
  private:
   class AttemptSink;
+  // Sinks that backends have. The gateway waits for their ends before it is gone.
+  struct OpenSinks {
+    std::mutex mu;
+    std::condition_variable none;
+    int count = 0;  // GUARDED_BY(mu)
+  };
   // Keeps a backend that answers a probe too late from calling a gateway that is gone.
   struct ProbeGate {
     std::mutex mu;  // Taken before GatewayBackend::mu_.
@@ -133,8 +138,8 @@ class GatewayBackend final : public engine::Backend {
 
   struct Replica {
     std::string name;
-    std::shared_ptr<RemoteBackend> remote;  // Constant. The rest is guarded by mu_.
-    std::array<uint64_t, 4> failures{};     // By BackendFailure::Kind.
+    std::shared_ptr<ropeway::Backend> backend;          // Constant. The rest is guarded by mu_.
+    std::array<uint64_t, kNumFailureKinds> failures{};  // By FailureKind.
     uint64_t timeouts = 0;
     uint64_t retries = 0;
     uint64_t resumptions = 0;
@@ -158,7 +163,8 @@ class GatewayBackend final : public engine::Backend {
   // A request at a backend. The dispatch thread's.
   struct Call {
     uint32_t attempt = 0;
-    std::unique_ptr<RemoteCall> call;
+    ropeway::Backend* backend = nullptr;
+    RequestId id = 0;  // There.
   };
   // Something for the dispatch thread to do.
   struct Action {
@@ -196,7 +202,7 @@ class GatewayBackend final : public engine::Backend {
   // The name that its backends know the model by.
   std::string NameForBackends(const Model& model, const std::string& asked) const;
   Status CheckKnown(const Model& model, const Request& request) const;
-  StatusOr<Arrival> MakeArrival(engine::SinkRequest request, uint64_t drawn_seed);
+  StatusOr<Arrival> MakeArrival(SinkRequest request, uint64_t drawn_seed);
   // Takes the bytes of the request, or what it lacks of them.
   Status ReserveBytes(ClientRequest* client);
   // The next three: REQUIRES: mu_ is held.
@@ -217,30 +223,30 @@ class GatewayBackend final : public engine::Backend {
   void FailReading(ClientRequest* client, const Status& status);
   // The answer of a turn is complete: hands its next state to the store, and ends it when that is
   // written. REQUIRES: client->mu is held, and the dispatcher has said that this is the end.
-  void KeepTurn(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                const BackendEnd& end);
+  void KeepTurn(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, const Finish& end);
   void EndKept(ClientRequest* client) noexcept;
 
-  // gateway_answers.cc: what an attempt's backend answers; see RemoteSink. Any thread.
-  void TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
+  // gateway_answers.cc: what an attempt's backend answers; see Sink. Any thread.
+  // False: nothing more is wanted of the attempt.
+  bool TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
                  Delta delta);
   void TakeAlive(const ClientRequest& client, uint32_t attempt, base::TimePoint now);
   void TakeEnd(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
-               const BackendEnd& end);
+               const Finish& end);
   // The answer is complete. REQUIRES: client->mu is held.
   void EndAnswered(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                   const BackendEnd& said);
+                   const Finish& said);
   // The answer was computed anew, and is another one. REQUIRES: client->mu is held.
   void EndDiffering(ClientRequest* client, uint32_t attempt, int replica);
   void TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
-                   BackendFailure failure);
+                   Outcome failure);
   // The gateway itself fails the request; called in a catch block.
   void FailOn(const std::shared_ptr<ClientRequest>& client, uint32_t attempt) noexcept;
   // The streams of the request's group begin. REQUIRES: no request's lock is held.
   void AdmitGroup(const ClientRequest& client);
   // The next three tell the sink the end and forget the request. REQUIRES: client.mu is held, and
   // the dispatcher has said that this is the end.
-  void EndWell(ClientRequest* client, uint32_t attempt, const BackendEnd& end, base::TimePoint now);
+  void EndWell(ClientRequest* client, uint32_t attempt, const Finish& end, base::TimePoint now);
   void EndCancelled(ClientRequest* client, uint32_t attempt, base::TimePoint now);
   void EndFailed(ClientRequest* client, uint32_t attempt, const Status& status,
                  base::TimePoint now);
@@ -273,8 +279,8 @@ class GatewayBackend final : public engine::Backend {
   void Send(const Action& action);
   void EndByDecision(const Action& action);
   void Probe(const Action& action);
-  // Destroys the attempt's call; 0: of any attempt.
-  void EraseCall(RequestId id, uint32_t attempt);
+  // Cancels the attempt where it is under way; 0: any attempt.
+  void DropCall(RequestId id, uint32_t attempt);
   // Takes no memory: there is nobody to catch what it would throw.
   void EndRest();
   // Makes room in the lists of what ends, which then grow without allocating: no end is to be lost
@@ -301,6 +307,7 @@ class GatewayBackend final : public engine::Backend {
   mutable GatewayMetrics metrics_;
   base::SharedBudget request_bytes_;
   std::shared_ptr<ProbeGate> gate_;
+  const std::shared_ptr<OpenSinks> open_sinks_ = std::make_shared<OpenSinks>();
 
   mutable std::mutex mu_;                    // Guards all that follows up to turn_.
   std::condition_variable wake_;             // Of the dispatch thread.
@@ -315,7 +322,7 @@ class GatewayBackend final : public engine::Backend {
   // Of these, turns of sessions whose history is being read. Whoever takes one out of here queues
   // or ends it.
   std::map<RequestId, std::shared_ptr<ClientRequest>> reading_;
-  // Attempts whose calls can be destroyed, and requests to be told that they are cancelled: see
+  // Attempts that are over, and requests to be told that they are cancelled: see
   // ReserveEnds.
   std::vector<std::pair<RequestId, uint32_t>> over_;
   std::vector<std::shared_ptr<ClientRequest>> cancelled_;

@@ -24,8 +24,7 @@ using Record = RecordingSink::Record;
 std::shared_ptr<ScriptedBackend> Plain() { return std::make_shared<ScriptedBackend>(); }
 
 std::shared_ptr<ScriptedBackend> Scripted(BackendScript script) {
-  return std::make_shared<ScriptedBackend>(
-      [script](const Request&, const ResumePoint*) { return script; });
+  return std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
 }
 
 // One whose answers never end.
@@ -71,7 +70,7 @@ TEST(GatewayBackendTest, AHugeMaxTokensCountsAsNone) {
 
 TEST(GatewayBackendTest, ASeedIsDrawnForAllRequestsOfASubmission) {
   ScriptedGateway gateway({Plain()});
-  std::vector<engine::SinkRequest> requests;
+  std::vector<SinkRequest> requests;
   std::vector<std::shared_ptr<RecordingSink>> sinks;
   for (uint32_t choice = 0; choice < 2; ++choice) {
     Request request = ScriptedRequest();
@@ -194,7 +193,7 @@ TEST(GatewayBackendTest, ASubmissionIsAcceptedAsAWholeOrNotAtAll) {
     config->dispatch.max_queued_requests = 4;
   });
   ASSERT_TRUE(gateway.Submit(ScriptedRequest())->WaitDeltas(1));
-  std::vector<engine::SinkRequest> requests;
+  std::vector<SinkRequest> requests;
   std::vector<std::shared_ptr<RecordingSink>> sinks;
   for (int i = 0; i < 9; ++i) {
     sinks.push_back(std::make_shared<RecordingSink>());
@@ -211,7 +210,7 @@ TEST(GatewayBackendTest, TheStreamsOfASubmissionBeginTogether) {
   ScriptedGateway gateway({Endless()}, [](GatewayConfig* config) {
     config->models[0].backends[0].max_concurrency = 1;
   });
-  std::vector<engine::SinkRequest> requests;
+  std::vector<SinkRequest> requests;
   std::vector<std::shared_ptr<RecordingSink>> sinks;
   for (int i = 0; i < 2; ++i) {
     sinks.push_back(std::make_shared<RecordingSink>());
@@ -239,13 +238,13 @@ TEST(GatewayBackendTest, AClientThatIsGoneLeavesItsBackendAtOnce) {
   ASSERT_TRUE(id.ok());
   ASSERT_TRUE(sink->WaitDeltas(3));
   const auto begin = std::chrono::steady_clock::now();
-  gateway->Cancel(*id);
+  EXPECT_TRUE(gateway->Cancel(*id).ok());
   EXPECT_TRUE(Eventually([&] { return gateway.backends[0]->open() == 0; }));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(100));
   const Record record = sink->WaitEnd();
   ASSERT_TRUE(record.finish.has_value());
   EXPECT_EQ(record.finish->reason, FinishReason::kCancelled);
-  EXPECT_FALSE(gateway->TryCancel(*id));
+  EXPECT_EQ(gateway->Cancel(*id).code(), StatusCode::kNotFound);
 }
 
 TEST(GatewayBackendTest, ASinkThatWantsNoMoreGetsNoMore) {
@@ -268,7 +267,7 @@ TEST(GatewayBackendTest, ARequestIsCancelledWhileItWaits) {
   ASSERT_TRUE(id.ok());
   ASSERT_EQ(gateway->Requests().size(), 2U);
   EXPECT_EQ(gateway->Requests()[1].queue_position, 0);
-  gateway->Cancel(*id);
+  EXPECT_TRUE(gateway->Cancel(*id).ok());
   EXPECT_EQ(sink->WaitEnd().status.code(), StatusCode::kCancelled);
   EXPECT_EQ(gateway.backends[0]->started(), 1);
 }
@@ -301,12 +300,11 @@ TEST(GatewayBackendTest, TheGatewaysOwnTimeoutHoldsForAll) {
 }
 
 TEST(GatewayBackendTest, ASinkThatThrowsIsALostClient) {
-  class Thrower final : public engine::OutputSink {
+  class Thrower final : public Sink {
    public:
-    void OnAdmitted(RequestId, const engine::Admission&) override {}
+    void OnAdmitted(RequestId, const Admission&) override {}
     bool OnDelta(RequestId, Delta) override { throw std::runtime_error("no"); }
-    void OnFinish(RequestId, const Finish& finish) override { reason = finish.reason; }
-    void OnError(RequestId, const Status&) override {}
+    void OnEnd(RequestId, const Outcome& outcome) override { reason = outcome.finish.reason; }
     std::atomic<FinishReason> reason{FinishReason::kStop};
   };
   ScriptedGateway gateway({Endless()});
@@ -316,21 +314,20 @@ TEST(GatewayBackendTest, ASinkThatThrowsIsALostClient) {
 }
 
 TEST(GatewayBackendTest, ASinkMaySubmitAndCancel) {
-  class Busy final : public engine::OutputSink {
+  class Busy final : public Sink {
    public:
     Busy(GatewayBackend* gateway, std::shared_ptr<RecordingSink> next)
         : gateway_(gateway), next_(std::move(next)) {}
-    void OnAdmitted(RequestId, const engine::Admission&) override {}
+    void OnAdmitted(RequestId, const Admission&) override {}
     bool OnDelta(RequestId id, Delta) override {
       if (!std::exchange(done_, true)) {
         EXPECT_TRUE(gateway_->Submit(ScriptedRequest("next"), next_).ok());
-        gateway_->Cancel(id);
+        EXPECT_TRUE(gateway_->Cancel(id).ok());
         EXPECT_TRUE(gateway_->GetHealth().ready);
       }
       return true;
     }
-    void OnFinish(RequestId, const Finish&) override { ended = true; }
-    void OnError(RequestId, const Status&) override { ended = true; }
+    void OnEnd(RequestId, const Outcome&) override { ended = true; }
     std::atomic<bool> ended{false};
 
    private:
@@ -412,7 +409,7 @@ TEST(GatewayBackendTest, NamesAreUnique) {
     config.random = &random;
     config.models.resize(1);
     config.models[0].name = "m";
-    config.models[0].backends.push_back({.name = "a", .remote = Plain()});
+    config.models[0].backends.push_back({.name = "a", .backend = Plain()});
     change(&config);
     return GatewayBackend::Create(std::move(config)).status();
   };
@@ -421,10 +418,10 @@ TEST(GatewayBackendTest, NamesAreUnique) {
   EXPECT_FALSE(create([](GatewayConfig* c) { c->models[0].aliases = {"m"}; }).ok());
   EXPECT_FALSE(create([](GatewayConfig* c) { c->models[0].name = "default"; }).ok());
   EXPECT_FALSE(create([](GatewayConfig* c) { c->models[0].backends.clear(); }).ok());
-  EXPECT_FALSE(create([](GatewayConfig* c) { c->models[0].backends[0].remote = nullptr; }).ok());
+  EXPECT_FALSE(create([](GatewayConfig* c) { c->models[0].backends[0].backend = nullptr; }).ok());
   EXPECT_FALSE(create([](GatewayConfig* c) { c->models[0].backends[0].weight = 0; }).ok());
   EXPECT_FALSE(create([](GatewayConfig* c) {
-                 c->models[0].backends.push_back({.name = "a", .remote = Plain()});
+                 c->models[0].backends.push_back({.name = "a", .backend = Plain()});
                }).ok());
 }
 

@@ -17,19 +17,18 @@ using testing::HasSubstr;
 using Record = RecordingSink::Record;
 
 TEST(GatewayBatchTest, AMemberThatFailsTouchesNoOther) {
-  const auto backend =
-      std::make_shared<ScriptedBackend>([](const Request& request, const ResumePoint*) {
-        BackendScript script{.tokens = 20};
-        const uint64_t seed = request.sampling.seed.value_or(0);
-        if (seed == 1) script.fail_after = 3;
-        if (seed == 2) {
-          script.fail_after = 0;
-          script.failure = {.kind = BackendFailure::Kind::kRejected,
-                            .status = {StatusCode::kInvalidArgument, "too long", "prompt"}};
-        }
-        if (seed == 3) script.hang_after = 2;
-        return script;
-      });
+  const auto backend = std::make_shared<ScriptedBackend>([](const Request& request) {
+    BackendScript script{.tokens = 20};
+    const uint64_t seed = request.sampling.seed.value_or(0);
+    if (seed == 1) script.fail_after = 3;
+    if (seed == 2) {
+      script.fail_after = 0;
+      script.failure = Outcome::Failed(FailureKind::kRejected,
+                                       {StatusCode::kInvalidArgument, "too long", "prompt"});
+    }
+    if (seed == 3) script.hang_after = 2;
+    return script;
+  });
   ScriptedGateway gateway({backend}, [](GatewayConfig* config) {
     config->dispatch.batches = true;
     config->dispatch.max_batch_size = 5;
@@ -76,11 +75,11 @@ TEST(GatewayBatchTest, AMemberThatFailsTouchesNoOther) {
 // Whatever becomes of the first of them.
 TEST(GatewayBatchTest, EachOfASubmissionIsAdmittedAfterAWhile) {
   const auto backend = std::make_shared<ScriptedBackend>(
-      [](const Request&, const ResumePoint*) { return BackendScript{.hang_after = 0}; });
+      [](const Request&) { return BackendScript{.hang_after = 0}; });
   ScriptedGateway gateway({backend}, [](GatewayConfig* config) {
     config->admit_after = std::chrono::milliseconds(100);
   });
-  std::vector<engine::SinkRequest> requests;
+  std::vector<SinkRequest> requests;
   std::vector<std::shared_ptr<RecordingSink>> sinks;
   for (uint32_t choice = 0; choice < 3; ++choice) {
     Request request = ScriptedRequest();
@@ -90,7 +89,7 @@ TEST(GatewayBatchTest, EachOfASubmissionIsAdmittedAfterAWhile) {
   }
   const StatusOr<std::vector<RequestId>> ids = gateway->SubmitAll(std::move(requests));
   ASSERT_TRUE(ids.ok()) << ids.status().message();
-  gateway->Cancel((*ids)[0]);
+  EXPECT_TRUE(gateway->Cancel((*ids)[0]).ok());
   sinks[0]->WaitEnd();
   for (size_t i = 1; i < sinks.size(); ++i) {
     EXPECT_TRUE(sinks[i]->WaitAdmitted());

@@ -53,19 +53,34 @@ void LogDispatchFailure() noexcept {
 }  // namespace
 
 // Passes what a backend answers to one attempt to the gateway.
-class GatewayBackend::AttemptSink final : public RemoteSink {
+class GatewayBackend::AttemptSink final : public Sink {
  public:
   AttemptSink(GatewayBackend* gateway, std::shared_ptr<ClientRequest> client, uint32_t attempt,
               int replica)
-      : gateway_(gateway), client_(std::move(client)), attempt_(attempt), replica_(replica) {
+      : gateway_(gateway),
+        open_(gateway->open_sinks_),
+        client_(std::move(client)),
+        attempt_(attempt),
+        replica_(replica) {
     const base::Duration idle = gateway_->config_.dispatch.idle_timeout;
     if (idle > base::Duration(0)) alive_gap_ = std::min(alive_gap_, idle / 4);
+    const std::lock_guard lock(open_->mu);
+    ++open_->count;
   }
+  ~AttemptSink() override {
+    client_.reset();
+    const std::lock_guard lock(open_->mu);
+    if (--open_->count == 0) open_->none.notify_all();
+  }
+  AttemptSink(const AttemptSink&) = delete;
+  AttemptSink& operator=(const AttemptSink&) = delete;
 
-  void OnDelta(Delta delta) override {
-    Guarded([&] { gateway_->TakeDelta(client_, attempt_, replica_, std::move(delta)); });
+  bool OnDelta(RequestId, Delta delta) override {
+    bool more = false;
+    Guarded([&] { more = gateway_->TakeDelta(client_, attempt_, replica_, std::move(delta)); });
+    return more;
   }
-  void OnAlive() override {
+  void OnAlive(RequestId) override {
     Guarded([&] {
       const base::TimePoint now = gateway_->config_.clock->Now();
       if (now < next_alive_) return;
@@ -73,11 +88,14 @@ class GatewayBackend::AttemptSink final : public RemoteSink {
       gateway_->TakeAlive(*client_, attempt_, now);
     });
   }
-  void OnEnd(const BackendEnd& end) override {
-    Guarded([&] { gateway_->TakeEnd(client_, attempt_, replica_, end); });
-  }
-  void OnFailure(BackendFailure failure) override {
-    Guarded([&] { gateway_->TakeFailure(client_, attempt_, replica_, std::move(failure)); });
+  void OnEnd(RequestId, const Outcome& outcome) override {
+    Guarded([&] {
+      if (outcome.status.ok()) {
+        gateway_->TakeEnd(client_, attempt_, replica_, outcome.finish);
+      } else {
+        gateway_->TakeFailure(client_, attempt_, replica_, outcome);
+      }
+    });
   }
 
  private:
@@ -91,7 +109,8 @@ class GatewayBackend::AttemptSink final : public RemoteSink {
   }
 
   GatewayBackend* const gateway_;
-  const std::shared_ptr<ClientRequest> client_;
+  const std::shared_ptr<OpenSinks> open_;
+  std::shared_ptr<ClientRequest> client_;
   const uint32_t attempt_;
   const int replica_;
   base::Duration alive_gap_ = kAliveGap;
@@ -228,13 +247,13 @@ void GatewayBackend::CountDecision(Model* model, const Decision& decision) {
 }
 
 void GatewayBackend::Do() {
-  TakeEach(&turn_.over, [this](const auto& attempt) { EraseCall(attempt.first, attempt.second); });
+  TakeEach(&turn_.over, [this](const auto& attempt) { DropCall(attempt.first, attempt.second); });
   TakeEach(&turn_.cancelled, [this](const std::shared_ptr<ClientRequest>& client) {
     {
       const std::lock_guard told(client->mu);
       if (!client->ended()) EndCancelled(client.get(), 0, config_.clock->Now());
     }
-    EraseCall(client->id, 0);
+    DropCall(client->id, 0);
   });
   TakeEach(&turn_.admitted, [this](const std::shared_ptr<ClientRequest>& client) {
     {
@@ -270,7 +289,7 @@ void GatewayBackend::DoAction(const Action& action) {
       Send(action);
       return;
     case Decision::Kind::kDrop: {
-      EraseCall(decision.id, decision.attempt);
+      DropCall(decision.id, decision.attempt);
       std::string failure =
           Named(action.model, decision.replica,
                 action.drained ? "it is drained" : "it gave nothing for too long");
@@ -290,28 +309,31 @@ void GatewayBackend::DoAction(const Action& action) {
 void GatewayBackend::Send(const Action& action) {
   const Decision& decision = action.decision;
   ClientRequest& client = *action.client;
-  EraseCall(client.id, 0);  // Of the attempt before.
+  DropCall(client.id, 0);  // Of the attempt before.
   const base::TimePoint now = config_.clock->Now();
-  std::optional<ResumePoint> resume;
+  Request request;
   {
     const std::lock_guard told(client.mu);
     if (client.ended()) return;
-    resume = client.Begin(decision.resume, decision.batch, now);
+    request = client.Begin(decision.resume, decision.batch, now);
   }
   if (decision.attempt == 1) {
-    metrics_.of(client.request.priority).Started(now - client.arrival, decision.batch.formation);
+    metrics_.of(request.priority).Started(now - client.arrival, decision.batch.formation);
   }
-  if (client.deadline != base::TimePoint::max()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(client.deadline - now);
-    client.request.timeout = std::max(left, std::chrono::milliseconds(1));
-  }
-  const std::shared_ptr<RemoteBackend>& remote =
-      models_[action.model].replicas[static_cast<size_t>(decision.replica)].remote;
-  Call& call = calls_[client.id];
-  call.attempt = decision.attempt;
-  call.call = remote->Start(
-      client.request, resume ? &*resume : nullptr,
+  ropeway::Backend* const backend =
+      models_[action.model].replicas[static_cast<size_t>(decision.replica)].backend.get();
+  auto& [attempt, at, there] = calls_[client.id];
+  attempt = decision.attempt;
+  const StatusOr<RequestId> id = backend->Submit(
+      std::move(request),
       std::make_shared<AttemptSink>(this, action.client, decision.attempt, decision.replica));
+  if (!id.ok()) {
+    calls_.erase(client.id);
+    TakeFailure(action.client, decision.attempt, decision.replica, Outcome::Failed(id.status()));
+    return;
+  }
+  at = backend;
+  there = *id;
 }
 
 void GatewayBackend::EndByDecision(const Action& action) {
@@ -332,7 +354,7 @@ void GatewayBackend::EndByDecision(const Action& action) {
       EndFailed(&client, 0, status, config_.clock->Now());
     }
   }
-  EraseCall(client.id, 0);
+  DropCall(client.id, 0);
 }
 
 void GatewayBackend::Probe(const Action& action) {
@@ -348,15 +370,16 @@ void GatewayBackend::Probe(const Action& action) {
       base::TryLog(spdlog::level::warn, "a probe's answer was lost: {}", e.what());
     }
   };
-  models_[model].replicas[static_cast<size_t>(replica)].remote->Probe(done);
+  models_[model].replicas[static_cast<size_t>(replica)].backend->Probe(done);
 }
 
-void GatewayBackend::EraseCall(RequestId id, uint32_t attempt) {
+void GatewayBackend::DropCall(RequestId id, uint32_t attempt) {
   const auto found = calls_.find(id);
   if (found == calls_.end() || (attempt != 0 && found->second.attempt != attempt)) return;
-  // Not in the table any more while its destructor runs.
-  const std::unique_ptr<RemoteCall> call = std::move(found->second.call);
+  const Call call = found->second;
   calls_.erase(found);
+  // It may have ended; null: Submit threw.
+  if (call.backend != nullptr) static_cast<void>(call.backend->Cancel(call.id));
 }
 
 void GatewayBackend::EndRest() {
@@ -367,9 +390,13 @@ void GatewayBackend::EndRest() {
       models_[client->model].dispatcher->Cancel(id, config_.clock->Now());
     }
   }
-  // After this no backend calls back. Those that were just ending have ended, the turns of sessions
+  while (!calls_.empty()) DropCall(calls_.begin()->first, 0);
+  {
+    std::unique_lock lock(open_sinks_->mu);
+    open_sinks_->none.wait(lock, [this] { return open_sinks_->count == 0; });
+  }
+  // No backend calls back any more. Those that were just ending have ended, the turns of sessions
   // once they are stored.
-  calls_.clear();
   sessions_->WaitWritten();
   const auto any = [this]() -> std::shared_ptr<ClientRequest> {
     const std::lock_guard lock(mu_);

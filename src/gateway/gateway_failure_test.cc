@@ -19,15 +19,14 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using Record = RecordingSink::Record;
-using FailsBy = BackendFailure::Kind;
+using FailsBy = FailureKind;
 
 std::shared_ptr<ScriptedBackend> Failing(FailsBy kind, const char* said, int after = 0) {
   BackendScript script;
   script.fail_after = after;
   script.failure.kind = kind;
   script.failure.status = Status(StatusCode::kUnavailable, said);
-  return std::make_shared<ScriptedBackend>(
-      [script](const Request&, const ResumePoint*) { return script; });
+  return std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
 }
 
 // `count` equal backends whose streams can go on elsewhere; answers have so many tokens.
@@ -35,7 +34,7 @@ std::vector<std::shared_ptr<ScriptedBackend>> Resumable(int count, int tokens) {
   std::vector<std::shared_ptr<ScriptedBackend>> backends;
   for (int i = 0; i < count; ++i) {
     backends.push_back(std::make_shared<ScriptedBackend>(
-        [tokens](const Request&, const ResumePoint*) { return BackendScript{.tokens = tokens}; }));
+        [tokens](const Request&) { return BackendScript{.tokens = tokens}; }));
     backends.back()->set_facts(ResumableFacts());
     backends.back()->set_resumes(true);
   }
@@ -73,13 +72,12 @@ TEST(GatewayFailureTest, AFailedRequestIsTriedElsewhere) {
 }
 
 TEST(GatewayFailureTest, AFailureNamesItsBackendAndEndsItsRequestAlone) {
-  const auto backend =
-      std::make_shared<ScriptedBackend>([](const Request& request, const ResumePoint*) {
-        BackendScript script;
-        if (request.sampling.seed == 1) script.fail_after = 2;
-        script.failure.status = Status(StatusCode::kInternal, "out of\x01luck");
-        return script;
-      });
+  const auto backend = std::make_shared<ScriptedBackend>([](const Request& request) {
+    BackendScript script;
+    if (request.sampling.seed == 1) script.fail_after = 2;
+    script.failure.status = Status(StatusCode::kInternal, "out of\x01luck");
+    return script;
+  });
   ScriptedGateway gateway({backend});
   const auto bad = gateway.Submit(ScriptedRequest("p", 1));
   const auto good = gateway.Submit(ScriptedRequest("p", 2));
@@ -96,8 +94,8 @@ TEST(GatewayFailureTest, WhatIsWrongWithTheRequestIsNotTriedAgain) {
   script.fail_after = 0;
   script.failure.kind = FailsBy::kRejected;
   script.failure.status = Status(StatusCode::kInvalidArgument, "too long", "prompt");
-  const auto backend = std::make_shared<ScriptedBackend>(
-      [script](const Request&, const ResumePoint*) { return script; });
+  const auto backend =
+      std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
   ScriptedGateway gateway({backend, backend});
   const Record record = gateway.Submit(ScriptedRequest())->WaitEnd();
   EXPECT_EQ(record.admitted, 0);  // It has a status code of its own.
@@ -111,8 +109,8 @@ TEST(GatewayFailureTest, StartMayFailAtOnceOrThrow) {
     BackendScript script;
     script.fail_in_start = !throws;
     script.throw_in_start = throws;
-    const auto backend = std::make_shared<ScriptedBackend>(
-        [script](const Request&, const ResumePoint*) { return script; });
+    const auto backend =
+        std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
     ScriptedGateway gateway({backend});
     const Record record = gateway.Submit(ScriptedRequest())->WaitEnd();
     EXPECT_EQ(record.ends, 1);
@@ -125,8 +123,8 @@ TEST(GatewayFailureTest, StartMayFailAtOnceOrThrow) {
 TEST(GatewayFailureTest, AnAnswerWithoutAReasonIsAFailure) {
   BackendScript script;
   script.reason = FinishReason::kFailed;
-  const auto backend = std::make_shared<ScriptedBackend>(
-      [script](const Request&, const ResumePoint*) { return script; });
+  const auto backend =
+      std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
   ScriptedGateway gateway({backend});
   const Record record = gateway.Submit(ScriptedRequest())->WaitEnd();
   EXPECT_THAT(record.status.message(), HasSubstr("backend a: it ended its answer"));
@@ -279,12 +277,11 @@ TEST(GatewayFailureTest, AHungStreamIsTakenUpElsewhere) {
   std::atomic<bool> first{true};
   std::vector<std::shared_ptr<ScriptedBackend>> backends;
   for (int i = 0; i < 2; ++i) {
-    backends.push_back(
-        std::make_shared<ScriptedBackend>([&first](const Request&, const ResumePoint*) {
-          BackendScript script{.tokens = 20};
-          if (first.exchange(false)) script.hang_after = 4;
-          return script;
-        }));
+    backends.push_back(std::make_shared<ScriptedBackend>([&first](const Request&) {
+      BackendScript script{.tokens = 20};
+      if (first.exchange(false)) script.hang_after = 4;
+      return script;
+    }));
     backends.back()->set_facts(ResumableFacts());
     backends.back()->set_resumes(true);
   }
@@ -303,8 +300,8 @@ TEST(GatewayFailureTest, AHungStreamIsTakenUpElsewhere) {
 TEST(GatewayFailureTest, AHangWithoutHelpNamesTheBackend) {
   BackendScript script;
   script.hang_after = 2;
-  const auto backend = std::make_shared<ScriptedBackend>(
-      [script](const Request&, const ResumePoint*) { return script; });
+  const auto backend =
+      std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
   ScriptedGateway gateway({backend}, [](GatewayConfig* config) {
     config->dispatch.idle_timeout = std::chrono::milliseconds(50);
   });
@@ -317,8 +314,8 @@ TEST(GatewayFailureTest, AStreamThatItsBackendLetsWaitIsNoHang) {
   BackendScript script;
   script.hang_after = 2;
   script.alive_for = std::chrono::milliseconds(3000);
-  const auto backend = std::make_shared<ScriptedBackend>(
-      [script](const Request&, const ResumePoint*) { return script; });
+  const auto backend =
+      std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
   ScriptedGateway gateway({backend}, [](GatewayConfig* config) {
     config->dispatch.idle_timeout = std::chrono::milliseconds(2000);
   });
@@ -353,16 +350,15 @@ TEST(GatewayFailureTest, AThousandRequestsThroughBackendsThatFailEachFifthTime) 
   auto dice = std::make_shared<base::SeededRandom>(5);
   auto dice_mu = std::make_shared<std::mutex>();
   for (int i = 0; i < 3; ++i) {
-    backends.push_back(
-        std::make_shared<ScriptedBackend>([dice, dice_mu](const Request&, const ResumePoint*) {
-          const std::lock_guard lock(*dice_mu);
-          BackendScript script{.tokens = 4};
-          if (!dice->Chance(0.2)) return script;
-          script.fail_after = static_cast<int>(dice->Below(4));
-          script.fail_in_start = dice->Chance(0.2);
-          script.failure.kind = static_cast<FailsBy>(dice->Below(4));
-          return script;
-        }));
+    backends.push_back(std::make_shared<ScriptedBackend>([dice, dice_mu](const Request&) {
+      const std::lock_guard lock(*dice_mu);
+      BackendScript script{.tokens = 4};
+      if (!dice->Chance(0.2)) return script;
+      script.fail_after = static_cast<int>(dice->Below(4));
+      script.fail_in_start = dice->Chance(0.2);
+      script.failure.kind = static_cast<FailsBy>(dice->Below(4));
+      return script;
+    }));
     backends.back()->set_pause(std::chrono::microseconds(50));
   }
   ScriptedGateway gateway(backends);

@@ -24,8 +24,7 @@ using Record = RecordingSink::Record;
 constexpr int32_t kLie = std::numeric_limits<int32_t>::max();
 
 std::shared_ptr<ScriptedBackend> Liar(const BackendScript& script) {
-  return std::make_shared<ScriptedBackend>(
-      [script](const Request&, const ResumePoint*) { return script; });
+  return std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
 }
 
 // A gateway of one backend, whose model has the names that it reports.
@@ -70,7 +69,7 @@ TEST(GatewayLiesTest, ABackendWithManyModelsCostsItsBounds) {
 
 TEST(GatewayLiesTest, UsageBeyondWhatWasAskedForIsCutAndMarked) {
   BackendScript script{.tokens = 2};
-  script.end = {.prompt_tokens = kLie, .completion_tokens = kLie, .cached_tokens = kLie};
+  script.end.emplace().usage = {kLie, kLie, kLie};
   ScriptedGateway gateway({Liar(script)});
   for (const bool bounded : {true, false}) {
     const Record record = gateway.Submit(bounded ? Bounded(2) : ScriptedRequest())->WaitEnd();
@@ -89,7 +88,9 @@ TEST(GatewayLiesTest, UsageBeyondWhatWasAskedForIsCutAndMarked) {
 
 TEST(GatewayLiesTest, WhatLimitCutAnAnswerIsPassedOn) {
   BackendScript script{.tokens = 2};
-  script.end = {.reason = FinishReason::kLength, .cut_by = kTokensPerMinute};
+  script.end.emplace().reason = FinishReason::kLength;
+  script.end->usage = Usage::Unknown();
+  script.end->cut_by = kTokensPerMinute;
   ScriptedGateway gateway({Liar(script)});
   const Record record = gateway.Submit(Bounded(8))->WaitEnd();
   ASSERT_TRUE(record.finish.has_value());
@@ -98,7 +99,7 @@ TEST(GatewayLiesTest, WhatLimitCutAnAnswerIsPassedOn) {
 
 TEST(GatewayLiesTest, ASessionIsNotCountedByALie) {
   BackendScript script{.tokens = 2};
-  script.end = {.prompt_tokens = kLie, .completion_tokens = kLie};
+  script.end.emplace().usage = {kLie, kLie, Usage::kUnknown};
   ScriptedGateway gateway({Liar(script)});
   Request request = Bounded(2);
   request.session_id = "s";
@@ -144,18 +145,18 @@ struct FalseIds {
   explicit FalseIds(std::string add_to_text) {
     std::vector<std::shared_ptr<ScriptedBackend>> backends;
     for (int i = 0; i < 2; ++i) {
-      backends.push_back(std::make_shared<ScriptedBackend>(
-          [this, add_to_text](const Request&, const ResumePoint* resume) {
+      backends.push_back(
+          std::make_shared<ScriptedBackend>([this, add_to_text](const Request& request) {
             BackendScript script{.tokens = 20, .checks_ids = false};
             if (attempts++ == 0) {
               script.fail_after = 7;
               script.add_to_ids = 1'000'000;
               script.add_to_text = add_to_text;
-            } else if (resume != nullptr) {
+            } else if (!request.resume_ids.empty()) {
               script.fail_in_start = true;
-              script.failure = {.kind = BackendFailure::Kind::kRejected,
-                                .status = InvalidArgument(
-                                    "token id 1000007 is not in the vocabulary", "resume_ids")};
+              script.failure = Outcome::Failed(
+                  FailureKind::kRejected,
+                  InvalidArgument("token id 1000007 is not in the vocabulary", "resume_ids"));
             }
             return script;
           }));

@@ -3,13 +3,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "engine/test_failing_new.h"
 #include "gateway/test_scripted_backend.h"
@@ -22,40 +23,45 @@ constexpr char kStays[] = "stays";
 constexpr int64_t kAllThatFollow = 1'000'000'000;
 
 // Answers inside of Start: all is done on the dispatch thread, and its allocations alone fail.
-class InsideBackend final : public RemoteBackend {
+class InsideBackend final : public Backend {
  public:
-  std::unique_ptr<RemoteCall> Start(const Request& request, const ResumePoint*,
-                                    std::shared_ptr<RemoteSink> sink) override {
-    auto call = std::make_unique<Call>(&open_);
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override {
+    const std::shared_ptr<Sink> sink = std::move(requests[0].sink);
+    const RequestId id = ++last_id_;
+    std::vector<RequestId> ids = {id};
+    const bool stays = std::get<std::string>(requests[0].request.prompt) == kStays;
+    if (stays) sinks_.emplace(id, sink);
+    open_ = static_cast<int>(sinks_.size());
     Delta delta;
     delta.text = "t";
-    sink->OnDelta(std::move(delta));
-    if (std::get<std::string>(request.prompt) != kStays) sink->OnEnd({});
-    return call;
+    sink->OnDelta(id, std::move(delta));
+    if (!stays) sink->OnEnd(id, {});
+    return ids;
   }
-  void Probe(std::function<void(StatusOr<BackendFacts>)> done) override { done(BackendFacts()); }
+  Status Cancel(RequestId id) override {
+    auto node = sinks_.extract(id);
+    if (node.empty()) return NotUnderWay(id);
+    open_ = static_cast<int>(sinks_.size());
+    node.mapped()->OnEnd(id, Outcome::Failed(base::RequestCancelled()));
+    return {};
+  }
+  void Probe(ProbeFn done) override { done(BackendFacts()); }
 
   int open() const { return open_; }
 
  private:
-  struct Call final : RemoteCall {
-    explicit Call(std::atomic<int>* open) : its_open(open) { ++*its_open; }
-    ~Call() override { --*its_open; }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-    std::atomic<int>* const its_open;
-  };
-
+  // The dispatch thread's.
+  std::map<RequestId, std::shared_ptr<Sink>> sinks_;
+  RequestId last_id_ = 0;
   std::atomic<int> open_{0};
 };
 
 // Takes no memory.
-class EndsSink final : public engine::OutputSink {
+class EndsSink final : public Sink {
  public:
-  void OnAdmitted(RequestId, const engine::Admission&) override {}
+  void OnAdmitted(RequestId, const Admission&) override {}
   bool OnDelta(RequestId, Delta) override { return true; }
-  void OnFinish(RequestId, const Finish&) override { ++ends; }
-  void OnError(RequestId, const Status&) override { ++ends; }
+  void OnEnd(RequestId, const Outcome&) override { ++ends; }
 
   std::atomic<int> ends{0};
 };
@@ -68,7 +74,7 @@ class GatewayMemoryTest : public testing::Test {
     GatewayConfig::Model& model = config.models.emplace_back();
     model.name = "m";
     model.backends.push_back(
-        {.name = "a", .remote = backend_, .weight = 1.0, .max_concurrency = 8});
+        {.name = "a", .backend = backend_, .weight = 1.0, .max_concurrency = 8});
     config.dispatch.rules.health.probe_interval = std::chrono::hours(1);
     // Probes that could not be asked say nothing about it here.
     config.dispatch.rules.health.probe_failures = 1'000'000;
@@ -118,8 +124,8 @@ TEST_F(GatewayMemoryTest, EachRequestEndsOnceWhicheverAllocationsFail) {
     for (const int64_t count : {1, 20}) {
       const engine::FailingNew failing(n, count);
       const std::vector<RequestId> ids = SubmitSome();
-      gateway_->Cancel(ids[0]);
-      gateway_->Cancel(ids[1]);
+      static_cast<void>(gateway_->Cancel(ids[0]));
+      static_cast<void>(gateway_->Cancel(ids[1]));
       ASSERT_TRUE(EachHasItsEnd()) << n;
       rounds_that_failed += failing.fired() ? 1 : 0;
     }

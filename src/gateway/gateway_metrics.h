@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "core/class_metrics.h"
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "gateway/dispatcher.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"

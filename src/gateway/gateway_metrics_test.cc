@@ -111,26 +111,25 @@ TEST(GatewayBackendTest, ItTellsHowItsBackendsDo) {
 
 // One that does what the prompt says; what is sent a second time after a hang is answered.
 std::shared_ptr<ScriptedBackend> Obedient() {
-  using Kind = BackendFailure::Kind;
+  using Kind = FailureKind;
   const auto hung = std::make_shared<std::atomic<bool>>(false);
-  auto backend =
-      std::make_shared<ScriptedBackend>([hung](const Request& request, const ResumePoint* resume) {
-        const std::string prompt = std::get<std::string>(request.prompt);
-        BackendScript script;
-        if (prompt == "cut" && resume == nullptr) script.fail_after = 2;
-        if (prompt == "hang" && !hung->exchange(true)) script.hang_after = 0;
-        if (prompt == "stay") script.hang_after = 1;
-        const std::pair<const char*, Kind> kinds[] = {{"broken", Kind::kBroken},
-                                                      {"rejected", Kind::kRejected},
-                                                      {"busy", Kind::kBusy},
-                                                      {"unreachable", Kind::kUnreachable}};
-        for (const auto& [name, kind] : kinds) {
-          if (prompt != name) continue;
-          script.fail_in_start = true;
-          script.failure.kind = kind;
-        }
-        return script;
-      });
+  auto backend = std::make_shared<ScriptedBackend>([hung](const Request& request) {
+    const std::string prompt = std::get<std::string>(request.prompt);
+    BackendScript script;
+    if (prompt == "cut" && request.resume_ids.empty()) script.fail_after = 2;
+    if (prompt == "hang" && !hung->exchange(true)) script.hang_after = 0;
+    if (prompt == "stay") script.hang_after = 1;
+    const std::pair<const char*, Kind> kinds[] = {{"broken", Kind::kBroken},
+                                                  {"rejected", Kind::kRejected},
+                                                  {"busy", Kind::kBusy},
+                                                  {"unreachable", Kind::kUnreachable}};
+    for (const auto& [name, kind] : kinds) {
+      if (prompt != name) continue;
+      script.fail_in_start = true;
+      script.failure.kind = kind;
+    }
+    return script;
+  });
   backend->set_resumes(true);
   backend->set_facts(ResumableFacts());
   return backend;

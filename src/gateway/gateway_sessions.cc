@@ -71,7 +71,7 @@ void GatewayBackend::FailReading(ClientRequest* client, const Status& status) {
 }
 
 void GatewayBackend::KeepTurn(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                              const BackendEnd& end) {
+                              const Finish& end) {
   const store::SessionState next = client->NextState(end);
   bool look = false;
   {
@@ -89,7 +89,7 @@ void GatewayBackend::KeepTurn(const std::shared_ptr<ClientRequest>& client, uint
 void GatewayBackend::EndKept(ClientRequest* client) noexcept {
   const std::lock_guard told(client->mu);
   if (client->ended()) return;
-  const BackendEnd end = *client->turn->end;
+  const Finish end = *client->turn->end;
   EndWell(client, 0, end, config_.clock->Now());
 }
 

@@ -24,7 +24,7 @@ using Record = RecordingSink::Record;
 using Messages = std::vector<ChatMessage>;
 
 // Does as the end of the prompt says; else it answers with 5 tokens.
-BackendScript ScriptOfTurn(const Request& request, const ResumePoint* resume) {
+BackendScript ScriptOfTurn(const Request& request) {
   const auto* const text = std::get_if<std::string>(&request.prompt);
   const std::string prompt =
       text != nullptr ? *text : std::get<Messages>(request.prompt).back().content;
@@ -32,11 +32,11 @@ BackendScript ScriptOfTurn(const Request& request, const ResumePoint* resume) {
   if (prompt.ends_with("nothing")) script.tokens = 0;
   if (prompt.ends_with("endless")) script.tokens = 1 << 30;
   if (prompt.ends_with("hang")) script.hang_after = 0;
-  if (prompt.ends_with("cut") && resume == nullptr) script.fail_after = 2;
+  if (prompt.ends_with("cut") && request.resume_ids.empty()) script.fail_after = 2;
   if (prompt.ends_with("bad")) {
     script.fail_in_start = true;
-    script.failure = {.kind = BackendFailure::Kind::kRejected,
-                      .status = {StatusCode::kInvalidArgument, "too long"}};
+    script.failure =
+        Outcome::Failed(FailureKind::kRejected, {StatusCode::kInvalidArgument, "too long"});
   }
   return script;
 }
@@ -193,7 +193,7 @@ TEST_F(GatewaySessionTest, ATurnThatIsCancelledOrFailsLeavesTheSessionAsItWas) {
   EXPECT_EQ(Run(Turn("s", "endless"), 2).finish->reason, FinishReason::kCancelled);
   const auto cancelled = Submit(Turn("s", "endless"));
   ASSERT_TRUE(cancelled->WaitDeltas(1));
-  gateway()->Cancel(id_);
+  EXPECT_TRUE(gateway()->Cancel(id_).ok());
   EXPECT_EQ(cancelled->WaitEnd().finish->reason, FinishReason::kCancelled);
   EXPECT_EQ(Run(Turn("s", "bad")).status.code(), StatusCode::kInvalidArgument);
   Request late = Turn("s", "hang");
@@ -219,7 +219,7 @@ TEST_F(GatewaySessionTest, OneTurnAtATimeAndTheNextMayComeRightAfterTheEnd) {
   EXPECT_EQ(second.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(second.field(), "session_id");
   EXPECT_THAT(second.message(), HasSubstr("'s' has a turn under way"));
-  gateway()->Cancel(id_);
+  EXPECT_TRUE(gateway()->Cancel(id_).ok());
   first->WaitEnd();
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(Run(Turn("s", "b")).finish.has_value()) << i;
   EXPECT_EQ(Info("s").turns, 20);
@@ -234,12 +234,12 @@ TEST_F(GatewaySessionTest, TheEndWaitsForTheStoreAndNobodyElseDoes) {
   EXPECT_TRUE(Eventually([&] {
     return gateway_->backends[0]->open() + gateway_->backends[1]->open() == 0;
   })) << "the backend is done with it";
-  EXPECT_TRUE(gateway()->TryCancel(id_)) << "its end has not been told";
+  EXPECT_TRUE(gateway()->Cancel(id_).ok()) << "its end has not been told";
   EXPECT_EQ(kept->record().ends, 0);
   control_->OpenGate();
   EXPECT_EQ(kept->WaitEnd().finish->reason, FinishReason::kLength);
   EXPECT_TRUE(Info("s").durable);
-  EXPECT_TRUE(Eventually([&] { return !gateway()->TryCancel(id_); }));
+  EXPECT_TRUE(Eventually([&] { return !gateway()->Cancel(id_).ok(); }));
 }
 
 TEST_F(GatewaySessionTest, ADrainWaitsForATurnThatIsBeingStored) {
@@ -305,7 +305,7 @@ TEST_F(GatewaySessionTest, ATurnIsCancelledWhileItsHistoryIsRead) {
   EXPECT_EQ(gateway()->Stats().waiting, 1);
   EXPECT_EQ(gateway()->Queue(nullptr, 1.0).classes[1].waiting, 1);
   EXPECT_TRUE(Run(ScriptedRequest("others")).finish.has_value());
-  gateway()->Cancel(id_);
+  EXPECT_TRUE(gateway()->Cancel(id_).ok());
   EXPECT_EQ(sink->WaitEnd().status.code(), StatusCode::kCancelled);
   // The session is free at once, though its reader is still held up.
   const auto next = Submit(Turn("s", "upon"));
@@ -394,7 +394,7 @@ TEST_F(GatewaySessionTest, WhatIsNoTurnOfAGatewayIsRejectedByName) {
   ids.prompt = std::vector<TokenId>{1, 2};
   EXPECT_EQ(Rejection(ids).field(), "prompt");
   EXPECT_EQ(Rejection(Turn("a\nb", "a")).field(), "session_id");
-  std::vector<engine::SinkRequest> two;
+  std::vector<SinkRequest> two;
   for (const char* session : {"s", "t"}) {
     two.push_back({Turn(session, "a"), std::make_shared<RecordingSink>()});
   }
@@ -449,7 +449,7 @@ TEST_F(GatewaySessionTest, AHistoryTakesItsPartOfTheMemoryForRequests) {
   const Record rejected = Run(Turn("s", "upon"));
   EXPECT_EQ(rejected.status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(rejected.status.message(), HasSubstr("under way"));
-  gateway()->Cancel(other_id);
+  EXPECT_TRUE(gateway()->Cancel(other_id).ok());
   other->WaitEnd();
   EXPECT_TRUE(Run(Turn("s", "upon")).finish.has_value());
 }

@@ -117,7 +117,7 @@ std::string GatewayBackend::NameForBackends(const Model& model, const std::strin
 
 Status GatewayBackend::CheckKnown(const Model& model, const Request& request) const {
   for (const Replica& replica : model.replicas) {
-    const std::vector<std::string> unknown = replica.remote->Unknown(request);
+    const std::vector<std::string> unknown = replica.backend->Unknown(request);
     if (unknown.empty()) continue;
     return InvalidArgument(fmt::format("the backend {} does not know the parameter {}, and this "
                                        "gateway leaves none out (--strict)",
@@ -127,7 +127,7 @@ Status GatewayBackend::CheckKnown(const Model& model, const Request& request) co
   return {};
 }
 
-StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(engine::SinkRequest request,
+StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest request,
                                                               uint64_t drawn_seed) {
   Request& asked = request.request;
   if (Status status = core::CheckRequest(asked); !status.ok()) return status;
@@ -264,8 +264,7 @@ Status GatewayBackend::EnqueueRead(const std::shared_ptr<ClientRequest>& client)
   return {};
 }
 
-StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(
-    std::vector<engine::SinkRequest> requests) {
+StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(std::vector<SinkRequest> requests) {
   try {
     if (requests.empty()) return std::vector<RequestId>();
     uint64_t seed = 0;
@@ -275,7 +274,7 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(
     }
     std::vector<Arrival> arrivals;
     arrivals.reserve(requests.size());
-    for (engine::SinkRequest& request : requests) {
+    for (SinkRequest& request : requests) {
       StatusOr<Arrival> arrival = MakeArrival(std::move(request), seed);
       if (!arrival.ok()) return arrival.status();
       Status reserved = ReserveBytes(arrival->client.get());

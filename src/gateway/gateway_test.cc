@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 
 // One scripted backend, for the model "m".
-GatewayOptions OptionsWith(std::shared_ptr<RemoteBackend> backend) {
+GatewayOptions OptionsWith(std::shared_ptr<Backend> backend) {
   GatewayOptions options;
   GatewayModel& model = options.models.emplace_back();
   model.name = "m";
@@ -72,7 +72,7 @@ TEST(GatewayTest, InfersStreamsAndEnds) {
 
 TEST(GatewayTest, CancelsByHandleByIdAndByCallback) {
   const auto backend = std::make_shared<ScriptedBackend>(
-      [](const Request&, const ResumePoint*) { return BackendScript{.tokens = 1 << 30}; });
+      [](const Request&) { return BackendScript{.tokens = 1 << 30}; });
   auto gateway = Gateway::Create(OptionsWith(backend));
   ASSERT_TRUE(gateway.ok());
   const auto by_handle = (*gateway)->Infer(ScriptedRequest());

@@ -14,12 +14,12 @@ namespace ropeway::gateway {
 namespace {
 
 // Ends are counted; output is refused after a few deltas, by some.
-class CountingSink final : public engine::OutputSink {
+class CountingSink final : public Sink {
  public:
   CountingSink(std::atomic<int>* ends, int most) : ends_(ends), most_(most) {}
   ~CountingSink() override { EXPECT_EQ(own_ends_, 1); }
 
-  void OnAdmitted(RequestId, const engine::Admission&) override {
+  void OnAdmitted(RequestId, const Admission&) override {
     EXPECT_EQ(deltas_, 0);
     EXPECT_FALSE(std::exchange(admitted_, true));
   }
@@ -28,8 +28,7 @@ class CountingSink final : public engine::OutputSink {
     EXPECT_EQ(own_ends_, 0);
     return ++deltas_ != most_;
   }
-  void OnFinish(RequestId, const Finish&) override { End(); }
-  void OnError(RequestId, const Status&) override { End(); }
+  void OnEnd(RequestId, const Outcome&) override { End(); }
   // It was not accepted.
   void Drop() { ++own_ends_; }
 
@@ -51,14 +50,13 @@ TEST(GatewayThreadsTest, EachRequestEndsOnceWhateverElseHappens) {
   constexpr int kEach = 250;
   std::vector<std::shared_ptr<ScriptedBackend>> backends;
   for (int i = 0; i < 3; ++i) {
-    backends.push_back(
-        std::make_shared<ScriptedBackend>([](const Request& request, const ResumePoint*) {
-          BackendScript script{.tokens = 12};
-          const uint64_t seed = request.sampling.seed.value_or(0);
-          if (seed % 7 == 0) script.fail_after = static_cast<int>(seed % 5);
-          if (seed % 11 == 0) script.hang_after = 3;
-          return script;
-        }));
+    backends.push_back(std::make_shared<ScriptedBackend>([](const Request& request) {
+      BackendScript script{.tokens = 12};
+      const uint64_t seed = request.sampling.seed.value_or(0);
+      if (seed % 7 == 0) script.fail_after = static_cast<int>(seed % 5);
+      if (seed % 11 == 0) script.hang_after = 3;
+      return script;
+    }));
     backends.back()->set_facts(ResumableFacts());
     backends.back()->set_resumes(true);
     backends.back()->set_pause(std::chrono::microseconds(50));
@@ -86,7 +84,7 @@ TEST(GatewayThreadsTest, EachRequestEndsOnceWhateverElseHappens) {
             continue;
           }
           ++accepted;
-          if (seed % 3 == 0) gateway->Cancel(*id);
+          if (seed % 3 == 0) static_cast<void>(gateway->Cancel(*id));
         }
       });
     }

@@ -126,7 +126,7 @@ BackendStatus GatewayBackend::StatusOfReplica(const Model& model, size_t replica
   status.sent = view.sent;
   status.completed = view.completed;
   status.ejections = view.ejections;
-  using Kind = BackendFailure::Kind;
+  using Kind = FailureKind;
   const auto failures = [&](Kind kind) { return its.failures[static_cast<size_t>(kind)]; };
   status.unreachable = failures(Kind::kUnreachable);
   status.busy = failures(Kind::kBusy);

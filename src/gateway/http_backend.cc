@@ -8,15 +8,19 @@
 #include <charconv>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "api/wire_json.h"
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "engine/sinks.h"
 #include "net/base_url.h"
 
 namespace ropeway::gateway {
@@ -72,14 +76,14 @@ std::string MediaType(std::string_view content_type) {
 }
 
 // Why no answer came: the exchange ended before its head.
-BackendFailure NoAnswer(const net::HttpEnd& end) {
+Outcome NoAnswer(const net::HttpEnd& end) {
   const std::string_view kind = end.kind;
   // The server that closes before it has said anything has, as far as one can know, not begun.
   const bool untouched = !end.sent || (!end.answered && kind != net::http_error::kTimeout &&
                                        kind != net::http_error::kBadReply);
-  BackendFailure failure = api::wire::Broken(
+  Outcome failure = api::wire::Broken(
       fmt::format("{}: {}", end.sent ? "did not answer" : "cannot be reached", end.why));
-  if (untouched) failure.kind = BackendFailure::Kind::kUnreachable;
+  if (untouched) failure.kind = FailureKind::kUnreachable;
   return failure;
 }
 
@@ -116,39 +120,57 @@ bool IsKeyRefused(int http_status) { return http_status == 401 || http_status ==
 
 }  // namespace
 
-// The answer to one request, as it comes. It is the sink of the wire format, and passes on to the
-// gateway's what comes until the request has ended or was cancelled. Thread rule: the pool's
-// thread, but for Cancel and set_exchange.
-class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_from_this<Answer> {
+struct HttpBackend::Shared {
+  explicit Shared(const HttpBackendOptions& its_options, std::string its_api)
+      : options(its_options),
+        api(std::move(its_api)),
+        wire(api::MakeWireFormat(options.kind, options.model)) {}
+
+  // A path of the wire format behind the URL of the pool.
+  std::string PathOf(const std::string& path) const {
+    constexpr std::string_view kApi = "/v1";
+    return path.starts_with("/v1/") ? api + path.substr(kApi.size()) : path;
+  }
+
+  const HttpBackendOptions options;
+  const std::string api;  // What stands there for "/v1".
+  const std::unique_ptr<api::WireFormat> wire;
+  // The last request was refused for the gateway's key (401, 403).
+  std::atomic<bool> key_refused = false;
+
+  std::mutex mu;
+  std::set<std::string> warned;  // Paths whose answers were wrong, as the log says. GUARDED_BY(mu)
+  RequestId next_id = 1;         // GUARDED_BY(mu)
+  // Requests whose sinks have not been told the end. GUARDED_BY(mu)
+  std::map<RequestId, std::shared_ptr<Answer>> answers;
+};
+
+// The answer to one request, as it comes. Thread rule: the pool's thread, but for Cancel and
+// set_exchange.
+class HttpBackend::Answer final : public std::enable_shared_from_this<Answer> {
  public:
-  Answer(HttpBackend* backend, std::unique_ptr<api::WireReply> reply,
-         std::shared_ptr<RemoteSink> sink)
-      : backend_(*backend),
-        linger_(*backend->io_),
-        reply_(std::move(reply)),
+  Answer(std::shared_ptr<Shared> shared, boost::asio::io_context* io, const Request& request,
+         std::shared_ptr<Sink> sink)
+      : shared_(std::move(shared)),
+        linger_(*io),
+        reply_(shared_->wire->MakeReply(request)),
         sink_(std::move(sink)) {}
 
   void OnHead(const net::ReplyHead& head);
   bool OnBody(std::string_view bytes);
   void OnExchangeEnd(const net::HttpEnd& end);
 
-  void OnDelta(Delta delta) override;
-  void OnAlive() override;
-  void OnEnd(const BackendEnd& end) override;
-  void OnFailure(BackendFailure failure) override;
-
+  RequestId id() const { return id_; }
+  void set_id(RequestId id) { id_ = id; }  // Before it is sent.
   void set_exchange(const std::shared_ptr<net::HttpExchange>& exchange) {
     {
-      const std::lock_guard lock(exchange_mutex_);
+      const std::lock_guard lock(mu_);
       exchange_ = exchange;
-      if (!lingered_) return;
+      if (!cancelled_) return;
     }
     exchange->Cancel();
   }
-
-  // The sink is not called once this has returned. Returns whether the exchange is of no use any
-  // more.
-  bool Cancel();
+  void Cancel();
 
  private:
   enum class Stage {
@@ -158,42 +180,43 @@ class HttpBackend::Answer final : public RemoteSink, public std::enable_shared_f
     kOver,    // The sink was told the end.
   };
 
-  void Finish();
+  // Passes what the body tells to the sink.
+  void Give(Delta delta);
+  void End(Outcome outcome);
   void Linger();
-  BackendFailure ErrorAnswer() const;
+  Outcome ErrorAnswer() const;
 
-  HttpBackend& backend_;
-  // Held while the sink is called; recursive because the sink may cancel.
-  std::recursive_mutex mutex_;
+  const std::shared_ptr<Shared> shared_;
+  RequestId id_ = 0;
   boost::asio::steady_timer linger_;
   const std::unique_ptr<api::WireReply> reply_;
-  std::shared_ptr<RemoteSink> sink_;  // Null once cancelled or told the end.
-  std::mutex exchange_mutex_;         // Of the next two: Start waits for no sink.
-  std::weak_ptr<net::HttpExchange> exchange_;
-  bool lingered_ = false;  // The time for the body's end is over, perhaps before Start was.
+  std::shared_ptr<Sink> sink_;  // Null once told the end.
+  bool wanted_ = true;          // The sink wants more.
   Stage stage_ = Stage::kSent;
   int http_status_ = 0;
   int retry_after_ = 0;
   std::string media_type_;
   std::string error_body_;
   size_t bytes_behind_end_ = 0;
+
+  std::mutex mu_;
+  std::weak_ptr<net::HttpExchange> exchange_;  // GUARDED_BY(mu_)
+  bool cancelled_ = false;                     // Perhaps before it was sent. GUARDED_BY(mu_)
 };
 
 void HttpBackend::Answer::OnHead(const net::ReplyHead& head) {
-  const std::lock_guard lock(mutex_);
   http_status_ = head.status;
   retry_after_ = RetryAfter(head.retry_after);
   media_type_ = MediaType(head.content_type);
   // The next probe tells of it, and no other: a backend that is out for it could never show that it
   // is mended.
-  backend_.key_refused_ = IsKeyRefused(head.status);
+  shared_->key_refused = IsKeyRefused(head.status);
   if (stage_ != Stage::kSent) return;
-  const bool is_answer = head.status == 200 && backend_.wire_->IsAnswer(media_type_);
+  const bool is_answer = head.status == 200 && shared_->wire->IsAnswer(media_type_);
   stage_ = is_answer ? Stage::kAnswer : Stage::kError;
 }
 
 bool HttpBackend::Answer::OnBody(std::string_view bytes) {
-  const std::lock_guard lock(mutex_);
   if (stage_ == Stage::kError) {
     error_body_ += bytes.substr(0, kMaxErrorBytes - error_body_.size());
     return error_body_.size() < kMaxErrorBytes;
@@ -204,54 +227,52 @@ bool HttpBackend::Answer::OnBody(std::string_view bytes) {
   }
   // A Ropeway sends comments while a request waits there or gave way; what other servers send in
   // place of output means nothing.
-  if (backend_.options_.kind == api::BackendKind::kRopeway) OnAlive();
-  if (std::optional<BackendFailure> failure = reply_->Feed(bytes, this)) {
-    OnFailure(*std::move(failure));
+  if (shared_->options.kind == api::BackendKind::kRopeway) {
+    engine::CallSink(id_, [&] { sink_->OnAlive(id_); });
+  }
+  const auto give = [this](Delta delta) { Give(std::move(delta)); };
+  if (std::optional<Outcome> failure = reply_->Feed(bytes, give)) {
+    End(*std::move(failure));
+    return false;
+  }
+  if (!wanted_) {
+    End(Outcome::Failed(base::RequestCancelled()));
     return false;
   }
   if (!reply_->complete()) return true;
-  Finish();
+  End(reply_->End(give));
   Linger();
   return true;
 }
 
 void HttpBackend::Answer::OnExchangeEnd(const net::HttpEnd& end) {
-  const std::lock_guard lock(mutex_);
   linger_.cancel();
+  const bool cut = end.kind != nullptr;
+  if (cut && std::string_view(end.kind) == net::http_error::kInterrupted) {
+    return End(Outcome::Failed(base::RequestCancelled()));
+  }
   switch (stage_) {
     case Stage::kOver:
       return;
     case Stage::kSent:
       // An end without a head and without an error does not happen.
-      return OnFailure(end.kind != nullptr ? NoAnswer(end) : api::wire::Broken("did not answer"));
+      return End(cut ? NoAnswer(end) : api::wire::Broken("did not answer"));
     case Stage::kError:
-      return OnFailure(ErrorAnswer());
+      return End(ErrorAnswer());
     case Stage::kAnswer:
       break;
   }
-  if (end.kind == nullptr) return Finish();
-  BackendEnd ending;
-  if (reply_->End(this, &ending).has_value()) {
-    OnFailure(api::wire::Broken("broke off its answer: " + end.why));
-  } else {
-    OnEnd(ending);
+  Outcome outcome = reply_->End([this](Delta delta) { Give(std::move(delta)); });
+  if (cut && !outcome.status.ok()) {
+    outcome = api::wire::Broken("broke off its answer: " + end.why);
   }
+  End(std::move(outcome));
 }
 
-// The body is over, or what it says is.
-void HttpBackend::Answer::Finish() {
-  BackendEnd end;
-  if (std::optional<BackendFailure> failure = reply_->End(this, &end)) {
-    OnFailure(*std::move(failure));
-  } else {
-    OnEnd(end);
-  }
-}
-
-BackendFailure HttpBackend::Answer::ErrorAnswer() const {
+Outcome HttpBackend::Answer::ErrorAnswer() const {
   if (http_status_ != 200) {
-    BackendFailure failure = api::HttpFailure(http_status_, error_body_);
-    failure.retry_after_seconds = retry_after_;
+    Outcome failure = api::HttpFailure(http_status_, error_body_);
+    failure.status.set_retry_after_seconds(retry_after_);
     return failure;
   }
   // Some servers tell of errors with the status of success.
@@ -263,38 +284,36 @@ BackendFailure HttpBackend::Answer::ErrorAnswer() const {
       fmt::format("answered with the content type '{}' instead of a stream", media_type_));
 }
 
-void HttpBackend::Answer::OnDelta(Delta delta) {
-  const std::shared_ptr<RemoteSink> sink = sink_;
-  if (sink != nullptr) sink->OnDelta(std::move(delta));
+void HttpBackend::Answer::Give(Delta delta) {
+  bool more = false;
+  const auto tell = [&] { more = sink_->OnDelta(id_, std::move(delta)); };
+  if (wanted_) wanted_ = engine::CallSink(id_, tell) && more;
 }
 
-void HttpBackend::Answer::OnAlive() {
-  const std::shared_ptr<RemoteSink> sink = sink_;
-  if (sink != nullptr) sink->OnAlive();
-}
-
-void HttpBackend::Answer::OnEnd(const BackendEnd& end) {
+void HttpBackend::Answer::End(Outcome outcome) {
+  if (sink_ == nullptr) return;
   stage_ = Stage::kOver;
-  const std::shared_ptr<RemoteSink> sink = std::exchange(sink_, nullptr);
-  if (sink != nullptr) sink->OnEnd(end);
+  {
+    const std::lock_guard lock(shared_->mu);
+    shared_->answers.erase(id_);
+  }
+  if (!outcome.status.ok()) {
+    const int retry_after = outcome.status.retry_after_seconds();
+    outcome.status = ShownStatus(outcome.status, shared_->options.api_key);
+    outcome.status.set_retry_after_seconds(retry_after);
+  }
+  const std::shared_ptr<Sink> sink = std::exchange(sink_, nullptr);
+  engine::CallSink(id_, [&] { sink->OnEnd(id_, outcome); });
 }
 
-void HttpBackend::Answer::OnFailure(BackendFailure failure) {
-  stage_ = Stage::kOver;
-  const std::shared_ptr<RemoteSink> sink = std::exchange(sink_, nullptr);
-  if (sink == nullptr) return;
-  failure.status = ShownStatus(failure.status, backend_.options_.api_key);
-  failure.status.set_retry_after_seconds(failure.retry_after_seconds);
-  sink->OnFailure(std::move(failure));
-}
-
-bool HttpBackend::Answer::Cancel() {
-  std::shared_ptr<RemoteSink> dropped;  // Outside of the lock.
-  const std::lock_guard lock(mutex_);
-  dropped.swap(sink_);
-  const bool complete = stage_ == Stage::kOver && reply_->complete();
-  stage_ = Stage::kOver;
-  return !complete;
+void HttpBackend::Answer::Cancel() {
+  std::shared_ptr<net::HttpExchange> exchange;
+  {
+    const std::lock_guard lock(mu_);
+    cancelled_ = true;
+    exchange = exchange_.lock();
+  }
+  if (exchange != nullptr) exchange->Cancel();
 }
 
 // The connection can be used again if the end of the body follows soon.
@@ -302,54 +321,24 @@ void HttpBackend::Answer::Linger() {
   linger_.expires_after(kLinger);
   linger_.async_wait([weak = weak_from_this()](const boost::system::error_code& cancelled) {
     const std::shared_ptr<Answer> self = weak.lock();
-    if (cancelled || self == nullptr) return;
-    std::shared_ptr<net::HttpExchange> exchange;
-    {
-      const std::lock_guard lock(self->exchange_mutex_);
-      self->lingered_ = true;
-      exchange = self->exchange_.lock();
-    }
-    if (exchange != nullptr) exchange->Cancel();
+    if (!cancelled && self != nullptr) self->Cancel();
   });
 }
-
-// What the gateway holds while a request is under way.
-class HttpBackend::Call final : public RemoteCall {
- public:
-  Call() = default;
-  ~Call() override {
-    // A complete answer ends by itself, and leaves its connection to the next request.
-    if (answer_ != nullptr && answer_->Cancel() && exchange_ != nullptr) exchange_->Cancel();
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
-  void Set(std::shared_ptr<Answer> answer, std::shared_ptr<net::HttpExchange> exchange) {
-    answer_ = std::move(answer);
-    exchange_ = std::move(exchange);
-    answer_->set_exchange(exchange_);
-  }
-
- private:
-  std::shared_ptr<Answer> answer_;  // Null: nothing was sent.
-  std::shared_ptr<net::HttpExchange> exchange_;
-};
 
 // A probe's questions, asked at once; the last answer to come calls `done`. Thread rule: the pool's
 // thread, but for Missing.
 class HttpBackend::Questions {
  public:
-  Questions(HttpBackend* backend, std::function<void(StatusOr<BackendFacts>)> done)
-      : backend_(*backend),
-        probes_(backend->wire_->Probes()),
-        key_(backend->options_.api_key),
-        timeout_(backend->options_.probe_timeout),
+  Questions(std::shared_ptr<Shared> shared, ProbeFn done)
+      : shared_(std::move(shared)),
+        probes_(shared_->wire->Probes()),
+        key_(shared_->options.api_key),
         done_(std::move(done)),
         replies_(probes_.size()),
         open_(probes_.size()) {}
 
   size_t size() const { return probes_.size(); }
-  std::string path(size_t i) const { return backend_.PathOf(probes_[i].path); }
+  std::string path(size_t i) const { return shared_->PathOf(probes_[i].path); }
 
   void OnHead(size_t i, int status) {
     replies_[i].status = status;
@@ -358,7 +347,8 @@ class HttpBackend::Questions {
   bool OnBody(size_t i, std::string_view bytes) {
     replies_[i].body += bytes;
     // A body that comes byte by byte would outlive many probes after it.
-    const bool late = std::chrono::steady_clock::now() - replies_[i].began > timeout_;
+    const bool late =
+        std::chrono::steady_clock::now() - replies_[i].began > shared_->options.probe_timeout;
     if (late) replies_[i].failure = Status(StatusCode::kUnavailable, "it answers too slowly");
     return !late && replies_[i].body.size() <= kMaxProbeBytes;
   }
@@ -413,7 +403,7 @@ class HttpBackend::Questions {
       if (!read.ok()) Warn(probe, read);
       return {};
     }
-    const BackendFailure failure = api::HttpFailure(reply.status, reply.body);
+    const Outcome failure = api::HttpFailure(reply.status, reply.body);
     if (reply.status == 503 && probe.need != Need::kNone) {
       facts->ready = false;
       facts->reason = failure.status.message();
@@ -424,7 +414,7 @@ class HttpBackend::Questions {
     }
     if (!IsKeyRefused(reply.status)) return {};
     // A key may have the right to answers and not to the list; whether it has, requests tell.
-    if (backend_.key_refused_.exchange(false)) return failure.status;
+    if (shared_->key_refused.exchange(false)) return failure.status;
     Warn(probe, failure.status);
     return {};
   }
@@ -437,18 +427,17 @@ class HttpBackend::Questions {
   // Says once for each path that its answers are wrong.
   void Warn(const api::WireProbe& probe, const Status& why) const {
     {
-      const std::lock_guard lock(backend_.warned_mutex_);
-      if (!backend_.warned_.insert(probe.path).second) return;
+      const std::lock_guard lock(shared_->mu);
+      if (!shared_->warned.insert(probe.path).second) return;
     }
-    base::TryLog(spdlog::level::warn, "{}: GET {}: {}", backend_.options_.url, probe.path,
+    base::TryLog(spdlog::level::warn, "{}: GET {}: {}", shared_->options.url, probe.path,
                  ShownText(why.message(), key_));
   }
 
-  HttpBackend& backend_;
+  const std::shared_ptr<Shared> shared_;
   const std::vector<api::WireProbe> probes_;
   const std::string key_;
-  const base::Duration timeout_;
-  const std::function<void(StatusOr<BackendFacts>)> done_;
+  const ProbeFn done_;
   std::vector<Reply> replies_;
   std::atomic<size_t> open_;
 };
@@ -466,67 +455,97 @@ StatusOr<std::unique_ptr<HttpBackend>> HttpBackend::Open(const HttpBackendOption
   StatusOr<std::unique_ptr<net::HttpPool>> pool = net::HttpPool::Open(std::move(pool_options), io);
   if (!pool.ok()) return pool.status();
   return std::unique_ptr<HttpBackend>(
-      new HttpBackend(options, std::move(api), *std::move(pool), io));
+      new HttpBackend(std::make_shared<Shared>(options, std::move(api)), *std::move(pool), io));
 }
 
-HttpBackend::HttpBackend(const HttpBackendOptions& options, std::string api,
-                         std::unique_ptr<net::HttpPool> pool, boost::asio::io_context* io)
-    : options_(options),
-      api_(std::move(api)),
-      io_(io),
-      wire_(api::MakeWireFormat(options.kind, options.model)),
-      pool_(std::move(pool)) {}
+HttpBackend::HttpBackend(std::shared_ptr<Shared> shared, std::unique_ptr<net::HttpPool> pool,
+                         boost::asio::io_context* io)
+    : shared_(std::move(shared)), io_(io), pool_(std::move(pool)) {}
 
-HttpBackend::~HttpBackend() = default;
-
-std::string HttpBackend::PathOf(const std::string& path) const {
-  constexpr std::string_view kApi = "/v1";
-  return path.starts_with("/v1/") ? api_ + path.substr(kApi.size()) : path;
+HttpBackend::~HttpBackend() {
+  // Each holds what holds the list.
+  std::map<RequestId, std::shared_ptr<Answer>> dropped;
+  const std::lock_guard lock(shared_->mu);
+  dropped.swap(shared_->answers);
 }
 
-std::unique_ptr<RemoteCall> HttpBackend::Start(const Request& request, const ResumePoint* resume,
-                                               std::shared_ptr<RemoteSink> sink) {
-  using Kind = BackendFailure::Kind;
+bool HttpBackend::CanResume() const { return shared_->wire->CanResume(); }
+
+std::vector<std::string> HttpBackend::Unknown(const Request& request) const {
+  return shared_->wire->Unknown(request);
+}
+
+StatusOr<std::vector<RequestId>> HttpBackend::SubmitAll(std::vector<SinkRequest> requests) {
+  std::vector<RequestId> ids;
+  std::vector<std::shared_ptr<Answer>> answers;
   try {
-    auto call = std::make_unique<Call>();
-    StatusOr<api::WireRequest> written = wire_->Write(request, resume);
-    if (!written.ok()) {
-      // What the server could do, and does not do now, another one may do.
-      const bool broken = written.status().code() == StatusCode::kUnavailable;
-      sink->OnFailure({broken ? Kind::kBroken : Kind::kRejected, written.status()});
-      return call;
+    std::vector<api::WireRequest> written;
+    for (SinkRequest& one : requests) {
+      StatusOr<api::WireRequest> wire = shared_->wire->Write(one.request);
+      if (!wire.ok()) return wire.status();
+      written.push_back(*std::move(wire));
+      answers.push_back(std::make_shared<Answer>(shared_, io_, one.request, std::move(one.sink)));
     }
-    auto answer = std::make_shared<Answer>(this, wire_->MakeReply(request), sink);
-    net::HttpSend send;
-    send.path = PathOf(written->path);
-    send.body = std::move(written->body);
-    send.connect_timeout = options_.connect_timeout;
-    send.first_byte_timeout = options_.first_byte_timeout;
-    send.idle_timeout = options_.idle_timeout;
-    net::HttpEvents events;
-    events.head = [answer](const net::ReplyHead& head) { answer->OnHead(head); };
-    events.body = [answer](std::string_view bytes) { return answer->OnBody(bytes); };
-    events.end = [answer](const net::HttpEnd& end) { answer->OnExchangeEnd(end); };
-    std::shared_ptr<net::HttpExchange> exchange = pool_->Send(std::move(send), std::move(events));
-    call->Set(std::move(answer), std::move(exchange));
-    return call;
+    ids.reserve(answers.size());
+    for (size_t i = 0; i < answers.size(); ++i) {
+      Send(std::move(written[i]), answers[i]);
+      ids.push_back(answers[i]->id());
+    }
+    return ids;
   } catch (const std::exception&) {
-    const Status status(StatusCode::kResourceExhausted, "it was not asked: out of memory");
-    sink->OnFailure({Kind::kBroken, status});
+    for (const RequestId id : ids) static_cast<void>(Cancel(id));
+    return Status(StatusCode::kUnavailable, "it was not asked: out of memory");
   }
-  return nullptr;
 }
 
-void HttpBackend::Probe(std::function<void(StatusOr<BackendFacts>)> done) {
-  const auto questions = std::make_shared<Questions>(this, std::move(done));
+void HttpBackend::Send(api::WireRequest written, const std::shared_ptr<Answer>& answer) {
+  const HttpBackendOptions& options = shared_->options;
+  {
+    const std::lock_guard lock(shared_->mu);
+    answer->set_id(shared_->next_id++);
+    shared_->answers.emplace(answer->id(), answer);
+  }
+  net::HttpSend send;
+  send.path = shared_->PathOf(written.path);
+  send.body = std::move(written.body);
+  send.connect_timeout = options.connect_timeout;
+  send.first_byte_timeout = options.first_byte_timeout;
+  send.idle_timeout = options.idle_timeout;
+  net::HttpEvents events;
+  events.head = [answer](const net::ReplyHead& head) { answer->OnHead(head); };
+  events.body = [answer](std::string_view bytes) { return answer->OnBody(bytes); };
+  events.end = [answer](const net::HttpEnd& end) { answer->OnExchangeEnd(end); };
+  try {
+    answer->set_exchange(pool_->Send(std::move(send), std::move(events)));
+  } catch (...) {
+    const std::lock_guard lock(shared_->mu);
+    shared_->answers.erase(answer->id());
+    throw;
+  }
+}
+
+Status HttpBackend::Cancel(RequestId id) {
+  std::shared_ptr<Answer> answer;
+  {
+    const std::lock_guard lock(shared_->mu);
+    const auto found = shared_->answers.find(id);
+    if (found == shared_->answers.end()) return NotUnderWay(id);
+    answer = found->second;
+  }
+  answer->Cancel();
+  return {};
+}
+
+void HttpBackend::Probe(ProbeFn done) {
+  const auto questions = std::make_shared<Questions>(shared_, std::move(done));
   for (size_t i = 0; i < questions->size(); ++i) {
     try {
       net::HttpSend send;
       send.method = "GET";
       send.path = questions->path(i);
-      send.connect_timeout = options_.connect_timeout;
-      send.first_byte_timeout = options_.probe_timeout;
-      send.idle_timeout = options_.probe_timeout;
+      send.connect_timeout = shared_->options.connect_timeout;
+      send.first_byte_timeout = shared_->options.probe_timeout;
+      send.idle_timeout = shared_->options.probe_timeout;
       net::HttpEvents events;
       events.head = [questions, i](const net::ReplyHead& head) {
         questions->OnHead(i, head.status);

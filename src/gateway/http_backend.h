@@ -2,20 +2,16 @@
 #ifndef ROPEWAY_GATEWAY_HTTP_BACKEND_H_
 #define ROPEWAY_GATEWAY_HTTP_BACKEND_H_
 
-#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "api/wire_format.h"
 #include "base/clock.h"
 #include "net/http_pool.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
@@ -44,10 +40,9 @@ struct HttpBackendOptions {
 // own request and no other. The messages of failures are clauses about the backend ("it answered
 // with HTTP 500: ..."), have at most 300 bytes, all printable, and hold no key.
 //
-// Sinks are called by the thread that runs the io_context, or by Start itself where it fails. A
-// call's destructor may wait for a sink's method that is running; so it must not be called under a
-// lock that the sink takes.
-class HttpBackend final : public RemoteBackend {
+// Sinks and probes are answered by the thread that runs the io_context, also once the backend is
+// destroyed.
+class HttpBackend final : public Backend {
  public:
   // `io` must outlive it, and be run by one thread. Nothing is sent yet. kInvalidArgument if the
   // URL cannot be read; kInternal if the TLS library lacks its certificates.
@@ -57,14 +52,12 @@ class HttpBackend final : public RemoteBackend {
   HttpBackend(const HttpBackend&) = delete;
   HttpBackend& operator=(const HttpBackend&) = delete;
 
-  std::unique_ptr<RemoteCall> Start(const Request& request, const ResumePoint* resume,
-                                    std::shared_ptr<RemoteSink> sink) override;
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
+  Status Cancel(RequestId id) override;
   // A server that is not ready (HTTP 503) is an answer, not a failure.
-  void Probe(std::function<void(StatusOr<BackendFacts>)> done) override;
-  bool CanResume() const override { return wire_->CanResume(); }
-  std::vector<std::string> Unknown(const Request& request) const override {
-    return wire_->Unknown(request);
-  }
+  void Probe(ProbeFn done) override;
+  bool CanResume() const override;
+  std::vector<std::string> Unknown(const Request& request) const override;
 
   // Connections that are open now, with a request and without.
   int busy_connections() const { return pool_->busy_connections(); }
@@ -72,25 +65,18 @@ class HttpBackend final : public RemoteBackend {
 
  private:
   class Answer;
-  class Call;
   class Questions;
+  struct Shared;  // What answers need, which may come once the backend is destroyed.
 
-  HttpBackend(const HttpBackendOptions& options, std::string api,
-              std::unique_ptr<net::HttpPool> pool, boost::asio::io_context* io);
+  HttpBackend(std::shared_ptr<Shared> shared, std::unique_ptr<net::HttpPool> pool,
+              boost::asio::io_context* io);
 
-  // A path of the wire format behind the URL of the pool.
-  std::string PathOf(const std::string& path) const;
+  // Writes the request and starts its exchange. Throws std::bad_alloc.
+  void Send(api::WireRequest written, const std::shared_ptr<Answer>& answer);
 
-  const HttpBackendOptions options_;
-  const std::string api_;  // What stands there for "/v1".
-  // The last request was refused for the gateway's key (401, 403).
-  std::atomic<bool> key_refused_ = false;
-  // Paths whose answers were wrong, as the log says.
-  std::mutex warned_mutex_;
-  std::set<std::string> warned_;
+  const std::shared_ptr<Shared> shared_;
   boost::asio::io_context* const io_;
-  const std::unique_ptr<api::WireFormat> wire_;
-  const std::unique_ptr<net::HttpPool> pool_;  // Ends first: its exchanges use all the others.
+  const std::unique_ptr<net::HttpPool> pool_;
 };
 
 }  // namespace ropeway::gateway

@@ -125,9 +125,8 @@ void Replica::OnCompleted(base::Duration latency, base::TimePoint /*now*/) {
   next_latency_ = (next_latency_ + 1) % kMaxLatencies;
 }
 
-bool Replica::OnFailure(BackendFailure::Kind kind, int retry_after_seconds, bool last,
-                        base::TimePoint now) {
-  using Kind = BackendFailure::Kind;
+bool Replica::OnFailure(FailureKind kind, int retry_after_seconds, bool last, base::TimePoint now) {
+  using Kind = FailureKind;
   if (kind == Kind::kRejected) {
     strikes_ = 0;  // It answers.
     return false;

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "gateway/concurrency.h"
 #include "gateway/prefix_ring.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_size_control.h"
 
@@ -33,7 +33,7 @@ struct ReplicaOptions {
   // What is learned goes down to so many at least; 0: PlacesOptions::least. At most
   // max_concurrency, or else PlacesOptions::most.
   int min_concurrency = 0;
-  bool can_resume = false;  // RemoteBackend::CanResume.
+  bool can_resume = false;  // Backend::CanResume.
 };
 
 struct HealthOptions {
@@ -142,8 +142,7 @@ class Replica {
   void OnCompleted(base::Duration latency, base::TimePoint now);
   // `last`: no other replica is usable, so failures of requests alone do not eject this one.
   // Returns whether it was ejected.
-  bool OnFailure(BackendFailure::Kind kind, int retry_after_seconds, bool last,
-                 base::TimePoint now);
+  bool OnFailure(FailureKind kind, int retry_after_seconds, bool last, base::TimePoint now);
 
   // Probes. Whether one is due; then it counts as sent, and its number is in `probe`. A probe
   // without an answer for probe_timeout has failed; `ejected` is set if the replica was ejected for

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using FailureKind = BackendFailure::Kind;
+using FailureKind = FailureKind;
 
 constexpr PlaceAsk kBeyond{.newcomer = true, .beyond = true};
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 #include "ropeway/status.h"
 
 namespace ropeway::gateway {

@@ -132,17 +132,21 @@ class DispatchTest : public testing::Test {
     return dispatcher_->OnOutput(id, at_.at(id).attempt, {tokens, ids_known}, now_);
   }
   bool End(RequestId id) {
-    const bool is_end = dispatcher_->OnEnd(id, at_.at(id).attempt, {}, now_);
+    const bool is_end = dispatcher_->OnEnd(id, at_.at(id).attempt, EndWithoutUsage(), now_);
     at_.erase(id);
     Run();
     return is_end;
   }
-  FailureOutcome Fail(RequestId id, BackendFailure::Kind kind = BackendFailure::Kind::kBroken,
-                      int retry_after = 0) {
-    BackendFailure failure;
+  static Finish EndWithoutUsage() {
+    Finish end;
+    end.usage = Usage::Unknown();
+    return end;
+  }
+  FailureOutcome Fail(RequestId id, FailureKind kind = FailureKind::kBroken, int retry_after = 0) {
+    Outcome failure;
     failure.kind = kind;
     failure.status = Status(StatusCode::kUnavailable, "it broke");
-    failure.retry_after_seconds = retry_after;
+    failure.status.set_retry_after_seconds(retry_after);
     const uint32_t attempt = at_.at(id).attempt;
     at_.erase(id);
     FailureOutcome outcome = dispatcher_->OnFailure(id, attempt, failure, now_);

@@ -29,17 +29,17 @@ struct HttpTold {
   int deltas = 0;
   int alive = 0;
   int ends = 0;
-  std::optional<BackendEnd> end;
-  std::optional<BackendFailure> failure;
+  std::optional<Finish> end;
+  std::optional<Outcome> failure;
 };
 
-class HttpToldSink final : public RemoteSink {
+class HttpToldSink final : public Sink {
  public:
   // Called by each delta, on its thread.
   explicit HttpToldSink(std::function<void()> on_delta = nullptr)
       : on_delta_(std::move(on_delta)) {}
 
-  void OnDelta(Delta delta) override {
+  bool OnDelta(RequestId, Delta delta) override {
     {
       const std::lock_guard lock(mutex_);
       told_.text += delta.text;
@@ -47,20 +47,19 @@ class HttpToldSink final : public RemoteSink {
       changed_.notify_all();
     }
     if (on_delta_) on_delta_();
+    return true;
   }
-  void OnAlive() override {
+  void OnAlive(RequestId) override {
     const std::lock_guard lock(mutex_);
     ++told_.alive;
   }
-  void OnEnd(const BackendEnd& end) override {
+  void OnEnd(RequestId, const Outcome& outcome) override {
     const std::lock_guard lock(mutex_);
-    told_.end = end;
-    ++told_.ends;
-    changed_.notify_all();
-  }
-  void OnFailure(BackendFailure failure) override {
-    const std::lock_guard lock(mutex_);
-    told_.failure = std::move(failure);
+    if (outcome.status.ok()) {
+      told_.end = outcome.finish;
+    } else {
+      told_.failure = outcome;
+    }
     ++told_.ends;
     changed_.notify_all();
   }
@@ -115,7 +114,8 @@ class HttpBackendRunner {
   // One request from its beginning to its end.
   HttpTold Ask(const Request& request = api::wire::CompletionRequest()) {
     const auto sink = std::make_shared<HttpToldSink>();
-    const auto call = backend_->Start(request, nullptr, sink);
+    const StatusOr<RequestId> id = backend_->Submit(request, sink);
+    if (!id.ok()) sink->OnEnd(0, Outcome::Failed(id.status()));
     return sink->AwaitEnd();
   }
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "base/failure.h"
+
 namespace ropeway::gateway {
 namespace {
 
@@ -42,8 +44,11 @@ std::string ExpectedText(const Request& request, int tokens) {
 // --- The backend.
 
 struct ScriptedBackend::Stream {
-  std::mutex mu;                     // Held while the sink is called.
-  std::shared_ptr<RemoteSink> sink;  // Null: it was told the end, or its call is destroyed.
+  std::atomic<int>* ended = nullptr;
+  RequestId id = 0;
+  std::atomic<bool> cancelled{false};
+  std::mutex mu;               // Held while the sink is called: Kill comes from another thread.
+  std::shared_ptr<Sink> sink;  // Null: it was told the end.
   Request request;
   BackendScript script;
   int at = 0;    // Tokens, with those before the attempt.
@@ -56,16 +61,18 @@ struct ScriptedBackend::Stream {
   bool Step(bool lost) {
     const std::lock_guard lock(mu);
     if (sink == nullptr) return false;
-    if (lost)
-      return Fail({.kind = BackendFailure::Kind::kBroken,
-                   .status = {StatusCode::kUnavailable, "it was killed"}});
+    if (cancelled) return End(Outcome::Failed(base::RequestCancelled()));
+    if (lost) {
+      return End(
+          Outcome::Failed(FailureKind::kBroken, {StatusCode::kUnavailable, "it was killed"}));
+    }
     if (Hangs()) return true;
-    if (said == script.fail_after) return Fail(script.failure);
+    if (said == script.fail_after) return End(script.failure);
     if (request.prompt_logprobs && !std::exchange(prompt_said, true)) {
       SayPrompt();
       return true;
     }
-    if (at >= script.tokens) return End();
+    if (at >= script.tokens) return Finished();
     SayToken();
     return true;
   }
@@ -77,12 +84,13 @@ struct ScriptedBackend::Stream {
     const auto now = std::chrono::steady_clock::now();
     if (hangs_since == std::chrono::steady_clock::time_point{}) hangs_since = now;
     if (now - hangs_since >= script.alive_for) return false;
-    sink->OnAlive();
+    sink->OnAlive(id);
     return true;
   }
 
-  bool Fail(BackendFailure failure) {
-    std::exchange(sink, nullptr)->OnFailure(std::move(failure));
+  bool End(const Outcome& outcome) {
+    ++*ended;
+    std::exchange(sink, nullptr)->OnEnd(id, outcome);
     return false;
   }
 
@@ -93,7 +101,7 @@ struct ScriptedBackend::Stream {
       token.id = i;
       token.logprob = -1.0F;
     }
-    sink->OnDelta(std::move(delta));
+    if (!sink->OnDelta(id, std::move(delta))) cancelled = true;
   }
 
   void SayToken() {
@@ -108,46 +116,22 @@ struct ScriptedBackend::Stream {
     }
     ++at;
     ++said;
-    sink->OnDelta(std::move(delta));
+    if (!sink->OnDelta(id, std::move(delta))) cancelled = true;
   }
 
-  bool End() {
+  bool Finished() {
     if (!held.empty()) {
       Delta rest;
       rest.text = std::exchange(held, {});
-      sink->OnDelta(std::move(rest));
+      if (!sink->OnDelta(id, std::move(rest))) cancelled = true;
       return true;  // A loss may come between.
     }
-    BackendEnd end;
+    Finish end;
     end.reason = script.reason;
-    if (script.says_usage) {
-      end.prompt_tokens = 7;
-      end.completion_tokens = at;
-      end.cached_tokens = 2;
-    }
-    std::exchange(sink, nullptr)->OnEnd(script.end.value_or(end));
-    return false;
+    end.usage = script.says_usage ? Usage{7, at, 2} : Usage::Unknown();
+    end.seed = request.sampling.seed.value_or(0);
+    return End(Outcome::Ended(script.end.value_or(end)));
   }
-};
-
-class ScriptedBackend::Call final : public RemoteCall {
- public:
-  Call(std::shared_ptr<Stream> stream, std::atomic<int>* destroyed)
-      : stream_(std::move(stream)), destroyed_(destroyed) {}
-  ~Call() override {
-    std::shared_ptr<RemoteSink> dropped;
-    {
-      const std::lock_guard lock(stream_->mu);
-      dropped.swap(stream_->sink);
-    }
-    ++*destroyed_;
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
- private:
-  const std::shared_ptr<Stream> stream_;
-  std::atomic<int>* const destroyed_;
 };
 
 ScriptedBackend::ScriptedBackend(ScriptFn script) : script_(std::move(script)) {
@@ -187,43 +171,57 @@ std::vector<Request> ScriptedBackend::requests() const {
   return requests_;
 }
 
-std::unique_ptr<RemoteCall> ScriptedBackend::Start(const Request& request,
-                                                   const ResumePoint* resume,
-                                                   std::shared_ptr<RemoteSink> sink) {
+StatusOr<std::vector<RequestId>> ScriptedBackend::SubmitAll(std::vector<SinkRequest> requests) {
+  std::vector<RequestId> ids;
+  for (SinkRequest& one : requests) ids.push_back(Start(std::move(one)));
+  return ids;
+}
+
+RequestId ScriptedBackend::Start(SinkRequest one) {
   auto stream = std::make_shared<Stream>();
-  stream->request = request;
-  if (script_) stream->script = script_(request, resume);
+  stream->ended = &ended_;
+  stream->request = std::move(one.request);
+  const Request& request = stream->request;
+  if (script_) stream->script = script_(request);
   if (stream->script.throw_in_start) throw std::runtime_error("Start threw");
   ++started_;
-  if (resume != nullptr) {
+  if (!request.resume_ids.empty()) {
     ++resumed_;
-    stream->at = static_cast<int>(resume->ids.size());
-    EXPECT_EQ(resume->seed, request.sampling.seed);
+    stream->at = static_cast<int>(request.resume_ids.size());
     for (int i = 0; i < stream->at && stream->script.checks_ids; ++i) {
-      EXPECT_EQ(resume->ids[static_cast<size_t>(i)], IdAt(request, i));
+      EXPECT_EQ(request.resume_ids[static_cast<size_t>(i)], IdAt(request, i));
     }
-    if (stream->at > 0 && HeldAt(stream->at - 1)) stream->held = TextAt(request, stream->at - 1);
+    if (HeldAt(stream->at - 1)) stream->held = TextAt(request, stream->at - 1);
   }
   bool dead = false;
   {
     const std::lock_guard lock(mu_);
+    stream->id = ++last_id_;
     requests_.push_back(request);
     dead = dead_;
     if (!dead && !stream->script.fail_in_start) {
-      stream->sink = sink;
+      stream->sink = std::move(one.sink);
       streams_.push_back(stream);
     }
   }
-  if (dead) {
-    sink->OnFailure({.kind = BackendFailure::Kind::kUnreachable,
-                     .status = {StatusCode::kUnavailable, "it is dead"}});
-  } else if (stream->script.fail_in_start) {
-    sink->OnFailure(stream->script.failure);
-  }
-  return std::make_unique<Call>(std::move(stream), &destroyed_);
+  if (one.sink == nullptr) return stream->id;
+  ++ended_;
+  one.sink->OnEnd(stream->id, dead ? Outcome::Failed(FailureKind::kUnreachable,
+                                                     {StatusCode::kUnavailable, "it is dead"})
+                                   : stream->script.failure);
+  return stream->id;
 }
 
-void ScriptedBackend::Probe(std::function<void(StatusOr<BackendFacts>)> done) {
+Status ScriptedBackend::Cancel(RequestId id) {
+  const std::lock_guard lock(mu_);
+  const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                  [id](const auto& stream) { return stream->id == id; });
+  if (found == streams_.end()) return NotUnderWay(id);
+  (*found)->cancelled = true;
+  return {};
+}
+
+void ScriptedBackend::Probe(ProbeFn done) {
   StatusOr<BackendFacts> facts = BackendFacts();
   {
     const std::lock_guard lock(mu_);
@@ -247,7 +245,7 @@ void ScriptedBackend::Run() {
 
 // --- The sink.
 
-void RecordingSink::OnAdmitted(RequestId, const engine::Admission&) {
+void RecordingSink::OnAdmitted(RequestId, const Admission&) {
   const std::lock_guard lock(mu_);
   record_.in_order = record_.in_order && record_.deltas == 0 && record_.ends == 0;
   ++record_.admitted;
@@ -265,19 +263,17 @@ bool RecordingSink::OnDelta(RequestId, Delta delta) {
   return most_ < 0 || record_.deltas < most_;
 }
 
-void RecordingSink::OnFinish(RequestId, const Finish& finish) {
+void RecordingSink::OnEnd(RequestId, const Outcome& outcome) {
   const std::lock_guard lock(mu_);
-  record_.in_order = record_.in_order && record_.admitted == 1 && record_.ends == 0;
+  const bool finished = outcome.status.ok() || (outcome.finish.reason == FinishReason::kCancelled &&
+                                                record_.admitted == 1);
+  record_.in_order = record_.in_order && record_.ends == 0 && (!finished || record_.admitted == 1);
   ++record_.ends;
-  record_.finish = finish;
-  changed_.notify_all();
-}
-
-void RecordingSink::OnError(RequestId, const Status& status) {
-  const std::lock_guard lock(mu_);
-  record_.in_order = record_.in_order && record_.ends == 0;
-  ++record_.ends;
-  record_.status = status;
+  if (finished) {
+    record_.finish = outcome.finish;
+  } else {
+    record_.status = outcome.status;
+  }
   changed_.notify_all();
 }
 
@@ -314,7 +310,7 @@ ScriptedGateway::ScriptedGateway(std::vector<std::shared_ptr<ScriptedBackend>> i
   model.name = "m";
   for (size_t i = 0; i < backends.size(); ++i) {
     model.backends.push_back({.name = std::string(1, static_cast<char>('a' + i)),
-                              .remote = backends[i],
+                              .backend = backends[i],
                               .weight = 1.0,
                               .max_concurrency = 1000});
   }
@@ -337,7 +333,7 @@ ScriptedGateway::ScriptedGateway(std::vector<std::shared_ptr<ScriptedBackend>> i
 std::shared_ptr<RecordingSink> ScriptedGateway::Submit(Request request, int most) {
   auto sink = std::make_shared<RecordingSink>(most);
   const StatusOr<RequestId> id = gateway->Submit(std::move(request), sink);
-  if (!id.ok()) sink->OnError(0, id.status());
+  if (!id.ok()) sink->OnEnd(0, Outcome::Failed(id.status()));
   return sink;
 }
 

@@ -1,5 +1,4 @@
-// A RemoteBackend that does as a test says, a sink that keeps what it is told, and gateways of
-// them.
+// A Backend that does as a test says, a sink that keeps what it is told, and gateways of them.
 #ifndef ROPEWAY_GATEWAY_TEST_SCRIPTED_BACKEND_H_
 #define ROPEWAY_GATEWAY_TEST_SCRIPTED_BACKEND_H_
 
@@ -18,26 +17,25 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "gateway/gateway_backend.h"
-#include "ropeway/remote_backend.h"
+#include "ropeway/backend.h"
 
 namespace ropeway::gateway {
 
 // How one attempt goes.
 struct BackendScript {
   int tokens = 5;       // Of the whole answer; then it ends, as kLength.
-  int fail_after = -1;  // OnFailure(failure) after so many tokens of the attempt; -1: never.
-  BackendFailure failure = {.kind = BackendFailure::Kind::kBroken,
-                            .status = {StatusCode::kUnavailable, "it broke"}};
-  bool fail_in_start = false;  // Start itself calls OnFailure.
+  int fail_after = -1;  // OnEnd(failure) after so many tokens of the attempt; -1: never.
+  Outcome failure = Outcome::Failed(FailureKind::kBroken, {StatusCode::kUnavailable, "it broke"});
+  bool fail_in_start = false;  // SubmitAll itself calls OnEnd.
   bool throw_in_start = false;
   int hang_after = -1;  // It says nothing more after so many tokens; -1: never.
   // While it hangs, it says for so long that it is alive, and then goes on.
   std::chrono::milliseconds alive_for{0};
   bool says_usage = true;
-  std::optional<BackendEnd> end = {};  // What it says of its end; nothing: the truth.
-  bool says_tokens = true;             // Else it sends text alone.
+  std::optional<Finish> end = {};  // What it says of its end; nothing: the truth.
+  bool says_tokens = true;         // Else it sends text alone.
   FinishReason reason = FinishReason::kLength;
   // Lies: the ids of its tokens are others, and so is its text.
   TokenId add_to_ids = 0;
@@ -48,9 +46,9 @@ struct BackendScript {
 // Its answers depend on the request and the seed alone: a token has an id, a log-prob and a text.
 // The text of each third one comes with the next token, or at the end behind all tokens, as half a
 // character's does. Calls are answered by a thread of its own, a token of each in a round.
-class ScriptedBackend final : public RemoteBackend {
+class ScriptedBackend final : public Backend {
  public:
-  using ScriptFn = std::function<BackendScript(const Request&, const ResumePoint*)>;
+  using ScriptFn = std::function<BackendScript(const Request&)>;
 
   explicit ScriptedBackend(ScriptFn script = {});
   ~ScriptedBackend() override;
@@ -65,20 +63,19 @@ class ScriptedBackend final : public RemoteBackend {
   void Revive();
   int started() const { return started_; }
   int resumed() const { return resumed_; }
-  int destroyed() const { return destroyed_; }  // Calls.
-  int open() const { return started_ - destroyed_; }
-  std::vector<Request> requests() const;  // As they came.
+  int open() const { return started_ - ended_; }  // Whose sinks have not had their end.
+  std::vector<Request> requests() const;          // As they came.
 
-  std::unique_ptr<RemoteCall> Start(const Request& request, const ResumePoint* resume,
-                                    std::shared_ptr<RemoteSink> sink) override;
-  void Probe(std::function<void(StatusOr<BackendFacts>)> done) override;
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
+  Status Cancel(RequestId id) override;
+  void Probe(ProbeFn done) override;
   bool CanResume() const override { return resumes_; }
   std::vector<std::string> Unknown(const Request&) const override { return unknown_; }
 
  private:
-  class Call;
   struct Stream;
 
+  RequestId Start(SinkRequest one);
   void Run();
 
   const ScriptFn script_;
@@ -87,26 +84,26 @@ class ScriptedBackend final : public RemoteBackend {
   std::atomic<std::chrono::microseconds> pause_{std::chrono::microseconds(200)};
   std::atomic<int> started_{0};
   std::atomic<int> resumed_{0};
-  std::atomic<int> destroyed_{0};
+  std::atomic<int> ended_{0};
   mutable std::mutex mu_;
   BackendFacts facts_;
   bool dead_ = false;
   bool stopping_ = false;
+  RequestId last_id_ = 0;
   std::vector<Request> requests_;
   std::list<std::shared_ptr<Stream>> streams_;
   std::thread thread_;
 };
 
 // Keeps what it is told, and checks the order of the calls. Thread-safe.
-class RecordingSink final : public engine::OutputSink {
+class RecordingSink final : public Sink {
  public:
   // `most`: OnDelta returns false once there were so many deltas; -1: never.
   explicit RecordingSink(int most = -1) : most_(most) {}
 
-  void OnAdmitted(RequestId id, const engine::Admission& admission) override;
+  void OnAdmitted(RequestId id, const Admission& admission) override;
   bool OnDelta(RequestId id, Delta delta) override;
-  void OnFinish(RequestId id, const Finish& finish) override;
-  void OnError(RequestId id, const Status& status) override;
+  void OnEnd(RequestId id, const Outcome& outcome) override;
 
   struct Record {
     int admitted = 0;
@@ -116,8 +113,8 @@ class RecordingSink final : public engine::OutputSink {
     std::string text;
     std::vector<OutputToken> tokens;
     std::vector<OutputToken> prompt_tokens;
-    std::optional<Finish> finish;  // Of OnFinish,
-    Status status;                 // or of OnError.
+    std::optional<Finish> finish;  // Of an answer, or of a cancel after it was admitted.
+    Status status;                 // Of any other end.
   };
   Record record() const;
   // Waits until it was told the end; a passing test waits for milliseconds.

@@ -133,45 +133,17 @@ HttpExchange::HttpExchange(std::weak_ptr<HttpPoolState> pool, HttpSend send, Htt
     : pool_(std::move(pool)), events_(std::move(events)), send_(std::move(send)) {}
 
 void HttpExchange::Cancel() {
-  HttpEvents released;  // Let go of without the lock: what it captured may do anything.
-  {
-    const std::lock_guard lock(mutex_);
-    if (over_) return;
-    over_ = true;
-    if (!telling_) released = std::exchange(events_, HttpEvents{});
-  }
+  if (cancelled_.exchange(true)) return;
   if (const auto pool = pool_.lock()) pool->Abort(shared_from_this());
 }
 
-template <typename Event>
-bool HttpExchange::Tell(Event event) {
-  HttpEvents released;
-  const std::lock_guard lock(mutex_);
-  if (over_) return false;
-  telling_ = true;
+void HttpExchange::TellEnd(HttpEnd end) {
+  if (cancelled_) end.kind = http_error::kInterrupted;
+  const HttpEvents events = std::exchange(events_, HttpEvents{});
   try {
-    event(events_);
-  } catch (...) {
-    telling_ = false;
-    throw;
+    if (events.end) events.end(end);
+  } catch (...) {  // It was told, and there is nothing else to tell.
   }
-  telling_ = false;
-  if (over_) released = std::exchange(events_, HttpEvents{});
-  return !over_;
-}
-
-void HttpExchange::TellEnd(const HttpEnd& end) {
-  HttpEvents released;
-  const std::lock_guard lock(mutex_);
-  if (over_) return;
-  over_ = true;
-  telling_ = true;
-  try {
-    if (events_.end) events_.end(end);
-  } catch (...) {  // It was told, and there is nobody else to tell.
-  }
-  telling_ = false;
-  released = std::exchange(events_, HttpEvents{});
 }
 
 Status HttpPoolState::Prepare() {
@@ -209,7 +181,6 @@ std::shared_ptr<HttpExchange> HttpPoolState::Send(HttpSend send, HttpEvents even
 void HttpPoolState::Abort(std::shared_ptr<HttpExchange> exchange) {
   try {
     asio::dispatch(io_, [exchange = std::move(exchange)] {
-      exchange->aborted_ = true;
       if (exchange->gate_ != nullptr) exchange->gate_->cancel();
       const Connection connection = exchange->connection_.lock();
       if (connection != nullptr) connection->Break(http_error::kInterrupted);
@@ -249,10 +220,7 @@ void HttpPoolState::Forget(const Exchange& exchange) {
 asio::awaitable<HttpEnd> HttpPoolState::Run(std::shared_ptr<HttpPoolState> self,
                                             Exchange exchange) {
   HttpEnd end;
-  if (!exchange->Tell([](HttpEvents&) {})) {  // Cancelled before it began.
-    end.kind = http_error::kInterrupted;
-    co_return end;
-  }
+  if (exchange->cancelled_) co_return end;
   const auto began = SteadyClock::now();
   Connection connection = self->TakeIdle();
   if (connection != nullptr) {
@@ -275,16 +243,11 @@ asio::awaitable<HttpEnd> HttpPoolState::Talk(HttpExchange* exchange, Connection 
   const HttpAsk ask{send.method, send.path, send.body, send.fields, true, send.max_body_bytes};
   const HttpConnection::OnHead on_head = [exchange](const ReplyHead& head) {
     std::string().swap(exchange->send_.body);  // It is sent, and will not be sent again.
-    exchange->Tell([&head](HttpEvents& events) {
-      if (events.head) events.head(head);
-    });
+    if (exchange->events_.head && !exchange->cancelled_) exchange->events_.head(head);
   };
   const HttpConnection::OnBody on_body = [exchange](std::string_view bytes) {
-    bool more = true;
-    const bool goes_on = exchange->Tell([bytes, &more](HttpEvents& events) {
-      if (events.body) more = events.body(bytes);
-    });
-    return goes_on && more;
+    if (exchange->cancelled_) return false;
+    return !exchange->events_.body || exchange->events_.body(bytes);
   };
   HttpEnd end = co_await connection->Exchange(ask, on_head, on_body);
   exchange->connection_.reset();
@@ -315,7 +278,7 @@ asio::awaitable<HttpEnd> HttpPoolState::Resolve(HttpExchange* exchange) {
   HttpEnd end;
   const auto now = SteadyClock::now();
   const bool fresh = numeric_ || (!stale_ && now - resolved_at_ < kResolvedLifetime);
-  if (!fresh && !exchange->aborted_) {
+  if (!fresh && !exchange->cancelled_) {
     const base::Duration timeout = exchange->send_.connect_timeout;
     asio::steady_timer gate(io_, SteadyClock::time_point::max());
     if (timeout.count() > 0) gate.expires_at(now + timeout);
@@ -336,7 +299,7 @@ asio::awaitable<HttpEnd> HttpPoolState::Resolve(HttpExchange* exchange) {
                             resolve_error_.message());
     }
   }
-  if (exchange->aborted_) end.kind = http_error::kInterrupted;
+  if (exchange->cancelled_) end.kind = http_error::kInterrupted;
   co_return end;
 }
 

@@ -2,13 +2,13 @@
 #ifndef ROPEWAY_NET_HTTP_POOL_H_
 #define ROPEWAY_NET_HTTP_POOL_H_
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,7 +37,8 @@ struct HttpSend {
 
 // What becomes of an exchange, told on the pool's thread: `head` at most once, `body` any number of
 // times, then `end` once. They must not block. An absent one is skipped. Where `head` or `body`
-// throws, the exchange ends with kNetwork; what `end` throws is lost.
+// throws, the exchange ends with kNetwork; what `end` throws is lost. `end` does not come where the
+// io_context is stopped before.
 struct HttpEvents {
   std::function<void(const ReplyHead& head)> head = {};
   // Bytes of the body as they come, chunks already taken apart; valid during the call. Returns
@@ -55,32 +56,22 @@ class HttpExchange : public std::enable_shared_from_this<HttpExchange> {
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
 
-  // Ends the exchange: once this has returned no event is called, `end` neither, and what the
-  // events captured is let go of. It waits for an event that is being called, unless it is called
-  // from that event (whose captures then go when it returns); so the caller must hold no lock that
-  // an event takes. The connection is closed before this returns if it is called on the pool's
-  // thread, or else as soon as that thread is free. Nothing happens if the exchange is over.
+  // Asks that the exchange end: no event begins after this but `end`, of kInterrupted, which comes
+  // as soon as the pool's thread is free, when the connection is closed. Nothing happens if the
+  // exchange is over.
   void Cancel();
 
  private:
   friend class HttpPoolState;
 
-  // Calls `event` with the events unless the exchange is over; whether it is not over after that.
-  template <typename Event>
-  bool Tell(Event event);
-  void TellEnd(const HttpEnd& end);
+  void TellEnd(HttpEnd end);
 
   const std::weak_ptr<HttpPoolState> pool_;
-
-  // Held while an event is called; recursive because an event may cancel.
-  std::recursive_mutex mutex_;
-  bool over_ = false;     // No event is called any more.
-  bool telling_ = false;  // An event is being called.
-  HttpEvents events_;
+  std::atomic<bool> cancelled_ = false;
 
   // Of the pool's thread:
+  HttpEvents events_;
   HttpSend send_;
-  bool aborted_ = false;
   boost::asio::steady_timer* gate_ = nullptr;  // What it waits on while a name is resolved.
   std::weak_ptr<HttpConnection> connection_;   // Where it has one.
 };
@@ -106,8 +97,8 @@ class HttpPool {
   // kConnect of the exchange. Fails with kInternal where the TLS library cannot be set up.
   static StatusOr<std::unique_ptr<HttpPool>> Open(Options options, boost::asio::io_context* io);
 
-  // Cancels all exchanges, as HttpExchange::Cancel does, and closes the connections. Does not wait
-  // for a name that is being resolved.
+  // Cancels all exchanges, as HttpExchange::Cancel does, and closes the connections; the ends come
+  // later. Does not wait for a name that is being resolved.
   ~HttpPool();
   HttpPool(const HttpPool&) = delete;
   HttpPool& operator=(const HttpPool&) = delete;

@@ -26,7 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(HttpPool, CancelEndsAnExchangeAtAnyPointWithoutAnEvent) {
+TEST(HttpPool, CancelEndsAnExchangeAtAnyPoint) {
   for (const FakeReply& reply : {Silence(), OpenStream()}) {
     const FakeServer server(InTurn({reply}));
     PoolRunner runner(server.url());
@@ -40,12 +40,15 @@ TEST(HttpPool, CancelEndsAnExchangeAtAnyPointWithoutAnEvent) {
         [&] { return server.requests().size() == 1 && (!body || listener.told().body == "abc"); }));
     const auto cancelled = std::chrono::steady_clock::now();
     exchange->Cancel();
-    EXPECT_EQ(token.use_count(), 1) << "what the events captured is let go of";
     exchange->Cancel();
+    EXPECT_TRUE(listener.AwaitEnd());
+    EXPECT_TRUE(BecomesTrue([&] { return token.use_count() == 1; }))
+        << "what the events captured is let go of";
     EXPECT_TRUE(BecomesTrue([&] { return server.open_connections() == 0; }));
     EXPECT_LT(std::chrono::steady_clock::now() - cancelled, seconds(2));
     EXPECT_TRUE(BecomesTrue([&] { return runner.pool().busy_connections() == 0; }));
-    EXPECT_EQ(listener.told().ends, 0);
+    EXPECT_EQ(listener.told().ends, 1);
+    EXPECT_STREQ(listener.told().end.kind, http_error::kInterrupted);
   }
 }
 
@@ -72,26 +75,31 @@ TEST(HttpPool, AnEventMayCancel) {
         [&] { return server.requests().size() == 1 && server.open_connections() == 0; }));
     EXPECT_TRUE(BecomesTrue([&] { return runner.pool().busy_connections() == 0; }));
     EXPECT_EQ(bodies, at_head ? 0 : 1);
-    EXPECT_EQ(ends, 0);
+    EXPECT_EQ(ends, 1);
   }
 }
 
-TEST(HttpPool, CancelWaitsForTheEventThatIsBeingCalled) {
+TEST(HttpPool, TheEndComesBehindTheEventThatIsBeingCalled) {
   const FakeServer server(InTurn({OpenStream()}));
   PoolRunner runner(server.url());
   std::atomic<bool> began = false;
+  std::promise<void> go_on;
   std::atomic<bool> over = false;
+  std::promise<bool> ended;
   HttpEvents events;
-  events.body = [&](std::string_view) {
+  events.body = [&, wait = go_on.get_future().share()](std::string_view) {
     began = true;
-    std::this_thread::sleep_for(milliseconds(200));
+    wait.wait();
     over = true;
     return true;
   };
+  events.end = [&](const HttpEnd&) { ended.set_value(over); };
   const auto exchange = runner.pool().Send(Body("{}"), std::move(events));
   EXPECT_TRUE(BecomesTrue([&] { return began.load(); }));
-  exchange->Cancel();
-  EXPECT_TRUE(over.load());
+  exchange->Cancel();  // Does not wait.
+  EXPECT_FALSE(over.load());
+  go_on.set_value();
+  EXPECT_TRUE(ended.get_future().get());
 }
 
 TEST(HttpPool, AnExchangeCancelledBeforeItBeganTakesNoConnection) {
@@ -106,7 +114,7 @@ TEST(HttpPool, AnExchangeCancelledBeforeItBeganTakesNoConnection) {
   });
   EXPECT_TRUE(BecomesTrue([&] { return cancelled && runner.pool().busy_connections() == 0; }));
   EXPECT_EQ(runner.pool().idle_connections(), 1);
-  EXPECT_EQ(listener.told().ends, 0);
+  EXPECT_TRUE(listener.AwaitEnd());
   EXPECT_EQ(server.requests().size(), 1u);
 }
 
@@ -173,7 +181,10 @@ TEST(HttpPool, MayBeDestroyedWhileExchangesRun) {
     runner.DestroyPool();
     for (const auto& exchange : exchanges) exchange->Cancel();
     EXPECT_TRUE(BecomesTrue([&] { return server.open_connections() == 0; }));
-    for (const ExchangeListener& listener : listeners) EXPECT_EQ(listener.told().ends, 0);
+    for (const ExchangeListener& listener : listeners) {
+      EXPECT_TRUE(listener.AwaitEnd());
+      EXPECT_STREQ(listener.told().end.kind, http_error::kInterrupted);
+    }
   }
   EXPECT_EQ(OpenDescriptors(), before);
 }
@@ -192,10 +203,11 @@ TEST(HttpPool, DoesNotWaitForANameThatIsNotResolved) {
   };
   {
     PoolRunner runner("http://some.name:1", options);
+    ExchangeListener at_once;
     ExchangeListener cancelled;
     ExchangeListener late;
     ExchangeListener left;
-    runner.pool().Send(Body("{}"), cancelled.Events())->Cancel();
+    runner.pool().Send(Body("{}"), at_once.Events())->Cancel();
     const auto exchange = runner.pool().Send(Body("{}"), cancelled.Events());
     HttpSend send = Body("{}");
     send.connect_timeout = milliseconds(50);
@@ -207,8 +219,7 @@ TEST(HttpPool, DoesNotWaitForANameThatIsNotResolved) {
     exchange->Cancel();
     EXPECT_TRUE(BecomesTrue([&] { return runner.pool().busy_connections() == 1; }));
     runner.DestroyPool();
-    EXPECT_EQ(cancelled.told().ends, 0);
-    EXPECT_EQ(left.told().ends, 0);
+    EXPECT_TRUE(at_once.AwaitEnd() && cancelled.AwaitEnd() && left.AwaitEnd());
   }
   open.set_value();
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "http/server_port.h"
 #include "http/tls_files.h"
 #include "ropeway/status.h"
@@ -21,7 +21,7 @@ namespace ropeway::server {
 class ApiServer {
  public:
   // `backend` must outlive the server.
-  ApiServer(const ServerOptions& options, engine::Backend* backend,
+  ApiServer(const ServerOptions& options, engine::FrontDesk* backend,
             const RoutesMaker& routes = ServerRoutes);
   // Stops without grace.
   ~ApiServer();

@@ -24,7 +24,7 @@ constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 // some 50 bytes until the answer is sent. The model's context alone bounds a single choice.
 constexpr size_t kMaxLogprobsTogether = size_t{4} << 20;
 
-StatusOr<std::string> PromptText(const api::Prompt& prompt, const engine::Backend& backend) {
+StatusOr<std::string> PromptText(const api::Prompt& prompt, const engine::FrontDesk& backend) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   StatusOr<std::string> text = backend.Detokenize(std::get<std::vector<TokenId>>(prompt));
   if (text.ok() || text.status().code() != StatusCode::kInvalidArgument) return text;
@@ -258,7 +258,7 @@ Status Generation::Prepare() {
   Status status = format_->Parse(http_.body, context_->limits().body);
   if (!status.ok()) return status;
   const api::ApiRequest& api = *format_->request();
-  const engine::Backend& backend = *context_->backend;
+  const engine::FrontDesk& backend = *context_->backend;
   status = CheckCopies(api, http_.body.size());
   if (!status.ok()) return status;
   const StatusOr<engine::ModelInfo> model = ModelToAsk(api.request.model, http_.caller, *context_);

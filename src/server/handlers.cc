@@ -254,7 +254,7 @@ http::HttpReply AnswerTokenizerInfo(const http::HttpRequest& request, ServerCont
 // What the first request waits for is told to whose it is, and to who sees all.
 http::HttpReply AnswerQueue(const http::HttpRequest& request, ServerContext* context) {
   const http::Caller& caller = request.caller;
-  const engine::Backend& backend = *context->backend;
+  const engine::FrontDesk& backend = *context->backend;
   const bool all = caller.admin || caller.gateway;
   const engine::QueueInfo queue = backend.Queue(all ? nullptr : &caller.tenant, caller.weight);
   Json classes;
@@ -292,18 +292,12 @@ http::HttpReply AnswerRequests(const http::HttpRequest& /*request*/, ServerConte
 
 http::HttpReply AnswerCancel(const http::HttpRequest& request, ServerContext* context) {
   const std::string& argument = request.match.argument;
-  engine::Backend* const backend = context->backend;
   const std::optional<RequestId> id = ParseId(argument);
-  const std::vector<engine::RequestInfo> all =
-      id ? backend->Requests() : std::vector<engine::RequestInfo>();
-  const bool found = std::any_of(all.begin(), all.end(),
-                                 [&](const engine::RequestInfo& one) { return one.id == *id; });
-  if (!found) {
+  if (!id || !context->backend->Cancel(*id).ok()) {
     return http::ErrorReply({404,
                              fmt::format("No request '{}' is under way.", argument.substr(0, 40)),
                              "invalid_request_error", "id", "request_not_found"});
   }
-  backend->Cancel(*id);
   spdlog::info("Admin: request {} is cancelled", *id);
   return JsonReply({{"id", *id}, {"cancelled", true}});
 }
@@ -373,7 +367,7 @@ StatusOr<engine::ModelInfo> FindModel(const std::string& name, const ServerConte
 
 StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
                                        const ServerContext& context) {
-  const engine::Backend& backend = *context.backend;
+  const engine::FrontDesk& backend = *context.backend;
   StatusOr<engine::ModelInfo> model = FindModel(name, context);
   if (model.ok()) return model;
   if (backend.MayServe(name)) {

@@ -249,7 +249,8 @@ TEST_F(HttpPriorityTest, EveryKindOfEndFreesTheSlot) {
     TestClient client(port());
     client.Send(PostBytes(kPath, R"({"prompt":"abc")" + fields + "}", Bearer("key-two-1")));
     ASSERT_TRUE(backend_.WaitActive(2));
-    for (const engine::RequestInfo& request : backend_.Requests()) backend_.Cancel(request.id);
+    for (const engine::RequestInfo& request : backend_.Requests())
+      static_cast<void>(backend_.Cancel(request.id));
     ASSERT_TRUE(backend_.WaitIdle());
     EXPECT_TRUE(BothSlotsAreFree()) << "an admin's cancel";
   }

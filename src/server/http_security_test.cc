@@ -468,7 +468,8 @@ TEST_F(HttpSecurityTest, StreamsThatAreEndedAreToldSo) {
     ASSERT_EQ(clients.back()->ReadHead().status, 200);
   }
   server_->StopAccepting();
-  for (const engine::RequestInfo& request : backend_.Requests()) backend_.Cancel(request.id);
+  for (const engine::RequestInfo& request : backend_.Requests())
+    static_cast<void>(backend_.Cancel(request.id));
   server_->Stop(std::chrono::seconds(60));
   for (auto& client : clients) {
     const std::string rest = client->ReadToEnd().value_or("timeout");

@@ -20,13 +20,10 @@ constexpr size_t kMaxInlineText = size_t{128} << 10;  // Bytes.
 constexpr std::chrono::milliseconds kHelperPause{20};
 
 // How the request ended for its client: an end without an answer becomes an error.
-Status EndStatus(const ServerSink::Output::End& end) {
+Status EndStatus(const Outcome& end) {
   if (!end.status.ok()) return end.status;
   if (end.finish.reason == FinishReason::kCancelled) {
     return {StatusCode::kCancelled, "The server cancelled the request."};
-  }
-  if (end.finish.reason == FinishReason::kFailed) {
-    return {StatusCode::kInternal, "The request failed in the server."};
   }
   return {};
 }

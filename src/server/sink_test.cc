@@ -41,7 +41,7 @@ TEST(StreamSink, HandsOverInOrderAndOnce) {
   EXPECT_FALSE(output.end.has_value());
   Finish finish;
   finish.reason = FinishReason::kLength;
-  sink.OnFinish(1, finish);
+  sink.OnEnd(1, Outcome::Ended(finish));
   EXPECT_EQ(wakes.plain, 2);
   output = sink.Take();
   EXPECT_TRUE(output.admitted);
@@ -109,7 +109,7 @@ TEST(CollectorSink, BeyondTheTenantsBudgetItEndsWithAnError) {
   EXPECT_TRUE(sink.Look().failed);
   const ServerSink::Output output = sink.Take();
   EXPECT_EQ(output.end->status.code(), StatusCode::kUnavailable);
-  sink.OnFinish(1, Finish());  // Of the cancel; its client was told the end already.
+  sink.OnEnd(1, Outcome::Ended(Finish()));  // Of the cancel; its client was told the end already.
   EXPECT_FALSE(sink.Take().end.has_value());
 }
 
@@ -127,7 +127,7 @@ TEST(StreamSink, ClosedAsksForCancelAndDoesNotWake) {
   StreamSink sink(1 << 20, 100, wakes.Fn());
   sink.Close();
   EXPECT_FALSE(sink.OnDelta(1, TextOnly("a")));
-  sink.OnFinish(1, Finish());
+  sink.OnEnd(1, Outcome::Ended(Finish()));
   EXPECT_EQ(wakes.plain + wakes.overflow, 0);
 }
 
@@ -152,13 +152,13 @@ TEST(ServerSink, LookTellsWithoutTaking) {
   EXPECT_TRUE(sink.OnDelta(1, TextOnly("a")));
   EXPECT_TRUE(sink.Look().admitted);
   EXPECT_FALSE(sink.Look().ended);
-  sink.OnError(1, {StatusCode::kInternal, "why"});
+  sink.OnEnd(1, Outcome::Failed({StatusCode::kInternal, "why"}));
   EXPECT_TRUE(sink.Look().ended);
   EXPECT_TRUE(sink.Look().failed);
   EXPECT_EQ(sink.Take().deltas.size(), 1U);
 
   StreamSink other(1 << 20, 100, wakes.Fn());
-  other.OnFinish(2, Finish());
+  other.OnEnd(2, Outcome::Ended(Finish()));
   EXPECT_TRUE(other.Look().ended);
   EXPECT_FALSE(other.Look().failed);
 }
@@ -175,7 +175,7 @@ TEST(CollectorSink, CollectsUntilTheEnd) {
     }
     EXPECT_EQ(wakes.plain, 0);
     EXPECT_FALSE(sink.Look().ended);
-    sink.OnError(1, {StatusCode::kInternal, "why"});
+    sink.OnEnd(1, Outcome::Failed({StatusCode::kInternal, "why"}));
     EXPECT_EQ(wakes.plain, 1);
     EXPECT_TRUE(sink.Look().ended);
     ServerSink::Output output = sink.Take();
@@ -194,7 +194,7 @@ TEST(CollectorSink, WakesForTheEndAfterAdmission) {
   sink.OnAdmitted(1, {.prompt_tokens = 3});
   EXPECT_EQ(wakes.plain, 1);
   EXPECT_FALSE(sink.Look().ended);
-  sink.OnFinish(1, Finish());
+  sink.OnEnd(1, Outcome::Ended(Finish()));
   EXPECT_EQ(wakes.plain, 2);
 }
 

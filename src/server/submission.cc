@@ -48,7 +48,7 @@ ServerSink::Output ServerSink::Take() {
 ServerSink::Progress ServerSink::Look() {
   std::lock_guard lock(mutex_);
   signalled_ = false;
-  const std::optional<Output::End>& end = pending_.end;
+  const std::optional<Outcome>& end = pending_.end;
   return {pending_.admitted, end.has_value(), end.has_value() && !end->status.ok()};
 }
 
@@ -72,7 +72,7 @@ void ServerSink::EndEarly(Status status) {
   ended_early_ = true;
   pending_.deltas.clear();
   pending_.held.Release();
-  pending_.end = Output::End{std::move(status), Finish{}};
+  pending_.end = Outcome::Failed(std::move(status));
   Signal(Wake::kNews);
 }
 
@@ -114,8 +114,9 @@ ServerSink::Known ServerSink::known() {
 // The key's account is updated before the client can see the event: its next request may come at
 // once.
 
-void ServerSink::OnAdmitted(RequestId, const engine::Admission& admission) {
+void ServerSink::OnAdmitted(RequestId, const Admission& admission) {
   Status within;
+  admitted_ = true;
   if (resumed_ == 0) within = ticket_.Admitted(admission.prompt_tokens);
   std::lock_guard lock(mutex_);
   queue_position_ = admission.queue_position;
@@ -152,33 +153,34 @@ bool ServerSink::OnDelta(RequestId, Delta delta) {
   return false;
 }
 
-void ServerSink::OnFinish(RequestId, const Finish& finish) {
-  const bool never_ran =
-      finish.reason == FinishReason::kCancelled && finish.batch_num == 0 && generated_ == 0;
-  if (never_ran) ticket_.RefundPrompt();
-  ticket_.End(std::max(int64_t{finish.usage.completion_tokens} - resumed_, generated_));
-  std::lock_guard lock(mutex_);
-  if (ended_early_) return;
-  known_ = {true,
-            finish.usage.prompt_tokens,
-            finish.usage.cached_tokens,
-            finish.usage.completion_tokens,
-            finish.times.queue,
-            finish.times.queue + finish.times.prefill};
-  pending_.end = Output::End{Status(), finish};
-  // Cancelled by OnDelta, and to its client as much as max_tokens would have bounded it.
-  if (limited_ && finish.reason == FinishReason::kCancelled) {
-    pending_.end->finish.reason = FinishReason::kLength;
-    pending_.end->finish.cut_by = kTokensPerMinute;
+void ServerSink::OnEnd(RequestId, const Outcome& outcome) {
+  const Finish& finish = outcome.finish;
+  const bool cancelled = finish.reason == FinishReason::kCancelled;
+  const bool answered = outcome.status.ok() || (cancelled && admitted_);
+  if (answered) {
+    if (cancelled && finish.batch_num == 0 && generated_ == 0) ticket_.RefundPrompt();
+    ticket_.End(std::max(int64_t{finish.usage.completion_tokens} - resumed_, generated_));
+  } else {
+    ticket_.End(generated_);
   }
-  Signal(Wake::kNews);
-}
-
-void ServerSink::OnError(RequestId, const Status& status) {
-  ticket_.End(generated_);
   std::lock_guard lock(mutex_);
   if (ended_early_) return;
-  pending_.end = Output::End{status, Finish{}};
+  if (answered) {
+    known_ = {true,
+              finish.usage.prompt_tokens,
+              finish.usage.cached_tokens,
+              finish.usage.completion_tokens,
+              finish.times.queue,
+              finish.times.queue + finish.times.prefill};
+    pending_.end = Outcome::Ended(finish);
+    // Cancelled by OnDelta, and to its client as much as max_tokens would have bounded it.
+    if (limited_ && cancelled) {
+      pending_.end->finish.reason = FinishReason::kLength;
+      pending_.end->finish.cut_by = kTokensPerMinute;
+    }
+  } else {
+    pending_.end = outcome;
+  }
   Signal(Wake::kNews);
 }
 
@@ -215,7 +217,7 @@ void Submission::Cancel() {
   for (Choice& choice : choices_) {
     const bool under_way = !choice.ended || choice.sink->ended_early();
     choice.sink->Close();
-    if (under_way && choice.id != 0) backend_->Cancel(choice.id);
+    if (under_way && choice.id != 0) static_cast<void>(backend_->Cancel(choice.id));
   }
   choices_.clear();
 }
@@ -226,7 +228,7 @@ Status Submission::Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets,
   if (api->choices() > 1 && !api->request.sampling.seed) {
     api->request.sampling.seed = base::SystemRandom().Next64();
   }
-  std::vector<engine::SinkRequest> all;
+  std::vector<SinkRequest> all;
   all.reserve(api->choices());
   choices_.reserve(api->choices());
   for (api::Prompt& prompt : api->prompts) {

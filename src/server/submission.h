@@ -15,14 +15,14 @@
 
 #include "api/api_format.h"
 #include "base/shared_budget.h"
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 #include "server/key_limits.h"
 
 namespace ropeway::server {
 
-// What the sinks of streams and of whole answers share. Thread rule: the OutputSink side from the
+// What the sinks of streams and of whole answers share. Thread rule: the Sink side from the
 // backend's threads, the rest from the connection's.
-class ServerSink : public engine::OutputSink {
+class ServerSink : public Sink {
  public:
   // Why the connection is woken: there is output to take; or it is to be closed, because its reader
   // is too slow, or because the tenant's answers take too much memory.
@@ -44,11 +44,7 @@ class ServerSink : public engine::OutputSink {
   struct Output {
     bool admitted = false;  // OnAdmitted was called, now or earlier.
     std::vector<Delta> deltas;
-    struct End {
-      Status status;  // Of OnError; OK after OnFinish.
-      Finish finish;  // Valid where `status` is OK.
-    };
-    std::optional<End> end;
+    std::optional<Outcome> end;
     base::SharedBudget::Hold held;  // For the deltas' memory.
   };
   Output Take();
@@ -57,7 +53,7 @@ class ServerSink : public engine::OutputSink {
   struct Progress {
     bool admitted = false;
     bool ended = false;
-    bool failed = false;  // It ended by OnError.
+    bool failed = false;  // It ended so, or was cancelled before it was admitted.
   };
   Progress Look();
 
@@ -84,10 +80,9 @@ class ServerSink : public engine::OutputSink {
   // the backend to cancel.
   void Close();
 
-  void OnAdmitted(RequestId id, const engine::Admission& admission) final;
+  void OnAdmitted(RequestId id, const Admission& admission) final;
   bool OnDelta(RequestId id, Delta delta) final;
-  void OnFinish(RequestId id, const Finish& finish) final;
-  void OnError(RequestId id, const Status& status) final;
+  void OnEnd(RequestId id, const Outcome& outcome) final;
 
  protected:
   enum class Kept { kYes, kTooSlow, kTooMuchMemory };
@@ -110,6 +105,7 @@ class ServerSink : public engine::OutputSink {
 
   // Used by the backend's threads, which call one at a time.
   KeyTicket ticket_;
+  bool admitted_ = false;
   int32_t resumed_ = 0;    // Tokens of Request::resume_ids.
   int64_t generated_ = 0;  // Tokens.
   bool limited_ = false;   // The key has no more tokens for it.
@@ -173,7 +169,7 @@ class Submission {
   using SinkMaker = std::function<std::shared_ptr<ServerSink>()>;
 
   // `backend` must outlive it.
-  explicit Submission(engine::Backend* backend) : backend_(backend) {}
+  explicit Submission(engine::FrontDesk* backend) : backend_(backend) {}
   ~Submission() { Cancel(); }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
@@ -207,7 +203,7 @@ class Submission {
     bool ended = false;  // Its end was taken.
   };
 
-  engine::Backend* const backend_;
+  engine::FrontDesk* const backend_;
   std::vector<Choice> choices_;
 };
 

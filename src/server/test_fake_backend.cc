@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/failure.h"
+
 namespace ropeway::server {
 namespace {
 
@@ -163,7 +165,7 @@ bool FakeBackend::WaitDeltas(int64_t count) const {
   return WaitFor([this, count] { return deltas_ >= count; });
 }
 
-StatusOr<std::vector<RequestId>> FakeBackend::SubmitAll(std::vector<engine::SinkRequest> requests) {
+StatusOr<std::vector<RequestId>> FakeBackend::SubmitAll(std::vector<SinkRequest> requests) {
   {
     std::lock_guard lock(mutex_);
     submissions_.push_back(requests.size());
@@ -171,9 +173,9 @@ StatusOr<std::vector<RequestId>> FakeBackend::SubmitAll(std::vector<engine::Sink
   std::vector<RequestId> ids;
   ids.reserve(requests.size());
   const auto cancel = [&] {
-    for (const RequestId id : ids) Cancel(id);
+    for (const RequestId id : ids) static_cast<void>(Cancel(id));
   };
-  for (engine::SinkRequest& request : requests) {
+  for (SinkRequest& request : requests) {
     try {
       StatusOr<RequestId> id = SubmitOne(std::move(request));
       if (!id.ok()) {
@@ -196,9 +198,9 @@ engine::QueueInfo FakeBackend::Queue(const std::string* tenant, double weight) c
   return queue;
 }
 
-StatusOr<RequestId> FakeBackend::SubmitOne(engine::SinkRequest submitted) {
+StatusOr<RequestId> FakeBackend::SubmitOne(SinkRequest submitted) {
   Request& request = submitted.request;
-  std::shared_ptr<engine::OutputSink>& sink = submitted.sink;
+  std::shared_ptr<Sink>& sink = submitted.sink;
   std::lock_guard lock(mutex_);
   if (!rejection_.ok()) return rejection_;
   Running running;
@@ -208,7 +210,7 @@ StatusOr<RequestId> FakeBackend::SubmitOne(engine::SinkRequest submitted) {
   const RequestId id = next_id_++;
   if (running.script.fail_in_submit) {
     sink->OnAdmitted(id, {.prompt_tokens = 3});
-    sink->OnError(id, running.script.failure);
+    sink->OnEnd(id, Outcome::Failed(running.script.failure));
     return id;
   }
   running.request = std::move(request);
@@ -218,12 +220,13 @@ StatusOr<RequestId> FakeBackend::SubmitOne(engine::SinkRequest submitted) {
   return id;
 }
 
-void FakeBackend::Cancel(RequestId id) {
+Status FakeBackend::Cancel(RequestId id) {
   std::lock_guard lock(mutex_);
   auto found = running_.find(id);
-  if (found == running_.end()) return;
+  if (found == running_.end()) return NotUnderWay(id);
   found->second.cancelled = true;
   changed_.notify_all();
+  return {};
 }
 
 std::vector<engine::ModelInfo> FakeBackend::Models() const {
@@ -324,7 +327,7 @@ void FakeBackend::Run() {
 
 bool FakeBackend::Step(RequestId id, Running* running) {
   const FakeScript& script = running->script;
-  engine::OutputSink& sink = *running->sink;
+  Sink& sink = *running->sink;
   Finish finish;
   finish.usage = {.prompt_tokens = 3, .completion_tokens = running->emitted, .cached_tokens = 1};
   finish.reason = script.finish_failed ? FinishReason::kFailed : FinishReason::kLength;
@@ -337,14 +340,14 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   if (running->cancelled) {
     finish.reason = FinishReason::kCancelled;
     if (running->admitted) {
-      sink.OnFinish(id, finish);
+      sink.OnEnd(id, {base::RequestCancelled(), finish});
     } else {
-      sink.OnError(id, {StatusCode::kCancelled, "Cancelled while it waited."});
+      sink.OnEnd(id, Outcome::Failed({StatusCode::kCancelled, "Cancelled while it waited."}));
     }
     return false;
   }
   if (script.fail_unadmitted) {
-    sink.OnError(id, script.failure);
+    sink.OnEnd(id, Outcome::Failed(script.failure));
     return false;
   }
   if (!script.admit) return true;
@@ -371,11 +374,11 @@ bool FakeBackend::Step(RequestId id, Running* running) {
       std::lock_guard lock(mutex_);
       if (hold_failures_) return true;
     }
-    sink.OnError(id, script.failure);
+    sink.OnEnd(id, Outcome::Failed(script.failure));
     return false;
   }
   if (!script.endless && running->emitted == running->request.max_tokens.value_or(5)) {
-    sink.OnFinish(id, finish);
+    sink.OnEnd(id, {base::StatusOfEnd(finish.reason), finish});
     return false;
   }
   Delta delta;

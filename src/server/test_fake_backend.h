@@ -17,15 +17,15 @@
 #include <thread>
 #include <vector>
 
-#include "engine/backend.h"
+#include "engine/front_desk.h"
 
 namespace ropeway::server {
 
 // How one request runs and ends.
 struct FakeScript {
-  bool admit = true;     // Else it waits unadmitted, without an end, until it is cancelled.
-  bool endless = false;  // Else it ends after max_tokens deltas.
-  int fail_after = -1;   // OnError(failure) after so many deltas; -1: never. Beforehand if 0 and
+  bool admit = true;             // Else it waits unadmitted, without an end, until it is cancelled.
+  bool endless = false;          // Else it ends after max_tokens deltas.
+  int fail_after = -1;           // It fails after so many deltas; -1: never. Beforehand if 0 and
   bool fail_unadmitted = false;  // this is set.
   bool fail_in_submit = false;   // Submit itself admits it and fails it, before it returns.
   Status failure;
@@ -45,7 +45,7 @@ inline constexpr std::string_view kFakeEndless = "ENDLESS";
 // Likewise, and with each piece it takes another MiB of memory.
 inline constexpr std::string_view kFakeGrowing = "GROWING";
 
-class FakeBackend final : public engine::Backend {
+class FakeBackend final : public engine::FrontDesk {
  public:
   using ScriptFn = std::function<FakeScript(const Request&)>;
 
@@ -78,8 +78,8 @@ class FakeBackend final : public engine::Backend {
   bool WaitActive(int count) const;
   bool WaitDeltas(int64_t count) const;
 
-  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<engine::SinkRequest> requests) override;
-  void Cancel(RequestId id) override;
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
+  Status Cancel(RequestId id) override;
   std::vector<engine::ModelInfo> Models() const override;
   bool MayServe(const std::string& model) const override { return model == unlisted_; }
   engine::Health GetHealth() const override;
@@ -104,7 +104,7 @@ class FakeBackend final : public engine::Backend {
   struct Running {
     Request request;
     FakeScript script;
-    std::shared_ptr<engine::OutputSink> sink;
+    std::shared_ptr<Sink> sink;
     bool admitted = false;
     bool cancelled = false;
     bool prompt_sent = false;
@@ -112,7 +112,7 @@ class FakeBackend final : public engine::Backend {
     uint64_t text_bytes = 0;
   };
 
-  StatusOr<RequestId> SubmitOne(engine::SinkRequest request);
+  StatusOr<RequestId> SubmitOne(SinkRequest request);
   void Run();
   // Advances one request; false where it ended.
   bool Step(RequestId id, Running* running);

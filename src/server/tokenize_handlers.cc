@@ -133,7 +133,7 @@ class TokenizerJob {
   virtual size_t bytes() const = 0;
   virtual const TokenizerFields& fields() const = 0;
 
-  const engine::Backend& backend() const { return *context_->backend; }
+  const engine::FrontDesk& backend() const { return *context_->backend; }
 
   std::string text_;  // The answer so far, JSON.
 

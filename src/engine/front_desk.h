@@ -1,59 +1,23 @@
-// The Backend seam: the server (and the gateway) hand requests to it, and get output through sinks.
-#ifndef ROPEWAY_ENGINE_BACKEND_H_
-#define ROPEWAY_ENGINE_BACKEND_H_
+// What a server needs beside requests of an engine or a gateway: models, health, queue, tokens.
+#ifndef ROPEWAY_ENGINE_FRONT_DESK_H_
+#define ROPEWAY_ENGINE_FRONT_DESK_H_
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/words.h"
+#include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
 
 namespace ropeway::engine {
-
-// Facts about a request once it is queued.
-struct Admission {
-  int32_t prompt_tokens = 0;
-  bool estimated = false;      // prompt_tokens is: the prompt is encoded elsewhere.
-  int32_t queue_position = 0;  // Requests that start before it, as ranked now; 0: it is next.
-};
-
-// Receives one request's output: OnAdmitted at most once and first, OnDelta any number of times,
-// then exactly one of OnFinish or OnError. Calls come in order, one at a time, from the backend's
-// threads; they must not block. Owned by the backend from Submit until the end; the backend drops
-// it then.
-class OutputSink {
- public:
-  virtual ~OutputSink() = default;
-
-  // The request is encoded, checked and queued: a stream's headers may be sent now.
-  virtual void OnAdmitted(RequestId id, const Admission& admission) = 0;
-
-  // New text and tokens. Returns false to cancel (the client is gone): OnFinish(kCancelled)
-  // follows.
-  virtual bool OnDelta(RequestId id, Delta delta) = 0;
-
-  // The end of an admitted request.
-  virtual void OnFinish(RequestId id, const Finish& finish) = 0;
-
-  // The end of a request that was rejected after Submit (e.g. prompt too long) or failed, also
-  // after OnAdmitted and deltas; kDeadlineExceeded: its timeout was over.
-  virtual void OnError(RequestId id, const Status& status) = 0;
-};
-
-// A request, and who receives its output.
-struct SinkRequest {
-  Request request;
-  std::shared_ptr<OutputSink> sink;
-};
 
 struct ModelInfo {
   std::string id;                // The served name.
@@ -148,34 +112,13 @@ class Tokenization {
   virtual std::vector<TokenId> Take() = 0;
 };
 
-// Thread rule: every method from any thread.
-class Backend {
+// A Backend with what a server shows of it. Thread rule: every method from any thread.
+class FrontDesk : public Backend {
  public:
-  virtual ~Backend() = default;
-
-  // Queues requests that are one to their client (OpenAI's lists of prompts, and n), all or none,
-  // and returns their ids in order, in far under 1 ms each: kInvalidArgument (malformed), kNotFound
-  // (no such model), kResourceExhausted (queue full), kUnavailable (stopping). They are admitted,
-  // or rejected later, by one decision, in which what they take themselves does not count as a
-  // wait. After success each sink gets exactly one end. On failure sinks are dropped uncalled,
-  // except that some may get the end of a cancelled request; of one request alone none does.
-  virtual StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) = 0;
-
-  // Likewise, for one request.
-  StatusOr<RequestId> Submit(Request request, std::shared_ptr<OutputSink> sink) {
-    try {
-      std::vector<SinkRequest> one;
-      one.push_back({std::move(request), std::move(sink)});
-      StatusOr<std::vector<RequestId>> ids = SubmitAll(std::move(one));
-      if (!ids.ok()) return ids.status();
-      return ids->front();
-    } catch (const std::bad_alloc&) {
-      return Status(StatusCode::kResourceExhausted, "out of memory");
-    }
-  }
-
-  // Asks that the request end as kCancelled; without effect after its end.
-  virtual void Cancel(RequestId id) = 0;
+  // How it is, told from what the methods below say.
+  void Probe(ProbeFn done) override;
+  // Where the digest of the model's files is known.
+  bool CanResume() const override;
 
   virtual std::vector<ModelInfo> Models() const = 0;
 
@@ -224,6 +167,35 @@ class Backend {
   virtual Status Drain(std::chrono::nanoseconds deadline) = 0;
 };
 
+inline bool FrontDesk::CanResume() const {
+  const std::vector<ModelInfo> models = Models();
+  return !models.empty() && !models.front().digest.empty();
+}
+
+inline void FrontDesk::Probe(ProbeFn done) {
+  BackendFacts facts;
+  const Health health = GetHealth();
+  facts.ready = health.live && health.ready;
+  facts.reason = health.reason;
+  const EngineStats stats = Stats();
+  if (stats.max_batch_size > 0) facts.places = stats.max_batch_size;
+  facts.running = stats.running;
+  facts.waiting = stats.queue_depth;
+  facts.preempts = true;
+  facts.shares_tenants = true;
+  const int blocks = stats.kv_blocks_free + stats.kv_blocks_held + stats.kv_blocks_cached;
+  if (blocks > 0) {
+    facts.free_memory = 1.0 - static_cast<double>(stats.kv_blocks_held) / blocks;
+  }
+  for (const ModelInfo& model : Models()) {
+    facts.models.push_back(model.id);
+    facts.model_digest = model.digest;
+    facts.numerics = model.numerics;
+    facts.limits = model.limits;
+  }
+  done(std::move(facts));
+}
+
 }  // namespace ropeway::engine
 
-#endif  // ROPEWAY_ENGINE_BACKEND_H_
+#endif  // ROPEWAY_ENGINE_FRONT_DESK_H_
