@@ -1,5 +1,3 @@
-#include "scheduler/batches.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,9 @@
 #include <initializer_list>
 #include <memory>
 #include <vector>
+
+#include "scheduler/batch_former.h"
+#include "scheduler/scheduler_options.h"
 
 namespace ropeway::scheduler {
 namespace {
@@ -18,7 +19,8 @@ constexpr int kSlots = 4;
 class BatchRulesTest : public testing::Test {
  protected:
   void Begin(const SchedulerOptions& options) {
-    batches_ = std::make_unique<Batches>(options, kSlots);
+    batches_ =
+        std::make_unique<Batches>(options.batching, options.urgent_joins, options.padding, kSlots);
   }
   core::Sequence* Add(int32_t ids = 10) {
     sequences_.push_back(std::make_unique<core::Sequence>());

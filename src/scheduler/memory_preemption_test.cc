@@ -1,7 +1,6 @@
-#include "scheduler/memory_preemption.h"
-
 #include <gtest/gtest.h>
 
+#include "scheduler/preemption.h"
 #include "scheduler/test_slots.h"
 
 namespace ropeway::scheduler {

@@ -1,13 +1,18 @@
-// The cost limits of a step's prompts, and the steps that belong to urgent prompts.
+// The cost limits of a step: of its prompts, of the steps that belong to urgent prompts, and of
+// sampling.
 #ifndef ROPEWAY_SCHEDULER_PREFILL_BUDGET_H_
 #define ROPEWAY_SCHEDULER_PREFILL_BUDGET_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "core/sequence.h"
 #include "policy/scheduling_policy.h"
+#include "scheduler/cost_model.h"
+#include "scheduler/tenant_table.h"
 #include "scheduler/waiting_queue.h"
 
 namespace ropeway::scheduler {
@@ -98,6 +103,35 @@ class UrgentSteps {
   core::Sequence* owner_ = nullptr;
   int steps_ = 0;  // Urgent steps in a row.
   bool paused_ = false;
+};
+
+// In a step sampling may cost as much as half of the decodes, or kUnits if that is more. If it
+// would cost more, those whose sampling is costly take turns: first those that have rested for
+// max_wait, then by class and by their tenants' service, within a tenant in turn.
+//
+// Thread rule: the scheduler's.
+class SamplingTurns {
+ public:
+  static constexpr double kPart = 0.5;
+  static constexpr double kUnits = 8;
+  // Of what sampling may cost: a decode whose sampling costs less than this part never rests.
+  static constexpr double kCheapPart = 1.0 / 128;
+
+  // `slots`: sequences that run at once. The others must outlive it.
+  SamplingTurns(const CostModel* costs, const policy::SchedulingPolicy* policy,
+                TenantTable* tenants, size_t slots)
+      : costs_(costs), policy_(policy), tenants_(tenants) {
+    costly_.reserve(2 * slots);  // Preempted in the step, and what took their slots.
+  }
+
+  // Sets `contends` and `rests` of the running sequences that decode.
+  void Choose(std::span<Ranked> running);
+
+ private:
+  const CostModel* const costs_;
+  const policy::SchedulingPolicy* const policy_;
+  TenantTable* const tenants_;
+  std::vector<Ranked*> costly_;  // Of the step; a member to avoid allocation.
 };
 
 }  // namespace ropeway::scheduler

@@ -1,5 +1,3 @@
-#include "scheduler/sampling_turns.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "policy/policies.h"
+#include "scheduler/prefill_budget.h"
 
 namespace ropeway::scheduler {
 namespace {

@@ -23,7 +23,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
                       .parts = options.class_parts}),
       tenants_(policy, kv),
       slots_(options, kv, mover, &tenants_, &load_, &output_),
-      batches_(options, slots_.max()),
+      batches_(options.batching, options.urgent_joins, options.padding, slots_.max()),
       aging_(options.max_wait),
       order_(policy, kv, static_cast<size_t>(slots_.max())),
       urgent_(policy, options.has_classes, options.max_prefill_chunk),

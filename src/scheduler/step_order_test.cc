@@ -1,10 +1,9 @@
-#include "scheduler/step_order.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "scheduler/slots.h"
 #include "scheduler/test_slots.h"
 
 namespace ropeway::scheduler {

@@ -1,11 +1,10 @@
-#include "scheduler/takeover.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
 
+#include "scheduler/preemption.h"
 #include "scheduler/test_slots.h"
 
 namespace ropeway::scheduler {

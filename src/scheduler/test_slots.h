@@ -14,7 +14,6 @@
 #include "policy/scheduling_policy.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/slots.h"
-#include "scheduler/step_order.h"
 #include "scheduler/tenant_table.h"
 
 namespace ropeway::scheduler {

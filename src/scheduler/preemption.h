@@ -1,6 +1,7 @@
-// Sequences of the queue that start at the expense of running ones.
-#ifndef ROPEWAY_SCHEDULER_TAKEOVER_H_
-#define ROPEWAY_SCHEDULER_TAKEOVER_H_
+// Running sequences that give their slots and blocks: for the next block of another one, and for
+// sequences of the queue.
+#ifndef ROPEWAY_SCHEDULER_PREEMPTION_H_
+#define ROPEWAY_SCHEDULER_PREEMPTION_H_
 
 #include <cstddef>
 #include <span>
@@ -14,11 +15,41 @@
 #include "scheduler/prefill_budget.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/slots.h"
-#include "scheduler/step_order.h"
 #include "scheduler/tenant_table.h"
 #include "scheduler/waiting_queue.h"
 
 namespace ropeway::scheduler {
+
+// If a block is missing, the policy's victims among the running sequences without work in this step
+// are preempted, until there is a block or the sequence itself was the victim; with several
+// tenants, of the lowest class those of the tenant that holds the most, and of these the ones that
+// may give way, if there are any. An aged sequence is preempted only if all others are aged too.
+//
+// Thread rule: the scheduler's.
+class MemoryPreemption {
+ public:
+  // `has_classes`: the policy's first key is the class. The others must outlive it.
+  MemoryPreemption(bool has_classes, const policy::SchedulingPolicy* policy,
+                   kvcache::KvCacheManager* kv, const TenantTable* tenants, Slots* slots);
+
+  // Gives the decode running[index] blocks for its next position; false: it was preempted itself.
+  // The decodes before it have work already.
+  bool Extend(std::span<const Ranked> running, size_t index);
+  // No prompt has the blocks of its layers with windows for a token more, so that the step would
+  // compute nothing: gives them to this one. False: there are no others to preempt.
+  bool Cover(core::Sequence* prefill);
+
+ private:
+  void PreemptOne();
+  void KeepLargestHolder();
+
+  const bool has_classes_;
+  const policy::SchedulingPolicy* const policy_;
+  kvcache::KvCacheManager* const kv_;
+  const TenantTable* const tenants_;
+  Slots* const slots_;
+  std::vector<core::Sequence*> candidates_;  // A member to avoid allocation.
+};
 
 // What must start now for all that wait to start within max_wait since they came. Thread rule: the
 // scheduler's.
@@ -111,4 +142,4 @@ class Takeover {
 
 }  // namespace ropeway::scheduler
 
-#endif  // ROPEWAY_SCHEDULER_TAKEOVER_H_
+#endif  // ROPEWAY_SCHEDULER_PREEMPTION_H_
