@@ -2,6 +2,7 @@
 // class, and sends each request to the engine that suits it.
 //
 //   gateway WHERE [WHERE...]      each http://HOST:PORT of an engine's server, or a model file
+#include "ropeway/engine.h"
 #include "ropeway/gateway.h"
 
 #include <chrono>
