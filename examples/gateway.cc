@@ -11,8 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "ropeway/engine.h"
-
 namespace {
 
 int Fail(const ropeway::Status& status) {
