@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ropeway::gateway {
 
 DispatchEntry::DispatchEntry(DispatchRequest asked, uint64_t entries_before)
@@ -96,7 +98,8 @@ void DispatchEntries::SetTimer(DispatchEntry* entry, base::TimePoint due) {
 Status DispatchEntries::CheckList(const List& list, bool runs) const {
   for (size_t i = 0; i < list.size(); ++i) {
     const DispatchEntry& entry = *list[i];
-    const char* wrong = nullptr;
+    const bool first = entry.state == core::SequenceState::kWaiting;
+    const char* wrong = entry.place.taken() != first ? "with a wrong place in the queue" : nullptr;
     if (entry.index != i || Find(entry.id()) != &entry) wrong = "out of place";
     if (entry.running() != runs || (entry.replica >= 0) != runs) wrong = "on the wrong list";
     if (!timers_.contains({entry.timer, entry.id()})) wrong = "without its timer";
@@ -112,6 +115,11 @@ Status DispatchEntries::CheckIntegrity() const {
   if (Status status = CheckList(running_, true); !status.ok()) return status;
   if (entries_.size() != waiting_.size() + running_.size() || timers_.size() != entries_.size()) {
     return {StatusCode::kInternal, "the dispatcher counts its requests wrongly"};
+  }
+  const auto held = std::count_if(waiting_.begin(), waiting_.end(),
+                                  [](const DispatchEntry* entry) { return entry->place.taken(); });
+  if (places_.used() != held) {
+    return {StatusCode::kInternal, "the dispatcher counts places in the queue wrongly"};
   }
   DispatchTenants again = tenants_.Empty();
   for (const auto& [id, entry] : entries_) {

@@ -18,6 +18,7 @@
 #include "gateway/dispatch_tenants.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "scheduler/admission.h"
 
 namespace ropeway::gateway {
 
@@ -81,8 +82,10 @@ class DispatchEntries {
  public:
   using List = std::vector<DispatchEntry*>;  // Unordered.
 
-  // `tenants`: see ReplicaRules.
-  DispatchEntries(int tenants, size_t replicas) : tenants_(tenants, replicas) {}
+  // `tenants`: see ReplicaRules. `most_waiting`: requests of one tenant that may wait for their
+  // first start while no other's do.
+  DispatchEntries(int tenants, size_t replicas, int64_t most_waiting)
+      : places_(scheduler::SharedByTenants(most_waiting)), tenants_(tenants, replicas) {}
 
   size_t size() const { return entries_.size(); }
   const List& waiting() const { return waiting_; }
@@ -91,6 +94,9 @@ class DispatchEntries {
   DispatchEntry* Find(RequestId id) const;
   // The entry, if this attempt of it is under way; else null.
   DispatchEntry* FindAttempt(RequestId id, uint32_t attempt) const;
+
+  // Places in the queue, one of each entry until its first start. Its owner takes and releases it.
+  base::SharedBudget& places() { return places_; }
 
   // Takes the memory that the moves of so many more entries need. Throws std::bad_alloc.
   void Reserve(size_t more);
@@ -117,7 +123,7 @@ class DispatchEntries {
   // Of the earliest timer. REQUIRES: size() > 0.
   DispatchEntry* first_due() const { return Find(timers_.begin()->second); }
 
-  // Lists, timers and tenants fit together; kInternal names what does not. O(n).
+  // Lists, places, timers and tenants fit together; kInternal names what does not. O(n).
   Status CheckIntegrity() const;
 
  private:
@@ -125,6 +131,7 @@ class DispatchEntries {
   static void RemoveFrom(List* list, DispatchEntry* entry);
   Status CheckList(const List& list, bool runs) const;
 
+  base::SharedBudget places_;  // Outlives the entries.
   std::unordered_map<RequestId, std::unique_ptr<DispatchEntry>> entries_;
   List waiting_;
   List running_;

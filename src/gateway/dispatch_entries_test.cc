@@ -20,17 +20,19 @@ class DispatchEntriesTest : public testing::Test {
     entries_.Reserve(1);
     DispatchEntry* const entry =
         entries_.Insert(std::make_unique<DispatchEntry>(std::move(request), last_id_));
+    EXPECT_TRUE(entries_.places().Take(tenant, 1, &entry->place));
     entries_.Wait(entry);
     return entry;
   }
   void Send(DispatchEntry* entry, int replica) {
     entries_.StopWaiting(entry);
+    entry->place.Release();
     entry->state = core::SequenceState::kPrefilling;
     entries_.Send(entry, replica);
   }
   std::string Integrity() const { return entries_.CheckIntegrity().message(); }
 
-  DispatchEntries entries_{3, 2};
+  DispatchEntries entries_{3, 2, 100};
   RequestId last_id_ = 0;
 };
 
@@ -98,6 +100,9 @@ TEST_F(DispatchEntriesTest, WhatDoesNotFitIsNamed) {
   a->request.priority = Priority::kHigh;
   EXPECT_EQ(Integrity(), "the dispatcher counts its tenants' requests wrongly");
   a->request.priority = Priority::kMedium;
+  a->place.Release();
+  EXPECT_EQ(Integrity(), "the dispatcher has request 1 with a wrong place in the queue");
+  ASSERT_TRUE(entries_.places().Take("a", 1, &a->place));
   EXPECT_EQ(Integrity(), "");
 }
 

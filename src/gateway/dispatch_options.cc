@@ -1,12 +1,12 @@
-// Which options of the dispatcher can stand.
+#include "gateway/dispatch_options.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
-
-#include "gateway/dispatcher.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -75,6 +75,21 @@ Status DispatchOptions::Validate() const {
     return BadDispatchOption("retries-per-second", "above 0");
   }
   return {};
+}
+
+DispatchOptions DispatchOptions::Resolved() const {
+  DispatchOptions options = *this;
+  // Places are divided between tenants only where the order is.
+  const bool fair = (*policy::MakePolicy(policy))->is_fair();
+  if (!fair || !continuous()) options.rules.tenants = 1;
+  if (!enable_batching) options.max_parallel_batches = 1;
+  if (!enable_batching || !batches) return options;
+  // A batch goes out together: there are places for it from the start, until it shows that there
+  // are not.
+  PlacesOptions& places = options.rules.places;
+  const int64_t wanted = int64_t{max_batch_size} * max_parallel_batches;
+  places.start = static_cast<int>(std::clamp<int64_t>(wanted, places.start, places.most));
+  return options;
 }
 
 }  // namespace ropeway::gateway

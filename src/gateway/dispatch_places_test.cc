@@ -23,7 +23,7 @@ class DispatchPlacesTest : public testing::Test {
   }
   void Start(int places, int tenants) {
     replicas_ = std::make_unique<Replicas>(Two(places), RulesOf(tenants));
-    entries_ = std::make_unique<DispatchEntries>(tenants, size_t{2});
+    entries_ = std::make_unique<DispatchEntries>(tenants, size_t{2}, 100);
     places_ = std::make_unique<DispatchPlaces>(replicas_.get(), &entries_->tenants());
   }
   DispatchEntry* Add(const std::string& tenant, Priority priority = Priority::kMedium) {

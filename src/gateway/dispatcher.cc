@@ -7,26 +7,9 @@
 #include <new>
 
 #include "base/failure.h"
-#include "base/words.h"
 
 namespace ropeway::gateway {
 namespace {
-
-bool HasClasses(const DispatchOptions& options) {
-  const std::string& name = options.policy.name;
-  return name == "priority" || name.rfind("priority+", 0) == 0;
-}
-
-scheduler::LoadOptions LoadOptionsOf(const DispatchOptions& options,
-                                     const policy::SchedulingPolicy& policy) {
-  scheduler::LoadOptions load;
-  load.has_classes = HasClasses(options);
-  load.has_tenants = policy.is_fair();
-  for (size_t c = 0; c < load.parts.size() && load.has_classes && !options.policy.strict; ++c) {
-    load.parts[c] = options.policy.class_shares[c] / 100.0;
-  }
-  return load;
-}
 
 scheduler::BatchFormerOptions FormerOptionsOf(const DispatchOptions& options) {
   using Kind = scheduler::BatchFormerOptions::Kind;
@@ -38,63 +21,27 @@ scheduler::BatchFormerOptions FormerOptionsOf(const DispatchOptions& options) {
   return former;
 }
 
-// Places are divided between tenants only where the order is.
-DispatchOptions WithTenants(DispatchOptions options) {
-  const bool fair = (*policy::MakePolicy(options.policy))->is_fair();
-  if (!fair || options.batches || !options.enable_batching) options.rules.tenants = 1;
-  return options;
-}
-
-// A batch goes out together: there are places for it from the start, until it shows that there are
-// not.
-DispatchOptions WithPlacesForBatches(DispatchOptions options) {
-  if (!options.enable_batching) options.max_parallel_batches = 1;
-  if (!options.batches || !options.enable_batching) return options;
-  PlacesOptions& places = options.rules.places;
-  const int64_t wanted = int64_t{options.max_batch_size} * options.max_parallel_batches;
-  places.start = static_cast<int>(std::clamp<int64_t>(wanted, places.start, places.most));
-  return options;
-}
-
 }  // namespace
 
 Dispatcher::Dispatcher(DispatchOptions options)
-    : options_(WithPlacesForBatches(WithTenants(std::move(options)))),
+    : options_(options.Resolved()),
       policy_(*policy::MakePolicy(options_.policy)),
       replicas_(options_.replicas, options_.rules),
       budget_(options_.retries),
-      costs_(0.0, false),
-      load_(&costs_, LoadOptionsOf(options_, *policy_)),
-      admission_(options_.max_wait, options_.max_queued_tokens, this),
       aging_(options_.max_wait),
-      queued_(scheduler::SharedByTenants(options_.max_queued_requests)),
-      entries_(options_.rules.tenants, replicas_.size()),
+      entries_(options_.rules.tenants, replicas_.size(), options_.max_queued_requests),
       places_(&replicas_, &entries_.tenants()),
-      batches_(FormerOptionsOf(options_), options_.max_parallel_batches) {}
+      batches_(FormerOptionsOf(options_), options_.max_parallel_batches),
+      load_({.options = options_,
+             .replicas = replicas_,
+             .entries = entries_,
+             .places = places_,
+             .batches = batches_},
+            policy_->is_fair()) {}
 
 Dispatcher::~Dispatcher() = default;
 
 // --- Adding.
-
-Status Dispatcher::Admit(Entry* entry) {
-  const core::JobRequest& request = entry->request;
-  if (!queued_.Take(request.tenant, 1, &entry->place)) {
-    Status status(
-        StatusCode::kResourceExhausted,
-        fmt::format(
-            "the queue is full: it holds {}, {} of the same sender (max_queued_requests {})",
-            base::Counted(queued_.used(), "request"), queued_.held(request.tenant),
-            options_.max_queued_requests));
-    scheduler::LoadView load;
-    admission_.View(&load);
-    const double wait = scheduler::PredictedWait(
-        load, {request.tenant, request.tenant_weight, request.priority}, options_.max_wait);
-    status.set_retry_after_seconds(scheduler::RetryAfter(wait, options_.max_wait));
-    return status;
-  }
-  const uint64_t content = entry->blocks.empty() ? 0 : entry->blocks.back();
-  return admission_.Admit(*entry, content, now_);
-}
 
 // What later calls append without allocating: they are to fail for no want of memory.
 void Dispatcher::Reserve(size_t more) {
@@ -140,7 +87,7 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
   added.reserve(requests.size());
   const auto undo = [&] {
     for (const RequestId id : added) {
-      admission_.LeaveQueue(id);
+      load_.LeaveQueue(id);
       if (Entry* const entry = entries_.Find(id)) Remove(entry);
     }
   };
@@ -151,7 +98,7 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
       auto entry = std::make_unique<Entry>(std::move(request), counts_.accepted + added.size());
       entry->arrived = now_;
       added.push_back(entry->id());
-      status = Admit(entry.get());
+      status = load_.Admit(entry.get());
       if (!status.ok()) break;
       Insert(std::move(entry));
     }
@@ -220,7 +167,7 @@ void Dispatcher::Erase(Entry* entry, core::SequenceEvent event, bool completed) 
   } else {
     LeaveQueue(entry);
   }
-  admission_.LeaveQueue(id);
+  load_.LeaveQueue(id);
   if (completed) load_.OnFinished(*entry);
   policy_->OnFinished(*entry, completed);
   mover_.Move(id, &entry->state, event);
@@ -230,8 +177,7 @@ void Dispatcher::Erase(Entry* entry, core::SequenceEvent event, bool completed) 
 // --- What replicas answer.
 
 void Dispatcher::Charge(Entry* entry, int32_t prompt, int32_t output) {
-  pace_work_.prompt += prompt;
-  pace_work_.output += output;
+  load_.OnWork(prompt, output);
   const int32_t paid = std::min(entry->prepaid, output);
   entry->prepaid -= paid;
   output -= paid;

@@ -24,66 +24,25 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/shared_budget.h"
 #include "core/job.h"
 #include "core/sequence_state.h"
 #include "engine/front_desk.h"
 #include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_entries.h"
+#include "gateway/dispatch_load.h"
+#include "gateway/dispatch_options.h"
 #include "gateway/dispatch_places.h"
 #include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
 #include "gateway/retry_budget.h"
-#include "policy/policies.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/backend.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
-#include "scheduler/admission.h"
-#include "scheduler/cost_model.h"
-#include "scheduler/queue_load.h"
 #include "scheduler/waiting_queue.h"
 
 namespace ropeway::gateway {
-
-struct DispatchOptions {
-  policy::PolicyOptions policy;
-  // Aging, and the predicted wait from which on a request is rejected.
-  base::Duration max_wait = std::chrono::seconds(30);
-  // Of one tenant that waits alone; all tenants together have less than twice as much.
-  int64_t max_queued_requests = 1000;
-  int64_t max_queued_tokens = 4'000'000;
-
-  // --dispatch batch: requests go out in batches instead of one by one as places are free.
-  bool batches = false;
-  bool enable_batching = true;  // false: strictly one at a time, whatever `batches` is.
-  int max_batch_size = 8;
-  base::Duration max_batch_wait = std::chrono::milliseconds(50);
-  int max_parallel_batches = 1;
-
-  // No replica is alive: 0: requests that wait are ended at once; else after so long.
-  base::Duration hold_timeout{};
-  // A replica that gives nothing for so long after it was sent a request, or after its last output
-  // for it, is taken to hang; 0: never. The second one also bounds the first where a stream is
-  // taken up, and at a replica that is out because its probes fail. OnAlive counts as output.
-  base::Duration first_byte_timeout{};
-  base::Duration idle_timeout{};
-  int max_retries = 3;  // Of one request.
-  RetryBudgetOptions retries;
-  int max_resumptions = 3;  // Of one request.
-  // How long a stream that was cut waits for a replica that can go on with it, at most.
-  base::Duration resume_wait = std::chrono::seconds(30);
-  // How long a request is passed by others while the replica that holds its prompt's cache has no
-  // free place and another one has; 0: it takes the other one at once. Not of class high.
-  base::Duration affinity_wait = std::chrono::milliseconds(500);
-
-  std::vector<ReplicaOptions> replicas;
-  ReplicaRules rules;
-
-  // InvalidArgument with the field at fault, as its flag or TOML key is named.
-  Status Validate() const;
-};
 
 // What Run wants done.
 struct Decision {
@@ -135,10 +94,11 @@ struct DispatchCounts : BatchCounts {
 //
 // Order. The policy ranks what waits, with the engine's own objects: aged requests by arrival, then
 // the rank, then the arrival (scheduler::Before). A request that runs is one that was sent. A step
-// of the policy is kStep long, or as long as it takes until a new request may start. The policy is
-// charged what replicas report: the prompt with the first byte, without what was cached there as
-// far as is known, and tokens as they come; besides, the first token when the request is sent, so
-// that tenants start in turn. Nothing that was sent is taken back: MayPreempt is not asked.
+// of the policy is kDispatchStep long, or as long as it takes until a new request may start. The
+// policy is charged what replicas report: the prompt with the first byte, without what was cached
+// there as far as is known, and tokens as they come; besides, the first token when the request is
+// sent, so that tenants start in turn. Nothing that was sent is taken back: MayPreempt is not
+// asked.
 //
 // Tenants. Where requests are sent continuously under a policy that is fair, and there are several
 // tenants (ReplicaRules): what belongs to a tenant that has its share of the places, by weight,
@@ -162,15 +122,11 @@ struct DispatchCounts : BatchCounts {
 // once more without them, to be computed anew.
 //
 // Thread rule: one thread at a time, const methods too. Times do not go back between calls.
-class Dispatcher final : private scheduler::AdmissionQueue {
+class Dispatcher final {
  public:
-  static constexpr base::Duration kStep = std::chrono::milliseconds(25);
-  // A busy interval counts for predictions (scheduler::Pace) from this length on.
-  static constexpr base::Duration kPaceInterval = std::chrono::milliseconds(200);
-
   // REQUIRES: options.Validate() is OK.
   explicit Dispatcher(DispatchOptions options);
-  ~Dispatcher() override;
+  ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
@@ -227,9 +183,11 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   std::vector<engine::RequestInfo> Requests(base::TimePoint now) const;
   // Requests that start before this one; -1: it was sent, or is not there. O(n).
   int32_t PositionOf(RequestId id) const;
-  engine::QueueInfo Queue(const std::string* tenant, double weight) const;
+  engine::QueueInfo Queue(const std::string* tenant, double weight) const {
+    return load_.Queue(tenant, weight);
+  }
   // Seconds until the first of the tenant's requests is predicted to end; at least 1.
-  int RetryAfterSeconds(const std::string& tenant) const;
+  int RetryAfterSeconds(const std::string& tenant) const { return load_.RetryAfterSeconds(tenant); }
   // Its batching part, and the requests now.
   EngineStats Stats() const;
   ReplicaView ViewOf(int replica, base::TimePoint now) const {
@@ -265,18 +223,15 @@ class Dispatcher final : private scheduler::AdmissionQueue {
     const core::Job* job() const { return entry; }
   };
 
-  // AdmissionQueue.
-  bool StartsAtOnce(const core::Job& job) const override;
-  void View(scheduler::LoadView* view) const override;
-  scheduler::Work WorkOf(const core::Job& job) const override { return load_.WorkOf(job); }
-
   const DispatchEntries::List& queue() const { return entries_.waiting(); }
   const DispatchTenants& tenants() const { return entries_.tenants(); }
-  void Advance(base::TimePoint now) { now_ = std::max(now_, now); }
-  bool continuous() const { return options_.enable_batching && !options_.batches; }
+  void Advance(base::TimePoint now) {
+    now_ = std::max(now_, now);
+    load_.set_now(now_);
+  }
+  bool continuous() const { return options_.continuous(); }
 
   // dispatcher.cc: a request's way.
-  Status Admit(Entry* entry);
   void Reserve(size_t more);
   Entry* Insert(std::unique_ptr<Entry> entry);
   // The reverse of Insert.
@@ -318,7 +273,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   void Drop(Entry* entry, std::vector<Decision>* decisions);
 
   // dispatcher_start.cc: who starts, and where.
-  void ClosePaceInterval();
   void BeginStep();
   void NoteAboveShare();
   void RefreshHints();
@@ -350,16 +304,13 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   Replicas replicas_;
   RetryBudget budget_;
   core::SequenceMover mover_;
-  const scheduler::CostModel costs_;  // A token is a unit of cost, and sampling costs nothing.
-  scheduler::QueueLoad load_;
-  scheduler::AdmissionControl admission_;
   scheduler::Aging aging_;
   scheduler::WaitingQueue<Ranked> line_;
-  base::SharedBudget queued_;  // Requests that wait for their first start.
 
   DispatchEntries entries_;
   const DispatchPlaces places_;
   DispatchBatches batches_;
+  DispatchLoad load_;
   bool flush_ = false;
   ReplicaMask drained_ = 0;  // Whose requests are to be moved.
 
@@ -376,11 +327,6 @@ class Dispatcher final : private scheduler::AdmissionQueue {
   bool none_may_yield_ = false;
   int limit_ = 1;         // Of all replicas, as of the last Run.
   size_t next_hint_ = 0;  // Position in the queue.
-  // The present interval for predictions.
-  base::TimePoint pace_since_{};
-  scheduler::Work pace_work_;
-  bool pace_busy_ = false;
-
   DispatchCounts counts_;
 };
 

@@ -18,20 +18,6 @@ constexpr size_t kHintsPerStep = 8;
 
 // --- Steps.
 
-void Dispatcher::ClosePaceInterval() {
-  const int limit = options_.enable_batching ? replicas_.limit(now_) : 1;
-  const bool busy = running() > 0 && 2 * running() >= limit;
-  if (pace_busy_ && busy) {
-    const base::Duration took = now_ - pace_since_;
-    // Where nothing was reported yet, the interval goes on until something is.
-    if (took < kPaceInterval || pace_work_.prompt + pace_work_.output <= 0.0) return;
-    load_.OnStep(pace_work_, took);
-  }
-  pace_busy_ = busy;
-  pace_since_ = now_;
-  pace_work_ = {};
-}
-
 void Dispatcher::NoteAboveShare() {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const Entry* entry : queue()) {
@@ -69,7 +55,7 @@ void Dispatcher::BeginStep() {
 // --- Who starts.
 
 void Dispatcher::StartAll(std::vector<Decision>* decisions) {
-  ClosePaceInterval();
+  load_.Measure();
   next_start_ = base::TimePoint::max();
   limit_ = replicas_.limit(now_);
   if (queue().empty()) return;
@@ -77,7 +63,7 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
   const auto room_beyond = [this] { return options_.enable_batching && places_.AnyBeyond(now_); };
   // One that waits alone needs no order, and no step that is shorter than the others.
   const bool unordered = (is_free || room_beyond()) && has_fresh_ && queue().size() > 1;
-  if (now_ - step_began_ >= kStep || unordered) BeginStep();
+  if (now_ - step_began_ >= kDispatchStep || unordered) BeginStep();
   if (is_free && continuous()) {
     StartSome(Pass::kAll, std::numeric_limits<int>::max(), decisions);
   } else if (is_free && !options_.enable_batching) {
@@ -96,7 +82,7 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
   }
   // While others run, shares and ages move on.
   if (!queue().empty() && running() > 0) {
-    next_start_ = std::min(next_start_, step_began_ + kStep);
+    next_start_ = std::min(next_start_, step_began_ + kDispatchStep);
   }
 }
 
@@ -237,7 +223,7 @@ bool Dispatcher::WaitsForItsCache(Entry* entry, const Route& route) {
 bool Dispatcher::TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>* decisions) {
   RouteAsk ask;
   ask.blocks = entry->blocks;
-  ask.tokens = entry->num_ids() + int64_t{load_.OutputsOf(*entry, 0)};
+  ask.tokens = entry->num_ids() + int64_t{load_.OutputsOf(*entry)};
   ask.allowed = places_.Allowed(*entry);
   ask.avoided = entry->failed_on;
   ask.free = free;
@@ -269,7 +255,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   entry->first_byte = false;
   entry->cached = std::min(route.cached * kTokensPerPrefixBlock, entry->num_ids() - 1);
   entry->computed = entry->cached;
-  const int32_t outputs = std::max(1, load_.OutputsOf(*entry, 0) - entry->generated());
+  const int32_t outputs = std::max(1, load_.OutputsOf(*entry) - entry->generated());
   entry->tokens_left = entry->num_ids() - entry->cached + outputs;
   // From its first output on it goes on only where the bits are the same.
   if (!entry->given) {
@@ -281,7 +267,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
 
   ++counts_.sent;
   if (first) {
-    admission_.LeaveQueue(entry->id());
+    load_.LeaveQueue(entry->id());
     entry->place.Release();
     budget_.OnRequest(now_);
   } else {

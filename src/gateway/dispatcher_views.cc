@@ -9,23 +9,6 @@
 
 namespace ropeway::gateway {
 
-bool Dispatcher::StartsAtOnce(const core::Job& job) const {
-  if (!queue().empty()) return false;
-  const auto tenant = tenants().all().find(job.request.tenant);
-  const ReplicaMask there = tenant != tenants().all().end() ? tenant->second.there : 0;
-  if (places_.FreeAt(now_, false).For(there) == 0) return false;
-  if (!options_.enable_batching) return running() == 0;
-  return !options_.batches || batches_.may_run_more();
-}
-
-void Dispatcher::View(scheduler::LoadView* view) const {
-  load_.View({.jobs = entries_.running(),
-              .slots = options_.enable_batching ? replicas_.limit(now_) : 1,
-              .step_seconds = base::ToSeconds(kStep),
-              .newcomers = places_.ForNewcomers(now_)},
-             view);
-}
-
 int32_t Dispatcher::PositionOf(RequestId id) const {
   const Entry* const entry = entries_.Find(id);
   if (entry == nullptr || entry->replica >= 0) return -1;
@@ -60,38 +43,6 @@ std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const
   std::sort(infos.begin(), infos.end(),
             [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
   return infos;
-}
-
-engine::QueueInfo Dispatcher::Queue(const std::string* tenant, double weight) const {
-  engine::QueueInfo info;
-  for (const auto* list : {&queue(), &entries_.running()}) {
-    for (const Entry* entry : *list) {
-      if (tenant != nullptr && entry->request.tenant != *tenant) continue;
-      engine::QueueInfo::Class& its = info.classes[static_cast<size_t>(entry->request.priority)];
-      ++(entry->running() ? its.running : its.waiting);
-    }
-  }
-  scheduler::LoadView load;
-  admission_.View(&load);
-  for (int i = 0; i < kNumPriorities; ++i) {
-    const auto priority = static_cast<Priority>(i);
-    info.classes[static_cast<size_t>(i)].wait_seconds =
-        tenant == nullptr
-            ? load.LongestWait(priority)
-            : scheduler::PredictedWait(load, {*tenant, weight, priority}, options_.max_wait);
-  }
-  if (!queue().empty()) {
-    info.blocked_by = "batch";
-    if (!places_.AnyFree(now_)) info.blocked_by = "slots";
-    if (!any_alive()) info.blocked_by = "backends";
-  }
-  return info;
-}
-
-int Dispatcher::RetryAfterSeconds(const std::string& tenant) const {
-  scheduler::LoadView load;
-  admission_.View(&load);
-  return scheduler::WholeSeconds(load.SecondsToEnd(tenant));
 }
 
 EngineStats Dispatcher::Stats() const {
@@ -147,19 +98,12 @@ Status Dispatcher::CheckIntegrity() const {
   };
   std::vector<Held> held(replicas_.size());
   std::map<uint64_t, int32_t> members;
-  int64_t first_waits = 0;
-  for (const Entry* entry : queue()) {
-    const bool first = entry->state == core::SequenceState::kWaiting;
-    if (entry->place.taken() != first) return broken("a wrong place in the queue");
-    first_waits += first ? 1 : 0;
-  }
-  if (queued_.used() != first_waits) return broken("places in the queue wrongly");
   for (const Entry* entry : entries_.running()) {
     Held& its = held[static_cast<size_t>(entry->replica)];
     ++its.in_flight;
     its.tokens += entry->tokens_left;
     if (entry->batch != 0) ++members[entry->batch];
-    if (entry->tokens_left < 0 || entry->place.taken()) return broken("tokens left wrongly");
+    if (entry->tokens_left < 0) return broken("tokens left wrongly");
   }
   for (const auto& [name, tenant] : tenants().all()) {
     for (size_t i = 0; i < held.size(); ++i) held[i].tenants += tenant.at[i] > 0 ? 1 : 0;

@@ -1,0 +1,116 @@
+#include "gateway/dispatch_load.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/words.h"
+
+namespace ropeway::gateway {
+namespace {
+
+scheduler::LoadOptions LoadOptionsOf(const DispatchOptions& options, bool is_fair) {
+  const std::string& name = options.policy.name;
+  scheduler::LoadOptions load;
+  load.has_classes = name == "priority" || name.rfind("priority+", 0) == 0;
+  load.has_tenants = is_fair;
+  for (size_t c = 0; c < load.parts.size() && load.has_classes && !options.policy.strict; ++c) {
+    load.parts[c] = options.policy.class_shares[c] / 100.0;
+  }
+  return load;
+}
+
+}  // namespace
+
+DispatchLoad::DispatchLoad(const Sources& sources, bool is_fair)
+    : from_(sources),
+      work_(&costs_, LoadOptionsOf(from_.options, is_fair)),
+      admission_(from_.options.max_wait, from_.options.max_queued_tokens, this) {}
+
+Status DispatchLoad::Admit(DispatchEntry* entry) {
+  const core::JobRequest& request = entry->request;
+  base::SharedBudget& places = from_.entries.places();
+  if (places.Take(request.tenant, 1, &entry->place)) {
+    const uint64_t content = entry->blocks.empty() ? 0 : entry->blocks.back();
+    return admission_.Admit(*entry, content, now_);
+  }
+  const base::Duration max_wait = from_.options.max_wait;
+  Status status(StatusCode::kResourceExhausted,
+                fmt::format("the queue is full: it holds {}, {} of the same sender "
+                            "(max_queued_requests {})",
+                            base::Counted(places.used(), "request"), places.held(request.tenant),
+                            from_.options.max_queued_requests));
+  const double wait = scheduler::PredictedWait(
+      Predict(), {request.tenant, request.tenant_weight, request.priority}, max_wait);
+  status.set_retry_after_seconds(scheduler::RetryAfter(wait, max_wait));
+  return status;
+}
+
+void DispatchLoad::Measure() {
+  const int running = static_cast<int>(from_.entries.running().size());
+  const bool busy = running > 0 && 2 * running >= limit();
+  if (busy_ && busy) {
+    const base::Duration took = now_ - since_;
+    // Where nothing was reported yet, the interval goes on until something is.
+    if (took < kPaceInterval || done_.prompt + done_.output <= 0.0) return;
+    work_.OnStep(done_, took);
+  }
+  busy_ = busy;
+  since_ = now_;
+  done_ = {};
+}
+
+bool DispatchLoad::StartsAtOnce(const core::Job& job) const {
+  if (!from_.entries.waiting().empty()) return false;
+  const DispatchTenants::ByName& tenants = from_.entries.tenants().all();
+  const auto tenant = tenants.find(job.request.tenant);
+  const ReplicaMask there = tenant != tenants.end() ? tenant->second.there : 0;
+  if (from_.places.FreeAt(now_, false).For(there) == 0) return false;
+  if (!from_.options.enable_batching) return from_.entries.running().empty();
+  return !from_.options.batches || from_.batches.may_run_more();
+}
+
+void DispatchLoad::View(scheduler::LoadView* view) const {
+  work_.View({.jobs = from_.entries.running(),
+              .slots = limit(),
+              .step_seconds = base::ToSeconds(kDispatchStep),
+              .newcomers = from_.places.ForNewcomers(now_)},
+             view);
+}
+
+scheduler::LoadView DispatchLoad::Predict() const {
+  scheduler::LoadView load;
+  admission_.View(&load);
+  return load;
+}
+
+engine::QueueInfo DispatchLoad::Queue(const std::string* tenant, double weight) const {
+  engine::QueueInfo info;
+  for (const auto* list : {&from_.entries.waiting(), &from_.entries.running()}) {
+    for (const DispatchEntry* entry : *list) {
+      if (tenant != nullptr && entry->request.tenant != *tenant) continue;
+      engine::QueueInfo::Class& its = info.classes[static_cast<size_t>(entry->request.priority)];
+      ++(entry->running() ? its.running : its.waiting);
+    }
+  }
+  const scheduler::LoadView load = Predict();
+  for (int i = 0; i < kNumPriorities; ++i) {
+    const auto priority = static_cast<Priority>(i);
+    info.classes[static_cast<size_t>(i)].wait_seconds =
+        tenant == nullptr
+            ? load.LongestWait(priority)
+            : scheduler::PredictedWait(load, {*tenant, weight, priority}, from_.options.max_wait);
+  }
+  if (!from_.entries.waiting().empty()) {
+    info.blocked_by = "batch";
+    if (!from_.places.AnyFree(now_)) info.blocked_by = "slots";
+    if (from_.replicas.Alive() == 0) info.blocked_by = "backends";
+  }
+  return info;
+}
+
+int DispatchLoad::RetryAfterSeconds(const std::string& tenant) const {
+  return scheduler::WholeSeconds(Predict().SecondsToEnd(tenant));
+}
+
+}  // namespace ropeway::gateway

@@ -1,0 +1,129 @@
+#include "gateway/dispatch_load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace ropeway::gateway {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+// One replica of two places. A token takes half a millisecond, or three times as much to generate.
+class DispatchLoadTest : public testing::Test {
+ protected:
+  DispatchLoadTest() { load_.set_now(now_); }
+
+  static DispatchOptions Options() {
+    DispatchOptions options;
+    options.replicas = {{.name = "a", .max_concurrency = 2}};
+    options.rules.table_entries = 1 << 10;
+    options.max_queued_requests = 3;
+    options.max_wait = milliseconds(1000);
+    return options;
+  }
+
+  // Null: it was rejected, with status_.
+  DispatchEntry* Add(int32_t max_tokens, const std::string& tenant = "t") {
+    DispatchRequest request;
+    request.id = ++last_id_;
+    request.tenant = tenant;
+    request.prompt_tokens = 1;
+    request.max_tokens = max_tokens;
+    request.ignore_eos = true;
+    entries_.Reserve(1);
+    auto made = std::make_unique<DispatchEntry>(std::move(request), last_id_);
+    status_ = load_.Admit(made.get());
+    if (!status_.ok()) return nullptr;
+    DispatchEntry* const entry = entries_.Insert(std::move(made));
+    load_.Add(*entry);
+    load_.Enter(entry);
+    entries_.Wait(entry);
+    return entry;
+  }
+  void Send(DispatchEntry* entry) {
+    load_.Leave(entry);
+    entries_.StopWaiting(entry);
+    entries_.Send(entry, 0);
+    entry->state = core::SequenceState::kDecoding;
+    replicas_[0].OnSent(1, entry->tenant->running == 1, now_);
+    load_.LeaveQueue(entry->id());
+    entry->place.Release();
+  }
+  // Measures while both places are taken.
+  void Warm() {
+    for (int i = 0; i < 2; ++i) Send(Add(250, "w"));
+    load_.Measure();
+    for (int i = 0; i < 20; ++i) {
+      now_ += DispatchLoad::kPaceInterval;
+      load_.set_now(now_);
+      load_.OnWork(100, 100);
+      load_.Measure();
+    }
+  }
+
+  const DispatchOptions options_ = Options();
+  base::TimePoint now_ = std::chrono::seconds(100);
+  Replicas replicas_{options_.replicas, options_.rules};
+  DispatchEntries entries_{1, 1, options_.max_queued_requests};
+  DispatchPlaces places_{&replicas_, &entries_.tenants()};
+  DispatchBatches batches_{{}, 1};
+  DispatchLoad load_{{.options = options_,
+                      .replicas = replicas_,
+                      .entries = entries_,
+                      .places = places_,
+                      .batches = batches_},
+                     true};
+  Status status_;
+  RequestId last_id_ = 0;
+};
+
+TEST_F(DispatchLoadTest, PredictsNothingBeforeAPaceIsMeasured) {
+  EXPECT_NE(Add(1'000'000), nullptr);
+  EXPECT_EQ(load_.Queue(nullptr, 1.0).classes[1].wait_seconds, 0.0);
+  EXPECT_EQ(load_.RetryAfterSeconds("t"), 1);
+}
+
+TEST_F(DispatchLoadTest, RejectsWhatWouldWaitTooLong) {
+  Warm();
+  EXPECT_NE(Add(100), nullptr);
+  const double wait = load_.Queue(nullptr, 1.0).classes[1].wait_seconds;
+  EXPECT_GT(wait, 0.5) << "two that run share the machine for 250 tokens each";
+  EXPECT_GT(load_.RetryAfterSeconds("w"), 0);
+  for (int i = 0; i < 2; ++i) Add(2000);
+  EXPECT_EQ(Add(1), nullptr);
+  EXPECT_EQ(status_.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status_.message(), HasSubstr("longer than max_wait"));
+  EXPECT_GE(status_.retry_after_seconds(), 1);
+}
+
+TEST_F(DispatchLoadTest, PlacesInTheQueueAreLimited) {
+  for (int i = 0; i < 2; ++i) Send(Add(10));
+  EXPECT_EQ(entries_.places().used(), 0) << "what was sent has none";
+  for (int i = 0; i < 3; ++i) EXPECT_NE(Add(10), nullptr);
+  EXPECT_EQ(entries_.places().used(), 3);
+  EXPECT_EQ(Add(10), nullptr);
+  EXPECT_THAT(status_.message(), HasSubstr("it holds 3 requests, 3 of the same sender"));
+  EXPECT_GE(status_.retry_after_seconds(), 1);
+  EXPECT_NE(Add(10, "other"), nullptr) << "another tenant has its own";
+}
+
+TEST_F(DispatchLoadTest, CountsTheRequestsByClassAndSaysWhatIsMissing) {
+  EXPECT_EQ(load_.Queue(nullptr, 1.0).blocked_by, "");
+  for (int i = 0; i < 2; ++i) Send(Add(10));
+  Add(10, "other");
+  const engine::QueueInfo all = load_.Queue(nullptr, 1.0);
+  EXPECT_EQ(all.classes[1].running, 2);
+  EXPECT_EQ(all.classes[1].waiting, 1);
+  EXPECT_EQ(all.blocked_by, "slots");
+  const std::string other = "other";
+  EXPECT_EQ(load_.Queue(&other, 1.0).classes[1].running, 0);
+}
+
+}  // namespace
+}  // namespace ropeway::gateway
