@@ -25,19 +25,18 @@ scheduler::BatchFormerOptions FormerOptionsOf(const DispatchOptions& options) {
 
 Dispatcher::Dispatcher(DispatchOptions options)
     : options_(options.Resolved()),
-      policy_(*policy::MakePolicy(options_.policy)),
       replicas_(options_.replicas, options_.rules),
       budget_(options_.retries),
-      aging_(options_.max_wait),
       entries_(options_.rules.tenants, replicas_.size(), options_.max_queued_requests),
       places_(&replicas_, &entries_.tenants()),
       batches_(FormerOptionsOf(options_), options_.max_parallel_batches),
+      order_(*policy::MakePolicy(options_.policy), options_.max_wait, &entries_, &replicas_),
       load_({.options = options_,
              .replicas = replicas_,
              .entries = entries_,
              .places = places_,
              .batches = batches_},
-            policy_->is_fair()) {}
+            order_.policy()->is_fair()) {}
 
 Dispatcher::~Dispatcher() = default;
 
@@ -47,7 +46,7 @@ Dispatcher::~Dispatcher() = default;
 void Dispatcher::Reserve(size_t more) {
   entries_.Reserve(more);
   line_.Reserve(entries_.size() + more);
-  aging_.Reserve(entries_.size() + more);
+  order_.Reserve(entries_.size() + more);
 }
 
 Dispatcher::Entry* Dispatcher::Insert(std::unique_ptr<Entry> entry) {
@@ -125,12 +124,9 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
 // --- Lists.
 
 void Dispatcher::Enqueue(Entry* entry) {
-  UpdateHint(entry);
+  order_.OnWaits(entry, now_);
   load_.Enter(entry);
   entries_.Wait(entry);
-  entry->queued_at = entry->sched.queued_since = now_;
-  entry->passed = base::TimePoint::max();
-  entry->fresh = has_fresh_ = true;
 }
 
 void Dispatcher::LeaveQueue(Entry* entry) {
@@ -169,7 +165,7 @@ void Dispatcher::Erase(Entry* entry, core::SequenceEvent event, bool completed) 
   }
   load_.LeaveQueue(id);
   if (completed) load_.OnFinished(*entry);
-  policy_->OnFinished(*entry, completed);
+  order_.OnFinished(*entry, completed);
   mover_.Move(id, &entry->state, event);
   Remove(entry);
 }
@@ -178,15 +174,7 @@ void Dispatcher::Erase(Entry* entry, core::SequenceEvent event, bool completed) 
 
 void Dispatcher::Charge(Entry* entry, int32_t prompt, int32_t output) {
   load_.OnWork(prompt, output);
-  const int32_t paid = std::min(entry->prepaid, output);
-  entry->prepaid -= paid;
-  output -= paid;
-  if (prompt + output <= 0) return;
-  policy::ScheduledWork work;
-  work.prompt_tokens = prompt;
-  work.output_tokens = output;
-  work.cost = prompt + output;
-  policy_->OnScheduled(*entry, work);
+  order_.Charge(entry, prompt, output);
 }
 
 void Dispatcher::OnFirstByte(Entry* entry) {

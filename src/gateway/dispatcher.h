@@ -31,6 +31,7 @@
 #include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_load.h"
 #include "gateway/dispatch_options.h"
+#include "gateway/dispatch_order.h"
 #include "gateway/dispatch_places.h"
 #include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
@@ -180,9 +181,11 @@ class Dispatcher final {
   bool any_alive() const { return replicas_.Alive() != 0; }
   Status WhyNoneIsAlive() const;
   // In order of their ids. Positions are as of the last step. O(n log n).
-  std::vector<engine::RequestInfo> Requests(base::TimePoint now) const;
+  std::vector<engine::RequestInfo> Requests(base::TimePoint now) const {
+    return order_.Requests(now);
+  }
   // Requests that start before this one; -1: it was sent, or is not there. O(n).
-  int32_t PositionOf(RequestId id) const;
+  int32_t PositionOf(RequestId id) const { return order_.PositionOf(id); }
   engine::QueueInfo Queue(const std::string* tenant, double weight) const {
     return load_.Queue(tenant, weight);
   }
@@ -204,9 +207,9 @@ class Dispatcher final {
 
   // For tests and the simulation: another policy with the same meaning. REQUIRES: no requests.
   void ReplacePolicy(std::unique_ptr<policy::SchedulingPolicy> policy) {
-    policy_ = std::move(policy);
+    order_.ReplacePolicy(std::move(policy));
   }
-  policy::SchedulingPolicy* policy() { return policy_.get(); }
+  policy::SchedulingPolicy* policy() { return order_.policy(); }
 
  private:
   using Entry = DispatchEntry;
@@ -217,12 +220,6 @@ class Dispatcher final {
     kMembers,  // The others.
     kBeyond    // Those that may go beyond the places of a replica.
   };
-  // Its position in the order of a step.
-  struct Ranked : scheduler::Place {
-    Entry* entry = nullptr;
-    const core::Job* job() const { return entry; }
-  };
-
   const DispatchEntries::List& queue() const { return entries_.waiting(); }
   const DispatchTenants& tenants() const { return entries_.tenants(); }
   void Advance(base::TimePoint now) {
@@ -273,10 +270,6 @@ class Dispatcher final {
   void Drop(Entry* entry, std::vector<Decision>* decisions);
 
   // dispatcher_start.cc: who starts, and where.
-  void BeginStep();
-  void NoteAboveShare();
-  void RefreshHints();
-  void UpdateHint(Entry* entry);
   void StartAll(std::vector<Decision>* decisions);
   // At most `most` of them, as one batch; returns how many.
   int StartSome(Pass pass, int most, std::vector<Decision>* decisions);
@@ -284,9 +277,6 @@ class Dispatcher final {
   bool IsOf(Pass pass, const Entry& entry) const;
   // Fills line_ with those that a free replica could take.
   void RankQueue(Pass pass);
-  Ranked RankedOf(Entry* entry) const;
-  // Its tenant has its share of the places.
-  bool Yields(const Entry& entry) const;
   // Some request waits that does not yield, and could go where a place is free.
   bool AnyBelowItsShare() const;
   int MembersThatMayStart();
@@ -300,16 +290,15 @@ class Dispatcher final {
   void NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions);
 
   const DispatchOptions options_;
-  std::unique_ptr<policy::SchedulingPolicy> policy_;
   Replicas replicas_;
   RetryBudget budget_;
   core::SequenceMover mover_;
-  scheduler::Aging aging_;
-  scheduler::WaitingQueue<Ranked> line_;
+  scheduler::WaitingQueue<DispatchOrder::Ranked> line_;
 
   DispatchEntries entries_;
   const DispatchPlaces places_;
   DispatchBatches batches_;
+  DispatchOrder order_;
   DispatchLoad load_;
   bool flush_ = false;
   ReplicaMask drained_ = 0;  // Whose requests are to be moved.
@@ -320,13 +309,9 @@ class Dispatcher final {
   base::TimePoint next_held_ = base::TimePoint::max();   // When a held request ends.
   base::TimePoint down_since_ = base::TimePoint::max();  // No replica is alive.
 
-  base::TimePoint step_began_{};
-  bool has_fresh_ = false;  // Some entry of the queue is fresh.
   // At the last pass: some of those in line_ yield; none that yields may start.
   bool some_yield_ = false;
   bool none_may_yield_ = false;
-  int limit_ = 1;         // Of all replicas, as of the last Run.
-  size_t next_hint_ = 0;  // Position in the queue.
   DispatchCounts counts_;
 };
 

@@ -11,59 +11,20 @@ namespace {
 constexpr int32_t kWorthWaiting = 128;
 // Requests that are passed in one round: the search for one that can go has an end.
 constexpr int kMaxPassed = 64;
-// Requests of the queue whose caches are looked up anew in a step.
-constexpr size_t kHintsPerStep = 8;
-
 }  // namespace
-
-// --- Steps.
-
-void Dispatcher::NoteAboveShare() {
-  int64_t least = std::numeric_limits<int64_t>::max();
-  for (const Entry* entry : queue()) {
-    // The policy has not seen the fresh ones: their tenant's service may still be lifted.
-    if (!entry->fresh) least = std::min(least, policy_->ServiceOf(*entry));
-  }
-  const bool any = policy_->is_fair() && least != std::numeric_limits<int64_t>::max();
-  for (Entry* entry : queue()) {
-    entry->sched.above_share = any && policy_->ServiceOf(*entry) - least >= policy::kServiceQuantum;
-  }
-}
-
-void Dispatcher::UpdateHint(Entry* entry) {
-  const int32_t cached = replicas_.CachedBlocks(entry->blocks) * kTokensPerPrefixBlock;
-  entry->sched.cached_hint = std::min(cached, entry->num_ids() - 1);
-}
-
-void Dispatcher::RefreshHints() {
-  for (size_t i = 0; i < std::min(kHintsPerStep, queue().size()); ++i) {
-    next_hint_ = (next_hint_ + 1) % queue().size();
-    UpdateHint(queue()[next_hint_]);
-  }
-}
-
-void Dispatcher::BeginStep() {
-  step_began_ = now_;
-  RefreshHints();
-  NoteAboveShare();
-  aging_.Update(now_, limit_, entries_.running(), queue());
-  policy_->BeginStep(queue(), entries_.running(), now_);
-  for (Entry* entry : queue()) entry->fresh = false;
-  has_fresh_ = false;
-}
 
 // --- Who starts.
 
 void Dispatcher::StartAll(std::vector<Decision>* decisions) {
   load_.Measure();
   next_start_ = base::TimePoint::max();
-  limit_ = replicas_.limit(now_);
+  order_.set_limit(replicas_.limit(now_));
   if (queue().empty()) return;
   const bool is_free = places_.AnyFree(now_);
   const auto room_beyond = [this] { return options_.enable_batching && places_.AnyBeyond(now_); };
   // One that waits alone needs no order, and no step that is shorter than the others.
-  const bool unordered = (is_free || room_beyond()) && has_fresh_ && queue().size() > 1;
-  if (now_ - step_began_ >= kDispatchStep || unordered) BeginStep();
+  const bool unordered = (is_free || room_beyond()) && order_.has_fresh() && queue().size() > 1;
+  if (now_ - order_.step_began() >= kDispatchStep || unordered) order_.BeginStep(now_);
   if (is_free && continuous()) {
     StartSome(Pass::kAll, std::numeric_limits<int>::max(), decisions);
   } else if (is_free && !options_.enable_batching) {
@@ -82,7 +43,7 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
   }
   // While others run, shares and ages move on.
   if (!queue().empty() && running() > 0) {
-    next_start_ = std::min(next_start_, step_began_ + kDispatchStep);
+    next_start_ = std::min(next_start_, order_.step_began() + kDispatchStep);
   }
 }
 
@@ -91,21 +52,6 @@ bool Dispatcher::IsOf(Pass pass, const Entry& entry) const {
   if (pass == Pass::kBeyond) return places_.MayGoBeyond(entry);
   const bool joins = entry.is_urgent() && JoinsLeft() > 0;
   return (entry.was_sent() || joins) == (pass == Pass::kApart);
-}
-
-bool Dispatcher::Yields(const Entry& entry) const {
-  // What was begun goes on.
-  return !entry.was_sent() && tenants().HasItsShare(*entry.tenant, limit_);
-}
-
-Dispatcher::Ranked Dispatcher::RankedOf(Entry* entry) const {
-  Ranked ranked;
-  ranked.entry = entry;
-  ranked.rank = policy_->RankOf(*entry);
-  ranked.order = entry->order;
-  ranked.yields = Yields(*entry);
-  ranked.aged = entry->sched.aged;
-  return ranked;
 }
 
 void Dispatcher::RankQueue(Pass pass) {
@@ -121,7 +67,7 @@ void Dispatcher::RankQueue(Pass pass) {
       continue;
     }
     if (!IsOf(pass, *entry) || places_.For(*entry, free, beyond) == 0) continue;
-    const Ranked ranked = RankedOf(entry);
+    const DispatchOrder::Ranked ranked = order_.RankedOf(entry);
     if (ranked.yields && none_may_yield_) continue;
     some_yield_ = some_yield_ || ranked.yields;
     line_.Add(ranked);
@@ -138,7 +84,8 @@ int Dispatcher::JoinsLeft() const {
 bool Dispatcher::AnyBelowItsShare() const {
   const ReplicaMask usable = replicas_.Usable(now_);
   return std::any_of(queue().begin(), queue().end(), [&](const Entry* entry) {
-    return !Yields(*entry) && entry->not_before <= now_ && (places_.Allowed(*entry) & usable) != 0;
+    return !order_.Yields(*entry) && entry->not_before <= now_ &&
+           (places_.Allowed(*entry) & usable) != 0;
   });
 }
 
@@ -182,11 +129,12 @@ int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decision
   int passed = 0;
   DispatchPlaces::Free free = places_.FreeAt(now_, beyond);
   while (!line_.empty() && free.newcomers != 0 && passed < kMaxPassed) {
-    line_.Resort(*policy_);  // Who has started is charged for it.
-    Ranked first = line_.front();
+    line_.Resort(*order_.policy());  // Who has started is charged for it.
+    DispatchOrder::Ranked first = line_.front();
     Entry* const entry = first.entry;
     line_.Pop();
-    if (!first.yields && Yields(*entry)) {  // With what has started its tenant has its share.
+    if (!first.yields &&
+        order_.Yields(*entry)) {  // With what has started its tenant has its share.
       first.yields = some_yield_ = true;
       if (!none_may_yield_) line_.Push(first);
       continue;
@@ -210,7 +158,8 @@ int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decision
 
 bool Dispatcher::WaitsForItsCache(Entry* entry, const Route& route) {
   const bool again = entry->was_sent();
-  const bool has_rivals = some_yield_ && !Yields(*entry);  // They would take the place for long.
+  const bool has_rivals =
+      some_yield_ && !order_.Yields(*entry);  // They would take the place for long.
   const bool hurries = again || entry->is_urgent() || entry->sched.aged || has_rivals;
   if (!continuous() || hurries || route.gain * kTokensPerPrefixBlock < kWorthWaiting) return false;
   if (entry->passed == base::TimePoint::max()) entry->passed = now_;
@@ -283,13 +232,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   decisions->push_back(std::move(decision));
   SetTimer(entry);
   // Last, since it may take memory: it is sent, whether or not it is charged before it has output.
-  if (first && entry->request.max_tokens > 0) {
-    policy::ScheduledWork paid;
-    paid.output_tokens = 1;
-    paid.cost = 1.0;
-    policy_->OnScheduled(*entry, paid);
-    entry->prepaid = 1;
-  }
+  if (first) order_.ChargeStart(entry);
 }
 
 void Dispatcher::NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions) {

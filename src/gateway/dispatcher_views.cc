@@ -9,42 +9,6 @@
 
 namespace ropeway::gateway {
 
-int32_t Dispatcher::PositionOf(RequestId id) const {
-  const Entry* const entry = entries_.Find(id);
-  if (entry == nullptr || entry->replica >= 0) return -1;
-  const Ranked its = RankedOf(entries_.Find(id));
-  return static_cast<int32_t>(std::count_if(queue().begin(), queue().end(), [&](Entry* other) {
-    return other != entry && scheduler::Before(RankedOf(other), its);
-  }));
-}
-
-std::vector<engine::RequestInfo> Dispatcher::Requests(base::TimePoint now) const {
-  std::vector<Ranked> order;
-  order.reserve(queue().size());
-  for (Entry* entry : queue()) order.push_back(RankedOf(entry));
-  std::sort(order.begin(), order.end(), scheduler::Before);
-  std::vector<engine::RequestInfo> infos;
-  infos.reserve(entries_.size());
-  const auto add = [&](const Entry* entry, int32_t position) {
-    using State = engine::RequestInfo::State;
-    engine::RequestInfo info;
-    info.id = entry->id();
-    info.tenant = entry->request.tenant;
-    info.state = State::kWaiting;
-    if (entry->state == core::SequenceState::kPreempted) info.state = State::kPreempted;
-    if (entry->running()) info.state = State::kRunning;
-    info.age_seconds = base::ToSeconds(now - entry->arrived);
-    info.priority = entry->request.priority;
-    info.queue_position = position;
-    infos.push_back(std::move(info));
-  };
-  for (size_t i = 0; i < order.size(); ++i) add(order[i].entry, static_cast<int32_t>(i));
-  for (const Entry* entry : entries_.running()) add(entry, -1);
-  std::sort(infos.begin(), infos.end(),
-            [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
-  return infos;
-}
-
 EngineStats Dispatcher::Stats() const {
   EngineStats stats;
   stats.enabled = options_.enable_batching;
