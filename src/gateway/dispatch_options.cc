@@ -77,6 +77,16 @@ Status DispatchOptions::Validate() const {
   return {};
 }
 
+scheduler::BatchFormerOptions DispatchOptions::former() const {
+  using Kind = scheduler::BatchFormerOptions::Kind;
+  scheduler::BatchFormerOptions former;
+  former.kind = batches ? Kind::kDynamic : Kind::kContinuous;
+  if (!enable_batching) former.kind = Kind::kSerial;
+  former.max_batch_size = max_batch_size;
+  former.timeout = max_batch_wait;
+  return former;
+}
+
 DispatchOptions DispatchOptions::Resolved() const {
   DispatchOptions options = *this;
   // Places are divided between tenants only where the order is.

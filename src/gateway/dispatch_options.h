@@ -11,6 +11,7 @@
 #include "gateway/retry_budget.h"
 #include "policy/policies.h"
 #include "ropeway/status.h"
+#include "scheduler/batch_former.h"
 
 namespace ropeway::gateway {
 
@@ -53,6 +54,7 @@ struct DispatchOptions {
 
   // One by one, as places are free.
   bool continuous() const { return enable_batching && !batches; }
+  scheduler::BatchFormerOptions former() const;
   // InvalidArgument with the field at fault, as its flag or TOML key is named.
   Status Validate() const;
   // With what follows from the ways in which requests go out. REQUIRES: Validate() is OK.

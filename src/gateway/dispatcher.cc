@@ -9,34 +9,28 @@
 #include "base/failure.h"
 
 namespace ropeway::gateway {
-namespace {
-
-scheduler::BatchFormerOptions FormerOptionsOf(const DispatchOptions& options) {
-  using Kind = scheduler::BatchFormerOptions::Kind;
-  scheduler::BatchFormerOptions former;
-  former.kind = options.batches ? Kind::kDynamic : Kind::kContinuous;
-  if (!options.enable_batching) former.kind = Kind::kSerial;
-  former.max_batch_size = options.max_batch_size;
-  former.timeout = options.max_batch_wait;
-  return former;
-}
-
-}  // namespace
-
 Dispatcher::Dispatcher(DispatchOptions options)
     : options_(options.Resolved()),
       replicas_(options_.replicas, options_.rules),
       budget_(options_.retries),
       entries_(options_.rules.tenants, replicas_.size(), options_.max_queued_requests),
       places_(&replicas_, &entries_.tenants()),
-      batches_(FormerOptionsOf(options_), options_.max_parallel_batches),
+      batches_(options_.former(), options_.max_parallel_batches),
       order_(*policy::MakePolicy(options_.policy), options_.max_wait, &entries_, &replicas_),
       load_({.options = options_,
              .replicas = replicas_,
              .entries = entries_,
              .places = places_,
              .batches = batches_},
-            order_.policy()->is_fair()) {}
+            order_.policy()->is_fair()),
+      starts_({.options = options_,
+               .replicas = replicas_,
+               .entries = entries_,
+               .order = order_,
+               .places = places_,
+               .load = load_,
+               .batches = batches_,
+               .budget = budget_}) {}
 
 Dispatcher::~Dispatcher() = default;
 
@@ -45,7 +39,7 @@ Dispatcher::~Dispatcher() = default;
 // What later calls append without allocating: they are to fail for no want of memory.
 void Dispatcher::Reserve(size_t more) {
   entries_.Reserve(more);
-  line_.Reserve(entries_.size() + more);
+  starts_.Reserve(entries_.size() + more);
   order_.Reserve(entries_.size() + more);
 }
 

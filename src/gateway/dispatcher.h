@@ -33,6 +33,7 @@
 #include "gateway/dispatch_options.h"
 #include "gateway/dispatch_order.h"
 #include "gateway/dispatch_places.h"
+#include "gateway/dispatch_starts.h"
 #include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
 #include "gateway/retry_budget.h"
@@ -213,13 +214,8 @@ class Dispatcher final {
 
  private:
   using Entry = DispatchEntry;
-  // Who is looked at when requests start.
-  enum class Pass {
-    kAll,      // Continuous.
-    kApart,    // Those that wait for no batch.
-    kMembers,  // The others.
-    kBeyond    // Those that may go beyond the places of a replica.
-  };
+  using Pass = DispatchStarts::Pass;
+
   const DispatchEntries::List& queue() const { return entries_.waiting(); }
   const DispatchTenants& tenants() const { return entries_.tenants(); }
   void Advance(base::TimePoint now) {
@@ -270,20 +266,10 @@ class Dispatcher final {
   void Drop(Entry* entry, std::vector<Decision>* decisions);
 
   // dispatcher_start.cc: who starts, and where.
-  void StartAll(std::vector<Decision>* decisions);
+  // Returns when more may start without any event.
+  base::TimePoint StartAll(std::vector<Decision>* decisions);
   // At most `most` of them, as one batch; returns how many.
   int StartSome(Pass pass, int most, std::vector<Decision>* decisions);
-  int StartRanked(Pass pass, int most, std::vector<Decision>* decisions);
-  bool IsOf(Pass pass, const Entry& entry) const;
-  // Fills line_ with those that a free replica could take.
-  void RankQueue(Pass pass);
-  // Some request waits that does not yield, and could go where a place is free.
-  bool AnyBelowItsShare() const;
-  int MembersThatMayStart();
-  int JoinsLeft() const;
-  // False: it is passed, and others may start.
-  bool TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>* decisions);
-  bool WaitsForItsCache(Entry* entry, const Route& route);
   void Send(Entry* entry, const Route& route, std::vector<Decision>* decisions);
   // Those that have started for the first time since position `first` of the decisions are a batch.
   // REQUIRES: batches_ is reserved.
@@ -293,25 +279,21 @@ class Dispatcher final {
   Replicas replicas_;
   RetryBudget budget_;
   core::SequenceMover mover_;
-  scheduler::WaitingQueue<DispatchOrder::Ranked> line_;
 
   DispatchEntries entries_;
   const DispatchPlaces places_;
   DispatchBatches batches_;
   DispatchOrder order_;
   DispatchLoad load_;
+  DispatchStarts starts_;
   bool flush_ = false;
   ReplicaMask drained_ = 0;  // Whose requests are to be moved.
 
   base::TimePoint now_{};
   base::TimePoint next_look_{};
-  base::TimePoint next_start_ = base::TimePoint::max();  // When more may start.
   base::TimePoint next_held_ = base::TimePoint::max();   // When a held request ends.
   base::TimePoint down_since_ = base::TimePoint::max();  // No replica is alive.
 
-  // At the last pass: some of those in line_ yield; none that yields may start.
-  bool some_yield_ = false;
-  bool none_may_yield_ = false;
   DispatchCounts counts_;
 };
 

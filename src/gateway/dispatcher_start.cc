@@ -5,21 +5,15 @@
 #include "gateway/dispatcher.h"
 
 namespace ropeway::gateway {
-namespace {
-
-// A request is passed by others for a cache that saves at least so many tokens.
-constexpr int32_t kWorthWaiting = 128;
-// Requests that are passed in one round: the search for one that can go has an end.
-constexpr int kMaxPassed = 64;
-}  // namespace
 
 // --- Who starts.
 
-void Dispatcher::StartAll(std::vector<Decision>* decisions) {
+base::TimePoint Dispatcher::StartAll(std::vector<Decision>* decisions) {
   load_.Measure();
-  next_start_ = base::TimePoint::max();
+  starts_.Look(now_);
   order_.set_limit(replicas_.limit(now_));
-  if (queue().empty()) return;
+  base::TimePoint next_start = base::TimePoint::max();
+  if (queue().empty()) return next_start;
   const bool is_free = places_.AnyFree(now_);
   const auto room_beyond = [this] { return options_.enable_batching && places_.AnyBeyond(now_); };
   // One that waits alone needs no order, and no step that is shorter than the others.
@@ -30,165 +24,40 @@ void Dispatcher::StartAll(std::vector<Decision>* decisions) {
   } else if (is_free && !options_.enable_batching) {
     if (running() == 0) StartSome(Pass::kAll, 1, decisions);
   } else if (is_free) {
-    StartSome(Pass::kApart, JoinsLeft(), decisions);
+    StartSome(Pass::kApart, starts_.JoinsLeft(), decisions);
     // Several may be full at once.
-    for (int members = MembersThatMayStart(); members > 0; members = MembersThatMayStart()) {
-      if (StartSome(Pass::kMembers, members, decisions) == 0) break;
-    }
-    next_start_ = std::min(next_start_, batches_.next_look());
+    int members = 0;
+    do {
+      members = starts_.MembersThatMayStart(flush_);
+    } while (members > 0 && StartSome(Pass::kMembers, members, decisions) > 0);
+    next_start = batches_.next_look();
   }
   if (room_beyond()) {
-    const int most = continuous() ? std::numeric_limits<int>::max() : JoinsLeft();
+    const int most = continuous() ? std::numeric_limits<int>::max() : starts_.JoinsLeft();
     StartSome(Pass::kBeyond, most, decisions);
   }
   // While others run, shares and ages move on.
   if (!queue().empty() && running() > 0) {
-    next_start_ = std::min(next_start_, order_.step_began() + kDispatchStep);
+    next_start = std::min(next_start, order_.step_began() + kDispatchStep);
   }
-}
-
-bool Dispatcher::IsOf(Pass pass, const Entry& entry) const {
-  if (pass == Pass::kAll) return true;
-  if (pass == Pass::kBeyond) return places_.MayGoBeyond(entry);
-  const bool joins = entry.is_urgent() && JoinsLeft() > 0;
-  return (entry.was_sent() || joins) == (pass == Pass::kApart);
-}
-
-void Dispatcher::RankQueue(Pass pass) {
-  const bool beyond = pass == Pass::kBeyond;
-  line_.Clear();
-  some_yield_ = false;
-  // What went beyond would be in the way of those that wait for a place.
-  none_may_yield_ = beyond && tenants().divides() && AnyBelowItsShare();
-  const DispatchPlaces::Free free = places_.FreeAt(now_, beyond);
-  for (Entry* entry : queue()) {
-    if (entry->not_before > now_) {
-      next_start_ = std::min(next_start_, entry->not_before);
-      continue;
-    }
-    if (!IsOf(pass, *entry) || places_.For(*entry, free, beyond) == 0) continue;
-    const DispatchOrder::Ranked ranked = order_.RankedOf(entry);
-    if (ranked.yields && none_may_yield_) continue;
-    some_yield_ = some_yield_ || ranked.yields;
-    line_.Add(ranked);
-  }
-  line_.Sort();
-}
-
-// Urgent requests that may still start beside the batches: so many that half the places are left.
-int Dispatcher::JoinsLeft() const {
-  if (continuous() || !options_.enable_batching) return 0;
-  return std::max(0, (replicas_.limit(now_) + 1) / 2 - batches_.joined());
-}
-
-bool Dispatcher::AnyBelowItsShare() const {
-  const ReplicaMask usable = replicas_.Usable(now_);
-  return std::any_of(queue().begin(), queue().end(), [&](const Entry* entry) {
-    return !order_.Yields(*entry) && entry->not_before <= now_ &&
-           (places_.Allowed(*entry) & usable) != 0;
-  });
-}
-
-int Dispatcher::MembersThatMayStart() {
-  scheduler::BatchFormer::QueueView view;
-  view.oldest = base::TimePoint::max();
-  int64_t prompt_tokens = 0;
-  for (const Entry* entry : queue()) {
-    if (!IsOf(Pass::kMembers, *entry)) continue;
-    ++view.waiting;
-    view.oldest = std::min(view.oldest, entry->arrived);
-    view.urgent = view.urgent || entry->is_urgent();
-    prompt_tokens += entry->prompt_len;
-  }
-  view.prompt_tokens =
-      static_cast<int32_t>(std::min<int64_t>(prompt_tokens, std::numeric_limits<int32_t>::max()));
-  view.free_slots = replicas_.free_places(now_);
-  view.flush = flush_;
-  return batches_.MayStart(view, now_);
+  return std::min(next_start, starts_.next_look());
 }
 
 int Dispatcher::StartSome(Pass pass, int most, std::vector<Decision>* decisions) {
   const size_t first = decisions->size();
   const bool joins = pass == Pass::kApart || (pass == Pass::kBeyond && !continuous());
   batches_.Reserve();
-  int started = 0;
   try {
-    started = StartRanked(pass, most, decisions);
+    starts_.Begin(pass, most);
+    for (auto start = starts_.Next(); start.entry != nullptr; start = starts_.Next()) {
+      Send(start.entry, start.route, decisions);
+    }
   } catch (...) {
     NumberBatch(first, joins, decisions);  // Those that were sent are sent.
     throw;
   }
   NumberBatch(first, joins, decisions);
-  return started;
-}
-
-int Dispatcher::StartRanked(Pass pass, int most, std::vector<Decision>* decisions) {
-  const bool beyond = pass == Pass::kBeyond;
-  RankQueue(pass);
-  int started = 0;
-  int passed = 0;
-  DispatchPlaces::Free free = places_.FreeAt(now_, beyond);
-  while (!line_.empty() && free.newcomers != 0 && passed < kMaxPassed) {
-    line_.Resort(*order_.policy());  // Who has started is charged for it.
-    DispatchOrder::Ranked first = line_.front();
-    Entry* const entry = first.entry;
-    line_.Pop();
-    if (!first.yields &&
-        order_.Yields(*entry)) {  // With what has started its tenant has its share.
-      first.yields = some_yield_ = true;
-      if (!none_may_yield_) line_.Push(first);
-      continue;
-    }
-    // What was begun before needs no place among those that begin.
-    const bool again = entry->was_sent();
-    if (!again && started >= most) continue;
-    // What has started may have left none for it.
-    const ReplicaMask its = IsOf(pass, *entry) ? places_.For(*entry, free, beyond) : 0;
-    if (its == 0) continue;
-    if (!TryStart(entry, its, decisions)) {
-      ++passed;
-      continue;
-    }
-    free = places_.FreeAt(now_, beyond);
-    if (!again || !options_.enable_batching) ++started;
-    if (!options_.enable_batching && started >= most) break;
-  }
-  return started;
-}
-
-bool Dispatcher::WaitsForItsCache(Entry* entry, const Route& route) {
-  const bool again = entry->was_sent();
-  const bool has_rivals =
-      some_yield_ && !order_.Yields(*entry);  // They would take the place for long.
-  const bool hurries = again || entry->is_urgent() || entry->sched.aged || has_rivals;
-  if (!continuous() || hurries || route.gain * kTokensPerPrefixBlock < kWorthWaiting) return false;
-  if (entry->passed == base::TimePoint::max()) entry->passed = now_;
-  const base::TimePoint end = entry->passed + options_.affinity_wait;
-  if (now_ >= end) return false;
-  next_start_ = std::min(next_start_, end);
-  return true;
-}
-
-bool Dispatcher::TryStart(Entry* entry, ReplicaMask free, std::vector<Decision>* decisions) {
-  RouteAsk ask;
-  ask.blocks = entry->blocks;
-  ask.tokens = entry->num_ids() + int64_t{load_.OutputsOf(*entry)};
-  ask.allowed = places_.Allowed(*entry);
-  ask.avoided = entry->failed_on;
-  ask.free = free;
-  const Route route = replicas_.Choose(ask, now_);
-  if (route.replica < 0 || WaitsForItsCache(entry, route)) return false;
-  if (entry->pays) {
-    if (!budget_.Take(now_)) {
-      if (entry->not_before == base::TimePoint{}) ++counts_.retries_delayed;
-      entry->not_before = budget_.NextToken(now_);
-      next_start_ = std::min(next_start_, entry->not_before);
-      return false;
-    }
-    entry->pays = false;
-  }
-  Send(entry, route, decisions);
-  return true;
+  return starts_.started();
 }
 
 void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* decisions) {

@@ -26,9 +26,9 @@ void Dispatcher::Run(base::TimePoint now, std::vector<Decision>* decisions) {
   RunProbes(decisions);
   MoveDrained(decisions);
   RunHeld(decisions);
-  StartAll(decisions);
+  const base::TimePoint next_start = StartAll(decisions);
   next_look_ =
-      std::min({entries_.first_timer(), replicas_.next_look(now_), next_held_, next_start_});
+      std::min({entries_.first_timer(), replicas_.next_look(now_), next_held_, next_start});
 }
 
 base::Duration Dispatcher::PatienceFor(const Entry& entry) const {

@@ -40,6 +40,7 @@ EngineStats Dispatcher::Stats() const {
 DispatchCounts Dispatcher::counts() const {
   DispatchCounts all = counts_;
   static_cast<BatchCounts&>(all) = batches_.counts();
+  all.retries_delayed = starts_.retries_delayed();
   return all;
 }
 

@@ -1,0 +1,106 @@
+// Which of a dispatcher's requests start next, and where.
+#ifndef ROPEWAY_GATEWAY_DISPATCH_STARTS_H_
+#define ROPEWAY_GATEWAY_DISPATCH_STARTS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "gateway/dispatch_batches.h"
+#include "gateway/dispatch_entries.h"
+#include "gateway/dispatch_load.h"
+#include "gateway/dispatch_options.h"
+#include "gateway/dispatch_order.h"
+#include "gateway/dispatch_places.h"
+#include "gateway/replicas.h"
+#include "gateway/retry_budget.h"
+#include "scheduler/waiting_queue.h"
+
+namespace ropeway::gateway {
+
+// Looks at those that wait in passes. A pass ranks those that a free replica could take, and then
+// gives one after the other, each with its replica. One is passed by the others while no replica is
+// free for it, while it waits for the replica that has its prompt's cache, or while it is a retry
+// for which the budget has no token. Thread rule: the dispatcher's.
+class DispatchStarts {
+ public:
+  // Who is looked at.
+  enum class Pass {
+    kAll,      // Continuous, or serial.
+    kApart,    // Those that wait for no batch.
+    kMembers,  // The others.
+    kBeyond    // Those that may go beyond the places of a replica.
+  };
+  // The parts of the dispatcher, which must outlive it.
+  struct Sources {
+    const DispatchOptions& options;
+    const Replicas& replicas;
+    const DispatchEntries& entries;
+    const DispatchOrder& order;
+    const DispatchPlaces& places;
+    const DispatchLoad& load;
+    DispatchBatches& batches;
+    RetryBudget& budget;
+  };
+  explicit DispatchStarts(const Sources& sources) : from_(sources) {}
+
+  // Takes memory for passes over so many requests. Throws std::bad_alloc.
+  void Reserve(size_t count) { line_.Reserve(count); }
+
+  // Begins a look at all: next_look() is as of now.
+  void Look(base::TimePoint now);
+  // Begins a pass in which at most `most` start that were not sent before.
+  void Begin(Pass pass, int most);
+  // The next request, and its replica; null: no more start in this pass. It is sent before the next
+  // call.
+  struct Start {
+    DispatchEntry* entry = nullptr;
+    Route route;
+  };
+  Start Next();
+  // Those of the pass that were not sent before.
+  int started() const { return started_; }
+
+  // Members of the next batch; 0: none begins now. `flush`: no more requests will come.
+  int MembersThatMayStart(bool flush);
+  // Urgent requests that may still start beside the batches: so many that half the places are left.
+  int JoinsLeft() const;
+
+  // When one may start that was passed, without any event.
+  base::TimePoint next_look() const { return next_look_; }
+  uint64_t retries_delayed() const { return retries_delayed_; }  // Each counts once.
+
+ private:
+  bool IsOf(Pass pass, const DispatchEntry& entry) const;
+  // Some request waits whose tenant is below its share, and could go where a place is free.
+  bool AnyBelowItsShare() const;
+  // Fills line_.
+  void Rank();
+  DispatchPlaces::Free FreeNow() const { return from_.places.FreeAt(now_, pass_ == Pass::kBeyond); }
+  Route RouteOf(const DispatchEntry& entry, ReplicaMask free) const;
+  bool WaitsForItsCache(DispatchEntry* entry, const Route& route);
+  // False: it has no token of the budget that it needs.
+  bool Pays(DispatchEntry* entry);
+  void NoteLook(base::TimePoint time) { next_look_ = std::min(next_look_, time); }
+
+  const Sources from_;
+  base::TimePoint now_{};
+  base::TimePoint next_look_ = base::TimePoint::max();
+  uint64_t retries_delayed_ = 0;
+
+  // Of the pass.
+  Pass pass_ = Pass::kAll;
+  int most_ = 0;
+  int started_ = 0;
+  int passed_ = 0;
+  DispatchPlaces::Free free_;
+  const DispatchEntry* last_ = nullptr;  // That Next gave.
+  bool last_was_sent_ = false;           // Before.
+  bool some_yield_ = false;              // Some of those in line_ yield;
+  bool none_may_yield_ = false;          // none that does may start.
+  scheduler::WaitingQueue<DispatchOrder::Ranked> line_;
+};
+
+}  // namespace ropeway::gateway
+
+#endif  // ROPEWAY_GATEWAY_DISPATCH_STARTS_H_

@@ -1,0 +1,168 @@
+#include "gateway/dispatch_starts.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ropeway::gateway {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Pass = DispatchStarts::Pass;
+
+// Two replicas of two places, first come, first served.
+class DispatchStartsTest : public testing::Test {
+ protected:
+  explicit DispatchStartsTest(bool batches = false) : options_(Options(batches)) {
+    load_.set_now(now_);
+    starts_.Look(now_);
+  }
+
+  static DispatchOptions Options(bool batches) {
+    DispatchOptions options;
+    options.policy.name = "fcfs";
+    options.batches = batches;
+    options.max_batch_size = 2;
+    options.replicas = {{.name = "a", .max_concurrency = 2}, {.name = "b", .max_concurrency = 2}};
+    options.retries.per_second = 1.0;
+    return options.Resolved();
+  }
+
+  DispatchEntry* Add(Priority priority = Priority::kMedium, std::vector<uint64_t> blocks = {}) {
+    DispatchRequest request;
+    request.id = entries_.size() + 1;
+    request.priority = priority;
+    request.prompt_tokens = 1000;
+    request.blocks = std::move(blocks);
+    entries_.Reserve(1);
+    starts_.Reserve(entries_.size() + 1);
+    order_.Reserve(entries_.size() + 1);
+    const uint64_t number = entries_.size();
+    DispatchEntry* const entry =
+        entries_.Insert(std::make_unique<DispatchEntry>(std::move(request), number));
+    order_.OnWaits(entry, now_);
+    entry->arrived = now_;
+    load_.Add(*entry);
+    load_.Enter(entry);
+    entries_.Wait(entry);
+    return entry;
+  }
+  // Sends what a pass gives. Returns it as "id>replica", in order.
+  std::string Run(Pass pass = Pass::kAll, int most = 100) {
+    std::string all;
+    starts_.Begin(pass, most);
+    for (auto start = starts_.Next(); start.entry != nullptr; start = starts_.Next()) {
+      all += (all.empty() ? "" : " ") + std::to_string(start.entry->id()) + ">" +
+             options_.replicas[static_cast<size_t>(start.route.replica)].name;
+      load_.Leave(start.entry);
+      entries_.StopWaiting(start.entry);
+      entries_.Send(start.entry, start.route.replica);
+      start.entry->state = core::SequenceState::kDecoding;
+      replicas_[start.route.replica].OnSent(1000, false, now_);
+    }
+    return all;
+  }
+  void Advance(base::Duration time) {
+    now_ += time;
+    starts_.Look(now_);
+  }
+
+  const DispatchOptions options_;
+  base::TimePoint now_ = seconds(100);
+  Replicas replicas_{options_.replicas, options_.rules};
+  RetryBudget budget_{options_.retries};
+  DispatchEntries entries_{1, 2, 100};
+  DispatchPlaces places_{&replicas_, &entries_.tenants()};
+  DispatchBatches batches_{options_.former(), 1};
+  DispatchOrder order_{*policy::MakePolicy(options_.policy), seconds(30), &entries_, &replicas_};
+  DispatchLoad load_{{.options = options_,
+                      .replicas = replicas_,
+                      .entries = entries_,
+                      .places = places_,
+                      .batches = batches_},
+                     false};
+  DispatchStarts starts_{{.options = options_,
+                          .replicas = replicas_,
+                          .entries = entries_,
+                          .order = order_,
+                          .places = places_,
+                          .load = load_,
+                          .batches = batches_,
+                          .budget = budget_}};
+};
+
+TEST_F(DispatchStartsTest, TheFirstInOrderGoWhereItIsFree) {
+  for (int i = 0; i < 5; ++i) Add();
+  EXPECT_EQ(Run(Pass::kAll, 1), "1>a");
+  EXPECT_EQ(starts_.started(), 1);
+  EXPECT_EQ(Run(), "2>b 3>a 4>b");
+  EXPECT_EQ(starts_.started(), 3);
+  EXPECT_EQ(Run(), "");
+}
+
+TEST_F(DispatchStartsTest, WhatCanGoNowherePassesNobody) {
+  DispatchEntry* const resumes = Add();
+  resumes->resumes = true;  // No replica can go on with it.
+  Add();
+  EXPECT_EQ(Run(), "2>a");
+  EXPECT_EQ(starts_.next_look(), base::TimePoint::max());
+}
+
+TEST_F(DispatchStartsTest, ARetryWaitsForAToken) {
+  DispatchEntry* const retry = Add();
+  retry->state = core::SequenceState::kPreempted;
+  retry->pays = true;
+  while (budget_.Take(now_)) {
+  }
+  Add();
+  EXPECT_EQ(Run(Pass::kAll, 1), "2>a");
+  EXPECT_EQ(starts_.retries_delayed(), 1U);
+  EXPECT_GT(starts_.next_look(), now_);
+  EXPECT_EQ(Run(), "") << "not before";
+  Advance(seconds(2));
+  EXPECT_EQ(Run(Pass::kAll, 0), "1>b") << "it was sent before, and is not among the most";
+  EXPECT_EQ(starts_.started(), 0);
+  EXPECT_EQ(starts_.retries_delayed(), 1U);
+}
+
+TEST_F(DispatchStartsTest, OneWaitsForItsCacheAWhile) {
+  std::vector<uint64_t> blocks;
+  for (uint64_t i = 1; i <= 20; ++i) blocks.push_back(i);
+  replicas_.NoteSent(blocks, 0);
+  for (int i = 0; i < 2; ++i) {
+    Add();
+    EXPECT_EQ(Run().substr(1), i == 0 ? ">a" : ">b");
+  }
+  Add(Priority::kMedium, blocks);
+  EXPECT_EQ(Run(), "3>a");
+  Add(Priority::kMedium, blocks);
+  EXPECT_EQ(Run(), "") << "a has no free place";
+  EXPECT_EQ(starts_.next_look(), now_ + milliseconds(500));
+  Add();
+  EXPECT_EQ(Run(), "5>b") << "others pass it";
+}
+
+class DispatchStartsInBatchesTest : public DispatchStartsTest {
+ protected:
+  DispatchStartsInBatchesTest() : DispatchStartsTest(true) {}
+};
+
+TEST_F(DispatchStartsInBatchesTest, MembersAndThoseThatWaitForNoBatch) {
+  Add();
+  EXPECT_EQ(starts_.MembersThatMayStart(false), 0);
+  EXPECT_EQ(starts_.MembersThatMayStart(true), 1) << "no more will come";
+  Add(Priority::kHigh);
+  Add();
+  EXPECT_EQ(starts_.JoinsLeft(), 2) << "half the places";
+  EXPECT_EQ(Run(Pass::kApart, starts_.JoinsLeft()), "2>a");
+  EXPECT_EQ(starts_.MembersThatMayStart(false), 2);
+  EXPECT_EQ(Run(Pass::kMembers, 2), "1>b 3>a");
+}
+
+}  // namespace
+}  // namespace ropeway::gateway
