@@ -27,6 +27,7 @@
 #include "core/job.h"
 #include "core/sequence_state.h"
 #include "engine/front_desk.h"
+#include "gateway/dispatch_attempts.h"
 #include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_load.h"
@@ -62,12 +63,6 @@ struct Decision {
   uint64_t probe = 0;
   core::StartedBatch batch;  // kSend: in which it started the first time.
   Status status;             // kEnd; of kUnavailable and kResourceExhausted with Retry-After.
-};
-
-// Part of an answer.
-struct AttemptOutput {
-  int32_t tokens = 0;  // Generated since the last output; estimated where the backend does not say.
-  bool ids_known = true;  // The ids of all of them are known, so the request can go on from them.
 };
 
 // What becomes of a request whose attempt failed.
@@ -221,6 +216,7 @@ class Dispatcher final {
   void Advance(base::TimePoint now) {
     now_ = std::max(now_, now);
     load_.set_now(now_);
+    attempts_.set_now(now_);
   }
   bool continuous() const { return options_.continuous(); }
 
@@ -231,27 +227,14 @@ class Dispatcher final {
   void Remove(Entry* entry);
   void Enqueue(Entry* entry);
   void LeaveQueue(Entry* entry);
-  // Its attempt is over: it is requeued or ends next.
-  void LeaveReplica(Entry* entry);
   void LeaveBatch(Entry* entry);
   void Requeue(Entry* entry, bool resumes);
   // The request, which has no attempt, ends: destroys the entry.
   void Erase(Entry* entry, core::SequenceEvent event, bool completed);
-  void OnFirstByte(Entry* entry);
-  void AddTokens(Entry* entry, int64_t reported);
-  void Charge(Entry* entry, int32_t prompt, int32_t output);
-  // Tokens of its prompt that were computed, as the backend says, and not charged.
-  static int32_t PromptUnpaid(const Entry& entry, const Finish& end);
-  // Notes what a replica's failure means for the replica.
-  void OnReplicaFailed(int replica, FailureKind kind, int retry_after_seconds);
   // Requeues what lost its attempt, or ends it.
   FailureOutcome AfterFailure(Entry* entry, const Outcome& failure);
-  bool MayResume(const Entry& entry) const;
 
   // Time.
-  // How long its replica may give nothing; 0: for ever. REQUIRES: an attempt is under way.
-  base::Duration PatienceFor(const Entry& entry) const;
-  base::TimePoint DueOf(const Entry& entry) const;
   void SetTimer(Entry* entry);
   // Of all requests there.
   void SetTimersAt(int replica);
@@ -286,6 +269,7 @@ class Dispatcher final {
   DispatchOrder order_;
   DispatchLoad load_;
   DispatchStarts starts_;
+  DispatchAttempts attempts_;
   bool flush_ = false;
   ReplicaMask drained_ = 0;  // Whose requests are to be moved.
 

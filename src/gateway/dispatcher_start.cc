@@ -66,23 +66,7 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
   MakeRoom(decisions);
   LeaveQueue(entry);
   mover_.Move(entry->id(), &entry->state, first ? Event::kStart : Event::kResume);
-  Replica& replica = replicas_[route.replica];
-  const bool newcomer = (entry->tenant->there & MaskOf(route.replica)) == 0;
-  entries_.Send(entry, route.replica);
-  entry->sent = entry->last_output = entry->sched.queued_since = now_;
-  entry->first_byte = false;
-  entry->cached = std::min(route.cached * kTokensPerPrefixBlock, entry->num_ids() - 1);
-  entry->computed = entry->cached;
-  const int32_t outputs = std::max(1, load_.OutputsOf(*entry) - entry->generated());
-  entry->tokens_left = entry->num_ids() - entry->cached + outputs;
-  // From its first output on it goes on only where the bits are the same.
-  if (!entry->given) {
-    entry->ids_known = true;
-    entry->identity = replica.options().can_resume ? replica.identity() : nullptr;
-  }
-  replica.OnSent(entry->tokens_left, newcomer, now_);
-  replicas_.NoteSent(entry->blocks, route.replica);
-
+  attempts_.Begin(entry, route);
   ++counts_.sent;
   if (first) {
     load_.LeaveQueue(entry->id());

@@ -11,11 +11,6 @@
 namespace ropeway::gateway {
 namespace {
 
-// Later than `from` by `by`, also where that has no end.
-base::TimePoint EndOf(base::TimePoint from, base::Duration by) {
-  return by >= base::TimePoint::max() - from ? base::TimePoint::max() : from + by;
-}
-
 double InSeconds(base::Duration time) { return base::ToSeconds(time); }
 
 }  // namespace
@@ -31,29 +26,8 @@ void Dispatcher::Run(base::TimePoint now, std::vector<Decision>* decisions) {
       std::min({entries_.first_timer(), replicas_.next_look(now_), next_held_, next_start});
 }
 
-base::Duration Dispatcher::PatienceFor(const Entry& entry) const {
-  const base::Duration none(0);
-  const base::Duration idle = options_.idle_timeout;
-  const base::Duration first = options_.first_byte_timeout;
-  if (entry.first_byte) return idle;
-  const bool hurries = entry.resumes || replicas_[entry.replica].unheard();
-  if (!hurries || idle <= none) return first;
-  return first > none ? std::min(idle, first) : idle;
-}
-
-base::TimePoint Dispatcher::DueOf(const Entry& entry) const {
-  base::TimePoint due = entry.request.deadline;
-  const base::Duration none(0);
-  if (entry.replica < 0) {
-    if (entry.resumes) due = std::min(due, EndOf(entry.queued_at, options_.resume_wait));
-  } else if (const base::Duration patience = PatienceFor(entry); patience > none) {
-    due = std::min(due, EndOf(entry.last_output, patience));
-  }
-  return due;
-}
-
 void Dispatcher::SetTimer(Entry* entry) {
-  entries_.SetTimer(entry, DueOf(*entry));
+  entries_.SetTimer(entry, attempts_.DueOf(*entry));
   next_look_ = std::min(next_look_, entry->timer);
 }
 
@@ -67,7 +41,7 @@ void Dispatcher::RunTimers(std::vector<Decision>* decisions) {
   while (entries_.first_timer() <= now_) {
     Entry* const entry = entries_.first_due();
     // Output may have come since; each time there is none the timer moves on, or the entry goes.
-    if (DueOf(*entry) > now_) {
+    if (attempts_.DueOf(*entry) > now_) {
       SetTimer(entry);
     } else {
       OnTimer(entry, decisions);
@@ -101,7 +75,7 @@ void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
   Outcome failure;
   failure.status = {StatusCode::kUnavailable,
                     fmt::format("it gave no {} for {:g} s", begun ? "more output" : "output",
-                                InSeconds(PatienceFor(*entry)))};
+                                InSeconds(attempts_.PatienceFor(*entry)))};
   Decision decision;
   decision.id = entry->id();
   decision.replica = entry->replica;
@@ -122,7 +96,7 @@ void Dispatcher::EndNow(Entry* entry, Status status, std::vector<Decision>* deci
   if (entry->replica >= 0) {
     decision.replica = entry->replica;
     decision.attempt = entry->attempt;
-    LeaveReplica(entry);
+    attempts_.Leave(entry);
   }
   decisions->push_back(std::move(decision));
   Erase(entry, core::SequenceEvent::kFail, false);
@@ -136,7 +110,7 @@ void Dispatcher::Drop(Entry* entry, std::vector<Decision>* decisions) {
   decision.replica = entry->replica;
   decision.attempt = entry->attempt;
   decisions->push_back(std::move(decision));
-  LeaveReplica(entry);
+  attempts_.Leave(entry);
 }
 
 void Dispatcher::RunProbes(std::vector<Decision>* decisions) {
@@ -162,7 +136,7 @@ void Dispatcher::MoveDrained(std::vector<Decision>* decisions) {
     Entry* const entry = entries_.running()[i];
     const bool there = (drained_ & MaskOf(entry->replica)) != 0;
     const ReplicaMask others = replicas_.CanResume(entry->identity.get()) & replicas_.Alive();
-    if (!there || !MayResume(*entry) || others == 0) {
+    if (!there || !attempts_.MayResume(*entry) || others == 0) {
       ++i;
       continue;
     }
