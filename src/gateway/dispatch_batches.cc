@@ -44,6 +44,18 @@ void DispatchBatches::Leave(uint64_t number, base::TimePoint now) {
   spare_ = batches_.extract(batch);
 }
 
+void DispatchBatches::AddTo(EngineStats* stats) const {
+  stats->total_batches = counts_.batches;
+  stats->total_requests = counts_.batched;
+  if (counts_.batches > 0) {
+    stats->avg_batch_size = counts_.batch_sizes / static_cast<double>(counts_.batches);
+  }
+  if (counts_.batches_ended > 0) {
+    stats->avg_batch_duration_ms =
+        1000.0 * counts_.batch_seconds / static_cast<double>(counts_.batches_ended);
+  }
+}
+
 std::map<uint64_t, int32_t> DispatchBatches::Members() const {
   std::map<uint64_t, int32_t> members;
   for (const auto& [number, batch] : batches_) members[number] = batch.left;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "core/job.h"
+#include "ropeway/stats.h"
 #include "scheduler/batch_former.h"
 
 namespace ropeway::gateway {
@@ -60,6 +61,7 @@ class DispatchBatches {
   void Leave(uint64_t number, base::TimePoint now);
 
   const BatchCounts& counts() const { return counts_; }
+  void AddTo(EngineStats* stats) const;
   // By number, the members under way.
   std::map<uint64_t, int32_t> Members() const;
 

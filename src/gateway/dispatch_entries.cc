@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace ropeway::gateway {
 
@@ -103,6 +104,7 @@ Status DispatchEntries::CheckList(const List& list, bool runs) const {
     if (entry.index != i || Find(entry.id()) != &entry) wrong = "out of place";
     if (entry.running() != runs || (entry.replica >= 0) != runs) wrong = "on the wrong list";
     if (!timers_.contains({entry.timer, entry.id()})) wrong = "without its timer";
+    if (entry.tokens_left < 0) wrong = "with less than no tokens left";
     if (wrong == nullptr) continue;
     return {StatusCode::kInternal,
             fmt::format("the dispatcher has request {} {}", entry.id(), wrong)};
@@ -129,6 +131,40 @@ Status DispatchEntries::CheckIntegrity() const {
   }
   if (tenants_.CountsAs(again)) return {};
   return {StatusCode::kInternal, "the dispatcher counts its tenants' requests wrongly"};
+}
+
+Status DispatchEntries::CheckReplicas(const Replicas& replicas) const {
+  for (int i = 0; i < static_cast<int>(replicas.size()); ++i) {
+    int requests = 0;
+    int64_t tokens = 0;
+    for (const DispatchEntry* entry : running_) {
+      requests += entry->replica == i ? 1 : 0;
+      tokens += entry->replica == i ? entry->tokens_left : 0;
+    }
+    const auto tenants =
+        std::count_if(tenants_.all().begin(), tenants_.all().end(),
+                      [i](const auto& named) { return (named.second.there & MaskOf(i)) != 0; });
+    const Replica& replica = replicas[i];
+    if (replica.in_flight() == requests && replica.outstanding() == tokens &&
+        replica.tenants() == tenants) {
+      continue;
+    }
+    return {StatusCode::kInternal,
+            fmt::format("the dispatcher counts {} requests, {} tokens and {} tenants at {}, there "
+                        "are {}, {} and {}",
+                        replica.in_flight(), replica.outstanding(), replica.tenants(),
+                        replica.options().name, requests, tokens, tenants)};
+  }
+  return {};
+}
+
+Status DispatchEntries::CheckBatches(const DispatchBatches& batches) const {
+  std::map<uint64_t, int32_t> members;
+  for (const auto& [id, entry] : entries_) {
+    if (entry->batch != 0) ++members[entry->batch];
+  }
+  if (members == batches.Members()) return {};
+  return {StatusCode::kInternal, "the dispatcher counts the members of batches wrongly"};
 }
 
 }  // namespace ropeway::gateway

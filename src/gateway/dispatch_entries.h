@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/shared_budget.h"
 #include "core/job.h"
+#include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_tenants.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
@@ -123,8 +124,11 @@ class DispatchEntries {
   // Of the earliest timer. REQUIRES: size() > 0.
   DispatchEntry* first_due() const { return Find(timers_.begin()->second); }
 
-  // Lists, places, timers and tenants fit together; kInternal names what does not. O(n).
+  // Lists, places, timers and tenants fit together, and what the replicas and the batches count
+  // fits them; kInternal names what does not. O(n).
   Status CheckIntegrity() const;
+  Status CheckReplicas(const Replicas& replicas) const;
+  Status CheckBatches(const DispatchBatches& batches) const;
 
  private:
   static void AddTo(List* list, DispatchEntry* entry);

@@ -106,5 +106,23 @@ TEST_F(DispatchEntriesTest, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(Integrity(), "");
 }
 
+TEST_F(DispatchEntriesTest, ReplicasAndBatchesAreHeldAgainstThem) {
+  Replicas replicas({{.name = "x"}, {.name = "y"}}, ReplicaRules());
+  DispatchBatches batches({}, 1);
+  DispatchEntry* const a = Add("a");
+  Send(a, 1);
+  a->tokens_left = 5;
+  EXPECT_EQ(entries_.CheckReplicas(replicas).message(),
+            "the dispatcher counts 0 requests, 0 tokens and 0 tenants at y, there are 1, 5 and 1");
+  replicas[1].OnSent(5, true, base::TimePoint{1});
+  EXPECT_TRUE(entries_.CheckReplicas(replicas).ok());
+  EXPECT_TRUE(entries_.CheckBatches(batches).ok());
+  a->batch = 1;
+  EXPECT_FALSE(entries_.CheckBatches(batches).ok());
+  batches.Reserve();
+  batches.Start({.members = 1, .prompt_tokens = 20, .size = 1}, base::TimePoint{1});
+  EXPECT_TRUE(entries_.CheckBatches(batches).ok());
+}
+
 }  // namespace
 }  // namespace ropeway::gateway

@@ -13,6 +13,82 @@ constexpr int kMaxPassed = 64;
 
 }  // namespace
 
+void DispatchStarts::Reserve(size_t count) {
+  line_.Reserve(count);
+  if (given_.capacity() < count) given_.reserve(2 * count);
+}
+
+base::TimePoint DispatchStarts::Run(base::TimePoint now, bool flush, const SendFn& send) {
+  constexpr int kNoLimit = std::numeric_limits<int>::max();
+  const DispatchOptions& options = from_.options;
+  const size_t running = from_.entries.running().size();
+  const DispatchEntries::List& queue = from_.entries.waiting();
+  Look(now);
+  from_.order.set_limit(from_.replicas.limit(now));
+  if (queue.empty()) return base::TimePoint::max();
+  const bool is_free = from_.places.AnyFree(now);
+  const auto room_beyond = [&] { return options.enable_batching && from_.places.AnyBeyond(now); };
+  // One that waits alone needs no order, and no step that is shorter than the others.
+  const bool unordered = (is_free || room_beyond()) && from_.order.has_fresh() && queue.size() > 1;
+  if (now - from_.order.step_began() >= kDispatchStep || unordered) from_.order.BeginStep(now);
+  if (is_free && options.continuous()) {
+    RunPass(Pass::kAll, kNoLimit, send);
+  } else if (is_free && !options.enable_batching) {
+    if (running == 0) RunPass(Pass::kAll, 1, send);
+  } else if (is_free) {
+    RunPass(Pass::kApart, JoinsLeft(), send);
+    // Several may be full at once.
+    int members = 0;
+    do {
+      members = MembersThatMayStart(flush);
+    } while (members > 0 && RunPass(Pass::kMembers, members, send) > 0);
+    NoteLook(from_.batches.next_look());
+  }
+  if (room_beyond()) RunPass(Pass::kBeyond, options.continuous() ? kNoLimit : JoinsLeft(), send);
+  // While others run, shares and ages move on.
+  if (!queue.empty() && !from_.entries.running().empty()) {
+    NoteLook(from_.order.step_began() + kDispatchStep);
+  }
+  return next_look_;
+}
+
+int DispatchStarts::RunPass(Pass pass, int most, const SendFn& send) {
+  from_.batches.Reserve();
+  try {
+    Begin(pass, most);
+    for (Start start = Next(); start.entry != nullptr; start = Next()) {
+      if (start.entry->sched.batch.number == 0) given_.push_back(start.entry);
+      send(start.entry, start.route);
+    }
+  } catch (...) {
+    NumberBatch();  // Those that were sent are sent.
+    throw;
+  }
+  NumberBatch();
+  return started_;
+}
+
+void DispatchStarts::NumberBatch() {
+  const bool joins = pass_ == Pass::kApart || (pass_ == Pass::kBeyond && from_.options.batches);
+  std::erase_if(given_, [](const DispatchEntry* entry) { return entry->replica < 0; });
+  DispatchBatches::Starting starting{.joins = joins};
+  for (const DispatchEntry* entry : given_) starting.prompt_tokens += entry->prompt_len;
+  starting.members = static_cast<int32_t>(given_.size());
+  if (starting.members == 0) return;
+  starting.size = from_.options.continuous() ? static_cast<int32_t>(from_.entries.running().size())
+                                             : starting.members;
+  const base::TimePoint filling = from_.batches.filling_since(joins);
+  const uint64_t number = from_.batches.Start(starting, now_);
+  for (DispatchEntry* entry : given_) {
+    const base::TimePoint since = std::max(filling, entry->arrived);
+    entry->batch = number;
+    entry->sched.batch = {.number = number,
+                          .size = starting.size,
+                          .formation = std::max(base::Duration(0), now_ - since)};
+  }
+  given_.clear();
+}
+
 void DispatchStarts::Look(base::TimePoint now) {
   now_ = now;
   next_look_ = base::TimePoint::max();

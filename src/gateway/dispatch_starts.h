@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "base/clock.h"
 #include "gateway/dispatch_batches.h"
@@ -18,10 +19,11 @@
 
 namespace ropeway::gateway {
 
-// Looks at those that wait in passes. A pass ranks those that a free replica could take, and then
-// gives one after the other, each with its replica. One is passed by the others while no replica is
-// free for it, while it waits for the replica that has its prompt's cache, or while it is a retry
-// for which the budget has no token. Thread rule: the dispatcher's.
+// Looks at those that wait in passes, in a new step of the order where it is time for one. A pass
+// ranks those that a free replica could take, and then gives one after the other, each with its
+// replica. One is passed by the others while no replica is free for it, while it waits for the
+// replica that has its prompt's cache, or while it is a retry for which the budget has no token.
+// Thread rule: the dispatcher's.
 class DispatchStarts {
  public:
   // Who is looked at.
@@ -36,7 +38,7 @@ class DispatchStarts {
     const DispatchOptions& options;
     const Replicas& replicas;
     const DispatchEntries& entries;
-    const DispatchOrder& order;
+    DispatchOrder& order;
     const DispatchPlaces& places;
     const DispatchLoad& load;
     DispatchBatches& batches;
@@ -45,9 +47,15 @@ class DispatchStarts {
   explicit DispatchStarts(const Sources& sources) : from_(sources) {}
 
   // Takes memory for passes over so many requests. Throws std::bad_alloc.
-  void Reserve(size_t count) { line_.Reserve(count); }
+  void Reserve(size_t count);
 
-  // Begins a look at all: next_look() is as of now.
+  // Calls `send` with each request that starts now and its replica; those of a pass that start for
+  // the first time are a batch, also where it throws. `flush`: no more requests will come. Returns
+  // when more may start without any event.
+  using SendFn = std::function<void(DispatchEntry*, const Route&)>;
+  base::TimePoint Run(base::TimePoint now, bool flush, const SendFn& send);
+
+  // The parts of Run. Begins a look at all: next_look() is as of now.
   void Look(base::TimePoint now);
   // Begins a pass in which at most `most` start that were not sent before.
   void Begin(Pass pass, int most);
@@ -61,7 +69,7 @@ class DispatchStarts {
   // Those of the pass that were not sent before.
   int started() const { return started_; }
 
-  // Members of the next batch; 0: none begins now. `flush`: no more requests will come.
+  // Members of the next batch; 0: none begins now.
   int MembersThatMayStart(bool flush);
   // Urgent requests that may still start beside the batches: so many that half the places are left.
   int JoinsLeft() const;
@@ -71,6 +79,10 @@ class DispatchStarts {
   uint64_t retries_delayed() const { return retries_delayed_; }  // Each counts once.
 
  private:
+  // Starts at most `most` of those that were not sent before; returns how many.
+  int RunPass(Pass pass, int most, const SendFn& send);
+  // Those of the pass that have started for the first time are a batch. REQUIRES: one is reserved.
+  void NumberBatch();
   bool IsOf(Pass pass, const DispatchEntry& entry) const;
   // Some request waits whose tenant is below its share, and could go where a place is free.
   bool AnyBelowItsShare() const;
@@ -99,6 +111,7 @@ class DispatchStarts {
   bool some_yield_ = false;              // Some of those in line_ yield;
   bool none_may_yield_ = false;          // none that does may start.
   scheduler::WaitingQueue<DispatchOrder::Ranked> line_;
+  DispatchEntries::List given_;  // By Next, without a batch yet.
 };
 
 }  // namespace ropeway::gateway

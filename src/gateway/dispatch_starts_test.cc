@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,13 +60,16 @@ class DispatchStartsTest : public testing::Test {
     for (auto start = starts_.Next(); start.entry != nullptr; start = starts_.Next()) {
       all += (all.empty() ? "" : " ") + std::to_string(start.entry->id()) + ">" +
              options_.replicas[static_cast<size_t>(start.route.replica)].name;
-      load_.Leave(start.entry);
-      entries_.StopWaiting(start.entry);
-      entries_.Send(start.entry, start.route.replica);
-      start.entry->state = core::SequenceState::kDecoding;
-      replicas_[start.route.replica].OnSent(1000, false, now_);
+      Send(start.entry, start.route);
     }
     return all;
+  }
+  void Send(DispatchEntry* entry, const Route& route) {
+    load_.Leave(entry);
+    entries_.StopWaiting(entry);
+    entries_.Send(entry, route.replica);
+    entry->state = core::SequenceState::kDecoding;
+    replicas_[route.replica].OnSent(1000, false, now_);
   }
   void Advance(base::Duration time) {
     now_ += time;
@@ -145,6 +149,25 @@ TEST_F(DispatchStartsTest, OneWaitsForItsCacheAWhile) {
   EXPECT_EQ(starts_.next_look(), now_ + milliseconds(500));
   Add();
   EXPECT_EQ(Run(), "5>b") << "others pass it";
+}
+
+TEST_F(DispatchStartsTest, ThoseThatWereSentAreABatchWhereTheNextIsNot) {
+  for (int i = 0; i < 3; ++i) Add();
+  int calls = 0;
+  EXPECT_THROW(starts_.Run(now_, false,
+                           [&](DispatchEntry* entry, const Route& route) {
+                             if (++calls == 3) throw std::bad_alloc();
+                             Send(entry, route);
+                           }),
+               std::bad_alloc);
+  EXPECT_EQ(entries_.Find(1)->sched.batch.number, 1U);
+  EXPECT_EQ(entries_.Find(2)->sched.batch.size, 2);
+  EXPECT_EQ(entries_.Find(3)->sched.batch.number, 0U);
+  EXPECT_EQ(batches_.counts().batched, 2U);
+  const base::TimePoint next = starts_.Run(
+      now_, false, [&](DispatchEntry* entry, const Route& route) { Send(entry, route); });
+  EXPECT_EQ(entries_.Find(3)->sched.batch.number, 2U);
+  EXPECT_EQ(next, base::TimePoint::max()) << "nothing waits";
 }
 
 class DispatchStartsInBatchesTest : public DispatchStartsTest {

@@ -1,14 +1,26 @@
-// A request's way through the dispatcher: added, sent, answered, sent again, ended.
 #include "gateway/dispatcher.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <new>
-
-#include "base/failure.h"
+#include <limits>
+#include <utility>
 
 namespace ropeway::gateway {
+namespace {
+
+// Of the entry's attempt, if one is under way.
+Decision DecisionFor(Decision::Kind kind, const DispatchEntry& entry) {
+  Decision decision;
+  decision.kind = kind;
+  decision.id = entry.id();
+  decision.replica = entry.replica;
+  if (entry.replica >= 0) decision.attempt = entry.attempt;
+  return decision;
+}
+
+}  // namespace
+
 Dispatcher::Dispatcher(DispatchOptions options)
     : options_(options.Resolved()),
       replicas_(options_.replicas, options_.rules),
@@ -75,7 +87,7 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
   Advance(now);
   if (!any_alive() && options_.hold_timeout <= base::Duration(0)) {
     counts_.rejected += requests.size();
-    return WhyNoneIsAlive();
+    return replicas_.WhyNoneIsAlive(now_);
   }
   std::shared_ptr<core::AdmissionGroup> group;
   if (requests.size() > 1 && requests[0].group == nullptr) {
@@ -119,6 +131,19 @@ Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint
   }
   next_look_ = now_;
   return {};
+}
+
+// --- What is done now.
+
+void Dispatcher::Run(base::TimePoint now, std::vector<Decision>* decisions) {
+  Advance(now);
+  RunTimers(decisions);
+  RunProbes(decisions);
+  MoveDrained(decisions);
+  RunHeld(decisions);
+  const base::TimePoint next_start = RunStarts(decisions);
+  next_look_ =
+      std::min({entries_.first_timer(), replicas_.next_look(now_), next_held_, next_start});
 }
 
 // --- Lists.
@@ -222,6 +247,245 @@ FailureOutcome Dispatcher::AfterFailure(Entry* entry, const Outcome& failure) {
   }
   Requeue(entry, next == Next::kResume);
   return {next == Next::kResume ? Kind::kResume : Kind::kRetry, {}};
+}
+
+// --- Time.
+
+void Dispatcher::SetTimer(Entry* entry) {
+  entries_.SetTimer(entry, attempts_.DueOf(*entry));
+  next_look_ = std::min(next_look_, entry->timer);
+}
+
+void Dispatcher::SetTimersAt(int replica) {
+  for (Entry* entry : entries_.running()) {
+    if (entry->replica == replica) SetTimer(entry);
+  }
+}
+
+void Dispatcher::RunTimers(std::vector<Decision>* decisions) {
+  while (entries_.first_timer() <= now_) {
+    Entry* const entry = entries_.first_due();
+    // Output may have come since; each time there is none the timer moves on, or the entry goes.
+    if (attempts_.DueOf(*entry) > now_) {
+      SetTimer(entry);
+    } else {
+      OnTimer(entry, decisions);
+    }
+  }
+}
+
+void Dispatcher::MakeRoom(std::vector<Decision>* decisions) {
+  if (decisions->size() < decisions->capacity()) return;
+  constexpr size_t kLeast = 16;
+  decisions->reserve(std::max(kLeast, 2 * decisions->size()));
+}
+
+void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
+  if (now_ >= entry->request.deadline) {
+    EndNow(entry, {StatusCode::kDeadlineExceeded, "the request did not end within its timeout"},
+           decisions);
+    return;
+  }
+  if (entry->replica < 0) {
+    EndNow(
+        entry,
+        {StatusCode::kUnavailable,
+         fmt::format("the stream was cut, and within {:g} s there was no backend to go on with it",
+                     base::ToSeconds(options_.resume_wait))},
+        decisions);
+    return;
+  }
+  MakeRoom(decisions);
+  const bool begun = entry->first_byte;
+  Outcome failure;
+  failure.status = {StatusCode::kUnavailable,
+                    fmt::format("it gave no {} for {:g} s", begun ? "more output" : "output",
+                                base::ToSeconds(attempts_.PatienceFor(*entry)))};
+  Decision decision = DecisionFor(Decision::Kind::kDrop, *entry);
+  FailureOutcome outcome = AfterFailure(entry, failure);
+  if (outcome.kind == FailureOutcome::Kind::kFinal) decision.kind = Decision::Kind::kEnd;
+  decision.status = std::move(outcome.status);
+  decisions->push_back(std::move(decision));
+}
+
+void Dispatcher::EndNow(Entry* entry, Status status, std::vector<Decision>* decisions) {
+  MakeRoom(decisions);
+  Decision decision = DecisionFor(Decision::Kind::kEnd, *entry);
+  decision.status = std::move(status);
+  if (entry->replica >= 0) attempts_.Leave(entry);
+  decisions->push_back(std::move(decision));
+  Erase(entry, core::SequenceEvent::kFail, false);
+}
+
+void Dispatcher::Drop(Entry* entry, std::vector<Decision>* decisions) {
+  MakeRoom(decisions);
+  decisions->push_back(DecisionFor(Decision::Kind::kDrop, *entry));
+  attempts_.Leave(entry);
+}
+
+void Dispatcher::RunProbes(std::vector<Decision>* decisions) {
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    const int replica = static_cast<int>(i);
+    MakeRoom(decisions);
+    Decision decision;
+    decision.kind = Decision::Kind::kProbe;
+    decision.replica = replica;
+    bool ejected = false;
+    const bool was_unheard = replicas_[replica].unheard();
+    if (replicas_[replica].TakeProbe(now_, &decision.probe, &ejected)) {
+      decisions->push_back(std::move(decision));
+    }
+    if (ejected) replicas_.ForgetCache(replica);
+    if (!was_unheard && replicas_[replica].unheard()) SetTimersAt(replica);
+  }
+}
+
+void Dispatcher::MoveDrained(std::vector<Decision>* decisions) {
+  if (drained_ == 0) return;
+  for (size_t i = 0; i < entries_.running().size();) {
+    Entry* const entry = entries_.running()[i];
+    const bool there = (drained_ & MaskOf(entry->replica)) != 0;
+    const ReplicaMask others = replicas_.CanResume(entry->identity.get()) & replicas_.Alive();
+    if (!there || !attempts_.MayResume(*entry) || others == 0) {
+      ++i;
+      continue;
+    }
+    Drop(entry, decisions);
+    ++entry->resumptions;
+    Requeue(entry, true);  // Another one takes its position.
+  }
+  drained_ = 0;
+}
+
+void Dispatcher::RunHeld(std::vector<Decision>* decisions) {
+  next_held_ = base::TimePoint::max();
+  if (any_alive()) {
+    down_since_ = base::TimePoint::max();
+    return;
+  }
+  down_since_ = std::min(down_since_, now_);
+  for (size_t i = 0; i < queue().size();) {
+    Entry* const entry = queue()[i];
+    ++i;
+    if (entry->resumes) continue;
+    const base::TimePoint end =
+        EndOf(std::max(down_since_, entry->queued_at), options_.hold_timeout);
+    if (now_ < end) {
+      next_held_ = std::min(next_held_, end);
+      continue;
+    }
+    EndNow(entry, replicas_.WhyNoneIsAlive(now_), decisions);
+    --i;  // Another one takes its position.
+  }
+}
+
+// --- Replicas.
+
+void Dispatcher::OnProbe(int replica, uint64_t probe, const StatusOr<BackendFacts>& facts,
+                         base::TimePoint now) {
+  Advance(now);
+  const bool alone = (replicas_.Alive() & ~MaskOf(replica)) == 0;
+  const std::shared_ptr<const std::string> before = replicas_[replica].identity();
+  const bool was_unheard = replicas_[replica].unheard();
+  if (replicas_[replica].OnProbe(probe, facts, alone, now_)) replicas_.ForgetCache(replica);
+  if (!was_unheard && replicas_[replica].unheard()) SetTimersAt(replica);
+  const std::shared_ptr<const std::string>& after = replicas_[replica].identity();
+  if (before != nullptr && after != nullptr && *before != *after) {
+    // Another one now: of which of the two the streams are that run there is not known.
+    for (Entry* entry : entries_.running()) {
+      if (entry->replica == replica) entry->ids_known = false;
+    }
+    replicas_.ForgetCache(replica);
+  }
+  next_look_ = now_;
+}
+
+void Dispatcher::SetDraining(int replica, bool draining, base::TimePoint now) {
+  Advance(now);
+  replicas_[replica].set_draining(draining);
+  if (draining) drained_ |= MaskOf(replica);
+  next_look_ = now_;
+}
+
+// --- Starting.
+
+base::TimePoint Dispatcher::RunStarts(std::vector<Decision>* decisions) {
+  const size_t first = decisions->size();
+  // Of all that were sent, also where the rest could not be.
+  const auto set_batches = [&] {
+    for (size_t i = first; i < decisions->size(); ++i) {
+      (*decisions)[i].batch = entries_.Find((*decisions)[i].id)->sched.batch;
+    }
+  };
+  load_.Measure();
+  base::TimePoint next_start{};
+  try {
+    next_start = starts_.Run(now_, flush_, [&](DispatchEntry* entry, const Route& route) {
+      Send(entry, route, decisions);
+    });
+  } catch (...) {
+    set_batches();
+    throw;
+  }
+  set_batches();
+  return next_start;
+}
+
+void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* decisions) {
+  using Event = core::SequenceEvent;
+  const bool first = entry->state == core::SequenceState::kWaiting;
+  MakeRoom(decisions);
+  LeaveQueue(entry);
+  mover_.Move(entry->id(), &entry->state, first ? Event::kStart : Event::kResume);
+  attempts_.Begin(entry, route);
+  ++counts_.sent;
+  if (first) {
+    load_.LeaveQueue(entry->id());
+    entry->place.Release();
+    budget_.OnRequest(now_);
+  } else {
+    ++(entry->resumes ? counts_.resumptions : counts_.retries);
+  }
+  Decision decision = DecisionFor(Decision::Kind::kSend, *entry);
+  decision.resume = entry->resumes && !entry->replays;
+  decisions->push_back(std::move(decision));
+  SetTimer(entry);
+  // Last, since it may take memory: it is sent, whether or not it is charged before it has output.
+  if (first) order_.ChargeStart(entry);
+}
+
+// --- Views.
+
+EngineStats Dispatcher::Stats() const {
+  EngineStats stats;
+  stats.enabled = options_.enable_batching;
+  stats.strategy = options_.batches ? "batch" : "continuous";
+  if (!options_.enable_batching) stats.strategy = "serial";
+  stats.max_batch_size = options_.batches ? options_.max_batch_size : replicas_.limit(now_);
+  if (!options_.enable_batching) stats.max_batch_size = 1;
+  if (options_.batches && options_.enable_batching) {
+    stats.max_batch_wait_ms = 1000.0 * base::ToSeconds(options_.max_batch_wait);
+  }
+  batches_.AddTo(&stats);
+  for (const Entry* entry : queue()) {
+    ++(entry->was_sent() ? stats.preempted : stats.waiting);
+  }
+  stats.queue_depth = waiting();
+  stats.running = running();
+  return stats;
+}
+
+DispatchCounts Dispatcher::counts() const {
+  DispatchCounts all = counts_;
+  static_cast<BatchCounts&>(all) = batches_.counts();
+  all.retries_delayed = starts_.retries_delayed();
+  return all;
+}
+
+Status Dispatcher::CheckIntegrity() const {
+  if (Status status = entries_.CheckIntegrity(); !status.ok()) return status;
+  if (Status status = entries_.CheckReplicas(replicas_); !status.ok()) return status;
+  return entries_.CheckBatches(batches_);
 }
 
 }  // namespace ropeway::gateway

@@ -15,7 +15,6 @@
 #define ROPEWAY_GATEWAY_DISPATCHER_H_
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,7 +34,6 @@
 #include "gateway/dispatch_order.h"
 #include "gateway/dispatch_places.h"
 #include "gateway/dispatch_starts.h"
-#include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
 #include "gateway/retry_budget.h"
 #include "policy/scheduling_policy.h"
@@ -43,7 +41,6 @@
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
-#include "scheduler/waiting_queue.h"
 
 namespace ropeway::gateway {
 
@@ -118,6 +115,12 @@ struct DispatchCounts : BatchCounts {
 // but where output was given the request was good, and it is the ids that were rejected: it is sent
 // once more without them, to be computed anew.
 //
+// Parts. DispatchEntries has the requests, by list and timer; DispatchOrder ranks those that wait,
+// and DispatchLoad predicts their waits and admits; DispatchPlaces tells who finds a free place
+// where, DispatchStarts which start, DispatchBatches in which batch; DispatchAttempts follows what
+// replicas do with them. The dispatcher moves each request from one to the next, and says what is
+// to be done.
+//
 // Thread rule: one thread at a time, const methods too. Times do not go back between calls.
 class Dispatcher final {
  public:
@@ -175,7 +178,7 @@ class Dispatcher final {
   // Whether any replica takes requests, now or after a pause; if not, why: kUnavailable, with
   // Retry-After.
   bool any_alive() const { return replicas_.Alive() != 0; }
-  Status WhyNoneIsAlive() const;
+  Status WhyNoneIsAlive() const { return replicas_.WhyNoneIsAlive(now_); }
   // In order of their ids. Positions are as of the last step. O(n log n).
   std::vector<engine::RequestInfo> Requests(base::TimePoint now) const {
     return order_.Requests(now);
@@ -192,7 +195,7 @@ class Dispatcher final {
   ReplicaView ViewOf(int replica, base::TimePoint now) const {
     return replicas_[replica].View(now);
   }
-  std::vector<ReplicaView> AllReplicas(base::TimePoint now) const;
+  std::vector<ReplicaView> AllReplicas(base::TimePoint now) const { return replicas_.Views(now); }
   DispatchCounts counts() const;
   const core::TransitionCounts& transitions() const { return mover_.counts(); }
   const RetryBudget& retry_budget() const { return budget_; }
@@ -209,18 +212,15 @@ class Dispatcher final {
 
  private:
   using Entry = DispatchEntry;
-  using Pass = DispatchStarts::Pass;
 
   const DispatchEntries::List& queue() const { return entries_.waiting(); }
-  const DispatchTenants& tenants() const { return entries_.tenants(); }
   void Advance(base::TimePoint now) {
     now_ = std::max(now_, now);
     load_.set_now(now_);
     attempts_.set_now(now_);
   }
-  bool continuous() const { return options_.continuous(); }
 
-  // dispatcher.cc: a request's way.
+  // A request's way.
   void Reserve(size_t more);
   Entry* Insert(std::unique_ptr<Entry> entry);
   // The reverse of Insert.
@@ -248,15 +248,10 @@ class Dispatcher final {
   void EndNow(Entry* entry, Status status, std::vector<Decision>* decisions);
   void Drop(Entry* entry, std::vector<Decision>* decisions);
 
-  // dispatcher_start.cc: who starts, and where.
+  // Starting.
   // Returns when more may start without any event.
-  base::TimePoint StartAll(std::vector<Decision>* decisions);
-  // At most `most` of them, as one batch; returns how many.
-  int StartSome(Pass pass, int most, std::vector<Decision>* decisions);
+  base::TimePoint RunStarts(std::vector<Decision>* decisions);
   void Send(Entry* entry, const Route& route, std::vector<Decision>* decisions);
-  // Those that have started for the first time since position `first` of the decisions are a batch.
-  // REQUIRES: batches_ is reserved.
-  void NumberBatch(size_t first, bool joins, std::vector<Decision>* decisions);
 
   const DispatchOptions options_;
   Replicas replicas_;

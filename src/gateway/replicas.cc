@@ -1,10 +1,14 @@
 #include "gateway/replicas.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <tuple>
 #include <utility>
+
+#include "scheduler/admission.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -443,6 +447,27 @@ Route Replicas::Choose(const RouteAsk& ask, base::TimePoint now) const {
 
 int32_t Replicas::CachedBlocks(std::span<const uint64_t> blocks) const {
   return table_.Find(blocks, kAllReplicas).depth;
+}
+
+Status Replicas::WhyNoneIsAlive(base::TimePoint now) const {
+  constexpr size_t kNamed = 3;
+  std::string why;
+  for (size_t i = 0; i < std::min(kNamed, replicas_.size()); ++i) {
+    const ReplicaView view = replicas_[i].View(now);
+    why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", view.name,
+                       view.reason.empty() ? ReplicaStateName(view.state) : view.reason);
+  }
+  if (replicas_.size() > kNamed) why += fmt::format("; and {} more", replicas_.size() - kNamed);
+  Status status(StatusCode::kUnavailable, "no backend takes requests (" + why + ")");
+  status.set_retry_after_seconds(scheduler::WholeSeconds(base::ToSeconds(next_look(now) - now)));
+  return status;
+}
+
+std::vector<ReplicaView> Replicas::Views(base::TimePoint now) const {
+  std::vector<ReplicaView> views;
+  views.reserve(replicas_.size());
+  for (const Replica& one : replicas_) views.push_back(one.View(now));
+  return views;
 }
 
 }  // namespace ropeway::gateway

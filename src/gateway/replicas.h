@@ -285,6 +285,10 @@ class Replicas {
 
   base::TimePoint next_look(base::TimePoint now) const;
 
+  // For whoever finds none alive: kUnavailable with the reasons and Retry-After.
+  Status WhyNoneIsAlive(base::TimePoint now) const;
+  std::vector<ReplicaView> Views(base::TimePoint now) const;
+
  private:
   // Those for which `holds` is true.
   template <typename Holds>  // bool(const Replica&)
