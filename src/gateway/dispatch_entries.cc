@@ -3,9 +3,120 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <utility>
 
 namespace ropeway::gateway {
+
+// --- DispatchTenants.
+
+DispatchTenants::Tenant* DispatchTenants::Enter(const std::string& name, double weight) {
+  std::vector<int> at(replicas_);
+  const auto [found, is_new] = all_.try_emplace(name);
+  Tenant* const tenant = &found->second;
+  if (is_new) tenant->at = std::move(at);
+  weights_ += weight - (is_new ? 0.0 : tenant->weight);
+  newcomers_ += is_new ? 1 : 0;
+  tenant->weight = weight;
+  ++tenant->requests;
+  return tenant;
+}
+
+void DispatchTenants::Leave(const std::string& name) {
+  const auto found = all_.find(name);
+  if (--found->second.requests > 0) return;
+  weights_ -= found->second.weight;
+  --newcomers_;
+  all_.erase(found);
+  if (all_.empty()) weights_ = 0.0;  // Drops what rounding has left.
+}
+
+void DispatchTenants::CountAttempt(Tenant* tenant, int replica, int by) {
+  newcomers_ -= tenant->is_newcomer() ? 1 : 0;
+  tenant->running += by;
+  newcomers_ += tenant->is_newcomer() ? 1 : 0;
+  const int there = tenant->at[static_cast<size_t>(replica)] += by;
+  tenant->there = there > 0 ? tenant->there | MaskOf(replica) : tenant->there & ~MaskOf(replica);
+}
+
+bool DispatchTenants::HasItsShare(const Tenant& tenant, int limit) const {
+  // Not one less for a sum that is rounded up.
+  constexpr double kRounding = 1.0 + 1e-9;
+  return divides() && tenant.running > 0 &&
+         (tenant.running + 1) * weights_ > kRounding * limit * tenant.weight;
+}
+
+bool DispatchTenants::CountsAs(const DispatchTenants& other) const {
+  const auto same = [](const ByName::value_type& a, const ByName::value_type& b) {
+    const auto& [name, its] = a;
+    const Tenant& theirs = b.second;
+    return name == b.first && its.requests == theirs.requests && its.urgent == theirs.urgent &&
+           its.running == theirs.running && its.at == theirs.at && its.there == theirs.there;
+  };
+  return newcomers_ == other.newcomers_ && urgent_ == other.urgent_ &&
+         std::equal(all_.begin(), all_.end(), other.all_.begin(), other.all_.end(), same);
+}
+
+// --- DispatchBatches.
+
+void DispatchBatches::Reserve() {
+  if (!spare_.empty()) return;
+  ByNumber one;
+  one.try_emplace(0);
+  spare_ = one.extract(one.begin());
+}
+
+uint64_t DispatchBatches::Start(const Starting& starting, base::TimePoint now) {
+  const uint64_t number = ++counts_.batches;
+  counts_.batched += static_cast<uint64_t>(starting.members);
+  counts_.batch_sizes += starting.size;
+  spare_.key() = number;
+  spare_.mapped() = {starting.members, now, starting.joins};
+  batches_.insert(std::move(spare_));
+  if (starting.joins) {
+    joined_ += starting.members;
+    return number;
+  }
+  ++running_;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  former_.OnStarted(starting.members, static_cast<int32_t>(std::min(starting.prompt_tokens, kMost)),
+                    now);
+  return number;
+}
+
+void DispatchBatches::Leave(uint64_t number, base::TimePoint now) {
+  const auto batch = batches_.find(number);
+  if (batch->second.joins) --joined_;
+  if (--batch->second.left > 0) return;
+  ++counts_.batches_ended;
+  counts_.batch_seconds += base::ToSeconds(now - batch->second.began);
+  if (!batch->second.joins) {
+    --running_;
+    former_.OnBatchEnded(now);
+  }
+  spare_ = batches_.extract(batch);
+}
+
+void DispatchBatches::AddTo(EngineStats* stats) const {
+  stats->total_batches = counts_.batches;
+  stats->total_requests = counts_.batched;
+  if (counts_.batches > 0) {
+    stats->avg_batch_size = counts_.batch_sizes / static_cast<double>(counts_.batches);
+  }
+  if (counts_.batches_ended > 0) {
+    stats->avg_batch_duration_ms =
+        1000.0 * counts_.batch_seconds / static_cast<double>(counts_.batches_ended);
+  }
+}
+
+std::map<uint64_t, int32_t> DispatchBatches::Members() const {
+  std::map<uint64_t, int32_t> members;
+  for (const auto& [number, batch] : batches_) members[number] = batch.left;
+  return members;
+}
+
+// --- DispatchEntries.
 
 DispatchEntry::DispatchEntry(DispatchRequest asked, uint64_t entries_before)
     : core::Job(std::move(static_cast<core::JobRequest&>(asked)), entries_before),

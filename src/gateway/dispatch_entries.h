@@ -1,13 +1,16 @@
 // The requests of a dispatcher that have not ended: by id, by whether an attempt is under way, by
-// timer, and by tenant.
+// timer, by tenant, and by the batch in which they started.
 #ifndef ROPEWAY_GATEWAY_DISPATCH_ENTRIES_H_
 #define ROPEWAY_GATEWAY_DISPATCH_ENTRIES_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -15,13 +18,142 @@
 #include "base/clock.h"
 #include "base/shared_budget.h"
 #include "core/job.h"
-#include "gateway/dispatch_batches.h"
-#include "gateway/dispatch_tenants.h"
+#include "gateway/replicas.h"
 #include "ropeway/request.h"
+#include "ropeway/stats.h"
 #include "ropeway/status.h"
 #include "scheduler/admission.h"
+#include "scheduler/batch_former.h"
 
 namespace ropeway::gateway {
+
+// The tenants of the requests: what each has, and what its share of the places is. Thread rule: the
+// dispatcher's.
+class DispatchTenants {
+ public:
+  // A tenant with requests; it stays where it is until its last one has left.
+  struct Tenant {
+    double weight = 1.0;  // Of its newest request.
+    int requests = 0;
+    int urgent = 0;         // Of these, of class high without an attempt under way.
+    int running = 0;        // Of these, with an attempt under way,
+    std::vector<int> at;    // by replica.
+    ReplicaMask there = 0;  // Replicas with such an attempt.
+    bool is_newcomer() const { return requests > 0 && running == 0; }
+  };
+  using ByName = std::map<std::string, Tenant, std::less<>>;
+
+  // `expected`: tenants that may send requests, as far as is known; one alone has all places.
+  DispatchTenants(int expected, size_t replicas) : expected_(expected), replicas_(replicas) {}
+
+  // A request comes. Throws std::bad_alloc with nothing changed.
+  Tenant* Enter(const std::string& name, double weight);
+  // It ends. REQUIRES: it is in no queue and at no replica.
+  void Leave(const std::string& name);
+  // A request of class high enters the queue (1), or leaves it (-1).
+  void CountUrgent(Tenant* tenant, int by) {
+    tenant->urgent += by;
+    urgent_ += by;
+  }
+  // An attempt is sent to the replica (1), or over there (-1).
+  void CountAttempt(Tenant* tenant, int replica, int by);
+
+  // Places are divided between tenants.
+  bool divides() const { return expected_ > 1; }
+  // A tenant of which nothing runs may yet come.
+  bool expects_newcomers() const {
+    return divides() && static_cast<int>(all_.size()) - newcomers_ < expected_;
+  }
+  // With one place more, of `limit`, the tenant would have more than its share, by the weights of
+  // those that have requests. The first one is always within it.
+  bool HasItsShare(const Tenant& tenant, int limit) const;
+
+  const ByName& all() const { return all_; }
+  int newcomers() const { return newcomers_; }  // Of these, of which nothing runs.
+  int urgent() const { return urgent_; }        // Requests in the queue.
+  // One like it without requests, to count them again.
+  DispatchTenants Empty() const { return {expected_, replicas_}; }
+  // Whether both count the same, but for the weights.
+  bool CountsAs(const DispatchTenants& other) const;
+
+ private:
+  const int expected_;
+  const size_t replicas_;
+  ByName all_;
+  int newcomers_ = 0;
+  int urgent_ = 0;
+  double weights_ = 0.0;  // Of all of them.
+};
+
+// Totals since the start.
+struct BatchCounts {
+  uint64_t batches = 0;
+  uint64_t batched = 0;  // Requests that started in them.
+  double batch_sizes = 0.0;
+  uint64_t batches_ended = 0;
+  double batch_seconds = 0.0;  // Of those that ended.
+};
+
+// Requests that start together are a batch until the last of them has ended. Those of class high
+// that start beside the others (`joins`) are one of their own, for which the next does not wait.
+// Thread rule: the dispatcher's.
+class DispatchBatches {
+ public:
+  // `parallel`: batches that may run at once, without those that join.
+  DispatchBatches(const scheduler::BatchFormerOptions& options, int parallel)
+      : former_(options), parallel_(parallel) {}
+
+  void OnArrival(base::TimePoint now) { former_.OnArrival(now); }
+  bool may_run_more() const { return running_ < parallel_; }
+  // How many of those that wait may start now; `view.running` is set here.
+  int MayStart(scheduler::BatchFormer::QueueView view, base::TimePoint now) {
+    view.running = may_run_more() ? 0 : 1;
+    return former_.MayStart(view, now);
+  }
+  // When MayStart may say more without any event.
+  base::TimePoint next_look() const { return former_.next_look(); }
+  // Members of batches that joined.
+  int joined() const { return joined_; }
+
+  // Takes the memory of the next batch; throws std::bad_alloc.
+  void Reserve();
+  // So many requests start as a batch, of which `size` is said. Returns its number, from 1 on.
+  // REQUIRES: reserved since the last one; members > 0.
+  struct Starting {
+    int32_t members = 0;
+    int64_t prompt_tokens = 0;
+    int32_t size = 0;
+    bool joins = false;
+  };
+  uint64_t Start(const Starting& starting, base::TimePoint now);
+  // Since when the batch that starts next has been filling; for ever, if it joins.
+  base::TimePoint filling_since(bool joins) const {
+    return joins ? base::TimePoint::max() : former_.collecting_since();
+  }
+  // A member is under way no more.
+  void Leave(uint64_t number, base::TimePoint now);
+
+  const BatchCounts& counts() const { return counts_; }
+  void AddTo(EngineStats* stats) const;
+  // By number, the members under way.
+  std::map<uint64_t, int32_t> Members() const;
+
+ private:
+  struct Batch {
+    int32_t left = 0;  // Members under way.
+    base::TimePoint began{};
+    bool joins = false;
+  };
+  using ByNumber = std::map<uint64_t, Batch>;
+
+  scheduler::BatchFormer former_;
+  const int parallel_;
+  ByNumber batches_;           // That have not ended.
+  ByNumber::node_type spare_;  // Of the next batch; or empty.
+  int running_ = 0;            // Without those that join.
+  int joined_ = 0;
+  BatchCounts counts_;
+};
 
 // `id` is unique, also among those that ended.
 struct DispatchRequest : core::JobRequest {

@@ -2,12 +2,139 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 namespace ropeway::gateway {
 namespace {
+
+using std::chrono::seconds;
+
+TEST(DispatchTenantsTest, ATenantGoesWithItsLastRequest) {
+  DispatchTenants tenants(4, 2);
+  DispatchTenants::Tenant* const a = tenants.Enter("a", 1.0);
+  EXPECT_EQ(tenants.Enter("a", 2.0), a);
+  EXPECT_EQ(a->weight, 2.0) << "the newest request's";
+  tenants.Leave("a");
+  EXPECT_EQ(tenants.all().size(), 1U);
+  tenants.Leave("a");
+  EXPECT_TRUE(tenants.all().empty());
+  EXPECT_EQ(tenants.newcomers(), 0);
+}
+
+TEST(DispatchTenantsTest, WhoRunsSomethingIsNoNewcomer) {
+  DispatchTenants tenants(2, 3);
+  DispatchTenants::Tenant* const a = tenants.Enter("a", 1.0);
+  DispatchTenants::Tenant* const b = tenants.Enter("b", 1.0);
+  EXPECT_EQ(tenants.newcomers(), 2);
+  tenants.Enter("a", 1.0);
+  tenants.CountAttempt(a, 2, 1);
+  tenants.CountAttempt(a, 2, 1);
+  EXPECT_EQ(tenants.newcomers(), 1);
+  EXPECT_TRUE(tenants.expects_newcomers()) << "b has nothing that runs";
+  EXPECT_EQ(a->there, MaskOf(2));
+  tenants.CountAttempt(b, 0, 1);
+  EXPECT_FALSE(tenants.expects_newcomers()) << "both that are expected run something";
+  tenants.CountAttempt(a, 2, -1);
+  EXPECT_EQ(a->there, MaskOf(2)) << "one is left";
+  tenants.CountAttempt(a, 2, -1);
+  EXPECT_EQ(a->there, ReplicaMask{0});
+  EXPECT_TRUE(a->is_newcomer());
+}
+
+TEST(DispatchTenantsTest, SharesAreByWeightOfThoseThatAreThere) {
+  DispatchTenants tenants(10, 1);
+  DispatchTenants::Tenant* const a = tenants.Enter("a", 1.0);
+  for (int i = 0; i < 7; ++i) tenants.Enter("a", 1.0);
+  EXPECT_FALSE(tenants.HasItsShare(*a, 0)) << "the first one is always within it";
+  for (int i = 0; i < 2; ++i) tenants.CountAttempt(a, 0, 1);
+  EXPECT_FALSE(tenants.HasItsShare(*a, 8)) << "it is alone";
+  tenants.Enter("b", 3.0);
+  EXPECT_TRUE(tenants.HasItsShare(*a, 8)) << "a quarter of 8 places";
+  EXPECT_FALSE(tenants.HasItsShare(*a, 12)) << "a quarter of 12";
+  DispatchTenants one(1, 1);
+  DispatchTenants::Tenant* const all = one.Enter("a", 1.0);
+  one.Enter("b", 1.0);
+  one.CountAttempt(all, 0, 1);
+  EXPECT_FALSE(one.HasItsShare(*all, 1)) << "nothing is divided";
+}
+
+TEST(DispatchTenantsTest, ARecountTellsWhatIsWrong) {
+  DispatchTenants counted(2, 2);
+  DispatchTenants again(2, 2);
+  for (DispatchTenants* tenants : {&counted, &again}) {
+    DispatchTenants::Tenant* const a = tenants->Enter("a", 1.0);
+    tenants->CountUrgent(a, 1);
+    tenants->CountAttempt(a, 1, 1);
+  }
+  EXPECT_TRUE(counted.CountsAs(again));
+  EXPECT_EQ(counted.urgent(), 1);
+  again.CountUrgent(again.Enter("b", 1.0), 1);
+  EXPECT_FALSE(counted.CountsAs(again));
+}
+
+class DispatchBatchesTest : public testing::Test {
+ protected:
+  uint64_t Start(int32_t members, bool joins = false) {
+    batches_.Reserve();
+    return batches_.Start(
+        {.members = members, .prompt_tokens = 10, .size = members, .joins = joins}, now_);
+  }
+  int MayStart(int waiting) {
+    return batches_.MayStart(
+        {.waiting = waiting, .oldest = now_, .urgent = false, .free_slots = 64}, now_);
+  }
+
+  base::TimePoint now_ = seconds(100);
+  DispatchBatches batches_{{.kind = scheduler::BatchFormerOptions::Kind::kDynamic,
+                            .max_batch_size = 2,
+                            .timeout = seconds(1)},
+                           2};
+};
+
+TEST_F(DispatchBatchesTest, SoManyRunAtOnce) {
+  EXPECT_EQ(MayStart(5), 2);
+  EXPECT_EQ(Start(2), 1U);
+  EXPECT_EQ(Start(2), 2U);
+  EXPECT_EQ(MayStart(5), 0);
+  batches_.Leave(1, now_);
+  EXPECT_EQ(MayStart(5), 0) << "a member of it is under way";
+  batches_.Leave(1, now_);
+  EXPECT_EQ(MayStart(5), 2);
+}
+
+TEST_F(DispatchBatchesTest, OnesThatJoinAreWaitedForByNone) {
+  Start(2);
+  const uint64_t joined = Start(3, true);
+  EXPECT_EQ(batches_.joined(), 3);
+  EXPECT_TRUE(batches_.may_run_more());
+  EXPECT_EQ(batches_.filling_since(true), base::TimePoint::max());
+  batches_.Leave(joined, now_);
+  EXPECT_EQ(batches_.joined(), 2);
+}
+
+TEST_F(DispatchBatchesTest, CountsWhatStartedAndHowLongItTook) {
+  const uint64_t first = Start(2);
+  Start(1);
+  EXPECT_EQ(batches_.Members(), (std::map<uint64_t, int32_t>{{1, 2}, {2, 1}}));
+  now_ += seconds(3);
+  for (int i = 0; i < 2; ++i) batches_.Leave(first, now_);
+  EXPECT_EQ(batches_.counts().batches, 2U);
+  EXPECT_EQ(batches_.counts().batched, 3U);
+  EXPECT_EQ(batches_.counts().batches_ended, 1U);
+  EXPECT_DOUBLE_EQ(batches_.counts().batch_seconds, 3.0);
+}
+
+TEST_F(DispatchBatchesTest, APartOfABatchFillsUntilItsTime) {
+  EXPECT_EQ(MayStart(1), 0);
+  EXPECT_EQ(batches_.filling_since(false), now_);
+  EXPECT_EQ(batches_.next_look(), now_ + seconds(1));
+  Start(1);
+  EXPECT_EQ(batches_.filling_since(false), base::TimePoint::max());
+}
 
 class DispatchEntriesTest : public testing::Test {
  protected:

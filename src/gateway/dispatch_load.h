@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "engine/front_desk.h"
-#include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_options.h"
 #include "gateway/dispatch_places.h"

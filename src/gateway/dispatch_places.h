@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "gateway/dispatch_entries.h"
-#include "gateway/dispatch_tenants.h"
 #include "gateway/replicas.h"
 #include "scheduler/queue_load.h"
 

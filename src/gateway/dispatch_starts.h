@@ -7,7 +7,6 @@
 #include <functional>
 
 #include "base/clock.h"
-#include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_load.h"
 #include "gateway/dispatch_options.h"

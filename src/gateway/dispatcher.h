@@ -27,7 +27,6 @@
 #include "core/sequence_state.h"
 #include "engine/front_desk.h"
 #include "gateway/dispatch_attempts.h"
-#include "gateway/dispatch_batches.h"
 #include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_load.h"
 #include "gateway/dispatch_options.h"
