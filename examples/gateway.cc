@@ -2,7 +2,6 @@
 // class, and sends each request to the engine that suits it.
 //
 //   gateway WHERE [WHERE...]      each http://HOST:PORT of an engine's server, or a model file
-#include "ropeway/engine.h"
 #include "ropeway/gateway.h"
 
 #include <chrono>
@@ -10,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "ropeway/engine.h"
 
 namespace {
 

@@ -51,8 +51,8 @@ struct BackendOptions {
   std::string api_key = {};  // Sent as a bearer token; "": none.
   bool insecure = false;     // https accepts any certificate.
 
-  // A class of your own, or OpenLocalBackend's (engine.h). The gateway keeps it until no request of its own is
-  // left there.
+  // A class of your own, or OpenLocalBackend's (engine.h). The gateway keeps it until no request of
+  // its own is left there.
   std::shared_ptr<Backend> backend = nullptr;
 
   double weight = 1.0;      // Its part of the load, against other replicas': [0.01, 100].
