@@ -13,9 +13,9 @@ SOUND = {
     "include/ropeway/engine.h": '#include "ropeway/status.h"\n',
     "src/base/clock.h": '#include "ropeway/status.h"\n',
     "src/core/batch.h": '#include "base/clock.h"\n#include <vector>\n',
-    "src/engine/front_desk.h": '#include "core/batch.h"\n',
-    "src/engine/llm_engine.h": '#include "engine/front_desk.h"\n',
-    "src/server/http.cc": '#include "engine/front_desk.h"\n#include <boost/beast.hpp>\n',
+    "src/service/front_desk.h": '#include "core/batch.h"\n',
+    "src/engine/llm_engine.h": '#include "service/front_desk.h"\n',
+    "src/server/http.cc": '#include "service/front_desk.h"\n#include <boost/beast.hpp>\n',
     "src/core/test_batches.h": '#include "engine/llm_engine.h"\n',
     "src/core/batch_test.cc": '#include "core/test_batches.h"\n#include "gtest/gtest.h"\n',
     "src/core/tools/make_batch.cc": '#include "core/test_batches.h"\n',
@@ -43,7 +43,7 @@ class CheckLayersTest(unittest.TestCase):
         self.assertEqual(self.problems({}), [])
 
     def test_arrow_upwards(self):
-        self.expect("src/core/x.cc", '#include "engine/front_desk.h"\n', "core may include only: base")
+        self.expect("src/core/x.cc", '#include "service/front_desk.h"\n', "core may include only: base")
 
     def test_arrow_sideways(self):
         self.expect("src/tokenizer/x.cc", '  #  include "core/batch.h"\n', "tokenizer may include")
@@ -110,15 +110,15 @@ class CheckLayersTest(unittest.TestCase):
             self.assertEqual(self.problems({}), ["cycle in the table of rooms: base -> core -> base"])
 
     def test_comments_are_no_arrows(self):
-        self.assertEqual(self.problems({"src/core/x.cc": '// #include "engine/front_desk.h"\n'
-                                        '/*\n#include "engine/front_desk.h"\n*/\n'}), [])
+        self.assertEqual(self.problems({"src/core/x.cc": '// #include "service/front_desk.h"\n'
+                                        '/*\n#include "service/front_desk.h"\n*/\n'}), [])
 
     def test_linking_is_an_arrow_too(self):
         self.expect("src/core/CMakeLists.txt", "ropeway_room(core DEPS base engine LIBS fmt::fmt)\n",
                     "core may not depend on engine")
         self.expect("src/core/CMakeLists.txt", "ropeway_room(core LIBS fmt::fmt)\n", "core lacks base")
         self.assertEqual(self.problems({"src/server/CMakeLists.txt":
-                                        "ropeway_room(server DEPS base core net http\n  api LIBS x)\n"}), [])
+                                        "ropeway_room(server DEPS base core net http\n  api service LIBS x)\n"}), [])
 
     def test_the_table_of_the_documents_is_the_same(self):
         rows = {room: f"| `src/{room}/` | a room | {' '.join(arrows) or chr(0x2013)} |"

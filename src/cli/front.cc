@@ -372,14 +372,14 @@ StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
 }
 
 StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::string& what,
-                           engine::FrontDesk* backend, ServerSignals* signals) {
+                           service::FrontDesk* backend, ServerSignals* signals) {
   const server::ServerOptions& options = front.options;
   server::ApiServer server(options, backend);
   signals->SetServing();
   if (Status status = server.Start(std::move(front.port)); !status.ok()) return status;
   WarnIfOpen(options);
   // A banner that cannot be written does not stop the server.
-  const std::vector<engine::ModelInfo> models = backend->Models();
+  const std::vector<service::ModelInfo> models = backend->Models();
   const bool chats = models.empty() || models.front().chats;
   base::Output().Write(Banner(options, server.port(), what, chats));
   // What reads owns its flags: where a disk hangs, it may outlive all that is here.

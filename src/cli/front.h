@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "cli/server_signals.h"
-#include "engine/front_desk.h"
 #include "flags/flag.h"
 #include "http/server_port.h"
 #include "ropeway/options.h"
 #include "ropeway/status.h"
 #include "server/server_options.h"
+#include "service/front_desk.h"
 
 namespace ropeway::cli {
 
@@ -84,7 +84,7 @@ StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
 // Whatever hangs while they are read, the end waits for none of it.
 // `front`: what PrepareFront made of `flags`. Returns how many requests were answered.
 StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::string& what,
-                           engine::FrontDesk* backend, ServerSignals* signals);
+                           service::FrontDesk* backend, ServerSignals* signals);
 
 // Runs the command of a server: `serve` returns when all of it has ended, with RunFront's number.
 // Says so in the log's last line. Returns the exit code.

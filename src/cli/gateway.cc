@@ -13,11 +13,11 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/words.h"
-#include "engine/front_desk.h"
 #include "engine/open_engine.h"
 #include "gateway/gateway.h"
 #include "http/client_address.h"
 #include "net/base_url.h"
+#include "service/front_desk.h"
 #include "store/session_store.h"
 
 namespace ropeway::cli {
@@ -130,9 +130,9 @@ void WarnIfExposed(const BackendFlag& backend) {
 
 // Loads the engines of this process, each into the backend that stands for it. Returns that of the
 // first model, or null if it has none here.
-StatusOr<const engine::FrontDesk*> OpenLocalBackends(const GatewayFlags& flags,
-                                                     GatewayOptions* options) {
-  const engine::FrontDesk* of_first = nullptr;
+StatusOr<const service::FrontDesk*> OpenLocalBackends(const GatewayFlags& flags,
+                                                      GatewayOptions* options) {
+  const service::FrontDesk* of_first = nullptr;
   for (GatewayModel& model : options->models) {
     for (BackendOptions& backend : model.backends) {
       const auto flag =
@@ -155,10 +155,10 @@ StatusOr<const engine::FrontDesk*> OpenLocalBackends(const GatewayFlags& flags,
 }
 
 // What the banner says is served: the first names of its models.
-std::string ServedText(const GatewayFlags& flags, const engine::FrontDesk& gateway) {
+std::string ServedText(const GatewayFlags& flags, const service::FrontDesk& gateway) {
   constexpr size_t kMostNames = 5;
   std::vector<std::string> names;
-  for (const engine::ModelInfo& model : gateway.Models()) names.push_back(model.id);
+  for (const service::ModelInfo& model : gateway.Models()) names.push_back(model.id);
   if (names.size() > kMostNames) {
     names.resize(kMostNames);
     names.emplace_back("...");
@@ -188,7 +188,7 @@ StatusOr<int64_t> RunGateway(GatewayFlags* flags, ServerSignals* signals) {
   options->tenants = TenantsOf(front->options.api_keys);
   auto sessions = store::OpenSessionStore(options->sessions);  // Before a model is loaded.
   if (!sessions.ok()) return sessions.status();
-  const StatusOr<const engine::FrontDesk*> tokens = OpenLocalBackends(*flags, &*options);
+  const StatusOr<const service::FrontDesk*> tokens = OpenLocalBackends(*flags, &*options);
   if (!tokens.ok()) return tokens.status();
   const base::RealClock clock;
   base::SystemRandom random;

@@ -12,7 +12,7 @@
 #include "core/request_handle.h"
 #include "engine/llm_engine.h"
 #include "engine/open_engine.h"
-#include "engine/sinks.h"
+#include "service/sinks.h"
 
 namespace ropeway {
 namespace {
@@ -116,9 +116,9 @@ StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_
       }
       state->End(std::move(result));
     };
-    StatusOr<RequestId> id =
-        engine->Submit(std::move(request),
-                       std::make_shared<engine::ResultSink>(std::move(on_delta), std::move(ended)));
+    StatusOr<RequestId> id = engine->Submit(
+        std::move(request),
+        std::make_shared<service::ResultSink>(std::move(on_delta), std::move(ended)));
     if (!id.ok()) return id.status();
     handle.id_ = *id;
     return handle;

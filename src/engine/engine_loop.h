@@ -16,13 +16,13 @@
 #include "base/turn_queue.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
-#include "engine/front_desk.h"
 #include "engine/live_request.h"
 #include "engine/output_processor.h"
 #include "engine/trace_writer.h"
 #include "engine/work_window.h"
 #include "policy/scheduling_policy.h"
 #include "scheduler/queue_load.h"
+#include "service/front_desk.h"
 
 namespace ropeway::engine {
 

@@ -192,14 +192,14 @@ TEST_F(EngineResumeTest, WhatDecidesTheBitsIsTold) {
     options.cache.kv_dtype = kv_dtype;
     auto opened = OpenEngine(options, &clock, &random);
     EXPECT_TRUE(opened.ok()) << opened.status().message();
-    return opened.ok() ? (*opened)->Models().front() : ModelInfo();
+    return opened.ok() ? (*opened)->Models().front() : service::ModelInfo();
   };
-  const ModelInfo one = info(true, "f16", "");
+  const service::ModelInfo one = info(true, "f16", "");
   EXPECT_EQ(one.digest.size(), 64U);
   EXPECT_EQ(one.numerics, std::to_string(kernels::kNumericsVersion));
   EXPECT_TRUE(one.limits.starts_with("max_model_len 512; KV f16; ")) << one.limits;
   EXPECT_GT(one.vocabulary, 0);
-  const ModelInfo same = info(true, "f16", "");
+  const service::ModelInfo same = info(true, "f16", "");
   EXPECT_EQ(same.digest, one.digest);
   EXPECT_EQ(same.limits, one.limits);
   EXPECT_NE(info(true, "q8_0", "").limits, one.limits);

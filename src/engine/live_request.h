@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/shared_budget.h"
 #include "core/sequence.h"
-#include "engine/front_desk.h"
 #include "ropeway/request.h"
+#include "service/front_desk.h"
 #include "store/session.h"
 #include "store/session_store.h"
 

@@ -22,7 +22,7 @@ constexpr auto kCancelGrace = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
 // But for kEnded, RequestInfo has the same states in the same order.
-static_assert(static_cast<int>(RequestInfo::State::kPreempted) ==
+static_assert(static_cast<int>(service::RequestInfo::State::kPreempted) ==
               static_cast<int>(LiveRequest::State::kPreempted));
 
 // What `view` returns; where memory is short, `otherwise`.
@@ -105,7 +105,7 @@ Status LlmEngine::Cancel(RequestId id) {
 
 void LlmEngine::Probe(ProbeFn done) {
   if (GetHealth().live) output_.TellAlive();
-  FrontDesk::Probe(std::move(done));
+  service::FrontDesk::Probe(std::move(done));
 }
 
 void LlmEngine::CancelLive(const std::shared_ptr<LiveRequest>& live) {
@@ -151,7 +151,8 @@ Status LlmEngine::DescribeProgress(Status status) const {
   return {status.code(), fmt::format("{}; the oldest request is {}", status.message(), oldest)};
 }
 
-Health LlmEngine::GetHealth() const {
+service::Health LlmEngine::GetHealth() const {
+  using service::Health;
   return OrIfShort<Health>({.live = true, .ready = false, .reason = "out of memory"}, [this] {
     Status status = loop_.device_status();
     if (status.ok()) status = DescribeProgress(loop_.CheckProgress());
@@ -210,7 +211,8 @@ int LlmEngine::RetryAfterSeconds(const std::string& tenant) const {
   return OrIfShort(1, [&] { return scheduler::WholeSeconds(loop_.load().SecondsToEnd(tenant)); });
 }
 
-std::vector<RequestInfo> LlmEngine::Requests() const {
+std::vector<service::RequestInfo> LlmEngine::Requests() const {
+  using service::RequestInfo;
   return OrIfShort(std::vector<RequestInfo>(), [this] {
     const base::TimePoint now = config_.clock->Now();
     std::vector<RequestInfo> all;
@@ -237,14 +239,14 @@ std::vector<RequestInfo> LlmEngine::Requests() const {
   });
 }
 
-QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
-  return OrIfShort(QueueInfo(), [&] {
-    QueueInfo info;
+service::QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
+  return OrIfShort(service::QueueInfo(), [&] {
+    service::QueueInfo info;
     requests_.ForEach([&](const std::shared_ptr<LiveRequest>& live) {
       const LiveRequest::State state = live->state();
       if (state == LiveRequest::State::kEnded) return;
       if (tenant != nullptr && live->tenant() != *tenant) return;
-      QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority())];
+      service::QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority())];
       ++(state == LiveRequest::State::kRunning ? its.running : its.waiting);
     });
     const scheduler::LoadView load = loop_.load();
@@ -311,7 +313,7 @@ Status LlmEngine::CloseSession(const std::string& id, const std::string& tenant)
   return OrIfShort(OutOfMemory(), [&] { return sessions_->Close(tenant, id); });
 }
 
-std::vector<ModelInfo> LlmEngine::Models() const {
+std::vector<service::ModelInfo> LlmEngine::Models() const {
   return {{.id = served_name(),
            .max_model_len = max_model_len(),
            .created = config_.created,
@@ -325,8 +327,8 @@ std::vector<ModelInfo> LlmEngine::Models() const {
            .aliases = config_.options.model.aliases}};
 }
 
-StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,
-                                                            bool add_special) const {
+StatusOr<std::unique_ptr<service::Tokenization>> LlmEngine::Tokenize(std::string text,
+                                                                     bool add_special) const {
   try {
     return encoder_.BeginText(std::move(text), add_special);
   } catch (const std::exception&) {
@@ -334,9 +336,8 @@ StatusOr<std::unique_ptr<Tokenization>> LlmEngine::Tokenize(std::string text,
   }
 }
 
-StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(std::vector<ChatMessage> messages,
-                                                                bool add_generation_prompt,
-                                                                bool add_special) const {
+StatusOr<std::unique_ptr<service::Tokenization>> LlmEngine::TokenizeChat(
+    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
   try {
     if (messages.empty()) return InvalidArgument("messages must not be empty", "messages");
     return encoder_.BeginChat(std::move(messages), add_generation_prompt, add_special);
@@ -345,12 +346,13 @@ StatusOr<std::unique_ptr<Tokenization>> LlmEngine::TokenizeChat(std::vector<Chat
   }
 }
 
-StatusOr<TokenizerInfo> LlmEngine::DescribeTokenizer() const {
+StatusOr<service::TokenizerInfo> LlmEngine::DescribeTokenizer() const {
   const tokenizer::Tokenizer& tokenizer = *config_.tokenizer;
   const auto text_of = [&](std::optional<TokenId> id) {
     return std::string(id ? tokenizer.Bytes(*id, true) : std::string_view());
   };
-  return TokenizerInfo{text_of(tokenizer.bos()), text_of(tokenizer.eos()), config_.chat_template};
+  return service::TokenizerInfo{text_of(tokenizer.bos()), text_of(tokenizer.eos()),
+                                config_.chat_template};
 }
 
 StatusOr<std::string> LlmEngine::Detokenize(const std::vector<TokenId>& ids) const {

@@ -16,7 +16,6 @@
 #include "engine/engine_core.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_metrics.h"
-#include "engine/front_desk.h"
 #include "engine/live_request.h"
 #include "engine/output_processor.h"
 #include "engine/prompt_encoder.h"
@@ -28,6 +27,7 @@
 #include "policy/scheduling_policy.h"
 #include "ropeway/options.h"
 #include "ropeway/session.h"
+#include "service/front_desk.h"
 #include "store/session_store.h"
 #include "store/state_db.h"
 #include "tokenizer/tokenizer.h"
@@ -76,7 +76,7 @@ Status OpenFiles(LlmEngineConfig* config);
 // See Backend. An absent max_tokens means what the prompt leaves of max_model_len, and so does a
 // larger one; a prompt that leaves none can never fit and is rejected. completion_tokens
 // counts the end token, as in vLLM.
-class LlmEngine final : public FrontDesk {
+class LlmEngine final : public service::FrontDesk {
  public:
   // Initialises the executor and starts the threads. kInvalidArgument with the option at fault.
   static StatusOr<std::unique_ptr<LlmEngine>> Create(LlmEngineConfig config);
@@ -89,20 +89,20 @@ class LlmEngine final : public FrontDesk {
   Status Cancel(RequestId id) override;
   // Has the sinks of what waits, or has no output yet, told that it is alive.
   void Probe(ProbeFn done) override;
-  std::vector<ModelInfo> Models() const override;
-  Health GetHealth() const override;
+  std::vector<service::ModelInfo> Models() const override;
+  service::Health GetHealth() const override;
   std::string MetricsText() const override;
   int RetryAfterSeconds(const std::string& tenant) const override;
-  std::vector<RequestInfo> Requests() const override;
-  QueueInfo Queue(const std::string* tenant, double weight) const override;
+  std::vector<service::RequestInfo> Requests() const override;
+  service::QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override;
-  StatusOr<std::unique_ptr<Tokenization>> Tokenize(std::string text,
-                                                   bool add_special) const override;
-  StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
-                                                       bool add_generation_prompt,
-                                                       bool add_special) const override;
+  StatusOr<std::unique_ptr<service::Tokenization>> Tokenize(std::string text,
+                                                            bool add_special) const override;
+  StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
+                                                                bool add_generation_prompt,
+                                                                bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
-  StatusOr<TokenizerInfo> DescribeTokenizer() const override;
+  StatusOr<service::TokenizerInfo> DescribeTokenizer() const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
   // See Engine::Flush.
   void Flush();

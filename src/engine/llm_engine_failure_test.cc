@@ -56,7 +56,7 @@ StatusOr<tokenizer::RenderedChat> RenderInBrackets(const std::vector<ChatMessage
 }
 
 // Encodes to the end.
-Status EncodeToTheEnd(StatusOr<std::unique_ptr<Tokenization>> tokenization) {
+Status EncodeToTheEnd(StatusOr<std::unique_ptr<service::Tokenization>> tokenization) {
   if (!tokenization.ok()) return tokenization.status();
   while (true) {
     const StatusOr<bool> done = (*tokenization)->Step();

@@ -139,13 +139,13 @@ TEST(LlmEngineSchedulingTest, ThePositionInTheQueueIsTold) {
   EXPECT_EQ(medium->Get().queue_position, 0);
   EXPECT_EQ(later->Get().queue_position, 1);
   ASSERT_TRUE(Eventually([&] {
-    const std::vector<RequestInfo> all = test.engine->Requests();
+    const std::vector<service::RequestInfo> all = test.engine->Requests();
     return all.size() == 4 && all[1].queue_position == 2;
   })) << "the low one goes last";
-  const std::vector<RequestInfo> all = test.engine->Requests();
-  EXPECT_EQ(all[0].state, RequestInfo::State::kRunning);
-  EXPECT_EQ(all[3].state, RequestInfo::State::kWaiting);
-  const QueueInfo queue = test.engine->Queue(nullptr, 1.0);
+  const std::vector<service::RequestInfo> all = test.engine->Requests();
+  EXPECT_EQ(all[0].state, service::RequestInfo::State::kRunning);
+  EXPECT_EQ(all[3].state, service::RequestInfo::State::kWaiting);
+  const service::QueueInfo queue = test.engine->Queue(nullptr, 1.0);
   EXPECT_EQ(queue.classes[0].running, 1);
   EXPECT_EQ(queue.classes[1].waiting, 2);
   EXPECT_EQ(queue.classes[2].waiting, 1);
@@ -163,16 +163,16 @@ TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
   auto high = Submit(&test, "abc", 4000, Priority::kHigh);
   ASSERT_TRUE(high->WaitDeltas(1));
   ASSERT_TRUE(Eventually([&] {
-    const std::vector<RequestInfo> all = test.engine->Requests();
-    return all.size() == 2 && all[0].state == RequestInfo::State::kPreempted &&
-           all[0].queue_position == 0 && all[1].state == RequestInfo::State::kRunning &&
+    const std::vector<service::RequestInfo> all = test.engine->Requests();
+    return all.size() == 2 && all[0].state == service::RequestInfo::State::kPreempted &&
+           all[0].queue_position == 0 && all[1].state == service::RequestInfo::State::kRunning &&
            all[1].queue_position < 0;
   }));
   EXPECT_TRUE(test.engine->Cancel(test.engine->Requests()[1].id).ok());
   high->WaitEnd();
   ASSERT_TRUE(Eventually([&] {
-    const std::vector<RequestInfo> all = test.engine->Requests();
-    return all.size() == 1 && all[0].state == RequestInfo::State::kRunning;
+    const std::vector<service::RequestInfo> all = test.engine->Requests();
+    return all.size() == 1 && all[0].state == service::RequestInfo::State::kRunning;
   }));
 }
 

@@ -40,8 +40,8 @@ Status LlmEngine::CheckModel(const std::string& model) const {
   // The name that nearly all say costs nothing.
   if (core::IsDefaultModel(model) || model == config_.served_name) return {};
   if (config_.options.model.any_name) return {};
-  const std::vector<ModelInfo> models = Models();
-  return IsNamed(models.front(), model) ? Status() : NoSuchModel(model, models);
+  const std::vector<service::ModelInfo> models = Models();
+  return service::IsNamed(models.front(), model) ? Status() : service::NoSuchModel(model, models);
 }
 
 Status LlmEngine::CheckAccepting() const {

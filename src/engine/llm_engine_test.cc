@@ -14,7 +14,8 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-StatusOr<std::vector<TokenId>> AllIds(StatusOr<std::unique_ptr<Tokenization>> tokenization) {
+StatusOr<std::vector<TokenId>> AllIds(
+    StatusOr<std::unique_ptr<service::Tokenization>> tokenization) {
   if (!tokenization.ok()) return tokenization.status();
   StatusOr<bool> done = false;
   while (done.ok() && !*done) done = (*tokenization)->Step();
@@ -473,7 +474,7 @@ TEST(LlmEngineTest, AChatIsRenderedInStepsToBeTokenized) {
   const auto begin = [&](const std::string& content) {
     return *test.engine->TokenizeChat({{"user", content}}, true, false);
   };
-  std::unique_ptr<Tokenization> tokenization = begin("ab");
+  std::unique_ptr<service::Tokenization> tokenization = begin("ab");
   for (size_t held = 1000; held <= 5000; held += 1000) {
     EXPECT_FALSE(*tokenization->Step());
     EXPECT_GE(tokenization->bytes(), held);
@@ -526,16 +527,16 @@ TEST(LlmEngineTest, RequestsUnderWayAreListedInOrder) {
   }
   ASSERT_TRUE(sinks[0]->WaitDeltas(1));
   test.clock.skipped += 7;
-  const std::vector<RequestInfo> all = test.engine->Requests();
+  const std::vector<service::RequestInfo> all = test.engine->Requests();
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0].tenant, "first");
-  EXPECT_EQ(all[0].state, RequestInfo::State::kRunning);
+  EXPECT_EQ(all[0].state, service::RequestInfo::State::kRunning);
   EXPECT_EQ(all[2].tenant, "third");
   EXPECT_FALSE(all[2].started());
   EXPECT_LT(all[0].id, all[1].id);
   EXPECT_LT(all[1].id, all[2].id);
   EXPECT_GE(all[2].age_seconds, 7.0);
-  for (const RequestInfo& each : all) static_cast<void>(test.engine->Cancel(each.id));
+  for (const service::RequestInfo& each : all) static_cast<void>(test.engine->Cancel(each.id));
   for (const auto& sink : sinks) sink->WaitEnd();
 }
 

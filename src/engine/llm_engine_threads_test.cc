@@ -293,9 +293,9 @@ TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThread
     ids.push_back(test.Submit(i % 5 == 0 ? ByteTokenizer::kSlow : "quick", 1, sinks.back()));
   }
   ASSERT_TRUE(Eventually([&] {
-    const std::vector<RequestInfo> all = test.engine->Requests();
-    return std::none_of(all.begin(), all.end(), [](const RequestInfo& info) {
-      return info.state == RequestInfo::State::kEncoding;
+    const std::vector<service::RequestInfo> all = test.engine->Requests();
+    return std::none_of(all.begin(), all.end(), [](const service::RequestInfo& info) {
+      return info.state == service::RequestInfo::State::kEncoding;
     });
   }));
   test.control->OpenGate();
@@ -499,7 +499,7 @@ TEST(LlmEngineThreadsTest, AFailedDeviceFailsAllAndRefusesMore) {
     }
     EXPECT_EQ(test.engine->Submit(TextRequest("x"), NewSink()).status().code(),
               StatusCode::kUnavailable);
-    const Health health = test.engine->GetHealth();
+    const service::Health health = test.engine->GetHealth();
     EXPECT_FALSE(health.live);
     EXPECT_FALSE(health.ready);
     EXPECT_THAT(health.reason, HasSubstr(throws ? "out of luck" : "fell off the bus"));

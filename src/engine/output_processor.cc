@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/failure.h"
-#include "engine/sinks.h"
+#include "service/sinks.h"
 
 namespace ropeway::engine {
 namespace {
@@ -206,7 +206,8 @@ void OutputProcessor::Handle(AliveAsk& /*message*/) {
     // What runs and has begun is to show output.
     const bool shows = live->state() == LiveRequest::State::kRunning && live->output != nullptr &&
                        live->output->begun();
-    if (live->sink != nullptr && !shows) CallSink(live->id, [&] { live->sink->OnAlive(live->id); });
+    if (live->sink != nullptr && !shows)
+      service::CallSink(live->id, [&] { live->sink->OnAlive(live->id); });
   }
 }
 

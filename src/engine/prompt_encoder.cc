@@ -42,7 +42,7 @@ const char* PromptField(const Request& request) {
 }
 
 // Of a text; or of a chat, which becomes one when it is rendered.
-class TextTokenization final : public Tokenization {
+class TextTokenization final : public service::Tokenization {
  public:
   TextTokenization(const tokenizer::Tokenizer* tokenizer, std::string text, bool add_special)
       : tokenizer_(tokenizer), add_special_(add_special), text_{std::move(text), {}} {
@@ -126,15 +126,15 @@ PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokeniz
   }
 }
 
-std::unique_ptr<Tokenization> PromptEncoder::BeginText(std::string text, bool add_special) const {
+std::unique_ptr<service::Tokenization> PromptEncoder::BeginText(std::string text,
+                                                                bool add_special) const {
   return std::make_unique<TextTokenization>(tokenizer_.get(), std::move(text), add_special);
 }
 
-StatusOr<std::unique_ptr<Tokenization>> PromptEncoder::BeginChat(std::vector<ChatMessage> messages,
-                                                                 bool add_generation_prompt,
-                                                                 bool add_special) const {
+StatusOr<std::unique_ptr<service::Tokenization>> PromptEncoder::BeginChat(
+    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
   if (!render_chat_) return NoChatTemplate();
-  return std::unique_ptr<Tokenization>(std::make_unique<TextTokenization>(
+  return std::unique_ptr<service::Tokenization>(std::make_unique<TextTokenization>(
       tokenizer_.get(), &render_chat_, std::move(messages), add_generation_prompt, add_special));
 }
 

@@ -15,8 +15,8 @@
 #include "core/block_name.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
-#include "engine/front_desk.h"
 #include "engine/live_request.h"
+#include "service/front_desk.h"
 #include "store/session_store.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -96,11 +96,11 @@ class PromptEncoder {
 
   // A text, or a chat, that is only to be encoded, not to be answered. This must outlive it. Throws
   // std::bad_alloc.
-  std::unique_ptr<Tokenization> BeginText(std::string text, bool add_special) const;
+  std::unique_ptr<service::Tokenization> BeginText(std::string text, bool add_special) const;
   // kInvalidArgument without a chat template.
-  StatusOr<std::unique_ptr<Tokenization>> BeginChat(std::vector<ChatMessage> messages,
-                                                    bool add_generation_prompt,
-                                                    bool add_special) const;
+  StatusOr<std::unique_ptr<service::Tokenization>> BeginChat(std::vector<ChatMessage> messages,
+                                                             bool add_generation_prompt,
+                                                             bool add_special) const;
 
   // One request being encoded. Thread rule: one thread at a time.
   class Job {

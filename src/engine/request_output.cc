@@ -6,7 +6,7 @@
 
 #include "engine/failure.h"
 #include "engine/session_text.h"
-#include "engine/sinks.h"
+#include "service/sinks.h"
 
 namespace ropeway::engine {
 namespace {
@@ -49,7 +49,7 @@ Status RequestOutput::Replay() {
 
 bool RequestOutput::Admit(const Admission& admission) {
   const RequestId id = live_->id;
-  if (!CallSink(id, [&] { live_->sink->OnAdmitted(id, admission); })) {
+  if (!service::CallSink(id, [&] { live_->sink->OnAdmitted(id, admission); })) {
     verdict_ = Verdict::kReaderGone;
   }
   return !closed();
@@ -137,7 +137,7 @@ bool RequestOutput::Send(Delta delta) {
   delta.batch_num = live_->batch.number;
   bool more = false;
   const RequestId id = live_->id;
-  return CallSink(id, [&] { more = live_->sink->OnDelta(id, std::move(delta)); }) && more;
+  return service::CallSink(id, [&] { more = live_->sink->OnDelta(id, std::move(delta)); }) && more;
 }
 
 FinishReason RequestOutput::SendRest(FinishReason reason) {
@@ -207,10 +207,10 @@ void RequestOutput::End(base::TimePoint at) {
     finish_.times.output = clock_->Now() - last_token_;
     metrics_->of(live_->priority())->Ended(finish_.times);
   }
-  CallSink(live_->id, [&] {
+  service::CallSink(live_->id, [&] {
     live_->sink->OnEnd(live_->id, {base::StatusOfEnd(finish_.reason), finish_});
   });
-  CallSink(live_->id, [&] { live_->sink.reset(); });
+  service::CallSink(live_->id, [&] { live_->sink.reset(); });
 }
 
 void RequestOutput::Fail(const Status& status, base::TimePoint at) {
@@ -228,8 +228,9 @@ void RequestOutput::CountEnd(FinishReason reason, base::TimePoint at) {
 
 void EndWithError(LiveRequest* live, const Status& status) {
   EndRequest(live);
-  CallSink(live->id, [&] { live->sink->OnEnd(live->id, Outcome::Failed(CopyStatus(status))); });
-  CallSink(live->id, [&] { live->sink.reset(); });
+  service::CallSink(live->id,
+                    [&] { live->sink->OnEnd(live->id, Outcome::Failed(CopyStatus(status))); });
+  service::CallSink(live->id, [&] { live->sink.reset(); });
 }
 
 }  // namespace ropeway::engine

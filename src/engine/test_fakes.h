@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/front_desk.h"
 #include "engine/llm_engine.h"
 #include "executor/executor.h"
+#include "service/front_desk.h"
 #include "tokenizer/tokenizer.h"
 
 namespace ropeway::engine {

@@ -85,7 +85,7 @@ TEST(WatchdogTest, AHangingStepIsCountedWithItsAgeAndARequest) {
     test.clock.skipped += 1;
     return test.engine->MetricsText().find("ropeway_engine_stalls_total 1\n") != std::string::npos;
   }));
-  const Health health = test.engine->GetHealth();
+  const service::Health health = test.engine->GetHealth();
   EXPECT_FALSE(health.live);
   EXPECT_THAT(health.reason, HasSubstr("step 1 has run for "));
   EXPECT_THAT(health.reason, HasSubstr("the oldest request is " + std::to_string(id)));

@@ -9,8 +9,8 @@
 #include <variant>
 
 #include "base/failure.h"
-#include "engine/sinks.h"
 #include "gateway/prefix_ring.h"
+#include "service/sinks.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -53,7 +53,7 @@ void ClientRequest::Admit() {
   admitted_ = true;
   const Admission admission{
       .prompt_tokens = prompt_estimate, .estimated = true, .queue_position = queue_position};
-  if (!engine::CallSink(id, [&] { sink_->OnAdmitted(id, admission); })) gone_ = true;
+  if (!service::CallSink(id, [&] { sink_->OnAdmitted(id, admission); })) gone_ = true;
 }
 
 Request ClientRequest::Begin(bool resumes, const core::StartedBatch& batch, base::TimePoint now) {
@@ -133,7 +133,7 @@ ClientRequest::Given ClientRequest::Give(Delta delta, base::TimePoint now, Times
   delta.batch_num = batch_.number;
   bool more = false;
   const auto tell = [&] { more = sink_->OnDelta(id, std::move(delta)); };
-  if (!engine::CallSink(id, tell) || !more) gone_ = true;
+  if (!service::CallSink(id, tell) || !more) gone_ = true;
   return gone_ ? Given::kGone : whole;
 }
 
@@ -251,7 +251,7 @@ void ClientRequest::Finish(const ropeway::Finish& finish) {
   Admit();
   Release();
   over_ = true;
-  engine::CallSink(id, [&] { sink_->OnEnd(id, {base::StatusOfEnd(finish.reason), finish}); });
+  service::CallSink(id, [&] { sink_->OnEnd(id, {base::StatusOfEnd(finish.reason), finish}); });
   sink_.reset();
 }
 
@@ -270,7 +270,7 @@ void ClientRequest::Cancel(base::TimePoint now) {
 void ClientRequest::Fail(const Status& status) {
   Release();
   over_ = true;
-  engine::CallSink(id, [&] { sink_->OnEnd(id, Outcome::Failed(base::CopyStatus(status))); });
+  service::CallSink(id, [&] { sink_->OnEnd(id, Outcome::Failed(base::CopyStatus(status))); });
   sink_.reset();
 }
 

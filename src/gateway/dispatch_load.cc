@@ -84,12 +84,12 @@ scheduler::LoadView DispatchLoad::Predict() const {
   return load;
 }
 
-engine::QueueInfo DispatchLoad::Queue(const std::string* tenant, double weight) const {
-  engine::QueueInfo info;
+service::QueueInfo DispatchLoad::Queue(const std::string* tenant, double weight) const {
+  service::QueueInfo info;
   for (const auto* list : {&from_.entries.waiting(), &from_.entries.running()}) {
     for (const DispatchEntry* entry : *list) {
       if (tenant != nullptr && entry->request.tenant != *tenant) continue;
-      engine::QueueInfo::Class& its = info.classes[static_cast<size_t>(entry->request.priority)];
+      service::QueueInfo::Class& its = info.classes[static_cast<size_t>(entry->request.priority)];
       ++(entry->running() ? its.running : its.waiting);
     }
   }

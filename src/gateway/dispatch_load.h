@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/clock.h"
-#include "engine/front_desk.h"
 #include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_options.h"
 #include "gateway/dispatch_places.h"
@@ -16,6 +15,7 @@
 #include "scheduler/admission.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/queue_load.h"
+#include "service/front_desk.h"
 
 namespace ropeway::gateway {
 
@@ -66,7 +66,7 @@ class DispatchLoad final : private scheduler::AdmissionQueue {
   void Measure();
 
   // The requests by class, and their waits as the tenant's (null: those of all) would be.
-  engine::QueueInfo Queue(const std::string* tenant, double weight) const;
+  service::QueueInfo Queue(const std::string* tenant, double weight) const;
   // Seconds until the first of the tenant's requests is predicted to end; at least 1.
   int RetryAfterSeconds(const std::string& tenant) const;
 

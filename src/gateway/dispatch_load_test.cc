@@ -117,7 +117,7 @@ TEST_F(DispatchLoadTest, CountsTheRequestsByClassAndSaysWhatIsMissing) {
   EXPECT_EQ(load_.Queue(nullptr, 1.0).blocked_by, "");
   for (int i = 0; i < 2; ++i) Send(Add(10));
   Add(10, "other");
-  const engine::QueueInfo all = load_.Queue(nullptr, 1.0);
+  const service::QueueInfo all = load_.Queue(nullptr, 1.0);
   EXPECT_EQ(all.classes[1].running, 2);
   EXPECT_EQ(all.classes[1].waiting, 1);
   EXPECT_EQ(all.blocked_by, "slots");

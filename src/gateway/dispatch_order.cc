@@ -92,16 +92,16 @@ int32_t DispatchOrder::PositionOf(RequestId id) const {
   }));
 }
 
-std::vector<engine::RequestInfo> DispatchOrder::Requests(base::TimePoint now) const {
+std::vector<service::RequestInfo> DispatchOrder::Requests(base::TimePoint now) const {
   std::vector<Ranked> order;
   order.reserve(entries_.waiting().size());
   for (DispatchEntry* entry : entries_.waiting()) order.push_back(RankedOf(entry));
   std::sort(order.begin(), order.end(), scheduler::Before);
-  std::vector<engine::RequestInfo> infos;
+  std::vector<service::RequestInfo> infos;
   infos.reserve(entries_.size());
   const auto add = [&](const DispatchEntry* entry, int32_t position) {
-    using State = engine::RequestInfo::State;
-    engine::RequestInfo info;
+    using State = service::RequestInfo::State;
+    service::RequestInfo info;
     info.id = entry->id();
     info.tenant = entry->request.tenant;
     info.state = State::kWaiting;
@@ -114,8 +114,9 @@ std::vector<engine::RequestInfo> DispatchOrder::Requests(base::TimePoint now) co
   };
   for (size_t i = 0; i < order.size(); ++i) add(order[i].entry, static_cast<int32_t>(i));
   for (const DispatchEntry* entry : entries_.running()) add(entry, -1);
-  std::sort(infos.begin(), infos.end(),
-            [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
+  std::sort(
+      infos.begin(), infos.end(),
+      [](const service::RequestInfo& a, const service::RequestInfo& b) { return a.id < b.id; });
   return infos;
 }
 

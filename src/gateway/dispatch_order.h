@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/front_desk.h"
 #include "gateway/dispatch_entries.h"
 #include "gateway/replicas.h"
 #include "policy/scheduling_policy.h"
 #include "scheduler/waiting_queue.h"
+#include "service/front_desk.h"
 
 namespace ropeway::gateway {
 
@@ -66,7 +66,7 @@ class DispatchOrder {
   }
 
   // In order of their ids. Positions are as of the last step. O(n log n).
-  std::vector<engine::RequestInfo> Requests(base::TimePoint now) const;
+  std::vector<service::RequestInfo> Requests(base::TimePoint now) const;
   // Requests that start before this one; -1: it was sent, or is not there. O(n).
   int32_t PositionOf(RequestId id) const;
 

@@ -35,7 +35,7 @@ class DispatchOrderTest : public testing::Test {
   // The ids of those that wait, in order.
   std::string Order() const {
     std::string ids(entries_.waiting().size(), '?');
-    for (const engine::RequestInfo& info : order_.Requests(now_)) {
+    for (const service::RequestInfo& info : order_.Requests(now_)) {
       const auto id = static_cast<char>('0' + info.id);
       if (info.queue_position >= 0) ids[static_cast<size_t>(info.queue_position)] = id;
     }

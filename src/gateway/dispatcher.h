@@ -25,7 +25,6 @@
 #include "base/clock.h"
 #include "core/job.h"
 #include "core/sequence_state.h"
-#include "engine/front_desk.h"
 #include "gateway/dispatch_attempts.h"
 #include "gateway/dispatch_entries.h"
 #include "gateway/dispatch_load.h"
@@ -40,6 +39,7 @@
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
+#include "service/front_desk.h"
 
 namespace ropeway::gateway {
 
@@ -179,12 +179,12 @@ class Dispatcher final {
   bool any_alive() const { return replicas_.Alive() != 0; }
   Status WhyNoneIsAlive() const { return replicas_.WhyNoneIsAlive(now_); }
   // In order of their ids. Positions are as of the last step. O(n log n).
-  std::vector<engine::RequestInfo> Requests(base::TimePoint now) const {
+  std::vector<service::RequestInfo> Requests(base::TimePoint now) const {
     return order_.Requests(now);
   }
   // Requests that start before this one; -1: it was sent, or is not there. O(n).
   int32_t PositionOf(RequestId id) const { return order_.PositionOf(id); }
-  engine::QueueInfo Queue(const std::string* tenant, double weight) const {
+  service::QueueInfo Queue(const std::string* tenant, double weight) const {
     return load_.Queue(tenant, weight);
   }
   // Seconds until the first of the tenant's requests is predicted to end; at least 1.

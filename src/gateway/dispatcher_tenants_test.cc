@@ -297,7 +297,7 @@ TEST_F(DispatcherTenantsTest, ManyNewcomersWaitForManyEnds) {
   Start(options);
   Measure();
   const auto predicted = [&](const std::string& tenant) {
-    const engine::QueueInfo queue = dispatcher_->Queue(&tenant, 1.0);
+    const service::QueueInfo queue = dispatcher_->Queue(&tenant, 1.0);
     return queue.classes[static_cast<size_t>(Priority::kMedium)].wait_seconds;
   };
   // 27 s for the first four; each of the others gets the place of one that has ended.
@@ -324,7 +324,7 @@ TEST_F(DispatcherTenantsTest, WhereTheKeptPlaceIsTakenTheNextEndIsPredicted) {
   const RequestId c = Add({.tenant = "c", .max_tokens = 20'000});
   EXPECT_FALSE(IsSent(c));
   const std::string other = "d";
-  const engine::QueueInfo queue = dispatcher_->Queue(&other, 1.0);
+  const service::QueueInfo queue = dispatcher_->Queue(&other, 1.0);
   const double wait = queue.classes[static_cast<size_t>(Priority::kMedium)].wait_seconds;
   EXPECT_GT(wait, 60.0) << "c has the next end, and the one after it is far";
   End(b);

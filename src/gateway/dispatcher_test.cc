@@ -258,7 +258,7 @@ TEST_F(DispatcherTest, WhatWouldWaitTooLongIsRejected) {
   EXPECT_GE(accepted, 2);
   EXPECT_LE(accepted, 10);
   EXPECT_GE(status.retry_after_seconds(), 1);
-  const engine::QueueInfo info = dispatcher_->Queue(nullptr, 1.0);
+  const service::QueueInfo info = dispatcher_->Queue(nullptr, 1.0);
   EXPECT_GT(info.classes[1].wait_seconds, 5.0);
   EXPECT_EQ(info.classes[1].waiting, accepted);
   EXPECT_EQ(info.classes[1].running, 1);
@@ -301,11 +301,11 @@ TEST_F(DispatcherTest, RequestsAreListedAsTheyStand) {
   const RequestId low = Add({.priority = Priority::kLow});
   const RequestId high = Add({.priority = Priority::kHigh});
   Pass(seconds(2));
-  const std::vector<engine::RequestInfo> infos = dispatcher_->Requests(now_);
+  const std::vector<service::RequestInfo> infos = dispatcher_->Requests(now_);
   ASSERT_EQ(infos.size(), 3U);
   EXPECT_EQ(infos[0].id, running);
   EXPECT_EQ(infos[0].tenant, "t");
-  EXPECT_EQ(infos[0].state, engine::RequestInfo::State::kRunning);
+  EXPECT_EQ(infos[0].state, service::RequestInfo::State::kRunning);
   EXPECT_EQ(infos[0].queue_position, -1);
   EXPECT_NEAR(infos[0].age_seconds, 2.0, 1e-6);
   EXPECT_EQ(infos[1].id, low);

@@ -18,12 +18,12 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "core/request_handle.h"
-#include "engine/front_desk.h"
-#include "engine/sinks.h"
 #include "gateway/gateway.h"
 #include "gateway/gateway_backend.h"
 #include "gateway/http_backend.h"
 #include "net/base_url.h"
+#include "service/front_desk.h"
+#include "service/sinks.h"
 #include "store/session_store.h"
 
 namespace ropeway::gateway {
@@ -150,7 +150,7 @@ std::string NameOf(const BackendOptions& backend, size_t number) {
 
 StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
     const GatewayOptions& options, const base::Clock* clock, base::Random* random,
-    const engine::FrontDesk* tokens, std::unique_ptr<store::SessionStore> sessions) {
+    const service::FrontDesk* tokens, std::unique_ptr<store::SessionStore> sessions) {
   if (Status status = CheckOptions(options); !status.ok()) return status;
   GatewayConfig config;
   config.dispatch = DispatchOptionsOf(options);
@@ -238,7 +238,7 @@ StatusOr<RequestHandle> Gateway::Impl::Infer(Request request, StreamCallback on_
     };
     StatusOr<RequestId> id = backend->Submit(
         std::move(request),
-        std::make_shared<engine::ResultSink>(std::move(on_delta), std::move(ended)));
+        std::make_shared<service::ResultSink>(std::move(on_delta), std::move(ended)));
     if (!id.ok()) return id.status();
     handle.id_ = *id;
     return handle;
@@ -268,7 +268,7 @@ StatusOr<RequestHandle> Gateway::Infer(Request request, StreamCallback on_delta)
 Status Gateway::Cancel(RequestId id) { return impl_->backend->Cancel(id); }
 
 GatewayHealth Gateway::Health() const {
-  const engine::Health health = impl_->backend->GetHealth();
+  const service::Health health = impl_->backend->GetHealth();
   return {.ready = health.live && health.ready,
           .reason = health.reason,
           .backends = impl_->backend->Backends()};

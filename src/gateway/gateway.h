@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "engine/front_desk.h"
 #include "gateway/gateway_backend.h"
 #include "ropeway/gateway.h"
 #include "ropeway/status.h"
+#include "service/front_desk.h"
 #include "store/session_store.h"
 
 namespace ropeway::gateway {
@@ -21,7 +21,7 @@ namespace ropeway::gateway {
 // null: opens them. On failure, one sentence names the option at fault.
 StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
     const GatewayOptions& options, const base::Clock* clock, base::Random* random,
-    const engine::FrontDesk* tokens = nullptr,
+    const service::FrontDesk* tokens = nullptr,
     std::unique_ptr<store::SessionStore> sessions = nullptr);
 
 }  // namespace ropeway::gateway

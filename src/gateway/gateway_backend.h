@@ -22,7 +22,6 @@
 #include "base/fair_pool.h"
 #include "base/random.h"
 #include "base/shared_budget.h"
-#include "engine/front_desk.h"
 #include "gateway/admit_times.h"
 #include "gateway/client_request.h"
 #include "gateway/dispatcher.h"
@@ -33,6 +32,7 @@
 #include "ropeway/session.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
+#include "service/front_desk.h"
 #include "store/session_store.h"
 
 namespace ropeway::gateway {
@@ -66,9 +66,10 @@ struct GatewayConfig {
   base::Duration admit_after = std::chrono::seconds(5);
   std::unique_ptr<store::SessionStore> sessions;  // Null: in memory.
   int64_t created = 0;                            // Unix seconds, for Models().
-  const engine::FrontDesk* tokens = nullptr;  // For Tokenize and the like; null: they are rejected.
-  const base::Clock* clock = nullptr;         // Real time. Both outlive the gateway.
-  base::Random* random = nullptr;             // One call at a time.
+  const service::FrontDesk* tokens =
+      nullptr;                         // For Tokenize and the like; null: they are rejected.
+  const base::Clock* clock = nullptr;  // Real time. Both outlive the gateway.
+  base::Random* random = nullptr;      // One call at a time.
 };
 
 // See Backend. A request is admitted once a backend answers it, so that what a backend rejects has
@@ -82,7 +83,7 @@ struct GatewayConfig {
 // lists, under which nothing foreign is called. Where both are held, the request's was taken first.
 // So a sink may submit and cancel requests; it must not block, for it holds up the thread that
 // called it.
-class GatewayBackend final : public engine::FrontDesk {
+class GatewayBackend final : public service::FrontDesk {
  public:
   // InvalidArgument with the field at fault.
   static StatusOr<std::unique_ptr<GatewayBackend>> Create(GatewayConfig config);
@@ -94,22 +95,22 @@ class GatewayBackend final : public engine::FrontDesk {
   StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
   // kNotFound also for one whose sink is being told its end.
   Status Cancel(RequestId id) override;
-  std::vector<engine::ModelInfo> Models() const override;
+  std::vector<service::ModelInfo> Models() const override;
   bool MayServe(const std::string& model) const override;
-  engine::Health GetHealth() const override;
+  service::Health GetHealth() const override;
   std::string MetricsText() const override;
   int RetryAfterSeconds(const std::string& tenant) const override;
-  std::vector<engine::RequestInfo> Requests() const override;
-  engine::QueueInfo Queue(const std::string* tenant, double weight) const override;
+  std::vector<service::RequestInfo> Requests() const override;
+  service::QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override;
   std::vector<BackendStatus> Backends() const override;
-  StatusOr<std::unique_ptr<engine::Tokenization>> Tokenize(std::string text,
-                                                           bool add_special) const override;
-  StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
-                                                               bool add_generation_prompt,
-                                                               bool add_special) const override;
+  StatusOr<std::unique_ptr<service::Tokenization>> Tokenize(std::string text,
+                                                            bool add_special) const override;
+  StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
+                                                                bool add_generation_prompt,
+                                                                bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
-  StatusOr<engine::TokenizerInfo> DescribeTokenizer() const override;
+  StatusOr<service::TokenizerInfo> DescribeTokenizer() const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 
   // See Gateway, as for the next two.

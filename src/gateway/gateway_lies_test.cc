@@ -45,7 +45,7 @@ TEST(GatewayLiesTest, NamesAreShownOnlyWhereTheyArePrintable) {
   facts.models = {"ev\"il\n{x=\"1\"} 5\nfoo 3\r\nX: y", "\xE2\x80\xAEtfel",
                   std::string(100'000, 'a'), "good"};
   const ScriptedGateway gateway = Nameless(facts);
-  const std::vector<engine::ModelInfo> models = gateway.gateway->Models();
+  const std::vector<service::ModelInfo> models = gateway.gateway->Models();
   ASSERT_EQ(models.size(), 1U);
   EXPECT_EQ(models[0].id, "good");
   EXPECT_EQ(gateway.gateway->Backends()[0].model, "good");

@@ -142,7 +142,7 @@ void GatewayMetrics::FollowTotals(const GatewaySample& sample) {
     base::RaiseTo(counter, static_cast<double>(sample.counts.*value));
   }
   for (size_t i = 0; i < classes_.size(); ++i) {
-    const engine::QueueInfo::Class& queue = sample.queue.classes[i];
+    const service::QueueInfo::Class& queue = sample.queue.classes[i];
     classes_[i].SetQueue(queue.waiting, queue.running, queue.wait_seconds);
   }
   sessions_.Follow(sample.sessions);

@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "core/class_metrics.h"
-#include "engine/front_desk.h"
 #include "gateway/dispatcher.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
+#include "service/front_desk.h"
 #include "store/session_metrics.h"
 #include "store/session_store.h"
 
@@ -25,8 +25,8 @@ namespace ropeway::gateway {
 // What the gateway's parts count by themselves; the metrics follow when they are asked for.
 struct GatewaySample {
   EngineStats stats;
-  engine::QueueInfo queue;  // Of all tenants.
-  DispatchCounts counts;    // Of all models.
+  service::QueueInfo queue;  // Of all tenants.
+  DispatchCounts counts;     // Of all models.
   std::vector<BackendStatus> backends;
   store::SessionStoreStats sessions;
 };

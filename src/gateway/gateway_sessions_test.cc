@@ -299,9 +299,9 @@ TEST_F(GatewaySessionTest, ATurnIsCancelledWhileItsHistoryIsRead) {
   const int before = control_->reads;
   const auto sink = Submit(Turn("s", "cancelled"));
   ASSERT_TRUE(Eventually([&] { return control_->reads > before; }));
-  const std::vector<engine::RequestInfo> requests = gateway()->Requests();
+  const std::vector<service::RequestInfo> requests = gateway()->Requests();
   ASSERT_EQ(requests.size(), 1U);
-  EXPECT_EQ(requests[0].state, engine::RequestInfo::State::kEncoding);
+  EXPECT_EQ(requests[0].state, service::RequestInfo::State::kEncoding);
   EXPECT_EQ(gateway()->Stats().waiting, 1);
   EXPECT_EQ(gateway()->Queue(nullptr, 1.0).classes[1].waiting, 1);
   EXPECT_TRUE(Run(ScriptedRequest("others")).finish.has_value());

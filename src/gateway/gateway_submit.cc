@@ -132,7 +132,7 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest reques
   Request& asked = request.request;
   if (Status status = core::CheckRequest(asked); !status.ok()) return status;
   const std::optional<size_t> model = FindModel(asked.model);
-  if (!model) return engine::NoSuchModel(asked.model, Models());
+  if (!model) return service::NoSuchModel(asked.model, Models());
   if (config_.strict) {
     if (Status status = CheckKnown(models_[*model], asked); !status.ok()) return status;
   }

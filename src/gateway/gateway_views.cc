@@ -38,9 +38,9 @@ void AddStats(const EngineStats& more, EngineStats* stats) {
   stats->running += more.running;
 }
 
-void AddQueue(const engine::QueueInfo& more, engine::QueueInfo* queue) {
+void AddQueue(const service::QueueInfo& more, service::QueueInfo* queue) {
   for (size_t i = 0; i < queue->classes.size(); ++i) {
-    engine::QueueInfo::Class& its = queue->classes[i];
+    service::QueueInfo::Class& its = queue->classes[i];
     its.waiting += more.classes[i].waiting;
     its.running += more.classes[i].running;
     its.wait_seconds = std::max(its.wait_seconds, more.classes[i].wait_seconds);
@@ -66,10 +66,10 @@ Status NoTokens() {
 
 }  // namespace
 
-std::vector<engine::ModelInfo> GatewayBackend::Models() const {
-  std::vector<engine::ModelInfo> all;
+std::vector<service::ModelInfo> GatewayBackend::Models() const {
+  std::vector<service::ModelInfo> all;
   const auto add = [&](const std::string& name) {
-    engine::ModelInfo info;
+    service::ModelInfo info;
     info.id = name;
     info.created = config_.created;
     all.push_back(std::move(info));
@@ -91,8 +91,8 @@ std::vector<engine::ModelInfo> GatewayBackend::Models() const {
   return all;
 }
 
-engine::Health GatewayBackend::GetHealth() const {
-  engine::Health health;
+service::Health GatewayBackend::GetHealth() const {
+  service::Health health;
   const std::lock_guard lock(mu_);
   const base::Duration busy = config_.clock->Now() - busy_since_;
   if (busy_since_ != base::TimePoint{} && busy > kStall) {
@@ -174,31 +174,32 @@ int GatewayBackend::RetryAfterSeconds(const std::string& tenant) const {
   return seconds;
 }
 
-std::vector<engine::RequestInfo> GatewayBackend::Requests() const {
-  std::vector<engine::RequestInfo> all;
+std::vector<service::RequestInfo> GatewayBackend::Requests() const {
+  std::vector<service::RequestInfo> all;
   {
     const std::lock_guard lock(mu_);
     const base::TimePoint now = config_.clock->Now();
     for (const Model& model : models_) {
-      std::vector<engine::RequestInfo> its = model.dispatcher->Requests(now);
+      std::vector<service::RequestInfo> its = model.dispatcher->Requests(now);
       all.insert(all.end(), std::make_move_iterator(its.begin()),
                  std::make_move_iterator(its.end()));
     }
     for (const auto& [id, client] : reading_) {
       all.push_back({.id = id,
                      .tenant = client->request.tenant,
-                     .state = engine::RequestInfo::State::kEncoding,
+                     .state = service::RequestInfo::State::kEncoding,
                      .age_seconds = base::ToSeconds(now - client->arrival),
                      .priority = client->request.priority});
     }
   }
-  std::sort(all.begin(), all.end(),
-            [](const engine::RequestInfo& a, const engine::RequestInfo& b) { return a.id < b.id; });
+  std::sort(
+      all.begin(), all.end(),
+      [](const service::RequestInfo& a, const service::RequestInfo& b) { return a.id < b.id; });
   return all;
 }
 
-engine::QueueInfo GatewayBackend::Queue(const std::string* tenant, double weight) const {
-  engine::QueueInfo queue;
+service::QueueInfo GatewayBackend::Queue(const std::string* tenant, double weight) const {
+  service::QueueInfo queue;
   const std::lock_guard lock(mu_);
   for (const Model& model : models_) AddQueue(model.dispatcher->Queue(tenant, weight), &queue);
   for (const auto& [id, client] : reading_) {
@@ -217,13 +218,13 @@ EngineStats GatewayBackend::Stats() const {
   return stats;
 }
 
-StatusOr<std::unique_ptr<engine::Tokenization>> GatewayBackend::Tokenize(std::string text,
-                                                                         bool add_special) const {
+StatusOr<std::unique_ptr<service::Tokenization>> GatewayBackend::Tokenize(std::string text,
+                                                                          bool add_special) const {
   if (config_.tokens == nullptr) return NoTokens();
   return config_.tokens->Tokenize(std::move(text), add_special);
 }
 
-StatusOr<std::unique_ptr<engine::Tokenization>> GatewayBackend::TokenizeChat(
+StatusOr<std::unique_ptr<service::Tokenization>> GatewayBackend::TokenizeChat(
     std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
   if (config_.tokens == nullptr) return NoTokens();
   return config_.tokens->TokenizeChat(std::move(messages), add_generation_prompt, add_special);
@@ -234,7 +235,7 @@ StatusOr<std::string> GatewayBackend::Detokenize(const std::vector<TokenId>& ids
   return config_.tokens->Detokenize(ids);
 }
 
-StatusOr<engine::TokenizerInfo> GatewayBackend::DescribeTokenizer() const {
+StatusOr<service::TokenizerInfo> GatewayBackend::DescribeTokenizer() const {
   if (config_.tokens == nullptr) return NoTokens();
   return config_.tokens->DescribeTokenizer();
 }

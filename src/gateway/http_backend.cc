@@ -20,8 +20,8 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/utf8.h"
-#include "engine/sinks.h"
 #include "net/base_url.h"
+#include "service/sinks.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -228,7 +228,7 @@ bool HttpBackend::Answer::OnBody(std::string_view bytes) {
   // A Ropeway sends comments while a request waits there or gave way; what other servers send in
   // place of output means nothing.
   if (shared_->options.kind == api::BackendKind::kRopeway) {
-    engine::CallSink(id_, [&] { sink_->OnAlive(id_); });
+    service::CallSink(id_, [&] { sink_->OnAlive(id_); });
   }
   const auto give = [this](Delta delta) { Give(std::move(delta)); };
   if (std::optional<Outcome> failure = reply_->Feed(bytes, give)) {
@@ -287,7 +287,7 @@ Outcome HttpBackend::Answer::ErrorAnswer() const {
 void HttpBackend::Answer::Give(Delta delta) {
   bool more = false;
   const auto tell = [&] { more = sink_->OnDelta(id_, std::move(delta)); };
-  if (wanted_) wanted_ = engine::CallSink(id_, tell) && more;
+  if (wanted_) wanted_ = service::CallSink(id_, tell) && more;
 }
 
 void HttpBackend::Answer::End(Outcome outcome) {
@@ -303,7 +303,7 @@ void HttpBackend::Answer::End(Outcome outcome) {
     outcome.status.set_retry_after_seconds(retry_after);
   }
   const std::shared_ptr<Sink> sink = std::exchange(sink_, nullptr);
-  engine::CallSink(id_, [&] { sink->OnEnd(id_, outcome); });
+  service::CallSink(id_, [&] { sink->OnEnd(id_, outcome); });
 }
 
 void HttpBackend::Answer::Cancel() {

@@ -17,9 +17,9 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "engine/front_desk.h"
 #include "gateway/gateway_backend.h"
 #include "ropeway/backend.h"
+#include "service/front_desk.h"
 
 namespace ropeway::gateway {
 

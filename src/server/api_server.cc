@@ -22,7 +22,7 @@ bool HasGateway(const ServerOptions& options) {
 
 class ApiServer::Impl {
  public:
-  Impl(const ServerOptions& options, engine::FrontDesk* backend, const RoutesMaker& routes)
+  Impl(const ServerOptions& options, service::FrontDesk* backend, const RoutesMaker& routes)
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
         had_gateway_(HasGateway(options)),
         context_(options, backend, routes, NoRoute),
@@ -81,7 +81,7 @@ class ApiServer::Impl {
   http::HttpServer server_;
 };
 
-ApiServer::ApiServer(const ServerOptions& options, engine::FrontDesk* backend,
+ApiServer::ApiServer(const ServerOptions& options, service::FrontDesk* backend,
                      const RoutesMaker& routes)
     : impl_(std::make_unique<Impl>(options, backend, routes)) {}
 

@@ -7,12 +7,12 @@
 #include <memory>
 #include <optional>
 
-#include "engine/front_desk.h"
 #include "http/server_port.h"
 #include "http/tls_files.h"
 #include "ropeway/status.h"
 #include "server/routes.h"
 #include "server/server_options.h"
+#include "service/front_desk.h"
 
 namespace ropeway::server {
 
@@ -21,7 +21,7 @@ namespace ropeway::server {
 class ApiServer {
  public:
   // `backend` must outlive the server.
-  ApiServer(const ServerOptions& options, engine::FrontDesk* backend,
+  ApiServer(const ServerOptions& options, service::FrontDesk* backend,
             const RoutesMaker& routes = ServerRoutes);
   // Stops without grace.
   ~ApiServer();

@@ -24,7 +24,7 @@ constexpr size_t kMaxPromptBytes = size_t{64} << 20;
 // some 50 bytes until the answer is sent. The model's context alone bounds a single choice.
 constexpr size_t kMaxLogprobsTogether = size_t{4} << 20;
 
-StatusOr<std::string> PromptText(const api::Prompt& prompt, const engine::FrontDesk& backend) {
+StatusOr<std::string> PromptText(const api::Prompt& prompt, const service::FrontDesk& backend) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   StatusOr<std::string> text = backend.Detokenize(std::get<std::vector<TokenId>>(prompt));
   if (text.ok() || text.status().code() != StatusCode::kInvalidArgument) return text;
@@ -56,7 +56,7 @@ size_t MostLogprobs(const api::ApiRequest& api, size_t max_model_len) {
   return count;
 }
 
-Status CheckLogprobs(const api::ApiRequest& api, const engine::ModelInfo& model) {
+Status CheckLogprobs(const api::ApiRequest& api, const service::ModelInfo& model) {
   const size_t most = MostLogprobs(api, static_cast<size_t>(model.max_model_len));
   if (api.choices() == 1 || most <= kMaxLogprobsTogether) return {};
   return InvalidArgument(
@@ -258,10 +258,10 @@ Status Generation::Prepare() {
   Status status = format_->Parse(http_.body, context_->limits().body);
   if (!status.ok()) return status;
   const api::ApiRequest& api = *format_->request();
-  const engine::FrontDesk& backend = *context_->backend;
+  const service::FrontDesk& backend = *context_->backend;
   status = CheckCopies(api, http_.body.size());
   if (!status.ok()) return status;
-  const StatusOr<engine::ModelInfo> model = ModelToAsk(api.request.model, http_.caller, *context_);
+  const StatusOr<service::ModelInfo> model = ModelToAsk(api.request.model, http_.caller, *context_);
   if (!model.ok()) return model.status();
   format_->request()->request.model = model->id;
   status = CheckLogprobs(api, *model);

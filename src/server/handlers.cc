@@ -100,7 +100,7 @@ http::HttpReply ReadyReply(bool good, const std::string& reason, const ServerCon
 
 // The entry of one of its names; for a gateway with what tells it whether another server has the
 // same model.
-Json ModelJson(const engine::ModelInfo& model, const std::string& name,
+Json ModelJson(const service::ModelInfo& model, const std::string& name,
                const http::Caller& caller) {
   Json json = {
       {"id", name}, {"object", "model"}, {"created", model.created}, {"owned_by", "ropeway"}};
@@ -114,21 +114,21 @@ Json ModelJson(const engine::ModelInfo& model, const std::string& name,
 
 // --- The queue.
 
-const char* StateName(engine::RequestInfo::State state) {
+const char* StateName(service::RequestInfo::State state) {
   switch (state) {
-    case engine::RequestInfo::State::kEncoding:
+    case service::RequestInfo::State::kEncoding:
       return "encoding";
-    case engine::RequestInfo::State::kWaiting:
+    case service::RequestInfo::State::kWaiting:
       return "waiting";
-    case engine::RequestInfo::State::kRunning:
+    case service::RequestInfo::State::kRunning:
       return "running";
-    case engine::RequestInfo::State::kPreempted:
+    case service::RequestInfo::State::kPreempted:
       return "preempted";
   }
   return "";
 }
 
-Json RequestJson(const engine::RequestInfo& request, bool with_tenant) {
+Json RequestJson(const service::RequestInfo& request, bool with_tenant) {
   Json json = {{"id", request.id}};
   if (with_tenant) json["tenant"] = request.tenant;
   json["priority"] = PriorityName(request.priority);
@@ -144,8 +144,8 @@ using State = http::HttpContext::State;
 http::HttpReply DrainReply(const ServerContext& context) {
   int64_t running = 0;
   int64_t waiting = 0;
-  for (const engine::RequestInfo& request : context.backend->Requests()) {
-    ++(request.state == engine::RequestInfo::State::kRunning ? running : waiting);
+  for (const service::RequestInfo& request : context.backend->Requests()) {
+    ++(request.state == service::RequestInfo::State::kRunning ? running : waiting);
   }
   const char* message = "New requests are accepted.";
   if (context.http.state == State::kDraining) {
@@ -176,17 +176,17 @@ const char* NotAccepting(http::HttpContext::State state) {
 }
 
 http::HttpReply AnswerLivez(const http::HttpRequest& /*request*/, ServerContext* context) {
-  const engine::Health health = context->backend->GetHealth();
+  const service::Health health = context->backend->GetHealth();
   return HealthReply(health.live, health.reason);
 }
 
 http::HttpReply AnswerReadyz(const http::HttpRequest& /*request*/, ServerContext* context) {
-  const engine::Health health = context->backend->GetHealth();
+  const service::Health health = context->backend->GetHealth();
   return ReadyReply(health.ready, health.reason, *context);
 }
 
 http::HttpReply AnswerHealth(const http::HttpRequest& request, ServerContext* context) {
-  const engine::Health health = context->backend->GetHealth();
+  const service::Health health = context->backend->GetHealth();
   Json more = Json::object();
   if (request.caller.sees_all) {
     more["batching"] = BatchingJson(context->backend->Stats());
@@ -219,7 +219,7 @@ http::HttpReply AnswerOpenApi(const http::HttpRequest& /*request*/, ServerContex
 
 http::HttpReply AnswerModels(const http::HttpRequest& request, ServerContext* context) {
   Json data = Json::array();
-  for (const engine::ModelInfo& model : context->backend->Models()) {
+  for (const service::ModelInfo& model : context->backend->Models()) {
     data.push_back(ModelJson(model, model.id, request.caller));
     for (const std::string& alias : model.aliases) {
       data.push_back(ModelJson(model, alias, request.caller));
@@ -230,7 +230,7 @@ http::HttpReply AnswerModels(const http::HttpRequest& request, ServerContext* co
 
 http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* context) {
   const std::string name = net::PercentDecoded(request.match.argument);
-  const StatusOr<engine::ModelInfo> model = FindModel(name, *context);
+  const StatusOr<service::ModelInfo> model = FindModel(name, *context);
   if (!model.ok()) return http::ErrorReply(api::ToApiError(model.status()));
   return JsonReply(
       ModelJson(*model, core::IsDefaultModel(name) ? model->id : name, request.caller));
@@ -238,7 +238,7 @@ http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* con
 
 // As vLLM writes it, for lm-eval: the texts of control tokens, null where there is none.
 http::HttpReply AnswerTokenizerInfo(const http::HttpRequest& request, ServerContext* context) {
-  const StatusOr<engine::TokenizerInfo> info = context->backend->DescribeTokenizer();
+  const StatusOr<service::TokenizerInfo> info = context->backend->DescribeTokenizer();
   if (!info.ok()) {
     return context->Rejection(info.status(), request.caller.tenant);
   }
@@ -254,18 +254,18 @@ http::HttpReply AnswerTokenizerInfo(const http::HttpRequest& request, ServerCont
 // What the first request waits for is told to whose it is, and to who sees all.
 http::HttpReply AnswerQueue(const http::HttpRequest& request, ServerContext* context) {
   const http::Caller& caller = request.caller;
-  const engine::FrontDesk& backend = *context->backend;
+  const service::FrontDesk& backend = *context->backend;
   const bool all = caller.admin || caller.gateway;
-  const engine::QueueInfo queue = backend.Queue(all ? nullptr : &caller.tenant, caller.weight);
+  const service::QueueInfo queue = backend.Queue(all ? nullptr : &caller.tenant, caller.weight);
   Json classes;
   for (int i = 0; i < kNumPriorities; ++i) {
-    const engine::QueueInfo::Class& one = queue.classes[static_cast<size_t>(i)];
+    const service::QueueInfo::Class& one = queue.classes[static_cast<size_t>(i)];
     classes[PriorityName(static_cast<Priority>(i))] = {
         {"waiting", one.waiting}, {"running", one.running}, {"wait_seconds", one.wait_seconds}};
   }
   Json requests = Json::array();
   bool shows_rule = caller.sees_all;
-  for (const engine::RequestInfo& one : backend.Requests()) {
+  for (const service::RequestInfo& one : backend.Requests()) {
     if (!caller.admin && one.tenant != caller.tenant) continue;
     requests.push_back(RequestJson(one, caller.admin));
     if (one.waits() && one.queue_position == 0) shows_rule = true;
@@ -280,7 +280,7 @@ http::HttpReply AnswerQueue(const http::HttpRequest& request, ServerContext* con
 
 http::HttpReply AnswerRequests(const http::HttpRequest& /*request*/, ServerContext* context) {
   Json list = Json::array();
-  for (const engine::RequestInfo& request : context->backend->Requests()) {
+  for (const service::RequestInfo& request : context->backend->Requests()) {
     list.push_back({{"id", request.id},
                     {"tenant", request.tenant},
                     {"priority", PriorityName(request.priority)},
@@ -353,30 +353,30 @@ http::Route::Handler Plain(ServerContext* context, Answer* answer) {
   };
 }
 
-StatusOr<engine::ModelInfo> FindModel(const std::string& name, const ServerContext& context) {
-  std::vector<engine::ModelInfo> models = context.backend->Models();
-  for (engine::ModelInfo& model : models) {
-    if (core::IsDefaultModel(name) || engine::IsNamed(model, name)) return std::move(model);
+StatusOr<service::ModelInfo> FindModel(const std::string& name, const ServerContext& context) {
+  std::vector<service::ModelInfo> models = context.backend->Models();
+  for (service::ModelInfo& model : models) {
+    if (core::IsDefaultModel(name) || service::IsNamed(model, name)) return std::move(model);
   }
   const std::vector<std::string>& others = context.other_names;
   if (models.size() == 1 && std::find(others.begin(), others.end(), name) != others.end()) {
     return std::move(models.front());
   }
-  return engine::NoSuchModel(name, models);
+  return service::NoSuchModel(name, models);
 }
 
-StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
-                                       const ServerContext& context) {
-  const engine::FrontDesk& backend = *context.backend;
-  StatusOr<engine::ModelInfo> model = FindModel(name, context);
+StatusOr<service::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
+                                        const ServerContext& context) {
+  const service::FrontDesk& backend = *context.backend;
+  StatusOr<service::ModelInfo> model = FindModel(name, context);
   if (model.ok()) return model;
   if (backend.MayServe(name)) {
-    engine::ModelInfo unlisted;
+    service::ModelInfo unlisted;
     unlisted.id = name;
     return unlisted;
   }
   if (!context.any_model || caller.gateway) return model;
-  std::vector<engine::ModelInfo> models = backend.Models();
+  std::vector<service::ModelInfo> models = backend.Models();
   return models.size() == 1 ? std::move(models.front()) : std::move(model);
 }
 

@@ -26,12 +26,12 @@ const char* NotAccepting(http::HttpContext::State state);
 http::Route::Handler Plain(ServerContext* context, Answer* answer);
 
 // The model of this name; "" and "default" are the first one's. kNotFound with the names of all.
-StatusOr<engine::ModelInfo> FindModel(const std::string& name, const ServerContext& context);
+StatusOr<service::ModelInfo> FindModel(const std::string& name, const ServerContext& context);
 
 // Likewise, for a request of `caller`: also one that the backend does not list and may have, and
 // with ServerOptions::any_model the only one there is.
-StatusOr<engine::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
-                                       const ServerContext& context);
+StatusOr<service::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
+                                        const ServerContext& context);
 
 }  // namespace ropeway::server
 

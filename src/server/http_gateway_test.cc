@@ -20,7 +20,7 @@ using testing::HasSubstr;
 class HttpGatewayTest : public ServerTest {
  protected:
   void SetUp() override {
-    engine::ModelInfo model;
+    service::ModelInfo model;
     model.id = "fake-model";
     model.max_model_len = 2048;
     model.digest = "d1";
@@ -28,7 +28,7 @@ class HttpGatewayTest : public ServerTest {
     model.limits = "max_model_len 2048";
     model.vocabulary = 49152;
     backend_.set_models({model});
-    engine::QueueInfo queue;
+    service::QueueInfo queue;
     queue.classes[0] = {.waiting = 3, .running = 2, .wait_seconds = 0.5};
     queue.blocked_by = "max_num_seqs";
     backend_.set_queue(queue);

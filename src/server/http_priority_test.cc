@@ -106,7 +106,7 @@ TEST_F(HttpPriorityTest, AnswersSayWhereTheyStoodInTheQueue) {
 
 TEST_F(HttpPriorityTest, TheQueueShowsClassesAndTheCallersRequests) {
   server_->Stop();
-  engine::QueueInfo info;
+  service::QueueInfo info;
   info.classes[0] = {.waiting = 1, .running = 2, .wait_seconds = 0.5};
   info.classes[2] = {.waiting = 3, .running = 0, .wait_seconds = 9.25};
   info.blocked_by = "sequences";
@@ -249,7 +249,7 @@ TEST_F(HttpPriorityTest, EveryKindOfEndFreesTheSlot) {
     TestClient client(port());
     client.Send(PostBytes(kPath, R"({"prompt":"abc")" + fields + "}", Bearer("key-two-1")));
     ASSERT_TRUE(backend_.WaitActive(2));
-    for (const engine::RequestInfo& request : backend_.Requests())
+    for (const service::RequestInfo& request : backend_.Requests())
       static_cast<void>(backend_.Cancel(request.id));
     ASSERT_TRUE(backend_.WaitIdle());
     EXPECT_TRUE(BothSlotsAreFree()) << "an admin's cancel";

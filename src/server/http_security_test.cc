@@ -468,7 +468,7 @@ TEST_F(HttpSecurityTest, StreamsThatAreEndedAreToldSo) {
     ASSERT_EQ(clients.back()->ReadHead().status, 200);
   }
   server_->StopAccepting();
-  for (const engine::RequestInfo& request : backend_.Requests())
+  for (const service::RequestInfo& request : backend_.Requests())
     static_cast<void>(backend_.Cancel(request.id));
   server_->Stop(std::chrono::seconds(60));
   for (auto& client : clients) {

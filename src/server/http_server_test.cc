@@ -90,7 +90,7 @@ TEST_F(HttpServerTest, ModelsHealthAndMetrics) {
 }
 
 TEST_F(HttpServerTest, EachOfSeveralModelsIsListedAndAnswersUnderItsName) {
-  std::vector<engine::ModelInfo> models(12);
+  std::vector<service::ModelInfo> models(12);
   for (size_t i = 0; i < models.size(); ++i) models[i].id = fmt::format("m{}", i);
   models[1].max_model_len = 64;
   backend_.set_models(models);
@@ -308,8 +308,8 @@ TEST_F(HttpServerTest, RejectionsKeepTheConnection) {
 
 class ModelNamesHttpTest : public HttpServerTest {
  protected:
-  static engine::ModelInfo Named(const std::string& id, std::vector<std::string> aliases = {}) {
-    engine::ModelInfo model;
+  static service::ModelInfo Named(const std::string& id, std::vector<std::string> aliases = {}) {
+    service::ModelInfo model;
     model.id = id;
     model.aliases = std::move(aliases);
     return model;

@@ -15,8 +15,8 @@ namespace ropeway::server {
 namespace {
 
 // Of a request that gives none.
-SamplingParams SamplingOf(const engine::FrontDesk& backend) {
-  const std::vector<engine::ModelInfo> models = backend.Models();
+SamplingParams SamplingOf(const service::FrontDesk& backend) {
+  const std::vector<service::ModelInfo> models = backend.Models();
   SamplingParams sampling = models.empty() ? SamplingParams() : models.front().sampling;
   sampling.given = SamplingParams::kNoneGiven;
   return sampling;
@@ -38,7 +38,7 @@ std::set<std::string, std::less<>> NamesIn(std::string_view text) {
 }
 
 // With what the model's chat template reads.
-ServerLimits LimitsOf(ServerLimits limits, const engine::FrontDesk& backend) {
+ServerLimits LimitsOf(ServerLimits limits, const service::FrontDesk& backend) {
   if (const auto info = backend.DescribeTokenizer(); info.ok()) {
     limits.body.template_names =
         std::make_shared<const std::set<std::string, std::less<>>>(NamesIn(info->chat_template));
@@ -48,7 +48,7 @@ ServerLimits LimitsOf(ServerLimits limits, const engine::FrontDesk& backend) {
 
 }  // namespace
 
-ServerContext::ServerContext(const ServerOptions& options, engine::FrontDesk* backend,
+ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* backend,
                              const std::function<std::vector<http::Route>(ServerContext*)>& routes,
                              const std::function<http::Route(ServerContext*)>& other)
     : http(options, options.limits, options.api_keys.empty(), routes(this), other(this), this),

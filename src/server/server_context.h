@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "base/fair_pool.h"
-#include "engine/front_desk.h"
 #include "http/exchange.h"
 #include "http/http_context.h"
 #include "http/socket_stream.h"
 #include "server/access.h"
 #include "server/key_limits.h"
 #include "server/server_options.h"
+#include "service/front_desk.h"
 
 namespace ropeway::server {
 
@@ -44,7 +44,7 @@ class ServerContext final : public http::HttpApplication {
  public:
   // `backend` must outlive the context. `routes` makes the rows of what it serves (routes.h),
   // `other` what answers all other paths.
-  ServerContext(const ServerOptions& options, engine::FrontDesk* backend,
+  ServerContext(const ServerOptions& options, service::FrontDesk* backend,
                 const std::function<std::vector<http::Route>(ServerContext*)>& routes,
                 const std::function<http::Route(ServerContext*)>& other);
 
@@ -57,7 +57,7 @@ class ServerContext final : public http::HttpApplication {
 
   http::HttpContext http;
   Access access;
-  engine::FrontDesk* const backend;
+  service::FrontDesk* const backend;
   const SamplingParams sampling;               // Of a request that does not say: the model's.
   const bool any_model;                        // As in ServerOptions,
   const std::vector<std::string> other_names;  // likewise.

@@ -15,8 +15,8 @@
 
 #include "api/api_format.h"
 #include "base/shared_budget.h"
-#include "engine/front_desk.h"
 #include "server/key_limits.h"
+#include "service/front_desk.h"
 
 namespace ropeway::server {
 
@@ -169,7 +169,7 @@ class Submission {
   using SinkMaker = std::function<std::shared_ptr<ServerSink>()>;
 
   // `backend` must outlive it.
-  explicit Submission(engine::FrontDesk* backend) : backend_(backend) {}
+  explicit Submission(service::FrontDesk* backend) : backend_(backend) {}
   ~Submission() { Cancel(); }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
@@ -203,7 +203,7 @@ class Submission {
     bool ended = false;  // Its end was taken.
   };
 
-  engine::FrontDesk* const backend_;
+  service::FrontDesk* const backend_;
   std::vector<Choice> choices_;
 };
 

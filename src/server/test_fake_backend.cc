@@ -41,7 +41,7 @@ Delta PromptDelta(const Request& request, const std::string& begin) {
   return delta;
 }
 
-class FakeTokenization final : public engine::Tokenization {
+class FakeTokenization final : public service::Tokenization {
  public:
   FakeTokenization(std::string text, bool add_special, std::atomic<int>* alive)
       : text_(std::move(text)), alive_(alive) {
@@ -103,7 +103,7 @@ void FakeBackend::set_rejection(Status rejection) {
   rejection_ = std::move(rejection);
 }
 
-void FakeBackend::set_health(engine::Health health) {
+void FakeBackend::set_health(service::Health health) {
   std::lock_guard lock(mutex_);
   health_ = std::move(health);
 }
@@ -191,10 +191,10 @@ StatusOr<std::vector<RequestId>> FakeBackend::SubmitAll(std::vector<SinkRequest>
   return ids;
 }
 
-engine::QueueInfo FakeBackend::Queue(const std::string* tenant, double weight) const {
-  engine::QueueInfo queue = queue_;
+service::QueueInfo FakeBackend::Queue(const std::string* tenant, double weight) const {
+  service::QueueInfo queue = queue_;
   if (tenant == nullptr) return queue;
-  for (engine::QueueInfo::Class& one : queue.classes) one.wait_seconds *= weight;
+  for (service::QueueInfo::Class& one : queue.classes) one.wait_seconds *= weight;
   return queue;
 }
 
@@ -229,9 +229,9 @@ Status FakeBackend::Cancel(RequestId id) {
   return {};
 }
 
-std::vector<engine::ModelInfo> FakeBackend::Models() const {
+std::vector<service::ModelInfo> FakeBackend::Models() const {
   if (!models_.empty()) return models_;
-  engine::ModelInfo model;
+  service::ModelInfo model;
   model.id = "fake-model";
   model.max_model_len = 2048;
   model.created = 1700000000;
@@ -239,24 +239,24 @@ std::vector<engine::ModelInfo> FakeBackend::Models() const {
   return {model};
 }
 
-engine::Health FakeBackend::GetHealth() const {
+service::Health FakeBackend::GetHealth() const {
   std::lock_guard lock(mutex_);
   return health_;
 }
 
-StatusOr<std::unique_ptr<engine::Tokenization>> FakeBackend::Tokenize(std::string text,
-                                                                      bool add_special) const {
+StatusOr<std::unique_ptr<service::Tokenization>> FakeBackend::Tokenize(std::string text,
+                                                                       bool add_special) const {
   std::function<void()> hook;
   {
     const std::lock_guard lock(mutex_);
     hook = tokenize_hook_;
   }
   if (hook) hook();
-  return std::unique_ptr<engine::Tokenization>(
+  return std::unique_ptr<service::Tokenization>(
       std::make_unique<FakeTokenization>(std::move(text), add_special, &tokenizations_));
 }
 
-StatusOr<std::unique_ptr<engine::Tokenization>> FakeBackend::TokenizeChat(
+StatusOr<std::unique_ptr<service::Tokenization>> FakeBackend::TokenizeChat(
     std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
   std::string text;
   for (const ChatMessage& message : messages) text += message.role + ":" + message.content + "\n";
@@ -264,12 +264,12 @@ StatusOr<std::unique_ptr<engine::Tokenization>> FakeBackend::TokenizeChat(
   return Tokenize(std::move(text), add_special);
 }
 
-std::vector<engine::RequestInfo> FakeBackend::Requests() const {
+std::vector<service::RequestInfo> FakeBackend::Requests() const {
   const std::lock_guard lock(mutex_);
-  std::vector<engine::RequestInfo> all;
+  std::vector<service::RequestInfo> all;
   for (const auto& [id, running] : running_) {
-    const auto state = running.admitted ? engine::RequestInfo::State::kRunning
-                                        : engine::RequestInfo::State::kWaiting;
+    const auto state = running.admitted ? service::RequestInfo::State::kRunning
+                                        : service::RequestInfo::State::kWaiting;
     all.push_back({id, running.request.tenant, state, 0.0, running.request.priority,
                    running.admitted ? -1 : running.script.queue_position});
   }

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/front_desk.h"
+#include "service/front_desk.h"
 
 namespace ropeway::server {
 
@@ -45,7 +45,7 @@ inline constexpr std::string_view kFakeEndless = "ENDLESS";
 // Likewise, and with each piece it takes another MiB of memory.
 inline constexpr std::string_view kFakeGrowing = "GROWING";
 
-class FakeBackend final : public engine::FrontDesk {
+class FakeBackend final : public service::FrontDesk {
  public:
   using ScriptFn = std::function<FakeScript(const Request&)>;
 
@@ -55,16 +55,16 @@ class FakeBackend final : public engine::FrontDesk {
   // Test controls; any thread.
   void set_script(ScriptFn script);
   void set_rejection(Status rejection);  // Submit fails with it, unless it is OK.
-  void set_health(engine::Health health);
+  void set_health(service::Health health);
   void set_tokenize_hook(std::function<void()> hook);   // Runs in each Tokenize, on its thread.
   int tokenizations() const { return tokenizations_; }  // Texts that are being tokenized.
   void set_step_pause(std::chrono::microseconds pause);
   // These before the server starts. A tenant's wait is the queue's times its weight.
-  void set_queue(engine::QueueInfo queue) { queue_ = std::move(queue); }
+  void set_queue(service::QueueInfo queue) { queue_ = std::move(queue); }
   void set_stats(EngineStats stats) { stats_ = std::move(stats); }
   void set_sampling(SamplingParams sampling) { sampling_ = std::move(sampling); }
   void set_backends(std::vector<BackendStatus> backends) { backends_ = std::move(backends); }
-  void set_models(std::vector<engine::ModelInfo> models) { models_ = std::move(models); }
+  void set_models(std::vector<service::ModelInfo> models) { models_ = std::move(models); }
   // A model that it accepts though Models() does not list it.
   void set_unlisted(std::string model) { unlisted_ = std::move(model); }
   void set_hold_failures(bool hold);  // Failures after admission wait while true.
@@ -80,23 +80,23 @@ class FakeBackend final : public engine::FrontDesk {
 
   StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override;
   Status Cancel(RequestId id) override;
-  std::vector<engine::ModelInfo> Models() const override;
+  std::vector<service::ModelInfo> Models() const override;
   bool MayServe(const std::string& model) const override { return model == unlisted_; }
-  engine::Health GetHealth() const override;
+  service::Health GetHealth() const override;
   std::string MetricsText() const override { return "fake_metric 1\n"; }
   int RetryAfterSeconds(const std::string& tenant) const override {
     return tenant == "two" ? 9 : 7;
   }
-  std::vector<engine::RequestInfo> Requests() const override;
-  engine::QueueInfo Queue(const std::string* tenant, double weight) const override;
+  std::vector<service::RequestInfo> Requests() const override;
+  service::QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override { return stats_; }
   std::vector<BackendStatus> Backends() const override { return backends_; }
-  StatusOr<std::unique_ptr<engine::Tokenization>> Tokenize(std::string, bool) const override;
-  StatusOr<std::unique_ptr<engine::Tokenization>> TokenizeChat(std::vector<ChatMessage>, bool,
-                                                               bool) const override;
+  StatusOr<std::unique_ptr<service::Tokenization>> Tokenize(std::string, bool) const override;
+  StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(std::vector<ChatMessage>, bool,
+                                                                bool) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>&) const override;
-  StatusOr<engine::TokenizerInfo> DescribeTokenizer() const override {
-    return engine::TokenizerInfo{"", "</s>", "{{ messages }}"};
+  StatusOr<service::TokenizerInfo> DescribeTokenizer() const override {
+    return service::TokenizerInfo{"", "</s>", "{{ messages }}"};
   }
   Status Drain(std::chrono::nanoseconds deadline) override;
 
@@ -122,12 +122,12 @@ class FakeBackend final : public engine::FrontDesk {
   mutable std::condition_variable changed_;
   ScriptFn script_;
   Status rejection_;
-  engine::Health health_;
-  engine::QueueInfo queue_;
+  service::Health health_;
+  service::QueueInfo queue_;
   EngineStats stats_;
   SamplingParams sampling_;
   std::vector<BackendStatus> backends_;
-  std::vector<engine::ModelInfo> models_;  // Empty: "fake-model" alone.
+  std::vector<service::ModelInfo> models_;  // Empty: "fake-model" alone.
   std::string unlisted_ = "-";
   std::function<void()> tokenize_hook_;
   mutable std::atomic<int> tokenizations_{0};

@@ -126,14 +126,14 @@ class TokenizerJob {
 
  protected:
   // Takes what the body says.
-  virtual Status Read(TokenizerDraft* draft, const engine::ModelInfo& model) = 0;
+  virtual Status Read(TokenizerDraft* draft, const service::ModelInfo& model) = 0;
   // Does a piece of the answer; whether that is complete.
   virtual StatusOr<bool> Step() = 0;
   // The memory of what it has made besides the answer's text.
   virtual size_t bytes() const = 0;
   virtual const TokenizerFields& fields() const = 0;
 
-  const engine::FrontDesk& backend() const { return *context_->backend; }
+  const service::FrontDesk& backend() const { return *context_->backend; }
 
   std::string text_;  // The answer so far, JSON.
 
@@ -144,7 +144,7 @@ class TokenizerJob {
     body_ = std::string();
     body_hold_.Release();
     if (!draft.ok()) return draft.status();
-    StatusOr<engine::ModelInfo> model = ModelToAsk(draft->model, caller_, *context_);
+    StatusOr<service::ModelInfo> model = ModelToAsk(draft->model, caller_, *context_);
     if (!model.ok()) return model.status();
     if (Status status = Read(&*draft, *model); !status.ok()) return status;
     return false;
@@ -184,19 +184,19 @@ class TokenizeJob final : public TokenizerJob {
     return encoding_ != nullptr ? encoding_->bytes() : ids_.capacity() * sizeof(TokenId);
   }
 
-  Status Read(TokenizerDraft* draft, const engine::ModelInfo& model) override {
+  Status Read(TokenizerDraft* draft, const service::ModelInfo& model) override {
     if (draft->prompt.has_value() == draft->messages.has_value()) {
       return InvalidArgument("Exactly one of 'prompt' and 'messages' is required.", "prompt");
     }
     max_model_len_ = model.max_model_len;
     strings_ = draft->return_token_strs;
-    StatusOr<std::unique_ptr<engine::Tokenization>> begun = Begin(draft);
+    StatusOr<std::unique_ptr<service::Tokenization>> begun = Begin(draft);
     if (!begun.ok()) return begun.status();
     encoding_ = *std::move(begun);
     return {};
   }
 
-  StatusOr<std::unique_ptr<engine::Tokenization>> Begin(TokenizerDraft* draft) {
+  StatusOr<std::unique_ptr<service::Tokenization>> Begin(TokenizerDraft* draft) {
     if (draft->prompt) {
       return backend().Tokenize(*std::move(draft->prompt),
                                 draft->add_special_tokens.value_or(true));
@@ -253,7 +253,7 @@ class TokenizeJob final : public TokenizerJob {
 
   int32_t max_model_len_ = 0;
   bool strings_ = false;
-  std::unique_ptr<engine::Tokenization> encoding_;  // Until all ids are there.
+  std::unique_ptr<service::Tokenization> encoding_;  // Until all ids are there.
   std::vector<TokenId> ids_;
   size_t listed_ = 0;  // Ids that are in "tokens",
   size_t shown_ = 0;   // and in "token_strs".
@@ -268,7 +268,7 @@ class DetokenizeJob final : public TokenizerJob {
   const TokenizerFields& fields() const override { return DetokenizeFields(); }
   size_t bytes() const override { return ids_.capacity() * sizeof(TokenId) + decoded_.capacity(); }
 
-  Status Read(TokenizerDraft* draft, const engine::ModelInfo& /*model*/) override {
+  Status Read(TokenizerDraft* draft, const service::ModelInfo& /*model*/) override {
     if (!draft->tokens) return InvalidArgument("'tokens' is required.", "tokens");
     ids_ = *std::move(draft->tokens);
     return {};

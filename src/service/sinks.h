@@ -1,7 +1,6 @@
-// What every Backend needs for sinks: calls that are safe, and one that collects a result. In a
-// header, so that a gateway needs nothing else of an engine.
-#ifndef ROPEWAY_ENGINE_SINKS_H_
-#define ROPEWAY_ENGINE_SINKS_H_
+// What every Backend needs for sinks: calls that are safe, and one that collects a result.
+#ifndef ROPEWAY_SERVICE_SINKS_H_
+#define ROPEWAY_SERVICE_SINKS_H_
 
 #include <cstdint>
 #include <exception>
@@ -17,7 +16,7 @@
 #include "ropeway/request_handle.h"
 #include "ropeway/status.h"
 
-namespace ropeway::engine {
+namespace ropeway::service {
 
 // Calls a sink; false if it threw. Its exceptions are its own bugs and must not affect others.
 template <typename Fn>
@@ -83,6 +82,6 @@ class ResultSink final : public Sink {
   bool incomplete_ = false;  // There was no memory for a part of the output.
 };
 
-}  // namespace ropeway::engine
+}  // namespace ropeway::service
 
-#endif  // ROPEWAY_ENGINE_SINKS_H_
+#endif  // ROPEWAY_SERVICE_SINKS_H_

@@ -1,6 +1,6 @@
 // What a server needs beside requests of an engine or a gateway: models, health, queue, tokens.
-#ifndef ROPEWAY_ENGINE_FRONT_DESK_H_
-#define ROPEWAY_ENGINE_FRONT_DESK_H_
+#ifndef ROPEWAY_SERVICE_FRONT_DESK_H_
+#define ROPEWAY_SERVICE_FRONT_DESK_H_
 
 #include <algorithm>
 #include <array>
@@ -17,7 +17,7 @@
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
 
-namespace ropeway::engine {
+namespace ropeway::service {
 
 struct ModelInfo {
   std::string id;                // The served name.
@@ -196,6 +196,6 @@ inline void FrontDesk::Probe(ProbeFn done) {
   done(std::move(facts));
 }
 
-}  // namespace ropeway::engine
+}  // namespace ropeway::service
 
-#endif  // ROPEWAY_ENGINE_FRONT_DESK_H_
+#endif  // ROPEWAY_SERVICE_FRONT_DESK_H_
