@@ -11,6 +11,9 @@
 #include "ropeway/status.h"
 
 namespace ropeway {
+namespace service {
+class RequestHandles;
+}
 
 // Refers to one submitted request. Cheap to copy. Dropping a handle neither cancels nor ends the
 // request. A handle may outlive the Engine or Gateway that it came from, with which its request
@@ -33,8 +36,7 @@ class RequestHandle {
   void Cancel() const;
 
  private:
-  friend class Engine;
-  friend class Gateway;
+  friend class service::RequestHandles;
   struct State;
   std::shared_ptr<State> state_;
   RequestId id_ = 0;

@@ -4,15 +4,15 @@
 #include <list>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/failure.h"
 #include "base/random.h"
-#include "core/request_handle.h"
 #include "engine/llm_engine.h"
 #include "engine/open_engine.h"
-#include "service/sinks.h"
+#include "service/request_handle.h"
 
 namespace ropeway {
 namespace {
@@ -89,39 +89,24 @@ class FinishedQueue {
 
 class Engine::Impl {
  public:
-  ~Impl() {
-    if (link != nullptr) link->Cut();
-  }
-
   StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta);
 
   base::RealClock clock;
   base::SystemRandom random;
   FinishedQueue finished;
-  std::shared_ptr<CancelLink> link;           // Of all handles.
-  std::unique_ptr<engine::LlmEngine> engine;  // Last: its threads use the others.
+  std::unique_ptr<engine::LlmEngine> engine;  // Its threads use the others.
+  std::optional<service::RequestHandles> handles;
 };
 
 StatusOr<RequestHandle> Engine::Impl::Submit(Request request, StreamCallback on_delta) {
+  if (!finished.keeps()) return handles->Submit(std::move(request), std::move(on_delta));
   try {
-    RequestHandle handle;
-    handle.state_ = std::make_shared<RequestHandle::State>();
-    handle.state_->link = link;
-    std::shared_ptr<FinishedQueue::Node> node;
-    if (finished.keeps()) node = std::make_shared<FinishedQueue::Node>(1);
-    auto ended = [this, state = handle.state_, node](std::shared_ptr<const Result> result) {
-      if (node != nullptr) {
-        node->front().result = result;
-        finished.Add(std::move(*node));
-      }
-      state->End(std::move(result));
+    const auto node = std::make_shared<FinishedQueue::Node>(1);
+    auto ended = [this, node](const std::shared_ptr<const Result>& result) {
+      node->front().result = result;
+      finished.Add(std::move(*node));
     };
-    StatusOr<RequestId> id = engine->Submit(
-        std::move(request),
-        std::make_shared<service::ResultSink>(std::move(on_delta), std::move(ended)));
-    if (!id.ok()) return id.status();
-    handle.id_ = *id;
-    return handle;
+    return handles->Submit(std::move(request), std::move(on_delta), std::move(ended));
   } catch (const std::bad_alloc&) {
     return base::OutOfMemory();
   }
@@ -136,8 +121,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
       engine::OpenEngine(options, &impl->clock, &impl->random);
   if (!engine.ok()) return engine.status();
   impl->engine = *std::move(engine);
-  impl->link = std::make_shared<CancelLink>(
-      [its = impl->engine.get()](RequestId id) { static_cast<void>(its->Cancel(id)); });
+  impl->handles.emplace(impl->engine.get());
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 

@@ -8,22 +8,20 @@
 #include <boost/asio/io_context.hpp>
 #include <ctime>
 #include <exception>
-#include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/failure.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "core/request_handle.h"
 #include "gateway/gateway.h"
 #include "gateway/gateway_backend.h"
 #include "gateway/http_backend.h"
 #include "net/base_url.h"
 #include "service/front_desk.h"
-#include "service/sinks.h"
+#include "service/request_handle.h"
 #include "store/session_store.h"
 
 namespace ropeway::gateway {
@@ -216,36 +214,11 @@ namespace ropeway {
 
 class Gateway::Impl {
  public:
-  ~Impl() {
-    if (link != nullptr) link->Cut();
-  }
-
-  StatusOr<RequestHandle> Infer(Request request, StreamCallback on_delta);
-
   base::RealClock clock;
   base::SystemRandom random;
-  std::shared_ptr<CancelLink> link;                  // Of all handles.
-  std::unique_ptr<gateway::GatewayBackend> backend;  // Last: its threads use the others.
+  std::unique_ptr<gateway::GatewayBackend> backend;  // Its threads use the others.
+  std::optional<service::RequestHandles> handles;
 };
-
-StatusOr<RequestHandle> Gateway::Impl::Infer(Request request, StreamCallback on_delta) {
-  try {
-    RequestHandle handle;
-    handle.state_ = std::make_shared<RequestHandle::State>();
-    handle.state_->link = link;
-    auto ended = [state = handle.state_](std::shared_ptr<const Result> result) {
-      state->End(std::move(result));
-    };
-    StatusOr<RequestId> id = backend->Submit(
-        std::move(request),
-        std::make_shared<service::ResultSink>(std::move(on_delta), std::move(ended)));
-    if (!id.ok()) return id.status();
-    handle.id_ = *id;
-    return handle;
-  } catch (const std::bad_alloc&) {
-    return base::OutOfMemory();
-  }
-}
 
 StatusOr<std::unique_ptr<Gateway>> Gateway::Create(const GatewayOptions& options) {
   auto impl = std::make_unique<Impl>();
@@ -253,8 +226,7 @@ StatusOr<std::unique_ptr<Gateway>> Gateway::Create(const GatewayOptions& options
       gateway::OpenGateway(options, &impl->clock, &impl->random);
   if (!backend.ok()) return backend.status();
   impl->backend = *std::move(backend);
-  impl->link = std::make_shared<CancelLink>(
-      [its = impl->backend.get()](RequestId id) { static_cast<void>(its->Cancel(id)); });
+  impl->handles.emplace(impl->backend.get());
   return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
 }
 
@@ -262,7 +234,7 @@ Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Gateway::~Gateway() = default;
 
 StatusOr<RequestHandle> Gateway::Infer(Request request, StreamCallback on_delta) {
-  return impl_->Infer(std::move(request), std::move(on_delta));
+  return impl_->handles->Submit(std::move(request), std::move(on_delta));
 }
 
 Status Gateway::Cancel(RequestId id) { return impl_->backend->Cancel(id); }
