@@ -10,6 +10,7 @@
 #include "engine/engine_options.h"
 #include "engine/failure.h"
 #include "scheduler/admission.h"
+#include "service/intake.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {
@@ -17,9 +18,6 @@ namespace {
 
 // How long Drain waits for what it cancelled: a step takes far less.
 constexpr auto kCancelGrace = std::chrono::seconds(10);
-
-// A time beyond it would overflow the clock's count.
-constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
 // But for kEnded, RequestInfo has the same states in the same order.
 static_assert(static_cast<int>(service::RequestInfo::State::kPreempted) ==
@@ -133,7 +131,7 @@ Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
     accepting_ = false;
   }
   loop_.Flush();
-  if (requests_.WaitEmpty(std::min(deadline, kLongestWait))) return {};
+  if (requests_.WaitEmpty(std::min(deadline, service::kLongestWait))) return {};
   const size_t left = requests_.size();
   CancelAll();
   requests_.WaitEmpty(kCancelGrace);

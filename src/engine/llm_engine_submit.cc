@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <new>
 #include <optional>
@@ -14,28 +13,9 @@
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
 #include "scheduler/admission.h"
+#include "service/intake.h"
 
 namespace ropeway::engine {
-namespace {
-
-// A deadline beyond it would overflow the clock's count.
-constexpr std::chrono::nanoseconds kLongestTimeout = std::chrono::hours(24 * 365);
-
-// When the request fails: the smaller of what it asks and what the engine allows counts.
-base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
-                           const EngineOptions& options) {
-  using std::chrono::milliseconds;
-  const milliseconds most = options.request_timeout;
-  milliseconds timeout = most.count() > 0 ? most : milliseconds::max();
-  if (request.timeout) timeout = std::min(timeout, *request.timeout);
-  // Compared in milliseconds: more of them than this do not fit the clock's count.
-  if (timeout >= std::chrono::duration_cast<milliseconds>(kLongestTimeout))
-    return base::TimePoint::max();
-  return arrival + timeout;
-}
-
-}  // namespace
-
 Status LlmEngine::CheckModel(const std::string& model) const {
   // The name that nearly all say costs nothing.
   if (core::IsDefaultModel(model) || model == config_.served_name) return {};
@@ -85,7 +65,8 @@ StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request) 
   live->request = std::move(request.request);
   live->sink = std::move(request.sink);
   live->arrival = config_.clock->Now();
-  live->deadline = DeadlineOf(live->arrival, live->request, config_.options);
+  live->deadline =
+      service::DeadlineOf(live->request, live->arrival, config_.options.request_timeout);
   if (!live->request.session_id.empty()) {
     StatusOr<store::SessionTurn> turn = sessions_->Begin(live->tenant(), live->request.session_id);
     if (!turn.ok()) return turn.status();

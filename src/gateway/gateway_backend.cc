@@ -8,6 +8,7 @@
 
 #include "base/words.h"
 #include "scheduler/admission.h"
+#include "service/intake.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -162,7 +163,7 @@ Status GatewayBackend::Drain(std::chrono::nanoseconds deadline) {
   LookNow();
   wake_.notify_one();
   const auto none = [this] { return requests_.empty(); };
-  if (changed_.wait_for(lock, std::min(deadline, kLongestWait), none)) return {};
+  if (changed_.wait_for(lock, std::min(deadline, service::kLongestWait), none)) return {};
   const size_t left = requests_.size();
   for (const auto& [id, client] : requests_) CancelSoon(client);
   LookNow();
@@ -174,7 +175,7 @@ Status GatewayBackend::Drain(std::chrono::nanoseconds deadline) {
 
 void GatewayBackend::WaitProbed(std::chrono::nanoseconds timeout) const {
   std::unique_lock lock(mu_);
-  changed_.wait_for(lock, std::min(timeout, kLongestWait), [this] {
+  changed_.wait_for(lock, std::min(timeout, service::kLongestWait), [this] {
     return std::all_of(models_.begin(), models_.end(), [](const Model& model) {
       return std::all_of(model.replicas.begin(), model.replicas.end(),
                          [](const Replica& replica) { return replica.probed; });

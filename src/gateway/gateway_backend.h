@@ -54,9 +54,9 @@ struct GatewayConfig {
 
   std::shared_ptr<void> runtime;  // What the backends need; destroyed after them.
   std::vector<Model> models;
-  DispatchOptions dispatch;          // Without replicas: those are each model's.
-  base::Duration request_timeout{};  // Any request ends by then; 0: no such limit.
-  bool strict = false;               // See GatewayOptions.
+  DispatchOptions dispatch;                     // Without replicas: those are each model's.
+  std::chrono::milliseconds request_timeout{};  // Any request ends by then; 0: no such limit.
+  bool strict = false;                          // See GatewayOptions.
   GatewayMetrics::Limits ttft_limits = SchedulingOptions().ttft_limits;
   GatewayMetrics::Limits latency_limits = SchedulingOptions().latency_limits;
   // What the texts of all requests under way may take together, shared between tenants.
@@ -133,9 +133,6 @@ class GatewayBackend final : public service::FrontDesk {
     std::mutex mu;  // Taken before GatewayBackend::mu_.
     GatewayBackend* gateway = nullptr;
   };
-
-  // A time beyond it would overflow the clock's count.
-  static constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
   struct Replica {
     std::string name;

@@ -8,6 +8,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "gateway/gateway_backend.h"
+#include "service/intake.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -150,7 +151,8 @@ bool GatewayBackend::NextTurn() {
       return true;
     }
     const base::Duration least = kShortestSleep;
-    const base::Duration sleep = std::clamp<base::Duration>(NextLook() - now, least, kLongestWait);
+    const base::Duration sleep =
+        std::clamp<base::Duration>(NextLook() - now, least, service::kLongestWait);
     sleeps_until_ = now + sleep;
     wake_.wait_for(lock, sleep, [this] { return look_ || stopping_; });
     sleeps_until_ = {};

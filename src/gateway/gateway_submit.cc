@@ -9,30 +9,17 @@
 #include "core/request_check.h"
 #include "gateway/gateway_backend.h"
 #include "gateway/prefix_ring.h"
+#include "service/intake.h"
 
 namespace ropeway::gateway {
 namespace {
 
-// A deadline beyond it would overflow the clock's count.
-constexpr std::chrono::milliseconds kLongestTimeout = std::chrono::hours(24 * 365);
 // What a request without max_tokens generates at most, for predictions.
 constexpr int32_t kOpenOutput = 4096;
 // More of them than most contexts hold.
 constexpr int32_t kMostOutput = 16384;
 // Seeds that all kinds of backends take as they are.
 constexpr uint64_t kSeedMask = 0x7FFFFFFF;
-
-// When the request fails: the smaller of what it asks and what the gateway allows counts.
-base::TimePoint DeadlineOf(base::TimePoint arrival, const Request& request,
-                           base::Duration request_timeout) {
-  base::Duration timeout = kLongestTimeout;
-  if (request_timeout.count() > 0) timeout = std::min(timeout, request_timeout);
-  // Compared in milliseconds: more of them than this do not fit the clock's count.
-  if (request.timeout && *request.timeout < kLongestTimeout) {
-    timeout = std::min<base::Duration>(timeout, *request.timeout);
-  }
-  return timeout >= kLongestTimeout ? base::TimePoint::max() : arrival + timeout;
-}
 
 // The beginning of a chat as one text: equal beginnings of chats give equal beginnings of texts.
 std::string ChatText(const std::vector<ChatMessage>& messages) {
@@ -153,7 +140,7 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest reques
   client.model = *model;
   client.seed = *client.request.sampling.seed;
   client.arrival = config_.clock->Now();
-  client.deadline = DeadlineOf(client.arrival, client.request, config_.request_timeout);
+  client.deadline = service::DeadlineOf(client.request, client.arrival, config_.request_timeout);
   client.prompt_estimate = EstimatedPromptTokens(client.request);
   // Of a turn, its history is not read yet: see EnqueueRead.
   if (client.turn == nullptr) arrival.dispatch = DispatchOf(client);

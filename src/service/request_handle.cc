@@ -9,15 +9,9 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "service/intake.h"
 
 namespace ropeway {
-namespace {
-
-// A timeout beyond it would overflow the clock's count.
-constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
-
-}  // namespace
-
 namespace service {
 
 // How handles reach a backend, until it is gone. Thread-safe.
@@ -158,7 +152,7 @@ StatusOr<Result> RequestHandle::Wait(std::optional<std::chrono::nanoseconds> tim
   std::unique_lock lock(state_->mu);
   if (!timeout) {
     state_->ended.wait(lock, ended);
-  } else if (!state_->ended.wait_for(lock, std::min(*timeout, kLongestWait), ended)) {
+  } else if (!state_->ended.wait_for(lock, std::min(*timeout, service::kLongestWait), ended)) {
     return Status(StatusCode::kDeadlineExceeded, "the request has not ended yet");
   }
   return *state_->result;
