@@ -1,7 +1,6 @@
 // The part of LlmEngine that takes requests: checks, places in the queue, the prompt pool.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <new>
 #include <optional>
@@ -49,13 +48,7 @@ Status LlmEngine::Reserve(LiveRequest* live) {
         scheduler::RetryAfter(scheduler::PredictedWait(loop_.load(), asker, max_wait), max_wait));
     return status;
   }
-  const int64_t bytes =
-      std::min(static_cast<int64_t>(core::BytesOf(live->request)), config_.max_request_bytes);
-  if (request_bytes_.Take(live->tenant(), bytes, &live->bytes)) return {};
-  return {StatusCode::kResourceExhausted,
-          fmt::format("the requests of this tenant under way leave it less than the {} bytes of "
-                      "this one, of {} for all tenants",
-                      bytes, config_.max_request_bytes)};
+  return service::TakeBytes(live->request, &request_bytes_, &live->bytes);
 }
 
 StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request) {

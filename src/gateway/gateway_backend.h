@@ -201,8 +201,6 @@ class GatewayBackend final : public service::FrontDesk {
   std::string NameForBackends(const Model& model, const std::string& asked) const;
   Status CheckKnown(const Model& model, const Request& request) const;
   StatusOr<Arrival> MakeArrival(SinkRequest request, uint64_t drawn_seed);
-  // Takes the bytes of the request, or what it lacks of them.
-  Status ReserveBytes(ClientRequest* client);
   // The next three: REQUIRES: mu_ is held.
   Status CheckAccepting() const;
   Status EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoint now);

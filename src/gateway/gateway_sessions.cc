@@ -8,6 +8,7 @@
 
 #include "base/failure.h"
 #include "gateway/gateway_backend.h"
+#include "service/intake.h"
 
 namespace ropeway::gateway {
 
@@ -57,7 +58,7 @@ Status GatewayBackend::ReadHistory(ClientRequest* client) {
   const std::lock_guard told(client->mu);
   if (client->ended() || !before) return {};
   if (Status status = client->GoOn(*std::move(before)); !status.ok()) return status;
-  return ReserveBytes(client);
+  return service::TakeBytes(client->request, &request_bytes_, &client->bytes);
 }
 
 void GatewayBackend::FailReading(ClientRequest* client, const Status& status) {

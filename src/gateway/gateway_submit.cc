@@ -147,19 +147,6 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest reques
   return arrival;
 }
 
-Status GatewayBackend::ReserveBytes(ClientRequest* client) {
-  const int64_t bytes =
-      std::min(static_cast<int64_t>(core::BytesOf(client->request)), config_.max_request_bytes);
-  base::SharedBudget::Hold* const hold = &client->bytes;
-  const bool taken = hold->taken() ? hold->Grow(std::max<int64_t>(0, bytes - hold->amount()))
-                                   : request_bytes_.Take(client->request.tenant, bytes, hold);
-  if (taken) return {};
-  return {StatusCode::kResourceExhausted,
-          fmt::format("the requests of this tenant under way leave it less than the {} bytes of "
-                      "this one, of {} for all tenants",
-                      bytes, config_.max_request_bytes)};
-}
-
 Status GatewayBackend::CheckAccepting() const {
   if (accepting_) return {};
   return {StatusCode::kUnavailable, "the gateway is stopping and accepts no new requests"};
@@ -264,7 +251,8 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(std::vector<SinkReque
     for (SinkRequest& request : requests) {
       StatusOr<Arrival> arrival = MakeArrival(std::move(request), seed);
       if (!arrival.ok()) return arrival.status();
-      Status reserved = ReserveBytes(arrival->client.get());
+      ClientRequest& client = *arrival->client;
+      Status reserved = service::TakeBytes(client.request, &request_bytes_, &client.bytes);
       if (!reserved.ok()) return reserved;
       if (requests.size() > 1 && arrival->client->turn != nullptr) {
         return InvalidArgument("a session's turn is submitted by itself, with one choice",

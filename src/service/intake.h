@@ -5,7 +5,9 @@
 #include <chrono>
 
 #include "base/clock.h"
+#include "base/shared_budget.h"
 #include "ropeway/request.h"
+#include "ropeway/status.h"
 
 namespace ropeway::service {
 
@@ -15,6 +17,10 @@ inline constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 *
 // When the request fails: the smaller of what it asks and `most`, which is none if it is 0, counts.
 base::TimePoint DeadlineOf(const Request& request, base::TimePoint arrival,
                            std::chrono::milliseconds most);
+
+// Takes the bytes of `request` from those of all requests under way, or what `hold` lacks of them;
+// kResourceExhausted if its tenant's share has not so many. One alone is accepted, however large.
+Status TakeBytes(const Request& request, base::SharedBudget* bytes, base::SharedBudget::Hold* hold);
 
 }  // namespace ropeway::service
 

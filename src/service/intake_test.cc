@@ -1,6 +1,7 @@
 #include "service/intake.h"
 
 #include <chrono>
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -28,6 +29,38 @@ TEST(DeadlineOf, IsNeverWithoutATimeoutOrWithOneThatOverflows) {
   request.timeout = milliseconds::max();
   EXPECT_EQ(DeadlineOf(request, kArrival, seconds(0)), base::TimePoint::max());
   EXPECT_EQ(DeadlineOf(request, kArrival, seconds(3)), seconds(8));
+}
+
+TEST(TakeBytes, RejectsWhatTheTenantsShareLacks) {
+  base::SharedBudget bytes(10'000);
+  Request request;
+  request.tenant = "a";
+  request.prompt = std::string(20'000, 'x');
+  base::SharedBudget::Hold alone;
+  EXPECT_TRUE(TakeBytes(request, &bytes, &alone).ok());
+  EXPECT_EQ(bytes.used(), 10'000);
+  base::SharedBudget::Hold more;
+  const Status status = TakeBytes(request, &bytes, &more);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "the requests of this tenant under way leave it less than the 10000 bytes of this one, "
+            "of 10000 for all tenants");
+  EXPECT_FALSE(more.taken());
+}
+
+TEST(TakeBytes, TakesOfARequestThatGrewWhatItLacks) {
+  base::SharedBudget bytes(100'000);
+  Request request;
+  base::SharedBudget::Hold hold;
+  ASSERT_TRUE(TakeBytes(request, &bytes, &hold).ok());
+  const int64_t before = hold.amount();
+  request.prompt = std::string(1'000, 'x');
+  ASSERT_TRUE(TakeBytes(request, &bytes, &hold).ok());
+  EXPECT_GE(hold.amount(), before + 1'000);
+  const int64_t most = hold.amount();
+  request.prompt = std::string();
+  ASSERT_TRUE(TakeBytes(request, &bytes, &hold).ok());
+  EXPECT_EQ(hold.amount(), most);
 }
 
 }  // namespace
