@@ -81,8 +81,8 @@ class GatewayBench {
     const std::chrono::nanoseconds call_time(static_cast<int64_t>(call_ms * 1e6));
     GatewayOptions options = dispatch.options;
     // Nothing is rejected for the length of the queue.
-    options.max_wait = std::chrono::hours(24);
-    options.max_queued_requests = kMostRequests;
+    options.queue.max_wait = std::chrono::hours(24);
+    options.queue.max_queued_requests = kMostRequests;
     GatewayModel& model = options.models.emplace_back();
     model.name = "simulated";
     for (int i = 0; i < dispatch.replicas; ++i) {

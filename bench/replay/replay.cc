@@ -64,7 +64,7 @@ class Replayer {
     core.max_model_len = options_.pool_blocks * base::kBlockTokens;
     if (options_.as_served) {
       EngineOptions served;
-      served.scheduler.policy = ranking()->name();
+      served.queue.policy = ranking()->name();
       served.cache.prefix_caching = options_.caching;
       core = engine::CoreOptionsOf(served, core.max_model_len, *layout);
     }

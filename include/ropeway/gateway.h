@@ -15,7 +15,6 @@
 #ifndef ROPEWAY_GATEWAY_H_
 #define ROPEWAY_GATEWAY_H_
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -86,18 +85,10 @@ struct GatewayOptions {
   std::string batch_control = "aimd";
   int max_learned_concurrency = 256;
 
-  // The order of requests, as of an engine: see SchedulingOptions.
-  std::string policy = "priority+fair";
-  std::array<int, 3> class_shares = {70, 20, 10};
-  bool strict_priority = false;
-  std::chrono::milliseconds max_wait{30'000};
+  QueueOptions queue;  // As of an engine.
   // Tenants that requests may come from (Request::tenant). With 2 or more and a policy that is
   // fair, every backend of two or more places keeps one for a tenant that runs nothing there.
   int tenants = 1;
-  int max_queued_requests = 1000;
-  int64_t max_queued_tokens = 4'000'000;
-  std::array<std::chrono::milliseconds, 3> ttft_limits = SchedulingOptions().ttft_limits;
-  std::array<std::chrono::milliseconds, 3> latency_limits = SchedulingOptions().latency_limits;
 
   SessionOptions sessions;  // Where Request::session_id finds them, and their bounds.
 

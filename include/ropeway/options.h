@@ -58,7 +58,33 @@ struct ModelOptions {
   bool digest = false;
 };
 
-// How requests come together, and in which order they run (docs/scheduling.md).
+// The order in which requests run, and how long and how many of them may wait: at an engine and at
+// a gateway alike (docs/scheduling.md).
+struct QueueOptions {
+  // The order of requests: "fcfs", "sjf", "length-balance", "cache-aware", "priority", "fair", or
+  // two or three of them joined by '+', of which the first decides and the next breaks its ties.
+  std::string policy = "priority+fair";
+  // "priority": the classes' guaranteed parts of the work, in percent; together 100.
+  std::array<int, 3> class_shares = {70, 20, 10};
+  bool strict_priority = false;  // No shares: a higher class always goes first.
+  // A request that would wait longer is rejected; one that has waited so long goes first. Above 0.
+  std::chrono::milliseconds max_wait{30000};
+  // Requests accepted and not yet running, and prompt tokens that wait, of one tenant while no
+  // other's do; more are rejected. A tenant may have as many as all of them leave free of twice
+  // that, so all together have less than twice as many, and none shuts out the others.
+  int max_queued_requests = 1000;
+  int64_t max_queued_tokens = 4'000'000;
+  // Limits by class (high, medium, low) beyond which a request is counted as late in the metrics:
+  // on the time to its first token, and on its latency from arrival to end.
+  std::array<std::chrono::milliseconds, 3> ttft_limits = {std::chrono::milliseconds(100),
+                                                          std::chrono::milliseconds(300),
+                                                          std::chrono::milliseconds(500)};
+  std::array<std::chrono::milliseconds, 3> latency_limits = {std::chrono::milliseconds(10'000),
+                                                             std::chrono::milliseconds(30'000),
+                                                             std::chrono::milliseconds(60'000)};
+};
+
+// How the requests of an engine come together and share its steps (docs/scheduling.md).
 struct SchedulingOptions {
   int max_num_seqs = 64;             // Sequences that run at once. At least 1.
   int max_num_batched_tokens = 512;  // Rows of one forward pass. At least 1.
@@ -80,23 +106,10 @@ struct SchedulingOptions {
   // up to half of max_num_seqs. `ropeway serve` turns it on.
   bool urgent_joins = false;
 
-  // The order of requests: "fcfs", "sjf", "length-balance", "cache-aware", "priority", "fair", or
-  // two or three of them joined by '+', of which the first decides and the next breaks its ties.
-  std::string policy = "priority+fair";
-  // "priority": the classes' guaranteed parts of the work, in percent; together 100.
-  std::array<int, 3> class_shares = {70, 20, 10};
-  bool strict_priority = false;  // No shares: a higher class always goes first.
   // A request that has generated so many tokens is not preempted for another one, unless memory is
   // short. Negative: no such limit where its KV is kept (CacheOptions::prefix_caching), 50 where it
   // is computed anew.
   int preempt_max_generated = -1;
-  // A request that would wait longer is rejected; one that has waited so long goes first. Above 0.
-  std::chrono::milliseconds max_wait{30000};
-  // Requests accepted and not yet running, and prompt tokens that wait, of one tenant while no
-  // other's do; more are rejected. A tenant may have as many as all of them leave free of twice
-  // that, so all together have less than twice as many, and none shuts out the others.
-  int max_queued_requests = 1000;
-  int64_t max_queued_tokens = 4'000'000;
 
   // Tokens of one prompt in one step; 0: max_num_batched_tokens alone.
   int max_prefill_chunk = 0;
@@ -113,14 +126,6 @@ struct SchedulingOptions {
   int aimd_start = 32;
   std::chrono::milliseconds step_target{100};
   std::chrono::milliseconds request_target{0};
-  // Limits by class (high, medium, low) beyond which a request is counted as late in the metrics:
-  // on the time to its first token, and on its latency from arrival to end.
-  std::array<std::chrono::milliseconds, 3> ttft_limits = {std::chrono::milliseconds(100),
-                                                          std::chrono::milliseconds(300),
-                                                          std::chrono::milliseconds(500)};
-  std::array<std::chrono::milliseconds, 3> latency_limits = {std::chrono::milliseconds(10'000),
-                                                             std::chrono::milliseconds(30'000),
-                                                             std::chrono::milliseconds(60'000)};
 };
 
 // The KV cache: the pool in memory and the disk tier below it.
@@ -151,6 +156,7 @@ struct SessionOptions {
 
 struct EngineOptions {
   ModelOptions model;
+  QueueOptions queue;
   SchedulingOptions scheduler;
   CacheOptions cache;
   SessionOptions sessions;

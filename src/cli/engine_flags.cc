@@ -167,7 +167,7 @@ std::string FormatLimits(const std::array<milliseconds, 3>& limits) {
                      flags::FormatDuration(limits[2]));
 }
 
-flags::FlagTable PolicyRow(SchedulingOptions* options) {
+flags::FlagTable PolicyRow(QueueOptions* options) {
   return {
       {"Scheduling",
        {{"--policy",
@@ -176,7 +176,7 @@ flags::FlagTable PolicyRow(SchedulingOptions* options) {
          "three joined by '+', of which the next one breaks ties of the one before"}}}};
 }
 
-flags::FlagTable SharesRow(SchedulingOptions* options) {
+flags::FlagTable SharesRow(QueueOptions* options) {
   return {{"Scheduling",
            {{"--class-shares",
              flags::ParsedValue(&options->class_shares, "H,M,L", ParseShares)
@@ -185,7 +185,7 @@ flags::FlagTable SharesRow(SchedulingOptions* options) {
              "have requests; the others use what a class leaves"}}}};
 }
 
-flags::FlagTable WaitRows(SchedulingOptions* options) {
+flags::FlagTable WaitRows(QueueOptions* options) {
   return {
       {"Scheduling",
        {{"--ttft-limits",
@@ -342,7 +342,7 @@ flags::FlagTable EngineTable(EngineFlags* flags) {
   return flags::Join({ModelTable(&flags->model), EngineSetupTable(flags), LogTable(&flags->log)});
 }
 
-flags::FlagTable QueueTable(SchedulingOptions* options) {
+flags::FlagTable QueueTable(QueueOptions* options) {
   return flags::Join({PolicyRow(options), SharesRow(options), WaitRows(options)});
 }
 
@@ -360,15 +360,16 @@ flags::FlagTable BatchingTable(EngineFlags* flags) {
          flags::IntValue(&flags->batching.max_batch_size, 1, 4096)
              .Default(fmt::format("{}", options.max_batch_size)),
          "Requests of a static or dynamic batch, at most --max-num-seqs"}}}};
-  return flags::Join({batches, PolicyRow(&options)});
+  return flags::Join({batches, PolicyRow(&flags->options.queue)});
 }
 
 flags::FlagTable SchedulingTable(EngineFlags* flags) {
   SchedulingOptions& options = flags->options.scheduler;
+  QueueOptions* const queue = &flags->options.queue;
   BatchingFlags& batching = flags->batching;
   const flags::FlagTable classes = {
       {"Scheduling",
-       {{"--strict-priority", flags::SwitchValue(&options.strict_priority),
+       {{"--strict-priority", flags::SwitchValue(&queue->strict_priority),
          "No shares: a higher class always goes first"},
         {"--preempt-max-generated",
          flags::ParsedValue(&options.preempt_max_generated, "N|auto", ParseMostGenerated)
@@ -412,7 +413,7 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
          "aimd: target of a request's latency, at the 99th percentile; 0: not watched"},
         {"--aimd-start", flags::IntValue(&options.aimd_start, 8, 64),
          "aimd: sequences that run at once at the beginning; --max-num-seqs if that is less"}}}};
-  return flags::Join({SharesRow(&options), classes, WaitRows(&options), steps});
+  return flags::Join({SharesRow(queue), classes, WaitRows(queue), steps});
 }
 
 StatusOr<std::string> ResolveModel(const std::string& model) {

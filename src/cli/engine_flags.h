@@ -48,7 +48,7 @@ flags::FlagTable LogTable(LogFlags* log);
 // All three: --model, what sets up an engine, and the log's.
 flags::FlagTable EngineTable(EngineFlags* flags);
 // --policy, --class-shares, and the limits on waiting: of whatever queues requests.
-flags::FlagTable QueueTable(SchedulingOptions* options);
+flags::FlagTable QueueTable(QueueOptions* options);
 // --scheduler, --max-batch-size and --policy: scheduling of one program's own prompts.
 flags::FlagTable BatchingTable(EngineFlags* flags);
 // All other flags of scheduling, for a server that many clients share.

@@ -58,12 +58,12 @@ TEST_F(EngineFlagsTest, TheDefaultsAreTheEngines) {
   EXPECT_EQ(given.scheduler.max_batch_size, own.scheduler.max_batch_size);
   EXPECT_EQ(given.scheduler.static_padding, own.scheduler.static_padding);
   EXPECT_EQ(given.scheduler.batch_timeout, own.scheduler.batch_timeout);
-  EXPECT_EQ(given.scheduler.policy, own.scheduler.policy);
-  EXPECT_EQ(given.scheduler.class_shares, own.scheduler.class_shares);
+  EXPECT_EQ(given.queue.policy, own.queue.policy);
+  EXPECT_EQ(given.queue.class_shares, own.queue.class_shares);
   EXPECT_EQ(given.scheduler.preempt_max_generated, own.scheduler.preempt_max_generated);
-  EXPECT_EQ(given.scheduler.max_wait, own.scheduler.max_wait);
-  EXPECT_EQ(given.scheduler.ttft_limits, own.scheduler.ttft_limits);
-  EXPECT_EQ(given.scheduler.latency_limits, own.scheduler.latency_limits);
+  EXPECT_EQ(given.queue.max_wait, own.queue.max_wait);
+  EXPECT_EQ(given.queue.ttft_limits, own.queue.ttft_limits);
+  EXPECT_EQ(given.queue.latency_limits, own.queue.latency_limits);
   EXPECT_EQ(given.scheduler.aimd_start, own.scheduler.aimd_start);
   EXPECT_EQ(given.scheduler.request_target, own.scheduler.request_target);
   EXPECT_TRUE(given.scheduler.urgent_joins) << "a server's default";
@@ -148,20 +148,20 @@ TEST_F(EngineFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(options.scheduler.static_flush, milliseconds(4000));
   EXPECT_EQ(options.scheduler.batch_timeout, milliseconds(5));
   EXPECT_EQ(options.scheduler.target_latency, milliseconds(6000));
-  EXPECT_EQ(options.scheduler.policy, "sjf");
-  EXPECT_EQ(options.scheduler.class_shares, (std::array<int, 3>{50, 30, 20}));
-  EXPECT_TRUE(options.scheduler.strict_priority);
+  EXPECT_EQ(options.queue.policy, "sjf");
+  EXPECT_EQ(options.queue.class_shares, (std::array<int, 3>{50, 30, 20}));
+  EXPECT_TRUE(options.queue.strict_priority);
   EXPECT_EQ(options.scheduler.preempt_max_generated, 7);
-  EXPECT_EQ(options.scheduler.max_wait, milliseconds(8000));
-  EXPECT_EQ(options.scheduler.max_queued_tokens, 9);
+  EXPECT_EQ(options.queue.max_wait, milliseconds(8000));
+  EXPECT_EQ(options.queue.max_queued_tokens, 9);
   EXPECT_EQ(options.scheduler.max_prefill_chunk, 10);
   EXPECT_EQ(options.scheduler.long_prefill_threshold, 11);
   EXPECT_EQ(options.scheduler.long_prefill_budget, 12);
   EXPECT_EQ(options.scheduler.batch_control, "aimd");
   EXPECT_EQ(options.scheduler.step_target, milliseconds(13));
-  EXPECT_EQ(options.scheduler.ttft_limits,
+  EXPECT_EQ(options.queue.ttft_limits,
             (std::array{milliseconds(1), milliseconds(2000), milliseconds(180'000)}));
-  EXPECT_EQ(options.scheduler.latency_limits,
+  EXPECT_EQ(options.queue.latency_limits,
             (std::array{milliseconds(4000), milliseconds(5000), milliseconds(6000)}));
   EXPECT_EQ(options.scheduler.request_target, milliseconds(7000));
   EXPECT_EQ(options.scheduler.aimd_start, 14);
@@ -263,8 +263,8 @@ TEST_F(EngineFlagsTest, RunHasThoseOfManyPromptsAlone) {
   EXPECT_EQ(Parse({"run", "--scheduler", "static", "--max-batch-size", "4", "--policy", "sjf"}),
             "");
   EXPECT_EQ(run_.engine.batching.scheduler, "static");
-  EXPECT_EQ(run_.engine.options.scheduler.policy, "sjf");
-  EXPECT_GE(run_.engine.options.scheduler.max_wait, std::chrono::hours(24));
+  EXPECT_EQ(run_.engine.options.queue.policy, "sjf");
+  EXPECT_GE(run_.engine.options.queue.max_wait, std::chrono::hours(24));
   EXPECT_NE(Parse({"run", "--max-wait", "1s"}), "");
 }
 
@@ -279,11 +279,11 @@ TEST_F(EngineFlagsTest, AFileSaysTheSame) {
   EXPECT_EQ(serve_.engine.batching.scheduler, "dynamic");
   EXPECT_LT(*serve_.engine.batching.batch_timeout, milliseconds(0));
   const EngineOptions& options = serve_.engine.options;
-  EXPECT_EQ(options.scheduler.class_shares[0], 60);
-  EXPECT_TRUE(options.scheduler.strict_priority);
+  EXPECT_EQ(options.queue.class_shares[0], 60);
+  EXPECT_TRUE(options.queue.strict_priority);
   EXPECT_EQ(options.scheduler.preempt_max_generated, 20);
-  EXPECT_EQ(options.scheduler.policy, "fair");
-  EXPECT_EQ(options.scheduler.ttft_limits[2], milliseconds(3000));
+  EXPECT_EQ(options.queue.policy, "fair");
+  EXPECT_EQ(options.queue.ttft_limits[2], milliseconds(3000));
   for (const auto& [line, says] :
        {std::tuple("preempt-max-generated = \"all\"", "auto, or a whole number"),
         {"preempt-max-generated = true", "an integer, or \"auto\""},

@@ -89,13 +89,14 @@ flags::FlagTable DispatchRows(GatewayFlags* flags) {
 flags::FlagTable QueueRows(GatewayFlags* flags) {
   const flags::FlagTable requests = {
       {"Scheduling",
-       {{"--strict-priority", flags::SwitchValue(&flags->queue.strict_priority),
+       {{"--strict-priority", flags::SwitchValue(&flags->options.queue.strict_priority),
          "No shares: a higher class always goes first"},
-        {"--max-queued-requests", flags::IntValue(&flags->queue.max_queued_requests, 1, 1000000),
+        {"--max-queued-requests",
+         flags::IntValue(&flags->options.queue.max_queued_requests, 1, 1000000),
          "Requests of one tenant (API key) that wait; more are rejected with 429"},
         {"--request-timeout", flags::DurationValue(&flags->options.request_timeout),
          "A request that has not ended by then fails, also where it asks for longer; 0: never"}}}};
-  return flags::Join({QueueTable(&flags->queue), requests});
+  return flags::Join({QueueTable(&flags->options.queue), requests});
 }
 
 // Those of `serve`, under one heading.
@@ -183,7 +184,7 @@ StatusOr<int64_t> RunGateway(GatewayFlags* flags, ServerSignals* signals) {
     if (backend.local) behind.fixed += EngineDescriptors(flags->engine.options).fixed;
     WarnIfExposed(backend);
   }
-  StatusOr<Front> front = PrepareFront(*flags, flags->queue.max_queued_requests, behind);
+  StatusOr<Front> front = PrepareFront(*flags, flags->options.queue.max_queued_requests, behind);
   if (!front.ok()) return front.status();
   options->tenants = TenantsOf(front->options.api_keys);
   auto sessions = store::OpenSessionStore(options->sessions);  // Before a model is loaded.
@@ -237,15 +238,6 @@ flags::Command GatewayCommand(GatewayFlags* flags) {
 StatusOr<GatewayOptions> ResolveGateway(GatewayFlags* flags) {
   if (Status status = ResolveBackends(&flags->backends); !status.ok()) return status;
   GatewayOptions options = flags->options;
-  const SchedulingOptions& queue = flags->queue;
-  options.policy = queue.policy;
-  options.class_shares = queue.class_shares;
-  options.strict_priority = queue.strict_priority;
-  options.max_wait = queue.max_wait;
-  options.max_queued_requests = queue.max_queued_requests;
-  options.max_queued_tokens = queue.max_queued_tokens;
-  options.ttft_limits = queue.ttft_limits;
-  options.latency_limits = queue.latency_limits;
   for (const BackendFlag& flag : flags->backends) {
     GatewayModel* const model = ModelOf(flag, &options.models);
     for (const std::string& alias : flag.aliases) {

@@ -10,16 +10,14 @@
 #include "cli/gateway_backends.h"
 #include "flags/flag.h"
 #include "ropeway/gateway.h"
-#include "ropeway/options.h"
 #include "ropeway/status.h"
 
 namespace ropeway::cli {
 
 struct GatewayFlags : FrontFlags {
   std::vector<BackendFlag> backends;
-  GatewayOptions options;   // Without models, and without what `queue` has of it.
-  SchedulingOptions queue;  // The order of requests and the limits on waiting.
-  EngineFlags engine;       // Of the engines of this process; each has a model of its own.
+  GatewayOptions options;  // Without models.
+  EngineFlags engine;      // Of the engines of this process; each has a model of its own.
 };
 
 // The command; it serves until SIGTERM or SIGINT and then drains. Run it once, before any thread is

@@ -23,7 +23,7 @@ constexpr std::chrono::hours kMaxWait(1000);
 
 RunFlags::RunFlags() {
   engine.log.level = "warn";
-  engine.options.scheduler.max_wait = kMaxWait;
+  engine.options.queue.max_wait = kMaxWait;
   request.sampling.temperature = kTemperature;
 }
 

@@ -50,8 +50,7 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
          "Requests may call the model as they like; auto: where the host is of this machine alone "
          "and there are no keys. Never those of a gateway's key"}}},
       {"Engine",
-       {{"--max-queued-requests",
-         flags::IntValue(&options.scheduler.max_queued_requests, 1, 1000000),
+       {{"--max-queued-requests", flags::IntValue(&options.queue.max_queued_requests, 1, 1000000),
          "Requests of one tenant (API key) that wait; more are rejected with 429"},
         {"--frontend-threads", flags::IntValue(&options.frontend_threads, 1, 256),
          "Threads that apply chat templates and encode prompts"},
@@ -86,7 +85,7 @@ StatusOr<EngineFlags> WithModel(const ServeFlags& flags) {
 StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
   ApplyLog(flags.engine.log);
   // Before the model is pulled, which takes longer than loading it.
-  StatusOr<Front> front = PrepareFront(flags, flags.engine.options.scheduler.max_queued_requests,
+  StatusOr<Front> front = PrepareFront(flags, flags.engine.options.queue.max_queued_requests,
                                        EngineDescriptors(flags.engine.options));
   if (!front.ok()) return front.status();
   front->options.any_model = ServesAnyModel(flags.any_model, front->options);
@@ -139,7 +138,7 @@ bool ServesAnyModel(const std::string& choice, const server::ServerOptions& opti
 }
 
 StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {
-  return ResolveFront(flags, flags.engine.options.scheduler.max_queued_requests);
+  return ResolveFront(flags, flags.engine.options.queue.max_queued_requests);
 }
 
 Status FitDescriptors(int64_t descriptors, const EngineOptions& engine,

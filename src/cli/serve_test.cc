@@ -85,7 +85,7 @@ TEST_F(ServeTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(engine.scheduler.max_num_seqs, 5);
   EXPECT_EQ(engine.scheduler.max_num_batched_tokens, 6);
   EXPECT_EQ(engine.model.max_model_len, 7);
-  EXPECT_EQ(engine.scheduler.max_queued_requests, 8);
+  EXPECT_EQ(engine.queue.max_queued_requests, 8);
   EXPECT_EQ(engine.frontend_threads, 9);
   EXPECT_EQ(engine.request_timeout, milliseconds(10000));
   EXPECT_THAT(flags_.names, testing::ElementsAre("n"));

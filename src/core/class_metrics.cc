@@ -10,10 +10,11 @@ base::Histogram* AddLatency(base::Metrics* metrics, Priority priority, const cha
   return metrics->AddHistogram(name, help, base::LatencyBuckets(), LabelsOf(priority));
 }
 
-ClassMetrics MakeOne(base::Metrics* metrics, Priority priority, const ClassLimits& ttft,
-                     const ClassLimits& latency) {
+ClassMetrics MakeOne(base::Metrics* metrics, Priority priority, const QueueOptions& options) {
   const auto index = static_cast<size_t>(priority);
-  return {metrics, priority, {.ttft = ttft[index], .latency = latency[index]}};
+  return {metrics,
+          priority,
+          {.ttft = options.ttft_limits[index], .latency = options.latency_limits[index]}};
 }
 
 }  // namespace
@@ -102,11 +103,9 @@ void ClassMetrics::SetQueue(int waiting, int running, double wait_seconds) const
 }
 
 std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(base::Metrics* metrics,
-                                                          const ClassLimits& ttft,
-                                                          const ClassLimits& latency) {
-  return {MakeOne(metrics, Priority::kHigh, ttft, latency),
-          MakeOne(metrics, Priority::kMedium, ttft, latency),
-          MakeOne(metrics, Priority::kLow, ttft, latency)};
+                                                          const QueueOptions& options) {
+  return {MakeOne(metrics, Priority::kHigh, options), MakeOne(metrics, Priority::kMedium, options),
+          MakeOne(metrics, Priority::kLow, options)};
 }
 
 }  // namespace ropeway::core

@@ -3,10 +3,10 @@
 #define ROPEWAY_CORE_CLASS_METRICS_H_
 
 #include <array>
-#include <chrono>
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "ropeway/options.h"
 #include "ropeway/request.h"
 
 namespace ropeway::core {
@@ -54,13 +54,9 @@ class ClassMetrics {
   const Limits limits_;
 };
 
-// The limits by class, as options have them.
-using ClassLimits = std::array<std::chrono::milliseconds, kNumPriorities>;
-
-// Those of all classes, by Priority. `metrics` must outlive them.
+// Those of all classes, by Priority, with the limits of these options. `metrics` must outlive them.
 std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(base::Metrics* metrics,
-                                                          const ClassLimits& ttft,
-                                                          const ClassLimits& latency);
+                                                          const QueueOptions& options);
 
 // The label of a metric of the class.
 base::Metrics::Labels LabelsOf(Priority priority);

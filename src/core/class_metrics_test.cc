@@ -14,9 +14,9 @@ using testing::HasSubstr;
 
 TEST(ClassMetricsTest, EachClassHasItsOwnOfAll) {
   base::Metrics metrics;
-  const ClassLimits ttft = {milliseconds(100), milliseconds(300), milliseconds(500)};
-  const ClassLimits latency = {milliseconds(1000), milliseconds(2000), milliseconds(3000)};
-  const auto classes = MakeClassMetrics(&metrics, ttft, latency);
+  const auto classes = MakeClassMetrics(
+      &metrics, {.ttft_limits = {milliseconds(100), milliseconds(300), milliseconds(500)},
+                 .latency_limits = {milliseconds(1000), milliseconds(2000), milliseconds(3000)}});
   const ClassMetrics& high = classes[static_cast<size_t>(Priority::kHigh)];
   high.Started(milliseconds(50), milliseconds(20));
   high.FirstToken(milliseconds(101));

@@ -202,7 +202,7 @@ TEST_P(AdmissionBurstTest, SevenHundredObedientClientsAreServedAsTheyWereTold) {
   constexpr size_t kClients = 700;
   double without_limit = 0.0;  // Seconds, with all of them in the queue at once.
   for (const bool limited : {false, true}) {
-    options_.scheduler.max_wait = limited ? seconds(30) : std::chrono::hours(10);
+    options_.queue.max_wait = limited ? seconds(30) : std::chrono::hours(10);
     Start();
     if (GetParam().warm) Warm();
     std::vector<AdmissionClient> clients(kClients);
@@ -250,7 +250,7 @@ INSTANTIATE_TEST_SUITE_P(Bursts, AdmissionBurstTest,
 
 TEST_F(AdmissionTest, ATicketKeepsTheOrderAndNoSlot) {
   options_.scheduler.max_num_seqs = 8;
-  options_.scheduler.max_wait = seconds(4);
+  options_.queue.max_wait = seconds(4);
   Start();
   Warm();
   // 8 sequences take about 2 s together.
@@ -281,7 +281,7 @@ TEST_F(AdmissionTest, ATicketKeepsTheOrderAndNoSlot) {
 
 TEST_F(AdmissionTest, WhoComesTooEarlyIsToldTheSameTime) {
   options_.scheduler.max_num_seqs = 8;
-  options_.scheduler.max_wait = seconds(4);
+  options_.queue.max_wait = seconds(4);
   Start();
   Warm();
   uint64_t text = 1000;
@@ -330,8 +330,8 @@ TEST_F(AdmissionTest, AnotherTenantsFloodRejectsNobodyElse) {
 // The queue's limit of tokens: each tenant has what it had alone, less what the others have.
 TEST_F(AdmissionTest, QueuedTokensAreSharedByTenants) {
   options_.scheduler.max_num_seqs = 1;
-  options_.scheduler.max_queued_tokens = 1000;
-  options_.scheduler.max_wait = std::chrono::hours(10);
+  options_.queue.max_queued_tokens = 1000;
+  options_.queue.max_wait = std::chrono::hours(10);
   Start();
   ASSERT_TRUE(Add({.tenant = "a", .outputs = 1000}).ok());
   Step();
@@ -352,8 +352,8 @@ TEST_F(AdmissionTest, QueuedTokensAreSharedByTenants) {
 
 TEST_F(AdmissionTest, APromptLongerThanTheLimitIsTakenByAnEmptyQueue) {
   options_.scheduler.max_num_seqs = 1;
-  options_.scheduler.max_queued_tokens = 20;
-  options_.scheduler.max_wait = std::chrono::hours(10);
+  options_.queue.max_queued_tokens = 20;
+  options_.queue.max_wait = std::chrono::hours(10);
   Start();
   ASSERT_TRUE(Add({.outputs = 1000}).ok());
   Step();
@@ -365,7 +365,7 @@ TEST_F(AdmissionTest, APromptLongerThanTheLimitIsTakenByAnEmptyQueue) {
 // --- One request with many prompts or choices.
 
 TEST_F(AdmissionTest, AnEmptyMachineAdmitsAllThatIsOneRequest) {
-  options_.scheduler.max_wait = seconds(10);
+  options_.queue.max_wait = seconds(10);
   Start();
   Warm();
   // 128 prompts of 800 tokens, which take more than max_wait together.

@@ -25,7 +25,7 @@ constexpr const char* kTurnsHelp =
 
 }  // namespace
 
-EngineMetrics::EngineMetrics(const SchedulingOptions& options)
+EngineMetrics::EngineMetrics(const QueueOptions& options)
     : step_rows(metrics_.AddHistogram(
           "ropeway_step_rows", "Rows of one forward pass: tokens of all sequences, and padding.",
           base::CountBuckets())),
@@ -55,7 +55,7 @@ EngineMetrics::EngineMetrics(const SchedulingOptions& options)
       turns{.begun = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "begun"}}),
             .continued = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "continued"}}),
             .reencoded = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "reencoded"}})},
-      classes_(core::MakeClassMetrics(&metrics_, options.ttft_limits, options.latency_limits)),
+      classes_(core::MakeClassMetrics(&metrics_, options)),
       sessions_(&metrics_) {
   for (size_t i = 0; i < encoding_time_.size(); ++i) {
     encoding_time_[i] =

@@ -47,7 +47,7 @@ class EngineMetrics {
 
  public:
   // `options`: the latency limits of the classes.
-  explicit EngineMetrics(const SchedulingOptions& options = {});
+  explicit EngineMetrics(const QueueOptions& options = {});
 
   const core::ClassMetrics* of(Priority priority) const {
     return &classes_[static_cast<size_t>(priority)];

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "kernels/kernels.h"
 #include "policy/policies.h"
+#include "scheduler/queue_options.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {
@@ -64,19 +65,13 @@ scheduler::BatchFormerOptions BatchingOf(const SchedulingOptions& options) {
           .target_latency = options.target_latency};
 }
 
-scheduler::SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options,
-                                               bool prefix_caching) {
+scheduler::SchedulerOptions SchedulerOptionsOf(const EngineOptions& all) {
+  const SchedulingOptions& options = all.scheduler;
   const scheduler::BatchFormerOptions batching = BatchingOf(options);
   int32_t preempt_max_generated = options.preempt_max_generated;
   if (preempt_max_generated < 0) {
     preempt_max_generated =
-        prefix_caching ? std::numeric_limits<int32_t>::max() : kMaxGeneratedWithoutCache;
-  }
-  // If the class only breaks another policy's ties, it tells little about waits.
-  const bool has_classes = options.policy == "priority" || options.policy.starts_with("priority+");
-  scheduler::ClassParts parts{};
-  for (size_t i = 0; has_classes && !options.strict_priority && i < parts.size(); ++i) {
-    parts[i] = options.class_shares[i] / 100.0;
+        all.cache.prefix_caching ? std::numeric_limits<int32_t>::max() : kMaxGeneratedWithoutCache;
   }
   return {.max_num_seqs = options.max_num_seqs,
           .max_num_batched_tokens = options.max_num_batched_tokens,
@@ -86,9 +81,9 @@ scheduler::SchedulerOptions SchedulerOptionsOf(const SchedulingOptions& options,
           .long_prefill_threshold = options.long_prefill_threshold,
           .long_prefill_budget = options.long_prefill_budget,
           .preempt_max_generated = preempt_max_generated,
-          .max_wait = options.max_wait,
-          .has_classes = has_classes,
-          .class_parts = parts,
+          .max_wait = all.queue.max_wait,
+          .has_classes = scheduler::HasClasses(all.queue),
+          .class_parts = scheduler::ClassPartsOf(all.queue),
           .attention_weight = scheduler::StepCost::kFirstWeight,
           .learn_cost = true,
           .batching = batching,
@@ -110,29 +105,13 @@ Status ValidateScheduling(const EngineOptions& options) {
         "scheduler",
         fmt::format("must be continuous, dynamic, static or serial, not '{}'", scheduler.strategy));
   }
-  const auto least = [](const std::array<std::chrono::milliseconds, 3>& limits) {
-    return *std::min_element(limits.begin(), limits.end());
-  };
   const std::pair<const char*, std::chrono::milliseconds> times[] = {
-      {"static_flush", scheduler.static_flush},
-      {"target_latency", scheduler.target_latency},
-      {"ttft_limits", least(scheduler.ttft_limits)},
-      {"latency_limits", least(scheduler.latency_limits)}};
+      {"static_flush", scheduler.static_flush}, {"target_latency", scheduler.target_latency}};
   for (const auto& [field, time] : times) {
     if (time.count() <= 0) return Invalid(field, "must be above 0 ms");
   }
-  if (Status status = CheckBounds({{"max_queued_requests", scheduler.max_queued_requests, 1},
-                                   {"max_queued_tokens", scheduler.max_queued_tokens, 1}});
-      !status.ok()) {
-    return status;
-  }
-  if (Status status = SchedulerOptionsOf(scheduler, options.cache.prefix_caching).Validate();
-      !status.ok()) {
-    return status;
-  }
-  if (Status status = BatchControlOf(scheduler).Validate(); !status.ok()) return status;
-  const auto policy = PolicyOf(options);
-  return policy.ok() ? Status() : policy.status();
+  if (Status status = SchedulerOptionsOf(options).Validate(); !status.ok()) return status;
+  return BatchControlOf(scheduler).Validate();
 }
 
 Status ValidateCache(const CacheOptions& cache) {
@@ -210,6 +189,7 @@ Status ValidateEngineOptions(const EngineOptions& options) {
   }
   if (Status status = store::CheckSessionOptions(options.sessions); !status.ok()) return status;
   if (Status status = ValidateCache(options.cache); !status.ok()) return status;
+  if (Status status = scheduler::CheckQueueOptions(options.queue); !status.ok()) return status;
   return ValidateScheduling(options);
 }
 
@@ -217,22 +197,22 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
                                 const executor::KvLayout& layout) {
   const CacheOptions& cache = options.cache;
   EngineCoreOptions core;
-  core.scheduler = SchedulerOptionsOf(options.scheduler, cache.prefix_caching);
+  core.scheduler = SchedulerOptionsOf(options);
   core.batch_control = BatchControlOf(options.scheduler);
   core.cache.caching = cache.prefix_caching;
   core.cache.checkpoint_always = cache.preempt_checkpoint == "always";
   core.max_model_len =
       ResolveMaxModelLen(options.model.max_model_len, model_context_length,
                          core.UsableBlocks(layout), kvcache::KvWindows(layout.windows));
-  core.max_queued_tokens = options.scheduler.max_queued_tokens;
+  core.max_queued_tokens = options.queue.max_queued_tokens;
   core.note_steps = !options.trace_file.empty();
   return core;
 }
 
 StatusOr<std::unique_ptr<policy::SchedulingPolicy>> PolicyOf(const EngineOptions& options) {
-  return policy::MakePolicy({.name = options.scheduler.policy,
-                             .class_shares = options.scheduler.class_shares,
-                             .strict = options.scheduler.strict_priority,
+  return policy::MakePolicy({.name = options.queue.policy,
+                             .class_shares = options.queue.class_shares,
+                             .strict = options.queue.strict_priority,
                              .kv_is_kept = options.cache.prefix_caching});
 }
 

@@ -39,13 +39,13 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingP
                      const EngineCoreOptions& core_options, const executor::KvLayout& layout)
     : config_(std::move(config)),
       max_model_len_(core_options.max_model_len),
-      metrics_(config_.options.scheduler),
+      metrics_(config_.options.queue),
       sessions_(std::move(config_.sessions)),
       trace_(std::move(config_.trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
                sessions_.get(), &metrics_.turns),
       request_bytes_(config_.max_request_bytes),
-      places_(scheduler::SharedByTenants(config_.options.scheduler.max_queued_requests)),
+      places_(scheduler::SharedByTenants(config_.options.queue.max_queued_requests)),
       output_(config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(), &requests_,
               [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
       loop_(core_options, layout, std::move(config_.executor), std::move(policy), config_.clock,
@@ -248,7 +248,7 @@ service::QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) co
       ++(state == LiveRequest::State::kRunning ? its.running : its.waiting);
     });
     const scheduler::LoadView load = loop_.load();
-    const base::Duration max_wait = config_.options.scheduler.max_wait;
+    const base::Duration max_wait = config_.options.queue.max_wait;
     for (int i = 0; i < kNumPriorities; ++i) {
       const auto priority = static_cast<Priority>(i);
       info.classes[static_cast<size_t>(i)].wait_seconds =

@@ -117,8 +117,8 @@ TEST(LlmEngineMetricsTest, WhoIsToldAnEndFindsNumbersThatIncludeIt) {
 TEST(LlmEngineMetricsTest, LateRequestsAreCountedByClass) {
   TestEngine test;
   test.control->step_micros = 4000;
-  test.options.scheduler.ttft_limits[1] = std::chrono::milliseconds(2);
-  test.options.scheduler.latency_limits[1] = std::chrono::milliseconds(5);
+  test.options.queue.ttft_limits[1] = std::chrono::milliseconds(2);
+  test.options.queue.latency_limits[1] = std::chrono::milliseconds(5);
   test.Start();
   auto sink = std::make_shared<TestSink>();
   test.Submit("abcd", 3, sink);

@@ -179,7 +179,7 @@ TEST(LlmEngineSchedulingTest, WhoGaveWayIsSaidToBePreempted) {
 TEST(LlmEngineSchedulingTest, TooManyTokensInTheQueueAreRejected) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 1;
-  test.options.scheduler.max_queued_tokens = 20;
+  test.options.queue.max_queued_tokens = 20;
   test.control->step_micros = 5000;
   test.Start();
   auto runs = Submit(&test, "abc", 4000);
@@ -199,7 +199,7 @@ constexpr int kStepsToKnowThePace = 400;
 TEST(LlmEngineSchedulingTest, ARequestThatWouldWaitTooLongIsRejected) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 1;
-  test.options.scheduler.max_wait = milliseconds(50);
+  test.options.queue.max_wait = milliseconds(50);
   test.control->step_micros = 2000;
   test.Start();
   auto runs = Submit(&test, "abc", 4000);
@@ -236,7 +236,7 @@ std::vector<std::shared_ptr<TestSink>> SubmitAll(TestEngine* test, int count, in
 TEST(LlmEngineSchedulingTest, AnIdleEngineAdmitsAllChoicesOfOneRequest) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 1;
-  test.options.scheduler.max_wait = milliseconds(50);
+  test.options.queue.max_wait = milliseconds(50);
   test.control->step_micros = 2000;
   test.Start();
   EXPECT_EQ(Submit(&test, "abc", kStepsToKnowThePace)->WaitEnd().ends, 1);
@@ -252,7 +252,7 @@ TEST(LlmEngineSchedulingTest, AnIdleEngineAdmitsAllChoicesOfOneRequest) {
 
 TEST(LlmEngineSchedulingTest, ChoicesThatDoNotFitTheQueueAreAllRejected) {
   TestEngine test;
-  test.options.scheduler.max_queued_requests = 4;
+  test.options.queue.max_queued_requests = 4;
   test.control->CloseGate();
   test.Start();
   EXPECT_TRUE(SubmitAll(&test, 5, 1).empty());
@@ -273,7 +273,7 @@ TEST(LlmEngineSchedulingTest, ChoicesThatDoNotFitTheQueueAreAllRejected) {
 TEST(LlmEngineSchedulingTest, TheWaitIsTheAskingTenants) {
   TestEngine test;
   test.options.scheduler.max_num_seqs = 2;
-  test.options.scheduler.max_wait = std::chrono::hours(1);
+  test.options.queue.max_wait = std::chrono::hours(1);
   test.control->step_micros = 2000;
   test.Start();
   const auto flood = SubmitAll(&test, 12, 4000, "a");
@@ -321,18 +321,18 @@ TEST(LlmEngineSchedulingTest, BadOptionsAreRejectedByName) {
   };
   EXPECT_EQ(field_of([](EngineOptions&) {}), "accepted");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.strategy = "fifo"; }), "scheduler");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.policy = "priority+luck"; }), "policy");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.policy = "priority+luck"; }), "policy");
   EXPECT_EQ(field_of([](EngineOptions& o) {
-              o.scheduler.class_shares = {70, 20, 20};
+              o.queue.class_shares = {70, 20, 20};
             }),
             "class_shares");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.batch_control = "pid"; }), "batch_control");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.step_target = milliseconds(0); }),
             "step_target");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_wait = milliseconds(0); }), "max_wait");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.ttft_limits[2] = milliseconds(0); }),
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.max_wait = milliseconds(0); }), "max_wait");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.ttft_limits[2] = milliseconds(0); }),
             "ttft_limits");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.latency_limits[0] = milliseconds(0); }),
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.latency_limits[0] = milliseconds(0); }),
             "latency_limits");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.aimd_start = 0; }), "aimd_start");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.request_target = milliseconds(-1); }),
@@ -340,8 +340,7 @@ TEST(LlmEngineSchedulingTest, BadOptionsAreRejectedByName) {
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.target_latency = milliseconds(0); }),
             "target_latency");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_batch_size = 0; }), "max_batch_size");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_queued_tokens = 0; }),
-            "max_queued_tokens");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.max_queued_tokens = 0; }), "max_queued_tokens");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.long_prefill_budget = 0; }),
             "long_prefill_budget");
 }

@@ -40,8 +40,8 @@ Status LlmEngine::Reserve(LiveRequest* live) {
         fmt::format("the queue is full: it holds {}, {} of the same sender "
                     "(max_queued_requests {})",
                     base::Counted(places_.used(), "request"), places_.held(live->tenant()),
-                    config_.options.scheduler.max_queued_requests));
-    const base::Duration max_wait = config_.options.scheduler.max_wait;
+                    config_.options.queue.max_queued_requests));
+    const base::Duration max_wait = config_.options.queue.max_wait;
     const scheduler::LoadView::Asker asker{live->tenant(), live->request.tenant_weight,
                                            live->priority()};
     status.set_retry_after_seconds(

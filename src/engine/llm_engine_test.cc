@@ -559,7 +559,7 @@ TEST(LlmEngineTest, ImpossibleOptionsAreNamed) {
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_num_seqs = 0; }), "max_num_seqs");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_num_batched_tokens = 0; }),
             "max_num_batched_tokens");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.max_queued_requests = 0; }),
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.max_queued_requests = 0; }),
             "max_queued_requests");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.frontend_threads = 0; }), "frontend_threads");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.max_finished_bytes = -1; }), "max_finished_bytes");

@@ -21,7 +21,7 @@ using Does = TestSink::OnDeltaDoes;
 
 TEST(LlmEngineThreadsTest, AFullQueueRefusesAndTakesMoreLater) {
   TestEngine test;
-  test.options.scheduler.max_queued_requests = 3;
+  test.options.queue.max_queued_requests = 3;
   test.control->CloseGate();
   test.Start();
   std::vector<std::shared_ptr<TestSink>> sinks;
@@ -138,7 +138,7 @@ class ResubmittingSink final : public Sink {
 TEST(LlmEngineThreadsTest, ARejectedRequestGivesItsBytesBackBeforeItsSinkIsTold) {
   TestEngine test;
   test.max_request_bytes = 20000;  // One tenant gets half.
-  test.options.scheduler.max_queued_tokens = 4000;
+  test.options.queue.max_queued_tokens = 4000;
   test.options.scheduler.max_num_seqs = 1;
   test.control->CloseGate();
   test.Start();
@@ -279,7 +279,7 @@ TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThread
   TestEngine test;
   test.options.frontend_threads = 4;
   test.options.scheduler.max_num_seqs = 1;
-  test.options.scheduler.policy = "fcfs";
+  test.options.queue.policy = "fcfs";
   test.control->CloseGate();
   test.Start();
   // It has the only slot until all others have come.

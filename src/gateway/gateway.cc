@@ -86,12 +86,12 @@ Status CheckOptions(const GatewayOptions& options) {
 
 DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
   DispatchOptions dispatch;
-  dispatch.policy.name = options.policy;
-  dispatch.policy.class_shares = options.class_shares;
-  dispatch.policy.strict = options.strict_priority;
-  dispatch.max_wait = options.max_wait;
-  dispatch.max_queued_requests = options.max_queued_requests;
-  dispatch.max_queued_tokens = options.max_queued_tokens;
+  dispatch.policy.name = options.queue.policy;
+  dispatch.policy.class_shares = options.queue.class_shares;
+  dispatch.policy.strict = options.queue.strict_priority;
+  dispatch.max_wait = options.queue.max_wait;
+  dispatch.max_queued_requests = options.queue.max_queued_requests;
+  dispatch.max_queued_tokens = options.queue.max_queued_tokens;
   dispatch.batches = options.dispatch == "batch";
   dispatch.enable_batching = options.enable_batching;
   dispatch.max_batch_size = options.max_batch_size;
@@ -154,8 +154,7 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
   config.dispatch = DispatchOptionsOf(options);
   config.request_timeout = options.request_timeout;
   config.strict = options.strict;
-  config.ttft_limits = options.ttft_limits;
-  config.latency_limits = options.latency_limits;
+  config.queue = options.queue;
   config.created = static_cast<int64_t>(std::time(nullptr));
   config.tokens = tokens;
   config.clock = clock;

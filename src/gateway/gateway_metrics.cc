@@ -8,8 +8,8 @@ constexpr const char* kBackendStates[] = {"up",        "returning", "busy",
 
 }  // namespace
 
-GatewayMetrics::GatewayMetrics(const Limits& ttft, const Limits& latency)
-    : classes_(core::MakeClassMetrics(&metrics_, ttft, latency)),
+GatewayMetrics::GatewayMetrics(const QueueOptions& options)
+    : classes_(core::MakeClassMetrics(&metrics_, options)),
       prompt_tokens_(metrics_.AddCounter("ropeway_prompt_tokens_total",
                                          "Prompt tokens of requests that ended with an answer.")),
       generation_tokens_(

@@ -14,6 +14,7 @@
 #include "base/metrics.h"
 #include "core/class_metrics.h"
 #include "gateway/dispatcher.h"
+#include "ropeway/options.h"
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "service/front_desk.h"
@@ -37,11 +38,9 @@ class GatewayMetrics {
   base::Metrics metrics_;  // First: what follows points into it.
 
  public:
-  using Limits = core::ClassLimits;
-
   // The latencies by class beyond which a request counts as late: to its first token, and to its
   // end.
-  GatewayMetrics(const Limits& ttft, const Limits& latency);
+  explicit GatewayMetrics(const QueueOptions& options);
 
   const core::ClassMetrics& of(Priority priority) const {
     return classes_[static_cast<size_t>(priority)];
