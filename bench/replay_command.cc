@@ -157,9 +157,7 @@ StepTime StepTimeOf(const ReplayFlags& flags) {
 int RunReplay(const ReplayFlags& flags) {
   const auto requests = ReadRequests(flags);
   if (!requests.ok()) return base::Fail(requests.status());
-  policy::PolicyOptions policy_options;
-  policy_options.name = flags.policy;
-  const auto policy = policy::MakePolicy(policy_options);
+  const auto policy = policy::MakePolicy({.policy = flags.policy});
   if (!policy.ok()) return base::Fail(policy.status());
   ReplayOptions options;
   size_t with_arrival = 0;

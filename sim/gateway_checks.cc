@@ -283,7 +283,7 @@ void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::Time
     if (setup_.load == Load::kHostile && record->user == kHonestUser && first && waited > kLate) {
       Violate("shut_out", fmt::format("{} waits for {:.3f} s", Called(id), Seconds(waited)));
     }
-    if (setup_.load == Load::kOverdue && first && waited > options.max_wait + kAgedFor) {
+    if (setup_.load == Load::kOverdue && first && waited > options.queue.max_wait + kAgedFor) {
       Violate("waited_too_long", fmt::format("{} waits for {:.3f} s", Called(id), Seconds(waited)));
     }
   }
@@ -301,7 +301,7 @@ void GatewayChecks::AtEnd() {
   if (all <= 0.0) return;
   if (setup_.load == Load::kShares) {
     for (size_t c = 0; c < work_.size(); ++c) {
-      const double share = setup_.dispatch.policy.class_shares[c] / 100.0;
+      const double share = setup_.dispatch.queue.class_shares[c] / 100.0;
       if (std::abs(work_[c] / all - share) > 0.08) {
         Violate("shares", fmt::format("class {} had {:.3f} of the work, its share is {:.2f}", c,
                                       work_[c] / all, share));

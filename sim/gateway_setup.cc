@@ -106,12 +106,13 @@ SimBackendSetup DrawBackend(base::Random& random) {
 
 void DrawDispatch(base::Random& random, GatewaySetup* setup) {
   gateway::DispatchOptions& options = setup->dispatch;
-  options.policy.name =
+  options.queue.policy =
       AnyOf<const char*>(random, {"priority+fair", "priority+fair", "fcfs", "sjf", "fair",
                                   "priority", "length-balance", "cache-aware", "priority+sjf"});
-  options.policy.strict = random.Chance(0.2);
-  options.max_wait = AnyOf<base::Duration>(random, {milliseconds(200), seconds(5), seconds(30)});
-  options.max_queued_requests = AnyOf<int64_t>(random, {4, 50, 1000});
+  options.queue.strict_priority = random.Chance(0.2);
+  options.queue.max_wait =
+      AnyOf<milliseconds>(random, {milliseconds(200), seconds(5), seconds(30)});
+  options.queue.max_queued_requests = AnyOf<int>(random, {4, 50, 1000});
   options.batches = random.Chance(0.25);
   options.enable_batching = random.Chance(0.9);
   options.max_batch_size = static_cast<int>(random.Between(1, 10));
@@ -133,10 +134,10 @@ void MakeSteady(Load load, GatewaySetup* setup) {
   setup->load = load;
   const bool tenants = load == Load::kTenants || load == Load::kHostile;
   gateway::DispatchOptions options;
-  options.policy.name = tenants ? (setup->seed % 2 == 0 ? "fair" : "priority+fair")
-                                : (setup->seed % 2 == 0 ? "priority" : "priority+fair");
-  options.policy.strict = load == Load::kOverdue;
-  options.max_wait = load == Load::kOverdue ? base::Duration(seconds(5)) : std::chrono::hours(10);
+  options.queue.policy = tenants ? (setup->seed % 2 == 0 ? "fair" : "priority+fair")
+                                 : (setup->seed % 2 == 0 ? "priority" : "priority+fair");
+  options.queue.strict_priority = load == Load::kOverdue;
+  options.queue.max_wait = load == Load::kOverdue ? milliseconds(5000) : std::chrono::hours(10);
   setup->dispatch = options;
   SimBackendSetup backend;
   backend.slots = 4;
@@ -145,7 +146,7 @@ void MakeSteady(Load load, GatewaySetup* setup) {
   backend.output_us = 8000;
   backend.reports = true;
   if (load == Load::kHostile) {
-    setup->dispatch.max_wait = seconds(30);
+    setup->dispatch.queue.max_wait = seconds(30);
     setup->dispatch.rules.tenants = 2;
     backend.preempts = backend.shares = setup->seed % 2 == 0;
   }
@@ -207,7 +208,7 @@ void MakePlantable(GatewaySetup* setup) {
     case GatewayPlant::kGroupSplit:
       setup->group_share = 0.5;
       setup->mean_gap_us = 5000;
-      options.max_queued_requests = 4;
+      options.queue.max_queued_requests = 4;
       return;
     case GatewayPlant::kBatchForever:
       setup->mean_gap_us = 300'000;
@@ -354,7 +355,7 @@ gateway::DispatchOptions PlantedOptions(const GatewaySetup& setup) {
 }
 
 std::unique_ptr<policy::SchedulingPolicy> MakePlantedPolicy(const GatewaySetup& setup) {
-  return std::make_unique<PlantedOrder>(setup.plant, *policy::MakePolicy(setup.dispatch.policy));
+  return std::make_unique<PlantedOrder>(setup.plant, *policy::MakePolicy(setup.dispatch.queue));
 }
 
 std::string Describe(const GatewaySetup& setup) {
@@ -368,8 +369,8 @@ std::string Describe(const GatewaySetup& setup) {
       "ms, retries "
       "{} "
       "({}, {}/s), resume_wait {} ms, {} requests every {} us, prompts to {}, outputs to {};",
-      kLoads[static_cast<size_t>(setup.load)], o.policy.name, o.policy.strict ? " strict" : "",
-      o.rules.tenants, ms(o.max_wait),
+      kLoads[static_cast<size_t>(setup.load)], o.queue.policy,
+      o.queue.strict_priority ? " strict" : "", o.rules.tenants, ms(o.queue.max_wait),
       !o.enable_batching ? std::string("serial")
       : o.batches
           ? fmt::format("batches of {}, {} at once", o.max_batch_size, o.max_parallel_batches)

@@ -446,10 +446,10 @@ SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) 
 }
 
 std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
-  return PlantIn(setup.plant, *policy::MakePolicy({.name = setup.policy,
+  return PlantIn(setup.plant, *policy::MakePolicy({.policy = setup.policy,
                                                    .class_shares = setup.class_shares,
-                                                   .strict = setup.strict,
-                                                   .kv_is_kept = setup.core.cache.caching}));
+                                                   .strict_priority = setup.strict},
+                                                  setup.core.cache.caching));
 }
 
 }  // namespace ropeway::sim

@@ -208,7 +208,7 @@ double LongestHighTtft(const std::string& policy_name, int64_t* preemptions) {
     requests.push_back(Ask(0, Ids(100 * i, 64), 64));
     requests.back().priority = Priority::kLow;
   }
-  const auto policy = policy::MakePolicy({.name = policy_name});
+  const auto policy = policy::MakePolicy({.policy = policy_name});
   EXPECT_TRUE(policy.ok());
   ReplayOptions options = Pool(2000);
   options.max_num_seqs = 16;

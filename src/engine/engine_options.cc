@@ -210,10 +210,7 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
 }
 
 StatusOr<std::unique_ptr<policy::SchedulingPolicy>> PolicyOf(const EngineOptions& options) {
-  return policy::MakePolicy({.name = options.queue.policy,
-                             .class_shares = options.queue.class_shares,
-                             .strict = options.queue.strict_priority,
-                             .kv_is_kept = options.cache.prefix_caching});
+  return policy::MakePolicy(options.queue, options.cache.prefix_caching);
 }
 
 EngineStats DescribeBatching(const SchedulingOptions& options) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "policy/policies.h"
+
 namespace ropeway::gateway {
 namespace {
 
@@ -32,7 +34,7 @@ class DispatchAttemptsTest : public testing::Test {
   }
   static DispatchOptions Options() {
     DispatchOptions options;
-    options.policy.name = "fair";
+    options.queue.policy = "fair";
     options.replicas = {{.name = "a", .max_concurrency = 4, .can_resume = true},
                         {.name = "b", .max_concurrency = 4, .can_resume = true}};
     options.first_byte_timeout = seconds(20);
@@ -81,7 +83,7 @@ class DispatchAttemptsTest : public testing::Test {
   DispatchEntries entries_{1, 2, 100};
   DispatchPlaces places_{&replicas_, &entries_.tenants()};
   DispatchBatches batches_{options_.former(), 1};
-  DispatchOrder order_{*policy::MakePolicy(options_.policy), seconds(30), &entries_, &replicas_};
+  DispatchOrder order_{*policy::MakePolicy(options_.queue), seconds(30), &entries_, &replicas_};
   DispatchLoad load_{{.options = options_,
                       .replicas = replicas_,
                       .entries = entries_,

@@ -5,18 +5,16 @@
 #include <utility>
 
 #include "base/words.h"
+#include "scheduler/queue_options.h"
 
 namespace ropeway::gateway {
 namespace {
 
-scheduler::LoadOptions LoadOptionsOf(const DispatchOptions& options, bool is_fair) {
-  const std::string& name = options.policy.name;
+scheduler::LoadOptions LoadOptionsOf(const QueueOptions& options, bool is_fair) {
   scheduler::LoadOptions load;
-  load.has_classes = name == "priority" || name.rfind("priority+", 0) == 0;
+  load.has_classes = scheduler::HasClasses(options);
   load.has_tenants = is_fair;
-  for (size_t c = 0; c < load.parts.size() && load.has_classes && !options.policy.strict; ++c) {
-    load.parts[c] = options.policy.class_shares[c] / 100.0;
-  }
+  load.parts = scheduler::ClassPartsOf(options);
   return load;
 }
 
@@ -24,8 +22,8 @@ scheduler::LoadOptions LoadOptionsOf(const DispatchOptions& options, bool is_fai
 
 DispatchLoad::DispatchLoad(const Sources& sources, bool is_fair)
     : from_(sources),
-      work_(&costs_, LoadOptionsOf(from_.options, is_fair)),
-      admission_(from_.options.max_wait, from_.options.max_queued_tokens, this) {}
+      work_(&costs_, LoadOptionsOf(from_.options.queue, is_fair)),
+      admission_(from_.options.queue.max_wait, from_.options.queue.max_queued_tokens, this) {}
 
 Status DispatchLoad::Admit(DispatchEntry* entry) {
   const core::JobRequest& request = entry->request;
@@ -34,12 +32,12 @@ Status DispatchLoad::Admit(DispatchEntry* entry) {
     const uint64_t content = entry->blocks.empty() ? 0 : entry->blocks.back();
     return admission_.Admit(*entry, content, now_);
   }
-  const base::Duration max_wait = from_.options.max_wait;
+  const base::Duration max_wait = from_.options.queue.max_wait;
   Status status(StatusCode::kResourceExhausted,
                 fmt::format("the queue is full: it holds {}, {} of the same sender "
                             "(max_queued_requests {})",
                             base::Counted(places.used(), "request"), places.held(request.tenant),
-                            from_.options.max_queued_requests));
+                            from_.options.queue.max_queued_requests));
   const double wait = scheduler::PredictedWait(
       Predict(), {request.tenant, request.tenant_weight, request.priority}, max_wait);
   status.set_retry_after_seconds(scheduler::RetryAfter(wait, max_wait));
@@ -97,9 +95,9 @@ service::QueueInfo DispatchLoad::Queue(const std::string* tenant, double weight)
   for (int i = 0; i < kNumPriorities; ++i) {
     const auto priority = static_cast<Priority>(i);
     info.classes[static_cast<size_t>(i)].wait_seconds =
-        tenant == nullptr
-            ? load.LongestWait(priority)
-            : scheduler::PredictedWait(load, {*tenant, weight, priority}, from_.options.max_wait);
+        tenant == nullptr ? load.LongestWait(priority)
+                          : scheduler::PredictedWait(load, {*tenant, weight, priority},
+                                                     from_.options.queue.max_wait);
   }
   if (!from_.entries.waiting().empty()) {
     info.blocked_by = "batch";

@@ -23,8 +23,8 @@ class DispatchLoadTest : public testing::Test {
     DispatchOptions options;
     options.replicas = {{.name = "a", .max_concurrency = 2}};
     options.rules.table_entries = 1 << 10;
-    options.max_queued_requests = 3;
-    options.max_wait = milliseconds(1000);
+    options.queue.max_queued_requests = 3;
+    options.queue.max_wait = milliseconds(1000);
     return options;
   }
 
@@ -70,7 +70,7 @@ class DispatchLoadTest : public testing::Test {
   const DispatchOptions options_ = Options();
   base::TimePoint now_ = std::chrono::seconds(100);
   Replicas replicas_{options_.replicas, options_.rules};
-  DispatchEntries entries_{1, 1, options_.max_queued_requests};
+  DispatchEntries entries_{1, 1, options_.queue.max_queued_requests};
   DispatchPlaces places_{&replicas_, &entries_.tenants()};
   DispatchBatches batches_{{}, 1};
   DispatchLoad load_{{.options = options_,

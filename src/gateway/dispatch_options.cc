@@ -8,6 +8,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "policy/policies.h"
+#include "scheduler/queue_options.h"
+
 namespace ropeway::gateway {
 namespace {
 
@@ -57,10 +60,7 @@ Status DispatchOptions::Validate() const {
   if (!in_order) return BadDispatchOption("places", "1 <= least <= start <= most <= 100000");
   if (rules.tenants < 1) return BadDispatchOption("tenants", "at least 1");
   if (Status status = ValidateReplicas(replicas, places.most); !status.ok()) return status;
-  if (auto made = policy::MakePolicy(policy); !made.ok()) return made.status();
-  if (max_wait <= base::Duration(0)) return BadDispatchOption("max-wait", "a time above 0");
-  if (max_queued_requests < 1) return BadDispatchOption("max-queued-requests", "at least 1");
-  if (max_queued_tokens < 1) return BadDispatchOption("max-queued-tokens", "at least 1");
+  if (Status status = scheduler::CheckQueueOptions(queue); !status.ok()) return status;
   if (max_batch_size < 1) return BadDispatchOption("max-batch-size", "at least 1");
   if (max_batch_wait < base::Duration(0)) return BadDispatchOption("max-batch-wait", "0 or more");
   if (max_parallel_batches < 1) return BadDispatchOption("max-parallel-batches", "at least 1");
@@ -90,7 +90,7 @@ scheduler::BatchFormerOptions DispatchOptions::former() const {
 DispatchOptions DispatchOptions::Resolved() const {
   DispatchOptions options = *this;
   // Places are divided between tenants only where the order is.
-  const bool fair = (*policy::MakePolicy(policy))->is_fair();
+  const bool fair = (*policy::MakePolicy(queue))->is_fair();
   if (!fair || !continuous()) options.rules.tenants = 1;
   if (!enable_batching) options.max_parallel_batches = 1;
   if (!enable_batching || !batches) return options;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "gateway/replicas.h"
 #include "gateway/retry_budget.h"
-#include "policy/policies.h"
+#include "ropeway/options.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_former.h"
 
@@ -19,12 +19,7 @@ namespace ropeway::gateway {
 inline constexpr base::Duration kDispatchStep = std::chrono::milliseconds(25);
 
 struct DispatchOptions {
-  policy::PolicyOptions policy;
-  // Aging, and the predicted wait from which on a request is rejected.
-  base::Duration max_wait = std::chrono::seconds(30);
-  // Of one tenant that waits alone; all tenants together have less than twice as much.
-  int64_t max_queued_requests = 1000;
-  int64_t max_queued_tokens = 4'000'000;
+  QueueOptions queue;
 
   // --dispatch batch: requests go out in batches instead of one by one as places are free.
   bool batches = false;

@@ -45,7 +45,7 @@ class DispatchOrderTest : public testing::Test {
   base::TimePoint now_ = seconds(100);
   Replicas replicas_{{{.name = "a", .max_concurrency = 4}}, ReplicaRules()};
   DispatchEntries entries_{3, 1, 100};
-  DispatchOrder order_{*policy::MakePolicy({.name = "fair"}), seconds(30), &entries_, &replicas_};
+  DispatchOrder order_{*policy::MakePolicy({.policy = "fair"}), seconds(30), &entries_, &replicas_};
 };
 
 TEST_F(DispatchOrderTest, TheTenantWithTheLeastServiceGoesFirst) {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "policy/policies.h"
+
 namespace ropeway::gateway {
 namespace {
 
@@ -26,7 +28,7 @@ class DispatchStartsTest : public testing::Test {
 
   static DispatchOptions Options(bool batches) {
     DispatchOptions options;
-    options.policy.name = "fcfs";
+    options.queue.policy = "fcfs";
     options.batches = batches;
     options.max_batch_size = 2;
     options.replicas = {{.name = "a", .max_concurrency = 2}, {.name = "b", .max_concurrency = 2}};
@@ -83,7 +85,7 @@ class DispatchStartsTest : public testing::Test {
   DispatchEntries entries_{1, 2, 100};
   DispatchPlaces places_{&replicas_, &entries_.tenants()};
   DispatchBatches batches_{options_.former(), 1};
-  DispatchOrder order_{*policy::MakePolicy(options_.policy), seconds(30), &entries_, &replicas_};
+  DispatchOrder order_{*policy::MakePolicy(options_.queue), seconds(30), &entries_, &replicas_};
   DispatchLoad load_{{.options = options_,
                       .replicas = replicas_,
                       .entries = entries_,

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "policy/policies.h"
+
 namespace ropeway::gateway {
 namespace {
 
@@ -25,10 +27,10 @@ Dispatcher::Dispatcher(DispatchOptions options)
     : options_(options.Resolved()),
       replicas_(options_.replicas, options_.rules),
       budget_(options_.retries),
-      entries_(options_.rules.tenants, replicas_.size(), options_.max_queued_requests),
+      entries_(options_.rules.tenants, replicas_.size(), options_.queue.max_queued_requests),
       places_(&replicas_, &entries_.tenants()),
       batches_(options_.former(), options_.max_parallel_batches),
-      order_(*policy::MakePolicy(options_.policy), options_.max_wait, &entries_, &replicas_),
+      order_(*policy::MakePolicy(options_.queue), options_.queue.max_wait, &entries_, &replicas_),
       load_({.options = options_,
              .replicas = replicas_,
              .entries = entries_,

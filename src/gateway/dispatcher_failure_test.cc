@@ -398,7 +398,7 @@ TEST_F(DispatcherFailureTest, AnEjectedReplicaGetsNothingUntilItReturns) {
 
 TEST_F(DispatcherFailureTest, WhatWasComputedOnceIsChargedOnce) {
   DispatchOptions options = OptionsOf(2, 4);
-  options.policy.name = "fair";
+  options.queue.policy = "fair";
   Start(options);
   const RequestId id = Add({.prompt = 100});
   Queue({.tenant = "b"});
@@ -419,7 +419,7 @@ TEST_F(DispatcherFailureTest, WhatWasComputedOnceIsChargedOnce) {
 
 TEST_F(DispatcherFailureTest, WhatWasNotCachedAfterAllIsCharged) {
   DispatchOptions options = OptionsOf(1, 4);
-  options.policy.name = "fair";
+  options.queue.policy = "fair";
   Start(options);
   const Asked asked{.prompt = 100, .blocks = {11, 22, 33, 44, 55}};  // 80 tokens.
   core::Job probe;
@@ -450,7 +450,7 @@ TEST_F(DispatcherFailureTest, WhatWasNotCachedAfterAllIsCharged) {
 
 TEST_F(DispatcherFailureTest, OfAThousandThatFailAtRandomEachHasOneEnd) {
   DispatchOptions options = OptionsOf(1, 8);
-  options.max_wait = std::chrono::hours(1);
+  options.queue.max_wait = std::chrono::hours(1);
   Start(options);
   base::SeededRandom random(7);
   std::map<RequestId, int> ends;

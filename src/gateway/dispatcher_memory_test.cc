@@ -51,7 +51,7 @@ TEST_F(DispatcherMemoryTest, EachThatStartsIsSentOnceAndInABatch) {
     for (bool fired = true; fired; ++n) {
       ASSERT_LT(n, kMoreThanItTakes);
       DispatchOptions options = OptionsOf(2, 4);
-      options.policy.name = "priority+fair";
+      options.queue.policy = "priority+fair";
       options.batches = batches;
       options.max_batch_size = 3;
       options.max_batch_wait = milliseconds(0);

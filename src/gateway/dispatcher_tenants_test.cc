@@ -101,7 +101,7 @@ TEST_F(DispatcherTenantsTest, ReplicasOfOnePlaceKeepOneTogether) {
 TEST_F(DispatcherTenantsTest, WithoutFairnessNothingIsKept) {
   for (const char* policy : {"fcfs", "priority", "sjf"}) {
     DispatchOptions options = Shared(2, 1, 4);
-    options.policy.name = policy;
+    options.queue.policy = policy;
     Start(options);
     EXPECT_EQ(Sent(AddMany(10, {.tenant = "a"})), 4) << policy;
   }
@@ -293,7 +293,7 @@ TEST_F(DispatcherTenantsTest, TheWaitForAKeptPlaceIsTheOneThatIsPredicted) {
 
 TEST_F(DispatcherTenantsTest, ManyNewcomersWaitForManyEnds) {
   DispatchOptions options = Shared(100, 1, 4);
-  options.max_wait = std::chrono::hours(1);
+  options.queue.max_wait = std::chrono::hours(1);
   Start(options);
   Measure();
   const auto predicted = [&](const std::string& tenant) {

@@ -191,9 +191,9 @@ TEST_F(DispatcherTest, SharesOfTheClassesHoldByWhatIsComputed) {
 
 TEST_F(DispatcherTest, AfterMaxWaitARequestGoesFirst) {
   DispatchOptions options = OptionsOf(1, 1);
-  options.policy.name = "priority";
-  options.policy.strict = true;
-  options.max_wait = seconds(10);
+  options.queue.policy = "priority";
+  options.queue.strict_priority = true;
+  options.queue.max_wait = seconds(10);
   Start(options);
   RequestId running = Add({.priority = Priority::kHigh, .max_tokens = 2});
   const RequestId low = Add({.priority = Priority::kLow, .max_tokens = 2});
@@ -214,7 +214,7 @@ TEST_F(DispatcherTest, AfterMaxWaitARequestGoesFirst) {
 
 TEST_F(DispatcherTest, TheTenantsPlacesInTheQueueAreBounded) {
   DispatchOptions options = OptionsOf(1, 1);
-  options.max_queued_requests = 4;
+  options.queue.max_queued_requests = 4;
   Start(options);
   Add();
   for (int i = 0; i < 4; ++i) Add();
@@ -228,7 +228,7 @@ TEST_F(DispatcherTest, TheTenantsPlacesInTheQueueAreBounded) {
 
 TEST_F(DispatcherTest, TokensThatWaitAreBounded) {
   DispatchOptions options = OptionsOf(1, 1);
-  options.max_queued_tokens = 100;
+  options.queue.max_queued_tokens = 100;
   Start(options);
   Add();
   Add({.prompt = 80});
@@ -238,7 +238,7 @@ TEST_F(DispatcherTest, TokensThatWaitAreBounded) {
 
 TEST_F(DispatcherTest, WhatWouldWaitTooLongIsRejected) {
   DispatchOptions options = OptionsOf(1, 1);
-  options.max_wait = seconds(10);
+  options.queue.max_wait = seconds(10);
   Start(options);
   // 20 tokens a second, so a request of 50 takes some 3 s.
   RequestId running = Add();
@@ -267,7 +267,7 @@ TEST_F(DispatcherTest, WhatWouldWaitTooLongIsRejected) {
 
 TEST_F(DispatcherTest, WhatIsOneForItsClientIsAcceptedAsOne) {
   DispatchOptions options = OptionsOf(1, 1);
-  options.max_queued_requests = 3;
+  options.queue.max_queued_requests = 3;
   Start(options);
   Add();
   std::vector<DispatchRequest> three;
@@ -372,7 +372,7 @@ TEST(DispatchOptionsTest, BadOnesAreNamed) {
   EXPECT_EQ(field(options), "min-concurrency");
   EXPECT_EQ(field(OptionsOf(65, 1)), "backend");
   options = OptionsOf(1, 4);
-  options.policy.name = "fastest";
+  options.queue.policy = "fastest";
   EXPECT_EQ(field(options), "policy");
   options = OptionsOf(1, 4);
   options.max_batch_size = 0;

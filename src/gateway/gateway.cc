@@ -86,12 +86,7 @@ Status CheckOptions(const GatewayOptions& options) {
 
 DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
   DispatchOptions dispatch;
-  dispatch.policy.name = options.queue.policy;
-  dispatch.policy.class_shares = options.queue.class_shares;
-  dispatch.policy.strict = options.queue.strict_priority;
-  dispatch.max_wait = options.queue.max_wait;
-  dispatch.max_queued_requests = options.queue.max_queued_requests;
-  dispatch.max_queued_tokens = options.queue.max_queued_tokens;
+  dispatch.queue = options.queue;
   dispatch.batches = options.dispatch == "batch";
   dispatch.enable_batching = options.enable_batching;
   dispatch.max_batch_size = options.max_batch_size;
@@ -154,7 +149,6 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
   config.dispatch = DispatchOptionsOf(options);
   config.request_timeout = options.request_timeout;
   config.strict = options.strict;
-  config.queue = options.queue;
   config.created = static_cast<int64_t>(std::time(nullptr));
   config.tokens = tokens;
   config.clock = clock;

@@ -88,10 +88,10 @@ GatewayBackend::GatewayBackend(GatewayConfig config, std::vector<Model> models,
     : config_(std::move(config)),
       sessions_(std::move(sessions)),
       models_(std::move(models)),
-      metrics_(config_.queue),
+      metrics_(config_.dispatch.queue),
       request_bytes_(config_.max_request_bytes),
       gate_(std::make_shared<ProbeGate>()),
-      readers_(1, scheduler::SharedByTenants(config_.dispatch.max_queued_requests),
+      readers_(1, scheduler::SharedByTenants(config_.dispatch.queue.max_queued_requests),
                "ropeway-session") {
   gate_->gateway = this;
   for (size_t i = 0; i < models_.size(); ++i) {

@@ -57,7 +57,6 @@ struct GatewayConfig {
   DispatchOptions dispatch;                     // Without replicas: those are each model's.
   std::chrono::milliseconds request_timeout{};  // Any request ends by then; 0: no such limit.
   bool strict = false;                          // See GatewayOptions.
-  QueueOptions queue;                           // Of these the limits for the metrics.
   // What the texts of all requests under way may take together, shared between tenants.
   int64_t max_request_bytes = int64_t{256} << 20;
   // A request that no backend has answered is admitted, for its sink, after so long; earlier ones

@@ -190,7 +190,7 @@ TEST(GatewayBackendTest, BadRequestsAreNotAccepted) {
 TEST(GatewayBackendTest, ASubmissionIsAcceptedAsAWholeOrNotAtAll) {
   ScriptedGateway gateway({Endless()}, [](GatewayConfig* config) {
     config->models[0].backends[0].max_concurrency = 1;
-    config->dispatch.max_queued_requests = 4;
+    config->dispatch.queue.max_queued_requests = 4;
   });
   ASSERT_TRUE(gateway.Submit(ScriptedRequest())->WaitDeltas(1));
   std::vector<SinkRequest> requests;

@@ -26,21 +26,22 @@ std::vector<std::string> SplitPolicyName(const std::string& name) {
 }
 
 // Null for an unknown name.
-std::unique_ptr<SchedulingPolicy> MakePart(const std::string& name, const PolicyOptions& options) {
+std::unique_ptr<SchedulingPolicy> MakePart(const std::string& name, const QueueOptions& options,
+                                           bool kv_is_kept) {
   if (name == "fcfs") return std::make_unique<FcfsPolicy>();
   if (name == "sjf") return std::make_unique<SjfPolicy>();
   if (name == "length-balance") return std::make_unique<LengthBalancePolicy>();
   if (name == "cache-aware") return std::make_unique<CacheAwarePolicy>();
   if (name == "fair") return std::make_unique<FairPolicy>();
   if (name == "priority") {
-    return std::make_unique<PriorityPolicy>(options.class_shares, options.strict,
-                                            options.kv_is_kept);
+    return std::make_unique<PriorityPolicy>(options.class_shares, options.strict_priority,
+                                            kv_is_kept);
   }
   return nullptr;
 }
 
-Status BadPolicyName(const PolicyOptions& options, const std::string& why) {
-  return InvalidArgument("policy \"" + options.name + "\" " + why + ": expected one of " +
+Status BadPolicyName(const QueueOptions& options, const std::string& why) {
+  return InvalidArgument("policy \"" + options.policy + "\" " + why + ": expected one of " +
                              kPolicyNames + ", or two or three of them joined by '+'",
                          "policy");
 }
@@ -60,9 +61,10 @@ Status CheckShares(const std::array<int, kNumPriorities>& shares) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& options) {
+StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const QueueOptions& options,
+                                                       bool kv_is_kept) {
   if (Status status = CheckShares(options.class_shares); !status.ok()) return status;
-  const std::vector<std::string> names = SplitPolicyName(options.name);
+  const std::vector<std::string> names = SplitPolicyName(options.policy);
   if (names.size() > CombinedPolicy::kMaxParts) {
     return BadPolicyName(options, "has more than three parts");
   }
@@ -74,7 +76,7 @@ StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& opti
     if (std::find(names.begin(), name, *name) != name) {
       return BadPolicyName(options, "names " + *name + " twice");
     }
-    parts.push_back(MakePart(*name, options));
+    parts.push_back(MakePart(*name, options, kv_is_kept));
     if (parts.back() == nullptr) {
       return BadPolicyName(
           options, names.size() == 1 ? "is unknown" : "has the unknown part \"" + *name + "\"");

@@ -2,7 +2,6 @@
 #ifndef ROPEWAY_POLICY_POLICIES_H_
 #define ROPEWAY_POLICY_POLICIES_H_
 
-#include <array>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -10,24 +9,17 @@
 
 #include "policy/output_predictor.h"
 #include "policy/scheduling_policy.h"
-#include "ropeway/request.h"
+#include "ropeway/options.h"
 #include "ropeway/status.h"
 
 namespace ropeway::policy {
 
-struct PolicyOptions {
-  // "fcfs", "sjf", "length-balance", "cache-aware", "priority" or "fair", or two or three of them
-  // joined by '+' (CombinedPolicy).
-  std::string name = "priority+fair";
-  // For "priority", in percent: high, medium, low. Each at least 1, together 100.
-  std::array<int, kNumPriorities> class_shares = {70, 20, 10};
-  bool strict = false;     // "priority" without shares.
-  bool kv_is_kept = true;  // A preempted sequence finds its KV blocks again when it resumes.
-};
-
-// InvalidArgument with field "policy" or "class_shares"; the message names the bad value and what
-// is possible. The shares are checked under every policy.
-StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const PolicyOptions& options);
+// The policy of these options; several joined by '+' are a CombinedPolicy. `kv_is_kept`: a
+// preempted sequence finds its KV blocks again when it resumes. InvalidArgument with field "policy"
+// or "class_shares"; the message names the bad value and what is possible. The shares are checked
+// under every policy.
+StatusOr<std::unique_ptr<SchedulingPolicy>> MakePolicy(const QueueOptions& options,
+                                                       bool kv_is_kept = true);
 
 // First come, first served; the newest is preempted. The running sequences are always the oldest,
 // and the oldest of all runs until it ends.

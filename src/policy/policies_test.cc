@@ -18,8 +18,8 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 
 std::unique_ptr<SchedulingPolicy> Make(const std::string& name) {
-  PolicyOptions options;
-  options.name = name;
+  QueueOptions options;
+  options.policy = name;
   auto policy = MakePolicy(options);
   EXPECT_TRUE(policy.ok()) << policy.status().message();
   return std::move(*policy);
@@ -43,8 +43,8 @@ TEST(MakePolicyTest, ABadNameIsNamed) {
         Case{"priority+lifo", "the unknown part \"lifo\""}, Case{"priority+", "an empty part"},
         Case{"+fair", "an empty part"}, Case{"fair+priority+fair", "names fair twice"},
         Case{"priority+fair+sjf+fcfs", "more than three"}, Case{"Priority", "is unknown"}}) {
-    PolicyOptions options;
-    options.name = c.name;
+    QueueOptions options;
+    options.policy = c.name;
     const auto policy = MakePolicy(options);
     ASSERT_FALSE(policy.ok()) << c.name;
     EXPECT_EQ(policy.status().code(), StatusCode::kInvalidArgument);
@@ -58,8 +58,8 @@ TEST(MakePolicyTest, BadSharesAreNamedUnderEveryPolicy) {
   for (const std::array<int, 3>& shares :
        {std::array<int, 3>{70, 20, 11}, std::array<int, 3>{90, 10, 0},
         std::array<int, 3>{110, -20, 10}, std::array<int, 3>{2147483647, 2147483647, 2147483647}}) {
-    PolicyOptions options;
-    options.name = "fcfs";
+    QueueOptions options;
+    options.policy = "fcfs";
     options.class_shares = shares;
     const auto policy = MakePolicy(options);
     ASSERT_FALSE(policy.ok()) << shares[0];
@@ -67,7 +67,7 @@ TEST(MakePolicyTest, BadSharesAreNamedUnderEveryPolicy) {
     EXPECT_THAT(policy.status().message(), HasSubstr(std::to_string(shares[0]) + ","));
     EXPECT_THAT(policy.status().message(), HasSubstr("add up to 100"));
   }
-  PolicyOptions options;
+  QueueOptions options;
   options.class_shares = {70, 20, 11};
   EXPECT_THAT(MakePolicy(options).status().message(), HasSubstr("add up to 101"));
 }

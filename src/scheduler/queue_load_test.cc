@@ -297,7 +297,7 @@ TEST_F(QueueLoadTest, WhatLeavesIsForgotten) {
 class LoadTest : public SchedulerTest {
  protected:
   void StartLoad(const std::string& policy, int slots) {
-    policy_ = *policy::MakePolicy({.name = policy});
+    policy_ = *policy::MakePolicy({.policy = policy});
     SchedulerOptions options{.max_num_seqs = slots, .max_num_batched_tokens = 64};
     options.has_classes = policy.find("priority") == 0;
     options.learn_cost = true;

@@ -31,9 +31,7 @@ Status CheckQueueOptions(const QueueOptions& options) {
     if (count >= 1) continue;
     return InvalidArgument(field + (" must be at least 1, not " + std::to_string(count)), field);
   }
-  const auto policy = policy::MakePolicy({.name = options.policy,
-                                          .class_shares = options.class_shares,
-                                          .strict = options.strict_priority});
+  const auto policy = policy::MakePolicy(options);
   return policy.ok() ? Status() : policy.status();
 }
 

@@ -88,7 +88,7 @@ TEST_F(SamplingTest, EachHasItsTurnUnderEveryPolicy) {
   for (const char* policy : {"fcfs", "sjf", "priority", "cache-aware"}) {
     sequences_.clear();
     now_ = base::TimePoint{0};
-    const auto its = *policy::MakePolicy({.name = policy});
+    const auto its = *policy::MakePolicy({.policy = policy});
     Start(1000, Learning(), its.get());
     tenant_ = "a";
     for (int i = 0; i < 9; ++i) Add(1);

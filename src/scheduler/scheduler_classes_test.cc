@@ -15,7 +15,7 @@ class ClassesTest : public SchedulerTest {
  protected:
   void StartWith(const std::string& policy, int32_t blocks, SchedulerOptions options,
                  bool strict = false) {
-    policy_ = *policy::MakePolicy({.name = policy, .strict = strict, .kv_is_kept = caching_});
+    policy_ = *policy::MakePolicy({.policy = policy, .strict_priority = strict}, caching_);
     options.class_parts = {0.7, 0.2, 0.1};
     options.has_classes = policy.find("priority") != std::string::npos;
     Start(blocks, options, policy_.get());
