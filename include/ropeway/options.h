@@ -84,6 +84,18 @@ struct QueueOptions {
                                                              std::chrono::milliseconds(60'000)};
 };
 
+// How many sequences of an engine run at once, at most max_num_seqs.
+struct BatchSizeOptions {
+  // "fixed", "aimd" (by the time of a step, and of a request) or "memory" (by the free part of the
+  // KV pool).
+  std::string name = "fixed";
+  // aimd: the initial number, from 8 to 64 (max_num_seqs if that is less); and the targets of the
+  // p99 time of a step and of the p99 latency of a request (0: latencies are not watched).
+  int start = 32;
+  std::chrono::milliseconds step_target{100};
+  std::chrono::milliseconds request_target{0};
+};
+
 // How the requests of an engine come together and share its steps (docs/scheduling.md).
 struct SchedulingOptions {
   int max_num_seqs = 64;             // Sequences that run at once. At least 1.
@@ -118,14 +130,7 @@ struct SchedulingOptions {
   // twice what the others' decodes cost where that is above 16 (docs/scheduling.md).
   int long_prefill_threshold = 512;
   int long_prefill_budget = 64;
-  // How many sequences run at once, at most max_num_seqs: "fixed", "aimd" (by the time of a step,
-  // and of a request) or "memory" (by the free part of the KV pool).
-  std::string batch_control = "fixed";
-  // aimd: the initial number, from 8 to 64 (max_num_seqs if that is less); and the targets of the
-  // p99 time of a step and of the p99 latency of a request (0: latencies are not watched).
-  int aimd_start = 32;
-  std::chrono::milliseconds step_target{100};
-  std::chrono::milliseconds request_target{0};
+  BatchSizeOptions batch_control;
 };
 
 // The KV cache: the pool in memory and the disk tier below it.

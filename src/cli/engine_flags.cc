@@ -404,14 +404,15 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
         {"--long-prefill-budget", flags::IntValue(&options.long_prefill_budget, 1, 65536),
          "Cost of all long prompts in a step while others decode, in units of about the time of "
          "one short token"},
-        {"--batch-control", flags::ChoiceValue(&options.batch_control, {"fixed", "aimd", "memory"}),
+        {"--batch-control",
+         flags::ChoiceValue(&options.batch_control.name, {"fixed", "aimd", "memory"}),
          "How many sequences run at once: fixed (--max-num-seqs), or fewer by the time of a step "
          "(aimd) or by the free memory (memory)"},
-        {"--step-target", flags::DurationValue(&options.step_target, kLeast),
+        {"--step-target", flags::DurationValue(&options.batch_control.step_target, kLeast),
          "aimd: target of a step's time, at the 99th percentile"},
-        {"--request-target", flags::DurationValue(&options.request_target),
+        {"--request-target", flags::DurationValue(&options.batch_control.request_target),
          "aimd: target of a request's latency, at the 99th percentile; 0: not watched"},
-        {"--aimd-start", flags::IntValue(&options.aimd_start, 8, 64),
+        {"--aimd-start", flags::IntValue(&options.batch_control.start, 8, 64),
          "aimd: sequences that run at once at the beginning; --max-num-seqs if that is less"}}}};
   return flags::Join({SharesRow(queue), classes, WaitRows(queue), steps});
 }

@@ -64,8 +64,9 @@ TEST_F(EngineFlagsTest, TheDefaultsAreTheEngines) {
   EXPECT_EQ(given.queue.max_wait, own.queue.max_wait);
   EXPECT_EQ(given.queue.ttft_limits, own.queue.ttft_limits);
   EXPECT_EQ(given.queue.latency_limits, own.queue.latency_limits);
-  EXPECT_EQ(given.scheduler.aimd_start, own.scheduler.aimd_start);
-  EXPECT_EQ(given.scheduler.request_target, own.scheduler.request_target);
+  EXPECT_EQ(given.scheduler.batch_control.start, own.scheduler.batch_control.start);
+  EXPECT_EQ(given.scheduler.batch_control.request_target,
+            own.scheduler.batch_control.request_target);
   EXPECT_TRUE(given.scheduler.urgent_joins) << "a server's default";
   EXPECT_FALSE(own.scheduler.urgent_joins) << "a comparison of strategies keeps them pure";
   const std::string help = flags::HelpText(program_, {&program_.commands[0]});
@@ -157,14 +158,14 @@ TEST_F(EngineFlagsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(options.scheduler.max_prefill_chunk, 10);
   EXPECT_EQ(options.scheduler.long_prefill_threshold, 11);
   EXPECT_EQ(options.scheduler.long_prefill_budget, 12);
-  EXPECT_EQ(options.scheduler.batch_control, "aimd");
-  EXPECT_EQ(options.scheduler.step_target, milliseconds(13));
+  EXPECT_EQ(options.scheduler.batch_control.name, "aimd");
+  EXPECT_EQ(options.scheduler.batch_control.step_target, milliseconds(13));
   EXPECT_EQ(options.queue.ttft_limits,
             (std::array{milliseconds(1), milliseconds(2000), milliseconds(180'000)}));
   EXPECT_EQ(options.queue.latency_limits,
             (std::array{milliseconds(4000), milliseconds(5000), milliseconds(6000)}));
-  EXPECT_EQ(options.scheduler.request_target, milliseconds(7000));
-  EXPECT_EQ(options.scheduler.aimd_start, 14);
+  EXPECT_EQ(options.scheduler.batch_control.request_target, milliseconds(7000));
+  EXPECT_EQ(options.scheduler.batch_control.start, 14);
   EXPECT_FALSE(options.scheduler.urgent_joins);
 }
 

@@ -91,13 +91,6 @@ scheduler::SchedulerOptions SchedulerOptionsOf(const EngineOptions& all) {
           .padding = batching.kind == Strategy::kStatic && options.static_padding};
 }
 
-scheduler::BatchSizeOptions BatchControlOf(const SchedulingOptions& options) {
-  return {.name = options.batch_control,
-          .start = options.aimd_start,
-          .step_target = options.step_target,
-          .request_target = options.request_target};
-}
-
 Status ValidateScheduling(const EngineOptions& options) {
   const SchedulingOptions& scheduler = options.scheduler;
   if (!StrategyOf(scheduler.strategy)) {
@@ -111,7 +104,7 @@ Status ValidateScheduling(const EngineOptions& options) {
     if (time.count() <= 0) return Invalid(field, "must be above 0 ms");
   }
   if (Status status = SchedulerOptionsOf(options).Validate(); !status.ok()) return status;
-  return BatchControlOf(scheduler).Validate();
+  return scheduler::CheckBatchSize(scheduler.batch_control);
 }
 
 Status ValidateCache(const CacheOptions& cache) {
@@ -156,7 +149,7 @@ int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks,
 
 Status EngineCoreOptions::Validate(const executor::KvLayout& layout) const {
   if (Status status = scheduler.Validate(); !status.ok()) return status;
-  if (Status status = batch_control.Validate(); !status.ok()) return status;
+  if (Status status = scheduler::CheckBatchSize(batch_control); !status.ok()) return status;
   if (max_model_len < 2) return Invalid("max_model_len", "must be at least 2");
   const int32_t blocks = UsableBlocks(layout);
   const int64_t needed = kvcache::KvWindows(layout.windows).BlocksForAlone(max_model_len);
@@ -198,7 +191,7 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
   const CacheOptions& cache = options.cache;
   EngineCoreOptions core;
   core.scheduler = SchedulerOptionsOf(options);
-  core.batch_control = BatchControlOf(options.scheduler);
+  core.batch_control = options.scheduler.batch_control;
   core.cache.caching = cache.prefix_caching;
   core.cache.checkpoint_always = cache.preempt_checkpoint == "always";
   core.max_model_len =

@@ -21,7 +21,7 @@ namespace ropeway::engine {
 // How an EngineCore is set up.
 struct EngineCoreOptions {
   scheduler::SchedulerOptions scheduler{.max_num_seqs = 64, .max_num_batched_tokens = 512};
-  scheduler::BatchSizeOptions batch_control{};
+  BatchSizeOptions batch_control{};
   kvcache::KvCacheOptions cache{};  // Without what the layout tells, and the tier; see CacheOf().
   kvcache::KvTier* tier = nullptr;  // Null: none. Must outlive the core.
   int32_t max_model_len = 0;        // Already lowered to what the pool holds.

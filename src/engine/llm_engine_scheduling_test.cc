@@ -326,16 +326,20 @@ TEST(LlmEngineSchedulingTest, BadOptionsAreRejectedByName) {
               o.queue.class_shares = {70, 20, 20};
             }),
             "class_shares");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.batch_control = "pid"; }), "batch_control");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.step_target = milliseconds(0); }),
-            "step_target");
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.batch_control.name = "pid"; }),
+            "batch_control");
+  EXPECT_EQ(
+      field_of([](EngineOptions& o) { o.scheduler.batch_control.step_target = milliseconds(0); }),
+      "step_target");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.max_wait = milliseconds(0); }), "max_wait");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.ttft_limits[2] = milliseconds(0); }),
             "ttft_limits");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.queue.latency_limits[0] = milliseconds(0); }),
             "latency_limits");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.aimd_start = 0; }), "aimd_start");
-  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.request_target = milliseconds(-1); }),
+  EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.batch_control.start = 0; }), "aimd_start");
+  EXPECT_EQ(field_of([](EngineOptions& o) {
+              o.scheduler.batch_control.request_target = milliseconds(-1);
+            }),
             "request_target");
   EXPECT_EQ(field_of([](EngineOptions& o) { o.scheduler.target_latency = milliseconds(0); }),
             "target_latency");

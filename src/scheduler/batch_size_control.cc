@@ -2,22 +2,26 @@
 
 #include <cstdint>
 #include <numeric>
+#include <string>
 
 namespace ropeway::scheduler {
 namespace {
 
-Status CheckTarget(const char* field, base::Duration target, base::Duration least,
+using std::chrono::milliseconds;
+
+Status CheckTarget(const char* field, milliseconds target, milliseconds least,
                    const char* expected) {
   if (target >= least) return {};
-  const auto given = std::chrono::duration_cast<std::chrono::milliseconds>(target).count();
-  return InvalidArgument(std::string(field) + " " + std::to_string(given) + "ms: expected " +
-                             expected + ", such as 100ms",
+  return InvalidArgument(std::string(field) + " " + std::to_string(target.count()) +
+                             "ms: expected " + expected + ", such as 100ms",
                          field);
 }
 
 }  // namespace
 
-Status BatchSizeOptions::Validate() const {
+Status CheckBatchSize(const BatchSizeOptions& options) {
+  const std::string& name = options.name;
+  const int start = options.start;
   if (name != "fixed" && name != "aimd" && name != "memory") {
     return InvalidArgument(
         "batch_control \"" + name + "\" is unknown: expected fixed, aimd or memory",
@@ -29,9 +33,11 @@ Status BatchSizeOptions::Validate() const {
                                std::to_string(start),
                            "aimd_start");
   }
-  Status status = CheckTarget("step_target", step_target, base::Duration(1), "a time above 0");
+  Status status =
+      CheckTarget("step_target", options.step_target, milliseconds(1), "a time above 0");
   if (!status.ok()) return status;
-  return CheckTarget("request_target", request_target, base::Duration(0), "0, or a time above 0");
+  return CheckTarget("request_target", options.request_target, milliseconds(0),
+                     "0, or a time above 0");
 }
 
 std::unique_ptr<BatchSizeControl> MakeBatchSizeControl(const BatchSizeOptions& options,

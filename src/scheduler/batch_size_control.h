@@ -6,9 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <string>
 
 #include "base/clock.h"
+#include "ropeway/options.h"
 #include "ropeway/status.h"
 
 namespace ropeway::scheduler {
@@ -32,20 +32,11 @@ class BatchSizeControl {
   virtual void OnRequest(base::Duration /*latency*/) {}
 };
 
-struct BatchSizeOptions {
-  std::string name = "fixed";  // Or "aimd", "memory".
-  // For "aimd": the initial limit, the target for the p99 time of a step, and the target for the
-  // p99 latency of a request; 0: latencies are not watched.
-  int start = 32;
-  base::Duration step_target = std::chrono::milliseconds(100);
-  base::Duration request_target{};
+// InvalidArgument with field "batch_control" for an unknown name, and with field "aimd_start",
+// "step_target" or "request_target" for a value out of range, under every control.
+Status CheckBatchSize(const BatchSizeOptions& options);
 
-  // InvalidArgument with field "batch_control" for another name, and with field "aimd_start",
-  // "step_target" or "request_target" for a value out of range, under every control.
-  Status Validate() const;
-};
-
-// REQUIRES: options.Validate() is OK; max_num_seqs is at least 1.
+// REQUIRES: CheckBatchSize(options) is OK; max_num_seqs is at least 1.
 std::unique_ptr<BatchSizeControl> MakeBatchSizeControl(const BatchSizeOptions& options,
                                                        int max_num_seqs);
 

@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr base::Duration kTarget = milliseconds(100);
+constexpr milliseconds kTarget(100);
 
 void Steps(BatchSizeControl* control, int count, milliseconds step) {
   for (int i = 0; i < count; ++i) control->OnStep(step, 1.0);
@@ -21,7 +21,7 @@ void Requests(BatchSizeControl* control, int count, milliseconds latency) {
   for (int i = 0; i < count; ++i) control->OnRequest(latency);
 }
 
-AimdBatchSize Aimd(int max_num_seqs, int start = 64, base::Duration request_target = {}) {
+AimdBatchSize Aimd(int max_num_seqs, int start = 64, milliseconds request_target = {}) {
   return {
       {.name = "aimd", .start = start, .step_target = kTarget, .request_target = request_target},
       max_num_seqs};
@@ -31,7 +31,7 @@ TEST(BatchSizeControlTest, MadeByName) {
   for (const char* name : {"fixed", "aimd", "memory"}) {
     for (const int max_num_seqs : {1, 6, 64, 500}) {
       const BatchSizeOptions options{.name = name, .step_target = kTarget};
-      ASSERT_TRUE(options.Validate().ok());
+      ASSERT_TRUE(CheckBatchSize(options).ok());
       const auto control = MakeBatchSizeControl(options, max_num_seqs);
       EXPECT_GE(control->limit(), 1);
       EXPECT_LE(control->limit(), max_num_seqs);
@@ -43,26 +43,24 @@ TEST(BatchSizeControlTest, MadeByName) {
 }
 
 TEST(BatchSizeControlTest, BadInputIsNamed) {
-  const Status name = BatchSizeOptions{.name = "pid"}.Validate();
+  const Status name = CheckBatchSize({.name = "pid"});
   EXPECT_EQ(name.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(name.field(), "batch_control");
   EXPECT_THAT(name.message(), HasSubstr("\"pid\" is unknown: expected fixed, aimd or memory"));
   for (const char* control : {"fixed", "aimd", "memory"}) {
-    const Status target =
-        BatchSizeOptions{.name = control, .step_target = milliseconds(0)}.Validate();
+    const Status target = CheckBatchSize({.name = control, .step_target = milliseconds(0)});
     EXPECT_EQ(target.code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(target.field(), "step_target");
     EXPECT_THAT(target.message(), HasSubstr("step_target 0ms: expected a time above 0"));
     for (const int start : {0, 7, 65}) {
-      const Status status = BatchSizeOptions{.name = control, .start = start}.Validate();
+      const Status status = CheckBatchSize({.name = control, .start = start});
       EXPECT_EQ(status.field(), "aimd_start");
       EXPECT_THAT(status.message(), HasSubstr("between 8 and 64, not " + std::to_string(start)));
     }
-    EXPECT_TRUE((BatchSizeOptions{.name = control, .start = 8}.Validate().ok()));
-    EXPECT_TRUE((BatchSizeOptions{.name = control, .start = 64}.Validate().ok()));
-    EXPECT_EQ(
-        (BatchSizeOptions{.name = control, .request_target = milliseconds(-1)}.Validate().field()),
-        "request_target");
+    EXPECT_TRUE(CheckBatchSize({.name = control, .start = 8}).ok());
+    EXPECT_TRUE(CheckBatchSize({.name = control, .start = 64}).ok());
+    EXPECT_EQ(CheckBatchSize({.name = control, .request_target = milliseconds(-1)}).field(),
+              "request_target");
   }
 }
 
