@@ -154,16 +154,16 @@ Dispatch BatchDispatch(std::string part, std::string system, int size, int paral
   Dispatch dispatch;
   dispatch.part = std::move(part);
   dispatch.system = std::move(system);
-  dispatch.options.dispatch = "batch";
-  dispatch.options.max_batch_size = size;
-  dispatch.options.max_parallel_batches = parallel;
+  dispatch.options.batching.dispatch = "batch";
+  dispatch.options.batching.max_batch_size = size;
+  dispatch.options.batching.max_parallel_batches = parallel;
   dispatch.places = dispatch.at_once = size * parallel;
   return dispatch;
 }
 
 Dispatch SerialDispatch(const std::string& part) {
   Dispatch dispatch = BatchDispatch(part, "serial", 1, 1);
-  dispatch.options.enable_batching = false;
+  dispatch.options.batching.enable_batching = false;
   return dispatch;
 }
 

@@ -83,10 +83,10 @@ void GatewayChecks::CheckBudget(const gateway::Decision& decision, GatewayRecord
     ++retries_;
   }
   ++record->sends;
-  if (record->resumptions > options.max_resumptions) {
+  if (record->resumptions > options.failover.max_resumptions) {
     Violate("resumptions", Called(decision.id) + " was gone on with too often");
   }
-  if (record->sends - record->resumptions > options.max_retries + 1) {
+  if (record->sends - record->resumptions > options.failover.max_retries + 1) {
     Violate("retry_budget", Called(decision.id) + " was sent too often");
   }
   const double at_once = std::max(gateway::RetryBudget::kLeastTokens,
@@ -232,7 +232,7 @@ void GatewayChecks::CheckPlaces(const gateway::Dispatcher& dispatcher, base::Tim
 
 bool GatewayChecks::MayBegin() const {
   const gateway::DispatchOptions& options = setup_.dispatch;
-  if (options.enable_batching && !options.batches) return true;
+  if (options.batching.enable_batching && !options.in_batches()) return true;
   bool any = false;
   std::set<uint64_t> batches;
   for (const auto& [id, record] : open_) {
@@ -240,10 +240,10 @@ bool GatewayChecks::MayBegin() const {
     any = true;
     if (record->batch != 0) batches.insert(record->batch);
   }
-  if (!options.enable_batching) return !any;
+  if (!options.batching.enable_batching) return !any;
   // Batches of urgent requests, which join the others, count here too: whether one is of that kind
   // is not seen from outside.
-  return batches.size() < static_cast<size_t>(options.max_parallel_batches);
+  return batches.size() < static_cast<size_t>(options.batching.max_parallel_batches);
 }
 
 void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::TimePoint now) {
@@ -261,12 +261,13 @@ void GatewayChecks::CheckWaits(const gateway::Dispatcher& dispatcher, base::Time
     is_free = is_free || (usable && view.in_flight < view.places - kept);
   }
   const bool may_begin = is_free && MayBegin();
-  const base::Duration idle = options.batches ? kIdleFor + options.max_batch_wait : kIdleFor;
+  const base::Duration idle =
+      options.in_batches() ? kIdleFor + options.batching.max_batch_wait : kIdleFor;
   for (const auto& [id, record] : open_) {
     if (now - kLate > record->deadline) Violate("deadline", Called(id) + " lives on");
     if (record->backend >= 0) continue;
     const base::TimePoint held = std::max(record->queued, down_since_);
-    if (!alive && !record->resumes && now > held + options.hold_timeout + kLate) {
+    if (!alive && !record->resumes && now > held + options.failover.hold_timeout + kLate) {
       Violate("held", fmt::format("{} waits for {:.3f} s", Called(id), Seconds(now - held)));
     }
     if (record->resumes && now > record->queued + options.resume_wait + kLate) {

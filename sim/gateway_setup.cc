@@ -113,14 +113,15 @@ void DrawDispatch(base::Random& random, GatewaySetup* setup) {
   options.queue.max_wait =
       AnyOf<milliseconds>(random, {milliseconds(200), seconds(5), seconds(30)});
   options.queue.max_queued_requests = AnyOf<int>(random, {4, 50, 1000});
-  options.batches = random.Chance(0.25);
-  options.enable_batching = random.Chance(0.9);
-  options.max_batch_size = static_cast<int>(random.Between(1, 10));
-  options.max_parallel_batches = static_cast<int>(random.Between(1, 3));
-  options.hold_timeout = AnyOf<base::Duration>(random, {seconds(0), seconds(3), seconds(20)});
-  options.idle_timeout = AnyOf<base::Duration>(random, {seconds(2), seconds(10)});
-  options.first_byte_timeout = AnyOf<base::Duration>(random, {seconds(5), seconds(60)});
-  options.max_retries = static_cast<int>(random.Between(0, 5));
+  options.batching.dispatch = random.Chance(0.25) ? "batch" : "continuous";
+  options.batching.enable_batching = random.Chance(0.9);
+  options.batching.max_batch_size = static_cast<int>(random.Between(1, 10));
+  options.batching.max_parallel_batches = static_cast<int>(random.Between(1, 3));
+  options.failover.hold_timeout =
+      AnyOf<milliseconds>(random, {seconds(0), seconds(3), seconds(20)});
+  options.failover.idle_timeout = AnyOf<milliseconds>(random, {seconds(2), seconds(10)});
+  options.failover.first_byte_timeout = AnyOf<milliseconds>(random, {seconds(5), seconds(60)});
+  options.failover.max_retries = static_cast<int>(random.Between(0, 5));
   options.retries.part = AnyOf(random, {0.0, 0.1, 0.5});
   options.retries.per_second = AnyOf(random, {0.2, 1.0, 5.0});
   options.resume_wait = AnyOf<base::Duration>(random, {seconds(1), seconds(30)});
@@ -134,6 +135,7 @@ void MakeSteady(Load load, GatewaySetup* setup) {
   setup->load = load;
   const bool tenants = load == Load::kTenants || load == Load::kHostile;
   gateway::DispatchOptions options;
+  options.failover.first_byte_timeout = options.failover.idle_timeout = {};
   options.queue.policy = tenants ? (setup->seed % 2 == 0 ? "fair" : "priority+fair")
                                  : (setup->seed % 2 == 0 ? "priority" : "priority+fair");
   options.queue.strict_priority = load == Load::kOverdue;
@@ -172,14 +174,14 @@ void MakePlantable(GatewaySetup* setup) {
       return MakeSteady(Load::kHostile, setup);
     case GatewayPlant::kBudgetIgnored:
       options.retries = {.part = 0.0, .per_second = 0.2};
-      options.max_retries = 5;
+      options.failover.max_retries = 5;
       for (SimBackendSetup& backend : setup->backends) backend.breaks = 0.5;
       return;
     case GatewayPlant::kHoldForever:
       setup->backends.resize(1);
       setup->backends[0].well = seconds(5);
       setup->backends[0].trouble = seconds(60);
-      options.hold_timeout = seconds(3);
+      options.failover.hold_timeout = seconds(3);
       return;
     case GatewayPlant::kDeadGetsRequests:
       for (SimBackendSetup& backend : setup->backends) {
@@ -197,7 +199,7 @@ void MakePlantable(GatewaySetup* setup) {
       return;
     case GatewayPlant::kRetryAfterByte:
       for (SimBackendSetup& backend : setup->backends) backend.breaks = 0.3;
-      options.max_retries = 5;
+      options.failover.max_retries = 5;
       return;
     case GatewayPlant::kPlaceLeaked:
       setup->cancel_share = 0.5;
@@ -212,8 +214,9 @@ void MakePlantable(GatewaySetup* setup) {
       return;
     case GatewayPlant::kBatchForever:
       setup->mean_gap_us = 300'000;
-      options.batches = options.enable_batching = true;
-      options.max_batch_size = 10;
+      options.batching.dispatch = "batch";
+      options.batching.enable_batching = true;
+      options.batching.max_batch_size = 10;
       for (SimBackendSetup& backend : setup->backends) {
         backend.slots = 8;
         backend.reports = true;
@@ -341,8 +344,12 @@ GatewaySetup MakeGatewaySetup(uint64_t seed, GatewayPlant plant) {
 gateway::DispatchOptions PlantedOptions(const GatewaySetup& setup) {
   gateway::DispatchOptions options = setup.dispatch;
   if (setup.plant == GatewayPlant::kBudgetIgnored) options.retries.per_second = 1000.0;
-  if (setup.plant == GatewayPlant::kHoldForever) options.hold_timeout = std::chrono::hours(100);
-  if (setup.plant == GatewayPlant::kBatchForever) options.max_batch_wait = std::chrono::hours(100);
+  if (setup.plant == GatewayPlant::kHoldForever) {
+    options.failover.hold_timeout = std::chrono::hours(100);
+  }
+  if (setup.plant == GatewayPlant::kBatchForever) {
+    options.batching.max_batch_wait = std::chrono::hours(100);
+  }
   if (setup.plant == GatewayPlant::kPlaceNotKept) options.rules.tenants = 1;
   if (setup.plant == GatewayPlant::kOverfull) {
     for (size_t i = 0; i < options.replicas.size(); ++i) {
@@ -371,13 +378,13 @@ std::string Describe(const GatewaySetup& setup) {
       "({}, {}/s), resume_wait {} ms, {} requests every {} us, prompts to {}, outputs to {};",
       kLoads[static_cast<size_t>(setup.load)], o.queue.policy,
       o.queue.strict_priority ? " strict" : "", o.rules.tenants, ms(o.queue.max_wait),
-      !o.enable_batching ? std::string("serial")
-      : o.batches
-          ? fmt::format("batches of {}, {} at once", o.max_batch_size, o.max_parallel_batches)
-          : std::string("continuous"),
-      ms(o.hold_timeout), ms(o.idle_timeout), ms(o.first_byte_timeout), o.max_retries,
-      o.retries.part, o.retries.per_second, ms(o.resume_wait), setup.num_requests,
-      setup.mean_gap_us, setup.longest_prompt, setup.longest_output);
+      !o.batching.enable_batching ? std::string("serial")
+      : o.in_batches() ? fmt::format("batches of {}, {} at once", o.batching.max_batch_size,
+                                     o.batching.max_parallel_batches)
+                       : std::string("continuous"),
+      ms(o.failover.hold_timeout), ms(o.failover.idle_timeout), ms(o.failover.first_byte_timeout),
+      o.failover.max_retries, o.retries.part, o.retries.per_second, ms(o.resume_wait),
+      setup.num_requests, setup.mean_gap_us, setup.longest_prompt, setup.longest_output);
   for (size_t i = 0; i < setup.backends.size(); ++i) {
     const SimBackendSetup& b = setup.backends[i];
     line += fmt::format(

@@ -159,7 +159,8 @@ GatewayReport GatewayWorld::Run() {
   Count("retries", counts.retries);
   Count("resumptions", counts.resumptions);
   Count("retries that waited for the budget", counts.retries_delayed);
-  Count("batches of several", setup_.dispatch.batches && counts.batched > counts.batches ? 1 : 0);
+  Count("batches of several",
+        setup_.dispatch.in_batches() && counts.batched > counts.batches ? 1 : 0);
   for (const gateway::ReplicaView& view : dispatcher_.AllReplicas(now_)) {
     Count("ejections", view.ejections);
   }

@@ -72,13 +72,7 @@ struct GatewayModel {
 struct GatewayOptions {
   std::vector<GatewayModel> models;  // At least one. The first serves requests that name none.
 
-  // "continuous": a request is sent when a backend has a free place for it. "batch": requests go
-  // out together, when max_batch_size of them wait or the oldest has waited for max_batch_wait.
-  std::string dispatch = "continuous";
-  bool enable_batching = true;  // false: strictly one request at a time.
-  int max_batch_size = 8;
-  std::chrono::milliseconds max_batch_wait{50};
-  int max_parallel_batches = 1;
+  GatewayBatching batching;
   // How many requests a backend may have at once, if it does not report its places: "aimd" (learned
   // from failures and latencies) or "memory" (by the free part of its KV memory, where it reports
   // that).
@@ -94,16 +88,9 @@ struct GatewayOptions {
 
   // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
   std::chrono::milliseconds request_timeout{0};
-  // What waits while no backend can be reached fails after so long; 0: at once.
-  std::chrono::milliseconds hold_timeout{0};
-  // A backend that is silent for so long, before its first output for a request (the prompt is
-  // computed then) or between two, is taken to hang; 0: never.
-  std::chrono::milliseconds first_byte_timeout{300'000};
-  std::chrono::milliseconds backend_idle_timeout{60'000};
+  FailoverOptions failover;
   std::chrono::milliseconds connect_timeout{5'000};
   std::chrono::milliseconds probe_interval{5'000};  // Between two looks at a backend's health.
-  int max_retries = 3;      // Of one request, on other backends, before it had any output.
-  int max_resumptions = 3;  // Of one stream whose backend was lost.
 
   // Requests with a parameter that their model's backends do not know fail (kInvalidArgument);
   // otherwise it is left out.

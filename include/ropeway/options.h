@@ -1,4 +1,4 @@
-// How an engine is set up: plain values in one struct per part of the engine.
+// How an engine and a gateway are set up: plain values in one struct per part.
 #ifndef ROPEWAY_OPTIONS_H_
 #define ROPEWAY_OPTIONS_H_
 
@@ -174,6 +174,30 @@ struct EngineOptions {
   // called. 0: none are kept for it, as suits callers who wait for handles or stream.
   int64_t max_finished_bytes = 0;
   std::string trace_file;  // Chrome/Perfetto JSON of steps and requests is written here; "": none.
+};
+
+// When a gateway sends its requests, and how many together.
+struct GatewayBatching {
+  // "continuous": a request is sent when a backend has a free place for it. "batch": requests go
+  // out together, when max_batch_size of them wait or the oldest has waited for max_batch_wait.
+  std::string dispatch = "continuous";
+  bool enable_batching = true;  // false: strictly one request at a time, whatever `dispatch` is.
+  int max_batch_size = 8;
+  std::chrono::milliseconds max_batch_wait{50};
+  int max_parallel_batches = 1;
+};
+
+// What a gateway does about backends that fail or hang.
+struct FailoverOptions {
+  // What waits while no backend can be reached fails after so long; 0: at once.
+  std::chrono::milliseconds hold_timeout{0};
+  // A backend that is silent for so long, before its first output for a request (the prompt is
+  // computed then) or between two, is taken to hang; 0: never. The second one also bounds the first
+  // where a stream is taken up, and at a backend that is out because its probes fail.
+  std::chrono::milliseconds first_byte_timeout{300'000};
+  std::chrono::milliseconds idle_timeout{60'000};
+  int max_retries = 3;      // Of one request, on other backends, before it had any output.
+  int max_resumptions = 3;  // Of one stream whose backend was lost.
 };
 
 }  // namespace ropeway

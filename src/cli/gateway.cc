@@ -46,20 +46,20 @@ flags::FlagTable BackendRows(GatewayFlags* flags) {
         {"--strict", flags::SwitchValue(&options.strict),
          "Reject requests with a parameter that the model's backends do not know; without, it is "
          "left out"},
-        {"--hold-timeout", flags::DurationValue(&options.hold_timeout),
+        {"--hold-timeout", flags::DurationValue(&options.failover.hold_timeout),
          "While no backend is up, requests wait so long for one; 0: they get 503 at once"},
-        {"--backend-idle-timeout", flags::DurationValue(&options.backend_idle_timeout),
+        {"--backend-idle-timeout", flags::DurationValue(&options.failover.idle_timeout),
          "A backend that is silent for so long within an answer is taken to hang; 0: never"},
-        {"--backend-first-byte-timeout", flags::DurationValue(&options.first_byte_timeout),
+        {"--backend-first-byte-timeout", flags::DurationValue(&options.failover.first_byte_timeout),
          "Likewise before an answer's first output, while it computes the prompt; 0: never"},
         {"--backend-connect-timeout", flags::DurationValue(&options.connect_timeout, kLeastTime),
          "For a connection to a backend, with its TLS handshake"},
         {"--probe-interval", flags::DurationValue(&options.probe_interval, kLeastTime),
          "Between two looks at a backend's health and places"},
-        {"--max-retries", flags::IntValue(&options.max_retries, 0, 100),
+        {"--max-retries", flags::IntValue(&options.failover.max_retries, 0, 100),
          "How often a request is sent again, elsewhere if possible, while nothing of its answer "
          "was given out"},
-        {"--max-resumptions", flags::IntValue(&options.max_resumptions, 0, 100),
+        {"--max-resumptions", flags::IntValue(&options.failover.max_resumptions, 0, 100),
          "How often a stream that lost its Ropeway goes on at another one"}}}};
 }
 
@@ -67,15 +67,15 @@ flags::FlagTable DispatchRows(GatewayFlags* flags) {
   GatewayOptions& options = flags->options;
   return {
       {"Dispatch",
-       {{"--dispatch", flags::ChoiceValue(&options.dispatch, {"continuous", "batch"}),
+       {{"--dispatch", flags::ChoiceValue(&options.batching.dispatch, {"continuous", "batch"}),
          "When requests are sent: continuous (as backends have free places) or batch (together)"},
-        {"--enable-batching", flags::OnOffValue(&options.enable_batching),
+        {"--enable-batching", flags::OnOffValue(&options.batching.enable_batching),
          "off: strictly one request at a time"},
-        {"--max-batch-size", flags::IntValue(&options.max_batch_size, 1, 4096),
+        {"--max-batch-size", flags::IntValue(&options.batching.max_batch_size, 1, 4096),
          "batch: a batch of so many is sent at once"},
-        {"--max-batch-wait", flags::DurationValue(&options.max_batch_wait),
+        {"--max-batch-wait", flags::DurationValue(&options.batching.max_batch_wait),
          "batch: a smaller one is sent when its oldest request has waited so long"},
-        {"--max-parallel-batches", flags::IntValue(&options.max_parallel_batches, 1, 4096),
+        {"--max-parallel-batches", flags::IntValue(&options.batching.max_parallel_batches, 1, 4096),
          "batch: batches under way at once"},
         {"--batch-control", flags::ChoiceValue(&options.batch_control, {"aimd", "memory"}),
          "How many requests a backend gets at once where it does not report its places: aimd "

@@ -128,7 +128,8 @@ void DispatchAttempts::OnReplicaFailed(int replica, FailureKind kind, int retry_
 
 bool DispatchAttempts::MayResume(const DispatchEntry& entry) const {
   return entry.given && entry.ids_known && !entry.replays && entry.identity != nullptr &&
-         entry.resumptions < from_.options.max_resumptions && now_ < entry.request.deadline;
+         entry.resumptions < from_.options.failover.max_resumptions &&
+         now_ < entry.request.deadline;
 }
 
 DispatchAttempts::Next DispatchAttempts::OnFailure(DispatchEntry* entry, const Outcome& failure,
@@ -169,7 +170,8 @@ DispatchAttempts::Next DispatchAttempts::OnFailure(DispatchEntry* entry, const O
       return Next::kResume;
     }
     const bool may_help = !is_tenants || elsewhere;
-    if (!entry->given && in_time && may_help && entry->retries < from_.options.max_retries) {
+    if (!entry->given && in_time && may_help &&
+        entry->retries < from_.options.failover.max_retries) {
       ++entry->retries;
       return Next::kRetry;
     }
@@ -182,8 +184,8 @@ DispatchAttempts::Next DispatchAttempts::OnFailure(DispatchEntry* entry, const O
 
 base::Duration DispatchAttempts::PatienceFor(const DispatchEntry& entry) const {
   const base::Duration none(0);
-  const base::Duration idle = from_.options.idle_timeout;
-  const base::Duration first = from_.options.first_byte_timeout;
+  const base::Duration idle = from_.options.failover.idle_timeout;
+  const base::Duration first = from_.options.failover.first_byte_timeout;
   if (entry.first_byte) return idle;
   const bool hurries = entry.resumes || from_.replicas[entry.replica].unheard();
   if (!hurries || idle <= none) return first;

@@ -37,8 +37,8 @@ class DispatchAttemptsTest : public testing::Test {
     options.queue.policy = "fair";
     options.replicas = {{.name = "a", .max_concurrency = 4, .can_resume = true},
                         {.name = "b", .max_concurrency = 4, .can_resume = true}};
-    options.first_byte_timeout = seconds(20);
-    options.idle_timeout = seconds(5);
+    options.failover.first_byte_timeout = seconds(20);
+    options.failover.idle_timeout = seconds(5);
     return options.Resolved();
   }
   void Pass(base::Duration time) {
@@ -147,7 +147,7 @@ TEST_F(DispatchAttemptsTest, WhatWasCutWaitsForAReplicaAWhile) {
 
 TEST_F(DispatchAttemptsTest, BeforeOutputItIsSentAgain) {
   DispatchEntry* const entry = Add();
-  for (int i = 0; i < options_.max_retries; ++i) {
+  for (int i = 0; i < options_.failover.max_retries; ++i) {
     Begin(entry, i % 2);
     EXPECT_EQ(Fail(entry), Next::kRetry);
   }
@@ -187,7 +187,7 @@ TEST_F(DispatchAttemptsTest, IdsThatAreRejectedAreComputedAnewOnce) {
 
 TEST_F(DispatchAttemptsTest, ABusyReplicaSaysWhenToComeAgain) {
   DispatchEntry* const entry = Add();
-  entry->retries = options_.max_retries;
+  entry->retries = options_.failover.max_retries;
   Begin(entry);
   EXPECT_EQ(Fail(entry, Kind::kBusy), Next::kEnd);
   EXPECT_EQ(status_.retry_after_seconds(), 7);

@@ -64,8 +64,8 @@ bool DispatchLoad::StartsAtOnce(const core::Job& job) const {
   const auto tenant = tenants.find(job.request.tenant);
   const ReplicaMask there = tenant != tenants.end() ? tenant->second.there : 0;
   if (from_.places.FreeAt(now_, false).For(there) == 0) return false;
-  if (!from_.options.enable_batching) return from_.entries.running().empty();
-  return !from_.options.batches || from_.batches.may_run_more();
+  if (!from_.options.batching.enable_batching) return from_.entries.running().empty();
+  return !from_.options.in_batches() || from_.batches.may_run_more();
 }
 
 void DispatchLoad::View(scheduler::LoadView* view) const {

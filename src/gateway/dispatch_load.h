@@ -77,7 +77,9 @@ class DispatchLoad final : private scheduler::AdmissionQueue {
   scheduler::Work WorkOf(const core::Job& job) const override { return work_.WorkOf(job); }
 
   scheduler::LoadView Predict() const;
-  int limit() const { return from_.options.enable_batching ? from_.replicas.limit(now_) : 1; }
+  int limit() const {
+    return from_.options.batching.enable_batching ? from_.replicas.limit(now_) : 1;
+  }
 
   const Sources from_;
   const scheduler::CostModel costs_{0.0, /*learns=*/false};

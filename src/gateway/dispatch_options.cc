@@ -61,11 +61,13 @@ Status DispatchOptions::Validate() const {
   if (rules.tenants < 1) return BadDispatchOption("tenants", "at least 1");
   if (Status status = ValidateReplicas(replicas, places.most); !status.ok()) return status;
   if (Status status = scheduler::CheckQueueOptions(queue); !status.ok()) return status;
-  if (max_batch_size < 1) return BadDispatchOption("max-batch-size", "at least 1");
-  if (max_batch_wait < base::Duration(0)) return BadDispatchOption("max-batch-wait", "0 or more");
-  if (max_parallel_batches < 1) return BadDispatchOption("max-parallel-batches", "at least 1");
-  if (hold_timeout < base::Duration(0)) return BadDispatchOption("hold-timeout", "0 or more");
-  if (first_byte_timeout < base::Duration(0) || idle_timeout < base::Duration(0)) {
+  if (batching.max_batch_size < 1) return BadDispatchOption("max-batch-size", "at least 1");
+  if (batching.max_batch_wait.count() < 0) return BadDispatchOption("max-batch-wait", "0 or more");
+  if (batching.max_parallel_batches < 1) {
+    return BadDispatchOption("max-parallel-batches", "at least 1");
+  }
+  if (failover.hold_timeout.count() < 0) return BadDispatchOption("hold-timeout", "0 or more");
+  if (failover.first_byte_timeout.count() < 0 || failover.idle_timeout.count() < 0) {
     return BadDispatchOption("backend-idle-timeout", "0 or more");
   }
   if (!(retries.part >= 0.0 && retries.part <= 1.0)) {
@@ -80,10 +82,10 @@ Status DispatchOptions::Validate() const {
 scheduler::BatchFormerOptions DispatchOptions::former() const {
   using Kind = scheduler::BatchFormerOptions::Kind;
   scheduler::BatchFormerOptions former;
-  former.kind = batches ? Kind::kDynamic : Kind::kContinuous;
-  if (!enable_batching) former.kind = Kind::kSerial;
-  former.max_batch_size = max_batch_size;
-  former.timeout = max_batch_wait;
+  former.kind = in_batches() ? Kind::kDynamic : Kind::kContinuous;
+  if (!batching.enable_batching) former.kind = Kind::kSerial;
+  former.max_batch_size = batching.max_batch_size;
+  former.timeout = batching.max_batch_wait;
   return former;
 }
 
@@ -92,12 +94,12 @@ DispatchOptions DispatchOptions::Resolved() const {
   // Places are divided between tenants only where the order is.
   const bool fair = (*policy::MakePolicy(queue))->is_fair();
   if (!fair || !continuous()) options.rules.tenants = 1;
-  if (!enable_batching) options.max_parallel_batches = 1;
-  if (!enable_batching || !batches) return options;
+  if (!batching.enable_batching) options.batching.max_parallel_batches = 1;
+  if (!batching.enable_batching || !in_batches()) return options;
   // A batch goes out together: there are places for it from the start, until it shows that there
   // are not.
   PlacesOptions& places = options.rules.places;
-  const int64_t wanted = int64_t{max_batch_size} * max_parallel_batches;
+  const int64_t wanted = int64_t{batching.max_batch_size} * batching.max_parallel_batches;
   places.start = static_cast<int>(std::clamp<int64_t>(wanted, places.start, places.most));
   return options;
 }

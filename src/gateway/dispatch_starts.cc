@@ -27,13 +27,15 @@ base::TimePoint DispatchStarts::Run(base::TimePoint now, bool flush, const SendF
   from_.order.set_limit(from_.replicas.limit(now));
   if (queue.empty()) return base::TimePoint::max();
   const bool is_free = from_.places.AnyFree(now);
-  const auto room_beyond = [&] { return options.enable_batching && from_.places.AnyBeyond(now); };
+  const auto room_beyond = [&] {
+    return options.batching.enable_batching && from_.places.AnyBeyond(now);
+  };
   // One that waits alone needs no order, and no step that is shorter than the others.
   const bool unordered = (is_free || room_beyond()) && from_.order.has_fresh() && queue.size() > 1;
   if (now - from_.order.step_began() >= kDispatchStep || unordered) from_.order.BeginStep(now);
   if (is_free && options.continuous()) {
     RunPass(Pass::kAll, kNoLimit, send);
-  } else if (is_free && !options.enable_batching) {
+  } else if (is_free && !options.batching.enable_batching) {
     if (running == 0) RunPass(Pass::kAll, 1, send);
   } else if (is_free) {
     RunPass(Pass::kApart, JoinsLeft(), send);
@@ -69,7 +71,8 @@ int DispatchStarts::RunPass(Pass pass, int most, const SendFn& send) {
 }
 
 void DispatchStarts::NumberBatch() {
-  const bool joins = pass_ == Pass::kApart || (pass_ == Pass::kBeyond && from_.options.batches);
+  const bool joins =
+      pass_ == Pass::kApart || (pass_ == Pass::kBeyond && from_.options.in_batches());
   std::erase_if(given_, [](const DispatchEntry* entry) { return entry->replica < 0; });
   DispatchBatches::Starting starting{.joins = joins};
   for (const DispatchEntry* entry : given_) starting.prompt_tokens += entry->prompt_len;
@@ -107,7 +110,7 @@ DispatchStarts::Start DispatchStarts::Next() {
   if (last_ != nullptr) {
     last_ = nullptr;
     free_ = FreeNow();
-    const bool serial = !from_.options.enable_batching;
+    const bool serial = !from_.options.batching.enable_batching;
     if (!last_was_sent_ || serial) ++started_;
     if (serial && started_ >= most_) return {};
   }
@@ -168,7 +171,7 @@ bool DispatchStarts::IsOf(Pass pass, const DispatchEntry& entry) const {
 }
 
 int DispatchStarts::JoinsLeft() const {
-  if (!from_.options.batches || !from_.options.enable_batching) return 0;
+  if (!from_.options.in_batches() || !from_.options.batching.enable_batching) return 0;
   return std::max(0, (from_.replicas.limit(now_) + 1) / 2 - from_.batches.joined());
 }
 

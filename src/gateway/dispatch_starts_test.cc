@@ -29,8 +29,8 @@ class DispatchStartsTest : public testing::Test {
   static DispatchOptions Options(bool batches) {
     DispatchOptions options;
     options.queue.policy = "fcfs";
-    options.batches = batches;
-    options.max_batch_size = 2;
+    if (batches) options.batching.dispatch = "batch";
+    options.batching.max_batch_size = 2;
     options.replicas = {{.name = "a", .max_concurrency = 2}, {.name = "b", .max_concurrency = 2}};
     options.retries.per_second = 1.0;
     return options.Resolved();

@@ -29,7 +29,7 @@ Dispatcher::Dispatcher(DispatchOptions options)
       budget_(options_.retries),
       entries_(options_.rules.tenants, replicas_.size(), options_.queue.max_queued_requests),
       places_(&replicas_, &entries_.tenants()),
-      batches_(options_.former(), options_.max_parallel_batches),
+      batches_(options_.former(), options_.batching.max_parallel_batches),
       order_(*policy::MakePolicy(options_.queue), options_.queue.max_wait, &entries_, &replicas_),
       load_({.options = options_,
              .replicas = replicas_,
@@ -87,7 +87,7 @@ Status Dispatcher::Add(DispatchRequest request, base::TimePoint now) {
 
 Status Dispatcher::AddAll(std::vector<DispatchRequest> requests, base::TimePoint now) {
   Advance(now);
-  if (!any_alive() && options_.hold_timeout <= base::Duration(0)) {
+  if (!any_alive() && options_.failover.hold_timeout <= base::Duration(0)) {
     counts_.rejected += requests.size();
     return replicas_.WhyNoneIsAlive(now_);
   }
@@ -371,7 +371,7 @@ void Dispatcher::RunHeld(std::vector<Decision>* decisions) {
     ++i;
     if (entry->resumes) continue;
     const base::TimePoint end =
-        EndOf(std::max(down_since_, entry->queued_at), options_.hold_timeout);
+        EndOf(std::max(down_since_, entry->queued_at), options_.failover.hold_timeout);
     if (now_ < end) {
       next_held_ = std::min(next_held_, end);
       continue;
@@ -460,13 +460,13 @@ void Dispatcher::Send(Entry* entry, const Route& route, std::vector<Decision>* d
 
 EngineStats Dispatcher::Stats() const {
   EngineStats stats;
-  stats.enabled = options_.enable_batching;
-  stats.strategy = options_.batches ? "batch" : "continuous";
-  if (!options_.enable_batching) stats.strategy = "serial";
-  stats.max_batch_size = options_.batches ? options_.max_batch_size : replicas_.limit(now_);
-  if (!options_.enable_batching) stats.max_batch_size = 1;
-  if (options_.batches && options_.enable_batching) {
-    stats.max_batch_wait_ms = 1000.0 * base::ToSeconds(options_.max_batch_wait);
+  stats.enabled = options_.batching.enable_batching;
+  stats.strategy = options_.batching.enable_batching ? options_.batching.dispatch : "serial";
+  stats.max_batch_size =
+      options_.in_batches() ? options_.batching.max_batch_size : replicas_.limit(now_);
+  if (!options_.batching.enable_batching) stats.max_batch_size = 1;
+  if (options_.in_batches() && options_.batching.enable_batching) {
+    stats.max_batch_wait_ms = 1000.0 * base::ToSeconds(options_.batching.max_batch_wait);
   }
   batches_.AddTo(&stats);
   for (const Entry* entry : queue()) {

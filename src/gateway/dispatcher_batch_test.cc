@@ -18,9 +18,9 @@ class DispatcherBatchTest : public DispatchTest {
  protected:
   void StartBatches(int size, int parallel, int replicas = 1, int places = 64) {
     DispatchOptions options = OptionsOf(replicas, places);
-    options.batches = true;
-    options.max_batch_size = size;
-    options.max_parallel_batches = parallel;
+    options.batching.dispatch = "batch";
+    options.batching.max_batch_size = size;
+    options.batching.max_parallel_batches = parallel;
     Start(options);
   }
   std::vector<RequestId> AddMany(int count, Priority priority = Priority::kMedium) {
@@ -123,9 +123,9 @@ TEST_F(DispatcherBatchTest, TheBatchDoesNotWaitForThoseThatJoined) {
 
 TEST_F(DispatcherBatchTest, PlacesAreThereFromTheStart) {
   DispatchOptions options = OptionsOf(1, 0);  // Learned.
-  options.batches = true;
-  options.max_batch_size = 16;
-  options.max_parallel_batches = 4;
+  options.batching.dispatch = "batch";
+  options.batching.max_batch_size = 16;
+  options.batching.max_parallel_batches = 4;
   Start(options);
   AddMany(64);
   EXPECT_EQ(TakeOrder().size(), 64U);
@@ -153,7 +153,7 @@ TEST_F(DispatcherBatchTest, WhenNoMoreWillComeAPartOfABatchGoes) {
 
 TEST_F(DispatcherBatchTest, WithoutBatchingOneAtATime) {
   DispatchOptions options = OptionsOf(2, 8);
-  options.enable_batching = false;
+  options.batching.enable_batching = false;
   Start(options);
   const std::vector<RequestId> ids = AddMany(3);
   const RequestId urgent = Add({.priority = Priority::kHigh});

@@ -48,7 +48,7 @@ TEST_F(DispatcherFailureTest, AnOldAttemptIsNotHeard) {
 
 TEST_F(DispatcherFailureTest, RetriesHaveAnEnd) {
   DispatchOptions options = OptionsOf(4, 4);
-  options.max_retries = 2;
+  options.failover.max_retries = 2;
   Start(options);
   const RequestId id = Add();
   EXPECT_EQ(Fail(id).kind, OutcomeKind::kRetry);
@@ -227,8 +227,8 @@ TEST_F(DispatcherFailureTest, ACutStreamWaitsForItsOwnReplicaToReturn) {
 
 TEST_F(DispatcherFailureTest, AHangIsAFailure) {
   DispatchOptions options = OptionsOf(2, 4);
-  options.idle_timeout = seconds(3);
-  options.first_byte_timeout = seconds(10);
+  options.failover.idle_timeout = seconds(3);
+  options.failover.first_byte_timeout = seconds(10);
   Start(options);
   const RequestId streams = Add();
   const int first = ReplicaOf(streams);
@@ -254,8 +254,8 @@ TEST_F(DispatcherFailureTest, AHangIsAFailure) {
 
 TEST_F(DispatcherFailureTest, WhatItsReplicaHasStillIsNoHang) {
   DispatchOptions options = OptionsOf(2, 4);
-  options.idle_timeout = seconds(3);
-  options.first_byte_timeout = seconds(10);
+  options.failover.idle_timeout = seconds(3);
+  options.failover.first_byte_timeout = seconds(10);
   Start(options);
   const RequestId streams = Add();
   const RequestId waits = Add();
@@ -276,8 +276,8 @@ TEST_F(DispatcherFailureTest, WhatItsReplicaHasStillIsNoHang) {
 
 TEST_F(DispatcherFailureTest, AStreamThatIsTakenUpIsNotWaitedForAsLongAsAPrompt) {
   DispatchOptions options = OptionsOf(3, 4);
-  options.idle_timeout = seconds(3);
-  options.first_byte_timeout = seconds(300);
+  options.failover.idle_timeout = seconds(3);
+  options.failover.first_byte_timeout = seconds(300);
   Start(options);
   const RequestId id = Add();
   Output(id, 4);
@@ -295,8 +295,8 @@ TEST_F(DispatcherFailureTest, AStreamThatIsTakenUpIsNotWaitedForAsLongAsAPrompt)
 
 TEST_F(DispatcherFailureTest, NorIsAFirstByteOfAReplicaThatAnswersNoProbes) {
   DispatchOptions options = OptionsOf(2, 4);
-  options.idle_timeout = seconds(20);
-  options.first_byte_timeout = seconds(300);
+  options.failover.idle_timeout = seconds(20);
+  options.failover.first_byte_timeout = seconds(300);
   Start(options);
   const RequestId id = Add();
   const int silent = ReplicaOf(id);
@@ -355,7 +355,7 @@ TEST_F(DispatcherFailureTest, AllDownIsSaidAtOnce) {
 
 TEST_F(DispatcherFailureTest, OrHeldForATime) {
   DispatchOptions options = OptionsOf(1, 4);
-  options.hold_timeout = seconds(10);
+  options.failover.hold_timeout = seconds(10);
   Start(options);
   facts_[0] = Status(StatusCode::kUnavailable, "connection refused");
   Pass(seconds(8));

@@ -52,10 +52,10 @@ TEST_F(DispatcherMemoryTest, EachThatStartsIsSentOnceAndInABatch) {
       ASSERT_LT(n, kMoreThanItTakes);
       DispatchOptions options = OptionsOf(2, 4);
       options.queue.policy = "priority+fair";
-      options.batches = batches;
-      options.max_batch_size = 3;
-      options.max_batch_wait = milliseconds(0);
-      options.max_parallel_batches = 6;
+      if (batches) options.batching.dispatch = "batch";
+      options.batching.max_batch_size = 3;
+      options.batching.max_batch_wait = milliseconds(0);
+      options.batching.max_parallel_batches = 6;
       Start(options);
       for (int i = 0; i < 6; ++i) {
         Queue({.tenant = i % 2 == 0 ? "a" : "b",
@@ -88,7 +88,7 @@ TEST_F(DispatcherMemoryTest, EachThatHangsOrIsDrainedIsDroppedOnce) {
     for (bool fired = true; fired; ++n) {
       ASSERT_LT(n, kMoreThanItTakes);
       DispatchOptions options = OptionsOf(2, 8);
-      options.idle_timeout = seconds(3);
+      options.failover.idle_timeout = seconds(3);
       Start(options);
       at_.clear();
       for (int i = 0; i < 6; ++i) Output(Add());

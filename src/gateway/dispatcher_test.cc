@@ -375,7 +375,7 @@ TEST(DispatchOptionsTest, BadOnesAreNamed) {
   options.queue.policy = "fastest";
   EXPECT_EQ(field(options), "policy");
   options = OptionsOf(1, 4);
-  options.max_batch_size = 0;
+  options.batching.max_batch_size = 0;
   EXPECT_EQ(field(options), "max-batch-size");
   options = OptionsOf(1, 4);
   options.retries.per_second = 0.0;

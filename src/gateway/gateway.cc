@@ -66,8 +66,9 @@ Status BadGatewayOption(const std::string& field, const std::string& expected) {
 }
 
 Status CheckOptions(const GatewayOptions& options) {
-  if (options.dispatch != "continuous" && options.dispatch != "batch") {
-    return BadGatewayOption("dispatch", "continuous or batch, not '" + options.dispatch + "'");
+  if (options.batching.dispatch != "continuous" && options.batching.dispatch != "batch") {
+    return BadGatewayOption("dispatch",
+                            "continuous or batch, not '" + options.batching.dispatch + "'");
   }
   if (options.batch_control != "aimd" && options.batch_control != "memory") {
     return BadGatewayOption("batch_control", "aimd or memory, not '" + options.batch_control + "'");
@@ -79,24 +80,16 @@ Status CheckOptions(const GatewayOptions& options) {
   if (options.connect_timeout.count() < 1) return BadGatewayOption("connect_timeout", "above 0");
   if (options.probe_interval.count() < 1) return BadGatewayOption("probe_interval", "above 0");
   if (options.tenants < 1) return BadGatewayOption("tenants", "at least 1");
-  if (options.max_retries < 0) return BadGatewayOption("max_retries", "0 or more");
-  if (options.max_resumptions < 0) return BadGatewayOption("max_resumptions", "0 or more");
+  if (options.failover.max_retries < 0) return BadGatewayOption("max_retries", "0 or more");
+  if (options.failover.max_resumptions < 0) return BadGatewayOption("max_resumptions", "0 or more");
   return store::CheckSessionOptions(options.sessions);
 }
 
 DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
   DispatchOptions dispatch;
   dispatch.queue = options.queue;
-  dispatch.batches = options.dispatch == "batch";
-  dispatch.enable_batching = options.enable_batching;
-  dispatch.max_batch_size = options.max_batch_size;
-  dispatch.max_batch_wait = options.max_batch_wait;
-  dispatch.max_parallel_batches = options.max_parallel_batches;
-  dispatch.hold_timeout = options.hold_timeout;
-  dispatch.first_byte_timeout = options.first_byte_timeout;
-  dispatch.idle_timeout = options.backend_idle_timeout;
-  dispatch.max_retries = options.max_retries;
-  dispatch.max_resumptions = options.max_resumptions;
+  dispatch.batching = options.batching;
+  dispatch.failover = options.failover;
   PlacesOptions& places = dispatch.rules.places;
   places.most = options.max_learned_concurrency;
   places.start = std::min(places.start, places.most);

@@ -383,9 +383,9 @@ TEST(GatewayBackendTest, OnlyALocalEngineTokenizes) {
 
 TEST(GatewayBackendTest, ABatchGoesOutTogether) {
   ScriptedGateway gateway({Plain()}, [](GatewayConfig* config) {
-    config->dispatch.batches = true;
-    config->dispatch.max_batch_size = 4;
-    config->dispatch.max_batch_wait = std::chrono::seconds(30);
+    config->dispatch.batching.dispatch = "batch";
+    config->dispatch.batching.max_batch_size = 4;
+    config->dispatch.batching.max_batch_wait = std::chrono::seconds(30);
   });
   std::vector<std::shared_ptr<RecordingSink>> sinks;
   for (int i = 0; i < 3; ++i) sinks.push_back(gateway.Submit(ScriptedRequest()));

@@ -30,10 +30,10 @@ TEST(GatewayBatchTest, AMemberThatFailsTouchesNoOther) {
     return script;
   });
   ScriptedGateway gateway({backend}, [](GatewayConfig* config) {
-    config->dispatch.batches = true;
-    config->dispatch.max_batch_size = 5;
-    config->dispatch.max_batch_wait = std::chrono::minutes(1);
-    config->dispatch.idle_timeout = std::chrono::seconds(1);
+    config->dispatch.batching.dispatch = "batch";
+    config->dispatch.batching.max_batch_size = 5;
+    config->dispatch.batching.max_batch_wait = std::chrono::minutes(1);
+    config->dispatch.failover.idle_timeout = std::chrono::seconds(1);
   });
   std::vector<std::shared_ptr<RecordingSink>> sinks;
   const auto submit_five = [&](uint64_t first_seed) {

@@ -63,7 +63,7 @@ class GatewayBackend::AttemptSink final : public Sink {
         client_(std::move(client)),
         attempt_(attempt),
         replica_(replica) {
-    const base::Duration idle = gateway_->config_.dispatch.idle_timeout;
+    const base::Duration idle = gateway_->config_.dispatch.failover.idle_timeout;
     if (idle > base::Duration(0)) alive_gap_ = std::min(alive_gap_, idle / 4);
     const std::lock_guard lock(open_->mu);
     ++open_->count;

@@ -147,7 +147,7 @@ TEST(GatewayFailureTest, WhileNoBackendIsUpRequestsAreRejectedWithATime) {
 TEST(GatewayFailureTest, OrTheyAreHeldUntilOneIsUp) {
   const auto backend = std::make_shared<ScriptedBackend>();
   ScriptedGateway gateway({backend}, [](GatewayConfig* config) {
-    config->dispatch.hold_timeout = std::chrono::seconds(60);
+    config->dispatch.failover.hold_timeout = std::chrono::seconds(60);
   });
   backend->Kill();
   ASSERT_TRUE(Eventually([&] { return !gateway->GetHealth().ready; }));
@@ -169,8 +169,9 @@ TEST(GatewayFailureTest, AStreamThatIsCutGoesOnElsewhereAsIfItHadNot) {
       expected.push_back(Seen(calm.Submit(std::move(request))->WaitEnd()));
     }
   }
-  ScriptedGateway gateway(Resumable(3, kTokens),
-                          [](GatewayConfig* config) { config->dispatch.max_resumptions = 1000; });
+  ScriptedGateway gateway(Resumable(3, kTokens), [](GatewayConfig* config) {
+    config->dispatch.failover.max_resumptions = 1000;
+  });
   for (const auto& backend : gateway.backends) backend->set_pause(std::chrono::milliseconds(1));
   std::vector<std::shared_ptr<RecordingSink>> sinks;
   for (int i = 0; i < kStreams; ++i) {
@@ -286,7 +287,7 @@ TEST(GatewayFailureTest, AHungStreamIsTakenUpElsewhere) {
     backends.back()->set_resumes(true);
   }
   ScriptedGateway gateway(backends, [](GatewayConfig* config) {
-    config->dispatch.idle_timeout = std::chrono::milliseconds(500);
+    config->dispatch.failover.idle_timeout = std::chrono::milliseconds(500);
   });
   const Request request = ScriptedRequest();
   const Record record = gateway.Submit(request)->WaitEnd();
@@ -303,7 +304,7 @@ TEST(GatewayFailureTest, AHangWithoutHelpNamesTheBackend) {
   const auto backend =
       std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
   ScriptedGateway gateway({backend}, [](GatewayConfig* config) {
-    config->dispatch.idle_timeout = std::chrono::milliseconds(50);
+    config->dispatch.failover.idle_timeout = std::chrono::milliseconds(50);
   });
   const Record record = gateway.Submit(ScriptedRequest())->WaitEnd();
   EXPECT_THAT(record.status.message(), HasSubstr("backend a: "));
@@ -317,7 +318,7 @@ TEST(GatewayFailureTest, AStreamThatItsBackendLetsWaitIsNoHang) {
   const auto backend =
       std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
   ScriptedGateway gateway({backend}, [](GatewayConfig* config) {
-    config->dispatch.idle_timeout = std::chrono::milliseconds(2000);
+    config->dispatch.failover.idle_timeout = std::chrono::milliseconds(2000);
   });
   const Request request = ScriptedRequest();
   const Record record = gateway.Submit(request)->WaitEnd();

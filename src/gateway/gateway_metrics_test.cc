@@ -137,9 +137,9 @@ std::shared_ptr<ScriptedBackend> Obedient() {
 
 TEST(GatewayBackendTest, ItsMetricsAreWhatItTells) {
   ScriptedGateway gateway({Obedient()}, [](GatewayConfig* config) {
-    config->dispatch.max_retries = 1;
-    config->dispatch.first_byte_timeout = std::chrono::milliseconds(500);
-    config->dispatch.idle_timeout = base::Duration(0);
+    config->dispatch.failover.max_retries = 1;
+    config->dispatch.failover.first_byte_timeout = std::chrono::milliseconds(500);
+    config->dispatch.failover.idle_timeout = std::chrono::milliseconds(0);
   });
   // "cut" before what makes the backend's identity unknown for a moment.
   for (const char* prompt : {"plain", "cut", "broken", "rejected", "busy", "hang", "unreachable"}) {

@@ -132,7 +132,7 @@ TEST(GatewayTest, BadOptionsAreNamed) {
     return Gateway::Create(options).status().field();
   };
   EXPECT_EQ(field([](GatewayOptions* o) { o->models.clear(); }), "models");
-  EXPECT_EQ(field([](GatewayOptions* o) { o->dispatch = "now"; }), "dispatch");
+  EXPECT_EQ(field([](GatewayOptions* o) { o->batching.dispatch = "now"; }), "dispatch");
   EXPECT_EQ(field([](GatewayOptions* o) { o->batch_control = "none"; }), "batch_control");
   EXPECT_EQ(field([](GatewayOptions* o) { o->queue.policy = "none"; }), "policy");
   EXPECT_EQ(field([](GatewayOptions* o) { o->sessions.max_sessions = 0; }), "max_sessions");

@@ -65,7 +65,7 @@ TEST(GatewayThreadsTest, EachRequestEndsOnceWhateverElseHappens) {
   std::atomic<int> accepted{0};
   {
     ScriptedGateway gateway(backends, [](GatewayConfig* config) {
-      config->dispatch.idle_timeout = std::chrono::milliseconds(20);
+      config->dispatch.failover.idle_timeout = std::chrono::milliseconds(20);
       config->dispatch.resume_wait = std::chrono::milliseconds(200);
     });
     std::atomic<bool> done{false};

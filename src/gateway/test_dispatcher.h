@@ -37,6 +37,7 @@ inline DispatchOptions OptionsOf(int replicas, int places) {
                                 .max_concurrency = places,
                                 .can_resume = true});
   }
+  options.failover.first_byte_timeout = options.failover.idle_timeout = {};
   options.rules.table_entries = 1 << 12;
   return options;
 }

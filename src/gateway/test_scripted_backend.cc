@@ -319,6 +319,7 @@ ScriptedGateway::ScriptedGateway(std::vector<std::shared_ptr<ScriptedBackend>> i
   config.dispatch.rules.health.ejection = std::chrono::milliseconds(5);
   config.dispatch.rules.health.longest_ejection = std::chrono::milliseconds(20);
   config.dispatch.rules.health.return_time = std::chrono::milliseconds(1);
+  config.dispatch.failover.first_byte_timeout = config.dispatch.failover.idle_timeout = {};
   config.dispatch.retries = {.part = 1.0, .per_second = 1000.0};
   config.clock = &clock;
   config.random = &random;
