@@ -23,8 +23,7 @@ Status SchedulerOptions::Validate() const {
         least == 1 ? " must be at least 1, not " : " must not be negative, but it is ";
     return InvalidArgument(name + (rule + std::to_string(value)), name);
   }
-  if (max_wait > base::Duration{}) return {};
-  return InvalidArgument("max_wait must be above 0 ms", "max_wait");
+  return {};
 }
 
 }  // namespace ropeway::scheduler

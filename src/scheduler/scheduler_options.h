@@ -30,7 +30,7 @@ struct SchedulerOptions {
   int32_t long_rope_above = core::kNoLongRope;
   // A sequence that has generated this many tokens is preempted only if memory is short.
   int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
-  base::Duration max_wait = base::Duration::max();  // Aging: requests past max_wait go first.
+  base::Duration max_wait = base::Duration::max();  // Aging; above 0 (CheckQueueOptions).
   bool has_classes = false;                         // The policy's first key is the class.
   ClassParts class_parts{};       // The classes' shares, for predicted waits; 0: none.
   double attention_weight = 0.0;  // The initial weight of StepCost.
