@@ -27,6 +27,7 @@ struct Speech {
   std::vector<std::string> words;
   size_t said = 0;
   std::atomic<bool> cancelled{false};
+  std::atomic<bool> ended{false};
 
   // Says one more word, or the end; returns whether there is more to say.
   bool Go() {
@@ -41,6 +42,7 @@ struct Speech {
     outcome.finish.usage.prompt_tokens = outcome.finish.usage.completion_tokens =
         static_cast<int32_t>(words.size());
     if (cancelled) outcome = ropeway::Outcome::Failed({ropeway::StatusCode::kCancelled, "cut"});
+    ended = true;
     sink->OnEnd(id, outcome);
     return false;
   }
@@ -85,7 +87,7 @@ class Parrot : public ropeway::Backend {
     const std::lock_guard lock(mu_);
     for (const auto* list : {&speeches_, &round_}) {
       for (const std::shared_ptr<Speech>& speech : *list) {
-        if (speech->id != id) continue;
+        if (speech->id != id || speech->ended) continue;
         speech->cancelled = true;
         return {};
       }

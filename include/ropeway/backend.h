@@ -40,14 +40,21 @@ struct Outcome {
   // backend a clause about it ("it answered with HTTP 500"), before which the gateway puts its
   // name.
   Status status;
-  // Of a request that failed, `reason` alone counts. A backend that does not know a number of
-  // `usage` says Usage::kUnknown, which a gateway replaces by an estimate.
-  Finish finish;
+  // Of a request that failed, `reason` alone counts. What a backend does not say stays as it is
+  // here: a gateway replaces the numbers of `usage` by estimates, and a seed of 0 by the one it
+  // asked for.
+  Finish finish = Unsaid();
   FailureKind kind = FailureKind::kBroken;  // Where status is neither OK nor kCancelled.
 
+  static Finish Unsaid() {
+    Finish finish;
+    finish.usage = Usage::Unknown();
+    return finish;
+  }
   static Outcome Ended(const Finish& finish) { return {Status(), finish, FailureKind::kBroken}; }
   static Outcome Failed(FailureKind kind, Status status) {
     Outcome outcome;
+    outcome.finish = Finish();
     outcome.finish.reason =
         status.code() == StatusCode::kCancelled ? FinishReason::kCancelled : FinishReason::kFailed;
     outcome.status = std::move(status);

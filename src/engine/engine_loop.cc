@@ -178,7 +178,8 @@ void EngineLoop::Admit(core::CoreRequest arrival) {
 void EngineLoop::Step() {
   step_begin_ = clock_->Now();
   in_step_since_ = step_begin_;
-  if (flush_asked_ && !has_messages()) core_.Flush();  // It is for all that came before it.
+  if (flush_asked_ && !has_messages() && inbox_.size() == 0)
+    core_.Flush();  // It is for all that came before it.
   core_.Step();
   if (in_step()) Publish(clock_->Now());  // It had no events.
   const CoreStats& stats = core_.stats();
@@ -233,6 +234,8 @@ void EngineLoop::Publish(base::TimePoint now) {
   const bool noted = NoteQueue(now);
   const std::lock_guard lock(mu_);
   stats_ = stats;
+  // The time before the first step after a pause is no stall.
+  if (stepped && !busy_) last_progress_ = step_begin_;
   busy_ = !core_.idle();
   in_step_since_ = kNoStep;
   if (!busy_ || (stepped && progressed_)) {

@@ -89,6 +89,7 @@ class LlmEngine final : public service::FrontDesk {
   Status Cancel(RequestId id) override;
   // Has the sinks of what waits, or has no output yet, told that it is alive.
   void Probe(ProbeFn done) override;
+  bool CanResume() const override { return !config_.model_digest.empty(); }
   std::vector<service::ModelInfo> Models() const override;
   service::Health GetHealth() const override;
   std::string MetricsText() const override;

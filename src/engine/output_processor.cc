@@ -48,7 +48,12 @@ void OutputProcessor::Emit(std::vector<CoreEvent> events, base::TimePoint at) {
   RetryUntilMemory([&] { return queue_.WaitPush(std::move(message)); });
 }
 
-void OutputProcessor::TellAlive() { Push(AliveAsk{}); }
+void OutputProcessor::TellAlive() {
+  try {
+    queue_.ForcePush(AliveAsk{});
+  } catch (const std::bad_alloc&) {  // The next probe asks again.
+  }
+}
 
 void OutputProcessor::Stop() {
   if (!thread_.joinable()) return;
@@ -202,7 +207,13 @@ void OutputProcessor::Handle(Stored& message) {
 }
 
 void OutputProcessor::Handle(AliveAsk& /*message*/) {
-  for (const std::shared_ptr<LiveRequest>& live : requests_->All()) {
+  std::vector<std::shared_ptr<LiveRequest>> all;
+  try {
+    requests_->ForEach([&all](const std::shared_ptr<LiveRequest>& live) { all.push_back(live); });
+  } catch (const std::bad_alloc&) {  // Ends go before signs of life.
+    return;
+  }
+  for (const std::shared_ptr<LiveRequest>& live : all) {
     // What runs and has begun is to show output.
     const bool shows = live->state() == LiveRequest::State::kRunning && live->output != nullptr &&
                        live->output->begun();

@@ -187,7 +187,7 @@ ropeway::Finish ClientRequest::FinishOf(const ropeway::Finish& end, base::TimePo
   ropeway::Finish finish;
   finish.reason = gone_ ? FinishReason::kCancelled : end.reason;
   finish.usage = UsageOf(end.usage);
-  finish.seed = end.seed;
+  finish.seed = end.seed != 0 ? end.seed : seed;
   // It cannot be more than was asked for.
   if (end.max_tokens < request.max_tokens.value_or(0)) finish.max_tokens = end.max_tokens;
   finish.cut_by = end.cut_by;

@@ -169,6 +169,7 @@ void GatewayBackend::EndDiffering(ClientRequest* client, uint32_t attempt, int r
 void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
                                  int replica, Outcome failure) {
   const size_t index = client->model;
+  if (!IsUnderWay(*client, attempt)) return;  // Before it takes memory.
   std::string said = failure.status.message().empty() ? "it failed" : failure.status.message();
   // Not the client, which has its end by then.
   if (failure.status.code() == StatusCode::kCancelled) {
@@ -203,12 +204,19 @@ void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, u
   }
 }
 
+bool GatewayBackend::IsUnderWay(const ClientRequest& client, uint32_t attempt) const {
+  const std::lock_guard lock(mu_);
+  return models_[client.model].dispatcher->IsUnderWay(client.id, attempt);
+}
+
 void GatewayBackend::FailOn(const std::shared_ptr<ClientRequest>& client,
                             uint32_t attempt) noexcept {
   try {
     const Status status = FailureInHand();
     const std::lock_guard told(client->mu);
     if (client->ended() || client->being_kept()) return;
+    // Of an attempt that is over: the request goes on elsewhere.
+    if (attempt != 0 && !IsUnderWay(*client, attempt)) return;
     const base::TimePoint now = config_.clock->Now();
     {
       const std::lock_guard lock(mu_);

@@ -234,6 +234,7 @@ class GatewayBackend final : public service::FrontDesk {
   void EndDiffering(ClientRequest* client, uint32_t attempt, int replica);
   void TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, int replica,
                    Outcome failure);
+  bool IsUnderWay(const ClientRequest& client, uint32_t attempt) const;
   // The gateway itself fails the request; called in a catch block.
   void FailOn(const std::shared_ptr<ClientRequest>& client, uint32_t attempt) noexcept;
   // The streams of the request's group begin. REQUIRES: no request's lock is held.

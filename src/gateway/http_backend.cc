@@ -158,7 +158,7 @@ class HttpBackend::Answer final : public std::enable_shared_from_this<Answer> {
 
   void OnHead(const net::ReplyHead& head);
   bool OnBody(std::string_view bytes);
-  void OnExchangeEnd(const net::HttpEnd& end);
+  void OnExchangeEnd(const net::HttpEnd& end) noexcept;
 
   RequestId id() const { return id_; }
   void set_id(RequestId id) { id_ = id; }  // Before it is sent.
@@ -182,7 +182,9 @@ class HttpBackend::Answer final : public std::enable_shared_from_this<Answer> {
 
   // Passes what the body tells to the sink.
   void Give(Delta delta);
-  void End(Outcome outcome);
+  void End(Outcome outcome) noexcept;
+  // Of an exchange that ended so, the sink being there.
+  Outcome OutcomeOf(const net::HttpEnd& end);
   void Linger();
   Outcome ErrorAnswer() const;
 
@@ -245,28 +247,28 @@ bool HttpBackend::Answer::OnBody(std::string_view bytes) {
   return true;
 }
 
-void HttpBackend::Answer::OnExchangeEnd(const net::HttpEnd& end) {
-  linger_.cancel();
+void HttpBackend::Answer::OnExchangeEnd(const net::HttpEnd& end) noexcept {
+  if (sink_ == nullptr) return;
+  try {
+    End(OutcomeOf(end));
+  } catch (const std::exception&) {  // Memory is short.
+    End(Outcome::Failed(FailureKind::kBroken, base::OutOfMemory()));
+  }
+}
+
+Outcome HttpBackend::Answer::OutcomeOf(const net::HttpEnd& end) {
   const bool cut = end.kind != nullptr;
   if (cut && std::string_view(end.kind) == net::http_error::kInterrupted) {
-    return End(Outcome::Failed(base::RequestCancelled()));
+    return Outcome::Failed(base::RequestCancelled());
   }
-  switch (stage_) {
-    case Stage::kOver:
-      return;
-    case Stage::kSent:
-      // An end without a head and without an error does not happen.
-      return End(cut ? NoAnswer(end) : api::wire::Broken("did not answer"));
-    case Stage::kError:
-      return End(ErrorAnswer());
-    case Stage::kAnswer:
-      break;
-  }
+  // An end without a head and without an error does not happen.
+  if (stage_ == Stage::kSent) return cut ? NoAnswer(end) : api::wire::Broken("did not answer");
+  if (stage_ == Stage::kError) return ErrorAnswer();
   Outcome outcome = reply_->End([this](Delta delta) { Give(std::move(delta)); });
   if (cut && !outcome.status.ok()) {
-    outcome = api::wire::Broken("broke off its answer: " + end.why);
+    return api::wire::Broken("broke off its answer: " + end.why);
   }
-  End(std::move(outcome));
+  return outcome;
 }
 
 Outcome HttpBackend::Answer::ErrorAnswer() const {
@@ -290,8 +292,9 @@ void HttpBackend::Answer::Give(Delta delta) {
   if (wanted_) wanted_ = service::CallSink(id_, tell) && more;
 }
 
-void HttpBackend::Answer::End(Outcome outcome) {
-  if (sink_ == nullptr) return;
+void HttpBackend::Answer::End(Outcome outcome) noexcept {
+  const std::shared_ptr<Sink> sink = std::exchange(sink_, nullptr);
+  if (sink == nullptr) return;
   stage_ = Stage::kOver;
   {
     const std::lock_guard lock(shared_->mu);
@@ -299,10 +302,13 @@ void HttpBackend::Answer::End(Outcome outcome) {
   }
   if (!outcome.status.ok()) {
     const int retry_after = outcome.status.retry_after_seconds();
-    outcome.status = ShownStatus(outcome.status, shared_->options.api_key);
+    try {
+      outcome.status = ShownStatus(outcome.status, shared_->options.api_key);
+    } catch (const std::exception&) {  // Memory is short.
+      outcome.status = base::OutOfMemory();
+    }
     outcome.status.set_retry_after_seconds(retry_after);
   }
-  const std::shared_ptr<Sink> sink = std::exchange(sink_, nullptr);
   service::CallSink(id_, [&] { sink->OnEnd(id_, outcome); });
 }
 
@@ -500,11 +506,6 @@ StatusOr<std::vector<RequestId>> HttpBackend::SubmitAll(std::vector<SinkRequest>
 
 void HttpBackend::Send(api::WireRequest written, const std::shared_ptr<Answer>& answer) {
   const HttpBackendOptions& options = shared_->options;
-  {
-    const std::lock_guard lock(shared_->mu);
-    answer->set_id(shared_->next_id++);
-    shared_->answers.emplace(answer->id(), answer);
-  }
   net::HttpSend send;
   send.path = shared_->PathOf(written.path);
   send.body = std::move(written.body);
@@ -515,6 +516,11 @@ void HttpBackend::Send(api::WireRequest written, const std::shared_ptr<Answer>& 
   events.head = [answer](const net::ReplyHead& head) { answer->OnHead(head); };
   events.body = [answer](std::string_view bytes) { return answer->OnBody(bytes); };
   events.end = [answer](const net::HttpEnd& end) { answer->OnExchangeEnd(end); };
+  {
+    const std::lock_guard lock(shared_->mu);
+    answer->set_id(shared_->next_id++);
+    shared_->answers.emplace(answer->id(), answer);
+  }
   try {
     answer->set_exchange(pool_->Send(std::move(send), std::move(events)));
   } catch (...) {

@@ -40,6 +40,8 @@ HttpEnd EndOf(const std::exception_ptr& exception) {
   HttpEnd end{http_error::kNetwork, "", true, true};
   try {
     std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    end.why = "out of memory";  // In few enough bytes to need none.
   } catch (const std::exception& e) {
     end.why = e.what();
   } catch (...) {
@@ -165,12 +167,12 @@ std::shared_ptr<HttpExchange> HttpPoolState::Send(HttpSend send, HttpEvents even
     live_.insert(exchange);
   }
   try {
-    asio::co_spawn(io_, Run(shared_from_this(), exchange),
-                   [self = shared_from_this(), exchange](const std::exception_ptr& exception,
-                                                         const HttpEnd& end) {
-                     exchange->TellEnd(exception ? EndOf(exception) : end);
-                     self->Forget(exchange);
-                   });
+    asio::co_spawn(
+        io_, Run(shared_from_this(), exchange),
+        [self = shared_from_this(), exchange](const std::exception_ptr& exception, HttpEnd end) {
+          exchange->TellEnd(exception ? EndOf(exception) : std::move(end));
+          self->Forget(exchange);
+        });
   } catch (...) {
     Forget(exchange);
     throw;

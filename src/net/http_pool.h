@@ -56,9 +56,9 @@ class HttpExchange : public std::enable_shared_from_this<HttpExchange> {
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
 
-  // Asks that the exchange end: no event begins after this but `end`, of kInterrupted, which comes
-  // as soon as the pool's thread is free, when the connection is closed. Nothing happens if the
-  // exchange is over.
+  // Asks that the exchange end: `end`, of kInterrupted, comes as soon as the pool's thread is free,
+  // when the connection is closed; before it at most the event that is beginning. Nothing happens
+  // if the exchange is over.
   void Cancel();
 
  private:
