@@ -247,14 +247,7 @@ service::QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) co
       service::QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority())];
       ++(state == LiveRequest::State::kRunning ? its.running : its.waiting);
     });
-    const scheduler::LoadView load = loop_.load();
-    const base::Duration max_wait = config_.options.queue.max_wait;
-    for (int i = 0; i < kNumPriorities; ++i) {
-      const auto priority = static_cast<Priority>(i);
-      info.classes[static_cast<size_t>(i)].wait_seconds =
-          tenant == nullptr ? load.LongestWait(priority)
-                            : scheduler::PredictedWait(load, {*tenant, weight, priority}, max_wait);
-    }
+    service::PredictWaits(loop_.load(), tenant, weight, config_.options.queue, &info);
     info.blocked_by = loop_.snapshot().core.blocked_by;
     return info;
   });

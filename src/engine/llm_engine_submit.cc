@@ -1,17 +1,13 @@
 // The part of LlmEngine that takes requests: checks, places in the queue, the prompt pool.
-#include <fmt/format.h>
-
 #include <memory>
 #include <new>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/words.h"
 #include "core/request_check.h"
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
-#include "scheduler/admission.h"
 #include "service/intake.h"
 
 namespace ropeway::engine {
@@ -35,18 +31,9 @@ Status LlmEngine::CheckAccepting() const {
 
 Status LlmEngine::Reserve(LiveRequest* live) {
   if (!places_.Take(live->tenant(), 1, &live->place)) {
-    Status status(
-        StatusCode::kResourceExhausted,
-        fmt::format("the queue is full: it holds {}, {} of the same sender "
-                    "(max_queued_requests {})",
-                    base::Counted(places_.used(), "request"), places_.held(live->tenant()),
-                    config_.options.queue.max_queued_requests));
-    const base::Duration max_wait = config_.options.queue.max_wait;
-    const scheduler::LoadView::Asker asker{live->tenant(), live->request.tenant_weight,
-                                           live->priority()};
-    status.set_retry_after_seconds(
-        scheduler::RetryAfter(scheduler::PredictedWait(loop_.load(), asker, max_wait), max_wait));
-    return status;
+    return service::QueueFull(places_, loop_.load(),
+                              {live->tenant(), live->request.tenant_weight, live->priority()},
+                              config_.options.queue);
   }
   return service::TakeBytes(live->request, &request_bytes_, &live->bytes);
 }

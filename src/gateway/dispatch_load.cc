@@ -1,11 +1,9 @@
 #include "gateway/dispatch_load.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
-#include "base/words.h"
 #include "scheduler/queue_options.h"
+#include "service/intake.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -32,16 +30,9 @@ Status DispatchLoad::Admit(DispatchEntry* entry) {
     const uint64_t content = entry->blocks.empty() ? 0 : entry->blocks.back();
     return admission_.Admit(*entry, content, now_);
   }
-  const base::Duration max_wait = from_.options.queue.max_wait;
-  Status status(StatusCode::kResourceExhausted,
-                fmt::format("the queue is full: it holds {}, {} of the same sender "
-                            "(max_queued_requests {})",
-                            base::Counted(places.used(), "request"), places.held(request.tenant),
-                            from_.options.queue.max_queued_requests));
-  const double wait = scheduler::PredictedWait(
-      Predict(), {request.tenant, request.tenant_weight, request.priority}, max_wait);
-  status.set_retry_after_seconds(scheduler::RetryAfter(wait, max_wait));
-  return status;
+  return service::QueueFull(places, Predict(),
+                            {request.tenant, request.tenant_weight, request.priority},
+                            from_.options.queue);
 }
 
 void DispatchLoad::Measure() {
@@ -91,14 +82,7 @@ service::QueueInfo DispatchLoad::Queue(const std::string* tenant, double weight)
       ++(entry->running() ? its.running : its.waiting);
     }
   }
-  const scheduler::LoadView load = Predict();
-  for (int i = 0; i < kNumPriorities; ++i) {
-    const auto priority = static_cast<Priority>(i);
-    info.classes[static_cast<size_t>(i)].wait_seconds =
-        tenant == nullptr ? load.LongestWait(priority)
-                          : scheduler::PredictedWait(load, {*tenant, weight, priority},
-                                                     from_.options.queue.max_wait);
-  }
+  service::PredictWaits(Predict(), tenant, weight, from_.options.queue, &info);
   if (!from_.entries.waiting().empty()) {
     info.blocked_by = "batch";
     if (!from_.places.AnyFree(now_)) info.blocked_by = "slots";

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 
+#include "base/words.h"
 #include "core/request_check.h"
+#include "scheduler/admission.h"
 
 namespace ropeway::service {
 
@@ -31,6 +32,29 @@ Status TakeBytes(const Request& request, base::SharedBudget* bytes,
           fmt::format("the requests of this tenant under way leave it less than the {} bytes of "
                       "this one, of {} for all tenants",
                       size, bytes->total())};
+}
+
+Status QueueFull(const base::SharedBudget& places, const scheduler::LoadView& load,
+                 const scheduler::LoadView::Asker& asker, const QueueOptions& options) {
+  Status status(StatusCode::kResourceExhausted,
+                fmt::format("the queue is full: it holds {}, {} of the same sender "
+                            "(max_queued_requests {})",
+                            base::Counted(places.used(), "request"), places.held(asker.tenant),
+                            options.max_queued_requests));
+  const double wait = scheduler::PredictedWait(load, asker, options.max_wait);
+  status.set_retry_after_seconds(scheduler::RetryAfter(wait, options.max_wait));
+  return status;
+}
+
+void PredictWaits(const scheduler::LoadView& load, const std::string* tenant, double weight,
+                  const QueueOptions& options, QueueInfo* queue) {
+  for (int i = 0; i < kNumPriorities; ++i) {
+    const auto priority = static_cast<Priority>(i);
+    queue->classes[static_cast<size_t>(i)].wait_seconds =
+        tenant == nullptr
+            ? load.LongestWait(priority)
+            : scheduler::PredictedWait(load, {*tenant, weight, priority}, options.max_wait);
+  }
 }
 
 }  // namespace ropeway::service

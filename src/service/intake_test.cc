@@ -63,5 +63,20 @@ TEST(TakeBytes, TakesOfARequestThatGrewWhatItLacks) {
   EXPECT_EQ(hold.amount(), most);
 }
 
+TEST(QueueFull, SaysWhoseRequestsItHoldsAndWhenToRetry) {
+  base::SharedBudget places(4);
+  base::SharedBudget::Hold one;
+  base::SharedBudget::Hold other;
+  ASSERT_TRUE(places.Take("a", 1, &one));
+  ASSERT_TRUE(places.Take("b", 1, &other));
+  QueueOptions options;
+  options.max_queued_requests = 2;
+  const Status status = QueueFull(places, scheduler::LoadView(), {.tenant = "a"}, options);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "the queue is full: it holds 2 requests, 1 of the same sender (max_queued_requests 2)");
+  EXPECT_EQ(status.retry_after_seconds(), 1);
+}
+
 }  // namespace
 }  // namespace ropeway::service
