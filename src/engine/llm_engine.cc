@@ -23,15 +23,7 @@ constexpr auto kCancelGrace = std::chrono::seconds(10);
 static_assert(static_cast<int>(service::RequestInfo::State::kPreempted) ==
               static_cast<int>(LiveRequest::State::kPreempted));
 
-// What `view` returns; where memory is short, `otherwise`.
-template <typename T, typename View>
-T OrIfShort(T otherwise, const View& view) {
-  try {
-    return view();
-  } catch (const std::bad_alloc&) {
-    return otherwise;
-  }
-}
+using service::OrIfShort;
 
 }  // namespace
 

@@ -95,19 +95,11 @@ void GatewayBackend::EndKept(ClientRequest* client) noexcept {
 }
 
 std::vector<SessionInfo> GatewayBackend::Sessions(const std::string& tenant) const {
-  try {
-    return sessions_->List(tenant);
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
+  return service::OrIfShort(std::vector<SessionInfo>(), [&] { return sessions_->List(tenant); });
 }
 
 Status GatewayBackend::CloseSession(const std::string& id, const std::string& tenant) {
-  try {
-    return sessions_->Close(tenant, id);
-  } catch (const std::bad_alloc&) {
-    return base::OutOfMemory();
-  }
+  return service::OrIfShort(base::OutOfMemory(), [&] { return sessions_->Close(tenant, id); });
 }
 
 }  // namespace ropeway::gateway

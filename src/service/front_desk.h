@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -166,6 +167,16 @@ class FrontDesk : public Backend {
   // kDeadlineExceeded if anything had to be cancelled.
   virtual Status Drain(std::chrono::nanoseconds deadline) = 0;
 };
+
+// What `view` returns; where memory is short, `otherwise`.
+template <typename T, typename View>
+T OrIfShort(T otherwise, const View& view) {
+  try {
+    return view();
+  } catch (const std::bad_alloc&) {
+    return otherwise;
+  }
+}
 
 inline bool FrontDesk::CanResume() const {
   const std::vector<ModelInfo> models = Models();
