@@ -36,7 +36,7 @@ function(ropeway_room NAME)
     target_compile_options(${lib} PRIVATE -O0)
   endif()
   if(ROPEWAY_SANITIZE MATCHES undefined AND sources
-     AND NAME MATCHES "^(net|tokenizer|policy|scheduler|store|engine|http|api|server|gateway|flags|loadgen|hub|cli|lab)$")
+     AND NAME MATCHES "^(net|tokenizer|policy|scheduler|store|service|engine|http|api|server|gateway|flags|loadgen|hub|cli|lab)$")
     # A third of their build's time. These rooms read no numbers from raw bytes, and AddressSanitizer
     # says as much of an access to null.
     target_compile_options(${lib} PRIVATE -fno-sanitize=null,alignment)

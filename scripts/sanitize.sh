@@ -7,8 +7,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 preset=${1:-}
 case $preset in
-  asan) target=unit_tests labels='^(base|net|core|tokenizer|kernels|model|kvcache|policy|scheduler|executor|store|engine|http|api|server|gateway|flags|loadgen|hub|cli|sim)$' ;;
-  tsan) target=thread_tests labels='^(base|net|kvcache|executor|store|engine|http|server|gateway)$' ;;
+  asan) target=unit_tests labels='^(base|net|core|tokenizer|kernels|model|kvcache|policy|scheduler|executor|store|service|engine|http|api|server|gateway|flags|loadgen|hub|cli|sim)$' ;;
+  tsan) target=thread_tests labels='^(base|net|kvcache|executor|store|service|engine|http|server|gateway)$' ;;
   *) die "usage: sanitize.sh asan|tsan [ctest flags]" ;;
 esac
 shift
