@@ -41,8 +41,8 @@ struct Speech {
     ropeway::Outcome outcome;
     outcome.finish.usage.prompt_tokens = outcome.finish.usage.completion_tokens =
         static_cast<int32_t>(words.size());
-    if (cancelled) outcome = ropeway::Outcome::Failed({ropeway::StatusCode::kCancelled, "cut"});
     ended = true;
+    if (cancelled) outcome = ropeway::Outcome::Failed({ropeway::StatusCode::kCancelled, "cut"});
     sink->OnEnd(id, outcome);
     return false;
   }
