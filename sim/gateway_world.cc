@@ -337,8 +337,7 @@ void GatewayWorld::OnTokens(int backend, const SimAttempt& attempt, int32_t toke
 
 void GatewayWorld::OnDone(int backend, const SimAttempt& attempt) {
   if (!IsAtBackend(attempt, backend)) return;
-  Finish end;
-  end.usage = Usage::Unknown();
+  Finish end = Outcome::Unsaid();
   if (random_.Chance(0.5)) {
     end.usage.completion_tokens = attempt.length;
     end.usage.prompt_tokens = attempt.prompt;

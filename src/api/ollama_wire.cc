@@ -26,10 +26,7 @@ class OllamaReply final : public WireReply {
       : chat_(std::holds_alternative<std::vector<ChatMessage>>(request.prompt)),
         logprobs_(request.logprobs),
         max_tokens_(request.max_tokens),
-        length_(request.max_tokens) {
-    end_.usage = Usage::Unknown();
-    end_.seed = request.sampling.seed.value_or(0);
-  }
+        length_(request.max_tokens) {}
 
   std::optional<Outcome> Feed(std::string_view bytes, const DeltaFn& give) override {
     std::optional<Outcome> failure;
@@ -144,7 +141,7 @@ class OllamaReply final : public WireReply {
   LengthGuard length_;
   ThoughtMarks thoughts_;
   HalfJoiner halves_;
-  Finish end_;
+  Finish end_ = Outcome::Unsaid();
   std::string line_;          // One whose end has not come.
   uint64_t token_bytes_ = 0;  // Of the tokens so far.
   bool at_start_ = true;      // No line has come.

@@ -54,10 +54,7 @@ OpenAiReply::OpenAiReply(const Request& request)
     : chat_(IsChat(request)),
       logprobs_(request.logprobs),
       max_tokens_(request.max_tokens),
-      length_(request.max_tokens) {
-  end_.usage = Usage::Unknown();
-  end_.seed = request.sampling.seed.value_or(0);
-}
+      length_(request.max_tokens) {}
 
 std::optional<Outcome> OpenAiReply::Feed(std::string_view bytes, const DeltaFn& give) {
   if (shape_ == Shape::kStream) return FeedStream(bytes, give);

@@ -53,7 +53,7 @@ class OpenAiReply : public WireReply {
                         std::vector<OutputToken>* /*tokens*/) {}
   bool logprobs() const { return logprobs_.has_value(); }
 
-  Finish end_;
+  Finish end_ = Outcome::Unsaid();
 
  private:
   // What the body is, as its first character tells.

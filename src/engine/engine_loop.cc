@@ -178,8 +178,8 @@ void EngineLoop::Admit(core::CoreRequest arrival) {
 void EngineLoop::Step() {
   step_begin_ = clock_->Now();
   in_step_since_ = step_begin_;
-  if (flush_asked_ && !has_messages() && inbox_.size() == 0)
-    core_.Flush();  // It is for all that came before it.
+  // A flush is for all that came before it.
+  if (flush_asked_ && !has_messages() && inbox_.size() == 0) core_.Flush();
   core_.Step();
   if (in_step()) Publish(clock_->Now());  // It had no events.
   const CoreStats& stats = core_.stats();

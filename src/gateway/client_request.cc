@@ -80,7 +80,6 @@ Request ClientRequest::Begin(bool resumes, const core::StartedBatch& batch, base
   request.prompt_logprobs.reset();
   skip_prompt_ = 0;
   Request rest = request;
-  rest.sampling.seed = seed;
   rest.resume_ids.insert(rest.resume_ids.end(), ids_.begin(), ids_.end());
   return rest;
 }
@@ -257,10 +256,8 @@ void ClientRequest::Finish(const ropeway::Finish& finish) {
 
 void ClientRequest::Cancel(base::TimePoint now) {
   if (admitted_) {
-    ropeway::Finish end;
+    ropeway::Finish end = Outcome::Unsaid();
     end.reason = FinishReason::kCancelled;
-    end.usage = Usage::Unknown();
-    end.seed = seed;
     Finish(FinishOf(end, now));
   } else {
     Fail(base::RequestCancelled());

@@ -435,8 +435,7 @@ TEST_F(DispatcherFailureTest, WhatWasNotCachedAfterAllIsCharged) {
     Run();
     return more;
   };
-  Finish end;
-  end.usage = Usage::Unknown();
+  Finish end = Outcome::Unsaid();
   end.usage.prompt_tokens = 100;
   EXPECT_EQ(charged_by_end(end), 0) << "nothing was cached, all was charged";
   EXPECT_EQ(charged_by_end(end), 0) << "it does not say what was cached";

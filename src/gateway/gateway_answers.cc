@@ -95,11 +95,9 @@ bool GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     }
     if (given == ClientRequest::Given::kComplete) {
       // It has what it asked for, whatever the backend would send.
-      Finish end;
+      Finish end = Outcome::Unsaid();
       end.reason = FinishReason::kLength;
-      end.usage = Usage::Unknown();
       end.usage.completion_tokens = client->request.max_tokens.value_or(Usage::kUnknown);
-      end.seed = client->seed;
       EndAnswered(client, attempt, end);
     } else if (given == ClientRequest::Given::kDiffers) {
       EndDiffering(client.get(), attempt, replica);

@@ -133,15 +133,10 @@ class DispatchTest : public testing::Test {
     return dispatcher_->OnOutput(id, at_.at(id).attempt, {tokens, ids_known}, now_);
   }
   bool End(RequestId id) {
-    const bool is_end = dispatcher_->OnEnd(id, at_.at(id).attempt, EndWithoutUsage(), now_);
+    const bool is_end = dispatcher_->OnEnd(id, at_.at(id).attempt, Outcome::Unsaid(), now_);
     at_.erase(id);
     Run();
     return is_end;
-  }
-  static Finish EndWithoutUsage() {
-    Finish end;
-    end.usage = Usage::Unknown();
-    return end;
   }
   FailureOutcome Fail(RequestId id, FailureKind kind = FailureKind::kBroken, int retry_after = 0) {
     Outcome failure;
