@@ -29,7 +29,7 @@ ALLOWED = {
     "scheduler": ["base", "core", "policy", "kvcache"],
     "executor": ["base", "core", "kernels", "model"],
     "store": ["base"],
-    "service": ["base", "core", "scheduler"],
+    "service": ["base", "core", "scheduler", "store"],
     "engine": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
                "executor", "store", "service"],
     "http": ["base", "net"],  # Of net only what compiles Asio.

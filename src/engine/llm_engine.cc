@@ -16,13 +16,6 @@
 namespace ropeway::engine {
 namespace {
 
-// How long Drain waits for what it cancelled: a step takes far less.
-constexpr auto kCancelGrace = std::chrono::seconds(10);
-
-// But for kEnded, RequestInfo has the same states in the same order.
-static_assert(static_cast<int>(service::RequestInfo::State::kPreempted) ==
-              static_cast<int>(LiveRequest::State::kPreempted));
-
 using service::OrIfShort;
 
 }  // namespace
@@ -36,14 +29,15 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingP
       trace_(std::move(config_.trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
                sessions_.get(), &metrics_.turns),
-      request_bytes_(config_.max_request_bytes),
+      intake_(config_.clock, sessions_.get(), config_.options.request_timeout,
+              config_.max_request_bytes),
       places_(scheduler::SharedByTenants(config_.options.queue.max_queued_requests)),
       output_(config_.tokenizer.get(), &metrics_, config_.clock, sessions_.get(), &requests_,
               [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
       loop_(core_options, layout, std::move(config_.executor), std::move(policy), config_.clock,
             &metrics_, &output_, &requests_, trace_.get()),
       prompt_pool_(
-          &encoder_, config_.clock, &request_bytes_, config_.options.frontend_threads,
+          &encoder_, config_.clock, intake_.bytes(), config_.options.frontend_threads,
           // A request that was cancelled leaves the queue at once, and the pool at its next turn.
           static_cast<size_t>(places_.total()),
           [this](core::CoreRequest request) {
@@ -69,10 +63,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingP
 }
 
 LlmEngine::~LlmEngine() {
-  {
-    const std::lock_guard lock(mu_);
-    accepting_ = false;
-  }
+  requests_.Close();
   watchdog_.Stop();
   CancelAll();
   prompt_pool_.Stop();
@@ -87,8 +78,7 @@ Status LlmEngine::Cancel(RequestId id) {
     const std::lock_guard lock(mu_);
     live = requests_.Find(id);
   }
-  // One that was told its end is found here for a moment longer.
-  if (live == nullptr || live->told) return NotUnderWay(id);
+  if (live == nullptr) return NotUnderWay(id);
   CancelLive(live);
   return {};
 }
@@ -118,27 +108,16 @@ void LlmEngine::CancelAll() {
 }
 
 Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
-  {
-    const std::lock_guard lock(mu_);
-    accepting_ = false;
-  }
+  requests_.Close();
   loop_.Flush();
-  if (requests_.WaitEmpty(std::min(deadline, service::kLongestWait))) return {};
-  const size_t left = requests_.size();
-  CancelAll();
-  requests_.WaitEmpty(kCancelGrace);
-  if (left == 0) return {};
-  return {StatusCode::kDeadlineExceeded,
-          base::Counted(left, "request") + " had to be cancelled at the deadline"};
+  return requests_.Drain(deadline, [this] { CancelAll(); });
 }
 
 Status LlmEngine::DescribeProgress(Status status) const {
   if (status.ok()) return status;
-  RequestId oldest = 0;
-  requests_.ForEach([&oldest](const std::shared_ptr<LiveRequest>& live) {
-    oldest = oldest == 0 ? live->id : std::min(oldest, live->id);
-  });
-  return {status.code(), fmt::format("{}; the oldest request is {}", status.message(), oldest)};
+  const std::shared_ptr<LiveRequest> oldest = requests_.Oldest();
+  return {status.code(), fmt::format("{}; the oldest request is {}", status.message(),
+                                     oldest == nullptr ? 0 : oldest->id)};
 }
 
 service::Health LlmEngine::GetHealth() const {
@@ -147,8 +126,8 @@ service::Health LlmEngine::GetHealth() const {
     Status status = loop_.device_status();
     if (status.ok()) status = DescribeProgress(loop_.CheckProgress());
     if (!status.ok()) return Health{.live = false, .ready = false, .reason = status.message()};
-    const std::lock_guard lock(mu_);
-    return Health{.ready = accepting_, .reason = accepting_ ? "" : "the engine is stopping"};
+    status = requests_.CheckOpen();
+    return Health{.ready = status.ok(), .reason = status.message()};
   });
 }
 
@@ -202,43 +181,14 @@ int LlmEngine::RetryAfterSeconds(const std::string& tenant) const {
 }
 
 std::vector<service::RequestInfo> LlmEngine::Requests() const {
-  using service::RequestInfo;
-  return OrIfShort(std::vector<RequestInfo>(), [this] {
-    const base::TimePoint now = config_.clock->Now();
-    std::vector<RequestInfo> all;
-    requests_.ForEach([&](const std::shared_ptr<LiveRequest>& live) {
-      const LiveRequest::State state = live->state();
-      if (state == LiveRequest::State::kEnded) return;
-      all.push_back({.id = live->id,
-                     .tenant = live->tenant(),
-                     .state = static_cast<RequestInfo::State>(state),
-                     .age_seconds = base::ToSeconds(now - live->arrival),
-                     .priority = live->priority()});
-    });
-    std::sort(all.begin(), all.end(),
-              [](const RequestInfo& a, const RequestInfo& b) { return a.id < b.id; });
-    int32_t position = 0;
-    for (const RequestId id : loop_.queue_order()) {
-      const auto it = std::lower_bound(
-          all.begin(), all.end(), id,
-          [](const RequestInfo& info, RequestId wanted) { return info.id < wanted; });
-      if (it != all.end() && it->id == id && it->waits()) it->queue_position = position;
-      ++position;
-    }
-    return all;
-  });
+  return OrIfShort(std::vector<service::RequestInfo>(),
+                   [this] { return requests_.Infos(config_.clock->Now(), loop_.queue_order()); });
 }
 
 service::QueueInfo LlmEngine::Queue(const std::string* tenant, double weight) const {
   return OrIfShort(service::QueueInfo(), [&] {
     service::QueueInfo info;
-    requests_.ForEach([&](const std::shared_ptr<LiveRequest>& live) {
-      const LiveRequest::State state = live->state();
-      if (state == LiveRequest::State::kEnded) return;
-      if (tenant != nullptr && live->tenant() != *tenant) return;
-      service::QueueInfo::Class& its = info.classes[static_cast<size_t>(live->priority())];
-      ++(state == LiveRequest::State::kRunning ? its.running : its.waiting);
-    });
+    requests_.CountByClass(tenant, &info);
     service::PredictWaits(loop_.load(), tenant, weight, config_.options.queue, &info);
     info.blocked_by = loop_.snapshot().core.blocked_by;
     return info;

@@ -28,6 +28,7 @@
 #include "ropeway/options.h"
 #include "ropeway/session.h"
 #include "service/front_desk.h"
+#include "service/intake.h"
 #include "store/session_store.h"
 #include "store/state_db.h"
 #include "tokenizer/tokenizer.h"
@@ -122,16 +123,14 @@ class LlmEngine final : public service::FrontDesk {
 
   EngineStats StatsOf(const EngineLoop::Snapshot& loop) const;
   Status CheckModel(const std::string& model) const;
-  // What EngineLoop says of its progress, with the request that has waited longest for its end.
+  // What EngineLoop says of its progress, with the oldest request.
   Status DescribeProgress(Status status) const;
   // Throws std::bad_alloc.
   StatusOr<std::shared_ptr<LiveRequest>> MakeLive(SinkRequest request);
-  // The next three: REQUIRES: mu_ is held.
   Status CheckAccepting() const;
-  // Takes what the request needs to be queued: a place of its tenant's, and its bytes.
-  Status Reserve(LiveRequest* live);
-  // Gives the request its id and hands it to the prompt pool; throws std::bad_alloc with nothing
-  // kept.
+  Status TakePlace(LiveRequest* live);
+  // Gives the request its id and its seed, and hands it to the prompt pool; throws std::bad_alloc
+  // with nothing kept. REQUIRES: mu_ is held, as for the next.
   Status Enqueue(const std::shared_ptr<LiveRequest>& live);
   // All or none.
   StatusOr<std::vector<RequestId>> EnqueueAll(const std::vector<std::shared_ptr<LiveRequest>>& all);
@@ -144,13 +143,11 @@ class LlmEngine final : public service::FrontDesk {
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all requests.
   const std::unique_ptr<TraceWriter> trace_;             // Null: none.
   const PromptEncoder encoder_;
-  base::SharedBudget request_bytes_;
+  service::Intake intake_;
   base::SharedBudget places_;  // In the queue.
 
-  mutable std::mutex mu_;  // Held while a request is added, so that ids are in order.
-  bool accepting_ = true;  // Guarded by mu_, as is the next.
-  RequestId next_id_ = 1;
-  LiveRequests requests_;
+  std::mutex mu_;  // Held while requests are added: until then they may yet be rejected.
+  LiveRequests requests_{"the engine"};
 
   // Destroyed from the last to the first: each hands on to the one before.
   OutputProcessor output_;

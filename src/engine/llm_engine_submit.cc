@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/request_check.h"
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
 #include "service/intake.h"
 
 namespace ropeway::engine {
+
 Status LlmEngine::CheckModel(const std::string& model) const {
   // The name that nearly all say costs nothing.
   if (core::IsDefaultModel(model) || model == config_.served_name) return {};
@@ -20,39 +20,24 @@ Status LlmEngine::CheckModel(const std::string& model) const {
 }
 
 Status LlmEngine::CheckAccepting() const {
-  if (!accepting_) {
-    return {StatusCode::kUnavailable, "the engine is stopping and accepts no new requests"};
-  }
+  if (Status status = requests_.CheckOpen(); !status.ok()) return status;
   if (Status status = loop_.device_status(); !status.ok()) {
     return {StatusCode::kUnavailable, "the engine has failed: " + status.message()};
   }
   return {};
 }
 
-Status LlmEngine::Reserve(LiveRequest* live) {
-  if (!places_.Take(live->tenant(), 1, &live->place)) {
-    return service::QueueFull(places_, loop_.load(),
-                              {live->tenant(), live->request.tenant_weight, live->priority()},
-                              config_.options.queue);
-  }
-  return service::TakeBytes(live->request, &request_bytes_, &live->bytes);
+Status LlmEngine::TakePlace(LiveRequest* live) {
+  if (places_.Take(live->tenant(), 1, &live->place)) return {};
+  return service::QueueFull(places_, loop_.load(),
+                            {live->tenant(), live->request.tenant_weight, live->priority()},
+                            config_.options.queue);
 }
 
 StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request) {
   if (Status status = CheckModel(request.request.model); !status.ok()) return status;
-  if (Status status = core::CheckRequest(request.request); !status.ok()) return status;
-  auto live = std::make_shared<LiveRequest>();
-  live->request = std::move(request.request);
-  live->sink = std::move(request.sink);
-  live->arrival = config_.clock->Now();
-  live->deadline =
-      service::DeadlineOf(live->request, live->arrival, config_.options.request_timeout);
-  if (!live->request.session_id.empty()) {
-    StatusOr<store::SessionTurn> turn = sessions_->Begin(live->tenant(), live->request.session_id);
-    if (!turn.ok()) return turn.status();
-    live->turn = std::make_unique<LiveTurn>();
-    live->turn->turn = *std::move(turn);
-  }
+  auto live = std::make_shared<LiveRequest>(std::move(request));
+  if (Status status = intake_.Open(live.get()); !status.ok()) return status;
   return live;
 }
 
@@ -84,7 +69,7 @@ StatusOr<std::vector<RequestId>> LlmEngine::EnqueueAll(
   {
     const std::lock_guard lock(mu_);
     status = CheckAccepting();
-    for (size_t i = 0; i < all.size() && status.ok(); ++i) status = Reserve(all[i].get());
+    for (size_t i = 0; i < all.size() && status.ok(); ++i) status = TakePlace(all[i].get());
     try {
       for (size_t i = 0; i < all.size() && status.ok(); ++i) {
         status = Enqueue(all[i]);
@@ -102,20 +87,15 @@ StatusOr<std::vector<RequestId>> LlmEngine::EnqueueAll(
 }
 
 Status LlmEngine::Enqueue(const std::shared_ptr<LiveRequest>& live) {
-  const RequestId id = next_id_;
-  live->id = id;
   const std::optional<uint64_t>& seed = live->request.sampling.seed;
   live->seed = seed ? *seed : config_.random->Next64();
-  requests_.Add(live);
+  if (Status status = requests_.Add(live); !status.ok()) return status;
   const auto forget = [&] {
     live->End();
-    requests_.Erase(id);
+    requests_.Erase(live->id);
   };
   try {
-    if (prompt_pool_.TryAdd(live)) {
-      ++next_id_;
-      return {};
-    }
+    if (prompt_pool_.TryAdd(live)) return {};
   } catch (const std::bad_alloc&) {
     forget();
     throw;

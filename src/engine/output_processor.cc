@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "engine/failure.h"
-#include "service/sinks.h"
 
 namespace ropeway::engine {
 namespace {
@@ -75,12 +74,12 @@ void OutputProcessor::Loop() {
 }
 
 void OutputProcessor::EndRest() {
-  while (const std::shared_ptr<LiveRequest> live = requests_->Any()) {
+  while (const std::shared_ptr<LiveRequest> live = requests_->Oldest()) {
     const base::TimePoint now = clock_->Now();
     RequestOutput* const output = live->output.get();
     if (output == nullptr) {
-      if (live->sink != nullptr) EndWithError(live.get(), RequestCancelled());
-    } else if (output->being_kept() || !output->Finish(FinishReason::kCancelled, now)) {
+      if (!live->ended()) live->Fail(RequestCancelled());
+    } else if (live->being_kept() || !output->Finish(FinishReason::kCancelled, now)) {
       output->End(now);
     }
     Forget(live.get());
@@ -103,18 +102,18 @@ void OutputProcessor::Handle(Admitted& message) {
   if (failure.ok()) return;
   abort_(live->id, FinishReason::kCancelled);
   metrics_->rejected->Increment();
-  EndWithError(live, failure);
+  live->Fail(failure);
   Forget(live);
 }
 
 void OutputProcessor::Handle(Rejected& message) {
   LiveRequest* const live = message.live.get();
   if (live->output != nullptr) {
-    if (live->output->being_kept()) return;
+    if (live->being_kept()) return;
     live->output->Fail(message.status, clock_->Now());
-  } else if (live->sink != nullptr) {
+  } else if (!live->ended()) {
     metrics_->rejected->Increment();
-    EndWithError(live, message.status);
+    live->Fail(message.status);
   } else {
     return;  // It ended before.
   }
@@ -129,7 +128,7 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, base::TimePoint at) {
   auto* const live = static_cast<LiveRequest*>(event.context.get());
   RequestOutput* const output = live->output.get();
   // A stop string may have ended it here already.
-  if (output == nullptr || output->being_kept()) return;
+  if (output == nullptr || live->being_kept()) return;
   switch (event.kind) {
     case CoreEvent::Kind::kStarted:
       return;
@@ -217,8 +216,7 @@ void OutputProcessor::Handle(AliveAsk& /*message*/) {
     // What runs and has begun is to show output.
     const bool shows = live->state() == LiveRequest::State::kRunning && live->output != nullptr &&
                        live->output->begun();
-    if (live->sink != nullptr && !shows)
-      service::CallSink(live->id, [&] { live->sink->OnAlive(live->id); });
+    if (!live->ended() && !shows) live->TellAlive();
   }
 }
 

@@ -205,10 +205,7 @@ Status PromptEncoder::TooLong(const Request& request, const Parts& parts, size_t
 StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
                                                   std::vector<TokenId> ids) const {
   const Request& request = live->request;
-  if (LiveTurn* const turn = live->turn.get(); turn != nullptr) {
-    turn->next.ids = ids;
-    turn->prompt_ids = ids.size();
-  }
+  if (live->turn != nullptr) live->turn->next.ids = ids;
   const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids.size());
   if (!max_tokens.ok()) return max_tokens.status();
   if (*max_tokens < request.max_tokens.value_or(0)) live->lowered_max_tokens = *max_tokens;
@@ -300,7 +297,7 @@ Status PromptEncoder::Render(const std::vector<ChatMessage>& messages, const Sto
   return {};
 }
 
-Status PromptEncoder::PrepareTurn(Request* request, LiveTurn* turn, const StoppedFn& stopped,
+Status PromptEncoder::PrepareTurn(Request* request, service::Turn* turn, const StoppedFn& stopped,
                                   Parts* parts) const {
   std::optional<store::SessionState> before;
   if (!sessions_->IsNew(turn->turn)) {
@@ -314,7 +311,7 @@ Status PromptEncoder::PrepareTurn(Request* request, LiveTurn* turn, const Stoppe
   next->vocabulary = vocabulary_;
   if (before) {
     if (Status status = CheckHistory(*request, *before, next->kind); !status.ok()) return status;
-    turn->session_ids = static_cast<int32_t>(before->ids.size());
+    turn->session_tokens = static_cast<int32_t>(before->ids.size());
   }
   const store::SessionState* const history = before ? &*before : nullptr;
   return chat ? PrepareChatTurn(request, history, stopped, next, parts)

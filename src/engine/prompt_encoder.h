@@ -143,7 +143,7 @@ class PromptEncoder {
   Status Prepare(LiveRequest* live, const StoppedFn& stopped, Parts* parts) const;
   Status PreparePrompt(Request* request, const StoppedFn& stopped, Parts* parts) const;
   // Likewise for the next turn of a session, and sets its `next`.
-  Status PrepareTurn(Request* request, LiveTurn* turn, const StoppedFn& stopped,
+  Status PrepareTurn(Request* request, service::Turn* turn, const StoppedFn& stopped,
                      Parts* parts) const;
   // `before` is null for the session's first turn.
   Status PrepareChatTurn(Request* request, const store::SessionState* before,

@@ -6,21 +6,8 @@
 
 #include "engine/failure.h"
 #include "engine/session_text.h"
-#include "service/sinks.h"
 
 namespace ropeway::engine {
-namespace {
-
-// The request counts no more, and its session and its memory are free, before its sink learns of
-// the end: the sender may submit the next request at once. Of one that ended while it was encoding
-// the prompt pool may still hold the prompt: the destructor returns its bytes.
-void EndRequest(LiveRequest* live) {
-  live->told = true;
-  if (live->End()) live->bytes.Release();
-  if (live->turn != nullptr) live->turn->turn.Abandon();
-}
-
-}  // namespace
 
 RequestOutput::RequestOutput(LiveRequest* live, int32_t prompt_tokens,
                              const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
@@ -33,7 +20,7 @@ RequestOutput::RequestOutput(LiveRequest* live, int32_t prompt_tokens,
   finish_.usage.prompt_tokens = prompt_tokens;
   finish_.seed = live_->seed;
   finish_.max_tokens = live_->lowered_max_tokens;
-  if (live_->turn != nullptr) finish_.session_tokens = live_->turn->session_ids;
+  if (live_->turn != nullptr) finish_.session_tokens = live_->turn->session_tokens;
 }
 
 Status RequestOutput::Replay() {
@@ -48,10 +35,7 @@ Status RequestOutput::Replay() {
 }
 
 bool RequestOutput::Admit(const Admission& admission) {
-  const RequestId id = live_->id;
-  if (!service::CallSink(id, [&] { live_->sink->OnAdmitted(id, admission); })) {
-    verdict_ = Verdict::kReaderGone;
-  }
+  if (!live_->Admit(admission)) verdict_ = Verdict::kReaderGone;
   return !closed();
 }
 
@@ -80,15 +64,15 @@ void RequestOutput::AddLogprobs(float logprob, const std::vector<TokenLogprob>& 
 }
 
 void RequestOutput::Measure(base::TimePoint at) {
-  if (first_token_ == base::TimePoint{}) {
-    first_token_ = at;
+  if (live_->first_token == base::TimePoint{}) {
+    live_->first_token = at;
     metrics_->of(live_->priority())->FirstToken(at - live_->arrival);
     metrics_->prompt_tokens->Increment(finish_.usage.prompt_tokens);
   } else {
-    metrics_->of(live_->priority())->Token(at - last_token_);
+    metrics_->of(live_->priority())->Token(at - live_->last_token);
   }
   metrics_->generation_tokens->Increment();
-  last_token_ = at;
+  live_->last_token = at;
 }
 
 RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, base::TimePoint at) {
@@ -133,11 +117,8 @@ RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {
 }
 
 bool RequestOutput::Send(Delta delta) {
-  if (live_->turn != nullptr) live_->turn->answer += delta.text;
   delta.batch_num = live_->batch.number;
-  bool more = false;
-  const RequestId id = live_->id;
-  return service::CallSink(id, [&] { more = live_->sink->OnDelta(id, std::move(delta)); }) && more;
+  return live_->Give(std::move(delta));
 }
 
 FinishReason RequestOutput::SendRest(FinishReason reason) {
@@ -160,16 +141,15 @@ bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
     if (verdict_ == Verdict::kGoOn) reason = SendRest(reason);
     // A prompt that was all there was to compute is done with the end, not with a first token.
     const bool none = finish_.usage.completion_tokens == 0;
-    if (reason == FinishReason::kLength && none) first_token_ = last_token_ = at;
+    if (reason == FinishReason::kLength && none) live_->first_token = live_->last_token = at;
     finish_.reason = reason;
     finish_.batch_num = live_->batch.number;
     finish_.batch_size = live_->batch.size;
-    finish_.times = Times();
+    finish_.times = live_->Times();
     const bool whole = reason == FinishReason::kStop || reason == FinishReason::kLength;
     if (live_->turn != nullptr && whole) {
       doing = "keeping the session's turn";
-      KeepTurn(live_->turn.get());
-      being_kept_ = true;
+      KeepTurn();
       return false;
     }
   } catch (const std::exception&) {
@@ -180,42 +160,29 @@ bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
   return true;
 }
 
-void RequestOutput::KeepTurn(LiveTurn* turn) {
+void RequestOutput::KeepTurn() {
+  service::Turn& turn = *live_->turn;
   KeepAnswer(
-      *tokenizer_, [this](TokenId id) { return Hidden(id); }, turn->prompt_ids, turn->answer,
-      &turn->next);
-  if (turn->next.kind == store::SessionState::Kind::kChat && finish_.usage.completion_tokens > 0) {
-    turn->next.messages.push_back({"assistant", std::move(turn->answer)});
+      *tokenizer_, [this](TokenId id) { return Hidden(id); },
+      static_cast<size_t>(finish_.usage.prompt_tokens), turn.answer, &turn.next);
+  if (turn.next.kind == store::SessionState::Kind::kChat && finish_.usage.completion_tokens > 0) {
+    turn.next.messages.push_back({"assistant", std::move(turn.answer)});
   }
-}
-
-PhaseTimes RequestOutput::Times() const {
-  PhaseTimes times;
-  if (live_->started == base::TimePoint{}) return times;
-  times.queue = live_->started - live_->arrival;
-  times.formation = live_->batch.formation;
-  if (first_token_ == base::TimePoint{}) return times;
-  times.prefill = first_token_ - live_->started;
-  times.decode = last_token_ - first_token_;
-  return times;
+  turn.end = finish_;
 }
 
 void RequestOutput::End(base::TimePoint at) {
-  EndRequest(live_);
   CountEnd(finish_.reason, at);
-  if (first_token_ != base::TimePoint{}) {
-    finish_.times.output = clock_->Now() - last_token_;
+  if (live_->first_token != base::TimePoint{}) {
+    finish_.times.output = clock_->Now() - live_->last_token;
     metrics_->of(live_->priority())->Ended(finish_.times);
   }
-  service::CallSink(live_->id, [&] {
-    live_->sink->OnEnd(live_->id, {base::StatusOfEnd(finish_.reason), finish_});
-  });
-  service::CallSink(live_->id, [&] { live_->sink.reset(); });
+  live_->Tell({base::StatusOfEnd(finish_.reason), finish_});
 }
 
 void RequestOutput::Fail(const Status& status, base::TimePoint at) {
   CountEnd(FinishReason::kFailed, at);
-  EndWithError(live_, status);
+  live_->Fail(status);
 }
 
 void RequestOutput::CountEnd(FinishReason reason, base::TimePoint at) {
@@ -224,13 +191,6 @@ void RequestOutput::CountEnd(FinishReason reason, base::TimePoint at) {
   }
   metrics_->finished(reason)->Increment();
   metrics_->of(live_->priority())->EndedAfter(at - live_->arrival);
-}
-
-void EndWithError(LiveRequest* live, const Status& status) {
-  EndRequest(live);
-  service::CallSink(live->id,
-                    [&] { live->sink->OnEnd(live->id, Outcome::Failed(CopyStatus(status))); });
-  service::CallSink(live->id, [&] { live->sink.reset(); });
 }
 
 }  // namespace ropeway::engine

@@ -55,15 +55,14 @@ class RequestOutput {
   // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
   bool closed() const { return verdict_ != Verdict::kGoOn; }
   // The sink has had output.
-  bool begun() const { return first_token_ != base::TimePoint{} || prompt_bytes_ > 0; }
+  bool begun() const { return live_->first_token != base::TimePoint{} || prompt_bytes_ > 0; }
   void SetCachedTokens(int32_t tokens) { finish_.usage.cached_tokens = tokens; }
   void CountPreemption() { ++finish_.preemptions; }
 
   // The request ended at `at`: hands on the text that was held back, and ends the request: true.
-  // False for a session's turn that is to be kept: its state is ready in LiveTurn::next, and End is
+  // False for a session's turn that is to be kept: its state is ready in Turn::next, and End is
   // to be called once that is stored. Until then only Fail may be called besides.
   bool Finish(FinishReason reason, base::TimePoint at);
-  bool being_kept() const { return being_kept_; }
   // Ends the request: tells the sink, and drops it.
   void End(base::TimePoint at);
   void Fail(const Status& status, base::TimePoint at);
@@ -80,10 +79,9 @@ class RequestOutput {
   void Measure(base::TimePoint at);
   // False if the sink wants no more.
   bool Send(Delta delta);
-  PhaseTimes Times() const;
   // Hands on what was held back; the reason is that of the end then.
   FinishReason SendRest(FinishReason reason);
-  void KeepTurn(LiveTurn* turn);
+  void KeepTurn();
   void CountEnd(FinishReason reason, base::TimePoint at);
 
   LiveRequest* const live_;
@@ -94,16 +92,9 @@ class RequestOutput {
   tokenizer::StopMatcher stops_;
   uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
   uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, with those of special tokens.
-  // Of those generated here. Of a request that wants no token and was computed, both are its end.
-  base::TimePoint first_token_{};
-  base::TimePoint last_token_{};
   Verdict verdict_ = Verdict::kGoOn;
-  bool being_kept_ = false;
   ropeway::Finish finish_;  // Counts as it goes; the reason, batch and times with Finish.
 };
-
-// Ends the request with an error: its sink gets `status` and is dropped.
-void EndWithError(LiveRequest* live, const Status& status);
 
 }  // namespace ropeway::engine
 

@@ -63,11 +63,14 @@ struct TokenizerInfo {
   std::string chat_template;  // The source of the template (Jinja).
 };
 
+// Where a request under way is; see ActiveRequest.
+enum class RequestState : uint8_t { kEncoding, kWaiting, kRunning, kPreempted, kEnded };
+
 // One request under way, for the operators of a server.
 struct RequestInfo {
   RequestId id = 0;
   std::string tenant;
-  enum class State { kEncoding, kWaiting, kRunning, kPreempted };
+  using State = RequestState;
   State state = State::kEncoding;
   bool started() const { return state == State::kRunning || state == State::kPreempted; }
   bool waits() const { return state == State::kWaiting || state == State::kPreempted; }

@@ -34,6 +34,20 @@ Status TakeBytes(const Request& request, base::SharedBudget* bytes,
                       size, bytes->total())};
 }
 
+Status Intake::Open(ActiveRequest* request) {
+  const Request& asked = request->request;
+  if (Status status = core::CheckRequest(asked); !status.ok()) return status;
+  request->arrival = clock_->Now();
+  request->deadline = DeadlineOf(asked, request->arrival, timeout_);
+  if (Status status = TakeMoreBytes(request); !status.ok()) return status;
+  if (asked.session_id.empty()) return {};
+  StatusOr<store::SessionTurn> turn = sessions_->Begin(asked.tenant, asked.session_id);
+  if (!turn.ok()) return turn.status();
+  request->turn = std::make_unique<Turn>();
+  request->turn->turn = *std::move(turn);
+  return {};
+}
+
 Status QueueFull(const base::SharedBudget& places, const scheduler::LoadView& load,
                  const scheduler::LoadView::Asker& asker, const QueueOptions& options) {
   Status status(StatusCode::kResourceExhausted,
@@ -44,6 +58,16 @@ Status QueueFull(const base::SharedBudget& places, const scheduler::LoadView& lo
   const double wait = scheduler::PredictedWait(load, asker, options.max_wait);
   status.set_retry_after_seconds(scheduler::RetryAfter(wait, options.max_wait));
   return status;
+}
+
+void SetPositions(const std::vector<RequestId>& queue, std::vector<RequestInfo>* requests) {
+  for (size_t position = 0; position < queue.size(); ++position) {
+    const auto it = std::lower_bound(
+        requests->begin(), requests->end(), queue[position],
+        [](const RequestInfo& info, RequestId wanted) { return info.id < wanted; });
+    if (it == requests->end() || it->id != queue[position] || !it->waits()) continue;
+    it->queue_position = static_cast<int32_t>(position);
+  }
 }
 
 void PredictWaits(const scheduler::LoadView& load, const std::string* tenant, double weight,

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/shared_budget.h"
@@ -12,7 +13,9 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "scheduler/queue_load.h"
+#include "service/active_request.h"
 #include "service/front_desk.h"
+#include "store/session_store.h"
 
 namespace ropeway::service {
 
@@ -27,10 +30,40 @@ base::TimePoint DeadlineOf(const Request& request, base::TimePoint arrival,
 // kResourceExhausted if its tenant's share has not so many. One alone is accepted, however large.
 Status TakeBytes(const Request& request, base::SharedBudget* bytes, base::SharedBudget::Hold* hold);
 
+// What is done with a request of an engine or a gateway before it is queued, but for what either of
+// them asks besides. Thread rule: every method from any thread.
+class Intake {
+ public:
+  // Both must outlive it. A request ends after `timeout` at the latest, if that is not 0. The texts
+  // and ids of all requests under way take `max_bytes` together, shared between tenants.
+  Intake(const base::Clock* clock, store::SessionStore* sessions, std::chrono::milliseconds timeout,
+         int64_t max_bytes)
+      : clock_(clock), sessions_(sessions), timeout_(timeout), bytes_(max_bytes) {}
+
+  // Checks the request (core::CheckRequest), notes when it came and when its time is over, and
+  // takes its bytes, and the turn of the session that it names. Throws std::bad_alloc.
+  Status Open(ActiveRequest* request);
+  // Takes the bytes that it lacks since it has grown.
+  Status TakeMoreBytes(ActiveRequest* request) {
+    return TakeBytes(request->request, &bytes_, &request->bytes);
+  }
+
+  base::SharedBudget* bytes() { return &bytes_; }
+
+ private:
+  const base::Clock* const clock_;
+  store::SessionStore* const sessions_;
+  const std::chrono::milliseconds timeout_;
+  base::SharedBudget bytes_;
+};
+
 // kResourceExhausted: `places`, which are as many as max_queued_requests lets tenants share, have
 // none for the request of `asker`, which is to come again when it would find one.
 Status QueueFull(const base::SharedBudget& places, const scheduler::LoadView& load,
                  const scheduler::LoadView::Asker& asker, const QueueOptions& options);
+
+// Sets the positions of those of `requests`, which are in order of their ids, that wait in `queue`.
+void SetPositions(const std::vector<RequestId>& queue, std::vector<RequestInfo>* requests);
 
 // The wait of each class in FrontDesk::Queue.
 void PredictWaits(const scheduler::LoadView& load, const std::string* tenant, double weight,
