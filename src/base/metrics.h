@@ -7,8 +7,10 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ropeway::base {
@@ -42,6 +44,50 @@ class Metrics {
 
  private:
   prometheus::Registry registry_;
+};
+
+// Metrics that follow a value of type S, which their owner takes when they are asked for.
+// Thread rule: one thread at a time.
+template <typename S>
+class SampledMetrics {
+ public:
+  using ValueFn = std::function<double(const S&)>;
+
+  // `metrics` must outlive it.
+  explicit SampledMetrics(Metrics* metrics) : metrics_(metrics) {}
+
+  // One that is raised as a counter if its name ends so (_total), else set as a gauge.
+  void Add(const std::string& name, const std::string& help, ValueFn value,
+           const Metrics::Labels& labels = {}) {
+    Row row{.value = std::move(value)};
+    if (name.ends_with("_total")) {
+      row.counter = metrics_->AddCounter(name, help, labels);
+    } else {
+      row.gauge = metrics_->AddGauge(name, help, labels);
+    }
+    rows_.push_back(std::move(row));
+  }
+
+  void Follow(const S& sample) const {
+    for (const Row& row : rows_) {
+      const double value = row.value(sample);
+      if (row.gauge != nullptr) {
+        row.gauge->Set(value);
+      } else {
+        RaiseTo(row.counter, value);
+      }
+    }
+  }
+
+ private:
+  struct Row {
+    ValueFn value;
+    Counter* counter = nullptr;
+    Gauge* gauge = nullptr;
+  };
+
+  Metrics* const metrics_;
+  std::vector<Row> rows_;
 };
 
 }  // namespace ropeway::base

@@ -39,6 +39,18 @@ TEST(MetricsTest, ACounterIsRaisedAndNeverLowered) {
   EXPECT_EQ(counter->Value(), 5);
 }
 
+TEST(MetricsTest, SampledOnesFollowTheSample) {
+  Metrics metrics;
+  SampledMetrics<int> sampled(&metrics);
+  sampled.Add("x_total", "Help.", [](int sample) { return sample; });
+  sampled.Add("x_now", "Help.", [](int sample) { return 2 * sample; }, {{"of", "it"}});
+  sampled.Follow(5);
+  sampled.Follow(3);
+  const std::string text = metrics.Text();
+  EXPECT_THAT(text, HasSubstr("x_total 5\n"));
+  EXPECT_THAT(text, HasSubstr("x_now{of=\"it\"} 6\n"));
+}
+
 TEST(MetricsTest, BucketsAscendBetweenTheirEnds) {
   for (const auto& buckets : {LatencyBuckets(), ShortLatencyBuckets(), CountBuckets()}) {
     for (size_t i = 1; i < buckets.size(); ++i) EXPECT_LT(buckets[i - 1], buckets[i]);

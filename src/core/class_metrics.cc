@@ -102,10 +102,21 @@ void ClassMetrics::SetQueue(int waiting, int running, double wait_seconds) const
   expected_wait_->Set(wait_seconds);
 }
 
-std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(base::Metrics* metrics,
-                                                          const QueueOptions& options) {
-  return {MakeOne(metrics, Priority::kHigh, options), MakeOne(metrics, Priority::kMedium, options),
-          MakeOne(metrics, Priority::kLow, options)};
+RequestMetrics::RequestMetrics(base::Metrics* metrics, const QueueOptions& options)
+    : classes_{MakeOne(metrics, Priority::kHigh, options),
+               MakeOne(metrics, Priority::kMedium, options),
+               MakeOne(metrics, Priority::kLow, options)} {
+  for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
+                                    FinishReason::kCancelled, FinishReason::kFailed}) {
+    ended_[static_cast<size_t>(reason)] =
+        metrics->AddCounter("ropeway_request_success_total", "Requests that ended, by reason.",
+                            {{"finished_reason", FinishReasonName(reason)}});
+  }
+}
+
+void RequestMetrics::Ended(Priority priority, FinishReason reason, base::Duration after) const {
+  ended_[static_cast<size_t>(reason)]->Increment();
+  of(priority).EndedAfter(after);
 }
 
 }  // namespace ropeway::core

@@ -3,6 +3,7 @@
 #define ROPEWAY_CORE_CLASS_METRICS_H_
 
 #include <array>
+#include <cstddef>
 
 #include "base/clock.h"
 #include "base/metrics.h"
@@ -30,7 +31,7 @@ class ClassMetrics {
   void FirstToken(base::Duration after) const;
   // Another one, `since` the last.
   void Token(base::Duration since) const;
-  // A request ended, for whatever reason, `after` its arrival.
+  // A request ended, for whatever reason, `after` its arrival: see RequestMetrics::Ended.
   void EndedAfter(base::Duration after) const;
   // A request ended that had generated a token, or wanted none and was computed.
   void Ended(const PhaseTimes& times) const;
@@ -54,9 +55,22 @@ class ClassMetrics {
   const Limits limits_;
 };
 
-// Those of all classes, by Priority, with the limits of these options. `metrics` must outlive them.
-std::array<ClassMetrics, kNumPriorities> MakeClassMetrics(base::Metrics* metrics,
-                                                          const QueueOptions& options);
+// Of all requests that were admitted. Thread-safe.
+class RequestMetrics {
+ public:
+  // With the latency limits of `options`. `metrics` must outlive it.
+  RequestMetrics(base::Metrics* metrics, const QueueOptions& options);
+
+  const ClassMetrics& of(Priority priority) const {
+    return classes_[static_cast<size_t>(priority)];
+  }
+  // One ended for `reason`, `after` its arrival.
+  void Ended(Priority priority, FinishReason reason, base::Duration after) const;
+
+ private:
+  const std::array<ClassMetrics, kNumPriorities> classes_;  // By Priority.
+  std::array<base::Counter*, 4> ended_{};                   // By FinishReason.
+};
 
 // The label of a metric of the class.
 base::Metrics::Labels LabelsOf(Priority priority);

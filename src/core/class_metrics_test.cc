@@ -14,10 +14,10 @@ using testing::HasSubstr;
 
 TEST(ClassMetricsTest, EachClassHasItsOwnOfAll) {
   base::Metrics metrics;
-  const auto classes = MakeClassMetrics(
+  const RequestMetrics requests(
       &metrics, {.ttft_limits = {milliseconds(100), milliseconds(300), milliseconds(500)},
                  .latency_limits = {milliseconds(1000), milliseconds(2000), milliseconds(3000)}});
-  const ClassMetrics& high = classes[static_cast<size_t>(Priority::kHigh)];
+  const ClassMetrics& high = requests.of(Priority::kHigh);
   high.Started(milliseconds(50), milliseconds(20));
   high.FirstToken(milliseconds(101));
   high.Token(milliseconds(10));
@@ -25,9 +25,9 @@ TEST(ClassMetricsTest, EachClassHasItsOwnOfAll) {
       {.prefill = milliseconds(1000), .decode = milliseconds(2000), .output = milliseconds(3000)});
   high.EndedAfter(milliseconds(1001));
   high.SetQueue(4, 5, 6.5);
-  const ClassMetrics& low = classes[static_cast<size_t>(Priority::kLow)];
+  const ClassMetrics& low = requests.of(Priority::kLow);
   low.FirstToken(milliseconds(101));
-  low.EndedAfter(milliseconds(1001));
+  requests.Ended(Priority::kLow, FinishReason::kStop, milliseconds(1001));
   const std::string text = metrics.Text();
   for (const char* line : {"ropeway_request_queue_time_seconds_sum{priority=\"high\"} 0.05\n",
                            "ropeway_request_formation_time_seconds_sum{priority=\"high\"} 0.02\n",
@@ -44,6 +44,8 @@ TEST(ClassMetricsTest, EachClassHasItsOwnOfAll) {
                            "ropeway_queue_depth{priority=\"high\"} 4\n",
                            "ropeway_class_running{priority=\"high\"} 5\n",
                            "ropeway_expected_wait_seconds{priority=\"high\"} 6.5\n",
+                           "ropeway_request_success_total{finished_reason=\"stop\"} 1\n",
+                           "ropeway_request_success_total{finished_reason=\"length\"} 0\n",
                            "ropeway_ttft_limit_seconds{priority=\"low\"} 0.5\n",
                            "ropeway_e2e_limit_seconds{priority=\"medium\"} 2\n"}) {
     EXPECT_THAT(text, HasSubstr(line));

@@ -296,7 +296,8 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
     case CoreEvent::Kind::kStarted:
       live.started = step_begin_;
       live.batch = event.batch;
-      metrics_->of(live.priority())->Started(step_begin_ - live.arrival, event.batch.formation);
+      metrics_->requests.of(live.priority())
+          .Started(step_begin_ - live.arrival, event.batch.formation);
       moved = live.Move(State::kWaiting, State::kRunning);
       assert(moved || live.state() == State::kEnded);
       break;

@@ -55,54 +55,32 @@ EngineMetrics::EngineMetrics(const QueueOptions& options)
       turns{.begun = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "begun"}}),
             .continued = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "continued"}}),
             .reencoded = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "reencoded"}})},
-      classes_(core::MakeClassMetrics(&metrics_, options)),
-      sessions_(&metrics_) {
+      requests(&metrics_, options),
+      sessions_(store::MakeSessionMetrics(&metrics_)),
+      sampled_(&metrics_) {
   for (size_t i = 0; i < encoding_time_.size(); ++i) {
     encoding_time_[i] =
         metrics_.AddHistogram("ropeway_request_encoding_time_seconds",
                               "From the request's arrival until its prompt was encoded, by class.",
                               base::LatencyBuckets(), core::LabelsOf(static_cast<Priority>(i)));
   }
-  for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
-                                    FinishReason::kCancelled, FinishReason::kFailed}) {
-    finished_[static_cast<size_t>(reason)] =
-        metrics_.AddCounter("ropeway_request_success_total", "Requests that ended, by reason.",
-                            {{"finished_reason", FinishReasonName(reason)}});
-  }
   SampleRequests();
   SampleBatching();
   SampleCache();
   SampleTier();
-  Sample("ropeway_trace_dropped_events",
-         "Events missing in the trace file because its writer could not keep up.",
-         [](const EngineSample& s) { return s.trace_dropped; });
-}
-
-void EngineMetrics::Sample(const std::string& name, const char* help, ValueFn value,
-                           const base::Metrics::Labels& labels) {
-  Sampled& sampled = sampled_.emplace_back();
-  sampled.value = std::move(value);
-  if (name.ends_with("_total")) {
-    sampled.counter = metrics_.AddCounter(name, help, labels);
-  } else {
-    sampled.gauge = metrics_.AddGauge(name, help, labels);
-  }
+  sampled_.Add("ropeway_trace_dropped_events",
+               "Events missing in the trace file because its writer could not keep up.",
+               [](const EngineSample& s) { return s.trace_dropped; });
 }
 
 std::string EngineMetrics::Text(const EngineSample& sample) {
   {
     const std::lock_guard lock(mu_);
-    for (const Sampled& sampled : sampled_) {
-      const double value = sampled.value(sample);
-      if (sampled.gauge != nullptr) {
-        sampled.gauge->Set(value);
-      } else {
-        base::RaiseTo(sampled.counter, value);
-      }
-    }
-    for (size_t i = 0; i < classes_.size(); ++i) {
-      classes_[i].SetQueue(sample.core.waiting_by[i], sample.core.running_by[i],
-                           sample.load.LongestWait(static_cast<Priority>(i)));
+    sampled_.Follow(sample);
+    for (size_t i = 0; i < kNumPriorities; ++i) {
+      const auto priority = static_cast<Priority>(i);
+      requests.of(priority).SetQueue(sample.core.waiting_by[i], sample.core.running_by[i],
+                                     sample.load.LongestWait(priority));
     }
     sessions_.Follow(sample.sessions);
   }
@@ -111,130 +89,137 @@ std::string EngineMetrics::Text(const EngineSample& sample) {
 
 void EngineMetrics::SampleRequests() {
   using S = EngineSample;
-  Sample("ropeway_num_requests_running", "Requests that prefill or decode now.",
-         [](const S& s) { return s.engine.running; });
-  Sample("ropeway_num_requests_waiting",
-         "Requests accepted and not yet started, and preempted ones that wait to go on.",
-         [](const S& s) { return s.engine.queue_depth; });
+  sampled_.Add("ropeway_num_requests_running", "Requests that prefill or decode now.",
+               [](const S& s) { return s.engine.running; });
+  sampled_.Add("ropeway_num_requests_waiting",
+               "Requests accepted and not yet started, and preempted ones that wait to go on.",
+               [](const S& s) { return s.engine.queue_depth; });
   for (int i = 0; i < scheduler::kNumBlockedBy; ++i) {
     const auto rule = static_cast<scheduler::BlockedBy>(i);
-    Sample("ropeway_num_requests_waiting_by_reason",
-           "Requests that wait, by what keeps the first of them from starting.",
-           [rule](const S& s) { return s.core.blocked_rule == rule ? s.engine.queue_depth : 0; },
-           {{"reason", scheduler::NamesOf(rule).label}});
+    sampled_.Add(
+        "ropeway_num_requests_waiting_by_reason",
+        "Requests that wait, by what keeps the first of them from starting.",
+        [rule](const S& s) { return s.core.blocked_rule == rule ? s.engine.queue_depth : 0; },
+        {{"reason", scheduler::NamesOf(rule).label}});
   }
   for (size_t i = 0; i < scheduler::kNumPreemptReasons; ++i) {
-    Sample("ropeway_num_preemptions_total", "How often a sequence was preempted, by reason.",
-           [i](const S& s) { return s.core.preemptions_by[i]; },
-           {{"reason", PreemptReasonName(static_cast<scheduler::PreemptReason>(i))}});
+    sampled_.Add("ropeway_num_preemptions_total", "How often a sequence was preempted, by reason.",
+                 [i](const S& s) { return s.core.preemptions_by[i]; },
+                 {{"reason", PreemptReasonName(static_cast<scheduler::PreemptReason>(i))}});
   }
 }
 
 void EngineMetrics::SampleBatching() {
   using S = EngineSample;
-  Sample("ropeway_max_running", "Sequences that may run at once by now (--batch-control).",
-         [](const S& s) { return s.core.limit; });
-  Sample("ropeway_attention_weight",
-         "What attending to one position costs, in tokens, as measured (docs/scheduling.md).",
-         [](const S& s) { return s.core.attention_weight; });
-  Sample("ropeway_cost_units_per_second",
-         "Work done per second of steps, in tokens plus weighted attended positions; 0: not "
-         "measured yet.",
-         [](const S& s) { return s.core.speed; });
-  Sample("ropeway_batches_total",
-         "Batches begun; with continuous batching, steps that started requests.",
-         [](const S& s) { return s.engine.total_batches; });
-  Sample("ropeway_batched_requests_total", "Requests that started in these batches.",
-         [](const S& s) { return s.engine.total_requests; });
-  Sample("ropeway_batch_size_avg", "Requests that ran when a batch began, on average.",
-         [](const S& s) { return s.engine.avg_batch_size; });
-  Sample("ropeway_batch_duration_avg_seconds",
-         "From a batch's start to the end of the last request that started in it, on average.",
-         [](const S& s) { return s.engine.avg_batch_duration_ms / 1e3; });
-  Sample("ropeway_batch_size_max",
-         "Requests that one batch may hold; with continuous batching, one step.",
-         [](const S& s) { return s.engine.max_batch_size; });
-  Sample("ropeway_batch_wait_max_seconds", "How long a batch waits to fill; 0: it does not wait.",
-         [](const S& s) { return s.engine.max_batch_wait_ms / 1e3; });
-  Sample("ropeway_step_rows_avg", "Rows of a step without padding, on average.",
-         [](const S& s) { return s.engine.avg_step_rows; });
-  Sample("ropeway_experts_read_total",
-         "Experts whose weights steps read, summed over layers; 0: the model has none.",
-         [](const S& s) { return s.core.experts_read; });
-  Sample("ropeway_utilization_ratio", "Share of the last 10 seconds in which a step ran.",
-         [](const S& s) { return s.engine.utilization; });
-  Sample("ropeway_prompt_tokens_per_second",
-         "Prompt tokens computed for the first time per second, over the last 10 seconds.",
-         [](const S& s) { return s.engine.prompt_tokens_per_second; });
-  Sample("ropeway_generation_tokens_per_second",
-         "Tokens generated per second, over the last 10 seconds.",
-         [](const S& s) { return s.engine.generation_tokens_per_second; });
+  sampled_.Add("ropeway_max_running", "Sequences that may run at once by now (--batch-control).",
+               [](const S& s) { return s.core.limit; });
+  sampled_.Add("ropeway_attention_weight",
+               "What attending to one position costs, in tokens, as measured (docs/scheduling.md).",
+               [](const S& s) { return s.core.attention_weight; });
+  sampled_.Add("ropeway_cost_units_per_second",
+               "Work done per second of steps, in tokens plus weighted attended positions; 0: not "
+               "measured yet.",
+               [](const S& s) { return s.core.speed; });
+  sampled_.Add("ropeway_batches_total",
+               "Batches begun; with continuous batching, steps that started requests.",
+               [](const S& s) { return s.engine.total_batches; });
+  sampled_.Add("ropeway_batched_requests_total", "Requests that started in these batches.",
+               [](const S& s) { return s.engine.total_requests; });
+  sampled_.Add("ropeway_batch_size_avg", "Requests that ran when a batch began, on average.",
+               [](const S& s) { return s.engine.avg_batch_size; });
+  sampled_.Add(
+      "ropeway_batch_duration_avg_seconds",
+      "From a batch's start to the end of the last request that started in it, on average.",
+      [](const S& s) { return s.engine.avg_batch_duration_ms / 1e3; });
+  sampled_.Add("ropeway_batch_size_max",
+               "Requests that one batch may hold; with continuous batching, one step.",
+               [](const S& s) { return s.engine.max_batch_size; });
+  sampled_.Add("ropeway_batch_wait_max_seconds",
+               "How long a batch waits to fill; 0: it does not wait.",
+               [](const S& s) { return s.engine.max_batch_wait_ms / 1e3; });
+  sampled_.Add("ropeway_step_rows_avg", "Rows of a step without padding, on average.",
+               [](const S& s) { return s.engine.avg_step_rows; });
+  sampled_.Add("ropeway_experts_read_total",
+               "Experts whose weights steps read, summed over layers; 0: the model has none.",
+               [](const S& s) { return s.core.experts_read; });
+  sampled_.Add("ropeway_utilization_ratio", "Share of the last 10 seconds in which a step ran.",
+               [](const S& s) { return s.engine.utilization; });
+  sampled_.Add("ropeway_prompt_tokens_per_second",
+               "Prompt tokens computed for the first time per second, over the last 10 seconds.",
+               [](const S& s) { return s.engine.prompt_tokens_per_second; });
+  sampled_.Add("ropeway_generation_tokens_per_second",
+               "Tokens generated per second, over the last 10 seconds.",
+               [](const S& s) { return s.engine.generation_tokens_per_second; });
 }
 
 void EngineMetrics::SampleCache() {
   using S = EngineSample;
-  Sample("ropeway_kv_cache_usage_ratio", "Part of the KV cache's blocks that sequences hold.",
-         [](const S& s) {
-           const int held = s.engine.kv_blocks_held;
-           const int all = s.engine.kv_blocks_free + held + s.engine.kv_blocks_cached;
-           return all == 0 ? 0.0 : static_cast<double>(held) / all;
-         });
-  const auto blocks = [this](const char* state, ValueFn value) {
-    Sample("ropeway_kv_cache_blocks",
-           "KV blocks by state: held by sequences, cached for later, free.", std::move(value),
-           {{"state", state}});
+  sampled_.Add("ropeway_kv_cache_usage_ratio", "Part of the KV cache's blocks that sequences hold.",
+               [](const S& s) {
+                 const int held = s.engine.kv_blocks_held;
+                 const int all = s.engine.kv_blocks_free + held + s.engine.kv_blocks_cached;
+                 return all == 0 ? 0.0 : static_cast<double>(held) / all;
+               });
+  const auto blocks = [this](const char* state, base::SampledMetrics<EngineSample>::ValueFn value) {
+    sampled_.Add("ropeway_kv_cache_blocks",
+                 "KV blocks by state: held by sequences, cached for later, free.", std::move(value),
+                 {{"state", state}});
   };
   blocks("free", [](const S& s) { return s.core.free_blocks; });
   blocks("cached", [](const S& s) { return s.core.cached_blocks; });
   blocks("held", [](const S& s) { return s.core.held_blocks; });
-  Sample("ropeway_prefix_cache_queries_total", "Prompt tokens of requests that began to compute.",
-         [](const S& s) { return s.core.prompt_tokens; });
-  Sample("ropeway_prefix_cache_hits_total",
-         "Of these, tokens found in the pool or read from the disk tier.",
-         [](const S& s) { return s.core.cached_prompt_tokens; });
-  Sample("ropeway_recomputed_tokens_total",
-         "Tokens computed again because a preempted request's blocks were gone.",
-         [](const S& s) { return s.core.recomputed_tokens; });
-  Sample("ropeway_kv_cache_evictions_total", "Cached blocks evicted from the pool.",
-         [](const S& s) { return s.core.evicted_blocks; });
+  sampled_.Add("ropeway_prefix_cache_queries_total",
+               "Prompt tokens of requests that began to compute.",
+               [](const S& s) { return s.core.prompt_tokens; });
+  sampled_.Add("ropeway_prefix_cache_hits_total",
+               "Of these, tokens found in the pool or read from the disk tier.",
+               [](const S& s) { return s.core.cached_prompt_tokens; });
+  sampled_.Add("ropeway_recomputed_tokens_total",
+               "Tokens computed again because a preempted request's blocks were gone.",
+               [](const S& s) { return s.core.recomputed_tokens; });
+  sampled_.Add("ropeway_kv_cache_evictions_total", "Cached blocks evicted from the pool.",
+               [](const S& s) { return s.core.evicted_blocks; });
 }
 
 void EngineMetrics::SampleTier() {
   using S = EngineSample;
-  Sample("ropeway_kv_disk_on", "1 while the disk tier works; 0: none, or turned off by an error.",
-         [](const S& s) { return s.tier.on; });
-  Sample("ropeway_kv_disk_bytes", "Bytes that the disk tier takes.",
-         [](const S& s) { return s.tier.bytes; });
-  Sample("ropeway_kv_disk_capacity_bytes", "Bytes that it may take.",
-         [](const S& s) { return s.tier.capacity_bytes; });
-  Sample("ropeway_kv_disk_blocks", "Blocks in the disk tier.",
-         [](const S& s) { return s.tier.blocks; });
-  Sample("ropeway_kv_disk_pending_bytes", "Bytes of memory on their way to or from it.",
-         [](const S& s) { return s.tier.pending_bytes; });
-  Sample("ropeway_kv_disk_spilled_blocks_total", "Evicted blocks handed to the disk tier.",
-         [](const S& s) { return s.core.transfers.spilled_blocks; });
-  Sample("ropeway_kv_disk_stored_blocks_total",
-         "Blocks handed to the disk tier, for whatever reason.",
-         [](const S& s) { return s.core.transfers.stored_blocks; });
-  Sample("ropeway_kv_disk_lost_blocks_total", "Evicted blocks that the disk tier could not take.",
-         [](const S& s) { return s.core.transfers.lost_blocks; });
-  Sample("ropeway_kv_disk_fetched_blocks_total", "Blocks read back into the pool.",
-         [](const S& s) { return s.core.transfers.fetched_blocks; });
-  Sample("ropeway_kv_disk_failed_reads_total", "Reads that brought less than was asked for.",
-         [](const S& s) { return s.core.transfers.failed_reads; });
-  Sample("ropeway_kv_disk_fetch_seconds_total", "Time that requests waited for reads.",
-         [](const S& s) { return base::ToSeconds(s.core.transfers.fetch_time); });
-  Sample("ropeway_kv_disk_written_bytes_total", "Bytes of blocks written.",
-         [](const S& s) { return s.tier.written_bytes; });
-  Sample("ropeway_kv_disk_read_bytes_total", "Bytes of blocks read.",
-         [](const S& s) { return s.tier.read_bytes; });
-  Sample("ropeway_kv_disk_rejected_blocks_total",
-         "Blocks found torn, foreign or corrupt; never served.",
-         [](const S& s) { return s.tier.rejected_blocks; });
-  Sample("ropeway_kv_disk_evicted_blocks_total", "Blocks dropped from the disk tier for space.",
-         [](const S& s) { return s.tier.evicted_blocks; });
-  Sample("ropeway_kv_disk_cpu_seconds_total", "CPU time of the disk tier's threads.",
-         [](const S& s) { return s.tier.cpu_seconds; });
+  sampled_.Add("ropeway_kv_disk_on",
+               "1 while the disk tier works; 0: none, or turned off by an error.",
+               [](const S& s) { return s.tier.on; });
+  sampled_.Add("ropeway_kv_disk_bytes", "Bytes that the disk tier takes.",
+               [](const S& s) { return s.tier.bytes; });
+  sampled_.Add("ropeway_kv_disk_capacity_bytes", "Bytes that it may take.",
+               [](const S& s) { return s.tier.capacity_bytes; });
+  sampled_.Add("ropeway_kv_disk_blocks", "Blocks in the disk tier.",
+               [](const S& s) { return s.tier.blocks; });
+  sampled_.Add("ropeway_kv_disk_pending_bytes", "Bytes of memory on their way to or from it.",
+               [](const S& s) { return s.tier.pending_bytes; });
+  sampled_.Add("ropeway_kv_disk_spilled_blocks_total", "Evicted blocks handed to the disk tier.",
+               [](const S& s) { return s.core.transfers.spilled_blocks; });
+  sampled_.Add("ropeway_kv_disk_stored_blocks_total",
+               "Blocks handed to the disk tier, for whatever reason.",
+               [](const S& s) { return s.core.transfers.stored_blocks; });
+  sampled_.Add("ropeway_kv_disk_lost_blocks_total",
+               "Evicted blocks that the disk tier could not take.",
+               [](const S& s) { return s.core.transfers.lost_blocks; });
+  sampled_.Add("ropeway_kv_disk_fetched_blocks_total", "Blocks read back into the pool.",
+               [](const S& s) { return s.core.transfers.fetched_blocks; });
+  sampled_.Add("ropeway_kv_disk_failed_reads_total", "Reads that brought less than was asked for.",
+               [](const S& s) { return s.core.transfers.failed_reads; });
+  sampled_.Add("ropeway_kv_disk_fetch_seconds_total", "Time that requests waited for reads.",
+               [](const S& s) { return base::ToSeconds(s.core.transfers.fetch_time); });
+  sampled_.Add("ropeway_kv_disk_written_bytes_total", "Bytes of blocks written.",
+               [](const S& s) { return s.tier.written_bytes; });
+  sampled_.Add("ropeway_kv_disk_read_bytes_total", "Bytes of blocks read.",
+               [](const S& s) { return s.tier.read_bytes; });
+  sampled_.Add("ropeway_kv_disk_rejected_blocks_total",
+               "Blocks found torn, foreign or corrupt; never served.",
+               [](const S& s) { return s.tier.rejected_blocks; });
+  sampled_.Add("ropeway_kv_disk_evicted_blocks_total",
+               "Blocks dropped from the disk tier for space.",
+               [](const S& s) { return s.tier.evicted_blocks; });
+  sampled_.Add("ropeway_kv_disk_cpu_seconds_total", "CPU time of the disk tier's threads.",
+               [](const S& s) { return s.tier.cpu_seconds; });
 }
 
 }  // namespace ropeway::engine

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -49,9 +48,6 @@ class EngineMetrics {
   // `options`: the latency limits of the classes.
   explicit EngineMetrics(const QueueOptions& options = {});
 
-  const core::ClassMetrics* of(Priority priority) const {
-    return &classes_[static_cast<size_t>(priority)];
-  }
   // A prompt was encoded `after` its request's arrival.
   void Encoded(Priority priority, base::Duration after) const {
     encoding_time_[static_cast<size_t>(priority)]->Observe(base::ToSeconds(after));
@@ -72,11 +68,7 @@ class EngineMetrics {
   // Accepted by Submit, then failed before they were queued.
   base::Counter* const rejected;
   const TurnMetrics turns;
-
-  // Admitted requests by how they ended.
-  base::Counter* finished(FinishReason reason) const {
-    return finished_[static_cast<size_t>(reason)];
-  }
+  const core::RequestMetrics requests;
 
   // Adds a gauge that is 1 and tells something by its labels.
   void AddInfo(const char* name, const char* help, const base::Metrics::Labels& labels) {
@@ -87,29 +79,15 @@ class EngineMetrics {
   std::string Text(const EngineSample& sample);
 
  private:
-  using ValueFn = std::function<double(const EngineSample&)>;
-
-  // A metric of EngineSample. Raised as a counter if its name ends so (_total), else set as a
-  // gauge.
-  struct Sampled {
-    ValueFn value;
-    base::Counter* counter = nullptr;
-    base::Gauge* gauge = nullptr;
-  };
-
-  void Sample(const std::string& name, const char* help, ValueFn value,
-              const base::Metrics::Labels& labels = {});
   void SampleRequests();
   void SampleBatching();
   void SampleCache();
   void SampleTier();
 
-  const std::array<core::ClassMetrics, kNumPriorities> classes_;
   std::array<base::Histogram*, kNumPriorities> encoding_time_;
-  store::SessionMetrics sessions_;          // Guarded by mu_.
-  std::array<base::Counter*, 4> finished_;  // By FinishReason.
-  std::vector<Sampled> sampled_;            // Constant once constructed.
-  std::mutex mu_;                           // Held while they follow a sample.
+  store::SessionMetrics sessions_;              // Guarded by mu_.
+  base::SampledMetrics<EngineSample> sampled_;  // Likewise; its rows are constant once constructed.
+  std::mutex mu_;                               // Held while they follow a sample.
 };
 
 }  // namespace ropeway::engine

@@ -66,10 +66,10 @@ void RequestOutput::AddLogprobs(float logprob, const std::vector<TokenLogprob>& 
 void RequestOutput::Measure(base::TimePoint at) {
   if (live_->first_token == base::TimePoint{}) {
     live_->first_token = at;
-    metrics_->of(live_->priority())->FirstToken(at - live_->arrival);
+    metrics_->requests.of(live_->priority()).FirstToken(at - live_->arrival);
     metrics_->prompt_tokens->Increment(finish_.usage.prompt_tokens);
   } else {
-    metrics_->of(live_->priority())->Token(at - live_->last_token);
+    metrics_->requests.of(live_->priority()).Token(at - live_->last_token);
   }
   metrics_->generation_tokens->Increment();
   live_->last_token = at;
@@ -175,7 +175,7 @@ void RequestOutput::End(base::TimePoint at) {
   CountEnd(finish_.reason, at);
   if (live_->first_token != base::TimePoint{}) {
     finish_.times.output = clock_->Now() - live_->last_token;
-    metrics_->of(live_->priority())->Ended(finish_.times);
+    metrics_->requests.of(live_->priority()).Ended(finish_.times);
   }
   live_->Tell({base::StatusOfEnd(finish_.reason), finish_});
 }
@@ -189,8 +189,7 @@ void RequestOutput::CountEnd(FinishReason reason, base::TimePoint at) {
   if (reason == FinishReason::kLength && finish_.usage.completion_tokens == 0) {
     metrics_->prompt_tokens->Increment(finish_.usage.prompt_tokens);
   }
-  metrics_->finished(reason)->Increment();
-  metrics_->of(live_->priority())->EndedAfter(at - live_->arrival);
+  metrics_->requests.Ended(live_->priority(), reason, at - live_->arrival);
 }
 
 }  // namespace ropeway::engine

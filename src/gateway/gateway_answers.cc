@@ -88,9 +88,9 @@ bool GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     const Priority priority = client->request.priority;
     if (times.generated) {
       if (times.first_token) {
-        metrics_.of(priority).FirstToken(times.since);
+        metrics_.requests.of(priority).FirstToken(times.since);
       } else {
-        metrics_.of(priority).Token(times.since);
+        metrics_.requests.of(priority).Token(times.since);
       }
     }
     if (given == ClientRequest::Given::kComplete) {

@@ -320,7 +320,7 @@ void GatewayBackend::Send(const Action& action) {
     request = client.Begin(decision.resume, decision.batch, now);
   }
   if (decision.attempt == 1) {
-    metrics_.of(request.priority).Started(now - client.arrival, decision.batch.formation);
+    metrics_.requests.of(request.priority).Started(now - client.arrival, decision.batch.formation);
   }
   ropeway::Backend* const backend =
       models_[action.model].replicas[static_cast<size_t>(decision.replica)].backend.get();

@@ -2,12 +2,10 @@
 #ifndef ROPEWAY_GATEWAY_GATEWAY_METRICS_H_
 #define ROPEWAY_GATEWAY_GATEWAY_METRICS_H_
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -38,13 +36,10 @@ class GatewayMetrics {
   base::Metrics metrics_;  // First: what follows points into it.
 
  public:
-  // The latencies by class beyond which a request counts as late: to its first token, and to its
-  // end.
+  // With the latency limits of `options`.
   explicit GatewayMetrics(const QueueOptions& options);
 
-  const core::ClassMetrics& of(Priority priority) const {
-    return classes_[static_cast<size_t>(priority)];
-  }
+  const core::RequestMetrics requests;
   // An accepted request ended; `times` is null where it has no output of its own to account for.
   void Ended(Priority priority, FinishReason reason, base::Duration after, const PhaseTimes* times,
              const Usage& usage);
@@ -53,38 +48,17 @@ class GatewayMetrics {
   std::string Text(const GatewaySample& sample);
 
  private:
-  struct OfBackend {
-    std::map<std::string, base::Gauge*> states;  // By name; 1 for the one that it is in.
-    base::Gauge* in_flight = nullptr;
-    base::Gauge* concurrency = nullptr;
-    base::Gauge* outstanding_tokens = nullptr;
-    base::Gauge* p50 = nullptr;
-    base::Gauge* p99 = nullptr;
-    // A counter, and what it follows.
-    std::vector<std::pair<base::Counter*, uint64_t BackendStatus::*>> counters;
-  };
+  using OfBackend = base::SampledMetrics<BackendStatus>;
 
   OfBackend MakeBackend(const BackendStatus& backend);
-  // The next two: REQUIRES: mu_ is held.
-  void Follow(const BackendStatus& backend);
-  void FollowTotals(const GatewaySample& sample);
 
-  const std::array<core::ClassMetrics, kNumPriorities> classes_;
-  std::array<base::Counter*, 4> finished_{};  // By FinishReason.
   base::Counter* const prompt_tokens_;
   base::Counter* const generation_tokens_;
-  base::Gauge* const waiting_;
-  base::Gauge* const running_;
-  base::Gauge* const batch_size_avg_;
-  base::Gauge* const batch_duration_avg_;
-  base::Gauge* const batch_size_max_;
-  base::Gauge* const batch_wait_max_;
-  // A counter, and what it follows.
-  std::vector<std::pair<base::Counter*, uint64_t DispatchCounts::*>> totals_;
 
-  std::mutex mu_;                              // Held while they follow a sample.
-  std::map<std::string, OfBackend> backends_;  // By name.
+  std::mutex mu_;  // Held while the following ones follow a sample.
+  base::SampledMetrics<GatewaySample> sampled_;
   store::SessionMetrics sessions_;
+  std::map<std::string, OfBackend> backends_;  // By name.
 };
 
 }  // namespace ropeway::gateway

@@ -2,26 +2,24 @@
 
 namespace ropeway::store {
 
-SessionMetrics::SessionMetrics(base::Metrics* metrics)
-    : sessions_(metrics->AddGauge("ropeway_sessions", "Sessions that are kept.")),
-      bytes_(metrics->AddGauge("ropeway_session_store_bytes", "Bytes of the sessions' records.")),
-      unwritten_(metrics->AddGauge(
-          "ropeway_sessions_unwritten",
-          "Sessions whose last turn could not be written yet, and would not survive a restart.")),
-      expired_(metrics->AddCounter("ropeway_sessions_expired_total",
-                                   "Sessions removed because they were unused for long.")),
-      lost_(metrics->AddCounter("ropeway_sessions_lost_total",
-                                "Sessions whose record was found damaged.")),
-      failed_writes_(metrics->AddCounter("ropeway_session_write_errors_total",
-                                         "Turns that could not be written when they ended.")) {}
-
-void SessionMetrics::Follow(const SessionStoreStats& stats) {
-  sessions_->Set(static_cast<double>(stats.sessions));
-  bytes_->Set(static_cast<double>(stats.bytes));
-  unwritten_->Set(static_cast<double>(stats.unwritten));
-  base::RaiseTo(expired_, static_cast<double>(stats.expired));
-  base::RaiseTo(lost_, static_cast<double>(stats.lost));
-  base::RaiseTo(failed_writes_, static_cast<double>(stats.failed_writes));
+SessionMetrics MakeSessionMetrics(base::Metrics* metrics) {
+  using S = SessionStoreStats;
+  SessionMetrics sampled(metrics);
+  sampled.Add("ropeway_sessions", "Sessions that are kept.", [](const S& s) { return s.sessions; });
+  sampled.Add("ropeway_session_store_bytes", "Bytes of the sessions' records.",
+              [](const S& s) { return s.bytes; });
+  sampled.Add("ropeway_sessions_unwritten",
+              "Sessions whose last turn could not be written yet, and would not survive a restart.",
+              [](const S& s) { return s.unwritten; });
+  sampled.Add("ropeway_sessions_expired_total",
+              "Sessions removed because they were unused for long.",
+              [](const S& s) { return s.expired; });
+  sampled.Add("ropeway_sessions_lost_total", "Sessions whose record was found damaged.",
+              [](const S& s) { return s.lost; });
+  sampled.Add("ropeway_session_write_errors_total",
+              "Turns that could not be written when they ended.",
+              [](const S& s) { return s.failed_writes; });
+  return sampled;
 }
 
 }  // namespace ropeway::store

@@ -7,23 +7,10 @@
 
 namespace ropeway::store {
 
-// Thread rule: one thread at a time.
-class SessionMetrics {
- public:
-  // `metrics` must outlive it.
-  explicit SessionMetrics(base::Metrics* metrics);
+using SessionMetrics = base::SampledMetrics<SessionStoreStats>;
 
-  // Brings them up to `stats`, which are newer than those before.
-  void Follow(const SessionStoreStats& stats);
-
- private:
-  base::Gauge* const sessions_;
-  base::Gauge* const bytes_;
-  base::Gauge* const unwritten_;
-  base::Counter* const expired_;
-  base::Counter* const lost_;
-  base::Counter* const failed_writes_;
-};
+// `metrics` must outlive them.
+SessionMetrics MakeSessionMetrics(base::Metrics* metrics);
 
 }  // namespace ropeway::store
 
