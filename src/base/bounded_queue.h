@@ -93,18 +93,6 @@ class BoundedQueue {
     not_empty_.notify_all();
   }
 
-  // Waits for the next item; nullopt once the queue is closed and empty.
-  std::optional<T> WaitPop() {
-    std::unique_lock lock(mu_);
-    not_empty_.wait(lock, [this] { return closed_ || !items_.empty(); });
-    if (items_.empty()) return std::nullopt;
-    std::optional<T> item(std::move(items_.front()));
-    items_.pop_front();
-    lock.unlock();
-    not_full_.notify_one();
-    return item;
-  }
-
   // From now on every push fails; queued items can still be popped. Wakes all waiting threads.
   void Close() {
     {

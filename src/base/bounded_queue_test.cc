@@ -36,8 +36,7 @@ TEST(BoundedQueueTest, AClosedQueueRejectsPushesAndReturnsItsItems) {
   EXPECT_FALSE(queue.TryPush(2));
   EXPECT_FALSE(queue.WaitPush(2));
   EXPECT_FALSE(queue.ForcePush(2));
-  EXPECT_EQ(queue.WaitPop(), 1);
-  EXPECT_EQ(queue.WaitPop(), std::nullopt);
+  EXPECT_EQ(queue.WaitPopAll(), std::list<int>{1});
   EXPECT_TRUE(queue.WaitPopAll().empty());
 }
 
@@ -55,7 +54,9 @@ TEST(BoundedQueueTest, WaitPushGoesOnWhenThereIsRoom) {
     queue.Close();
   });
   int next = 0;
-  while (auto item = queue.WaitPop()) EXPECT_EQ(**item, next++);
+  for (auto items = queue.WaitPopAll(); !items.empty(); items = queue.WaitPopAll()) {
+    for (const auto& item : items) EXPECT_EQ(*item, next++);
+  }
   producer.join();
   EXPECT_EQ(next, 1000);
 }
@@ -67,7 +68,9 @@ TEST(BoundedQueueTest, NothingIsLostBetweenManyProducersAndConsumers) {
   std::vector<int64_t> sums(3, 0);
   for (size_t c = 0; c < 3; ++c) {
     consumers.emplace_back([&queue, &sum = sums[c]] {
-      while (auto item = queue.WaitPop()) sum += *item;
+      for (auto items = queue.WaitPopAll(); !items.empty(); items = queue.WaitPopAll()) {
+        for (const int item : items) sum += item;
+      }
     });
   }
   for (int p = 0; p < 3; ++p) {

@@ -29,16 +29,13 @@ class ReadCost {
   // which is less than the watchdog's limit.
   base::Duration ReadLimit(int64_t bytes) const;
 
-  double seconds_per_byte() const { return seconds_per_byte_; }    // 0: not measured.
-  double seconds_per_token() const { return seconds_per_token_; }  // 0: not measured.
-
   static constexpr int kProbeAfter = 50;
   static constexpr base::Duration kLeastLimit = std::chrono::seconds(2);
 
  private:
-  double seconds_per_byte_ = 0;
-  double seconds_per_token_ = 0;
-  int rejected_ = 0;  // Negative answers in a row.
+  double seconds_per_byte_ = 0;   // 0: not measured.
+  double seconds_per_token_ = 0;  // 0: not measured.
+  int rejected_ = 0;              // Negative answers in a row.
 };
 
 // Limits the rate of writes with a token bucket. A write of any size may begin while the bucket is

@@ -4,14 +4,6 @@
 #include <utility>
 
 namespace ropeway::model {
-namespace {
-
-template <typename T>
-std::string PackedBytes(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-}  // namespace
 
 std::string_view GgufFile::Builder::Keep(std::string text) {
   return file_->texts_.emplace_back(std::move(text));
@@ -41,44 +33,12 @@ void GgufFile::Builder::SetString(std::string_view key, std::string_view value,
   Set(key, GgufType::kString, Keep(std::string(value)), field);
 }
 
-void GgufFile::Builder::SetStrings(std::string_view key, const std::vector<std::string>& values) {
-  std::string all;
-  for (const std::string& value : values) all += value;
-  std::string_view rest = Keep(std::move(all));
-  GgufArray array;
-  array.type = GgufType::kString;
-  array.count = values.size();
-  array.strings.reserve(values.size());
-  for (const std::string& value : values) {
-    array.strings.push_back(rest.substr(0, value.size()));
-    rest.remove_prefix(value.size());
-  }
-  Set(key, GgufType::kArray, std::move(array), {});
-}
-
-void GgufFile::Builder::SetNumbers(std::string_view key, GgufType type, uint64_t count,
-                                   std::string packed) {
-  GgufArray array;
-  array.type = type;
-  array.count = count;
-  array.data = std::as_bytes(std::span(Keep(std::move(packed))));
-  Set(key, GgufType::kArray, std::move(array), {});
-}
-
-void GgufFile::Builder::SetInt32s(std::string_view key, const std::vector<int32_t>& values) {
-  SetNumbers(key, GgufType::kInt32, values.size(), PackedBytes(values));
-}
-
-void GgufFile::Builder::SetFloat32s(std::string_view key, const std::vector<float>& values) {
-  SetNumbers(key, GgufType::kFloat32, values.size(), PackedBytes(values));
-}
-
 void GgufFile::Builder::SetBools(std::string_view key, const std::vector<bool>& values) {
-  SetNumbers(key, GgufType::kBool, values.size(), std::string(values.begin(), values.end()));
-}
-
-void GgufFile::Builder::SetBytes(std::string_view key, std::string_view bytes) {
-  SetNumbers(key, GgufType::kUint8, bytes.size(), std::string(bytes));
+  GgufArray array;
+  array.type = GgufType::kBool;
+  array.count = values.size();
+  array.data = std::as_bytes(std::span(Keep(std::string(values.begin(), values.end()))));
+  Set(key, GgufType::kArray, std::move(array), {});
 }
 
 void GgufFile::Builder::AddTensor(std::string_view name, std::vector<uint64_t> shape, uint32_t type,

@@ -24,11 +24,7 @@ class GgufFile::Builder {
   void SetFloat32(std::string_view key, float value, std::string_view field = {});
   void SetBool(std::string_view key, bool value, std::string_view field = {});
   void SetString(std::string_view key, std::string_view value, std::string_view field = {});
-  void SetStrings(std::string_view key, const std::vector<std::string>& values);
-  void SetInt32s(std::string_view key, const std::vector<int32_t>& values);
-  void SetFloat32s(std::string_view key, const std::vector<float>& values);
   void SetBools(std::string_view key, const std::vector<bool>& values);
-  void SetBytes(std::string_view key, std::string_view bytes);  // An array of uint8.
 
   // Where tensors' data come from.
   ModelBytes* bytes() { return &file_->bytes_; }
@@ -52,7 +48,6 @@ class GgufFile::Builder {
   // A copy that lives as long as the file.
   std::string_view Keep(std::string text);
   void Set(std::string_view key, GgufType type, GgufValue value, std::string_view field);
-  void SetNumbers(std::string_view key, GgufType type, uint64_t count, std::string packed);
 
   std::unique_ptr<GgufFile> file_;
 };

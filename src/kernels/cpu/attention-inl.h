@@ -56,10 +56,6 @@ RW_INLINE const uint8_t* BlockAt(const AttentionArgs& args, int block) {
          static_cast<size_t>(args.blocks[block * args.block_step]) * args.block_stride;
 }
 
-RW_INLINE void Prefetch(const uint8_t* at) {
-  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
-}
-
 RW_INLINE void PrefetchFar(const uint8_t* at) {
   _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
 }
