@@ -1,5 +1,3 @@
-#include "tokenizer/byte_level_bpe.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -10,10 +8,9 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "tokenizer/bpe_tables.h"
-#include "tokenizer/merge_list.h"
 #include "tokenizer/piece_merger.h"
 #include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/text_model.h"
 #include "tokenizer/unicode_form.h"
 
 namespace ropeway::tokenizer {

@@ -1,5 +1,3 @@
-#include "tokenizer/byte_level_bpe.h"
-
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -12,6 +10,7 @@
 #include "tokenizer/make_tokenizer.h"
 #include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
+#include "tokenizer/text_model.h"
 
 namespace ropeway::tokenizer {
 namespace {

@@ -1,10 +1,9 @@
-#include "tokenizer/char_map.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <string>
 
+#include "tokenizer/sentencepiece_normalizer.h"
 #include "tokenizer/test_char_map.h"
 
 namespace ropeway::tokenizer {

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_TOKENIZER_HF_ADDED_TOKENS_H_
 #define ROPEWAY_TOKENIZER_HF_ADDED_TOKENS_H_
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "ropeway/request.h"
 #include "ropeway/status.h"
+#include "tokenizer/hf_tokenizer_json.h"
 
 namespace ropeway::tokenizer {
 
@@ -51,6 +53,13 @@ StatusOr<AddedToken> ReadAddedToken(const nlohmann::json& token, const std::stri
 StatusOr<AddedTokens> ReadAddedTokens(const nlohmann::json& tokenizer_config,
                                       const nlohmann::json& special_tokens_map,
                                       const nlohmann::json& added_tokens);
+
+// `tokenizers` looks for a token that is `normalized` in the text that its normalizer has made of
+// what lies between the others, and normalizes its text too. Returns which of `tokens` are found
+// only behind a space (Vocabulary::behind_space). All others are found in the text as it is;
+// kUnimplemented, naming its field, for one that would be found otherwise.
+StatusOr<std::vector<TokenId>> TokensBehindSpace(const std::map<TokenId, AddedToken>& tokens,
+                                                 const TextSteps& steps);
 
 }  // namespace ropeway::tokenizer
 

@@ -1,11 +1,11 @@
-#include "tokenizer/hf_chat_template.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "tokenizer/hf_config_files.h"
 
 namespace ropeway::tokenizer {
 namespace {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/utf8.h"
+#include "ropeway/status.h"
 
 namespace ropeway::tokenizer {
 
@@ -26,6 +27,16 @@ inline const nlohmann::json& Member(const nlohmann::json& object, const char* ke
 // "" if it is no text.
 inline std::string TextOf(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+// The error of a field of tokenizer.json that is no valid one, or that asks for what there is not.
+inline Status BrokenField(const std::string& field, const std::string& what) {
+  const std::string where = "tokenizer.json \"" + field + "\"";
+  return {StatusCode::kDataLoss, where + ": " + what, where};
+}
+inline Status LacksField(const std::string& field, const std::string& what) {
+  const std::string where = "tokenizer.json \"" + field + "\"";
+  return {StatusCode::kUnimplemented, where + ": " + what + " is not supported", where};
 }
 
 }  // namespace ropeway::tokenizer

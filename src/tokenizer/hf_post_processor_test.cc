@@ -1,11 +1,11 @@
-#include "tokenizer/hf_post_processor.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "tokenizer/hf_tokenizer_json.h"
 
 namespace ropeway::tokenizer {
 namespace {

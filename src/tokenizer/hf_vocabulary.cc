@@ -16,14 +16,9 @@
 #include "base/utf8.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/hf_added_tokens.h"
-#include "tokenizer/hf_bpe_model.h"
-#include "tokenizer/hf_chat_template.h"
-#include "tokenizer/hf_config_check.h"
+#include "tokenizer/hf_config_files.h"
 #include "tokenizer/hf_fields.h"
-#include "tokenizer/hf_generation.h"
-#include "tokenizer/hf_normalized_tokens.h"
-#include "tokenizer/hf_post_processor.h"
-#include "tokenizer/hf_text_steps.h"
+#include "tokenizer/hf_tokenizer_json.h"
 #include "tokenizer/sentencepiece_model.h"
 
 namespace ropeway::tokenizer {
@@ -94,11 +89,10 @@ class FolderVocabulary {
     return false;
   }
   bool Broken(const std::string& field, const std::string& what) {
-    return Fail(StatusCode::kDataLoss, "tokenizer.json \"" + field + "\"", what);
+    return Keep(BrokenField(field, what));
   }
   bool Lacks(const std::string& field, const std::string& what) {
-    return Fail(StatusCode::kUnimplemented, "tokenizer.json \"" + field + "\"",
-                what + " is not supported");
+    return Keep(LacksField(field, what));
   }
   std::optional<TokenId> IdOf(const std::string& token) const {
     const auto at = std::find(v_.tokens.begin(), v_.tokens.end(), token);

@@ -9,14 +9,10 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "tokenizer/byte_level_bpe.h"
 #include "tokenizer/characters.h"
-#include "tokenizer/sentencepiece_bpe.h"
 #include "tokenizer/text_encoding.h"
 #include "tokenizer/text_model.h"
 #include "tokenizer/token_table.h"
-#include "tokenizer/unigram.h"
-#include "tokenizer/word_piece.h"
 
 namespace ropeway::tokenizer {
 namespace {

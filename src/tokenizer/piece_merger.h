@@ -1,18 +1,39 @@
-// The merging of one piece of a text, whatever its letters are.
+// The merges of BPE: from what a vocabulary has of them, and of one piece of a text, whatever its
+// letters are.
 #ifndef ROPEWAY_TOKENIZER_PIECE_MERGER_H_
 #define ROPEWAY_TOKENIZER_PIECE_MERGER_H_
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "ropeway/request.h"
+#include "ropeway/status.h"
 #include "tokenizer/bpe_tables.h"
+#include "tokenizer/token_table.h"
 #include "tokenizer/work.h"
 
 namespace ropeway::tokenizer {
+
+// Merges and their ranks, of which the lowest is merged first.
+struct RankedMerges {
+  std::vector<Merge> merges;
+  std::vector<uint32_t> ranks;
+};
+
+// By the vocabulary's list, "left right", best first.
+StatusOr<RankedMerges> MergesOfList(const std::vector<std::string>& list, const TokenTable& table);
+
+// SentencePiece's: two neighbours become the token that they spell together, that of the highest
+// score first. Of tokens of type kNormal, each with all of its divisions into two such tokens.
+StatusOr<RankedMerges> MergesOfScores(const std::vector<float>& scores, const TokenTable& table);
+
+// Scores must be numbers, one for each token.
+Status CheckScores(const std::vector<float>& scores, const TokenTable& table);
 
 // MergeTable counts in 32 bits; no real piece comes near. A piece may have an id more than bytes.
 inline constexpr size_t kMaxPieceBytes = size_t{1} << 28U;

@@ -1,5 +1,3 @@
-#include "tokenizer/sentencepiece_bpe.h"
-
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -11,12 +9,10 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "tokenizer/bpe_tables.h"
 #include "tokenizer/characters.h"
-#include "tokenizer/merge_list.h"
 #include "tokenizer/piece_merger.h"
 #include "tokenizer/sentencepiece_normalizer.h"
-#include "tokenizer/sentencepiece_text.h"
+#include "tokenizer/text_model.h"
 
 namespace ropeway::tokenizer {
 namespace {

@@ -1,5 +1,3 @@
-#include "tokenizer/sentencepiece_bpe.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include "tokenizer/make_tokenizer.h"
 #include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
+#include "tokenizer/text_model.h"
 
 namespace ropeway::tokenizer {
 namespace {

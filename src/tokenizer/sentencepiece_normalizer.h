@@ -2,20 +2,64 @@
 #ifndef ROPEWAY_TOKENIZER_SENTENCEPIECE_NORMALIZER_H_
 #define ROPEWAY_TOKENIZER_SENTENCEPIECE_NORMALIZER_H_
 
+#include <bitset>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ropeway/status.h"
-#include "tokenizer/char_map.h"
-#include "tokenizer/sentencepiece_text.h"
 #include "tokenizer/text_model.h"
 #include "tokenizer/token_table.h"
 #include "tokenizer/vocabulary.h"
 #include "tokenizer/work.h"
 
 namespace ropeway::tokenizer {
+
+// Whether a space may be written before a segment that comes after `before`,
+bool MayHaveSpacePrefix(SpacePrefix prefix, Before before);
+// and whether it is, where the segment is `text`.
+bool HasSpacePrefix(SpacePrefix prefix, Before before, std::string_view text);
+
+// Where a text can be cut without a token across the cut. Few tokens have a space behind another
+// character, so it may be cut before nearly each of its spaces, and its words are encoded one by
+// one.
+class WordBounds {
+ public:
+  // Notes what a token spans.
+  void Add(std::string_view token);
+
+  // Whether a text may be cut before a space, by the last byte before it ("▁", if that is a space).
+  bool MayCutAfter(uint8_t byte) const { return !spanned_[byte]; }
+
+ private:
+  std::bitset<256> spanned_;
+};
+
+// Const and thread-safe after construction.
+class CharMap {
+ public:
+  // From tokenizer.ggml.precompiled_charsmap: the number of bytes of a double array (Aoe 1989, in
+  // darts-clone's form), the array, then texts that each end in a zero byte. "" maps nothing. The
+  // array is not checked as a whole: a wrong one maps to something else, within the texts.
+  static StatusOr<CharMap> Create(std::string_view bytes);
+
+  struct Mapping {
+    size_t length = 0;  // Bytes that are mapped; 0: none.
+    std::string_view to;
+  };
+
+  // The longest beginning of text.substr(at) that is mapped.
+  Mapping Find(std::string_view text, size_t at) const;
+
+ private:
+  CharMap() = default;
+
+  std::vector<uint32_t> units_;
+  std::string texts_;
+};
 
 // A vocabulary's rules: its table of characters, what it does with spaces, and its symbols, which
 // the table leaves alone. Const and thread-safe after construction.

@@ -1,4 +1,4 @@
-// For tests: writes SentencePiece's tables of characters (char_map.h).
+// For tests: writes SentencePiece's tables of characters (CharMap).
 #ifndef ROPEWAY_TOKENIZER_TEST_CHAR_MAP_H_
 #define ROPEWAY_TOKENIZER_TEST_CHAR_MAP_H_
 

@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "ropeway/request.h"
+#include "ropeway/status.h"
+#include "tokenizer/token_table.h"
+#include "tokenizer/vocabulary.h"
 #include "tokenizer/work.h"
 
 namespace ropeway::tokenizer {
@@ -53,6 +56,47 @@ class TextModel {
   // Whether texts begin with the bos token if the vocabulary does not say.
   virtual bool adds_bos() const { return false; }
 };
+
+// The kinds of vocabularies. Errors name the GGUF field; `table` must outlive the model.
+
+// Byte-level BPE, the vocabulary of GPT-2, Llama 3, Qwen, SmolLM, gpt-oss and many others.
+//
+// Encodes like Hugging Face `tokenizers` with the same vocabulary and merges. Each byte that is not
+// UTF-8 becomes one token. There is no Unicode normalization, unless the vocabulary asks for one:
+// decoding returns the encoded bytes.
+//
+// A vocabulary need not have a token for each of the 256 bytes (SmolLM2's lacks 21 rare ones, such
+// as 0x04 and 0xF5); such bytes are dropped, as in `tokenizers`.
+StatusOr<std::unique_ptr<const TextModel>> MakeByteLevelBpe(const Vocabulary& vocabulary,
+                                                            const TokenTable* table);
+
+// SentencePiece's BPE, the vocabulary of Llama 2, Mistral, Gemma, Phi-3 and others.
+//
+// Encodes like SentencePiece by the vocabulary's scores, or like Hugging Face `tokenizers` by its
+// merges. A character without a token becomes the tokens of its bytes; where one of those is
+// missing too, the unknown token, one for several such characters in a row. Each byte that is not
+// UTF-8 is taken for a character. Tokens of type kUnused are never made.
+StatusOr<std::unique_ptr<const TextModel>> MakeSentencePieceBpe(const Vocabulary& vocabulary,
+                                                                const TokenTable* table);
+
+// SentencePiece's unigram language model (Kudo 2018), the vocabulary of T5 and XLM-RoBERTa.
+//
+// Encodes like SentencePiece: the text is normalized by the vocabulary's character map and its rule
+// for spaces; of all divisions into tokens of type kNormal and symbols, that of the highest sum of
+// scores is taken, the sums in double precision. A character without a token costs 10 more than the
+// worst token and becomes the tokens of its bytes, or the unknown token, one for several in a row.
+// So decoding returns the normalized text at best. Bytes that are not UTF-8 are U+FFFD.
+StatusOr<std::unique_ptr<const TextModel>> MakeUnigram(const Vocabulary& vocabulary,
+                                                       const TokenTable* table);
+
+// WordPiece (Devlin et al. 2019), the vocabulary of BERT and of many models of embeddings.
+//
+// Encodes like BERT: control characters are dropped; words end at white space; each character of
+// punctuation (with ASCII's symbols) and each Chinese one is a word; accents and capitals are
+// dropped as the vocabulary says. A word is divided by the longest token that begins the rest of
+// it. One that has no such division, or more than 100 characters, becomes the unknown token.
+StatusOr<std::unique_ptr<const TextModel>> MakeWordPiece(const Vocabulary& vocabulary,
+                                                         const TokenTable* table);
 
 }  // namespace ropeway::tokenizer
 

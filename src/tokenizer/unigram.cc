@@ -1,5 +1,3 @@
-#include "tokenizer/unigram.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -9,10 +7,10 @@
 #include <vector>
 
 #include "tokenizer/characters.h"
-#include "tokenizer/merge_list.h"
+#include "tokenizer/piece_merger.h"
 #include "tokenizer/sentencepiece_normalizer.h"
-#include "tokenizer/sentencepiece_text.h"
 #include "tokenizer/special_tokens.h"
+#include "tokenizer/text_model.h"
 
 namespace ropeway::tokenizer {
 namespace {

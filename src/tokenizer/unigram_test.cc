@@ -1,5 +1,3 @@
-#include "tokenizer/unigram.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include "tokenizer/test_char_map.h"
 #include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
+#include "tokenizer/text_model.h"
 
 namespace ropeway::tokenizer {
 namespace {

@@ -1,5 +1,3 @@
-#include "tokenizer/word_piece.h"
-
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +6,7 @@
 #include "base/utf8.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/special_tokens.h"
+#include "tokenizer/text_model.h"
 #include "tokenizer/unicode_form.h"
 
 namespace ropeway::tokenizer {

@@ -1,5 +1,3 @@
-#include "tokenizer/word_piece.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -11,6 +9,7 @@
 #include "base/utf8.h"
 #include "tokenizer/test_tokenizer.h"
 #include "tokenizer/test_vocabulary.h"
+#include "tokenizer/text_model.h"
 
 namespace ropeway::tokenizer {
 namespace {

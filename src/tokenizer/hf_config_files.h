@@ -1,6 +1,7 @@
-// What a folder's config.json and generation_config.json say of tokens.
-#ifndef ROPEWAY_TOKENIZER_HF_GENERATION_H_
-#define ROPEWAY_TOKENIZER_HF_GENERATION_H_
+// What a folder's JSON files besides its vocabulary say of tokens and chats: config.json,
+// generation_config.json, tokenizer_config.json and chat_template.json.
+#ifndef ROPEWAY_TOKENIZER_HF_CONFIG_FILES_H_
+#define ROPEWAY_TOKENIZER_HF_CONFIG_FILES_H_
 
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
@@ -32,6 +33,15 @@ void WarnOfEndsWithoutRow(Vocabulary* vocabulary);
 // that Ropeway does not apply.
 void WarnOfGeneration(const nlohmann::json& generation, std::vector<std::string>* warnings);
 
+// kUnimplemented, naming the field, if texts would be encoded otherwise than by what is read of the
+// folder; `tokenizer_json`: whether that is its tokenizer.json.
+Status CheckTokenizerConfig(const nlohmann::json& config, bool tokenizer_json);
+
+// That of tokenizer_config.json, or else of chat_template.json (`processor`); "" if neither has
+// one. A field that is there and has none is named in `warnings`.
+std::string ReadHfChatTemplate(const nlohmann::json& tokenizer_config,
+                               const nlohmann::json& processor, std::vector<std::string>* warnings);
+
 }  // namespace ropeway::tokenizer
 
-#endif  // ROPEWAY_TOKENIZER_HF_GENERATION_H_
+#endif  // ROPEWAY_TOKENIZER_HF_CONFIG_FILES_H_

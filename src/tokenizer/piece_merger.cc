@@ -1,10 +1,7 @@
-#include "tokenizer/merge_list.h"
+#include "tokenizer/piece_merger.h"
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 namespace ropeway::tokenizer {

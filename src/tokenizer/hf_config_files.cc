@@ -1,4 +1,4 @@
-#include "tokenizer/hf_generation.h"
+#include "tokenizer/hf_config_files.h"
 
 #include <algorithm>
 #include <array>
@@ -155,6 +155,79 @@ void WarnOfGeneration(const json& generation, std::vector<std::string>* warnings
     warnings->push_back("has a " + std::string(name) + " in its " + std::string(kGenerationName) +
                         ", which is not applied");
   }
+}
+
+namespace {
+
+// transformers' classes whose ids are not those of the pieces in their tokenizer.model.
+constexpr std::array<std::string_view, 14> kShiftingClasses = {
+    "XLMRobertaTokenizer",  "CamembertTokenizer",     "MBartTokenizer",   "MBart50Tokenizer",
+    "NllbTokenizer",        "XGLMTokenizer",          "BarthezTokenizer", "PegasusTokenizer",
+    "MarianTokenizer",      "M2M100Tokenizer",        "ErnieMTokenizer",  "PLBartTokenizer",
+    "SeamlessM4TTokenizer", "XLMProphetNetTokenizer",
+};
+
+Status LacksInConfig(const char* key, const std::string& what) {
+  const std::string field = "tokenizer_config.json " + Quoted(key);
+  return {StatusCode::kUnimplemented, field + ": " + what + " is not supported", field};
+}
+
+}  // namespace
+
+Status CheckTokenizerConfig(const json& config, bool tokenizer_json) {
+  if (Member(config, "split_special_tokens") == true) {
+    return LacksInConfig("split_special_tokens", "true");
+  }
+  if (!tokenizer_json && Member(Member(config, "sp_model_kwargs"), "enable_sampling") == true) {
+    return LacksInConfig("sp_model_kwargs", "enable_sampling");
+  }
+  std::string name = TextOf(Member(config, "tokenizer_class"));
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  if (!tokenizer_json && std::ranges::find(kShiftingClasses, name) != kShiftingClasses.end()) {
+    return LacksInConfig("tokenizer_class", Quoted(name) + ", whose ids are not its model's,");
+  }
+  const json& files = Member(config, "fast_tokenizer_files");
+  for (const json& file : files.is_array() ? files : json::array()) {
+    if (!tokenizer_json || file == "tokenizer.json") continue;
+    return LacksInConfig("fast_tokenizer_files", Quoted(TextOf(file)));
+  }
+  return {};
+}
+
+namespace {
+
+// Of a list of {"name", "template"} the default one, or else the first.
+const json& DefaultOf(const json& templates) {
+  static const json none;
+  const json* first = &none;
+  for (const json& named : templates) {
+    const json& text = Member(named, "template");
+    if (!text.is_string()) continue;
+    if (Member(named, "name") == "default") return text;
+    if (first->is_null()) first = &text;
+  }
+  return *first;
+}
+
+}  // namespace
+
+std::string ReadHfChatTemplate(const json& tokenizer_config, const json& processor,
+                               std::vector<std::string>* warnings) {
+  const json& own = Member(tokenizer_config, "chat_template");
+  const json& text = own.is_array() ? DefaultOf(own) : own;
+  if (text.is_string()) return text.get<std::string>();
+  if (!own.is_null()) {
+    warnings->push_back(
+        "has a chat_template in its tokenizer_config.json that is neither a text nor a list of "
+        "{\"name\", \"template\"}, and is not used");
+    return "";
+  }
+  const json& of_processor = Member(processor, "chat_template");
+  if (!of_processor.is_string() && !of_processor.is_null()) {
+    warnings->push_back(
+        "has a chat_template in its chat_template.json that is no text, and is not used");
+  }
+  return TextOf(of_processor);
 }
 
 }  // namespace ropeway::tokenizer
