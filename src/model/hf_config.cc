@@ -1,5 +1,3 @@
-#include "model/hf_config.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,7 +9,7 @@
 
 #include "base/utf8.h"
 #include "core/parameters.h"
-#include "model/hf_rope.h"
+#include "model/hf_folder.h"
 
 namespace ropeway::model {
 namespace {

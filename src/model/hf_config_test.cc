@@ -1,6 +1,4 @@
 // What config.json becomes, where fields are absent, null or new: as transformers has it.
-#include "model/hf_config.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "model/gguf_builder.h"
+#include "model/hf_folder.h"
 #include "model/hf_json.h"
 #include "model/model_tensors.h"
 

@@ -9,15 +9,8 @@
 #include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "base/random_access_file.h"
 #include "base/utf8.h"
-#include "model/gguf_builder.h"
-#include "model/hf_config.h"
-#include "model/hf_json.h"
-#include "model/hf_tensors.h"
-#include "model/safetensors.h"
 
 namespace ropeway::model {
 namespace {

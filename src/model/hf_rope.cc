@@ -1,14 +1,12 @@
-#include "model/hf_rope.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 
 #include "base/utf8.h"
+#include "model/hf_folder.h"
 #include "model/rope.h"
 
 namespace ropeway::model {

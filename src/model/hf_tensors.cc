@@ -1,5 +1,3 @@
-#include "model/hf_tensors.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,11 +6,11 @@
 #include <charconv>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
+
+#include "model/hf_folder.h"
 
 namespace ropeway::model {
 namespace {

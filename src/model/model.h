@@ -12,7 +12,7 @@
 #include "kernels/kernels.h"
 #include "model/gguf.h"
 #include "model/model_config.h"
-#include "model/rope_table.h"
+#include "model/rope.h"
 #include "ropeway/status.h"
 
 namespace ropeway::model {

@@ -1,5 +1,3 @@
-#include "model/rope_table.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,5 +1,3 @@
-#include "model/safetensors.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "model/hf_folder.h"
 
 namespace ropeway::model {
 namespace {

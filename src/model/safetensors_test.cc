@@ -1,11 +1,10 @@
-#include "model/safetensors.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "model/hf_folder.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
 #include "model/test_largest_allocation.h"
