@@ -11,7 +11,6 @@
 #include "base/system.h"
 #include "base/words.h"
 #include "loadgen/bench_serve_command.h"
-#include "loadgen/csv_writer.h"
 #include "loadgen/load_options.h"
 #include "loadgen/load_runner.h"
 #include "loadgen/report.h"

@@ -1,9 +1,9 @@
-#include "loadgen/csv_writer.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "loadgen/report.h"
 
 namespace ropeway::loadgen {
 namespace {

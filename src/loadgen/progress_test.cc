@@ -1,9 +1,9 @@
-#include "loadgen/progress.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
+
+#include "loadgen/load_runner.h"
 
 namespace ropeway::loadgen {
 namespace {

@@ -1,9 +1,9 @@
-#include "loadgen/random_prompts.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "loadgen/prompt.h"
 
 namespace ropeway::loadgen {
 namespace {

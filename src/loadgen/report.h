@@ -1,7 +1,10 @@
-// The summary as text and as JSON.
+// What a run leaves behind: its summary as text and as JSON, and its requests as CSV and JSON
+// lines.
 #ifndef ROPEWAY_LOADGEN_REPORT_H_
 #define ROPEWAY_LOADGEN_REPORT_H_
 
+#include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -31,6 +34,17 @@ inline constexpr double kMaxCpuShare = 0.05;
 std::string ReportText(const Report& report);
 // One JSON object; docs/benchmarks.md names its members.
 std::string ReportJson(const Report& report);
+
+// The requests of all runs as files.
+using PromptOf = std::function<std::string(const RequestRecord& record)>;
+
+// Writes a header and one line per request, by run_num and then seq, lines ended by CRLF as RFC
+// 4180 has it. Unknown values are empty. docs/benchmarks.md says what each column means.
+void WriteCsv(const std::vector<RunResult>& runs, const PromptOf& prompt_of, std::ostream* out);
+
+// Writes JSON lines: for each run an object with "begin" (of the machine's monotonic clock), then
+// one per request with all that is known of it. docs/benchmarks.md lists the members.
+void WriteRecords(const std::vector<RunResult>& runs, const PromptOf& prompt_of, std::ostream* out);
 
 }  // namespace ropeway::loadgen
 

@@ -1,8 +1,8 @@
-#include "loadgen/server_metrics.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "loadgen/summary.h"
 
 namespace ropeway::loadgen {
 namespace {

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "loadgen/prompt.h"
-#include "loadgen/random_prompts.h"
 
 namespace ropeway::loadgen {
 namespace {

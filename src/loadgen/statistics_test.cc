@@ -1,6 +1,6 @@
-#include "loadgen/statistics.h"
-
 #include <gtest/gtest.h>
+
+#include "loadgen/summary.h"
 
 namespace ropeway::loadgen {
 namespace {

@@ -2,19 +2,72 @@
 #ifndef ROPEWAY_LOADGEN_SUMMARY_H_
 #define ROPEWAY_LOADGEN_SUMMARY_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "loadgen/request_record.h"
-#include "loadgen/server_metrics.h"
-#include "loadgen/statistics.h"
+#include "net/base_url.h"
+#include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway::loadgen {
+
+// The p-th quantile, p in [0, 1], of values in rising order, linear between the two nearest: with
+// n values the index is h = (n - 1) p, and the result v[floor h] + (h - floor h) (v[floor h + 1] -
+// v[floor h]). This is numpy's default ("linear"; Hyndman and Fan 1996, definition 7).
+// REQUIRES: values not empty.
+double Quantile(const std::vector<double>& sorted, double p);
+
+// Of one metric. All 0 if count is.
+struct Distribution {
+  size_t count = 0;
+  double mean = 0;
+  double min = 0;
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
+Distribution Describe(std::vector<double> values);
+
+// Sums over the requests that ended.
+struct ServerMetrics {
+  struct Sum {
+    double seconds = 0;
+    double count = 0;
+  };
+  std::array<std::array<Sum, kPhases.size()>, kNumPriorities> phases{};  // By class and phase.
+  std::optional<double> batches;
+
+  // Mean seconds of a phase for one class; none if no request is counted.
+  std::optional<double> Mean(Priority of, size_t phase) const;
+  // Requests of this class.
+  double Count(Priority of) const;
+
+  void Add(const ServerMetrics& other);
+};
+
+// The server's counts since its start, from the text of /metrics; none without such metrics.
+std::optional<ServerMetrics> ReadServerMetrics(std::string_view page);
+
+// The increase between two pages; none if one is missing, or the server was restarted meanwhile.
+std::optional<ServerMetrics> Between(const std::optional<ServerMetrics>& before,
+                                     const std::optional<ServerMetrics>& after);
+
+// The sum of a metric's series whose labels hold `label`; none if `page` has none.
+std::optional<double> MetricSum(std::string_view page, std::string_view name,
+                                std::string_view label);
+
+// The text of a server's /metrics; "" if it has none. Blocks.
+std::string FetchMetrics(const net::BaseUrl& url, const std::string& api_key, bool insecure);
 
 // The limits within which a request counts as good; seconds.
 struct GoodputLimits {

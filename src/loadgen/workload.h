@@ -7,7 +7,7 @@
 
 #include "loadgen/load_options.h"
 #include "loadgen/load_runner.h"
-#include "loadgen/random_prompts.h"
+#include "loadgen/prompt.h"
 #include "loadgen/server_probe.h"
 #include "loadgen/work_file.h"
 
