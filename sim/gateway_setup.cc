@@ -66,6 +66,8 @@ class PlantedOrder final : public policy::SchedulingPolicy {
   }
   bool is_fair() const override { return policy_->is_fair(); }
   int64_t ServiceOf(const core::Job& job) const override { return policy_->ServiceOf(job); }
+  bool has_classes() const override { return policy_->has_classes(); }
+  policy::ClassParts class_parts() const override { return policy_->class_parts(); }
   int ClassOrderOf(const core::Job& job) const override { return policy_->ClassOrderOf(job); }
   void OnScheduled(const core::Job& job, const policy::ScheduledWork& work) override {
     const bool hostile = job.request.tenant == std::to_string(kHostileUser);

@@ -83,6 +83,8 @@ class PlantedPolicy final : public policy::SchedulingPolicy {
     if (plant_ != Plant::kTurnsForgotten) return policy_->ServiceOf(job);
     return (job.id() - 1) % kNumSimTenants == kHostile ? 0 : 1;
   }
+  bool has_classes() const override { return policy_->has_classes(); }
+  policy::ClassParts class_parts() const override { return policy_->class_parts(); }
   int ClassOrderOf(const core::Job& job) const override { return policy_->ClassOrderOf(job); }
 
   void OnScheduled(const core::Job& job, const policy::ScheduledWork& work) override {

@@ -100,12 +100,6 @@ void DrawScheduling(base::Random& random, Setup* setup) {
     core.scheduler.attention_weight = OneOf(random, {0.0, 0.002, 0.06});
     core.scheduler.learn_cost = random.Chance(0.5);
     if (random.Chance(0.3)) core.max_queued_tokens = random.Between(100, 5000);
-    core.scheduler.has_classes = setup->policy.find("priority") == 0;
-    for (size_t c = 0;
-         c < core.scheduler.class_parts.size() && core.scheduler.has_classes && !setup->strict;
-         ++c) {
-      core.scheduler.class_parts[c] = setup->class_shares[c] / 100.0;
-    }
   }
   if (!random.Chance(0.25)) return;
   scheduler::BatchFormerOptions& batching = core.scheduler.batching;
@@ -213,8 +207,6 @@ void MakeHostile(Hostile kind, Setup* setup) {
   setup->tier.on = false;
   setup->faults.clear();
   setup->policy = setup->seed / 200 % 2 == 0 ? "priority+fair" : "fair";
-  options.has_classes = setup->policy != "fair";
-  if (options.has_classes) options.class_parts = {0.7, 0.2, 0.1};
   setup->strict = false;
   setup->hostile = kind;
   setup->users_of = {kind == Hostile::kFlood ? 600 : 40, 1, 40};

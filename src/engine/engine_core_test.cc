@@ -181,7 +181,7 @@ TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
 // The high one takes the low one's slot and blocks, and the older high one at once its own.
 TEST_F(EngineCoreTest, AStartIsReportedBeforeAPreemptionInTheSameStep) {
   other_policy_ = *policy::MakePolicy({.policy = "priority", .strict_priority = true});
-  Start(3, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 512, .has_classes = true}});
+  Start(3, {.scheduler = {.max_num_seqs = 2, .max_num_batched_tokens = 512}});
   const auto add = [this](RequestId id, int32_t prompt, int32_t max_tokens, Priority its) {
     core::CoreRequest request = MakeRequest(id, prompt, max_tokens);
     request.priority = its;

@@ -82,8 +82,6 @@ scheduler::SchedulerOptions SchedulerOptionsOf(const EngineOptions& all) {
           .long_prefill_budget = options.long_prefill_budget,
           .preempt_max_generated = preempt_max_generated,
           .max_wait = all.queue.max_wait,
-          .has_classes = scheduler::HasClasses(all.queue),
-          .class_parts = scheduler::ClassPartsOf(all.queue),
           .attention_weight = scheduler::StepCost::kFirstWeight,
           .learn_cost = true,
           .batching = batching,

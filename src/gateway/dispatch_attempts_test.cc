@@ -89,7 +89,7 @@ class DispatchAttemptsTest : public testing::Test {
                       .entries = entries_,
                       .places = places_,
                       .batches = batches_},
-                     true};
+                     *order_.policy()};
   DispatchAttempts attempts_{{.options = options_,
                               .replicas = replicas_,
                               .entries = entries_,

@@ -2,25 +2,13 @@
 
 #include <utility>
 
-#include "scheduler/queue_options.h"
 #include "service/intake.h"
 
 namespace ropeway::gateway {
-namespace {
 
-scheduler::LoadOptions LoadOptionsOf(const QueueOptions& options, bool is_fair) {
-  scheduler::LoadOptions load;
-  load.has_classes = scheduler::HasClasses(options);
-  load.has_tenants = is_fair;
-  load.parts = scheduler::ClassPartsOf(options);
-  return load;
-}
-
-}  // namespace
-
-DispatchLoad::DispatchLoad(const Sources& sources, bool is_fair)
+DispatchLoad::DispatchLoad(const Sources& sources, const policy::SchedulingPolicy& policy)
     : from_(sources),
-      work_(&costs_, LoadOptionsOf(from_.options.queue, is_fair)),
+      work_(&costs_, scheduler::LoadOptions::Of(policy, /*preempts=*/false)),
       admission_(from_.options.queue.max_wait, from_.options.queue.max_queued_tokens, this) {}
 
 Status DispatchLoad::Admit(DispatchEntry* entry) {

@@ -11,6 +11,7 @@
 #include "gateway/dispatch_options.h"
 #include "gateway/dispatch_places.h"
 #include "gateway/replicas.h"
+#include "policy/scheduling_policy.h"
 #include "ropeway/status.h"
 #include "scheduler/admission.h"
 #include "scheduler/cost_model.h"
@@ -36,8 +37,7 @@ class DispatchLoad final : private scheduler::AdmissionQueue {
     const DispatchPlaces& places;
     const DispatchBatches& batches;
   };
-  // `is_fair`: the policy divides service between tenants.
-  DispatchLoad(const Sources& sources, bool is_fair);
+  DispatchLoad(const Sources& sources, const policy::SchedulingPolicy& policy);
 
   // All answers are as of this time.
   void set_now(base::TimePoint now) { now_ = now; }

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "policy/policies.h"
+
 namespace ropeway::gateway {
 namespace {
 
@@ -73,12 +75,13 @@ class DispatchLoadTest : public testing::Test {
   DispatchEntries entries_{1, 1, options_.queue.max_queued_requests};
   DispatchPlaces places_{&replicas_, &entries_.tenants()};
   DispatchBatches batches_{{}, 1};
+  const std::unique_ptr<policy::SchedulingPolicy> policy_ = *policy::MakePolicy(options_.queue);
   DispatchLoad load_{{.options = options_,
                       .replicas = replicas_,
                       .entries = entries_,
                       .places = places_,
                       .batches = batches_},
-                     true};
+                     *policy_};
   Status status_;
   RequestId last_id_ = 0;
 };

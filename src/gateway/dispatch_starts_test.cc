@@ -91,7 +91,7 @@ class DispatchStartsTest : public testing::Test {
                       .entries = entries_,
                       .places = places_,
                       .batches = batches_},
-                     false};
+                     *order_.policy()};
   DispatchStarts starts_{{.options = options_,
                           .replicas = replicas_,
                           .entries = entries_,

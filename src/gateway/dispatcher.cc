@@ -36,7 +36,7 @@ Dispatcher::Dispatcher(DispatchOptions options)
              .entries = entries_,
              .places = places_,
              .batches = batches_},
-            order_.policy()->is_fair()),
+            *order_.policy()),
       starts_({.options = options_,
                .replicas = replicas_,
                .entries = entries_,

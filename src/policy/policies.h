@@ -110,6 +110,8 @@ class CombinedPolicy final : public SchedulingPolicy {
   int64_t ServiceOf(const core::Job& job) const override {
     return fair_ != nullptr ? fair_->ServiceOf(job) : 0;
   }
+  bool has_classes() const override { return parts_[0]->has_classes(); }
+  ClassParts class_parts() const override { return parts_[0]->class_parts(); }
   int ClassOrderOf(const core::Job& job) const override { return parts_[0]->ClassOrderOf(job); }
   void OnScheduled(const core::Job& job, const ScheduledWork& work) override;
   void OnFinished(const core::Job& job, bool completed) override;

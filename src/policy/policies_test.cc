@@ -15,6 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::unique_ptr<SchedulingPolicy> Make(const std::string& name) {
@@ -70,6 +72,20 @@ TEST(MakePolicyTest, BadSharesAreNamedUnderEveryPolicy) {
   QueueOptions options;
   options.class_shares = {70, 20, 11};
   EXPECT_THAT(MakePolicy(options).status().message(), HasSubstr("add up to 101"));
+}
+
+TEST(MakePolicyTest, ClassesHavePartsWhereTheyComeFirst) {
+  const auto made = [](const char* policy, bool strict) {
+    return *MakePolicy({.policy = policy, .class_shares = {60, 30, 10}, .strict_priority = strict});
+  };
+  EXPECT_THAT(made("priority", false)->class_parts(), ElementsAre(0.6, 0.3, 0.1));
+  EXPECT_THAT(made("priority+fair", false)->class_parts(), ElementsAre(0.6, 0.3, 0.1));
+  EXPECT_THAT(made("priority+fair", true)->class_parts(), Each(0.0))
+      << "a higher class always goes first";
+  EXPECT_THAT(made("fair+priority", false)->class_parts(), Each(0.0))
+      << "the class only breaks ties";
+  EXPECT_TRUE(made("priority+sjf", true)->has_classes());
+  EXPECT_FALSE(made("sjf+priority", false)->has_classes());
 }
 
 TEST(CombinedPolicyTest, TheFirstPartDecidesAndTheNextBreaksItsTies) {

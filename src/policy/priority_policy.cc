@@ -19,6 +19,14 @@ ClassShares::ClassShares(const std::array<int, kNumPriorities>& shares, bool str
   std::copy(shares.begin(), shares.end(), share_.begin());
 }
 
+ClassParts ClassShares::Parts() const {
+  ClassParts parts{};
+  if (strict_) return parts;
+  const double all = std::accumulate(share_.begin(), share_.end(), 0.0);
+  for (size_t c = 0; c < parts.size(); ++c) parts[c] = share_[c] / all;
+  return parts;
+}
+
 bool ClassShares::WithinShare(Priority priority) const {
   return strict_ || deficit(priority) >= -kBurst * step_cost_;
 }

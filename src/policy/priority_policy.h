@@ -62,9 +62,11 @@ class ClassShares {
   // In units of cost; positive: the class had less than its share.
   double deficit(Priority priority) const { return deficit_[Index(priority)]; }
   bool strict() const { return strict_; }
+  // The shares of 1; strict: none.
+  ClassParts Parts() const;
 
  private:
-  using PerClass = std::array<double, kNumPriorities>;
+  using PerClass = ClassParts;
   static size_t Index(Priority priority) { return static_cast<size_t>(priority); }
 
   void Settle(const std::array<ClassLoad, kNumPriorities>& loads);
@@ -105,6 +107,8 @@ class PriorityPolicy final : public SchedulingPolicy {
   // while there is another, so one sequence of the highest class always runs to its end.
   size_t PickVictim(std::span<const core::Sequence* const> candidates) const override;
 
+  bool has_classes() const override { return true; }
+  ClassParts class_parts() const override { return shares_.Parts(); }
   int ClassOrderOf(const core::Job& job) const override {
     return shares_.OrderOf(job.request.priority);
   }

@@ -38,6 +38,9 @@ struct ScheduledWork {
   bool rests = false;
 };
 
+// The guaranteed part of the work of each class, of 1; all 0: no shares.
+using ClassParts = std::array<double, kNumPriorities>;
+
 // What a tenant may have above another one's service before it gives up a slot to it: what a slot
 // decodes in kQuantumSteps steps, in the units of SchedulingPolicy::ServiceOf. 64 steps are 1 to 3
 // seconds of a lone slot; a tenant that holds all of 64 slots is as far above after one step.
@@ -72,6 +75,10 @@ class SchedulingPolicy {
   // The weighted service of the job's tenant so far; a token decoded at weight 1 is
   // kServiceOfDecode.
   virtual int64_t ServiceOf(const core::Job& /*job*/) const { return 0; }
+  // Whether classes go first. Where the class only breaks another policy's ties, it tells little
+  // about waits.
+  virtual bool has_classes() const { return false; }
+  virtual ClassParts class_parts() const { return {}; }
   // The position of the job's class in this step's order, if classes go first; else 0. Between
   // tenants, a job gives way only to those of its own class and of earlier ones.
   virtual int ClassOrderOf(const core::Job& /*job*/) const { return 0; }

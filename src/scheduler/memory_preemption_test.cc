@@ -11,8 +11,7 @@ class MemoryPreemptionTest : public SlotsTest {
   // Each sequence fills a block with 15 ids, and needs another one for its second token.
   void Fill(std::vector<std::string> tenants) {
     Begin({.max_num_seqs = 8, .max_num_batched_tokens = 64}, static_cast<int32_t>(tenants.size()));
-    memory_ =
-        std::make_unique<MemoryPreemption>(true, &policy_, kv_.get(), tenants_.get(), slots_.get());
+    memory_ = std::make_unique<MemoryPreemption>(&policy_, kv_.get(), tenants_.get(), slots_.get());
     for (const std::string& tenant : tenants) {
       core::Sequence* const sequence = Run(15, tenant);
       Decode(sequence);

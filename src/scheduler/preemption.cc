@@ -20,10 +20,10 @@ int32_t HalfOf(const TenantTable::Tenant& tenant) { return std::max(1, (tenant.s
 
 }  // namespace
 
-MemoryPreemption::MemoryPreemption(bool has_classes, const policy::SchedulingPolicy* policy,
+MemoryPreemption::MemoryPreemption(const policy::SchedulingPolicy* policy,
                                    kvcache::KvCacheManager* kv, const TenantTable* tenants,
                                    Slots* slots)
-    : has_classes_(has_classes), policy_(policy), kv_(kv), tenants_(tenants), slots_(slots) {
+    : policy_(policy), kv_(kv), tenants_(tenants), slots_(slots) {
   candidates_.reserve(2 * static_cast<size_t>(slots->max()));
 }
 
@@ -73,7 +73,7 @@ void MemoryPreemption::KeepLargestHolder() {
     return s->sched.tenant == candidates_[0]->sched.tenant;
   };
   if (std::all_of(candidates_.begin(), candidates_.end(), of_one)) return;
-  if (has_classes_) {
+  if (policy_->has_classes()) {
     Priority lowest = Priority::kHigh;
     for (const core::Sequence* s : candidates_) lowest = std::max(lowest, s->request.priority);
     keep([lowest](const core::Sequence* s) { return s->request.priority == lowest; });

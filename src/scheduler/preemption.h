@@ -28,9 +28,9 @@ namespace ropeway::scheduler {
 // Thread rule: the scheduler's.
 class MemoryPreemption {
  public:
-  // `has_classes`: the policy's first key is the class. The others must outlive it.
-  MemoryPreemption(bool has_classes, const policy::SchedulingPolicy* policy,
-                   kvcache::KvCacheManager* kv, const TenantTable* tenants, Slots* slots);
+  // The others must outlive it.
+  MemoryPreemption(const policy::SchedulingPolicy* policy, kvcache::KvCacheManager* kv,
+                   const TenantTable* tenants, Slots* slots);
 
   // Gives the decode running[index] blocks for its next position; false: it was preempted itself.
   // The decodes before it have work already.
@@ -43,7 +43,6 @@ class MemoryPreemption {
   void PreemptOne();
   void KeepLargestHolder();
 
-  const bool has_classes_;
   const policy::SchedulingPolicy* const policy_;
   kvcache::KvCacheManager* const kv_;
   const TenantTable* const tenants_;

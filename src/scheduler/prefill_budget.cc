@@ -49,10 +49,8 @@ void PrefillBudget::Spend(double cost, bool is_long) {
   if (is_long) long_ -= cost;
 }
 
-UrgentSteps::UrgentSteps(const policy::SchedulingPolicy* policy, bool has_classes, int max_chunk)
-    : policy_(policy),
-      has_classes_(has_classes),
-      longest_(max_chunk > 0 ? std::min(kMaxPrompt, max_chunk) : kMaxPrompt) {}
+UrgentSteps::UrgentSteps(const policy::SchedulingPolicy* policy, int max_chunk)
+    : policy_(policy), longest_(max_chunk > 0 ? std::min(kMaxPrompt, max_chunk) : kMaxPrompt) {}
 
 bool UrgentSteps::Leaves(const Ranked& decode, const core::Sequence& urgent) const {
   const core::Sequence& its = *decode.sequence;

@@ -52,7 +52,8 @@ class PrefillBudget {
   double long_ = 0;
 };
 
-// A prompt with little left to compute is urgent if it is of class high or its tenant's first turn.
+// A prompt with little left to compute is urgent if it is of class high (where the policy has
+// classes) or its tenant's first turn.
 // A step with an urgent prompt belongs to it: with the decodes of lower classes, or of the other
 // tenants, beside it, the step would take several times as long. After kMaxSteps such steps in a
 // row all decode again. Thread rule: the scheduler's.
@@ -63,14 +64,13 @@ class UrgentSteps {
   static constexpr int32_t kMaxPrompt = 128;
   static constexpr int kMaxSteps = 4;
 
-  // `has_classes`: without classes no prompt is of class high. `max_chunk`: tokens of one prompt in
-  // one step; 0: no such limit. The policy must outlive it.
-  UrgentSteps(const policy::SchedulingPolicy* policy, bool has_classes, int max_chunk);
+  // `max_chunk`: tokens of one prompt in one step; 0: no such limit. The policy must outlive it.
+  UrgentSteps(const policy::SchedulingPolicy* policy, int max_chunk);
 
   // Whether its prompt goes before those of others: class high, or a tenant's first turn.
   bool GoesFirst(const core::Sequence& sequence) const {
     return sequence.sched.first_turn ||
-           (has_classes_ && sequence.request.priority == Priority::kHigh);
+           (policy_->has_classes() && sequence.request.priority == Priority::kHigh);
   }
 
   // Whether the first of the queue starts before a step's decodes are scheduled although it
@@ -98,7 +98,6 @@ class UrgentSteps {
   bool AnyLeaves(std::span<const Ranked> running, const core::Sequence& urgent) const;
 
   const policy::SchedulingPolicy* const policy_;
-  const bool has_classes_;
   const int32_t longest_;
   core::Sequence* owner_ = nullptr;
   int steps_ = 0;  // Urgent steps in a row.

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "policy/policies.h"
 #include "policy/priority_policy.h"
 
 namespace ropeway::scheduler {
@@ -116,7 +117,7 @@ class UrgentStepsTest : public testing::Test {
   core::Sequence& other_ = sequences_[2];
   policy::PriorityPolicy policy_{{70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true};
   std::vector<Ranked> running_;
-  UrgentSteps steps_{&policy_, /*has_classes=*/true, /*max_chunk=*/0};
+  UrgentSteps steps_{&policy_, /*max_chunk=*/0};
 };
 
 TEST_F(UrgentStepsTest, LowerClassesLeaveTheStep) {
@@ -138,7 +139,8 @@ TEST_F(UrgentStepsTest, OnlyOfClassHigh) {
   prompt_.request.priority = Priority::kMedium;
   EXPECT_EQ(Choose(), nullptr);
   EXPECT_FALSE(steps_.GoesFirst(prompt_));
-  const UrgentSteps no_classes(&policy_, false, 0);
+  const policy::FcfsPolicy fcfs;
+  const UrgentSteps no_classes(&fcfs, 0);
   prompt_.request.priority = Priority::kHigh;
   EXPECT_FALSE(no_classes.GoesFirst(prompt_));
 }
@@ -149,7 +151,7 @@ TEST_F(UrgentStepsTest, OnlyWhereLittleIsLeft) {
   prompt_.computed = 1;
   EXPECT_EQ(Choose(), &prompt_);
   // The limit is at most a chunk.
-  UrgentSteps chunks(&policy_, true, 64);
+  UrgentSteps chunks(&policy_, 64);
   chunks.Choose(running_, nullptr);
   EXPECT_EQ(chunks.owner(), nullptr);
 }

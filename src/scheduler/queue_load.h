@@ -14,13 +14,11 @@
 #include "base/clock.h"
 #include "core/job.h"
 #include "policy/output_predictor.h"
+#include "policy/scheduling_policy.h"
 #include "ropeway/request.h"
 #include "scheduler/cost_model.h"
 
 namespace ropeway::scheduler {
-
-// The guaranteed part of the work of each class, of 1; all 0: no shares.
-using ClassParts = std::array<double, kNumPriorities>;
 
 // How long work takes. A busy step takes
 //
@@ -75,7 +73,11 @@ struct LoadOptions {
   bool has_classes = false;  // A higher class goes first, within its part if there are parts.
   bool has_tenants = false;  // Tenants (of a class) have shares by their weights.
   bool preempts = false;     // A sequence of the queue may take a running one's slot.
-  ClassParts parts{};
+  policy::ClassParts parts{};
+
+  static LoadOptions Of(const policy::SchedulingPolicy& policy, bool preempts) {
+    return {policy.has_classes(), policy.is_fair(), preempts, policy.class_parts()};
+  }
 };
 
 // Waiting sequences, and the time that they would take alone.

@@ -70,7 +70,7 @@ TEST(PaceTest, AStallIsLeftOutAndAChangeIsNot) {
 class QueueLoadTest : public testing::Test {
  protected:
   // `tenants`, `preempts`: see LoadOptions.
-  void Start(bool tenants = true, bool preempts = true, const ClassParts& parts = {}) {
+  void Start(bool tenants = true, bool preempts = true, const policy::ClassParts& parts = {}) {
     load_ = std::make_unique<QueueLoad>(
         &costs_,
         LoadOptions{
@@ -296,10 +296,9 @@ TEST_F(QueueLoadTest, WhatLeavesIsForgotten) {
 
 class LoadTest : public SchedulerTest {
  protected:
-  void StartLoad(const std::string& policy, int slots) {
-    policy_ = *policy::MakePolicy({.policy = policy});
+  void StartLoad(const std::string& policy, int slots, bool strict = false) {
+    policy_ = *policy::MakePolicy({.policy = policy, .strict_priority = strict});
     SchedulerOptions options{.max_num_seqs = slots, .max_num_batched_tokens = 64};
-    options.has_classes = policy.find("priority") == 0;
     options.learn_cost = true;
     options.attention_weight = 0.0;
     Start(10'000, options, policy_.get());
@@ -387,7 +386,7 @@ TEST_F(LoadTest, TheBacklogsOfTwoTenantsAreServedSideBySide) {
 }
 
 TEST_F(LoadTest, HigherClassesGoFirstWhoeverSentThem) {
-  StartLoad("priority+fair", 4);
+  StartLoad("priority+fair", 4, /*strict=*/true);
   for (int i = 0; i < 4; ++i) AddLimited("a", 4, 1000);
   Busy(200);
   const double before = Wait("c");

@@ -35,15 +35,4 @@ Status CheckQueueOptions(const QueueOptions& options) {
   return policy.ok() ? Status() : policy.status();
 }
 
-bool HasClasses(const QueueOptions& options) {
-  return options.policy == "priority" || options.policy.starts_with("priority+");
-}
-
-ClassParts ClassPartsOf(const QueueOptions& options) {
-  ClassParts parts{};
-  if (!HasClasses(options) || options.strict_priority) return parts;
-  for (size_t c = 0; c < parts.size(); ++c) parts[c] = options.class_shares[c] / 100.0;
-  return parts;
-}
-
 }  // namespace ropeway::scheduler

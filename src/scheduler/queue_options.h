@@ -4,19 +4,11 @@
 
 #include "ropeway/options.h"
 #include "ropeway/status.h"
-#include "scheduler/queue_load.h"
 
 namespace ropeway::scheduler {
 
 // InvalidArgument with the field at fault.
 Status CheckQueueOptions(const QueueOptions& options);
-
-// The policy's first key is the class. If the class only breaks another policy's ties, it tells
-// little about waits.
-bool HasClasses(const QueueOptions& options);
-
-// The classes' shares, for predicted waits; 0: none.
-ClassParts ClassPartsOf(const QueueOptions& options);
 
 }  // namespace ropeway::scheduler
 

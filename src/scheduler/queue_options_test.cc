@@ -1,6 +1,5 @@
 #include "scheduler/queue_options.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -10,8 +9,6 @@ namespace ropeway::scheduler {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::Each;
-using testing::ElementsAre;
 
 TEST(QueueOptionsTest, TheDefaultsStandAndWhatCannotIsNamed) {
   const auto field_of = [](void (*change)(QueueOptions*)) {
@@ -30,19 +27,6 @@ TEST(QueueOptionsTest, TheDefaultsStandAndWhatCannotIsNamed) {
   EXPECT_EQ(field_of([](QueueOptions* o) { o->ttft_limits[2] = milliseconds(0); }), "ttft_limits");
   EXPECT_EQ(field_of([](QueueOptions* o) { o->latency_limits[0] = milliseconds(-1); }),
             "latency_limits");
-}
-
-TEST(QueueOptionsTest, ClassesHavePartsWhereTheyComeFirst) {
-  const auto parts = [](const char* policy, bool strict) {
-    return ClassPartsOf(
-        {.policy = policy, .class_shares = {60, 30, 10}, .strict_priority = strict});
-  };
-  EXPECT_THAT(parts("priority", false), ElementsAre(0.6, 0.3, 0.1));
-  EXPECT_THAT(parts("priority+fair", false), ElementsAre(0.6, 0.3, 0.1));
-  EXPECT_THAT(parts("priority+fair", true), Each(0.0)) << "a higher class always goes first";
-  EXPECT_THAT(parts("fair+priority", false), Each(0.0)) << "the class only breaks ties";
-  EXPECT_TRUE(HasClasses({.policy = "priority+sjf", .strict_priority = true}));
-  EXPECT_FALSE(HasClasses({.policy = "sjf+priority"}));
 }
 
 }  // namespace

@@ -100,10 +100,8 @@ TEST_F(SamplingTest, EachHasItsTurnUnderEveryPolicy) {
 
 // A class that goes first has its share of the sampling, and no more.
 TEST_F(SamplingTest, AClassThatRestsHasItsShare) {
-  SchedulerOptions options = Learning();
-  options.has_classes = true;
   policy::PriorityPolicy priority({70, 20, 10}, /*strict=*/false, /*kv_is_kept=*/true);
-  Start(1000, options, &priority);
+  Start(1000, Learning(), &priority);
   tenant_ = "a";
   priority_ = Priority::kLow;
   const core::Sequence* const low = Add(1);
@@ -119,7 +117,6 @@ TEST_F(SamplingTest, AClassThatRestsHasItsShare) {
 
 TEST_F(SamplingTest, OneThatRestsForMaxWaitGoesFirst) {
   SchedulerOptions options = Learning();
-  options.has_classes = true;
   options.max_wait = std::chrono::milliseconds(100);
   policy::PriorityPolicy strict({70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true);
   Start(1000, options, &strict);
@@ -155,7 +152,6 @@ TEST_F(SamplingTest, ASlotIsChargedWhileItsSequenceRests) {
 TEST_F(SamplingTest, AHigherClassTakesTheSlotOfOneThatRests) {
   SchedulerOptions options = Learning();
   options.max_num_seqs = 9;
-  options.has_classes = true;
   policy::PriorityPolicy strict({70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true);
   Start(1000, options, &strict);
   tenant_ = "a";

@@ -17,19 +17,17 @@ Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* 
       policy_(policy),
       kv_(kv),
       costs_(options.attention_weight, options.learn_cost),
-      load_(&costs_, {.has_classes = options.has_classes,
-                      .has_tenants = policy->is_fair(),
-                      .preempts = options.batching.kind == BatchFormerOptions::Kind::kContinuous,
-                      .parts = options.class_parts}),
+      load_(&costs_, LoadOptions::Of(*policy, /*preempts=*/options.batching.kind ==
+                                                  BatchFormerOptions::Kind::kContinuous)),
       tenants_(policy, kv),
       slots_(options, kv, mover, &tenants_, &load_, &output_),
       batches_(options.batching, options.urgent_joins, options.padding, slots_.max()),
       aging_(options.max_wait),
       order_(policy, kv, static_cast<size_t>(slots_.max())),
-      urgent_(policy, options.has_classes, options.max_prefill_chunk),
+      urgent_(policy, options.max_prefill_chunk),
       takeover_(options, policy, kv, &urgent_, &tenants_, &slots_),
       sampling_(&costs_, policy, &tenants_, static_cast<size_t>(slots_.max())),
-      memory_(options.has_classes, policy, kv, &tenants_, &slots_),
+      memory_(policy, kv, &tenants_, &slots_),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
                .mixed = static_cast<double>(options.mixed_prefill_budget),
                .long_ones = static_cast<double>(options.long_prefill_budget)}) {}
@@ -209,7 +207,7 @@ BlockedBy Scheduler::WhatBlocks(const core::Sequence& first,
     const bool lower_runs = std::ranges::any_of(running(), [&](const core::Sequence* s) {
       return s->request.priority > first.request.priority && !policy_->MayPreempt(first, *s);
     });
-    return lower_runs && options_.class_parts[0] > 0 ? BlockedBy::kFairness : BlockedBy::kSlots;
+    return lower_runs && policy_->class_parts()[0] > 0 ? BlockedBy::kFairness : BlockedBy::kSlots;
   }
   // A batch starts as a whole, even if not all of it computes in its first step.
   if (batches_.continuous() && !HasBudget(first, prefix)) return BlockedBy::kTokens;

@@ -16,8 +16,6 @@ class ClassesTest : public SchedulerTest {
   void StartWith(const std::string& policy, int32_t blocks, SchedulerOptions options,
                  bool strict = false) {
     policy_ = *policy::MakePolicy({.policy = policy, .strict_priority = strict}, caching_);
-    options.class_parts = {0.7, 0.2, 0.1};
-    options.has_classes = policy.find("priority") != std::string::npos;
     Start(blocks, options, policy_.get());
   }
 

@@ -9,7 +9,6 @@
 #include "core/batch.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_former.h"
-#include "scheduler/queue_load.h"
 
 namespace ropeway::scheduler {
 
@@ -31,10 +30,8 @@ struct SchedulerOptions {
   // A sequence that has generated this many tokens is preempted only if memory is short.
   int32_t preempt_max_generated = std::numeric_limits<int32_t>::max();
   base::Duration max_wait = base::Duration::max();  // Aging; above 0 (CheckQueueOptions).
-  bool has_classes = false;                         // The policy's first key is the class.
-  ClassParts class_parts{};       // The classes' shares, for predicted waits; 0: none.
-  double attention_weight = 0.0;  // The initial weight of StepCost.
-  bool learn_cost = false;        // Learn the weight from the steps' times.
+  double attention_weight = 0.0;                    // The initial weight of StepCost.
+  bool learn_cost = false;                          // Learn the weight from the steps' times.
   BatchFormerOptions batching{};
   // Serial, static and dynamic: a sequence of class high may start while a batch runs, in up to
   // half the slots. Else it waits for the end of the batch.

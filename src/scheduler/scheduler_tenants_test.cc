@@ -18,7 +18,6 @@ class TenantsTest : public SchedulerTest {
   void StartFair(int32_t blocks, SchedulerOptions options,
                  const std::string& policy = "priority+fair", bool strict = false) {
     policy_ = *policy::MakePolicy({.policy = policy, .strict_priority = strict}, caching_);
-    options.has_classes = policy.find("priority") == 0;
     Start(blocks, options, policy_.get());
   }
 

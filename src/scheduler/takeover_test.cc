@@ -14,9 +14,8 @@ class TakeoverTest : public SlotsTest {
  protected:
   void Begin(SchedulerOptions options, int32_t blocks = 64) {
     options.max_num_batched_tokens = 64;
-    options.has_classes = true;
     SlotsTest::Begin(options, blocks);
-    urgent_ = std::make_unique<UrgentSteps>(&policy_, true, 0);
+    urgent_ = std::make_unique<UrgentSteps>(&policy_, 0);
     takeover_ = std::make_unique<Takeover>(options, &policy_, kv_.get(), urgent_.get(),
                                            tenants_.get(), slots_.get());
     takeover_->Reserve(32, 32);

@@ -31,6 +31,7 @@ class SetService final : public policy::SchedulingPolicy {
     const auto it = service.find(sequence.request.tenant);
     return it != service.end() ? it->second : 0;
   }
+  bool has_classes() const override { return true; }
   int ClassOrderOf(const core::Job& sequence) const override {
     return static_cast<int>(sequence.request.priority);
   }
