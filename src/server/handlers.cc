@@ -124,6 +124,8 @@ const char* StateName(service::RequestInfo::State state) {
       return "running";
     case service::RequestInfo::State::kPreempted:
       return "preempted";
+    case service::RequestInfo::State::kEnded:
+      return "ended";
   }
   return "";
 }
