@@ -48,12 +48,13 @@ int32_t EstimatedPromptTokens(const Request& request) {
 ClientRequest::ClientRequest(Request request_in, std::shared_ptr<Sink> sink)
     : request(std::move(request_in)), sink_(std::move(sink)), length_(MostOutput(request)) {}
 
-void ClientRequest::Admit() {
-  if (admitted_ || ended()) return;
+bool ClientRequest::Admit() {
+  if (admitted_ || ended()) return false;
   admitted_ = true;
   const Admission admission{
       .prompt_tokens = prompt_estimate, .estimated = true, .queue_position = queue_position};
   if (!service::CallSink(id, [&] { sink_->OnAdmitted(id, admission); })) gone_ = true;
+  return true;
 }
 
 Request ClientRequest::Begin(bool resumes, const core::StartedBatch& batch, base::TimePoint now) {
@@ -247,9 +248,8 @@ void ClientRequest::Release() {
 }
 
 void ClientRequest::Finish(const ropeway::Finish& finish) {
-  Admit();
   Release();
-  over_ = true;
+  told_ = true;
   service::CallSink(id, [&] { sink_->OnEnd(id, {base::StatusOfEnd(finish.reason), finish}); });
   sink_.reset();
 }
@@ -266,7 +266,7 @@ void ClientRequest::Cancel(base::TimePoint now) {
 
 void ClientRequest::Fail(const Status& status) {
   Release();
-  over_ = true;
+  told_ = true;
   service::CallSink(id, [&] { sink_->OnEnd(id, Outcome::Failed(base::CopyStatus(status))); });
   sink_.reset();
 }

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,18 +27,9 @@
 
 namespace ropeway::gateway {
 
-class ClientRequest;
-
-// The requests that are one to their client (OpenAI's n): once one of them has output, the streams
-// of all begin, or the output of the first ones would pile up in their sinks.
-struct ClientGroup {
-  std::vector<std::weak_ptr<ClientRequest>> requests;  // Constant once it is shared.
-  std::atomic<bool> begun{false};
-};
-
 // A session's turn, as a part of its ClientRequest.
 struct ClientTurn {
-  store::SessionTurn turn;     // Set before it is shared; any thread may abandon it.
+  store::SessionTurn turn;     // Its history is read on another thread.
   int32_t session_tokens = 0;  // That the session had before, as far as known.
   std::string answer;          // The text that the sink was given.
   // How the request ends once the session's next state is stored, which is under way; nothing: the
@@ -54,37 +44,39 @@ int32_t EstimatedPromptTokens(const Request& request);
 // What its sink is told: OnAdmitted once, deltas, one end. A sink that throws is treated like one
 // whose reader is gone, and still gets its end.
 //
-// Thread rule: the sink's calls come one at a time since `mu` is held; the dispatcher decides which
-// attempt they come from, and who ends the request.
+// Thread rule: the gateway's thread alone, once the request is queued, but for what is said to be
+// for any.
 class ClientRequest {
  public:
   ClientRequest(Request request_in, std::shared_ptr<Sink> sink);
 
-  // Constant once the request is shared.
+  // Constant once the request is queued; any thread.
   RequestId id = 0;
   size_t model = 0;  // Index of its model.
   uint64_t seed = 0;
   base::TimePoint arrival{};
   base::TimePoint deadline = base::TimePoint::max();
+  int32_t queue_position = 0;  // As it came.
+  // The requests that are one to their client (OpenAI's n) have ids that follow each other.
+  RequestId first_of_group = 0;
+  RequestId group_size = 1;
+
   int32_t prompt_estimate = 1;
-  int32_t queue_position = 0;          // As it came.
-  std::shared_ptr<ClientGroup> group;  // Null: it is alone.
-
-  // The dispatch thread's once the request is queued; `timeout` is what was left when it was last
-  // sent. Of a session's turn, the prompt is the whole history from then on.
+  // `timeout` is what was left when it was last sent. Of a session's turn, the prompt is the whole
+  // history once that was read. Any thread may read its tenant and its class.
   Request request;
-
   base::SharedBudget::Hold bytes;  // What `request` takes; released by the end.
 
-  // Held while the sink is called. Taken before GatewayBackend's mutex where both are, and of two
-  // requests never at the same time.
-  std::mutex mu;
+  // Its attempt at a backend. `attempt` counts them from 1; 0: none is under way, and what comes of
+  // others is not for the client. Any thread may read it.
+  std::atomic<uint32_t> attempt{0};
+  int replica = -1;            // The last one that it was sent to.
+  Backend* backend = nullptr;  // That has it as `id_there`; null: none has.
+  RequestId id_there = 0;
+  std::string last_failure;  // Why its last attempt failed, with the backend's name; "": none has.
 
   // Its sink is being told the end, or was: there is nothing to cancel. Any thread.
-  bool over() const { return over_.load(); }
-
-  // REQUIRES, of all that follows: mu is held.
-
+  bool told() const { return told_; }
   bool ended() const { return sink_ == nullptr; }
 
   // The turn of the session that the request is; null: of none, or it has ended.
@@ -100,8 +92,8 @@ class ClientRequest {
   // Its answer is complete, and its end waits for the store.
   bool being_kept() const { return turn != nullptr && turn->end.has_value(); }
 
-  // Tells the sink that the request is queued, unless it was told or the request has ended.
-  void Admit();
+  // Tells the sink that the request is queued; false: it was told, or the request has ended.
+  bool Admit();
 
   // It is sent now, as another attempt, in `batch`: what is to be sent. With `resumes` it goes on
   // from what the sink has; else it begins anew, and what the sink has is passed over.
@@ -133,14 +125,11 @@ class ClientRequest {
   ropeway::Finish Believe(const ropeway::Finish& said);
   // How the request ends as its backend says.
   ropeway::Finish FinishOf(const ropeway::Finish& end, base::TimePoint now) const;
-  // The end, told to the sink, which is dropped then. REQUIRES: !ended().
+  // The end, told to the sink, which is dropped then. REQUIRES: it was admitted, and !ended().
   void Finish(const ropeway::Finish& finish);
   // It was cancelled.
   void Cancel(base::TimePoint now);
   void Fail(const Status& status);
-
-  // Why its last attempt failed, with the backend's name; "": none has.
-  std::string last_failure;
 
  private:
   uint64_t PromptCharacters() const;
@@ -150,7 +139,7 @@ class ClientRequest {
   void Release();
 
   std::shared_ptr<Sink> sink_;  // Null: it was told the end.
-  std::atomic<bool> over_{false};
+  std::atomic<bool> told_{false};
   bool admitted_ = false;
   bool gone_ = false;  // The sink threw, or wants no more.
 

@@ -152,10 +152,6 @@ class Dispatcher final {
   // The first byte of an answer came, or more of it: call it before the client gets anything.
   // False: the attempt is over.
   bool OnOutput(RequestId id, uint32_t attempt, const AttemptOutput& output, base::TimePoint now);
-  // Whether the attempt is not over: what comes of it counts.
-  bool IsUnderWay(RequestId id, uint32_t attempt) {
-    return entries_.FindAttempt(id, attempt) != nullptr;
-  }
   // Nothing of an answer came, but its replica says that it has the request still.
   void OnAlive(RequestId id, uint32_t attempt, base::TimePoint now);
   // The answer is complete. True: this is the request's end; false: the attempt was over.

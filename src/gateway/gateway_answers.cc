@@ -1,4 +1,4 @@
-// The part of GatewayBackend that takes what backends answer, on the backends' threads.
+// The part of GatewayBackend that takes the messages of its inbox, and ends requests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,276 +57,274 @@ std::string WhyNot(const ReplicaView& view) {
 
 }  // namespace
 
-std::string GatewayBackend::Named(size_t model, int replica, const std::string& what) const {
-  const std::string& name = models_[model].replicas[static_cast<size_t>(replica)].name;
-  return fmt::format("backend {}: {}", name, base::PrintableText(what.substr(0, kMostSaid)));
+std::string GatewayBackend::Named(const ClientRequest& client, const std::string& what) const {
+  const Replica& replica = models_[client.model].replicas[static_cast<size_t>(client.replica)];
+  return fmt::format("backend {}: {}", replica.name,
+                     base::PrintableText(what.substr(0, kMostSaid)));
 }
 
-bool GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                               int replica, Delta delta) {
-  if (delta.text.empty() && delta.tokens.empty() && delta.prompt_tokens.empty()) return true;
+// --- What an attempt's backend says.
+
+void GatewayBackend::Take(AttemptSays* said) {
+  ClientRequest& client = *said->client;
+  const uint32_t attempt = said->attempt;
+  if (client.attempt != attempt) return;
+  if (auto* const delta = std::get_if<Delta>(&said->what)) {
+    TakeDelta(said->client, attempt, std::move(*delta));
+  } else if (auto* const outcome = std::get_if<Outcome>(&said->what)) {
+    client.attempt = 0;
+    client.backend = nullptr;
+    TakeEnd(said->client, attempt, std::move(*outcome));
+  } else {
+    const std::lock_guard lock(mu_);
+    models_[client.model].dispatcher->OnAlive(client.id, attempt, config_.clock->Now());
+  }
+}
+
+void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+                               Delta delta) {
+  if (delta.text.empty() && delta.tokens.empty() && delta.prompt_tokens.empty()) return;
   const Model& model = models_[client->model];
-  const bool reports_ids = model.replicas[static_cast<size_t>(replica)].backend->CanResume();
-  bool more = false;
+  const Backend& backend = *model.replicas[static_cast<size_t>(client->replica)].backend;
+  const AttemptOutput output = client->Measure(delta, backend.CanResume());
+  const base::TimePoint now = config_.clock->Now();
   {
-    const std::lock_guard told(client->mu);
-    if (client->ended()) return false;
-    const AttemptOutput output = client->Measure(delta, reports_ids);
-    base::TimePoint now{};
-    bool look = false;
-    {
-      const std::lock_guard lock(mu_);
-      now = config_.clock->Now();
-      if (!model.dispatcher->OnOutput(client->id, attempt, output, now)) return false;
-      look = LookIfDue(*model.dispatcher);
-    }
-    NotifyIf(look);
-    client->Admit();
-    ClientRequest::Times times;
-    const ClientRequest::Given given = client->Give(std::move(delta), now, &times);
-    more = given == ClientRequest::Given::kMore;
-    const Priority priority = client->request.priority;
-    if (times.generated) {
-      if (times.first_token) {
-        metrics_.requests.of(priority).FirstToken(times.since);
-      } else {
-        metrics_.requests.of(priority).Token(times.since);
-      }
-    }
-    if (given == ClientRequest::Given::kComplete) {
+    const std::lock_guard lock(mu_);
+    if (!model.dispatcher->OnOutput(client->id, attempt, output, now)) return;
+  }
+  Admit(client.get());
+  ClientRequest::Times times;
+  const ClientRequest::Given given = client->Give(std::move(delta), now, &times);
+  const core::ClassMetrics& metrics = metrics_.requests.of(client->request.priority);
+  if (times.first_token) {
+    metrics.FirstToken(times.since);
+  } else if (times.generated) {
+    metrics.Token(times.since);
+  }
+  switch (given) {
+    case ClientRequest::Given::kMore:
+      return;
+    case ClientRequest::Given::kComplete: {
       // It has what it asked for, whatever the backend would send.
       Finish end = Outcome::Unsaid();
       end.reason = FinishReason::kLength;
       end.usage.completion_tokens = client->request.max_tokens.value_or(Usage::kUnknown);
-      EndAnswered(client, attempt, end);
-    } else if (given == ClientRequest::Given::kDiffers) {
-      EndDiffering(client.get(), attempt, replica);
-    } else if (given == ClientRequest::Given::kGone) {
-      bool ends = false;
-      {
-        const std::lock_guard lock(mu_);
-        ends = model.dispatcher->Cancel(client->id, now);
-      }
-      if (ends) EndCancelled(client.get(), attempt, now);
+      return EndAnswered(client, attempt, end);
     }
+    case ClientRequest::Given::kDiffers:
+      return EndDiffering(client.get());
+    case ClientRequest::Given::kGone:
+      Withdraw(*client);
+      return EndCancelled(client.get());
   }
-  AdmitGroup(*client);
-  return more;
-}
-
-void GatewayBackend::TakeAlive(const ClientRequest& client, uint32_t attempt, base::TimePoint now) {
-  const std::lock_guard lock(mu_);
-  models_[client.model].dispatcher->OnAlive(client.id, attempt, now);
 }
 
 void GatewayBackend::TakeEnd(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                             int replica, const Finish& end) {
+                             Outcome outcome) {
+  if (!outcome.status.ok()) return TakeFailure(client.get(), attempt, std::move(outcome));
+  const Finish& end = outcome.finish;
   if (end.reason != FinishReason::kStop && end.reason != FinishReason::kLength) {
     const Status status(StatusCode::kUnavailable, "it ended its answer without a reason");
-    return TakeFailure(client, attempt, replica, Outcome::Failed(FailureKind::kBroken, status));
+    return TakeFailure(client.get(), attempt, Outcome::Failed(FailureKind::kBroken, status));
   }
-  {
-    const std::lock_guard told(client->mu);
-    if (client->ended()) return;
-    if (client->replays()) return EndDiffering(client.get(), attempt, replica);
-    EndAnswered(client, attempt, end);
-  }
-  AdmitGroup(*client);
+  if (client->replays()) return EndDiffering(client.get());
+  EndAnswered(client, attempt, end);
 }
 
-void GatewayBackend::EndAnswered(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                                 const Finish& said) {
-  const Finish end = client->Believe(said);
-  base::TimePoint now{};
-  {
-    const std::lock_guard lock(mu_);
-    now = config_.clock->Now();
-    if (!models_[client->model].dispatcher->OnEnd(client->id, attempt, end, now)) return;
-  }
-  if (client->keeps_turn()) {
-    KeepTurn(client, attempt, end);
-  } else {
-    EndWell(client.get(), attempt, end, now);
-  }
-}
-
-void GatewayBackend::EndDiffering(ClientRequest* client, uint32_t attempt, int replica) {
-  base::TimePoint now{};
-  {
-    const std::lock_guard lock(mu_);
-    now = config_.clock->Now();
-    if (!models_[client->model].dispatcher->OnOutput(client->id, attempt, {}, now)) return;
-    models_[client->model].dispatcher->Cancel(client->id, now);
-  }
-  const std::string message = Named(client->model, replica,
-                                    "it cannot go on with this answer: computed anew, it is "
-                                    "another one than what another backend gave of it");
-  EndFailed(client, attempt, {StatusCode::kUnavailable, message}, now);
-}
-
-void GatewayBackend::TakeFailure(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
-                                 int replica, Outcome failure) {
-  const size_t index = client->model;
-  if (!IsUnderWay(*client, attempt)) return;  // Before it takes memory.
+void GatewayBackend::TakeFailure(ClientRequest* client, uint32_t attempt, Outcome failure) {
   std::string said = failure.status.message().empty() ? "it failed" : failure.status.message();
   // Not the client, which has its end by then.
   if (failure.status.code() == StatusCode::kCancelled) {
     said = "it ended the request before its answer was complete";
   }
-  Status status(CodeOf(failure), Named(index, replica, said), failure.status.field());
+  Status status(CodeOf(failure), Named(*client, said), failure.status.field());
   status.set_api_code(failure.status.api_code());
   status.set_retry_after_seconds(failure.status.retry_after_seconds());
   failure.status = std::move(status);
-  const std::lock_guard told(client->mu);
-  if (client->ended()) return;
-  base::TimePoint now{};
   FailureOutcome outcome;
-  bool look = false;
   {
     const std::lock_guard lock(mu_);
-    now = config_.clock->Now();
-    Model& model = models_[index];
-    outcome = model.dispatcher->OnFailure(client->id, attempt, failure, now);
+    Model& model = models_[client->model];
+    outcome = model.dispatcher->OnFailure(client->id, attempt, failure, config_.clock->Now());
     if (outcome.kind == FailureOutcome::Kind::kStale) return;
-    const auto kind = static_cast<size_t>(failure.kind);
-    ++model.replicas[static_cast<size_t>(replica)].failures[kind];
-    if (outcome.kind != FailureOutcome::Kind::kFinal) {
-      over_.emplace_back(client->id, attempt);
-      look = LookNow();
+    ++model.replicas[static_cast<size_t>(client->replica)]
+          .failures[static_cast<size_t>(failure.kind)];
+  }
+  client->last_failure = failure.status.message();
+  if (outcome.kind == FailureOutcome::Kind::kFinal) EndFailed(client, outcome.status);
+}
+
+void GatewayBackend::Admit(ClientRequest* client) {
+  if (!client->Admit()) return;
+  for (RequestId i = 0; i < client->group_size; ++i) {
+    if (const auto other = Find(client->first_of_group + i)) other->Admit();
+  }
+}
+
+// --- The other messages.
+
+void GatewayBackend::Take(CancelAsked* asked) {
+  if (asked->client == nullptr) return CancelAll();
+  ClientRequest& client = *asked->client;
+  if (client.ended() || client.being_kept()) return;
+  Withdraw(client);
+  EndCancelled(&client);
+}
+
+void GatewayBackend::CancelAll() noexcept {
+  // No other thread changes the list now.
+  for (auto next = requests_.begin(); next != requests_.end();) {
+    CancelAsked asked{(next++)->second};
+    try {
+      Take(&asked);
+    } catch (...) {
+      FailOn(asked.client.get());
     }
   }
-  NotifyIf(look);
-  client->last_failure = failure.status.message();
-  if (outcome.kind == FailureOutcome::Kind::kFinal) {
-    EndFailed(client.get(), attempt, outcome.status, now);
-  }
 }
 
-bool GatewayBackend::IsUnderWay(const ClientRequest& client, uint32_t attempt) const {
-  const std::lock_guard lock(mu_);
-  return models_[client.model].dispatcher->IsUnderWay(client.id, attempt);
+void GatewayBackend::Take(TurnStored* stored) {
+  ClientRequest& client = *stored->client;
+  EndWell(&client, *client.turn->end);
 }
 
-void GatewayBackend::FailOn(const std::shared_ptr<ClientRequest>& client,
-                            uint32_t attempt) noexcept {
-  try {
-    const Status status = FailureInHand();
-    const std::lock_guard told(client->mu);
-    if (client->ended() || client->being_kept()) return;
-    // Of an attempt that is over: the request goes on elsewhere.
-    if (attempt != 0 && !IsUnderWay(*client, attempt)) return;
-    const base::TimePoint now = config_.clock->Now();
+std::vector<std::string> GatewayBackend::CommonNamesOf(const Model& model) {
+  std::vector<const std::vector<std::string>*> lists;
+  lists.reserve(model.replicas.size());
+  for (const Replica& each : model.replicas) lists.push_back(&each.models);
+  return CommonNames(lists);
+}
+
+void GatewayBackend::Take(ProbeAnswered* answered) {
+  Model& model = models_[answered->model];
+  Replica& replica = model.replicas[static_cast<size_t>(answered->replica)];
+  StatusOr<BackendFacts>& facts = answered->facts;
+  // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
+  if (facts.ok() && !replica.backend->CanResume()) facts->model_digest.clear();
+  std::shared_ptr<const std::vector<std::string>> names;
+  if (facts.ok()) {
+    std::vector<std::string> models = std::exchange(facts->models, {});
     {
       const std::lock_guard lock(mu_);
-      // If it was ending, it has not got to the sink.
-      models_[client->model].dispatcher->Cancel(client->id, now);
+      replica.models.swap(models);
     }
-    EndFailed(client.get(), attempt, status, now);
-  } catch (...) {
-    base::TryLog(spdlog::level::err, "request {}: its failure was lost", client->id);
+    if (model.name.empty()) {
+      names = std::make_shared<const std::vector<std::string>>(CommonNamesOf(model));
+    }
+  }
+  std::optional<std::string> news;
+  {
+    const std::lock_guard lock(mu_);
+    if (names != nullptr) model.names.swap(names);
+    const base::TimePoint now = config_.clock->Now();
+    model.dispatcher->OnProbe(answered->replica, answered->probe, facts, now);
+    replica.probed = true;
+    std::string why_not = WhyNot(model.dispatcher->ViewOf(answered->replica, now));
+    if (why_not.empty() != replica.why_not.empty()) news = why_not;
+    replica.why_not = std::move(why_not);
+    changed_.notify_all();
+  }
+  if (!answered->dropped.empty() && !std::exchange(replica.warned, true)) {
+    base::TryLog(spdlog::level::warn, "backend {}: {}", replica.name, answered->dropped);
+  }
+  if (!news) return;
+  if (news->empty()) {
+    base::TryLog(spdlog::level::info, "backend {} takes requests again", replica.name);
+  } else {
+    base::TryLog(spdlog::level::warn, "backend {} gets no requests: {}", replica.name, *news);
   }
 }
 
-void GatewayBackend::AdmitGroup(const ClientRequest& client) {
-  if (client.group == nullptr || client.group->begun.exchange(true)) return;
-  for (const std::weak_ptr<ClientRequest>& weak : client.group->requests) {
-    const std::shared_ptr<ClientRequest> other = weak.lock();
-    if (other == nullptr) continue;
-    const std::lock_guard told(other->mu);
-    other->Admit();
+// --- Ends.
+
+void GatewayBackend::EndAnswered(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
+                                 const Finish& said) {
+  const Finish end = client->Believe(said);
+  {
+    const std::lock_guard lock(mu_);
+    Dispatcher& dispatcher = *models_[client->model].dispatcher;
+    if (!dispatcher.OnEnd(client->id, attempt, end, config_.clock->Now())) return;
+  }
+  if (!client->keeps_turn()) return EndWell(client.get(), end);
+  DropAttempt(client.get());
+  sessions_->Commit(&client->turn->turn, client->NextState(end),
+                    [inbox = inbox_, client](const Status&) { inbox->Send(TurnStored{client}); });
+  client->turn->end = end;
+}
+
+void GatewayBackend::EndDiffering(ClientRequest* client) {
+  const std::string message =
+      Named(*client,
+            "it cannot go on with this answer: computed anew, it is another one than what another "
+            "backend gave of it");
+  Withdraw(*client);
+  EndFailed(client, {StatusCode::kUnavailable, message});
+}
+
+void GatewayBackend::FailOn(ClientRequest* client) noexcept {
+  const Status status = FailureInHand();
+  if (client->ended() || client->being_kept()) return;
+  try {
+    Withdraw(*client);
+  } catch (const std::exception&) {  // If it was ending, it has not got to the sink.
+    base::TryLog(spdlog::level::err, "request {}: its dispatcher has lost it", client->id);
+  }
+  EndFailed(client, status);
+}
+
+void GatewayBackend::Withdraw(const ClientRequest& client) {
+  const std::lock_guard lock(mu_);
+  reading_.erase(client.id);
+  models_[client.model].dispatcher->Cancel(client.id, config_.clock->Now());
+}
+
+void GatewayBackend::DropAttempt(ClientRequest* client) noexcept {
+  client->attempt = 0;
+  Backend* const backend = std::exchange(client->backend, nullptr);
+  if (backend == nullptr) return;
+  try {
+    static_cast<void>(backend->Cancel(client->id_there));  // It may have ended.
+  } catch (const std::exception& e) {                      // It is told with the next output.
+    base::TryLog(spdlog::level::err, "request {}: its attempt was not cancelled: {}", client->id,
+                 e.what());
   }
 }
 
 // What is counted is counted before the client can look.
 
-void GatewayBackend::EndWell(ClientRequest* client, uint32_t attempt, const Finish& end,
-                             base::TimePoint now) {
+void GatewayBackend::EndWell(ClientRequest* client, const Finish& end) {
+  const base::TimePoint now = config_.clock->Now();
   const Finish finish = client->FinishOf(end, now);
   const bool answered = finish.reason != FinishReason::kCancelled;
   metrics_.Ended(client->request.priority, finish.reason, now - client->arrival,
                  answered ? &finish.times : nullptr, finish.usage);
+  Admit(client);
   client->Finish(finish);
-  Forget(client->id, attempt);
+  Forget(client);
 }
 
-void GatewayBackend::EndCancelled(ClientRequest* client, uint32_t attempt, base::TimePoint now) {
+void GatewayBackend::EndCancelled(ClientRequest* client) {
+  const base::TimePoint now = config_.clock->Now();
   metrics_.Ended(client->request.priority, FinishReason::kCancelled, now - client->arrival, nullptr,
                  Usage());
   client->Cancel(now);
-  Forget(client->id, attempt);
+  Forget(client);
 }
 
-void GatewayBackend::EndFailed(ClientRequest* client, uint32_t attempt, const Status& status,
-                               base::TimePoint now) {
-  metrics_.Ended(client->request.priority, FinishReason::kFailed, now - client->arrival, nullptr,
-                 Usage());
+void GatewayBackend::EndFailed(ClientRequest* client, const Status& status) {
+  metrics_.Ended(client->request.priority, FinishReason::kFailed,
+                 config_.clock->Now() - client->arrival, nullptr, Usage());
   client->Fail(status);
-  Forget(client->id, attempt);
+  Forget(client);
 }
 
-void GatewayBackend::Forget(RequestId id, uint32_t attempt) {
-  bool look = false;
+void GatewayBackend::Forget(ClientRequest* client) {
   {
     const std::lock_guard lock(mu_);
-    requests_.erase(id);
+    requests_.erase(client->id);
     if (requests_.empty()) changed_.notify_all();
-    if (attempt != 0) over_.emplace_back(id, attempt);
-    look = LookNow();
   }
-  NotifyIf(look);
-}
-
-std::vector<std::string> GatewayBackend::NamesWith(const Model& model, int replica,
-                                                   const std::vector<std::string>& names) {
-  std::vector<const std::vector<std::string>*> lists;
-  lists.reserve(model.replicas.size());
-  for (const Replica& each : model.replicas) lists.push_back(&each.models);
-  lists[static_cast<size_t>(replica)] = &names;
-  return CommonNames(lists);
-}
-
-void GatewayBackend::TakeProbe(size_t model, int replica, uint64_t probe,
-                               StatusOr<BackendFacts> facts) {
-  Model& its = models_[model];
-  Replica& one = its.replicas[static_cast<size_t>(replica)];
-  // All that takes longer the more a backend says comes before the lock.
-  std::string dropped;
-  std::vector<std::string> models;
-  std::shared_ptr<const std::vector<std::string>> names;
-  if (!facts.ok()) facts = ShownFailure(facts.status());
-  if (facts.ok()) {
-    dropped = BoundFacts(&*facts);
-    // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
-    if (!one.backend->CanResume()) facts->model_digest.clear();
-    models = std::exchange(facts->models, {});
-    if (its.name.empty()) {
-      names = std::make_shared<const std::vector<std::string>>(NamesWith(its, replica, models));
-    }
-  }
-  const bool is_news = !dropped.empty() && !std::exchange(one.warned, true);
-  bool look = false;
-  std::optional<std::string> news;
-  {
-    const std::lock_guard lock(mu_);
-    if (facts.ok()) one.models.swap(models);
-    if (names != nullptr) its.names.swap(names);
-    const base::TimePoint now = config_.clock->Now();
-    its.dispatcher->OnProbe(replica, probe, facts, now);
-    one.probed = true;
-    std::string why_not = WhyNot(its.dispatcher->ViewOf(replica, now));
-    if (why_not.empty() != one.why_not.empty()) news = why_not;
-    one.why_not = std::move(why_not);
-    changed_.notify_all();
-    look = LookNow();
-  }
-  NotifyIf(look);
-  if (is_news) base::TryLog(spdlog::level::warn, "backend {}: {}", one.name, dropped);
-  if (!news) return;
-  if (news->empty()) {
-    base::TryLog(spdlog::level::info, "backend {} takes requests again", one.name);
-  } else {
-    base::TryLog(spdlog::level::warn, "backend {} gets no requests: {}", one.name, *news);
-  }
+  DropAttempt(client);
 }
 
 }  // namespace ropeway::gateway

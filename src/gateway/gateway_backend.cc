@@ -90,10 +90,8 @@ GatewayBackend::GatewayBackend(GatewayConfig config, std::vector<Model> models,
       models_(std::move(models)),
       metrics_(config_.dispatch.queue),
       request_bytes_(config_.max_request_bytes),
-      gate_(std::make_shared<ProbeGate>()),
       readers_(1, scheduler::SharedByTenants(config_.dispatch.queue.max_queued_requests),
                "ropeway-session") {
-  gate_->gateway = this;
   for (size_t i = 0; i < models_.size(); ++i) {
     if (!models_[i].name.empty()) model_of_.emplace(models_[i].name, i);
     for (const std::string& alias : models_[i].aliases) model_of_.emplace(alias, i);
@@ -105,70 +103,54 @@ GatewayBackend::~GatewayBackend() {
   {
     const std::lock_guard lock(mu_);
     accepting_ = false;
-    stopping_ = true;
   }
-  wake_.notify_one();
+  inbox_->Close();
   thread_.join();
-  const std::lock_guard lock(gate_->mu);
-  gate_->gateway = nullptr;
 }
 
 Status GatewayBackend::Cancel(RequestId id) {
-  bool look = false;
-  {
-    const std::lock_guard lock(mu_);
-    const auto found = requests_.find(id);
-    if (found == requests_.end() || found->second->over()) return NotUnderWay(id);
-    CancelSoon(found->second);
-    look = LookNow();
-  }
-  NotifyIf(look);
+  std::shared_ptr<ClientRequest> client = Find(id);
+  if (client == nullptr || client->told()) return NotUnderWay(id);
+  inbox_->Send(CancelAsked{std::move(client)});
   return {};
 }
 
-void GatewayBackend::CancelSoon(const std::shared_ptr<ClientRequest>& client) {
-  // A turn whose history is being read is with no dispatcher. False: it ends right now.
-  if (reading_.erase(client->id) != 0 ||
-      models_[client->model].dispatcher->Cancel(client->id, config_.clock->Now())) {
-    cancelled_.push_back(client);
-  }
-}
-
 Status GatewayBackend::SetDraining(const std::string& backend, bool draining) {
-  bool look = false;
+  bool found = false;
   {
     const std::lock_guard lock(mu_);
-    Replica* found = nullptr;
     for (Model& model : models_) {
       for (size_t i = 0; i < model.replicas.size(); ++i) {
         if (model.replicas[i].name != backend) continue;
-        found = &model.replicas[i];
-        found->draining = draining;
+        found = true;
+        model.replicas[i].draining = draining;
         model.dispatcher->SetDraining(static_cast<int>(i), draining, config_.clock->Now());
       }
     }
-    if (found == nullptr) {
-      return {StatusCode::kNotFound, fmt::format("no backend is called \"{}\"", backend)};
-    }
-    look = LookNow();
   }
-  NotifyIf(look);
+  if (!found) {
+    return {StatusCode::kNotFound, fmt::format("no backend is called \"{}\"", backend)};
+  }
+  inbox_->Wake();
   return {};
 }
 
 Status GatewayBackend::Drain(std::chrono::nanoseconds deadline) {
-  std::unique_lock lock(mu_);
-  accepting_ = false;
-  for (const Model& model : models_) model.dispatcher->set_flush(true);
-  LookNow();
-  wake_.notify_one();
-  const auto none = [this] { return requests_.empty(); };
-  if (changed_.wait_for(lock, std::min(deadline, service::kLongestWait), none)) return {};
-  const size_t left = requests_.size();
-  for (const auto& [id, client] : requests_) CancelSoon(client);
-  LookNow();
-  wake_.notify_one();
-  changed_.wait_for(lock, kCancelGrace, none);
+  {
+    const std::lock_guard lock(mu_);
+    accepting_ = false;
+    for (const Model& model : models_) model.dispatcher->set_flush(true);
+  }
+  inbox_->Wake();
+  const auto left_after = [this](std::chrono::nanoseconds wait) {
+    std::unique_lock lock(mu_);
+    changed_.wait_for(lock, wait, [this] { return requests_.empty(); });
+    return requests_.size();
+  };
+  const size_t left = left_after(std::min(deadline, service::kLongestWait));
+  if (left == 0) return {};
+  inbox_->Send(CancelAsked{nullptr});
+  left_after(kCancelGrace);
   return {StatusCode::kDeadlineExceeded,
           base::Counted(left, "request") + " had to be cancelled at the deadline"};
 }
@@ -183,14 +165,10 @@ void GatewayBackend::WaitProbed(std::chrono::nanoseconds timeout) const {
   });
 }
 
-bool GatewayBackend::LookNow() {
-  look_ = true;
-  return sleeps_until_ != base::TimePoint{};
-}
-
-bool GatewayBackend::LookIfDue(const Dispatcher& dispatcher) {
-  // An awake thread asks for the next look before it sleeps.
-  return dispatcher.next_look() < sleeps_until_ && LookNow();
+std::shared_ptr<ClientRequest> GatewayBackend::Find(RequestId id) const {
+  const std::lock_guard lock(mu_);
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? nullptr : found->second;
 }
 
 }  // namespace ropeway::gateway

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/test_fakes.h"
 #include "gateway/test_scripted_backend.h"
 
 namespace ropeway::gateway {
@@ -296,6 +297,41 @@ TEST(GatewayFailureTest, AHungStreamIsTakenUpElsewhere) {
   uint64_t timeouts = 0;
   for (const BackendStatus& status : gateway->Backends()) timeouts += status.timeouts;
   EXPECT_EQ(timeouts, 1U);
+}
+
+TEST(GatewayFailureTest, OutputThatWaitsForTheGatewayIsNoHang) {
+  // Holds up the gateway at its first delta until the backend has said all, and longer than that
+  // may hang.
+  class SlowSink final : public Sink {
+   public:
+    SlowSink(engine::SkippingClock* clock, const ScriptedBackend* backend)
+        : clock_(clock), backend_(backend) {}
+    bool OnDelta(RequestId, Delta) override {
+      if (deltas++ > 0) return true;
+      EXPECT_TRUE(Eventually([this] { return backend_->open() == 0; }));
+      clock_->skipped += 60;
+      return true;
+    }
+    void OnEnd(RequestId, const Outcome& outcome) override { ended = outcome.status.ok() ? 1 : -1; }
+    std::atomic<int> deltas{0};
+    std::atomic<int> ended{0};
+
+   private:
+    engine::SkippingClock* const clock_;
+    const ScriptedBackend* const backend_;
+  };
+  engine::SkippingClock clock;
+  const auto backend = std::make_shared<ScriptedBackend>();
+  ScriptedGateway gateway({backend}, [&](GatewayConfig* config) {
+    config->clock = &clock;
+    config->dispatch.failover.idle_timeout = std::chrono::seconds(10);
+  });
+  const auto sink = std::make_shared<SlowSink>(&clock, backend.get());
+  ASSERT_TRUE(gateway->Submit(ScriptedRequest(), sink).ok());
+  EXPECT_TRUE(Eventually([&] { return sink->ended != 0; }));
+  EXPECT_EQ(sink->ended, 1);
+  EXPECT_EQ(sink->deltas, 5);
+  EXPECT_EQ(gateway->Backends()[0].timeouts, 0U);
 }
 
 TEST(GatewayFailureTest, AHangWithoutHelpNamesTheBackend) {

@@ -22,7 +22,7 @@ namespace {
 constexpr char kStays[] = "stays";
 constexpr int64_t kAllThatFollow = 1'000'000'000;
 
-// Answers inside of Start: all is done on the dispatch thread, and its allocations alone fail.
+// Answers inside of Start: all is done on the gateway's thread, and its allocations alone fail.
 class InsideBackend final : public Backend {
  public:
   StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override {
@@ -50,7 +50,7 @@ class InsideBackend final : public Backend {
   int open() const { return open_; }
 
  private:
-  // The dispatch thread's.
+  // The gateway's thread's.
   std::map<RequestId, std::shared_ptr<Sink>> sinks_;
   RequestId last_id_ = 0;
   std::atomic<int> open_{0};

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/failure.h"
 #include "core/request_check.h"
 #include "gateway/gateway_backend.h"
 #include "gateway/prefix_ring.h"
@@ -142,7 +143,7 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest reques
   client.arrival = config_.clock->Now();
   client.deadline = service::DeadlineOf(client.request, client.arrival, config_.request_timeout);
   client.prompt_estimate = EstimatedPromptTokens(client.request);
-  // Of a turn, its history is not read yet: see EnqueueRead.
+  // Of a turn, its history is not read yet: see HistoryRead.
   if (client.turn == nullptr) arrival.dispatch = DispatchOf(client);
   return arrival;
 }
@@ -154,8 +155,6 @@ Status GatewayBackend::CheckAccepting() const {
 
 Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoint now) {
   if (Status status = CheckAccepting(); !status.ok()) return status;
-  std::shared_ptr<ClientGroup> group;
-  if (arrivals->size() > 1) group = std::make_shared<ClientGroup>();
   std::vector<DispatchRequest> all;
   all.reserve(arrivals->size());
   const RequestId first = next_id_;
@@ -166,13 +165,12 @@ Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoin
     for (Arrival& arrival : *arrivals) {
       ClientRequest& client = *arrival.client;
       client.id = arrival.dispatch.id = next_id_++;
-      client.group = group;
-      if (group != nullptr) group->requests.push_back(arrival.client);
+      client.first_of_group = first;
+      client.group_size = arrivals->size();
       requests_.emplace(client.id, arrival.client);
       unadmitted_.Add(now + config_.admit_after, client.id);
       all.push_back(std::move(arrival.dispatch));
     }
-    ReserveEnds();
     Dispatcher& dispatcher = *models_[arrivals->front().client->model].dispatcher;
     if (Status status = dispatcher.AddAll(std::move(all), now); !status.ok()) {
       forget();
@@ -198,14 +196,13 @@ Status GatewayBackend::EnqueueReading(const std::shared_ptr<ClientRequest>& clie
     reading_.erase(id);
     requests_.erase(id);
   };
-  const auto read = [this, client] {
-    ReadTurn(client);
+  const auto read = [this, client, turn = client->turn] {
+    inbox_->Send(HistoryRead{client, ReadHistory(*turn)});
     return true;
   };
   try {
     requests_.emplace(id, client);
     reading_.emplace(id, client);
-    ReserveEnds();
     if (readers_.TryAdd(flow, read)) {
       ++next_id_;
       return {};
@@ -218,23 +215,63 @@ Status GatewayBackend::EnqueueReading(const std::shared_ptr<ClientRequest>& clie
   return {StatusCode::kResourceExhausted, "too many sessions of this tenant wait to be read"};
 }
 
-Status GatewayBackend::EnqueueRead(const std::shared_ptr<ClientRequest>& client) {
+Status GatewayBackend::BeginTurn(Request* request, std::shared_ptr<ClientTurn>* turn) {
+  if (std::holds_alternative<std::vector<TokenId>>(request->prompt)) {
+    return InvalidArgument(
+        "a gateway's session is of messages or of text, and takes no token ids for a prompt",
+        "prompt");
+  }
+  StatusOr<store::SessionTurn> begun = sessions_->Begin(request->tenant, request->session_id);
+  if (!begun.ok()) return begun.status();
+  *turn = std::make_shared<ClientTurn>();
+  (*turn)->turn = *std::move(begun);
+  // A backend keeps nothing; but the next turn finds its cache.
+  request->session_id.clear();
+  request->cache_retention = CacheRetention::kLong;
+  return {};
+}
+
+StatusOr<std::optional<store::SessionState>> GatewayBackend::ReadHistory(
+    const ClientTurn& turn) noexcept {
+  try {
+    if (sessions_->IsNew(turn.turn)) return std::optional<store::SessionState>();
+    StatusOr<store::SessionState> loaded = sessions_->Load(turn.turn);
+    if (!loaded.ok()) return loaded.status();
+    return std::optional<store::SessionState>(*std::move(loaded));
+  } catch (const std::bad_alloc&) {
+    return base::OutOfMemory();
+  } catch (const std::exception&) {
+    return base::MakeStatus(StatusCode::kInternal, "reading the session failed");
+  }
+}
+
+void GatewayBackend::Take(HistoryRead* read) {
+  ClientRequest& client = *read->client;
+  if (client.ended()) return;
+  Status status = read->before.status();
+  if (status.ok()) status = EnqueueRead(&client, *std::move(read->before));
+  if (status.ok()) return;
+  Withdraw(client);
+  EndFailed(&client, status);
+}
+
+Status GatewayBackend::EnqueueRead(ClientRequest* client,
+                                   std::optional<store::SessionState> before) {
+  if (before) {
+    Status status = client->GoOn(*std::move(before));
+    if (status.ok()) status = service::TakeBytes(client->request, &request_bytes_, &client->bytes);
+    if (!status.ok()) return status;
+  }
   std::vector<DispatchRequest> one;
   one.push_back(DispatchOf(*client));
   one[0].id = client->id;
-  bool look = false;
-  {
-    const std::lock_guard lock(mu_);
-    if (!reading_.contains(client->id)) return {};  // It was cancelled.
-    const base::TimePoint now = config_.clock->Now();
-    unadmitted_.Add(now + config_.admit_after, client->id);
-    Dispatcher& dispatcher = *models_[client->model].dispatcher;
-    if (Status status = dispatcher.AddAll(std::move(one), now); !status.ok()) return status;
-    reading_.erase(client->id);
-    client->queue_position = std::max(0, dispatcher.PositionOf(client->id));
-    look = LookNow();
-  }
-  NotifyIf(look);
+  const std::lock_guard lock(mu_);
+  const base::TimePoint now = config_.clock->Now();
+  unadmitted_.Add(now + config_.admit_after, client->id);
+  Dispatcher& dispatcher = *models_[client->model].dispatcher;
+  if (Status status = dispatcher.AddAll(std::move(one), now); !status.ok()) return status;
+  reading_.erase(client->id);
+  client->queue_position = std::max(0, dispatcher.PositionOf(client->id));
   return {};
 }
 
@@ -265,7 +302,6 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(std::vector<SinkReque
       arrivals.push_back(*std::move(arrival));
     }
     std::vector<RequestId> ids(arrivals.size());
-    bool look = false;
     {
       const std::lock_guard lock(mu_);
       const std::shared_ptr<ClientRequest>& first = arrivals.front().client;
@@ -273,9 +309,8 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(std::vector<SinkReque
                                              : EnqueueAll(&arrivals, config_.clock->Now());
       if (!status.ok()) return status;
       for (size_t i = 0; i < arrivals.size(); ++i) ids[i] = arrivals[i].client->id;
-      look = LookNow();
     }
-    NotifyIf(look);
+    inbox_->Wake();
     return ids;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, "out of memory");

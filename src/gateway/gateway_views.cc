@@ -9,7 +9,7 @@
 namespace ropeway::gateway {
 namespace {
 
-// The dispatch thread hands requests to backends, which may not block it.
+// The gateway's thread calls backends and sinks, which may not block it.
 constexpr std::chrono::seconds kStall(30);
 
 // The means of two groups as one, by their numbers.
@@ -93,9 +93,10 @@ std::vector<service::ModelInfo> GatewayBackend::Models() const {
 
 service::Health GatewayBackend::GetHealth() const {
   service::Health health;
+  const base::TimePoint since = busy_since_;
+  const base::Duration busy = config_.clock->Now() - since;
   const std::lock_guard lock(mu_);
-  const base::Duration busy = config_.clock->Now() - busy_since_;
-  if (busy_since_ != base::TimePoint{} && busy > kStall) {
+  if (since != base::TimePoint{} && busy > kStall) {
     health.live = health.ready = false;
     health.reason =
         fmt::format("a backend has held up the dispatch for {:.0f} s", base::ToSeconds(busy));
@@ -216,6 +217,14 @@ EngineStats GatewayBackend::Stats() const {
   stats.waiting += static_cast<int>(reading_.size());
   stats.queue_depth += static_cast<int>(reading_.size());
   return stats;
+}
+
+std::vector<SessionInfo> GatewayBackend::Sessions(const std::string& tenant) const {
+  return service::OrIfShort(std::vector<SessionInfo>(), [&] { return sessions_->List(tenant); });
+}
+
+Status GatewayBackend::CloseSession(const std::string& id, const std::string& tenant) {
+  return service::OrIfShort(base::OutOfMemory(), [&] { return sessions_->Close(tenant, id); });
 }
 
 StatusOr<std::unique_ptr<service::Tokenization>> GatewayBackend::Tokenize(std::string text,
