@@ -322,6 +322,7 @@ void Dispatcher::EndNow(Entry* entry, Status status, std::vector<Decision>* deci
 void Dispatcher::Drop(Entry* entry, std::vector<Decision>* decisions) {
   MakeRoom(decisions);
   decisions->push_back(DecisionFor(Decision::Kind::kDrop, *entry));
+  decisions->back().drained = true;
   attempts_.Leave(entry);
 }
 

@@ -56,6 +56,7 @@ struct Decision {
   int replica = -1;
   uint32_t attempt = 0;  // Counted from 1.
   bool resume = false;
+  bool drained = false;  // kDrop: for SetDraining. Else the replica was silent for too long.
   uint64_t probe = 0;
   core::StartedBatch batch;  // kSend: in which it started the first time.
   Status status;             // kEnd; of kUnavailable and kResourceExhausted with Retry-After.

@@ -46,20 +46,11 @@ Status FailureInHand() noexcept {
   return base::OutOfMemory();
 }
 
-// Why the replica gets no requests for more than a moment; "": it does.
-std::string WhyNot(const ReplicaView& view) {
-  using State = ReplicaView::State;
-  const bool out = view.state == State::kNotReady || view.state == State::kEjected ||
-                   view.state == State::kDraining;
-  if (!out) return {};
-  return base::PrintableText(view.reason.empty() ? ReplicaStateName(view.state) : view.reason);
-}
-
 }  // namespace
 
 std::string GatewayBackend::Named(const ClientRequest& client, const std::string& what) const {
-  const Replica& replica = models_[client.model].replicas[static_cast<size_t>(client.replica)];
-  return fmt::format("backend {}: {}", replica.name,
+  const ReplicaBook& replica = models_[client.model].replicas[static_cast<size_t>(client.replica)];
+  return fmt::format("backend {}: {}", replica.name(),
                      base::PrintableText(what.substr(0, kMostSaid)));
 }
 
@@ -85,7 +76,7 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
                                Delta delta) {
   if (delta.text.empty() && delta.tokens.empty() && delta.prompt_tokens.empty()) return;
   const Model& model = models_[client->model];
-  const Backend& backend = *model.replicas[static_cast<size_t>(client->replica)].backend;
+  const Backend& backend = *model.replicas[static_cast<size_t>(client->replica)].backend();
   const AttemptOutput output = client->Measure(delta, backend.CanResume());
   const base::TimePoint now = config_.clock->Now();
   {
@@ -147,8 +138,7 @@ void GatewayBackend::TakeFailure(ClientRequest* client, uint32_t attempt, Outcom
     Model& model = models_[client->model];
     outcome = model.dispatcher->OnFailure(client->id, attempt, failure, config_.clock->Now());
     if (outcome.kind == FailureOutcome::Kind::kStale) return;
-    ++model.replicas[static_cast<size_t>(client->replica)]
-          .failures[static_cast<size_t>(failure.kind)];
+    model.replicas[static_cast<size_t>(client->replica)].OnFailure(failure.kind);
   }
   client->last_failure = failure.status.message();
   if (outcome.kind == FailureOutcome::Kind::kFinal) EndFailed(client, outcome.status);
@@ -188,51 +178,29 @@ void GatewayBackend::Take(TurnStored* stored) {
   EndWell(&client, *client.turn->end);
 }
 
-std::vector<std::string> GatewayBackend::CommonNamesOf(const Model& model) {
-  std::vector<const std::vector<std::string>*> lists;
-  lists.reserve(model.replicas.size());
-  for (const Replica& each : model.replicas) lists.push_back(&each.models);
-  return CommonNames(lists);
-}
-
 void GatewayBackend::Take(ProbeAnswered* answered) {
   Model& model = models_[answered->model];
-  Replica& replica = model.replicas[static_cast<size_t>(answered->replica)];
+  const auto index = static_cast<size_t>(answered->replica);
+  ReplicaBook& replica = model.replicas[index];
   StatusOr<BackendFacts>& facts = answered->facts;
-  // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
-  if (facts.ok() && !replica.backend->CanResume()) facts->model_digest.clear();
-  std::shared_ptr<const std::vector<std::string>> names;
   if (facts.ok()) {
-    std::vector<std::string> models = std::exchange(facts->models, {});
-    {
-      const std::lock_guard lock(mu_);
-      replica.models.swap(models);
-    }
-    if (model.name.empty()) {
-      names = std::make_shared<const std::vector<std::string>>(CommonNamesOf(model));
-    }
+    // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
+    if (!replica.backend()->CanResume()) facts->model_digest.clear();
+    names_.Report(answered->model, index, std::exchange(facts->models, {}));
   }
-  std::optional<std::string> news;
+  std::string news;
   {
     const std::lock_guard lock(mu_);
-    if (names != nullptr) model.names.swap(names);
     const base::TimePoint now = config_.clock->Now();
     model.dispatcher->OnProbe(answered->replica, answered->probe, facts, now);
-    replica.probed = true;
-    std::string why_not = WhyNot(model.dispatcher->ViewOf(answered->replica, now));
-    if (why_not.empty() != replica.why_not.empty()) news = why_not;
-    replica.why_not = std::move(why_not);
+    news = replica.OnProbe(model.dispatcher->ViewOf(answered->replica, now));
     changed_.notify_all();
   }
-  if (!answered->dropped.empty() && !std::exchange(replica.warned, true)) {
-    base::TryLog(spdlog::level::warn, "backend {}: {}", replica.name, answered->dropped);
+  if (!answered->dropped.empty() && replica.MayWarn()) {
+    base::TryLog(spdlog::level::warn, "backend {}: {}", replica.name(), answered->dropped);
   }
-  if (!news) return;
-  if (news->empty()) {
-    base::TryLog(spdlog::level::info, "backend {} takes requests again", replica.name);
-  } else {
-    base::TryLog(spdlog::level::warn, "backend {} gets no requests: {}", replica.name, *news);
-  }
+  const auto level = replica.in_service() ? spdlog::level::info : spdlog::level::warn;
+  if (!news.empty()) base::TryLog(level, "backend {} {}", replica.name(), news);
 }
 
 // --- Ends.

@@ -16,26 +16,14 @@ namespace {
 // How long Drain waits for what it cancelled.
 constexpr std::chrono::seconds kCancelGrace(10);
 
-Status CheckNames(const GatewayConfig& config) {
-  if (config.models.empty()) return InvalidArgument("a gateway needs at least one model", "models");
-  std::set<std::string> models;
-  std::set<std::string> backends;
+Status CheckBackends(const GatewayConfig& config) {
+  std::set<std::string> names;
   for (const GatewayConfig::Model& model : config.models) {
-    std::vector<std::string> names = model.aliases;
-    names.push_back(model.name);
-    for (const std::string& name : names) {
-      if (name == "default") {
-        return InvalidArgument("no model may be called \"default\": that is the first one", "name");
-      }
-      if (models.insert(name).second) continue;
-      if (name.empty()) return InvalidArgument("only one model may be without a name", "name");
-      return InvalidArgument(fmt::format("two models are called \"{}\"", name), "name");
-    }
     for (const GatewayConfig::Backend& backend : model.backends) {
       if (backend.backend == nullptr) {
         return InvalidArgument(fmt::format("the backend {} is nowhere", backend.name), "backend");
       }
-      if (backends.insert(backend.name).second) continue;
+      if (names.insert(backend.name).second) continue;
       return InvalidArgument(fmt::format("two backends are called \"{}\"", backend.name), "name");
     }
   }
@@ -45,24 +33,25 @@ Status CheckNames(const GatewayConfig& config) {
 }  // namespace
 
 StatusOr<std::unique_ptr<GatewayBackend>> GatewayBackend::Create(GatewayConfig config) {
-  if (Status status = CheckNames(config); !status.ok()) return status;
+  std::vector<ModelNames::Model> names;
+  for (const GatewayConfig::Model& from : config.models) {
+    names.push_back({from.name, from.aliases, from.backends.size()});
+  }
+  if (Status status = ModelNames::Check(names); !status.ok()) return status;
+  if (Status status = CheckBackends(config); !status.ok()) return status;
   std::vector<Model> models;
   for (GatewayConfig::Model& from : config.models) {
     Model& model = models.emplace_back();
-    model.name = std::move(from.name);
-    model.aliases = std::move(from.aliases);
     DispatchOptions dispatch = config.dispatch;
     dispatch.replicas.clear();
     for (GatewayConfig::Backend& backend : from.backends) {
-      // Whether it can resume is known once it has been probed: see TakeProbe.
+      // Whether it can resume is known once it has been probed.
       dispatch.replicas.push_back({.name = backend.name,
                                    .weight = backend.weight,
                                    .max_concurrency = backend.max_concurrency,
                                    .min_concurrency = backend.min_concurrency,
                                    .can_resume = true});
-      Replica& replica = model.replicas.emplace_back();
-      replica.name = std::move(backend.name);
-      replica.backend = std::move(backend.backend);
+      model.replicas.emplace_back(std::move(backend.name), std::move(backend.backend));
     }
     if (Status status = dispatch.Validate(); !status.ok()) return status;
     model.dispatcher = std::make_unique<Dispatcher>(std::move(dispatch));
@@ -75,29 +64,26 @@ StatusOr<std::unique_ptr<GatewayBackend>> GatewayBackend::Create(GatewayConfig c
       if (!opened.ok()) return opened.status();
       sessions = *std::move(opened);
     }
-    return std::unique_ptr<GatewayBackend>(
-        new GatewayBackend(std::move(config), std::move(models), std::move(sessions)));
+    return std::unique_ptr<GatewayBackend>(new GatewayBackend(
+        std::move(config), std::move(names), std::move(models), std::move(sessions)));
   } catch (const std::exception& e) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("cannot start the gateway's threads: {}", e.what()));
   }
 }
 
-GatewayBackend::GatewayBackend(GatewayConfig config, std::vector<Model> models,
+GatewayBackend::GatewayBackend(GatewayConfig config, std::vector<ModelNames::Model> names,
+                               std::vector<Model> models,
                                std::unique_ptr<store::SessionStore> sessions)
     : config_(std::move(config)),
       sessions_(std::move(sessions)),
+      names_(std::move(names)),
       models_(std::move(models)),
       metrics_(config_.dispatch.queue),
       request_bytes_(config_.max_request_bytes),
       readers_(1, scheduler::SharedByTenants(config_.dispatch.queue.max_queued_requests),
-               "ropeway-session") {
-  for (size_t i = 0; i < models_.size(); ++i) {
-    if (!models_[i].name.empty()) model_of_.emplace(models_[i].name, i);
-    for (const std::string& alias : models_[i].aliases) model_of_.emplace(alias, i);
-  }
-  thread_ = std::thread([this] { Loop(); });
-}
+               "ropeway-session"),
+      thread_([this] { Loop(); }) {}
 
 GatewayBackend::~GatewayBackend() {
   {
@@ -121,9 +107,8 @@ Status GatewayBackend::SetDraining(const std::string& backend, bool draining) {
     const std::lock_guard lock(mu_);
     for (Model& model : models_) {
       for (size_t i = 0; i < model.replicas.size(); ++i) {
-        if (model.replicas[i].name != backend) continue;
+        if (model.replicas[i].name() != backend) continue;
         found = true;
-        model.replicas[i].draining = draining;
         model.dispatcher->SetDraining(static_cast<int>(i), draining, config_.clock->Now());
       }
     }
@@ -160,7 +145,7 @@ void GatewayBackend::WaitProbed(std::chrono::nanoseconds timeout) const {
   changed_.wait_for(lock, std::min(timeout, service::kLongestWait), [this] {
     return std::all_of(models_.begin(), models_.end(), [](const Model& model) {
       return std::all_of(model.replicas.begin(), model.replicas.end(),
-                         [](const Replica& replica) { return replica.probed; });
+                         [](const ReplicaBook& replica) { return replica.probed(); });
     });
   });
 }

@@ -3,7 +3,6 @@
 #ifndef ROPEWAY_GATEWAY_GATEWAY_BACKEND_H_
 #define ROPEWAY_GATEWAY_GATEWAY_BACKEND_H_
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -28,6 +27,8 @@
 #include "gateway/dispatcher.h"
 #include "gateway/gateway_inbox.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/model_names.h"
+#include "gateway/replica_book.h"
 #include "ropeway/backend.h"
 #include "ropeway/options.h"
 #include "ropeway/request.h"
@@ -120,27 +121,9 @@ class GatewayBackend final : public service::FrontDesk {
   void WaitProbed(std::chrono::nanoseconds timeout) const;
 
  private:
-  struct Replica {
-    std::string name;
-    std::shared_ptr<ropeway::Backend> backend;          // Constant. The rest is guarded by mu_.
-    std::array<uint64_t, kNumFailureKinds> failures{};  // By FailureKind.
-    uint64_t timeouts = 0;
-    uint64_t retries = 0;
-    uint64_t resumptions = 0;
-    bool draining = false;
-    bool probed = false;
-    std::string why_not;              // It takes no requests, as the log says; "": it does.
-    std::vector<std::string> models;  // As it reported last.
-    bool warned = false;              // Of what it reports and should not. The gateway's thread's.
-  };
   struct Model {
-    std::string name;  // Constant, as is the next.
-    std::vector<std::string> aliases;
-    std::vector<Replica> replicas;
-    std::unique_ptr<Dispatcher> dispatcher;  // Guarded by mu_, as is the next.
-    // Of one without a name, those that all of its replicas report. Never null.
-    std::shared_ptr<const std::vector<std::string>> names =
-        std::make_shared<const std::vector<std::string>>();
+    std::vector<ReplicaBook> replicas;  // Guarded by mu_, as is the next.
+    std::unique_ptr<Dispatcher> dispatcher;
   };
   // One request on its way to a dispatcher.
   struct Arrival {
@@ -148,17 +131,11 @@ class GatewayBackend final : public service::FrontDesk {
     DispatchRequest dispatch;
   };
 
-  GatewayBackend(GatewayConfig config, std::vector<Model> models,
-                 std::unique_ptr<store::SessionStore> sessions);
+  GatewayBackend(GatewayConfig config, std::vector<ModelNames::Model> names,
+                 std::vector<Model> models, std::unique_ptr<store::SessionStore> sessions);
 
   // gateway_submit.cc.
 
-  // The names that are known now of a model without one.
-  std::shared_ptr<const std::vector<std::string>> ReportedNames(const Model& model) const;
-  // The index of the model with this name; nothing: there is none.
-  std::optional<size_t> FindModel(const std::string& name) const;
-  // The name that its backends know the model by.
-  std::string NameForBackends(const Model& model, const std::string& asked) const;
   Status CheckKnown(const Model& model, const Request& request) const;
   StatusOr<Arrival> MakeArrival(SinkRequest request, uint64_t drawn_seed);
   // The next three: REQUIRES: mu_ is held.
@@ -187,17 +164,12 @@ class GatewayBackend final : public service::FrontDesk {
   void EndOverdue();
   // Does what the model's dispatcher decides now; false: there is nothing.
   bool Dispatch(Model* model);
-  void CountDecision(Model* model, const Decision& decision);
   void Do(Model* model, const Decision& decision, const std::shared_ptr<ClientRequest>& client);
   void SendTo(Model* model, const Decision& decision, const std::shared_ptr<ClientRequest>& client);
   void EndByDecision(const Decision& decision, ClientRequest* client);
   void Probe(const Model& model, const Decision& decision);
   // To a probe that was not asked.
   ProbeAnswered AnswerTo(const Model& model, const Decision& decision) const;
-  bool IsDraining(const Replica& replica) const {
-    const std::lock_guard lock(mu_);
-    return replica.draining;
-  }
   base::Duration UntilNextLook() const;
   // Ends all requests. Takes no memory: there is nobody to catch what it would throw.
   void EndRest();
@@ -237,16 +209,11 @@ class GatewayBackend final : public service::FrontDesk {
   void Forget(ClientRequest* client);
   // A sentence of the backend that it was sent to last, with its name before it.
   std::string Named(const ClientRequest& client, const std::string& what) const;
-  // The names that all replicas of the model report.
-  static std::vector<std::string> CommonNamesOf(const Model& model);
-
-  // gateway_views.cc.
-  BackendStatus StatusOfReplica(const Model& model, size_t replica, base::TimePoint now) const;
 
   const GatewayConfig config_;
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all turns.
-  std::vector<Model> models_;                            // Constant but for what is guarded by mu_.
-  std::map<std::string, size_t> model_of_;               // By name and alias; constant.
+  ModelNames names_;
+  std::vector<Model> models_;  // As many as have names; constant but for what is guarded by mu_.
   mutable GatewayMetrics metrics_;
   base::SharedBudget request_bytes_;
   const std::shared_ptr<GatewayInbox> inbox_ = std::make_shared<GatewayInbox>();

@@ -25,6 +25,8 @@ constexpr int kMostBatches = 16;
 // The thread does not look twice within it without a reason.
 constexpr std::chrono::milliseconds kShortestSleep(1);
 
+size_t Index(int replica) { return static_cast<size_t>(replica); }
+
 // Writes of the exception that is being handled; called in a catch block.
 void LogFailure(const char* what) noexcept {
   try {
@@ -119,7 +121,9 @@ bool GatewayBackend::Dispatch(Model* model) {
     } catch (...) {  // What it has decided is to be done all the same.
       LogFailure("dispatch");
     }
-    for (const Decision& decision : decisions) CountDecision(model, decision);
+    for (const Decision& decision : decisions) {
+      if (decision.replica >= 0) model->replicas[Index(decision.replica)].OnDecision(decision);
+    }
   }
   for (const Decision& decision : decisions) {
     const bool probe = decision.kind == Decision::Kind::kProbe;
@@ -139,37 +143,17 @@ bool GatewayBackend::Dispatch(Model* model) {
   return !decisions.empty();
 }
 
-void GatewayBackend::CountDecision(Model* model, const Decision& decision) {
-  if (decision.replica < 0) return;
-  Replica& replica = model->replicas[static_cast<size_t>(decision.replica)];
-  switch (decision.kind) {
-    case Decision::Kind::kSend:
-      if (decision.attempt > 1) ++(decision.resume ? replica.resumptions : replica.retries);
-      return;
-    case Decision::Kind::kDrop:
-      if (!replica.draining) ++replica.timeouts;
-      return;
-    case Decision::Kind::kEnd:
-      if (decision.status.code() != StatusCode::kDeadlineExceeded) ++replica.timeouts;
-      return;
-    case Decision::Kind::kProbe:
-      return;
-  }
-}
-
 void GatewayBackend::Do(Model* model, const Decision& decision,
                         const std::shared_ptr<ClientRequest>& client) {
   switch (decision.kind) {
     case Decision::Kind::kSend:
       SendTo(model, decision, client);
       return;
-    case Decision::Kind::kDrop: {
+    case Decision::Kind::kDrop:
       DropAttempt(client.get());
-      const bool drained = IsDraining(model->replicas[static_cast<size_t>(decision.replica)]);
       client->last_failure =
-          Named(*client, drained ? "it is drained" : "it gave nothing for too long");
+          Named(*client, decision.drained ? "it is drained" : "it gave nothing for too long");
       return;
-    }
     case Decision::Kind::kEnd:
       EndByDecision(decision, client.get());
       return;
@@ -189,7 +173,7 @@ void GatewayBackend::SendTo(Model* model, const Decision& decision,
   }
   const base::Duration idle = config_.dispatch.failover.idle_timeout;
   const base::Duration gap = idle > base::Duration(0) ? std::min(kAliveGap, idle / 4) : kAliveGap;
-  Backend* const backend = model->replicas[static_cast<size_t>(decision.replica)].backend.get();
+  Backend* const backend = model->replicas[Index(decision.replica)].backend();
   client->attempt = decision.attempt;
   client->replica = decision.replica;
   const StatusOr<RequestId> id = backend->Submit(
@@ -237,7 +221,7 @@ void GatewayBackend::Probe(const Model& model, const Decision& decision) {
     }
     inbox->Send(std::move(answer));
   };
-  model.replicas[static_cast<size_t>(decision.replica)].backend->Probe(done);
+  model.replicas[Index(decision.replica)].backend()->Probe(done);
 }
 
 base::Duration GatewayBackend::UntilNextLook() const {

@@ -73,43 +73,13 @@ DispatchRequest DispatchOf(const ClientRequest& client) {
 
 }  // namespace
 
-std::shared_ptr<const std::vector<std::string>> GatewayBackend::ReportedNames(
-    const Model& model) const {
-  const std::lock_guard lock(mu_);
-  return model.names;
-}
-
-std::optional<size_t> GatewayBackend::FindModel(const std::string& name) const {
-  if (core::IsDefaultModel(name)) return 0;
-  const auto found = model_of_.find(name);
-  if (found != model_of_.end()) return found->second;
-  for (size_t i = 0; i < models_.size(); ++i) {
-    if (!models_[i].name.empty()) continue;
-    const auto names = ReportedNames(models_[i]);
-    // Before any of its backends has said what it serves, it may be this.
-    if (names->empty() || std::find(names->begin(), names->end(), name) != names->end()) return i;
-  }
-  return std::nullopt;
-}
-
-bool GatewayBackend::MayServe(const std::string& model) const {
-  return FindModel(model).has_value();
-}
-
-std::string GatewayBackend::NameForBackends(const Model& model, const std::string& asked) const {
-  if (!model.name.empty()) return model.name;
-  if (!core::IsDefaultModel(asked)) return asked;
-  const auto names = ReportedNames(model);
-  return names->empty() ? std::string() : names->front();
-}
-
 Status GatewayBackend::CheckKnown(const Model& model, const Request& request) const {
-  for (const Replica& replica : model.replicas) {
-    const std::vector<std::string> unknown = replica.backend->Unknown(request);
+  for (const ReplicaBook& replica : model.replicas) {
+    const std::vector<std::string> unknown = replica.backend()->Unknown(request);
     if (unknown.empty()) continue;
     return InvalidArgument(fmt::format("the backend {} does not know the parameter {}, and this "
                                        "gateway leaves none out (--strict)",
-                                       replica.name, unknown.front()),
+                                       replica.name(), unknown.front()),
                            unknown.front());
   }
   return {};
@@ -119,12 +89,12 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest reques
                                                               uint64_t drawn_seed) {
   Request& asked = request.request;
   if (Status status = core::CheckRequest(asked); !status.ok()) return status;
-  const std::optional<size_t> model = FindModel(asked.model);
+  const std::optional<size_t> model = names_.Find(asked.model);
   if (!model) return service::NoSuchModel(asked.model, Models());
   if (config_.strict) {
     if (Status status = CheckKnown(models_[*model], asked); !status.ok()) return status;
   }
-  asked.model = NameForBackends(models_[*model], asked.model);
+  asked.model = names_.ForBackends(*model, asked.model);
   std::shared_ptr<ClientTurn> turn;
   if (!asked.session_id.empty()) {
     if (Status status = BeginTurn(&asked, &turn); !status.ok()) return status;

@@ -67,28 +67,11 @@ Status NoTokens() {
 }  // namespace
 
 std::vector<service::ModelInfo> GatewayBackend::Models() const {
-  std::vector<service::ModelInfo> all;
-  const auto add = [&](const std::string& name) {
-    service::ModelInfo info;
-    info.id = name;
-    info.created = config_.created;
-    all.push_back(std::move(info));
-  };
-  for (const Model& model : models_) {
-    const auto names = ReportedNames(model);
-    if (!model.name.empty()) {
-      add(model.name);
-      all.back().aliases = model.aliases;
-    }
-    for (const std::string& name : *names) {
-      // What another model is called is that.
-      if (!model_of_.contains(name)) add(name);
-    }
-    if (model.name.empty() && names->empty()) add("default");
-    if (!model.name.empty()) continue;
-    for (const std::string& alias : model.aliases) add(alias);
-  }
-  return all;
+  return names_.List(config_.created);
+}
+
+bool GatewayBackend::MayServe(const std::string& model) const {
+  return names_.Find(model).has_value();
 }
 
 service::Health GatewayBackend::GetHealth() const {
@@ -110,44 +93,16 @@ service::Health GatewayBackend::GetHealth() const {
   return health;
 }
 
-BackendStatus GatewayBackend::StatusOfReplica(const Model& model, size_t replica,
-                                              base::TimePoint now) const {
-  const Replica& its = model.replicas[replica];
-  const ReplicaView view = model.dispatcher->ViewOf(static_cast<int>(replica), now);
-  BackendStatus status;
-  status.model = model.name;
-  if (model.name.empty() && !its.models.empty()) status.model = its.models.front();
-  status.name = its.name;
-  status.state = ReplicaStateName(view.state);
-  status.reason = view.reason;
-  status.in_flight = view.in_flight;
-  status.concurrency = view.places;
-  status.learned = view.learned;
-  status.outstanding_tokens = view.outstanding_tokens;
-  status.sent = view.sent;
-  status.completed = view.completed;
-  status.ejections = view.ejections;
-  using Kind = FailureKind;
-  const auto failures = [&](Kind kind) { return its.failures[static_cast<size_t>(kind)]; };
-  status.unreachable = failures(Kind::kUnreachable);
-  status.busy = failures(Kind::kBusy);
-  status.broken = failures(Kind::kBroken);
-  status.rejected = failures(Kind::kRejected);
-  status.timeouts = its.timeouts;
-  status.retries = its.retries;
-  status.resumptions = its.resumptions;
-  status.latency_p50_ms = 1e3 * base::ToSeconds(view.latency_p50);
-  status.latency_p99_ms = 1e3 * base::ToSeconds(view.latency_p99);
-  return status;
-}
-
 std::vector<BackendStatus> GatewayBackend::Backends() const {
   std::vector<BackendStatus> all;
   const std::lock_guard lock(mu_);
   const base::TimePoint now = config_.clock->Now();
-  for (const Model& model : models_) {
-    for (size_t i = 0; i < model.replicas.size(); ++i) {
-      all.push_back(StatusOfReplica(model, i, now));
+  for (size_t m = 0; m < models_.size(); ++m) {
+    const Model& model = models_[m];
+    for (size_t r = 0; r < model.replicas.size(); ++r) {
+      const ReplicaView view = model.dispatcher->ViewOf(static_cast<int>(r), now);
+      all.push_back(model.replicas[r].Status(view));
+      all.back().model = names_.OfReplica(m, r);
     }
   }
   return all;
