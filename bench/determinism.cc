@@ -115,7 +115,8 @@ class Crowd {
   Status Open() {
     const RoundSettings& settings = round_->settings;
     engine::EngineCoreOptions core;
-    core.scheduler.long_rope_above = model_.config().long_rope_above();
+    core.queue.max_wait = std::chrono::hours(24 * 365);  // None is rejected.
+    core.step.long_rope_above = model_.config().long_rope_above();
     core.scheduler.max_num_seqs = settings.max_num_seqs;
     core.scheduler.max_num_batched_tokens = settings.max_num_batched_tokens;
     core.scheduler.max_prefill_chunk = settings.max_prefill_chunk;

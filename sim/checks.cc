@@ -59,8 +59,8 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
     const bool huge = !made.can_fit && answer.code() == StatusCode::kInvalidArgument;
     const bool lost = !device.ok() && answer.code() == StatusCode::kUnavailable;
     const bool full = answer.code() == StatusCode::kResourceExhausted && !open_.empty() &&
-                      (setup_.core.scheduler.max_wait != base::Duration::max() ||
-                       setup_.core.max_queued_tokens < std::numeric_limits<int64_t>::max());
+                      (setup_.core.queue.max_wait != kNoMaxWait ||
+                       setup_.core.queue.max_queued_tokens < kNoMaxQueuedTokens);
     if (!huge && !lost && !full) Violate("failed", Name(id) + " was rejected: " + answer.message());
     return;
   }
@@ -216,7 +216,7 @@ void Checks::OnScored(const engine::CoreEvent& event, Record* record) {
     Violate("two_ends", Name(event.id) + " is scored after Finish returned");
   }
   const bool is_long =
-      request.prompt.size() > static_cast<size_t>(setup_.core.scheduler.long_rope_above);
+      request.prompt.size() > static_cast<size_t>(setup_.core.step.long_rope_above);
   for (const core::Scored& scored : event.scored) {
     const auto position = static_cast<size_t>(scored.position);
     if (request.spec.num_prompt_logprobs < 0) wrong(scored, "is scored but was not to be");

@@ -53,7 +53,7 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
   if (stats.last_rows > 0) ++busy_steps_;
   for (auto& [id, request] : requests_) {
     request.started_now = false;
-    const bool overdue = begin - request.since >= setup_.core.scheduler.max_wait;
+    const bool overdue = begin - request.since >= setup_.core.queue.max_wait;
     request.overdue = request.waits && overdue;
     request.waited_long = begin - request.since >= BeginOfDue();
     request.aged = request.aged || (!request.waits && overdue);
@@ -172,8 +172,7 @@ void SchedulingChecks::CheckWaiting(const engine::CoreStats& stats) {
 }
 
 base::Duration SchedulingChecks::BeginOfDue() const {
-  const base::Duration max_wait = setup_.core.scheduler.max_wait;
-  if (max_wait == base::Duration::max()) return max_wait;
+  const base::Duration max_wait = setup_.core.queue.max_wait;
   // As if each start took a slot for itself, and a step the longest so far.
   const auto waiting = std::count_if(requests_.begin(), requests_.end(),
                                      [](const auto& each) { return each.second.waits; });
@@ -184,6 +183,7 @@ base::Duration SchedulingChecks::BeginOfDue() const {
 void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t limit,
                                   int64_t aged) {
   if (several_tenants()) return;
+  const QueueOptions& queue = setup_.core.queue;
   const int64_t half = (limit + 1) / 2;
   for (const auto& [id, other] : requests_) {
     // A preempted one may have resumed in this step without a token in it.
@@ -206,7 +206,7 @@ void SchedulingChecks::CheckOrder(RequestId started, const Request& its, int64_t
     if (other.priority >= its.priority || other.is_long) continue;
     const auto its_class = static_cast<size_t>(other.priority);
     const bool below =
-        setup_.strict || starved_[its_class] >= StepsToPay(setup_.class_shares[its_class]);
+        queue.strict_priority || starved_[its_class] >= StepsToPay(queue.class_shares[its_class]);
     if (!below) continue;
     violate_("class_order", RequestName(started) + " started before " + RequestName(id) +
                                 ", whose class is higher and below its share");
@@ -237,7 +237,7 @@ void SchedulingChecks::CountShares(const core::StepContent& content, base::TimeP
   const double all = work_[0] + work_[1] + work_[2];
   for (size_t c = 0; c < work_.size(); ++c) {
     const double part = work_[c] / all;
-    const double share = setup_.class_shares[c] / 100.0;
+    const double share = setup_.core.queue.class_shares[c] / 100.0;
     if (std::abs(part - share) <= kShareError) continue;
     violate_("shares", std::string("class ") + PriorityName(static_cast<Priority>(c)) + " had " +
                            std::to_string(part) + " of the work of 30 s, its share is " +

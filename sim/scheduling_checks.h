@@ -68,12 +68,10 @@ class SchedulingChecks {
 
   // Turns between tenants: who starts first depends on what each tenant had (TenantChecks).
   bool several_tenants() const {
-    return setup_.tenants > 1 && setup_.policy.find("fair") != std::string::npos;
+    return setup_.tenants > 1 && setup_.core.queue.policy.find("fair") != std::string::npos;
   }
-  bool has_classes() const { return setup_.policy.find("priority") == 0; }
-  bool continuous() const {
-    return setup_.core.scheduler.batching.kind == scheduler::BatchFormerOptions::Kind::kContinuous;
-  }
+  bool has_classes() const { return setup_.core.queue.policy.find("priority") == 0; }
+  bool continuous() const { return scheduler::IsContinuous(setup_.core.scheduler); }
   // A request started in the batch of this number.
   void CheckBatch(RequestId id, Request* request, uint64_t batch);
   void NoteWork(const core::StepContent& content, base::TimePoint begin);

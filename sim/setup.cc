@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "base/random.h"
 #include "engine/test_executor.h"
@@ -12,6 +11,8 @@
 
 namespace ropeway::sim {
 namespace {
+
+using std::chrono::milliseconds;
 
 template <typename T>
 T OneOf(base::Random& random, std::initializer_list<T> values) {
@@ -81,42 +82,40 @@ void MakeEndless(Setup* setup) {
 // Half the seeds keep the simplest order, which is checked most closely.
 void DrawScheduling(base::Random& random, Setup* setup) {
   engine::EngineCoreOptions& core = setup->core;
-  using Kind = scheduler::BatchFormerOptions::Kind;
   if (random.Chance(0.5)) {
-    setup->policy =
+    core.queue.policy =
         OneOf<const char*>(random, {"fcfs", "sjf", "length-balance", "cache-aware", "fair",
                                     "priority", "priority+fair", "priority+fair", "priority+sjf",
                                     "priority+cache-aware", "fair+sjf"});
-    setup->strict = random.Chance(0.3);
-    core.scheduler.max_wait =
-        OneOf<base::Duration>(random, {base::Duration::max(), std::chrono::milliseconds(5),
-                                       std::chrono::milliseconds(100), std::chrono::seconds(2),
-                                       std::chrono::seconds(30)});
-    core.batch_control.name = OneOf<const char*>(random, {"fixed", "fixed", "aimd", "memory"});
-    core.scheduler.mixed_prefill_budget = OneOf(random, {0, 1, 32});
+    core.queue.strict_priority = random.Chance(0.3);
+    core.queue.max_wait = OneOf(random, {kNoMaxWait, milliseconds(5), milliseconds(100),
+                                         milliseconds(2000), milliseconds(30'000)});
+    core.scheduler.batch_control.name =
+        OneOf<const char*>(random, {"fixed", "fixed", "aimd", "memory"});
+    core.step.mixed_prefill_budget = OneOf(random, {0, 1, 32});
     core.scheduler.long_prefill_threshold = OneOf(random, {0, 20, 100});
     core.scheduler.long_prefill_budget = OneOf(random, {1, 8, 64});
     core.scheduler.preempt_max_generated = OneOf(random, {1 << 30, 1 << 30, 10});
-    core.scheduler.attention_weight = OneOf(random, {0.0, 0.002, 0.06});
-    core.scheduler.learn_cost = random.Chance(0.5);
-    if (random.Chance(0.3)) core.max_queued_tokens = random.Between(100, 5000);
+    core.step.attention_weight = OneOf(random, {0.0, 0.002, 0.06});
+    core.step.learn_cost = random.Chance(0.5);
+    if (random.Chance(0.3)) core.queue.max_queued_tokens = random.Between(100, 5000);
   }
   if (!random.Chance(0.25)) return;
-  scheduler::BatchFormerOptions& batching = core.scheduler.batching;
-  batching.kind = OneOf(random, {Kind::kSerial, Kind::kStatic, Kind::kDynamic});
-  batching.max_batch_size = static_cast<int>(random.Between(1, core.scheduler.max_num_seqs));
-  batching.timeout = OneOf<base::Duration>(
-      random,
-      {std::chrono::milliseconds(1), std::chrono::milliseconds(50), std::chrono::seconds(5)});
-  batching.auto_timeout = batching.kind == Kind::kDynamic && random.Chance(0.5);
-  batching.target_latency = OneOf<base::Duration>(
-      random,
-      {std::chrono::milliseconds(20), std::chrono::milliseconds(300), std::chrono::seconds(2)});
-  core.scheduler.padding = batching.kind == Kind::kStatic && random.Chance(0.5);
-  if (core.scheduler.padding) ++setup->blocks;  // The block that padding reads.
+  SchedulingOptions& batching = core.scheduler;
+  batching.strategy = OneOf<const char*>(random, {"serial", "static", "dynamic"});
+  batching.max_batch_size = static_cast<int>(random.Between(1, batching.max_num_seqs));
+  batching.static_flush = batching.batch_timeout =
+      OneOf(random, {milliseconds(1), milliseconds(50), milliseconds(5000)});
+  if (batching.strategy == "dynamic" && random.Chance(0.5)) {
+    batching.batch_timeout = milliseconds(-1);
+  }
+  batching.target_latency =
+      OneOf(random, {milliseconds(20), milliseconds(300), milliseconds(2000)});
+  batching.static_padding = batching.strategy == "static" && random.Chance(0.5);
+  if (scheduler::IsPadded(batching)) ++setup->blocks;  // The block that padding reads.
   // Drawn apart, so that it changes nothing else of the seed.
   base::SeededRandom joins(base::Mix64(setup->seed, 4));
-  core.scheduler.urgent_joins = joins.Chance(0.5);
+  batching.urgent_joins = joins.Chance(0.5);
 }
 
 // For so long that shares can be measured, nothing disturbs, and every class has more to do than
@@ -124,7 +123,7 @@ void DrawScheduling(base::Random& random, Setup* setup) {
 void MakeBacklog(Setup* setup) {
   const uint64_t seed = setup->seed;
   const engine::EngineCoreOptions before = setup->core;
-  setup->core = {};
+  setup->core = PlainCore();
   setup->core.scheduler.max_num_seqs = before.scheduler.max_num_seqs < 8 ? 8 : 16;
   setup->core.scheduler.max_num_batched_tokens = 64;
   setup->core.max_model_len = 160;
@@ -140,8 +139,7 @@ void MakeBacklog(Setup* setup) {
   setup->score_share = setup->zero_share = setup->turn_share = 0;
   setup->tier.on = false;
   setup->faults.clear();
-  setup->policy = seed % 2 == 0 ? "priority" : "priority+fair";
-  setup->strict = false;
+  setup->core.queue.policy = seed % 2 == 0 ? "priority" : "priority+fair";
   setup->backlog = true;
 }
 
@@ -149,21 +147,19 @@ void MakeBacklog(Setup* setup) {
 void MakeOverdue(Setup* setup) {
   MakeEndless(setup);
   setup->num_requests = 2000;
-  setup->policy = "fcfs";
-  setup->core.scheduler.batching = {};
-  setup->core.scheduler.padding = false;
-  setup->core.scheduler.learn_cost = false;
-  setup->core.max_queued_tokens = std::numeric_limits<int64_t>::max();
-  setup->core.scheduler.max_wait = std::chrono::milliseconds(200);
+  setup->core.queue.policy = "fcfs";
+  setup->core.scheduler.strategy = "continuous";
+  setup->core.step.learn_cost = false;
+  setup->core.queue.max_queued_tokens = kNoMaxQueuedTokens;
+  setup->core.queue.max_wait = milliseconds(200);
 }
 
 // High ones come again and again while low ones run.
 void MakeUrgent(Setup* setup) {
-  setup->policy = "priority";
-  setup->strict = true;
-  setup->core.scheduler.batching = {};
-  setup->core.scheduler.padding = false;
-  setup->core.batch_control.name = "fixed";
+  setup->core.queue.policy = "priority";
+  setup->core.queue.strict_priority = true;
+  setup->core.scheduler.strategy = "continuous";
+  setup->core.scheduler.batch_control.name = "fixed";
   setup->core.scheduler.max_num_seqs = std::max(2, setup->core.scheduler.max_num_seqs);
   setup->core.scheduler.max_num_batched_tokens =
       std::max(64, setup->core.scheduler.max_num_batched_tokens);
@@ -180,13 +176,12 @@ Hostile HostileOf(uint64_t seed) {
 
 // Two honest tenants beside one that takes what it can get, undisturbed.
 void MakeHostile(Hostile kind, Setup* setup) {
-  setup->core = {};
-  scheduler::SchedulerOptions& options = setup->core.scheduler;
-  options.max_num_seqs = 16;
-  options.max_num_batched_tokens = 128;
+  setup->core = PlainCore();
+  setup->core.scheduler.max_num_seqs = 16;
+  setup->core.scheduler.max_num_batched_tokens = 128;
+  setup->core.queue.max_wait = milliseconds(kind == Hostile::kFlood ? 500 : 5000);
+  scheduler::StepOptions& options = setup->core.step;
   options.mixed_prefill_budget = 32;
-  options.max_wait = kind == Hostile::kFlood ? base::Duration(std::chrono::milliseconds(500))
-                                             : base::Duration(std::chrono::seconds(5));
   const bool prompts = kind == Hostile::kPrompts;
   // Prompts are charged for attention as SimExecutor takes it: how well that is learned is not what
   // TenantChecks measures.
@@ -206,8 +201,7 @@ void MakeHostile(Hostile kind, Setup* setup) {
   setup->tenants = kNumSimTenants;
   setup->tier.on = false;
   setup->faults.clear();
-  setup->policy = setup->seed / 200 % 2 == 0 ? "priority+fair" : "fair";
-  setup->strict = false;
+  setup->core.queue.policy = setup->seed / 200 % 2 == 0 ? "priority+fair" : "fair";
   setup->hostile = kind;
   setup->users_of = {kind == Hostile::kFlood ? 600 : 40, 1, 40};
   setup->obeys = kind != Hostile::kFlood;
@@ -218,7 +212,7 @@ void MakeHostile(Hostile kind, Setup* setup) {
 void DrawLongRope(Setup* setup) {
   base::SeededRandom random(base::Mix64(setup->seed, 4));
   if (setup->plant != Plant::kShortRope && !random.Chance(0.3)) return;
-  setup->core.scheduler.long_rope_above =
+  setup->core.step.long_rope_above =
       static_cast<int32_t>(random.Between(2, setup->core.max_model_len / 2));
 }
 
@@ -278,6 +272,16 @@ std::vector<TokenId> Prompt(const Setup& setup, int index, int64_t length, base:
 
 }  // namespace
 
+engine::EngineCoreOptions PlainCore() {
+  engine::EngineCoreOptions core;
+  core.queue.policy = "fcfs";
+  core.queue.max_wait = kNoMaxWait;
+  core.queue.max_queued_tokens = kNoMaxQueuedTokens;
+  core.scheduler.long_prefill_threshold = 0;
+  core.scheduler.preempt_max_generated = 1 << 30;
+  return core;
+}
+
 base::Duration SamplingTime(const SamplingParams& params) {
   return params.top_p < 1.0F ? std::chrono::milliseconds(5) : std::chrono::milliseconds(0);
 }
@@ -309,7 +313,7 @@ std::vector<TokenId> Generated(const Setup& setup, const core::CoreRequest& requ
   std::vector<TokenId> tokens;
   while (static_cast<int64_t>(tokens.size()) < count) {
     const size_t length = request.prompt.size() + tokens.size();
-    const bool is_long = length > static_cast<size_t>(setup.core.scheduler.long_rope_above);
+    const bool is_long = length > static_cast<size_t>(setup.core.step.long_rope_above);
     tokens.push_back(static_cast<TokenId>(hashes[is_long] % engine::TestExecutor::kVocabSize));
     add(tokens.back());
   }
@@ -351,10 +355,9 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   DrawTier(random, &setup);
   DrawFaults(random, &setup);
   DrawScheduling(random, &setup);
-  if (InOrderOfArrival(setup)) setup.class_shares = {70, 20, 10};
   if (plant == Plant::kStarve) {
     MakeEndless(&setup);
-    setup.core.scheduler.max_wait = base::Duration::max();
+    setup.core.queue.max_wait = kNoMaxWait;
   }
   if (plant == Plant::kAgingForgotten) MakeOverdue(&setup);
   if (plant == Plant::kVictimTwice) MakeUrgent(&setup);
@@ -373,7 +376,9 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
 }
 
 std::string Describe(const Setup& setup) {
-  const scheduler::SchedulerOptions& s = setup.core.scheduler;
+  const SchedulingOptions& s = setup.core.scheduler;
+  const QueueOptions& queue = setup.core.queue;
+  const int32_t long_above = setup.core.step.long_rope_above;
   std::string text = fmt::format(
       "max_num_seqs={} max_num_batched_tokens={} max_prefill_chunk={} max_model_len={} blocks={} "
       "requests={} users={} mean_gap_us={} prompt<={} output<={} cancels={} stops={} huge={} "
@@ -383,12 +388,12 @@ std::string Describe(const Setup& setup) {
       setup.blocks, setup.num_requests, setup.users, setup.mean_gap_us, setup.longest_prompt,
       setup.longest_output, setup.cancel_share, setup.stop_share, setup.huge_share,
       setup.deadline_share, setup.score_share, setup.zero_share, setup.core.cache.caching,
-      setup.tenants, setup.turn_share, setup.tier.on ? setup.tier.blocks : 0, setup.policy,
-      setup.strict ? " strict" : "", s.max_wait / std::chrono::milliseconds(1),
-      setup.core.batch_control.name, static_cast<int>(s.batching.kind), s.batching.max_batch_size,
-      s.padding ? " padded" : "", s.urgent_joins ? " joins" : "", setup.backlog ? " backlog" : "",
+      setup.tenants, setup.turn_share, setup.tier.on ? setup.tier.blocks : 0, queue.policy,
+      queue.strict_priority ? " strict" : "", queue.max_wait.count(), s.batch_control.name,
+      s.strategy, s.max_batch_size, scheduler::IsPadded(s) ? " padded" : "",
+      s.urgent_joins ? " joins" : "", setup.backlog ? " backlog" : "",
       static_cast<int>(setup.hostile),
-      s.long_rope_above < core::kNoLongRope ? fmt::format(" long>{}", s.long_rope_above) : "");
+      long_above < core::kNoLongRope ? fmt::format(" long>{}", long_above) : "");
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;
@@ -438,10 +443,7 @@ SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) 
 }
 
 std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
-  return PlantIn(setup.plant, *policy::MakePolicy({.policy = setup.policy,
-                                                   .class_shares = setup.class_shares,
-                                                   .strict_priority = setup.strict},
-                                                  setup.core.cache.caching));
+  return PlantIn(setup.plant, *policy::MakePolicy(setup.core.queue, setup.core.cache.caching));
 }
 
 }  // namespace ropeway::sim

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,10 +56,18 @@ enum class Hostile {
   kEncoding,  // Texts that take long to encode.
   kPrompts,   // Long prompts with short outputs; kBusy's work is prompts too.
 };
+
+// Longer than any run.
+inline constexpr std::chrono::milliseconds kNoMaxWait = std::chrono::hours(24 * 365);
+inline constexpr int64_t kNoMaxQueuedTokens = std::numeric_limits<int64_t>::max();
+
+// First come, first served, without any limit of the queue or of prompts.
+engine::EngineCoreOptions PlainCore();
+
 struct Setup {
   uint64_t seed = 0;
   Plant plant = Plant::kNone;
-  engine::EngineCoreOptions core;  // Without is_end; see IsEnd.
+  engine::EngineCoreOptions core = PlainCore();  // Without is_end; see IsEnd.
   int32_t blocks = 0;
   int num_requests = 0;
   // Closed loop: the number of users, each of which sends the next request when its last one ended.
@@ -76,9 +85,6 @@ struct Setup {
   int tenants = 1;            // They share no blocks.
   double turn_share = 0;      // Requests that go on from what an earlier one had.
   TierSetup tier;
-  std::string policy = "fcfs";
-  std::array<int, kNumPriorities> class_shares = {70, 20, 10};
-  bool strict = false;
   // Each class always has so many more requests than slots; see SchedulingChecks' shares.
   bool backlog = false;
   Hostile hostile = Hostile::kNone;
@@ -97,10 +103,10 @@ std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup);
 
 // First come, first served, one step after the other: the order is known from outside.
 inline bool InOrderOfArrival(const Setup& setup) {
-  return setup.policy == "fcfs" && setup.core.scheduler.max_wait == base::Duration::max() &&
-         setup.core.scheduler.batching.kind == scheduler::BatchFormerOptions::Kind::kContinuous &&
-         setup.core.scheduler.long_prefill_threshold == 0 &&
-         setup.core.batch_control.name == "fixed";
+  const SchedulingOptions& scheduling = setup.core.scheduler;
+  return setup.core.queue.policy == "fcfs" && setup.core.queue.max_wait == kNoMaxWait &&
+         scheduler::IsContinuous(scheduling) && scheduling.long_prefill_threshold == 0 &&
+         scheduling.batch_control.name == "fixed";
 }
 
 // One line with all of it.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <utility>
 
 #include "kvcache/kv_cache_manager.h"
@@ -32,12 +31,11 @@ Setup Undisturbed(Setup setup) {
   setup.core.scheduler.max_prefill_chunk = 0;
   setup.blocks *= 100;
   setup.core.cache.caching = false;
-  setup.core.scheduler.max_wait = base::Duration::max();
-  setup.core.max_queued_tokens = std::numeric_limits<int64_t>::max();
-  setup.core.scheduler.batching = {};
-  setup.core.scheduler.padding = false;
-  setup.core.batch_control.name = "fixed";
-  setup.policy = "fcfs";
+  setup.core.queue.max_wait = kNoMaxWait;
+  setup.core.queue.max_queued_tokens = kNoMaxQueuedTokens;
+  setup.core.queue.policy = "fcfs";
+  setup.core.scheduler.strategy = "continuous";
+  setup.core.scheduler.batch_control.name = "fixed";
   setup.num_requests = 0;
   return setup;
 }
@@ -152,8 +150,8 @@ void Simulation::StartEngine() {
   engine::EngineCoreOptions options = setup_.core;
   options.is_end = IsEnd;
   options.note_steps = true;
-  if (setup_.plant == Plant::kAgingForgotten) options.scheduler.max_wait = base::Duration::max();
-  if (setup_.plant == Plant::kShortRope) options.scheduler.long_rope_above = core::kNoLongRope;
+  if (setup_.plant == Plant::kAgingForgotten) options.queue.max_wait = kNoMaxWait;
+  if (setup_.plant == Plant::kShortRope) options.step.long_rope_above = core::kNoLongRope;
   if (setup_.plant == Plant::kBatchJoined) options.scheduler.urgent_joins = true;
   if (setup_.tier.on) options.tier = &tier_;
   const executor::KvLayout layout =

@@ -218,7 +218,8 @@ RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOp
   core_options.scheduler.max_num_seqs = options.max_num_seqs;
   core_options.scheduler.max_num_batched_tokens = 576;
   core_options.scheduler.max_prefill_chunk = options.chunk;
-  core_options.scheduler.long_rope_above = model->config().long_rope_above();
+  core_options.queue.max_wait = std::chrono::hours(24 * 365);  // None is rejected.
+  core_options.step.long_rope_above = model->config().long_rope_above();
   core_options.max_model_len = options.max_model_len;
   core_options.cache.caching = options.prefix_caching;
   core_options.cache.checkpoint_always = options.checkpoint_always;

@@ -62,6 +62,10 @@ class Replayer {
     if (!layout.ok()) return layout.status();
     engine::EngineCoreOptions core;
     core.max_model_len = options_.pool_blocks * base::kBlockTokens;
+    // Nothing but the policy and the pool decides.
+    core.queue.max_wait = std::chrono::hours(24 * 365);
+    core.scheduler.long_prefill_threshold = 0;
+    core.scheduler.preempt_max_generated = 1 << 30;
     if (options_.as_served) {
       EngineOptions served;
       served.queue.policy = ranking()->name();

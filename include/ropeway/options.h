@@ -130,7 +130,7 @@ struct SchedulingOptions {
   // twice what the others' decodes cost where that is above 16 (docs/scheduling.md).
   int long_prefill_threshold = 512;
   int long_prefill_budget = 64;
-  BatchSizeOptions batch_control;
+  BatchSizeOptions batch_control{};
 };
 
 // The KV cache: the pool in memory and the disk tier below it.

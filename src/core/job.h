@@ -81,7 +81,7 @@ struct SchedulingState {
   // What sampling a token takes, and scoring one of its prompt; smoothed. Negative: not known yet.
   double sample_seconds = -1.0;
   double score_seconds = -1.0;
-  bool long_prefill = false;  // See SchedulerOptions::long_prefill_threshold.
+  bool long_prefill = false;  // See SchedulingOptions::long_prefill_threshold.
   // Ids found in the pool when last looked up; for ranking while it waits.
   int32_t cached_hint = 0;
   // While in the queue: the predicted cost of the work that is left, of its ids and of the tokens

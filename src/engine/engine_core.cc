@@ -48,10 +48,10 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayou
       emit_(std::move(emit)),
       scratch_(layout.num_blocks - 1),
       kv_(options.CacheOf(layout)),
-      scheduler_(options.scheduler, policy, &kv_, &mover_),
-      admission_(options.scheduler.max_wait, options.max_queued_tokens, &scheduler_),
-      control_(
-          scheduler::MakeBatchSizeControl(options.batch_control, options.scheduler.max_num_seqs)),
+      scheduler_(options.scheduler, options.queue.max_wait, options.step, policy, &kv_, &mover_),
+      admission_(options.queue.max_wait, options.queue.max_queued_tokens, &scheduler_),
+      control_(scheduler::MakeBatchSizeControl(options.scheduler.batch_control,
+                                               options.scheduler.max_num_seqs)),
       transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
                  layout.block_bytes, options.scheduler.max_num_seqs,
                  [this](core::Sequence* sequence) { scheduler_.FetchDone(sequence); }),
@@ -74,7 +74,7 @@ Status EngineCore::Add(core::CoreRequest request) {
   const RequestId id = request.id;
   try {
     if (Status status = CheckRequest(request); !status.ok()) return status;
-    if (!request.long_rope && request.rope_length() > options_.scheduler.long_rope_above) {
+    if (!request.long_rope && request.rope_length() > options_.step.long_rope_above) {
       request.UseLongRope();
     }
     auto sequence = std::make_unique<core::Sequence>(std::move(request), next_number_);

@@ -16,7 +16,7 @@ class LongRopeTest : public EngineCoreTest {
   void StartLong(int32_t above = kAbove, int32_t blocks = 64) {
     EngineCoreOptions options;
     options.scheduler = {.max_num_seqs = 4, .max_num_batched_tokens = 24};
-    options.scheduler.long_rope_above = above;
+    options.step.long_rope_above = above;
     Start(blocks, options);
   }
 

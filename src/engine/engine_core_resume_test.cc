@@ -156,12 +156,10 @@ TEST_F(EngineCoreResumeTest, LeavesATokenToGenerate) {
 
 TEST_F(EngineCoreResumeTest, StartsInBatchesToo) {
   RunWhole();
-  using BatchKind = scheduler::BatchFormerOptions::Kind;
-  for (const BatchKind kind : {BatchKind::kSerial, BatchKind::kStatic}) {
+  for (const char* strategy : {"serial", "static"}) {
     EngineCoreOptions options;
-    options.scheduler.batching.kind = kind;
-    options.scheduler.batching.max_batch_size = 3;
-    options.scheduler.padding = kind == BatchKind::kStatic;
+    options.scheduler.strategy = strategy;
+    options.scheduler.max_batch_size = 3;
     options.max_model_len = kResumePrompt + kResumeTokens;
     Start(33, options);
     core_->Flush();

@@ -288,10 +288,8 @@ TEST_F(EngineCoreTest, CountsRowsAndNamesWhoIsBlocked) {
 TEST_F(EngineCoreTest, RowsOfPaddingCountAsNoRequests) {
   Start(9, {.scheduler = {.max_num_seqs = 2,
                           .max_num_batched_tokens = 64,
-                          .batching = {.kind = scheduler::BatchFormerOptions::Kind::kStatic,
-                                       .max_batch_size = 2,
-                                       .timeout = std::chrono::seconds(5)},
-                          .padding = true},
+                          .strategy = "static",
+                          .max_batch_size = 2},
             .max_model_len = 64});
   ASSERT_TRUE(Add(1, 4, 2).ok());
   ASSERT_TRUE(Add(2, 10, 4).ok());
@@ -324,8 +322,11 @@ TEST_F(EngineCoreTest, TheLimitOfTheBatchControlIsTheSchedulersInTheNextStep) {
   using std::chrono::milliseconds;
   SlowExecutor slow(&executor_, &clock_, milliseconds(20));
   Start(100,
-        {.scheduler = {.max_num_seqs = 16, .max_num_batched_tokens = 512},
-         .batch_control = {.name = "aimd", .start = 12, .step_target = milliseconds(10)},
+        {.scheduler = {.max_num_seqs = 16,
+                       .max_num_batched_tokens = 512,
+                       .batch_control = {.name = "aimd",
+                                         .start = 12,
+                                         .step_target = milliseconds(10)}},
          .max_model_len = 64},
         &slow);
   for (RequestId id = 1; id <= 30; ++id) ASSERT_TRUE(Add(id, 4, 30).ok());
@@ -348,11 +349,12 @@ TEST_F(EngineCoreTest, TheBatchControlWatchesTheLatencyOfRequests) {
   using std::chrono::milliseconds;
   SlowExecutor slow(&executor_, &clock_, milliseconds(20));
   Start(100,
-        {.scheduler = {.max_num_seqs = 16, .max_num_batched_tokens = 512},
-         .batch_control = {.name = "aimd",
-                           .start = 16,
-                           .step_target = std::chrono::hours(1),
-                           .request_target = milliseconds(10)},
+        {.scheduler = {.max_num_seqs = 16,
+                       .max_num_batched_tokens = 512,
+                       .batch_control = {.name = "aimd",
+                                         .start = 16,
+                                         .step_target = std::chrono::hours(1),
+                                         .request_target = milliseconds(10)}},
          .max_model_len = 64},
         &slow);
   for (RequestId id = 1; id <= 21; ++id) ASSERT_TRUE(Add(id, 4, id <= 20 ? 1 : 3).ok());

@@ -135,10 +135,8 @@ struct WindowsCase {
   int32_t blocks;
 };
 
-using Batching = scheduler::BatchFormerOptions::Kind;
-
 class EngineCoreWindowsTest
-    : public testing::TestWithParam<std::tuple<WindowsCase, bool, Batching>> {
+    : public testing::TestWithParam<std::tuple<WindowsCase, bool, std::string>> {
  protected:
   static EngineCoreOptions Options() {
     EngineCoreOptions options;
@@ -165,13 +163,10 @@ TEST_P(EngineCoreWindowsTest, ACrowdGetsWhatEachGetsAlone) {
     options.cache.checkpoint_always = seed % 2 == 0;
     if (caching && seed > 2) options.tier = &tier;
     if (seed == 4) tier.capacity = 60;
-    if (strategy == Batching::kStatic) {
-      options.scheduler.batching = {.kind = strategy,
-                                    .max_batch_size = options.scheduler.max_num_seqs,
-                                    .timeout = std::chrono::milliseconds(5)};
-      options.scheduler.padding = true;
-    }
-    const int32_t blocks = its.blocks + (options.scheduler.padding ? 1 : 0);
+    options.scheduler.strategy = strategy;
+    options.scheduler.max_batch_size = options.scheduler.max_num_seqs;
+    options.scheduler.static_flush = std::chrono::milliseconds(5);
+    const int32_t blocks = its.blocks + (scheduler::IsPadded(options.scheduler) ? 1 : 0);
     const CrowdRun run = CrowdRunner(its.windows, blocks, options).Run(requests, seed);
     for (const auto& [id, answer] : alone.answers) {
       if (LeavesEarly(id)) continue;
@@ -190,19 +185,19 @@ TEST_P(EngineCoreWindowsTest, ACrowdGetsWhatEachGetsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Windows, EngineCoreWindowsTest,
-    testing::Combine(testing::Values(WindowsCase{"none", {0}, 18}, WindowsCase{"one", {0, 20}, 24},
-                                     WindowsCase{"three", {0, 24, 24}, 28},
-                                     WindowsCase{"mixed", {0, 1, 100}, 38},
-                                     WindowsCase{"all", {40}, 8},
-                                     WindowsCase{"all_mixed", {16, 100}, 20}),
-                     testing::Bool(), testing::Values(Batching::kContinuous, Batching::kStatic)),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param).name) +
-             (std::get<1>(info.param) ? "_caching" : "_plain") +
-             (std::get<2>(info.param) == Batching::kStatic ? "_static" : "");
-    });
+INSTANTIATE_TEST_SUITE_P(Windows, EngineCoreWindowsTest,
+                         testing::Combine(testing::Values(WindowsCase{"none", {0}, 18},
+                                                          WindowsCase{"one", {0, 20}, 24},
+                                                          WindowsCase{"three", {0, 24, 24}, 28},
+                                                          WindowsCase{"mixed", {0, 1, 100}, 38},
+                                                          WindowsCase{"all", {40}, 8},
+                                                          WindowsCase{"all_mixed", {16, 100}, 20}),
+                                          testing::Bool(), testing::Values("continuous", "static")),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param).name) +
+                                  (std::get<1>(info.param) ? "_caching" : "_plain") +
+                                  (std::get<2>(info.param) == "static" ? "_static" : "");
+                         });
 
 // A pool that holds far less than all positions of all layers.
 TEST(WindowsPoolTest, ALongRequestNeedsBlocksForItsWindowsOnly) {

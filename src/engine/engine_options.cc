@@ -10,30 +10,20 @@
 #include "base/log.h"
 #include "kernels/kernels.h"
 #include "policy/policies.h"
+#include "scheduler/cost_model.h"
 #include "scheduler/queue_options.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {
 namespace {
 
-using Strategy = scheduler::BatchFormerOptions::Kind;
-
-// Without the prefix cache a longer output is not worth recomputing after a preemption.
-constexpr int32_t kMaxGeneratedWithoutCache = 50;
+using scheduler::Strategy;
 
 // Beside decodes prompts come in small chunks, so that no step is long: a request that arrives
 // during a step waits for its end. Larger chunks are hardly cheaper per token (docs/scheduling.md).
 constexpr int kMixedPrefillBudget = 32;
 
 constexpr int kMaxThreads = 1024;
-
-std::optional<Strategy> StrategyOf(const std::string& name) {
-  if (name == "continuous") return Strategy::kContinuous;
-  if (name == "dynamic") return Strategy::kDynamic;
-  if (name == "static") return Strategy::kStatic;
-  if (name == "serial") return Strategy::kSerial;
-  return std::nullopt;
-}
 
 Status Invalid(const char* field, const std::string& what) {
   return InvalidArgument(fmt::format("{} {}", field, what), field);
@@ -54,55 +44,6 @@ Status CheckBounds(std::initializer_list<Bound> bounds) {
                    fmt::format("must be at least {}, not {}", bound.least, bound.value));
   }
   return {};
-}
-
-scheduler::BatchFormerOptions BatchingOf(const SchedulingOptions& options) {
-  const Strategy kind = *StrategyOf(options.strategy);
-  return {.kind = kind,
-          .max_batch_size = std::min(options.max_batch_size, options.max_num_seqs),
-          .timeout = kind == Strategy::kStatic ? options.static_flush : options.batch_timeout,
-          .auto_timeout = kind == Strategy::kDynamic && options.batch_timeout.count() < 0,
-          .target_latency = options.target_latency};
-}
-
-scheduler::SchedulerOptions SchedulerOptionsOf(const EngineOptions& all) {
-  const SchedulingOptions& options = all.scheduler;
-  const scheduler::BatchFormerOptions batching = BatchingOf(options);
-  int32_t preempt_max_generated = options.preempt_max_generated;
-  if (preempt_max_generated < 0) {
-    preempt_max_generated =
-        all.cache.prefix_caching ? std::numeric_limits<int32_t>::max() : kMaxGeneratedWithoutCache;
-  }
-  return {.max_num_seqs = options.max_num_seqs,
-          .max_num_batched_tokens = options.max_num_batched_tokens,
-          .max_prefill_chunk = options.max_prefill_chunk,
-          // The classic strategies compute their prompts in as few steps as possible.
-          .mixed_prefill_budget = batching.kind == Strategy::kContinuous ? kMixedPrefillBudget : 0,
-          .long_prefill_threshold = options.long_prefill_threshold,
-          .long_prefill_budget = options.long_prefill_budget,
-          .preempt_max_generated = preempt_max_generated,
-          .max_wait = all.queue.max_wait,
-          .attention_weight = scheduler::StepCost::kFirstWeight,
-          .learn_cost = true,
-          .batching = batching,
-          .urgent_joins = options.urgent_joins,
-          .padding = batching.kind == Strategy::kStatic && options.static_padding};
-}
-
-Status ValidateScheduling(const EngineOptions& options) {
-  const SchedulingOptions& scheduler = options.scheduler;
-  if (!StrategyOf(scheduler.strategy)) {
-    return Invalid(
-        "scheduler",
-        fmt::format("must be continuous, dynamic, static or serial, not '{}'", scheduler.strategy));
-  }
-  const std::pair<const char*, std::chrono::milliseconds> times[] = {
-      {"static_flush", scheduler.static_flush}, {"target_latency", scheduler.target_latency}};
-  for (const auto& [field, time] : times) {
-    if (time.count() <= 0) return Invalid(field, "must be above 0 ms");
-  }
-  if (Status status = SchedulerOptionsOf(options).Validate(); !status.ok()) return status;
-  return scheduler::CheckBatchSize(scheduler.batch_control);
 }
 
 Status ValidateCache(const CacheOptions& cache) {
@@ -146,8 +87,7 @@ int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks,
 }  // namespace
 
 Status EngineCoreOptions::Validate(const executor::KvLayout& layout) const {
-  if (Status status = scheduler.Validate(); !status.ok()) return status;
-  if (Status status = scheduler::CheckBatchSize(batch_control); !status.ok()) return status;
+  if (Status status = scheduler::CheckSchedulingOptions(scheduler); !status.ok()) return status;
   if (max_model_len < 2) return Invalid("max_model_len", "must be at least 2");
   const int32_t blocks = UsableBlocks(layout);
   const int64_t needed = kvcache::KvWindows(layout.windows).BlocksForAlone(max_model_len);
@@ -181,21 +121,25 @@ Status ValidateEngineOptions(const EngineOptions& options) {
   if (Status status = store::CheckSessionOptions(options.sessions); !status.ok()) return status;
   if (Status status = ValidateCache(options.cache); !status.ok()) return status;
   if (Status status = scheduler::CheckQueueOptions(options.queue); !status.ok()) return status;
-  return ValidateScheduling(options);
+  return scheduler::CheckSchedulingOptions(options.scheduler);
 }
 
 EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
                                 const executor::KvLayout& layout) {
   const CacheOptions& cache = options.cache;
   EngineCoreOptions core;
-  core.scheduler = SchedulerOptionsOf(options);
-  core.batch_control = options.scheduler.batch_control;
+  core.queue = options.queue;
+  core.scheduler = options.scheduler;
+  // The classic strategies compute their prompts in as few steps as possible.
+  core.step = {
+      .mixed_prefill_budget = scheduler::IsContinuous(options.scheduler) ? kMixedPrefillBudget : 0,
+      .attention_weight = scheduler::StepCost::kFirstWeight,
+      .learn_cost = true};
   core.cache.caching = cache.prefix_caching;
   core.cache.checkpoint_always = cache.preempt_checkpoint == "always";
   core.max_model_len =
       ResolveMaxModelLen(options.model.max_model_len, model_context_length,
                          core.UsableBlocks(layout), kvcache::KvWindows(layout.windows));
-  core.max_queued_tokens = options.queue.max_queued_tokens;
   core.note_steps = !options.trace_file.empty();
   return core;
 }
@@ -205,18 +149,20 @@ StatusOr<std::unique_ptr<policy::SchedulingPolicy>> PolicyOf(const EngineOptions
 }
 
 EngineStats DescribeBatching(const SchedulingOptions& options) {
-  const scheduler::BatchFormerOptions batching = BatchingOf(options);
+  const Strategy strategy = *scheduler::StrategyOf(options.strategy);
   EngineStats stats;
   stats.strategy = options.strategy;
   // A sequence in a step takes a token of its budget at least.
   const int most = std::min(options.max_num_seqs, options.max_num_batched_tokens);
-  stats.max_batch_size = std::min(batching.max_batch_size, most);
-  if (batching.kind == Strategy::kContinuous) stats.max_batch_size = most;
-  if (batching.kind == Strategy::kSerial) stats.max_batch_size = 1;
-  if (batching.kind == Strategy::kStatic || batching.kind == Strategy::kDynamic) {
-    const base::Duration wait = batching.auto_timeout ? batching.target_latency : batching.timeout;
-    stats.max_batch_wait_ms = 1e3 * base::ToSeconds(wait);
+  stats.max_batch_size = std::min(options.max_batch_size, most);
+  if (strategy == Strategy::kContinuous) stats.max_batch_size = most;
+  if (strategy == Strategy::kSerial) stats.max_batch_size = 1;
+  std::chrono::milliseconds wait{};
+  if (strategy == Strategy::kStatic) wait = options.static_flush;
+  if (strategy == Strategy::kDynamic) {
+    wait = options.batch_timeout.count() < 0 ? options.target_latency : options.batch_timeout;
   }
+  stats.max_batch_wait_ms = static_cast<double>(wait.count());
   // Urgent requests run beside a batch of one, in half of the slots.
   stats.enabled = stats.max_batch_size > 1 || (options.urgent_joins && most > 1);
   return stats;

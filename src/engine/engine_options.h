@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 
 #include "executor/executor.h"
@@ -13,23 +12,20 @@
 #include "ropeway/options.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
-#include "scheduler/batch_size_control.h"
 #include "scheduler/scheduler_options.h"
 
 namespace ropeway::engine {
 
 // How an EngineCore is set up.
 struct EngineCoreOptions {
-  scheduler::SchedulerOptions scheduler{.max_num_seqs = 64, .max_num_batched_tokens = 512};
-  BatchSizeOptions batch_control{};
+  QueueOptions queue{};  // As they are given.
+  SchedulingOptions scheduler{};
+  scheduler::StepOptions step{};
   kvcache::KvCacheOptions cache{};  // Without what the layout tells, and the tier; see CacheOf().
   kvcache::KvTier* tier = nullptr;  // Null: none. Must outlive the core.
   int32_t max_model_len = 0;        // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
-  // Prompt tokens of one tenant that may wait while no other's do; all tenants together have less
-  // than twice as many (scheduler::AdmissionControl).
-  int64_t max_queued_tokens = std::numeric_limits<int64_t>::max();
-  bool note_steps = false;  // EngineCore::last_step() is filled in.
+  bool note_steps = false;                        // EngineCore::last_step() is filled in.
   // Check integrity after each step or Abort that leaves the core idle; a violation ends the
   // process (base/check.h).
 #ifdef NDEBUG
@@ -38,8 +34,8 @@ struct EngineCoreOptions {
   bool check_integrity = true;
 #endif
 
-  // InvalidArgument with the field at fault: the scheduler's limits, the names, and whether
-  // max_model_len positions fit the pool.
+  // InvalidArgument with the field at fault: the scheduler's options, and whether max_model_len
+  // positions fit the pool.
   Status Validate(const executor::KvLayout& layout) const;
 
   // `cache` with what the layout and the scheduler determine.
@@ -47,7 +43,7 @@ struct EngineCoreOptions {
 
   // Blocks of the pool that sequences may have. Padding reads the last one, which no sequence has.
   int32_t UsableBlocks(const executor::KvLayout& layout) const {
-    return layout.num_blocks - (scheduler.padding ? 1 : 0);
+    return layout.num_blocks - (scheduler::IsPadded(scheduler) ? 1 : 0);
   }
 };
 

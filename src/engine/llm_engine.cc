@@ -219,7 +219,7 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
                             options.scheduler.max_num_seqs);
   if (!layout.ok()) return layout.status();
   EngineCoreOptions core = CoreOptionsOf(options, config.model_context_length, *layout);
-  core.scheduler.long_rope_above = config.cache_root.long_rope_above;
+  core.step.long_rope_above = config.cache_root.long_rope_above;
   core.check_integrity = config.check_integrity;
   core.tier = config.tier.get();
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };

@@ -100,7 +100,7 @@ struct BatchCounts {
 class DispatchBatches {
  public:
   // `parallel`: batches that may run at once, without those that join.
-  DispatchBatches(const scheduler::BatchFormerOptions& options, int parallel)
+  DispatchBatches(const SchedulingOptions& options, int parallel)
       : former_(options), parallel_(parallel) {}
 
   void OnArrival(base::TimePoint now) { former_.OnArrival(now); }

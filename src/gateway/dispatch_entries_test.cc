@@ -89,10 +89,8 @@ class DispatchBatchesTest : public testing::Test {
   }
 
   base::TimePoint now_ = seconds(100);
-  DispatchBatches batches_{{.kind = scheduler::BatchFormerOptions::Kind::kDynamic,
-                            .max_batch_size = 2,
-                            .timeout = seconds(1)},
-                           2};
+  DispatchBatches batches_{
+      {.strategy = "dynamic", .max_batch_size = 2, .batch_timeout = seconds(1)}, 2};
 };
 
 TEST_F(DispatchBatchesTest, SoManyRunAtOnce) {

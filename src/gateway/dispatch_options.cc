@@ -79,13 +79,12 @@ Status DispatchOptions::Validate() const {
   return {};
 }
 
-scheduler::BatchFormerOptions DispatchOptions::former() const {
-  using Kind = scheduler::BatchFormerOptions::Kind;
-  scheduler::BatchFormerOptions former;
-  former.kind = in_batches() ? Kind::kDynamic : Kind::kContinuous;
-  if (!batching.enable_batching) former.kind = Kind::kSerial;
+SchedulingOptions DispatchOptions::former() const {
+  SchedulingOptions former;
+  if (in_batches()) former.strategy = "dynamic";
+  if (!batching.enable_batching) former.strategy = "serial";
   former.max_batch_size = batching.max_batch_size;
-  former.timeout = batching.max_batch_wait;
+  former.batch_timeout = batching.max_batch_wait;
   return former;
 }
 

@@ -11,7 +11,6 @@
 #include "gateway/retry_budget.h"
 #include "ropeway/options.h"
 #include "ropeway/status.h"
-#include "scheduler/batch_former.h"
 
 namespace ropeway::gateway {
 
@@ -36,7 +35,8 @@ struct DispatchOptions {
   bool continuous() const { return batching.enable_batching && !in_batches(); }
   // In batches, if batching is on.
   bool in_batches() const { return batching.dispatch == "batch"; }
-  scheduler::BatchFormerOptions former() const;
+  // How its batches form.
+  SchedulingOptions former() const;
   // InvalidArgument with the field at fault, as its flag or TOML key is named.
   Status Validate() const;
   // With what follows from the ways in which requests go out. REQUIRES: Validate() is OK.

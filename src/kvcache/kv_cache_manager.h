@@ -96,6 +96,7 @@ class KvCacheManager {
   // lost.
   static void Reserve(core::Sequence* sequence, int32_t positions, int32_t groups = 1);
 
+  bool caching() const { return options_.caching; }
   // Whether a preempted sequence finds what it computed, as long as its blocks are there.
   bool KeepsBlocksOf(const core::Sequence& sequence) const {
     return options_.caching && sequence.spec.num_prompt_logprobs < 0;

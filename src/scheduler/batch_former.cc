@@ -23,7 +23,8 @@ void BatchFormer::OnArrival(base::TimePoint now) {
   if (arrivals_++ > 0) {
     // Gaps beyond the target are all too long alike: a night without requests must not dominate the
     // mean for the next fifty arrivals.
-    const double gap = base::ToSeconds(std::min(now - last_arrival_, options_.target_latency));
+    const double gap =
+        base::ToSeconds(std::min<base::Duration>(now - last_arrival_, options_.target_latency));
     gap_ = arrivals_ == 2 ? gap : gap_ + (gap - gap_) * kNewestGap;
   }
   last_arrival_ = now;
@@ -31,8 +32,8 @@ void BatchFormer::OnArrival(base::TimePoint now) {
 
 int BatchFormer::MayStart(const QueueView& view, base::TimePoint now) {
   next_look_ = base::TimePoint::max();
-  if (options_.kind == Kind::kContinuous) return view.free_slots;
-  const bool batch = options_.kind != Kind::kSerial;
+  if (strategy_ == Strategy::kContinuous) return view.free_slots;
+  const bool batch = strategy_ != Strategy::kSerial;
   const int size = std::min(batch ? options_.max_batch_size : 1, view.free_slots);
   if (view.running > 0 || view.waiting == 0 || size <= 0) {
     collecting_since_ = base::TimePoint::max();
@@ -47,9 +48,8 @@ int BatchFormer::MayStart(const QueueView& view, base::TimePoint now) {
 }
 
 base::TimePoint BatchFormer::StartsAt(const QueueView& view, int size) const {
-  if (options_.kind == Kind::kStatic || !options_.auto_timeout) {
-    return view.oldest + options_.timeout;
-  }
+  if (strategy_ == Strategy::kStatic) return view.oldest + options_.static_flush;
+  if (options_.batch_timeout.count() >= 0) return view.oldest + options_.batch_timeout;
   if (arrivals_ < 2) return view.oldest;
   const double missing = size - view.waiting;
   // All times in seconds from the last arrival on.

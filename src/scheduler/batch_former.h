@@ -10,31 +10,21 @@
 
 #include "base/clock.h"
 #include "core/sequence.h"
+#include "scheduler/scheduler_options.h"
 #include "scheduler/scheduler_output.h"
 
 namespace ropeway::scheduler {
 
-struct BatchFormerOptions {
-  enum class Kind { kSerial, kStatic, kDynamic, kContinuous };
-  Kind kind = Kind::kContinuous;
-  int max_batch_size = 1;  // kStatic, kDynamic: at least 1.
-  base::Duration
-      timeout{};  // kStatic, kDynamic: of the oldest that waits, until a part batch starts.
-  bool auto_timeout = false;  // kDynamic: instead of `timeout`, as below.
-  base::Duration
-      target_latency{};  // For auto_timeout: from a request's arrival to its batch's end.
-};
-
-// The number of new sequences that may start in a step, by strategy:
+// The number of new sequences that may start in a step, by strategy (SchedulingOptions):
 //
 //   - continuous: as many as there are slots;
 //   - serial: one, when nothing runs;
 //   - static and dynamic: none while a batch runs; then, all together, up to max_batch_size (or the
-//     free slots, if fewer), as soon as so many wait, the oldest has waited `timeout`, one of them
-//     is urgent, or no more will come. The two differ in the timeout, and in the padding of rows
-//     that ended.
+//     free slots, if fewer), as soon as so many wait, the oldest has waited static_flush or
+//     batch_timeout, one of them is urgent, or no more will come. The two differ in this timeout,
+//     and in the padding of rows that ended.
 //
-// auto_timeout waits only while the batch is likely to fill in time. With
+// A negative batch_timeout waits only while the batch is likely to fill in time. With
 //
 //     missing = slots of the batch that are still empty
 //     gap     = time between arrivals: the exponentially weighted mean, or the time since the last
@@ -65,7 +55,9 @@ class BatchFormer {
   static constexpr double kNewestGap = 1.0 / 8;    // Weight of the newest gap in the mean.
   static constexpr double kNewestBatch = 1.0 / 4;  // Weight of the newest batch's time.
 
-  explicit BatchFormer(const BatchFormerOptions& options) : options_(options) {}
+  // REQUIRES: CheckSchedulingOptions(options) is OK.
+  explicit BatchFormer(const SchedulingOptions& options)
+      : options_(options), strategy_(*StrategyOf(options.strategy)) {}
 
   // A sequence joined the queue.
   void OnArrival(base::TimePoint now);
@@ -89,7 +81,6 @@ class BatchFormer {
   base::Duration PredictedTime(int rows, int32_t prompt_tokens) const;
 
  private:
-  using Kind = BatchFormerOptions::Kind;
   static constexpr size_t kRowBuckets = 16;
   static constexpr size_t kTokenBuckets = 32;
 
@@ -97,7 +88,8 @@ class BatchFormer {
   base::TimePoint StartsAt(const QueueView& view, int size) const;
   double& TimeOf(int rows, int32_t prompt_tokens);
 
-  const BatchFormerOptions options_;
+  const SchedulingOptions options_;
+  const Strategy strategy_;
   base::TimePoint next_look_ = base::TimePoint::max();
   base::TimePoint collecting_since_ = base::TimePoint::max();
 
@@ -152,11 +144,11 @@ class Batches {
  public:
   using Sequences = std::span<core::Sequence* const>;
 
-  // `urgent_joins`, `padding`: see SchedulerOptions. `slots`: sequences that run at once.
-  Batches(const BatchFormerOptions& options, bool urgent_joins, bool padding, int slots)
-      : continuous_(options.kind == BatchFormerOptions::Kind::kContinuous),
-        urgent_joins_(urgent_joins),
-        pads_(padding),
+  // `slots`: sequences that run at once.
+  Batches(const SchedulingOptions& options, int slots)
+      : continuous_(IsContinuous(options)),
+        urgent_joins_(options.urgent_joins),
+        pads_(IsPadded(options)),
         slots_(slots),
         former_(options),
         padding_(static_cast<size_t>(slots)) {}

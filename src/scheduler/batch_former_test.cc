@@ -12,28 +12,27 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using Kind = BatchFormerOptions::Kind;
 using QueueView = BatchFormer::QueueView;
 
 constexpr base::TimePoint kNever = base::TimePoint::max();
 
-BatchFormerOptions Options(Kind kind, int size, base::Duration timeout) {
-  return {.kind = kind,
+SchedulingOptions Options(const char* strategy, int size, milliseconds timeout = {}) {
+  return {.strategy = strategy,
           .max_batch_size = size,
-          .timeout = timeout,
-          .auto_timeout = false,
+          .static_flush = timeout,
+          .batch_timeout = timeout,
           .target_latency = seconds(2)};
 }
 
 TEST(BatchFormerTest, ContinuousFillsTheSlots) {
-  BatchFormer former(Options(Kind::kContinuous, 4, {}));
+  BatchFormer former(Options("continuous", 4));
   EXPECT_EQ(former.MayStart({.waiting = 9, .running = 3, .free_slots = 5}, seconds(1)), 5);
   EXPECT_EQ(former.next_look(), kNever);
   EXPECT_EQ(former.collecting_since(), kNever);
 }
 
 TEST(BatchFormerTest, SerialStartsOneWhenNothingRuns) {
-  BatchFormer former(Options(Kind::kSerial, 4, {}));
+  BatchFormer former(Options("serial", 4));
   EXPECT_EQ(former.MayStart({.waiting = 9, .running = 0, .free_slots = 5}, seconds(1)), 1);
   EXPECT_EQ(former.MayStart({.waiting = 9, .running = 1, .free_slots = 4}, seconds(1)), 0);
   EXPECT_EQ(former.MayStart({.waiting = 0, .running = 0, .free_slots = 5}, seconds(1)), 0);
@@ -41,8 +40,8 @@ TEST(BatchFormerTest, SerialStartsOneWhenNothingRuns) {
 }
 
 TEST(BatchFormerTest, ABatchStartsWhenItIsFullOrItsOldestHasWaited) {
-  for (const Kind kind : {Kind::kStatic, Kind::kDynamic}) {
-    BatchFormer former(Options(kind, 4, milliseconds(50)));
+  for (const char* strategy : {"static", "dynamic"}) {
+    BatchFormer former(Options(strategy, 4, milliseconds(50)));
     QueueView view{.waiting = 3, .oldest = seconds(10), .running = 0, .free_slots = 16};
     EXPECT_EQ(former.MayStart(view, seconds(10) + milliseconds(20)), 0);
     EXPECT_EQ(former.next_look(), seconds(10) + milliseconds(50));
@@ -71,8 +70,8 @@ TEST(BatchFormerTest, ABatchStartsWhenItIsFullOrItsOldestHasWaited) {
 }
 
 TEST(BatchFormerTest, AnUrgentOneAndTheEndFlush) {
-  for (const Kind kind : {Kind::kStatic, Kind::kDynamic}) {
-    BatchFormer former(Options(kind, 8, seconds(5)));
+  for (const char* strategy : {"static", "dynamic"}) {
+    BatchFormer former(Options(strategy, 8, seconds(5)));
     QueueView view{.waiting = 2, .oldest = seconds(1), .running = 0, .free_slots = 16};
     EXPECT_EQ(former.MayStart(view, seconds(1)), 0);
     view.urgent = true;
@@ -89,7 +88,7 @@ TEST(BatchFormerTest, AnUrgentOneAndTheEndFlush) {
 }
 
 TEST(BatchFormerTest, WithoutAWaitingSequenceItDoesNotCollect) {
-  BatchFormer former(Options(Kind::kDynamic, 8, seconds(5)));
+  BatchFormer former(Options("dynamic", 8, seconds(5)));
   QueueView view{.waiting = 1, .oldest = seconds(1), .running = 0, .free_slots = 16};
   EXPECT_EQ(former.MayStart(view, seconds(1)), 0);
   EXPECT_EQ(former.collecting_since(), seconds(1));
@@ -99,11 +98,7 @@ TEST(BatchFormerTest, WithoutAWaitingSequenceItDoesNotCollect) {
   EXPECT_EQ(former.next_look(), kNever);
 }
 
-BatchFormerOptions Auto(int size) {
-  BatchFormerOptions options = Options(Kind::kDynamic, size, seconds(100));
-  options.auto_timeout = true;
-  return options;
-}
+SchedulingOptions Auto(int size) { return Options("dynamic", size, milliseconds(-1)); }
 
 TEST(BatchFormerTest, PredictsBySizeAndByTheNearest) {
   BatchFormer former(Auto(16));

@@ -7,20 +7,16 @@
 #include <vector>
 
 #include "scheduler/batch_former.h"
-#include "scheduler/scheduler_options.h"
 
 namespace ropeway::scheduler {
 namespace {
-
-using Kind = BatchFormerOptions::Kind;
 
 constexpr int kSlots = 4;
 
 class BatchRulesTest : public testing::Test {
  protected:
-  void Begin(const SchedulerOptions& options) {
-    batches_ =
-        std::make_unique<Batches>(options.batching, options.urgent_joins, options.padding, kSlots);
+  void Begin(const SchedulingOptions& options) {
+    batches_ = std::make_unique<Batches>(options, kSlots);
   }
   core::Sequence* Add(int32_t ids = 10) {
     sequences_.push_back(std::make_unique<core::Sequence>());
@@ -70,7 +66,7 @@ TEST_F(BatchRulesTest, ContinuousBatchesAreWhatStartsInOneStep) {
 }
 
 TEST_F(BatchRulesTest, TheNextBatchWaitsForTheEndOfTheRunningOne) {
-  Begin({.batching = {.kind = Kind::kDynamic, .max_batch_size = 2}});
+  Begin({.strategy = "dynamic", .max_batch_size = 2, .batch_timeout = {}});
   for (int i = 0; i < 3; ++i) Add();
   BeginStep();
   Start(queue_[0]);
@@ -90,9 +86,10 @@ TEST_F(BatchRulesTest, TheNextBatchWaitsForTheEndOfTheRunningOne) {
 }
 
 TEST_F(BatchRulesTest, ABatchThatFillsSaysWhenToLookAgainAndHowLongItFilled) {
-  Begin(
-      {.batching = {
-           .kind = Kind::kStatic, .max_batch_size = 2, .timeout = std::chrono::milliseconds(50)}});
+  Begin({.strategy = "static",
+         .max_batch_size = 2,
+         .static_padding = false,
+         .static_flush = std::chrono::milliseconds(50)});
   core::Sequence* const first = Add();
   BeginStep();
   EXPECT_FALSE(batches_->MayStart());
@@ -107,7 +104,7 @@ TEST_F(BatchRulesTest, ABatchThatFillsSaysWhenToLookAgainAndHowLongItFilled) {
 }
 
 TEST_F(BatchRulesTest, UrgentOnesJoinInFewerThanHalfTheSlots) {
-  Begin({.batching = {.kind = Kind::kSerial}, .urgent_joins = true});
+  Begin({.strategy = "serial", .urgent_joins = true});
   Start(Add());
   core::Sequence* const urgent = Add();
   EXPECT_FALSE(batches_->MayJoin(*urgent, running_, kSlots)) << "no batch runs yet";
@@ -130,7 +127,7 @@ TEST_F(BatchRulesTest, UrgentOnesJoinInFewerThanHalfTheSlots) {
 }
 
 TEST_F(BatchRulesTest, PaddedPromptsComeBeforeDecodesAndEndedMembersKeepTheirRow) {
-  Begin({.batching = {.kind = Kind::kStatic, .max_batch_size = 2}, .padding = true});
+  Begin({.strategy = "static", .max_batch_size = 2});
   core::Sequence* const longer = Add(12);
   core::Sequence* const shorter = Add(10);
   BeginStep();

@@ -7,12 +7,21 @@
 namespace ropeway::scheduler {
 namespace {
 
+// Without the prefix cache a longer output is not worth recomputing after a preemption.
+constexpr int32_t kMaxGeneratedWithoutCache = 50;
+
 // Tokens of a prompt that a step computes at least beside decodes, about.
 constexpr int32_t kChunkBesideDecodes = 32;
 
 // The steps from a sequence's start until its slot can start another one, about.
 int32_t StepsToStart(const core::Sequence& sequence) {
   return kMinRunSteps + sequence.num_ids() / kChunkBesideDecodes;
+}
+
+// What a sequence that is preempted for another one has generated, at most.
+int32_t MostGenerated(const SchedulingOptions& options, bool caching) {
+  if (options.preempt_max_generated >= 0) return options.preempt_max_generated;
+  return caching ? std::numeric_limits<int32_t>::max() : kMaxGeneratedWithoutCache;
 }
 
 // Half of a tenant's slots start what is due, at least one.
@@ -91,7 +100,6 @@ void DueList::Reserve(size_t sequences) {
 std::span<core::Sequence* const> DueList::Find(std::span<core::Sequence* const> queue,
                                                base::TimePoint now, double step_seconds) {
   due_.clear();
-  if (max_wait_ == base::Duration::max()) return {};
   base::Duration longest{};
   double steps = 1.0;  // To start them all, if they were one tenant's with one slot.
   for (core::Sequence* sequence : queue) {
@@ -133,16 +141,16 @@ bool DueList::MustStart(std::span<core::Sequence* const> of_one_tenant, base::Ti
   return false;
 }
 
-Takeover::Takeover(const SchedulerOptions& options, const policy::SchedulingPolicy* policy,
-                   kvcache::KvCacheManager* kv, const UrgentSteps* urgent, TenantTable* tenants,
-                   Slots* slots)
-    : preempt_max_generated_(options.preempt_max_generated),
+Takeover::Takeover(const SchedulingOptions& options, base::Duration max_wait,
+                   const policy::SchedulingPolicy* policy, kvcache::KvCacheManager* kv,
+                   const UrgentSteps* urgent, TenantTable* tenants, Slots* slots)
+    : preempt_max_generated_(MostGenerated(options, kv->caching())),
       policy_(policy),
       kv_(kv),
       urgent_(urgent),
       tenants_(tenants),
       slots_(slots),
-      due_(options.max_wait, tenants) {
+      due_(max_wait, tenants) {
   candidates_.reserve(2 * static_cast<size_t>(slots->max()));
 }
 

@@ -12,8 +12,8 @@
 #include "core/sequence.h"
 #include "kvcache/kv_cache_manager.h"
 #include "policy/scheduling_policy.h"
+#include "ropeway/options.h"
 #include "scheduler/prefill_budget.h"
-#include "scheduler/scheduler_options.h"
 #include "scheduler/slots.h"
 #include "scheduler/tenant_table.h"
 #include "scheduler/waiting_queue.h"
@@ -54,7 +54,7 @@ class MemoryPreemption {
 // scheduler's.
 class DueList {
  public:
-  // `max_wait`: Duration::max(): nothing is ever due. The table must outlive it.
+  // The table must outlive it.
   DueList(base::Duration max_wait, const TenantTable* tenants)
       : max_wait_(max_wait), tenants_(tenants) {}
   // For a queue of so many. Throws std::bad_alloc.
@@ -97,9 +97,9 @@ class DueList {
 class Takeover {
  public:
   // The others must outlive it.
-  Takeover(const SchedulerOptions& options, const policy::SchedulingPolicy* policy,
-           kvcache::KvCacheManager* kv, const UrgentSteps* urgent, TenantTable* tenants,
-           Slots* slots);
+  Takeover(const SchedulingOptions& options, base::Duration max_wait,
+           const policy::SchedulingPolicy* policy, kvcache::KvCacheManager* kv,
+           const UrgentSteps* urgent, TenantTable* tenants, Slots* slots);
   // For so many sequences and tenants. Throws std::bad_alloc.
   void Reserve(size_t sequences, size_t tenants);
 

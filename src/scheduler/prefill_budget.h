@@ -19,8 +19,8 @@ namespace ropeway::scheduler {
 
 struct PrefillBudgetOptions {
   double all = 1;         // Of a whole step, decodes included.
-  double mixed = 0;       // Beside decodes: see SchedulerOptions::mixed_prefill_budget.
-  double long_ones = 64;  // Beside decodes: see SchedulerOptions::long_prefill_budget.
+  double mixed = 0;       // Beside decodes: see StepOptions::mixed_prefill_budget.
+  double long_ones = 64;  // Beside decodes: see SchedulingOptions::long_prefill_budget.
 };
 
 // What the prefills of one step may cost, in units of StepCost. Three limits, each within the one

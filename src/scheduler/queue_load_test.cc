@@ -298,10 +298,8 @@ class LoadTest : public SchedulerTest {
  protected:
   void StartLoad(const std::string& policy, int slots, bool strict = false) {
     policy_ = *policy::MakePolicy({.policy = policy, .strict_priority = strict});
-    SchedulerOptions options{.max_num_seqs = slots, .max_num_batched_tokens = 64};
-    options.learn_cost = true;
-    options.attention_weight = 0.0;
-    Start(10'000, options, policy_.get());
+    step_options_.learn_cost = true;
+    Start(10'000, {.max_num_seqs = slots, .max_num_batched_tokens = 64}, policy_.get());
   }
   core::Sequence* AddLimited(const char* tenant, int32_t prompt, int32_t tokens) {
     tenant_ = tenant;

@@ -64,15 +64,14 @@ class SamplingTest : public SchedulerTest {
   static std::string Name(const core::Sequence& sequence) {
     return " " + std::to_string(sequence.id()) + ":";
   }
-  static SchedulerOptions Learning() {
-    return {.max_num_seqs = 16, .max_num_batched_tokens = 512, .learn_cost = true};
-  }
+  SamplingTest() { step_options_.learn_cost = true; }
+  static SchedulingOptions Sixteen() { return {.max_num_seqs = 16, .max_num_batched_tokens = 512}; }
 
   policy::FairPolicy fair_;
 };
 
 TEST_F(SamplingTest, CostlySamplingIsSpreadOverSteps) {
-  Start(1000, Learning(), &fair_);
+  Start(1000, Sixteen(), &fair_);
   tenant_ = "a";
   for (int i = 0; i < 9; ++i) Add(1);
   TimedStep("a", std::chrono::milliseconds(10));
@@ -89,7 +88,7 @@ TEST_F(SamplingTest, EachHasItsTurnUnderEveryPolicy) {
     sequences_.clear();
     now_ = base::TimePoint{0};
     const auto its = *policy::MakePolicy({.policy = policy});
-    Start(1000, Learning(), its.get());
+    Start(1000, Sixteen(), its.get());
     tenant_ = "a";
     for (int i = 0; i < 9; ++i) Add(1);
     for (int i = 0; i < 28; ++i) TimedStep("a", std::chrono::milliseconds(10));
@@ -101,7 +100,7 @@ TEST_F(SamplingTest, EachHasItsTurnUnderEveryPolicy) {
 // A class that goes first has its share of the sampling, and no more.
 TEST_F(SamplingTest, AClassThatRestsHasItsShare) {
   policy::PriorityPolicy priority({70, 20, 10}, /*strict=*/false, /*kv_is_kept=*/true);
-  Start(1000, Learning(), &priority);
+  Start(1000, Sixteen(), &priority);
   tenant_ = "a";
   priority_ = Priority::kLow;
   const core::Sequence* const low = Add(1);
@@ -116,10 +115,9 @@ TEST_F(SamplingTest, AClassThatRestsHasItsShare) {
 }
 
 TEST_F(SamplingTest, OneThatRestsForMaxWaitGoesFirst) {
-  SchedulerOptions options = Learning();
-  options.max_wait = std::chrono::milliseconds(100);
+  max_wait_ = std::chrono::milliseconds(100);
   policy::PriorityPolicy strict({70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true);
-  Start(1000, options, &strict);
+  Start(1000, Sixteen(), &strict);
   tenant_ = "a";
   priority_ = Priority::kLow;
   const core::Sequence* const low = Add(1);
@@ -132,7 +130,7 @@ TEST_F(SamplingTest, OneThatRestsForMaxWaitGoesFirst) {
 
 // So the bound of a turn between tenants holds, in steps: with what is sampled alone it took 290.
 TEST_F(SamplingTest, ASlotIsChargedWhileItsSequenceRests) {
-  Start(1000, Learning(), &fair_);
+  Start(1000, Sixteen(), &fair_);
   for (int i = 0; i < 16; ++i) {
     tenant_ = "a" + std::to_string(i);
     Add(1);
@@ -150,7 +148,7 @@ TEST_F(SamplingTest, ASlotIsChargedWhileItsSequenceRests) {
 
 // Else costly sampling would keep a slot from a higher class for eight turns.
 TEST_F(SamplingTest, AHigherClassTakesTheSlotOfOneThatRests) {
-  SchedulerOptions options = Learning();
+  SchedulingOptions options = Sixteen();
   options.max_num_seqs = 9;
   policy::PriorityPolicy strict({70, 20, 10}, /*strict=*/true, /*kv_is_kept=*/true);
   Start(1000, options, &strict);
@@ -170,7 +168,7 @@ TEST_F(SamplingTest, AHigherClassTakesTheSlotOfOneThatRests) {
 }
 
 TEST_F(SamplingTest, OthersDecodeInEachStep) {
-  Start(1000, Learning(), &fair_);
+  Start(1000, Sixteen(), &fair_);
   tenant_ = "a";
   for (int i = 0; i < 9; ++i) Add(1);
   TimedStep("a", std::chrono::milliseconds(10));
@@ -184,9 +182,8 @@ TEST_F(SamplingTest, OthersDecodeInEachStep) {
 
 // Else many requests for one token each would make every step a long one.
 TEST_F(SamplingTest, FirstTokensAreSpreadToo) {
-  SchedulerOptions options = Learning();
-  options.mixed_prefill_budget = 32;
-  Start(1000, options, &fair_);
+  step_options_.mixed_prefill_budget = 32;
+  Start(1000, Sixteen(), &fair_);
   tenant_ = "a";
   std::vector<core::Sequence*> first;
   for (int i = 0; i < 9; ++i) first.push_back(Add(1));
@@ -213,7 +210,7 @@ TEST_F(SamplingTest, FirstTokensAreSpreadToo) {
 }
 
 TEST_F(SamplingTest, CheapSamplingChangesNothing) {
-  Start(1000, Learning(), &fair_);
+  Start(1000, Sixteen(), &fair_);
   tenant_ = "a";
   for (int i = 0; i < 9; ++i) Add(1);
   TimedStep("a", std::chrono::microseconds(100));
@@ -222,7 +219,7 @@ TEST_F(SamplingTest, CheapSamplingChangesNothing) {
 }
 
 TEST_F(SamplingTest, ItIsChargedToTheTenant) {
-  SchedulerOptions options = Learning();
+  SchedulingOptions options = Sixteen();
   options.max_num_seqs = 2;
   Start(1000, options, &fair_);
   tenant_ = "a";

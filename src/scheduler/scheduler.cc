@@ -11,25 +11,26 @@ constexpr double kCheapFirstToken = 1;
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* policy,
+Scheduler::Scheduler(const SchedulingOptions& options, base::Duration max_wait,
+                     const StepOptions& step, policy::SchedulingPolicy* policy,
                      kvcache::KvCacheManager* kv, core::SequenceMover* mover)
     : options_(options),
+      long_rope_above_(step.long_rope_above),
       policy_(policy),
       kv_(kv),
-      costs_(options.attention_weight, options.learn_cost),
-      load_(&costs_, LoadOptions::Of(*policy, /*preempts=*/options.batching.kind ==
-                                                  BatchFormerOptions::Kind::kContinuous)),
+      costs_(step.attention_weight, step.learn_cost),
+      load_(&costs_, LoadOptions::Of(*policy, /*preempts=*/IsContinuous(options))),
       tenants_(policy, kv),
-      slots_(options, kv, mover, &tenants_, &load_, &output_),
-      batches_(options.batching, options.urgent_joins, options.padding, slots_.max()),
-      aging_(options.max_wait),
+      aging_(max_wait),
+      slots_(options, &aging_, kv, mover, &tenants_, &load_, &output_),
+      batches_(options, slots_.max()),
       order_(policy, kv, static_cast<size_t>(slots_.max())),
       urgent_(policy, options.max_prefill_chunk),
-      takeover_(options, policy, kv, &urgent_, &tenants_, &slots_),
+      takeover_(options, max_wait, policy, kv, &urgent_, &tenants_, &slots_),
       sampling_(&costs_, policy, &tenants_, static_cast<size_t>(slots_.max())),
       memory_(policy, kv, &tenants_, &slots_),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
-               .mixed = static_cast<double>(options.mixed_prefill_budget),
+               .mixed = static_cast<double>(step.mixed_prefill_budget),
                .long_ones = static_cast<double>(options.long_prefill_budget)}) {}
 
 void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
@@ -93,7 +94,7 @@ void Scheduler::LookAround(base::TimePoint now) {
   aging_.Update(now, limit(), slots_.running(), slots_.queue());
   policy_->BeginStep(slots_.queue(), slots_.running(), now);
   tenants_.BeginStep(running(), slots_.step(), limit());
-  slots_.PreemptLong();
+  slots_.PreemptLong(long_rope_above_);
 }
 
 void Scheduler::ScheduleDecodes() {
@@ -232,8 +233,8 @@ void Scheduler::NoteBlocked(core::Sequence* head, BlockedBy rule) {
 void Scheduler::AddChunk(core::Sequence* sequence) {
   kv_->SkipAhead(sequence);
   // What is behind a prompt that is scored may have other factors of RoPE.
-  const bool alone = sequence->rope_length() <= options_.long_rope_above &&
-                     sequence->num_ids() > options_.long_rope_above;
+  const bool alone =
+      sequence->rope_length() <= long_rope_above_ && sequence->num_ids() > long_rope_above_;
   const int32_t end = alone ? sequence->rope_length() : sequence->num_ids();
   const int32_t left = end - sequence->computed;
   int32_t most = std::min(left, rows_left());

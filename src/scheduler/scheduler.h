@@ -43,9 +43,11 @@ namespace ropeway::scheduler {
 // Thread rule: the engine thread. Sequences belong to the caller and must outlive their stay.
 class Scheduler final : public AdmissionQueue {
  public:
-  // REQUIRES: options.Validate() is OK.
-  Scheduler(const SchedulerOptions& options, policy::SchedulingPolicy* policy,
-            kvcache::KvCacheManager* kv, core::SequenceMover* mover);
+  // REQUIRES: CheckSchedulingOptions(options) is OK, and max_wait (QueueOptions) is above 0. The
+  // others must outlive it.
+  Scheduler(const SchedulingOptions& options, base::Duration max_wait, const StepOptions& step,
+            policy::SchedulingPolicy* policy, kvcache::KvCacheManager* kv,
+            core::SequenceMover* mover);
 
   // Queues a waiting sequence. Reserves all memory that the other methods will need for it, except
   // KvCacheManager::Reserve for tokens that are still to be generated; throws std::bad_alloc with
@@ -127,7 +129,8 @@ class Scheduler final : public AdmissionQueue {
   void AddItem(core::Sequence* sequence, int32_t num_tokens);
   int32_t rows_left() const { return options_.max_num_batched_tokens - output_.num_rows(); }
 
-  const SchedulerOptions options_;
+  const SchedulingOptions options_;
+  const int32_t long_rope_above_;
   policy::SchedulingPolicy* const policy_;
   kvcache::KvCacheManager* const kv_;
   // What lasts: costs, tenants, and who waits or runs.
@@ -135,10 +138,10 @@ class Scheduler final : public AdmissionQueue {
   QueueLoad load_;
   TenantTable tenants_;
   SchedulerOutput output_;  // Of the step.
+  Aging aging_;
   Slots slots_;
   Batches batches_;
   // What a phase needs, each with its scratch memory, so that a step allocates nothing.
-  Aging aging_;
   StepOrder order_;
   UrgentSteps urgent_;
   Takeover takeover_;

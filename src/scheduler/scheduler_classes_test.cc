@@ -13,7 +13,7 @@ namespace {
 
 class ClassesTest : public SchedulerTest {
  protected:
-  void StartWith(const std::string& policy, int32_t blocks, SchedulerOptions options,
+  void StartWith(const std::string& policy, int32_t blocks, SchedulingOptions options,
                  bool strict = false) {
     policy_ = *policy::MakePolicy({.policy = policy, .strict_priority = strict}, caching_);
     Start(blocks, options, policy_.get());
@@ -129,9 +129,8 @@ TEST_F(ClassesTest, TheRestOfALongPromptIsUrgentToo) {
 }
 
 TEST_F(ClassesTest, AnUrgentPromptDoesNotPassAnAgedOne) {
-  StartWith(
-      "priority", 100,
-      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(30)});
+  max_wait_ = std::chrono::milliseconds(30);
+  StartWith("priority", 100, {.max_num_seqs = 2, .max_num_batched_tokens = 64});
   core::Sequence* first = Add(kHigh, 10);
   core::Sequence* second = Add(kHigh, 10);
   core::Sequence* low = Add(kLow, 10);
@@ -154,9 +153,8 @@ TEST_F(ClassesTest, DecodesDoNotLeaveTheStepToALongPrompt) {
 }
 
 TEST_F(ClassesTest, AgedDecodesDoNotLeaveTheStep) {
-  StartWith(
-      "priority", 100,
-      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(30)});
+  max_wait_ = std::chrono::milliseconds(30);
+  StartWith("priority", 100, {.max_num_seqs = 2, .max_num_batched_tokens = 64});
   core::Sequence* first = Add(kMedium, 10);
   Add(kMedium, 10);
   core::Sequence* low = Add(kLow, 10);
@@ -203,10 +201,8 @@ TEST_F(ClassesTest, StrictKnowsNoShares) {
 }
 
 TEST_F(ClassesTest, AnAgedOneGoesFirstAndRunsForAWhile) {
-  StartWith(
-      "priority", 1000,
-      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(300)},
-      true);
+  max_wait_ = std::chrono::milliseconds(300);
+  StartWith("priority", 1000, {.max_num_seqs = 2, .max_num_batched_tokens = 64}, true);
   Add(kHigh, 10);
   Add(kHigh, 10);
   Step();
@@ -228,10 +224,8 @@ TEST_F(ClassesTest, AnAgedOneGoesFirstAndRunsForAWhile) {
 }
 
 TEST_F(ClassesTest, AgedOnesTakeHalfTheSlots) {
-  StartWith(
-      "priority", 1000,
-      {.max_num_seqs = 4, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(100)},
-      true);
+  max_wait_ = std::chrono::milliseconds(100);
+  StartWith("priority", 1000, {.max_num_seqs = 4, .max_num_batched_tokens = 64}, true);
   for (int i = 0; i < 4; ++i) Add(kLow, 4);
   Add(kMedium, 4);
   for (int i = 0; i < 6; ++i) Add(kLow, 4);
@@ -311,8 +305,8 @@ TEST_F(ClassesTest, LongPromptsShareALittleOfEachStepWhileOthersDecode) {
 }
 
 TEST_F(ClassesTest, AChunkShrinksAsTheContextGrows) {
-  StartWith("fcfs", 1000,
-            {.max_num_seqs = 4, .max_num_batched_tokens = 100, .attention_weight = 0.01});
+  step_options_.attention_weight = 0.01;
+  StartWith("fcfs", 1000, {.max_num_seqs = 4, .max_num_batched_tokens = 100});
   core::Sequence* sequence = Add(kMedium, 5000);
   int32_t last = 101;
   for (int i = 0; i < 10; ++i) {
@@ -351,24 +345,24 @@ TEST_F(ClassesTest, PositionsFollowTheOrder) {
 
 class BatchesTest : public ClassesTest {
  protected:
-  using Kind = BatchFormerOptions::Kind;
-
-  void StartBatches(Kind kind, int size, base::Duration timeout, bool padding = false) {
-    SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 40};
-    options.batching = {.kind = kind, .max_batch_size = size, .timeout = timeout};
-    options.padding = padding;
-    options.urgent_joins = urgent_joins_;
-    options.max_wait = max_wait_;
-    StartWith("priority", 1000, options);
+  void StartBatches(const char* strategy, int size, std::chrono::milliseconds timeout,
+                    bool padding = false) {
+    StartWith("priority", 1000,
+              {.max_num_seqs = 8,
+               .max_num_batched_tokens = 40,
+               .strategy = strategy,
+               .max_batch_size = size,
+               .static_padding = padding,
+               .static_flush = timeout,
+               .batch_timeout = timeout,
+               .urgent_joins = urgent_joins_});
   }
 
-  // Of the next StartBatches.
-  bool urgent_joins_ = false;
-  base::Duration max_wait_ = base::Duration::max();
+  bool urgent_joins_ = false;  // Of the next StartBatches.
 };
 
 TEST_F(BatchesTest, SerialRunsOneAtATime) {
-  StartBatches(Kind::kSerial, 1, {});
+  StartBatches("serial", 1, {});
   core::Sequence* first = Add(kMedium, 5);
   Add(kHigh, 5);
   EXPECT_EQ(Step(), "2:0+5*");
@@ -381,7 +375,7 @@ TEST_F(BatchesTest, SerialRunsOneAtATime) {
 }
 
 TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
-  StartBatches(Kind::kStatic, 3, std::chrono::seconds(5));
+  StartBatches("static", 3, std::chrono::seconds(5));
   Add(kMedium, 20);
   Add(kMedium, 30);
   EXPECT_EQ(Step(), "");
@@ -404,7 +398,7 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
 }
 
 TEST_F(BatchesTest, ATimeoutBeginsABatchAndItsTimeIsTold) {
-  StartBatches(Kind::kDynamic, 8, std::chrono::milliseconds(50));
+  StartBatches("dynamic", 8, std::chrono::milliseconds(50));
   Add(kMedium, 5);
   EXPECT_EQ(Step(), "");
   now_ = next_look_;
@@ -414,7 +408,7 @@ TEST_F(BatchesTest, ATimeoutBeginsABatchAndItsTimeIsTold) {
 }
 
 TEST_F(BatchesTest, AnUrgentOneFlushesTheBatch) {
-  StartBatches(Kind::kStatic, 8, std::chrono::seconds(5));
+  StartBatches("static", 8, std::chrono::seconds(5));
   Add(kLow, 5);
   EXPECT_EQ(Step(), "");
   Add(kHigh, 6);
@@ -422,12 +416,12 @@ TEST_F(BatchesTest, AnUrgentOneFlushesTheBatch) {
 }
 
 TEST_F(BatchesTest, AnUrgentOneJoinsARunningBatchOnlyWithTheOption) {
-  for (const Kind kind : {Kind::kSerial, Kind::kStatic, Kind::kDynamic}) {
+  for (const char* strategy : {"serial", "static", "dynamic"}) {
     for (const bool joins : {false, true}) {
       sequences_.clear();
       now_ = base::TimePoint{0};
       urgent_joins_ = joins;
-      StartBatches(kind, 1, {});
+      StartBatches(strategy, 1, {});
       core::Sequence* first = Add(kLow, 5);
       EXPECT_EQ(Step(), "1:0+5*");
       Add(kMedium, 5);
@@ -453,7 +447,7 @@ TEST_F(BatchesTest, AnUrgentOneJoinsARunningBatchOnlyWithTheOption) {
 
 TEST_F(BatchesTest, UrgentOnesJoinInHalfTheSlots) {
   urgent_joins_ = true;
-  StartBatches(Kind::kStatic, 2, {});
+  StartBatches("static", 2, {});
   Add(kLow, 2);
   Add(kLow, 2);
   Step();
@@ -470,7 +464,7 @@ TEST_F(BatchesTest, UrgentOnesJoinInHalfTheSlots) {
 TEST_F(BatchesTest, UrgentOnesDoNotPassAnAgedOneForEver) {
   urgent_joins_ = true;
   max_wait_ = std::chrono::milliseconds(50);
-  StartBatches(Kind::kStatic, 6, std::chrono::milliseconds(1));
+  StartBatches("static", 6, std::chrono::milliseconds(1));
   Add(kLow, 2);
   Step();
   now_ += std::chrono::milliseconds(1);
@@ -489,7 +483,7 @@ TEST_F(BatchesTest, UrgentOnesDoNotPassAnAgedOneForEver) {
 
 TEST_F(BatchesTest, AnUrgentOneThatJoinsAPaddedBatchIsNotPadded) {
   urgent_joins_ = true;
-  StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
+  StartBatches("static", 2, std::chrono::seconds(5), true);
   Add(kMedium, 10);
   Add(kMedium, 10);
   EXPECT_EQ(Step(), "1:0+10* 2:0+10*");
@@ -505,7 +499,7 @@ TEST_F(BatchesTest, AnUrgentOneThatJoinsAPaddedBatchIsNotPadded) {
 
 TEST_F(BatchesTest, AnUrgentOneGoesOnWhenItsBatchEndsBeforeItsPaddingDoes) {
   urgent_joins_ = true;
-  StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
+  StartBatches("static", 2, std::chrono::seconds(5), true);
   core::Sequence* first = Add(kMedium, 10);
   core::Sequence* second = Add(kMedium, 30);
   EXPECT_EQ(Step(), "1:0+10* 2:0+30*");
@@ -520,7 +514,7 @@ TEST_F(BatchesTest, AnUrgentOneGoesOnWhenItsBatchEndsBeforeItsPaddingDoes) {
 
 TEST_F(BatchesTest, ALongUrgentPromptThatJoinsAPaddedBatchHoldsUpNoMember) {
   urgent_joins_ = true;
-  StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
+  StartBatches("static", 2, std::chrono::seconds(5), true);
   Add(kMedium, 10);
   Add(kMedium, 10);
   EXPECT_EQ(Step(), "1:0+10* 2:0+10*");
@@ -530,7 +524,7 @@ TEST_F(BatchesTest, ALongUrgentPromptThatJoinsAPaddedBatchHoldsUpNoMember) {
 }
 
 TEST_F(BatchesTest, PaddedRowsKeepTheirCost) {
-  StartBatches(Kind::kStatic, 2, std::chrono::seconds(5), true);
+  StartBatches("static", 2, std::chrono::seconds(5), true);
   Add(kMedium, 10);
   Add(kMedium, 30);
   EXPECT_EQ(Step(), "1:0+10* 2:0+30*");
@@ -545,10 +539,12 @@ TEST_F(BatchesTest, PaddedRowsKeepTheirCost) {
 }
 
 TEST_F(BatchesTest, AMemberPreemptedForMemoryReturnsToItsBatch) {
-  SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 40};
-  options.batching = {
-      .kind = Kind::kStatic, .max_batch_size = 2, .timeout = std::chrono::seconds(5)};
-  StartWith("fcfs", 4, options);
+  StartWith("fcfs", 4,
+            {.max_num_seqs = 8,
+             .max_num_batched_tokens = 40,
+             .strategy = "static",
+             .max_batch_size = 2,
+             .static_padding = false});
   Add(kMedium, 16, 40);
   Add(kMedium, 16, 40);
   Add(kMedium, 5);

@@ -15,7 +15,7 @@ namespace {
 
 class TenantsTest : public SchedulerTest {
  protected:
-  void StartFair(int32_t blocks, SchedulerOptions options,
+  void StartFair(int32_t blocks, SchedulingOptions options,
                  const std::string& policy = "priority+fair", bool strict = false) {
     policy_ = *policy::MakePolicy({.policy = policy, .strict_priority = strict}, caching_);
     Start(blocks, options, policy_.get());
@@ -129,10 +129,8 @@ TEST_F(TenantsTest, TheFirstSlotLeavesTheOtherTenantOne) {
 
 // Else one that is past max_wait would start in vain.
 TEST_F(TenantsTest, WhatStartsInAStepGivesNoTurnInIt) {
-  StartFair(
-      1000,
-      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(50)},
-      "fair");
+  max_wait_ = std::chrono::milliseconds(50);
+  StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 64}, "fair");
   const core::Sequence* first = AddOf("a", 4);
   AddOf("a", 4)->order = 5;
   RunSteps(10);
@@ -314,10 +312,8 @@ TEST_F(TenantsTest, AClassAboveItsShareGivesWayBetweenTenants) {
 }
 
 TEST_F(TenantsTest, TheAgedOfATenantAboveItsShareDoNotPassOthers) {
-  SchedulerOptions options{.max_num_seqs = 4, .max_num_batched_tokens = 64};
-  options.batching.kind = BatchFormerOptions::Kind::kSerial;
-  options.max_wait = std::chrono::milliseconds(100);
-  StartFair(1000, options, "fair");
+  max_wait_ = std::chrono::milliseconds(100);
+  StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 64, .strategy = "serial"}, "fair");
   core::Sequence* first = AddOf("a", 10);
   Step();
   core::Sequence* waits = AddOf("a", 10);
@@ -331,11 +327,8 @@ TEST_F(TenantsTest, TheAgedOfATenantAboveItsShareDoNotPassOthers) {
 }
 
 TEST_F(TenantsTest, AnAgedOneTakesNoSlotFromATenantWithLessService) {
-  StartFair(1000,
-            {.max_num_seqs = 2,
-             .max_num_batched_tokens = 400,
-             .max_wait = std::chrono::milliseconds(100)},
-            "fair");
+  max_wait_ = std::chrono::milliseconds(100);
+  StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 400}, "fair");
   AddOf("a", 200);
   AddOf("a", 10);
   core::Sequence* third = AddOf("a", 10);
@@ -351,10 +344,8 @@ TEST_F(TenantsTest, AnAgedOneTakesNoSlotFromATenantWithLessService) {
 
 // Its tenant would take it back at once.
 TEST_F(TenantsTest, WhatIsDueOrAgedTakesNoLastSlotForATenantThatHasAnother) {
-  StartFair(
-      1000,
-      {.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(50)},
-      "fair");
+  max_wait_ = std::chrono::milliseconds(50);
+  StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 64}, "fair");
   const core::Sequence* first = AddOf("a", 4);
   weight_ = 0.5;
   const core::Sequence* b = AddOf("b", 4);
@@ -372,10 +363,12 @@ TEST_F(TenantsTest, WhatIsDueOrAgedTakesNoLastSlotForATenantThatHasAnother) {
 
 // A batch is not broken up.
 TEST_F(TenantsTest, ATenantsTurnIsTheNextBatch) {
-  SchedulerOptions options{.max_num_seqs = 4, .max_num_batched_tokens = 64};
-  options.batching = {
-      .kind = BatchFormerOptions::Kind::kStatic, .max_batch_size = 2, .timeout = base::Duration{}};
-  StartFair(1000, options);
+  StartFair(1000, {.max_num_seqs = 4,
+                   .max_num_batched_tokens = 64,
+                   .strategy = "static",
+                   .max_batch_size = 2,
+                   .static_padding = false,
+                   .static_flush = {}});
   std::vector<core::Sequence*> of_a;
   for (int i = 0; i < 4; ++i) of_a.push_back(AddOf("a", 4));
   Step();
@@ -422,7 +415,8 @@ TEST_F(TenantsTest, PromptsAloneTakeShortStepsWhereTenantsHaveNames) {
   for (const bool named : {false, true}) {
     sequences_.clear();
     now_ = base::TimePoint{0};
-    StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 512, .learn_cost = true});
+    step_options_.learn_cost = true;
+    StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 512});
     AddOf(named ? "a" : "", 2000);
     EXPECT_EQ(Step(), "1:0+512") << "no speed is known yet";
     scheduler_->OnStep(std::chrono::milliseconds(500));
@@ -438,10 +432,9 @@ TEST_F(TenantsTest, PromptsMakeStepsOfDecodesShortToo) {
       sequences_.clear();
       now_ = base::TimePoint{0};
       priority_ = Priority::kMedium;
-      StartFair(1000, {.max_num_seqs = 41,
-                       .max_num_batched_tokens = 512,
-                       .mixed_prefill_budget = 32,
-                       .learn_cost = true});
+      step_options_.learn_cost = true;
+      step_options_.mixed_prefill_budget = 32;
+      StartFair(1000, {.max_num_seqs = 41, .max_num_batched_tokens = 512});
       for (int i = 0; i < 40; ++i) AddOf(named ? "a" : "", 1);
       Step();
       scheduler_->OnStep(std::chrono::milliseconds(80));
@@ -489,8 +482,8 @@ TEST_F(DueTest, WhatWaitsStartsWithinMaxWaitAndAStep) {
     for (const int slots : {1, 2, 5}) {
       sequences_.clear();
       now_ = base::TimePoint{0};
-      StartFair(1000, {.max_num_seqs = slots, .max_num_batched_tokens = 64, .max_wait = kMaxWait},
-                policy);
+      max_wait_ = kMaxWait;
+      StartFair(1000, {.max_num_seqs = slots, .max_num_batched_tokens = 64}, policy);
       for (int i = 0; i < slots; ++i) AddOf("a", 4);
       for (int i = 0; i < 20; ++i) {
         Step();
@@ -508,8 +501,8 @@ TEST_F(DueTest, WhatWaitsStartsWithinMaxWaitAndAStep) {
 // Half of 64 slots start four in a step: one in a step would bring the last ones two seconds late.
 TEST_F(DueTest, AsManyStartInAStepAsMust) {
   constexpr base::Duration kMaxWait = std::chrono::seconds(1);
-  StartFair(10'000, {.max_num_seqs = 64, .max_num_batched_tokens = 128, .max_wait = kMaxWait},
-            "fcfs");
+  max_wait_ = kMaxWait;
+  StartFair(10'000, {.max_num_seqs = 64, .max_num_batched_tokens = 128}, "fcfs");
   for (int i = 0; i < 64; ++i) AddOf("a", 4);
   for (int i = 0; i < 20; ++i) {
     Step();
@@ -523,7 +516,8 @@ TEST_F(DueTest, AsManyStartInAStepAsMust) {
 // Its prompt took long to encode, so its order is an earlier one.
 TEST_F(DueTest, OneThatCameLateDelaysNoneThatWaitsLonger) {
   constexpr base::Duration kMaxWait = std::chrono::seconds(1);
-  StartFair(1000, {.max_num_seqs = 1, .max_num_batched_tokens = 64, .max_wait = kMaxWait}, "fcfs");
+  max_wait_ = kMaxWait;
+  StartFair(1000, {.max_num_seqs = 1, .max_num_batched_tokens = 64}, "fcfs");
   AddOf("a", 4);
   const auto step = [this] {
     Step();
@@ -541,10 +535,8 @@ TEST_F(DueTest, OneThatCameLateDelaysNoneThatWaitsLonger) {
 }
 
 TEST_F(DueTest, TheOldestHalfRunsOn) {
-  StartFair(
-      1000,
-      {.max_num_seqs = 4, .max_num_batched_tokens = 64, .max_wait = std::chrono::milliseconds(300)},
-      "fcfs");
+  max_wait_ = std::chrono::milliseconds(300);
+  StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 64}, "fcfs");
   std::vector<core::Sequence*> first;
   for (int i = 0; i < 4; ++i) first.push_back(AddOf("a", 4));
   Step();
@@ -558,8 +550,8 @@ TEST_F(DueTest, TheOldestHalfRunsOn) {
 }
 
 TEST_F(DueTest, ATenantAboveItsShareTakesItsTurnsFromItself) {
-  StartFair(1000,
-            {.max_num_seqs = 4, .max_num_batched_tokens = 64, .max_wait = std::chrono::seconds(1)});
+  max_wait_ = std::chrono::seconds(1);
+  StartFair(1000, {.max_num_seqs = 4, .max_num_batched_tokens = 64});
   for (int i = 0; i < 4; ++i) AddOf("a", 4);
   Step();
   std::vector<core::Sequence*> waiting;

@@ -5,6 +5,8 @@
 #include <new>
 #include <unordered_set>
 
+#include "scheduler/scheduler_options.h"
+
 namespace ropeway::scheduler {
 namespace {
 
@@ -45,10 +47,11 @@ const char* WhatIsBrokenRunning(const core::Sequence& s, int32_t groups) {
 
 }  // namespace
 
-Slots::Slots(const SchedulerOptions& options, kvcache::KvCacheManager* kv,
+Slots::Slots(const SchedulingOptions& options, const Aging* aging, kvcache::KvCacheManager* kv,
              core::SequenceMover* mover, TenantTable* tenants, QueueLoad* load,
              SchedulerOutput* step)
     : options_(options),
+      aging_(aging),
       kv_(kv),
       mover_(mover),
       tenants_(tenants),
@@ -118,18 +121,17 @@ void Slots::UpdateHint(core::Sequence* sequence) {
   sequence->sched.cached_hint = std::max(prefix.tokens, prefix.pending_end * base::kBlockTokens);
 }
 
-void Slots::PreemptLong() {
+void Slots::PreemptLong(int32_t above) {
   for (size_t i = running_.size(); i-- > 0;) {  // Preempt puts the last one in its place.
     core::Sequence* const its = running_[i];
-    if (its->long_rope || its->rope_length() <= options_.long_rope_above) continue;
+    if (its->long_rope || its->rope_length() <= above) continue;
     Preempt(its, PreemptReason::kLength);
   }
 }
 
 bool Slots::Follow(core::Sequence* sequence, kvcache::CachedPrefix* prefix) {
   // A batch starts as a whole: none of its members waits for another.
-  const bool continuous = options_.batching.kind == BatchFormerOptions::Kind::kContinuous;
-  if (!continuous || prefix->pending_end <= prefix->blocks) return false;
+  if (!IsContinuous(options_) || prefix->pending_end <= prefix->blocks) return false;
   // What the tier holds behind the pending blocks can be read only once these are computed.
   kv_->LookInTier(*sequence, prefix);
   const int32_t pending = (prefix->pending_end - prefix->blocks) * base::kBlockTokens;
@@ -190,8 +192,7 @@ void Slots::Preempt(core::Sequence* sequence, PreemptReason reason) {
   if (reason == PreemptReason::kAging || reason == PreemptReason::kFairness) {
     ++sequence->sched.turns_given;
   }
-  // An aged one that has not run for kMinRunSteps is past max_wait again at once.
-  sequence->sched.queued_since = sequence->sched.aged ? now_ - options_.max_wait : now_;
+  sequence->sched.queued_since = aging_->QueuedSince(*sequence, now_);
   Erase(&running_, sequence);
   queue_.push_back(sequence);
   UpdateHint(sequence);

@@ -13,9 +13,9 @@
 #include "core/sequence_state.h"
 #include "kvcache/kv_cache_manager.h"
 #include "policy/scheduling_policy.h"
+#include "ropeway/options.h"
 #include "ropeway/status.h"
 #include "scheduler/queue_load.h"
-#include "scheduler/scheduler_options.h"
 #include "scheduler/scheduler_output.h"
 #include "scheduler/tenant_table.h"
 #include "scheduler/waiting_queue.h"
@@ -32,8 +32,8 @@ class Slots {
   static constexpr int32_t kMinFollowTokens = 4 * base::kBlockTokens;
 
   // The others must outlive it.
-  Slots(const SchedulerOptions& options, kvcache::KvCacheManager* kv, core::SequenceMover* mover,
-        TenantTable* tenants, QueueLoad* load, SchedulerOutput* step);
+  Slots(const SchedulingOptions& options, const Aging* aging, kvcache::KvCacheManager* kv,
+        core::SequenceMover* mover, TenantTable* tenants, QueueLoad* load, SchedulerOutput* step);
 
   // Both unordered: ranks may change.
   const std::vector<core::Sequence*>& queue() const { return queue_; }  // Waiting and preempted.
@@ -56,8 +56,8 @@ class Slots {
 
   // Begins a step. Looks up the cached prefixes of some of the queue anew.
   void BeginStep(base::TimePoint now);
-  // Preempts what has become too long for the short factors of RoPE.
-  void PreemptLong();
+  // Preempts what is longer, too long for the short factors of RoPE.
+  void PreemptLong(int32_t above);
   // Whether the sequence follows another one from now on: another sequence computes or reads the
   // prefix that it needs next, and that, with what a tier holds behind it, is long enough.
   bool Follow(core::Sequence* sequence, kvcache::CachedPrefix* prefix);
@@ -86,7 +86,8 @@ class Slots {
   static int32_t PositionsToStart(const core::Sequence& sequence);
   void UpdateHint(core::Sequence* sequence);
 
-  const SchedulerOptions options_;
+  const SchedulingOptions options_;
+  const Aging* const aging_;
   kvcache::KvCacheManager* const kv_;
   core::SequenceMover* const mover_;
   TenantTable* const tenants_;

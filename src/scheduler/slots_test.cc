@@ -79,12 +79,11 @@ TEST_F(SlotsTest, WhoGivesAwayATurnIsNotCountedAsPreemptedForIt) {
 }
 
 TEST_F(SlotsTest, AnAgedOneIsPastMaxWaitAgainAtOnce) {
-  const base::Duration max_wait = std::chrono::seconds(1);
-  Begin({.max_num_seqs = 2, .max_num_batched_tokens = 64, .max_wait = max_wait}, 8);
+  Begin({.max_num_seqs = 2, .max_num_batched_tokens = 64}, 8);
   core::Sequence* const sequence = Run(4);
   sequence->sched.aged = true;
   slots_->Preempt(sequence, PreemptReason::kMemory);
-  EXPECT_EQ(slots_->now() - sequence->sched.queued_since, max_wait);
+  EXPECT_EQ(slots_->now() - sequence->sched.queued_since, kMaxWait);
 }
 
 TEST_F(SlotsTest, WhatIsPreemptedBeforeItsReadIsNotRead) {

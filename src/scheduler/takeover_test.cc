@@ -12,11 +12,11 @@ namespace {
 
 class TakeoverTest : public SlotsTest {
  protected:
-  void Begin(SchedulerOptions options, int32_t blocks = 64) {
+  void Begin(SchedulingOptions options, int32_t blocks = 64) {
     options.max_num_batched_tokens = 64;
     SlotsTest::Begin(options, blocks);
     urgent_ = std::make_unique<UrgentSteps>(&policy_, 0);
-    takeover_ = std::make_unique<Takeover>(options, &policy_, kv_.get(), urgent_.get(),
+    takeover_ = std::make_unique<Takeover>(options, kMaxWait, &policy_, kv_.get(), urgent_.get(),
                                            tenants_.get(), slots_.get());
     takeover_->Reserve(32, 32);
   }
@@ -136,7 +136,7 @@ TEST_F(TakeoverTest, AFollowerNeedsNoSlot) {
 }
 
 TEST_F(TakeoverTest, WhatIsDueTakesASlotOfItsOwnTenant) {
-  Begin({.max_num_seqs = 2, .max_wait = std::chrono::seconds(1)});
+  Begin({.max_num_seqs = 2});
   Run(4, "a");
   Run(4, "a");
   core::Sequence* const due = Add(4, "a");

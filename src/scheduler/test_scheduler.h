@@ -19,15 +19,16 @@ namespace ropeway::scheduler {
 // "1:0+8 2:40+1*": sequence:start+tokens, and a star if the next token is sampled.
 class SchedulerTest : public testing::Test {
  protected:
-  void Start(int32_t blocks, const SchedulerOptions& options,
+  // With max_wait_ and step_options_.
+  void Start(int32_t blocks, const SchedulingOptions& options,
              policy::SchedulingPolicy* policy = nullptr) {
     kv_ = std::make_unique<kvcache::KvCacheManager>(kvcache::KvCacheOptions{.num_blocks = blocks,
                                                                             .block_bytes = 1,
                                                                             .windows = windows_,
                                                                             .caching = caching_,
                                                                             .tier = tier_});
-    scheduler_ = std::make_unique<Scheduler>(options, policy != nullptr ? policy : &fcfs_,
-                                             kv_.get(), &mover_);
+    scheduler_ = std::make_unique<Scheduler>(
+        options, max_wait_, step_options_, policy != nullptr ? policy : &fcfs_, kv_.get(), &mover_);
   }
 
   core::Sequence* Add(int32_t prompt_len, int32_t max_tokens = 1000, int32_t shared = 0) {
@@ -106,6 +107,8 @@ class SchedulerTest : public testing::Test {
   }
 
   std::vector<int32_t> windows_ = {0};
+  base::Duration max_wait_ = std::chrono::hours(1000);
+  StepOptions step_options_;
   bool caching_ = true;
   kvcache::KvTier* tier_ = nullptr;
   policy::FcfsPolicy fcfs_;

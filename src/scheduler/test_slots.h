@@ -43,11 +43,12 @@ class SlotsTest : public testing::Test {
   // A step from which all that began in the first one give way.
   static constexpr int kLater = 2 * kMinRunSteps;
 
-  void Begin(const SchedulerOptions& options, int32_t blocks, kvcache::KvTier* tier = nullptr) {
+  void Begin(const SchedulingOptions& options, int32_t blocks, kvcache::KvTier* tier = nullptr) {
     kv_ = std::make_unique<kvcache::KvCacheManager>(
         kvcache::KvCacheOptions{.num_blocks = blocks, .block_bytes = 1, .tier = tier});
     tenants_ = std::make_unique<TenantTable>(&policy_, kv_.get());
-    slots_ = std::make_unique<Slots>(options, kv_.get(), &mover_, tenants_.get(), &load_, &step_);
+    slots_ = std::make_unique<Slots>(options, &aging_, kv_.get(), &mover_, tenants_.get(), &load_,
+                                     &step_);
     order_ = std::make_unique<StepOrder>(&policy_, kv_.get(), 16);
     order_->Reserve(32);
     slots_->BeginStep(base::TimePoint{1});
@@ -113,6 +114,9 @@ class SlotsTest : public testing::Test {
   }
 
   SetService policy_;
+  static constexpr base::Duration kMaxWait = std::chrono::seconds(1);
+
+  Aging aging_{kMaxWait};
   CostModel costs_{0.0, false};
   QueueLoad load_{&costs_, {}};
   core::SequenceMover mover_;
