@@ -1,6 +1,6 @@
-#include "api/api_error.h"
-
 #include <nlohmann/json.hpp>
+
+#include "api/api_format.h"
 
 namespace ropeway::api {
 

@@ -16,12 +16,22 @@
 #include <string_view>
 #include <vector>
 
-#include "api/api_error.h"
 #include "base/json.h"
+#include "http/http_error.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway::api {
+
+// An error as the API reports it, in OpenAI's terms. A dialect may write it in another shape
+// (ApiFormat::ErrorBody).
+using ApiError = http::HttpError;
+
+// Maps a failed status to what a client is told. REQUIRES: !status.ok().
+ApiError ToApiError(const Status& status);
+
+// {"error": {"message", "type", "param", "code"}} as JSON text.
+std::string ErrorJson(const ApiError& error);
 
 // What a request's body may hold.
 struct BodyLimits {

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "core/parameters.h"
-#include "flags/units.h"
+#include "flags/flag.h"
 #include "hub/model_store.h"
 #include "hub/names.h"
 #include "hub/pull.h"

@@ -12,7 +12,6 @@
 #include "engine/engine_options.h"
 #include "engine/llm_engine.h"
 #include "engine/test_fakes.h"
-#include "store/record.h"
 #include "store/session.h"
 #include "store/test_faulty_state_db.h"
 #include "tokenizer/make_tokenizer.h"

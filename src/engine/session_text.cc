@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "store/record.h"
+#include "store/session.h"
 
 namespace ropeway::engine {
 namespace {

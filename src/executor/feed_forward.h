@@ -4,7 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
+#include "base/worker_team.h"
+#include "executor/row_packer.h"
+#include "executor/step_plan.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 
@@ -38,6 +43,99 @@ void ActivateRows(const kernels::Kernels& kernels, model::Activation activation,
 // Packs columns [col, col + cols) of the rows that `m` will be multiplied with.
 void PackColumns(const kernels::Kernels& kernels, const kernels::Matrix& m, const float* x,
                  int64_t stride, int rows, int col, int cols, std::byte* packed);
+
+// Chooses `config.used` experts of one row: those with the largest logits, of equal ones the first;
+// NaN counts as less than any number. ids: ascending; weights: of each of them. `scratch` has room
+// for a number per expert.
+void ChooseExperts(const kernels::Kernels& kernels, const model::ExpertsConfig& config,
+                   const float* logits, float* scratch, int32_t* ids, float* weights);
+
+// The feed-forward network of a layer with experts (Shazeer et al. 2017).
+//
+// The rows of a step are gathered by expert, so that each expert's weights are read once however
+// many rows go through it. All workers compute each phase together: first each row's experts, then
+// the hidden features of all experts, divided by their cost, then the outputs, divided by columns.
+// A row's output is summed over its experts in the order of their numbers: it depends neither on
+// that division nor on the rows that share an expert with it.
+//
+// Thread rule: Compute by all workers of the team at once; the rest from the thread that runs it.
+class ExpertLayer {
+ public:
+  // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
+  // REQUIRES: the model has experts.
+  ExpertLayer(const model::Model& model, const kernels::Kernels& kernels, base::WorkerTeam* team,
+              int max_rows);
+
+  // x += the layer's output, for all `rows` rows of a set. `x`: the rows of the worker's slice.
+  // REQUIRES: every worker of the team calls it with its own number and slice.
+  void Compute(const model::LayerWeights& layer, const Slice& slice, int rows, int worker,
+               float* x);
+
+  // Experts that some row went through, summed over the layers since the last call.
+  // REQUIRES: no Compute is running.
+  int64_t TakeExpertsRead() { return std::exchange(experts_read_, 0); }
+
+ private:
+  // A row that goes through an expert.
+  struct Use {
+    int32_t row;
+    float weight;
+  };
+  // The rows that go through one expert: uses [begin, end) of the list, and where their hidden
+  // features lie, packed for its down matrix.
+  struct Group {
+    int32_t begin = 0;
+    int32_t end = 0;
+    size_t hidden = 0;
+
+    int rows() const { return end - begin; }
+  };
+  struct Worker {
+    Worker(int number, RowPacker row_packer) : id(number), packer(std::move(row_packer)) {}
+    int id;
+    RowPacker packer;                // For the router.
+    AlignedArray<float> rows;        // [kRowGroup][hidden]
+    AlignedArray<float> scratch;     // [experts]
+    AlignedArray<std::byte> packed;  // [max rows], packed for gate or up
+    AlignedArray<float> gate;        // [max rows][some panels]
+    AlignedArray<float> up;          // as gate
+    std::vector<Use> uses;           // Of all experts, one after another.
+    std::vector<Group> groups;       // Of each expert; the last is that of all rows.
+  };
+
+  // Normalizes the rows of the worker's part and chooses their experts.
+  void Route(const model::LayerWeights& layer, const Slice& slice, int rows, const float* x,
+             Worker* w);
+  void RouteTile(const model::LayerWeights& layer, int row, int rows, Worker* w);
+  void ListUses(const model::LayerWeights& layer, int rows, Worker* w) const;
+  const model::FfnWeights& NetworkOf(const model::LayerWeights& layer, size_t group) const {
+    return group < layer.experts.size() ? layer.experts[group] : layer.shared;
+  }
+  // The worker's part of all experts' hidden features.
+  void ComputeHidden(const model::LayerWeights& layer, Worker* w);
+  void ComputeBlocks(const model::FfnWeights& ffn, const Group& group, int panel_begin,
+                     int panel_end, Worker* w);
+  const std::byte* PackUses(kernels::WeightType type, const Group& group, Worker* w);
+  // The worker's columns of all rows' outputs.
+  void ComputeOutputs(const model::LayerWeights& layer, int rows, Worker* w);
+
+  const model::ModelConfig& config_;
+  const kernels::Kernels& kernels_;
+  base::WorkerTeam* const team_;
+  const int hidden_;
+  const int64_t logits_stride_;
+
+  // Shared by all workers, indexed by row.
+  AlignedArray<float> normed_;        // [rows][hidden]
+  AlignedArray<float> logits_;        // [rows][logits_stride_]
+  AlignedArray<int32_t> chosen_;      // [rows][used]
+  AlignedArray<float> weights_;       // [rows][used]
+  AlignedArray<float> shared_;        // [rows]: the weight of the expert of all rows.
+  AlignedArray<std::byte> features_;  // Of each expert's rows, packed for its down matrix.
+  AlignedArray<float> sums_;          // [rows][hidden]
+  std::vector<Worker> workers_;
+  int64_t experts_read_ = 0;  // Worker 0's.
+};
 
 }  // namespace ropeway::executor
 

@@ -15,7 +15,7 @@
 
 #include "base/worker_team.h"
 #include "core/batch.h"
-#include "executor/expert_layer.h"
+#include "executor/feed_forward.h"
 #include "executor/kv_pool.h"
 #include "executor/output_layer.h"
 #include "executor/row_packer.h"

@@ -15,6 +15,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -22,6 +23,23 @@
 #include "ropeway/status.h"
 
 namespace ropeway::flags {
+
+// Times and sizes are read and shown as people write them: 30s, 500ms, 48MiB.
+
+// A whole or decimal number with its unit, ms, s, m or h: "500ms", "1.5s"; or "0". At most 1,000
+// hours. kInvalidArgument for a number without a unit: reader and writer may think of different
+// ones.
+StatusOr<std::chrono::milliseconds> ParseDuration(std::string_view text);
+
+// The shortest text that ParseDuration reads back: "0", "1500ms", "30s", "2m".
+std::string FormatDuration(std::chrono::milliseconds duration);
+
+// Bytes: "1048576", "512KiB", "48MiB", "4GiB" (powers of 1024; K, M and G mean the same), "10MB"
+// (powers of 1000). At most 2^60.
+StatusOr<int64_t> ParseSize(std::string_view text);
+
+// The shortest text that ParseSize reads back: "512", "48MiB".
+std::string FormatSize(int64_t bytes);
 
 // How a value is written, which decides what a configuration file may hold for it.
 enum class ValueKind { kSwitch, kInt, kIntOrAuto, kNumber, kTime, kSize, kText };

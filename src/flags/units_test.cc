@@ -1,6 +1,6 @@
-#include "flags/units.h"
-
 #include <gtest/gtest.h>
+
+#include "flags/flag.h"
 
 namespace ropeway::flags {
 namespace {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "gateway/test_scripted_backend.h"
-#include "store/record.h"
 #include "store/session.h"
 #include "store/session_store.h"
 #include "store/test_faulty_state_db.h"

@@ -1,5 +1,3 @@
-#include "http/access_log.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
@@ -11,6 +9,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "http/access_record.h"
 
 namespace ropeway::http {
 namespace {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/utf8.h"
 
 namespace ropeway::http {
@@ -111,6 +112,15 @@ std::string_view UsableRequestId(std::string_view given) {
   const bool usable =
       !given.empty() && given.size() <= kMostBytes && std::ranges::all_of(given, IsPlain);
   return usable ? given : std::string_view();
+}
+
+AccessLog::AccessLog() : logger_(base::Log().clone(base::kMembersLogger)) {}
+
+void AccessLog::Write(const AccessRecord& record) noexcept {
+  try {
+    if (on()) logger_->info(base::LogsAsJson() ? AccessJson(record) : AccessText(record));
+  } catch (...) {  // The line is lost.
+  }
 }
 
 }  // namespace ropeway::http

@@ -1,8 +1,11 @@
-// What the log says of one HTTP request, and the names of requests.
+// What the log says of one HTTP request, the line itself, and the names of requests.
 #ifndef ROPEWAY_HTTP_ACCESS_RECORD_H_
 #define ROPEWAY_HTTP_ACCESS_RECORD_H_
 
+#include <spdlog/logger.h>
+
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +50,19 @@ std::string AccessJson(const AccessRecord& record);
 
 // A client's name for its request where it can be used: 1 to 128 of [A-Za-z0-9._-]; else "".
 std::string_view UsableRequestId(std::string_view given);
+
+// To where base::Log writes when it is made, at level info. Thread-safe.
+class AccessLog {
+ public:
+  AccessLog();
+
+  // Whether a line would be written at all.
+  bool on() const { return logger_->should_log(spdlog::level::info); }
+  void Write(const AccessRecord& record) noexcept;
+
+ private:
+  const std::shared_ptr<spdlog::logger> logger_;
+};
 
 }  // namespace ropeway::http
 

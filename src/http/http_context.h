@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/shared_budget.h"
-#include "http/access_log.h"
+#include "http/access_record.h"
 #include "http/caller.h"
 #include "http/client_address.h"
 #include "http/connection_table.h"

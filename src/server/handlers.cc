@@ -16,8 +16,6 @@
 #include "core/request_check.h"
 #include "http/exchange.h"
 #include "net/base_url.h"
-#include "server/openapi.h"
-#include "server/tenant_metrics.h"
 
 namespace ropeway::server {
 namespace {

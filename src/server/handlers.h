@@ -1,13 +1,16 @@
-// What answers at once (models, the queue, health, metrics, version, the admin paths), and what the
-// handlers of all routes share.
+// The handlers of the server's routes: what answers at once (models, the queue, health, metrics,
+// version, the admin paths), what tokenizes, and what all of them share.
 #ifndef ROPEWAY_SERVER_HANDLERS_H_
 #define ROPEWAY_SERVER_HANDLERS_H_
 
 #include <string>
+#include <vector>
 
+#include "http/http_metrics.h"
 #include "http/http_reply.h"
 #include "http/request_reader.h"
 #include "http/route.h"
+#include "server/key_limits.h"
 #include "server/server_context.h"
 
 namespace ropeway::server {
@@ -32,6 +35,21 @@ StatusOr<service::ModelInfo> FindModel(const std::string& name, const ServerCont
 // with ServerOptions::any_model the only one there is.
 StatusOr<service::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
                                         const ServerContext& context);
+
+// POST /tokenize and /detokenize, with vLLM's fields. They are answered on the helper threads, in
+// pieces; 429 if the tenant has too many there, or its answers take too much memory. Nothing more
+// is computed for a client that has left. `context` must outlive the handler.
+http::Route::Handler Tokenizes(ServerContext* context);
+http::Route::Handler Detokenizes(ServerContext* context);
+
+// The metrics of all tenants, or of `tenant` alone if that is not "", in the Prometheus text
+// format.
+std::string TenantText(const http::HttpMetrics& metrics, const std::vector<KeyUsage>& usage,
+                       const std::string& tenant);
+
+// The server's description of itself for programs (OpenAPI 3.1): every row of `routes` with the
+// fields of its body, which have types and ranges where they are rows of core/parameters.h.
+std::string OpenApiJson(const std::vector<http::Route>& routes);
 
 }  // namespace ropeway::server
 

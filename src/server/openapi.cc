@@ -1,5 +1,3 @@
-#include "server/openapi.h"
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "api/json.h"
 #include "core/parameters.h"
+#include "server/handlers.h"
 
 namespace ropeway::server {
 namespace {

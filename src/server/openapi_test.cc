@@ -1,5 +1,3 @@
-#include "server/openapi.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <string>
 
 #include "core/parameters.h"
+#include "server/handlers.h"
 #include "server/routes.h"
 #include "server/test_server.h"
 

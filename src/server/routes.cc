@@ -3,7 +3,6 @@
 #include "api/openai_format.h"
 #include "server/generation.h"
 #include "server/handlers.h"
-#include "server/tokenize_handlers.h"
 
 namespace ropeway::server {
 

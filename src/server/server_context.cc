@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "api/api_error.h"
+#include "api/api_format.h"
 #include "api/fields.h"
 #include "http/http_reply.h"
 

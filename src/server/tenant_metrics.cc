@@ -1,10 +1,10 @@
-#include "server/tenant_metrics.h"
-
 #include <prometheus/client_metric.h>
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
 #include <utility>
+
+#include "server/handlers.h"
 
 namespace ropeway::server {
 namespace {

@@ -1,5 +1,3 @@
-#include "server/tokenize_handlers.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,11 +5,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "api/json.h"
 #include "api/openai_format.h"

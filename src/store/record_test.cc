@@ -1,10 +1,10 @@
-#include "store/record.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "store/session.h"
 
 namespace ropeway::store {
 namespace {

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "store/record.h"
 #include "store/rocks_state_db.h"
+#include "store/session.h"
 
 namespace ropeway::store {
 namespace {

@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "store/record.h"
-
 namespace ropeway::store {
 namespace {
 

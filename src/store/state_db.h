@@ -21,7 +21,7 @@ struct StateChange {
 };
 
 // A value is read back as it was written, or not at all, as far as the database can tell; callers
-// also seal their values (record.h).
+// also seal their values (session.h).
 //
 // Thread rule: Write from one thread at a time, the rest from any.
 class StateDb {
