@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/csv_field.h"
+#include "base/words.h"
 
 namespace ropeway::bench {
 

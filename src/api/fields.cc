@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/edit_distance.h"
+#include "base/words.h"
 
 namespace ropeway::api {
 namespace {

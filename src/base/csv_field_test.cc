@@ -1,6 +1,6 @@
-#include "base/csv_field.h"
-
 #include <gtest/gtest.h>
+
+#include "base/words.h"
 
 namespace ropeway::base {
 namespace {

@@ -1,9 +1,9 @@
-#include "base/edit_distance.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "base/words.h"
 
 namespace ropeway::base {
 namespace {

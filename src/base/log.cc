@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include <pthread.h>
+#include <spdlog/async.h>
 #include <spdlog/formatter.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -8,9 +10,10 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <future>
 #include <iterator>
-#include <memory>
 #include <string_view>
+#include <thread>
 
 #include "base/json.h"
 
@@ -67,5 +70,42 @@ void SetLogFormat(bool json) {
 }
 
 bool LogsAsJson() { return as_json; }
+
+namespace {
+
+constexpr size_t kLinesThatWait = 8192;
+
+}  // namespace
+
+LogQueue::LogQueue()
+    : before_(spdlog::default_logger()),
+      thread_(std::make_shared<spdlog::details::thread_pool>(
+          kLinesThatWait, 1, [] { pthread_setname_np(pthread_self(), "ropeway-log"); })) {
+  const spdlog::logger& log = Log();
+  auto queued = std::make_shared<spdlog::async_logger>(
+      log.name(), log.sinks().begin(), log.sinks().end(), thread_,
+      spdlog::async_overflow_policy::overrun_oldest);
+  queued->set_level(log.level());
+  spdlog::set_default_logger(std::move(queued));
+}
+
+bool LogQueue::End() {
+  if (thread_ == nullptr) return true;
+  spdlog::set_default_logger(before_);
+  // Its destructor joins its thread, which a reader that takes nothing holds.
+  return EndsInTime([thread = std::move(thread_)]() mutable { thread.reset(); });
+}
+
+size_t LogQueue::lost() const { return thread_->overrun_counter(); }
+
+bool EndsInTime(std::function<void()> work) {
+  std::promise<void> ended;
+  const std::future<void> end = ended.get_future();
+  std::thread([work = std::move(work), ended = std::move(ended)]() mutable {
+    work();
+    ended.set_value();
+  }).detach();
+  return end.wait_for(std::chrono::seconds(1)) == std::future_status::ready;
+}
 
 }  // namespace ropeway::base

@@ -1,5 +1,3 @@
-#include "base/log_queue.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/base_sink.h>

@@ -5,6 +5,7 @@
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
+#include <prometheus/metric_family.h>
 #include <prometheus/registry.h>
 
 #include <functional>
@@ -89,6 +90,10 @@ class SampledMetrics {
   Metrics* const metrics_;
   std::vector<Row> rows_;
 };
+
+// process_cpu_seconds_total, process_resident_memory_bytes and so on, read from /proc; what cannot
+// be read is left out. Thread-safe.
+std::vector<prometheus::MetricFamily> ProcessMetrics();
 
 }  // namespace ropeway::base
 

@@ -1,11 +1,11 @@
-#include "base/own_entries.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "base/system.h"
 
 namespace ropeway::base {
 namespace {

@@ -1,5 +1,3 @@
-#include "base/process_metrics.h"
-
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/metrics.h"
 #include "base/system.h"
 
 namespace ropeway::base {

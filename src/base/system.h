@@ -1,10 +1,12 @@
-// Small files, files for their owner alone, and the limit on open files.
+// Small files, files for their owner alone, what in a directory is Ropeway's own, and the limit on
+// open files.
 #ifndef ROPEWAY_BASE_SYSTEM_H_
 #define ROPEWAY_BASE_SYSTEM_H_
 
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +43,17 @@ void RaiseDescriptorLimit();
 
 // How many descriptors this process may have open. Thread-safe.
 int64_t DescriptorLimit();
+
+// The first entry of the directory, by name, of which `is_own` says no; "" where there is none.
+// The directory lost+found and files .nfs*, which file systems make, are nobody's. A directory that
+// does not exist has none. Of one that cannot be read to its end nobody knows: kUnavailable, whose
+// message is the end of a sentence about it.
+StatusOr<std::string> FindForeignEntry(
+    const std::filesystem::path& directory,
+    const std::function<bool(const std::filesystem::directory_entry&)>& is_own);
+
+// Whether RocksDB gives this name to a file of a database.
+bool IsRocksDbName(std::string_view name);
 
 }  // namespace ropeway::base
 

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/edit_distance.h"
 #include "base/output.h"
 #include "base/system.h"
 #include "base/words.h"

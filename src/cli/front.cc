@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/log_queue.h"
 #include "base/output.h"
 #include "base/system.h"
 #include "base/words.h"

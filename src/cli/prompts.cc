@@ -16,7 +16,6 @@
 #include "api/json.h"
 #include "api/parameter_json.h"
 #include "base/clock.h"
-#include "base/csv_field.h"
 #include "base/output.h"
 #include "base/words.h"
 #include "cli/chat.h"

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/log_queue.h"
 
 namespace ropeway::cli {
 namespace {

@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
-#include "base/edit_distance.h"
 #include "base/system.h"
 #include "base/toml_bounds.h"
 #include "base/utf8.h"
+#include "base/words.h"
 #include "flags/program.h"
 
 namespace ropeway::flags {

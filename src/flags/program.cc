@@ -9,9 +9,9 @@
 #include <set>
 #include <utility>
 
-#include "base/edit_distance.h"
 #include "base/output.h"
 #include "base/utf8.h"
+#include "base/words.h"
 
 namespace ropeway::flags {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/process_metrics.h"
+#include "base/metrics.h"
 
 namespace ropeway::http {
 

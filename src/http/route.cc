@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/edit_distance.h"
+#include "base/words.h"
 
 namespace ropeway::http {
 namespace {

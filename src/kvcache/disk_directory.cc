@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/own_entries.h"
 #include "base/system.h"
 #include "kvcache/disk_generation.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/csv_field.h"
+#include "base/words.h"
 
 namespace ropeway::loadgen {
 namespace {

@@ -18,7 +18,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/own_entries.h"
 #include "base/system.h"
 
 namespace ropeway::store {

@@ -1,9 +1,17 @@
-#include "base/edit_distance.h"
+#include "base/words.h"
 
 #include <utility>
-#include <vector>
 
 namespace ropeway::base {
+std::string CsvField(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
 
 // The distance of "optimal string alignment", a row for each letter of `a`. Cells further than
 // `most` from the diagonal cost more than `most`, so they are not looked at.
