@@ -1,6 +1,5 @@
 // A text: encoded, whole and in pieces, and decoded with a small vocabulary of every kind and
 // several families of split patterns, detokenized in pieces, and searched for a stop string.
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -3,7 +3,6 @@
 #define ROPEWAY_SIM_ENCODER_H_
 
 #include <functional>
-#include <memory>
 #include <utility>
 
 #include "base/clock.h"

@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <map>
 #include <optional>
 #include <vector>
 

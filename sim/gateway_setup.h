@@ -3,7 +3,6 @@
 #ifndef ROPEWAY_SIM_GATEWAY_SETUP_H_
 #define ROPEWAY_SIM_GATEWAY_SETUP_H_
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>

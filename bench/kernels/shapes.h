@@ -3,7 +3,6 @@
 #define ROPEWAY_BENCH_KERNELS_SHAPES_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "bench/replay/replay.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/json.h"
 #include "base/utf8.h"
 
 namespace ropeway::api {

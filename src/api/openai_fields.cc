@@ -1,12 +1,10 @@
 // The fields that OpenAI's two dialects share.
-#include <fmt/format.h>
 
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include "api/openai_format.h"
 #include "api/parameter_json.h"

@@ -6,8 +6,6 @@
 #include <atomic>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <utility>
-#include <variant>
 
 #include "api/parameter_json.h"
 

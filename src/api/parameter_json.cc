@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <type_traits>
-#include <utility>
 
 #include "api/json.h"
 #include "base/random.h"

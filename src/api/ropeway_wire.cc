@@ -7,7 +7,6 @@
 #include <chrono>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <variant>
 
 #include "api/openai_wire.h"
 #include "api/parameter_json.h"

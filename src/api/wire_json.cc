@@ -11,8 +11,6 @@
 #include <system_error>
 #include <utility>
 
-#include "api/wire_fields.h"
-#include "base/json.h"
 #include "base/utf8.h"
 
 namespace ropeway::api {

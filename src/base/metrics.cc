@@ -9,7 +9,6 @@
 #include <iterator>
 #include <optional>
 #include <sstream>
-#include <utility>
 
 #include "base/system.h"
 

@@ -2,11 +2,9 @@
 #ifndef ROPEWAY_BASE_TURN_QUEUE_H_
 #define ROPEWAY_BASE_TURN_QUEUE_H_
 
-#include <cstddef>
 #include <list>
 #include <map>
 #include <string>
-#include <utility>
 
 namespace ropeway::base {
 

@@ -3,7 +3,6 @@
 #define ROPEWAY_BASE_UTF8_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 

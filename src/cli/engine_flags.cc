@@ -12,19 +12,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
 
 #include "base/log.h"
 #include "base/system.h"
-#include "core/parameters.h"
-#include "flags/flag.h"
 #include "hub/model_store.h"
 #include "hub/names.h"
 #include "hub/pull.h"
-#include "hub/registry.h"
 
 namespace ropeway::cli {
 namespace {

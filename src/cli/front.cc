@@ -16,7 +16,6 @@
 #include "base/output.h"
 #include "base/system.h"
 #include "base/words.h"
-#include "flags/flag.h"
 #include "http/client_address.h"
 #include "server/api_keys.h"
 #include "server/api_server.h"

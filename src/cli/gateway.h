@@ -2,7 +2,6 @@
 #ifndef ROPEWAY_CLI_GATEWAY_H_
 #define ROPEWAY_CLI_GATEWAY_H_
 
-#include <string>
 #include <vector>
 
 #include "cli/engine_flags.h"

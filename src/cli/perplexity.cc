@@ -7,16 +7,13 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/output.h"
 #include "base/system.h"
 #include "engine/model_vocabulary.h"
-#include "model/gguf.h"
 #include "model/open_model.h"
 #include "ropeway/engine.h"
 

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <exception>
 #include <future>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>

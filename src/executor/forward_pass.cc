@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "executor/feed_forward.h"
-
 namespace ropeway::executor {
 namespace {
 

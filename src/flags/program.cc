@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <set>
-#include <utility>
 
 #include "base/output.h"
 #include "base/utf8.h"

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
-#include <chrono>
 #include <exception>
-#include <string>
 #include <string_view>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "http/http_options.h"
 #include "ropeway/status.h"
 
 namespace ropeway::http {

@@ -7,7 +7,6 @@
 #include <exception>
 #include <iterator>
 #include <new>
-#include <utility>
 
 namespace ropeway::http {
 namespace {

@@ -12,8 +12,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -22,7 +20,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/connection.h"
-#include "http/http_context.h"
 #include "http/io_turns.h"
 #include "http/tls_files.h"
 

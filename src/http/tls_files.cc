@@ -7,7 +7,6 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "base/system.h"

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
-#include <cstdint>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -20,8 +18,6 @@
 #include "base/sha256.h"
 #include "base/utf8.h"
 #include "hub/part_file.h"
-#include "net/base_url.h"
-#include "net/http_client.h"
 
 namespace ropeway::hub {
 namespace {

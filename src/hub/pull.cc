@@ -7,10 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <optional>
 #include <span>
 #include <system_error>
-#include <utility>
 
 #include "base/random_access_file.h"
 #include "base/split_name.h"

@@ -10,12 +10,9 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <mutex>
-#include <optional>
-#include <utility>
 
 namespace ropeway::kvcache {
 namespace {

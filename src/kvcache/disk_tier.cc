@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <iterator>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include "base/log.h"

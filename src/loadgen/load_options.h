@@ -3,8 +3,6 @@
 #define ROPEWAY_LOADGEN_LOAD_OPTIONS_H_
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "loadgen/bench_serve_command.h"
 #include "loadgen/summary.h"

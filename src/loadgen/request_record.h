@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "net/http_client.h"
-
 namespace ropeway::loadgen {
 
 // Why a request failed, beside http_error's kinds and "HTTP <status>": the stream had an error

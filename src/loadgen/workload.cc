@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "loadgen/work_file.h"
+
 namespace ropeway::loadgen {
 
 StatusOr<Workload> Workload::Open(const LoadOptions& options, const ServerFacts& facts) {

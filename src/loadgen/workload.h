@@ -9,7 +9,6 @@
 #include "loadgen/load_runner.h"
 #include "loadgen/prompt.h"
 #include "loadgen/server_probe.h"
-#include "loadgen/work_file.h"
 
 namespace ropeway::loadgen {
 

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <map>
 #include <type_traits>
-#include <vector>
 
 #include "base/utf8.h"
 #include "base/words.h"

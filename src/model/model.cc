@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <string_view>
 
 #include "base/utf8.h"
 

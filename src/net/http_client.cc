@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <chrono>
 #include <cstdint>
 #include <exception>
-#include <utility>
 
 namespace ropeway::net {
 namespace {

@@ -18,7 +18,6 @@
 #include <boost/none.hpp>
 #include <boost/optional.hpp>
 #include <boost/system/system_error.hpp>
-#include <utility>
 
 namespace ropeway::net {
 namespace {

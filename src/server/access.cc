@@ -3,7 +3,6 @@
 #include <openssl/crypto.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/sha256.h"
 

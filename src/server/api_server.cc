@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/ssl/context.hpp>
 #include <exception>
-#include <memory>
 #include <string>
 #include <utility>
 

@@ -7,10 +7,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "api/json.h"
 #include "core/request_check.h"

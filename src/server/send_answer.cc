@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "server/generation.h"
-#include "server/handlers.h"
 
 namespace ropeway::server {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <mutex>
 #include <utility>
 
 #include "api/api_format.h"

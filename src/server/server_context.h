@@ -2,7 +2,6 @@
 #ifndef ROPEWAY_SERVER_SERVER_CONTEXT_H_
 #define ROPEWAY_SERVER_SERVER_CONTEXT_H_
 
-#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <memory>

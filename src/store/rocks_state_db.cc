@@ -14,7 +14,6 @@
 #include <cstdarg>
 #include <filesystem>
 #include <mutex>
-#include <string>
 #include <system_error>
 #include <utility>
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <cstring>
 #include <utility>
 
 namespace ropeway::store {

@@ -4,20 +4,12 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <cstdint>
 #include <exception>
-#include <list>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <tuple>
-#include <unordered_set>
-#include <utility>
 
 #include "base/log.h"
 #include "store/rocks_state_db.h"
-#include "store/session.h"
 
 namespace ropeway::store {
 namespace {

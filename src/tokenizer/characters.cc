@@ -1,6 +1,5 @@
 #include "tokenizer/characters.h"
 
-#include <algorithm>
 #include <bitset>
 #include <string>
 

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <functional>
-#include <utility>
 
 namespace ropeway::tokenizer {
 namespace {

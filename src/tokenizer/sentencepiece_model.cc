@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "base/utf8.h"
 #include "tokenizer/characters.h"

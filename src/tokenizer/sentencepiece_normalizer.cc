@@ -1,7 +1,6 @@
 #include "tokenizer/sentencepiece_normalizer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/utf8.h"
 #include "tokenizer/characters.h"

@@ -3,7 +3,6 @@
 #define ROPEWAY_TOKENIZER_JINJA_EXPRESSION_PARSER_H_
 
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
