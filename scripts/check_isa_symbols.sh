@@ -8,7 +8,7 @@ set -eu
 status=0
 for object in "$@"; do
   symbols=$(nm --defined-only --demangle "$object")
-  if ! printf '%s\n' "$symbols" | grep -q ' [DRB] ropeway::k.*\(Kernels\|Peaks\)$'; then
+  if ! printf '%s\n' "$symbols" | grep -q ' [DRB] ropeway::.*::k.*\(Kernels\|Peaks\)$'; then
     echo "$object: no table of kernels or of their limits in it" >&2
     status=1
   fi

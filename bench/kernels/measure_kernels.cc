@@ -12,8 +12,8 @@
 #include "bench/kernels/attention_bench.h"
 #include "bench/kernels/matmul_bench.h"
 #include "bench/kernels/peak_bench.h"
+#include "bench/kernels/peaks.h"
 #include "executor/output_layer.h"
-#include "kernels/peaks.h"
 
 namespace ropeway::bench {
 namespace {
@@ -105,8 +105,8 @@ class KernelsBench {
 };
 
 void KernelsBench::Plan() {
-  for (const char* const* name = kernels::kTableNames; *name != nullptr; ++name) {
-    if (kernels::PeakLoopsByName(*name) != nullptr) tables_.emplace_back(*name);
+  for (const char* const* name = kTableNames; *name != nullptr; ++name) {
+    if (PeakLoopsByName(*name) != nullptr) tables_.emplace_back(*name);
   }
   const ModelShapes& model = options_.model;
   const ModelShapes billion = OneBillionShapes(model.main_type(), model.output.type);
@@ -166,7 +166,7 @@ std::vector<int> KernelsBench::RowsOf(const MatMulShape& shape) const {
 Status KernelsBench::MeasurePeaks() {
   base::WorkerTeam alone(1);
   for (const std::string& table : tables_) {
-    const kernels::PeakLoops& loops = *kernels::PeakLoopsByName(table.c_str());
+    const PeakLoops& loops = *PeakLoopsByName(table.c_str());
     for (base::WorkerTeam* team : {&alone, &team_}) {
       if (team == &team_ && options_.threads == 1) continue;
       for (const bool int8 : {true, false}) {
@@ -193,7 +193,7 @@ void KernelsBench::AddPeak(const std::string& table, const char* what, int threa
 // Over as much as the model's weights are, or as there is memory for.
 Status KernelsBench::MeasureSweep() {
   Tell("memory sweep");
-  const kernels::PeakLoops& loops = *kernels::PeakLoopsByName(options_.kernels->name);
+  const PeakLoops& loops = *PeakLoopsByName(options_.kernels->name);
   const size_t wanted = options_.model.weight_bytes();
   const size_t bytes = std::min(wanted, options_.memory);
   if (bytes < wanted) {

@@ -38,20 +38,18 @@ Rate MeasureLoop(uint64_t (*loop)(int64_t), double ops, base::WorkerTeam* team,
 
 }  // namespace
 
-Rate MeasureInt8(const kernels::PeakLoops& loops, base::WorkerTeam* team,
-                 const TimingBudget& budget) {
+Rate MeasureInt8(const PeakLoops& loops, base::WorkerTeam* team, const TimingBudget& budget) {
   return MeasureLoop(loops.int8_dot, loops.int8_ops, team, budget);
 }
 
-Rate MeasureF32(const kernels::PeakLoops& loops, base::WorkerTeam* team,
-                const TimingBudget& budget) {
+Rate MeasureF32(const PeakLoops& loops, base::WorkerTeam* team, const TimingBudget& budget) {
   return MeasureLoop(loops.f32_fma, loops.f32_ops, team, budget);
 }
 
-StatusOr<MemorySweep> MemorySweep::Make(const kernels::PeakLoops& loops, size_t bytes,
+StatusOr<MemorySweep> MemorySweep::Make(const PeakLoops& loops, size_t bytes,
                                         base::WorkerTeam* team) {
   const auto workers = static_cast<size_t>(team->size());
-  const size_t part = (bytes / workers / kernels::kSweepBytes + 1) * kernels::kSweepBytes;
+  const size_t part = (bytes / workers / kSweepBytes + 1) * kSweepBytes;
   auto arena = base::PageArena::Make(part * workers);
   if (!arena.ok()) return arena.status();
   MemorySweep sweep(loops, part, *std::move(arena), team);
@@ -60,7 +58,7 @@ StatusOr<MemorySweep> MemorySweep::Make(const kernels::PeakLoops& loops, size_t 
   return sweep;
 }
 
-MemorySweep::MemorySweep(const kernels::PeakLoops& loops, size_t part, base::PageArena arena,
+MemorySweep::MemorySweep(const PeakLoops& loops, size_t part, base::PageArena arena,
                          base::WorkerTeam* team)
     : loops_(&loops), part_(part), arena_(std::move(arena)), team_(team) {}
 

@@ -4,8 +4,8 @@
 
 #include "base/page_arena.h"
 #include "base/worker_team.h"
+#include "bench/kernels/peaks.h"
 #include "bench/timing.h"
-#include "kernels/peaks.h"
 #include "ropeway/status.h"
 
 namespace ropeway::bench {
@@ -17,27 +17,23 @@ struct Rate {
 };
 
 // All workers of `team` run the loop at once.
-Rate MeasureInt8(const kernels::PeakLoops& loops, base::WorkerTeam* team,
-                 const TimingBudget& budget);
-Rate MeasureF32(const kernels::PeakLoops& loops, base::WorkerTeam* team,
-                const TimingBudget& budget);
+Rate MeasureInt8(const PeakLoops& loops, base::WorkerTeam* team, const TimingBudget& budget);
+Rate MeasureF32(const PeakLoops& loops, base::WorkerTeam* team, const TimingBudget& budget);
 
 // Memory in large pages that the workers read, each a part of its own.
 class MemorySweep {
  public:
   // Takes `bytes` bytes (rounded up). `loops` and `team` must outlive it. kResourceExhausted where
   // there is no such memory.
-  static StatusOr<MemorySweep> Make(const kernels::PeakLoops& loops, size_t bytes,
-                                    base::WorkerTeam* team);
+  static StatusOr<MemorySweep> Make(const PeakLoops& loops, size_t bytes, base::WorkerTeam* team);
 
   Rate Measure(const TimingBudget& budget) const;
 
  private:
-  MemorySweep(const kernels::PeakLoops& loops, size_t part, base::PageArena arena,
-              base::WorkerTeam* team);
+  MemorySweep(const PeakLoops& loops, size_t part, base::PageArena arena, base::WorkerTeam* team);
   std::byte* PartOf(int worker) const;
 
-  const kernels::PeakLoops* loops_;
+  const PeakLoops* loops_;
   size_t part_;  // Bytes of each worker.
   base::PageArena arena_;
   base::WorkerTeam* team_;

@@ -2,9 +2,9 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#include "kernels/peaks.h"
+#include "bench/kernels/peaks.h"
 
-namespace ropeway::kernels {
+namespace ropeway::bench {
 namespace {
 
 // The compiler takes the register for changed: it neither computes ahead nor shares what uses it.
@@ -90,4 +90,4 @@ const PeakLoops kAvx2Peaks = {
     .sweep = Sweep,
 };
 
-}  // namespace ropeway::kernels
+}  // namespace ropeway::bench

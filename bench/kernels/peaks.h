@@ -1,15 +1,15 @@
 // Loops that run at the limits of an instruction set, to compare kernels with: multiply-adds from
-// registers alone, and a sweep over memory. One set of loops per table of kernels (kernels.h),
-// compiled like that table.
+// registers alone, and a sweep over memory. One set of loops per table of kernels
+// (kernels/kernels.h), compiled like that table.
 //
 // Thread rule: pure functions; for the limit of a machine run them on all its cores at once.
-#ifndef ROPEWAY_KERNELS_PEAKS_H_
-#define ROPEWAY_KERNELS_PEAKS_H_
+#ifndef ROPEWAY_BENCH_KERNELS_PEAKS_H_
+#define ROPEWAY_BENCH_KERNELS_PEAKS_H_
 
 #include <cstddef>
 #include <cstdint>
 
-namespace ropeway::kernels {
+namespace ropeway::bench {
 
 struct PeakLoops {
   const char* name;  // Of the table of kernels that has these instructions.
@@ -43,6 +43,6 @@ extern const PeakLoops kReferencePeaks;
 extern const PeakLoops kAvx2Peaks;        // Call only where kAvx2Kernels may be called.
 extern const PeakLoops kAvx512VnniPeaks;  // Call only where kAvx512VnniKernels may be called.
 
-}  // namespace ropeway::kernels
+}  // namespace ropeway::bench
 
-#endif  // ROPEWAY_KERNELS_PEAKS_H_
+#endif  // ROPEWAY_BENCH_KERNELS_PEAKS_H_

@@ -1,4 +1,4 @@
-#include "kernels/peaks.h"
+#include "bench/kernels/peaks.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "kernels/kernels.h"
 #include "kernels/test_util.h"
 
-namespace ropeway::kernels {
+namespace ropeway::bench {
 namespace {
 
 TEST(PeakLoopsTest, EveryTableThatRunsHereHasLoopsOfItsName) {
@@ -18,7 +18,7 @@ TEST(PeakLoopsTest, EveryTableThatRunsHereHasLoopsOfItsName) {
   for (const char* const* name = kTableNames; *name != nullptr; ++name) {
     ++tables;
     const PeakLoops* loops = PeakLoopsByName(*name);
-    ASSERT_EQ(loops != nullptr, KernelsByName(*name) != nullptr) << *name;
+    ASSERT_EQ(loops != nullptr, kernels::KernelsByName(*name) != nullptr) << *name;
     if (loops == nullptr) continue;
     EXPECT_STREQ(loops->name, *name);
   }
@@ -28,7 +28,7 @@ TEST(PeakLoopsTest, EveryTableThatRunsHereHasLoopsOfItsName) {
 
 TEST(PeakLoopsTest, TheSweepReadsEveryByte) {
   constexpr size_t kBytes = 4 * kSweepBytes;
-  testing::AlignedBytes memory(kBytes);
+  kernels::testing::AlignedBytes memory(kBytes);
   uint64_t expected = 0;
   for (size_t i = 0; i < kBytes; ++i) memory.get()[i] = static_cast<std::byte>(i * 7 + i / 256);
   for (size_t i = 0; i < kBytes; i += 8) {
@@ -71,4 +71,4 @@ TEST(PeakLoopsTest, MoreRoundsGiveAnotherSum) {
 }
 
 }  // namespace
-}  // namespace ropeway::kernels
+}  // namespace ropeway::bench

@@ -1,5 +1,5 @@
 // The loops in plain C++, which bound what `reference` can reach, and the choice of loops by name.
-#include "kernels/peaks.h"
+#include "bench/kernels/peaks.h"
 
 #include <bit>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "kernels/kernels.h"
 
-namespace ropeway::kernels {
+namespace ropeway::bench {
 namespace {
 
 constexpr int kChains = 16;
@@ -69,7 +69,7 @@ const PeakLoops kReferencePeaks = {
 const char* const kTableNames[] = {"avx512vnni", "avx2", "reference", nullptr};
 
 const PeakLoops* PeakLoopsByName(const char* name) {
-  if (KernelsByName(name) == nullptr) return nullptr;
+  if (kernels::KernelsByName(name) == nullptr) return nullptr;
   static constexpr const PeakLoops* kAll[] = {&kReferencePeaks, &kAvx2Peaks, &kAvx512VnniPeaks};
   for (const PeakLoops* loops : kAll) {
     if (std::strcmp(loops->name, name) == 0) return loops;
@@ -77,4 +77,4 @@ const PeakLoops* PeakLoopsByName(const char* name) {
   return nullptr;
 }
 
-}  // namespace ropeway::kernels
+}  // namespace ropeway::bench
