@@ -12,7 +12,7 @@
 #include "cli/inspect.h"
 #include "cli/models.h"
 #include "cli/perplexity.h"
-#include "cli/run.h"
+#include "cli/run_flags.h"
 #include "cli/serve.h"
 #include "flags/program.h"
 #include "loadgen/bench_serve_command.h"

@@ -19,8 +19,8 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "hub/model_store.h"
-#include "hub/names.h"
 #include "hub/pull.h"
+#include "hub/registry.h"
 
 namespace ropeway::cli {
 namespace {

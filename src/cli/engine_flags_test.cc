@@ -14,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-#include "cli/run.h"
+#include "cli/run_flags.h"
 #include "cli/serve.h"
 #include "flags/program.h"
 

@@ -20,7 +20,6 @@
 #include "engine/machine.h"
 #include "engine/model_check.h"
 #include "hub/model_store.h"
-#include "hub/names.h"
 #include "hub/progress.h"
 #include "hub/pull.h"
 #include "hub/registry.h"

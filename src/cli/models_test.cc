@@ -10,7 +10,7 @@
 #include <string>
 
 #include "cli/engine_flags.h"
-#include "cli/run.h"
+#include "cli/run_flags.h"
 #include "flags/program.h"
 #include "hub/registry.h"
 

@@ -1,5 +1,3 @@
-#include "cli/run.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 #include "cli/line_editor.h"
 #include "cli/models.h"
 #include "cli/prompts.h"
+#include "cli/run_flags.h"
 #include "cli/terminal.h"
 #include "ropeway/engine.h"
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/engine_flags.h"
+#include "flags/flag.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
@@ -48,6 +49,9 @@ Request MakeRequest(const RunFlags& flags);
 // Sets the prompt for one text of the user: the text as it is (--raw), or a chat, with the system
 // message if `begins` (it is not the next turn of a session).
 void SetPrompt(const RunFlags& flags, bool begins, std::string text, Request* request);
+
+// The command. `flags` must outlive it.
+flags::Command RunCommand(RunFlags* flags);
 
 }  // namespace ropeway::cli
 

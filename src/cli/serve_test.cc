@@ -13,7 +13,7 @@
 #include <tuple>
 
 #include "cli/gateway.h"
-#include "cli/run.h"
+#include "cli/run_flags.h"
 #include "flags/program.h"
 
 namespace ropeway::cli {

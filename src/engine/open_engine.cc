@@ -22,9 +22,9 @@
 #include "executor/cpu_executor.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
+#include "model/describe.h"
 #include "model/gguf.h"
 #include "model/model.h"
-#include "model/table_digest.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/make_tokenizer.h"
 

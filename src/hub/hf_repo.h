@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hub/names.h"
+#include "hub/registry.h"
 #include "ropeway/status.h"
 
 namespace ropeway::hub {

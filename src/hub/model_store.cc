@@ -15,8 +15,8 @@
 #include "base/split_name.h"
 #include "base/system.h"
 #include "base/utf8.h"
-#include "hub/names.h"
 #include "hub/part_file.h"
+#include "hub/registry.h"
 
 namespace ropeway::hub {
 namespace {

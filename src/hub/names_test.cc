@@ -1,9 +1,9 @@
-#include "hub/names.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "hub/registry.h"
 
 namespace ropeway::hub {
 namespace {

@@ -11,7 +11,6 @@
 #include "hub/download.h"
 #include "hub/hf_repo.h"
 #include "hub/model_store.h"
-#include "hub/names.h"
 #include "hub/progress.h"
 #include "hub/registry.h"
 #include "ropeway/status.h"

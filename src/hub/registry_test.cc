@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "hub/names.h"
-
 namespace ropeway::hub {
 namespace {
 

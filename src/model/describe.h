@@ -1,4 +1,4 @@
-// What `ropeway inspect FILE` shows of a model's tables.
+// A model's tables as a report (`ropeway inspect FILE`) and as a digest.
 #ifndef ROPEWAY_MODEL_DESCRIBE_H_
 #define ROPEWAY_MODEL_DESCRIBE_H_
 
@@ -18,6 +18,12 @@ std::string DescribeGguf(const GgufFile& file);
 // Returns at most about `max_bytes` of `text` in quotes, with control characters and invalid UTF-8
 // escaped.
 std::string QuoteForTerminal(std::string_view text, size_t max_bytes);
+
+// A digest of the tables, for which none of the weights is read: the SHA-256, in hex, of all
+// metadata but the model's name, and of each tensor's name, shape, type and place. It is the same
+// on every machine, wherever the model lies, and another one for a model of another vocabulary,
+// configuration, type or layout; two sets of weights with equal tables have the same.
+std::string TableDigest(const GgufFile& file);
 
 }  // namespace ropeway::model
 

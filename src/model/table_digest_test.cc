@@ -1,10 +1,9 @@
-#include "model/table_digest.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <string>
 
+#include "model/describe.h"
 #include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"

@@ -1,11 +1,11 @@
-#include "server/access.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <string>
 #include <thread>
+
+#include "server/api_keys.h"
 
 namespace ropeway::server {
 namespace {

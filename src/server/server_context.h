@@ -15,7 +15,7 @@
 #include "http/exchange.h"
 #include "http/http_context.h"
 #include "http/socket_stream.h"
-#include "server/access.h"
+#include "server/api_keys.h"
 #include "server/key_limits.h"
 #include "server/server_options.h"
 #include "service/front_desk.h"

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "tokenizer/characters.h"
 #include "tokenizer/piece_merger.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/text_model.h"
-#include "tokenizer/unicode_form.h"
 
 namespace ropeway::tokenizer {
 namespace {

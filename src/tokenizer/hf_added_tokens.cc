@@ -12,7 +12,6 @@
 #include "tokenizer/characters.h"
 #include "tokenizer/hf_fields.h"
 #include "tokenizer/special_tokens.h"
-#include "tokenizer/unicode_form.h"
 #include "tokenizer/vocabulary.h"
 
 namespace ropeway::tokenizer {

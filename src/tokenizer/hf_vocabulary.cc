@@ -19,7 +19,6 @@
 #include "tokenizer/hf_config_files.h"
 #include "tokenizer/hf_fields.h"
 #include "tokenizer/hf_tokenizer_json.h"
-#include "tokenizer/sentencepiece_model.h"
 
 namespace ropeway::tokenizer {
 namespace {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "ropeway/status.h"
 #include "tokenizer/vocabulary.h"
@@ -48,6 +49,11 @@ inline constexpr std::array<HfTokenizerFile, 9> kHfTokenizerFiles = {{
 // (docs/tokenizers.md lists them all). kDataLoss for what is not valid, kUnimplemented for what
 // would encode otherwise than `tokenizers` does; one sentence that names the file and the field.
 StatusOr<Vocabulary> ReadHfVocabulary(const HfTokenizerFiles& files);
+
+// Tokens with their scores and types, the kind of model ("llama" for BPE, "t5" for unigram), and
+// how it normalizes. kDataLoss for bytes that are no such model, kUnimplemented for models of words
+// or characters.
+StatusOr<Vocabulary> ReadSentencePieceModel(std::string_view bytes);
 
 }  // namespace ropeway::tokenizer
 

@@ -1,14 +1,12 @@
-#include "tokenizer/sentencepiece_model.h"
-
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <unordered_map>
 
 #include "base/utf8.h"
 #include "tokenizer/characters.h"
+#include "tokenizer/hf_vocabulary.h"
 
 namespace ropeway::tokenizer {
 namespace {

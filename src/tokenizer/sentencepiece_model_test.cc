@@ -1,5 +1,3 @@
-#include "tokenizer/sentencepiece_model.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

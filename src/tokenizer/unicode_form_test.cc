@@ -1,5 +1,3 @@
-#include "tokenizer/unicode_form.h"
-
 #include <gtest/gtest.h>
 #include <utf8proc.h>
 
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "tokenizer/characters.h"
 
 namespace ropeway::tokenizer {
 namespace {

@@ -7,7 +7,6 @@
 #include "tokenizer/characters.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/text_model.h"
-#include "tokenizer/unicode_form.h"
 
 namespace ropeway::tokenizer {
 namespace {
