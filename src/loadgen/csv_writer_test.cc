@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "loadgen/report.h"
+#include "net/http_client.h"
 
 namespace ropeway::loadgen {
 namespace {
