@@ -10,7 +10,6 @@
 
 #include "base/failure.h"
 #include "gateway/prefix_ring.h"
-#include "service/sinks.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -45,22 +44,20 @@ int32_t EstimatedPromptTokens(const Request& request) {
   return static_cast<int32_t>(std::clamp<size_t>(tokens, 1, kMostEstimatedTokens));
 }
 
-ClientRequest::ClientRequest(Request request_in, std::shared_ptr<Sink> sink)
-    : request(std::move(request_in)), sink_(std::move(sink)), length_(MostOutput(request)) {}
+ClientRequest::ClientRequest(SinkRequest asked)
+    : ActiveRequest(std::move(asked)), length_(MostOutput(request)) {}
 
-bool ClientRequest::Admit() {
-  if (admitted_ || ended()) return false;
-  admitted_ = true;
-  const Admission admission{
-      .prompt_tokens = prompt_estimate, .estimated = true, .queue_position = queue_position};
-  if (!service::CallSink(id, [&] { sink_->OnAdmitted(id, admission); })) gone_ = true;
+bool ClientRequest::TellAdmitted() {
+  if (admitted() || ended()) return false;
+  Admit({.prompt_tokens = prompt_estimate, .estimated = true, .queue_position = queue_position});
   return true;
 }
 
-Request ClientRequest::Begin(bool resumes, const core::StartedBatch& batch, base::TimePoint now) {
-  if (sent_ == base::TimePoint{}) {
-    sent_ = now;
-    batch_ = batch;
+Request ClientRequest::Begin(bool resumes, const core::StartedBatch& its_batch,
+                             base::TimePoint now) {
+  if (started == base::TimePoint{}) {
+    started = now;
+    batch = its_batch;
   }
   if (deadline != base::TimePoint::max()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
@@ -101,7 +98,7 @@ AttemptOutput ClientRequest::Measure(const Delta& delta, bool reports_ids) const
   return output;
 }
 
-ClientRequest::Given ClientRequest::Give(Delta delta, base::TimePoint now, Times* times) {
+ClientRequest::Given ClientRequest::PassOn(Delta delta, base::TimePoint now, OutputTimes* times) {
   const size_t prompt = std::min(skip_prompt_, delta.prompt_tokens.size());
   delta.prompt_tokens.erase(delta.prompt_tokens.begin(),
                             delta.prompt_tokens.begin() + static_cast<std::ptrdiff_t>(prompt));
@@ -116,7 +113,7 @@ ClientRequest::Given ClientRequest::Give(Delta delta, base::TimePoint now, Times
   if (delta.tokens.empty()) rest_bytes_ += delta.text.size();
   if (replay_ && !replay_->Skip(&delta)) return Given::kDiffers;
   const bool generated = !delta.text.empty() || !delta.tokens.empty();
-  if (!generated && delta.prompt_tokens.empty()) return gone_ ? Given::kGone : whole;
+  if (!generated && delta.prompt_tokens.empty()) return gone() ? Given::kGone : whole;
 
   prompt_tokens_ += delta.prompt_tokens.size();
   if (!ids_.empty()) {
@@ -124,17 +121,13 @@ ClientRequest::Given ClientRequest::Give(Delta delta, base::TimePoint now, Times
   }
   times->generated = generated;
   if (generated) {
-    times->first_token = first_token_ == base::TimePoint{};
-    times->since = now - (times->first_token ? arrival : last_token_);
-    if (times->first_token) first_token_ = now;
-    last_token_ = now;
+    times->first_token = first_token == base::TimePoint{};
+    times->since = now - (times->first_token ? arrival : last_token);
+    if (times->first_token) first_token = now;
+    last_token = now;
   }
-  if (turn != nullptr) turn->answer += delta.text;
-  delta.batch_num = batch_.number;
-  bool more = false;
-  const auto tell = [&] { more = sink_->OnDelta(id, std::move(delta)); };
-  if (!service::CallSink(id, tell) || !more) gone_ = true;
-  return gone_ ? Given::kGone : whole;
+  delta.batch_num = batch.number;
+  return Give(std::move(delta)) ? whole : Given::kGone;
 }
 
 // What a chat template puts around a message counts as so many.
@@ -151,8 +144,8 @@ uint64_t ClientRequest::PromptCharacters() const {
   return characters;
 }
 
-ropeway::Finish ClientRequest::Believe(const ropeway::Finish& said) {
-  ropeway::Finish end = said;
+Finish ClientRequest::Believe(const Finish& said) {
+  Finish end = said;
   end.usage = Believed(said.usage, request, length_, &misreported_);
   return end;
 }
@@ -171,29 +164,18 @@ Usage ClientRequest::UsageOf(const Usage& said) const {
   return usage;
 }
 
-PhaseTimes ClientRequest::TimesAt(base::TimePoint now) const {
-  PhaseTimes times;
-  if (sent_ == base::TimePoint{}) return times;
-  times.queue = sent_ - arrival;
-  times.formation = batch_.formation;
-  if (first_token_ == base::TimePoint{}) return times;
-  times.prefill = first_token_ - sent_;
-  times.decode = last_token_ - first_token_;
-  times.output = now - last_token_;
-  return times;
-}
-
-ropeway::Finish ClientRequest::FinishOf(const ropeway::Finish& end, base::TimePoint now) const {
-  ropeway::Finish finish;
-  finish.reason = gone_ ? FinishReason::kCancelled : end.reason;
+Finish ClientRequest::FinishOf(const Finish& end, base::TimePoint now) const {
+  Finish finish;
+  finish.reason = gone() ? FinishReason::kCancelled : end.reason;
   finish.usage = UsageOf(end.usage);
   finish.seed = end.seed != 0 ? end.seed : seed;
   // It cannot be more than was asked for.
   if (end.max_tokens < request.max_tokens.value_or(0)) finish.max_tokens = end.max_tokens;
   finish.cut_by = end.cut_by;
-  finish.batch_num = batch_.number;
-  finish.batch_size = batch_.size;
-  finish.times = TimesAt(now);
+  finish.batch_num = batch.number;
+  finish.batch_size = batch.size;
+  finish.times = Times();
+  if (first_token != base::TimePoint{}) finish.times.output = now - last_token;
   if (turn != nullptr) finish.session_tokens = turn->session_tokens;
   return finish;
 }
@@ -223,7 +205,7 @@ Status ClientRequest::GoOn(store::SessionState before) {
   return {};
 }
 
-store::SessionState ClientRequest::NextState(const ropeway::Finish& end) const {
+store::SessionState ClientRequest::NextState(const Finish& end) const {
   store::SessionState next;
   if (const auto* chat = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
     next.kind = store::SessionState::Kind::kChat;
@@ -239,36 +221,11 @@ store::SessionState ClientRequest::NextState(const ropeway::Finish& end) const {
   return next;
 }
 
-// Before the sink learns of the end: the sender may submit the session's next turn at once.
-void ClientRequest::Release() {
-  bytes.Release();
-  if (turn == nullptr) return;
-  turn->turn.Abandon();
-  turn.reset();
-}
-
-void ClientRequest::Finish(const ropeway::Finish& finish) {
-  Release();
-  told_ = true;
-  service::CallSink(id, [&] { sink_->OnEnd(id, {base::StatusOfEnd(finish.reason), finish}); });
-  sink_.reset();
-}
-
-void ClientRequest::Cancel(base::TimePoint now) {
-  if (admitted_) {
-    ropeway::Finish end = Outcome::Unsaid();
-    end.reason = FinishReason::kCancelled;
-    Finish(FinishOf(end, now));
-  } else {
-    Fail(base::RequestCancelled());
-  }
-}
-
-void ClientRequest::Fail(const Status& status) {
-  Release();
-  told_ = true;
-  service::CallSink(id, [&] { sink_->OnEnd(id, Outcome::Failed(base::CopyStatus(status))); });
-  sink_.reset();
+void ClientRequest::TellCancelled(base::TimePoint now) {
+  if (!admitted()) return Fail(base::RequestCancelled());
+  Finish end = Outcome::Unsaid();
+  end.reason = FinishReason::kCancelled;
+  Tell({base::RequestCancelled(), FinishOf(end, now)});
 }
 
 }  // namespace ropeway::gateway

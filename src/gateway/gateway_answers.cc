@@ -84,9 +84,9 @@ void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uin
     if (!model.dispatcher->OnOutput(client->id, attempt, output, now)) return;
   }
   Admit(client.get());
-  ClientRequest::Times times;
-  const ClientRequest::Given given = client->Give(std::move(delta), now, &times);
-  const core::ClassMetrics& metrics = metrics_.requests.of(client->request.priority);
+  ClientRequest::OutputTimes times;
+  const ClientRequest::Given given = client->PassOn(std::move(delta), now, &times);
+  const core::ClassMetrics& metrics = metrics_.requests.of(client->priority());
   if (times.first_token) {
     metrics.FirstToken(times.since);
   } else if (times.generated) {
@@ -145,32 +145,19 @@ void GatewayBackend::TakeFailure(ClientRequest* client, uint32_t attempt, Outcom
 }
 
 void GatewayBackend::Admit(ClientRequest* client) {
-  if (!client->Admit()) return;
+  if (!client->TellAdmitted()) return;
   for (RequestId i = 0; i < client->group_size; ++i) {
-    if (const auto other = Find(client->first_of_group + i)) other->Admit();
+    if (const auto other = requests_.Find(client->first_of_group + i)) other->TellAdmitted();
   }
 }
 
 // --- The other messages.
 
 void GatewayBackend::Take(CancelAsked* asked) {
-  if (asked->client == nullptr) return CancelAll();
   ClientRequest& client = *asked->client;
   if (client.ended() || client.being_kept()) return;
   Withdraw(client);
   EndCancelled(&client);
-}
-
-void GatewayBackend::CancelAll() noexcept {
-  // No other thread changes the list now.
-  for (auto next = requests_.begin(); next != requests_.end();) {
-    CancelAsked asked{(next++)->second};
-    try {
-      Take(&asked);
-    } catch (...) {
-      FailOn(asked.client.get());
-    }
-  }
 }
 
 void GatewayBackend::Take(TurnStored* stored) {
@@ -194,7 +181,7 @@ void GatewayBackend::Take(ProbeAnswered* answered) {
     const base::TimePoint now = config_.clock->Now();
     model.dispatcher->OnProbe(answered->replica, answered->probe, facts, now);
     news = replica.OnProbe(model.dispatcher->ViewOf(answered->replica, now));
-    changed_.notify_all();
+    probed_.notify_all();
   }
   if (!answered->dropped.empty() && replica.MayWarn()) {
     base::TryLog(spdlog::level::warn, "backend {}: {}", replica.name(), answered->dropped);
@@ -215,7 +202,8 @@ void GatewayBackend::EndAnswered(const std::shared_ptr<ClientRequest>& client, u
   }
   if (!client->keeps_turn()) return EndWell(client.get(), end);
   DropAttempt(client.get());
-  sessions_->Commit(&client->turn->turn, client->NextState(end),
+  client->turn->next = client->NextState(end);
+  sessions_->Commit(&client->turn->turn, client->turn->next,
                     [inbox = inbox_, client](const Status&) { inbox->Send(TurnStored{client}); });
   client->turn->end = end;
 }
@@ -242,7 +230,6 @@ void GatewayBackend::FailOn(ClientRequest* client) noexcept {
 
 void GatewayBackend::Withdraw(const ClientRequest& client) {
   const std::lock_guard lock(mu_);
-  reading_.erase(client.id);
   models_[client.model].dispatcher->Cancel(client.id, config_.clock->Now());
 }
 
@@ -264,34 +251,30 @@ void GatewayBackend::EndWell(ClientRequest* client, const Finish& end) {
   const base::TimePoint now = config_.clock->Now();
   const Finish finish = client->FinishOf(end, now);
   const bool answered = finish.reason != FinishReason::kCancelled;
-  metrics_.Ended(client->request.priority, finish.reason, now - client->arrival,
+  metrics_.Ended(client->priority(), finish.reason, now - client->arrival,
                  answered ? &finish.times : nullptr, finish.usage);
   Admit(client);
-  client->Finish(finish);
+  client->Tell({base::StatusOfEnd(finish.reason), finish});
   Forget(client);
 }
 
 void GatewayBackend::EndCancelled(ClientRequest* client) {
   const base::TimePoint now = config_.clock->Now();
-  metrics_.Ended(client->request.priority, FinishReason::kCancelled, now - client->arrival, nullptr,
+  metrics_.Ended(client->priority(), FinishReason::kCancelled, now - client->arrival, nullptr,
                  Usage());
-  client->Cancel(now);
+  client->TellCancelled(now);
   Forget(client);
 }
 
 void GatewayBackend::EndFailed(ClientRequest* client, const Status& status) {
-  metrics_.Ended(client->request.priority, FinishReason::kFailed,
-                 config_.clock->Now() - client->arrival, nullptr, Usage());
+  metrics_.Ended(client->priority(), FinishReason::kFailed, config_.clock->Now() - client->arrival,
+                 nullptr, Usage());
   client->Fail(status);
   Forget(client);
 }
 
 void GatewayBackend::Forget(ClientRequest* client) {
-  {
-    const std::lock_guard lock(mu_);
-    requests_.erase(client->id);
-    if (requests_.empty()) changed_.notify_all();
-  }
+  requests_.Erase(client->id);
   DropAttempt(client);
 }
 

@@ -6,15 +6,11 @@
 #include <exception>
 #include <set>
 
-#include "base/words.h"
 #include "scheduler/admission.h"
 #include "service/intake.h"
 
 namespace ropeway::gateway {
 namespace {
-
-// How long Drain waits for what it cancelled.
-constexpr std::chrono::seconds kCancelGrace(10);
 
 Status CheckBackends(const GatewayConfig& config) {
   std::set<std::string> names;
@@ -80,23 +76,24 @@ GatewayBackend::GatewayBackend(GatewayConfig config, std::vector<ModelNames::Mod
       names_(std::move(names)),
       models_(std::move(models)),
       metrics_(config_.dispatch.queue),
-      request_bytes_(config_.max_request_bytes),
+      intake_(config_.clock, sessions_.get(), config_.request_timeout, config_.max_request_bytes),
       readers_(1, scheduler::SharedByTenants(config_.dispatch.queue.max_queued_requests),
                "ropeway-session"),
       thread_([this] { Loop(); }) {}
 
 GatewayBackend::~GatewayBackend() {
-  {
-    const std::lock_guard lock(mu_);
-    accepting_ = false;
-  }
+  requests_.Close();
   inbox_->Close();
   thread_.join();
 }
 
 Status GatewayBackend::Cancel(RequestId id) {
-  std::shared_ptr<ClientRequest> client = Find(id);
-  if (client == nullptr || client->told()) return NotUnderWay(id);
+  std::shared_ptr<ClientRequest> client;
+  {
+    const std::lock_guard lock(mu_);
+    client = requests_.Find(id);
+  }
+  if (client == nullptr) return NotUnderWay(id);
   inbox_->Send(CancelAsked{std::move(client)});
   return {};
 }
@@ -121,39 +118,30 @@ Status GatewayBackend::SetDraining(const std::string& backend, bool draining) {
 }
 
 Status GatewayBackend::Drain(std::chrono::nanoseconds deadline) {
+  requests_.Close();
   {
     const std::lock_guard lock(mu_);
-    accepting_ = false;
     for (const Model& model : models_) model.dispatcher->set_flush(true);
   }
   inbox_->Wake();
-  const auto left_after = [this](std::chrono::nanoseconds wait) {
-    std::unique_lock lock(mu_);
-    changed_.wait_for(lock, wait, [this] { return requests_.empty(); });
-    return requests_.size();
-  };
-  const size_t left = left_after(std::min(deadline, service::kLongestWait));
-  if (left == 0) return {};
-  inbox_->Send(CancelAsked{nullptr});
-  left_after(kCancelGrace);
-  return {StatusCode::kDeadlineExceeded,
-          base::Counted(left, "request") + " had to be cancelled at the deadline"};
+  return requests_.Drain(deadline, [this] {
+    std::vector<std::shared_ptr<ClientRequest>> all;
+    {
+      const std::lock_guard lock(mu_);
+      all = requests_.All();
+    }
+    for (std::shared_ptr<ClientRequest>& client : all) inbox_->Send(CancelAsked{std::move(client)});
+  });
 }
 
 void GatewayBackend::WaitProbed(std::chrono::nanoseconds timeout) const {
   std::unique_lock lock(mu_);
-  changed_.wait_for(lock, std::min(timeout, service::kLongestWait), [this] {
+  probed_.wait_for(lock, std::min(timeout, service::kLongestWait), [this] {
     return std::all_of(models_.begin(), models_.end(), [](const Model& model) {
       return std::all_of(model.replicas.begin(), model.replicas.end(),
                          [](const ReplicaBook& replica) { return replica.probed(); });
     });
   });
-}
-
-std::shared_ptr<ClientRequest> GatewayBackend::Find(RequestId id) const {
-  const std::lock_guard lock(mu_);
-  const auto found = requests_.find(id);
-  return found == requests_.end() ? nullptr : found->second;
 }
 
 }  // namespace ropeway::gateway

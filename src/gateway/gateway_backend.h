@@ -8,25 +8,21 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/fair_pool.h"
 #include "base/random.h"
-#include "base/shared_budget.h"
-#include "gateway/admit_times.h"
 #include "gateway/client_request.h"
 #include "gateway/dispatcher.h"
 #include "gateway/gateway_inbox.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/look_times.h"
 #include "gateway/model_names.h"
 #include "gateway/replica_book.h"
 #include "ropeway/backend.h"
@@ -35,7 +31,10 @@
 #include "ropeway/session.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
+#include "service/active_request.h"
 #include "service/front_desk.h"
+#include "service/intake.h"
+#include "service/registry.h"
 #include "store/session.h"
 #include "store/session_store.h"
 
@@ -80,7 +79,7 @@ struct GatewayConfig {
 // Threads and locks. One thread has all that follows a request's being queued: it alone calls the
 // sinks of clients and the backends, and holds no lock then. What it is told comes by an inbox:
 // what backends answer, what was read or stored of sessions, what is to be cancelled. `mu_` is over
-// what callers and views share with it, the dispatchers and the lists of requests, and nothing
+// what callers and views share with it, the dispatchers and the books of replicas, and nothing
 // foreign is called under it. So sinks and backends may call the gateway; they must not block, for
 // they hold up all others.
 class GatewayBackend final : public service::FrontDesk {
@@ -125,6 +124,9 @@ class GatewayBackend final : public service::FrontDesk {
     std::vector<ReplicaBook> replicas;  // Guarded by mu_, as is the next.
     std::unique_ptr<Dispatcher> dispatcher;
   };
+  // A request that waits is looked at again after so long.
+  static constexpr std::chrono::seconds kLookAgain{1};
+
   // One request on its way to a dispatcher.
   struct Arrival {
     std::shared_ptr<ClientRequest> client;
@@ -139,14 +141,13 @@ class GatewayBackend final : public service::FrontDesk {
   Status CheckKnown(const Model& model, const Request& request) const;
   StatusOr<Arrival> MakeArrival(SinkRequest request, uint64_t drawn_seed);
   // The next three: REQUIRES: mu_ is held.
-  Status CheckAccepting() const;
-  Status EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoint now);
-  // Gives a session's turn its id, and has its history read.
+  Status EnqueueAll(std::vector<Arrival>* arrivals);
+  // Has the history of a session's turn read.
   Status EnqueueReading(const std::shared_ptr<ClientRequest>& client);
-  // Takes the next turn of the session that `request` names.
-  Status BeginTurn(Request* request, std::shared_ptr<ClientTurn>* turn);
+  // It is not accepted.
+  void Unlist(ClientRequest* client);
   // On a thread that reads.
-  StatusOr<std::optional<store::SessionState>> ReadHistory(const ClientTurn& turn) noexcept;
+  StatusOr<std::optional<store::SessionState>> ReadHistory(const service::Turn& turn) noexcept;
 
   // From here on the gateway's thread.
 
@@ -158,10 +159,9 @@ class GatewayBackend final : public service::FrontDesk {
 
   void Loop();
   void Handle(GatewayMessage* message) noexcept;
-  // Tells the sinks of requests that have waited for long that they are queued.
-  void AdmitWaiting();
-  // Ends turns whose time is over while their history is read.
-  void EndOverdue();
+  // Tells the sinks of requests that have waited for long that they are queued, and ends turns
+  // whose time is over while their history is read.
+  void LookAtWaiting();
   // Does what the model's dispatcher decides now; false: there is nothing.
   bool Dispatch(Model* model);
   void Do(Model* model, const Decision& decision, const std::shared_ptr<ClientRequest>& client);
@@ -178,8 +178,6 @@ class GatewayBackend final : public service::FrontDesk {
 
   void Take(AttemptSays* said);
   void Take(CancelAsked* asked);
-  // REQUIRES: requests are accepted no more.
-  void CancelAll() noexcept;
   void Take(TurnStored* stored);
   void Take(ProbeAnswered* answered);
   void TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt, Delta delta);
@@ -196,8 +194,7 @@ class GatewayBackend final : public service::FrontDesk {
   // The request's stream begins, and those of its group: else the output of the first ones would
   // pile up in their sinks.
   void Admit(ClientRequest* client);
-  std::shared_ptr<ClientRequest> Find(RequestId id) const;
-  // Its dispatcher has it no more, nor is its history waited for.
+  // Its dispatcher has it no more.
   void Withdraw(const ClientRequest& client);
   // Nothing more is wanted of the attempt that is under way, if one is.
   static void DropAttempt(ClientRequest* client) noexcept;
@@ -210,23 +207,28 @@ class GatewayBackend final : public service::FrontDesk {
   // A sentence of the backend that it was sent to last, with its name before it.
   std::string Named(const ClientRequest& client, const std::string& what) const;
 
+  // gateway_views.cc. Calls `fn` with each turn whose history is being read. REQUIRES: mu_ is held.
+  template <typename Fn>
+  void ForEachReading(Fn&& fn) const {
+    requests_.ForEach([&fn](const std::shared_ptr<ClientRequest>& client) {
+      if (client->state() == service::RequestState::kEncoding) fn(*client);
+    });
+  }
+
   const GatewayConfig config_;
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all turns.
   ModelNames names_;
   std::vector<Model> models_;  // As many as have names; constant but for what is guarded by mu_.
   mutable GatewayMetrics metrics_;
-  base::SharedBudget request_bytes_;
+  service::Intake intake_;
+  service::Registry<ClientRequest> requests_{"the gateway"};
   const std::shared_ptr<GatewayInbox> inbox_ = std::make_shared<GatewayInbox>();
   std::atomic<base::TimePoint> busy_since_{};  // Of the gateway's thread; 0: it sleeps.
 
-  mutable std::mutex mu_;                    // Guards all that follows up to readers_.
-  mutable std::condition_variable changed_;  // For Drain and WaitProbed.
-  bool accepting_ = true;
-  RequestId next_id_ = 1;
-  std::unordered_map<RequestId, std::shared_ptr<ClientRequest>> requests_;  // Without their end.
-  // Of these, turns of sessions whose history is being read: no dispatcher has them.
-  std::map<RequestId, std::shared_ptr<ClientRequest>> reading_;
-  AdmitTimes unadmitted_;
+  // Also held while requests are added to their dispatcher: they may be rejected then.
+  mutable std::mutex mu_;
+  mutable std::condition_variable probed_;  // Some replica was.
+  LookTimes look_times_;                    // Of requests that wait. GUARDED_BY(mu_)
 
   base::FairPool readers_;  // Of the histories of turns.
   std::thread thread_;      // Last.

@@ -15,8 +15,6 @@
 namespace ropeway::gateway {
 namespace {
 
-// What waits while no backend is up is not admitted: looked at again after so long.
-constexpr std::chrono::seconds kAdmitAgain(1);
 // Signs of life of one attempt are passed on once in so long, or four times within the time after
 // which it would be taken to hang.
 constexpr base::Duration kAliveGap = std::chrono::seconds(1);
@@ -52,8 +50,7 @@ void GatewayBackend::Loop() {
       if (messages.empty()) break;
       for (GatewayMessage& message : messages) Handle(&message);
     }
-    AdmitWaiting();
-    EndOverdue();
+    LookAtWaiting();
     bool decided = false;
     for (Model& model : models_) decided |= Dispatch(&model);
     // What was done may make more decisions due.
@@ -78,37 +75,32 @@ void GatewayBackend::Handle(GatewayMessage* message) noexcept {
   std::visit(take, *message);
 }
 
-void GatewayBackend::AdmitWaiting() {
+void GatewayBackend::LookAtWaiting() {
   const base::TimePoint now = config_.clock->Now();
-  std::vector<std::shared_ptr<ClientRequest>> waiting;
+  std::vector<std::shared_ptr<ClientRequest>> due;
+  const auto look = [&](RequestId id) -> std::optional<base::TimePoint> {
+    const std::shared_ptr<ClientRequest> client = requests_.Find(id);
+    if (client == nullptr) return std::nullopt;
+    const bool overdue = client->deadline <= now;
+    const bool reading = client->state() == service::RequestState::kEncoding;
+    if (reading && !overdue) return std::min(client->deadline, now + kLookAgain);
+    // While no backend is alive it may yet be told so.
+    if (!reading && !models_[client->model].dispatcher->any_alive()) return now + kLookAgain;
+    due.push_back(client);
+    return std::nullopt;
+  };
   try {
     const std::lock_guard lock(mu_);
-    unadmitted_.TakeDue(now, [&](RequestId id) -> std::optional<base::TimePoint> {
-      const auto found = requests_.find(id);
-      if (found == requests_.end()) return std::nullopt;
-      // While no backend is alive it may yet be told so.
-      if (!models_[found->second->model].dispatcher->any_alive()) return now + kAdmitAgain;
-      waiting.push_back(found->second);
-      return std::nullopt;
-    });
+    look_times_.TakeDue(now, look);
   } catch (...) {  // The rest stays for the next turn.
     LogFailure("dispatch");
   }
-  for (const std::shared_ptr<ClientRequest>& client : waiting) Admit(client.get());
-}
-
-void GatewayBackend::EndOverdue() {
-  const auto overdue = [this]() -> std::shared_ptr<ClientRequest> {
-    const base::TimePoint now = config_.clock->Now();
-    const std::lock_guard lock(mu_);
-    for (const auto& [id, client] : reading_) {
-      if (client->deadline <= now) return client;
+  for (const std::shared_ptr<ClientRequest>& client : due) {
+    if (client->state() == service::RequestState::kEncoding) {
+      EndFailed(client.get(), base::RequestTimeout());
+    } else {
+      Admit(client.get());
     }
-    return nullptr;
-  };
-  while (const std::shared_ptr<ClientRequest> client = overdue()) {
-    Withdraw(*client);
-    EndFailed(client.get(), base::RequestTimeout());
   }
 }
 
@@ -127,7 +119,7 @@ bool GatewayBackend::Dispatch(Model* model) {
   }
   for (const Decision& decision : decisions) {
     const bool probe = decision.kind == Decision::Kind::kProbe;
-    const std::shared_ptr<ClientRequest> client = probe ? nullptr : Find(decision.id);
+    const std::shared_ptr<ClientRequest> client = probe ? nullptr : requests_.Find(decision.id);
     if (!probe && client == nullptr) continue;
     try {
       Do(model, decision, client);
@@ -226,21 +218,23 @@ void GatewayBackend::Probe(const Model& model, const Decision& decision) {
 
 base::Duration GatewayBackend::UntilNextLook() const {
   const std::lock_guard lock(mu_);
-  base::TimePoint next = unadmitted_.next();
+  base::TimePoint next = look_times_.next();
   for (const Model& model : models_) next = std::min(next, model.dispatcher->next_look());
-  for (const auto& [id, client] : reading_) next = std::min(next, client->deadline);
   return std::clamp<base::Duration>(next - config_.clock->Now(), kShortestSleep,
                                     service::kLongestWait);
 }
 
 void GatewayBackend::EndRest() {
-  CancelAll();
-  inbox_->WaitNoSinks();
-  sessions_->WaitWritten();
-  while (!requests_.empty()) {  // Turns that were being stored.
-    const std::shared_ptr<ClientRequest> client = requests_.begin()->second;
-    EndWell(client.get(), *client->turn->end);
+  while (const std::shared_ptr<ClientRequest> client = requests_.Oldest()) {
+    if (client->being_kept()) {
+      sessions_->WaitWritten();
+      EndWell(client.get(), *client->turn->end);
+    } else {
+      GatewayMessage cancel = CancelAsked{client};
+      Handle(&cancel);
+    }
   }
+  inbox_->WaitNoSinks();
 }
 
 }  // namespace ropeway::gateway

@@ -34,7 +34,7 @@ struct AttemptSays {
 };
 // The request was cancelled.
 struct CancelAsked {
-  std::shared_ptr<ClientRequest> client;  // Null: all were, and no more come.
+  std::shared_ptr<ClientRequest> client;
 };
 // What the turn's session goes on from was read, or cannot be; nothing: the turn is the first one.
 struct HistoryRead {

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kMostWaiting = 1024;
 
 std::shared_ptr<ClientRequest> AttemptedOnce() {
-  auto client = std::make_shared<ClientRequest>(Request(), nullptr);
+  auto client = std::make_shared<ClientRequest>(SinkRequest());
   client->attempt = 1;
   return client;
 }

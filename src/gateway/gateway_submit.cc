@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "base/failure.h"
-#include "core/request_check.h"
 #include "gateway/gateway_backend.h"
 #include "gateway/prefix_ring.h"
 #include "service/intake.h"
@@ -85,124 +84,108 @@ Status GatewayBackend::CheckKnown(const Model& model, const Request& request) co
   return {};
 }
 
-StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest request,
+StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest asked,
                                                               uint64_t drawn_seed) {
-  Request& asked = request.request;
-  if (Status status = core::CheckRequest(asked); !status.ok()) return status;
-  const std::optional<size_t> model = names_.Find(asked.model);
-  if (!model) return service::NoSuchModel(asked.model, Models());
-  if (config_.strict) {
-    if (Status status = CheckKnown(models_[*model], asked); !status.ok()) return status;
-  }
-  asked.model = names_.ForBackends(*model, asked.model);
-  std::shared_ptr<ClientTurn> turn;
-  if (!asked.session_id.empty()) {
-    if (Status status = BeginTurn(&asked, &turn); !status.ok()) return status;
-  }
-  if (!asked.sampling.seed) {
-    asked.sampling.seed = drawn_seed;
-    asked.sampling.given |= SamplingParams::kSeed;
-  }
+  const std::optional<size_t> model = names_.Find(asked.request.model);
+  if (!model) return service::NoSuchModel(asked.request.model, Models());
   Arrival arrival;
-  arrival.client =
-      std::make_shared<ClientRequest>(std::move(request.request), std::move(request.sink));
+  arrival.client = std::make_shared<ClientRequest>(std::move(asked));
   ClientRequest& client = *arrival.client;
-  client.turn = std::move(turn);
+  Request& request = client.request;
+  if (config_.strict) {
+    if (Status status = CheckKnown(models_[*model], request); !status.ok()) return status;
+  }
+  if (!request.session_id.empty() && std::holds_alternative<std::vector<TokenId>>(request.prompt)) {
+    return InvalidArgument(
+        "a gateway's session is of messages or of text, and takes no token ids for a prompt",
+        "prompt");
+  }
+  if (Status status = intake_.Open(&client); !status.ok()) return status;
   client.model = *model;
-  client.seed = *client.request.sampling.seed;
-  client.arrival = config_.clock->Now();
-  client.deadline = service::DeadlineOf(client.request, client.arrival, config_.request_timeout);
-  client.prompt_estimate = EstimatedPromptTokens(client.request);
-  // Of a turn, its history is not read yet: see HistoryRead.
-  if (client.turn == nullptr) arrival.dispatch = DispatchOf(client);
+  request.model = names_.ForBackends(*model, request.model);
+  if (!request.sampling.seed) {
+    request.sampling.seed = drawn_seed;
+    request.sampling.given |= SamplingParams::kSeed;
+  }
+  client.seed = *request.sampling.seed;
+  client.prompt_estimate = EstimatedPromptTokens(request);
+  if (client.turn == nullptr) {
+    arrival.dispatch = DispatchOf(client);
+  } else {
+    // A backend keeps nothing; but the next turn finds its cache. Its history is not read yet.
+    request.session_id.clear();
+    request.cache_retention = CacheRetention::kLong;
+  }
   return arrival;
 }
 
-Status GatewayBackend::CheckAccepting() const {
-  if (accepting_) return {};
-  return {StatusCode::kUnavailable, "the gateway is stopping and accepts no new requests"};
+void GatewayBackend::Unlist(ClientRequest* client) {
+  client->End();
+  requests_.Erase(client->id);
 }
 
-Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals, base::TimePoint now) {
-  if (Status status = CheckAccepting(); !status.ok()) return status;
+Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals) {
+  const base::TimePoint now = config_.clock->Now();
   std::vector<DispatchRequest> all;
   all.reserve(arrivals->size());
-  const RequestId first = next_id_;
-  const auto forget = [&] {
-    for (RequestId id = first; id < next_id_; ++id) requests_.erase(id);
+  size_t listed = 0;
+  const auto unlist = [&] {
+    for (size_t i = 0; i < listed; ++i) Unlist((*arrivals)[i].client.get());
   };
+  Dispatcher& dispatcher = *models_[arrivals->front().client->model].dispatcher;
+  Status status;
   try {
     for (Arrival& arrival : *arrivals) {
       ClientRequest& client = *arrival.client;
-      client.id = arrival.dispatch.id = next_id_++;
-      client.first_of_group = first;
+      status = requests_.Add(arrival.client);
+      if (!status.ok()) break;
+      ++listed;
+      client.first_of_group = arrivals->front().client->id;
       client.group_size = arrivals->size();
-      requests_.emplace(client.id, arrival.client);
-      unadmitted_.Add(now + config_.admit_after, client.id);
+      look_times_.Add(now + config_.admit_after, client.id);
+      arrival.dispatch.id = client.id;
       all.push_back(std::move(arrival.dispatch));
     }
-    Dispatcher& dispatcher = *models_[arrivals->front().client->model].dispatcher;
-    if (Status status = dispatcher.AddAll(std::move(all), now); !status.ok()) {
-      forget();
-      return status;
-    }
-    const int32_t position = std::max(0, dispatcher.PositionOf(first));
-    for (Arrival& arrival : *arrivals) arrival.client->queue_position = position;
+    if (status.ok()) status = dispatcher.AddAll(std::move(all), now);
   } catch (...) {
-    forget();
+    unlist();
     throw;
+  }
+  if (!status.ok()) {
+    unlist();
+    return status;
+  }
+  const int32_t position = std::max(0, dispatcher.PositionOf(arrivals->front().client->id));
+  for (Arrival& arrival : *arrivals) {
+    arrival.client->queue_position = position;
+    arrival.client->Move(service::RequestState::kEncoding, service::RequestState::kWaiting);
   }
   return {};
 }
 
 Status GatewayBackend::EnqueueReading(const std::shared_ptr<ClientRequest>& client) {
-  if (Status status = CheckAccepting(); !status.ok()) return status;
-  const RequestId id = next_id_;
-  client->id = id;
-  const base::Flow flow{.tenant = client->request.tenant,
-                        .cls = static_cast<int>(client->request.priority),
+  if (Status status = requests_.Add(client); !status.ok()) return status;
+  client->first_of_group = client->id;
+  const base::Flow flow{.tenant = client->tenant(),
+                        .cls = static_cast<int>(client->priority()),
                         .weight = client->request.tenant_weight};
-  const auto forget = [&] {
-    reading_.erase(id);
-    requests_.erase(id);
-  };
-  const auto read = [this, client, turn = client->turn] {
-    inbox_->Send(HistoryRead{client, ReadHistory(*turn)});
+  const auto read = [this, client] {
+    inbox_->Send(HistoryRead{client, ReadHistory(*client->turn)});
     return true;
   };
   try {
-    requests_.emplace(id, client);
-    reading_.emplace(id, client);
-    if (readers_.TryAdd(flow, read)) {
-      ++next_id_;
-      return {};
-    }
+    look_times_.Add(std::min(client->deadline, client->arrival + kLookAgain), client->id);
+    if (readers_.TryAdd(flow, read)) return {};
   } catch (...) {
-    forget();
+    Unlist(client.get());
     throw;
   }
-  forget();
+  Unlist(client.get());
   return {StatusCode::kResourceExhausted, "too many sessions of this tenant wait to be read"};
 }
 
-Status GatewayBackend::BeginTurn(Request* request, std::shared_ptr<ClientTurn>* turn) {
-  if (std::holds_alternative<std::vector<TokenId>>(request->prompt)) {
-    return InvalidArgument(
-        "a gateway's session is of messages or of text, and takes no token ids for a prompt",
-        "prompt");
-  }
-  StatusOr<store::SessionTurn> begun = sessions_->Begin(request->tenant, request->session_id);
-  if (!begun.ok()) return begun.status();
-  *turn = std::make_shared<ClientTurn>();
-  (*turn)->turn = *std::move(begun);
-  // A backend keeps nothing; but the next turn finds its cache.
-  request->session_id.clear();
-  request->cache_retention = CacheRetention::kLong;
-  return {};
-}
-
 StatusOr<std::optional<store::SessionState>> GatewayBackend::ReadHistory(
-    const ClientTurn& turn) noexcept {
+    const service::Turn& turn) noexcept {
   try {
     if (sessions_->IsNew(turn.turn)) return std::optional<store::SessionState>();
     StatusOr<store::SessionState> loaded = sessions_->Load(turn.turn);
@@ -229,7 +212,7 @@ Status GatewayBackend::EnqueueRead(ClientRequest* client,
                                    std::optional<store::SessionState> before) {
   if (before) {
     Status status = client->GoOn(*std::move(before));
-    if (status.ok()) status = service::TakeBytes(client->request, &request_bytes_, &client->bytes);
+    if (status.ok()) status = intake_.TakeMoreBytes(client);
     if (!status.ok()) return status;
   }
   std::vector<DispatchRequest> one;
@@ -237,10 +220,10 @@ Status GatewayBackend::EnqueueRead(ClientRequest* client,
   one[0].id = client->id;
   const std::lock_guard lock(mu_);
   const base::TimePoint now = config_.clock->Now();
-  unadmitted_.Add(now + config_.admit_after, client->id);
+  look_times_.Add(now + config_.admit_after, client->id);
   Dispatcher& dispatcher = *models_[client->model].dispatcher;
   if (Status status = dispatcher.AddAll(std::move(one), now); !status.ok()) return status;
-  reading_.erase(client->id);
+  client->Move(service::RequestState::kEncoding, service::RequestState::kWaiting);
   client->queue_position = std::max(0, dispatcher.PositionOf(client->id));
   return {};
 }
@@ -258,9 +241,6 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(std::vector<SinkReque
     for (SinkRequest& request : requests) {
       StatusOr<Arrival> arrival = MakeArrival(std::move(request), seed);
       if (!arrival.ok()) return arrival.status();
-      ClientRequest& client = *arrival->client;
-      Status reserved = service::TakeBytes(client.request, &request_bytes_, &client.bytes);
-      if (!reserved.ok()) return reserved;
       if (requests.size() > 1 && arrival->client->turn != nullptr) {
         return InvalidArgument("a session's turn is submitted by itself, with one choice",
                                "session_id");
@@ -275,8 +255,7 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(std::vector<SinkReque
     {
       const std::lock_guard lock(mu_);
       const std::shared_ptr<ClientRequest>& first = arrivals.front().client;
-      Status status = first->turn != nullptr ? EnqueueReading(first)
-                                             : EnqueueAll(&arrivals, config_.clock->Now());
+      Status status = first->turn != nullptr ? EnqueueReading(first) : EnqueueAll(&arrivals);
       if (!status.ok()) return status;
       for (size_t i = 0; i < arrivals.size(); ++i) ids[i] = arrivals[i].client->id;
     }

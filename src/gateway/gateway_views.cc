@@ -83,7 +83,7 @@ service::Health GatewayBackend::GetHealth() const {
     health.live = health.ready = false;
     health.reason =
         fmt::format("a backend has held up the dispatch for {:.0f} s", base::ToSeconds(busy));
-  } else if (!accepting_) {
+  } else if (!requests_.CheckOpen().ok()) {
     health.ready = false;
     health.reason = "the gateway is stopping";
   } else if (const Dispatcher& first = *models_.front().dispatcher; !first.any_alive()) {
@@ -140,13 +140,13 @@ std::vector<service::RequestInfo> GatewayBackend::Requests() const {
       all.insert(all.end(), std::make_move_iterator(its.begin()),
                  std::make_move_iterator(its.end()));
     }
-    for (const auto& [id, client] : reading_) {
-      all.push_back({.id = id,
-                     .tenant = client->request.tenant,
-                     .state = service::RequestInfo::State::kEncoding,
-                     .age_seconds = base::ToSeconds(now - client->arrival),
-                     .priority = client->request.priority});
-    }
+    ForEachReading([&](const ClientRequest& client) {
+      all.push_back({.id = client.id,
+                     .tenant = client.tenant(),
+                     .state = client.state(),
+                     .age_seconds = base::ToSeconds(now - client.arrival),
+                     .priority = client.priority()});
+    });
   }
   std::sort(
       all.begin(), all.end(),
@@ -158,10 +158,10 @@ service::QueueInfo GatewayBackend::Queue(const std::string* tenant, double weigh
   service::QueueInfo queue;
   const std::lock_guard lock(mu_);
   for (const Model& model : models_) AddQueue(model.dispatcher->Queue(tenant, weight), &queue);
-  for (const auto& [id, client] : reading_) {
-    if (tenant != nullptr && client->request.tenant != *tenant) continue;
-    ++queue.classes[static_cast<size_t>(client->request.priority)].waiting;
-  }
+  ForEachReading([&](const ClientRequest& client) {
+    if (tenant != nullptr && client.tenant() != *tenant) return;
+    ++queue.classes[static_cast<size_t>(client.priority())].waiting;
+  });
   return queue;
 }
 
@@ -169,8 +169,10 @@ EngineStats GatewayBackend::Stats() const {
   EngineStats stats;
   const std::lock_guard lock(mu_);
   for (const Model& model : models_) AddStats(model.dispatcher->Stats(), &stats);
-  stats.waiting += static_cast<int>(reading_.size());
-  stats.queue_depth += static_cast<int>(reading_.size());
+  ForEachReading([&](const ClientRequest&) {
+    ++stats.waiting;
+    ++stats.queue_depth;
+  });
   return stats;
 }
 

@@ -1,6 +1,6 @@
-// When requests are to be admitted that no backend has answered.
-#ifndef ROPEWAY_GATEWAY_ADMIT_TIMES_H_
-#define ROPEWAY_GATEWAY_ADMIT_TIMES_H_
+// When requests that wait are looked at though nothing has come of them.
+#ifndef ROPEWAY_GATEWAY_LOOK_TIMES_H_
+#define ROPEWAY_GATEWAY_LOOK_TIMES_H_
 
 #include <optional>
 #include <set>
@@ -12,7 +12,7 @@
 namespace ropeway::gateway {
 
 // Requests in the order of their times. Thread rule: the owner's.
-class AdmitTimes {
+class LookTimes {
  public:
   // Throws std::bad_alloc with nothing changed.
   void Add(base::TimePoint when, RequestId id) { times_.emplace(when, id); }
@@ -20,13 +20,13 @@ class AdmitTimes {
   base::TimePoint next() const {
     return times_.empty() ? base::TimePoint::max() : times_.begin()->first;
   }
-  // Calls `admit` with each request whose time has come, the earliest first, and forgets it, or
-  // keeps it for the time that `admit` returns, which must be later than `now`. Where `admit`
-  // throws, that request and those behind it stay.
-  template <typename Admit>  // std::optional<base::TimePoint>(RequestId)
-  void TakeDue(base::TimePoint now, Admit admit) {
+  // Calls `look` with each request whose time has come, the earliest first, and forgets it, or
+  // keeps it for the time that `look` returns, which must be later than `now`. Where `look` throws,
+  // that request and those behind it stay.
+  template <typename Look>  // std::optional<base::TimePoint>(RequestId)
+  void TakeDue(base::TimePoint now, Look look) {
     while (next() <= now) {
-      const std::optional<base::TimePoint> again = admit(times_.begin()->second);
+      const std::optional<base::TimePoint> again = look(times_.begin()->second);
       auto node = times_.extract(times_.begin());
       if (!again) continue;
       node.value().first = *again;
@@ -40,4 +40,4 @@ class AdmitTimes {
 
 }  // namespace ropeway::gateway
 
-#endif  // ROPEWAY_GATEWAY_ADMIT_TIMES_H_
+#endif  // ROPEWAY_GATEWAY_LOOK_TIMES_H_

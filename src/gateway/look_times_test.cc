@@ -1,4 +1,4 @@
-#include "gateway/admit_times.h"
+#include "gateway/look_times.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@ namespace {
 
 using std::chrono::seconds;
 
-TEST(AdmitTimesTest, WhatIsLookedAtAgainComesBeforeWhatIsLater) {
-  AdmitTimes times;
+TEST(LookTimesTest, WhatIsLookedAtAgainComesBeforeWhatIsLater) {
+  LookTimes times;
   EXPECT_EQ(times.next(), base::TimePoint::max());
   times.Add(seconds(5), 1);
   times.Add(seconds(9), 2);
@@ -33,8 +33,8 @@ TEST(AdmitTimesTest, WhatIsLookedAtAgainComesBeforeWhatIsLater) {
   EXPECT_EQ(times.next(), seconds(9));
 }
 
-TEST(AdmitTimesTest, WhereAdmittingThrowsNothingIsLost) {
-  AdmitTimes times;
+TEST(LookTimesTest, WhereALookThrowsNothingIsLost) {
+  LookTimes times;
   for (RequestId id = 1; id <= 3; ++id) times.Add(seconds(1), id);
   const auto fail_at_2 = [](RequestId id) -> std::optional<base::TimePoint> {
     if (id == 2) throw std::runtime_error("no memory");
