@@ -1,5 +1,8 @@
 #include "base/failure.h"
 
+#include <exception>
+#include <string>
+
 namespace ropeway::base {
 
 Status OutOfMemory() noexcept { return {StatusCode::kResourceExhausted, "out of memory"}; }
@@ -18,6 +21,21 @@ Status CopyStatus(const Status& status) noexcept {
   } catch (const std::bad_alloc&) {
     return {status.code(), "out of memory"};
   }
+}
+
+Status CurrentFailure(const char* doing) noexcept {
+  try {
+    try {
+      throw;
+    } catch (const std::bad_alloc&) {  // As below.
+    } catch (const std::exception& e) {
+      return {StatusCode::kInternal, std::string(doing) + " failed: " + e.what()};
+    } catch (...) {
+      return {StatusCode::kInternal, std::string(doing) + " failed"};
+    }
+  } catch (const std::bad_alloc&) {  // There is no memory to say more.
+  }
+  return OutOfMemory();
 }
 
 Status RequestTimeout() noexcept {

@@ -18,6 +18,10 @@ Status OutOfMemory() noexcept;
 Status MakeStatus(StatusCode code, const char* message, const char* field = "") noexcept;
 Status CopyStatus(const Status& status) noexcept;
 
+// What the exception being handled means, with `doing` before its own words: "<doing> failed: ...".
+// REQUIRES: called in a catch block.
+Status CurrentFailure(const char* doing) noexcept;
+
 // kDeadlineExceeded: a request's timeout was over.
 Status RequestTimeout() noexcept;
 // kCancelled.

@@ -14,8 +14,7 @@ using base::RequestCancelled;
 using base::RequestTimeout;
 using base::RetryUntilMemory;
 
-// What the exception being handled means, with `doing` before its own words: "<doing> failed: ...".
-// REQUIRES: called in a catch block.
+// As base::CurrentFailure, but a text that cannot be encoded is its request's fault.
 Status CurrentFailure(const char* doing) noexcept;
 
 }  // namespace ropeway::engine
