@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <new>
 #include <optional>
 
 #include "base/failure.h"
@@ -28,22 +27,6 @@ StatusCode CodeOf(const Outcome& failure) {
   const bool misleads = code == StatusCode::kOk || code == StatusCode::kCancelled ||
                         code == StatusCode::kInvalidArgument;
   return misleads ? StatusCode::kUnavailable : code;
-}
-
-// What a client is told of the exception that is being handled; called in a catch block.
-Status FailureInHand() noexcept {
-  try {
-    try {
-      throw;
-    } catch (const std::bad_alloc&) {  // As below.
-    } catch (const std::exception& e) {
-      return {StatusCode::kInternal, std::string("the gateway failed: ") + e.what()};
-    } catch (...) {
-      return {StatusCode::kInternal, "the gateway failed"};
-    }
-  } catch (const std::exception&) {  // There is no memory to say more.
-  }
-  return base::OutOfMemory();
 }
 
 }  // namespace
@@ -218,7 +201,7 @@ void GatewayBackend::EndDiffering(ClientRequest* client) {
 }
 
 void GatewayBackend::FailOn(ClientRequest* client) noexcept {
-  const Status status = FailureInHand();
+  const Status status = base::CurrentFailure("the gateway");
   if (client->ended() || client->being_kept()) return;
   try {
     Withdraw(*client);

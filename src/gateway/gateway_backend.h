@@ -163,13 +163,13 @@ class GatewayBackend final : public service::FrontDesk {
   // whose time is over while their history is read.
   void LookAtWaiting();
   // Does what the model's dispatcher decides now; false: there is nothing.
-  bool Dispatch(Model* model);
-  void Do(Model* model, const Decision& decision, const std::shared_ptr<ClientRequest>& client);
-  void SendTo(Model* model, const Decision& decision, const std::shared_ptr<ClientRequest>& client);
+  bool Dispatch(size_t index);
+  void Do(const Model& model, const Decision& decision,
+          const std::shared_ptr<ClientRequest>& client);
+  void Send(const Model& model, const Decision& decision,
+            const std::shared_ptr<ClientRequest>& client);
   void EndByDecision(const Decision& decision, ClientRequest* client);
-  void Probe(const Model& model, const Decision& decision);
-  // To a probe that was not asked.
-  ProbeAnswered AnswerTo(const Model& model, const Decision& decision) const;
+  void Probe(size_t model, const Decision& decision) noexcept;
   base::Duration UntilNextLook() const;
   // Ends all requests. Takes no memory: there is nobody to catch what it would throw.
   void EndRest();

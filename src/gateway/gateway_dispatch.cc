@@ -27,13 +27,7 @@ size_t Index(int replica) { return static_cast<size_t>(replica); }
 
 // Writes of the exception that is being handled; called in a catch block.
 void LogFailure(const char* what) noexcept {
-  try {
-    throw;
-  } catch (const std::exception& e) {
-    base::TryLog(spdlog::level::err, "{}: {}", what, e.what());
-  } catch (...) {
-    base::TryLog(spdlog::level::err, "{}: {}", what, "unknown exception");
-  }
+  base::TryLog(spdlog::level::err, "{}", base::CurrentFailure(what).message());
 }
 
 }  // namespace
@@ -52,7 +46,7 @@ void GatewayBackend::Loop() {
     }
     LookAtWaiting();
     bool decided = false;
-    for (Model& model : models_) decided |= Dispatch(&model);
+    for (size_t i = 0; i < models_.size(); ++i) decided |= Dispatch(i);
     // What was done may make more decisions due.
     sleep = decided ? base::Duration(0) : UntilNextLook();
     busy_since_ = base::TimePoint{};
@@ -68,7 +62,7 @@ void GatewayBackend::Handle(GatewayMessage* message) noexcept {
       if constexpr (requires { its.client; }) {
         FailOn(its.client.get());
       } else {
-        LogFailure("a probe's answer was lost");
+        LogFailure("reading a probe's answer");
       }
     }
   };
@@ -104,30 +98,28 @@ void GatewayBackend::LookAtWaiting() {
   }
 }
 
-bool GatewayBackend::Dispatch(Model* model) {
+bool GatewayBackend::Dispatch(size_t index) {
+  Model& model = models_[index];
   std::vector<Decision> decisions;
   {
     const std::lock_guard lock(mu_);
     try {
-      model->dispatcher->Run(config_.clock->Now(), &decisions);
+      model.dispatcher->Run(config_.clock->Now(), &decisions);
     } catch (...) {  // What it has decided is to be done all the same.
       LogFailure("dispatch");
     }
     for (const Decision& decision : decisions) {
-      if (decision.replica >= 0) model->replicas[Index(decision.replica)].OnDecision(decision);
+      if (decision.replica >= 0) model.replicas[Index(decision.replica)].OnDecision(decision);
     }
   }
   for (const Decision& decision : decisions) {
-    const bool probe = decision.kind == Decision::Kind::kProbe;
-    const std::shared_ptr<ClientRequest> client = probe ? nullptr : requests_.Find(decision.id);
-    if (!probe && client == nullptr) continue;
-    try {
-      Do(model, decision, client);
-    } catch (...) {
-      LogFailure("dispatch");
-      if (probe) {
-        inbox_->Send(AnswerTo(*model, decision));
-      } else {
+    if (decision.kind == Decision::Kind::kProbe) {
+      Probe(index, decision);
+    } else if (const auto client = requests_.Find(decision.id)) {
+      try {
+        Do(model, decision, client);
+      } catch (...) {
+        LogFailure("dispatch");
         FailOn(client.get());
       }
     }
@@ -135,11 +127,11 @@ bool GatewayBackend::Dispatch(Model* model) {
   return !decisions.empty();
 }
 
-void GatewayBackend::Do(Model* model, const Decision& decision,
+void GatewayBackend::Do(const Model& model, const Decision& decision,
                         const std::shared_ptr<ClientRequest>& client) {
   switch (decision.kind) {
     case Decision::Kind::kSend:
-      SendTo(model, decision, client);
+      Send(model, decision, client);
       return;
     case Decision::Kind::kDrop:
       DropAttempt(client.get());
@@ -149,14 +141,13 @@ void GatewayBackend::Do(Model* model, const Decision& decision,
     case Decision::Kind::kEnd:
       EndByDecision(decision, client.get());
       return;
-    case Decision::Kind::kProbe:
-      Probe(*model, decision);
+    case Decision::Kind::kProbe:  // See Dispatch.
       return;
   }
 }
 
-void GatewayBackend::SendTo(Model* model, const Decision& decision,
-                            const std::shared_ptr<ClientRequest>& client) {
+void GatewayBackend::Send(const Model& model, const Decision& decision,
+                          const std::shared_ptr<ClientRequest>& client) {
   DropAttempt(client.get());  // A drop that was decided may not have been told.
   const base::TimePoint now = config_.clock->Now();
   Request request = client->Begin(decision.resume, decision.batch, now);
@@ -165,7 +156,7 @@ void GatewayBackend::SendTo(Model* model, const Decision& decision,
   }
   const base::Duration idle = config_.dispatch.failover.idle_timeout;
   const base::Duration gap = idle > base::Duration(0) ? std::min(kAliveGap, idle / 4) : kAliveGap;
-  Backend* const backend = model->replicas[Index(decision.replica)].backend();
+  Backend* const backend = model.replicas[Index(decision.replica)].backend();
   client->attempt = decision.attempt;
   client->replica = decision.replica;
   const StatusOr<RequestId> id = backend->Submit(
@@ -192,28 +183,29 @@ void GatewayBackend::EndByDecision(const Decision& decision, ClientRequest* clie
   EndFailed(client, status);
 }
 
-ProbeAnswered GatewayBackend::AnswerTo(const Model& model, const Decision& decision) const {
-  return {.model = static_cast<size_t>(&model - models_.data()),
-          .replica = decision.replica,
-          .probe = decision.probe,
-          .facts = base::MakeStatus(StatusCode::kUnavailable, "it was not asked"),
-          .dropped = {}};
-}
-
-void GatewayBackend::Probe(const Model& model, const Decision& decision) {
-  const auto done = [inbox = inbox_,
-                     answer = AnswerTo(model, decision)](StatusOr<BackendFacts> facts) mutable {
-    // What takes the longer, the more a backend says, is done here, on its thread.
-    try {
-      if (!facts.ok()) facts = ShownFailure(facts.status());
-      if (facts.ok()) answer.dropped = BoundFacts(&*facts);
-      answer.facts = std::move(facts);
-    } catch (const std::exception&) {
-      answer.facts = base::OutOfMemory();
-    }
-    inbox->Send(std::move(answer));
-  };
-  model.replicas[Index(decision.replica)].backend()->Probe(done);
+void GatewayBackend::Probe(size_t model, const Decision& decision) noexcept {
+  ProbeAnswered answer{.model = model,
+                       .replica = decision.replica,
+                       .probe = decision.probe,
+                       .facts = base::MakeStatus(StatusCode::kUnavailable, "it was not asked"),
+                       .dropped = {}};
+  try {
+    const auto done = [inbox = inbox_, answer](StatusOr<BackendFacts> facts) mutable {
+      // What takes the longer, the more a backend says, is done here, on its thread.
+      try {
+        if (!facts.ok()) facts = ShownFailure(facts.status());
+        if (facts.ok()) answer.dropped = BoundFacts(&*facts);
+        answer.facts = std::move(facts);
+      } catch (const std::exception&) {
+        answer.facts = base::OutOfMemory();
+      }
+      inbox->Send(std::move(answer));
+    };
+    models_[model].replicas[Index(decision.replica)].backend()->Probe(done);
+  } catch (...) {
+    LogFailure("dispatch");
+    inbox_->Send(std::move(answer));
+  }
 }
 
 base::Duration GatewayBackend::UntilNextLook() const {

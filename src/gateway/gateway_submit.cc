@@ -55,6 +55,7 @@ std::vector<uint64_t> RoutingBlocks(const Request& request) {
 DispatchRequest DispatchOf(const ClientRequest& client) {
   const Request& request = client.request;
   DispatchRequest dispatch;
+  dispatch.id = client.id;
   dispatch.prompt_tokens = client.prompt_estimate;
   // A backend lowers max_tokens to its context, which is not known here: a huge one is estimated as
   // none at all, so that nobody is rejected for tokens that are never generated.
@@ -217,7 +218,6 @@ Status GatewayBackend::EnqueueRead(ClientRequest* client,
   }
   std::vector<DispatchRequest> one;
   one.push_back(DispatchOf(*client));
-  one[0].id = client->id;
   const std::lock_guard lock(mu_);
   const base::TimePoint now = config_.clock->Now();
   look_times_.Add(now + config_.admit_after, client->id);
