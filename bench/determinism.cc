@@ -115,7 +115,9 @@ class Crowd {
   Status Open() {
     const RoundSettings& settings = round_->settings;
     engine::EngineCoreOptions core;
-    core.queue.max_wait = std::chrono::hours(24 * 365);  // None is rejected.
+    // None is rejected, and a prompt may fill a step.
+    core.queue.max_wait = std::chrono::hours(24 * 365);
+    core.scheduler.long_prefill_threshold = 0;
     core.step.long_rope_above = model_.config().long_rope_above();
     core.scheduler.max_num_seqs = settings.max_num_seqs;
     core.scheduler.max_num_batched_tokens = settings.max_num_batched_tokens;

@@ -218,7 +218,9 @@ RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOp
   core_options.scheduler.max_num_seqs = options.max_num_seqs;
   core_options.scheduler.max_num_batched_tokens = 576;
   core_options.scheduler.max_prefill_chunk = options.chunk;
-  core_options.queue.max_wait = std::chrono::hours(24 * 365);  // None is rejected.
+  // None is rejected, and a prompt may fill a step.
+  core_options.queue.max_wait = std::chrono::hours(24 * 365);
+  core_options.scheduler.long_prefill_threshold = 0;
   core_options.step.long_rope_above = model->config().long_rope_above();
   core_options.max_model_len = options.max_model_len;
   core_options.cache.caching = options.prefix_caching;
