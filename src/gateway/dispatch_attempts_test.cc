@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 
-#include "policy/policies.h"
+#include "gateway/test_dispatch_parts.h"
+#include "gateway/test_dispatcher.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -17,19 +17,14 @@ using Kind = FailureKind;
 using Next = DispatchAttempts::Next;
 
 // Two replicas that can resume and are the same model.
-class DispatchAttemptsTest : public testing::Test {
+class DispatchAttemptsTest : public DispatchPartsTest {
  protected:
-  DispatchAttemptsTest() {
-    Pass(seconds(0));
-    BackendFacts facts;
-    facts.model_digest = "digest";
-    facts.numerics = "3";
-    facts.limits = "2048";
+  DispatchAttemptsTest() : DispatchPartsTest(Options()) {
     for (const int i : {0, 1}) {
       uint64_t probe = 0;
       bool ejected = false;
       EXPECT_TRUE(replicas_[i].TakeProbe(now_, &probe, &ejected));
-      replicas_[i].OnProbe(probe, facts, false, now_);
+      replicas_[i].OnProbe(probe, HealthyFacts(), false, now_);
     }
   }
   static DispatchOptions Options() {
@@ -39,23 +34,15 @@ class DispatchAttemptsTest : public testing::Test {
                         {.name = "b", .max_concurrency = 4, .can_resume = true}};
     options.failover.first_byte_timeout = seconds(20);
     options.failover.idle_timeout = seconds(5);
-    return options.Resolved();
-  }
-  void Pass(base::Duration time) {
-    now_ += time;
-    attempts_.set_now(now_);
-    load_.set_now(now_);
+    return options;
   }
   DispatchEntry* Add() {
     DispatchRequest request;
-    request.id = entries_.size() + 1;
     request.tenant = "t";
     request.prompt_tokens = 100;
     request.max_tokens = 10;
-    entries_.Reserve(1);
-    DispatchEntry* const entry =
-        entries_.Insert(std::make_unique<DispatchEntry>(std::move(request), entries_.size()));
-    load_.Add(*entry);
+    DispatchEntry* const entry = Queue(std::move(request));
+    Unqueue(entry);
     return entry;
   }
   void Begin(DispatchEntry* entry, int replica = 0, int32_t cached_blocks = 0) {
@@ -75,28 +62,6 @@ class DispatchAttemptsTest : public testing::Test {
   double Charged(const DispatchEntry& entry) const {
     return static_cast<double>(order_.policy()->ServiceOf(entry)) / 65536;
   }
-
-  const DispatchOptions options_ = Options();
-  base::TimePoint now_ = seconds(1000);
-  Replicas replicas_{options_.replicas, options_.rules};
-  core::SequenceMover mover_;
-  DispatchEntries entries_{1, 2, 100};
-  DispatchPlaces places_{&replicas_, &entries_.tenants()};
-  DispatchBatches batches_{options_.former(), 1};
-  DispatchOrder order_{*policy::MakePolicy(options_.queue), seconds(30), &entries_, &replicas_};
-  DispatchLoad load_{{.options = options_,
-                      .replicas = replicas_,
-                      .entries = entries_,
-                      .places = places_,
-                      .batches = batches_},
-                     *order_.policy()};
-  DispatchAttempts attempts_{{.options = options_,
-                              .replicas = replicas_,
-                              .entries = entries_,
-                              .order = order_,
-                              .load = load_,
-                              .mover = mover_}};
-  Status status_;
 };
 
 TEST_F(DispatchAttemptsTest, CountsWhatIsOutstandingAndChargesWhatIsComputed) {
@@ -124,10 +89,10 @@ TEST_F(DispatchAttemptsTest, PatienceIsShorterOnceItHasBegun) {
   EXPECT_EQ(attempts_.DueOf(*entry), base::TimePoint::max());
   Begin(entry);
   EXPECT_EQ(attempts_.DueOf(*entry), now_ + seconds(20));
-  Pass(seconds(3));
+  Advance(seconds(3));
   attempts_.OnOutput(entry, {.tokens = 1});
   EXPECT_EQ(attempts_.DueOf(*entry), now_ + seconds(5));
-  Pass(seconds(3));
+  Advance(seconds(3));
   attempts_.OnAlive(entry);
   EXPECT_EQ(attempts_.DueOf(*entry), now_ + seconds(5));
   entry->request.deadline = now_ + seconds(1);

@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 
-#include "policy/policies.h"
+#include "gateway/test_dispatch_parts.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -17,9 +16,9 @@ using std::chrono::milliseconds;
 using testing::HasSubstr;
 
 // One replica of two places. A token takes half a millisecond, or three times as much to generate.
-class DispatchLoadTest : public testing::Test {
+class DispatchLoadTest : public DispatchPartsTest {
  protected:
-  DispatchLoadTest() { load_.set_now(now_); }
+  DispatchLoadTest() : DispatchPartsTest(Options()) {}
 
   static DispatchOptions Options() {
     DispatchOptions options;
@@ -33,57 +32,22 @@ class DispatchLoadTest : public testing::Test {
   // Null: it was rejected, with status_.
   DispatchEntry* Add(int32_t max_tokens, const std::string& tenant = "t") {
     DispatchRequest request;
-    request.id = ++last_id_;
     request.tenant = tenant;
     request.prompt_tokens = 1;
     request.max_tokens = max_tokens;
     request.ignore_eos = true;
-    entries_.Reserve(1);
-    auto made = std::make_unique<DispatchEntry>(std::move(request), last_id_);
-    status_ = load_.Admit(made.get());
-    if (!status_.ok()) return nullptr;
-    DispatchEntry* const entry = entries_.Insert(std::move(made));
-    load_.Add(*entry);
-    load_.Enter(entry);
-    entries_.Wait(entry);
-    return entry;
-  }
-  void Send(DispatchEntry* entry) {
-    load_.Leave(entry);
-    entries_.StopWaiting(entry);
-    entries_.Send(entry, 0);
-    entry->state = core::SequenceState::kDecoding;
-    replicas_[0].OnSent(1, entry->tenant->running == 1, now_);
-    load_.LeaveQueue(entry->id());
-    entry->place.Release();
+    return Queue(std::move(request));
   }
   // Measures while both places are taken.
   void Warm() {
     for (int i = 0; i < 2; ++i) Send(Add(250, "w"));
     load_.Measure();
     for (int i = 0; i < 20; ++i) {
-      now_ += DispatchLoad::kPaceInterval;
-      load_.set_now(now_);
+      Advance(DispatchLoad::kPaceInterval);
       load_.OnWork(100, 100);
       load_.Measure();
     }
   }
-
-  const DispatchOptions options_ = Options();
-  base::TimePoint now_ = std::chrono::seconds(100);
-  Replicas replicas_{options_.replicas, options_.rules};
-  DispatchEntries entries_{1, 1, options_.queue.max_queued_requests};
-  DispatchPlaces places_{&replicas_, &entries_.tenants()};
-  DispatchBatches batches_{{}, 1};
-  const std::unique_ptr<policy::SchedulingPolicy> policy_ = *policy::MakePolicy(options_.queue);
-  DispatchLoad load_{{.options = options_,
-                      .replicas = replicas_,
-                      .entries = entries_,
-                      .places = places_,
-                      .batches = batches_},
-                     *policy_};
-  Status status_;
-  RequestId last_id_ = 0;
 };
 
 TEST_F(DispatchLoadTest, PredictsNothingBeforeAPaceIsMeasured) {

@@ -3,34 +3,36 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "policy/policies.h"
+#include "gateway/test_dispatch_parts.h"
 
 namespace ropeway::gateway {
 namespace {
 
 using std::chrono::seconds;
 
-class DispatchOrderTest : public testing::Test {
+class DispatchOrderTest : public DispatchPartsTest {
  protected:
+  DispatchOrderTest() : DispatchPartsTest(Options()) {}
+
+  static DispatchOptions Options() {
+    DispatchOptions options;
+    options.queue.policy = "fair";
+    options.queue.max_wait = seconds(30);
+    options.replicas = {{.name = "a", .max_concurrency = 4}};
+    options.rules.tenants = 3;
+    return options;
+  }
+
   DispatchEntry* Add(const std::string& tenant, std::vector<uint64_t> blocks = {}) {
     DispatchRequest request;
-    request.id = entries_.size() + 1;
     request.tenant = tenant;
     request.prompt_tokens = 40;
     request.blocks = std::move(blocks);
-    entries_.Reserve(1);
-    order_.Reserve(entries_.size() + 1);
-    const uint64_t number = entries_.size();
-    DispatchEntry* const entry =
-        entries_.Insert(std::make_unique<DispatchEntry>(std::move(request), number));
-    order_.OnWaits(entry, now_);
-    entries_.Wait(entry);
-    return entry;
+    return Queue(std::move(request));
   }
   // The ids of those that wait, in order.
   std::string Order() const {
@@ -41,11 +43,6 @@ class DispatchOrderTest : public testing::Test {
     }
     return ids;
   }
-
-  base::TimePoint now_ = seconds(100);
-  Replicas replicas_{{{.name = "a", .max_concurrency = 4}}, ReplicaRules()};
-  DispatchEntries entries_{3, 1, 100};
-  DispatchOrder order_{*policy::MakePolicy({.policy = "fair"}), seconds(30), &entries_, &replicas_};
 };
 
 TEST_F(DispatchOrderTest, TheTenantWithTheLeastServiceGoesFirst) {

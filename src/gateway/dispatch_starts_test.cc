@@ -3,13 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <memory>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "policy/policies.h"
+#include "gateway/test_dispatch_parts.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -19,12 +18,9 @@ using std::chrono::seconds;
 using Pass = DispatchStarts::Pass;
 
 // Two replicas of two places, first come, first served.
-class DispatchStartsTest : public testing::Test {
+class DispatchStartsTest : public DispatchPartsTest {
  protected:
-  explicit DispatchStartsTest(bool batches = false) : options_(Options(batches)) {
-    load_.set_now(now_);
-    starts_.Look(now_);
-  }
+  explicit DispatchStartsTest(bool batches = false) : DispatchPartsTest(Options(batches)) {}
 
   static DispatchOptions Options(bool batches) {
     DispatchOptions options;
@@ -33,27 +29,15 @@ class DispatchStartsTest : public testing::Test {
     options.batching.max_batch_size = 2;
     options.replicas = {{.name = "a", .max_concurrency = 2}, {.name = "b", .max_concurrency = 2}};
     options.retries.per_second = 1.0;
-    return options.Resolved();
+    return options;
   }
 
   DispatchEntry* Add(Priority priority = Priority::kMedium, std::vector<uint64_t> blocks = {}) {
     DispatchRequest request;
-    request.id = entries_.size() + 1;
     request.priority = priority;
     request.prompt_tokens = 1000;
     request.blocks = std::move(blocks);
-    entries_.Reserve(1);
-    starts_.Reserve(entries_.size() + 1);
-    order_.Reserve(entries_.size() + 1);
-    const uint64_t number = entries_.size();
-    DispatchEntry* const entry =
-        entries_.Insert(std::make_unique<DispatchEntry>(std::move(request), number));
-    order_.OnWaits(entry, now_);
-    entry->arrived = now_;
-    load_.Add(*entry);
-    load_.Enter(entry);
-    entries_.Wait(entry);
-    return entry;
+    return Queue(std::move(request));
   }
   // Sends what a pass gives. Returns it as "id>replica", in order.
   std::string Run(Pass pass = Pass::kAll, int most = 100) {
@@ -62,44 +46,10 @@ class DispatchStartsTest : public testing::Test {
     for (auto start = starts_.Next(); start.entry != nullptr; start = starts_.Next()) {
       all += (all.empty() ? "" : " ") + std::to_string(start.entry->id()) + ">" +
              options_.replicas[static_cast<size_t>(start.route.replica)].name;
-      Send(start.entry, start.route);
+      Send(start.entry, start.route.replica);
     }
     return all;
   }
-  void Send(DispatchEntry* entry, const Route& route) {
-    load_.Leave(entry);
-    entries_.StopWaiting(entry);
-    entries_.Send(entry, route.replica);
-    entry->state = core::SequenceState::kDecoding;
-    replicas_[route.replica].OnSent(1000, false, now_);
-  }
-  void Advance(base::Duration time) {
-    now_ += time;
-    starts_.Look(now_);
-  }
-
-  const DispatchOptions options_;
-  base::TimePoint now_ = seconds(100);
-  Replicas replicas_{options_.replicas, options_.rules};
-  RetryBudget budget_{options_.retries};
-  DispatchEntries entries_{1, 2, 100};
-  DispatchPlaces places_{&replicas_, &entries_.tenants()};
-  DispatchBatches batches_{options_.former(), 1};
-  DispatchOrder order_{*policy::MakePolicy(options_.queue), seconds(30), &entries_, &replicas_};
-  DispatchLoad load_{{.options = options_,
-                      .replicas = replicas_,
-                      .entries = entries_,
-                      .places = places_,
-                      .batches = batches_},
-                     *order_.policy()};
-  DispatchStarts starts_{{.options = options_,
-                          .replicas = replicas_,
-                          .entries = entries_,
-                          .order = order_,
-                          .places = places_,
-                          .load = load_,
-                          .batches = batches_,
-                          .budget = budget_}};
 };
 
 TEST_F(DispatchStartsTest, TheFirstInOrderGoWhereItIsFree) {
@@ -159,7 +109,7 @@ TEST_F(DispatchStartsTest, ThoseThatWereSentAreABatchWhereTheNextIsNot) {
   EXPECT_THROW(starts_.Run(now_, false,
                            [&](DispatchEntry* entry, const Route& route) {
                              if (++calls == 3) throw std::bad_alloc();
-                             Send(entry, route);
+                             Send(entry, route.replica);
                            }),
                std::bad_alloc);
   EXPECT_EQ(entries_.Find(1)->sched.batch.number, 1U);
@@ -167,7 +117,7 @@ TEST_F(DispatchStartsTest, ThoseThatWereSentAreABatchWhereTheNextIsNot) {
   EXPECT_EQ(entries_.Find(3)->sched.batch.number, 0U);
   EXPECT_EQ(batches_.counts().batched, 2U);
   const base::TimePoint next = starts_.Run(
-      now_, false, [&](DispatchEntry* entry, const Route& route) { Send(entry, route); });
+      now_, false, [&](DispatchEntry* entry, const Route& route) { Send(entry, route.replica); });
   EXPECT_EQ(entries_.Find(3)->sched.batch.number, 2U);
   EXPECT_EQ(next, base::TimePoint::max()) << "nothing waits";
 }
