@@ -170,7 +170,8 @@ std::optional<StatusOr<BackendFacts>> SimBackend::Probe() {
   BackendFacts facts;
   facts.ready = trouble_ != Trouble::kUnready;
   if (!facts.ready) facts.reason = "it loads its model";
-  facts.model_digest = model_ == 0 ? "digest 0" : "digest 1";
+  // As of a backend that cannot resume, which GatewayBackend takes to be of no known model.
+  if (setup_.resumes) facts.model_digest = model_ == 0 ? "digest 0" : "digest 1";
   facts.numerics = "3";
   facts.limits = "2048";
   if (setup_.reports) {

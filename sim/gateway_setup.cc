@@ -328,7 +328,7 @@ GatewaySetup MakeGatewaySetup(uint64_t seed, GatewayPlant plant) {
   }
   MakePlantable(&setup);
   for (size_t i = 0; i < setup.backends.size(); ++i) {
-    gateway::ReplicaOptions replica;
+    BackendOptions replica;
     replica.name = fmt::format("b{}", i);
     // A half of those that do not report have a number set.
     const bool steady = setup.load != Load::kRandom;
@@ -336,7 +336,6 @@ GatewaySetup MakeGatewaySetup(uint64_t seed, GatewayPlant plant) {
       replica.max_concurrency = static_cast<int>(random.Between(1, 10));
     }
     if (!steady) replica.weight = AnyOf(random, {1.0, 1.0, 3.0});
-    replica.can_resume = setup.backends[i].resumes;
     setup.dispatch.replicas.push_back(replica);
   }
   setup.dispatch.rules.table_entries = 1 << 12;
@@ -355,7 +354,7 @@ gateway::DispatchOptions PlantedOptions(const GatewaySetup& setup) {
   if (setup.plant == GatewayPlant::kPlaceNotKept) options.rules.tenants = 1;
   if (setup.plant == GatewayPlant::kOverfull) {
     for (size_t i = 0; i < options.replicas.size(); ++i) {
-      gateway::ReplicaOptions& replica = options.replicas[i];
+      BackendOptions& replica = options.replicas[i];
       const int bound = setup.backends[i].reports ? setup.backends[i].slots : 256;
       replica.max_concurrency = (replica.max_concurrency > 0 ? replica.max_concurrency : bound) + 1;
     }

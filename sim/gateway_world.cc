@@ -469,7 +469,9 @@ void GatewayWorld::Probe(const gateway::Decision& decision) {
     }
   }
   if (IsPlanted(GatewayPlant::kDeadGetsRequests) && !facts->ok()) *facts = BackendFacts();
-  if (IsPlanted(GatewayPlant::kOtherModel) && facts->ok()) (*facts)->model_digest = "digest 0";
+  if (IsPlanted(GatewayPlant::kOtherModel) && facts->ok() && !(*facts)->model_digest.empty()) {
+    (*facts)->model_digest = "digest 0";
+  }
   Input input{.kind = Input::Kind::kProbe,
               .index = decision.replica,
               .probe = decision.probe,

@@ -18,7 +18,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,71 +30,6 @@
 #include "ropeway/status.h"
 
 namespace ropeway {
-
-// One backend: an engine's server, or an object that answers requests. Exactly one of `url` and
-// `backend` is set.
-struct BackendOptions {
-  // In errors, logs and metrics; no other backend of the gateway has it. "": the URL's host and
-  // port; of an object, its number, counted from 1.
-  std::string name = {};
-
-  // http or https, with the path that the server's API is under, such as /v1; without one it is
-  // that.
-  std::string url = {};
-  // What speaks there: "openai" (any server of OpenAI's API), "llamacpp", "ollama" or "ropeway".
-  std::string kind = "openai";
-  // The model's name there. "": as the model is named here, or as a Ropeway (vLLM, SGLang) that has
-  // one model alone calls it.
-  std::string upstream_model = {};
-  std::string api_key = {};  // Sent as a bearer token; "": none.
-  bool insecure = false;     // https accepts any certificate.
-
-  // A class of your own, or OpenLocalBackend's (engine.h). The gateway keeps it until no request of
-  // its own is left there.
-  std::shared_ptr<Backend> backend = nullptr;
-
-  double weight = 1.0;      // Its part of the load, against other replicas': [0.01, 100].
-  int max_concurrency = 0;  // Requests at once; 0: as it reports its places, or else as learned.
-  // How few requests at once failures and growing latencies may leave it; 0: 1. At most
-  // max_concurrency, or else GatewayOptions::max_learned_concurrency.
-  int min_concurrency = 0;
-};
-
-// A model and the backends that serve it, its replicas; at most 64.
-struct GatewayModel {
-  // As requests name it. "": by the names that all of its backends report; of one model at most.
-  std::string name = {};
-  std::vector<std::string> aliases = {};
-  std::vector<BackendOptions> backends = {};
-};
-
-struct GatewayOptions {
-  std::vector<GatewayModel> models;  // At least one. The first serves requests that name none.
-
-  GatewayBatching batching;
-  // How many requests a backend may have at once, if it does not report its places: "aimd" (learned
-  // from failures and latencies) or "memory" (by the free part of its KV memory, where it reports
-  // that).
-  std::string batch_control = "aimd";
-  int max_learned_concurrency = 256;
-
-  QueueOptions queue;  // As of an engine.
-  // Tenants that requests may come from (Request::tenant). With 2 or more and a policy that is
-  // fair, every backend of two or more places keeps one for a tenant that runs nothing there.
-  int tenants = 1;
-
-  SessionOptions sessions;  // Where Request::session_id finds them, and their bounds.
-
-  // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
-  std::chrono::milliseconds request_timeout{0};
-  FailoverOptions failover;
-  std::chrono::milliseconds connect_timeout{5'000};
-  std::chrono::milliseconds probe_interval{5'000};  // Between two looks at a backend's health.
-
-  // Requests with a parameter that their model's backends do not know fail (kInvalidArgument);
-  // otherwise it is left out.
-  bool strict = false;
-};
 
 // Whether a gateway can serve.
 struct GatewayHealth {

@@ -67,7 +67,7 @@ struct LocalUnderTest {
     test.options.model.any_name = true;
     test.Start();
     GatewayConfig config;
-    GatewayConfig::Model& model = config.models.emplace_back();
+    GatewayModel& model = config.models.emplace_back();
     model.name = "m";
     // The test owns the engine.
     model.backends.push_back(

@@ -99,7 +99,7 @@ TEST(LearnedPlacesTest, ABusyBackendLowersThemAtOnceToWhatItHas) {
 TEST(LearnedPlacesTest, ABackendMayHaveALeastOfItsOwn) {
   ReplicaRules rules;
   rules.table_entries = 1 << 8;
-  const auto after_trouble = [&](const ReplicaOptions& options) {
+  const auto after_trouble = [&](const BackendOptions& options) {
     Replica replica(options, rules);
     for (int i = 1; i <= 10; ++i) {
       replica.OnFailure(FailureKind::kBusy, 0, false, seconds(2 * i));

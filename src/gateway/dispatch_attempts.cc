@@ -38,7 +38,7 @@ void DispatchAttempts::Begin(DispatchEntry* entry, const Route& route) {
   // From its first output on it goes on only where the bits are the same.
   if (!entry->given) {
     entry->ids_known = true;
-    entry->identity = replica.options().can_resume ? replica.identity() : nullptr;
+    entry->identity = replica.identity();
   }
   replica.OnSent(entry->tokens_left, newcomer, now_);
   from_.replicas.NoteSent(entry->blocks, route.replica);
@@ -90,9 +90,7 @@ bool DispatchAttempts::OnOutput(DispatchEntry* entry, const AttemptOutput& outpu
   entry->ids_known = entry->ids_known && output.ids_known;
   // The stream lives, so its replica is the same that answered the last probe.
   const Replica& replica = from_.replicas[entry->replica];
-  if (entry->identity == nullptr && replica.options().can_resume) {
-    entry->identity = replica.identity();
-  }
+  if (entry->identity == nullptr) entry->identity = replica.identity();
   return first;
 }
 

@@ -30,8 +30,7 @@ class DispatchAttemptsTest : public DispatchPartsTest {
   static DispatchOptions Options() {
     DispatchOptions options;
     options.queue.policy = "fair";
-    options.replicas = {{.name = "a", .max_concurrency = 4, .can_resume = true},
-                        {.name = "b", .max_concurrency = 4, .can_resume = true}};
+    options.replicas = {{.name = "a", .max_concurrency = 4}, {.name = "b", .max_concurrency = 4}};
     options.failover.first_byte_timeout = seconds(20);
     options.failover.idle_timeout = seconds(5);
     return options;

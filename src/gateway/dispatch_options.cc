@@ -18,7 +18,7 @@ Status BadDispatchOption(const std::string& field, const std::string& expected) 
   return InvalidArgument(field + ": expected " + expected, field);
 }
 
-Status ValidateReplicas(const std::vector<ReplicaOptions>& replicas, int most_places) {
+Status ValidateReplicas(const std::vector<BackendOptions>& replicas, int most_places) {
   if (replicas.empty()) return InvalidArgument("a model needs at least one backend", "backend");
   if (replicas.size() > kMaxReplicas) {
     return InvalidArgument(
@@ -26,7 +26,7 @@ Status ValidateReplicas(const std::vector<ReplicaOptions>& replicas, int most_pl
         "backend");
   }
   std::unordered_set<std::string_view> names;
-  for (const ReplicaOptions& one : replicas) {
+  for (const BackendOptions& one : replicas) {
     if (!names.insert(one.name).second) {
       return InvalidArgument(fmt::format("the backend {} is given twice", one.name), "backend");
     }

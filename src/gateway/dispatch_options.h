@@ -28,7 +28,7 @@ struct DispatchOptions {
   // free place and another one has; 0: it takes the other one at once. Not of class high.
   base::Duration affinity_wait = std::chrono::milliseconds(500);
 
-  std::vector<ReplicaOptions> replicas;
+  std::vector<BackendOptions> replicas;
   ReplicaRules rules;
 
   // One by one, as places are free.

@@ -11,9 +11,8 @@ namespace {
 
 class DispatchPlacesTest : public testing::Test {
  protected:
-  static std::vector<ReplicaOptions> Two(int places) {
-    return {{.name = "a", .max_concurrency = places, .can_resume = true},
-            {.name = "b", .max_concurrency = places}};
+  static std::vector<BackendOptions> Two(int places) {
+    return {{.name = "a", .max_concurrency = places}, {.name = "b", .max_concurrency = places}};
   }
   static ReplicaRules RulesOf(int tenants) {
     ReplicaRules rules;

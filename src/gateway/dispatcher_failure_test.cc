@@ -192,9 +192,9 @@ TEST_F(DispatcherFailureTest, AReplicaThatIsAnotherOneNowHasStreamsOfUnknownOrig
 }
 
 TEST_F(DispatcherFailureTest, BackendsThatCannotResumeAreNotAsked) {
-  DispatchOptions options = OptionsOf(3, 4);
-  for (ReplicaOptions& replica : options.replicas) replica.can_resume = false;
-  Start(options);
+  Start(OptionsOf(3, 4));
+  for (auto& facts : facts_) facts->model_digest.clear();
+  Pass(seconds(6));  // Each is asked again.
   const RequestId id = Add();
   Output(id);
   EXPECT_EQ(Fail(id).kind, OutcomeKind::kFinal);

@@ -157,32 +157,23 @@ StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
     const auto io = std::make_shared<BackendIo>();
     config.runtime = io;
     size_t number = 0;
-    for (const GatewayModel& from : options.models) {
-      GatewayConfig::Model& model = config.models.emplace_back();
-      model.name = from.name;
-      model.aliases = from.aliases;
-      for (const BackendOptions& backend : from.backends) {
-        const std::string name = NameOf(backend, ++number);
+    config.models = options.models;
+    for (GatewayModel& model : config.models) {
+      for (BackendOptions& backend : model.backends) {
+        backend.name = NameOf(backend, ++number);
         if (backend.url.empty() == (backend.backend == nullptr)) {
           return InvalidArgument(
-              fmt::format("the backend {} must have either a url or a backend", name), "url");
+              fmt::format("the backend {} must have either a url or a backend", backend.name),
+              "url");
         }
-        std::shared_ptr<Backend> remote = backend.backend;
-        if (remote == nullptr) {
-          StatusOr<std::shared_ptr<Backend>> opened =
-              OpenUrl(from.name, backend, options, io->io());
-          if (!opened.ok()) {
-            return Status(opened.status().code(),
-                          fmt::format("backend {}: {}", name, opened.status().message()),
-                          opened.status().field());
-          }
-          remote = *std::move(opened);
+        if (backend.backend != nullptr) continue;
+        StatusOr<std::shared_ptr<Backend>> opened = OpenUrl(model.name, backend, options, io->io());
+        if (!opened.ok()) {
+          return Status(opened.status().code(),
+                        fmt::format("backend {}: {}", backend.name, opened.status().message()),
+                        opened.status().field());
         }
-        model.backends.push_back({.name = name,
-                                  .backend = std::move(remote),
-                                  .weight = backend.weight,
-                                  .max_concurrency = backend.max_concurrency,
-                                  .min_concurrency = backend.min_concurrency});
+        backend.backend = *std::move(opened);
       }
     }
   } catch (const std::exception& e) {

@@ -14,8 +14,8 @@ namespace {
 
 Status CheckBackends(const GatewayConfig& config) {
   std::set<std::string> names;
-  for (const GatewayConfig::Model& model : config.models) {
-    for (const GatewayConfig::Backend& backend : model.backends) {
+  for (const GatewayModel& model : config.models) {
+    for (const BackendOptions& backend : model.backends) {
       if (backend.backend == nullptr) {
         return InvalidArgument(fmt::format("the backend {} is nowhere", backend.name), "backend");
       }
@@ -30,25 +30,19 @@ Status CheckBackends(const GatewayConfig& config) {
 
 StatusOr<std::unique_ptr<GatewayBackend>> GatewayBackend::Create(GatewayConfig config) {
   std::vector<ModelNames::Model> names;
-  for (const GatewayConfig::Model& from : config.models) {
+  for (const GatewayModel& from : config.models) {
     names.push_back({from.name, from.aliases, from.backends.size()});
   }
   if (Status status = ModelNames::Check(names); !status.ok()) return status;
   if (Status status = CheckBackends(config); !status.ok()) return status;
   std::vector<Model> models;
-  for (GatewayConfig::Model& from : config.models) {
+  for (GatewayModel& from : config.models) {
     Model& model = models.emplace_back();
-    DispatchOptions dispatch = config.dispatch;
-    dispatch.replicas.clear();
-    for (GatewayConfig::Backend& backend : from.backends) {
-      // Whether it can resume is known once it has been probed.
-      dispatch.replicas.push_back({.name = backend.name,
-                                   .weight = backend.weight,
-                                   .max_concurrency = backend.max_concurrency,
-                                   .min_concurrency = backend.min_concurrency,
-                                   .can_resume = true});
-      model.replicas.emplace_back(std::move(backend.name), std::move(backend.backend));
+    for (BackendOptions& backend : from.backends) {
+      model.replicas.emplace_back(backend.name, std::move(backend.backend));
     }
+    DispatchOptions dispatch = config.dispatch;
+    dispatch.replicas = std::move(from.backends);
     if (Status status = dispatch.Validate(); !status.ok()) return status;
     model.dispatcher = std::make_unique<Dispatcher>(std::move(dispatch));
   }

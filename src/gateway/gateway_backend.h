@@ -42,21 +42,8 @@ namespace ropeway::gateway {
 
 // The parts of a gateway.
 struct GatewayConfig {
-  struct Backend {
-    std::string name;  // Unique.
-    std::shared_ptr<ropeway::Backend> backend;
-    double weight = 1.0;
-    int max_concurrency = 0;  // See ReplicaOptions, as for the next.
-    int min_concurrency = 0;
-  };
-  struct Model {
-    std::string name;  // "": the names that all of its backends report; of one model at most.
-    std::vector<std::string> aliases;
-    std::vector<Backend> backends;
-  };
-
-  std::shared_ptr<void> runtime;  // What the backends need; destroyed after them.
-  std::vector<Model> models;
+  std::shared_ptr<void> runtime;                // What the backends need; destroyed after them.
+  std::vector<GatewayModel> models;             // Each backend has its name, and is open.
   DispatchOptions dispatch;                     // Without replicas: those are each model's.
   std::chrono::milliseconds request_timeout{};  // Any request ends by then; 0: no such limit.
   bool strict = false;                          // See GatewayOptions.

@@ -71,7 +71,7 @@ class GatewayMemoryTest : public testing::Test {
   GatewayMemoryTest() : level_(base::Log().level()) {
     base::Log().set_level(spdlog::level::off);  // It would tell of each failure.
     GatewayConfig config;
-    GatewayConfig::Model& model = config.models.emplace_back();
+    GatewayModel& model = config.models.emplace_back();
     model.name = "m";
     model.backends.push_back(
         {.name = "a", .backend = backend_, .weight = 1.0, .max_concurrency = 8});

@@ -127,10 +127,14 @@ class TerseBackend final : public Backend {
 struct GatewayOfTwo {
   GatewayOfTwo(std::shared_ptr<Backend> first, std::shared_ptr<Backend> second) {
     GatewayConfig config;
-    GatewayConfig::Model& model = config.models.emplace_back();
+    GatewayModel& model = config.models.emplace_back();
     model.name = "m";
-    model.backends.push_back({"a", std::move(first), 100.0, 8, 0});
-    if (second != nullptr) model.backends.push_back({"b", std::move(second), 0.01, 8, 0});
+    const auto add = [&model](const char* name, std::shared_ptr<Backend> backend, double weight) {
+      model.backends.push_back(
+          {.name = name, .backend = std::move(backend), .weight = weight, .max_concurrency = 8});
+    };
+    add("a", std::move(first), 100.0);
+    if (second != nullptr) add("b", std::move(second), 0.01);
     config.dispatch.failover.first_byte_timeout = std::chrono::milliseconds(300);
     config.clock = &clock;
     config.random = &random;

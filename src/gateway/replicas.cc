@@ -32,7 +32,7 @@ std::shared_ptr<const std::string> IdentityOf(const BackendFacts& facts) {
                                              facts.limits);
 }
 
-PlacesOptions PlacesOf(const ReplicaOptions& replica, PlacesOptions places) {
+PlacesOptions PlacesOf(const BackendOptions& replica, PlacesOptions places) {
   if (replica.min_concurrency > 0) places.least = replica.min_concurrency;
   places.start = std::max(places.start, places.least);
   return places;
@@ -48,7 +48,7 @@ const char* ReplicaStateName(ReplicaView::State state) {
 
 // --- Replica.
 
-Replica::Replica(ReplicaOptions options, const ReplicaRules& rules)
+Replica::Replica(BackendOptions options, const ReplicaRules& rules)
     : options_(std::move(options)),
       rules_(rules),
       learned_(PlacesOf(options_, rules.places), true) {
@@ -295,16 +295,16 @@ ReplicaView Replica::View(base::TimePoint now) const {
 
 // --- Replicas.
 
-Replicas::Replicas(std::vector<ReplicaOptions> options, const ReplicaRules& rules)
+Replicas::Replicas(std::vector<BackendOptions> options, const ReplicaRules& rules)
     : rules_(rules),
       ring_([&options] {
         std::vector<HashRing::Node> nodes;
-        for (const ReplicaOptions& one : options) nodes.push_back({one.name, one.weight});
+        for (const BackendOptions& one : options) nodes.push_back({one.name, one.weight});
         return HashRing(nodes);
       }()),
       table_(rules.table_entries) {
   replicas_.reserve(options.size());
-  for (ReplicaOptions& one : options) replicas_.emplace_back(std::move(one), rules);
+  for (BackendOptions& one : options) replicas_.emplace_back(std::move(one), rules);
 }
 
 template <typename Holds>
@@ -342,7 +342,7 @@ ReplicaMask Replicas::CanResume(const std::string* identity) const {
   if (identity == nullptr) return 0;
   return Those([&](const Replica& one) {
     const auto& its = one.identity();
-    return one.options().can_resume && its != nullptr && *its == *identity;
+    return its != nullptr && *its == *identity;
   });
 }
 

@@ -16,6 +16,7 @@
 #include "gateway/concurrency.h"
 #include "gateway/prefix_ring.h"
 #include "ropeway/backend.h"
+#include "ropeway/options.h"
 #include "ropeway/status.h"
 #include "scheduler/batch_size_control.h"
 
@@ -25,16 +26,6 @@ namespace ropeway::gateway {
 inline constexpr size_t kMaxReplicas = 64;
 inline constexpr ReplicaMask kAllReplicas = ~ReplicaMask{0};
 inline ReplicaMask MaskOf(int replica) { return ReplicaMask{1} << replica; }
-
-struct ReplicaOptions {
-  std::string name;         // Unique among those of its model; its URL, usually.
-  double weight = 1.0;      // Its part of the load, against others'; [0.01, 100].
-  int max_concurrency = 0;  // Requests at once. 0: as it reports, or else as learned.
-  // What is learned goes down to so many at least; 0: PlacesOptions::least. At most
-  // max_concurrency, or else PlacesOptions::most.
-  int min_concurrency = 0;
-  bool can_resume = false;  // Backend::CanResume.
-};
 
 struct HealthOptions {
   base::Duration probe_interval = std::chrono::seconds(5);  // Of one that takes requests.
@@ -110,9 +101,9 @@ struct PlaceAsk {
 // One replica. Thread rule: the dispatcher's.
 class Replica {
  public:
-  Replica(ReplicaOptions options, const ReplicaRules& rules);
+  Replica(BackendOptions options, const ReplicaRules& rules);
 
-  const ReplicaOptions& options() const { return options_; }
+  const BackendOptions& options() const { return options_; }
 
   // Requests. Whether it takes requests, as far as its health goes, now or after a pause,
   bool alive() const { return !draining_ && ready_ && !ejected_; }
@@ -181,7 +172,7 @@ class Replica {
   // Part of its places that it has, while it returns.
   double Ramp(base::TimePoint now) const;
 
-  const ReplicaOptions options_;
+  const BackendOptions options_;
   const ReplicaRules rules_;
   LearnedPlaces learned_;
   std::optional<scheduler::MemoryBatchSize> memory_;
@@ -246,7 +237,7 @@ struct Route {
 class Replicas {
  public:
   // REQUIRES: 1 to kMaxReplicas options.
-  Replicas(std::vector<ReplicaOptions> options, const ReplicaRules& rules);
+  Replicas(std::vector<BackendOptions> options, const ReplicaRules& rules);
 
   size_t size() const { return replicas_.size(); }
   Replica& operator[](int replica) { return replicas_[static_cast<size_t>(replica)]; }
@@ -258,7 +249,7 @@ class Replicas {
   ReplicaMask Usable(base::TimePoint now) const;
   // those of them with a free place,
   ReplicaMask Free(base::TimePoint now, const PlaceAsk& ask = {}) const;
-  // and those that may ever go on with an output of this identity.
+  // and those that may ever go on with an output of this identity; null: none.
   ReplicaMask CanResume(const std::string* identity) const;
   // Those that share their machine between tenants.
   ReplicaMask Sharing() const;

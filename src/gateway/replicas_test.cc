@@ -308,7 +308,7 @@ TEST_F(ReplicaTest, LatenciesAreOfTheLastRequests) {
 class ReplicasTest : public testing::Test {
  protected:
   void Start(int count, std::vector<double> weights = {}, int places = 8) {
-    std::vector<ReplicaOptions> options;
+    std::vector<BackendOptions> options;
     for (int i = 0; i < count; ++i) {
       options.push_back({.name = "http://host:" + std::to_string(8000 + i),
                          .weight = weights.empty() ? 1.0 : weights[static_cast<size_t>(i)],
@@ -382,7 +382,7 @@ TEST_F(ReplicasTest, NoReplicaGetsMuchMoreThanTheOthersForACache) {
 TEST_F(ReplicasTest, WithoutATableGatewaysAgree) {
   // Two gateways that know nothing of each other, and list the replicas in another order.
   Start(3);
-  std::vector<ReplicaOptions> turned;
+  std::vector<BackendOptions> turned;
   for (int i = 2; i >= 0; --i) {
     turned.push_back({.name = (*replicas_)[i].options().name, .max_concurrency = 8});
   }
@@ -453,7 +453,7 @@ TEST_F(ReplicasTest, AFullHomeIsNamedWithWhatItWouldSave) {
 // Dialogues of several turns, at random times, through so many replicas: the share of the prompts'
 // pieces that was cached where they went.
 double CachedShare(int count, bool by_prefix) {
-  std::vector<ReplicaOptions> options;
+  std::vector<BackendOptions> options;
   for (int i = 0; i < count; ++i) {
     options.push_back({.name = "r" + std::to_string(i), .max_concurrency = 64});
   }

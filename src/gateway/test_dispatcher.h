@@ -28,14 +28,11 @@ struct Asked {
   double weight = 1.0;
 };
 
-// So many replicas "r0", "r1", ... with so many places each, which can resume.
+// So many replicas "r0", "r1", ... with so many places each.
 inline DispatchOptions OptionsOf(int replicas, int places) {
   DispatchOptions options;
   for (int i = 0; i < replicas; ++i) {
-    options.replicas.push_back({.name = "r" + std::to_string(i),
-                                .weight = 1.0,
-                                .max_concurrency = places,
-                                .can_resume = true});
+    options.replicas.push_back({.name = "r" + std::to_string(i), .max_concurrency = places});
   }
   options.failover.first_byte_timeout = options.failover.idle_timeout = {};
   options.rules.table_entries = 1 << 12;

@@ -306,7 +306,7 @@ ScriptedGateway::ScriptedGateway(std::vector<std::shared_ptr<ScriptedBackend>> i
                                  const ConfigFn& change)
     : backends(std::move(its_backends)) {
   GatewayConfig config;
-  GatewayConfig::Model& model = config.models.emplace_back();
+  GatewayModel& model = config.models.emplace_back();
   model.name = "m";
   for (size_t i = 0; i < backends.size(); ++i) {
     model.backends.push_back({.name = std::string(1, static_cast<char>('a' + i)),
