@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "http/connection.h"
 #include "http/io_turns.h"
-#include "http/tls_files.h"
+#include "http/server_port.h"
 
 namespace ropeway::http {
 namespace {

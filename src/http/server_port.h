@@ -1,10 +1,11 @@
-// The port and the certificate of a server, taken before there is anything to serve.
+// The port of a server, and the files of its TLS.
 #ifndef ROPEWAY_HTTP_SERVER_PORT_H_
 #define ROPEWAY_HTTP_SERVER_PORT_H_
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <memory>
+#include <string>
 
 #include "http/http_options.h"
 #include "ropeway/status.h"
@@ -14,6 +15,24 @@ class context;
 }  // namespace boost::asio::ssl
 
 namespace ropeway::http {
+
+// Two PEM files that were read: a certificate with its chain, and its private key.
+struct TlsFiles {
+  std::string cert_path;
+  std::string key_path;
+  std::string cert;
+  std::string key;  // A secret.
+};
+
+// Reads the files: any that can be read, or, so that it never waits for a writer, regular ones
+// only. kInvalidArgument with one sentence that names the file that cannot be read (field tls_cert
+// or tls_key).
+StatusOr<TlsFiles> ReadTlsFiles(const std::string& cert_path, const std::string& key_path,
+                                bool regular_only);
+
+// kInvalidArgument with one sentence that names the file at fault (field tls_cert or tls_key): not
+// PEM, a key with a password, or a key that is not the certificate's.
+StatusOr<std::shared_ptr<boost::asio::ssl::context>> MakeTlsContext(const TlsFiles& files);
 
 // Opened before a model is loaded, so that a mistake is told at once and nobody else takes the port
 // meanwhile. Until a server has it, nobody listens: connections are refused, as where no server is.

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "http/server_port.h"
-#include "http/tls_files.h"
 #include "ropeway/status.h"
 #include "server/routes.h"
 #include "server/server_options.h"
