@@ -1,11 +1,12 @@
 #include "http/server_port.h"
 
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/ssl/context.hpp>
-#include <exception>
 #include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <exception>
 #include <optional>
 #include <utility>
 

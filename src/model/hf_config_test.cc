@@ -11,9 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "model/gguf_builder.h"
+#include "model/gguf.h"
 #include "model/hf_folder.h"
-#include "model/hf_json.h"
 #include "model/model_tensors.h"
 
 namespace ropeway::model {

@@ -1,4 +1,4 @@
-#include "model/hf_json.h"
+#include "model/hf_folder.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "base/random_access_file.h"
 #include "base/utf8.h"
 
 namespace ropeway::model {
