@@ -15,7 +15,7 @@
 #include "cli/run_flags.h"
 #include "cli/serve.h"
 #include "flags/program.h"
-#include "loadgen/bench_serve_command.h"
+#include "loadgen/load_options.h"
 
 namespace ropeway {
 namespace {

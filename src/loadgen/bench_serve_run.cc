@@ -10,7 +10,6 @@
 
 #include "base/system.h"
 #include "base/words.h"
-#include "loadgen/bench_serve_command.h"
 #include "loadgen/load_options.h"
 #include "loadgen/load_runner.h"
 #include "loadgen/report.h"

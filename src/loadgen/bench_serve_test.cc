@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "flags/program.h"
-#include "loadgen/bench_serve_command.h"
+#include "loadgen/load_options.h"
 #include "net/test_fake_server.h"
 
 namespace ropeway::loadgen {

@@ -1,10 +1,97 @@
 #include "loadgen/load_options.h"
 
+#include <array>
 #include <fmt/format.h>
 
-#include <array>
-
 namespace ropeway::loadgen {
+flags::Command BenchServeCommand(BenchServeFlags* f) {
+  flags::Command command;
+  command.name = "serve";
+  command.description =
+      "Put load on an OpenAI-compatible server and print latencies and throughput";
+  command.flags = {
+      {"Server",
+       {{"--base-url", flags::TextValue(&f->base_url, "URL"),
+         "The server: http://HOST:PORT, with or without /v1"},
+        {"--model", flags::TextValue(&f->model, "NAME").Default("the first of /v1/models"),
+         "Model to ask for"},
+        {"--endpoint", flags::ChoiceValue(&f->endpoint, {"completions", "chat"}),
+         "completions or chat"},
+        {"--api-key", flags::TextValue(&f->api_key, "KEY").Environment("ROPEWAY_API_KEY"),
+         "Sent as a bearer token"},
+        {"--client-keys", flags::TextValue(&f->client_keys, "FILE"),
+         "The keys of a trace's clients 0, 1, ..., one a line"},
+        {"--insecure", flags::SwitchValue(&f->insecure), "https: accept any certificate"}}},
+      {"Load",
+       {{"--users", flags::IntValue(&f->users, 0, 10'000).Default("1"),
+         "Closed loop: so many users, each sends again when its answer is complete"},
+        {"--request-rate", flags::NumberValue(&f->request_rate, 0, 100'000).Default("closed loop"),
+         "Open loop: requests per second on average, at random (Poisson) times"},
+        {"--max-concurrency", flags::IntValue(&f->max_concurrency, 0, 10'000).Default("no limit"),
+         "Requests in flight at most; the others wait for their turn"},
+        {"--num-prompts", flags::IntValue(&f->num_prompts, 1, 1'000'000),
+         "Requests of one run, or conversations"},
+        {"--runs", flags::IntValue(&f->runs, 1, 1'000), "Runs, each with other random prompts"},
+        {"--warmup", flags::IntValue(&f->warmup, 0, 1'000'000),
+         "Requests before the first run, in no metric"},
+        {"--duration", flags::NumberValue(&f->duration, 0, 86'400).Default("no limit"),
+         "Seconds after which a run sends nothing more"},
+        {"--think-time", flags::NumberValue(&f->think_time, 0, 86'400),
+         "Conversations: mean seconds from an answer to the next message"},
+        {"--user-interval", flags::NumberValue(&f->user_interval, 0, 86'400),
+         "Conversations: seconds between the first messages of two users"},
+        {"--timeout", flags::NumberValue(&f->timeout, 0.001, 86'400),
+         "Seconds for one request, to the end of its answer"},
+        {"--retries", flags::IntValue(&f->retries, 0, 1'000),
+         "How often a rejected request is sent again, each time after its Retry-After"}}},
+      {"Prompts",
+       {{"--input-tokens", flags::IntValue(&f->input_tokens, 1, 1'000'000),
+         "Length of the random prompts"},
+        {"--output-tokens", flags::IntValue(&f->output_tokens, 1, 1'000'000),
+         "Tokens to generate for each"},
+        {"--dataset", flags::TextValue(&f->dataset, "FILE"),
+         R"(Texts in place of random prompts: lines of {"prompt": ..., "max_tokens": ...})"},
+        {"--trace", flags::TextValue(&f->trace, "FILE"),
+         "Lengths, and if it has them arrival times, clients and classes, from a CSV or JSON lines "
+         "trace"},
+        {"--conversations", flags::TextValue(&f->conversations, "FILE"),
+         R"(Chats: lines of {"turns": [{"user": ..., "max_tokens": ...}, ...]})"},
+        {"--trace-speed", flags::NumberValue(&f->trace_speed, 1e-6, 1e6),
+         "Play the trace's arrivals so many times as fast"},
+        {"--max-request-tokens",
+         flags::IntValue(&f->max_request_tokens, 0, 100'000'000)
+             .Default("the server's max_model_len"),
+         "Leave out entries of the trace with more tokens, in and out together"},
+        {"--prompt-format", flags::ChoiceValue(&f->prompt_format, {"auto", "ids", "text"}),
+         "Random prompts as token ids or as text; auto: ids if the server takes them"},
+        {"--ignore-eos", flags::ChoiceValue(&f->ignore_eos, {"auto", "on", "off"}),
+         "on: generate all --output-tokens; off: end where the model ends; auto: on unless there "
+         "is a data set"},
+        {"--priority",
+         flags::ChoiceValue(&f->priority, {"high", "medium", "low"}).Default("not sent"),
+         "The requests' class: high, medium or low"},
+        {"--seed", flags::IntValue(&f->seed, 0, INT64_MAX),
+         "Of prompts, arrival times and sampling"},
+        {"--temperature", flags::NumberValue(&f->temperature, 0, 2),
+         "0 takes the most probable token"},
+        {"--stream,!--no-stream", flags::SwitchValue(&f->stream).Default("on"),
+         "Ask for streams, which alone show TTFT, ITL and TPOT"}}},
+      {"Report",
+       {{"--goodput", flags::ManyTextsValue(&f->goodput, "LIMIT"),
+         "Count the requests within these limits, such as ttft:500ms tpot:50ms e2e:10s"},
+        {"--csv", flags::TextValue(&f->csv, "FILE"), "Write one line per request to this file"},
+        {"--json", flags::TextValue(&f->json, "FILE"), "Write the summary to this file"},
+        {"--records", flags::TextValue(&f->records, "FILE"),
+         "Write all that is known of each request to this file, as JSON lines"},
+        {"--progress,!--no-progress", flags::SwitchValue(&f->progress).Default("on"),
+         "Show progress on stderr"}}}};
+  command.footer =
+      "Example:\n  ropeway bench serve --base-url http://127.0.0.1:8080 --users 16 --num-prompts "
+      "64";
+  command.run = [f] { return RunBenchServe(*f); };
+  return command;
+}
+
 namespace {
 
 // Requests of all runs together: their records stay in memory.

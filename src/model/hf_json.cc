@@ -1,5 +1,3 @@
-#include "model/hf_folder.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
+#include "model/hf_folder.h"
 
 namespace ropeway::model {
 namespace {
