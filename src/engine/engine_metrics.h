@@ -17,7 +17,6 @@
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "scheduler/queue_load.h"
-#include "store/session_metrics.h"
 #include "store/session_store.h"
 
 namespace ropeway::engine {

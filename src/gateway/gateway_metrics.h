@@ -16,7 +16,6 @@
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "service/front_desk.h"
-#include "store/session_metrics.h"
 #include "store/session_store.h"
 
 namespace ropeway::gateway {

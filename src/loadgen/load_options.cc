@@ -1,7 +1,8 @@
 #include "loadgen/load_options.h"
 
-#include <array>
 #include <fmt/format.h>
+
+#include <array>
 
 namespace ropeway::loadgen {
 flags::Command BenchServeCommand(BenchServeFlags* f) {

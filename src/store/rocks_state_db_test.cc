@@ -1,5 +1,3 @@
-#include "store/rocks_state_db.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "base/test_unreadable_directory.h"
+#include "store/state_db.h"
 #include "store/test_full_disk.h"
 
 namespace ropeway::store {

@@ -1,4 +1,4 @@
-#include "store/session_metrics.h"
+#include "store/session_store.h"
 
 namespace ropeway::store {
 

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "base/log.h"
-#include "store/rocks_state_db.h"
+#include "store/state_db.h"
 
 namespace ropeway::store {
 namespace {

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/metrics.h"
 #include "ropeway/options.h"
 #include "ropeway/session.h"
 #include "ropeway/status.h"
@@ -202,6 +203,12 @@ Status CheckSessionOptions(const SessionOptions& options);
 // memory. `db`: kept there instead; null: as they say. REQUIRES: the options are valid.
 StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(const SessionOptions& options,
                                                          std::unique_ptr<StateDb> db = nullptr);
+
+// The metrics of a store of sessions, whoever keeps it: an engine or a gateway.
+using SessionMetrics = base::SampledMetrics<SessionStoreStats>;
+
+// `metrics` must outlive them.
+SessionMetrics MakeSessionMetrics(base::Metrics* metrics);
 
 }  // namespace ropeway::store
 
