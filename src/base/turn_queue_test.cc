@@ -1,9 +1,9 @@
-#include "base/turn_queue.h"
-
 #include <gtest/gtest.h>
 
 #include <list>
 #include <string>
+
+#include "base/bounded_queue.h"
 
 namespace ropeway::base {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/chat.h"
+#include "cli/prompts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,7 +14,6 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/output.h"

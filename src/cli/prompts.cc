@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "base/output.h"
 #include "base/words.h"
-#include "cli/chat.h"
 #include "cli/terminal.h"
 
 namespace ropeway::cli {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/line_editor.h"
 #include "cli/run_flags.h"
 #include "ropeway/engine.h"
 #include "ropeway/request.h"
@@ -57,6 +58,16 @@ class BatchTracker {
 // output could not be written. `engine` must have no other user, and
 // keep its results for PollFinished.
 int RunPrompts(const RunFlags& flags, Engine* engine);
+
+// Writes the answer to `prompt` while it is generated. Returns the exit code.
+int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine);
+
+// Chats on the terminal until Ctrl-D or /exit; Ctrl-C stops an answer. Returns the exit code.
+// REQUIRES: SIGINT is caught (CaughtSignals).
+int ChatInTerminal(const RunFlags& flags, LineEditor* lines, Engine* engine);
+
+// ": queue 0.1 ms, formation 0.0 ms, prefill 8.1 ms, decode 99.0 ms, output 0.2 ms"
+std::string PhasesText(const PhaseTimes& times);
 
 }  // namespace ropeway::cli
 

@@ -13,7 +13,6 @@
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
-#include "base/turn_queue.h"
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
