@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/output.h"
-#include "base/worker_team.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
 #include "bench/free_order.h"
 #include "bench/rows.h"
 #include "bench/steps.h"
+#include "bench/timing.h"
 
 namespace ropeway::bench {
 namespace {
@@ -72,7 +72,7 @@ void AddPairs(const PriceShape& named, const OrderPriceFlags& flags, Variant* fi
     const auto time = [&](Variant* variant) {
       return variant->timer->Measure(named.shape, flags.seconds).median * 1e3;
     };
-    const double before = base::BarrierNanoseconds(flags.resolved_threads());
+    const double before = BarrierNanoseconds(flags.resolved_threads());
     double fixed_ms = 0;
     double free_ms = 0;
     if (i % 2 == 0) {
@@ -82,7 +82,7 @@ void AddPairs(const PriceShape& named, const OrderPriceFlags& flags, Variant* fi
       free_ms = time(free);
       fixed_ms = time(fixed);
     }
-    const double after = base::BarrierNanoseconds(flags.resolved_threads());
+    const double after = BarrierNanoseconds(flags.resolved_threads());
     const bool counts = std::max(before, after) <= kUnlike * std::min(before, after);
     counted += counts ? 1 : 0;
     rows->SetCell("order-price", named.name, fmt::format("{}", i + 1));

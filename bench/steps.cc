@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/output.h"
-#include "base/worker_team.h"
 #include "bench/bench_flags.h"
 #include "bench/commands.h"
 #include "bench/rows.h"
+#include "bench/timing.h"
 
 namespace ropeway::bench {
 namespace {
@@ -97,7 +97,7 @@ Status AddShapes(const std::vector<NamedShape>& shapes, const StepsFlags& flags,
 int RunSteps(const StepsFlags& flags) {
   const int threads = flags.resolved_threads();
   if (flags.barrier) {
-    fmt::print("{:.0f}\n", base::BarrierNanoseconds(threads));
+    fmt::print("{:.0f}\n", BarrierNanoseconds(threads));
     return 0;
   }
   const std::vector<NamedShape> shapes = ChooseShapes(flags);
@@ -117,7 +117,7 @@ int RunSteps(const StepsFlags& flags) {
   rows.SetCell("about", (*kernels)->name, "");
   rows.Add("threads", threads);
   rows.Add("kv_cache_dtype", flags.kv_cache_dtype);
-  rows.Add("barrier_ns", base::BarrierNanoseconds(threads));
+  rows.Add("barrier_ns", BarrierNanoseconds(threads));
   const Status status = AddShapes(shapes, flags, (*kernels)->name, *layout, &timer, &rows);
   return status.ok() ? output.End() : base::Fail(status);
 }

@@ -39,6 +39,14 @@ struct TimingBudget {
 Timing TimePhases(base::WorkerTeam* team, const TimingBudget& budget,
                   const std::function<void(int worker, int phase)>& work);
 
+// Nanoseconds of one barrier of the idle team: the best of five runs, a few milliseconds in all. It
+// shows where the host placed the virtual cores (on one cache or on two), which changes other
+// timings by 10 to 20 %: timings are comparable only if this one agrees.
+double BarrierNanoseconds(base::WorkerTeam* team);
+
+// The same for a new team. REQUIRES: threads >= 1. Throws as base::WorkerTeam does.
+double BarrierNanoseconds(int threads);
+
 }  // namespace ropeway::bench
 
 #endif  // ROPEWAY_BENCH_TIMING_H_

@@ -53,5 +53,17 @@ TEST(TimingTest, ALongPhaseIsMeasuredThreeTimesAndIsAsLongAsItIs) {
   EXPECT_GE(timing.least, 0.005);
 }
 
+TEST(BarrierTimeTest, TakesTimeAndLeavesTheTeamUsable) {
+  base::WorkerTeam team(2);
+  EXPECT_GT(BarrierNanoseconds(&team), 0);
+  int calls[2] = {};
+  team.Run([&](int worker) { ++calls[worker]; });
+  EXPECT_EQ(calls[0] + calls[1], 2);
+}
+
+TEST(BarrierTimeTest, OneThreadDoesNotWait) {
+  EXPECT_LT(BarrierNanoseconds(1), BarrierNanoseconds(2));
+}
+
 }  // namespace
 }  // namespace ropeway::bench

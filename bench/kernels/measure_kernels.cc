@@ -13,6 +13,7 @@
 #include "bench/kernels/matmul_bench.h"
 #include "bench/kernels/peak_bench.h"
 #include "bench/kernels/peaks.h"
+#include "bench/timing.h"
 #include "executor/output_layer.h"
 
 namespace ropeway::bench {
@@ -186,7 +187,7 @@ void KernelsBench::AddPeak(const std::string& table, const char* what, int threa
   rows_->SetCell("peak", table, fmt::format("what={}; threads={}", what, threads));
   rows_->Add("work", rate.work);
   rows_->Add("per_second", rate.per_second);
-  rows_->Add("barrier_ns", base::BarrierNanoseconds(&team_));
+  rows_->Add("barrier_ns", BarrierNanoseconds(&team_));
   AddTiming(rate.timing, {});
 }
 
@@ -218,7 +219,7 @@ void KernelsBench::LeaveOut(const std::string& what, size_t bytes) {
 }
 
 void KernelsBench::AddConditions() {
-  rows_->Add("barrier_ns", base::BarrierNanoseconds(&team_));
+  rows_->Add("barrier_ns", BarrierNanoseconds(&team_));
   rows_->Add("sweep_bytes_per_s", sweep_->Measure(short_budget_).per_second);
 }
 

@@ -122,18 +122,6 @@ TEST(WorkerTeamTest, ManyTeamsStartAndStop) {
   }
 }
 
-TEST(BarrierTimeTest, TakesTimeAndLeavesTheTeamUsable) {
-  WorkerTeam team(2);
-  EXPECT_GT(BarrierNanoseconds(&team), 0);
-  int calls[2] = {};
-  team.Run([&](int worker) { ++calls[worker]; });
-  EXPECT_EQ(calls[0] + calls[1], 2);
-}
-
-TEST(BarrierTimeTest, OneThreadDoesNotWait) {
-  EXPECT_LT(BarrierNanoseconds(1), BarrierNanoseconds(2));
-}
-
 }  // namespace
 
 }  // namespace ropeway::base

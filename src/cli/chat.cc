@@ -1,5 +1,3 @@
-#include "cli/prompts.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -19,6 +17,7 @@
 #include "base/output.h"
 #include "base/system.h"
 #include "base/words.h"
+#include "cli/prompts.h"
 #include "cli/terminal.h"
 #include "core/parameters.h"
 

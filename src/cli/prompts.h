@@ -1,4 +1,5 @@
-// `ropeway run --prompts`: the answers to a file of prompts, printed by batches.
+// How `ropeway run` answers: a file of prompts, printed by batches, one prompt, or a chat in the
+// terminal.
 #ifndef ROPEWAY_CLI_PROMPTS_H_
 #define ROPEWAY_CLI_PROMPTS_H_
 

@@ -9,9 +9,9 @@
 
 #include "base/output.h"
 #include "base/system.h"
-#include "cli/prompts.h"
 #include "cli/line_editor.h"
 #include "cli/models.h"
+#include "cli/prompts.h"
 #include "cli/run_flags.h"
 #include "cli/terminal.h"
 #include "ropeway/engine.h"

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_whole_tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
 namespace ropeway::engine {
 namespace {
 
 // Tokens of more than one byte.
-class WordTokenizer : public tokenizer::Tokenizer {
+class WordTokenizer : public tokenizer::WholeTokenizer {
  public:
   static constexpr TokenId kHello = 0;
   static constexpr TokenId kWor = 1;

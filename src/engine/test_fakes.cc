@@ -89,7 +89,7 @@ std::unique_ptr<tokenizer::Encoding> ByteTokenizer::Begin(std::string_view text,
   constexpr size_t kMiB = size_t{1} << 20;
   if (text.starts_with(kGrowing)) return std::make_unique<EndlessEncoding>(0, kMiB);
   if (text.starts_with(kLarge)) return std::make_unique<EndlessEncoding>(kMiB);
-  return Tokenizer::Begin(text, options, most);
+  return WholeTokenizer::Begin(text, options, most);
 }
 
 std::string_view ByteTokenizer::Bytes(TokenId id, bool with_special) const {

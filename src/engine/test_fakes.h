@@ -17,7 +17,7 @@
 #include "engine/llm_engine.h"
 #include "executor/executor.h"
 #include "service/front_desk.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/test_whole_tokenizer.h"
 
 namespace ropeway::engine {
 
@@ -41,7 +41,7 @@ class TestGate {
 };
 
 // Ids 0 .. 255 are the bytes, 256 is the end token "<end>", 257 a control token "<ctl>".
-class ByteTokenizer final : public tokenizer::Tokenizer {
+class ByteTokenizer final : public tokenizer::WholeTokenizer {
  public:
   static constexpr TokenId kEnd = 256;
   static constexpr TokenId kControl = 257;

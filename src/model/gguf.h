@@ -140,7 +140,7 @@ class GgufFile {
   // (QuantizedType). kInvalidArgument where there are none.
   Status Quantize(std::string_view quantize);
 
-  class Builder;  // gguf_builder.h: makes one from what is no GGUF file.
+  class Builder;  // Makes one from what is no GGUF file.
 
  private:
   class Parser;  // gguf_parser.cc
@@ -172,6 +172,7 @@ class GgufFile {
   std::vector<uint32_t> tensor_order_;
 };
 
+// Makes the tables of GGUF of a model that is stored in another format.
 // Setters replace nothing: a key or a tensor that is set twice is an error of Build.
 class GgufFile::Builder {
  public:

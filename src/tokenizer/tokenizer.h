@@ -75,9 +75,9 @@ class Tokenizer {
 
   // Begins to encode `text`, to the same ids as Encode, in pieces. It ends early, with a part of
   // the ids or none, once there are known to be more than `most`. The text, options.quoted and the
-  // tokenizer must outlive it. By default all of it is one piece.
+  // tokenizer must outlive it.
   virtual std::unique_ptr<Encoding> Begin(std::string_view text, const EncodeOptions& options,
-                                          size_t most = Encoding::kNoLimit) const;
+                                          size_t most = Encoding::kNoLimit) const = 0;
 
   // The token's bytes; those of a special (control) token are empty unless `with_special`.
   // REQUIRES: 0 <= id < vocab_size(), or Encode gave it. Valid as long as the tokenizer.
@@ -87,7 +87,7 @@ class Tokenizer {
   // begins a text): its bytes, unless Encode adds or takes white space there. Nullopt if the text
   // does not begin so.
   virtual std::optional<size_t> Covers(std::string_view text, TokenId id,
-                                       std::optional<TokenId> before) const;
+                                       std::optional<TokenId> before) const = 0;
 
   // Whether generation ends at `id` (end of sequence, of turn, of text).
   virtual bool IsEnd(TokenId id) const = 0;
