@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fair_pool.h"
 #include "core/sequence.h"
 #include "gateway/answer_length.h"
 #include "gateway/dispatcher.h"
@@ -87,6 +88,12 @@ class ClientRequest final : public service::ActiveRequest {
   // Passes new output on, but for what the sink had from an attempt before, and what is more than
   // it asked for.
   Given PassOn(Delta delta, base::TimePoint now, OutputTimes* times);
+
+  // Whom what takes long for it is charged to.
+  base::Flow flow() const {
+    return {
+        .tenant = tenant(), .cls = static_cast<int>(priority()), .weight = request.tenant_weight};
+  }
 
   // It is computed anew, and has not come to where the sink has it.
   bool replays() const { return replay_ && !replay_->done(); }

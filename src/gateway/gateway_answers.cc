@@ -136,6 +136,21 @@ void GatewayBackend::Admit(ClientRequest* client) {
 
 // --- The other messages.
 
+void GatewayBackend::Take(AttemptSubmitted* submitted) {
+  ClientRequest& client = *submitted->client;
+  const StatusOr<RequestId>& id = submitted->id;
+  if (client.attempt != submitted->attempt) {
+    // It is over, or was given up before it was there.
+    if (id.ok()) CancelThere(submitted->backend, *id);
+  } else if (id.ok()) {
+    client.backend = submitted->backend;
+    client.id_there = *id;
+  } else {
+    client.attempt = 0;
+    TakeFailure(&client, submitted->attempt, Outcome::Failed(id.status()));
+  }
+}
+
 void GatewayBackend::Take(CancelAsked* asked) {
   ClientRequest& client = *asked->client;
   if (client.ended() || client.being_kept()) return;
@@ -145,7 +160,7 @@ void GatewayBackend::Take(CancelAsked* asked) {
 
 void GatewayBackend::Take(TurnStored* stored) {
   ClientRequest& client = *stored->client;
-  EndWell(&client, *client.turn->end);
+  if (!client.ended()) EndWell(&client, *client.turn->end);
 }
 
 void GatewayBackend::Take(ProbeAnswered* answered) {
@@ -219,12 +234,14 @@ void GatewayBackend::Withdraw(const ClientRequest& client) {
 void GatewayBackend::DropAttempt(ClientRequest* client) noexcept {
   client->attempt = 0;
   Backend* const backend = std::exchange(client->backend, nullptr);
-  if (backend == nullptr) return;
+  if (backend != nullptr) CancelThere(backend, client->id_there);
+}
+
+void GatewayBackend::CancelThere(Backend* backend, RequestId id) noexcept {
   try {
-    static_cast<void>(backend->Cancel(client->id_there));  // It may have ended.
-  } catch (const std::exception& e) {                      // It is told with the next output.
-    base::TryLog(spdlog::level::err, "request {}: its attempt was not cancelled: {}", client->id,
-                 e.what());
+    static_cast<void>(backend->Cancel(id));  // It may have ended.
+  } catch (const std::exception& e) {        // It is told with the next output.
+    base::TryLog(spdlog::level::err, "an attempt was not cancelled: {}", e.what());
   }
 }
 

@@ -71,8 +71,8 @@ GatewayBackend::GatewayBackend(GatewayConfig config, std::vector<ModelNames::Mod
       models_(std::move(models)),
       metrics_(config_.dispatch.queue),
       intake_(config_.clock, sessions_.get(), config_.request_timeout, config_.max_request_bytes),
-      readers_(1, scheduler::SharedByTenants(config_.dispatch.queue.max_queued_requests),
-               "ropeway-session"),
+      helpers_(1, scheduler::SharedByTenants(config_.dispatch.queue.max_queued_requests),
+               "ropeway-prepare"),
       thread_([this] { Loop(); }) {}
 
 GatewayBackend::~GatewayBackend() {

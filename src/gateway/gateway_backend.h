@@ -67,8 +67,9 @@ struct GatewayConfig {
 // sinks of clients and the backends, and holds no lock then. What it is told comes by an inbox:
 // what backends answer, what was read or stored of sessions, what is to be cancelled. `mu_` is over
 // what callers and views share with it, the dispatchers and the books of replicas, and nothing
-// foreign is called under it. So sinks and backends may call the gateway; they must not block, for
-// they hold up all others.
+// foreign is called under it. What takes long, to read a session's history and to hand on a large
+// request, is done by a thread in fair shares between tenants. So sinks and backends may call the
+// gateway; they must not block, for they hold up all others.
 class GatewayBackend final : public service::FrontDesk {
  public:
   // InvalidArgument with the field at fault.
@@ -145,6 +146,8 @@ class GatewayBackend final : public service::FrontDesk {
   // gateway_dispatch.cc.
 
   void Loop();
+  // Takes all messages, waiting for the first one; false: none came.
+  bool TakeMessages(base::Duration wait) noexcept;
   void Handle(GatewayMessage* message) noexcept;
   // Tells the sinks of requests that have waited for long that they are queued, and ends turns
   // whose time is over while their history is read.
@@ -155,6 +158,9 @@ class GatewayBackend final : public service::FrontDesk {
           const std::shared_ptr<ClientRequest>& client);
   void Send(const Model& model, const Decision& decision,
             const std::shared_ptr<ClientRequest>& client);
+  // Hands a large request to its backend on a thread for that; false: there is no place for it.
+  bool SubmitAside(const AttemptSubmitted& to, const std::shared_ptr<Request>& request,
+                   const std::shared_ptr<Sink>& sink);
   void EndByDecision(const Decision& decision, ClientRequest* client);
   void Probe(size_t model, const Decision& decision) noexcept;
   base::Duration UntilNextLook() const;
@@ -164,6 +170,7 @@ class GatewayBackend final : public service::FrontDesk {
   // gateway_answers.cc.
 
   void Take(AttemptSays* said);
+  void Take(AttemptSubmitted* submitted);
   void Take(CancelAsked* asked);
   void Take(TurnStored* stored);
   void Take(ProbeAnswered* answered);
@@ -185,6 +192,7 @@ class GatewayBackend final : public service::FrontDesk {
   void Withdraw(const ClientRequest& client);
   // Nothing more is wanted of the attempt that is under way, if one is.
   static void DropAttempt(ClientRequest* client) noexcept;
+  static void CancelThere(Backend* backend, RequestId id) noexcept;
   // The next three tell the sink the end and forget the request. REQUIRES: its dispatcher has it no
   // more.
   void EndWell(ClientRequest* client, const Finish& end);
@@ -217,7 +225,7 @@ class GatewayBackend final : public service::FrontDesk {
   mutable std::condition_variable probed_;  // Some replica was.
   LookTimes look_times_;                    // Of requests that wait. GUARDED_BY(mu_)
 
-  base::FairPool readers_;  // Of the histories of turns.
+  base::FairPool helpers_;  // For what takes long: histories of turns, and large requests.
   std::thread thread_;      // Last.
 };
 

@@ -7,9 +7,12 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "gateway/test_scripted_backend.h"
@@ -341,6 +344,65 @@ TEST(GatewayBackendTest, ASinkMaySubmitAndCancel) {
   ASSERT_TRUE(gateway->Submit(ScriptedRequest(), sink).ok());
   EXPECT_TRUE(next->WaitEnd().finish.has_value());
   EXPECT_TRUE(Eventually([&] { return sink->ended.load(); }));
+}
+
+// A backend that takes its time to take a large request.
+struct SlowToTake {
+  explicit SlowToTake(int tokens) {
+    backend = std::make_shared<ScriptedBackend>([this, tokens](const Request& request) {
+      if (std::get<std::string>(request.prompt).size() > 1000) {
+        entered = true;
+        EXPECT_TRUE(Eventually([this] { return let_go.load(); }));
+      }
+      return BackendScript{.tokens = tokens};
+    });
+    gateway.emplace(std::vector{backend});
+  }
+  std::atomic<bool> entered{false};
+  std::atomic<bool> let_go{false};
+  std::shared_ptr<ScriptedBackend> backend;
+  std::optional<ScriptedGateway> gateway;
+};
+
+TEST(GatewayBackendTest, NoStreamWaitsForALargeRequest) {
+  SlowToTake world(1 << 30);
+  const auto stream = world.gateway->Submit(ScriptedRequest());
+  ASSERT_TRUE(stream->WaitDeltas(1));
+  const auto large = std::make_shared<RecordingSink>();
+  const StatusOr<RequestId> id =
+      (*world.gateway)->Submit(ScriptedRequest(std::string(1 << 20, 'x')), large);
+  ASSERT_TRUE(id.ok());
+  ASSERT_TRUE(Eventually([&] { return world.entered.load(); }));
+  EXPECT_TRUE(stream->WaitDeltas(stream->record().deltas + 5));
+  EXPECT_TRUE((*world.gateway)->Cancel(*id).ok());
+  EXPECT_EQ(large->WaitEnd().status.code(), StatusCode::kCancelled);
+  EXPECT_FALSE(world.let_go) << "nor does its own end";
+  world.let_go = true;
+  EXPECT_TRUE(Eventually([&] { return world.backend->started() == 2; }));
+  EXPECT_TRUE(Eventually([&] { return world.backend->open() == 1; })) << "it is given up there";
+  EXPECT_EQ(large->record().ends, 1);
+}
+
+TEST(GatewayBackendTest, ALargeRequestIsAnswered) {
+  SlowToTake world(5);
+  const Request request = ScriptedRequest(std::string(1 << 20, 'x'));
+  const auto sink = world.gateway->Submit(request);
+  world.let_go = true;
+  EXPECT_EQ(sink->WaitEnd().text, ExpectedText(request, 5));
+}
+
+TEST(GatewayBackendTest, AGatewayThatStopsGivesUpWhatIsBeingTaken) {
+  SlowToTake world(1 << 30);
+  const auto sink = world.gateway->Submit(ScriptedRequest(std::string(1 << 20, 'x')));
+  ASSERT_TRUE(Eventually([&] { return world.entered.load(); }));
+  std::thread taker([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    world.let_go = true;
+  });
+  world.gateway->gateway.reset();
+  taker.join();
+  EXPECT_EQ(sink->record().ends, 1);
+  EXPECT_EQ(world.backend->open(), 0);
 }
 
 TEST(GatewayBackendTest, DrainWaitsForWhatRunsAndRejectsTheRest) {

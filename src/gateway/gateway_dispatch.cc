@@ -20,6 +20,8 @@ namespace {
 constexpr base::Duration kAliveGap = std::chrono::seconds(1);
 // The dispatchers look after so many batches of messages, though there may be more.
 constexpr int kMostBatches = 16;
+// Bytes of a request that it takes milliseconds to copy and write.
+constexpr int64_t kLargeRequest = int64_t{128} << 10;
 // The thread does not look twice within it without a reason.
 constexpr std::chrono::milliseconds kShortestSleep(1);
 
@@ -39,10 +41,7 @@ void GatewayBackend::Loop() {
   base::Duration sleep{0};
   while (!inbox_->closed()) {
     for (int i = 0; i < kMostBatches; ++i) {
-      std::list<GatewayMessage> messages = inbox_->WaitAll(std::exchange(sleep, base::Duration(0)));
-      busy_since_ = config_.clock->Now();
-      if (messages.empty()) break;
-      for (GatewayMessage& message : messages) Handle(&message);
+      if (!TakeMessages(std::exchange(sleep, base::Duration(0)))) break;
     }
     LookAtWaiting();
     bool decided = false;
@@ -52,6 +51,13 @@ void GatewayBackend::Loop() {
     busy_since_ = base::TimePoint{};
   }
   EndRest();
+}
+
+bool GatewayBackend::TakeMessages(base::Duration wait) noexcept {
+  std::list<GatewayMessage> messages = inbox_->WaitAll(wait);
+  busy_since_ = config_.clock->Now();
+  for (GatewayMessage& message : messages) Handle(&message);
+  return !messages.empty();
 }
 
 void GatewayBackend::Handle(GatewayMessage* message) noexcept {
@@ -122,6 +128,7 @@ bool GatewayBackend::Dispatch(size_t index) {
         LogFailure("dispatch");
         FailOn(client.get());
       }
+      TakeMessages(base::Duration(0));  // Streams do not wait for what is sent.
     }
   }
   return !decisions.empty();
@@ -159,15 +166,33 @@ void GatewayBackend::Send(const Model& model, const Decision& decision,
   Backend* const backend = model.replicas[Index(decision.replica)].backend();
   client->attempt = decision.attempt;
   client->replica = decision.replica;
-  const StatusOr<RequestId> id = backend->Submit(
-      std::move(request),
-      std::make_shared<AttemptSink>(inbox_, client, decision.attempt, gap, config_.clock));
-  if (!id.ok()) {
-    DropAttempt(client.get());
-    return TakeFailure(client.get(), decision.attempt, Outcome::Failed(id.status()));
+  AttemptSubmitted to{client, decision.attempt, backend, RequestId{0}};
+  auto sink = std::make_shared<AttemptSink>(inbox_, client, decision.attempt, gap, config_.clock);
+  if (client->bytes.amount() >= kLargeRequest) {
+    const auto large = std::make_shared<Request>(std::move(request));
+    if (SubmitAside(to, large, sink)) return;
+    request = std::move(*large);
   }
-  client->backend = backend;
-  client->id_there = *id;
+  to.id = backend->Submit(std::move(request), std::move(sink));
+  Take(&to);
+}
+
+bool GatewayBackend::SubmitAside(const AttemptSubmitted& to,
+                                 const std::shared_ptr<Request>& request,
+                                 const std::shared_ptr<Sink>& sink) {
+  return helpers_.TryAdd(to.client->flow(), [inbox = inbox_, to, request, sink] {
+    if (to.client->attempt != to.attempt) return true;  // It was given up.
+    StatusOr<RequestId> id = RequestId{0};
+    try {
+      id = to.backend->Submit(std::move(*request), sink);
+    } catch (...) {
+      id = base::CurrentFailure("the backend");
+    }
+    const RequestId there = id.ok() ? *id : 0;
+    AttemptSubmitted done{to.client, to.attempt, to.backend, std::move(id)};
+    if (!inbox->Send(std::move(done))) CancelThere(to.backend, there);  // The gateway ends.
+    return true;
+  });
 }
 
 void GatewayBackend::EndByDecision(const Decision& decision, ClientRequest* client) {
@@ -226,6 +251,8 @@ void GatewayBackend::EndRest() {
       Handle(&cancel);
     }
   }
+  helpers_.Stop();
+  TakeMessages(base::Duration(0));  // Of attempts that are to be cancelled.
   inbox_->WaitNoSinks();
 }
 

@@ -6,12 +6,15 @@
 
 namespace ropeway::gateway {
 
-void GatewayInbox::Send(GatewayMessage message) {
-  base::RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
+bool GatewayInbox::Send(GatewayMessage message) {
+  return base::RetryUntilMemory([&] { return queue_.ForcePush(std::move(message)); });
 }
 
 void GatewayInbox::SendOutput(AttemptSays message) {
-  if (std::this_thread::get_id() == reader_) return Send(std::move(message));
+  if (std::this_thread::get_id() == reader_) {
+    Send(std::move(message));
+    return;
+  }
   GatewayMessage any = std::move(message);
   base::RetryUntilMemory([&] { return queue_.WaitPush(std::move(any)); });
 }

@@ -32,6 +32,13 @@ struct AttemptSays {
   uint32_t attempt = 0;
   std::variant<Delta, Alive, Outcome> what;
 };
+// The backend has the attempt as `id`, or did not take it.
+struct AttemptSubmitted {
+  std::shared_ptr<ClientRequest> client;
+  uint32_t attempt = 0;
+  Backend* backend = nullptr;
+  StatusOr<RequestId> id;
+};
 // The request was cancelled.
 struct CancelAsked {
   std::shared_ptr<ClientRequest> client;
@@ -53,8 +60,8 @@ struct ProbeAnswered {
   StatusOr<BackendFacts> facts;  // As BoundFacts leaves them.
   std::string dropped;           // What that dropped.
 };
-using GatewayMessage =
-    std::variant<AttemptSays, CancelAsked, HistoryRead, TurnStored, ProbeAnswered>;
+using GatewayMessage = std::variant<AttemptSays, AttemptSubmitted, CancelAsked, HistoryRead,
+                                    TurnStored, ProbeAnswered>;
 
 // The messages to the gateway's thread, first in, first out. No message is lost for want of memory:
 // who sends it waits for that. It outlives the gateway where a backend answers too late; what comes
@@ -64,7 +71,8 @@ using GatewayMessage =
 // gateway's.
 class GatewayInbox {
  public:
-  void Send(GatewayMessage message);
+  // False: it is closed.
+  bool Send(GatewayMessage message);
   // Waits also while many messages wait, so that a gateway that is behind holds back its backends;
   // but on the gateway's own thread, where a backend may answer from within Submit.
   void SendOutput(AttemptSays message);

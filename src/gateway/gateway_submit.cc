@@ -167,16 +167,13 @@ Status GatewayBackend::EnqueueAll(std::vector<Arrival>* arrivals) {
 Status GatewayBackend::EnqueueReading(const std::shared_ptr<ClientRequest>& client) {
   if (Status status = requests_.Add(client); !status.ok()) return status;
   client->first_of_group = client->id;
-  const base::Flow flow{.tenant = client->tenant(),
-                        .cls = static_cast<int>(client->priority()),
-                        .weight = client->request.tenant_weight};
   const auto read = [this, client] {
     inbox_->Send(HistoryRead{client, ReadHistory(*client->turn)});
     return true;
   };
   try {
     look_times_.Add(std::min(client->deadline, client->arrival + kLookAgain), client->id);
-    if (readers_.TryAdd(flow, read)) return {};
+    if (helpers_.TryAdd(client->flow(), read)) return {};
   } catch (...) {
     Unlist(client.get());
     throw;
