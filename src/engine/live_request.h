@@ -2,7 +2,6 @@
 #ifndef ROPEWAY_ENGINE_LIVE_REQUEST_H_
 #define ROPEWAY_ENGINE_LIVE_REQUEST_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -27,7 +26,6 @@ struct LiveRequest final : core::RequestContext, service::ActiveRequest {
   // The output thread's; null: not admitted, or ended. A shared_ptr frees it without its type,
   // which stands above this one.
   std::shared_ptr<RequestOutput> output;
-  std::atomic<bool> cancel_asked{false};
 };
 
 using LiveRequests = service::Registry<LiveRequest>;

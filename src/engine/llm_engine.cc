@@ -108,7 +108,10 @@ void LlmEngine::CancelAll() {
 }
 
 Status LlmEngine::Drain(std::chrono::nanoseconds deadline) {
-  requests_.Close();
+  {
+    const std::lock_guard lock(mu_);  // A group that is being added is added whole.
+    requests_.Close();
+  }
   loop_.Flush();
   return requests_.Drain(deadline, [this] { CancelAll(); });
 }

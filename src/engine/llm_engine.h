@@ -128,7 +128,8 @@ class LlmEngine final : public service::FrontDesk {
   // Throws std::bad_alloc.
   StatusOr<std::shared_ptr<LiveRequest>> MakeLive(SinkRequest request);
   Status CheckAccepting() const;
-  Status TakePlace(LiveRequest* live);
+  // Takes what the request needs to be queued: a place of its tenant's, and its bytes.
+  Status Reserve(LiveRequest* live);
   // Gives the request its id and its seed, and hands it to the prompt pool; throws std::bad_alloc
   // with nothing kept. REQUIRES: mu_ is held, as for the next.
   Status Enqueue(const std::shared_ptr<LiveRequest>& live);

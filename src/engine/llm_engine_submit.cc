@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/request_check.h"
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
 #include "service/intake.h"
@@ -27,8 +28,8 @@ Status LlmEngine::CheckAccepting() const {
   return {};
 }
 
-Status LlmEngine::TakePlace(LiveRequest* live) {
-  if (places_.Take(live->tenant(), 1, &live->place)) return {};
+Status LlmEngine::Reserve(LiveRequest* live) {
+  if (places_.Take(live->tenant(), 1, &live->place)) return intake_.TakeBytes(live);
   return service::QueueFull(places_, loop_.load(),
                             {live->tenant(), live->request.tenant_weight, live->priority()},
                             config_.options.queue);
@@ -36,6 +37,7 @@ Status LlmEngine::TakePlace(LiveRequest* live) {
 
 StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request) {
   if (Status status = CheckModel(request.request.model); !status.ok()) return status;
+  if (Status status = core::CheckRequest(request.request); !status.ok()) return status;
   auto live = std::make_shared<LiveRequest>(std::move(request));
   if (Status status = intake_.Open(live.get()); !status.ok()) return status;
   return live;
@@ -69,7 +71,7 @@ StatusOr<std::vector<RequestId>> LlmEngine::EnqueueAll(
   {
     const std::lock_guard lock(mu_);
     status = CheckAccepting();
-    for (size_t i = 0; i < all.size() && status.ok(); ++i) status = TakePlace(all[i].get());
+    for (size_t i = 0; i < all.size() && status.ok(); ++i) status = Reserve(all[i].get());
     try {
       for (size_t i = 0; i < all.size() && status.ok(); ++i) {
         status = Enqueue(all[i]);

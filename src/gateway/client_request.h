@@ -37,7 +37,7 @@ class ClientRequest final : public service::ActiveRequest {
  public:
   explicit ClientRequest(SinkRequest asked);
 
-  // Constant once the request is queued; any thread. Of `request` the prompt is the whole history
+  // Constant once its dispatcher has it; any thread. Of `request` the prompt is the whole history
   // once that was read, and `timeout` what was left when it was last sent.
   size_t model = 0;            // Index of its model.
   int32_t queue_position = 0;  // As it came.
@@ -46,6 +46,9 @@ class ClientRequest final : public service::ActiveRequest {
   RequestId group_size = 1;
 
   int32_t prompt_estimate = 1;
+  // Of a turn whose history was read: when its sink is told that it is queued, if no backend has
+  // answered by then.
+  base::TimePoint admit_at{};
 
   // Its attempt at a backend. `attempt` counts them from 1; 0: none is under way, and what comes of
   // others is not for the client. Any thread may read it.

@@ -4,7 +4,7 @@
 // How it is used (see GatewayBackend). Each request is added, and from then on has exactly one end:
 //
 //   - Run says what to do now: send a request to a replica, drop an attempt, probe a replica, or
-//     end a request with a status. It is called after every other call, and at next_look().
+//     end a request with a status. It is called at next_look(), which other calls may change.
 //   - What a replica answers to an attempt is passed to OnOutput, OnEnd or OnFailure. Attempts that
 //     were dropped, or whose request has ended, may still call: they get false (kStale), and what
 //     they brought is not for the client.
@@ -168,7 +168,10 @@ class Dispatcher final {
   // so (Run's kDrop); the rest ends there.
   void SetDraining(int replica, bool draining, base::TimePoint now);
   // No more requests will come: a batch that fills begins.
-  void set_flush(bool flush) { flush_ = flush; }
+  void set_flush(bool flush) {
+    flush_ = flush;
+    next_look_ = now_;
+  }
 
   // --- Views.
 

@@ -115,6 +115,7 @@ void GatewayBackend::TakeFailure(ClientRequest* client, uint32_t attempt, Outcom
   status.set_api_code(failure.status.api_code());
   status.set_retry_after_seconds(failure.status.retry_after_seconds());
   failure.status = std::move(status);
+  std::string last_failure = failure.status.message();  // Now: later nothing may throw.
   FailureOutcome outcome;
   {
     const std::lock_guard lock(mu_);
@@ -123,7 +124,7 @@ void GatewayBackend::TakeFailure(ClientRequest* client, uint32_t attempt, Outcom
     if (outcome.kind == FailureOutcome::Kind::kStale) return;
     model.replicas[static_cast<size_t>(client->replica)].OnFailure(failure.kind);
   }
-  client->last_failure = failure.status.message();
+  client->last_failure = std::move(last_failure);
   if (outcome.kind == FailureOutcome::Kind::kFinal) EndFailed(client, outcome.status);
 }
 
@@ -200,8 +201,7 @@ void GatewayBackend::EndAnswered(const std::shared_ptr<ClientRequest>& client, u
   }
   if (!client->keeps_turn()) return EndWell(client.get(), end);
   DropAttempt(client.get());
-  client->turn->next = client->NextState(end);
-  sessions_->Commit(&client->turn->turn, client->turn->next,
+  sessions_->Commit(&client->turn->turn, client->NextState(end),
                     [inbox = inbox_, client](const Status&) { inbox->Send(TurnStored{client}); });
   client->turn->end = end;
 }
@@ -240,8 +240,8 @@ void GatewayBackend::DropAttempt(ClientRequest* client) noexcept {
 void GatewayBackend::CancelThere(Backend* backend, RequestId id) noexcept {
   try {
     static_cast<void>(backend->Cancel(id));  // It may have ended.
-  } catch (const std::exception& e) {        // It is told with the next output.
-    base::TryLog(spdlog::level::err, "an attempt was not cancelled: {}", e.what());
+  } catch (...) {                            // It is told with the next output.
+    base::TryLog(spdlog::level::err, "an attempt was not cancelled: its backend threw");
   }
 }
 

@@ -84,10 +84,12 @@ GatewayBackend::~GatewayBackend() {
 Status GatewayBackend::Cancel(RequestId id) {
   std::shared_ptr<ClientRequest> client;
   {
+    // Not while it is being added: SubmitAll may still fail then.
     const std::lock_guard lock(mu_);
     client = requests_.Find(id);
   }
   if (client == nullptr) return NotUnderWay(id);
+  if (client->cancel_asked.exchange(true)) return {};
   inbox_->Send(CancelAsked{std::move(client)});
   return {};
 }
@@ -119,12 +121,10 @@ Status GatewayBackend::Drain(std::chrono::nanoseconds deadline) {
   }
   inbox_->Wake();
   return requests_.Drain(deadline, [this] {
-    std::vector<std::shared_ptr<ClientRequest>> all;
-    {
-      const std::lock_guard lock(mu_);
-      all = requests_.All();
+    // None is being added any more: mu_ was free since the registry was closed.
+    for (std::shared_ptr<ClientRequest>& client : requests_.All()) {
+      inbox_->Send(CancelAsked{std::move(client)});
     }
-    for (std::shared_ptr<ClientRequest>& client : all) inbox_->Send(CancelAsked{std::move(client)});
   });
 }
 

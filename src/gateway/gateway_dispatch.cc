@@ -84,6 +84,7 @@ void GatewayBackend::LookAtWaiting() {
     const bool overdue = client->deadline <= now;
     const bool reading = client->state() == service::RequestState::kEncoding;
     if (reading && !overdue) return std::min(client->deadline, now + kLookAgain);
+    if (!reading && now < client->admit_at) return std::nullopt;  // It has a later look.
     // While no backend is alive it may yet be told so.
     if (!reading && !models_[client->model].dispatcher->any_alive()) return now + kLookAgain;
     due.push_back(client);
@@ -109,8 +110,10 @@ bool GatewayBackend::Dispatch(size_t index) {
   std::vector<Decision> decisions;
   {
     const std::lock_guard lock(mu_);
+    const base::TimePoint now = config_.clock->Now();
+    if (model.dispatcher->next_look() > now) return false;
     try {
-      model.dispatcher->Run(config_.clock->Now(), &decisions);
+      model.dispatcher->Run(now, &decisions);
     } catch (...) {  // What it has decided is to be done all the same.
       LogFailure("dispatch");
     }
@@ -142,8 +145,11 @@ void GatewayBackend::Do(const Model& model, const Decision& decision,
       return;
     case Decision::Kind::kDrop:
       DropAttempt(client.get());
-      client->last_failure =
-          Named(*client, decision.drained ? "it is drained" : "it gave nothing for too long");
+      try {
+        client->last_failure =
+            Named(*client, decision.drained ? "it is drained" : "it gave nothing for too long");
+      } catch (const std::bad_alloc&) {  // It goes on elsewhere all the same.
+      }
       return;
     case Decision::Kind::kEnd:
       EndByDecision(decision, client.get());
@@ -254,6 +260,9 @@ void GatewayBackend::EndRest() {
   helpers_.Stop();
   TakeMessages(base::Duration(0));  // Of attempts that are to be cancelled.
   inbox_->WaitNoSinks();
+  // A probe without an answer keeps the inbox, and what is left in it has turns, which must not
+  // outlive their store.
+  static_cast<void>(inbox_->WaitAll(base::Duration(0)));
 }
 
 }  // namespace ropeway::gateway

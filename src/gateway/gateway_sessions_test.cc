@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -451,6 +454,108 @@ TEST_F(GatewaySessionTest, AHistoryTakesItsPartOfTheMemoryForRequests) {
   EXPECT_TRUE(gateway()->Cancel(other_id).ok());
   other->WaitEnd();
   EXPECT_TRUE(Run(Turn("s", "upon")).finish.has_value());
+}
+
+// A turn has a look while its history is read, which is not the time at which it is admitted.
+TEST_F(GatewaySessionTest, ATurnIsNotAdmittedBeforeItsTime) {
+  Start();
+  Request late = Turn("s", "hang");
+  late.timeout = std::chrono::milliseconds(20);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Run(late).admitted, 0);
+  const auto hangs = Submit(Turn("s", "hang"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  EXPECT_EQ(hangs->record().admitted, 0);
+  EXPECT_TRUE(gateway()->Cancel(id_).ok());
+  hangs->WaitEnd();
+}
+
+// Keeps its requests, and the answer to its second probe.
+class KeepingBackend final : public Backend {
+ public:
+  StatusOr<std::vector<RequestId>> SubmitAll(std::vector<SinkRequest> requests) override {
+    const std::lock_guard lock(mu_);
+    sinks_[++last_] = requests[0].sink;
+    return std::vector<RequestId>{last_};
+  }
+  Status Cancel(RequestId id) override {
+    const std::lock_guard lock(mu_);
+    sinks_.erase(id);
+    return {};
+  }
+  void Probe(ProbeFn done) override {
+    {
+      const std::lock_guard lock(mu_);
+      if (std::exchange(probed_, true)) {
+        late_ = std::move(done);
+        return;
+      }
+    }
+    done(BackendFacts());
+  }
+
+  bool has_request() const {
+    const std::lock_guard lock(mu_);
+    return !sinks_.empty();
+  }
+  bool owes_answer() const {
+    const std::lock_guard lock(mu_);
+    return late_ != nullptr;
+  }
+
+ private:
+  mutable std::mutex mu_;
+  bool probed_ = false;
+  ProbeFn late_;
+  RequestId last_ = 0;
+  std::map<RequestId, std::shared_ptr<Sink>> sinks_;
+};
+
+// Holds up the thread that tells it the end.
+class HoldingSink final : public Sink {
+ public:
+  bool OnDelta(RequestId, Delta) override { return true; }
+  void OnEnd(RequestId, const Outcome&) override {
+    holds = true;
+    holds.notify_all();
+    go.wait(false);
+  }
+
+  std::atomic<bool> holds{false};
+  std::atomic<bool> go{false};
+};
+
+// The cancel of a turn waits in the inbox when the gateway ends, and a probe keeps the inbox.
+TEST_F(GatewaySessionTest, NoTurnOutlivesItsStore) {
+  const auto backend = std::make_shared<KeepingBackend>();
+  base::RealClock clock;
+  base::SeededRandom random{7};
+  GatewayConfig config;
+  GatewayModel& model = config.models.emplace_back();
+  model.name = "m";
+  model.backends.push_back({.name = "a", .backend = backend, .max_concurrency = 8});
+  config.dispatch.rules.health.probe_interval = std::chrono::milliseconds(50);
+  config.clock = &clock;
+  config.random = &random;
+  std::unique_ptr<GatewayBackend> gateway = *GatewayBackend::Create(std::move(config));
+  ASSERT_TRUE(Eventually([&] { return backend->owes_answer(); }));
+  const auto turn_sink = std::make_shared<RecordingSink>();
+  const RequestId turn = *gateway->Submit(Turn("s", "x"), turn_sink);
+  ASSERT_TRUE(Eventually([&] { return backend->has_request(); }));
+  const auto holding = std::make_shared<HoldingSink>();
+  Request late = ScriptedRequest("y");
+  late.timeout = std::chrono::milliseconds(20);
+  ASSERT_TRUE(gateway->Submit(late, holding).ok());
+  holding->holds.wait(false);
+  EXPECT_TRUE(gateway->Cancel(turn).ok());
+  std::thread opens([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    holding->go = true;
+    holding->go.notify_all();
+  });
+  gateway.reset();
+  opens.join();
+  EXPECT_EQ(turn_sink->record().ends, 1);
+  EXPECT_EQ(turn_sink.use_count(), 1) << "the inbox, which the probe keeps, has nothing of it";
 }
 
 }  // namespace

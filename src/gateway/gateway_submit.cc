@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/failure.h"
+#include "core/request_check.h"
 #include "gateway/gateway_backend.h"
 #include "gateway/prefix_ring.h"
 #include "service/intake.h"
@@ -87,6 +88,7 @@ Status GatewayBackend::CheckKnown(const Model& model, const Request& request) co
 
 StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest asked,
                                                               uint64_t drawn_seed) {
+  if (Status status = core::CheckRequest(asked.request); !status.ok()) return status;
   const std::optional<size_t> model = names_.Find(asked.request.model);
   if (!model) return service::NoSuchModel(asked.request.model, Models());
   Arrival arrival;
@@ -102,6 +104,7 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest asked,
         "prompt");
   }
   if (Status status = intake_.Open(&client); !status.ok()) return status;
+  if (Status status = intake_.TakeBytes(&client); !status.ok()) return status;
   client.model = *model;
   request.model = names_.ForBackends(*model, request.model);
   if (!request.sampling.seed) {
@@ -168,6 +171,7 @@ Status GatewayBackend::EnqueueReading(const std::shared_ptr<ClientRequest>& clie
   if (Status status = requests_.Add(client); !status.ok()) return status;
   client->first_of_group = client->id;
   const auto read = [this, client] {
+    if (client->state() == service::RequestState::kEnded) return true;
     inbox_->Send(HistoryRead{client, ReadHistory(*client->turn)});
     return true;
   };
@@ -210,14 +214,15 @@ Status GatewayBackend::EnqueueRead(ClientRequest* client,
                                    std::optional<store::SessionState> before) {
   if (before) {
     Status status = client->GoOn(*std::move(before));
-    if (status.ok()) status = intake_.TakeMoreBytes(client);
+    if (status.ok()) status = intake_.TakeBytes(client);
     if (!status.ok()) return status;
   }
   std::vector<DispatchRequest> one;
   one.push_back(DispatchOf(*client));
   const std::lock_guard lock(mu_);
   const base::TimePoint now = config_.clock->Now();
-  look_times_.Add(now + config_.admit_after, client->id);
+  client->admit_at = now + config_.admit_after;
+  look_times_.Add(client->admit_at, client->id);
   Dispatcher& dispatcher = *models_[client->model].dispatcher;
   if (Status status = dispatcher.AddAll(std::move(one), now); !status.ok()) return status;
   client->Move(service::RequestState::kEncoding, service::RequestState::kWaiting);

@@ -88,6 +88,8 @@ class ActiveRequest {
   // Without `output`, which its end adds.
   PhaseTimes Times() const;
 
+  // It was cancelled, which may not have come to whoever ends it. Any thread.
+  std::atomic<bool> cancel_asked{false};
   // Its sink is told the end, or was: nothing is left to cancel.
   bool told() const { return told_.load(); }
 

@@ -36,10 +36,8 @@ Status TakeBytes(const Request& request, base::SharedBudget* bytes,
 
 Status Intake::Open(ActiveRequest* request) {
   const Request& asked = request->request;
-  if (Status status = core::CheckRequest(asked); !status.ok()) return status;
   request->arrival = clock_->Now();
   request->deadline = DeadlineOf(asked, request->arrival, timeout_);
-  if (Status status = TakeMoreBytes(request); !status.ok()) return status;
   if (asked.session_id.empty()) return {};
   StatusOr<store::SessionTurn> turn = sessions_->Begin(asked.tenant, asked.session_id);
   if (!turn.ok()) return turn.status();

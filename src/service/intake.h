@@ -40,12 +40,12 @@ class Intake {
          int64_t max_bytes)
       : clock_(clock), sessions_(sessions), timeout_(timeout), bytes_(max_bytes) {}
 
-  // Checks the request (core::CheckRequest), notes when it came and when its time is over, and
-  // takes its bytes, and the turn of the session that it names. Throws std::bad_alloc.
+  // Notes when the request came and when its time is over, and takes the turn of the session that
+  // it names. REQUIRES: core::CheckRequest. Throws std::bad_alloc.
   Status Open(ActiveRequest* request);
-  // Takes the bytes that it lacks since it has grown.
-  Status TakeMoreBytes(ActiveRequest* request) {
-    return TakeBytes(request->request, &bytes_, &request->bytes);
+  // Takes the request's bytes, or what it lacks of them since it has grown.
+  Status TakeBytes(ActiveRequest* request) {
+    return service::TakeBytes(request->request, &bytes_, &request->bytes);
   }
 
   base::SharedBudget* bytes() { return &bytes_; }
