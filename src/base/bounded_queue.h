@@ -66,14 +66,14 @@ class BoundedQueue {
     return TakeAll(&lock);
   }
 
-  // Waits for an item, Close, Wake or the timeout, then takes all items.
+  // Waits for an item, Close, Wake or the timeout, which may be 0, then takes all items.
   std::list<T> WaitPopAll(std::optional<std::chrono::nanoseconds> timeout = std::nullopt) {
     std::unique_lock lock(mu_);
     const auto ready = [this] { return closed_ || woken_ || !items_.empty(); };
-    if (timeout) {
-      not_empty_.wait_for(lock, *timeout, ready);
-    } else {
+    if (!timeout) {
       not_empty_.wait(lock, ready);
+    } else if (*timeout > std::chrono::nanoseconds(0)) {
+      not_empty_.wait_for(lock, *timeout, ready);
     }
     woken_ = false;
     return TakeAll(&lock);

@@ -152,7 +152,8 @@ class GatewayBackend final : public service::FrontDesk {
   // Tells the sinks of requests that have waited for long that they are queued, and ends turns
   // whose time is over while their history is read.
   void LookAtWaiting();
-  // Does what the model's dispatcher decides now; false: there is nothing.
+  // Does what the dispatchers decide that are to look now; false: there is nothing.
+  bool DispatchDue();
   bool Dispatch(size_t index);
   void Do(const Model& model, const Decision& decision,
           const std::shared_ptr<ClientRequest>& client);

@@ -44,8 +44,7 @@ void GatewayBackend::Loop() {
       if (!TakeMessages(std::exchange(sleep, base::Duration(0)))) break;
     }
     LookAtWaiting();
-    bool decided = false;
-    for (size_t i = 0; i < models_.size(); ++i) decided |= Dispatch(i);
+    const bool decided = DispatchDue();
     // What was done may make more decisions due.
     sleep = decided ? base::Duration(0) : UntilNextLook();
     busy_since_ = base::TimePoint{};
@@ -105,15 +104,29 @@ void GatewayBackend::LookAtWaiting() {
   }
 }
 
+bool GatewayBackend::DispatchDue() {
+  std::vector<size_t> due;
+  try {
+    const std::lock_guard lock(mu_);
+    const base::TimePoint now = config_.clock->Now();
+    for (size_t i = 0; i < models_.size(); ++i) {
+      if (models_[i].dispatcher->next_look() <= now) due.push_back(i);
+    }
+  } catch (const std::bad_alloc&) {  // The rest is due in the next turn, too.
+    LogFailure("dispatch");
+  }
+  bool decided = false;
+  for (const size_t index : due) decided |= Dispatch(index);
+  return decided;
+}
+
 bool GatewayBackend::Dispatch(size_t index) {
   Model& model = models_[index];
   std::vector<Decision> decisions;
   {
     const std::lock_guard lock(mu_);
-    const base::TimePoint now = config_.clock->Now();
-    if (model.dispatcher->next_look() > now) return false;
     try {
-      model.dispatcher->Run(now, &decisions);
+      model.dispatcher->Run(config_.clock->Now(), &decisions);
     } catch (...) {  // What it has decided is to be done all the same.
       LogFailure("dispatch");
     }
