@@ -46,7 +46,8 @@ void AddRecords(const std::string& key, const SessionRecords& records,
 SessionStore::SessionStore(SessionStoreOptions options, std::unique_ptr<StateDb> db)
     : options_(std::move(options)),
       db_(std::move(db)),
-      index_(options_.max_sessions, options_.max_bytes) {}
+      index_(static_cast<size_t>(options_.sessions.max_sessions),
+             static_cast<uint64_t>(options_.sessions.store_bytes)) {}
 
 SessionStore::~SessionStore() {
   {
@@ -55,6 +56,11 @@ SessionStore::~SessionStore() {
   }
   work_came_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+std::chrono::milliseconds SessionStore::Ttl() const {
+  // Beyond a century every session is kept for ever.
+  return std::min<std::chrono::seconds>(options_.sessions.ttl, std::chrono::hours(24 * 36500));
 }
 
 int64_t SessionStore::Now() const { return options_.unix_ms ? options_.unix_ms() : SystemUnixMs(); }
@@ -85,7 +91,7 @@ void SessionStore::ReadHead(std::string_view key, std::string_view record) {
   } else {
     ++counts_.lost;
     entry->lost = head.status();
-    entry->head.expires_ms = Now() + options_.ttl.count();
+    entry->head.expires_ms = Now() + Ttl().count();
     base::Log().error("session '{}' is lost: {}", entry->id, entry->lost.message());
   }
   entry->head_bytes = record.size();
@@ -212,7 +218,7 @@ void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn do
   auto records = std::make_shared<SessionRecords>();
   records->state = PackState(entry->key, next);
   work.head.last_used_ms = Now();
-  work.head.expires_ms = work.head.last_used_ms + options_.ttl.count();
+  work.head.expires_ms = work.head.last_used_ms + Ttl().count();
   ++work.head.turns;
   work.head.tokens = next.num_tokens();
   work.head.state_bytes = records->state.size();
@@ -452,19 +458,15 @@ Status CheckSessionOptions(const SessionOptions& options) {
 
 StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(const SessionOptions& options,
                                                          std::unique_ptr<StateDb> db) {
-  SessionStoreOptions store;
-  // Beyond a century every session is kept for ever.
-  store.ttl = std::min<std::chrono::seconds>(options.ttl, std::chrono::hours(24 * 36500));
-  store.max_sessions = static_cast<size_t>(options.max_sessions);
-  const auto bytes = static_cast<uint64_t>(options.store_bytes);
-  store.max_bytes = bytes;
+  SessionStoreOptions store{.sessions = options};
   if (db == nullptr && options.state_path.empty()) db = std::make_unique<MemoryStateDb>();
   if (db == nullptr) {
-    StatusOr<std::unique_ptr<RocksStateDb>> opened =
-        RocksStateDb::Open(options.state_path + "/sessions", bytes);
+    StatusOr<std::unique_ptr<RocksStateDb>> opened = RocksStateDb::Open(
+        options.state_path + "/sessions", static_cast<uint64_t>(options.store_bytes));
     if (!opened.ok()) return opened.status();
     db = *std::move(opened);
-    store.max_bytes = static_cast<uint64_t>(RocksStateDb::kValueShare * static_cast<double>(bytes));
+    store.sessions.store_bytes =
+        static_cast<int64_t>(RocksStateDb::kValueShare * static_cast<double>(options.store_bytes));
   }
   return SessionStore::Open(std::move(store), std::move(db));
 }

@@ -30,11 +30,9 @@ namespace ropeway::store {
 class SessionStore;
 
 struct SessionStoreOptions {
-  std::chrono::milliseconds ttl = std::chrono::hours(24);  // Above 0; counted from the last use.
-  size_t max_sessions = 10000;
-  // Of all records with their keys. Checked when a turn begins: running turns may exceed it by what
-  // they add.
-  uint64_t max_bytes = uint64_t{1} << 30;
+  // The ttl counts from the last use. store_bytes is of all records with their keys, and checked
+  // when a turn begins: running turns may exceed it by what they add.
+  SessionOptions sessions{};
   // How often expired sessions are removed and failed writes are retried.
   std::chrono::milliseconds period{1000};
   std::function<int64_t()> unix_ms = nullptr;  // The time; null: the system's clock.
@@ -42,7 +40,7 @@ struct SessionStoreOptions {
 
 struct SessionStoreStats {
   uint64_t sessions = 0;
-  uint64_t bytes = 0;  // As for max_bytes.
+  uint64_t bytes = 0;  // As for store_bytes.
   uint64_t expired = 0;
   uint64_t lost = 0;           // Found damaged since the start.
   uint64_t failed_writes = 0;  // Turns that were not written at their end.
@@ -146,6 +144,7 @@ class SessionStore {
   // Reads all heads. Not OK: the database is closed, and none was read.
   Status ReadHeads();
   void ReadHead(std::string_view key, std::string_view record);  // REQUIRES: mu_ is held.
+  std::chrono::milliseconds Ttl() const;
   int64_t Now() const;
   void Abandon(Entry* entry, uint64_t turn) noexcept;
 

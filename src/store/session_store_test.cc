@@ -51,7 +51,7 @@ class SessionStoreTest : public testing::Test {
   SessionStoreTest() {
     options_.unix_ms = [this] { return now_ms_.load(); };
     options_.period = std::chrono::milliseconds(5);
-    options_.ttl = std::chrono::milliseconds(1000);
+    options_.sessions.ttl = std::chrono::seconds(1);
   }
 
   void Open() {
@@ -142,7 +142,7 @@ TEST_F(SessionStoreTest, ATurnGoesOnFromTheLastOneAlsoAfterARestart) {
   EXPECT_EQ(all[0].tokens, 4);
   EXPECT_TRUE(all[0].durable);
   EXPECT_FALSE(all[0].turn_under_way);
-  EXPECT_EQ(all[0].expires - all[0].last_used, options_.ttl);
+  EXPECT_EQ(all[0].expires - all[0].last_used, options_.sessions.ttl);
 }
 
 TEST_F(SessionStoreTest, TheEndIsToldAfterTheWriteOnly) {
@@ -281,7 +281,7 @@ TEST_F(SessionStoreTest, AnAbandonedTurnLosesNoSession) {
 }
 
 TEST_F(SessionStoreTest, NewSessionsBeyondTheNumberAreRejectedOldOnesGoOn) {
-  options_.max_sessions = 2;
+  options_.sessions.max_sessions = 2;
   Open();
   ASSERT_TRUE(Turn("a", {1}).ok());
   ASSERT_TRUE(Turn("b", {1}).ok());
@@ -295,7 +295,7 @@ TEST_F(SessionStoreTest, NewSessionsBeyondTheNumberAreRejectedOldOnesGoOn) {
 }
 
 TEST_F(SessionStoreTest, BytesAreBounded) {
-  options_.max_bytes = 10000;
+  options_.sessions.store_bytes = 10000;
   Open();
   ASSERT_TRUE(Turn("a", std::vector<TokenId>(1000, 1)).ok());
   const uint64_t one = store_->stats().bytes;
