@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <string_view>
 
+#include "base/words.h"
 #include "engine/machine.h"
 #include "model/open_model.h"
 
@@ -34,10 +34,8 @@ StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::strin
   std::string_view rest = text;
   for (;;) {
     const std::string_view word = rest.substr(0, rest.find(','));
-    int value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (error != std::errc() || end != word.data() + word.size() || value < 1 || value > most ||
-        (!counts.empty() && value <= counts.back())) {
+    const int value = base::ParseNumber<int>(word).value_or(0);
+    if (value < 1 || value > most || (!counts.empty() && value <= counts.back())) {
       return InvalidArgument(
           fmt::format("{}: expected rising whole numbers, 1 to {}, with commas between, not '{}'",
                       flag, most, text));

@@ -11,6 +11,7 @@
 #include "api/json.h"
 #include "base/random.h"
 #include "base/sha256.h"
+#include "base/words.h"
 
 namespace ropeway::api {
 namespace {
@@ -21,8 +22,8 @@ using OrderedJson = nlohmann::ordered_json;
 // A token id as JSON writes it in a key: decimal, and in one way only, so that none comes twice.
 bool ParseIdKey(const std::string& key, TokenId* id) {
   if (key.empty() || (key.size() > 1 && key[0] == '0')) return false;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), *id);
-  return error == std::errc() && end == key.data() + key.size() && *id >= 0;
+  *id = base::ParseNumber<TokenId>(key).value_or(-1);
+  return *id >= 0;
 }
 
 // Reads one row's value, by its type, into `out`.

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
+#include "base/words.h"
 
 namespace ropeway::api::wire {
 namespace {
@@ -144,11 +145,12 @@ std::optional<int32_t> FieldReader::Count(const Json& value, const char* name) {
   if (value.is_number()) {
     number = value.get<double>();  // Exact for every number in the range.
   } else if (const std::string_view text = base::Text(value); !text.empty()) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) {
+    const std::optional<double> parsed = base::ParseNumber<double>(text);
+    if (!parsed) {
       Wrong(value, name);
       return std::nullopt;
     }
+    number = *parsed;
   } else if (!value.is_null()) {
     Wrong(value, name);
   }

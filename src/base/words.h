@@ -1,11 +1,14 @@
-// Numbers and names in sentences, the nearest of some names, and fields of tables.
+// Numbers and names in sentences, numbers that are a whole text, the nearest of some names, and
+// fields of tables.
 #ifndef ROPEWAY_BASE_WORDS_H_
 #define ROPEWAY_BASE_WORDS_H_
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +32,16 @@ inline std::string Listed(const std::vector<std::string>& names, size_t most) {
   }
   if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
   return text;
+}
+
+// The number that all of `text` is, by the rules of std::from_chars.
+template <typename T>
+std::optional<T> ParseNumber(std::string_view text) {
+  T number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return number;
 }
 
 // A field by RFC 4180: if it contains a comma, a quote or a line end, in double quotes, with inner

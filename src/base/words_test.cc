@@ -18,5 +18,13 @@ TEST(Words, ListsAreBounded) {
   EXPECT_EQ(Listed({"a", "b", "c"}, 2), "'a', 'b' and 1 more");
 }
 
+TEST(ParseNumberTest, TakesANumberThatIsTheWholeText) {
+  EXPECT_EQ(ParseNumber<int>("-17"), -17);
+  EXPECT_EQ(ParseNumber<double>("0.25"), 0.25);
+  for (const char* text : {"", "x", "1x", " 1", "1 ", "+1", "99999999999"}) {
+    EXPECT_EQ(ParseNumber<int>(text), std::nullopt) << text;
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::base

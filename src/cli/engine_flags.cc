@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/system.h"
+#include "base/words.h"
 #include "hub/model_store.h"
 #include "hub/pull.h"
 #include "hub/registry.h"
@@ -121,9 +121,8 @@ StatusOr<std::array<int, 3>> ParseShares(const std::string& text) {
   std::array<int, 3> shares{};
   bool good = parts.size() == shares.size();
   for (size_t i = 0; good && i < shares.size(); ++i) {
-    const char* const end = parts[i].data() + parts[i].size();
-    const auto [rest, error] = std::from_chars(parts[i].data(), end, shares[i]);
-    good = error == std::errc() && rest == end && shares[i] >= 1 && shares[i] <= 100;
+    shares[i] = base::ParseNumber<int>(parts[i]).value_or(0);
+    good = shares[i] >= 1 && shares[i] <= 100;
   }
   if (good && shares[0] + shares[1] + shares[2] == 100) return shares;
   return InvalidArgument(
@@ -134,10 +133,8 @@ StatusOr<std::array<int, 3>> ParseShares(const std::string& text) {
 
 StatusOr<int> ParseMostGenerated(const std::string& text) {
   if (text == "auto") return -1;
-  int tokens = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, tokens);
-  if (error == std::errc() && rest == end && tokens >= 0 && tokens <= kMaxTokens) return tokens;
+  const int tokens = base::ParseNumber<int>(text).value_or(-1);
+  if (tokens >= 0 && tokens <= kMaxTokens) return tokens;
   return InvalidArgument(fmt::format(
       "expected auto, or a whole number of tokens, 0 to {}, not '{}'", kMaxTokens, text));
 }

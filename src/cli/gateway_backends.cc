@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "base/words.h"
 #include "gateway/replicas.h"
 #include "net/base_url.h"
 
@@ -60,11 +60,9 @@ std::string SetName(const std::string& value, BackendFlag* backend) {
 }
 
 std::string SetWeight(const std::string& value, BackendFlag* backend) {
-  const char* const end = value.data() + value.size();
-  double weight = 0;
-  const auto [rest, error] = std::from_chars(value.data(), end, weight);
+  const double weight = base::ParseNumber<double>(value).value_or(0);
   // The negation rejects NaN.
-  if (error != std::errc() || rest != end || !(weight >= kLeastWeight && weight <= kMostWeight)) {
+  if (!(weight >= kLeastWeight && weight <= kMostWeight)) {
     return fmt::format("must be a number, {:g} to {:g}, not '{}'", kLeastWeight, kMostWeight,
                        value);
   }
@@ -73,10 +71,8 @@ std::string SetWeight(const std::string& value, BackendFlag* backend) {
 }
 
 std::string SetCount(const std::string& value, int* target) {
-  const char* const end = value.data() + value.size();
-  int count = 0;
-  const auto [rest, error] = std::from_chars(value.data(), end, count);
-  if (error != std::errc() || rest != end || count < 1 || count > kMostConcurrency) {
+  const int count = base::ParseNumber<int>(value).value_or(0);
+  if (count < 1 || count > kMostConcurrency) {
     return fmt::format("must be a whole number, 1 to {}, not '{}'", kMostConcurrency, value);
   }
   *target = count;

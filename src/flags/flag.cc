@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/words.h"
+
 namespace ropeway::flags {
 namespace {
 
@@ -83,13 +85,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-template <typename T>
-bool ParseWhole(std::string_view text, T* value) {
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && rest == end;
-}
-
 // A value of one text.
 FlagValue OneText(ValueKind kind, std::string placeholder,
                   std::function<Status(const std::string&)> set) {
@@ -122,12 +117,12 @@ template <typename T>
 FlagValue Between(ValueKind kind, const char* placeholder, const char* what,
                   const std::string& bounds, T least, T most, std::function<void(T)> store) {
   FlagValue value = OneText(kind, placeholder, [=](const std::string& text) {
-    T number = 0;
+    const std::optional<T> number = base::ParseNumber<T>(text);
     // The negation rejects NaN.
-    if (!ParseWhole(text, &number) || !(number >= least && number <= most)) {
+    if (!number || !(*number >= least && *number <= most)) {
       return InvalidArgument(fmt::format("expected {}, {}, not '{}'", what, bounds, text));
     }
-    store(number);
+    store(*number);
     return Status();
   });
   value.bounds = bounds;

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/words.h"
 
 namespace ropeway::http {
 namespace {
@@ -103,9 +104,8 @@ StatusOr<TrustedProxies> TrustedProxies::Parse(const std::vector<std::string>& t
     int bits = most;
     bool good = address.has_value();
     if (good && slash != std::string::npos) {
-      const char* const end = text.data() + text.size();
-      const auto [stop, error] = std::from_chars(text.data() + slash + 1, end, bits);
-      good = error == std::errc() && stop == end && bits >= 0 && bits <= most;
+      bits = base::ParseNumber<int>(std::string_view(text).substr(slash + 1)).value_or(-1);
+      good = bits >= 0 && bits <= most;
     }
     if (!good) {
       return InvalidArgument(

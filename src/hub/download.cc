@@ -17,6 +17,7 @@
 #include "base/random_access_file.h"
 #include "base/sha256.h"
 #include "base/utf8.h"
+#include "base/words.h"
 #include "hub/part_file.h"
 
 namespace ropeway::hub {
@@ -51,10 +52,11 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   const size_t dash = text.find('-');
   const size_t slash = text.find('/');
   if (dash == text.npos || slash == text.npos || dash > slash) return std::nullopt;
-  const std::optional<uint64_t> begin = ParseSize(text.substr(0, dash));
-  const std::optional<uint64_t> last = ParseSize(text.substr(dash + 1, slash - dash - 1));
+  const std::optional<uint64_t> begin = base::ParseNumber<uint64_t>(text.substr(0, dash));
+  const std::optional<uint64_t> last =
+      base::ParseNumber<uint64_t>(text.substr(dash + 1, slash - dash - 1));
   const std::string_view whole = text.substr(slash + 1);
-  const std::optional<uint64_t> total = whole == "*" ? 0 : ParseSize(whole);
+  const std::optional<uint64_t> total = whole == "*" ? 0 : base::ParseNumber<uint64_t>(whole);
   if (!begin || !last || !total || *last < *begin) return std::nullopt;
   if (whole != "*" && *last >= *total) return std::nullopt;
   return ContentRange{*begin, *last, *total};
@@ -268,7 +270,7 @@ bool Downloader::TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, 
   head->location = reply.field("Location");
   head->tag = reply.field("ETag");
   head->range = ParseContentRange(reply.field("Content-Range"));
-  head->length = ParseSize(reply.field("Content-Length"));
+  head->length = base::ParseNumber<uint64_t>(reply.field("Content-Length"));
   uint64_t total = 0;
   if (reply.status == 206 && GoesOn(url, *head)) {
     total = head->range->total > 0 ? head->range->total : OriginAt(url).total;

@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <system_error>
 #include <utility>
 
 #include "base/random_access_file.h"
 #include "base/system.h"
+#include "base/words.h"
 
 namespace ropeway::hub {
 namespace {
@@ -39,14 +39,6 @@ std::string_view TakeLine(std::string_view* text) {
 }
 
 }  // namespace
-
-std::optional<uint64_t> ParseSize(std::string_view text) {
-  uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (text.empty() || error != std::errc() || rest != end) return std::nullopt;
-  return number;
-}
 
 std::string_view PlaceOf(std::string_view url) { return url.substr(0, url.find_first_of("?#")); }
 
@@ -110,7 +102,7 @@ Origin PartFile::ReadOrigin() const {
   if (!note.ok()) return {};
   std::string_view rest = *note;
   if (TakeLine(&rest) != url_) return {};
-  const std::optional<uint64_t> total = ParseSize(TakeLine(&rest));
+  const std::optional<uint64_t> total = base::ParseNumber<uint64_t>(TakeLine(&rest));
   if (!total) return {};
   const std::string_view tag = TakeLine(&rest);
   const std::string_view place = TakeLine(&rest);

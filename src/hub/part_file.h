@@ -12,9 +12,6 @@
 
 namespace ropeway::hub {
 
-// A size as a server writes it: decimal digits, and nothing else.
-std::optional<uint64_t> ParseSize(std::string_view text);
-
 // A URL without its query: those of signed URLs are other ones each time.
 std::string_view PlaceOf(std::string_view url);
 

@@ -8,7 +8,6 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -20,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/words.h"
 #include "loadgen/reply_reader.h"
 
 namespace ropeway::loadgen {
@@ -78,11 +78,9 @@ std::chrono::nanoseconds Nanoseconds(double seconds) {
 
 // Of a Retry-After; nullopt where it is none, or a date.
 std::optional<double> Seconds(std::string_view text) {
-  int64_t seconds = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
-  if (text.empty() || error != std::errc() || stop != end || seconds < 0) return std::nullopt;
-  return static_cast<double>(seconds);
+  const std::optional<int64_t> seconds = base::ParseNumber<int64_t>(text);
+  if (!seconds || *seconds < 0) return std::nullopt;
+  return static_cast<double>(*seconds);
 }
 
 // The state of one run. All of it belongs to the thread in Run().

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/words.h"
 #include "net/http_client.h"
 
 namespace ropeway::loadgen {
@@ -139,11 +140,9 @@ std::optional<double> ParseSeconds(std::string_view text) {
     unit = 1;
     text.remove_suffix(1);
   }
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (!std::isfinite(value) || value <= 0) return std::nullopt;
-  return value * unit;
+  const std::optional<double> value = base::ParseNumber<double>(text);
+  if (!value || !std::isfinite(*value) || *value <= 0) return std::nullopt;
+  return *value * unit;
 }
 
 bool IsGood(const RequestRecord& record, const GoodputLimits& limits) {

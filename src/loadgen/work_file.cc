@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
+
+#include "base/words.h"
 
 namespace ropeway::loadgen {
 namespace {
@@ -67,12 +68,8 @@ int TokenCount(double value) {
 }
 
 std::optional<double> Number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
-    return std::nullopt;
-  }
-  return value;
+  const std::optional<double> value = base::ParseNumber<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 // "2023-11-16 18:17:03.9799600", as seconds of an epoch.

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/utf8.h"
+#include "base/words.h"
 
 namespace ropeway::net {
 namespace {
@@ -27,8 +28,8 @@ bool TakePrefix(std::string_view* text, std::string_view prefix) {
 }
 
 bool ParsePort(std::string_view text, uint16_t* port) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *port);
-  return error == std::errc() && end == text.data() + text.size() && *port != 0;
+  *port = base::ParseNumber<uint16_t>(text).value_or(0);
+  return *port != 0;
 }
 
 // Scheme, host and port; `path` is all behind them.

@@ -4,13 +4,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "api/json.h"
+#include "base/words.h"
 #include "core/request_check.h"
 #include "http/exchange.h"
 #include "net/base_url.h"
@@ -159,14 +159,6 @@ http::HttpReply DrainReply(const ServerContext& context) {
                     {"message", message}});
 }
 
-std::optional<RequestId> ParseId(std::string_view text) {
-  RequestId id = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, id);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return id;
-}
-
 }  // namespace
 
 const char* NotAccepting(http::HttpContext::State state) {
@@ -290,7 +282,7 @@ http::HttpReply AnswerRequests(const http::HttpRequest& /*request*/, ServerConte
 
 http::HttpReply AnswerCancel(const http::HttpRequest& request, ServerContext* context) {
   const std::string& argument = request.match.argument;
-  const std::optional<RequestId> id = ParseId(argument);
+  const std::optional<RequestId> id = base::ParseNumber<RequestId>(argument);
   if (!id || !context->backend->Cancel(*id).ok()) {
     return http::ErrorReply({404,
                              fmt::format("No request '{}' is under way.", argument.substr(0, 40)),

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "base/words.h"
 #include "tokenizer/jinja/operators.h"
 #include "tokenizer/jinja/text.h"
 
@@ -390,10 +390,8 @@ Value AtPath(const Value& item, const Value& path, Context& context) {
   while (true) {
     const std::string_view part = left.substr(0, left.find('.'));
     context.Step();
-    int64_t index = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
-    const bool is_index = error == std::errc() && end == part.data() + part.size() && index >= 0;
-    value = ItemOf(value, is_index ? Value::Of(index) : context.Copy(part), context);
+    const int64_t index = base::ParseNumber<int64_t>(part).value_or(-1);
+    value = ItemOf(value, index >= 0 ? Value::Of(index) : context.Copy(part), context);
     if (part.size() == left.size()) return value;
     left.remove_prefix(part.size() + 1);
   }

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <optional>
 
+#include "base/words.h"
 #include "tokenizer/jinja/builtins.h"
 #include "tokenizer/jinja/text.h"
 
@@ -193,10 +194,9 @@ const Value& FieldOf(std::string_view name, const Arguments& arguments, size_t& 
   if (name.empty() || IsDigit(name[0])) {
     size_t index = next++;
     if (!name.empty()) {
-      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), index);
-      if (error != std::errc() || end != name.data() + name.size()) {
-        Reject("{" + std::string(name) + "} in a format is not supported");
-      }
+      const std::optional<size_t> number = base::ParseNumber<size_t>(name);
+      if (!number) Reject("{" + std::string(name) + "} in a format is not supported");
+      index = *number;
     }
     if (index >= arguments.rest().size()) Reject("not enough arguments for a format");
     return arguments.rest()[index];
