@@ -3,8 +3,8 @@
 DEPS in CMake and the table in docs/architecture.md.
 
 Prints one line for each arrow that is not allowed, each cycle and each unknown room; exit code 1
-if there is one. A file named x_test.cc, or test_x.{h,cc}, is a test, and so is a program in a room's
-tools/: it may include any room, and only tests may include it.
+if there is one. A file named x_test.cc, or test_x.{h,cc}, is a test: it may include any
+room, and only tests may include it.
 
 A cycle is one of units. A unit is a header and its source, x.h and x.cc. A header of include/ropeway belongs
 to the source of its name that includes it first: include/ropeway/engine.h to src/engine/engine.cc. A room that
@@ -55,8 +55,7 @@ ROOM_DEPS = re.compile(r"ropeway_room\(\s*(\w+)([^)]*)\)")
 
 
 def is_test(path):
-    return (path.stem.endswith("_test") or path.name.startswith("test_")
-            or path.parent.name == "tools")
+    return path.stem.endswith("_test") or path.name.startswith("test_")
 
 
 def room_of(path):

@@ -18,7 +18,6 @@ SOUND = {
     "src/server/http.cc": '#include "service/front_desk.h"\n#include <boost/beast.hpp>\n',
     "src/core/test_batches.h": '#include "engine/llm_engine.h"\n',
     "src/core/batch_test.cc": '#include "core/test_batches.h"\n#include "gtest/gtest.h"\n',
-    "src/core/tools/make_batch.cc": '#include "core/test_batches.h"\n',
     "src/main.cc": '#include "engine/llm_engine.h"\n#include "core/batch.h"\n',
     "src/core/CMakeLists.txt": "ropeway_room(core DEPS base LIBS fmt::fmt)\n",
     "sim/sim_main.cc": '#include "engine/llm_engine.h"\n',

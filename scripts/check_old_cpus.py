@@ -84,10 +84,9 @@ def completion(program, model, emulator, isa=None):
 
 def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "dev").resolve()
-    rooms = build / "src"
     with tempfile.TemporaryDirectory() as folder:
         model = pathlib.Path(folder) / "tiny.gguf"
-        subprocess.run([rooms / "model" / "make_tiny_model", model], check=True)
+        subprocess.run([build / "tests" / "make_tiny_model", model], check=True)
         program = build / "ropeway"
         native = completion(program, model, [])
         for cpu, best, missing in CPUS:
@@ -96,7 +95,7 @@ def main():
             print(f"{cpu}: kernels_test", flush=True)
             # qemu names on standard error each feature of the CPU that it leaves out. Its
             # /proc/cpuinfo is this machine's.
-            subprocess.run(emulator + [rooms / "kernels" / "kernels_test", "--gtest_brief=1"],
+            subprocess.run(emulator + [build / "src" / "kernels" / "kernels_test", "--gtest_brief=1"],
                            check=True, timeout=1200, stderr=subprocess.DEVNULL,
                            stdout=subprocess.DEVNULL,
                            env={**os.environ, "ROPEWAY_TEST_BEST_TABLE": best})
