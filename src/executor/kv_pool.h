@@ -11,6 +11,7 @@
 #include "base/page_arena.h"
 #include "core/batch.h"
 #include "kernels/kernels.h"
+#include "model/model.h"
 #include "ropeway/status.h"
 
 namespace ropeway::executor {

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_KVCACHE_KV_WINDOWS_H_
 #define ROPEWAY_KVCACHE_KV_WINDOWS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "net/http_client.h"
 
 namespace ropeway::loadgen {
 namespace {

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/random.h"
+#include "http/http_reply.h"
 
 namespace ropeway::server {
 namespace {
