@@ -104,21 +104,8 @@ DispatchOptions DispatchOptionsOf(const GatewayOptions& options) {
 StatusOr<std::shared_ptr<Backend>> OpenUrl(const std::string& model, const BackendOptions& backend,
                                            const GatewayOptions& options,
                                            boost::asio::io_context* io) {
-  const std::optional<api::BackendKind> kind = api::BackendKindOf(backend.kind);
-  if (!kind) {
-    return InvalidArgument(
-        fmt::format("kind: expected openai, llamacpp, ollama or ropeway, not '{}'", backend.kind),
-        "kind");
-  }
-  HttpBackendOptions http;
-  http.kind = *kind;
-  http.url = backend.url;
-  http.model = backend.upstream_model.empty()
-                   ? api::ServerModel{.name = model, .may_differ = true}
-                   : api::ServerModel{.name = backend.upstream_model, .may_differ = false};
-  http.api_key = backend.api_key;
-  http.insecure = backend.insecure;
-  http.connect_timeout = options.connect_timeout;
+  const HttpBackendOptions http{
+      .server = backend, .model = model, .connect_timeout = options.connect_timeout};
   StatusOr<std::unique_ptr<HttpBackend>> opened = HttpBackend::Open(http, io);
   if (!opened.ok()) return opened.status();
   return std::shared_ptr<Backend>(*std::move(opened));

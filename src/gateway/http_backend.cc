@@ -104,6 +104,12 @@ std::string TakeApi(api::BackendKind kind, net::BaseUrl* url) {
   return kind == api::BackendKind::kOpenAi ? std::string() : kDefault;
 }
 
+api::ServerModel ServerModelOf(const HttpBackendOptions& options) {
+  const std::string& upstream = options.server.upstream_model;
+  if (!upstream.empty()) return {.name = upstream, .may_differ = false};
+  return {.name = options.model, .may_differ = true};
+}
+
 StatusOr<net::BaseUrl> UrlOf(const std::string& url) {
   // What may hold a password or a key is not shown.
   if (url.find_first_of("@?#") != std::string::npos) {
@@ -121,10 +127,11 @@ bool IsKeyRefused(int http_status) { return http_status == 401 || http_status ==
 }  // namespace
 
 struct HttpBackend::Shared {
-  explicit Shared(const HttpBackendOptions& its_options, std::string its_api)
+  Shared(const HttpBackendOptions& its_options, api::BackendKind its_kind, std::string its_api)
       : options(its_options),
+        kind(its_kind),
         api(std::move(its_api)),
-        wire(api::MakeWireFormat(options.kind, options.model)) {}
+        wire(api::MakeWireFormat(kind, ServerModelOf(options))) {}
 
   // A path of the wire format behind the URL of the pool.
   std::string PathOf(const std::string& path) const {
@@ -133,6 +140,7 @@ struct HttpBackend::Shared {
   }
 
   const HttpBackendOptions options;
+  const api::BackendKind kind;
   const std::string api;  // What stands there for "/v1".
   const std::unique_ptr<api::WireFormat> wire;
   // The last request was refused for the gateway's key (401, 403).
@@ -229,7 +237,7 @@ bool HttpBackend::Answer::OnBody(std::string_view bytes) {
   }
   // A Ropeway sends comments while a request waits there or gave way; what other servers send in
   // place of output means nothing.
-  if (shared_->options.kind == api::BackendKind::kRopeway) {
+  if (shared_->kind == api::BackendKind::kRopeway) {
     service::CallSink(id_, [&] { sink_->OnAlive(id_); });
   }
   const auto give = [this](Delta delta) { Give(std::move(delta)); };
@@ -303,7 +311,7 @@ void HttpBackend::Answer::End(Outcome outcome) noexcept {
   if (!outcome.status.ok()) {
     const int retry_after = outcome.status.retry_after_seconds();
     try {
-      outcome.status = ShownStatus(outcome.status, shared_->options.api_key);
+      outcome.status = ShownStatus(outcome.status, shared_->options.server.api_key);
     } catch (const std::exception&) {  // Memory is short.
       outcome.status = base::OutOfMemory();
     }
@@ -338,7 +346,7 @@ class HttpBackend::Questions {
   Questions(std::shared_ptr<Shared> shared, ProbeFn done)
       : shared_(std::move(shared)),
         probes_(shared_->wire->Probes()),
-        key_(shared_->options.api_key),
+        key_(shared_->options.server.api_key),
         done_(std::move(done)),
         replies_(probes_.size()),
         open_(probes_.size()) {}
@@ -436,7 +444,7 @@ class HttpBackend::Questions {
       const std::lock_guard lock(shared_->mu);
       if (!shared_->warned.insert(probe.path).second) return;
     }
-    base::TryLog(spdlog::level::warn, "{}: GET {}: {}", shared_->options.url, probe.path,
+    base::TryLog(spdlog::level::warn, "{}: GET {}: {}", shared_->options.server.url, probe.path,
                  ShownText(why.message(), key_));
   }
 
@@ -450,18 +458,25 @@ class HttpBackend::Questions {
 
 StatusOr<std::unique_ptr<HttpBackend>> HttpBackend::Open(const HttpBackendOptions& options,
                                                          boost::asio::io_context* io) {
-  StatusOr<net::BaseUrl> url = UrlOf(options.url);
+  const BackendOptions& server = options.server;
+  const std::optional<api::BackendKind> kind = api::BackendKindOf(server.kind);
+  if (!kind) {
+    return InvalidArgument(
+        fmt::format("kind: expected openai, llamacpp, ollama or ropeway, not '{}'", server.kind),
+        "kind");
+  }
+  StatusOr<net::BaseUrl> url = UrlOf(server.url);
   if (!url.ok()) return url.status();
-  std::string api = TakeApi(options.kind, &*url);
+  std::string api = TakeApi(*kind, &*url);
   net::HttpPool::Options pool_options;
   pool_options.url = *std::move(url);
-  pool_options.api_key = options.api_key;
-  pool_options.insecure = options.insecure;
+  pool_options.api_key = server.api_key;
+  pool_options.insecure = server.insecure;
   pool_options.max_idle = options.max_idle_connections;
   StatusOr<std::unique_ptr<net::HttpPool>> pool = net::HttpPool::Open(std::move(pool_options), io);
   if (!pool.ok()) return pool.status();
-  return std::unique_ptr<HttpBackend>(
-      new HttpBackend(std::make_shared<Shared>(options, std::move(api)), *std::move(pool), io));
+  return std::unique_ptr<HttpBackend>(new HttpBackend(
+      std::make_shared<Shared>(options, *kind, std::move(api)), *std::move(pool), io));
 }
 
 HttpBackend::HttpBackend(std::shared_ptr<Shared> shared, std::unique_ptr<net::HttpPool> pool,

@@ -12,19 +12,18 @@
 #include "base/clock.h"
 #include "net/http_pool.h"
 #include "ropeway/backend.h"
+#include "ropeway/options.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
 namespace ropeway::gateway {
 
 struct HttpBackendOptions {
-  api::BackendKind kind = api::BackendKind::kOpenAi;
-  // http or https. A path is that of the API, such as /v1 or /v3, as it is; without one it is /v1.
+  // The path of its URL is that of the API, such as /v1 or /v3, as it is; without one it is /v1.
   // For kinds with paths of their own, one that is no version is the server's, and /v1 follows it.
-  std::string url = {};
-  api::ServerModel model = {};
-  std::string api_key = {};  // Sent as a bearer token; "": none. In no message.
-  bool insecure = false;     // https accepts any certificate.
+  // Its key is in no message.
+  BackendOptions server{};
+  std::string model = {};  // As requests name it.
 
   // As HttpSend's: 0 is none. The dispatcher watches for output; these watch for bytes, of which
   // the comments that keep a stream alive are some.
@@ -45,7 +44,7 @@ struct HttpBackendOptions {
 class HttpBackend final : public Backend {
  public:
   // `io` must outlive it, and be run by one thread. Nothing is sent yet. kInvalidArgument if the
-  // URL cannot be read; kInternal if the TLS library lacks its certificates.
+  // kind is none or the URL cannot be read; kInternal if the TLS library lacks its certificates.
   static StatusOr<std::unique_ptr<HttpBackend>> Open(const HttpBackendOptions& options,
                                                      boost::asio::io_context* io);
   ~HttpBackend() override;

@@ -103,14 +103,14 @@ TEST(HttpBackend, UrlsMayNameTheApi) {
   HttpBackendOptions options;
   for (const auto& [kind, path, asked] : cases) {
     options = HttpBackendRunner::OptionsFor(server.url() + path);
-    options.kind = kind;
+    options.server.kind = api::BackendKindName(kind);
     HttpBackendRunner(options).Ask();
     EXPECT_EQ(server.requests().back().path, asked) << api::BackendKindName(kind) << path;
   }
   // What is not the API's is the server's.
   const FakeServer llama(AlwaysReply(net::JsonReply("{}")));
   options = HttpBackendRunner::OptionsFor(llama.url() + "/prefix/v1");
-  options.kind = kLlamaCpp;
+  options.server.kind = "llamacpp";
   EXPECT_FALSE(HttpBackendRunner(options).Ask().end.has_value());
   EXPECT_TRUE(HttpBackendRunner(options).Probe().ok());
   std::set<std::string> paths;
@@ -118,10 +118,10 @@ TEST(HttpBackend, UrlsMayNameTheApi) {
   EXPECT_THAT(paths, ElementsAre("/prefix/health", "/prefix/props", "/prefix/slots",
                                  "/prefix/v1/completions", "/prefix/v1/models"));
   boost::asio::io_context io;
-  options.url = "ftp://x";
+  options.server.url = "ftp://x";
   EXPECT_EQ(HttpBackend::Open(options, &io).status().code(), StatusCode::kInvalidArgument);
   for (const char* url : {"http://user:hush-hush@h:1", "http://h:1/v1?key=hush-hush"}) {
-    options.url = url;
+    options.server.url = url;
     const Status status = HttpBackend::Open(options, &io).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), Not(HasSubstr("hush-hush")));
@@ -247,14 +247,14 @@ TEST(HttpBackend, AServerWithoutATrustedCertificateIsNotAsked) {
   ASSERT_TRUE(told.failure.has_value());
   EXPECT_EQ(told.failure->kind, FailKind::kUnreachable);
   EXPECT_THAT(server.requests(), testing::IsEmpty());
-  options.insecure = true;
+  options.server.insecure = true;
   EXPECT_TRUE(HttpBackendRunner(options).Ask().end.has_value());
 }
 
 TEST(HttpBackend, WhatCannotBeAskedIsRejectedAtOnce) {
   const FakeServer server(AlwaysReply(GoodReply()));
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.kind = api::BackendKind::kOllama;
+  options.server.kind = "ollama";
   HttpBackendRunner backend(options);
   Request request = api::wire::CompletionRequest();
   request.prompt = std::vector<TokenId>{1, 2};
@@ -312,7 +312,7 @@ TEST(HttpBackend, ACommentOfARopewaySaysThatItIsAlive) {
   reply.hang = true;
   const FakeServer server(AlwaysReply(reply));
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.kind = api::BackendKind::kRopeway;
+  options.server.kind = "ropeway";
   HttpBackendRunner backend(options);
   const auto sink = std::make_shared<HttpToldSink>();
   EXPECT_TRUE(backend->Submit(api::wire::CompletionRequest(), sink).ok());
@@ -327,7 +327,7 @@ TEST(HttpBackend, ReadsLinesOfOllama) {
                                    R"({"model":"m","response":"","done":true,"eval_count":1})"})),
       1)));
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.kind = api::BackendKind::kOllama;
+  options.server.kind = "ollama";
   const HttpTold told = HttpBackendRunner(options).Ask();
   ASSERT_TRUE(told.end.has_value());
   EXPECT_EQ(told.text, " a");
@@ -342,7 +342,7 @@ TEST(HttpBackend, ProbesSayHowTheServerIs) {
     return net::JsonReply(R"({"object":"list","data":[{"id":"m"}]})");
   });
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.kind = api::BackendKind::kLlamaCpp;
+  options.server.kind = "llamacpp";
   HttpBackendRunner backend(options);
   const StatusOr<BackendFacts> facts = backend.Probe();
   ASSERT_TRUE(facts.ok()) << facts.status().message();
@@ -356,7 +356,7 @@ TEST(HttpBackend, AProbeTellsANotReadyServerFromABrokenOne) {
   const auto probe = [](const FakeReply& reply) {
     const FakeServer server(AlwaysReply(reply));
     HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-    options.kind = api::BackendKind::kLlamaCpp;
+    options.server.kind = "llamacpp";
     options.probe_timeout = milliseconds(300);
     return HttpBackendRunner(options).Probe();
   };
@@ -382,7 +382,7 @@ TEST(HttpBackend, AnyAnswerToAProbeIsASignOfLifeWhereTheModelIsNamed) {
   const auto probe = [](const FakeReply& reply, const char* model) {
     const FakeServer server(AlwaysReply(reply));
     HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-    options.model.name = model;
+    options.server.upstream_model = model;
     return HttpBackendRunner(options).Probe();
   };
   const FakeReply alive[] = {
@@ -418,7 +418,7 @@ TEST(HttpBackend, AnyAnswerToAProbeIsASignOfLifeWhereTheModelIsNamed) {
   EXPECT_FALSE(loading->ready);
   const net::ClosedPort closed;
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(closed.url());
-  options.model.name = "m";
+  options.server.upstream_model = "m";
   EXPECT_FALSE(HttpBackendRunner(options).Probe().ok());
 }
 
@@ -447,7 +447,7 @@ TEST(HttpBackend, ARefusedKeyIsToldOnceARequestWasRefused) {
     return GoodReply();
   });
   HttpBackendOptions options = HttpBackendRunner::OptionsFor(server.url());
-  options.model.name = "m";
+  options.server.upstream_model = "m";
   HttpBackendRunner backend(options);
   EXPECT_TRUE(backend.Probe().ok());
   const HttpTold told = backend.Ask();

@@ -89,7 +89,7 @@ class HttpToldSink final : public Sink {
 class HttpBackendRunner {
  public:
   explicit HttpBackendRunner(HttpBackendOptions options) : thread_([this] { io_.run(); }) {
-    options.api_key = kBackendKey;
+    options.server.api_key = kBackendKey;
     auto backend = HttpBackend::Open(options, &io_);
     EXPECT_TRUE(backend.ok()) << backend.status().message();
     backend_ = *std::move(backend);
@@ -105,7 +105,7 @@ class HttpBackendRunner {
 
   static HttpBackendOptions OptionsFor(const std::string& url) {
     HttpBackendOptions options;
-    options.url = url;
+    options.server.url = url;
     return options;
   }
 
