@@ -122,7 +122,7 @@ class Crowd {
     core.scheduler.max_num_seqs = settings.max_num_seqs;
     core.scheduler.max_num_batched_tokens = settings.max_num_batched_tokens;
     core.scheduler.max_prefill_chunk = settings.max_prefill_chunk;
-    core.cache.caching = settings.prefix_caching;
+    core.cache.prefix_caching = settings.prefix_caching;
     core.max_model_len = DeterminismEngine::LongestRequest(options_);
     // `num_blocks` of each group of layers.
     const auto bytes =

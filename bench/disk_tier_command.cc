@@ -61,12 +61,10 @@ struct DiskTierFlags {
 
 StatusOr<std::unique_ptr<kvcache::DiskTier>> OpenTier(const DiskTierFlags& flags) {
   static const base::RealClock clock;
-  StatusOr<std::unique_ptr<kvcache::DiskTier>> tier =
-      kvcache::DiskTier::Open({.path = flags.path,
-                               .capacity_bytes = int64_t{8} << 30,
-                               .block_bytes = flags.block_bytes,
-                               .write_rate = int64_t{1} << 40,
-                               .clock = &clock});
+  StatusOr<std::unique_ptr<kvcache::DiskTier>> tier = kvcache::DiskTier::Open(
+      {.cache = {.disk_path = flags.path, .disk_write_rate = int64_t{1} << 40},
+       .block_bytes = flags.block_bytes,
+       .clock = &clock});
   if (tier.ok() && !(*tier)->Usage().on) {
     return Status(StatusCode::kUnavailable, flags.path + ": the disk is full");
   }

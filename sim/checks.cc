@@ -78,8 +78,8 @@ void Checks::OnAdd(const SimRequest& made, const Status& answer, const Status& d
   // computed, once more after a preemption just before it became the oldest. Two steps of margin
   // for what an end leaves to the next step.
   // With prefix caching it may wait as long again for another one that computes its prefix.
-  const auto each =
-      static_cast<uint64_t>((setup_.core.cache.caching ? 4 : 2) * setup_.core.max_model_len + 2);
+  const auto each = static_cast<uint64_t>(
+      (setup_.core.cache.prefix_caching ? 4 : 2) * setup_.core.max_model_len + 2);
   record.must_end_by = step + each * open_.size();
 }
 
@@ -153,7 +153,7 @@ void Checks::OnStarted(const engine::CoreEvent& event, Record* record) {
 
 bool Checks::MayFollow(RequestId id) const {
   const core::CoreRequest& request = records_.at(id).made.request;
-  if (!setup_.core.cache.caching || request.spec.num_prompt_logprobs >= 0) return false;
+  if (!setup_.core.cache.prefix_caching || request.spec.num_prompt_logprobs >= 0) return false;
   // One block is enough where the tier may have more behind it.
   const auto least =
       static_cast<size_t>(setup_.tier.on ? base::kBlockTokens : scheduler::Slots::kMinFollowTokens);

@@ -80,8 +80,8 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
       const int64_t ran = turn ? steps_ - request.turned_step : int64_t{request.run_steps};
       const bool often = !turn && request.preemptions - request.turns >= policy::kMaxPreemptions;
       // A tenant without a slot gets one from a sequence that has just begun, too: its blocks stay.
-      const bool first_slot =
-          event.preempt_reason == scheduler::PreemptReason::kFairness && setup_.core.cache.caching;
+      const bool first_slot = event.preempt_reason == scheduler::PreemptReason::kFairness &&
+                              setup_.core.cache.prefix_caching;
       const int64_t least = first_slot ? 1 : int64_t{scheduler::kMinRunSteps};
       if (!own && (ran < least || often)) {
         violate_("ping_pong", RequestName(event.id) + " was preempted for " +

@@ -62,7 +62,7 @@ void DrawTier(base::Random& random, Setup* setup) {
   tier.blocks = static_cast<int32_t>(random.Between(1, 20 * setup->blocks));
   tier.most_pending = static_cast<int32_t>(random.Between(1, 2 * setup->blocks));
   tier.read_time = std::chrono::microseconds(OneOf<int64_t>(random, {0, 10, 300, 3000, 30000}));
-  setup->core.cache.checkpoint_always = random.Chance(0.3);
+  if (random.Chance(0.3)) setup->core.cache.preempt_checkpoint = "always";
 }
 
 // A load under which one request can be passed for ever: the queue always holds another one.
@@ -128,7 +128,7 @@ void MakeBacklog(Setup* setup) {
   setup->core.scheduler.max_num_batched_tokens = 64;
   setup->core.max_model_len = 160;
   setup->core.check_integrity = false;
-  setup->core.cache.caching = before.cache.caching;
+  setup->core.cache.prefix_caching = before.cache.prefix_caching;
   setup->blocks =
       setup->core.scheduler.max_num_seqs * kvcache::BlocksFor(setup->core.max_model_len);
   setup->users = 3 * (setup->core.scheduler.max_num_seqs + 6);
@@ -347,8 +347,8 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   setup.deadline_share = OneOf(random, {0.0, 0.0, 0.3});
   setup.score_share = OneOf(random, {0.0, 0.3});
   setup.zero_share = OneOf(random, {0.0, 0.1});
-  setup.core.cache.caching = random.Chance(0.85);
-  setup.core.cache.eviction =
+  setup.core.cache.prefix_caching = random.Chance(0.85);
+  setup.core.eviction =
       random.Chance(0.3) ? kvcache::EvictionPolicy::kLru : kvcache::EvictionPolicy::kCost;
   setup.tenants = OneOf(random, {1, 1, 2, 3});
   setup.turn_share = OneOf(random, {0.0, 0.5, 0.8});
@@ -387,7 +387,7 @@ std::string Describe(const Setup& setup) {
       s.max_num_seqs, s.max_num_batched_tokens, s.max_prefill_chunk, setup.core.max_model_len,
       setup.blocks, setup.num_requests, setup.users, setup.mean_gap_us, setup.longest_prompt,
       setup.longest_output, setup.cancel_share, setup.stop_share, setup.huge_share,
-      setup.deadline_share, setup.score_share, setup.zero_share, setup.core.cache.caching,
+      setup.deadline_share, setup.score_share, setup.zero_share, setup.core.cache.prefix_caching,
       setup.tenants, setup.turn_share, setup.tier.on ? setup.tier.blocks : 0, queue.policy,
       queue.strict_priority ? " strict" : "", queue.max_wait.count(), s.batch_control.name,
       s.strategy, s.max_batch_size, scheduler::IsPadded(s) ? " padded" : "",
@@ -443,7 +443,8 @@ SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) 
 }
 
 std::unique_ptr<policy::SchedulingPolicy> MakeSimPolicy(const Setup& setup) {
-  return PlantIn(setup.plant, *policy::MakePolicy(setup.core.queue, setup.core.cache.caching));
+  return PlantIn(setup.plant,
+                 *policy::MakePolicy(setup.core.queue, setup.core.cache.prefix_caching));
 }
 
 }  // namespace ropeway::sim

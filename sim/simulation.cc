@@ -30,7 +30,7 @@ Setup Undisturbed(Setup setup) {
   setup.core.scheduler.max_num_batched_tokens = 512;
   setup.core.scheduler.max_prefill_chunk = 0;
   setup.blocks *= 100;
-  setup.core.cache.caching = false;
+  setup.core.cache.prefix_caching = false;
   setup.core.queue.max_wait = kNoMaxWait;
   setup.core.queue.max_queued_tokens = kNoMaxQueuedTokens;
   setup.core.queue.policy = "fcfs";

@@ -273,10 +273,10 @@ class DeterminismDisk : public ::testing::Test {
 
   std::unique_ptr<kvcache::DiskTier> Open() {
     kvcache::DiskTierOptions options;
-    options.path = path_;
-    options.capacity_bytes = int64_t{512} << 20;
+    options.cache.disk_path = path_;
+    options.cache.disk_bytes = int64_t{512} << 20;
     options.block_bytes = TestModel()->config().kv_block_bytes(kernels::KvType::kF16);
-    options.write_rate = int64_t{1} << 40;
+    options.cache.disk_write_rate = int64_t{1} << 40;
     options.clock = &clock_;
     StatusOr<std::unique_ptr<kvcache::DiskTier>> tier = kvcache::DiskTier::Open(options);
     if (!tier.ok()) {

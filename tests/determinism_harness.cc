@@ -223,8 +223,8 @@ RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOp
   core_options.scheduler.long_prefill_threshold = 0;
   core_options.step.long_rope_above = model->config().long_rope_above();
   core_options.max_model_len = options.max_model_len;
-  core_options.cache.caching = options.prefix_caching;
-  core_options.cache.checkpoint_always = options.checkpoint_always;
+  core_options.cache.prefix_caching = options.prefix_caching;
+  if (options.checkpoint_always) core_options.cache.preempt_checkpoint = "always";
   core_options.tier = options.tier;
   core_options.is_end = [](TokenId id) { return id == 2; };
   const auto bytes = static_cast<int64_t>(model->config().kv_block_bytes(options.kv_type));

@@ -73,8 +73,8 @@ class Replayer {
     }
     core.scheduler.max_num_seqs = options_.max_num_seqs;
     core.scheduler.max_num_batched_tokens = options_.max_num_batched_tokens;
-    core.cache.caching = options_.caching;
-    core.cache.eviction = options_.eviction;
+    core.cache.prefix_caching = options_.caching;
+    core.eviction = options_.eviction;
     core.tier = options_.tier_blocks > 0 ? &tier_ : nullptr;
     core.check_integrity = false;  // In the end, not whenever it is idle.
     if (Status status = core.Validate(*layout); !status.ok()) return status;

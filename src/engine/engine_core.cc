@@ -52,7 +52,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayou
       admission_(options.queue.max_wait, options.queue.max_queued_tokens, &scheduler_),
       control_(scheduler::MakeBatchSizeControl(options.scheduler.batch_control,
                                                options.scheduler.max_num_seqs)),
-      transfers_(options.cache.caching ? options.tier : nullptr, executor, &kv_, clock,
+      transfers_(options.cache.prefix_caching ? options.tier : nullptr, executor, &kv_, clock,
                  layout.block_bytes, options.scheduler.max_num_seqs,
                  [this](core::Sequence* sequence) { scheduler_.FetchDone(sequence); }),
       builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens),

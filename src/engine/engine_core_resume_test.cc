@@ -92,7 +92,7 @@ TEST_F(EngineCoreResumeTest, BehindEveryTokenTheRestIsThatOfTheWhole) {
 TEST_F(EngineCoreResumeTest, IsPreemptedAndResumesAsAnyOther) {
   RunWhole();
   EngineCoreOptions options;
-  options.cache.caching = false;  // They are alike.
+  options.cache.prefix_caching = false;  // They are alike.
   Start(6, options);
   for (RequestId id = 1; id <= 5; ++id) {
     ASSERT_TRUE(core_->Add(Rest(7 * static_cast<size_t>(id - 1), id)).ok());

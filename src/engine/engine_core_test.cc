@@ -300,7 +300,7 @@ TEST_F(EngineCoreTest, RowsOfPaddingCountAsNoRequests) {
 
 TEST_F(EngineCoreTest, APromptComputedAgainCountsOnce) {
   Start(9, {.scheduler = {.max_num_seqs = 64, .max_num_batched_tokens = 32},
-            .cache = {.caching = false}});
+            .cache = {.prefix_caching = false, .disk_path = {}}});
   int32_t prompts = 0;
   for (RequestId id = 1; id <= 6; ++id) {
     const auto prompt = static_cast<int32_t>(5 + id * 9);

@@ -184,7 +184,7 @@ TEST_F(EngineCoreTierTest, UnderPressureAPreemptedOneMovesDownAndComesBack) {
   // Two that fit the pool at first and not to their ends.
   std::map<RequestId, std::vector<TokenId>> alone;
   for (const RequestId id : {1, 2}) {
-    Start(100, {.cache = {.caching = false}});
+    Start(100, {.cache = {.prefix_caching = false, .disk_path = {}}});
     Add(id, 40, 120, static_cast<TokenId>(id));
     Run();
     alone[id] = tokens_[id];
@@ -214,7 +214,7 @@ TEST_F(EngineCoreTierTest, WithoutATierTheSameIsRecomputed) {
 }
 
 TEST_F(EngineCoreTierTest, CheckpointAlwaysPutsBeforeThereIsPressure) {
-  Start(12, {.cache = {.checkpoint_always = true}});
+  Start(12, {.cache = {.preempt_checkpoint = "always", .disk_path = {}}});
   Add(1, 60, 120, 1);
   Add(2, 60, 120, 2);
   while (core_->stats().preempted == 0) ASSERT_NO_FATAL_FAILURE(Step());
@@ -404,7 +404,7 @@ TEST_F(EngineCoreTierTest, ABusyTierIsLeftAlone) {
 }
 
 TEST_F(EngineCoreTierTest, WithoutCachingTheTierIsNotUsed) {
-  Start(16, {.cache = {.caching = false}});
+  Start(16, {.cache = {.prefix_caching = false, .disk_path = {}}});
   Add(1, 100, 5);
   Run();
   EXPECT_FALSE(core_->has_background());

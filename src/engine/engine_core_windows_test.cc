@@ -151,7 +151,7 @@ TEST_P(EngineCoreWindowsTest, ACrowdGetsWhatEachGetsAlone) {
   const std::vector<core::CoreRequest> requests = WindowsRequests(7, its.windows[0] == 0);
   EngineCoreOptions options = Options();
   options.scheduler.max_num_seqs = 1;
-  options.cache.caching = false;
+  options.cache.prefix_caching = false;
   const CrowdRun alone = CrowdRunner(its.windows, 1000, options).Run(requests, 0);
   uint64_t preemptions = 0;
   uint64_t cached = 0;
@@ -159,8 +159,8 @@ TEST_P(EngineCoreWindowsTest, ACrowdGetsWhatEachGetsAlone) {
   for (const uint64_t seed : {1, 2, 3, 4, 5, 6}) {
     kvcache::TestTier tier;
     options = Options();
-    options.cache.caching = caching;
-    options.cache.checkpoint_always = seed % 2 == 0;
+    options.cache.prefix_caching = caching;
+    options.cache.preempt_checkpoint = seed % 2 == 0 ? "always" : "pressure";
     if (caching && seed > 2) options.tier = &tier;
     if (seed == 4) tier.capacity = 60;
     options.scheduler.strategy = strategy;

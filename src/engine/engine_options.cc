@@ -98,12 +98,12 @@ Status EngineCoreOptions::Validate(const executor::KvLayout& layout) const {
 }
 
 kvcache::KvCacheOptions EngineCoreOptions::CacheOf(const executor::KvLayout& layout) const {
-  kvcache::KvCacheOptions all = cache;
-  all.num_blocks = UsableBlocks(layout);
-  all.block_bytes = layout.block_bytes;
-  all.windows = layout.windows;
-  all.tier = tier;
-  return all;
+  return {.num_blocks = UsableBlocks(layout),
+          .block_bytes = layout.block_bytes,
+          .windows = layout.windows,
+          .cache = cache,
+          .eviction = eviction,
+          .tier = tier};
 }
 
 Status ValidateEngineOptions(const EngineOptions& options) {
@@ -126,7 +126,6 @@ Status ValidateEngineOptions(const EngineOptions& options) {
 
 EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
                                 const executor::KvLayout& layout) {
-  const CacheOptions& cache = options.cache;
   EngineCoreOptions core;
   core.queue = options.queue;
   core.scheduler = options.scheduler;
@@ -135,8 +134,7 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
       .mixed_prefill_budget = scheduler::IsContinuous(options.scheduler) ? kMixedPrefillBudget : 0,
       .attention_weight = scheduler::StepCost::kFirstWeight,
       .learn_cost = true};
-  core.cache.caching = cache.prefix_caching;
-  core.cache.checkpoint_always = cache.preempt_checkpoint == "always";
+  core.cache = options.cache;
   core.max_model_len =
       ResolveMaxModelLen(options.model.max_model_len, model_context_length,
                          core.UsableBlocks(layout), kvcache::KvWindows(layout.windows));

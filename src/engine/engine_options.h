@@ -21,9 +21,10 @@ struct EngineCoreOptions {
   QueueOptions queue{};  // As they are given.
   SchedulingOptions scheduler{};
   scheduler::StepOptions step{};
-  kvcache::KvCacheOptions cache{};  // Without what the layout tells, and the tier; see CacheOf().
-  kvcache::KvTier* tier = nullptr;  // Null: none. Must outlive the core.
-  int32_t max_model_len = 0;        // Already lowered to what the pool holds.
+  CacheOptions cache{};
+  kvcache::EvictionPolicy eviction = kvcache::EvictionPolicy::kCost;
+  kvcache::KvTier* tier = nullptr;                // Null: none. Must outlive the core.
+  int32_t max_model_len = 0;                      // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
   bool note_steps = false;                        // EngineCore::last_step() is filled in.
   // Check integrity after each step or Abort that leaves the core idle; a violation ends the
@@ -38,7 +39,7 @@ struct EngineCoreOptions {
   // positions fit the pool.
   Status Validate(const executor::KvLayout& layout) const;
 
-  // `cache` with what the layout and the scheduler determine.
+  // With what the layout and the scheduler determine.
   kvcache::KvCacheOptions CacheOf(const executor::KvLayout& layout) const;
 
   // Blocks of the pool that sequences may have. Padding reads the last one, which no sequence has.

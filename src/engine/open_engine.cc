@@ -176,10 +176,8 @@ Status AddCacheAndFiles(const model::ModelConfig& shape, kernels::KvType kv_type
   if (Status status = OpenFiles(config); !status.ok()) return status;
   if (options.cache.disk_path.empty()) return {};
   StatusOr<std::unique_ptr<kvcache::DiskTier>> tier =
-      kvcache::DiskTier::Open({.path = options.cache.disk_path,
-                               .capacity_bytes = options.cache.disk_bytes,
+      kvcache::DiskTier::Open({.cache = options.cache,
                                .block_bytes = shape.kv_block_bytes(kv_type),
-                               .write_rate = options.cache.disk_write_rate,
                                .cores = PhysicalCores(),
                                .clock = config->clock});
   if (!tier.ok()) return tier.status();

@@ -22,7 +22,7 @@ constexpr int kBlocksOfAGeneration = 4;  // At least.
 
 uint64_t GenerationLimit(const DiskTierOptions& options) {
   const uint64_t least = kBlocksOfAGeneration * (options.block_bytes + kDiskBlockOverhead);
-  return std::max(static_cast<uint64_t>(options.capacity_bytes) / DiskTier::kGenerations,
+  return std::max(static_cast<uint64_t>(options.cache.disk_bytes) / DiskTier::kGenerations,
                   least + kGenerationOverhead);
 }
 
@@ -40,15 +40,16 @@ DiskTier::DiskTier(const DiskTierOptions& options)
       put_limit_(options.memory_bytes / 4 * 3),
       read_limit_(options.memory_bytes / 4),
       generation_limit_(GenerationLimit(options)),
-      rate_(options.clock, options.write_rate, options.cores) {}
+      rate_(options.clock, options.cache.disk_write_rate, options.cores) {}
 
 StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(const DiskTierOptions& given) {
   DiskTierOptions options = given;
   if (options.env == nullptr) options.env = rocksdb::Env::Default();
-  if (options.capacity_bytes < MinCapacity(options.block_bytes)) {
+  if (options.cache.disk_bytes < MinCapacity(options.block_bytes)) {
     return InvalidArgument(
         fmt::format("kv_disk_bytes (--kv-disk-size) is {}, but blocks of {} bytes need at least {}",
-                    options.capacity_bytes, options.block_bytes, MinCapacity(options.block_bytes)),
+                    options.cache.disk_bytes, options.block_bytes,
+                    MinCapacity(options.block_bytes)),
         "kv_disk_bytes");
   }
   try {
@@ -73,7 +74,7 @@ StatusOr<std::unique_ptr<DiskTier>> DiskTier::Open(const DiskTierOptions& given)
 
 Status DiskTier::OpenDirectory() {
   StatusOr<std::unique_ptr<DiskDirectory>> directory =
-      DiskDirectory::Open(options_.path, options_.block_bytes, options_.env);
+      DiskDirectory::Open(options_.cache.disk_path, options_.block_bytes, options_.env);
   if (!directory.ok()) return directory.status();
   directory_ = *std::move(directory);
   watch_ = std::make_shared<DiskWatch>(directory_.get(), [this] {
@@ -82,7 +83,8 @@ Status DiskTier::OpenDirectory() {
   });
   if (Status status = OpenGenerations(); !status.ok()) return status;
   Lock lock(mutex_);
-  while (generations_.size() > 1 && UsedBytes() > static_cast<uint64_t>(options_.capacity_bytes)) {
+  while (generations_.size() > 1 &&
+         UsedBytes() > static_cast<uint64_t>(options_.cache.disk_bytes)) {
     if (Status status = DropOldest(&lock); !status.ok()) return status;
   }
   evicted_ = 0;
@@ -90,15 +92,15 @@ Status DiskTier::OpenDirectory() {
     Status status = StartGeneration(&lock);
     if (status.code() == StatusCode::kUnavailable) return status;
     if (!status.ok()) {
-      return InvalidArgument(
-          fmt::format("kv_disk_path (--kv-disk-path): '{}': {}", options_.path, status.message()),
-          "kv_disk_path");
+      return InvalidArgument(fmt::format("kv_disk_path (--kv-disk-path): '{}': {}",
+                                         options_.cache.disk_path, status.message()),
+                             "kv_disk_path");
     }
   }
   const std::string& stopped_in = directory_->stopped_in();
   base::Log().info(
-      "{}: {} KV blocks in {:.1f} MiB are kept from earlier{}", options_.path, index_.flushed(),
-      static_cast<double>(UsedBytes()) / (1 << 20),
+      "{}: {} KV blocks in {:.1f} MiB are kept from earlier{}", options_.cache.disk_path,
+      index_.flushed(), static_cast<double>(UsedBytes()) / (1 << 20),
       stopped_in.empty() ? "" : fmt::format("; the last process was killed while {}", stopped_in));
   return {};
 }
@@ -261,7 +263,7 @@ KvTierUsage DiskTier::Usage() const {
   usage.on = !off_;
   usage.blocks = index_.flushed();
   for (const auto& [number, generation] : generations_) usage.bytes += generation.bytes;
-  usage.capacity_bytes = static_cast<uint64_t>(options_.capacity_bytes);
+  usage.capacity_bytes = static_cast<uint64_t>(options_.cache.disk_bytes);
   usage.pending_bytes = put_bytes_ + reads_.bytes();
   usage.written_bytes = written_bytes_;
   usage.read_bytes = read_bytes_;
@@ -291,7 +293,7 @@ void DiskTier::TurnOff(const std::string& reason, Lock* lock) {
       spdlog::level::err,
       "the disk tier (--kv-disk-path {}) is off until the next start, KV blocks stay in memory "
       "only: {}",
-      options_.path, reason);
+      options_.cache.disk_path, reason);
   lock->unlock();
   Wake();
   lock->lock();
@@ -382,7 +384,7 @@ void DiskTier::Rejected(const core::BlockName& name, uint32_t generation) {
 bool DiskTier::MayKeep(uint32_t generation) const {
   const auto age = std::distance(generations_.begin(), generations_.find(generation));
   return static_cast<size_t>(age) < generations_.size() / 4 &&
-         UsedBytes() >= static_cast<uint64_t>(options_.capacity_bytes) / 4 * 3 &&
+         UsedBytes() >= static_cast<uint64_t>(options_.cache.disk_bytes) / 4 * 3 &&
          put_bytes_ + options_.block_bytes <= put_limit_ / 2;
 }
 

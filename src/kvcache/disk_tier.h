@@ -20,6 +20,7 @@
 #include "kvcache/disk_index.h"
 #include "kvcache/kv_tier.h"
 #include "kvcache/tier_cost.h"
+#include "ropeway/options.h"
 #include "ropeway/status.h"
 
 namespace rocksdb {
@@ -33,11 +34,9 @@ class DiskGeneration;
 class DiskWatch;
 
 struct DiskTierOptions {
-  std::string path;            // A directory; created if need be.
-  int64_t capacity_bytes = 0;  // Of disk, all overhead included. See MinCapacity.
-  size_t block_bytes = 0;      // Of the largest block.
-  int64_t write_rate = 0;      // WriteRate: bytes per second; 0: by CPU time.
-  int cores = 1;               // For WriteRate.
+  CacheOptions cache{};    // Its disk. The directory is created if need be; see MinCapacity.
+  size_t block_bytes = 0;  // Of the largest block.
+  int cores = 1;           // For WriteRate.
   // Bounds the tier's memory: three quarters for blocks that are not flushed yet, one for blocks
   // that were read and not taken. One block of each is always allowed.
   size_t memory_bytes = size_t{192} << 20;

@@ -134,7 +134,7 @@ TEST(DiskTier, ARestartFindsAllAlsoWhatWasNotFlushed) {
   const TestFolder folder;
   {
     DiskTierOptions options = TestOptions(folder.path());
-    options.write_rate = 1;  // The end of the tier does not wait for it.
+    options.cache.disk_write_rate = 1;  // The end of the tier does not wait for it.
     const auto tier = OpenTier(options);
     PutAll(tier.get(), 0, 100);
   }
@@ -217,7 +217,7 @@ TEST(DiskTier, BlocksOfAnotherSizeAreRemovedAtTheStart) {
 TEST(DiskTier, TheCapacityHoldsAndOldGenerationsGiveTheirSpaceBack) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());
-  options.capacity_bytes = 12 << 20;
+  options.cache.disk_bytes = 12 << 20;
   options.memtable_bytes = 256 << 10;
   options.memory_bytes = 1 << 20;  // So that what is measured is not far behind what is put.
   const auto tier = OpenTier(options);
@@ -229,7 +229,7 @@ TEST(DiskTier, TheCapacityHoldsAndOldGenerationsGiveTheirSpaceBack) {
     most = std::max(most, DiskUsage(folder.path()));
   }
   FlushAll(tier.get());
-  const auto capacity = static_cast<uint64_t>(options.capacity_bytes);
+  const auto capacity = static_cast<uint64_t>(options.cache.disk_bytes);
   EXPECT_LE(most, capacity);
   EXPECT_GT(most, capacity / 10 * 8);  // And it is used.
   const KvTierUsage usage = tier->Usage();
@@ -247,12 +247,12 @@ TEST(DiskTier, TheCapacityHoldsAndOldGenerationsGiveTheirSpaceBack) {
 TEST(DiskTier, ASmallerCapacityHoldsFromTheStart) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());
-  options.capacity_bytes = 12 << 20;
+  options.cache.disk_bytes = 12 << 20;
   {
     const auto tier = OpenTier(options);
     PutAll(tier.get(), 0, 500);
   }
-  options.capacity_bytes = 6 << 20;
+  options.cache.disk_bytes = 6 << 20;
   const auto tier = OpenTier(options);
   EXPECT_LE(DiskUsage(folder.path()), 6U << 20);
   EXPECT_GT(tier->Usage().blocks, 100U);
@@ -262,7 +262,7 @@ TEST(DiskTier, ASmallerCapacityHoldsFromTheStart) {
 TEST(DiskTier, WhatIsReadAgainAndAgainStays) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());
-  options.capacity_bytes = 12 << 20;
+  options.cache.disk_bytes = 12 << 20;
   options.memtable_bytes = 256 << 10;
   const auto tier = OpenTier(options);
   PutAll(tier.get(), 0, 1);
@@ -278,7 +278,7 @@ TEST(DiskTier, HoldsNoMoreInMemoryThanItMay) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());
   options.memory_bytes = 64 * kTestBlockBytes;
-  options.write_rate = 1;
+  options.cache.disk_write_rate = 1;
   const auto tier = OpenTier(options);
   uint64_t taken = 0;
   while (tier->Put(TestName(taken), TestBlock(taken))) ++taken;
@@ -324,7 +324,7 @@ TEST(DiskTier, FlushesComeNoMoreOftenThanTheInterval) {
 TEST(DiskTier, ReadsDoNotWaitForTheRateOfWrites) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());
-  options.write_rate = 1;  // Hours for each block.
+  options.cache.disk_write_rate = 1;  // Hours for each block.
   const auto tier = OpenTier(options);
   PutAll(tier.get(), 0, 20);
   EXPECT_EQ(CountRight(tier.get(), 0, 20), 20);
@@ -333,7 +333,7 @@ TEST(DiskTier, ReadsDoNotWaitForTheRateOfWrites) {
 TEST(DiskTier, WritesAtTheRateGiven) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());
-  options.write_rate = 20 * kTestBlockBytes;
+  options.cache.disk_write_rate = 20 * kTestBlockBytes;
   const auto tier = OpenTier(options);
   const auto start = std::chrono::steady_clock::now();
   PutAll(tier.get(), 0, 20);
@@ -430,27 +430,28 @@ TEST(DiskTier, WhatCannotBeUsedIsOneSentence) {
   };
   const DiskTierOptions good = TestOptions(folder.In("tier"));
   const auto tier = OpenTier(good);
-  EXPECT_THAT(error(good), HasSubstr("kv_disk_path (--kv-disk-path): '" + good.path +
+  EXPECT_THAT(error(good), HasSubstr("kv_disk_path (--kv-disk-path): '" + good.cache.disk_path +
                                      "': another process uses it"));
   DiskTierOptions options = TestOptions(folder.In("file"));
-  std::ofstream(options.path) << "a file";
-  EXPECT_THAT(error(options), HasSubstr("kv_disk_path (--kv-disk-path): '" + options.path + "'"));
+  std::ofstream(options.cache.disk_path) << "a file";
+  EXPECT_THAT(error(options),
+              HasSubstr("kv_disk_path (--kv-disk-path): '" + options.cache.disk_path + "'"));
   options = TestOptions(folder.In("small"));
-  options.capacity_bytes = DiskTier::MinCapacity(options.block_bytes) - 1;
+  options.cache.disk_bytes = DiskTier::MinCapacity(options.block_bytes) - 1;
   EXPECT_THAT(error(options), HasSubstr("kv_disk_bytes (--kv-disk-size) is "));
-  options.capacity_bytes += 1;
+  options.cache.disk_bytes += 1;
   const auto small = OpenTier(options);
   PutAll(small.get(), 0, 60);  // The least does work.
   FlushAll(small.get());
   EXPECT_GE(small->Usage().blocks, 4U);
-  EXPECT_LE(DiskUsage(options.path), static_cast<uint64_t>(options.capacity_bytes));
+  EXPECT_LE(DiskUsage(options.cache.disk_path), static_cast<uint64_t>(options.cache.disk_bytes));
 }
 
 // Random calls of all methods, as by the engine thread.
 TEST(DiskTier, AnythingAtAnyTimeGivesRightBytes) {
   const TestFolder folder;
   DiskTierOptions options = TestOptions(folder.path());
-  options.capacity_bytes = 4 << 20;
+  options.cache.disk_bytes = 4 << 20;
   options.memtable_bytes = 128 << 10;
   options.memory_bytes = 32 * kTestBlockBytes;
   std::mt19937 random(1);

@@ -189,11 +189,11 @@ Status DiskTier::MakeRoom(size_t bytes, Lock* lock) {
     }
     if (Status status = StartGeneration(lock); !status.ok()) return status;
   }
-  while (UsedBytes() + more > static_cast<uint64_t>(options_.capacity_bytes)) {
+  while (UsedBytes() + more > static_cast<uint64_t>(options_.cache.disk_bytes)) {
     if (generations_.size() == 1) {
       return {StatusCode::kResourceExhausted,
               fmt::format("{} bytes (--kv-disk-size) do not hold one generation of blocks",
-                          options_.capacity_bytes)};
+                          options_.cache.disk_bytes)};
     }
     if (Status status = DropOldest(lock); !status.ok()) return status;
   }

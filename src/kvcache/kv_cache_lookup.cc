@@ -89,7 +89,7 @@ int32_t KvCacheManager::MostHits(const core::Sequence& sequence) const {
 
 CachedPrefix KvCacheManager::Lookup(core::Sequence* sequence) const {
   CachedPrefix prefix;
-  if (!options_.caching) return prefix;
+  if (!options_.cache.prefix_caching) return prefix;
   const int32_t full = MostHits(*sequence) / base::kBlockTokens;
   NameUpTo(sequence, full);
   const auto has = [&](int32_t index, int32_t group) {
@@ -133,7 +133,7 @@ bool KvCacheManager::HasTail(const core::Sequence& sequence) const {
 
 void KvCacheManager::LookInTier(const core::Sequence& sequence, CachedPrefix* prefix) const {
   prefix->ForgetTier();
-  if (options_.tier == nullptr || !options_.caching || prefix->partial) return;
+  if (options_.tier == nullptr || !options_.cache.prefix_caching || prefix->partial) return;
   const int32_t full = MostHits(sequence) / base::kBlockTokens;
   const int32_t begin = std::max(prefix->blocks, prefix->pending_end);
   // What the row behind the pending blocks sees may be gone when these are computed.

@@ -96,7 +96,7 @@ void KvCacheManager::Start(core::Sequence* sequence, const CachedPrefix& prefix,
   }
   sequence->computed = kv.window_at = prefix.tokens;
   kv.published = prefix.blocks;
-  if (!options_.caching) return;
+  if (!options_.cache.prefix_caching) return;
   const int32_t full = sequence->num_ids() / base::kBlockTokens;
   NameUpTo(sequence, full);
   NamePending(sequence, prefix.blocks, full);
@@ -181,7 +181,7 @@ int32_t KvCacheManager::Cover(core::Sequence* sequence, int32_t tokens) {
     Fill(sequence, end, end + 1);
     ++end;
   }
-  if (options_.caching) {
+  if (options_.cache.prefix_caching) {
     NamePending(sequence, begin, std::min(end, sequence->num_ids() / base::kBlockTokens));
   }
   return std::clamp(end * base::kBlockTokens - computed, 0, tokens);
@@ -217,7 +217,7 @@ core::BlockId KvCacheManager::PublishLate(core::Sequence* sequence, int32_t inde
 void KvCacheManager::OnComputed(core::Sequence* sequence) {
   core::KvState& kv = sequence->kv;
   kv.high_water = std::max(kv.high_water, sequence->computed);
-  if (options_.caching) {
+  if (options_.cache.prefix_caching) {
     const int32_t full = sequence->computed / base::kBlockTokens;
     NameUpTo(sequence, full);
     for (; kv.published < full; ++kv.published) {
@@ -243,7 +243,7 @@ void KvCacheManager::GiveBackUnseen(core::Sequence* sequence) {
 }
 
 void KvCacheManager::SkipAhead(core::Sequence* sequence) {
-  if (!options_.caching || sequence->spec.num_prompt_logprobs >= 0) return;
+  if (!options_.cache.prefix_caching || sequence->spec.num_prompt_logprobs >= 0) return;
   const int32_t full = (sequence->num_ids() - 1) / base::kBlockTokens;
   while (sequence->computed % base::kBlockTokens == 0 &&
          sequence->computed / base::kBlockTokens < full) {
@@ -288,14 +288,15 @@ void KvCacheManager::ReadEnded(core::Sequence* sequence) {
 void KvCacheManager::ClaimBlock(core::Sequence* sequence, core::BlockId block) {
   pool_.Claim(block);
   sequence->kv.claims.push_back({block, pool_.epoch(block)});
-  if (options_.checkpoint_always && options_.tier != nullptr) store_.Add(block);
+  const bool at_once = options_.cache.preempt_checkpoint == "always";
+  if (at_once && options_.tier != nullptr) store_.Add(block);
 }
 
 void KvCacheManager::Park(core::Sequence* sequence) {
   ForgetPending(sequence);
   core::KvState& kv = sequence->kv;
-  kv.parked = options_.caching ? sequence->computed : 0;
-  for (int32_t i = 0; options_.caching && i < kv.published; ++i) {
+  kv.parked = options_.cache.prefix_caching ? sequence->computed : 0;
+  for (int32_t i = 0; options_.cache.prefix_caching && i < kv.published; ++i) {
     for (int32_t group = 0; group < windows_.groups(); ++group) {
       const core::BlockId block = PublishLate(sequence, i, group);
       if (block >= 0) ClaimBlock(sequence, block);

@@ -13,6 +13,7 @@
 #include "kvcache/kv_tier.h"
 #include "kvcache/kv_windows.h"
 #include "kvcache/tier_cost.h"
+#include "ropeway/options.h"
 #include "ropeway/status.h"
 
 namespace ropeway::kvcache {
@@ -44,11 +45,9 @@ struct KvCacheOptions {
   int32_t num_blocks = 0;
   size_t block_bytes = 0;
   std::vector<int32_t> windows = {0};  // Of each group of layers: see KvWindows.
-  // False: no block is kept or shared; a preempted sequence is recomputed.
-  bool caching = true;
+  // Without prefix_caching no block is kept or shared; a preempted sequence is recomputed.
+  CacheOptions cache{};
   EvictionPolicy eviction = EvictionPolicy::kCost;
-  // A preempted sequence's blocks are stored in the tier at once, not only when they are evicted.
-  bool checkpoint_always = false;
   const KvTier* tier = nullptr;  // Null: none. Must outlive the manager.
 };
 
@@ -96,10 +95,10 @@ class KvCacheManager {
   // lost.
   static void Reserve(core::Sequence* sequence, int32_t positions, int32_t groups = 1);
 
-  bool caching() const { return options_.caching; }
+  bool caching() const { return options_.cache.prefix_caching; }
   // Whether a preempted sequence finds what it computed, as long as its blocks are there.
   bool KeepsBlocksOf(const core::Sequence& sequence) const {
-    return options_.caching && sequence.spec.num_prompt_logprobs < 0;
+    return options_.cache.prefix_caching && sequence.spec.num_prompt_logprobs < 0;
   }
   // The cached prefix of a sequence that is to start or resume: at most all ids but one. A sequence
   // with prompt log-probs has no hits, and when it resumes only those before the rows that are not

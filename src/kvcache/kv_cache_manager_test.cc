@@ -58,7 +58,7 @@ TEST_F(KvCacheTest, OtherRootsShareNothing) {
 }
 
 TEST_F(KvCacheTest, WithoutCachingNothingIsKept) {
-  Make(8, {.caching = false});
+  Make(8, {.cache = {.prefix_caching = false, .disk_path = {}}});
   Release(Run(New(40)));
   EXPECT_EQ(kv_->pool().num_free(), 8);
   EXPECT_EQ(kv_->Lookup(New(40)).tokens, 0);
@@ -309,7 +309,7 @@ TEST_F(KvCacheTest, UnderPressureOnlyWhatHasAClaimMovesDown) {
 }
 
 TEST_F(KvCacheTest, CheckpointAlwaysStoresAtOnce) {
-  Make(4, {.checkpoint_always = true, .tier = &tier_});
+  Make(4, {.cache = {.preempt_checkpoint = "always", .disk_path = {}}, .tier = &tier_});
   core::Sequence* a = Run(New(40));
   Park(a);
   int stored = 0;

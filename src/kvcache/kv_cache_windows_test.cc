@@ -84,7 +84,7 @@ TEST_F(KvCacheWindowsTest, ASequenceGivesBackWhatNoRowSees) {
 }
 
 TEST_F(KvCacheWindowsTest, WithoutCachingTheyAreFreeAtOnce) {
-  MakeWindows(40, {.caching = false});
+  MakeWindows(40, {.cache = {.prefix_caching = false, .disk_path = {}}});
   core::Sequence* a = RunSteps(New(100));
   EXPECT_EQ(Kept(a), "456");
   EXPECT_EQ(kv_->pool().num_free(), 30);

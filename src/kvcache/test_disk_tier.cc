@@ -156,10 +156,8 @@ std::vector<std::byte> TestBlock(uint64_t i, size_t bytes) {
 }
 
 DiskTierOptions TestOptions(const std::string& path) {
-  return {.path = path,
-          .capacity_bytes = 64 << 20,
+  return {.cache = {.disk_path = path, .disk_bytes = 64 << 20, .disk_write_rate = int64_t{1} << 40},
           .block_bytes = kTestBlockBytes,
-          .write_rate = int64_t{1} << 40,
           .flush_interval = std::chrono::milliseconds(1),
           .clock = &kClock};
 }

@@ -22,11 +22,12 @@ class SchedulerTest : public testing::Test {
   // With max_wait_ and step_options_.
   void Start(int32_t blocks, const SchedulingOptions& options,
              policy::SchedulingPolicy* policy = nullptr) {
-    kv_ = std::make_unique<kvcache::KvCacheManager>(kvcache::KvCacheOptions{.num_blocks = blocks,
-                                                                            .block_bytes = 1,
-                                                                            .windows = windows_,
-                                                                            .caching = caching_,
-                                                                            .tier = tier_});
+    kv_ = std::make_unique<kvcache::KvCacheManager>(
+        kvcache::KvCacheOptions{.num_blocks = blocks,
+                                .block_bytes = 1,
+                                .windows = windows_,
+                                .cache = {.prefix_caching = caching_, .disk_path = {}},
+                                .tier = tier_});
     scheduler_ = std::make_unique<Scheduler>(
         options, max_wait_, step_options_, policy != nullptr ? policy : &fcfs_, kv_.get(), &mover_);
   }
