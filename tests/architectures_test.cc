@@ -122,10 +122,10 @@ class Architectures : public ::testing::TestWithParam<std::string> {
 
   std::unique_ptr<kvcache::DiskTier> OpenDisk() {
     kvcache::DiskTierOptions options;
-    options.path = folder_;
-    options.capacity_bytes = int64_t{256} << 20;
+    options.cache.disk_path = folder_;
+    options.cache.disk_bytes = int64_t{256} << 20;
     options.block_bytes = model_->config().kv_block_bytes(kernels::KvType::kF16);
-    options.write_rate = int64_t{1} << 40;
+    options.cache.disk_write_rate = int64_t{1} << 40;
     options.clock = &clock_;
     StatusOr<std::unique_ptr<kvcache::DiskTier>> tier = kvcache::DiskTier::Open(options);
     if (tier.ok()) return *std::move(tier);
