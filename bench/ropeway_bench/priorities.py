@@ -75,7 +75,7 @@ def add_flags(parser):
                         help="texts of class low that are compared with an idle server's: those that paused longest")
     parser.add_argument("--limit-factor", type=real(0.01, 1000), default=1.0,
                         help="limits of TTFT are times this: the unloaded TTFT here over that of the machine of "
-                        "docs/scheduling.md")
+                        "docs/scheduling_notes.md")
 
 
 def make_quick(args):

@@ -20,7 +20,8 @@ namespace {
 using scheduler::Strategy;
 
 // Beside decodes prompts come in small chunks, so that no step is long: a request that arrives
-// during a step waits for its end. Larger chunks are hardly cheaper per token (docs/scheduling.md).
+// during a step waits for its end. Larger chunks are hardly cheaper per token
+// (docs/scheduling_notes.md).
 constexpr int kMixedPrefillBudget = 32;
 
 constexpr int kMaxThreads = 1024;

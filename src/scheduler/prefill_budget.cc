@@ -8,7 +8,8 @@ namespace {
 
 // Part of a step's budget that prefills get whatever the decodes cost.
 constexpr double kLeastPart = 1.0 / 8;
-// Few decodes are bound by memory: this much more costs their step little (docs/scheduling.md).
+// Few decodes are bound by memory: this much more costs their step little
+// (docs/scheduling_notes.md).
 constexpr double kSpare = 16;
 // What prefills may add to many decodes, in units of the decodes' cost: a step takes at most about
 // three times as long.
