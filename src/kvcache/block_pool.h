@@ -95,6 +95,7 @@ struct BlockWorth {
 // under its name for a later hit until it is evicted. A held block may have a name too, so that
 // sequences share it. A name is `pending` until the block's bytes are computed; its writer holds it
 // until then.
+// The words (held, cached, pending, claim, epoch) are defined in docs/kv_cache.md.
 //
 // The constructor allocates all memory. Thread rule: the engine thread.
 class BlockPool {

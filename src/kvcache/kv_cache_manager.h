@@ -84,6 +84,7 @@ struct KvPage {
 // known), and published once it is computed; from then on it is shared and read-only. The last,
 // partial block is private: it gets a name only when its sequence is preempted, from its ids, their
 // number and the sequence's id.
+// The words (published, parked, tail, page) are defined in docs/kv_cache.md.
 //
 // The constructor and Reserve allocate all memory. Thread rule: the engine thread.
 class KvCacheManager {
