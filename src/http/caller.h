@@ -15,8 +15,8 @@ namespace ropeway::http {
 enum class Rights {
   kOpen,        // All clients.
   kKey,         // API keys; all clients where there are none.
-  kKeyOrAdmin,  // Likewise, and the admin key.
-  kMetrics,     // Likewise, and keys for metrics alone.
+  kKeyOrAdmin,  // What kKey admits, and the admin key.
+  kMetrics,     // What kKeyOrAdmin admits, and keys for metrics alone.
   kAdmin,       // The admin key alone.
 };
 

@@ -20,8 +20,8 @@ std::string AddressAccount(const boost::asio::ip::address& address);
 
 // Whether the address is this machine's own.
 bool IsLoopbackAddress(const boost::asio::ip::address& address);
-// Likewise of a host as flags and URLs have it: such an address, or "localhost". Nothing is
-// resolved.
+// Whether a host, as flags and URLs have it, is this machine's own: a loopback address, or
+// "localhost". Resolves no names.
 bool IsLoopbackHost(std::string_view host);
 
 // The proxies whose word on their clients' addresses counts.

@@ -47,12 +47,13 @@ class ConnectionTable {
     // else.
     bool probe_only() const { return probe_only_; }
 
-    // The connection is `account`'s from now on, or if that is "" whose it was, and is not evicted
-    // before Unprotect. False: the account has too many, of which each has a request under way, or
-    // this one was evicted by now. It must end then; while it does, it is probe_only().
+    // Gives the connection to `account` ("": leaves it with its account) and protects it from
+    // eviction until Unprotect. Returns false if the account has too many connections and each has
+    // a request under way, or if this one is evicted already. It must end then, and is probe_only()
+    // meanwhile.
     bool Protect(const std::string& account);
-    // The request is answered. `forget`: the next one may be anybody's, as behind a proxy; else the
-    // connection stays whose it is.
+    // The request is answered: the connection may be evicted again. `forget` gives
+    // it back to its first account: behind a proxy the next request may come from another client.
     void Unprotect(bool forget);
 
    private:
@@ -67,9 +68,9 @@ class ConnectionTable {
     Place(ConnectionTable* table, std::string stranger, CloseFn close);
 
     ConnectionTable* const table_;
-    const std::string stranger_;  // The account before anybody authenticated.
+    const std::string stranger_;  // Its account until a client authenticates.
     const CloseFn close_;
-    // Changes on the Place's thread alone, and under the table's lock, as all that follows.
+    // All members below change on the Place's thread alone, and under the table's lock.
     bool probe_only_ = false;
     bool evicted_ = false;
     bool protected_ = false;
@@ -106,12 +107,13 @@ class ConnectionTable {
   void Evict(Place* place);
 
   mutable std::mutex mutex_;
-  base::SharedBudget places_;  // Guarded by mutex_, as is all that follows.
-  Accounts accounts_;
-  List strangers_;  // Idle, and nobody authenticated; the oldest first.
-  List probes_;     // All that are probe_only, the oldest first.
-  uint64_t opened_ = 0;
-  int64_t evicted_ = 0;
+  base::SharedBudget places_;  // GUARDED_BY(mutex_)
+  Accounts accounts_;          // GUARDED_BY(mutex_)
+  // Idle connections without an authenticated client, the oldest first. GUARDED_BY(mutex_)
+  List strangers_;
+  List probes_;          // All that are probe_only, the oldest first. GUARDED_BY(mutex_)
+  uint64_t opened_ = 0;  // GUARDED_BY(mutex_)
+  int64_t evicted_ = 0;  // GUARDED_BY(mutex_)
 };
 
 }  // namespace ropeway::http

@@ -10,7 +10,8 @@ namespace ropeway::http {
 struct HttpError {
   int http_status = 500;
   std::string message;
-  std::string type;   // A word for programs, as the next two; OpenAI's.
+  // Words for programs, as OpenAI defines them.
+  std::string type;
   std::string param;  // The field at fault; "": none.
   std::string code;   // "": none.
 };

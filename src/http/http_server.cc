@@ -253,9 +253,8 @@ class HttpServer::Impl {
   size_t next_loop_ = 0;
   uint16_t port_ = 0;
   std::mutex mutex_;
-  // Guarded by mutex_, as is the next; null: plain HTTP.
-  std::shared_ptr<asio::ssl::context> tls_;
-  std::unordered_set<std::shared_ptr<Connection>> connections_;
+  std::shared_ptr<asio::ssl::context> tls_;  // Null: plain HTTP. GUARDED_BY(mutex_)
+  std::unordered_set<std::shared_ptr<Connection>> connections_;  // GUARDED_BY(mutex_)
 };
 
 HttpServer::HttpServer(HttpContext* context) : impl_(std::make_unique<Impl>(context)) {}

@@ -11,7 +11,7 @@ namespace ropeway::http {
 struct IoTurns::Wish {
   std::shared_ptr<SocketStream> stream;
   bool granted = false;
-  bool left = false;  // Nobody waits for it any more.
+  bool left = false;  // Its coroutine no longer waits for it.
 };
 
 void IoTurns::Turn::End() {
@@ -51,7 +51,8 @@ boost::asio::awaitable<void> IoTurns::Begin(base::Flow flow, std::shared_ptr<Soc
   turn->turns_ = this;
   turn->wish_ = wish;
   Next();
-  // Also who finds nobody waits once: of all whose bytes are here by now, the next turn is fair.
+  // A request that got its turn at once also waits for one round of the event loop. Requests whose
+  // bytes are here by now join the queue in that round, so the next turn is given fairly.
   const boost::asio::any_io_executor executor = stream->executor();
   if (wish->granted) co_await boost::asio::post(executor, boost::asio::use_awaitable);
   while (!wish->granted) co_await stream->Wait(SocketStream::Deadline::max());

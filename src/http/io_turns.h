@@ -35,8 +35,8 @@ class IoTurns {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    // The next one's turn begins, once the thread has looked at its sockets. Without effect if
-    // there is none.
+    // Ends the turn and grants the next one, which begins once the thread has looked at its
+    // sockets. Without effect on a Turn that Begin was not called with.
     void End();
 
    private:
@@ -52,7 +52,7 @@ class IoTurns {
                                      Turn* turn);
 
  private:
-  // Gives the turn to the next one, unless somebody has it.
+  // Grants the next turn, unless one is under way.
   void Next();
 
   const base::RealClock clock_{};

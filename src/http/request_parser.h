@@ -18,12 +18,14 @@ namespace ropeway::http {
 struct RequestHead {
   std::string method;
   std::string target;
-  std::string authorization;  // "" where it is absent.
-  std::string api_key;        // X-Api-Key, likewise.
-  std::string host;           // Likewise.
-  std::string origin;         // Likewise; all lines as one list, as the next.
+  // Header fields; "" where the request has none. Several lines of the last two are one list.
+  std::string authorization;
+  std::string api_key;  // X-Api-Key.
+  std::string host;
+  std::string origin;
   std::string asked_headers;  // Access-Control-Request-Headers.
-  bool preflight = false;     // OPTIONS with Origin and Access-Control-Request-Method.
+
+  bool preflight = false;  // OPTIONS with Origin and Access-Control-Request-Method.
   // All lines of X-Forwarded-For, or else of Forwarded, as one list; "" without either.
   std::string forwarded_for;
   std::string forwarded;

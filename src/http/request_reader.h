@@ -22,9 +22,10 @@ struct HttpRequest {
   std::string method;
   RouteMatch match;
   Caller caller;
-  std::string allow_origin;   // What the page that sent it is told; "": it may not read the answer.
-  std::string allow_headers;  // Likewise, of a preflight.
-  bool preflight = false;     // By such a page.
+  // What a page of another origin is told; "": it may not read the answer.
+  std::string allow_origin;
+  std::string allow_headers;  // What the preflight of such a page is told.
+  bool preflight = false;     // It is such a preflight.
   std::string body;
   base::SharedBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;

@@ -70,7 +70,7 @@ TEST_F(ApiFormatTest, LongTextsHoldUpNoIoThread) {
     EXPECT_EQ(ask(10, lines)["by"], "ropeway-io");
     EXPECT_EQ(ask(300'000, lines)["by"], "ropeway-helper");
   }
-  // Of what was generated, likewise.
+  // Long generated texts are written on a helper thread too.
   backend_.set_script([](const Request&) {
     FakeScript script;
     script.text = [](int) { return std::string(100'000, 'y'); };

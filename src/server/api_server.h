@@ -30,7 +30,7 @@ class ApiServer {
   // Binds, listens and starts the I/O threads. kInvalidArgument for a host, a TLS file or a key
   // that cannot be used, kUnavailable for a port that is in use or forbidden. Call once.
   Status Start();
-  // Likewise, on a port that was opened earlier, with the same options.
+  // Starts on a port that was opened earlier, with the same options.
   Status Start(http::ServerPort port);
 
   // The port that the server listens on. REQUIRES: Start succeeded.

@@ -239,9 +239,10 @@ http::HttpReply AnswerTokenizerInfo(const http::HttpRequest& request, ServerCont
                     {"chat_template", known(info->chat_template)}});
 }
 
-// The numbers by class, waits and requests of the caller's tenant; for an admin those of all, with
-// their tenants, and the longest waits; for a gateway the numbers and waits of all. No prompts.
-// What the first request waits for is told to whose it is, and to who sees all.
+// The queue, without prompts. A caller sees its own tenant's numbers by class, waits and requests.
+// An admin sees all tenants' numbers and requests, with their names, and the longest waits. A
+// gateway sees the numbers and waits of all tenants, and the requests of its own. What keeps the
+// first request waiting is shown to the tenant of that request and to callers that see all.
 http::HttpReply AnswerQueue(const http::HttpRequest& request, ServerContext* context) {
   const http::Caller& caller = request.caller;
   const service::FrontDesk& backend = *context->backend;

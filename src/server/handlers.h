@@ -31,8 +31,9 @@ http::Route::Handler Plain(ServerContext* context, Answer* answer);
 // The model of this name; "" and "default" are the first one's. kNotFound with the names of all.
 StatusOr<service::ModelInfo> FindModel(const std::string& name, const ServerContext& context);
 
-// Likewise, for a request of `caller`: also one that the backend does not list and may have, and
-// with ServerOptions::any_model the only one there is.
+// The model for a request of `caller` that names it so. Besides what FindModel finds, this is a
+// model that the backend may have but does not list and, with ServerOptions::any_model, the only
+// model.
 StatusOr<service::ModelInfo> ModelToAsk(const std::string& name, const http::Caller& caller,
                                         const ServerContext& context);
 

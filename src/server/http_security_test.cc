@@ -249,7 +249,7 @@ TEST_F(HttpSecurityTest, NumbersOfOtherTenantsAreForTheAdmin) {
   EXPECT_THAT(all, HasSubstr("fake_metric 1"));
   EXPECT_THAT(all, HasSubstr("ropeway_tenant_generation_tokens_total{tenant=\"team-a\"} 8"));
   EXPECT_THAT(all, HasSubstr("ropeway_tenant_generation_tokens_total{tenant=\"team-b\"} 4"));
-  // Likewise /health, which needs no key.
+  // /health needs no key, and shows the batching to the admin alone.
   for (const std::string& headers : {std::string(), Bearer("sk-team-b-2")}) {
     EXPECT_THAT(Request("GET", "/health", headers).body, Not(HasSubstr("batching")));
   }

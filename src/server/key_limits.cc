@@ -190,7 +190,7 @@ class KeyAccount {
   const std::shared_ptr<const base::Clock> clock_;
   std::mutex mutex_;           // Guards all below.
   int64_t max_requests_;       // 0: no limit.
-  int64_t tokens_per_minute_;  // Likewise.
+  int64_t tokens_per_minute_;  // 0: no limit.
   int64_t requests_ = 0;
   double tokens_;              // In the bucket; below 0 by what the steps under way generate.
   int64_t reserved_ = 0;       // Of them, those put aside.

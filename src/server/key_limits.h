@@ -65,8 +65,8 @@ class KeyTicket {
   std::shared_ptr<KeyAccount> account_;  // Null: counts nothing (any more).
   std::shared_ptr<Reserve> reserve_;     // Under the account's lock.
   bool counts_prompt_ = false;           // Prompts with several choices count once.
-  int32_t prompt_tokens_ = 0;            // Charged, as are the next.
-  int64_t generated_tokens_ = 0;
+  int32_t prompt_tokens_ = 0;            // Charged so far.
+  int64_t generated_tokens_ = 0;         // Charged so far.
 };
 
 // What one key has used since the start, and uses.
@@ -142,8 +142,8 @@ class KeyLimits {
 
   const std::shared_ptr<const base::Clock> clock_;
   mutable std::mutex mutex_;
-  Accounts accounts_;    // Guarded by mutex_, as is the next.
-  int64_t changes_ = 0;  // Of the keys.
+  Accounts accounts_;    // GUARDED_BY(mutex_)
+  int64_t changes_ = 0;  // How often the keys changed. GUARDED_BY(mutex_)
 };
 
 }  // namespace ropeway::server

@@ -15,7 +15,7 @@ class ServerContext;
 
 // The rows of `ropeway serve` and `ropeway gateway`. `context` must outlive their handlers.
 std::vector<http::Route> ServerRoutes(ServerContext* context);
-// Likewise, of another table.
+// Makes the rows of a table.
 using RoutesMaker = std::function<std::vector<http::Route>(ServerContext* context)>;
 
 // The row of a dialect that generates.

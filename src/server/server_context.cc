@@ -111,7 +111,7 @@ class ServerContext::HelperJob {
     try {
       if (work_ && !left_) {
         std::optional<StatusOr<std::string>> ended = work_();
-        // Nobody waits for it any more: what it holds is freed now, not in its next turn.
+        // An abandoned job frees what it holds now, not in its next turn.
         if (!ended && !left_) {
           return ++pieces_ > kPiecesInTurn ? base::PieceEnd::GivingWay() : false;
         }
@@ -137,13 +137,14 @@ class ServerContext::HelperJob {
 
   // The rest is the coroutine's.
 
-  // Before it waits: what was never queued wakes nobody, so that who waits for a place does so.
+  // Call before waiting for the job. One that is dropped earlier, because it found no place in the
+  // queue, does not wake the coroutine, which then waits for a place.
   void Await() { awaited_ = true; }
-  // To be looked at after Await: one of the two sees the other.
+  // Call after Await: then either this is true or SetDone wakes the coroutine.
   bool done() const { return done_; }
   // REQUIRES: done().
   StatusOr<std::string> TakeResult() { return std::move(result_); }
-  // Nobody waits for it any more: what it holds is freed now, or after the piece that runs.
+  // The coroutine no longer waits: frees what the job holds, now or after the piece that runs.
   void Abandon() {
     left_ = true;
     const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -154,8 +155,8 @@ class ServerContext::HelperJob {
   static constexpr int kPiecesInTurn = 16;
 
   std::mutex mutex_;
-  int pieces_ = 0;   // Guarded by mutex_.
-  HelperWork work_;  // Likewise; null once it is done or nobody waits for it.
+  int pieces_ = 0;   // GUARDED_BY(mutex_)
+  HelperWork work_;  // Null once it is done or abandoned. GUARDED_BY(mutex_)
   const std::weak_ptr<http::SocketStream> stream_;
   std::atomic<bool> awaited_{false};
   std::atomic<bool> left_{false};

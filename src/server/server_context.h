@@ -22,7 +22,7 @@
 
 namespace ropeway::server {
 
-// Names of fields that requests have and nobody knows, so that each is logged once. Thread-safe.
+// Logs the names of unknown fields in requests, each once. Thread-safe.
 class IgnoredFields {
  public:
   void Log(const std::vector<std::string>& names);
@@ -33,9 +33,9 @@ class IgnoredFields {
   std::set<std::string> logged_;  // At most kMostNames; further ones are not logged.
 };
 
-// Work for the helper threads, in pieces of a few milliseconds where it can be cut: does the next
-// one, and returns the result once there is one. It owns what it uses, as it may outlive whom it is
-// for.
+// Work for the helper threads. Each call does one piece, of a few milliseconds where the work can
+// be cut, and returns the result once there is one. It owns what it uses: it may outlive the
+// connection that asked for it.
 using HelperWork = std::function<std::optional<StatusOr<std::string>>()>;
 
 // Thread-safe: constant but for atomics and members with their own locks.
@@ -58,8 +58,8 @@ class ServerContext final : public http::HttpApplication {
   Access access;
   service::FrontDesk* const backend;
   const SamplingParams sampling;               // Of a request that does not say: the model's.
-  const bool any_model;                        // As in ServerOptions,
-  const std::vector<std::string> other_names;  // likewise.
+  const bool any_model;                        // ServerOptions::any_model.
+  const std::vector<std::string> other_names;  // ServerOptions::other_names.
   KeyLimits key_limits;
 
   // Tells of a body's fields that are ignored: in the header of the answer, and of each once in the

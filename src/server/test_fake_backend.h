@@ -42,7 +42,7 @@ inline constexpr std::string_view kFakeBegin = "<s>";
 
 // A text that begins so is tokenized in pieces without an end.
 inline constexpr std::string_view kFakeEndless = "ENDLESS";
-// Likewise, and with each piece it takes another MiB of memory.
+// A text that begins so has no end either, and each piece takes another MiB of memory.
 inline constexpr std::string_view kFakeGrowing = "GROWING";
 
 class FakeBackend final : public service::FrontDesk {

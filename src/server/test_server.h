@@ -25,7 +25,7 @@ inline FakeScript EndlessScript(const Request&) {
   return script;
 }
 
-// Likewise, with so many bytes of text in each delta.
+// An endless answer with `bytes` bytes of text in each delta.
 inline FakeBackend::ScriptFn EndlessTexts(size_t bytes) {
   return [bytes](const Request& request) {
     FakeScript script = EndlessScript(request);

@@ -253,7 +253,7 @@ class TokenizeJob final : public TokenizerJob {
   size_t shown_ = 0;   // and in "token_strs".
 };
 
-// {"model"?, "tokens"} -> {"prompt"}, likewise.
+// {"model"?, "tokens"} -> {"prompt"}, in pieces.
 class DetokenizeJob final : public TokenizerJob {
  public:
   using TokenizerJob::TokenizerJob;
