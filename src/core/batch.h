@@ -31,7 +31,7 @@ struct SampleSpec {
   uint32_t choice = 0;  // Index among a request's n choices.
   int32_t prompt_len = 0;
   int32_t num_logprobs = -1;         // -1: none; k >= 0: the chosen token's and the k best ones'.
-  int32_t num_prompt_logprobs = -1;  // Likewise, for the positions of the item that are scored.
+  int32_t num_prompt_logprobs = -1;  // The same for the positions of the item that are scored.
   // Ids that end the sequence: not sampled while fewer than params.min_tokens were generated.
   std::vector<TokenId> end_ids;
 };
@@ -63,7 +63,7 @@ struct BatchItem {
   // The sampler counts its penalties from them anew each time, so a resumed sequence has no state
   // to rebuild.
   std::span<const TokenId> ids{};
-  const SampleSpec* spec = &kDefaultSampleSpec;  // Likewise.
+  const SampleSpec* spec = &kDefaultSampleSpec;  // Valid where `ids` is.
 };
 
 // One forward pass over all its items.

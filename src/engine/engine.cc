@@ -80,9 +80,9 @@ class FinishedQueue {
  private:
   size_t max_bytes_ = 0;
   mutable std::mutex mu_;
-  Node results_;  // Guarded by mu_, as are the next two.
-  size_t bytes_ = 0;
-  uint64_t dropped_ = 0;
+  Node results_;          // GUARDED_BY(mu_)
+  size_t bytes_ = 0;      // GUARDED_BY(mu_)
+  uint64_t dropped_ = 0;  // GUARDED_BY(mu_)
 };
 
 }  // namespace

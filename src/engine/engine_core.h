@@ -72,8 +72,8 @@ struct CoreStats {
   uint64_t steps = 0;
   uint64_t preemptions = 0;
   int last_rows = 0;               // Tokens of the last step.
-  int last_prefill_rows = 0;       // Of these, those of prefill chunks.
-  int last_prompt_tokens = 0;      // Likewise, those of prompts that were not computed before.
+  int last_prefill_rows = 0;       // Of last_rows, the rows of prefill chunks.
+  int last_prompt_tokens = 0;      // Of last_rows, prompt tokens that were not computed before.
   int last_items = 0;              // Sequences in the last step.
   int last_fetches = 0;            // Reads from a tier that the last step began.
   base::Duration last_forward{};   // What the forward pass took of the last step's time ...
@@ -81,7 +81,7 @@ struct CoreStats {
   RequestId blocked_id = 0;        // The first of the queue that did not start; 0: none waits.
   const char* blocked_by = "";     // The rule that kept it waiting.
   scheduler::BlockedBy blocked_rule =
-      scheduler::BlockedBy::kNothing;  // Likewise, as the scheduler knows it.
+      scheduler::BlockedBy::kNothing;  // The same rule, as the scheduler knows it.
   // The last step computed nothing, for a batch fills: until then, unless something happens.
   base::TimePoint next_look = base::TimePoint::max();
   int last_padding_rows = 0;  // Of last_rows, padding.
@@ -142,7 +142,7 @@ class EngineCore {
   // `reason` is emitted with the next step, or before this returns if the core is idle then.
   // Unknown ids are ignored. REQUIRES: reason is not kFailed. Never throws.
   void Abort(RequestId id, FinishReason reason);
-  // Likewise, for all requests.
+  // Ends all requests as Abort ends one.
   void AbortAll(FinishReason reason);
 
   // Runs one step. Returns false if there was nothing to do: no sequence waits or runs. First,

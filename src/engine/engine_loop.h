@@ -92,8 +92,8 @@ class EngineLoop {
   // Puts what came from the inbox where HandleSome takes it.
   void Sort(std::list<Message> messages);
   bool has_messages() const { return !aborts_.empty() || !arrivals_.empty(); }
-  // As many as fit between two steps, and at least one: cancels first, which make room; then
-  // arrivals, of which tenants take turns, for to reject one takes time too.
+  // Handles as many messages as fit between two steps, at least one. Cancels come first, because
+  // they make room. Tenants take turns with their arrivals: even a rejection takes time.
   void HandleSome();
   void AbortAll();
   void Push(Message message);
@@ -103,7 +103,7 @@ class EngineLoop {
   void Step();
   // The newest step computed nothing, because a batch fills.
   bool Fills() const;
-  // Whether the newest step did: also what a tier brings, or fails to, is progress.
+  // Whether the newest step made progress. A read from a tier that ends, or fails, is progress too.
   bool MadeProgress();
   void Emit(std::vector<CoreEvent> events);
   // Moves the event's request to its new state, and counts it.
@@ -118,9 +118,10 @@ class EngineLoop {
   bool in_step() const { return in_step_since_.load() != kNoStep; }
   // The engine thread alone writes device_status_, so it reads that without the lock.
   bool lost() const { return !device_status_.ok(); }
-  // The next two: REQUIRES: mu_ is held.
   // What a stall would count from: the last progress, or the begin of the first step after a pause.
+  // REQUIRES: mu_ is held.
   base::TimePoint Since(base::TimePoint now) const;
+  // REQUIRES: mu_ is held.
   Status ProgressAt(base::TimePoint now) const;
 
   static constexpr base::TimePoint kNoStep = base::TimePoint::max();
@@ -135,33 +136,34 @@ class EngineLoop {
   EngineCore core_;  // The engine thread's once that runs.
   kvcache::KvTier* const tier_;
   const int max_num_seqs_;
-  // The engine thread's, as are the next eight.
+  // Used by the engine thread alone, from here to next_load_.
   RequestId warned_id_ = 0;        // The blocked request that the log named last.
   uint64_t moved_ = 0;             // Blocks and ends of reads that a tier has brought so far.
   uint64_t generated_ = 0;         // Tokens that are counted.
   bool progressed_ = false;        // The newest step did.
   base::TimePoint step_begin_{};   // Of the newest step.
-  base::TimePoint queue_noted_{};  // When the next two were made.
+  base::TimePoint queue_noted_{};  // When next_order_ and next_load_ were made.
   std::vector<RequestId> next_order_;
   scheduler::LoadView next_load_;
   std::atomic<bool> flush_asked_{false};
   base::BoundedQueue<Message> inbox_;
-  // The engine thread's: popped from the inbox, not handled yet.
+  // Messages that were popped from the inbox and not handled yet. Used by the engine thread alone.
   std::list<Message> aborts_;
   base::TurnQueue<Message> arrivals_;
 
   std::atomic<base::TimePoint> in_step_since_{kNoStep};
   mutable std::mutex mu_;
-  CoreStats stats_;  // Guarded by mu_, as is all that follows but the thread.
-  base::Duration busy_time_{};
-  WorkWindow work_;
-  std::vector<RequestId> queue_order_;
-  scheduler::LoadView load_;
-  Status device_status_;
-  bool busy_ = false;  // There was work at the last look.
-  base::TimePoint last_progress_{};
-  base::Duration excused_{};      // Of the time since then: what Watch takes for no stall.
-  base::TimePoint last_watch_{};  // The last call of Watch.
+  CoreStats stats_;                     // GUARDED_BY(mu_)
+  base::Duration busy_time_{};          // GUARDED_BY(mu_)
+  WorkWindow work_;                     // GUARDED_BY(mu_)
+  std::vector<RequestId> queue_order_;  // GUARDED_BY(mu_)
+  scheduler::LoadView load_;            // GUARDED_BY(mu_)
+  Status device_status_;                // GUARDED_BY(mu_)
+  bool busy_ = false;                   // There was work at the last look. GUARDED_BY(mu_)
+  base::TimePoint last_progress_{};     // GUARDED_BY(mu_)
+  // Of the time since last_progress_: what Watch takes for no stall. GUARDED_BY(mu_)
+  base::Duration excused_{};
+  base::TimePoint last_watch_{};  // The last call of Watch. GUARDED_BY(mu_)
   std::thread thread_;
 };
 

@@ -84,9 +84,10 @@ class EngineMetrics {
   void SampleTier();
 
   std::array<base::Histogram*, kNumPriorities> encoding_time_;
-  store::SessionMetrics sessions_;              // Guarded by mu_.
-  base::SampledMetrics<EngineSample> sampled_;  // Likewise; its rows are constant once constructed.
-  std::mutex mu_;                               // Held while they follow a sample.
+  store::SessionMetrics sessions_;  // GUARDED_BY(mu_)
+  // Its rows are constant once constructed. GUARDED_BY(mu_)
+  base::SampledMetrics<EngineSample> sampled_;
+  std::mutex mu_;  // Held while the metrics are set to a sample.
 };
 
 }  // namespace ropeway::engine

@@ -51,9 +51,9 @@ struct LlmEngineConfig {
   std::string kernels_name;  // Of the executor's table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   core::CacheRoot cache_root;
-  std::string fingerprint;  // See ModelInfo, as the next two; limits without max_model_len.
-  std::string model_digest;
-  std::string limits;
+  std::string fingerprint;                // ModelInfo::fingerprint.
+  std::string model_digest;               // ModelInfo::digest.
+  std::string limits;                     // ModelInfo::limits without max_model_len.
   std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.
   std::unique_ptr<store::StateDb> state;  // Where sessions are kept; null: as the options say.
   // What OpenFiles opens.
@@ -131,9 +131,9 @@ class LlmEngine final : public service::FrontDesk {
   // Takes what the request needs to be queued: a place of its tenant's, and its bytes.
   Status Reserve(LiveRequest* live);
   // Gives the request its id and its seed, and hands it to the prompt pool; throws std::bad_alloc
-  // with nothing kept. REQUIRES: mu_ is held, as for the next.
+  // with nothing kept. REQUIRES: mu_ is held.
   Status Enqueue(const std::shared_ptr<LiveRequest>& live);
-  // All or none.
+  // Enqueues all requests or none. REQUIRES: mu_ is held.
   StatusOr<std::vector<RequestId>> EnqueueAll(const std::vector<std::shared_ptr<LiveRequest>>& all);
   void CancelLive(const std::shared_ptr<LiveRequest>& live);
   void CancelAll();

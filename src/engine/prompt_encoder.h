@@ -142,7 +142,7 @@ class PromptEncoder {
   // Reads what is to be encoded. `stopped`: for the chat template.
   Status Prepare(LiveRequest* live, const StoppedFn& stopped, Parts* parts) const;
   Status PreparePrompt(Request* request, const StoppedFn& stopped, Parts* parts) const;
-  // Likewise for the next turn of a session, and sets its `next`.
+  // Reads what is to be encoded for a session's turn, and sets the turn's `next`.
   Status PrepareTurn(Request* request, service::Turn* turn, const StoppedFn& stopped,
                      Parts* parts) const;
   // `before` is null for the session's first turn.

@@ -162,7 +162,7 @@ class TestSink final : public Sink {
   bool HasEnded() const;  // Takes no memory.
   // Waits for the end, for at most a minute; false if it did not come. Takes no memory.
   bool WaitForEnd() const;
-  // Likewise, and returns what was seen.
+  // Waits as WaitForEnd does, and returns what was seen.
   Seen WaitEnd() const;
   // Waits for delta number `count`, for at most a minute; false if it did not come.
   bool WaitDeltas(int count) const;
@@ -222,7 +222,7 @@ struct TestEngine {
   base::Duration watchdog_period = std::chrono::seconds(1);
   std::shared_ptr<EchoControl> control = std::make_shared<EchoControl>();
   std::unique_ptr<store::StateDb> state;  // Start takes it; null: as the options say.
-  std::unique_ptr<kvcache::KvTier> tier;  // Likewise.
+  std::unique_ptr<kvcache::KvTier> tier;  // Start takes it; null: none.
   std::unique_ptr<LlmEngine> engine;
 };
 
