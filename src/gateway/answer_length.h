@@ -53,7 +53,8 @@ class AnswerLength {
   uint64_t pieces_ = 0;   // Of text without tokens.
   bool has_ids_ = false;  // Some token has one.
   bool untold_ = false;   // Some of the text came without its tokens.
-  uint64_t words_ = 0;    // Of all text, as are the next.
+  // The length of all text.
+  uint64_t words_ = 0;
   uint64_t characters_ = 0;
   uint64_t bytes_ = 0;
   bool in_word_ = false;  // The text so far ends in one.

@@ -210,7 +210,8 @@ store::SessionState ClientRequest::NextState(const Finish& end) const {
   if (const auto* chat = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
     next.kind = store::SessionState::Kind::kChat;
     next.messages = *chat;
-    // Also an answer without text, for which a backend may report nothing: who asks comes next.
+    // An empty answer is kept too, though a backend may report nothing for it: the message of the
+    // next turn comes after an answer.
     if (request.max_tokens != 0) next.messages.push_back({"assistant", turn->answer});
   } else {
     next.kind = store::SessionState::Kind::kText;

@@ -238,13 +238,16 @@ class DispatchEntries {
   // Destroys an entry that is on no list.
   void Remove(DispatchEntry* entry);
 
-  // The moves. An entry without a list waits,
+  // The moves between the lists.
+
+  // An entry without a list joins the queue.
   void Wait(DispatchEntry* entry);
-  // or stops waiting and has none.
+  // A waiting entry leaves the queue, and is on no list then.
   void StopWaiting(DispatchEntry* entry);
-  // One without a list is sent to the replica, as the next attempt,
+  // An entry without a list runs at the replica, as its next attempt.
   void Send(DispatchEntry* entry, int replica);
-  // which is over. Returns whether its tenant runs nothing else there.
+  // The attempt is over, and the entry is on no list. Returns whether its tenant runs nothing else
+  // at that replica.
   bool EndAttempt(DispatchEntry* entry);
 
   // Each entry has a timer, of TimePoint::max() at first. Does not throw.

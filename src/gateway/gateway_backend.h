@@ -100,7 +100,7 @@ class GatewayBackend final : public service::FrontDesk {
   StatusOr<service::TokenizerInfo> DescribeTokenizer() const override;
   Status Drain(std::chrono::nanoseconds deadline) override;
 
-  // See Gateway, as for the next two.
+  // The methods of Gateway with these names.
   Status SetDraining(const std::string& backend, bool draining);
   std::vector<SessionInfo> Sessions(const std::string& tenant) const;
   Status CloseSession(const std::string& id, const std::string& tenant);
@@ -109,8 +109,8 @@ class GatewayBackend final : public service::FrontDesk {
 
  private:
   struct Model {
-    std::vector<ReplicaBook> replicas;  // Guarded by mu_, as is the next.
-    std::unique_ptr<Dispatcher> dispatcher;
+    std::vector<ReplicaBook> replicas;       // GUARDED_BY(mu_)
+    std::unique_ptr<Dispatcher> dispatcher;  // GUARDED_BY(mu_)
   };
   // A request that waits is looked at again after so long.
   static constexpr std::chrono::seconds kLookAgain{1};
@@ -128,16 +128,16 @@ class GatewayBackend final : public service::FrontDesk {
 
   Status CheckKnown(const Model& model, const Request& request) const;
   StatusOr<Arrival> MakeArrival(SinkRequest request, uint64_t drawn_seed);
-  // The next three: REQUIRES: mu_ is held.
+  // REQUIRES: mu_ is held.
   Status EnqueueAll(std::vector<Arrival>* arrivals);
-  // Has the history of a session's turn read.
+  // Starts to read the history of a session's turn. REQUIRES: mu_ is held.
   Status EnqueueReading(const std::shared_ptr<ClientRequest>& client);
-  // It is not accepted.
+  // Removes a request that is not accepted. REQUIRES: mu_ is held.
   void Unlist(ClientRequest* client);
-  // On a thread that reads.
+  // Reads the history of a turn; called on a helper thread.
   StatusOr<std::optional<store::SessionState>> ReadHistory(const service::Turn& turn) noexcept;
 
-  // From here on the gateway's thread.
+  // All methods below, as far as gateway_views.cc, run on the gateway's thread.
 
   void Take(HistoryRead* read);
   // Adds it to its dispatcher: its history is `before`, if it has any.
@@ -152,7 +152,7 @@ class GatewayBackend final : public service::FrontDesk {
   // Tells the sinks of requests that have waited for long that they are queued, and ends turns
   // whose time is over while their history is read.
   void LookAtWaiting();
-  // Does what the dispatchers decide that are to look now; false: there is nothing.
+  // Does what the dispatchers that are due decide; false: there was nothing to do.
   bool DispatchDue();
   bool Dispatch(size_t index);
   void Do(const Model& model, const Decision& decision,
@@ -165,7 +165,7 @@ class GatewayBackend final : public service::FrontDesk {
   void EndByDecision(const Decision& decision, ClientRequest* client);
   void Probe(size_t model, const Decision& decision) noexcept;
   base::Duration UntilNextLook() const;
-  // Ends all requests. Takes no memory: there is nobody to catch what it would throw.
+  // Ends all requests. Takes no memory: no caller could catch an exception.
   void EndRest();
 
   // gateway_answers.cc.
@@ -189,13 +189,13 @@ class GatewayBackend final : public service::FrontDesk {
   // The request's stream begins, and those of its group: else the output of the first ones would
   // pile up in their sinks.
   void Admit(ClientRequest* client);
-  // Its dispatcher has it no more.
+  // Removes the request from its dispatcher.
   void Withdraw(const ClientRequest& client);
-  // Nothing more is wanted of the attempt that is under way, if one is.
+  // Cancels the attempt under way, if there is one: its output is no longer wanted.
   static void DropAttempt(ClientRequest* client) noexcept;
   static void CancelThere(Backend* backend, RequestId id) noexcept;
-  // The next three tell the sink the end and forget the request. REQUIRES: its dispatcher has it no
-  // more.
+  // EndWell, EndCancelled and EndFailed tell the sink the end and forget the request. REQUIRES: its
+  // dispatcher no longer has it.
   void EndWell(ClientRequest* client, const Finish& end);
   void EndCancelled(ClientRequest* client);
   void EndFailed(ClientRequest* client, const Status& status);
@@ -223,7 +223,7 @@ class GatewayBackend final : public service::FrontDesk {
 
   // Also held while requests are added to their dispatcher: they may be rejected then.
   mutable std::mutex mu_;
-  mutable std::condition_variable probed_;  // Some replica was.
+  mutable std::condition_variable probed_;  // Notified when a replica was probed.
   LookTimes look_times_;                    // Of requests that wait. GUARDED_BY(mu_)
 
   base::FairPool helpers_;  // For what takes long: histories of turns, and large requests.

@@ -1,5 +1,5 @@
 // Which replica holds the cache of a prompt's beginning: names for pieces of prompts, a bounded
-// table of who was sent which piece, and a hash ring for pieces that nobody was sent.
+// table of the pieces that each replica was sent, and a hash ring for pieces that none was sent.
 #ifndef ROPEWAY_GATEWAY_PREFIX_RING_H_
 #define ROPEWAY_GATEWAY_PREFIX_RING_H_
 
@@ -28,9 +28,9 @@ inline constexpr int32_t kTokensPerPrefixBlock = 16;
 // Names of the full pieces of a prompt as rendered, each over all that comes before it: prompts
 // with equal names have equal beginnings. `scope`: what else must be equal for a cache to be
 // shared, such as the model, the tenant's cache scope and its salt. The same on every machine. Not
-// for secrets: who finds a collision changes where requests go, and nothing else.
+// for secrets: a client that finds a collision changes where requests go, and nothing else.
 std::vector<uint64_t> PrefixBlocks(std::string_view scope, std::string_view prompt);
-// Likewise of token ids, 16 to a piece.
+// The same names for a prompt of token ids, 16 to a piece.
 std::vector<uint64_t> PrefixBlocks(std::string_view scope, std::span<const int32_t> prompt);
 
 // Consistent hashing (Karger et al., STOC 1997): each replica has kPoints points on a ring, by
@@ -68,9 +68,9 @@ class HashRing {
   std::vector<std::pair<uint64_t, int>> points_;  // Sorted.
 };
 
-// Of each piece the replicas that it was sent to: sets of kWays entries, in each of which the one
-// that was used last a long time ago makes room. It begins with kFirstEntries and doubles, up to
-// its bound, when a set has no room for one more while a part of all entries (kFull) is in use.
+// Knows of each piece to which replicas it was sent. It is a table of sets of kWays entries: in a
+// full set the least recently used entry makes room. It begins with kFirstEntries and doubles, up
+// to its bound, when a set is full while a part of all entries (kFull) is in use.
 //
 // Thread rule: the dispatcher's.
 class PrefixTable {
@@ -82,9 +82,9 @@ class PrefixTable {
 
   // The longest known beginning of a prompt.
   struct Match {
-    int32_t known = 0;         // Pieces that some replica was sent.
-    int32_t depth = 0;         // Of these, the most that one of the asked replicas was sent,
-    ReplicaMask replicas = 0;  // and who of them was.
+    int32_t known = 0;         // Pieces that were sent to some replica.
+    int32_t depth = 0;         // The most pieces that were sent to one of the asked replicas.
+    ReplicaMask replicas = 0;  // The asked replicas with that many.
   };
   Match Find(std::span<const uint64_t> blocks, ReplicaMask replicas) const;
   // The pieces of the prompt that this replica was sent, from the first on.

@@ -33,7 +33,7 @@ struct HealthOptions {
   base::Duration probe_timeout = std::chrono::seconds(5);   // Then a probe has failed.
   // Failures in a row after which a replica is ejected; one that takes no connection counts twice.
   int failures = 3;
-  int probe_failures = 2;  // Likewise, of probes.
+  int probe_failures = 2;  // Failed probes in a row after which it is ejected.
   // How long it is ejected, at least. It returns when a probe after that succeeds. Where its
   // requests failed, doubled with each time, up to the longest; from the start again once it has
   // done without for `forgiven`. One that was not there is back when it answers.

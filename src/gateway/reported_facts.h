@@ -23,7 +23,7 @@ inline constexpr size_t kMostModelNamesBytes = size_t{64} << 10;
 // short. Returns what it dropped that should be told to a person; "": nothing. O(n log n).
 std::string BoundFacts(BackendFacts* facts);
 
-// Likewise of a probe that failed: its status with a short printable message.
+// The status of a failed probe, with its message made printable and short.
 Status ShownFailure(const Status& status);
 
 // The names that all of `lists` have, but for those lists that are empty; in the order of the first

@@ -152,12 +152,14 @@ class FrontDesk : public Backend {
   // Of a gateway: how each of the backends behind it does.
   virtual std::vector<BackendStatus> Backends() const { return {}; }
 
-  // Begins to encode a text. Not for I/O threads, as the next two: they may take milliseconds per
-  // megabyte. The backend must outlive what it returns.
+  // The tokenizer. Do not call these three from I/O threads: they may take milliseconds per
+  // megabyte. The backend must outlive what they return.
+
+  // Begins to encode a text.
   virtual StatusOr<std::unique_ptr<Tokenization>> Tokenize(std::string text,
                                                            bool add_special) const = 0;
-  // Likewise the chat as a request's would be: rendered by the model's template, in the first
-  // steps.
+  // Begins to encode a chat as a request's is encoded: the first steps render it with the model's
+  // template.
   virtual StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
                                                                bool add_generation_prompt,
                                                                bool add_special) const = 0;

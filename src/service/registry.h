@@ -36,8 +36,8 @@ class Registry {
   // `owner` is what rejects requests once it is closed: "the engine".
   explicit Registry(std::string owner) : owner_(std::move(owner)) {}
 
-  // Gives the request its id, the next one, and adds it in state kEncoding; it counts as queued
-  // from now on. kUnavailable after Close. Throws std::bad_alloc with nothing changed.
+  // Adds the request in state kEncoding with the next free id. It counts as queued from now on.
+  // kUnavailable after Close. Throws std::bad_alloc with nothing changed.
   Status Add(const std::shared_ptr<T>& request) {
     const std::lock_guard lock(mu_);
     if (closed_) return Closed();
@@ -48,14 +48,14 @@ class Registry {
     return {};
   }
 
-  // Forgets a request that has ended, or that was never told of.
+  // Forgets a request that has ended, or that was not accepted after all.
   void Erase(RequestId id) {
     const std::lock_guard lock(mu_);
     requests_.erase(id);
     if (requests_.empty()) empty_.notify_all();
   }
 
-  // Null: there is no such request, or its sink is told the end.
+  // The request of this id; null if there is none, or if its sink was told the end.
   std::shared_ptr<T> Find(RequestId id) const {
     const std::lock_guard lock(mu_);
     const auto it = requests_.find(id);
@@ -68,8 +68,8 @@ class Registry {
     return requests_.empty() ? nullptr : requests_.begin()->second;
   }
 
-  // All of them, the oldest first; waits until there is memory for the list. For what may wait for
-  // another thread that calls this class.
+  // All requests, the oldest first. Waits until there is memory for the list: call it only where
+  // the thread may wait for another one that calls this class.
   std::vector<std::shared_ptr<T>> All() const {
     return base::RetryUntilMemory([this] {
       std::vector<std::shared_ptr<T>> all;
@@ -86,7 +86,7 @@ class Registry {
     for (const auto& [id, request] : requests_) fn(request);
   }
 
-  // Those that are encoding or waiting.
+  // The number of requests that are encoding or waiting.
   int queued() const { return queued_.load(); }
 
   // Takes no more requests.
@@ -99,8 +99,8 @@ class Registry {
     return closed_ ? Closed() : Status();
   }
 
-  // Waits until all have ended. Those that have not after `timeout` are cancelled through
-  // `cancel_all`, and waited for a little longer: kDeadlineExceeded.
+  // Waits until all requests have ended. After `timeout` it cancels the rest through `cancel_all`,
+  // waits a little longer, and returns kDeadlineExceeded.
   Status Drain(std::chrono::nanoseconds timeout, const std::function<void()>& cancel_all) const {
     // A step takes far less.
     constexpr auto kCancelGrace = std::chrono::seconds(10);

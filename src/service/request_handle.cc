@@ -52,8 +52,8 @@ class CancelLink {
   Backend* const backend_;
   std::mutex mu_;
   std::condition_variable idle_;
-  int running_ = 0;  // Guarded by mu_, as is the next.
-  bool cut_ = false;
+  int running_ = 0;   // GUARDED_BY(mu_)
+  bool cut_ = false;  // GUARDED_BY(mu_)
 };
 
 }  // namespace service
