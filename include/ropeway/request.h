@@ -38,7 +38,7 @@ struct SamplingParams {
   // surprisal is nearest to the entropy, until their probabilities reach typical_p.
   float typical_p = 1.0F;
   float presence_penalty = 0.0F;   // [-2, 2]. Off the logit of each token generated so far.
-  float frequency_penalty = 0.0F;  // [-2, 2]. Likewise, once for each time it was generated.
+  float frequency_penalty = 0.0F;  // [-2, 2]. The same, once for each time it was generated.
   // (0, 10]. Logits of tokens in the prompt or generated so far are divided by it where positive,
   // multiplied where negative (Keskar et al. 2019, section 4.1).
   float repetition_penalty = 1.0F;

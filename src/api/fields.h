@@ -67,8 +67,8 @@ class FieldReport {
 
   // Keeps a fault; OK is none.
   void Add(Status fault);
-  // Likewise, of the field that it names and of `others` together: not where one of them, or a part
-  // of it, is at fault by itself.
+  // Keeps a fault that the field it names and `others` have together. Drops it where one of them,
+  // or a part of one, is at fault by itself.
   void AddTogether(Status fault, std::initializer_list<std::string_view> others = {});
   // There are more faults than are kept: nothing is left to find.
   bool full() const { return more_faults_; }
@@ -161,7 +161,7 @@ auto FieldOf(Read read, Member member) {
   };
 }
 
-// Likewise of an integer in [low, high].
+// The reader of a field that is an integer in [low, high].
 template <typename Member>
 auto IntField(int32_t low, int32_t high, Member member) {
   const auto read = [=](const nlohmann::json& value, const std::string& field) {

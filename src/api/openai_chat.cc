@@ -41,7 +41,7 @@ StatusOr<std::string> ReadTextPart(const json& part, const std::string& at, Fiel
   return ReadString(Member(part, "text"), at + ".text");
 }
 
-// Leaves what is wrong to the report, as do the next ones.
+// Puts faults into the report.
 std::string ReadContent(const json& content, const std::string& at, FieldReport* report) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) report->Add(Mismatch(content, at, "a string or a list of text parts"));
@@ -67,7 +67,7 @@ StatusOr<std::string> ReadRole(const json& role, const std::string& at) {
       at);
 }
 
-// A text that may be absent.
+// A text that may be absent. Puts faults into the report.
 std::string ReadName(const json& message, const char* name, const std::string& at,
                      FieldReport* report) {
   const json& value = Member(message, name);
@@ -88,6 +88,7 @@ Status CheckMessage(const ChatMessage& message, const std::string& at) {
   return {};
 }
 
+// Puts faults into the report.
 ChatMessage ReadMessage(const json& value, const std::string& at, FieldReport* report) {
   ChatMessage message;
   if (!value.is_object()) {

@@ -123,14 +123,14 @@ class OpenAiFormat : public ApiFormat {
   // `tokens`: what it accounts for.
   std::string Chunk(size_t choice, std::string_view output, std::string_view logprobs,
                     const std::vector<OutputToken>& tokens) const;
-  // Likewise, of none.
+  // One event with output of one choice that accounts for no tokens.
   std::string Chunk(size_t choice, std::string_view output, std::string_view logprobs) const;
 
  private:
   struct ChunkEnd {
     std::string_view finish_reason = "null";  // A JSON value.
     std::string_view in_choice = "";          // Members of the choice, each behind a comma.
-    std::string_view tail = "";               // Likewise, of the chunk.
+    std::string_view tail = "";               // Members of the chunk, each behind a comma.
   };
   std::string MakeChunk(size_t choice, std::string_view output, std::string_view logprobs,
                         const ChunkEnd& end) const;
@@ -140,9 +140,9 @@ class OpenAiFormat : public ApiFormat {
   const FieldTable<OpenAiBody>& table_;
   OpenAiBody* const body_;
   AnswerHead head_;
-  std::string begin_;               // Of every chunk, up to its choices.
-  std::vector<Finish> finishes_;    // Of a stream's choices.
-  std::vector<std::string> rests_;  // Likewise: see HasEvent.
+  std::string begin_;               // What every chunk begins with, up to its choices.
+  std::vector<Finish> finishes_;    // By choice, in a stream.
+  std::vector<std::string> rests_;  // By choice, in a stream: see HasEvent.
 };
 
 }  // namespace ropeway::api

@@ -62,7 +62,8 @@ void ReadLogprobs(const nlohmann::json& logprobs, int32_t top, FieldReader* fiel
 // "\ude00" in the next. Neither is JSON. Returns the document with U+FFFD in place of each half
 // that stands alone; nothing where there is none.
 std::optional<std::string> ReplaceHalves(std::string_view document);
-// Likewise, with marks that HalfJoiner knows in place of the halves.
+// Returns the document with marks for HalfJoiner in place of such halves; nothing where there is
+// none.
 std::optional<std::string> MarkHalves(std::string_view document);
 
 // Joins such halves over the texts of one answer. A half that stays alone becomes U+FFFD.

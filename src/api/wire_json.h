@@ -56,7 +56,8 @@ Outcome TooLong(std::optional<int32_t> max_tokens);
 // The sum of the samples of a metric in the Prometheus text format, over all its labels; nothing if
 // it has none.
 std::optional<double> MetricSum(std::string_view text, std::string_view name);
-// Likewise, where it is a count of something.
+// The sum of a metric that counts something; nothing if it has no samples, or is no count up to
+// 10^9.
 std::optional<int> MetricCount(std::string_view text, std::string_view name);
 
 // The entries of a list of models: OpenAI's `data`, Ollama's `models`, or the list alone; null
@@ -117,7 +118,8 @@ std::string Dump(const nlohmann::ordered_json& body);
 // "it", the backend.
 Status CheckStreamable(const Request& request);
 
-// Likewise if it goes on from what another engine has generated, for servers that cannot.
+// kUnimplemented if the request goes on from what another engine has generated: for servers that
+// cannot do that. The message begins with "it", the backend.
 Status CheckFromTheStart(const Request& request);
 
 }  // namespace wire

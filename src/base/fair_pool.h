@@ -19,7 +19,7 @@
 
 namespace ropeway::base {
 
-// Whom a job's time is charged to: the jobs of one class of one tenant.
+// What a job's time is charged to: the jobs of one class of one tenant.
 struct Flow {
   std::string tenant;
   int cls = 1;          // 0 is the highest class; the classes' shares are kFlowClassShares.
@@ -175,10 +175,11 @@ class FairPool {
   SharedBudget places_;  // Outlives the jobs.
   mutable std::mutex mu_;
   std::condition_variable changed_;
-  FairQueue queue_;            // Guarded by mu_, as are the next three.
-  FairQueue::Handle running_;  // All jobs of which a piece runs.
-  bool stopping_ = false;
-  int watching_ = 0;  // Threads that look again when the oldest piece has become a long one.
+  FairQueue queue_;            // GUARDED_BY(mu_)
+  FairQueue::Handle running_;  // The jobs with a piece that runs. GUARDED_BY(mu_)
+  bool stopping_ = false;      // GUARDED_BY(mu_)
+  // Threads that look again when the oldest piece has become a long one. GUARDED_BY(mu_)
+  int watching_ = 0;
   std::vector<std::thread> threads_;
 };
 

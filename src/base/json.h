@@ -30,7 +30,7 @@ StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bound
 // `text` as a JSON string in ASCII, with U+FFFD for what is no UTF-8.
 std::string QuoteJson(std::string_view text);
 
-// The next two read without trust: what is of another kind reads as if it were not there.
+// Member and Text read JSON that is not trusted: a value of another kind counts as absent.
 
 // The member `key`; null where there is none or `json` is no object.
 const nlohmann::json& Member(const nlohmann::json& json, const char* key);

@@ -25,8 +25,8 @@ spdlog::logger& Log();
 // The logger of lines whose text is, in JSON, members of the line's object: "\"status\":200".
 inline constexpr char kMembersLogger[] = "access";
 
-// With `json` Log writes each line as one JSON object with time, level and message, whatever the
-// message holds, and base::Fail its sentence likewise. Call before other threads log.
+// With `json`, Log writes each line as one JSON object with time, level and message, whatever the
+// message holds, and base::Fail writes its sentence so too. Call before other threads log.
 void SetLogFormat(bool json);
 bool LogsAsJson();
 

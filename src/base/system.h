@@ -20,8 +20,8 @@ namespace ropeway::base {
 // be read.
 std::optional<std::string> ReadFile(const std::string& path, size_t most);
 
-// Likewise, but of regular files only, so that it never waits for a writer as a pipe's reader does.
-// A failure's message says why: "it is no regular file", or the system's reason.
+// The first `most` + 1 bytes of a regular file. It fails on other files, so it never waits for a
+// pipe's writer. The message says why: "it is no regular file", or the system's reason.
 StatusOr<std::string> ReadRegularFile(const std::string& path, size_t most);
 
 // Creates the directories of the path that are missing, for the owner alone (0700). Existing ones
