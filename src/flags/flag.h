@@ -191,7 +191,7 @@ FlagValue RateValue(int64_t* target);
 FlagValue TextValue(std::string* target, const std::string& placeholder);
 // Any texts: the flag may be repeated.
 FlagValue TextsValue(std::vector<std::string>* target, const std::string& placeholder);
-// Likewise, and several texts may follow the flag.
+// Any texts: the flag may be repeated, and several texts may follow it.
 FlagValue ManyTextsValue(std::vector<std::string>* target, const std::string& placeholder);
 // One of `choices`, which the help sentence names.
 FlagValue ChoiceValue(std::string* target, std::vector<std::string> choices);

@@ -30,10 +30,10 @@ struct DownloadRequest {
 Status CheckSpace(const std::filesystem::path& folder, uint64_t bytes);
 
 struct DownloadOptions {
-  // The connection is given up when nothing has come for so long.
+  // A connection on which nothing has come for this long is given up.
   std::chrono::milliseconds idle_timeout{60'000};
-  // It is given up after so many attempts of which none but the first got further than any before;
-  // between them a pause that grows.
+  // The download fails after this many attempts in a row that add nothing to what the first of them
+  // brought. The pause between attempts grows.
   int attempts = 5;
   std::chrono::milliseconds pause{500};
   // Asked before the first byte where the length is known, and again for each mebibyte that comes.

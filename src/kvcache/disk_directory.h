@@ -77,7 +77,7 @@ class DiskDirectory {
   DiskDirectory(std::string path, rocksdb::Env* env);
   // kInvalidArgument: it is not ours. Changes nothing.
   StatusOr<Contents> Inspect(size_t block_bytes) const;
-  // Likewise, of what has names of the tier's.
+  // Inspects only the files that have names of the tier's. kInvalidArgument: they are not ours.
   StatusOr<Contents> InspectFormat(size_t block_bytes) const;
   Status Lock();
   // Gives the directory its format.

@@ -170,23 +170,25 @@ class DiskTier final : public KvTier {
   base::TimePoint memtable_since_{0};
   std::vector<core::BlockName> memtable_;  // Written to the newest generation and not flushed.
   bool memtable_dirty_ = false;
-  size_t memtable_bytes_ = 0;   // Of blocks.
-  size_t put_bytes_ = 0;        // Of blocks that are queued or in the memtable.
-  bool take_again_ = false;     // TakeReads had no memory.
-  int device_errors_ = 0;       // Reads in a row.
-  uint64_t written_bytes_ = 0;  // For Usage, as the next four.
+  size_t memtable_bytes_ = 0;  // Of blocks.
+  size_t put_bytes_ = 0;       // Of blocks that are queued or in the memtable.
+  bool take_again_ = false;    // TakeReads had no memory.
+  int device_errors_ = 0;      // Reads in a row.
+  // What Usage tells.
+  uint64_t written_bytes_ = 0;
   uint64_t read_bytes_ = 0;
   uint64_t rejected_ = 0;
   uint64_t evicted_ = 0;
   uint64_t flushes_ = 0;
-  std::atomic<double> writer_cpu_{0};  // Seconds; not guarded.
-  std::atomic<double> reader_cpu_{0};
+  std::atomic<double> writer_cpu_{0};  // Seconds. Not guarded.
+  std::atomic<double> reader_cpu_{0};  // Seconds. Not guarded.
 
-  WriteRate rate_;  // Of the writing thread, as the next.
+  // Used by the writing thread alone; not guarded.
+  WriteRate rate_;
   double accounted_cpu_ = 0;
 
   std::mutex wake_mutex_;
-  std::function<void()> wake_;  // Guarded by wake_mutex_.
+  std::function<void()> wake_;  // GUARDED_BY(wake_mutex_)
 
   std::thread writer_;
   std::thread reader_;

@@ -92,8 +92,8 @@ class FaultyDisk {
   std::atomic<int64_t> free_bytes{int64_t{1} << 60};  // Writes beyond fail: the disk is full.
   // What takes space (a new file, a folder, a name, bytes) succeeds this many times more: then too.
   std::atomic<int64_t> writes_left{int64_t{1} << 60};
-  std::atomic<bool> fail_writes{false};  // With an error of the device.
-  std::atomic<bool> fail_reads{false};   // Of blobs, likewise.
+  std::atomic<bool> fail_writes{false};  // Writes fail with an error of the device.
+  std::atomic<bool> fail_reads{false};   // Reads of blobs fail so.
   std::atomic<bool> flip_reads{false};   // A bit of each blob is wrong.
 
  private:

@@ -40,9 +40,9 @@ struct RequestRecord {
   std::optional<int64_t> cached_tokens;  // Of input_tokens, those found in a cache, if it says.
   bool estimated = false;  // The server counted nothing: output_tokens is the number of pieces.
   std::optional<int64_t> batch_num;                          // The reply's ropeway.batch_num.
-  std::optional<int64_t> batch;                              // Likewise, ropeway.batch.
-  std::optional<int64_t> batch_size;                         // Likewise, ropeway.batch_size.
-  std::array<std::optional<double>, kPhases.size()> phases;  // Likewise, seconds in each phase.
+  std::optional<int64_t> batch;                              // ropeway.batch.
+  std::optional<int64_t> batch_size;                         // ropeway.batch_size.
+  std::array<std::optional<double>, kPhases.size()> phases;  // Seconds in each phase, by the reply.
   int tries = 1;                   // Of sending it; all but the last were rejected for a time.
   std::optional<double> promised;  // That time by the first rejection (Retry-After), seconds.
   double waited = 0;               // From the first rejection to the last answer's head.

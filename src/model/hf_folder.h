@@ -60,13 +60,13 @@ class HfFields {
   bool Bool(std::string_view key, bool absent);
   std::string Text(std::string_view key, const std::optional<std::string>& absent = {});
   std::vector<std::string> Texts(std::string_view key);  // Empty where absent.
-  std::vector<float> Numbers(std::string_view key);      // Likewise.
+  std::vector<float> Numbers(std::string_view key);      // Empty where absent.
   // An object; null where absent.
   const nlohmann::json* Object(std::string_view key);
 
   // Records a failure that concerns the key, unless there is one of it already.
   void Fail(StatusCode code, std::string_view key, const std::string& what);
-  // And those of other fields.
+  // Records failures that were found elsewhere.
   void Keep(const Failures& failures) { failures_.Add(failures); }
 
  private:

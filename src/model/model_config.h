@@ -75,7 +75,7 @@ struct ModelConfig {
   Activation activation = Activation::kSwiGlu;
   float embedding_scale = 1.0F;     // Multiplies each element of a token's embedding.
   float attention_soft_cap = 0.0F;  // Above 0: bounds the scores (kernels::AttentionArgs).
-  float logit_soft_cap = 0.0F;      // Likewise, the logits.
+  float logit_soft_cap = 0.0F;      // Above 0: bounds the logits.
   std::vector<int32_t> windows;  // Positions that each layer attends to, 0: all; empty: all in all.
   ExpertsConfig experts;
 

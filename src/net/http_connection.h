@@ -40,8 +40,8 @@ inline constexpr char kInterrupted[] = "interrupted";  // By HttpConnection::Bre
 // What is known of a reply before its body; valid while it is passed on.
 struct ReplyHead {
   int status = 0;
-  std::string_view content_type;  // "" where there is none, as for the next.
-  std::string_view retry_after;
+  std::string_view content_type;  // "" where there is none.
+  std::string_view retry_after;   // "" where there is none.
   // Any other field by its name; "" where there is none.
   std::function<std::string_view(std::string_view name)> field;
 };

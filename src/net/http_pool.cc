@@ -103,10 +103,11 @@ class HttpPoolState : public std::enable_shared_from_this<HttpPoolState> {
   bool aging_runs_ = false;
   std::atomic<int> idle_count_ = 0;
 
-  mutable std::mutex mutex_;            // Of the next two.
-  std::unordered_set<Exchange> live_;   // Exchanges that are not over.
-  std::unique_ptr<NameLookup> lookup_;  // Null: the name is not being resolved.
-  std::atomic<bool> closed_ = false;    // Set with the mutex held.
+  mutable std::mutex mutex_;
+  std::unordered_set<Exchange> live_;  // Exchanges that are not over. GUARDED_BY(mutex_)
+  // Null: the name is not being resolved. GUARDED_BY(mutex_)
+  std::unique_ptr<NameLookup> lookup_;
+  std::atomic<bool> closed_ = false;  // Set with the mutex held.
 };
 
 // An exchange waits for the name at `gate`. Its destructor forgets both, however the wait ends.

@@ -42,9 +42,9 @@ struct NameLookup::Job {
   boost::system::error_code error;
   HttpEndpoints found;
 
-  std::mutex mu;                          // Guards the next two.
-  boost::asio::io_context* io = nullptr;  // Null: nobody wants to know any more.
-  Done done;
+  std::mutex mu;
+  boost::asio::io_context* io = nullptr;  // Null: the result is no longer wanted. GUARDED_BY(mu)
+  Done done;                              // GUARDED_BY(mu)
 };
 
 void NameLookup::Job::Work(const std::shared_ptr<Job>& self) {

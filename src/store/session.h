@@ -91,9 +91,9 @@ bool ParseSessionKey(std::string_view key, std::string* tenant, std::string* id)
 // The data for the list of sessions, small enough to be read for all sessions at start. It has its
 // own record.
 struct SessionHead {
-  int64_t created_ms = 0;    // Unix time, as are the next two.
-  int64_t last_used_ms = 0;  // When the last turn ended.
-  int64_t expires_ms = 0;
+  int64_t created_ms = 0;       // Unix time.
+  int64_t last_used_ms = 0;     // Unix time when the last turn ended.
+  int64_t expires_ms = 0;       // Unix time.
   int64_t turns = 0;            // 0: no state yet.
   int64_t tokens = 0;           // SessionState::num_tokens.
   uint64_t state_bytes = 0;     // Of the state's record,

@@ -26,7 +26,7 @@ struct StateDbControl {
     const std::lock_guard lock(mu);
     open = false;
   }
-  // Likewise reads of single values.
+  // Reads of single values wait while it is closed.
   void CloseReadGate() {
     const std::lock_guard lock(mu);
     reads_open = false;
@@ -41,8 +41,8 @@ struct StateDbControl {
 
   std::mutex mu;
   std::condition_variable opened;
-  bool open = true;  // Guarded by mu, as is the next.
-  bool reads_open = true;
+  bool open = true;        // GUARDED_BY(mu)
+  bool reads_open = true;  // GUARDED_BY(mu)
 };
 
 class FaultyStateDb final : public StateDb {

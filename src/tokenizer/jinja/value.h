@@ -260,7 +260,7 @@ class Context {
   void Step();
   // REQUIRES: called before the bytes are allocated or scanned.
   void Charge(size_t bytes) { Spend(bytes, bytes); }
-  // Likewise for bytes that are copied in one go, which takes far less time than to look at each.
+  // Charge for bytes that are copied in one go, which takes far less time than a look at each.
   void ChargeCopy(size_t bytes) { Spend(bytes, bytes / kCopiedPerByte); }
   // Counts memory that is held to the rendering's end, or to Release.
   void Keep(size_t bytes) { live_ += bytes; }
