@@ -1,6 +1,5 @@
-// A chat template: parsed, and if it is supported, rendered for two chats; what their messages say
-// is quoted. libFuzzer's -timeout (scripts/fuzz.sh) and ctest's bound the time, and likewise
-// memory.
+// Parses a chat template and, if it is supported, renders it for two chats, whose messages it must
+// quote. The limits of libFuzzer (scripts/fuzz.sh) and of ctest bound time and memory.
 #include <string>
 #include <string_view>
 #include <vector>

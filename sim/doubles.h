@@ -37,9 +37,9 @@ class SimExecutor final : public engine::TestExecutor {
     return it == prompt_rows_.end() ? 0 : it->second;
   }
 
-  // What a step takes for so many positions of a sequence from `start` on, sampling aside.
+  // How long a step takes for `tokens` positions of a sequence from `start` on, without sampling.
   static base::Duration TimeOf(int32_t start, int32_t tokens);
-  // Likewise, for this part of a step of `request`, with what sampling takes.
+  // How long this item of `request` takes in a step, with sampling.
   static base::Duration TimeOf(const core::StepContent::Item& item,
                                const core::CoreRequest& request);
 

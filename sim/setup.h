@@ -23,7 +23,7 @@ namespace ropeway::sim {
 //   device_lost       the executor fails, once and for all
 //   lost_in_need      the executor fails in the step after a preemption
 //   short_of_memory   the executor has no memory for a step
-//   memory_gone       likewise, for more steps than the core tries
+//   memory_gone       the executor has none for more steps than the core tries
 //   wrong_answer      the executor leaves out a sampled token, which counts as a lost device
 //   delayed_inbox     what has arrived is delivered a step later
 //   burst             the next requests arrive together
@@ -128,7 +128,7 @@ struct SimRequest {
   base::TimePoint at{};  // Open loop.
   bool can_fit = true;
   std::optional<base::Duration> cancel_after;    // After its arrival.
-  std::optional<base::Duration> deadline_after;  // Likewise.
+  std::optional<base::Duration> deadline_after;  // After its arrival.
   int32_t stop_after = 0;  // Tokens after which a stop string is complete; 0: none.
 };
 

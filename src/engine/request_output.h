@@ -23,10 +23,11 @@ namespace ropeway::engine {
 // text is not shown. A stop string's tokens count too, those after it do not. The text of the first
 // min_tokens - 1 tokens is not looked at for stop strings, nor as the beginning of one.
 //
-// Of a request that goes on where another engine left off (Request::resume_ids), the ids so far are
-// gone through without a word: what they hold back of the text, what they count and where their
-// text ends is as if they had been generated here. The last of them is generated here again, which
-// shows that this engine goes on as the other one would have.
+// A request may go on where another engine left off (Request::resume_ids). Its ids so far are
+// replayed without telling the sink: held-back text, counts and stop strings are then as if this
+// engine had generated them. The last id is generated here again, which shows that this engine goes
+// on as the other one would have.
+//
 // Thread rule: the output thread.
 class RequestOutput {
  public:
@@ -54,7 +55,7 @@ class RequestOutput {
   Verdict AddScored(const CoreEvent& event);
   // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
   bool closed() const { return verdict_ != Verdict::kGoOn; }
-  // The sink has had output.
+  // Whether the sink has had output.
   bool begun() const { return live_->first_token != base::TimePoint{} || prompt_bytes_ > 0; }
   void SetCachedTokens(int32_t tokens) { finish_.usage.cached_tokens = tokens; }
   void CountPreemption() { ++finish_.preemptions; }
@@ -79,7 +80,7 @@ class RequestOutput {
   void Measure(base::TimePoint at);
   // False if the sink wants no more.
   bool Send(Delta delta);
-  // Hands on what was held back; the reason is that of the end then.
+  // Hands on what was held back. Returns the reason of the end, which that text may change.
   FinishReason SendRest(FinishReason reason);
   void KeepTurn();
   void CountEnd(FinishReason reason, base::TimePoint at);

@@ -128,15 +128,15 @@ class LoadView {
 
   // The predicted wait in seconds; 0 while no pace is measured.
   double Wait(const Asker& asker) const { return Predict(&asker, asker.priority, {true, nullptr}); }
-  // Likewise, if of its tenant and class nothing but `own` were booked.
+  // The wait if nothing but `own` were booked of its tenant and class.
   double Wait(const Asker& asker, const WaitingWork& own) const {
     return Predict(&asker, asker.priority, {true, &own});
   }
-  // Likewise, if nothing at all were booked.
+  // The wait if nothing at all were booked.
   double WaitUnbooked(const Asker& asker) const {
     return Predict(&asker, asker.priority, {false, nullptr});
   }
-  // Of the tenant that would wait longest.
+  // The wait of the tenant that would wait longest.
   double LongestWait(Priority priority) const {
     return Predict(nullptr, priority, {true, nullptr});
   }

@@ -1,4 +1,5 @@
-// The tenants of the scheduler's sequences: what each holds in a step, and who gives way to whom.
+// The tenants of the scheduler's sequences: what each holds in a step, and which give way to
+// others.
 #ifndef ROPEWAY_SCHEDULER_TENANT_TABLE_H_
 #define ROPEWAY_SCHEDULER_TENANT_TABLE_H_
 
@@ -17,8 +18,8 @@
 
 namespace ropeway::scheduler {
 
-// Turns between tenants have an end because each moves their service towards each other: the tenant
-// with the least never gives way.
+// Tenants preempt each other only so often, because each time their service gets closer: the tenant
+// with the least service never gives way.
 //
 // Thread rule: the scheduler's.
 class TenantTable {
@@ -26,14 +27,14 @@ class TenantTable {
   struct Tenant {
     double weight = 1.0;    // Of its newest sequence.
     int32_t sequences = 0;  // That wait or run.
-    // Of the step, as far as it is scheduled:
-    int32_t slots = 0;      // its running sequences,
-    int32_t busy = 0;       // those of them that do not give way yet,
-    double blocks = 0.0;    // their blocks, shared ones in part,
-    bool prefills = false;  // and whether one of them computes some of its prompt.
-    int64_t service = 0;    // SchedulingPolicy::ServiceOf,
-    uint64_t as_of = 0;     // as of this look at it.
-    Ranked first;           // Of its sequences in the queue, without followers; null: none.
+    // The members below are of the step, as far as it is scheduled.
+    int32_t slots = 0;      // Running sequences.
+    int32_t busy = 0;       // Running sequences that do not give way yet.
+    double blocks = 0.0;    // Blocks of running sequences, shared ones in part.
+    bool prefills = false;  // Some running sequence computes a part of its prompt.
+    int64_t service = 0;    // SchedulingPolicy::ServiceOf, when as_of_ was `as_of`.
+    uint64_t as_of = 0;
+    Ranked first;  // Its first sequence in the queue, without followers; null: none.
   };
 
   // Tenants are told apart if the policy divides service between them; else all sequences belong to

@@ -65,9 +65,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Appends the output that arrived, each choice's as one chunk. True if the answer is complete:
   // all choices ended, or one failed.
   bool AppendOutput(std::string* bytes);
-  // The end of a stream that fails so.
+  // The end of a stream that fails with `failure`.
   std::string StreamError(const Status& failure);
-  // Tells the log of the tokens and times, also where the answer was not complete.
+  // Notes tokens and times for the log, also where the answer is not complete.
   void NoteOutcome();
   // The reply to a request that the backend ended with `failure`.
   http::HttpReply FailureReply(const Status& failure) const;
@@ -75,14 +75,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
   http::HttpHeaders AnswerHeaders();
 
   const std::shared_ptr<http::Exchange> exchange_;
-  const std::shared_ptr<http::SocketStream> stream_;  // The exchange's,
-  http::HttpRequest& http_;       // and its request; the body is released once it is
-  ServerContext* const context_;  // parsed.
+  const std::shared_ptr<http::SocketStream> stream_;  // The exchange's.
+  // The exchange's request. Its body is released once it is parsed.
+  http::HttpRequest& http_;
+  ServerContext* const context_;
   const std::unique_ptr<api::ApiFormat> format_;
   api::AnswerHead head_;                   // Until the format has it.
   int32_t max_model_len_ = 0;              // Of the model; 0: it is not known.
-  base::SharedBudget::Hold prompt_texts_;  // For the memory of the prompts that the answer shows,
-  base::SharedBudget::Hold shown_;         // and for showing them, until they are written.
+  base::SharedBudget::Hold prompt_texts_;  // Memory of the prompts that the answer shows.
+  base::SharedBudget::Hold shown_;         // Memory to show them in, until they are written.
   size_t shown_bytes_ = 0;                 // Of all choices' prompts in the answer.
   Submission submission_;
   bool stream_began_ = false;  // The headers may have left.
