@@ -1,4 +1,4 @@
-// Who sent a request, and whether it may.
+// The sender of a request, and what it may do.
 #ifndef ROPEWAY_HTTP_CALLER_H_
 #define ROPEWAY_HTTP_CALLER_H_
 
@@ -11,7 +11,7 @@
 
 namespace ropeway::http {
 
-// Who may use a route. What a caller sees there may depend on its key beyond that.
+// The callers that may use a route. What a caller sees there may also depend on its key.
 enum class Rights {
   kOpen,        // All clients.
   kKey,         // API keys; all clients where there are none.
@@ -36,7 +36,7 @@ struct Caller {
   bool metrics_only = false;  // Its key opens no other route.
 };
 
-// Whom the helpers' time for `caller` is charged to: its tenant, in the class of its key.
+// The flow that helper threads charge their time for `caller` to: its tenant, in its key's class.
 inline base::Flow FlowOf(const Caller& caller) {
   return {
       .tenant = caller.tenant, .cls = static_cast<int>(caller.priority), .weight = caller.weight};

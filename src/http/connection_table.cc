@@ -89,7 +89,7 @@ bool ConnectionTable::Enter(Place* place, const std::string& name) {
   const auto account = accounts_.try_emplace(name).first;
   ++account->second.places;
   place->account_ = account;
-  // Who has a key, or sends a request, comes before those that give way: they leave its part whole.
+  // A connection with a key or a request comes before idle strangers: these do not reduce its part.
   const size_t spare = name == place->stranger_ ? 0 : strangers_.size();
   if (places_.Take(name, 1, &place->hold_, static_cast<int64_t>(spare))) return true;
   if (EvictStrangersFor(name) && places_.Take(name, 1, &place->hold_)) return true;

@@ -15,11 +15,11 @@
 
 namespace ropeway::http {
 
-// The places of all connections, shared between accounts (base::SharedBudget): a connection is its
-// address's until its client authenticates, then the tenant's. Where a new one finds no place, the
-// oldest of those that nobody authenticated on and that wait for nothing is evicted. Where there is
-// none, it gets one of a few places beyond the limit, which serve health probes and the admin
-// alone. So does one that has no place for its request, until its client was told so.
+// The places of all connections, shared between accounts (base::SharedBudget). A connection belongs
+// to its address until its client authenticates, then to the tenant. If a new connection finds no
+// place, the oldest idle one without an authenticated client is evicted. If there is none, the new
+// one gets one of a few places beyond the limit, which serve health probes and the admin alone. A
+// connection that has no place for its request gets such a place too, until its client was told so.
 //
 // Thread rule: any thread; a Place from one thread at a time. Must outlive its Places.
 class ConnectionTable {

@@ -97,7 +97,7 @@ TEST_F(ConnectionTableTest, ATenantHasHalfAtMost) {
   EXPECT_TRUE(next.place->Protect("a"));
   EXPECT_TRUE(*greedy[7].closed) << "idle for longest";
   EXPECT_FALSE(*greedy[3].closed);
-  // Who holds a place keeps it for its next request.
+  // A connection that holds a place keeps it for its next request.
   EXPECT_TRUE(greedy[3].place->Protect("a"));
 }
 

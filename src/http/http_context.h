@@ -28,7 +28,7 @@ class HttpApplication {
  public:
   virtual ~HttpApplication() = default;
 
-  // Whether the sender of `head` may use a route of these rights, and who it is.
+  // The caller that `head` names, and whether it may use a route of these rights.
   virtual Verdict Check(Rights rights, const RequestHead& head) const = 0;
   // The reply to a request of `tenant` that failed with `status`. REQUIRES: !status.ok().
   virtual HttpReply Rejection(const Status& status, const std::string& tenant) const = 0;
@@ -58,7 +58,7 @@ class HttpContext {
 
   const HttpOptions options;
   const HttpLimits limits;
-  const bool open;  // Who has no key is a user, not a stranger.
+  const bool open;  // A client without a key is a user, not a stranger.
   const RouteTable routes;
   const HttpApplication* const application;
   const TrustedProxies proxies;
@@ -74,8 +74,8 @@ class HttpContext {
   // much; nothing is charged. REQUIRES: `hold` is empty.
   bool ChargeAnswer(const std::string& tenant, size_t bytes, base::SharedBudget::Hold* hold);
   std::atomic<bool> on_loopback{false};  // The server listens there; set before it serves.
-  // Whether new work is taken; else connections end after their answer. An admin ends a drain;
-  // nobody ends a stop.
+  // Whether new work is taken; else connections end after their answer. An admin can end a drain; a
+  // stop is final.
   enum class State { kServing, kDraining, kStopping };
   std::atomic<State> state{State::kServing};
   bool accepting() const { return state == State::kServing; }

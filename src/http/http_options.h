@@ -32,7 +32,7 @@ struct HttpLimits {
   // off.
   size_t max_pipelined_bytes = size_t{64} << 10;
   int send_buffer_bytes = 256 << 10;  // The kernel's send buffer per connection; 0: its default.
-  // Connections; see ConnectionTable for who gives way to whom beyond it.
+  // Connections; ConnectionTable says which ones give way beyond this number.
   int max_connections = 4096;
 
   // From the first byte of a request to the end of its headers.

@@ -161,8 +161,8 @@ class HttpServer::Impl {
     }
   }
 
-  // Accepts several: between two calls the loop may compute for a millisecond, and a newcomer waits
-  // behind all who came before it.
+  // Accepts several: between two calls the loop may compute for a millisecond, and a new connection
+  // waits behind all earlier ones.
   void OnAcceptable() noexcept {
     error_code error;
     for (int i = 0; i < kAcceptsAtOnce && !error && acceptor_.is_open(); ++i) {

@@ -1,5 +1,6 @@
-// Routes: the rows of one table, from which follow the answers to HEAD, OPTIONS and other methods,
-// who may use a path, what its requests may cost, and who answers them.
+// Routes: the rows of one table. A row says which callers may use a path, what its requests may
+// cost and which handler answers them; the answers to HEAD, OPTIONS and other methods follow from
+// it.
 #ifndef ROPEWAY_HTTP_ROUTE_H_
 #define ROPEWAY_HTTP_ROUTE_H_
 

@@ -34,8 +34,8 @@ StatusOr<TlsFiles> ReadTlsFiles(const std::string& cert_path, const std::string&
 // PEM, a key with a password, or a key that is not the certificate's.
 StatusOr<std::shared_ptr<boost::asio::ssl::context>> MakeTlsContext(const TlsFiles& files);
 
-// Opened before a model is loaded, so that a mistake is told at once and nobody else takes the port
-// meanwhile. Until a server has it, nobody listens: connections are refused, as where no server is.
+// A port that is opened before a model is loaded, so that a mistake is told at once and no other
+// process takes the port meanwhile. It refuses connections until a server listens on it.
 struct ServerPort {
   // Reads the TLS files, if any, and binds the port. kInvalidArgument for a host or a TLS file that
   // cannot be used; kUnavailable for a port that is forbidden, or in use: then the message proposes

@@ -121,10 +121,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Ends what runs with this kind of error, and closes the connection. The first kind counts.
   void Break(const char* kind);
 
-  // For a connection without an exchange: calls `on_gone` once, when the server closes it or sends
-  // what nobody asked for. Until Unwatch, or the end of this object.
+  // Watches a connection without an exchange: calls `on_gone` once, when the server closes it or
+  // sends what was not asked for. The watch lasts until Unwatch, or the end of this object.
   void Watch(std::function<void()> on_gone);
-  // Ends the watch; whether the connection is still of use, as far as one can see.
+  // Ends the watch. Returns whether the connection can still be used, as far as is known.
   bool Unwatch();
 
  private:

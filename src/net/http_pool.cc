@@ -151,7 +151,7 @@ void HttpExchange::TellEnd(HttpEnd end) {
 Status HttpPoolState::Prepare() {
   Status prepared = peer_.Prepare(options_.url, options_.api_key, options_.insecure);
   if (!prepared.ok()) return prepared;
-  error_code error;  // Does not block: it asks nobody.
+  error_code error;  // Does not block: it asks no name server.
   tcp::resolver resolver(io_);
   endpoints_ = resolver.resolve(peer_.url.host, std::to_string(peer_.url.port),
                                 tcp::resolver::numeric_host, error);

@@ -26,7 +26,7 @@ HttpEndpoints AskSystem(const std::string& host, uint16_t port, boost::system::e
 
 }  // namespace
 
-// Shared by who asked, the thread that resolves, and what that thread posts.
+// Shared by the NameLookup, the thread that resolves, and what that thread posts.
 struct NameLookup::Job {
   // Resolves, and passes on what was found. Blocks.
   void Work(const std::shared_ptr<Job>& self);
@@ -65,7 +65,7 @@ void NameLookup::Job::Work(const std::shared_ptr<Job>& self) {
       try {
         boost::asio::post(*io, [self] { self->Tell(); });
         return;
-      } catch (const std::exception&) {  // Memory is short, and somebody waits.
+      } catch (const std::exception&) {  // Memory is short, but the asker waits.
       }
     }
     std::this_thread::sleep_for(kTellAgain);

@@ -97,7 +97,7 @@ TEST(NameLookup, IsLetGoOfWithoutWaiting) {
     }
     EXPECT_EQ(io.poll(), 0u);
   }
-  silent.Open();  // Nobody wants to know, and where to tell it is gone.
+  silent.Open();  // The result is not wanted, and its io_context is gone.
   EXPECT_TRUE(BecomesTrue([&] { return !silent.in_use(); }));
   EXPECT_EQ(lost.calls, 0);
 }

@@ -1,4 +1,4 @@
-// What requests that are on their way cost, and whom, over real sockets.
+// What requests that are on their way cost, and which tenant pays, over real sockets.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -116,7 +116,7 @@ TEST_F(HttpBodyTest, OneTenantsBodiesLeaveRoomForAnothers) {
   EXPECT_TRUE(Eventually([&] { return Complete(kA, 100'000) == 503; }));
   EXPECT_EQ(Complete(kA, 1000), 200) << "small bodies are not counted";
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Complete(kB, 100'000), 200);
-  // Who leaves gives back.
+  // A client that leaves gives its bytes back.
   clients_.clear();
   EXPECT_TRUE(Eventually([&] { return Complete(kA, 100'000) == 200; }));
 }

@@ -1,4 +1,5 @@
-// What pages of other origins may do (CORS), and who may call a server without keys by which name.
+// What pages of other origins may do (CORS), and which clients may call a server without keys by
+// which name.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

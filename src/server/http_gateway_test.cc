@@ -1,4 +1,5 @@
-// API keys of gateways: for whom their requests count, and what they are told, over real sockets.
+// API keys of gateways: the tenants that their requests count for, and what gateways are told, over
+// real sockets.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Fields that nobody knows: the header of the answer and the log name them.
+// Unknown fields: the header of the answer and the log name them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>

@@ -1,4 +1,4 @@
-// Who may have a connection, and who gives way, over real sockets.
+// Which clients may have a connection, and which give way, over real sockets.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -238,7 +238,7 @@ TEST_F(HttpTokenizeTest, OneTenantHoldsUpNoOther) {
   EXPECT_EQ(PostAs(&client, "b", "/v1/completions", large).status, 200);
 }
 
-// A piece that cannot be cut, such as one JSON text, holds up nobody else either.
+// A piece that cannot be cut, such as one JSON text, does not hold up other tenants either.
 TEST_F(HttpTokenizeTest, OneLongPieceHoldsUpNoOtherTenant) {
   StartWithKeys();
   Gate gate;

@@ -159,7 +159,7 @@ class KeyAccount {
     tokens_ -= static_cast<double>(tokens);
   }
 
-  // Fills the bucket up to now and returns what is put aside for nobody.
+  // Fills the bucket up to now and returns what is not put aside.
   double Free() {
     const base::TimePoint now = clock_->Now();
     const auto full = static_cast<double>(tokens_per_minute_);

@@ -85,7 +85,7 @@ struct KeyUsage {
 // estimated from its length) and a share of the bucket, or all that it may generate if that is
 // less; this is put aside for it until it is used, or until it ends. It is charged for its prompt
 // when that is encoded, and for each token as it is generated. What it needs beyond its own share
-// it takes from what is put aside for nobody; where nothing is left, it ends.
+// it takes from what is not put aside; where nothing is left, it ends.
 //
 // Thread rule: any thread.
 class KeyLimits {

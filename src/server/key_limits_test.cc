@@ -163,7 +163,7 @@ TEST_F(KeyLimitsTest, WhatRequestsMayNeedIsPutAside) {
   EXPECT_EQ(Rest("slow"), "468");
 }
 
-// A request goes on beyond its share while there are tokens that nobody has a claim to.
+// A request goes on beyond its share while there are tokens that are not put aside.
 TEST_F(KeyLimitsTest, ARequestEndsWhereTheKeysTokensDo) {
   KeyLimits::Grant first = limits_->Take("slow", One(100, 5000));
   KeyLimits::Grant second = limits_->Take("slow", One(100, 5000));
