@@ -66,7 +66,8 @@ class SchedulingChecks {
     int64_t turned_step = 0;  // The last step in which it started or was preempted.
   };
 
-  // Turns between tenants: who starts first depends on what each tenant had (TenantChecks).
+  // Whether tenants take turns: which request starts first depends on what each tenant had
+  // (TenantChecks).
   bool several_tenants() const {
     return setup_.tenants > 1 && setup_.core.queue.policy.find("fair") != std::string::npos;
   }

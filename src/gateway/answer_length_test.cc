@@ -78,7 +78,7 @@ TEST(AnswerLength, AnEventWithMoreTokensIsCutWhereTheyAre) {
   EXPECT_FALSE(taken.all);
   EXPECT_EQ(taken.text, " a b\xC3\xA4");
   EXPECT_EQ(taken.tokens, 2U);
-  // Without their bytes nobody knows where.
+  // Without the tokens' bytes it is not known where the text ends.
   EXPECT_EQ(TakeAll(2, {TokensOf({" a", " b", " c"}, false)}).text, "");
   // Half a character is none.
   EXPECT_EQ(TakeAll(1, {TokensOf({"a\xC3", "\xA4"})}).text, "a");

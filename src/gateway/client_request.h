@@ -92,7 +92,7 @@ class ClientRequest final : public service::ActiveRequest {
   // it asked for.
   Given PassOn(Delta delta, base::TimePoint now, OutputTimes* times);
 
-  // Whom what takes long for it is charged to.
+  // The flow that long work for this request is charged to.
   base::Flow flow() const {
     return {
         .tenant = tenant(), .cls = static_cast<int>(priority()), .weight = request.tenant_weight};

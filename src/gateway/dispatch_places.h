@@ -1,4 +1,4 @@
-// Which replicas have a free place for whom.
+// Which replicas have a free place for which requests.
 #ifndef ROPEWAY_GATEWAY_DISPATCH_PLACES_H_
 #define ROPEWAY_GATEWAY_DISPATCH_PLACES_H_
 

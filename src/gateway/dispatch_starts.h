@@ -25,10 +25,10 @@ namespace ropeway::gateway {
 // Thread rule: the dispatcher's.
 class DispatchStarts {
  public:
-  // Who is looked at.
+  // The requests that a pass looks at.
   enum class Pass {
     kAll,      // Continuous, or serial.
-    kApart,    // Those that wait for no batch.
+    kApart,    // Requests that wait for no batch.
     kMembers,  // The others.
     kBeyond    // Those that may go beyond the places of a replica.
   };

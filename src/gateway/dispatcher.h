@@ -97,8 +97,8 @@ struct DispatchCounts : BatchCounts {
 // Tenants. Where requests are sent continuously under a policy that is fair, and there are several
 // tenants (ReplicaRules): what belongs to a tenant that has its share of the places, by weight,
 // goes behind all that does not, and not beyond the places of a replica while such a one waits; and
-// each replica keeps a place for newcomers (PlaceAsk). So the first newcomer waits for nobody, and
-// the others for an end each.
+// each replica keeps a place for newcomers (PlaceAsk). So the first newcomer does not wait,
+// and each further one waits for one end.
 //
 // Starting. Continuous: while a replica has a free place, the first in order is sent. With batches:
 // as scheduler::BatchFormer says, at most max_parallel_batches of them at a time; a request of
@@ -116,10 +116,10 @@ struct DispatchCounts : BatchCounts {
 // once more without them, to be computed anew.
 //
 // Parts. DispatchEntries has the requests, by list and timer; DispatchOrder ranks those that wait,
-// and DispatchLoad predicts their waits and admits; DispatchPlaces tells who finds a free place
-// where, DispatchStarts which start, DispatchBatches in which batch; DispatchAttempts follows what
-// replicas do with them. The dispatcher moves each request from one to the next, and says what is
-// to be done.
+// and DispatchLoad predicts their waits and admits; DispatchPlaces tells which replica has a free
+// place for a request, DispatchStarts which start, DispatchBatches in which batch; DispatchAttempts
+// follows what replicas do with them. The dispatcher moves each request from one to the next, and
+// says what is to be done.
 //
 // Thread rule: one thread at a time, const methods too. Times do not go back between calls.
 class Dispatcher final {

@@ -64,8 +64,8 @@ using GatewayMessage = std::variant<AttemptSays, AttemptSubmitted, CancelAsked, 
                                     TurnStored, ProbeAnswered>;
 
 // The messages to the gateway's thread, first in, first out. No message is lost for want of memory:
-// who sends it waits for that. It outlives the gateway where a backend answers too late; what comes
-// after Close is dropped.
+// the sender waits until there is some. The inbox outlives the gateway if a backend answers too
+// late; messages after Close are dropped.
 //
 // Thread rule: every method from any thread, but for WaitAll and WaitNoSinks, which are the
 // gateway's.

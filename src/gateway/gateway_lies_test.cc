@@ -139,8 +139,8 @@ TEST(GatewayLiesTest, ATurnThatIsCutIsKept) {
   EXPECT_EQ(gateway->Sessions("").size(), 1U);
 }
 
-// Two replicas. The first attempt lies and breaks off; who is to go on from its ids rejects them;
-// further attempts are good.
+// Two replicas. The first attempt lies and breaks off. The replica that is to go on from its ids
+// rejects them. Further attempts are good.
 struct FalseIds {
   explicit FalseIds(std::string add_to_text) {
     std::vector<std::shared_ptr<ScriptedBackend>> backends;

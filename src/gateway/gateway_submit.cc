@@ -58,8 +58,8 @@ DispatchRequest DispatchOf(const ClientRequest& client) {
   DispatchRequest dispatch;
   dispatch.id = client.id;
   dispatch.prompt_tokens = client.prompt_estimate;
-  // A backend lowers max_tokens to its context, which is not known here: a huge one is estimated as
-  // none at all, so that nobody is rejected for tokens that are never generated.
+  // A backend lowers max_tokens to its context, which is not known here. So a huge max_tokens is
+  // estimated as if absent: no request is rejected for tokens that are never generated.
   const bool open = !request.max_tokens || *request.max_tokens > kMostOutput;
   dispatch.max_tokens = open ? kOpenOutput : *request.max_tokens;
   dispatch.ignore_eos = request.ignore_eos && !open;

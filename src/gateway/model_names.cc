@@ -94,7 +94,7 @@ void ModelNames::Report(size_t model, size_t replica, Names names) {
     const std::lock_guard lock(mu_);
     its.by_replica[replica].swap(names);
   }
-  // Without the lock: it takes longer the more they report, and nobody else changes the lists.
+  // Without the lock: it takes longer the more they report, and no other thread changes the lists.
   std::vector<const Names*> lists;
   lists.reserve(its.by_replica.size());
   for (const Names& each : its.by_replica) lists.push_back(&each);

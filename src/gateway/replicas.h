@@ -86,13 +86,13 @@ struct ReplicaView {
 
 const char* ReplicaStateName(ReplicaView::State state);
 
-// Who asks for a place. With several tenants a replica of two or more places keeps one for a tenant
-// that runs nothing there (a newcomer), as long as some tenant does not. One that shares its
-// machine between tenants by itself (BackendFacts) keeps none of its places: it takes requests
-// beyond them, half as many as it has places, of class high and of newcomers; of these it keeps one
-// for newcomers if they are two or more. One that preempts and does not share takes class high
-// beyond its places only from newcomers while it keeps a place: what went beyond would be in the
-// way of the newcomer.
+// The request for which a place is asked. With several tenants a replica of two or more places
+// keeps one for a tenant that runs nothing there (a newcomer), as long as some tenant does not. One
+// that shares its machine between tenants by itself (BackendFacts) keeps none of its places: it
+// takes requests beyond them, half as many as it has places, of class high and of newcomers; of
+// these it keeps one for newcomers if they are two or more. One that preempts and does not share
+// takes class high beyond its places only from newcomers while it keeps a place: what went beyond
+// would be in the way of the newcomer.
 struct PlaceAsk {
   bool newcomer = true;
   bool beyond = false;  // It may go beyond the places of a replica that preempts.
@@ -263,9 +263,9 @@ class Replicas {
   // Of all that are alive; at least 1.
   int limit(base::TimePoint now) const;
 
-  // Picks a replica: the one that holds most of the prompt, unless its load is above the bound,
-  // then by consistent hashing over the first block that nobody holds, then the one with the least
-  // outstanding tokens by weight. Of several that hold as much, the first on the ring.
+  // Picks a replica: the one that holds most of the prompt, unless its load is above the bound;
+  // then by consistent hashing over the first block that no replica holds; then the one with the
+  // least outstanding tokens by weight. If several hold as much, it is the first on the ring.
   Route Choose(const RouteAsk& ask, base::TimePoint now) const;
   // Blocks of the prompt that are thought to be cached at the replica that holds the most.
   int32_t CachedBlocks(std::span<const uint64_t> blocks) const;

@@ -1,5 +1,5 @@
 // The SchedulingPolicy seam: the order of jobs and the choice of preemption victims. A policy
-// ranks; who asks it, the engine core's scheduler or a gateway's dispatch, accounts for what they
+// ranks. Its caller, the engine core's scheduler or a gateway's dispatch, accounts for what jobs
 // take.
 #ifndef ROPEWAY_POLICY_SCHEDULING_POLICY_H_
 #define ROPEWAY_POLICY_SCHEDULING_POLICY_H_

@@ -22,15 +22,18 @@ namespace ropeway::scheduler {
 // A rejected request gets a ticket. Tickets lengthen the queue by what is not in it: a request's
 // predicted wait counts the queue and the work of the tickets before it, so the next rejected one
 // is told a later time, and no new arrival goes before those that were told one. They keep the
-// order and no slots: no slot is left empty for a ticket, and a short queue admits who comes.
+// order and no slots: no slot is left empty for a ticket, and a short queue admits every
+// request.
 //
-//   - Who keeps them: the engine core, or the gateway's dispatch, by its clock. A restart forgets
-//     them, which costs a second rejection and nothing else.
-//   - Whose it is: nobody has to send anything back, since the usual clients retry by themselves
+//   - Where they are kept: in the engine core, or in the gateway's dispatch, by its clock. A
+//   restart
+//     forgets them, which costs a second rejection and nothing else.
+//   - Which request a ticket belongs to: clients need not send it back, since the usual ones retry
 //     with the same body. A ticket belongs to the tenant, the class and the content (`key`) of its
-//     request; a request of that content that comes when it is due is its holder's. So is one that
-//     comes earlier, when nobody has sent that text for kApart: it is told the same time again.
-//     Before, it counts as another one, since many clients may send the same text at once.
+//     request. A request of that content that comes when the ticket is due holds it. A request that
+//     comes earlier holds it too if no client has sent that text for kApart, and is told the same
+//     time again. Otherwise it counts as another request, since many clients may send the same text
+//     at once.
 //   - When it is due: Retry-After is the predicted wait (queue and tickets before it) less half of
 //     max_wait. So its holder meets a queue of about max_wait / 2: neither a slot is idle if it is
 //     late or the machine was faster than predicted, nor is it rejected again if the machine was
@@ -38,7 +41,8 @@ namespace ropeway::scheduler {
 //   - How long it lasts: kGrace beyond the time that was told. The work of those that never come
 //     again holds back the others no longer.
 //   - How many: kMostAlone of one tenant, all tenants together less than twice that, each by what
-//     the others leave free (base::SharedBudget). Who gets none is told the end of all tickets.
+//     the others leave free (base::SharedBudget). A request that gets none is told the end of all
+//     tickets.
 //
 // Thread rule: the queue's.
 class AdmissionTickets {
@@ -146,8 +150,8 @@ class AdmissionQueue {
 
 // Decides about requests, tenant by tenant. A request is rejected if
 //
-//   - it would wait longer than max_wait (LoadView::Wait, in which another tenant's backlog delays
-//     nobody who is below its share) behind the queue and the tickets before it, and the queue
+//   - it would wait longer than max_wait (LoadView::Wait, in which another tenant's backlog does
+//     not delay a tenant below its share) behind the queue and the tickets before it, and the queue
 //     alone is not short, or
 //   - its prompt is more than its tenant may have waiting (max_queued_tokens, base::SharedBudget).
 //

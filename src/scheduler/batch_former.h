@@ -1,4 +1,4 @@
-// When a batch begins, who is of it, and the padding rows of a classic static batch.
+// When a batch begins, which requests are in it, and the padding rows of a classic static batch.
 #ifndef ROPEWAY_SCHEDULER_BATCH_FORMER_H_
 #define ROPEWAY_SCHEDULER_BATCH_FORMER_H_
 

@@ -283,7 +283,7 @@ double LoadView::Predict(const Asker* asker, Priority priority, const Counted& w
     if (is_newcomer && ahead.own.count == 0) return std::min(wait, kept);
     wait = std::min(wait, kept);
   }
-  // Who has all the slots of its part gets the next one when one of its own sequences ends.
+  // A tenant that has all slots of its part gets another when one of its own sequences ends.
   const double first_slot = UntilStart({}, slots, stays);
   double part = 1.0;
   if (options_.has_classes && options_.parts[ClassIndex(priority)] > 0.0) {

@@ -68,7 +68,7 @@ class Pace {
   int outliers_ = 0;
 };
 
-// What decides who goes before whom.
+// What decides which requests go before others.
 struct LoadOptions {
   bool has_classes = false;  // A higher class goes first, within its part if there are parts.
   bool has_tenants = false;  // Tenants (of a class) have shares by their weights.
@@ -110,20 +110,20 @@ struct NewcomerPlaces {
 //   - where places are kept for newcomers: the time to the next one of these, and until what its
 //     tenant has before it has gone through that one place.
 //
-// So another tenant's backlog delays nobody who is below its own share, and the request's own work
-// is no part of its wait. Slots share the machine's time evenly: the running sequences end in the
-// order of the work that they have left, and each end starts the next one of the queue.
+// So another tenant's backlog does not delay a tenant below its own share, and the request's own
+// work is no part of its wait. Slots share the machine's time evenly: the running sequences end in
+// the order of the work that they have left, and each end starts the next one of the queue.
 class LoadView {
  public:
-  // Who asks.
+  // The request whose wait is asked for.
   struct Asker {
     std::string_view tenant;
     double weight = 1.0;
     Priority priority = Priority::kMedium;
   };
 
-  // Adds work that is not queued and that nobody else is to overtake: rejected requests that were
-  // told when to come again. Throws std::bad_alloc.
+  // Adds work that is not queued and that no other request is to overtake: rejected requests that
+  // were told when to come again. Throws std::bad_alloc.
   void Book(std::string_view tenant, double weight, Priority priority, const WaitingWork& work);
 
   // The predicted wait in seconds; 0 while no pace is measured.

@@ -51,8 +51,8 @@ void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool
 
 // A step has five phases:
 //
-// 1. It looks around: who has waited too long, what each tenant holds, what the policy makes of
-//    it; and takes out what has become too long for the short factors of RoPE.
+// 1. It looks at what has waited too long, what each tenant holds, and how the policy ranks it; and
+//    takes out sequences that have become too long for the short factors of RoPE.
 // 2. It ranks what runs and what waits, and decides how many may start.
 // 3. With continuous batching, sequences of the queue that go before running ones take their slots
 //    and blocks (Takeover). A step with an urgent prompt belongs to it (UrgentSteps).

@@ -133,7 +133,7 @@ class Scheduler final : public AdmissionQueue {
   const int32_t long_rope_above_;
   policy::SchedulingPolicy* const policy_;
   kvcache::KvCacheManager* const kv_;
-  // What lasts: costs, tenants, and who waits or runs.
+  // What lasts from step to step: costs, load, tenants, and the sequences that wait or run.
   CostModel costs_;
   QueueLoad load_;
   TenantTable tenants_;

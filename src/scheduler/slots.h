@@ -1,4 +1,5 @@
-// The sequences of a scheduler: who waits, who runs, every move between the two, and their order.
+// The sequences of a scheduler: those that wait, those that run, all moves between the two, and
+// their order.
 #ifndef ROPEWAY_SCHEDULER_SLOTS_H_
 #define ROPEWAY_SCHEDULER_SLOTS_H_
 
