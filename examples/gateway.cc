@@ -62,8 +62,8 @@ int main(int argc, char** argv) {
   auto background = (*gateway)->Infer(std::move(story));
   if (!background.ok()) return Fail(background.status());
 
-  // Somebody waits for this one. The callback gets each piece of text as it comes, on a thread of
-  // the gateway's; returning false would cancel.
+  // A person waits for this answer. The callback gets each piece of text as it comes, on a thread
+  // of the gateway's; returning false would cancel.
   ropeway::Request urgent = Question("What is the capital of France?", ropeway::Priority::kHigh);
   urgent.max_tokens = 40;
   auto answer =

@@ -49,7 +49,7 @@ using Prompt = decltype(Request::prompt);
 // What a gateway in front of this server says of a request; its API key must have the right to
 // (ApiKey::gateway).
 struct GatewayFields {
-  std::string tenant;            // Who sent it to the gateway, instead of the key; "": the key.
+  std::string tenant;            // The sender at the gateway, instead of the key; "": the key.
   std::string cache_scope;       // Of that tenant's requests; "": the tenant alone.
   std::optional<double> weight;  // The tenant's share; absent: the key's.
   // Each part of a stream names the tokens that it accounts for.

@@ -59,7 +59,7 @@ const FieldRow* FindField(Dialect dialect, std::string_view name);
 Status CheckField(const FieldRow& row, const nlohmann::json& value, const std::string& field,
                   const BodyLimits& limits);
 
-// What the reading of one body finds beside its values: faults, and fields that nobody knows.
+// What the reading of one body finds beside its values: faults and unknown fields.
 class FieldReport {
  public:
   // `limits` must outlive it.

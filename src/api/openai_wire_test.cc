@@ -366,7 +366,7 @@ TEST(OpenAiWire, LearnsTheLoadOfVllmFromItsMetrics) {
   EXPECT_FALSE(ReadProbes(wire.get(), {{"/v1/models", "<html>"}}, &facts).ok());
 }
 
-// One who sends on has ended its answer all the same.
+// A server that sends more text after the finish reason has ended its answer all the same.
 TEST(OpenAiWire, WhatFollowsAFinishReasonIsNoText) {
   const std::vector<std::string> answer = {
       R"({"id":"x","choices":[{"index":0,"text":"A","finish_reason":"stop"}]})",

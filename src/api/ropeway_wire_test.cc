@@ -172,7 +172,7 @@ TEST(RopewayWire, TheOnlyModelIsMeantWhateverClientsCallIt) {
   EXPECT_TRUE(ReadProbes(wire.get(), one, &facts).ok());
   EXPECT_EQ(sent(wire.get()), "m");
   EXPECT_TRUE(wire->CanResume()) << "its facts are those of that model";
-  // Of several, nobody can tell which.
+  // With several models, the gateway cannot tell which one is meant.
   EXPECT_TRUE(ReadProbes(wire.get(), two, &facts).ok());
   EXPECT_FALSE(facts.ready);
   EXPECT_EQ(facts.reason,

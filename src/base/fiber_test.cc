@@ -87,7 +87,7 @@ TEST(FiberTest, EndsBeforeItIsDestroyed) {
       }
       EXPECT_TRUE(pause()) << "no pause any more";
       ended = true;
-      Deep(10, pause);  // Throws, to nobody.
+      Deep(10, pause);  // Throws; nothing catches it outside.
     });
     EXPECT_FALSE(fiber.Run());
     EXPECT_FALSE(fiber.Run());

@@ -30,7 +30,7 @@ TEST(OwnEntriesTest, FindsTheFirstThatIsNotOwn) {
   EXPECT_EQ(foreign().value(), "notes");
   std::ofstream(folder / ".hidden") << "x";
   EXPECT_EQ(foreign().value(), ".hidden");
-  // What has such a name only is somebody's.
+  // A directory that only has such a name is foreign.
   fs::remove_all(folder);
   fs::create_directories(folder / ".nfs000000000012");
   EXPECT_EQ(foreign().value(), ".nfs000000000012");

@@ -17,8 +17,8 @@ namespace ropeway::base {
 // hold at most as much as is still free (a dynamic threshold: Choudhury and Hahne, "Dynamic queue
 // length thresholds for shared-memory packet switches", 1998). So one tenant alone gets half of the
 // total, N greedy ones get N / (N + 1) of it together, and one that holds little finds room at
-// once, whatever the others do. There is one exception: what is held alone, while nobody else holds
-// anything, may take the whole total, so that an empty machine rejects nothing that fits it.
+// once, whatever the others do. There is one exception: a holder may take the whole total while no
+// other one holds anything, so that an empty machine rejects nothing that fits it.
 //
 // Thread rule: every method from any thread; a Hold from one thread at a time. Must outlive its
 // Holds.

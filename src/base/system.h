@@ -44,10 +44,10 @@ void RaiseDescriptorLimit();
 // How many descriptors this process may have open. Thread-safe.
 int64_t DescriptorLimit();
 
-// The first entry of the directory, by name, of which `is_own` says no; "" where there is none.
-// The directory lost+found and files .nfs*, which file systems make, are nobody's. A directory that
-// does not exist has none. Of one that cannot be read to its end nobody knows: kUnavailable, whose
-// message is the end of a sentence about it.
+// The first entry of the directory, by name, for which `is_own` returns false; "" where there is
+// none, as in a directory that does not exist. The directory lost+found and files .nfs*, which file
+// systems make, do not count. kUnavailable if the directory cannot be read to its end; the message
+// is the end of a sentence about it.
 StatusOr<std::string> FindForeignEntry(
     const std::filesystem::path& directory,
     const std::function<bool(const std::filesystem::directory_entry&)>& is_own);

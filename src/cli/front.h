@@ -74,8 +74,8 @@ struct Front {
   http::ServerPort port;
 };
 
-// Raises the limit on descriptors, resolves the flags, fits the connections to the limit, reads the
-// TLS files and takes the port, on which nobody listens yet; logs the secrets that others can read.
+// Raises the limit on descriptors, resolves the flags, fits the connections to the limit and reads
+// the TLS files. Takes the port, without listening yet. Logs the secrets that other users can read.
 StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
                              const DescriptorsBehind& behind);
 

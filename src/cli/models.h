@@ -27,9 +27,9 @@ bool IsModelWord(const std::string& word);
 // --yes.
 flags::FlagTable YesTable(bool* yes);
 
-// If `model` is not fetched, but could be: pulls it, where `yes`, or where a person sits at the
-// terminal and does not say no. kNotFound where nobody can be asked; the message says how to fetch
-// it. OK also where nothing could be pulled: ResolveModel says what is missing.
+// Pulls `model` if it can be fetched and is not yet; first asks the person at the terminal, except
+// with `yes`. kNotFound if the answer is no or there is no terminal; the message says how to fetch
+// it. OK also where nothing can be pulled: ResolveModel says what is missing.
 Status OfferPull(const std::string& model, bool yes);
 
 }  // namespace ropeway::cli

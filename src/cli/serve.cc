@@ -93,7 +93,7 @@ StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
   StatusOr<EngineOptions> engine_options =
       ResolveEngine(*with_model, [&] { return OfferPull(with_model->model, flags.yes); });
   if (!engine_options.ok()) return engine_options.status();
-  // Who pulled it by its short name asks for it by that.
+  // A user that pulled the model by its short name asks for it by that name.
   const hub::RegistryModel* const known = KnownModel(engine_options->model.path);
   if (known != nullptr) front->options.other_names = {known->name};
   // A gateway asks which model this is.

@@ -274,7 +274,7 @@ TEST_F(ServeTest, ConnectionsAreLoweredToTheDescriptors) {
   EXPECT_EQ(few.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(few.message(), HasSubstr("64 open files"));
   EXPECT_THAT(few.message(), HasSubstr("ulimit -Hn"));
-  limits.max_connections = 2;  // Who needs few is not asked for more.
+  limits.max_connections = 2;  // A server of few connections is not asked for more.
   EXPECT_TRUE(FitDescriptors(900, engine, &options).ok());
   EXPECT_EQ(limits.max_connections, 2);
 }

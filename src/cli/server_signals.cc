@@ -16,8 +16,8 @@
 namespace ropeway::cli {
 namespace {
 
-// Not through the log's queue, which this process does not wait for; and not for long, for nobody
-// may read what is written. Nothing that fails here keeps the process from its end.
+// Logs directly, because the process does not wait for the log's queue. It does not wait long: the
+// reader of the log may be gone. Nothing that fails here keeps the process from its end.
 void LogStopped() {
   try {
     // The main thread may put another log in its place meanwhile.

@@ -72,7 +72,7 @@ TEST(LlmEngineMetricsTest, MetricsTellWhatHappened) {
   }
 }
 
-// The engine's thread may be late; who asks meanwhile sees what was kept from before.
+// While the engine's thread is late, a scrape sees the values of the last sample.
 class TierOfALateThread final : public kvcache::TestTier {
  public:
   explicit TierOfALateThread(std::shared_future<void> go) : go_(std::move(go)) {}

@@ -457,7 +457,7 @@ TEST(LlmEngineTest, TokenizeAndDetokenize) {
   EXPECT_EQ(test.engine->Detokenize({-1}).status().code(), StatusCode::kInvalidArgument);
 }
 
-// One of its steps does a part of a long rendering, and nothing is rendered for whom drops it.
+// Each step does a part of a long rendering, and none is done once the caller has dropped it.
 TEST(LlmEngineTest, AChatIsRenderedInStepsToBeTokenized) {
   TestEngine test;
   bool over = false;

@@ -12,7 +12,7 @@
 
 namespace ropeway::hub {
 
-// Where the hub is, and who asks.
+// Where the hub is, and the token to ask it with.
 struct HubAccess {
   std::string endpoint;  // Without a trailing slash.
   std::string token;     // "": none.

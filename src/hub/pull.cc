@@ -173,7 +173,7 @@ StatusOr<bool> Puller::Keeps(const ModelStore::Model& there) {
     return OtherModel(there, there.source.empty() ? "" : "from " + there.source);
   }
   if (there.source.empty()) {
-    // Copied by hand, or by a script: without a sum nobody knows what it is.
+    // Copied by hand, or by a script: without a sum it is not known what it is.
     if (!HasSum()) {
       return OtherModel(there,
                         "and nothing says where it came from, nor which SHA-256 sum the "

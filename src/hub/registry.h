@@ -66,8 +66,9 @@ struct RegistryModel {
 // The registry in the program.
 const std::vector<RegistryModel>& BuiltInRegistry();
 
-// The model of who names none: the first of that registry. What it is, and how it samples, is said
-// there alone; scripts/fetch_model.sh and bench/ropeway_bench/suite.py read it from registry.cc.
+// The model for users that name none: the first of the built-in registry. Only registry.cc says
+// what it is and how it samples; scripts/fetch_model.sh and bench/ropeway_bench/suite.py read that
+// file.
 const RegistryModel& DefaultModel();
 
 // Reads a registry of one's own: a JSON list of objects with these fields. kDataLoss with the entry

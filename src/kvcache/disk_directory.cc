@@ -152,7 +152,7 @@ StatusOr<std::unique_ptr<DiskDirectory>> DiskDirectory::Open(const std::string& 
   StatusOr<Contents> contents = directory->Inspect(block_bytes);
   if (!contents.ok()) return contents.status();
   if (Status status = directory->Lock(); !status.ok()) return status;
-  contents = directory->Inspect(block_bytes);  // Nobody changes it from here on.
+  contents = directory->Inspect(block_bytes);  // No other process changes it now.
   if (!contents.ok()) return contents.status();
   if (Status status = directory->Prepare(*contents, block_bytes); !status.ok()) return status;
   directory->TidyUnmarked();

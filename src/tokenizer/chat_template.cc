@@ -30,7 +30,7 @@ constexpr double kMostSteps = 1'000'000;
 constexpr double kMostMade = 1 << 26;
 #else
 constexpr double kHeldBytes = 64 << 20;
-// Each takes a few seconds; who sends the request may stop it before.
+// Each takes a few seconds; the client may stop it earlier.
 constexpr double kMostSteps = 150'000'000;
 constexpr double kMostMade = 512 << 20;
 #endif

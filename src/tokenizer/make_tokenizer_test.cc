@@ -54,7 +54,7 @@ TEST(MakeTokenizerTest, AnEndOfAMessageIsNoEndOfATurn) {
   EXPECT_FALSE(tokenizer->IsEnd(259));
 }
 
-// Some files call it ordinary text; then anyone could write it, and nobody could parse it.
+// Some files call it ordinary text; then every prompt could write it, and no reader could parse it.
 TEST(MakeTokenizerTest, TheFilesEndTokenIsAControlToken) {
   Vocabulary vocabulary = MakeVocabulary("gpt-2", {}, {}, {"<|endoftext|>"});
   vocabulary.eos = 256;

@@ -1,5 +1,5 @@
-// What a chat's messages say is quoted in the prompt, whatever the template does with it, so that
-// no message writes a control token: nobody speaks in another's role.
+// The text of a chat's messages is quoted in the prompt, whatever the template does with it. So no
+// message writes a control token, and none can speak in another role.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -125,7 +125,7 @@ TEST(TextEncodingTest, ALongWordIsMergedInManyPieces) {
   EXPECT_EQ(encoding->ids(), tokenizer->Encode(text, {}));
 }
 
-// It is charged to whom the text is encoded for.
+// The memory is charged to the request that the text belongs to.
 TEST(TextEncodingTest, TheMemoryOfALongWordIsTold) {
   const auto tokenizer = MakeFor("gpt-2");
   const std::string text(100'000, 'h');
