@@ -127,7 +127,7 @@ struct BackendFacts {
   bool preempts = false;
   // It is told the tenant of each request, and divides its machine fairly between tenants.
   bool shares_tenants = false;
-  // Backends of which all three are equal, and not empty, give the same bits for the same request.
+  // Backends give the same bits for the same request if all three are equal and not empty.
   std::string model_digest;
   std::string numerics;
   std::string limits;  // What else decides, such as the resolved max_model_len and the KV type.

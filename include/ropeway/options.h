@@ -66,7 +66,7 @@ struct ModelOptions {
 // a gateway alike (docs/scheduling.md).
 struct QueueOptions {
   // The order of requests: "fcfs", "sjf", "length-balance", "cache-aware", "priority", "fair", or
-  // two or three of them joined by '+', of which the first decides and the next breaks its ties.
+  // two or three of them joined by '+': the first decides, and the next breaks its ties.
   std::string policy = "priority+fair";
   // "priority": the classes' guaranteed parts of the work, in percent; together 100.
   std::array<int, 3> class_shares = {70, 20, 10};
@@ -129,7 +129,7 @@ struct SchedulingOptions {
 
   // Tokens of one prompt in one step; 0: max_num_batched_tokens alone.
   int max_prefill_chunk = 0;
-  // A prompt of which more tokens are to be computed is a long one: while others decode, all long
+  // A prompt with more tokens than this to compute is a long one: while others decode, all long
   // ones together get at most long_prefill_budget of a step, in units of cost, and no more than
   // twice what the others' decodes cost where that is above 16 (docs/scheduling.md).
   int long_prefill_threshold = 512;
@@ -175,7 +175,7 @@ struct EngineOptions {
   // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.
   std::chrono::milliseconds request_timeout{0};
   // What the results that wait for Engine::PollFinished may take, in bytes: give it where that is
-  // called. 0: none are kept for it, as suits callers who wait for handles or stream.
+  // called. 0: none are kept for it, as suits callers that wait for handles or stream.
   int64_t max_finished_bytes = 0;
   std::string trace_file;  // Chrome/Perfetto JSON of steps and requests is written here; "": none.
 };

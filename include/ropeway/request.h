@@ -125,11 +125,11 @@ struct Request {
   // request without a choice gets.
   uint32_t choice = 0;
   // What another engine, which was lost, had generated of this very request; empty: nothing. The
-  // output goes on behind it: text, log-probs, usage, stop strings and finish reason are those of
-  // the uninterrupted run, of which the first part is not reported again. Both engines must have
+  // output goes on behind it: text, log-probs, usage, stop strings and finish reason are as in the
+  // uninterrupted run. What was generated before is not reported again. Both engines must have
   // the same model, numerics and limits, and `sampling.seed` must be set. The last of the ids is
   // generated again, and the request fails (kInternal) if it comes out as another one. At most
-  // max_tokens of them; not with prompt_logprobs, nor in a session.
+  // max_tokens ids; not with prompt_logprobs, nor in a session.
   std::vector<TokenId> resume_ids;
   std::vector<std::string> stop;  // At most 16, of 1 to 1024 bytes. Excluded from the text.
   // Tokens that end the output, as the model's end tokens do; at most 128. Counted and reported,

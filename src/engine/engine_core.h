@@ -247,7 +247,7 @@ class EngineCore {
   // Not emitted yet. Its memory is taken ahead, for one end of each sequence and in a step for all
   // of that step's, so that no event is lost for want of memory.
   std::vector<CoreEvent> events_;
-  // Batches of which a sequence has not ended, by number. Their memory is taken ahead too.
+  // Batches with a sequence that has not ended, by number. Their memory is taken ahead too.
   struct OpenBatch {
     uint64_t number = 0;
     base::TimePoint began{};

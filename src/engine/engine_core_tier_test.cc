@@ -61,7 +61,7 @@ class ShortOfMemoryTier final : public kvcache::TestTier {
   int failed = 0;
 };
 
-// Counts the looks at its usage, each of which costs a lock.
+// Counts the looks at its usage, because each costs a lock.
 class LookedAtTier final : public kvcache::TestTier {
  public:
   kvcache::KvTierUsage Usage() const override {

@@ -77,7 +77,7 @@ inline constexpr size_t kEncodingPiece = 8192;
 // Thread rule: const and thread-safe.
 class PromptEncoder {
  private:
-  // A prompt that is text between ids, any of which may be absent.
+  // A prompt of text between ids. Each part may be absent.
   struct Parts {
     std::vector<TokenId> before;
     std::optional<std::string> text;

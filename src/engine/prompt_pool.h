@@ -34,8 +34,8 @@ class PromptPool {
   // much of one text for each thread.
   static constexpr int64_t kFreeBytes = int64_t{1} << 20;
 
-  // `encoder`, `clock` and `bytes`, of which encoding takes its memory, must outlive it. A tenant
-  // alone may have `capacity` requests in it, several tenants twice as many together.
+  // `encoder`, `clock` and `bytes` must outlive it; encoding takes its memory from `bytes`. A
+  // tenant alone may have `capacity` requests in it, several tenants twice as many together.
   PromptPool(const PromptEncoder* encoder, const base::Clock* clock, base::SharedBudget* bytes,
              int threads, size_t capacity, ReadyFn ready, RejectedFn rejected);
 
@@ -78,7 +78,7 @@ class PromptPool {
   const ReadyFn ready_;
   const RejectedFn rejected_;
   std::mutex mu_;
-  // Guarded by mu_: of the requests in the pool that have one.
+  // The requests in the pool that have a deadline. GUARDED_BY(mu_)
   std::map<Deadline, std::shared_ptr<LiveRequest>> deadlines_;
   base::FairPool pool_;  // Last: its threads use all of the above.
 };

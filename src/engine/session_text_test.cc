@@ -179,7 +179,7 @@ TEST(VocabularyDigest, DiffersWhereTheVocabularyDoes) {
     bool IsUnused(TokenId id) const override { return id == kHello; }
   };
   EXPECT_NE(digest, VocabularyDigest(WithoutHello()));
-  // The same tokens, of which texts become others: a normalizer, a token in front.
+  // The same tokens, but texts become other ones of them: by a normalizer, by a token in front.
   class WithAnEncoding final : public T {
     Ids Encode(std::string_view, const tokenizer::EncodeOptions&) const override {
       return {kHello};

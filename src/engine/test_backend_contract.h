@@ -3,7 +3,7 @@
 //   INSTANTIATE_TYPED_TEST_SUITE_P(Engine, BackendContract, EngineUnderTest);
 //
 // The class under test has backend(), which answers requests with a token at a time, and Slowly():
-// a request of which the first token comes at once and the last never by itself.
+// a request whose first token comes at once and that never ends by itself.
 #ifndef ROPEWAY_ENGINE_TEST_BACKEND_CONTRACT_H_
 #define ROPEWAY_ENGINE_TEST_BACKEND_CONTRACT_H_
 

@@ -68,11 +68,11 @@ class ByteTokenizer final : public tokenizer::WholeTokenizer {
   static constexpr const char* kSlow = "SLOW";
   // Text that begins so is encoded once the gate lets it pass.
   static constexpr const char* kHeld = "HELD";
-  // Text that begins so is encoded in pieces without an end,
+  // Text that begins so is encoded in pieces without an end.
   static constexpr const char* kEndless = "ENDLESS";
-  // and with each of which it takes another MiB of memory.
+  // Text that begins so is encoded without an end too, and takes a MiB of memory with each piece.
   static constexpr const char* kGrowing = "GROWING";
-  // or one that takes a MiB from the first piece on.
+  // Text that begins so takes one MiB of memory from its first piece on.
   static constexpr const char* kLarge = "LARGE";
 
  private:

@@ -43,7 +43,7 @@ class Watchdog {
   bool stalled_ = false;  // The thread's: the present stall is reported.
   std::mutex mu_;
   std::condition_variable wake_;
-  bool stopped_ = false;  // Guarded by mu_.
+  bool stopped_ = false;  // GUARDED_BY(mu_)
   std::thread thread_;
 };
 

@@ -11,8 +11,8 @@
 
 namespace ropeway::engine {
 
-// Sums the work of steps in slices of a second, the last kSlices of which count; the newest slice
-// is under way. Adding and reading take constant time and no memory.
+// Sums the work of steps in slices of a second. The last kSlices count; the newest is under way.
+// Adding and reading take constant time and no memory.
 //
 // Thread rule: the owner's lock.
 class WorkWindow {

@@ -60,7 +60,7 @@ class DispatchTenants {
 
   // Places are divided between tenants.
   bool divides() const { return expected_ > 1; }
-  // A tenant of which nothing runs may yet come.
+  // A tenant without running requests may yet come.
   bool expects_newcomers() const {
     return divides() && static_cast<int>(all_.size()) - newcomers_ < expected_;
   }
@@ -69,7 +69,7 @@ class DispatchTenants {
   bool HasItsShare(const Tenant& tenant, int limit) const;
 
   const ByName& all() const { return all_; }
-  int newcomers() const { return newcomers_; }  // Of these, of which nothing runs.
+  int newcomers() const { return newcomers_; }  // Tenants without running requests.
   int urgent() const { return urgent_; }        // Requests in the queue.
   // One like it without requests, to count them again.
   DispatchTenants Empty() const { return {expected_, replicas_}; }
@@ -117,7 +117,7 @@ class DispatchBatches {
 
   // Takes the memory of the next batch; throws std::bad_alloc.
   void Reserve();
-  // So many requests start as a batch, of which `size` is said. Returns its number, from 1 on.
+  // `members` requests start as a batch that is said to have `size`. Returns its number, from 1 on.
   // REQUIRES: reserved since the last one; members > 0.
   struct Starting {
     int32_t members = 0;

@@ -22,8 +22,10 @@ class DispatchPlaces {
   struct Free {
     ReplicaMask newcomers = 0;
     ReplicaMask others = 0;
-    ReplicaMask last = 0;  // The last one of a single place, for tenants of which nothing runs.
-    // Those for a tenant that runs something `there`.
+    // The only replica whose place is still kept for newcomers (Replicas::KeepingTogether): a
+    // tenant that runs something does not get it. 0: none.
+    ReplicaMask last = 0;
+    // The replicas with a place for a tenant that runs something on the replicas `there`.
     ReplicaMask For(ReplicaMask there) const {
       return ((newcomers & ~there) | (others & there)) & (there != 0 ? ~last : kAllReplicas);
     }

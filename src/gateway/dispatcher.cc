@@ -394,7 +394,7 @@ void Dispatcher::OnProbe(int replica, uint64_t probe, const StatusOr<BackendFact
   if (!was_unheard && replicas_[replica].unheard()) SetTimersAt(replica);
   const std::shared_ptr<const std::string>& after = replicas_[replica].identity();
   if (before != nullptr && after != nullptr && *before != *after) {
-    // Another one now: of which of the two the streams are that run there is not known.
+    // It is another one now. Which of the two sends the streams that run there is not known.
     for (Entry* entry : entries_.running()) {
       if (entry->replica == replica) entry->ids_known = false;
     }

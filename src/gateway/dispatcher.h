@@ -105,7 +105,7 @@ struct DispatchCounts : BatchCounts {
 // class high does not wait for a batch, in up to half the places. The replica is
 // Replicas::Choose's. What of class high finds no place then is sent to a replica that preempts
 // (BackendFacts), half as many as it has places: it knows the class, and makes room by itself. So
-// is one request of each tenant of which nothing runs, if the replica shares its machine between
+// is one request of each tenant without running requests, if the replica shares its machine between
 // tenants; both together are at most half as many as it has places.
 //
 // Failures. Before any output was given to the client, a request is sent again: at most max_retries

@@ -214,7 +214,7 @@ class GatewayBackend final : public service::FrontDesk {
   const GatewayConfig config_;
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all turns.
   ModelNames names_;
-  std::vector<Model> models_;  // As many as have names; constant but for what is guarded by mu_.
+  std::vector<Model> models_;  // As many as have names; the vector is constant.
   mutable GatewayMetrics metrics_;
   service::Intake intake_;
   service::Registry<ClientRequest> requests_{"the gateway"};

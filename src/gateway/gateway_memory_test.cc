@@ -87,7 +87,7 @@ class GatewayMemoryTest : public testing::Test {
   }
   ~GatewayMemoryTest() override { base::Log().set_level(level_); }
 
-  // Submits requests of which two do not end by themselves. Their ids, in order.
+  // Submits requests, two of them without an end of their own. Returns their ids, in order.
   std::vector<RequestId> SubmitSome() {
     sinks_.clear();
     std::vector<RequestId> ids;

@@ -25,8 +25,8 @@ struct HttpBackendOptions {
   BackendOptions server{};
   std::string model = {};  // As requests name it.
 
-  // As HttpSend's: 0 is none. The dispatcher watches for output; these watch for bytes, of which
-  // the comments that keep a stream alive are some.
+  // As HttpSend's: 0 is none. The dispatcher watches for output; these watch for bytes,
+  // which include the comments that keep a stream alive.
   base::Duration connect_timeout = std::chrono::seconds(5);
   base::Duration first_byte_timeout{0};
   base::Duration idle_timeout{0};

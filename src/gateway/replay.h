@@ -11,7 +11,7 @@
 
 namespace ropeway::gateway {
 
-// What a client was given, but for the text itself, of which there may be much.
+// What a client was given, without the text itself, which may be long.
 struct GivenOutput {
   uint64_t bytes = 0;  // Of text.
   uint64_t hash = 0;   // Of these.

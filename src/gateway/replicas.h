@@ -105,20 +105,22 @@ class Replica {
 
   const BackendOptions& options() const { return options_; }
 
-  // Requests. Whether it takes requests, as far as its health goes, now or after a pause,
+  // Requests.
+
+  // Whether its health lets it take requests, now or after a pause.
   bool alive() const { return !draining_ && ready_ && !ejected_; }
-  // and whether it takes them now.
+  // Whether it takes requests now.
   bool usable(base::TimePoint now) const { return alive() && now >= busy_until_; }
   // Requests that it may have at once now; at least 1.
   int limit(base::TimePoint now) const;
-  // Those that may be sent now: 0 if it is not usable.
+  // Requests that may be sent to it now: 0 if it is not usable.
   int free_places(base::TimePoint now, const PlaceAsk& ask = {}) const;
-  // Of its places, those that only a newcomer gets now: 0 or 1.
+  // Places that only a newcomer gets now: 0 or 1.
   int kept_places(base::TimePoint now) const;
-  // It shares its machine between tenants by itself, so that newcomers may go beyond its places.
+  // Whether it shares its machine between tenants by itself: newcomers may go beyond its places.
   bool shares() const { return facts_.preempts && facts_.shares_tenants; }
   int in_flight() const { return in_flight_; }
-  int tenants() const { return tenants_; }  // That run something here.
+  int tenants() const { return tenants_; }  // Tenants that run something here.
   uint64_t sent() const { return sent_; }
   int64_t outstanding() const { return outstanding_; }
 
@@ -256,7 +258,7 @@ class Replicas {
   // Of the usable ones that do not, those with a single place, if they are several: having none
   // each, they keep one of their places together.
   ReplicaMask KeepingTogether(base::TimePoint now) const;
-  // Places that a tenant of which nothing runs could have now, in all classes.
+  // Places that a tenant without running requests could have now, in all classes.
   int newcomer_places(base::TimePoint now) const;
   int free_places(base::TimePoint now, const PlaceAsk& ask = {}) const;
   int kept_places(base::TimePoint now) const;

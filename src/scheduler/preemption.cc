@@ -130,7 +130,7 @@ std::span<core::Sequence* const> DueList::Find(std::span<core::Sequence* const> 
 
 bool DueList::MustStart(std::span<core::Sequence* const> of_one_tenant, base::TimePoint now,
                         double step_seconds) const {
-  // Its slots, of which half start others, each after kMinRunSteps and its prompt.
+  // Half of its slots start others, each after kMinRunSteps and its prompt.
   const double half = HalfOf(tenants_->Of(*of_one_tenant[0]));
   double steps = 1.0;  // Until the next one can start; the first one's start takes one.
   for (const core::Sequence* sequence : of_one_tenant) {

@@ -92,10 +92,10 @@ struct WaitingWork {
   }
 };
 
-// Places that are kept for newcomers: tenants of which nothing runs.
+// Places that are kept for newcomers: tenants without running sequences.
 struct NewcomerPlaces {
   bool kept = false;  // There are some.
-  int slots = 0;      // Of the slots, those that a tenant gets only as a newcomer.
+  int slots = 0;      // Slots that a tenant gets only as a newcomer.
   int free = 0;       // Places that newcomers may take now, within the slots or beyond.
 };
 

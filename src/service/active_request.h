@@ -40,7 +40,7 @@ struct Turn {
 // | waiting   | is in the queue, not yet started                  | running; ended      |
 // | running   | is computed                                       | preempted; ended    |
 // | preempted | gave way, or lost its backend, and waits again    | running; ended      |
-// | ended     | has its end, of which the sink is told            |                     |
+// | ended     | has its end, which the sink is told               |                     |
 //
 // The sink is told OnAdmitted once, deltas, one end. One that throws is treated like one whose
 // reader is gone, and still gets its end.

@@ -26,8 +26,8 @@ struct ModelInfo {
   int64_t created = 0;           // Unix seconds.
   SamplingParams sampling = {};  // Of a request that does not say.
   std::string fingerprint = {};  // OpenAI's system_fingerprint; "": none.
-  // Backends of which all three are equal, and the digest is known, give the same bits for the same
-  // request: one can go on where another left off (Request::resume_ids).
+  // Backends give the same bits for the same request if all three are equal and the digest is
+  // known. Then one can go on where another left off (Request::resume_ids).
   std::string digest = {};    // Of the model's files; "": not known.
   std::string numerics = {};  // The version of the order of sums (docs/numerics.md).
   std::string limits = {};    // What else decides: max_model_len, the KV type, the chat template.

@@ -63,7 +63,7 @@ struct RequestHandle::State {
   std::shared_ptr<service::CancelLink> link;  // Set before it is shared.
   std::mutex mu;
   std::condition_variable ended;
-  std::shared_ptr<const Result> result;  // Guarded by mu; null until the end.
+  std::shared_ptr<const Result> result;  // Null until the end. GUARDED_BY(mu)
 };
 
 // Collects one request's output into a Result. What the end needs is allocated with it.
