@@ -95,7 +95,7 @@ class OpenAiFormat : public ApiFormat {
     const char* object;            // Of a whole answer,
     const char* chunk_object;      // and of a chunk.
     const char* no_output;         // A chunk's member for output, where there is none.
-    const char* zero_tokens_need;  // The fields of which one makes sense of max_tokens 0.
+    const char* zero_tokens_need;  // The fields that max_tokens 0 needs one of.
   };
 
   // `body` is the implementation's, and outlives this.

@@ -117,7 +117,8 @@ class OpenAiWire : public WireFormat {
  private:
   const ServerModel configured_;
   mutable std::mutex mu_;
-  std::string reported_;  // The name of the only model, where that is another one. Guarded by mu_.
+  // The name of the only model, if that is another one. GUARDED_BY(mu_)
+  std::string reported_;
 };
 
 // The failure that an event of a stream tells of; nothing if it tells of none. `is_error`: its type

@@ -49,8 +49,8 @@ constexpr PartText kParts[] = {
 constexpr bool IsFirstHalf(char32_t code) { return code >= 0xD800 && code < 0xDC00; }
 constexpr bool IsSecondHalf(char32_t code) { return code >= 0xDC00 && code < 0xE000; }
 
-// A half is marked as one of the last characters of the last private plane, of which there are as
-// many as halves.
+// A half is marked as one of the last characters of the last private plane. There are as many marks
+// as halves.
 constexpr char32_t kFirstMark = 0x10F800;
 constexpr std::string_view kMarksBegin = "\xF4\x8F";
 

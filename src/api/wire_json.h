@@ -82,8 +82,8 @@ class LengthGuard {
   explicit LengthGuard(std::optional<int32_t> max_tokens);
   // Counts an event with output. Returns false once no honest answer could be so long.
   bool Take(size_t text_bytes, size_t tokens = 0);
-  // Counts one without, of which there may be many: they keep the connection alive. A failure:
-  // these have no end.
+  // Counts an event without output. There may be many, which keep the connection alive. Returns a
+  // failure if they have no end.
   std::optional<Outcome> TakeIdle();
 
  private:

@@ -89,8 +89,8 @@ std::string ListText(const std::vector<hub::RegistryModel>& registry,
   return text;
 }
 
-// For shells that complete a name: what is here, and the registry's. Of the former only names that
-// need no quotes.
+// The names that shells complete: models that are here, if their name needs no quotes, and the
+// registry's.
 std::string NamesText(const std::vector<hub::RegistryModel>& registry,
                       const hub::ModelStore& store) {
   std::string text;
@@ -213,7 +213,7 @@ int Remove(const ModelsFlags& flags) {
     if (const auto found = FindFetched(name, *registry, store)) {
       name = found->name;
     } else if (const auto* known = hub::FindModel(*registry, name)) {
-      name = known->file;  // Of which a part may have come.
+      name = known->file;  // A part of it may be here.
     }
   }
   const auto model = store.Find(name);

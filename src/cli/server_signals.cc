@@ -38,7 +38,7 @@ struct ServerSignals::State {
   std::promise<int> first;
   std::atomic<bool> hung_up = false;  // A SIGHUP came since the last reload began.
   std::mutex mutex;                   // Held while a reload is applied, never while files are read.
-  bool over = false;                  // Guarded by mutex: the server may be gone.
+  bool over = false;                  // The server may be gone. GUARDED_BY(mutex)
 
   // Whether there may be another one.
   bool Reload(const Read& read) {

@@ -26,7 +26,7 @@ class HttpMetrics {
   // left before.
   void CountRequest(std::string_view route, int code, const std::string& tenant);
   int64_t answered() const { return answered_; }
-  // Drops the numbers of the tenants of which `remembered` says no.
+  // Drops the numbers of tenants for which `remembered` returns false.
   void ForgetTenants(const std::function<bool(const std::string&)>& remembered);
   void CountSlowReader() { slow_readers_->Increment(); }
   // An answer that was not sent whole: its tenant's take too much memory.
@@ -46,8 +46,8 @@ class HttpMetrics {
  private:
   std::atomic<int64_t> answered_{0};
   mutable std::mutex mutex_;
-  // By tenant and code. Guarded by mutex_. Counters of the library's could not be dropped while
-  // they may be counted in.
+  // By tenant and code; not the library's counters, which cannot be dropped while they are counted
+  // in. GUARDED_BY(mutex_)
   std::map<std::string, std::map<int, int64_t>> tenant_requests_;
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>* requests_;

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Parses `bytes`, of which `step` more arrive at a time.
+// Parses `bytes` when `step` more of them arrive at a time.
 struct Parsed {
   Parsed(const std::string& bytes, size_t step, const HttpLimits& its_limits = {})
       : limits(its_limits), parser(limits) {

@@ -14,8 +14,8 @@
 
 namespace ropeway::hub {
 
-// 1 to 200 letters, digits, dots, dashes and underscores, of which the first is a letter or a
-// digit: such a name leads out of no folder and needs no quotes in a shell.
+// 1 to 200 letters, digits, dots, dashes and underscores; the first one is a letter or a digit.
+// Such a name leads out of no folder and needs no quotes in a shell.
 bool IsModelName(std::string_view name);
 
 // Such names with slashes between them: a file in a repository.

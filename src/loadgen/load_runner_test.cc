@@ -354,8 +354,8 @@ TEST(LoadRunner, NothingIsSentAfterItsDuration) {
   EXPECT_TRUE(result.records.back().ok());
 }
 
-// Answers a chat of n messages with "a<n>" and counts 7 tokens per message, of which all but the
-// last message's were cached.
+// Answers a chat of n messages with "a<n>" and counts 7 tokens per message. All but the last
+// message's count as cached.
 net::FakeReply Converse(const net::FakeRequest& request) {
   const Json body = Json::parse(request.body);
   const auto messages = static_cast<int>(body["messages"].size());
@@ -368,7 +368,7 @@ net::FakeReply Converse(const net::FakeRequest& request) {
   return net::StreamReply(net::EventStream({text.dump(), usage.dump()}));
 }
 
-// `count` conversations of `turns` turns, of which those before `first` are history.
+// Conversations of `turns` turns. The turns before `first` are history.
 RunResult Chat(const net::FakeServer& server, LoadPlan plan, int turns, int first = 0) {
   Conversation chat;
   chat.first_turn = first;

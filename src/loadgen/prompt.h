@@ -63,7 +63,7 @@ class RandomPrompts {
   static constexpr int32_t kLastId = 29999;
 
   // With `as_ids` a prompt is a list of ids, and its length exact. Otherwise it is a text of short
-  // common words, each of which nearly every vocabulary has as one token; `overhead` tokens of the
+  // common words, which nearly every vocabulary has as one token each; `overhead` tokens of the
   // length are the server's own (chat template, begin-of-text), as ProbeServer measured them.
   RandomPrompts(uint64_t seed, bool as_ids, int overhead)
       : seed_(seed), as_ids_(as_ids), overhead_(overhead) {}

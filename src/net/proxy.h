@@ -23,8 +23,8 @@ struct Proxy {
 };
 
 // The proxy of https_proxy or HTTPS_PROXY for an https URL, unless no_proxy or NO_PROXY lists its
-// host: a comma between names, each of which (also as .NAME or *.NAME) stands for itself and what
-// ends with it, or "*".
+// host: names with commas between them, or "*". A name, also as .NAME or *.NAME, stands for
+// itself and what ends with it.
 // http goes without a proxy. kInvalidArgument for a variable that is no http://[USER:PASSWORD@]HOST
 // [:PORT]; the message does not show it.
 StatusOr<std::optional<Proxy>> ProxyFor(const BaseUrl& url);

@@ -58,8 +58,8 @@ class Access {
   // Puts other keys in their place, from the next Check on. REQUIRES: not null.
   void Replace(std::shared_ptr<const Table> table) noexcept;
 
-  // `authorization`, `api_key`: the values of the headers Authorization and X-Api-Key, of which
-  // either may present the key; "" where they are absent. What the caller of a route without a key
+  // `authorization`, `api_key`: the values of the headers Authorization and X-Api-Key; ""
+  // where they are absent. Either may present the key. What the caller of a route without a key
   // may see depends on it all the same. Takes the same time whichever key is presented and however
   // much of it is right.
   http::Verdict Check(http::Rights rights, std::string_view authorization,
@@ -68,8 +68,8 @@ class Access {
  private:
   using Digest = std::array<unsigned char, 32>;
   struct Presented {
-    bool any = false;       // A key was given,
-    bool two = false;       // or two that differ, of which none counts.
+    bool any = false;       // A key was given.
+    bool two = false;       // Two different keys were given: neither counts.
     bool admin = false;     // It is the admin key.
     size_t tenant = kNone;  // The index of the API key that it is.
   };
@@ -80,7 +80,7 @@ class Access {
                             std::string_view api_key);
 
   mutable std::mutex mutex_;
-  std::shared_ptr<const Table> table_;  // Guarded by mutex_; never null.
+  std::shared_ptr<const Table> table_;  // Never null. GUARDED_BY(mutex_)
 };
 
 }  // namespace ropeway::server

@@ -55,7 +55,7 @@ class HttpAnswersTest : public ServerTest {
 
 TEST_F(HttpAnswersTest, WhatOneTenantDoesNotReadLeavesRoomForAnothers) {
   ServerLimits limits;
-  // Of which one tenant gets half: 10 MiB. An answer takes about 5 MB while it is made (ids, and a
+  // One tenant gets half of this: 10 MiB. An answer takes about 5 MB while it is made (ids, and a
   // text that grows by doubling) and 3 MB from then on: the second one fits, and no third.
   limits.max_answers_bytes = size_t{20} << 20;
   Start(limits);
@@ -126,7 +126,7 @@ TEST_F(HttpAnswersTest, WhatWaitsForItsIoThreadIsCharged) {
   EXPECT_TRUE(Eventually([&] { return detokenize(100'000) == 200; }));
 }
 
-// Streams of which much is gathered and nothing read.
+// Streams whose clients read nothing while much is gathered.
 TEST_F(HttpAnswersTest, StreamsThatAreNotReadAreCut) {
   ServerLimits limits;
   limits.max_answers_bytes = size_t{1} << 20;

@@ -268,7 +268,7 @@ TEST_F(HttpPriorityTest, AKeysTokensPerMinuteAreBounded) {
   EXPECT_FALSE(answer.headers.contains("x-ratelimit-limit-requests"));  // OpenAI's are per minute.
   ClientReply stream = Post("key-slow-1", R"(,"max_tokens":20,"stream":true)");
   EXPECT_EQ(stream.status, 200);
-  // Without what it will generate, of which a part may be there already.
+  // Without what it will generate. A part of that may be generated already.
   EXPECT_LE(std::stoi(stream.headers["x-ratelimit-remaining-tokens"]), 2);
   // It ends where the key's tokens do: after 3 + 2 more, and what filled up meanwhile.
   const std::vector<std::string> events = api::Events(stream.body);
