@@ -29,7 +29,7 @@ TEST(FiberTest, GoesOnWhereItPaused) {
   EXPECT_EQ(ran, "abc.");
 }
 
-// Pauses at the bottom of `depth` calls, each of which has to free something.
+// Pauses at the bottom of `depth` calls. Each has something to free.
 int Deep(int depth, const Fiber::PauseFn& pause) {
   const auto held = std::make_unique<std::vector<int>>(100, depth);
   if (depth > 0) return Deep(depth - 1, pause) + held->front() - depth + 1;

@@ -232,7 +232,7 @@ PanelReads ReadsOf(const model::FfnWeights& network) {
   return up;
 }
 
-// Runs the next `rows` ids of a sequence as a step of their own, of which nothing is sampled.
+// Runs the next `rows` ids of a sequence as a step of their own that samples nothing.
 int64_t ExpertsReadInAStep(CpuExecutor* executor, core::Batch* batch, const Sequence& s,
                            int32_t rows) {
   core::BatchItem& item = batch->items[0];

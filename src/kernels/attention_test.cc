@@ -106,7 +106,7 @@ class Cache {
   KvType type_;
   size_t stride_;
   std::vector<int32_t> blocks_;
-  std::vector<int32_t> table_;  // [block][step], of which the first is used.
+  std::vector<int32_t> table_;  // [block][step]; step 0 is used.
   std::vector<float> k_;
   std::vector<float> v_;
   AlignedBytes bytes_;

@@ -95,7 +95,7 @@ class DiskDirectory {
   int marks_ = -1;  // The open UNDER_WAY.
   std::string stopped_in_;
   std::mutex mutex_;
-  int under_way_[3] = {};  // How many of each kind. Guarded by mutex_.
+  int under_way_[3] = {};  // How many of each kind. GUARDED_BY(mutex_)
 };
 
 // CPU seconds of the calling thread since it began.
@@ -131,7 +131,7 @@ class DiskWatch final : public rocksdb::EventListener {
   const std::function<void()> on_error_;
   std::atomic<int64_t> cpu_nanos_{0};
   mutable std::mutex mutex_;
-  std::string error_;  // Guarded by mutex_.
+  std::string error_;  // GUARDED_BY(mutex_)
 };
 
 }  // namespace ropeway::kvcache

@@ -123,7 +123,7 @@ TEST(DiskDirectory, APipeIsNotWaitedFor) {
       fs::remove_all(pipe);
       ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
       const std::string rejection = DiskTier::Open(TestOptions(path)).status().message();
-      // A generation without its marker is left alone, as are all of others.
+      // A generation without its marker is left alone, and so is everything of others.
       const bool in_generation = pipe.filename() == "MADE_BY_ROPEWAY";
       if (in_generation && filled) {
         EXPECT_EQ(rejection, "");

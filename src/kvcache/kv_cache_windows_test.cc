@@ -8,7 +8,7 @@
 namespace ropeway::kvcache {
 namespace {
 
-// Two groups of layers, of which the second one's see 20 positions.
+// Two groups of layers. Those of the second one see 20 positions.
 class KvCacheWindowsTest : public KvCacheTest {
  protected:
   void MakeWindows(int32_t blocks, KvCacheOptions options = {}) {

@@ -22,7 +22,7 @@ class KvCacheTest : public testing::Test {
     kv_ = std::make_unique<KvCacheManager>(options);
   }
 
-  // A sequence with the ids 0 .. n - 1, of which those from `from` on are its own.
+  // A sequence with `ids` ids: 0, 1, ... below `from`, and ids of its own from there on.
   core::Sequence* New(int32_t ids, int32_t from = 1 << 20) {
     auto sequence = std::make_unique<core::Sequence>();
     sequence->request.id = sequences_.size() + 1;

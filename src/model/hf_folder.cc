@@ -69,7 +69,7 @@ class FolderReader {
   std::vector<std::string> unlisted_;  // Tensors that the index does not say to be in their file.
 };
 
-// `names`, of which a file may have any number: the first ones, and how many more there are.
+// The first ones of `names`, and how many more there are: a file may have any number.
 std::string FirstOf(const std::vector<std::string>& names) {
   constexpr size_t kShown = 4;
   std::string text;

@@ -15,8 +15,8 @@
 
 namespace ropeway::model {
 
-// kLongRope: frequencies are divided by factors of the file, of which it has one list for sequences
-// up to the original context length and one for longer ones (LongRoPE, Ding et al. 2024). A longer
+// kLongRope: frequencies are divided by factors of the file. It has one list for sequences up to
+// the original context length and one for longer ones (LongRoPE, Ding et al. 2024). A longer
 // sequence has the second list at all of its positions.
 enum class RopeScaling { kNone, kLinear, kYarn, kLongRope };
 

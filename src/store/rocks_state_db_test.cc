@@ -221,8 +221,8 @@ TEST_F(RocksStateDbTest, ADamagedTableIsNeverServed) {
   EXPECT_EQ(db->Visit("", [](std::string_view, std::string_view) {}).code(), StatusCode::kDataLoss);
 }
 
-// What a key may hold after writes of which some failed: the value of the last one that did not, or
-// of one that failed later; and nothing, if all failed.
+// What a key may hold after writes that failed in part: the value of the last write that succeeded,
+// or of one that failed later; also nothing, if all failed.
 struct Expected {
   std::vector<std::string> values;
   bool may_be_absent = true;

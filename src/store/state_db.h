@@ -66,7 +66,7 @@ class MemoryStateDb final : public StateDb {
 
  private:
   mutable std::mutex mu_;
-  std::map<std::string, std::string> values_;  // Guarded by mu_.
+  std::map<std::string, std::string> values_;  // GUARDED_BY(mu_)
 };
 
 // Each Write is synced to the device before it returns. One process at a time may open the
@@ -107,8 +107,8 @@ class RocksStateDb final : public StateDb {
   const uint64_t storage_bytes_;
   rocksdb::Env* const env_;
   mutable std::shared_mutex mu_;     // Held exclusively while db_ is reopened.
-  std::unique_ptr<rocksdb::DB> db_;  // Guarded by mu_; null if it could not be opened.
-  Status why_closed_;                // Guarded by mu_; set if db_ is null.
+  std::unique_ptr<rocksdb::DB> db_;  // Null if it could not be opened. GUARDED_BY(mu_)
+  Status why_closed_;                // Set if db_ is null. GUARDED_BY(mu_)
   bool failed_ = false;              // The last Write failed; used by the writing thread only.
 };
 

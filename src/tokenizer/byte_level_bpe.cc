@@ -115,8 +115,8 @@ class ByteLevelEncoder final : public SegmentEncoder {
   enum class Stage {
     kStretch,  // The next stretch of valid UTF-8.
     kCompose,  // It is normalized.
-    kPieces,   // The pieces of that,
-    kMerge,    // each of which is merged.
+    kPieces,   // Its pieces are found.
+    kMerge,    // Each piece is merged.
     kEnd,
   };
 

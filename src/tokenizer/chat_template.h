@@ -20,8 +20,8 @@ namespace ropeway::tokenizer {
 struct RenderedChat {
   std::string text;
   // What the messages said of it: contents, names, ids of tool calls, and roles that are no plain
-  // names. A control token of which a byte lies in these was written by whoever wrote the message,
-  // not by the template: EncodeOptions::quoted.
+  // names. A control token with a byte in these was written by the author of the message, not
+  // by the template: EncodeOptions::quoted.
   Spans quoted = {};
 };
 

@@ -24,7 +24,7 @@ json NormalizedToken(TokenId id, const char* text, bool special, bool normalized
   return {{"id", id}, {"content", text}, {"special", special}, {"normalized", normalized}};
 }
 
-// As of Llama 2: "▁" 259, a 260, b 261, "▁a" 262, <x> 263, <y> 264, of which <y> is not normalized.
+// As of Llama 2: "▁" 259, a 260, b 261, "▁a" 262, <x> 263, <y> 264; <y> is not normalized.
 FolderFiles SpacedFolder() {
   const Vocabulary vocabulary =
       MakeSentencePieceVocabulary("llama", {"▁", "a", "b", "▁a"}, true, {}, {"<x>", "<y>"});

@@ -364,7 +364,7 @@ bool FolderVocabulary::AddTokens() {
   return true;
 }
 
-// What tokenizer_config.json says beside a tokenizer.model, of which `model_adds` is the dummy
+// What tokenizer_config.json says beside a tokenizer.model. `model_adds`: the model adds a dummy
 // prefix. Llama's own classes write a space without it too, unless they follow it as "legacy".
 SpacePrefix FolderVocabulary::SpacePrefixBesideModel(bool model_adds) const {
   if (Member(tokenizer_config_, "add_prefix_space") == false) return SpacePrefix::kNone;

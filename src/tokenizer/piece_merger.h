@@ -19,7 +19,7 @@
 
 namespace ropeway::tokenizer {
 
-// Merges and their ranks, of which the lowest is merged first.
+// Merges and their ranks: the lowest rank is merged first.
 struct RankedMerges {
   std::vector<Merge> merges;
   std::vector<uint32_t> ranks;

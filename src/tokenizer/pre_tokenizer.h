@@ -55,7 +55,7 @@ class SplitPattern {
   Detours Split(const std::vector<std::string_view>& texts,
                 std::vector<std::string_view>& pieces) const;
 
-  // A walk through texts, of which each may be left for a while (pre_tokenizer.cc).
+  // A walk through texts that can be interrupted in each one (pre_tokenizer.cc).
   class Matcher;
 
  private:

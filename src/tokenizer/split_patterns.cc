@@ -46,7 +46,7 @@ constexpr std::string_view kFalconPunctuation =
     R"(\x{119E2}\x{11A3F}-\x{11A46}\x{11A9A}-\x{11A9C}\x{11A9E}-\x{11AA2}\x{11C41}-\x{11C45})"
     R"(\x{11C70}\x{11C71}\x{11EF7}\x{11EF8}\x{11FFF}\x{12FF1}\x{12FF2}\x{16E97}-\x{16E9A})"
     R"(\x{16FE2}\x{1E95E}\x{1E95F}]++|[$+<=>^`|~]++)++)";
-// It splits the letters of bytes, of which these are numbers too: superscripts and fractions.
+// It splits the letters of bytes. These letters are numbers too: superscripts and fractions.
 constexpr std::string_view kFalconNumbers = R"([0-9\xB2\xB3\xB9\xBC-\xBE]+)";
 constexpr std::string_view kFalconThreeDigits = "[0-9][0-9][0-9]";
 

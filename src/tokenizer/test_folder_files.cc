@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// A field of protocol buffers with bytes, of which there are fewer than 128.
+// A field of protocol buffers with fewer than 128 bytes.
 std::string MessageField(char number, const std::string& bytes) {
   return static_cast<char>(number << 3 | 2) + std::string(1, static_cast<char>(bytes.size())) +
          bytes;

@@ -21,8 +21,8 @@ namespace ropeway::tokenizer {
 struct EncodeOptions {
   bool add_special = true;    // Add the tokens that begin and end a text by the model's file (BOS).
   bool parse_special = true;  // Recognise special tokens in the text.
-  // With parse_special: a special token of which any byte lies in these is ordinary text all the
-  // same, for a message said it and not the template (ChatTemplate). Spans (spans.h).
+  // With parse_special: a special token with a byte in these spans (spans.h) is ordinary text all
+  // the same, because it comes from a message and not from the template (ChatTemplate).
   std::span<const Span> quoted = {};
   // The last of the ids that the text goes on from; none: it begins a text. What a tokenizer does
   // at the beginning of a text, such as writing a space before it, it does not do behind others.

@@ -104,8 +104,8 @@ struct Vocabulary {
   bool lowercase = true;
   bool strip_accents = true;
 
-  // "gpt2" from tokenizer.json; GGUF has no such keys. Split patterns, of which each splits the
-  // pieces of the one before, instead of those that `pre` names; whether a piece that is a token is
+  // "gpt2" from tokenizer.json; GGUF has no such keys. Split patterns, instead of those that
+  // `pre` names: each splits the pieces of the one before; whether a piece that is a token is
   // taken whole; and the normalizer.
   std::vector<std::string> patterns;
   std::optional<bool> ignore_merges;
