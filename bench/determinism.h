@@ -37,7 +37,7 @@ std::vector<const kernels::Kernels*> TablesToAsk();
 
 // Random settings of round `round` (from 0), for requests of at most `longest` tokens on a machine
 // with `cores` cores. Rounds take turns with one thread and several, with the tables, and with KV
-// pools of which three in four are so small that sequences must give way. Half of all rounds cache
+// pools. Three in four pools are so small that sequences must give way. Half of all rounds cache
 // prefixes, whatever the table and the threads.
 RoundSettings DrawSettings(int round, const std::vector<const kernels::Kernels*>& tables,
                            int longest, int cores, base::Random* random);
@@ -81,8 +81,9 @@ struct DeterminismOutput {
 // The production loop (EngineCore, its scheduler and executor), driven step by step in this
 // process, so that what happened to each ask is known: a new engine for every round, with
 // DrawSettings' settings. The first ask of all is alone in its engine; the others arrive at random
-// steps among random company, some of which leave early. The same options give the same steps on
-// every machine with the same tables and cores.
+// steps among other random requests, and some of these leave early. The same options give the same
+// steps on every machine with the same tables and cores.
+//
 // Thread rule: one thread at a time.
 class DeterminismEngine {
  public:

@@ -60,7 +60,7 @@ class Parrot : public ropeway::Backend {
     thread_.join();
   }
 
-  // Returns at once; what follows is told to the sinks, each of which gets exactly one end.
+  // Returns at once; what follows is told to the sinks. Each gets exactly one end.
   ropeway::StatusOr<std::vector<ropeway::RequestId>> SubmitAll(
       std::vector<ropeway::SinkRequest> requests) override {
     // Nothing of an answer was given out, so the gateway tries another backend.

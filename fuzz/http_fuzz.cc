@@ -50,7 +50,7 @@ void CheckRejection(const http::HttpReply& reply) {
   Require(reply.error && base::IsValidUtf8(reply.error->message), "the rejection is not UTF-8");
 }
 
-// Reads `bytes` as a connection does, of which `next` more arrive at a time.
+// Reads `bytes` as a connection does: `next` more of them arrive at a time.
 Conversation Converse(std::string_view bytes, const std::function<size_t()>& next) {
   Conversation all;
   std::unique_ptr<RequestParser> parser;

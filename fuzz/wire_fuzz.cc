@@ -135,7 +135,7 @@ void CheckEnd(const Finish& end) {
   }
 }
 
-// All that is read of the answer to the request, of which `next` more bytes arrive at a time.
+// All that is read of the answer to the request when `next` more bytes arrive at a time.
 std::string Read(const WireFormat& wire, const Request& request, std::string_view bytes,
                  const std::function<size_t()>& next) {
   std::string notes;

@@ -43,10 +43,10 @@ class SimEncoder {
   TenantChecks* const checks_;
   const DoneFn done_;
   base::FairQueue queue_;
-  base::FairQueue::Handle piece_;  // The job of which a piece runs; empty: none does.
-  base::TimePoint begin_{0};       // Of that piece,
-  base::TimePoint end_{0};         // its end,
-  base::PieceEnd last_ = false;    // and whether it is the last one of its text.
+  base::FairQueue::Handle piece_;  // The job with a piece that runs; empty: none.
+  base::TimePoint begin_{0};       // When that piece began.
+  base::TimePoint end_{0};         // When that piece ends.
+  base::PieceEnd last_ = false;    // Whether that piece is the last one of its text.
 };
 
 }  // namespace ropeway::sim

@@ -62,8 +62,8 @@ struct GatewayRecord {
 //   waited_too_long  a request of a steady load waited for too long
 //   shares           a class with more to do than its share did not have it
 //   tenant_share     a tenant with more to do than its share did not have it
-//   shut_out         a tenant of which nothing ran was rejected, or had to wait for another one's
-//                    end though a place is kept for it
+//   shut_out         a tenant without running requests was rejected, or had to wait for another
+//                    one's end though a place is kept for it
 //   same_trace       one seed, two traces
 class GatewayChecks {
  public:

@@ -22,7 +22,7 @@ constexpr uint64_t kMaxEvents = 2'000'000;
 constexpr base::Duration kTimeToEnd = std::chrono::minutes(20);
 // How often a client sends again what was rejected.
 constexpr int kMaxTries = 3;
-// The request of which plants take or double the end.
+// The request whose end plants take or double.
 constexpr RequestId kSingledOut = 3;
 
 constexpr std::string_view kTroubleCounts[kNumTroubles] = {

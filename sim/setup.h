@@ -70,7 +70,7 @@ struct Setup {
   engine::EngineCoreOptions core = PlainCore();  // Without is_end; see IsEnd.
   int32_t blocks = 0;
   int num_requests = 0;
-  // Closed loop: the number of users, each of which sends the next request when its last one ended.
+  // Closed loop: the number of users. Each sends its next request when its last one ended.
   // 0: open loop, requests arrive by the clock whether or not the engine keeps up.
   int users = 0;
   int64_t mean_gap_us = 0;  // Open loop: mean time between two arrivals.

@@ -33,8 +33,8 @@ struct Report {
   uint64_t digest = 0;                            // Of everything that happened, in order.
   std::map<RequestId, Record> records;
   std::map<std::string, uint64_t, std::less<>> faults_fired;
-  Counts counts;  // Over all lives of the engine, as are the transitions.
-  core::TransitionCounts transitions{};
+  Counts counts;                         // Over all lives of the engine.
+  core::TransitionCounts transitions{};  // Over all lives of the engine.
 };
 
 void Add(const core::TransitionCounts& more, core::TransitionCounts* sum);

@@ -25,7 +25,7 @@ namespace ropeway::test::testing {
 struct Output {
   std::vector<TokenId> tokens;
   std::vector<uint32_t> logprob_bits;  // Of each token, then of its top log-probs.
-  std::vector<TokenId> scored;         // With prompt log-probs: the prompt, and likewise the bits.
+  std::vector<TokenId> scored;         // With prompt log-probs: the prompt.
   std::vector<uint32_t> scored_bits;
   bool operator==(const Output&) const = default;
 };

@@ -103,7 +103,8 @@ TEST_F(SessionsTest, StatefulAndStatelessChatsAreEqual) {
 }
 
 // What is sampled at temperature 1 need not be what its text encodes to. A session keeps it as it
-// was sampled; who sends the text again has other ids from there on, and so may get other texts. As
+// was sampled. A client that sends the text again has other ids from there on, and so may get other
+// texts. As
 // long as the ids are the same, so are the texts.
 TEST_F(SessionsTest, StatefulAndStatelessChatsAreEqualAtTemperatureOne) {
   auto engine = Open();

@@ -67,8 +67,8 @@ struct ReplayOptions {
   StepTime cost;
   policy::SchedulingPolicy* policy =
       nullptr;  // Null: first come, first served. Must outlive the replay.
-  // Called when a request arrives, and with each token of its answer: of which one, counted from 0,
-  // and when. Empty: not.
+  // Called when a request arrives, and with each token of its answer: with the number of the
+  // request, from 0, and the time. Empty: not called.
   std::function<void(size_t request, base::TimePoint at)> on_arrival = nullptr;
   std::function<void(size_t request, base::TimePoint at)> on_token = nullptr;
 };

@@ -102,7 +102,7 @@ TEST(Replay, UnderLoadATierWithRoomForAllFindsWhatAPoolWithRoomForAllDoes) {
     prompt.insert(prompt.end(), own.begin(), own.end());
     requests.push_back(Ask(0.15 * i, std::move(prompt), 2));
   }
-  ReplayOptions small = Pool(120);  // ... of which a pool for four requests forgets most.
+  ReplayOptions small = Pool(120);  // A pool for four requests forgets most of them.
   small.tier_blocks = 100'000;
   const double tiered = MustReplay(small, requests).hit_share();
   EXPECT_GT(tiered, 0.95 * MustReplay(Pool(100'000), requests).hit_share());
