@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# lint.sh: format, rooms, shell, Python, names of machines, coroutines, one definition of each name, clang-tidy.
+# lint.sh: format, rooms, words in comments, shell, Python, names of machines, coroutines, one definition of
+# each name, clang-tidy.
 # Needs `./test` (or scripts/setup.sh test) once before. Says all that is wrong, not only the first thing.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
@@ -23,6 +24,7 @@ tracked() { git ls-files -z -- "$@"; }
 
 format() { tracked '*.cc' '*.h' | xargs -0 -r clang-format --dry-run -Werror; }
 layers() { "$venv/bin/python" scripts/check_layers.py; }
+words() { "$venv/bin/python" scripts/check_words.py; }
 shell() { { tracked '*.sh'; tracked run test .ci/run; } | xargs -0 shellcheck -x -P SCRIPTDIR; }
 python() {
   tracked '*.py' | xargs -0 -r "$venv/bin/python" -c 'import ast, sys
@@ -51,6 +53,7 @@ tidy() {
 
 step "clang-format" format
 step "rooms" layers
+step "words in comments" words
 step "shellcheck" shell
 step "python" python
 step "paths and hosts" paths
