@@ -45,8 +45,8 @@ class StepTimer {
   executor::CpuExecutor* const executor_;
   const executor::KvLayout layout_;
   const int vocab_size_;
-  std::vector<TokenId> tokens_;        // Of the batch, all items',
-  std::vector<core::BlockId> blocks_;  // and their blocks.
+  std::vector<TokenId> tokens_;        // All items', in the batch.
+  std::vector<core::BlockId> blocks_;  // All items' blocks.
 };
 
 }  // namespace ropeway::bench

@@ -44,10 +44,10 @@ std::optional<GatewayPlant> ParseGatewayPlant(std::string_view name);
 
 // How a simulated backend is while nothing befalls it.
 struct SimBackendSetup {
-  int slots = 4;             // Requests that it computes at once,
-  int line = 4;              // and that wait there before it says that it is busy.
-  int64_t prompt_us = 100;   // Of a token of a prompt,
-  int64_t output_us = 8000;  // and of a token of an answer.
+  int slots = 4;             // Requests that it computes at once.
+  int line = 4;              // Requests that wait there before it says that it is busy.
+  int64_t prompt_us = 100;   // The time of a token of a prompt.
+  int64_t output_us = 8000;  // The time of a token of an answer.
   bool reports = false;      // Its slots and its load.
   int model = 0;             // Equal ones give the same texts, and go on with each other's.
   bool resumes = true;

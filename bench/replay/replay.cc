@@ -160,8 +160,8 @@ class Replayer {
   std::unique_ptr<engine::EngineCore> core_;
   ReplayRequest next_;  // The first that did not arrive yet.
   size_t asked_ = 0;
-  size_t looped_ = 0;  // Requests of the closed loop that were sent,
-  int in_loop_ = 0;    // and of these the ones in flight.
+  size_t looped_ = 0;  // Requests of the closed loop that were sent.
+  int in_loop_ = 0;    // Requests of the closed loop in flight.
   Status failure_;
   ReplayResult result_;
 };

@@ -83,8 +83,8 @@ struct ReplayResult {
   int64_t steps = 0;
   int64_t preemptions = 0;
   base::Duration makespan{};    // Virtual.
-  base::Duration work{};        // What all prompts cost to compute,
-  base::Duration saved_work{};  // and of this, what was found.
+  base::Duration work{};        // What all prompts cost to compute.
+  base::Duration saved_work{};  // The part of `work` that was found in caches.
 
   double hit_share() const {
     return prompt_tokens > 0 ? static_cast<double>(cached_tokens) / prompt_tokens : 0;

@@ -70,8 +70,8 @@ struct BackendStatus {
   uint64_t broken = 0;
   uint64_t rejected = 0;
   uint64_t timeouts = 0;     // Requests that were taken away since it was silent for too long.
-  uint64_t retries = 0;      // Requests that it was sent after another attempt had failed,
-  uint64_t resumptions = 0;  // and those that it went on with.
+  uint64_t retries = 0;      // Requests that it was sent after another attempt had failed.
+  uint64_t resumptions = 0;  // Requests that it went on with after another backend.
   // Of its last completed requests; 0: there are none.
   double latency_p50_ms = 0;
   double latency_p99_ms = 0;

@@ -92,9 +92,9 @@ struct CoreStats {
   uint64_t started = 0;         // Sequences that started in them.
   uint64_t ended_batches = 0;   // Every sequence that started in them has ended.
   base::Duration batch_time{};  // Sum over the ended ones, from start to end.
-  uint64_t computed_steps = 0;  // Steps that computed something,
-  uint64_t rows = 0;            // their rows without padding,
-  uint64_t items = 0;           // and their sequences, summed.
+  uint64_t computed_steps = 0;  // Steps that computed something.
+  uint64_t rows = 0;            // Rows of these steps, without padding.
+  uint64_t items = 0;           // Sequences of these steps, summed.
   uint64_t generated_tokens = 0;
   uint64_t experts_read = 0;  // StepResult::experts_read, summed.
   std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
@@ -102,10 +102,10 @@ struct CoreStats {
   std::array<int, kNumPriorities> running_by{};
   double speed = 0.0;             // Units of cost per second of steps; 0: not measured.
   double attention_weight = 0.0;  // What attending to a position costs, in tokens.
-  // Since the start, in tokens: of requests that began to compute for the first time,
-  uint64_t prompt_tokens = 0;         // their prompts,
-  uint64_t cached_prompt_tokens = 0;  // what of these was in the pool or came from a tier,
-  uint64_t recomputed_tokens = 0;     // and what was computed again after a preemption.
+  // In tokens, since the start.
+  uint64_t prompt_tokens = 0;         // Prompts of requests when they first began to compute.
+  uint64_t cached_prompt_tokens = 0;  // Those of prompt_tokens that were in the pool or a tier.
+  uint64_t recomputed_tokens = 0;     // Computed again after a preemption.
   uint64_t evicted_blocks = 0;
   TierTransfers::Counts transfers;
 };

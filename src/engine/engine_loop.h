@@ -59,8 +59,8 @@ class EngineLoop {
   // As of the last step.
   struct Snapshot {
     CoreStats core;
-    base::Duration busy{};    // Of the steps that computed: the time of all,
-    WorkWindow::Rates rates;  // and the rates of the last seconds.
+    base::Duration busy{};    // The time of all steps that computed.
+    WorkWindow::Rates rates;  // Their rates in the last seconds.
   };
   Snapshot snapshot() const;
   // The ids of the waiting requests, the next one first, as of a moment ago.

@@ -33,9 +33,9 @@ struct EngineSample {
 
 // Turns of sessions that were encoded, by how. Thread-safe.
 struct TurnMetrics {
-  base::Counter* const begun;      // The first ones of sessions,
-  base::Counter* const continued;  // those that go on from the session's ids,
-  base::Counter* const reencoded;  // and those whose chat had to be encoded anew as a whole.
+  base::Counter* const begun;      // First turns of sessions.
+  base::Counter* const continued;  // Turns that go on from the session's ids.
+  base::Counter* const reencoded;  // Turns whose whole chat had to be encoded anew.
 };
 
 // All of an engine's. Thread-safe.
@@ -54,13 +54,14 @@ class EngineMetrics {
 
   base::Histogram* const step_rows;
   base::Histogram* const step_time;
-  base::Counter* const step_forward;     // Seconds of step_time: the forward pass without sampling,
-  base::Counter* const step_sampling;    // the search for tokens in the logits,
-  base::Counter* const step_scheduling;  // and the rest: scheduling, applying, emitting.
+  base::Counter* const step_forward;  // Seconds of step_time in the forward pass, without sampling.
+  base::Counter* const
+      step_sampling;  // Seconds of step_time in the search for tokens in the logits.
+  base::Counter* const step_scheduling;  // The rest of step_time: scheduling, applying, emitting.
   base::Histogram* const batch_size;
   base::Counter* const busy_seconds;
-  base::Counter* const slots_used;  // Seconds times slots while requests wait: slots in use,
-  base::Counter* const slots_all;   // and all.
+  base::Counter* const slots_used;  // Seconds times slots in use, while requests wait.
+  base::Counter* const slots_all;   // Seconds times all slots, while requests wait.
   base::Counter* const prompt_tokens;
   base::Counter* const generation_tokens;
   base::Counter* const stalls;

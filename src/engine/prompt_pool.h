@@ -55,8 +55,8 @@ class PromptPool {
         : live(its_live), encoding(pool->encoder_, live.get()) {}
     const std::shared_ptr<LiveRequest> live;
     PromptEncoder::Job encoding;
-    base::SharedBudget::Hold bytes;  // For what `encoding` takes,
-    base::SharedBudget::Hold free;   // but for kFreeBytes with this, one of free_.
+    base::SharedBudget::Hold bytes;  // For what `encoding` takes, except what `free` covers.
+    base::SharedBudget::Hold free;   // Of free_: the job then has kFreeBytes free of charge.
   };
   using Deadline = std::pair<base::TimePoint, RequestId>;
 

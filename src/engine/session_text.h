@@ -15,8 +15,8 @@ namespace ropeway::engine {
 
 // The beginning of a text that a session's ids decode to.
 struct KeptHistory {
-  size_t ids = 0;    // The number of the session's first ids,
-  size_t bytes = 0;  // and the number of the text's first bytes, which they decode to.
+  size_t ids = 0;    // The number of the session's first ids.
+  size_t bytes = 0;  // The number of the text's first bytes, which those ids decode to.
 };
 
 // Of a chat that goes on: the ids of `session` that stand for the beginning of `text`, the whole

@@ -73,8 +73,8 @@ class TierTransfers {
     size_t next = 0;  // Of `pages`, the first that is still to come.
     base::TimePoint begun{};
     base::Duration limit{};
-    int64_t bytes = 0;      // Arrived so far,
-    base::Duration took{};  // and the tier's work for them.
+    int64_t bytes = 0;      // Arrived so far.
+    base::Duration took{};  // The tier's work for `bytes`.
   };
 
   // False if the tier takes no more, or finds no memory for it.

@@ -26,8 +26,8 @@ struct StepTrace {
   uint64_t step = 0;
   base::TimePoint begin{};
   base::TimePoint end{};
-  base::Duration forward{};   // Of the step's time, the forward pass with sampling,
-  base::Duration sampling{};  // and of this, the search for tokens.
+  base::Duration forward{};   // The forward pass with sampling.
+  base::Duration sampling{};  // The part of `forward` that searches for tokens.
   core::StepContent content;  // Its sequences are requests.
 };
 

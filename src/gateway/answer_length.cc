@@ -15,11 +15,11 @@ constexpr uint64_t kMostCharactersPerToken = 8;
 constexpr uint64_t kSpareCharacters = 32;
 // Tokens of an answer that have no text: its end, marks, what a stop string takes away.
 constexpr uint64_t kSpareTokens = 64;
-// Tokens of a prompt beyond one for each byte: the vocabulary's first one, and a few;
+// Tokens of a prompt beyond one for each byte: the vocabulary's first one, and a few.
 constexpr uint64_t kSparePromptTokens = 16;
-// around each message of a chat;
+// Tokens around each message of a chat.
 constexpr uint64_t kMostTokensAroundMessage = 16;
-// and the system prompt that a template or a server's configuration adds.
+// Tokens of the system prompt that a template or a server's configuration adds.
 constexpr uint64_t kMostTemplateTokens = 4096;
 
 int32_t Saturated(uint64_t count) {

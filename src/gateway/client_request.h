@@ -78,8 +78,8 @@ class ClientRequest final : public service::ActiveRequest {
   AttemptOutput Measure(const Delta& delta, bool reports_ids) const;
   // What time has passed at a delta.
   struct OutputTimes {
-    bool generated = false;    // It has output, not the prompt's alone; and is
-    bool first_token = false;  // the first one.
+    bool generated = false;    // The delta has output, not only of the prompt.
+    bool first_token = false;  // It is the first such delta.
     base::Duration since{};    // The arrival, or else the last output.
   };
   enum class Given {

@@ -183,8 +183,8 @@ class HttpBackend::Answer final : public std::enable_shared_from_this<Answer> {
  private:
   enum class Stage {
     kSent,    // Nothing has come.
-    kAnswer,  // The head of an answer has come,
-    kError,   // or that of something else.
+    kAnswer,  // The head of an answer has come.
+    kError,   // The head of something else has come.
     kOver,    // The sink was told the end.
   };
 

@@ -245,24 +245,24 @@ class Replicas {
   Replica& operator[](int replica) { return replicas_[static_cast<size_t>(replica)]; }
   const Replica& operator[](int replica) const { return replicas_[static_cast<size_t>(replica)]; }
 
-  // Those that are alive,
+  // The replicas that are alive.
   ReplicaMask Alive() const;
-  // the usable ones of them,
+  // The replicas that take requests now.
   ReplicaMask Usable(base::TimePoint now) const;
-  // those of them with a free place,
+  // The usable replicas with a free place.
   ReplicaMask Free(base::TimePoint now, const PlaceAsk& ask = {}) const;
-  // and those that may ever go on with an output of this identity; null: none.
+  // The replicas that may ever go on with an output of this identity; null: none.
   ReplicaMask CanResume(const std::string* identity) const;
-  // Those that share their machine between tenants.
+  // The replicas that share their machine between tenants by themselves.
   ReplicaMask Sharing() const;
-  // Of the usable ones that do not, those with a single place, if they are several: having none
-  // each, they keep one of their places together.
+  // The usable replicas with a single place that do not share their machine, if there are several:
+  // none can keep a place of its own, so they keep one of their places together.
   ReplicaMask KeepingTogether(base::TimePoint now) const;
   // Places that a tenant without running requests could have now, in all classes.
   int newcomer_places(base::TimePoint now) const;
   int free_places(base::TimePoint now, const PlaceAsk& ask = {}) const;
   int kept_places(base::TimePoint now) const;
-  // Of all that are alive; at least 1.
+  // Requests that all replicas that are alive may have together; at least 1.
   int limit(base::TimePoint now) const;
 
   // Picks a replica: the one that holds most of the prompt, unless its load is above the bound;

@@ -102,8 +102,8 @@ class AdmissionTickets {
   struct Line {
     double weight = 1.0;
     std::list<Ticket> tickets;
-    int32_t requests = 0;  // Of all of them,
-    Work work;             // and their work.
+    int32_t requests = 0;  // Of all tickets.
+    Work work;             // Of all tickets.
   };
   using Lines = std::map<Flow, Line>;
 

@@ -17,10 +17,10 @@ namespace ropeway::scheduler {
 
 // Work by kind.
 struct Work {
-  // In units of cost (StepCost):
-  double prompt = 0.0;    // of ids that are computed in chunks,
-  double output = 0.0;    // of tokens that are generated one by one.
-  double sampling = 0.0;  // Seconds besides: the choice of these tokens.
+  // `prompt` and `output` are in units of cost (StepCost).
+  double prompt = 0.0;    // Ids that are computed in chunks.
+  double output = 0.0;    // Tokens that are generated one by one.
+  double sampling = 0.0;  // Seconds that the choice of the output tokens takes besides.
 
   Work& operator+=(const Work& other) {
     prompt += other.prompt;
@@ -130,9 +130,10 @@ class SamplingCost {
   static constexpr double kNewest = 1.0 / 4;  // Weight of the newest time in the mean.
   static constexpr double kLongest = 0.1;     // Seconds; what takes longer was a stall.
 
-  // The predicted seconds of a step that sampling the job's next token adds,
+  // The predicted seconds that sampling the job's next token adds to a step.
   double Sampling(const core::Job& job) const;
-  // and that scoring one token of its prompt does; 0 if it wants none scored.
+  // The predicted seconds that scoring one token of its prompt adds to a step; 0 if it wants none
+  // scored.
   double Scoring(const core::Sequence& sequence) const;
 
   // It took `seconds` of a step to sample, or score, a token of the sequence.

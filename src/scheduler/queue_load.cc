@@ -69,8 +69,8 @@ struct LoadView::Ahead {
   WaitingWork own;        // Of the class and the asker's tenant.
   double higher = 0.0;    // Seconds of the higher classes' work.
   double weights = 0.0;   // Of all tenants with work in the class, and the asker.
-  int class_running = 0;  // Sequences of the class that run,
-  int own_running = 0;    // and of these the asker's tenant's.
+  int class_running = 0;  // Sequences of the class that run.
+  int own_running = 0;    // Sequences of the class and the asker's tenant that run.
   size_t tenant = kNobody;
 };
 
