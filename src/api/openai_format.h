@@ -92,8 +92,8 @@ class OpenAiFormat : public ApiFormat {
  protected:
   struct Words {
     const char* id_prefix;
-    const char* object;            // Of a whole answer,
-    const char* chunk_object;      // and of a chunk.
+    const char* object;            // The "object" of a whole answer.
+    const char* chunk_object;      // The "object" of a chunk.
     const char* no_output;         // A chunk's member for output, where there is none.
     const char* zero_tokens_need;  // The fields that max_tokens 0 needs one of.
   };

@@ -385,8 +385,8 @@ class Chat {
   std::vector<ChatMessage> messages_;  // All so far; of a session, those of this program.
   bool begun_ = false;                 // With a session: it has a turn.
   bool restored_ = false;              // It has one of an earlier program.
-  std::string last_;                   // What the user said last,
-  bool last_kept_ = false;             // which ends messages_, with its answer.
+  std::string last_;                   // What the user said last.
+  bool last_kept_ = false;             // messages_ ends with last_ and its answer.
   std::string last_stats_;
 };
 

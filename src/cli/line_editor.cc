@@ -246,8 +246,8 @@ struct LineEditor::Terminal {
   History* const history;
   std::string prompt;
   int columns = ColumnsOf(STDERR_FILENO);
-  std::string input;                     // Bytes that were read,
-  size_t taken = 0;                      // and how many of them are used.
+  std::string input;                     // Bytes that were read.
+  size_t taken = 0;                      // How many bytes of `input` are used.
   bool pasting = false;                  // Many more will come.
   std::optional<LineReader::Event> end;  // Of the line, but for what is typed.
 };

@@ -25,8 +25,8 @@ struct AccessRecord {
   std::string route;  // As the table of routes has it, not as the client wrote it.
   int status = 0;     // 499: the client left before its answer was complete.
   std::string model;
-  std::string code;   // Of an error,
-  std::string field;  // and the field at fault.
+  std::string code;   // Of an error.
+  std::string field;  // The field at fault.
 
   // Of all choices of a generation together, as usage counts them.
   struct Tokens {

@@ -97,7 +97,7 @@ class ConnectionTable {
   using List = Place::List;
   using Accounts = Place::Accounts;
 
-  // REQUIRES, of all of these: mutex_ is held.
+  // REQUIRES of all methods below: mutex_ is held.
   bool Enter(Place* place, const std::string& name);
   void EnterProbes(Place* place);
   bool EvictStrangersFor(const std::string& name);

@@ -20,8 +20,8 @@ struct DownloadRequest {
   std::string url;
   std::string token;           // Sent to the URL's own host alone; "": none.
   bool takes_token = false;    // Whether one would be sent, if the user had one.
-  std::filesystem::path to;    // Where the whole file goes,
-  std::filesystem::path part;  // and what has arrived until then. On one file system.
+  std::filesystem::path to;    // Where the whole file goes.
+  std::filesystem::path part;  // What has arrived until then; on the same file system.
   uint64_t bytes = 0;          // Expected; 0: not known.
   std::string sha256;          // Expected; "": not known.
 };

@@ -22,15 +22,15 @@ struct ServedFile {
   std::string location = {};       // Not empty: the file is there.
   std::string token = {};          // Not empty: without it the answer is 401.
   int status = 200;                // Another: an error.
-  bool ranges = true;              // Knows parts of files,
-  bool if_range = true;            // and for which tag they were asked for.
+  bool ranges = true;              // Knows Range.
+  bool if_range = true;            // Knows If-Range.
   std::string range_text = {};     // Not empty: of a part, instead of the right Content-Range.
   bool part_tag = true;            // Parts have the tag too.
-  bool length = true;              // Says how long the file is,
-  uint64_t claims = 0;             // or, where this is not 0, that it is so long.
+  bool length = true;              // Says how long a file is.
+  uint64_t claims = 0;             // Not 0: says that it is this long.
   std::string link = {};           // Not empty: the field Link.
-  size_t cut = std::string::npos;  // The connection ends after so many bytes of a reply,
-  int cuts = 1 << 30;              // so many times.
+  size_t cut = std::string::npos;  // The connection ends after so many bytes of a reply.
+  int cuts = 1 << 30;              // How many times the connection ends so.
   bool hang = false;               // After the head, nothing comes.
 };
 

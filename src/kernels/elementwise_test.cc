@@ -180,10 +180,10 @@ TEST_P(ElementwiseTest, SwiGluAndAdd) {
     std::vector<float> expected(gate.size());
     Guarded actual(gate, static_cast<int>(seed % 16));
     reference_.swiglu(gate.data(), up.data(), n, expected.data());
-    kernels_->swiglu(actual.data(), up.data(), n, actual.data());  // y may be gate,
+    kernels_->swiglu(actual.data(), up.data(), n, actual.data());  // y may be gate.
     ASSERT_TRUE(AllSameBits(expected, actual.values())) << n;
     Guarded into_up(up, static_cast<int>(seed % 5));
-    kernels_->swiglu(gate.data(), into_up.data(), n, into_up.data());  // or up.
+    kernels_->swiglu(gate.data(), into_up.data(), n, into_up.data());  // y may be up.
     ASSERT_TRUE(AllSameBits(expected, into_up.values())) << n;
     reference_.add(expected.data(), up.data(), n);
     kernels_->add(actual.data(), up.data(), n);

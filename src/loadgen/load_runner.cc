@@ -172,8 +172,8 @@ class LiveRun {
   asio::awaitable<void> AskObediently(const std::vector<std::string>& answers,
                                       RequestRecord* record) {
     const RequestRecord unsent = *record;
-    std::optional<double> promised;  // By the first rejection,
-    double rejected_at = 0;          // which came then.
+    std::optional<double> promised;  // The wait that the first rejection told.
+    double rejected_at = 0;          // When the first rejection came.
     for (int tries = 1;; ++tries) {
       Outcome outcome;
       co_await Ask(answers, record, &outcome);

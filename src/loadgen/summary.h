@@ -112,8 +112,8 @@ struct Summary {
   Distribution tpot;  // Per request: (latency - ttft) / (output_tokens - 1), from two tokens on.
   Distribution e2e;
   int64_t good = 0;                 // Requests within all limits.
-  int64_t retried = 0;              // Requests that were sent again, as a rejection told them,
-  int most_tries = 1;               // and how often one of them was sent.
+  int64_t retried = 0;              // Requests that were sent again after a rejection.
+  int most_tries = 1;               // The most times that one request was sent.
   Distribution waited_to_promised;  // Of those that succeeded: their wait over what they were told.
   std::optional<ServerMetrics> server;
 

@@ -28,8 +28,8 @@ struct StoredMatrix {
   uint64_t element_bytes = 4;
   uint64_t rows = 0;
   uint64_t columns = 0;
-  uint64_t row_stride = 0;     // Elements in the file from (i, j) to (i + 1, j), and
-  uint64_t column_stride = 1;  // to (i, j + 1).
+  uint64_t row_stride = 0;     // Elements in the file from (i, j) to (i + 1, j).
+  uint64_t column_stride = 1;  // Elements in the file from (i, j) to (i, j + 1).
   // Above 0: rows are those of heads of so many, in which row 2i is the file's i and row 2i + 1 is
   // its i + rope_rows / 2: RoPE turns neighbours. Needs column_stride 1.
   uint32_t rope_rows = 0;

@@ -74,8 +74,8 @@ class ApiServer::Impl {
   }
 
  private:
-  const Status keys_;       // Whether the keys can be used,
-  const bool had_gateway_;  // and whether one was a gateway's at the start.
+  const Status keys_;       // Whether the keys can be used.
+  const bool had_gateway_;  // Whether one key was a gateway's at the start.
   ServerContext context_;
   http::HttpServer server_;
 };

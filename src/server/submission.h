@@ -66,8 +66,8 @@ class ServerSink : public Sink {
     int64_t prompt_tokens = 0;
     int64_t cached_tokens = 0;
     int64_t generated = 0;
-    std::optional<std::chrono::nanoseconds> queue;  // Known at the end,
-    std::optional<std::chrono::nanoseconds> first;  // its first token since it was submitted.
+    std::optional<std::chrono::nanoseconds> queue;  // Time in the queue; known at the end.
+    std::optional<std::chrono::nanoseconds> first;  // From its submission to the first token.
   };
   Known known();
 

@@ -249,8 +249,8 @@ class TokenizeJob final : public TokenizerJob {
   bool strings_ = false;
   std::unique_ptr<service::Tokenization> encoding_;  // Until all ids are there.
   std::vector<TokenId> ids_;
-  size_t listed_ = 0;  // Ids that are in "tokens",
-  size_t shown_ = 0;   // and in "token_strs".
+  size_t listed_ = 0;  // Ids that are in "tokens".
+  size_t shown_ = 0;   // Ids that are in "token_strs".
 };
 
 // {"model"?, "tokens"} -> {"prompt"}, in pieces.

@@ -77,9 +77,9 @@ class PieceMerger {
  private:
   enum class Stage {
     kShort,  // A short piece is merged at once.
-    kFill,   // The letters of a long one become ids,
-    kMerge,  // which are merged,
-    kTake,   // and appended.
+    kFill,   // The letters of a long piece become ids.
+    kMerge,  // These ids are merged.
+    kTake,   // The merged ids are appended.
     kEnd,
   };
   static constexpr size_t kMostAtOnce = 512;

@@ -261,8 +261,8 @@ class SplitPattern::Matcher {
   size_t at_ = 0;      // The end of what was given out.
   size_t looked_ = 0;  // No match begins in [at_, looked_).
   bool found_ = false;
-  size_t begin_ = 0;  // Of the next match, if found_,
-  size_t end_ = 0;    // and its end; both the text's end where there is none.
+  size_t begin_ = 0;  // Of the next match, if found_; else the end of the text.
+  size_t end_ = 0;    // The end of that match, or of the text.
 };
 
 SplitPattern::SplitPattern(std::shared_ptr<const Code> code, Limits limits)

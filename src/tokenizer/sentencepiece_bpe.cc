@@ -162,8 +162,8 @@ class WordsAsTheyAre {
 
   const SentencePieceBpe& model_;
   std::string_view text_;
-  size_t begin_ = 0;  // Of the word,
-  size_t end_ = 0;    // and how far its end was looked for.
+  size_t begin_ = 0;  // Of the word.
+  size_t end_ = 0;    // How far the word's end was looked for.
   bool whole_ = false;
   TokenId first_ = -1;
 };

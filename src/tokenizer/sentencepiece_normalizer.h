@@ -18,9 +18,9 @@
 
 namespace ropeway::tokenizer {
 
-// Whether a space may be written before a segment that comes after `before`,
+// Whether a space may be written before a segment that comes after `before`.
 bool MayHaveSpacePrefix(SpacePrefix prefix, Before before);
-// and whether it is, where the segment is `text`.
+// Whether a space is written before the segment `text` that comes after `before`.
 bool HasSpacePrefix(SpacePrefix prefix, Before before, std::string_view text);
 
 // Where a text can be cut without a token across the cut. Few tokens have a space behind another

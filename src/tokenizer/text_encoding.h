@@ -49,8 +49,8 @@ class TextEncoding final : public Encoding {
     std::unique_ptr<const TokenTable> table;
     std::unique_ptr<const TextModel> model;
     std::unique_ptr<const TokenLengths> lengths;
-    std::optional<TokenId> begin;  // Added before a text,
-    std::optional<TokenId> end;    // and behind it.
+    std::optional<TokenId> begin;  // Added before a text.
+    std::optional<TokenId> end;    // Added behind a text.
   };
 
   TextEncoding(const Parts* parts, std::string_view text, const EncodeOptions& options,

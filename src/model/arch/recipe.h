@@ -146,8 +146,8 @@ struct TensorSpec {
   TensorPart FfnTensors::*ffn_role = nullptr;  // ... of the others.
   Of of = Of::kLayer;
   bool vector = false;
-  int32_t begin = 0;  // The first row or element that has the role,
-  int32_t n = 0;      // and their number.
+  int32_t begin = 0;  // The first row or element that has the role.
+  int32_t n = 0;      // The number of rows or elements.
 };
 
 TensorSpec MatrixSpec(TensorPart LayerTensors::*role, std::string_view name, int32_t inputs,
