@@ -69,7 +69,8 @@ class GatewayChecks {
  public:
   explicit GatewayChecks(const GatewaySetup& setup) : setup_(setup) {}
 
-  // Of the `asked` requests of one client the dispatcher has `there` now, and said `status`.
+  // The dispatcher was given `asked` requests of one client, has `there` of them now, and said
+  // `status`.
   void OnAdded(size_t asked, size_t there, const Status& status);
   void OnAccepted(RequestId id, GatewayRequest made, int user, base::TimePoint now);
   void OnRejected(const Status& status, bool any_alive, int user);

@@ -38,7 +38,7 @@ enum class Plant {
   kVictimTwice,     // A preempted sequence is the next victim at once.
   kShortRope,       // A sequence keeps the short factors of RoPE, however long it grows.
   kResumedPrompt,   // What another engine generated of a request counts as its prompt.
-  // Of what a tenant uses, something is not charged:
+  // Something that a tenant uses is not charged:
   kTurnsForgotten,     // Nothing of kHostile's, so that it never gives way to another tenant.
   kBlocksUncharged,    // The blocks that it holds.
   kSamplingUncharged,  // What its sampling costs.

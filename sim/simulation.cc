@@ -295,7 +295,7 @@ bool Simulation::Hopeless() const {
 
 // Puts the next request of the seed into the inbox, at its time.
 void Simulation::ScheduleArrival(std::optional<Priority> priority) {
-  // Of a backlog so long that it can be measured, the rest is not wanted.
+  // Once a backlog is long enough to be measured, no more is wanted.
   const bool enough = setup_.backlog && clock_.Now() > base::TimePoint(std::chrono::seconds(40));
   if (next_request_ >= setup_.num_requests || enough) return;
   SimRequest made = MakeRequest(setup_, next_request_, last_arrival_);

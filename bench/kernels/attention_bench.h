@@ -29,14 +29,15 @@ struct AttentionCase {
 // Thread rule: one thread at a time, the team's.
 class AttentionBench {
  public:
-  // `rotate_bytes`: of K and V, about, before the same are read again; the pool takes at most
-  // `max_bytes` or, where these are more, LeastPoolBytes. Errors and lifetimes as for MatMulBench.
+  // `rotate_bytes`: about how much of K and V is read before the same is read again. The pool takes
+  // at most `max_bytes` or, where these are more, LeastPoolBytes. Errors and lifetimes as for
+  // MatMulBench.
   static StatusOr<std::unique_ptr<AttentionBench>> Make(const AttentionShape& shape,
                                                         const AttentionCase& problem,
                                                         size_t rotate_bytes, size_t max_bytes,
                                                         const kernels::Kernels& kernels,
                                                         base::WorkerTeam* team);
-  // Of as many layers of all sequences as hold `rotate_bytes`, at least one.
+  // The bytes of as many layers of all sequences as hold `rotate_bytes`; at least one layer.
   static size_t LeastPoolBytes(const AttentionShape& shape, const AttentionCase& problem,
                                size_t rotate_bytes);
   AttentionBench(const AttentionBench&) = delete;

@@ -31,7 +31,7 @@ struct StepTime {
   base::Duration OfChunk(int64_t start, int64_t tokens) const;
   base::Duration OfDecode(int64_t position) const;
   base::Duration OfBatch(const core::Batch& batch) const;
-  // Of a whole request alone, of whose prompt `cached` tokens are there, without the steps' own.
+  // The time of a whole request alone, with `cached` tokens of its prompt there; without `step`.
   base::Duration OfRequest(int64_t prompt, int64_t cached, int64_t output) const;
 };
 
@@ -76,8 +76,9 @@ struct ReplayOptions {
 struct ReplayResult {
   int64_t requests = 0;
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;  // Of these, found in the pool or the tier.
-  int64_t tier_tokens = 0;    // Of these, read from the tier; preempted requests' reads included.
+  int64_t cached_tokens = 0;  // Prompt tokens that were found in the pool or the tier.
+  int64_t tier_tokens =
+      0;  // Cached tokens that were read from the tier, also for preempted requests.
   int64_t output_tokens = 0;
   int64_t computed_rows = 0;
   int64_t steps = 0;

@@ -40,8 +40,8 @@ struct Outcome {
   // backend a clause about it ("it answered with HTTP 500"), before which the gateway puts its
   // name.
   Status status;
-  // Of a request that failed, `reason` alone counts. What a backend does not say stays as it is
-  // here: a gateway replaces the numbers of `usage` by estimates, and a seed of 0 by the one it
+  // If the request failed, only `reason` counts. What a backend does not say stays as it is here: a
+  // gateway replaces the numbers of `usage` by estimates, and a seed of 0 by the one it
   // asked for.
   Finish finish = Unsaid();
   FailureKind kind = FailureKind::kBroken;  // Where status is neither OK nor kCancelled.
@@ -120,7 +120,7 @@ struct BackendFacts {
   std::optional<int> places;          // Requests that it computes at once.
   std::optional<int> running;         // Requests that it computes now, of all its clients.
   std::optional<int> waiting;         // Requests that wait there, of all its clients.
-  std::optional<double> free_memory;  // Of the memory for KV, the part that is free: 0 to 1.
+  std::optional<double> free_memory;  // The part of the memory for KV that is free: 0 to 1.
   std::vector<std::string> models;    // The names that it serves.
   // It makes room for a request of class high by itself, and lets lower ones wait for it: such
   // requests are sent to it beyond its places, half as many more.

@@ -54,8 +54,8 @@ class Engine {
   StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta = nullptr);
 
   // Submits in order: element i of the reply belongs to element i of `requests`, and ids ascend.
-  // Of requests that wait, earlier ones count as older; but a request waits only once its prompt is
-  // encoded, so one with a long prompt may start after a later one.
+  // Earlier requests that wait count as older. But a request waits only once its prompt is encoded,
+  // so one with a long prompt may start after a later one.
   std::vector<StatusOr<RequestHandle>> SubmitMany(std::vector<Request> requests);
 
   // The results of requests that ended since the last call, in order of their ends; each result

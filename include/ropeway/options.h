@@ -200,15 +200,15 @@ struct FailoverOptions {
   // where a stream is taken up, and at a backend that is out because its probes fail.
   std::chrono::milliseconds first_byte_timeout{300'000};
   std::chrono::milliseconds idle_timeout{60'000};
-  int max_retries = 3;      // Of one request, on other backends, before it had any output.
+  int max_retries = 3;      // Of a request without output yet, on other backends.
   int max_resumptions = 3;  // Of one stream whose backend was lost.
 };
 
 // One backend: an engine's server, or an object that answers requests. Exactly one of `url` and
 // `backend` is set.
 struct BackendOptions {
-  // In errors, logs and metrics; no other backend of the gateway has it. "": the URL's host and
-  // port; of an object, its number, counted from 1.
+  // Its name in errors, logs and metrics; no other backend of the gateway has it. "": the URL's
+  // host and port, or the number of a backend that is an object, from 1.
   std::string name = {};
 
   // http or https, with the path that the server's API is under, such as /v1; without one it is

@@ -233,7 +233,7 @@ struct Usage {
 // A request's time by phase. A phase that it did not reach is zero.
 struct PhaseTimes {
   std::chrono::nanoseconds queue{};  // From Submit to its first step.
-  // Of this, while a slot was free and a static or dynamic batch waited for others.
+  // The part of `queue` in which a slot was free and a static or dynamic batch waited for others.
   std::chrono::nanoseconds formation{};
   // From its first step to its first token; if it wants none, to the end of its prompt, from which
   // `output` counts then.

@@ -65,8 +65,8 @@ BlockName LongRopeRoot(const BlockName& root);
 // is part of the name. REQUIRES: 1 <= ids.size() <= kBlockTokens.
 BlockName ChildName(const BlockName& parent, std::span<const TokenId> ids);
 
-// Of the block called `name`, the part of one group of layers: the group's number is added to the
-// first two bytes, without carry, so group 0 keeps the name. Names stay distinct: two hashes that
+// The name of one group's part of the block called `name`: the group's number is added to the first
+// two bytes, without carry, so group 0 keeps the name. Names stay distinct: two hashes that
 // agree in the other 240 bits are as hard to find as a collision of these.
 // REQUIRES: 0 <= group < 65536.
 inline BlockName GroupName(BlockName name, int32_t group) {

@@ -12,8 +12,8 @@
 
 namespace ropeway::core {
 
-// Of the requests of one class. Of a gateway, a request starts when it is sent to a backend, and
-// the pieces of its output stand for tokens. Thread-safe.
+// The metrics of the requests of one class. In a gateway, a request starts when it is sent to a
+// backend, and the pieces of its output stand for tokens. Thread-safe.
 class ClassMetrics {
  public:
   // The latencies beyond which a request of the class counts as late.
@@ -25,7 +25,8 @@ class ClassMetrics {
   // `metrics` must outlive it.
   ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits);
 
-  // A request started `after` its arrival; of this, it waited for others to fill its batch.
+  // A request started `after` its arrival. `formation`: how much of this it waited for others to
+  // fill its batch.
   void Started(base::Duration after, base::Duration formation) const;
   // A first token was generated `after` its request's arrival.
   void FirstToken(base::Duration after) const;

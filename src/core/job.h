@@ -112,7 +112,7 @@ struct Job {
 
   int32_t prompt_len = 0;  // At least 1.
   int32_t length = 0;      // Ids of its prompt, and those that were generated.
-  int32_t computed = 0;    // Of these the first ones whose K/V are computed, while it runs.
+  int32_t computed = 0;    // While it runs: the first ids whose K/V are computed.
   int32_t min_tokens = 0;  // That it generates at least.
   SampleKind samples = SampleKind::kPlain;
 

@@ -34,11 +34,11 @@ struct CoreRequest : JobRequest {
   std::vector<TokenId> resume_ids;
   SampleSpec spec;       // With the seed resolved; the core sets prompt_len.
   BlockName cache_root;  // Names whose KV blocks it may share (see CacheRoot).
-  // `cache_root` and `block_names` are those of blocks that are computed with the long factors of
-  // RoPE. The core sets it where the request is too long for the short ones (UseLongRope).
+  // `cache_root` and `block_names` name blocks that are computed with the long factors of RoPE. The
+  // core sets it where the request is too long for the short ones (UseLongRope).
   bool long_rope = false;
-  // Of the full blocks of all its ids, the first ones that are known already; the core names the
-  // rest.
+  // Names of the first full blocks of all its ids, as far as they are known already; the core names
+  // the rest.
   std::vector<BlockName> block_names;
   CacheRetention retention = CacheRetention::kNormal;
   std::shared_ptr<RequestContext> context;  // Null: none.
@@ -64,13 +64,13 @@ SampleKind SampleKindOf(const SampleSpec& spec);
 
 // The KV cache manager's part of a sequence.
 struct KvState {
-  // The block table, [block][group of layers]; empty unless the sequence runs. kNoBlock: of a group
-  // with a window, what no row sees any more or yet.
+  // The block table, [block][group of layers]; empty unless the sequence runs. kNoBlock:
+  // no row sees this block of a group with a window any more, or yet.
   std::vector<BlockId> blocks;
   std::vector<BlockName> names;  // Of its first full blocks, as far as they were asked for.
   // Blocks [0, published) of the table are full and computed, and others may use them.
   int32_t published = 0;
-  // Of groups with a window, what the rows from here on do not see was given back.
+  // Groups with a window gave back the blocks that no row from here on sees.
   int32_t window_at = 0;
   std::vector<BlockClaim> claims;  // While preempted.
   int32_t parked = 0;              // While preempted: positions that were computed.

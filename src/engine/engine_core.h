@@ -68,7 +68,7 @@ struct CoreStats {
   int held_blocks = 0;
   int cached_blocks = 0;
   int total_blocks = 0;
-  int fetching = 0;  // Of those that run, the ones that wait for a tier.
+  int fetching = 0;  // Running sequences that wait for a tier.
   uint64_t steps = 0;
   uint64_t preemptions = 0;
   int last_rows = 0;               // Tokens of the last step.

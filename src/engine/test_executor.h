@@ -95,8 +95,8 @@ class TestExecutor : public executor::Executor {
                 bytes.size());
   }
 
-  // Of the groups of layers, set before Init: see KvLayout. The tokens depend on what the first one
-  // sees; scored ids need one without a window.
+  // The windows of the groups of layers (KvLayout), set before Init. The tokens depend on what the
+  // first one sees; scored ids need one without a window.
   std::vector<int32_t> windows = {0};
 
   // Changes what is computed.

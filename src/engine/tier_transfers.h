@@ -24,11 +24,11 @@ class TierTransfers {
  public:
   struct Counts {
     uint64_t stored_blocks = 0;   // Handed to the tier, for whatever reason.
-    uint64_t spilled_blocks = 0;  // Of these, evicted blocks.
+    uint64_t spilled_blocks = 0;  // Stored blocks that were evicted ones.
     uint64_t lost_blocks = 0;     // Evicted while the tier took no more.
     uint64_t fetched_blocks = 0;  // Read back.
     uint64_t failed_reads = 0;    // Reads that brought less than was asked for.
-    uint64_t late_reads = 0;      // Of these, those given up after their time limit.
+    uint64_t late_reads = 0;      // Failed reads that were given up after their time limit.
     base::Duration fetch_time{};  // Sum over all reads, from the request to the end.
   };
 
@@ -93,7 +93,7 @@ class TierTransfers {
   std::vector<std::byte> buffer_;  // One block.
   std::vector<Read> reads_;
   uint64_t next_ticket_ = 1;
-  base::TimePoint last_end_{};    // Of the read that ended last: the next one's time begins there.
+  base::TimePoint last_end_{};    // When the last read ended: the next read's time begins there.
   base::TimePoint last_block_{};  // When the tier brought something.
   bool unflushed_ = false;        // Something was put since the last flush.
   Counts counts_;

@@ -27,8 +27,8 @@ class AnswerLength {
   // Counts new output, and cuts off it what is more than may come. Returns false where it cut: the
   // answer is complete.
   //
-  // Tokens that the backend tells, by ids or log-probabilities, are counted strictly. Of text alone
-  // the number of tokens is not known, and an honest answer is not to be cut. Most servers send a
+  // Tokens that the backend tells, by ids or log-probabilities, are counted strictly. The number
+  // of tokens of text alone is not known, and an honest answer must not be cut. Most servers send a
   // piece for each token; but a token may be told in two pieces, a piece may hold several, and
   // proxies cut text as they like. No usual tokenizer has a token in which two words begin, but
   // some have. So text is cut where it has more pieces than tokens were asked for, and more words,

@@ -37,8 +37,8 @@ class ClientRequest final : public service::ActiveRequest {
  public:
   explicit ClientRequest(SinkRequest asked);
 
-  // Constant once its dispatcher has it; any thread. Of `request` the prompt is the whole history
-  // once that was read, and `timeout` what was left when it was last sent.
+  // Constant once its dispatcher has it; any thread. Once a session's history was read,
+  // `request.prompt` is all of it; `request.timeout` is what was left when it was last sent.
   size_t model = 0;            // Index of its model.
   int32_t queue_position = 0;  // As it came.
   // The requests that are one to their client (OpenAI's n) have ids that follow each other.
@@ -121,7 +121,7 @@ class ClientRequest final : public service::ActiveRequest {
   // until the end. No id accounts for it.
   size_t rest_bytes_ = 0;
 
-  // Of the present attempt's output, what the sink had before.
+  // How much of the present attempt's output the sink had before.
   size_t skip_prompt_ = 0;
   size_t skip_text_ = 0;
   std::optional<Replay> replay_;

@@ -35,9 +35,9 @@ class DispatchTenants {
   struct Tenant {
     double weight = 1.0;  // Of its newest request.
     int requests = 0;
-    int urgent = 0;         // Of these, of class high without an attempt under way.
-    int running = 0;        // Of these, with an attempt under way,
-    std::vector<int> at;    // by replica.
+    int urgent = 0;         // Requests of class high without an attempt under way.
+    int running = 0;        // Requests with an attempt under way.
+    std::vector<int> at;    // `running` by replica.
     ReplicaMask there = 0;  // Replicas with such an attempt.
     bool is_newcomer() const { return requests > 0 && running == 0; }
   };
@@ -185,7 +185,7 @@ struct DispatchEntry : core::Job {
   base::TimePoint last_output{};  // Or OnAlive, or `sent`.
   bool first_byte = false;
   int64_t tokens_left = 0;  // Outstanding at its replica.
-  int32_t cached = 0;       // Of its ids, those that its replica has cached, as far as known.
+  int32_t cached = 0;       // Its ids that its replica has cached, as far as known.
 
   // What was given to the client, and what it comes from.
   bool given = false;

@@ -10,8 +10,8 @@
 namespace ropeway::gateway {
 
 // Reads the replicas' places, and the tenants' requests, as they are when it is asked; keeps
-// nothing. See PlaceAsk for the rules. `beyond`: of those that may go beyond the places of a
-// replica, which are requests of class high and of newcomers.
+// nothing. See PlaceAsk for the rules. With `beyond` it tells the places for requests that may go
+// beyond a replica's places: those of class high and of newcomers.
 class DispatchPlaces {
  public:
   // Both must outlive it.
@@ -36,9 +36,9 @@ class DispatchPlaces {
   bool MayGoBeyond(const DispatchEntry& entry) const {
     return entry.is_urgent() || (tenants_.divides() && entry.tenant->is_newcomer());
   }
-  // Of the free ones, those that can take the request.
+  // The free replicas that can take the request.
   ReplicaMask For(const DispatchEntry& entry, const Free& free, bool beyond) const;
-  // Those that can ever take it: they may go on with what it was given.
+  // The replicas that can ever take it: they may go on with what it was given.
   ReplicaMask Allowed(const DispatchEntry& entry) const {
     return entry.resumes ? replicas_.CanResume(entry.identity.get()) : kAllReplicas;
   }

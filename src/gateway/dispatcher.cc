@@ -11,7 +11,7 @@
 namespace ropeway::gateway {
 namespace {
 
-// Of the entry's attempt, if one is under way.
+// A decision about the entry's attempt, if one is under way.
 Decision DecisionFor(Decision::Kind kind, const DispatchEntry& entry) {
   Decision decision;
   decision.kind = kind;

@@ -14,7 +14,7 @@
 namespace ropeway::gateway {
 namespace {
 
-// Of what a backend says about a failure, as much is passed on.
+// The most bytes that are passed on of what a backend says about a failure.
 constexpr size_t kMostSaid = 600;
 
 // The code of a failure, for its client: a backend's own words about cancels and deadlines mean

@@ -26,7 +26,7 @@
 namespace ropeway::gateway {
 namespace {
 
-// Of an answer that is no stream, and of what follows a stream's end.
+// The most bytes of an answer that is no stream, and of what follows a stream's end.
 constexpr size_t kMaxErrorBytes = size_t{64} << 10;
 constexpr size_t kMaxProbeBytes = size_t{4} << 20;
 constexpr size_t kMaxShownBytes = 300;
@@ -191,7 +191,7 @@ class HttpBackend::Answer final : public std::enable_shared_from_this<Answer> {
   // Passes what the body tells to the sink.
   void Give(Delta delta);
   void End(Outcome outcome) noexcept;
-  // Of an exchange that ended so, the sink being there.
+  // What the sink is told of an exchange that ended so.
   Outcome OutcomeOf(const net::HttpEnd& end);
   void Linger();
   Outcome ErrorAnswer() const;

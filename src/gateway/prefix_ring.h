@@ -48,7 +48,7 @@ class HashRing {
   };
   explicit HashRing(std::span<const Node> nodes);
 
-  // Of `replicas`, the first one after the key for which `accept` is true; -1: none.
+  // The first one of `replicas` after the key for which `accept` is true; -1: none.
   template <typename Accept>
   int Find(uint64_t key, ReplicaMask replicas, Accept accept) const {
     const size_t first = FirstAfter(key);

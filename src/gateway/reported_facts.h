@@ -11,7 +11,7 @@
 
 namespace ropeway::gateway {
 
-// Of the names of models that one backend reports, as many are taken, and no longer ones.
+// The most names of models that are taken from one backend, and the most bytes of a name.
 inline constexpr size_t kMostModelNames = 1024;
 inline constexpr size_t kMostModelNameBytes = 512;
 // All of them together: each request and each GET /v1/models looks at them.
