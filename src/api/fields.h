@@ -80,8 +80,8 @@ class FieldReport {
   void AddOther(std::string_view parent, const std::string& name, const nlohmann::json& value,
                 const std::string& path, std::span<const std::string_view> used);
 
-  // Of names of one thing, which `what` stands for, all must give the same value. `value` must
-  // outlive this.
+  // A fault if another name of the same thing gave another value. `what` stands for the thing.
+  // `value` must outlive this.
   Status CheckAlias(const void* what, const std::string& field, const nlohmann::json& value);
 
   // All faults as one, with the first one's code and field.

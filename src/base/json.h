@@ -15,8 +15,8 @@ namespace ropeway::base {
 struct JsonBounds {
   int max_depth = 32;
   size_t max_values = 1'000'000;  // Values and keys together.
-  // Of a key that is given twice in one object the last value holds, as most readers have it; else
-  // it is an error.
+  // A key may be given twice in one object: the last value holds, as for most readers. Else it is
+  // an error.
   bool repeated_keys = false;
 };
 

@@ -11,7 +11,7 @@ namespace ropeway::base {
 // Owns its memory; movable. Thread rule: as for a plain array.
 class PageArena {
  public:
-  // Of what lies in the arena (a cache line, a vector register).
+  // The alignment of what lies in the arena (a cache line, a vector register).
   static constexpr size_t kAlignment = 64;
   static constexpr size_t Padded(size_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;

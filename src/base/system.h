@@ -32,9 +32,9 @@ std::error_code MakePrivateDirectory(const std::filesystem::path& path);
 // with errno set. The caller closes it; exec does too.
 std::FILE* OpenPrivateFile(const std::string& path);
 
-// Puts a new file with this text in the place of whatever has the name, a directory apart: of a
-// link there the link goes, and what it leads to stays as it is. Where it fails, no file may be
-// left.
+// Puts a new file with this text in the place of what has the name, unless that is a directory. A
+// link is replaced itself; the file that it leads to stays as it is. After a failure there may be
+// no file.
 bool ReplaceFile(const std::string& path, std::string_view text);
 
 // Raises the soft limit on descriptors (RLIMIT_NOFILE; usually 1,024) to the hard one, since each

@@ -50,7 +50,7 @@ std::vector<std::string> SecretsOthersCanRead(const FrontFlags& flags);
 // What stands behind the server and takes descriptors too.
 struct DescriptorsBehind {
   int64_t fixed = 0;  // Files and the like, whatever happens.
-  // Of connections to other servers, at most; no more than one for each connection of a client.
+  // The most connections to other servers; no more than one for each connection of a client.
   int64_t upstream = 0;
 };
 

@@ -11,7 +11,7 @@
 
 namespace ropeway::cli {
 
-// Tokens [begin, end) of the text are a prompt; of these, the ones from `scored` on are scored.
+// Tokens [begin, end) of the text are a prompt, whose tokens from `scored` on are scored.
 struct Window {
   size_t begin = 0;
   size_t end = 0;

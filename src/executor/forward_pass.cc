@@ -79,7 +79,7 @@ void ForwardPass::RunWorker(const Step& step, Worker* w) {
     Attend(all, w);
     ComputeOutputAndFfn(all, w);
   }
-  // Of the last layer, rows whose logits are not wanted need only K and V.
+  // In the last layer, rows whose logits are not wanted need only K and V.
   ComputeQkv(all, kKv, w);
   if (plan.outputs().size() == 0) return;
   KeepOutputRows(all, *w);

@@ -82,7 +82,7 @@ class OutputLayer {
   const core::SampleSpec& SpecOf(const Chunk& chunk, int row) const;
   bool OnlyLargestWanted(const Chunk& chunk) const;
   void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
-  // Of the columns [first, first + cols), which `logits` begins with.
+  // Finishes the logits of the columns [first, first + cols); `logits` begins with column `first`.
   void FinishLogits(int rows, int first, int cols, float* logits, int64_t stride) const;
   void ReportLargest(const Chunk& chunk, int row) const;
   void SampleOrScore(const Chunk& chunk, int row, Worker* w);

@@ -136,8 +136,8 @@ class Sampler {
   TokenId DrawInIdOrder(const SamplingParams& params, double u);
   TokenId DrawSorted(std::span<const float> logits, const SamplingParams& params, float max,
                      double u);
-  // Of the order's first `most` entries, how many top_p keeps, as far as the first `limit` tell;
-  // 0: more than those. Sorts what it looks at.
+  // How many of the order's first `most` entries top_p keeps, as far as the first `limit` entries
+  // tell; 0: more than those. Sorts what it looks at.
   size_t KeptByTopP(const SamplingParams& params, size_t most, size_t limit);
   // Draws from the order's first `kept` entries, which are sorted.
   TokenId DrawFirst(const SamplingParams& params, size_t kept, double u);

@@ -32,8 +32,8 @@ class OriginRule {
 // Whether a page of `origin` is the server's own, which its client calls `host` (the header Host).
 bool IsOwnOrigin(std::string_view origin, std::string_view host);
 
-// Of `asked`, the value of Access-Control-Request-Headers, the names that a page may send: those of
-// at most 32 names and 1024 bytes that are tokens, and none that only a proxy says. In lower case.
+// The names in `asked`, the value of Access-Control-Request-Headers, that a page may send, in lower
+// case: tokens, at most 32 names and 1024 bytes, and none that only a proxy says.
 std::string AllowedHeaders(std::string_view asked);
 
 // Immutable, so thread-safe.

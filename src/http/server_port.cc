@@ -123,9 +123,10 @@ StatusOr<tcp::endpoint> Resolve(asio::io_context* io, const HttpOptions& options
   return found.begin()->endpoint();
 }
 
-// Takes the port so that no other socket can bind it too: of two that reuse addresses, both could,
-// and the slower one would learn at listen() alone. Connections that ended a moment ago may hold
-// the port of a server that starts anew: then it is reused, and no longer once it is bound.
+// Takes the port so that no other socket can bind it too: two sockets that reuse addresses both
+// could, and the slower one would learn of it only at listen(). Connections that ended a moment ago
+// may hold the port of a server that starts anew: then it is reused, and no longer once it is
+// bound.
 error_code Bind(const tcp::endpoint& endpoint, tcp::acceptor* acceptor) {
   error_code error;
   acceptor->open(endpoint.protocol(), error);

@@ -65,8 +65,9 @@ Status Failed(const fs::path& path, const std::error_code& error) {
   return {StatusCode::kUnavailable, fmt::format("{}: {}", path.string(), error.message())};
 }
 
-// Gives `from` the name `to`, in place of what has it. Of a file that is one step, and of a folder
-// where the file system can exchange two names: then what was there is at `from`, else at `old`.
+// Gives `from` the name `to`, in place of what has it. This is one step for a file, and for a
+// folder where the file system can exchange two names: then what was there is at `from`, else at
+// `old`.
 Status Replace(const fs::path& from, const fs::path& to, const fs::path& old) {
   std::error_code error;
   if (fs::is_directory(to, error)) {

@@ -25,7 +25,7 @@ int32_t FirstWithout(int32_t begin, int32_t end, const Is& is) {
   return begin;
 }
 
-// Of the blocks [begin, end) that the row behind them sees, the last one that is not there in some
+// The last of the blocks [begin, end) that the row behind them sees and that is not there in some
 // group with a window; has(block, group). begin - 1: none is missing.
 template <typename Has>
 int32_t LastMissing(const KvWindows& windows, int32_t begin, int32_t end, const Has& has) {

@@ -366,7 +366,7 @@ void KvCacheManager::ForgetTail(const core::Sequence& sequence) {
 void KvCacheManager::DropReferences(core::Sequence* sequence) {
   core::KvState& kv = sequence->kv;
   const BlockWorth worth = WorthOf(*sequence);
-  // Backwards: of one chain the last block is evicted first, since a block is useless without those
+  // Backwards, so that the last block of a chain is evicted first: a block is useless without those
   // before it.
   for (auto it = kv.blocks.rbegin(); it != kv.blocks.rend(); ++it) {
     if (*it != core::kNoBlock) pool_.Unref(*it, worth);

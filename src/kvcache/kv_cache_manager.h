@@ -51,8 +51,8 @@ struct KvCacheOptions {
   const KvTier* tier = nullptr;  // Null: none. Must outlive the manager.
 };
 
-// The cached part of a sequence's context when it starts. A block counts if those of all groups
-// are there; of groups with a window, if what the rows behind the prefix see is there.
+// The cached part of a sequence's context when it starts. A block counts if it is there
+// for all groups; groups with a window need only what the rows behind the prefix see.
 struct CachedPrefix {
   int32_t blocks = 0;    // Full ones, in the pool.
   bool partial = false;  // The parked tail is in the pool too.
@@ -62,7 +62,7 @@ struct CachedPrefix {
   int32_t tier_blocks = 0;
   bool tier_partial = false;
   int32_t tier_tokens = 0;
-  int32_t tier_reads = 0;  // What is to be read for them: of each group, what is not in the pool.
+  int32_t tier_reads = 0;  // Blocks to read for them, of all groups; the pool has the rest.
   // Another sequence is computing or reading blocks [blocks, pending_end).
   int32_t pending_end = 0;
 
@@ -128,9 +128,9 @@ class KvCacheManager {
   // Extends the table to hold `positions` positions. All or nothing.
   bool Extend(core::Sequence* sequence, int32_t positions);
 
-  // Of the sequence's next `tokens` positions, within its table, the number that have their blocks;
-  // those that are missing are taken, as far as the pool has them. Without windows all have them
-  // since Start.
+  // Takes the blocks that are missing for the sequence's next `tokens` positions, within its table,
+  // as far as the pool has them. Returns how many of the positions have their blocks then. Without
+  // windows all have them since Start.
   int32_t Cover(core::Sequence* sequence, int32_t tokens);
 
   // `sequence->computed` has grown (by a step, or by blocks that were read): publishes full
@@ -230,8 +230,8 @@ class KvCacheManager {
   void DropReferences(core::Sequence* sequence);
   void ClaimBlock(core::Sequence* sequence, core::BlockId block);
   void StoreIfMissing(core::BlockId block);
-  // Whether block `index` of a sequence that ended is for the tier. Of a window, only what those
-  // see that go on from its end, or come with the same prompt.
+  // Whether block `index` of a sequence that ended is for the tier. With a window, only blocks that
+  // a sequence sees that goes on from its end, or comes with the same prompt.
   bool IsWorthStoring(const core::Sequence& sequence, int32_t computed, int32_t index,
                       int32_t group) const;
   Status CheckCounts(std::span<const core::Sequence* const> sequences) const;

@@ -33,8 +33,8 @@ class KvWindows {
   int32_t FirstKept(int32_t group, int32_t positions) const;
 
   // The most new blocks of the group that a sequence takes when it starts behind block `from` and
-  // needs `positions` positions. Of a window it takes the rest as it goes on, and gives back what
-  // it has passed.
+  // needs `positions` positions. With a window it takes the rest as it goes on, and gives back
+  // what it has passed.
   int32_t MostTaken(int32_t group, int32_t from, int32_t positions) const;
 
   // The blocks with which a sequence of `positions` positions can start and end where it is alone.

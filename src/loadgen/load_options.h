@@ -49,7 +49,7 @@ struct BenchServeFlags {
   double temperature = 0;
   bool stream = true;
   double timeout = 300;  // Seconds from sending a request to the end of its answer.
-  int retries = 0;       // Of a rejected request, each after its Retry-After.
+  int retries = 0;       // How often a rejected request is sent again, after Retry-After.
 
   std::vector<std::string> goodput;  // Such as "ttft:500ms", "tpot:50ms", "e2e:10s".
   std::string csv;                   // Files to write; empty: none.

@@ -37,7 +37,7 @@ struct RequestRecord {
   std::vector<float> gaps;     // Between pieces of text.
   int64_t input_tokens = 0;    // As the server counted them (usage).
   int64_t output_tokens = 0;
-  std::optional<int64_t> cached_tokens;  // Of input_tokens, those found in a cache, if it says.
+  std::optional<int64_t> cached_tokens;  // Input tokens that it found in a cache, if it says.
   bool estimated = false;  // The server counted nothing: output_tokens is the number of pieces.
   std::optional<int64_t> batch_num;                          // The reply's ropeway.batch_num.
   std::optional<int64_t> batch;                              // ropeway.batch.

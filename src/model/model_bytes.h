@@ -106,7 +106,7 @@ class ModelBytes {
   template <typename Matrix>
   Status ReadAnyBytes(const Matrix& matrix, uint64_t row_bytes, uint64_t offset,
                       std::span<std::byte> to) const;
-  // Of matrices whose rows, or whose columns, lie closer together in the file.
+  // Gather a matrix whose rows, or whose columns, lie closer together in the file.
   Status GatherByRows(const StoredMatrix& matrix, uint64_t row, std::span<std::byte> to) const;
   Status GatherByColumns(const StoredMatrix& matrix, uint64_t row, std::span<std::byte> to) const;
 

@@ -32,8 +32,8 @@ struct ExpertsConfig {
   int32_t count = 0;  // 0: the layers have one feed-forward network.
   int32_t used = 0;   // Of each row: 1 .. count.
   int32_t intermediate_size = 0;
-  // Of one more, which each row goes through; 0: there is none. Its weight is the sigmoid of a
-  // product of the row.
+  // The size of one more expert, which each row goes through; 0: there is none. Its weight is the
+  // sigmoid of a product of the row.
   int32_t shared_intermediate_size = 0;
   // The weights are the softmax over the chosen experts' logits; else over those of all.
   bool normalized = true;

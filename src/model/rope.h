@@ -70,8 +70,9 @@ SinCos PortableSinCos(double x);
 // Thread rule: all calls from any thread.
 class RopeTable {
  public:
-  // `frequencies` and `magnitude` as for FillRopeRow. Of all rows address space is taken at once,
-  // and memory as they are filled. kResourceExhausted if the system denies it. May throw bad_alloc.
+  // `frequencies` and `magnitude` as for FillRopeRow. It takes address space for all rows at
+  // once, and memory as they are filled. kResourceExhausted if the system denies it. May throw
+  // bad_alloc.
   static StatusOr<std::unique_ptr<RopeTable>> Make(std::vector<double> frequencies,
                                                    double magnitude, int32_t positions);
 

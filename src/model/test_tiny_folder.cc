@@ -100,8 +100,8 @@ std::string HfNameOf(std::string_view gguf) {
   throw std::runtime_error("no such tensor in a llama model: " + name);
 }
 
-// Of a query's or key's rows in GGUF's order, where the two numbers that rotate together are
-// neighbours, those in Hugging Face's, where they are half a head apart.
+// Reorders a query's or key's rows from GGUF's order, where the two numbers that rotate together
+// are neighbours, to Hugging Face's, where they are half a head apart.
 std::string HalvesApart(const std::string& rows, size_t row_bytes, size_t head_dim) {
   std::string halves;
   for (size_t row = 0; row < rows.size() / row_bytes; ++row) {

@@ -102,7 +102,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(const HttpPeer* peer, boost::asio::io_context* io);
   ~HttpConnection();
 
-  // Of all that follows, until they are set anew.
+  // Sets the timeouts of all that follows.
   void set_timeouts(const HttpTimeouts& timeouts) { timeouts_ = timeouts; }
 
   // Connects to the first of `endpoints` that answers. Call once, before all else.

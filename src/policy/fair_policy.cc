@@ -35,7 +35,7 @@ void TenantCounters::BeginStep(const core::Jobs& queue, const core::Jobs& runnin
   }
   for (const core::Job& job : running) tenants_[job.request.tenant].active = step_;
 
-  // Of several that left in one step, the one with the most service started last.
+  // If several left in one step, the one with the most service started last.
   const Tenant* last = nullptr;
   for (const Tenant* tenant : were_queued_) {
     if (tenant->queued_before == step_) continue;

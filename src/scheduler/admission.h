@@ -61,7 +61,7 @@ class AdmissionTickets {
   };
 
   struct Ticket {
-    uint64_t key = 0;  // Of its request's content, among those of its tenant.
+    uint64_t key = 0;  // Of its request's content, within its tenant.
     int32_t requests = 1;
     Work work;
     base::TimePoint made{};
@@ -117,8 +117,8 @@ class AdmissionTickets {
   base::TimePoint next_end_ = base::TimePoint::max();
 };
 
-// Of a limit on what may wait, the amount that tenants share so that one alone has the limit: a
-// SharedBudget gives it half. All tenants together have less than twice the limit.
+// The amount that tenants share so that one tenant alone has `limit_alone`: a SharedBudget gives it
+// half. All tenants together have less than twice the limit.
 int64_t SharedByTenants(int64_t limit_alone);
 
 // The predicted wait of a request that comes now, in seconds: behind the tickets too, unless the

@@ -59,8 +59,8 @@ class DueList {
       : max_wait_(max_wait), tenants_(tenants) {}
   // For a queue of so many. Throws std::bad_alloc.
   void Reserve(size_t sequences);
-  // Of each tenant's sequences that never ran, the ones that wait longest, as far as they must
-  // start now. A step takes about `step_seconds`. Valid until the next call.
+  // The sequences that must start now: of each tenant, those that never ran and wait longest. A
+  // step takes about `step_seconds`. Valid until the next call.
   std::span<core::Sequence* const> Find(std::span<core::Sequence* const> queue, base::TimePoint now,
                                         double step_seconds);
 

@@ -1,4 +1,4 @@
-// The cost limits of a step: of its prompts, of the steps that belong to urgent prompts, and of
+// Limits on the cost of a step: for its prompts, for steps that belong to urgent prompts, and for
 // sampling.
 #ifndef ROPEWAY_SCHEDULER_PREFILL_BUDGET_H_
 #define ROPEWAY_SCHEDULER_PREFILL_BUDGET_H_

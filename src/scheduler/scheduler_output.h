@@ -73,8 +73,8 @@ struct SchedulerOutput {
     bool tail = false;
   };
   std::vector<Fetch> fetches;
-  int32_t num_tokens = 0;          // Of the items.
-  int32_t num_prefill_tokens = 0;  // Of these, those of prefill chunks.
+  int32_t num_tokens = 0;          // Tokens of the items.
+  int32_t num_prefill_tokens = 0;  // Tokens of prefill chunks.
   int32_t num_padding_tokens = 0;
   bool short_of_blocks = false;    // Some sequence was preempted for another one's next block.
   double positions = 0.0;          // That the items attend to.

@@ -122,7 +122,7 @@ class SchedulerTest : public testing::Test {
   std::string reasons_;  // Of the preemptions.
   std::string padding_;
   base::TimePoint next_look_ = base::TimePoint::max();
-  // Of the next ones that are added, and of the next step.
+  // For sequences that are added from now on, and for the next step.
   Priority priority_ = Priority::kMedium;
   std::string tenant_;
   double weight_ = 1.0;

@@ -43,7 +43,7 @@ struct AttentionTile {
   float alpha[16];                                    // The old sums' factor.
   float* out[kTileQueries];                           // Entries of the partial result.
   int row[kTileQueries];
-  // Of the current group, the query sees the positions [from, seen); none: both are 0.
+  // The query sees the positions [from, seen) of the current group; none: both are 0.
   int from[kTileQueries];
   int seen[kTileQueries];
   bool begun[kTileQueries];            // The query saw a position of the split before.

@@ -99,7 +99,7 @@ struct TensorPart {
   explicit operator bool() const { return tensor != nullptr; }
 };
 
-// Of a feed-forward network, or of one expert.
+// The tensors of a feed-forward network, or of one expert.
 struct FfnTensors {
   TensorPart gate;
   TensorPart up;
@@ -175,7 +175,7 @@ TensorSpecs GatedFfnSpecs(const ModelConfig& config);
 TensorSpecs ExpertSpecs(const ModelConfig& config);
 TensorSpecs QkvBiasSpecs(const ModelConfig& config);
 TensorSpecs HeadNormSpecs(const ModelConfig& config);
-// Of all, one after another.
+// The specs of all parts, one after another.
 TensorSpecs Join(std::initializer_list<TensorSpecs> parts);
 
 struct Recipe {
