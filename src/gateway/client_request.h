@@ -30,9 +30,11 @@ namespace ropeway::gateway {
 // each message of a chat. At least 1.
 int32_t EstimatedPromptTokens(const Request& request);
 
-// A request in a gateway. It is kEncoding while a session's history is read, and kWaiting from when
-// its dispatcher has it, which knows more. Thread rule: the gateway's thread alone, once the
-// request is queued, but for what is said to be for any.
+// A request in a gateway. It is kEncoding while a session's history is read, and kWaiting once its
+// dispatcher has it; the dispatcher knows more about it.
+//
+// Thread rule: once the request is queued, the gateway's thread alone, except where a comment says
+// "any thread".
 class ClientRequest final : public service::ActiveRequest {
  public:
   explicit ClientRequest(SinkRequest asked);
@@ -46,12 +48,12 @@ class ClientRequest final : public service::ActiveRequest {
   RequestId group_size = 1;
 
   int32_t prompt_estimate = 1;
-  // Of a turn whose history was read: when its sink is told that it is queued, if no backend has
+  // When the sink of a turn whose history was read is told that it is queued, if no backend has
   // answered by then.
   base::TimePoint admit_at{};
 
-  // Its attempt at a backend. `attempt` counts them from 1; 0: none is under way, and what comes of
-  // others is not for the client. Any thread may read it.
+  // The number of the attempt at a backend that is under way, from 1; 0: none is, and output of
+  // other attempts is not for the client. Any thread may read it.
   std::atomic<uint32_t> attempt{0};
   int replica = -1;            // The last one that it was sent to.
   Backend* backend = nullptr;  // That has it as `id_there`; null: none has.
@@ -61,7 +63,7 @@ class ClientRequest final : public service::ActiveRequest {
   // Puts the session's history before the prompt. kInvalidArgument if that cannot be. REQUIRES: it
   // is a turn, and not queued yet.
   Status GoOn(store::SessionState before);
-  // The turn is to be kept, for its sink has all of its answer.
+  // Whether the session keeps the turn: its sink has all of its answer.
   bool keeps_turn() const { return turn != nullptr && !gone(); }
   // What the session's next turn goes on from. REQUIRES: it is a turn.
   store::SessionState NextState(const Finish& end) const;
@@ -69,8 +71,8 @@ class ClientRequest final : public service::ActiveRequest {
   // Tells the sink that the request is queued; false: it was told, or the request has ended.
   bool TellAdmitted();
 
-  // It is sent now, as another attempt, in `batch`: what is to be sent. With `resumes` it goes on
-  // from what the sink has; else it begins anew, and what the sink has is passed over.
+  // Begins another attempt, in `batch`, and returns what to send. With `resumes` it goes on from
+  // what the sink has; else it begins anew, and passes over what the sink has.
   Request Begin(bool resumes, const core::StartedBatch& batch, base::TimePoint now);
 
   // What the dispatcher is to know of `delta`. `reports_ids`: the backend it came from can go on
@@ -86,10 +88,10 @@ class ClientRequest final : public service::ActiveRequest {
     kMore,      // It goes on.
     kComplete,  // It has all of the answer that it asked for: the backend sent more.
     kGone,      // The sink wants no more.
-    kDiffers,   // It was computed anew, and is another answer than the sink has the beginning of.
+    kDiffers,   // The answer was computed anew, and does not begin as what the sink has.
   };
-  // Passes new output on, but for what the sink had from an attempt before, and what is more than
-  // it asked for.
+  // Passes new output on, without what the sink had from an attempt before, and without what is
+  // more than the request asked for.
   Given PassOn(Delta delta, base::TimePoint now, OutputTimes* times);
 
   // The flow that long work for this request is charged to.
@@ -98,10 +100,10 @@ class ClientRequest final : public service::ActiveRequest {
         .tenant = tenant(), .cls = static_cast<int>(priority()), .weight = request.tenant_weight};
   }
 
-  // It is computed anew, and has not come to where the sink has it.
+  // Whether the answer is computed anew and has not yet reached the end of what the sink has.
   bool replays() const { return replay_ && !replay_->done(); }
 
-  // What its backend says of the end, as far as it can be true; to be called before it is used.
+  // What its backend says of the end, as far as it can be true. Call before using what it says.
   Finish Believe(const Finish& said);
   // How the request ends as its backend says.
   Finish FinishOf(const Finish& end, base::TimePoint now) const;

@@ -58,20 +58,20 @@ class DispatchTenants {
   // An attempt is sent to the replica (1), or over there (-1).
   void CountAttempt(Tenant* tenant, int replica, int by);
 
-  // Places are divided between tenants.
+  // Whether places are divided between tenants.
   bool divides() const { return expected_ > 1; }
-  // A tenant without running requests may yet come.
+  // Whether a tenant without running requests may yet come.
   bool expects_newcomers() const {
     return divides() && static_cast<int>(all_.size()) - newcomers_ < expected_;
   }
-  // With one place more, of `limit`, the tenant would have more than its share, by the weights of
-  // those that have requests. The first one is always within it.
+  // Whether one more of `limit` places would give the tenant more than its share, by the weights of
+  // the tenants with requests. Its first place is always within its share.
   bool HasItsShare(const Tenant& tenant, int limit) const;
 
   const ByName& all() const { return all_; }
   int newcomers() const { return newcomers_; }  // Tenants without running requests.
   int urgent() const { return urgent_; }        // Requests in the queue.
-  // One like it without requests, to count them again.
+  // A table like this one without requests, to count them again.
   DispatchTenants Empty() const { return {expected_, replicas_}; }
   // Whether both count the same, but for the weights.
   bool CountsAs(const DispatchTenants& other) const;
@@ -94,9 +94,9 @@ struct BatchCounts {
   double batch_seconds = 0.0;  // Of those that ended.
 };
 
-// Requests that start together are a batch until the last of them has ended. Those of class high
-// that start beside the others (`joins`) are one of their own, for which the next does not wait.
-// Thread rule: the dispatcher's.
+// Requests that start together are a batch until the last of them has ended. Requests of class high
+// that start beside the others (`joins`) are a batch of their own, which does not delay the next
+// one. Thread rule: the dispatcher's.
 class DispatchBatches {
  public:
   // `parallel`: batches that may run at once, without those that join.

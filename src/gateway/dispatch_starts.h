@@ -18,10 +18,12 @@
 
 namespace ropeway::gateway {
 
-// Looks at those that wait in passes, in a new step of the order where it is time for one. A pass
-// ranks those that a free replica could take, and then gives one after the other, each with its
-// replica. One is passed by the others while no replica is free for it, while it waits for the
-// replica that has its prompt's cache, or while it is a retry for which the budget has no token.
+// Decides in passes which waiting requests start; it begins a new step of the order when that is
+// due. A pass ranks the requests that a free replica could take, and then gives one after the
+// other, each with its replica. Others pass a request while no replica is free for it, while it
+// waits for the replica that has its prompt's cache, or while it is a retry and the budget has no
+// token for it.
+//
 // Thread rule: the dispatcher's.
 class DispatchStarts {
  public:
@@ -30,7 +32,7 @@ class DispatchStarts {
     kAll,      // Continuous, or serial.
     kApart,    // Requests that wait for no batch.
     kMembers,  // The others.
-    kBeyond    // Those that may go beyond the places of a replica.
+    kBeyond    // Requests that may go beyond the places of a replica.
   };
   // The parts of the dispatcher, which must outlive it.
   struct Sources {
@@ -48,15 +50,17 @@ class DispatchStarts {
   // Takes memory for passes over so many requests. Throws std::bad_alloc.
   void Reserve(size_t count);
 
-  // Calls `send` with each request that starts now and its replica; those of a pass that start for
-  // the first time are a batch, also where it throws. `flush`: no more requests will come. Returns
-  // when more may start without any event.
+  // Calls `send` with each request that starts now and its replica. The requests of a pass that
+  // start for the first time are a batch, also if `send` throws. `flush`: no more requests will
+  // come. Returns when more may start without any event.
   using SendFn = std::function<void(DispatchEntry*, const Route&)>;
   base::TimePoint Run(base::TimePoint now, bool flush, const SendFn& send);
 
-  // The parts of Run. Begins a look at all: next_look() is as of now.
+  // The parts of Run: Look, Begin and Next.
+
+  // Begins a look at all requests: next_look() is as of now.
   void Look(base::TimePoint now);
-  // Begins a pass in which at most `most` start that were not sent before.
+  // Begins a pass in which at most `most` requests start that were not sent before.
   void Begin(Pass pass, int most);
   // The next request, and its replica; null: no more start in this pass. It is sent before the next
   // call.
@@ -65,7 +69,7 @@ class DispatchStarts {
     Route route;
   };
   Start Next();
-  // Those of the pass that were not sent before.
+  // How many requests of the pass were not sent before.
   int started() const { return started_; }
 
   // Members of the next batch; 0: none begins now.
@@ -73,24 +77,25 @@ class DispatchStarts {
   // Urgent requests that may still start beside the batches: so many that half the places are left.
   int JoinsLeft() const;
 
-  // When one may start that was passed, without any event.
+  // When a request that was passed may start without any event.
   base::TimePoint next_look() const { return next_look_; }
   uint64_t retries_delayed() const { return retries_delayed_; }  // Each counts once.
 
  private:
-  // Starts at most `most` of those that were not sent before; returns how many.
+  // Runs a pass in which at most `most` requests start that were not sent before; returns how many.
   int RunPass(Pass pass, int most, const SendFn& send);
-  // Those of the pass that have started for the first time are a batch. REQUIRES: one is reserved.
+  // Makes a batch of the requests that started for the first time in the pass. REQUIRES: a batch is
+  // reserved.
   void NumberBatch();
   bool IsOf(Pass pass, const DispatchEntry& entry) const;
-  // Some request waits whose tenant is below its share, and could go where a place is free.
+  // Whether a waiting request whose tenant is below its share could go to a free place.
   bool AnyBelowItsShare() const;
   // Fills line_.
   void Rank();
   DispatchPlaces::Free FreeNow() const { return from_.places.FreeAt(now_, pass_ == Pass::kBeyond); }
   Route RouteOf(const DispatchEntry& entry, ReplicaMask free) const;
   bool WaitsForItsCache(DispatchEntry* entry, const Route& route);
-  // False: it has no token of the budget that it needs.
+  // Takes the token of the budget that a retry needs; false: there is none.
   bool Pays(DispatchEntry* entry);
   void NoteLook(base::TimePoint time) { next_look_ = std::min(next_look_, time); }
 

@@ -67,7 +67,7 @@ struct FailureOutcome {
   enum class Kind {
     kStale,   // The attempt was over; nothing happens.
     kRetry,   // It is queued to be sent again, from the start.
-    kResume,  // It is queued to be gone on with.
+    kResume,  // It is queued to be resumed.
     kFinal,   // It has ended with `status`.
   };
   Kind kind = Kind::kStale;
@@ -94,32 +94,32 @@ struct DispatchCounts : BatchCounts {
 // sent, so that tenants start in turn. Nothing that was sent is taken back: MayPreempt is not
 // asked.
 //
-// Tenants. Where requests are sent continuously under a policy that is fair, and there are several
-// tenants (ReplicaRules): what belongs to a tenant that has its share of the places, by weight,
-// goes behind all that does not, and not beyond the places of a replica while such a one waits; and
-// each replica keeps a place for newcomers (PlaceAsk). So the first newcomer does not wait,
-// and each further one waits for one end.
+// Tenants. Two rules hold where requests are sent continuously under a fair policy and there are
+// several tenants (ReplicaRules). First, requests of a tenant that has its share of the places, by
+// weight, go behind those of tenants that have not, and not beyond the places of a replica while
+// one of those waits. Second, each replica keeps a place for newcomers (PlaceAsk). So the first
+// newcomer does not wait, and each further one waits for one end.
 //
-// Starting. Continuous: while a replica has a free place, the first in order is sent. With batches:
-// as scheduler::BatchFormer says, at most max_parallel_batches of them at a time; a request of
-// class high does not wait for a batch, in up to half the places. The replica is
-// Replicas::Choose's. What of class high finds no place then is sent to a replica that preempts
-// (BackendFacts), half as many as it has places: it knows the class, and makes room by itself. So
-// is one request of each tenant without running requests, if the replica shares its machine between
-// tenants; both together are at most half as many as it has places.
+// Starting. With continuous batching, the first request in order is sent while a replica has a free
+// place. With batches, scheduler::BatchFormer says what starts, and at most max_parallel_batches
+// run at a time; requests of class high do not wait for a batch, in up to half the places.
+// Replicas::Choose picks the replica. A request of class high that finds no place is sent all the
+// same to a replica that preempts (BackendFacts): that knows the class and makes room by itself. If
+// the replica shares its machine between tenants, one request of each tenant without running
+// requests is sent so too. Both together are at most half as many as the replica has places.
 //
-// Failures. Before any output was given to the client, a request is sent again: at most max_retries
-// times, as the budget allows (until then it waits), elsewhere if possible. Once output was given
-// it is gone on with, at most max_resumptions times, if its ids are known and a replica has the
-// identity of the one where it began; else it fails. What a backend rejects as wrong fails at once;
-// but where output was given the request was good, and it is the ids that were rejected: it is sent
-// once more without them, to be computed anew.
+// Failures. A request without output yet is sent again, if possible to another replica, at most
+// max_retries times; it waits until the budget allows it. A request with output is resumed, at most
+// max_resumptions times, if its ids are known and a replica has the identity of the one where it
+// began; else it fails. A request that a backend rejects as wrong fails at once. If it had output,
+// though, the request was good and the backend rejected the ids: it is sent once more without them,
+// to be computed anew.
 //
-// Parts. DispatchEntries has the requests, by list and timer; DispatchOrder ranks those that wait,
-// and DispatchLoad predicts their waits and admits; DispatchPlaces tells which replica has a free
-// place for a request, DispatchStarts which start, DispatchBatches in which batch; DispatchAttempts
-// follows what replicas do with them. The dispatcher moves each request from one to the next, and
-// says what is to be done.
+// Parts. DispatchEntries has the requests, by list and timer; DispatchOrder ranks waiting requests,
+// and DispatchLoad predicts their waits and admits new ones; DispatchPlaces tells which replica has
+// a free place for a request, DispatchStarts which start, DispatchBatches in which batch;
+// DispatchAttempts follows what replicas do with them. The dispatcher moves each request from one
+// to the next, and says what is to be done.
 //
 // Thread rule: one thread at a time, const methods too. Times do not go back between calls.
 class Dispatcher final {

@@ -86,13 +86,16 @@ struct ReplicaView {
 
 const char* ReplicaStateName(ReplicaView::State state);
 
-// The request for which a place is asked. With several tenants a replica of two or more places
-// keeps one for a tenant that runs nothing there (a newcomer), as long as some tenant does not. One
-// that shares its machine between tenants by itself (BackendFacts) keeps none of its places: it
-// takes requests beyond them, half as many as it has places, of class high and of newcomers; of
-// these it keeps one for newcomers if they are two or more. One that preempts and does not share
-// takes class high beyond its places only from newcomers while it keeps a place: what went beyond
-// would be in the way of the newcomer.
+// The request for which a place is asked. A newcomer is a request of a tenant that runs nothing at
+// the replica.
+//
+// - With several tenants, a replica of two or more places keeps one for newcomers, as long as some
+//   tenant runs nothing there.
+// - A replica that shares its machine between tenants by itself (BackendFacts) keeps none of its
+//   places. It takes requests of class high and newcomers beyond them, half as many as it has
+//   places, and keeps one of these extra places for newcomers if there are two or more.
+// - A replica that preempts and does not share takes requests of class high beyond its places only
+//   from newcomers while it keeps a place: others would be in the newcomer's way.
 struct PlaceAsk {
   bool newcomer = true;
   bool beyond = false;  // It may go beyond the places of a replica that preempts.
@@ -137,12 +140,11 @@ class Replica {
   // Returns whether it was ejected.
   bool OnFailure(FailureKind kind, int retry_after_seconds, bool last, base::TimePoint now);
 
-  // Probes. Whether one is due; then it counts as sent, and its number is in `probe`. A probe
-  // without an answer for probe_timeout has failed; `ejected` is set if the replica was ejected for
-  // it.
+  // Whether a probe is due: then it counts as sent, and `probe` is its number. A probe without an
+  // answer for probe_timeout has failed; sets `ejected` if that ejected the replica.
   bool TakeProbe(base::TimePoint now, uint64_t* probe, bool* ejected);
-  // The answer to a probe; late ones are without effect. `alone`: no other replica is usable, so an
-  // ejection may end early. Returns whether the replica was ejected for it.
+  // Takes the answer to a probe; a late one has no effect. `alone`: no other replica is usable, so
+  // an ejection may end early. Returns whether the answer ejected the replica.
   bool OnProbe(uint64_t probe, const StatusOr<BackendFacts>& facts, bool alone,
                base::TimePoint now);
   void set_draining(bool draining) { draining_ = draining; }
@@ -151,14 +153,14 @@ class Replica {
   // When time alone changes something here: a probe, places, the end of a pause.
   base::TimePoint next_look(base::TimePoint now) const;
 
-  // What decides which bits it gives: replicas with an equal one go on where others left off. Null:
-  // it is not known, or not since its last failure.
+  // What decides which bits it gives: replicas with equal identities go on where others left off.
+  // Null: it is not known, or not since its last failure.
   const std::shared_ptr<const std::string>& identity() const { return identity_; }
 
   // It is ejected, and its probes fail.
   bool unheard() const { return unheard_; }
 
-  // As of its last failure: for whoever is told that there is no replica.
+  // Why it failed last: for clients that are told that there is no replica.
   const std::string& reason() const { return reason_; }
   ReplicaView View(base::TimePoint now) const;
 
@@ -220,9 +222,9 @@ class Replica {
 struct RouteAsk {
   std::span<const uint64_t> blocks;    // PrefixBlocks of its prompt.
   int64_t tokens = 1;                  // Predicted, of its prompt and its output.
-  ReplicaMask free = kAllReplicas;     // Those with a place for it.
-  ReplicaMask allowed = kAllReplicas;  // Those that can take it.
-  ReplicaMask avoided = 0;             // Those where it failed: only if there is no other.
+  ReplicaMask free = kAllReplicas;     // Replicas with a place for it.
+  ReplicaMask allowed = kAllReplicas;  // Replicas that can take it.
+  ReplicaMask avoided = 0;             // Replicas where it failed: used only if there is no other.
 };
 
 // Where a request goes.

@@ -20,10 +20,11 @@
 
 namespace ropeway::scheduler {
 
-// If a block is missing, the policy's victims among the running sequences without work in this step
-// are preempted, until there is a block or the sequence itself was the victim; with several
-// tenants, of the lowest class those of the tenant that holds the most, and of these the ones that
-// may give way, if there are any. An aged sequence is preempted only if all others are aged too.
+// Makes room when a block is missing. It preempts the policy's victims among the running sequences
+// without work in this step, until there is a block or the sequence itself was the victim. With
+// several tenants, the victims come from the lowest class, and there from the tenant that holds the
+// most; sequences that may give way come first. An aged sequence is preempted only if all others
+// are aged too.
 //
 // Thread rule: the scheduler's.
 class MemoryPreemption {
@@ -35,8 +36,8 @@ class MemoryPreemption {
   // Gives the decode running[index] blocks for its next position; false: it was preempted itself.
   // The decodes before it have work already.
   bool Extend(std::span<const Ranked> running, size_t index);
-  // No prompt has the blocks of its layers with windows for a token more, so that the step would
-  // compute nothing: gives them to this one. False: there are no others to preempt.
+  // Gives this prompt the blocks of its layers with windows. Call when no prompt has them for one
+  // more token, so that the step would compute nothing. False: there are no others to preempt.
   bool Cover(core::Sequence* prefill);
 
  private:
@@ -50,8 +51,8 @@ class MemoryPreemption {
   std::vector<core::Sequence*> candidates_;  // A member to avoid allocation.
 };
 
-// What must start now for all that wait to start within max_wait since they came. Thread rule: the
-// scheduler's.
+// The sequences that must start now, so that all that wait start within max_wait of their arrival.
+// Thread rule: the scheduler's.
 class DueList {
  public:
   // The table must outlive it.
@@ -77,18 +78,19 @@ class DueList {
 // With continuous batching, a sequence of the queue may start before the step's decodes, in the
 // place of running ones.
 //
-// 1. By the policy (MayPreempt), or from later arrivals once it is past max_wait. In rank order,
-//    each such sequence starts; if a slot or blocks are missing, the policy's victims are
-//    preempted. Not preempted are sequences that ran for less than kMinRunSteps since they started,
+// 1. By the policy (MayPreempt), or in the place of later arrivals once it is past max_wait. Each
+// such
+//    sequence starts, in rank order; if a slot or blocks are missing, the policy's victims are
+//    preempted. Sequences are not preempted that ran for less than kMinRunSteps since they started,
 //    were preempted kMaxPreemptions times, have generated preempt_max_generated tokens, or lead
 //    others. None is preempted if all of them together could not make the room. An aged sequence
 //    that may preempt none is passed by the next ones (PassedAged). The first sequence starts here
 //    too if there is room for it and its prompt would be urgent (UrgentSteps).
 // 2. With several tenants and a policy that divides service between them, the first sequence of
 //    each waiting tenant that is below another one (TenantTable::IsBelow), in the order of the
-//    tenants' classes and service, whoever stands before it in the queue; sequences of tenants that
-//    it is below give way: the latest class, the most service and the newest first. None is exempt
-//    but those that do not give way yet. A tenant passes one that could not start only if it holds
+//    tenants' classes and service, wherever it stands in the queue. Sequences of the tenants above
+//    it give way: the latest class, the most service and the newest first. Only sequences that do
+//    not give way yet are exempt. A tenant passes another one that could not start only if it holds
 //    less.
 // 3. What is due (DueList), at the expense of its own tenant or of one with at least as much
 //    service; half of the tenant's slots are left to those that ran longer.

@@ -24,10 +24,9 @@ namespace ropeway::service {
 struct Turn {
   store::SessionTurn turn;     // Set before the request is shared; any thread may abandon it.
   store::SessionState next;    // What the session's next turn goes on from, once this one ended.
-  int32_t session_tokens = 0;  // Of the prompt, the tokens that the session had before.
+  int32_t session_tokens = 0;  // Tokens of the prompt that the session had before.
   std::string answer;          // The text that the sink was given.
-  // How the request ends once `next` is stored, which is under way; nothing: it has not come to
-  // that.
+  // How the request ends once `next` is stored. Nothing: that is not under way yet.
   std::optional<Finish> end;
 };
 
@@ -42,8 +41,8 @@ struct Turn {
 // | preempted | gave way, or lost its backend, and waits again    | running; ended      |
 // | ended     | has its end, which the sink is told               |                     |
 //
-// The sink is told OnAdmitted once, deltas, one end. One that throws is treated like one whose
-// reader is gone, and still gets its end.
+// The sink is told OnAdmitted once, then deltas, then one end. A sink that throws is treated like
+// one whose reader is gone, and still gets its end.
 //
 // Thread rule: each field says when it is constant; Move, End and state from any thread; all that
 // calls the sink from one thread at a time.
@@ -74,13 +73,14 @@ class ActiveRequest {
   Request request;  // Constant, except for the prompt, which the thread that reads it takes out.
   std::unique_ptr<Turn> turn;  // Of the session that the request names; null: none.
 
-  // What it takes of what tenants share; given back by its end, the place when it leaves the queue.
+  // What it holds of what tenants share. The place is given back when it leaves the queue, the rest
+  // by its end.
   base::SharedBudget::Hold place;  // In the queue.
   base::SharedBudget::Hold bytes;  // What `request` takes.
 
-  // When it started, in which batch, and when its first and its last token came; 0: not yet. Of a
-  // request that wants no token and was computed, the last two are its end. Whoever computes it
-  // sets them.
+  // When it started, in which batch, and when its first and its last token came; 0: not yet. If the
+  // request wants no token and was computed, first_token and last_token are its end. The engine or
+  // the gateway sets them.
   base::TimePoint started{};
   core::StartedBatch batch;
   base::TimePoint first_token{};
@@ -88,7 +88,7 @@ class ActiveRequest {
   // Without `output`, which its end adds.
   PhaseTimes Times() const;
 
-  // It was cancelled, which may not have come to whoever ends it. Any thread.
+  // It was cancelled; the thread that ends it may not know yet. Any thread.
   std::atomic<bool> cancel_asked{false};
   // Its sink is told the end, or was: nothing is left to cancel.
   bool told() const { return told_.load(); }
@@ -107,9 +107,9 @@ class ActiveRequest {
   bool ended() const { return sink_ == nullptr; }
   // Its answer is complete, and its end waits for the store.
   bool being_kept() const { return turn != nullptr && turn->end.has_value(); }
-  // Tells the sink the end, and drops it. Before that the request counts no more, and its session
-  // and its memory are free: the sender may submit the next one at once. Of one that ended while it
-  // was encoding the prompt may still be used: the destructor gives back its bytes. REQUIRES:
+  // Tells the sink the end, and drops the sink. Before that it frees the request's place, session
+  // and memory, so the sender may submit the next one at once. If the request ended while it was
+  // encoding, its prompt may still be used: then the destructor gives back its bytes. REQUIRES:
   // !ended().
   void Tell(const Outcome& outcome);
   void Fail(const Status& status);

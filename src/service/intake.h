@@ -22,16 +22,18 @@ namespace ropeway::service {
 // A time beyond it would overflow the clock's count.
 inline constexpr std::chrono::nanoseconds kLongestWait = std::chrono::hours(24 * 365);
 
-// When the request fails: the smaller of what it asks and `most`, which is none if it is 0, counts.
+// When the request fails: after the shorter of the timeout that it asks for and `most`; 0 is no
+// limit.
 base::TimePoint DeadlineOf(const Request& request, base::TimePoint arrival,
                            std::chrono::milliseconds most);
 
-// Takes the bytes of `request` from those of all requests under way, or what `hold` lacks of them;
-// kResourceExhausted if its tenant's share has not so many. One alone is accepted, however large.
+// Takes the bytes of `request` from `bytes`, or as many as `hold` lacks. kResourceExhausted if its
+// tenant's share has not so many. A request alone is accepted, however large.
 Status TakeBytes(const Request& request, base::SharedBudget* bytes, base::SharedBudget::Hold* hold);
 
-// What is done with a request of an engine or a gateway before it is queued, but for what either of
-// them asks besides. Thread rule: every method from any thread.
+// What engines and gateways both do with a request before it is queued.
+//
+// Thread rule: every method from any thread.
 class Intake {
  public:
   // Both must outlive it. A request ends after `timeout` at the latest, if that is not 0. The texts
@@ -43,7 +45,7 @@ class Intake {
   // Notes when the request came and when its time is over, and takes the turn of the session that
   // it names. REQUIRES: core::CheckRequest. Throws std::bad_alloc.
   Status Open(ActiveRequest* request);
-  // Takes the request's bytes, or what it lacks of them since it has grown.
+  // Takes the request's bytes, or as many as it has grown by.
   Status TakeBytes(ActiveRequest* request) {
     return service::TakeBytes(request->request, &bytes_, &request->bytes);
   }
@@ -57,12 +59,13 @@ class Intake {
   base::SharedBudget bytes_;
 };
 
-// kResourceExhausted: `places`, which are as many as max_queued_requests lets tenants share, have
-// none for the request of `asker`, which is to come again when it would find one.
+// kResourceExhausted: there is no place in the queue for the request of `asker`. Retry-After is
+// when it would find one. `places`: the places that tenants share (max_queued_requests).
 Status QueueFull(const base::SharedBudget& places, const scheduler::LoadView& load,
                  const scheduler::LoadView::Asker& asker, const QueueOptions& options);
 
-// Sets the positions of those of `requests`, which are in order of their ids, that wait in `queue`.
+// Sets the queue positions of the `requests` that wait in `queue`. REQUIRES: they are in order of
+// their ids.
 void SetPositions(const std::vector<RequestId>& queue, std::vector<RequestInfo>* requests);
 
 // The wait of each class in FrontDesk::Queue.
