@@ -39,8 +39,8 @@ StatusOr<std::unique_ptr<model::GgufFile>> OpenModelFile(const BenchFlags& flags
 // The model in it, loaded.
 StatusOr<std::shared_ptr<const model::Model>> LoadModel(const BenchFlags& flags);
 
-// The kernels named `isa`; "": those of ROPEWAY_ISA, or the best. kInvalidArgument where this CPU
-// cannot run them.
+// The kernels named `isa`; "": the ones that ROPEWAY_ISA names, or the best. kInvalidArgument where
+// this CPU cannot run them.
 StatusOr<const kernels::Kernels*> ChooseTable(const std::string& isa);
 
 }  // namespace ropeway::bench

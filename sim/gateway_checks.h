@@ -45,8 +45,9 @@ struct GatewayRecord {
 //   no_end           an accepted request never ended
 //   two_ends         a request ended twice, or something of it happened after its end
 //   stale            an attempt that was over was heard
-//   places           a replica has more requests than its places, but for those of class high at
-//                    one that preempts, or others than the dispatcher says
+//   places           a replica has other requests than the dispatcher says, or more than its
+//   places;
+//                    requests of class high at a replica that preempts do not count
 //   retry_budget     more requests were sent again than the budget allows, or one too often
 //   after_byte       a request was sent again from the start though its client had some of it
 //   resumptions      a request was gone on with too often, or where that is not possible

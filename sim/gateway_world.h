@@ -59,7 +59,7 @@ class GatewayWorld final : private SimBackendEvents {
   base::TimePoint NextTime() const;
   void Deliver(Input input);
   void Arrive(const Input& input);
-  // Adds a client's requests. `accepted`: those of the first that the dispatcher has then.
+  // Adds a client's requests. `accepted`: how many of the first ones the dispatcher has then.
   Status AddAll(const std::vector<GatewayRequest>& made, size_t* accepted);
   void Accept(GatewayRequest made, int user);
   void Cancel(RequestId id);

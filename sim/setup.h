@@ -38,7 +38,7 @@ namespace ropeway::sim {
 //   duplicate_id      a request with an id in use arrives
 //   kill              the process ends without notice and starts again on the same tier; clients
 //                     send again what had no end, or go on where it was cut
-// and those of SimTier.
+// The fault points of SimTier come besides.
 struct TierSetup {
   bool on = false;
   int32_t blocks = 0;          // It holds.

@@ -24,8 +24,10 @@ struct AttentionCase {
   int start() const { return rows == 1 ? context - 1 : context; }  // Position of the first row.
 };
 
-// K and V lie in 16-token blocks as in the executor's pool, [block][layer][KV head], those of one
-// sequence not side by side; there are so many sequences and layers that they come from memory.
+// K and V lie in 16-token blocks as in the executor's pool, [block][layer][KV head], and a
+// sequence's blocks do not lie side by side. There are so many sequences and layers that they come
+// from memory.
+//
 // Thread rule: one thread at a time, the team's.
 class AttentionBench {
  public:

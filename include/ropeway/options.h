@@ -24,7 +24,7 @@ struct SamplingDefaults {
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
 
-  // These, and those of `other` where these are absent.
+  // These defaults; where one is absent, the one of `other`.
   SamplingDefaults Or(const SamplingDefaults& other) const;
 
   // Sets those that are there.

@@ -27,8 +27,8 @@ struct LogitBias {
 };
 
 // How the next token is drawn. A pure function of (logits, these parameters, the sequence's ids and
-// prompt length, seed, choice index, position): see docs/numerics.md. Log-probs that are reported
-// are those of the raw distribution, before any of this.
+// prompt length, seed, choice index, position): see docs/numerics.md. Reported log-probs are of the
+// raw distribution, before any of this.
 struct SamplingParams {
   float temperature = 1.0F;  // [0, 2]. 0 is greedy: the highest logit, ties to the lowest id.
   int32_t top_k = 0;         // Keep the k most probable tokens; 0 or -1: all.

@@ -45,7 +45,7 @@ T* Slot(OpenAiBody* body, T Request::*member) {
 
 inline constexpr int kMaxLogprobs = 20;  // The engine's bound (ropeway/request.h).
 
-// The table of one dialect: its own fields and those of both.
+// The table of one dialect: its own fields and the fields that both have.
 FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody> own);
 const FieldTable<OpenAiBody>& CompletionFields();
 const FieldTable<OpenAiBody>& ChatFields();
@@ -106,7 +106,7 @@ class OpenAiFormat : public ApiFormat {
   virtual void FinishBody(FieldReport* report) = 0;
   // One entry of "choices" in a whole answer.
   virtual nlohmann::ordered_json ChoiceJson(size_t choice, const ChoiceOutput& output) const = 0;
-  // Members of a whole answer beside those of all; ends with a comma where there are any.
+  // Members of a whole answer that only this dialect has; ends with a comma where there are any.
   virtual std::string MoreMembers(const std::vector<ChoiceOutput>&) const { return ""; }
 
   // A chunk's member for output that is `text`.

@@ -27,9 +27,9 @@ class FieldReader {
   const nlohmann::json& List(const nlohmann::json& value, const char* name);
   // A text; valid while `value` is.
   std::string_view Text(const nlohmann::json& value, const char* name);
-  // What the model says: a text, or a list of parts. To `text` is added what parts of the types
-  // text and refusal hold, to `thoughts` what those of the types thinking and reasoning hold; a
-  // part of another type, such as an image, is a fault.
+  // Reads what the model says: a text, or a list of parts. Parts of the types text and refusal are
+  // added to `text`, parts of the types thinking and reasoning to `thoughts`. A part of another
+  // type, such as an image, is a fault.
   void Said(const nlohmann::json& value, const char* name, std::string* text,
             std::string* thoughts);
   // A number, or a text of digits. One that is no count (below 0, beyond 2^31 - 1, with a fraction)

@@ -1,5 +1,5 @@
 // What the wire formats share: JSON that a server wrote, read without trust, and parts of what they
-// write. Its names stay in a namespace of their own, as do those of all *_wire.cc.
+// write. Its names stay in a namespace of their own, like the names of all *_wire.cc.
 #ifndef ROPEWAY_API_WIRE_JSON_H_
 #define ROPEWAY_API_WIRE_JSON_H_
 

@@ -49,8 +49,9 @@ struct PieceEnd {
 // so quiet time earns nothing, and a newcomer waits for the pieces that run and no more. What a
 // piece takes is known when it is over; until then it counts as kExpectedPiece.
 //
-// A job that gives way goes behind those of its flow that do not, but for one piece in
-// kGivingWayTurn: it waits for them no more than a few times its own time, and they hardly for it.
+// A job that gives way goes behind the jobs of its flow that do not, except for one piece in
+// kGivingWayTurn. So it waits for them at most a few times its own time, and they hardly wait for
+// it.
 //
 // Only Add allocates. Thread rule: one thread at a time.
 class FairQueue {
@@ -155,7 +156,7 @@ class FairPool {
   // Throws std::bad_alloc, with nothing queued.
   bool TryAdd(const Flow& flow, std::function<PieceEnd()> piece);
 
-  // Waits for the pieces that run, drops the jobs (those of these pieces too), and joins the
+  // Waits for the pieces that run, drops all jobs, also the ones of these pieces, and joins the
   // threads.
   void Stop();
 

@@ -76,9 +76,9 @@ class LogQueue {
   // Lines that were dropped. REQUIRES: End was not called.
   size_t lost() const;
 
-  // Waits until what is queued is written, but not for long: a reader that takes nothing must not
-  // keep the program from its end. False: it does, and a write to standard error would wait for it,
-  // also those of exit(). Log writes directly again.
+  // Waits until the queue is written, but not for long: a reader that takes nothing must not keep
+  // the program from its end. Returns false if there is such a reader: every write to standard
+  // error would wait for it, also in exit(). Log writes directly again.
   bool End();
 
  private:

@@ -9,9 +9,9 @@
 
 namespace ropeway::base {
 
-// Opens those of the three standard descriptors that are closed: an input that is empty, outputs to
-// which writes fail. Otherwise the next file or connection takes their number, and the log is
-// written into it. Call before anything else is opened.
+// Opens the standard descriptors that are closed: as an empty input, and as outputs to which writes
+// fail. Otherwise the next file or connection would take their number, and the log would be written
+// into it. Call before anything else is opened.
 void HoldStandardDescriptors();
 
 // Prints one sentence, or a list, to standard error: its beginning and its end where it is long,

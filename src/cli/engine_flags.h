@@ -1,4 +1,4 @@
-// The flags of every command that runs a model, and those of scheduling (docs/scheduling.md).
+// The flags of every command that runs a model, and the flags of scheduling (docs/scheduling.md).
 #ifndef ROPEWAY_CLI_ENGINE_FLAGS_H_
 #define ROPEWAY_CLI_ENGINE_FLAGS_H_
 
@@ -57,9 +57,9 @@ flags::FlagTable SchedulingTable(EngineFlags* flags);
 // What sets a row's value in `request`. REQUIRES: the row has a flag.
 flags::FlagValue ParameterFlag(const core::Parameter& row, Request* request);
 
-// The flags of the rows of core/parameters.h: those that go before a model's own values, and with
-// `request` those of one program's own requests. `otherwise`: what the help shows for a model that
-// does not say.
+// The flags of the rows of core/parameters.h: values that go before a model's own and, with
+// `request`, values of one program's own requests. `otherwise`: what the help shows for a model
+// that has none.
 flags::FlagTable SamplingTable(const SamplingParams& otherwise, SamplingDefaults* defaults,
                                Request* request = nullptr);
 

@@ -49,7 +49,7 @@ struct BatchItem {
   // `start` are already written. Blocks that no row of the item sees may be missing.
   std::span<const BlockId> blocks{};
   bool sample = false;  // Sample the token after the last of `tokens`.
-  // Its positions are encoded with the long factors of RoPE, as those of all blocks that it reads.
+  // Its positions, and all blocks that it reads, are encoded with the long factors of RoPE.
   // Without effect unless the model has two lists (model::RopeScaling::kLongRope).
   bool long_rope = false;
   // Padding of a static batch: costs what another item does, and writes nothing.

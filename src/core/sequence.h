@@ -46,7 +46,7 @@ struct CoreRequest : JobRequest {
   // The ids that the sequence begins with.
   size_t num_ids() const { return prompt.size() + resume_ids.size(); }
 
-  // The length by which a LongRoPE model chooses its factors. Log-probs of a prompt are those of
+  // The length by which a LongRoPE model chooses its factors. Log-probs of a prompt depend on
   // the prompt alone, also where ids are known that were generated behind it.
   int32_t rope_length() const {
     return static_cast<int32_t>(spec.num_prompt_logprobs >= 0 ? prompt.size() : num_ids());

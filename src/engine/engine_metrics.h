@@ -75,7 +75,7 @@ class EngineMetrics {
     metrics_.AddGauge(name, help, labels)->Set(1);
   }
 
-  // All metrics in the Prometheus text format, with those of `sample` brought up to it.
+  // All metrics in the Prometheus text format, after the sampled ones were set to `sample`.
   std::string Text(const EngineSample& sample);
 
  private:

@@ -22,7 +22,7 @@ class CpuExecutor final : public Executor {
  public:
   // `kernels` is not owned. `threads` >= 1: the caller of Wait and threads - 1 more. `absent`: rows
   // of the vocabulary that are no token: none is ever drawn or listed, and the log-probs of the
-  // others are as if it were not there. Those of a prompt may be such rows.
+  // others are as if it were not there. Ids of a prompt may be such rows.
   CpuExecutor(std::shared_ptr<const model::Model> model, const kernels::Kernels* kernels,
               int threads, kernels::KvType kv_type = kernels::KvType::kF16,
               std::vector<TokenId> absent = {});

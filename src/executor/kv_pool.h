@@ -32,8 +32,8 @@ class KvPool {
   const model::KvGroups& groups() const { return groups_; }
   int group(int layer) const { return groups_.places[static_cast<size_t>(layer)].group; }
 
-  // K and V of (layer, head) in block 0; those of block b, which must be one of the layer's group,
-  // are b * block_bytes() further.
+  // K and V of (layer, head) in block 0. They are b * block_bytes() further in block b, which must
+  // be one of the layer's group.
   std::byte* At(int layer, int kv_head) const {
     const int32_t index = groups_.places[static_cast<size_t>(layer)].index;
     return memory_.data() + static_cast<size_t>(index * num_kv_heads_ + kv_head) * head_bytes_;

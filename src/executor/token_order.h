@@ -108,7 +108,7 @@ class RankBuckets {
   float Largest(std::span<const float> weights, Cut end);
   // The id of the prefix's last entry. REQUIRES: end.within > 0.
   TokenId LastOf(Cut end);
-  // Sets the weights of all entries but those of the prefix to 0.
+  // Sets the weights of all entries outside the prefix to 0.
   void KeepWeights(Cut end, std::span<float> weights);
 
  private:

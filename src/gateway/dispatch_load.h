@@ -65,7 +65,7 @@ class DispatchLoad final : private scheduler::AdmissionQueue {
   // Ends the interval in which the pace is measured, if it is long enough.
   void Measure();
 
-  // The requests by class, and their waits as the tenant's (null: those of all) would be.
+  // The requests by class, and the waits that the tenant would have (null: all tenants).
   service::QueueInfo Queue(const std::string* tenant, double weight) const;
   // Seconds until the first of the tenant's requests is predicted to end; at least 1.
   int RetryAfterSeconds(const std::string& tenant) const;

@@ -17,8 +17,8 @@ namespace ropeway::gateway {
 // Opens the backends that are URLs, and starts the gateway. It waits a moment for their first
 // answers, so that a gateway whose backends are well is ready at once; they need not be up. `clock`
 // and `random` must outlive it, and so must `tokens`, which serves /tokenize: the engine of the
-// first model, if that is in this process; null: none. `sessions`: those of the options, opened;
-// null: opens them. On failure, one sentence names the option at fault.
+// first model, if that is in this process; null: none. `sessions`: the store that the options name,
+// opened; null: opens it. On failure, one sentence names the option at fault.
 StatusOr<std::unique_ptr<GatewayBackend>> OpenGateway(
     const GatewayOptions& options, const base::Clock* clock, base::Random* random,
     const service::FrontDesk* tokens = nullptr,

@@ -186,7 +186,7 @@ class GatewayBackend final : public service::FrontDesk {
   void EndDiffering(ClientRequest* client);
   // The gateway itself fails the request; called in a catch block.
   void FailOn(ClientRequest* client) noexcept;
-  // The request's stream begins, and those of its group: else the output of the first ones would
+  // Begins the streams of the request and of its group: else the output of the first ones would
   // pile up in their sinks.
   void Admit(ClientRequest* client);
   // Removes the request from its dispatcher.

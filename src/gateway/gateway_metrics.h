@@ -43,7 +43,7 @@ class GatewayMetrics {
   void Ended(Priority priority, FinishReason reason, base::Duration after, const PhaseTimes* times,
              const Usage& usage);
 
-  // All metrics in the Prometheus text format, with those of `sample` brought up to it.
+  // All metrics in the Prometheus text format, after the sampled ones were set to `sample`.
   std::string Text(const GatewaySample& sample);
 
  private:

@@ -16,7 +16,9 @@
 
 namespace ropeway::http {
 
-// What a route's handler gets, which is to end with Send, or with an answer of its own on `stream`.
+// What a route's handler gets. The handler ends with Send, or with an answer of its own on
+// `stream`.
+//
 // Thread rule: the connection's strand, but for work that a handler moves elsewhere.
 class Exchange {
  public:
@@ -40,7 +42,7 @@ class Exchange {
   IoTurns* const turns;
   HttpRequest request;  // A handler may change it.
   AccessRecord record;  // What the handler knows of the outcome.
-  HttpHeaders headers;  // Beside those of its answer, whatever that is.
+  HttpHeaders headers;  // More headers for its answer, whatever that is.
 
  private:
   // Lets the page that asked read the answer, with all headers that are more than HTTP's.

@@ -21,11 +21,11 @@ struct HttpLimits {
   // Request line and headers; more is rejected with 431.
   size_t max_header_bytes = size_t{32} << 10;
   // Bodies of all connections together, as they come and until they are parsed; a body that
-  // exceeds it is rejected with 503. Those of at most max_inline_body_bytes are not counted.
+  // exceeds it is rejected with 503. Bodies of at most max_inline_body_bytes are not counted.
   size_t max_bodies_bytes = size_t{256} << 20;
   size_t max_inline_body_bytes = size_t{32} << 10;  // What an I/O thread parses itself.
   // Answers of all connections together, from when they are made until their clients have taken
-  // them; one that exceeds it is not sent, or cut off. Those of at most kFreeAnswerBytes are not
+  // them; one that exceeds it is not sent, or cut off. Answers of at most kFreeAnswerBytes are not
   // counted. Like the bodies they are shared between tenants (base::SharedBudget).
   size_t max_answers_bytes = size_t{256} << 20;
   // Bytes of further requests kept while one is being answered; a client that sends more is cut

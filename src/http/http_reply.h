@@ -30,7 +30,7 @@ struct HttpReply {
 
 HttpReply ErrorReply(HttpError error);
 
-// Why an answer is not sent: those of the same tenant that were not read yet take too much memory.
+// Why an answer is not sent: the tenant's answers that were not read yet take too much memory.
 Status TooManyAnswers();
 
 // How a reply travels on its connection.

@@ -58,7 +58,7 @@ struct RouteMatch {
   std::string_view name;
   bool method_allowed = false;
   bool options = false;       // OPTIONS of a known path or of "*", which the table answers.
-  std::string methods = {};   // Those of the path, "GET, HEAD"; of OPTIONS * those of all.
+  std::string methods = {};   // Of the path, "GET, HEAD"; for OPTIONS *, of all paths.
   std::string argument = {};  // As the client wrote it; where the path is unknown all of that.
 };
 

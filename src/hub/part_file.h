@@ -12,7 +12,7 @@
 
 namespace ropeway::hub {
 
-// A URL without its query: those of signed URLs are other ones each time.
+// A URL without its query: signed URLs have another query each time.
 std::string_view PlaceOf(std::string_view url);
 
 // What a server said of the file that a part is of.

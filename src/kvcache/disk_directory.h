@@ -51,7 +51,7 @@ class DiskDirectory {
 
   // The numbers of its generations, oldest first.
   std::vector<uint32_t> Generations() const;
-  // Above those of all that is named like a generation.
+  // Above the numbers of all entries that are named like a generation.
   uint32_t NextNumber() const;
   std::string PathOf(uint32_t generation) const;
   // Makes the folder of a new generation. kUnavailable: the disk is full.

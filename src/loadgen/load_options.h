@@ -78,8 +78,8 @@ struct LoadOptions {
   GoodputLimits goodput;
 };
 
-// kInvalidArgument: one sentence, with the flag's name, on the first flag that is wrong. The flags'
-// own bounds are those of BenchServeCommand.
+// kInvalidArgument: one sentence, with the flag's name, on the first flag that is wrong.
+// BenchServeCommand checks the bounds of single flags.
 StatusOr<LoadOptions> CheckFlags(const BenchServeFlags& flags);
 
 }  // namespace ropeway::loadgen

@@ -30,8 +30,8 @@ struct StoredMatrix {
   uint64_t columns = 0;
   uint64_t row_stride = 0;     // Elements in the file from (i, j) to (i + 1, j).
   uint64_t column_stride = 1;  // Elements in the file from (i, j) to (i, j + 1).
-  // Above 0: rows are those of heads of so many, in which row 2i is the file's i and row 2i + 1 is
-  // its i + rope_rows / 2: RoPE turns neighbours. Needs column_stride 1.
+  // Above 0: each head has so many rows; its row 2i is the file's i, and its row 2i + 1 is the
+  // file's i + rope_rows / 2, because RoPE turns neighbours. Needs column_stride 1.
   uint32_t rope_rows = 0;
 };
 

@@ -35,12 +35,12 @@ struct ExpertsConfig {
   // The size of one more expert, which each row goes through; 0: there is none. Its weight is the
   // sigmoid of a product of the row.
   int32_t shared_intermediate_size = 0;
-  // The weights are the softmax over the chosen experts' logits; else over those of all.
+  // The weights are the softmax over the chosen experts' logits; else over all experts' logits.
   bool normalized = true;
 };
 
 // How K and V of the layers lie in KV blocks. The layers that see equally many positions are
-// divided into groups of one size, and each group has blocks of its own: those of layers with a
+// divided into groups of one size, and each group has blocks of its own: blocks of layers with a
 // window can be given back as soon as no row sees them, and all blocks have one size.
 struct KvGroups {
   struct Place {

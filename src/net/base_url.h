@@ -1,4 +1,4 @@
-// URLs: the base URL of an OpenAI-compatible API, and those of files.
+// URLs: the base URL of an OpenAI-compatible API, and the URLs of files.
 #ifndef ROPEWAY_NET_BASE_URL_H_
 #define ROPEWAY_NET_BASE_URL_H_
 

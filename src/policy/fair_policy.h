@@ -72,7 +72,7 @@ class TenantCounters {
   const Tenant* last_left_ = nullptr;  // The last one that left the queue.
   int64_t level_ = 0;                  // Returning tenants are lifted to it. Never falls.
   uint64_t step_ = 0;
-  uint64_t next_number_ = 0;  // Above those of all that came before the last BeginStep.
+  uint64_t next_number_ = 0;  // Above the numbers of all that came before the last BeginStep.
   base::TimePoint last_step_{};
   size_t sweep_at_ = 64;
 };

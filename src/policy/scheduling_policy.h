@@ -80,7 +80,7 @@ class SchedulingPolicy {
   virtual bool has_classes() const { return false; }
   virtual ClassParts class_parts() const { return {}; }
   // The position of the job's class in this step's order, if classes go first; else 0. Between
-  // tenants, a job gives way only to those of its own class and of earlier ones.
+  // tenants, a job gives way only to jobs of its own class and of earlier ones.
   virtual int ClassOrderOf(const core::Job& /*job*/) const { return 0; }
 
   // For the engine core: the index of the candidate to preempt, by default the newest. Candidates

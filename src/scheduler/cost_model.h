@@ -120,9 +120,9 @@ class StepCost {
   int slow_steps_ = 0;
 };
 
-// Learned from the times that the executor reports: those of the sequence itself, or, before its
-// first token, those of others of its kind (core::SampleKind). Smoothed exponentially; 0 before
-// anything is known.
+// What sampling costs, learned from the times that the executor reports: from the sequence's own
+// times or, before its first token, from the times of other sequences of its kind
+// (core::SampleKind). Smoothed exponentially; 0 before anything is known.
 //
 // Thread rule: the scheduler's.
 class SamplingCost {

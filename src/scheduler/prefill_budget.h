@@ -67,7 +67,7 @@ class UrgentSteps {
   // `max_chunk`: tokens of one prompt in one step; 0: no such limit. The policy must outlive it.
   UrgentSteps(const policy::SchedulingPolicy* policy, int max_chunk);
 
-  // Whether its prompt goes before those of others: class high, or a tenant's first turn.
+  // Whether its prompt goes before other prompts: class high, or a tenant's first turn.
   bool GoesFirst(const core::Sequence& sequence) const {
     return sequence.sched.first_turn ||
            (policy_->has_classes() && sequence.request.priority == Priority::kHigh);

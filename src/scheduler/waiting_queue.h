@@ -113,7 +113,7 @@ class Aging {
 
  private:
   const base::Duration max_wait_;
-  std::vector<core::Job*> overdue_;  // Those of the queue past max_wait.
+  std::vector<core::Job*> overdue_;  // Jobs of the queue past max_wait.
 };
 
 }  // namespace ropeway::scheduler

@@ -111,7 +111,7 @@ class KeyLimits {
     const char* limit = "";
     // Until there are tokens again; 0 for a limit of requests: when one of them ends.
     int retry_after_seconds = 0;
-    std::vector<KeyTicket> tickets;  // One for each choice; those of a prompt follow each other.
+    std::vector<KeyTicket> tickets;  // One for each choice; a prompt's choices follow each other.
   };
   // Takes tickets for a request of `tenant`, a key's name. All or none. The tickets may outlive
   // this object.

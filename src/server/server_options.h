@@ -23,8 +23,8 @@ struct ServerLimits : http::HttpLimits {
   // Threads for work that would block an I/O thread: large bodies, /tokenize and /detokenize. At
   // least 1.
   int helper_threads = 1;
-  // Jobs of one tenant alone that run or wait on helper threads, and half of those of several
-  // together (base::SharedBudget); requests that need one more are rejected with 429.
+  // Jobs that may run or wait on helper threads: of one tenant alone so many, of several tenants
+  // together twice as many (base::SharedBudget). Requests that need one more are rejected with 429.
   int max_helper_jobs = 64;
   // A stream that has sent nothing for so long sends a comment line, so that proxies keep it open;
   // 0: never.

@@ -52,7 +52,7 @@ class PieceMerger {
   PieceMerger(const MergeTable* merges, const Letters* letters)
       : merges_(*merges), letters_(*letters) {}
 
-  // `first`: an id before those of the letters; -1: none. REQUIRES: the piece is not longer than
+  // `first`: an id before the ids of the letters; -1: none. REQUIRES: the piece is not longer than
   // kMaxPieceBytes.
   void Begin(std::string_view piece, TokenId first = -1) {
     piece_ = piece;

@@ -33,7 +33,7 @@ const SplitFamily* FindSplitFamily(std::string_view name);
 // Whether a family splits characters by `expression`; none of those looks at a text over and over.
 bool IsFamilyExpression(std::string_view expression);
 
-// Whether all of any text is matched by `expression`, as those of families without another are.
+// Whether `expression` matches all of any text. The expressions of families without another do.
 bool MatchesAllText(std::string_view expression);
 
 // The names of all families.

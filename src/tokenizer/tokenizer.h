@@ -79,7 +79,7 @@ class Tokenizer {
   virtual std::unique_ptr<Encoding> Begin(std::string_view text, const EncodeOptions& options,
                                           size_t most = Encoding::kNoLimit) const = 0;
 
-  // The token's bytes; those of a special (control) token are empty unless `with_special`.
+  // The token's bytes; a special (control) token has none unless `with_special`.
   // REQUIRES: 0 <= id < vocab_size(), or Encode gave it. Valid as long as the tokenizer.
   virtual std::string_view Bytes(TokenId id, bool with_special = false) const = 0;
 

@@ -69,8 +69,8 @@ struct NibbleCodedScales {
   }
 };
 
-// Levels. Line<j> gives those of features 4j .. 4j + 3 of each column as unsigned bytes, at most
-// kMaxLevel. Shifts move bits from one byte to the next; what is kept of them has not.
+// Levels. Line<j> gives the levels of features 4j .. 4j + 3 of each column as unsigned bytes, at
+// most kMaxLevel. Shifts move bits from one byte to the next; what is kept of them has not.
 
 struct Bits2 {
   static constexpr int kMaxLevel = 3;

@@ -58,7 +58,7 @@ std::string FloatText(double value);
 Str FormatPercent(const Str& format, const Value& values, Context& context);
 
 // The C library's strftime in the C locale. Throws std::invalid_argument for conversions that are
-// not in ISO C, and for those of a time zone.
+// not in ISO C, and for conversions of a time zone.
 std::string Strftime(std::string_view format, const std::tm& time);
 
 // The options of Python's json.dumps.
