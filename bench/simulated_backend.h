@@ -18,9 +18,9 @@
 
 namespace ropeway::bench {
 
-// Answers each request with one word, `call_time` after a place was free for it; of `places` that
-// there are it tells whoever asks. A thread of its own does so. Let go of it on another thread than
-// that one: keep a reference for as long as calls may be under way.
+// Answers each request with one word, `call_time` after one of its `places` was free for it. Its
+// facts name the places. It answers on a thread of its own. Destroy it on another thread: keep a
+// reference for as long as calls may be under way.
 class SimulatedBackend final : public Backend {
  public:
   SimulatedBackend(int places, std::chrono::nanoseconds call_time);

@@ -17,7 +17,8 @@ WORDS = [
     (r"as (is|are|do|does|for) the (next|last)( \w+)?", "say it at each member, or once in a heading"),
     (r"guarded by \w*mu(tex)?_?", "write GUARDED_BY(mutex) at each member"),
     (r"(?<!all )(?<!any )(?<!both )(?<!each )(?<!most )(?<!none )(?<!some )of which", "make it a sentence"),
-    (r"who|whom|nobody|somebody", "name the request, thread, client or server: these are no people"),
+    (r"who|whoever|whom|nobody|somebody", "name the request, thread, client or server: these are no people"),
+    (r"(is|are|was|be) gone on with", "write: is resumed"),
 ]
 
 # A file, and a text in one of its comments that may stay.

@@ -31,6 +31,7 @@ class CheckWordsTest(unittest.TestCase):
                 ("// REQUIRES: mu_ is held, as for the next.\n", "as for the next"),
                 ("int a;  // Guarded by mutex_.\n", "Guarded by mutex_"),
                 ("// Requests of which none runs.\n", "of which"),
+                ("// It is gone\n// on with.\n", "is gone on with"),
                 ("int a = 1'000; const char b = '\"';  // Who asks.\n", "Who")):
             self.assertEqual(self.found(text), [word], text)
 

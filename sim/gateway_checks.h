@@ -31,7 +31,7 @@ struct GatewayRecord {
   int backend = -1;  // Where its attempt is; -1: none is under way.
   uint32_t attempt = 0;
   base::TimePoint queued{};  // Since when it has no attempt.
-  bool resumes = false;      // Then it is to be gone on with.
+  bool resumes = false;      // Then it is to be resumed.
   uint64_t batch = 0;        // Whose member its attempt is; 0: of none.
   int sends = 0;
   int resumptions = 0;
@@ -50,11 +50,11 @@ struct GatewayRecord {
 //                    requests of class high at a replica that preempts do not count
 //   retry_budget     more requests were sent again than the budget allows, or one too often
 //   after_byte       a request was sent again from the start though its client had some of it
-//   resumptions      a request was gone on with too often, or where that is not possible
+//   resumptions      a request was resumed too often, or where that is not possible
 //   same_text        an answer is not what one backend alone would have given
 //   dead_replica     a replica got requests though it has long been down
 //   held             a request waited for a replica that is alive for longer than hold_timeout, or
-//                    one that was to be gone on with, longer than resume_wait
+//                    one that was to be resumed, longer than resume_wait
 //   idle_place       a request waits though a replica has had a free place all the time and, where
 //                    requests go out in batches or one by one, the next one was to begin
 //   group            of the members of a group some were accepted, and others were not

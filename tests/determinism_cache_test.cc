@@ -241,7 +241,7 @@ TEST(DeterminismTier, EvictedBlocksAreReadBack) {
                                          .tier = &tier});
     ExpectTierWasUsed(run);
     EXPECT_EQ(run.stats.transfers.failed_reads, 0U);
-    // Whoever was preempted found all that it had computed, its partial block too.
+    // Preempted sequences found all that they had computed, their partial blocks too.
     EXPECT_EQ(run.stats.recomputed_tokens, 0U);
   }
 }

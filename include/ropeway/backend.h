@@ -138,7 +138,7 @@ class Backend {
  public:
   using ProbeFn = std::function<void(StatusOr<BackendFacts>)>;
 
-  // By then each sink must have had its end: whoever owns a backend waits for that.
+  // The owner of a backend waits until each sink has had its end before it destroys the backend.
   virtual ~Backend() = default;
 
   // Queues requests that are one to their client (OpenAI's lists of prompts, and n), all or none,

@@ -54,8 +54,8 @@ struct ModelOptions {
   std::string chat_template;  // Jinja text to use instead of the model file's; "": the file's.
   // Go before those that come with the model (generation_config.json, general.sampling in GGUF).
   SamplingDefaults sampling;
-  // Recognise control tokens, such as "<|im_end|>", also in what a chat's messages say. Whoever
-  // writes a message can then end it and speak in another role.
+  // Recognise control tokens, such as "<|im_end|>", also in what a chat's messages say. The
+  // writer of a message can then end it and speak in another role.
   bool parse_special = false;
   // Read the model's files once more at the start for their digest, by which a gateway knows that
   // another server has the same model. (A disk tier needs it, too.)

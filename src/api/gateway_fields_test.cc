@@ -164,8 +164,8 @@ TEST(GatewayStream, OffsetsAreInBytes) {
   }
 }
 
-// A stream that is cut before its end is gone on with from its tokens: text that comes behind them
-// would come twice.
+// A stream that is cut before its end is resumed from its tokens: text that comes behind them would
+// come twice.
 TEST(GatewayStream, WhatComesBehindTheLastTokenComesWithTheEnd) {
   for (const ApiFormatMaker make : {MakeOpenAiChat, MakeOpenAiCompletions}) {
     const auto format = StartGatewayStream(make, R"(,"ropeway_gateway":{"ids":true})");

@@ -128,7 +128,7 @@ TEST(TextOffsets, ACharacterCountsFromItsFirstByte) {
 
 TEST(TextOffsets, BytesThatAreNoTextCountAsWhatReplacesThem) {
   ExpectOffsets({{"\x80"}, {"\xff\xff"}, {"a"}, {"b"}}, {0, 1, 3, 4});
-  // A character that breaks off is one U+FFFD, as is each byte that goes on with none.
+  // A character that breaks off is one U+FFFD, and so is each byte that goes on with none.
   ExpectOffsets({{"\xf0\x9f"}, {"a"}, {"\xe2"}, {"\x28\x80"}, {"b"}}, {0, 1, 2, 3, 5});
   ExpectOffsets({{"\xed"}, {"\xa0"}, {"\x80"}, {"\xc0"}, {""}}, {0, 1, 2, 3, 4});
 }

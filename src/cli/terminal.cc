@@ -18,8 +18,8 @@
 namespace ropeway::cli {
 namespace {
 
-// A bit for each signal that came. Whoever waits is woken by a descriptor, for a flag alone could
-// be set just before the wait begins.
+// A bit for each signal that came. A descriptor wakes the thread that waits, because a flag alone
+// could be set just before the wait begins.
 std::atomic<uint64_t> came = 0;
 static_assert(std::atomic<uint64_t>::is_always_lock_free);  // So a signal handler may set it.
 int wake = -1;

@@ -33,8 +33,8 @@ std::optional<KeptHistory> FindHistory(const tokenizer::Tokenizer& tokenizer,
 void KeepAnswer(const tokenizer::Tokenizer& tokenizer, const std::function<bool(TokenId)>& hidden,
                 size_t prompt_ids, const std::string& answer, store::SessionState* next);
 
-// Identifies a vocabulary, and how it encodes: ids of one mean nothing in another, and a text whose
-// beginning was encoded otherwise is not gone on with.
+// Identifies a vocabulary, and how it encodes: ids of one mean nothing in another, and a session
+// does not go on from a text whose beginning was encoded otherwise.
 std::string VocabularyDigest(const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace ropeway::engine

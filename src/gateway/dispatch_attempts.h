@@ -61,12 +61,12 @@ class DispatchAttempts {
   // What follows a failed attempt.
   enum class Next {
     kRetry,   // It is sent again, from the start.
-    kResume,  // It is gone on with.
+    kResume,  // It is resumed.
     kEnd,     // It ends with a status.
   };
   // Its attempt failed, and is over. Sets `status`, with Retry-After where others may help later.
   Next OnFailure(DispatchEntry* entry, const Outcome& failure, Status* status);
-  // What was given can be gone on with elsewhere.
+  // Whether another replica can go on with what was given.
   bool MayResume(const DispatchEntry& entry) const;
 
   // How long its replica may give nothing; 0: for ever. REQUIRES: an attempt is under way.

@@ -198,8 +198,8 @@ struct DispatchEntry : core::Job {
   int32_t prepaid = 0;      // Tokens, before they came.
 
   // Between attempts.
-  bool resumes = false;  // It is gone on with; else it is sent again from the start.
-  // Its ids were rejected: it is computed anew, once, and goes on where that is what was given.
+  bool resumes = false;  // It is resumed; else it is sent again from the start.
+  // Its ids were rejected: it is computed anew, once, and goes on if that gives the same output.
   bool replays = false;
   bool pays = false;  // It needs a token of the budget.
   int retries = 0;

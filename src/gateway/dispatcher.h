@@ -146,9 +146,9 @@ class Dispatcher final {
   // When Run is to be called again though nothing else happens; TimePoint::max(): never.
   base::TimePoint next_look() const { return next_look_; }
 
-  // The request is over for whoever asks: its client is gone, or its output is complete for another
-  // reason than the backend's (`completed`). Returns false if it has ended before; true: this is
-  // its end, and its attempt, if it has one, is to be cancelled.
+  // Ends the request for its client, which is gone, or whose output is complete for another reason
+  // than the backend's (`completed`). Returns false if it has ended before; true: this is its end,
+  // and its attempt, if it has one, is to be cancelled.
   bool Cancel(RequestId id, base::TimePoint now, bool completed = false);
   // The first byte of an answer came, or more of it: call it before the client gets anything.
   // False: the attempt is over.

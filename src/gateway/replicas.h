@@ -280,7 +280,7 @@ class Replicas {
 
   base::TimePoint next_look(base::TimePoint now) const;
 
-  // For whoever finds none alive: kUnavailable with the reasons and Retry-After.
+  // Why no replica is alive: kUnavailable with the reasons and Retry-After.
   Status WhyNoneIsAlive(base::TimePoint now) const;
   std::vector<ReplicaView> Views(base::TimePoint now) const;
 

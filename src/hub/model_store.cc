@@ -83,7 +83,7 @@ StatusOr<PartsLock> PartsLock::Take(const fs::path& folder) {
   const bool busy = flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   struct stat mine {};
   struct stat there {};
-  // Whoever had it may have deleted it, or put the model in its place.
+  // The process that had it may have deleted it, or put the model in its place.
   const bool gone =
       fstat(file, &mine) != 0 || lstat(folder.c_str(), &there) != 0 || mine.st_ino != there.st_ino;
   if (!busy && !gone) return lock;

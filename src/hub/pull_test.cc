@@ -124,7 +124,7 @@ TEST_F(PullTest, AFolderIsOfOneStateOfItsRepository) {
   EXPECT_EQ(scratch_.Read("models/repo/model.safetensors"), other);
 }
 
-// Whoever may write to the folder of models must not choose which other files a pull changes.
+// A user that may write to the folder of models must not choose which other files a pull changes.
 TEST_F(PullTest, NothingBehindALinkIsChanged) {
   namespace fs = std::filesystem;
   PutRepo("owner/repo", {{"m.gguf", bytes_}});

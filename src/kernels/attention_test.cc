@@ -98,7 +98,7 @@ class Cache {
     return std::nearbyint(row[d] * (127.0F / largest)) * scale;
   }
 
-  // Of a block that no row sees: whoever reads it leaves the memory.
+  // The number of a block that no row sees: to read it leaves the memory.
   static constexpr int32_t kNoBlock = 1 << 28;
 
   int positions_;

@@ -109,7 +109,7 @@ TEST(DiskDirectory, LinksAreNotOurs) {
   }
 }
 
-// To open one is to wait for whoever writes to it.
+// Opening a pipe waits for its writer.
 TEST(DiskDirectory, APipeIsNotWaitedFor) {
   for (const char* name : {"LOCK", "FORMAT", "FORMAT.partial", "UNDER_WAY", "generation-00000001",
                            "generation-00000001/MADE_BY_ROPEWAY", "lost+found", "x"}) {

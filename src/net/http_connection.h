@@ -91,7 +91,7 @@ struct HttpAsk {
 };
 
 // A connection and the exchanges on it, one at a time. Owned by shared_ptr, because its timer and
-// its watch keep weak references to it; whoever runs a coroutine of it keeps it alive. While an
+// its watch keep weak references to it; a coroutine that uses it keeps it alive. While an
 // exchange waits for bytes, it takes no buffer. Thread rule: the io_context's thread.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:

@@ -15,8 +15,8 @@ namespace ropeway::net {
 
 // A host's name that is being resolved. The system's resolver blocks its thread, for minutes where
 // a name server is silent, and cannot be interrupted: so each lookup has a thread of its own, up to
-// kMaxThreads in the process, and further ones wait for a thread. Whoever loses interest in a
-// lookup leaves its thread behind.
+// kMaxThreads in the process, and further ones wait for a thread. A lookup that is dropped
+// leaves its thread behind.
 //
 // Thread rule: one thread at a time.
 class NameLookup {

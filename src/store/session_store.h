@@ -203,7 +203,7 @@ Status CheckSessionOptions(const SessionOptions& options);
 StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(const SessionOptions& options,
                                                          std::unique_ptr<StateDb> db = nullptr);
 
-// The metrics of a store of sessions, whoever keeps it: an engine or a gateway.
+// The metrics of a store of sessions, of an engine or of a gateway.
 using SessionMetrics = base::SampledMetrics<SessionStoreStats>;
 
 // `metrics` must outlive them.

@@ -62,7 +62,7 @@ jinja::Value Said(const std::string& text) {
   return jinja::Value::Of(std::move(str));
 }
 
-// A role is chosen from a few by whoever sends the chat, and some templates make a control token of
+// The client chooses a role from a few, and some templates make a control token of
 // it ("<|" + role + "|>"), so a plain name counts as the template's own. No other text does: it
 // could close the token and write more.
 jinja::Value RoleValue(const std::string& role) {

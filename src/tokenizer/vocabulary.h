@@ -1,6 +1,6 @@
 // A model's tokenizer data as plain values: from a GGUF file's metadata, or from a Hugging Face
-// folder's tokenizer.json. Whoever reads the file fills it; MakeTokenizer (make_tokenizer.h)
-// validates it.
+// folder's tokenizer.json. The reader of the file fills it, and MakeTokenizer
+// (make_tokenizer.h) validates it.
 #ifndef ROPEWAY_TOKENIZER_VOCABULARY_H_
 #define ROPEWAY_TOKENIZER_VOCABULARY_H_
 
