@@ -31,7 +31,7 @@ struct RoundSettings {
 inline constexpr int kMaxCompanyPrompt = 128;
 inline constexpr int kMaxCompanyTokens = 96;
 
-// The tables of kernels to go through: those that this CPU runs, but for the reference, which is
+// The tables of kernels to go through: those that this CPU runs, except for the reference, which is
 // too slow; or the one that ROPEWAY_ISA forces. Best first; empty if that one cannot be had.
 std::vector<const kernels::Kernels*> TablesToAsk();
 

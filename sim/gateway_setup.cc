@@ -43,7 +43,7 @@ T AnyOf(base::Random& random, std::initializer_list<T> values) {
   return values.begin()[random.Below(values.size())];
 }
 
-// The policy as it is, but for what the plant forgets.
+// The policy as it is, except for what the plant forgets.
 class PlantedOrder final : public policy::SchedulingPolicy {
  public:
   PlantedOrder(GatewayPlant plant, std::unique_ptr<policy::SchedulingPolicy> policy)

@@ -53,8 +53,8 @@ class Gateway {
   // Queues `request`, in the class `request.priority`, and returns in far under 1 ms. The handle
   // waits for the result, polls it or cancels; with `on_delta` the output is streamed as well.
   // Fails for a malformed request (kInvalidArgument), an unknown model (kNotFound), too long a
-  // queue (kResourceExhausted) and where no backend is up (kUnavailable), the last two with the
-  // seconds after which to try again; all other errors are in the Result, and name the backend and
+  // queue (kResourceExhausted), and where no backend is up (kUnavailable). The last two tell the
+  // seconds after which to try again. All other errors are in the Result, and name the backend and
   // what it said.
   //
   // Until something of its output was given out, a request that fails is sent again, elsewhere if

@@ -21,9 +21,9 @@ struct JsonBounds {
 };
 
 // Parses `text`, at a cost in stack and memory that `bounds` limit. kInvalidArgument, with the byte
-// at fault, for anything that is not one JSON document in valid UTF-8, for a key given twice in one
-// object where `bounds` do not allow it, for a number outside a double's range, and for what
-// exceeds `bounds`; the message calls the document `what`.
+// at fault, if it is not one JSON document in valid UTF-8, has a number outside a double's range,
+// has a key twice in one object where `bounds` do not allow it, or exceeds `bounds`. The message
+// calls the document `what`.
 StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bounds,
                                   std::string_view what);
 

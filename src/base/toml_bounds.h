@@ -20,11 +20,11 @@ struct TomlFault {
 };
 
 // The first place of `text` that is beyond these bounds, or that toml++ cannot be given; nullopt:
-// there is none. toml++ makes a table of each part of a dotted key and destroys tables within
-// tables by recursion, so that 200 kB of "a.a.a" end the process. It takes for granted that a
-// table's header has a name, and what it does with letters beyond ASCII where space may stand is
-// undefined; TOML has none outside of strings and comments. The text is read as a parser reads it
-// up to the first syntax error, where the parser stops.
+// there is none. toml++ has three faults. It makes a table of each part of a dotted key and
+// destroys tables within tables by recursion, so that 200 kB of "a.a.a" end the process. It takes
+// for granted that a table's header has a name. And its behaviour is undefined for letters beyond
+// ASCII where space may stand; TOML allows them in strings and comments only. The text is read as a
+// parser reads it up to the first syntax error, where the parser stops.
 std::optional<TomlFault> FindTomlFault(std::string_view text);
 
 }  // namespace ropeway::base

@@ -138,7 +138,7 @@ class LlmEngine final : public service::FrontDesk {
   void CancelLive(const std::shared_ptr<LiveRequest>& live);
   void CancelAll();
 
-  LlmEngineConfig config_;  // Constant, but for the parts that the constructor moves out of it.
+  LlmEngineConfig config_;  // Constant, except for the parts that the constructor moves out of it.
   const int32_t max_model_len_;
   mutable EngineMetrics metrics_;
   const std::unique_ptr<store::SessionStore> sessions_;  // Outlives all requests.

@@ -30,7 +30,7 @@ class PromptPool {
   using ReadyFn = std::function<void(core::CoreRequest)>;
   using RejectedFn = std::function<void(std::shared_ptr<LiveRequest>, Status)>;
 
-  // The memory that encoding takes is charged to the request's tenant while it lasts, but for so
+  // The memory that encoding takes is charged to the request's tenant while it lasts, except for so
   // much of one text for each thread.
   static constexpr int64_t kFreeBytes = int64_t{1} << 20;
 

@@ -145,7 +145,7 @@ TEST(KeepAnswer, TextGoesOnWithoutTheEndToken) {
 }
 
 TEST(KeepAnswer, WhatAStopStringCutOffIsDropped) {
-  // The stop string was "world": at a token's edge but for its space.
+  // The stop string was "world": at a token's edge except for its space.
   const store::SessionState inside =
       Kept(store::SessionState::Kind::kChat, {T::kHello, T::kWor, T::kLd}, "Hello ");
   EXPECT_EQ(inside.ids, (Ids{T::kUser, T::kHello}));

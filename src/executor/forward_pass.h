@@ -33,7 +33,7 @@ inline constexpr int kTileRows = 64;
 class ForwardPass {
  public:
   // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it,
-  // but for `absent`, which is the OutputLayer's.
+  // except for `absent`, which is the OutputLayer's.
   ForwardPass(const model::Model& model, const kernels::Kernels& kernels, const KvPool& pool,
               base::WorkerTeam* team, const base::Clock& clock, const PlanLimits& limits,
               const std::vector<TokenId>& absent = {});

@@ -99,7 +99,7 @@ class RankBuckets {
   // How far the sum of any prefix may be from its definition, as a part of it.
   double error() const;
 
-  // The shortest prefix whose sum reaches `enough`, which is known but for `slack`; it is not
+  // The shortest prefix whose sum reaches `enough`, which is known except for `slack`; it is not
   // empty, and its last entry counts in the sum. nullopt: none does, or rounding could decide.
   // REQUIRES: enough >= 0; Sum was called.
   std::optional<Cut> Reach(double enough, double slack);

@@ -10,7 +10,7 @@ namespace ropeway::gateway {
 namespace {
 
 constexpr uint64_t kCharactersPerToken = 4;
-// Text with more characters a token is rare, but for a few tokens.
+// Text with more characters a token is rare, except for a few tokens.
 constexpr uint64_t kMostCharactersPerToken = 8;
 constexpr uint64_t kSpareCharacters = 32;
 // Tokens of an answer that have no text: its end, marks, what a stop string takes away.

@@ -73,7 +73,7 @@ class DispatchTenants {
   int urgent() const { return urgent_; }        // Requests in the queue.
   // A table like this one without requests, to count them again.
   DispatchTenants Empty() const { return {expected_, replicas_}; }
-  // Whether both count the same, but for the weights.
+  // Whether both count the same, except for the weights.
   bool CountsAs(const DispatchTenants& other) const;
 
  private:

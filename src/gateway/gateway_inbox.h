@@ -67,7 +67,7 @@ using GatewayMessage = std::variant<AttemptSays, AttemptSubmitted, CancelAsked, 
 // the sender waits until there is some. The inbox outlives the gateway if a backend answers too
 // late; messages after Close are dropped.
 //
-// Thread rule: every method from any thread, but for WaitAll and WaitNoSinks, which are the
+// Thread rule: every method from any thread, except for WaitAll and WaitNoSinks, which are the
 // gateway's.
 class GatewayInbox {
  public:

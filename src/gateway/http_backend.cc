@@ -153,7 +153,7 @@ struct HttpBackend::Shared {
   std::map<RequestId, std::shared_ptr<Answer>> answers;
 };
 
-// The answer to one request, as it comes. Thread rule: the pool's thread, but for Cancel and
+// The answer to one request, as it comes. Thread rule: the pool's thread, except for Cancel and
 // set_exchange.
 class HttpBackend::Answer final : public std::enable_shared_from_this<Answer> {
  public:
@@ -340,7 +340,7 @@ void HttpBackend::Answer::Linger() {
 }
 
 // A probe's questions, asked at once; the last answer to come calls `done`. Thread rule: the pool's
-// thread, but for Missing.
+// thread, except for Missing.
 class HttpBackend::Questions {
  public:
   Questions(std::shared_ptr<Shared> shared, ProbeFn done)

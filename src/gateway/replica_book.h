@@ -16,7 +16,7 @@
 namespace ropeway::gateway {
 
 // A backend with its name, and what became of the attempts there; what the dispatcher makes of that
-// stands in Replica. Thread rule: the owner's, but for what is constant.
+// stands in Replica. Thread rule: the owner's, except for what is constant.
 class ReplicaBook {
  public:
   ReplicaBook(std::string name, std::shared_ptr<Backend> backend)

@@ -19,7 +19,7 @@ namespace ropeway::http {
 // What a route's handler gets. The handler ends with Send, or with an answer of its own on
 // `stream`.
 //
-// Thread rule: the connection's strand, but for work that a handler moves elsewhere.
+// Thread rule: the connection's strand, except for work that a handler moves elsewhere.
 class Exchange {
  public:
   // `turns`: of the stream's event loop. `context` and `turns` must outlive the exchange.

@@ -48,7 +48,7 @@ class CountScope {
   std::atomic<int>* const count_;
 };
 
-// Thread-safe: constant but for atomics and members with their own locks.
+// Thread-safe: constant except for atomics and members with their own locks.
 class HttpContext {
  public:
   // `open`: there are no keys. `nothing` answers what is no path of `routes`. `application` must

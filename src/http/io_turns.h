@@ -13,9 +13,9 @@ namespace ropeway::http {
 
 // One request at a time does what takes an I/O thread's time: reads its small body, submits its
 // choices, or writes the queue as JSON. Requests wait for their turns in a base::FairQueue, which
-// counts what each turn took. Between two turns the thread looks at its sockets, so a request that
-// comes is in the queue after a few turns of others, however many these have waiting; and then its
-// tenant is next, unless it has used more than they have.
+// counts what each turn took. Between two turns the thread looks at its sockets, so a new request
+// is in the queue after a few turns of other tenants, however many requests they have waiting. Then
+// its tenant is next, unless it has used more than they have.
 //
 // Thread rule: the thread of one event loop. Must outlive the loop's coroutines.
 class IoTurns {

@@ -42,11 +42,11 @@ struct DownloadOptions {
 };
 
 // Fetches the file. Follows redirects (not from https to http). What arrived stays in `part`, and a
-// later call asks for the rest alone (Range), if the server says that it is the same file: at the
-// same URL by its entity tag and length, or by the sum that is expected. The sum of the whole is
-// checked, the space on disk before it is needed and while bytes come, and the file renamed when it
-// is safe on disk. A sentence that names the URL, kNotFound, kUnavailable (no connection, no space,
-// a server's error), kDataLoss (another sum).
+// later call asks only for the rest (Range) if the server says that it is the same file: at the
+// same URL by its entity tag and length, or by the sum that is expected. Checks the sum of the
+// whole, and the space on disk before it is needed and while bytes come. Renames the file when it
+// is safe on disk. Fails with one sentence that names the URL: kNotFound, kUnavailable (no
+// connection, no space, a server's error), kDataLoss (another sum).
 Status Download(const DownloadRequest& request, const DownloadOptions& options, Progress* progress);
 
 // A client for `url`, behind the proxy of the environment where one is for it.

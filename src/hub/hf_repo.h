@@ -42,9 +42,9 @@ StatusOr<std::vector<RepoFile>> ListRepo(const HubAccess& access, const Source& 
 // The URL that the field Link of a reply calls the next page, <URL>; rel="next"; "" if it has none.
 std::string NextPage(std::string_view link);
 
-// Which of the files are the model: the file that is named, with all its parts if it is split; or
-// else the safetensors with what belongs to them; or else the one GGUF model. kNotFound, which
-// lists what there is, if that is none or several.
+// Chooses the files of the model: the file that is named, with all its parts if it is split; else
+// the safetensors with what belongs to them; else the only GGUF model. kNotFound if there is none
+// or several; the message lists what there is.
 StatusOr<RepoModel> ChooseFiles(const Source& source, const std::vector<RepoFile>& files);
 
 // The URL of a file.

@@ -30,9 +30,9 @@ struct PullOptions {
   Check check = [](const std::string&) { return Status(); };
 };
 
-// Fetches the model, and returns it as it is in the folder then; also where it was there before,
-// unless it fails the check or its size or sum is not the source's: then it is fetched anew, and
-// replaced when that is whole. What is interrupted goes on where it was when it is called again.
+// Fetches the model, and returns it as it is in the folder then. A model that is there already is
+// fetched anew only if it fails the check, or its size or sum is not the source's; it is replaced
+// when the new one is whole. After an interruption the next call goes on from there.
 // Nothing that is not whole and checked comes into the folder. Fails with one sentence;
 // kInvalidArgument if another model has the name.
 StatusOr<ModelStore::Model> Pull(const Source& source, const PullOptions& options,

@@ -131,7 +131,7 @@ TEST_P(MatMulTest, EqualsReferenceForInfinitiesAndNan) {
   }
 }
 
-// Rows of `k` elements whose bytes are all the same, but for the scales: 1.
+// Rows of `k` elements whose bytes are all the same, except for the scales: 1.
 std::vector<std::byte> EqualBytes(WeightType type, int n, int k, int byte) {
   const size_t row_bytes = WeightRowBytes(type, k);
   std::vector<std::byte> rows(row_bytes * static_cast<size_t>(n), static_cast<std::byte>(byte));

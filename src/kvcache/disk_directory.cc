@@ -197,7 +197,7 @@ StatusOr<DiskDirectory::Contents> DiskDirectory::InspectFormat(size_t block_byte
   const std::string advice =
       "; name another directory, or empty this one if nothing in it is needed";
   if (Exists(file)) return Unusable(file, "is damaged, or was not made by Ropeway" + advice);
-  // Without a FORMAT there is nothing else of ours, but for one that was being written.
+  // Without a FORMAT there is nothing else of ours, except for one that was being written.
   const std::string partial = ReadAll(file + kPartial);
   if (!kTitle.starts_with(partial.substr(0, kTitle.size()))) {
     return Unusable(file + kPartial, "was not made by Ropeway" + advice);

@@ -1,9 +1,9 @@
 // The bytes of a model as one array, whatever files they lie in and however these keep them.
 //
-// A GGUF file is one range of it. The parts of a split one follow one another. Of a folder in
-// Hugging Face's format it has the tensors as a GGUF file would: matrices of experts joined, those
-// of GPT-2 transposed, the rows of llama's heads in GGUF's order, weights quantised where that is
-// asked for; and beside the files' bytes some that were computed when the folder was opened.
+// A GGUF file is one range of it. The parts of a split one follow one another. A folder in Hugging
+// Face's format shows its tensors as a GGUF file would: matrices of experts joined, GPT-2's
+// matrices transposed, the rows of llama's heads in GGUF's order, weights quantised where that is
+// asked for. Some of its bytes are not in the files: they are computed when the folder is opened.
 #ifndef ROPEWAY_MODEL_MODEL_BYTES_H_
 #define ROPEWAY_MODEL_MODEL_BYTES_H_
 

@@ -52,7 +52,7 @@ HttpEnd EndOf(const std::exception_ptr& exception) {
 }  // namespace
 
 // What is behind a pool. The coroutines of its exchanges keep it alive. Thread rule: the pool's
-// thread, but for the public methods.
+// thread, except for the public methods.
 class HttpPoolState : public std::enable_shared_from_this<HttpPoolState> {
  public:
   HttpPoolState(HttpPool::Options options, asio::io_context* io)

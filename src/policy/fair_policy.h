@@ -20,14 +20,17 @@ namespace ropeway::policy {
 //     max(kPromptToken x prompt tokens + kOutputToken x output tokens + extra,
 //         kOutputToken x held) / its weight
 //
-// of what is computed for it: `extra` is what attention and sampling cost beside the tokens
-// themselves, and `held` the slots' worth of KV blocks that the sequence holds meanwhile, so that
-// one that fills half the pool is charged as if it held half the slots. A decode that rests, since
-// its sampling is costly, is charged for its slot, or for what it holds if that is more; so is a
-// prompt that waits for others of its tenant, and a sequence that fetches. The tenant with the
-// least is served first. A tenant that returns to the queue is lifted (section 4 of the paper) to
-// the least counter of the tenants queued before, or, if there were none, to the counter of the
-// last one that left the queue: time without requests earns no credit. A counter is never lowered.
+// for what is computed for it. `extra` is what attention and sampling cost beside the tokens
+// themselves. `held` is the slots' worth of KV blocks that the sequence holds meanwhile: a sequence
+// that fills half the pool is charged as if it held half the slots. Some sequences compute nothing:
+// a decode that rests because its sampling is costly, a prompt that waits for others of its tenant,
+// and a sequence that fetches. They are charged for their slot, or for what they hold if that is
+// more.
+//
+// The tenant with the least counter is served first. A tenant that returns to the queue is lifted
+// (section 4 of the paper) to the least counter of the tenants queued before or, if there were
+// none, to the counter of the last one that left the queue: time without requests earns no credit.
+// A counter is never lowered.
 //
 // Memory is bounded: a sweep forgets each idle tenant (no job waits or runs) that would be
 // lifted anyway, and keeps the kMaxIdleTenants other idle ones with the most service. A sweep runs

@@ -41,9 +41,9 @@ struct ScheduledWork {
 // The guaranteed part of the work of each class, of 1; all 0: no shares.
 using ClassParts = std::array<double, kNumPriorities>;
 
-// What a tenant may have above another one's service before it gives up a slot to it: what a slot
-// decodes in kQuantumSteps steps, in the units of SchedulingPolicy::ServiceOf. 64 steps are 1 to 3
-// seconds of a lone slot; a tenant that holds all of 64 slots is as far above after one step.
+// How much more service a tenant may have than another one before it gives up a slot to it: what a
+// slot decodes in kQuantumSteps steps, in the units of SchedulingPolicy::ServiceOf. 64 steps are 1
+// to 3 seconds of a lone slot; a tenant that holds all of 64 slots is as far above after one step.
 inline constexpr int kQuantumSteps = 64;
 inline constexpr int64_t kServiceOfDecode = 2 * 65536;
 inline constexpr int64_t kServiceQuantum = kQuantumSteps * kServiceOfDecode;

@@ -74,8 +74,8 @@ class UrgentSteps {
   }
 
   // Whether the first of the queue starts before a step's decodes are scheduled although it
-  // preempts none: it would be urgent as far as cached_hint knows, no other prompt of its class is
-  // being computed, and some decode would leave the step to it.
+  // preempts none. It does if it would be urgent as far as cached_hint knows, no other prompt of
+  // its class is being computed, and some decode would leave the step to it.
   bool StartsFirst(const Ranked& first, std::span<const Ranked> running) const;
 
   // Chooses the owner of the next step. `running`: in rank order; `next`: the first of the queue,

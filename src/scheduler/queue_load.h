@@ -199,7 +199,7 @@ class LoadView {
   int slots_ = 1;
   double step_seconds_ = 0.0;  // Of a step, about.
   NewcomerPlaces newcomers_;
-  std::vector<Tenant> tenants_;  // Sorted by name, but for those that Book has added.
+  std::vector<Tenant> tenants_;  // Sorted by name, except for those that Book has added.
   size_t num_sorted_ = 0;
   std::vector<Running> running_;
 };

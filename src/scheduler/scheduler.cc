@@ -56,7 +56,8 @@ void Scheduler::Remove(core::Sequence* sequence, core::SequenceEvent event, bool
 // 2. It ranks what runs and what waits, and decides how many may start.
 // 3. With continuous batching, sequences of the queue that go before running ones take their slots
 //    and blocks (Takeover). A step with an urgent prompt belongs to it (UrgentSteps).
-// 4. Each decoding sequence gets one token, in rank order, but for those that leave the step to an
+// 4. Each decoding sequence gets one token, in rank order, except for those that leave the step to
+// an
 //    urgent prompt, and those that rest since sampling all would cost too much (SamplingTurns). For
 //    a missing block others are preempted (MemoryPreemption).
 // 5. In rank order, prefilling sequences get a chunk of the rest of the step's budget

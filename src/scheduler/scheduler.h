@@ -35,10 +35,11 @@ namespace ropeway::scheduler {
 // sequence gets its token (after at most four urgent steps, and as its turn to be sampled comes),
 // and the first prefilling one at least one. A sequence that waits (in the queue, or running
 // without a chunk) is aged after max_wait and goes before all later arrivals, in up to half the
-// slots (rounded up). An aged sequence is preempted only for memory, and only if all others are
-// aged too, until it decodes and has run for kMinRunSteps; but to another tenant it gives way as
-// all do, and while its tenant is above another one's share it does not age: aging is an order
-// within a tenant and between classes.
+// slots (rounded up). Until it decodes and has run for kMinRunSteps, an aged sequence is preempted
+// only for memory, and only if all others are aged too.
+//
+// Aging is an order within a tenant and between classes. So an aged sequence gives way to another
+// tenant as all do, and a sequence does not age while its tenant is above another one's share.
 //
 // Thread rule: the engine thread. Sequences belong to the caller and must outlive their stay.
 class Scheduler final : public AdmissionQueue {

@@ -54,7 +54,7 @@ class SlotsTest : public testing::Test {
     slots_->BeginStep(base::TimePoint{1});
   }
 
-  // Queues a sequence. Its ids are its own but for a prefix `shared` with others.
+  // Queues a sequence. Its ids are its own except for a prefix `shared` with others.
   core::Sequence* Add(int32_t prompt, const std::string& tenant = "", int32_t shared = 0) {
     sequences_.push_back(std::make_unique<core::Sequence>());
     core::Sequence* const sequence = sequences_.back().get();

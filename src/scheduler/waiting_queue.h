@@ -25,16 +25,16 @@ struct Place {
   bool aged = false;    // Goes before all that are not.
 };
 
-// The order of a step: those that do not yield before those that do; of each aged ones by arrival,
-// then the policy's rank, then arrival.
+// The order of a step: jobs that do not yield go before jobs that do. Among equals, aged jobs come
+// first, by arrival; then the policy's rank decides, then the arrival.
 bool Before(const Place& a, const Place& b);
 
 // A sequence of the engine core with its position.
 struct Ranked : Place {
   core::Sequence* sequence = nullptr;
   bool leads = false;     // Other sequences wait for the prefix that it computes.
-  bool contends = false;  // It decodes, and of the costly samplings like its own some must rest.
-  bool rests = false;     // It is one that rests: it does not decode in this step.
+  bool contends = false;  // It decodes with a costly sampling, and some of these must rest.
+  bool rests = false;     // It rests: it does not decode in this step.
 
   const core::Job* job() const { return sequence; }
 };
@@ -99,10 +99,10 @@ class Aging {
   // Reserves memory for a queue of `count`; throws std::bad_alloc.
   void Reserve(size_t count);
 
-  // Sets SchedulingState::aged: for running jobs whose prompt has had no chunk for max_wait,
-  // or whose decode has rested so long, and in the queue for the oldest of those past max_wait
-  // whose tenant is not above its share, as many as half of `limit` slots (rounded up) leave beside
-  // the aged ones that run. REQUIRES: reserved.
+  // Sets SchedulingState::aged. Running jobs are aged if their prompt has had no chunk for
+  // max_wait, or their decode has rested so long. In the queue, the oldest jobs past max_wait are
+  // aged whose tenant is not above its share; together with the aged ones that run they take at
+  // most half of `limit` slots (rounded up). REQUIRES: reserved.
   void Update(base::TimePoint now, int limit, const core::Jobs& running, const core::Jobs& queue);
 
   // The queued_since of a sequence that is preempted now: an aged one that has not run for

@@ -39,13 +39,12 @@ class ApiServer {
   // Requests that were answered, also with an error. Any thread.
   int64_t answered() const;
 
-  // Takes the API keys and the admin key of `options`, from the next request of each connection on,
-  // and the certificate and key of `files`, for the connections from now on (absent: they stay);
-  // what else `options` have counts for nothing. What goes on goes on, and tenants keep what they
-  // have used. All or nothing: on a failure, as of Start, or where a server without keys would get
-  // some or lose its last, or one that started without a gateway's key would get one, nothing is
-  // changed. Reads no file. REQUIRES: Start succeeded; `files`
-  // only where Start had some.
+  // Takes the API keys and the admin key of `options`, and nothing else of `options`: they hold
+  // from the next request of each connection on. Takes the certificate and key of `files` for new
+  // connections; absent: they stay. Requests under way go on, and tenants keep what they have used.
+  // Changes all or nothing: it fails as Start does, and also where a server without keys would get
+  // some, one with keys would lose its last, or one that started without a gateway's key would get
+  // one. Reads no file. REQUIRES: Start succeeded; `files` only where Start had some.
   Status Reload(const ServerOptions& options,
                 const std::optional<http::TlsFiles>& files = std::nullopt);
 

@@ -126,7 +126,7 @@ class KeyAccount {
     return std::pair(tokens_per_minute_, static_cast<int64_t>(std::max(0.0, std::floor(Free()))));
   }
 
-  // Whether a new account would do as well, but for what has been used.
+  // Whether a new account would do as well, except for what has been used.
   bool Idle() {
     const std::lock_guard lock(mutex_);
     return requests_ == 0 &&

@@ -78,14 +78,14 @@ struct KeyUsage {
 };
 
 // The limits of all keys. Tokens are a token bucket that holds one minute's tokens and fills
-// steadily; it never owes any, but for what the steps under way generate. So in any t minutes a key
-// gets at most t + 1 times its tokens per minute: its limit and one burst.
+// steadily; it never owes any, except for what the steps under way generate. So in any t minutes a
+// key gets at most t + 1 times its tokens per minute: its limit and one burst.
 //
-// A request may start if the bucket holds, beyond what is put aside for others, its prompt (as
-// estimated from its length) and a share of the bucket, or all that it may generate if that is
-// less; this is put aside for it until it is used, or until it ends. It is charged for its prompt
-// when that is encoded, and for each token as it is generated. What it needs beyond its own share
-// it takes from what is not put aside; where nothing is left, it ends.
+// A request may start if the bucket holds enough beyond what is put aside for others: its prompt
+// (as estimated from its length) and a share of the bucket, or all that it may generate if that is
+// less. That much is put aside for it until it is used, or until the request ends. It is charged
+// for its prompt when that is encoded, and for each token as it is generated. What it needs beyond
+// its own share it takes from what is not put aside; where nothing is left, it ends.
 //
 // Thread rule: any thread.
 class KeyLimits {
@@ -97,10 +97,10 @@ class KeyLimits {
   KeyLimits(const KeyLimits&) = delete;
   KeyLimits& operator=(const KeyLimits&) = delete;
 
-  // Puts other keys in their place. A name that stays keeps what it has used, under its new limits;
-  // one that goes keeps it too, for what it has under way and in case that it comes back; of those,
-  // the longest without a key are forgotten beyond kMostWithoutKey, unless they have requests under
-  // way or their bucket is not full. Where it throws, nothing is changed.
+  // Replaces the keys. A name that stays keeps what it has used, under its new limits. A name that
+  // goes keeps it too, for its requests under way and in case it comes back. Beyond kMostWithoutKey
+  // such names, the ones longest without a key are forgotten, unless they have requests under way
+  // or their bucket is not full. Where it throws, nothing is changed.
   void Replace(const std::vector<ApiKey>& keys);
 
   struct Grant {

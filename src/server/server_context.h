@@ -38,7 +38,7 @@ class IgnoredFields {
 // connection that asked for it.
 using HelperWork = std::function<std::optional<StatusOr<std::string>>()>;
 
-// Thread-safe: constant but for atomics and members with their own locks.
+// Thread-safe: constant except for atomics and members with their own locks.
 class ServerContext final : public http::HttpApplication {
  public:
   // `backend` must outlive the context. `routes` makes the rows of what it serves (routes.h),
@@ -68,8 +68,8 @@ class ServerContext final : public http::HttpApplication {
 
   // Runs `work` on the helper threads, in fair shares of their time, and resumes the caller, which
   // serves `stream`, with its result. kResourceExhausted if too many jobs of its tenant run or
-  // wait; an exception of `work` becomes a status (StatusFromException). kCancelled once the client
-  // has left: then a piece of `work` may still run, but no more begins.
+  // wait. An exception of `work` becomes a status (StatusFromException). kCancelled once the client
+  // has left: a piece of `work` may still run then, but no further one begins.
   boost::asio::awaitable<StatusOr<std::string>> RunOnHelper(
       base::Flow flow, std::shared_ptr<http::SocketStream> stream, HelperWork work);
 

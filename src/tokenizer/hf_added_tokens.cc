@@ -235,7 +235,7 @@ bool IsKeptByNfc(std::string_view text) {
   return true;
 }
 
-// Whether the normalizer changes where the token is found, but for a space in front.
+// Whether the normalizer changes where the token is found, except for a space in front.
 Status CheckNormalizedToken(const AddedToken& token, const TextSteps& steps) {
   if (steps.form != TextForm::kAsIs && !IsKeptByNfc(token.text)) {
     return NormalizedLacks(

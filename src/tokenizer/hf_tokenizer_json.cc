@@ -182,7 +182,7 @@ Status ReadVocab(const json& model, size_t rows, BpeModel* read) {
     return BrokenField("model.vocab",
                        "is no object of 1 to " + std::to_string(kMaxVocabularyTokens) + " tokens");
   }
-  // Ids are dense but for a few; a single huge one must not allocate much.
+  // Ids are dense except for a few; a single huge one must not allocate much.
   const size_t most = std::max(vocab.size(), rows) * 2 + 1000;
   std::vector<bool> seen;
   for (const auto& [token, id] : vocab.items()) {

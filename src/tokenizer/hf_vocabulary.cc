@@ -400,8 +400,8 @@ bool FolderVocabulary::ReadSpecialTokens() {
       !steps_.byte_level &&
       TextOf(Member(tokenizer_config_, "tokenizer_class")).starts_with("CodeLlamaTokenizer");
   const auto flag = [&](const char* key) -> std::optional<bool> {
-    // Beside a tokenizer.json transformers asks the post-processor alone, but for one class, which
-    // makes its own.
+    // Beside a tokenizer.json transformers asks the post-processor alone, except for one class,
+    // which makes its own.
     if (in_json_) return code_llama && std::string_view(key) == "add_bos_token";
     if (!tokenizer_config_.is_object() || !tokenizer_config_.contains(key)) return std::nullopt;
     return tokenizer_config_.at(key) == true;

@@ -228,7 +228,7 @@ TEST(SentencePieceModelTest, BothKindsNormalize) {
     EXPECT_EQ(ModelPieces(model, "x"), "");
     EXPECT_EQ(ModelPieces(keeps, "x"), "| ");
     EXPECT_EQ(ModelPieces(model, "xa"), "| a");
-    // Several spaces that a character becomes are kept but for the first ones.
+    // Several spaces that a character becomes are kept except for the first ones.
     EXPECT_EQ(ModelPieces(model, "a ㎈ a"), "| a| a| | |b |a");
     // What is no UTF-8 is U+FFFD.
     EXPECT_EQ(ModelPieces(model, "a\xFF\xE2\x96"), "| a|\xEF\xBF\xBD|\xEF\xBF\xBD|\xEF\xBF\xBD");

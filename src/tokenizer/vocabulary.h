@@ -84,9 +84,8 @@ struct Vocabulary {
   std::vector<TokenId> strip_left;
   std::vector<TokenId> strip_right;
   // Added tokens that tokenizer.json calls `normalized` beside a normalizer that writes "▁" in
-  // front of each segment: they are found only behind a space, that one or one of the text, which
-  // they take along; and a segment does not begin anew behind them. REQUIRES: space_prefix is
-  // kEach.
+  // front of each segment. They are found only behind a space, that one or one of the text, and
+  // take it along. No new segment begins behind them. REQUIRES: space_prefix is kEach.
   std::vector<TokenId> behind_space;
 
   // "llama", "gemma4" and "t5".

@@ -244,7 +244,7 @@ struct Bounds {
 struct Stopped : std::exception {};
 
 // The budget of one rendering and what its parts share. Thread rule: one thread at a time, which
-// renders nothing else meanwhile, but for what `stopped` does.
+// renders nothing else meanwhile, except for what `stopped` does.
 class Context {
  public:
   // `now` is the time that strftime_now formats. `stopped` is asked about once in a millisecond,
