@@ -50,7 +50,7 @@ Outcome ErrorFailure(const std::string& before, const nlohmann::json& json);
 
 // An answer that breaks its format: "it " and `what`, such as "sent no JSON".
 Outcome Broken(const std::string& what);
-// That of one that does not end where it has to.
+// The outcome of an answer that does not end where it has to.
 Outcome TooLong(std::optional<int32_t> max_tokens);
 
 // The sum of the samples of a metric in the Prometheus text format, over all its labels; nothing if

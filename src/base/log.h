@@ -36,7 +36,7 @@ class RepeatedLine {
  public:
   explicit RepeatedLine(Duration period) : period_(period) {}
 
-  // One more of them. Returns how many there are to write about now; 0: none.
+  // Counts one more line. Returns how many lines there are to write about now; 0: none.
   int64_t Count(TimePoint now) {
     ++count_;
     if (written_ && now - written_at_ < period_) return 0;

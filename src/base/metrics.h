@@ -57,7 +57,8 @@ class SampledMetrics {
   // `metrics` must outlive it.
   explicit SampledMetrics(Metrics* metrics) : metrics_(metrics) {}
 
-  // One that is raised as a counter if its name ends so (_total), else set as a gauge.
+  // Adds a metric: a counter, which is raised, if its name ends in _total; else a gauge, which is
+  // set.
   void Add(const std::string& name, const std::string& help, ValueFn value,
            const Metrics::Labels& labels = {}) {
     Row row{.value = std::move(value)};

@@ -65,7 +65,7 @@ class RequestMetrics {
   const ClassMetrics& of(Priority priority) const {
     return classes_[static_cast<size_t>(priority)];
   }
-  // One ended for `reason`, `after` its arrival.
+  // A request ended for `reason`, `after` its arrival.
   void Ended(Priority priority, FinishReason reason, base::Duration after) const;
 
  private:

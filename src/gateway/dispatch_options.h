@@ -31,7 +31,7 @@ struct DispatchOptions {
   std::vector<BackendOptions> replicas;
   ReplicaRules rules;
 
-  // One by one, as places are free.
+  // Whether requests are sent one by one, as places are free.
   bool continuous() const { return batching.enable_batching && !in_batches(); }
   // In batches, if batching is on.
   bool in_batches() const { return batching.dispatch == "batch"; }

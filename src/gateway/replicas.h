@@ -285,7 +285,7 @@ class Replicas {
   std::vector<ReplicaView> Views(base::TimePoint now) const;
 
  private:
-  // Those for which `holds` is true.
+  // The replicas for which `holds` is true.
   template <typename Holds>  // bool(const Replica&)
   ReplicaMask Those(Holds holds) const;
   // Whether the replica's load, less `slack` tokens, is within the bound; `mean`: tokens by weight.

@@ -43,7 +43,7 @@ class DiskIndex {
   // The block that was queued under this number is in `generation` now. False if it is obsolete:
   // the block was erased, or erased and queued anew.
   bool Written(const core::BlockName& name, uint64_t sequence, uint32_t generation);
-  // These blocks of `generation` are flushed now.
+  // Notes that these blocks of `generation` are flushed now.
   void Flushed(std::span<const core::BlockName> names, uint32_t generation);
 
   // Adds blocks that an earlier process flushed; they replace older ones of the same name. Throws

@@ -22,7 +22,7 @@ struct ModelTensors {
   TensorPart output;  // None if tied to the embedding.
   std::vector<LayerTensors> layers;
   std::vector<TensorPart> parts;  // All of the above, each once.
-  // One per rotated pair; empty if the file has none. Of kLongRope those for short contexts.
+  // One per rotated pair; empty if the file has none. With kLongRope, the ones for short contexts.
   std::vector<float> rope_divisors;
   std::vector<float> long_rope_divisors;  // kLongRope: those for contexts beyond the original one.
 };

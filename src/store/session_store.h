@@ -181,7 +181,8 @@ class SessionStore {
   uint64_t work_added_ = 0;  // Since the start.
   uint64_t work_ended_ = 0;
   std::unordered_set<std::string> removed_;  // Keys of sessions whose records are to be removed.
-  // Those in the running write. Only the store's thread changes it, and reads it without mu_.
+  // The sessions that the running write removes. Only the store's thread changes it, and reads it
+  // without mu_.
   std::unordered_set<std::string> removing_;
   SessionStoreStats counts_;
   bool incomplete_ = false;  // Some records could not be read at start.

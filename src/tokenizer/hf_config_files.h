@@ -37,8 +37,8 @@ void WarnOfGeneration(const nlohmann::json& generation, std::vector<std::string>
 // folder; `tokenizer_json`: whether that is its tokenizer.json.
 Status CheckTokenizerConfig(const nlohmann::json& config, bool tokenizer_json);
 
-// That of tokenizer_config.json, or else of chat_template.json (`processor`); "" if neither has
-// one. A field that is there and has none is named in `warnings`.
+// The chat template of tokenizer_config.json, or else of chat_template.json (`processor`); "" if
+// neither has one. A field that is there without a template is named in `warnings`.
 std::string ReadHfChatTemplate(const nlohmann::json& tokenizer_config,
                                const nlohmann::json& processor, std::vector<std::string>* warnings);
 

@@ -256,16 +256,19 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // These spend the budget and throw std::length_error where it is exceeded, and Stopped.
+  // Step and the Charge methods spend the budget. They throw std::length_error where it is
+  // exceeded, and Stopped.
+
+  // Spends one step.
   void Step();
-  // REQUIRES: called before the bytes are allocated or scanned.
+  // Spends `bytes`. REQUIRES: called before the bytes are allocated or scanned.
   void Charge(size_t bytes) { Spend(bytes, bytes); }
-  // Charge for bytes that are copied in one go, which takes far less time than a look at each.
+  // Spends less for bytes that are copied in one go, which takes far less time than a look at each.
   void ChargeCopy(size_t bytes) { Spend(bytes, bytes / kCopiedPerByte); }
   // Counts memory that is held to the rendering's end, or to Release.
   void Keep(size_t bytes) { live_ += bytes; }
   void Release(size_t bytes) { live_ -= bytes; }
-  // Comparing with `count` names.
+  // Spends for comparisons with `count` names.
   void ChargeLookups(size_t count);
 
   // A new string value, charged: the template's own, one made before, or PartOf.
