@@ -77,8 +77,7 @@ struct ReplayResult {
   int64_t requests = 0;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // Prompt tokens that were found in the pool or the tier.
-  int64_t tier_tokens =
-      0;  // Cached tokens that were read from the tier, also for preempted requests.
+  int64_t tier_tokens = 0;    // Cached tokens read from the tier, also for preempted requests.
   int64_t output_tokens = 0;
   int64_t computed_rows = 0;
   int64_t steps = 0;

@@ -55,8 +55,7 @@ class EngineMetrics {
   base::Histogram* const step_rows;
   base::Histogram* const step_time;
   base::Counter* const step_forward;  // Seconds of step_time in the forward pass, without sampling.
-  base::Counter* const
-      step_sampling;  // Seconds of step_time in the search for tokens in the logits.
+  base::Counter* const step_sampling;    // Seconds of step_time in the search for tokens.
   base::Counter* const step_scheduling;  // The rest of step_time: scheduling, applying, emitting.
   base::Histogram* const batch_size;
   base::Counter* const busy_seconds;
