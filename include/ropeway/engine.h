@@ -49,7 +49,7 @@ class Engine {
   // as kStop or kLength is kept, and stored before its end is reported (on the device
   // too, with SessionOptions::state_path); one that is cancelled or fails leaves the session as it
   // was. Rejected: a turn while another one of the session is under way (kInvalidArgument), one of
-  // a session whose record is damaged (kDataLoss), one beyond max_sessions or session_store_bytes
+  // a session whose record is damaged (kDataLoss), one beyond max_sessions or store_bytes
   // (kResourceExhausted), and all of them while sessions cannot be stored (kUnavailable).
   StatusOr<RequestHandle> Submit(Request request, StreamCallback on_delta = nullptr);
 
