@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <rocksdb/env.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -253,7 +254,7 @@ Status DiskDirectory::OpenMarks() {
     if (stopped_in_.empty()) stopped_in_ = "idle";
   }
   const std::string none(std::size(kLetters), kNothingUnderWay);
-  marks_ = open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  marks_ = open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (marks_ < 0 || pwrite(marks_, none.data(), none.size(), 0) < 0) {
     return WriteFailed(file, std::error_code(errno, std::generic_category()), "");
   }
@@ -294,6 +295,10 @@ Status DiskDirectory::Create(uint32_t generation) const {
   const std::string folder = PathOf(generation);
   if (const rocksdb::Status status = env_->CreateDir(folder); !status.ok()) {
     return WriteFailed(folder, status);
+  }
+  // RocksDB gives folders and files to all readers. The blocks are private in a public directory too.
+  if (chmod(folder.c_str(), 0700) != 0) {
+    return WriteFailed(folder, std::error_code(errno, std::generic_category()), "");
   }
   return WriteWhole(folder + "/" + kMarker, MarkerText(generation), env_);
 }

@@ -146,6 +146,19 @@ TEST(DiskDirectory, WhatFileSystemsMakeDoesNotMatter) {
   EXPECT_TRUE(fs::exists(folder.In("lost+found")));
 }
 
+TEST(DiskDirectory, BlocksArePrivateInADirectoryThatAllMayRead) {
+  const TestFolder folder;
+  fs::permissions(folder.path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
+  FillTier(folder.path());
+  int folders = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.path())) {
+    if (!entry.is_directory()) continue;
+    ++folders;
+    EXPECT_EQ(entry.status().permissions(), fs::perms::owner_all) << entry.path();
+  }
+  EXPECT_GE(folders, 1);
+}
+
 // A kill may come between any two steps of the first start.
 TEST(DiskDirectory, WhatAKillLeftOfTheFirstStartIsOurs) {
   const TestFolder folder;
