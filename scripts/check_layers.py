@@ -22,6 +22,7 @@ ALLOWED = {
     "net": ["base"],
     "core": ["base"],
     "tokenizer": ["base"],
+    "grammar": ["base", "tokenizer"],
     "kernels": ["base"],
     "model": ["base", "core", "kernels"],
     "kvcache": ["base", "core"],

@@ -1,0 +1,138 @@
+// Grammars hold the output of a model to a form: a grammar and the tokens so far say which tokens
+// may come next.
+//
+// xgrammar's parser does the work, and grammar.cc is the only file that includes it. Everything
+// here is a function of the grammar's text, the vocabulary and the ids: limits count work and not
+// time, so the same output ends at the same token on every machine.
+#ifndef ROPEWAY_GRAMMAR_GRAMMAR_H_
+#define ROPEWAY_GRAMMAR_GRAMMAR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+#include "tokenizer/tokenizer.h"
+
+namespace ropeway::grammar {
+
+// The work that compiling a grammar may take, in states of the parser: 0.5 to 3 s of processor
+// time. Usual schemas take 10,000 to 1 million, with vocabularies of 262,144 tokens up to 5
+// million.
+inline constexpr int64_t kCompileWork = 30'000'000;
+// The work that a mask, or a token's acceptance, may take: up to 50 ms. Usual ones take 2 to 1,000;
+// the last tokens of a string of limited length up to 1.4 million.
+inline constexpr int64_t kStepWork = 2'000'000;
+
+// What the tokens of a model stand for, prepared for masks. Const and thread-safe.
+class Vocabulary {
+ public:
+  // A token's text is Tokenizer::Bytes. A control token has none, so no grammar allows it, but for
+  // the tokens at which generation ends: they are allowed where the output is complete. Takes 20 to
+  // 100 ms.
+  static StatusOr<std::shared_ptr<const Vocabulary>> Make(const tokenizer::Tokenizer& tokenizer);
+
+  Vocabulary(const Vocabulary&) = delete;
+  Vocabulary& operator=(const Vocabulary&) = delete;
+  ~Vocabulary();
+
+  int32_t size() const { return size_; }
+  // The words of a mask: a bit for each token.
+  size_t mask_words() const { return (static_cast<size_t>(size_) + 31) / 32; }
+  // The memory that it takes, about.
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend class Grammar;
+  struct Parts;
+  Vocabulary();
+
+  std::unique_ptr<const Parts> parts_;
+  int32_t size_ = 0;
+  size_t bytes_ = 0;
+};
+
+// A compiled grammar. Const and thread-safe; shared by the sequences that it holds.
+class Grammar {
+ public:
+  // `ebnf` is in xgrammar's notation; its first rule is `root`. It must have no left recursion
+  // (masks would be too narrow) and no rule that can come back to itself without a character.
+  //
+  // kInvalidArgument: the text is no grammar, or compiling takes more than `work`. Takes 10 to 400
+  // ms; what xgrammar does not count (reading the text, building automata) grows with the text,
+  // which the caller must bound.
+  static StatusOr<std::shared_ptr<const Grammar>> Compile(
+      std::shared_ptr<const Vocabulary> vocabulary, const std::string& ebnf,
+      int64_t work = kCompileWork);
+
+  Grammar(const Grammar&) = delete;
+  Grammar& operator=(const Grammar&) = delete;
+  ~Grammar();
+
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
+  // The work that compiling it took.
+  int64_t work() const { return work_; }
+  // The memory that it takes, about, without the vocabulary.
+  size_t bytes() const { return bytes_; }
+
+ private:
+  friend class Matcher;
+  struct Parts;
+  explicit Grammar(std::shared_ptr<const Vocabulary> vocabulary);
+
+  const std::shared_ptr<const Vocabulary> vocabulary_;
+  std::unique_ptr<const Parts> parts_;
+  int64_t work_ = 0;
+  size_t bytes_ = 0;
+};
+
+// Where an output stands in its grammar: a function of the grammar and of the accepted ids, so it
+// is never saved but made again by accepting the ids again (1 to 3 us each). Not thread-safe;
+// distinct ones may be used from distinct threads.
+//
+// After an error it is dead: each call returns that error.
+class Matcher {
+ public:
+  // What it takes of memory for each accepted token, about.
+  static constexpr size_t kBytesPerToken = 600;
+
+  // Errors come from the first call.
+  explicit Matcher(std::shared_ptr<const Grammar> grammar) noexcept;
+  ~Matcher();
+  Matcher(Matcher&&) noexcept;
+  Matcher& operator=(Matcher&&) noexcept;
+
+  // Sets bit (id & 31) of word (id >> 5) for each token that may come next, and clears all others.
+  // Usually takes 2 to 100 us. kInvalidArgument: it takes more than `work`. REQUIRES: words.size()
+  // == mask_words(); !ended().
+  Status Mask(std::span<uint32_t> words, int64_t work = kStepWork);
+
+  // Goes on behind `id`. kInvalidArgument: the grammar does not allow it, or it takes more than
+  // `work`.
+  Status Accept(TokenId id, int64_t work = kStepWork);
+
+  // Takes the last `count` accepted tokens back.
+  // REQUIRES: so many were accepted; no call failed.
+  void Undo(int count);
+
+  // Whether the output may end here.
+  bool complete() const;
+  // Whether a token at which generation ends was accepted.
+  bool ended() const;
+
+ private:
+  struct Parts;
+  template <typename Fn>
+  Status Guard(int64_t work, const char* doing, Fn&& fn);
+
+  std::shared_ptr<const Grammar> grammar_;
+  std::unique_ptr<Parts> parts_;  // Null before the first call, and when dead.
+  Status dead_;                   // Why it is dead; OK: it is not.
+};
+
+}  // namespace ropeway::grammar
+
+#endif  // ROPEWAY_GRAMMAR_GRAMMAR_H_

@@ -1,0 +1,217 @@
+#include "grammar/grammar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "grammar/test_vocabularies.h"
+
+namespace ropeway::grammar {
+
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kAnyJson = R"(root ::= any
+b ::= "\"" | [\x20-\x21\x23-\x5b\x5d-\x7f\u0080-\ud7ff\ue000-\U0010ffff] b | "\\" e b
+e ::= ["\\/bfnrt] | "u" ([0-9a-ce-fA-CE-F] h h h | [dD] [0-7] h h)
+h ::= [0-9a-fA-F]
+num ::= "-"? ("0" | [1-9] [0-9]{0,17}) ("." [0-9]{1,17})? ([eE] [+-]? [0-9]{1,3})?
+w ::= " "?
+any ::= "\"" b | num | "true" | "false" | "null" | "{" w (("\"" b w ":" w any w) ("," w "\"" b w ":" w any w)*)? "}" | "[" w (any w ("," w any w)*)? "]"
+)";
+// A parser's work on it grows with the third power of the output.
+constexpr const char* kCubic = "root ::= root root | \"a\"\n";
+
+std::vector<uint32_t> MaskOf(const TestVocabulary& of, Matcher* matcher) {
+  std::vector<uint32_t> mask(of.vocabulary->mask_words());
+  const Status status = matcher->Mask(mask);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return mask;
+}
+
+std::vector<TokenId> AllowedIn(const std::vector<uint32_t>& mask) {
+  std::vector<TokenId> ids;
+  for (size_t word = 0; word < mask.size(); ++word) {
+    for (uint32_t rest = mask[word]; rest != 0; rest &= rest - 1) {
+      ids.push_back(static_cast<TokenId>(word * 32 + static_cast<size_t>(__builtin_ctz(rest))));
+    }
+  }
+  return ids;
+}
+
+// Tries every token of the vocabulary where the matcher stands.
+void ExpectMaskEqualsAccept(const TestVocabulary& of, Matcher* matcher,
+                            const std::shared_ptr<const Grammar>& grammar,
+                            const std::vector<TokenId>& ids) {
+  const std::vector<uint32_t> mask = MaskOf(of, matcher);
+  int differ = 0;
+  for (TokenId id = 0; id < of.vocabulary->size(); ++id) {
+    bool accepted = matcher->Accept(id).ok();
+    if (accepted) {
+      matcher->Undo(1);
+    } else {  // A rejected token ends a matcher.
+      *matcher = Matcher(grammar);
+      for (const TokenId before : ids) ASSERT_TRUE(matcher->Accept(before).ok());
+    }
+    if (accepted != IsAllowed(mask, id) && ++differ < 5) {
+      ADD_FAILURE() << "token " << id << " '" << of.tokenizer->Bytes(id) << "' after '"
+                    << of.Decode(ids) << "': accepted " << accepted << ", in the mask "
+                    << IsAllowed(mask, id);
+    }
+  }
+  EXPECT_EQ(differ, 0);
+}
+
+class GrammarTest : public testing::TestWithParam<const TestVocabulary* (*)()> {
+ protected:
+  void SetUp() override {
+    vocabulary_ = GetParam()();
+    if (vocabulary_ == nullptr)
+      GTEST_SKIP() << "no vocabulary: ROPEWAY_TEST_MODEL or ROPEWAY_VOCAB_DIR is not set";
+  }
+
+  const TestVocabulary* vocabulary_ = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, GrammarTest,
+                         testing::Values(&SmallVocabulary, &LargeVocabulary),
+                         [](const auto& info) { return info.index == 0 ? "Small" : "Large"; });
+
+TEST_P(GrammarTest, AMaskHasTheTokensThatAreAccepted) {
+  const auto grammar = MustCompile(*vocabulary_, kAnyJson);
+  for (const char* text : {"", "[12.5, {\"J\xC3\xBC\": \"a\", \"b\": tr", "{\"a\": [1]}"}) {
+    const std::vector<TokenId> ids = vocabulary_->Encode(text);
+    Matcher matcher(grammar);
+    for (const TokenId id : ids) ASSERT_TRUE(matcher.Accept(id).ok()) << text;
+    ExpectMaskEqualsAccept(*vocabulary_, &matcher, grammar, ids);
+  }
+}
+
+TEST_P(GrammarTest, ReplayEqualsStepping) {
+  const auto grammar = MustCompile(*vocabulary_, kAnyJson);
+  base::SeededRandom random(7);
+  Matcher stepped(grammar);
+  std::vector<TokenId> ids;
+  for (int i = 0; i < 60; ++i) {
+    const std::vector<uint32_t> mask = MaskOf(*vocabulary_, &stepped);
+    Matcher replayed(grammar);  // Asked for no mask on its way.
+    for (const TokenId id : ids) ASSERT_TRUE(replayed.Accept(id).ok());
+    ASSERT_EQ(MaskOf(*vocabulary_, &replayed), mask) << vocabulary_->Decode(ids);
+    const std::vector<TokenId> allowed = AllowedIn(mask);
+    ASSERT_FALSE(allowed.empty());
+    const TokenId next = allowed[random.Below(allowed.size())];
+    ASSERT_TRUE(stepped.Accept(next).ok());
+    if (stepped.ended()) break;
+    ids.push_back(next);
+  }
+  EXPECT_GT(ids.size(), 0U);
+}
+
+TEST_P(GrammarTest, OnlyACompleteOutputMayEnd) {
+  const auto grammar = MustCompile(*vocabulary_, "root ::= \"ab\" \"c\"*\n");
+  Matcher matcher(grammar);
+  const auto ends = [&] {
+    std::vector<TokenId> found;
+    for (const TokenId id : AllowedIn(MaskOf(*vocabulary_, &matcher))) {
+      if (vocabulary_->tokenizer->IsEnd(id)) found.push_back(id);
+    }
+    return found;
+  };
+  EXPECT_THAT(ends(), testing::IsEmpty());
+  EXPECT_FALSE(matcher.complete());
+  for (const TokenId id : vocabulary_->Encode("ab")) ASSERT_TRUE(matcher.Accept(id).ok());
+  EXPECT_TRUE(matcher.complete());
+  const std::vector<TokenId> found = ends();
+  ASSERT_FALSE(found.empty());
+  EXPECT_FALSE(matcher.ended());
+  ASSERT_TRUE(matcher.Accept(found.front()).ok());
+  EXPECT_TRUE(matcher.ended());
+}
+
+// A control token stands for no text, also where any text is allowed.
+TEST_P(GrammarTest, ControlTokensAreNeverAllowed) {
+  const auto grammar = MustCompile(*vocabulary_, "root ::= [^a]*\n");
+  Matcher matcher(grammar);
+  int control = 0;
+  for (const TokenId id : AllowedIn(MaskOf(*vocabulary_, &matcher))) {
+    control += vocabulary_->tokenizer->IsSpecial(id) && !vocabulary_->tokenizer->IsEnd(id);
+  }
+  EXPECT_EQ(control, 0);
+}
+
+TEST_P(GrammarTest, ATokenThatIsNotAllowedEndsTheMatcher) {
+  const auto grammar = MustCompile(*vocabulary_, "root ::= \"ab\"\n");
+  Matcher matcher(grammar);
+  EXPECT_THAT(matcher.Accept(vocabulary_->Encode("x").back()).message(),
+              HasSubstr("does not allow token"));
+  std::vector<uint32_t> mask(vocabulary_->vocabulary->mask_words());
+  EXPECT_THAT(matcher.Mask(mask).message(), HasSubstr("does not allow token"));
+  for (const TokenId id : {-1, vocabulary_->vocabulary->size()}) {
+    Matcher other(grammar);
+    EXPECT_EQ(other.Accept(id).code(), StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_P(GrammarTest, HostileGrammarsEndAtTheSameToken) {
+  const auto grammar = MustCompile(*vocabulary_, kCubic);
+  const TokenId a = vocabulary_->Encode("aa").size() == 1 ? vocabulary_->Encode("aa")[0]
+                                                          : vocabulary_->Encode("a")[0];
+  std::vector<int> lengths;
+  for (int round = 0; round < 2; ++round) {
+    Matcher matcher(grammar);
+    std::vector<uint32_t> mask(vocabulary_->vocabulary->mask_words());
+    Status status;
+    int length = 0;
+    for (; status.ok() && length < 5000; ++length) {
+      status = matcher.Mask(mask);
+      if (status.ok()) status = matcher.Accept(a);
+    }
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("too much work"));
+    EXPECT_THAT(matcher.Mask(mask).message(), HasSubstr("too much work"));
+    lengths.push_back(length);
+  }
+  EXPECT_LT(lengths[0], 1000);
+  EXPECT_EQ(lengths[0], lengths[1]);
+}
+
+TEST_P(GrammarTest, CompilingEndsByItsWork) {
+  StatusOr<std::shared_ptr<const Grammar>> grammar =
+      Grammar::Compile(vocabulary_->vocabulary, kAnyJson, 1000);
+  ASSERT_FALSE(grammar.ok());
+  EXPECT_EQ(grammar.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(grammar.status().message(),
+            "the grammar is too complex: compiling it takes too much work");
+  const auto first = MustCompile(*vocabulary_, kAnyJson);
+  EXPECT_GT(first->work(), 1000);
+  EXPECT_EQ(first->work(), MustCompile(*vocabulary_, kAnyJson)->work());
+  EXPECT_TRUE(Grammar::Compile(vocabulary_->vocabulary, kAnyJson, first->work()).ok());
+  EXPECT_FALSE(Grammar::Compile(vocabulary_->vocabulary, kAnyJson, first->work() - 1).ok());
+}
+
+TEST_P(GrammarTest, TextsThatAreNoGrammarAreRejected) {
+  for (const char* text : {"", "root = 1", "root ::= other\n", "root ::= \"a", "other ::= \"a\"\n",
+                           "root ::= (\"a\"\n"}) {
+    const auto grammar = Grammar::Compile(vocabulary_->vocabulary, text);
+    EXPECT_FALSE(grammar.ok()) << text;
+    EXPECT_EQ(grammar.status().code(), StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST_P(GrammarTest, ItsMemoryIsKnown) {
+  const auto grammar = MustCompile(*vocabulary_, kAnyJson);
+  EXPECT_GT(grammar->bytes(), 10'000U);
+  EXPECT_LT(grammar->bytes(), 10'000'000U);
+  EXPECT_GT(vocabulary_->vocabulary->bytes(),
+            static_cast<size_t>(vocabulary_->vocabulary->size()) * 64);
+}
+
+}  // namespace
+
+}  // namespace ropeway::grammar
