@@ -122,7 +122,9 @@ ChatTemplate::ChatTemplate(std::shared_ptr<const Program> program) : program_(st
 StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source, const std::string& name) {
   if (source.size() > kMaxSourceBytes) {
     return Status(StatusCode::kUnimplemented,
-                  name + ": it is longer than " + std::to_string(kMaxSourceBytes) + " bytes", name);
+                  name + ": must have at most " + std::to_string(kMaxSourceBytes) + " bytes, got " +
+                      std::to_string(source.size()),
+                  name);
   }
   try {
     return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source), name}));

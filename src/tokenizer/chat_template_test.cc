@@ -208,8 +208,7 @@ TEST(ChatTemplateTest, RejectsUnsupportedConstructsWithTheLine) {
   EXPECT_EQ(Failure("\n{{ lookup('x') }}"), at(2, "the function 'lookup' is not supported"));
   EXPECT_EQ(Failure("{{ cycler(1) }}"), at(1, "the name 'cycler' is not supported"));
   EXPECT_EQ(Failure("{{ 'a'.encode() }}"), at(1, "the method 'encode' is not supported"));
-  EXPECT_EQ(Failure("{{ 0x10 }}"),
-            at(1, "numbers other than plain decimal ones are not supported"));
+  EXPECT_EQ(Failure("{{ 0x10 }}"), at(1, "only plain decimal numbers are supported"));
   EXPECT_EQ(Failure("{{ x|default(valeu=1) }}"),
             at(1, "the filter 'default' does not take an argument named 'valeu'"));
   EXPECT_EQ(Failure("{{ x|replace('a') }}"),
@@ -218,14 +217,14 @@ TEST(ChatTemplateTest, RejectsUnsupportedConstructsWithTheLine) {
   EXPECT_EQ(Failure("{{ f(*x) }}"), at(1, "arguments with '*' are not supported"));
   EXPECT_EQ(Failure("{% for x in y recursive %}{% endfor %}"),
             at(1, "'recursive' loops are not supported"));
-  EXPECT_EQ(Failure("\n{% break %}"), at(2, "'break' stands outside of a loop"));
+  EXPECT_EQ(Failure("\n{% break %}"), at(2, "'break' is outside of a loop"));
   EXPECT_EQ(Failure("{% for x in [1] %}{% macro f() %}{% break %}{% endmacro "
                     "%}{% endfor %}"),
-            at(1, "'break' stands outside of a loop"));
-  EXPECT_EQ(Failure("{% if true %}\n"), at(1, "the template ends where 'endif' is missing"));
+            at(1, "'break' is outside of a loop"));
+  EXPECT_EQ(Failure("{% if true %}\n"), at(1, "expected 'endif', got the end of the template"));
   EXPECT_EQ(Failure("{% endif %}"), at(1, "the tag 'endif' is not supported here"));
-  EXPECT_EQ(Failure("\n{% raw %}x"), at(2, "a raw block that begins here does not end"));
-  EXPECT_EQ(Failure("\n{{ 'abc"), at(2, "a string that begins here does not end"));
+  EXPECT_EQ(Failure("\n{% raw %}x"), at(2, "the raw block that begins here is not closed"));
+  EXPECT_EQ(Failure("\n{{ 'abc"), at(2, "the string that begins here is not closed"));
   EXPECT_EQ(Failure("{{ (1 }}"), at(1, "unexpected '}'"));
   for (const char* source : {"{{",
                              "{%",
@@ -271,7 +270,7 @@ TEST(ChatTemplateTest, FailsWhereJinjaRaises) {
   EXPECT_EQ(Failure("{{ 'a' + missing }}"),
             "tokenizer.chat_template, line 1: 'missing' is undefined");
   EXPECT_EQ(Failure("{{ 'a' + 1 }}"),
-            "tokenizer.chat_template, line 1: + is not possible between a "
+            "tokenizer.chat_template, line 1: + is not supported between a "
             "string and an integer");
   for (const char* expression : {"1 < 'a'",
                                  "1 // 0",
@@ -300,62 +299,64 @@ TEST(ChatTemplateTest, FailsWhereJinjaRaises) {
 }
 
 TEST(ChatTemplateTest, NestingIsBounded) {
-  EXPECT_NE(
-      Failure("{{ " + Times(50'000, "(") + "1" + Times(50'000, ")") + "}}").find("nested too deep"),
-      std::string::npos);
+  EXPECT_NE(Failure("{{ " + Times(50'000, "(") + "1" + Times(50'000, ")") + "}}")
+                .find("nested too deeply"),
+            std::string::npos);
   for (const char* link : {"not ", "- "}) {
-    EXPECT_NE(Failure("{{ " + Times(50'000, link) + "1}}").find("nested too deep"),
+    EXPECT_NE(Failure("{{ " + Times(50'000, link) + "1}}").find("nested too deeply"),
               std::string::npos);
   }
   for (const char* link : {"+1", ".a", "[0]", "|trim", " if 1", "**2", "()", " is defined"}) {
-    EXPECT_NE(Failure("{{ a" + Times(50'000, link) + "}}").find("nested too deep"),
+    EXPECT_NE(Failure("{{ a" + Times(50'000, link) + "}}").find("nested too deeply"),
               std::string::npos)
         << link;
   }
-  EXPECT_NE(Failure("{{ " + Times(50'000, "[") + Times(50'000, "]") + "}}").find("nested too deep"),
-            std::string::npos);
+  EXPECT_NE(
+      Failure("{{ " + Times(50'000, "[") + Times(50'000, "]") + "}}").find("nested too deeply"),
+      std::string::npos);
   EXPECT_NE(Failure("{{ " + Times(50'000, "{1:") + "1" + Times(50'000, "} ") + "}}")
-                .find("nested too deep"),
+                .find("nested too deeply"),
             std::string::npos);
   EXPECT_NE(
-      Failure("{{ " + Times(50'000, "f(") + Times(50'000, ")") + "}}").find("nested too deep"),
+      Failure("{{ " + Times(50'000, "f(") + Times(50'000, ")") + "}}").find("nested too deeply"),
       std::string::npos);
   for (const char* tag :
        {"{% if 1 %}", "{% for a in b %}", "{% macro f() %}", "{% set a %}", "{% filter trim %}",
         "{% call f() %}", "{% with %}", "{% generation %}"}) {
-    EXPECT_NE(Failure(Times(50'000, tag)).find("too deep"), std::string::npos) << tag;
+    EXPECT_NE(Failure(Times(50'000, tag)).find("too deeply"), std::string::npos) << tag;
   }
   EXPECT_NE(Failure("{% for " + Times(50'000, "(") + "a" + Times(50'000, ")") + " in b %}")
-                .find("too deep"),
+                .find("too deeply"),
             std::string::npos);
-  EXPECT_NE(Failure(Times(200, "{% set x = [x] %}")).find("too deep"), std::string::npos);
+  EXPECT_NE(Failure(Times(200, "{% set x = [x] %}")).find("too deeply"), std::string::npos);
   EXPECT_NE(Failure("{% set ns = namespace() %}{% for i in range(1000) %}{% "
                     "set ns.x = [ns.x] %}"
                     "{% endfor %}")
-                .find("too deep"),
+                .find("too deeply"),
             std::string::npos);
   EXPECT_NE(Failure("{% set ns = namespace(x=[1]) %}{% for i in range(1000) "
                     "%}{% for y in [ns.x] %}"
                     "{% set ns.x = loop %}{% endfor %}{% endfor %}")
-                .find("too deep"),
+                .find("too deeply"),
             std::string::npos);
-  EXPECT_NE(Failure("{{ '" + Times(5000, "[") + "'|from_json }}").find("too deep"),
+  EXPECT_NE(Failure("{{ '" + Times(5000, "[") + "'|from_json }}").find("too deeply"),
             std::string::npos);
 }
 
 TEST(ChatTemplateTest, RecursionIsBounded) {
-  EXPECT_NE(
-      Failure("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("calls itself too deep"),
-      std::string::npos);
-  EXPECT_NE(Failure("{% macro f(x=f()) %}{% endmacro %}{{ f() }}").find("calls itself too deep"),
+  EXPECT_NE(Failure("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}")
+                .find("calls are nested too deeply"),
             std::string::npos);
+  EXPECT_NE(
+      Failure("{% macro f(x=f()) %}{% endmacro %}{{ f() }}").find("calls are nested too deeply"),
+      std::string::npos);
   EXPECT_NE(Failure("{% macro f() %}{% call f() %}{{ caller() }}{% endcall "
                     "%}{{ caller() }}"
                     "{% endmacro %}{% call f() %}x{% endcall %}")
-                .find("calls itself too deep"),
+                .find("calls are nested too deeply"),
             std::string::npos);
   EXPECT_NE(Failure("{{ 'a'|map(" + Times(2000, "'map', ") + "'upper')|list }}")
-                .find("calls itself too deep"),
+                .find("calls are nested too deeply"),
             std::string::npos);
   EXPECT_EQ(Render("{{ ['ab']|map('map', 'upper')|list }}"), "[['A', 'B']]");
   // A cycle of references is freed and never followed.
@@ -381,17 +382,17 @@ TEST(ChatTemplateTest, StepsAreBounded) {
 TEST(ChatTemplateTest, MemoryIsBounded) {
   std::string doubling = "{% set x = 'aaaaaaaa' %}";
   for (int i = 0; i < 60; ++i) doubling += "{% set x = x ~ x %}";
-  EXPECT_NE(Failure(doubling).find("makes too much text"), std::string::npos);
+  EXPECT_NE(Failure(doubling).find("produces too much text"), std::string::npos);
   std::string lists = "{% set x = [1] %}";
   for (int i = 0; i < 60; ++i) lists += "{% set x = x + x %}";
-  EXPECT_NE(Failure(lists).find("makes too much text"), std::string::npos);
+  EXPECT_NE(Failure(lists).find("produces too much text"), std::string::npos);
   // Lists with shared parts: little memory, unbounded text.
   std::string shared = "{% set x = [1] %}";
   for (int i = 0; i < 60; ++i) shared += "{% set x = [x, x] %}";
   for (const char* use : {"{{ x }}", "{{ x|tojson }}", "{{ x == [x[0], x[1]] }}",
                           "{{ x|string|length }}", "{{ x ~ '' }}", "{{ '%s' % [x] }}"}) {
     const std::string failure = Failure(shared + use);
-    EXPECT_NE(failure.find("makes too much text"), std::string::npos) << use << failure;
+    EXPECT_NE(failure.find("produces too much text"), std::string::npos) << use << failure;
   }
   for (const char* expression :
        {"'a' * 10 ** 9", "'a' * 10 ** 18", "10 ** 9 * [0]", "[[0]] * 9223372036854775807",
@@ -399,7 +400,7 @@ TEST(ChatTemplateTest, MemoryIsBounded) {
         "[1]|batch(9223372036854775807, 'x')|list", "('a' * 10000).replace('', 'b' * 100000)",
         "('ab' * 10000).replace('a', 'b' * 100000)", "('a' * 100000)|join('b' * 100000)",
         "('a\n' * 100000)|indent(1000)", "[1] * 10000000"}) {
-    EXPECT_NE(Failure(std::string("{{ ") + expression + " }}").find("makes too much text"),
+    EXPECT_NE(Failure(std::string("{{ ") + expression + " }}").find("produces too much text"),
               std::string::npos)
         << expression << ": " << Failure(std::string("{{ ") + expression + " }}");
   }
@@ -437,13 +438,13 @@ TEST(ChatTemplateTest, LooksAtLongTextsAreBounded) {
         "t.removeprefix(t)", "s|int", "s|float(default=1)"}) {
     EXPECT_NE(
         Failure(text + "{% for i in range(100) %}{% set x = " + expression + " %}{% endfor %}")
-            .find("makes too much text"),
+            .find("produces too much text"),
         std::string::npos)
         << expression;
   }
   for (const char* expression : {"l|max(case_sensitive=true)", "l|min(case_sensitive=true)",
                                  "l|sort(case_sensitive=true)"}) {
-    EXPECT_NE(Failure(text + "{{ " + expression + "|length }}").find("makes too much text"),
+    EXPECT_NE(Failure(text + "{{ " + expression + "|length }}").find("produces too much text"),
               std::string::npos)
         << expression;
   }
@@ -464,7 +465,7 @@ TEST(ChatTemplateTest, WhatIsMissingTakesLittleMemory) {
   EXPECT_LT(Failure("{{ " + name + "() }}").size(), 1100U);
   EXPECT_LT(Failure("{{ raise_exception('" + name + "') }}").size(), 1100U);
   EXPECT_NE(Failure("{% set k = 'k' * 200000 %}{{ range(1000)|map(attribute=k)|list|length }}")
-                .find("makes too much text"),
+                .find("produces too much text"),
             std::string::npos);
 }
 

@@ -53,12 +53,12 @@ Value Range(Context& context, const Value&, const Arguments& arguments) {
   const bool has_start = arguments.Has(1);
   const int64_t stop = arguments.Integer(has_start ? 1 : 0, 0);
   const int64_t step = arguments.Integer(2, 1);
-  if (step == 0) Reject("the step of a range is 0");
+  if (step == 0) Reject("the step of a range must not be 0");
   List items;
   int64_t at = has_start ? arguments.Integer(0, 0) : 0;
   while (step > 0 ? at < stop : at > stop) {
     if (static_cast<int64_t>(items.size()) == kMaxItems) {
-      Reject("a range has more than 100000 items");
+      Reject("a range must have at most 100000 items");
     }
     context.Charge(sizeof(Value));
     items.push_back(Value::Of(at));
@@ -71,7 +71,7 @@ Value Range(Context& context, const Value&, const Arguments& arguments) {
 Dict Entries(Context& context, const Arguments& arguments) {
   Dict entries;
   if (arguments.Given(0)) {
-    if (!arguments[0].is_dict()) RejectValue("a copy of a dictionary", arguments[0]);
+    if (!arguments[0].is_dict()) RejectValue("dict", arguments[0]);
     context.Charge(arguments[0].dict().size() * 2 * sizeof(Value));
     entries = arguments[0].dict();
   }
@@ -136,7 +136,7 @@ Value DivisibleBy(Context& context, const Value& operand, const Arguments& argum
 
 template <bool kOdd>
 Value HasParity(Context&, const Value& operand, const Arguments&) {
-  if (!operand.is_integral()) RejectValue("a test of parity", operand);
+  if (!operand.is_integral()) RejectValue(kOdd ? "odd" : "even", operand);
   return Value::Of((operand.integer() % 2 != 0) == kOdd);
 }
 
@@ -144,7 +144,7 @@ Value HasParity(Context&, const Value& operand, const Arguments&) {
 Value SameAs(Context&, const Value& operand, const Arguments& arguments) {
   const Value& other = arguments[0];
   if (other.is_none()) return Value::Of(operand.is_none());
-  if (!other.is_bool()) Reject("sameas takes only booleans and none");
+  if (!other.is_bool()) Reject("sameas supports only booleans and none");
   return Value::Of(operand.is_bool() && operand.Truth() == other.Truth());
 }
 
@@ -202,7 +202,7 @@ std::optional<Value> PythonAttribute(const Value& object, std::string_view name)
     }
   }
   if (const Builtin* method = FindMethod(object, name)) {
-    if (object.is_safe()) Reject("methods of a safe text are not supported");
+    if (object.is_safe()) Reject("methods of a safe string are not supported");
     return Value::Of(Callable{method, object});
   }
   if (IsForbiddenMethod(object, name)) {
@@ -315,7 +315,7 @@ std::string SignatureError(const Builtin& builtin, size_t positional,
     const size_t i = signature.IndexOf(name);
     if (i == count && signature.any_name) continue;
     if (i == count) return "does not take an argument named '" + std::string(name) + "'";
-    if (given[i]) return "takes '" + std::string(name) + "' once";
+    if (given[i]) return "takes '" + std::string(name) + "' only once";
     given[i] = true;
   }
   for (size_t i = 0; i < builtin.required; ++i) {
@@ -386,7 +386,7 @@ Value ItemOf(const Value& object, const Value& key, Context& context) {
 Value AtPath(const Value& item, const Value& path, Context& context) {
   if (path.is_integral()) return ItemOf(item, path, context);
   Value value = item;
-  std::string_view left = StringOf("an attribute", path);
+  std::string_view left = StringOf("attribute", path);
   while (true) {
     const std::string_view part = left.substr(0, left.find('.'));
     context.Step();

@@ -16,7 +16,7 @@ constexpr int kMaxExpressionDepth = 100;
 class Nesting {
  public:
   Nesting(int& recursion, const TokenStream& stream) : recursion_(recursion) {
-    if (++recursion_ > kMaxExpressionDepth) stream.Fail("an expression is nested too deep");
+    if (++recursion_ > kMaxExpressionDepth) stream.Fail("an expression is nested too deeply");
   }
   ~Nesting() { --recursion_; }
   Nesting(const Nesting&) = delete;
@@ -51,7 +51,7 @@ int DepthOf(const ArgumentList& arguments) {
 template <typename Node, typename... Parts>
 ExpressionPtr Make(int line, Parts... parts) {
   const int depth = std::max({0, DepthOf(parts)...});
-  if (depth >= kMaxExpressionDepth) throw Error(line, "an expression is nested too deep");
+  if (depth >= kMaxExpressionDepth) throw Error(line, "an expression is nested too deeply");
   return std::make_unique<const Expression>(Expression{Node{std::move(parts)...}, line, depth + 1});
 }
 
@@ -254,7 +254,7 @@ ExpressionPtr ExpressionParser::ParsePrimary() {
   if (stream_.TakeOperator("(")) return ParseParentheses();
   if (stream_.TakeOperator("[")) return ParseList();
   if (stream_.TakeOperator("{")) return ParseDict();
-  stream_.Fail("expected an expression, not '" + stream_.Peek().text.substr(0, 40) + "'");
+  stream_.Fail("expected an expression, got '" + stream_.Peek().text.substr(0, 40) + "'");
 }
 
 ExpressionPtr ExpressionParser::ParseName() {
@@ -433,7 +433,7 @@ ArgumentList ExpressionParser::ParseArguments() {
       stream_.Take();
       arguments.named.emplace_back(std::move(name), Parse());
     } else if (!arguments.named.empty()) {
-      stream_.Fail("an argument without a name follows one with a name");
+      stream_.Fail("a positional argument follows a named argument");
     } else {
       arguments.positional.push_back(Parse());
     }

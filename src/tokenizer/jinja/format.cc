@@ -49,7 +49,7 @@ class PercentFormat {
       }
     }
     const size_t count = values_.is_tuple() ? values_.list().size() : 1;
-    if (next_ < count && !values_.is_dict()) Reject("not all arguments were used by %");
+    if (next_ < count && !values_.is_dict()) Reject("% does not use all arguments");
     return text_.Take();
   }
 
@@ -61,7 +61,7 @@ class PercentFormat {
     if (end == format_.npos || !values_.is_dict()) Reject("%(...) needs a dictionary");
     context_.Charge(values_.dict().size());
     const Value* value = values_.Find(format_.substr(at_ + 1, end - at_ - 1));
-    if (value == nullptr) Reject("%(...) names a key that the dictionary lacks");
+    if (value == nullptr) Reject("%(...) names a key that is not in the dictionary");
     at_ = end + 1;
     return *value;
   }
@@ -70,7 +70,7 @@ class PercentFormat {
     int number = 0;
     for (; at_ < format_.size() && IsDigit(format_[at_]); ++at_) {
       number = number * 10 + (format_[at_] - '0');
-      if (number > limit) Reject("a width or precision of % is too large");
+      if (number > limit) Reject("the width or precision of % is too large");
     }
     return number;
   }
@@ -96,7 +96,7 @@ class PercentFormat {
       ++at_;
       result.precision = TakeNumber(kMaxPrecision);
     }
-    if (at_ >= format_.size()) Reject("a format ends within %");
+    if (at_ >= format_.size()) Reject("the format ends in the middle of a % conversion");
     result.kind = format_[at_++];
     return result;
   }
@@ -198,13 +198,13 @@ const Value& FieldOf(std::string_view name, const Arguments& arguments, size_t& 
       if (!number) Reject("{" + std::string(name) + "} in a format is not supported");
       index = *number;
     }
-    if (index >= arguments.rest().size()) Reject("not enough arguments for a format");
+    if (index >= arguments.rest().size()) Reject("not enough arguments for the format");
     return arguments.rest()[index];
   }
   for (const auto& [known, value] : arguments.named()) {
     if (known == name) return value;
   }
-  Reject("{" + std::string(name) + "} in a format is not supported or not given");
+  Reject("{" + std::string(name) + "} in a format is not supported, or has no argument");
 }
 
 // The conversions of ISO C's strftime, except for those of a time zone and of weeks.
@@ -230,7 +230,7 @@ Str FormatBraces(const Str& whole, const Arguments& arguments, Context& context)
       ++at;
     } else {
       const size_t end = c == '{' ? format.find('}', at) : format.npos;
-      if (end == format.npos) Reject("a brace of a format stands alone");
+      if (end == format.npos) Reject("the format has an unmatched brace");
       const std::string_view name = format.substr(at + 1, end - at - 1);
       text.Add(ToText(FieldOf(name, arguments, next), context));
       at = end;
@@ -249,7 +249,8 @@ std::string Strftime(std::string_view format, const std::tm& time) {
     }
     std::string field = "%";
     if (format.substr(at + 1).starts_with('-')) field += format[++at];  // glibc: without padding.
-    if (++at >= format.size()) Reject("strftime_now: the format ends within %");
+    if (++at >= format.size())
+      Reject("strftime_now: the format ends in the middle of a % conversion");
     if (kTimeFields.find(format[at]) == kTimeFields.npos) {
       Reject(std::string("strftime_now with %") + format[at] + " is not supported");
     }

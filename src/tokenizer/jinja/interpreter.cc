@@ -158,7 +158,10 @@ class Interpreter {
       if (expression == nullptr) return std::nullopt;
       const Value value = Evaluate(expression, scope);
       if (value.is_none()) return std::nullopt;
-      if (!value.is_integral()) RejectValue("a slice", value);
+      RequireDefined(value);
+      if (!value.is_integral()) {
+        Reject(std::string("the index of a slice must be an integer, got ") + value.TypeName());
+      }
       return value.integer();
     };
     const std::optional<int64_t> from = part(node.from);
@@ -231,7 +234,8 @@ class Interpreter {
   }
 
   Value CallValue(const Value& callee, CallArguments arguments) {
-    if (!callee.is_callable()) RejectValue("a call", callee);
+    RequireDefined(callee);
+    if (!callee.is_callable()) Reject(std::string("cannot call ") + callee.TypeName());
     const Callable& callable = callee.callable();
     if (callable.macro != nullptr) return CallMacro(callable, std::move(arguments));
     const Builtin& builtin = *callable.builtin;
@@ -346,7 +350,8 @@ class Interpreter {
   void Unpack(const Target& target, const Value& value, Scope& scope) {
     const List parts = ToList(value, context_);
     if (parts.size() != target.parts.size()) {
-      Reject("a value does not have " + std::to_string(target.parts.size()) + " parts");
+      Reject("expected a value with " + std::to_string(target.parts.size()) + " parts, got " +
+             std::to_string(parts.size()));
     }
     for (size_t i = 0; i < parts.size(); ++i) Assign(target.parts[i], parts[i], scope);
   }
@@ -404,7 +409,7 @@ class Interpreter {
     };
     const auto& parameters = macro.parameters;
     if (arguments.positional.size() > parameters.size()) {
-      reject("takes not more than " + std::to_string(parameters.size()) + " arguments");
+      reject("takes at most " + std::to_string(parameters.size()) + " arguments");
     }
     for (size_t i = 0; i < arguments.positional.size(); ++i) {
       scope.Assign(parameters[i].name, std::move(arguments.positional[i]), context_);
@@ -418,7 +423,7 @@ class Interpreter {
       } else if (name == "caller" && macro.takes_caller) {
         scope.Assign("caller", std::move(value), context_);
       } else {
-        reject("takes no argument '" + std::string(name) + "'");
+        reject("does not take an argument named '" + std::string(name) + "'");
       }
     }
   }

@@ -54,7 +54,7 @@ class JsonWriter {
       return value.number() < 0 ? "-Infinity" : "Infinity";
     if (value.is_float()) return FloatText(value.number());
     if (value.is_undefined()) Reject(value.why());
-    Reject(std::string("JSON has no form for ") + value.TypeName());
+    Reject(std::string("cannot write ") + value.TypeName() + " as JSON");
   }
 
   void NewLine(size_t level) {
@@ -94,7 +94,7 @@ class JsonWriter {
   static void Sort(std::vector<const std::pair<Value, Value>*>& order) {
     for (const auto* entry : order) {
       if (!entry->first.is_string()) {
-        Reject("sort_keys takes no keys other than strings");
+        Reject("sort_keys supports only keys that are strings");
       }
     }
     std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
@@ -219,7 +219,7 @@ class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
   };
 
   bool Open() {
-    if (levels_.size() >= Value::kMaxDepth) Reject("JSON is nested too deep");
+    if (levels_.size() >= Value::kMaxDepth) Reject("from_json: the JSON is nested too deeply");
     levels_.emplace_back();
     return true;
   }
@@ -252,7 +252,7 @@ Value FromJson(const Str& text, Context& context) {
   context.Charge(text.text.size() * kBytesPerJsonByte);
   JsonReader reader(!text.quoted.empty());
   if (!nlohmann::json::sax_parse(text.text, &reader)) {
-    Reject("from_json: the text is not JSON");
+    Reject("from_json: the string is not valid JSON");
   }
   return reader.Take();
 }

@@ -122,7 +122,7 @@ class Lexer {
       if (tag != 0) break;
       end = Rest().find("{%", end + 1);
     }
-    if (tag == 0) throw Error(line, "a raw block that begins here does not end");
+    if (tag == 0) throw Error(line, "the raw block that begins here is not closed");
     std::string_view text = Rest().substr(0, end);
     if (sign == '-') text = StripRight(text);
     if (sign == ' ') text = WithoutIndentation(text);
@@ -145,7 +145,7 @@ class Lexer {
     const std::string_view end = kind == '{' ? "}}" : kind == '%' ? "%}" : "#}";
     while (true) {
       if (kind != '#') SkipSpace();
-      if (at_ >= source_.size()) throw Error(line, "a tag that begins here does not end");
+      if (at_ >= source_.size()) throw Error(line, "the tag that begins here is not closed");
       if (brackets_.empty() && LexTagEnd(end)) break;
       if (kind == '#') {
         Advance(1);
@@ -222,7 +222,7 @@ class Lexer {
     }
     const std::string text(Rest().substr(0, length));
     if (IsNameStart(CharAt(length)) || (length == whole && length > 1 && text[0] == '0')) {
-      throw Error(line_, "numbers other than plain decimal ones are not supported");
+      throw Error(line_, "only plain decimal numbers are supported");
     }
     int64_t integer = 0;
     double number = 0;
@@ -246,7 +246,7 @@ class Lexer {
         Advance(1);
       }
     }
-    if (at_ >= source_.size()) throw Error(line, "a string that begins here does not end");
+    if (at_ >= source_.size()) throw Error(line, "the string that begins here is not closed");
     Advance(1);
     tokens_.push_back({TokenKind::kString, std::move(value), 0, 0, line});
   }
@@ -286,7 +286,7 @@ class Lexer {
     const bool surrogate = code_point >= 0xD800 && code_point < 0xE000;
     if (error != std::errc() || stop != text.data() + digits || code_point > 0x10FFFF ||
         surrogate) {
-      throw Error(line_, "an escape in a string is not a character");
+      throw Error(line_, "an escape in a string is not a valid character");
     }
     base::AppendUtf8(code_point, value);
   }
@@ -375,14 +375,15 @@ bool TokenStream::TakeName(std::string_view text) {
 const Token& TokenStream::Expect(TokenKind kind, const std::string& expected) {
   if (!Is(kind)) {
     Fail("expected " + expected +
-         (Is(TokenKind::kEnd) ? ", not the end" : ", not '" + Peek().text.substr(0, 40) + "'"));
+         (Is(TokenKind::kEnd) ? ", got the end of the template"
+                              : ", got '" + Peek().text.substr(0, 40) + "'"));
   }
   return Take();
 }
 
 void TokenStream::ExpectOperator(std::string_view text) {
   if (!TakeOperator(text)) {
-    Fail("expected '" + std::string(text) + "', not '" + Peek().text.substr(0, 40) + "'");
+    Fail("expected '" + std::string(text) + "', got '" + Peek().text.substr(0, 40) + "'");
   }
 }
 

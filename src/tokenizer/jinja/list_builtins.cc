@@ -139,7 +139,7 @@ Value DictSort(Context& context, const Value& operand, const Arguments& argument
   if (!operand.is_dict()) RejectValue("dictsort", operand);
   const std::string by = arguments.Has(1) ? arguments.Text(1) : "key";
   if (by != "key" && by != "value") {
-    Reject("dictsort sorts by 'key' or 'value'");
+    Reject("the 'by' of dictsort must be 'key' or 'value'");
   }
   const KeyOf key_of(arguments, 0, 3, context);
   Keyed keyed;
@@ -165,7 +165,7 @@ Value Unique(Context& context, const Value& operand, const Arguments& arguments)
 template <bool kLargest>
 Value Extreme(Context& context, const Value& operand, const Arguments& arguments) {
   const Keyed keyed = WithKeys(operand, KeyOf(arguments, 0, 1, context), context);
-  if (keyed.empty()) return Value::Absent("no item of an empty list is the smallest or largest");
+  if (keyed.empty()) return Value::Absent("an empty list has no smallest or largest item");
   const auto* best = &keyed[0];
   for (const auto& entry : keyed) {
     const Value& lesser = kLargest ? best->first : entry.first;
@@ -185,7 +185,7 @@ Value Sum(Context& context, const Value& operand, const Arguments& arguments) {
 
 Value Batch(Context& context, const Value& operand, const Arguments& arguments) {
   const int64_t size = arguments.Integer(0, 1);
-  if (size < 1) Reject("batch needs a size of at least 1");
+  if (size < 1) Reject("the linecount of batch must be at least 1");
   List batches;
   List batch;
   for (Value& item : ToList(operand, context)) {
@@ -244,7 +244,7 @@ Value Map(Context& context, const Value& operand, const Arguments& arguments) {
   const Value* otherwise = nullptr;
   for (const auto& [name, value] : arguments.named()) {
     if (name != "attribute" && name != "default") {
-      Reject("map does not take '" + std::string(name) + "'");
+      Reject("map does not take an argument named '" + std::string(name) + "'");
     }
     (name == "attribute" ? attribute : otherwise) = &value;
   }
@@ -261,7 +261,7 @@ template <bool kKeep, bool kByAttribute>
 Value Choose(Context& context, const Value& operand, const Arguments& arguments) {
   if (!operand.Truth()) return Value::Of(List());
   constexpr size_t kTestAt = kByAttribute ? 1 : 0;
-  if (arguments.rest().size() < kTestAt) Reject("an attribute is missing");
+  if (arguments.rest().size() < kTestAt) Reject("selectattr and rejectattr need an attribute");
   std::optional<Named> test;
   if (arguments.rest().size() > kTestAt) test.emplace(kTest, arguments, kTestAt, "select");
   List chosen;
@@ -296,7 +296,7 @@ Value Truncated(double number, const Value& otherwise) {
 
 Value Int(Context& context, const Value& operand, const Arguments& arguments) {
   Value otherwise = arguments.Given(0) ? arguments[0] : Value::Of(int64_t{0});
-  if (arguments.Integer(1, 10) != 10) Reject("int of another base than 10 is not supported");
+  if (arguments.Integer(1, 10) != 10) Reject("int with a base other than 10 is not supported");
   if (operand.is_undefined()) RejectValue("int", operand);
   if (operand.is_integral()) return Value::Of(operand.integer());
   if (operand.is_float()) return Truncated(operand.number(), otherwise);
@@ -333,7 +333,8 @@ Value Round(Context&, const Value& operand, const Arguments& arguments) {
   const std::string method = arguments.Has(1) ? arguments.Text(1) : "common";
   if (!operand.is_number()) RejectValue("round", operand);
   if (method != "common" || precision < 0 || precision > kMaxPrecision) {
-    Reject("this kind of round is not supported");
+    Reject("round supports only the method 'common' and a precision of 0 to " +
+           std::to_string(kMaxPrecision));
   }
   if (operand.is_integral()) return Value::Of(operand.integer());
   if (!std::isfinite(operand.number())) return operand;
@@ -348,7 +349,7 @@ Value Round(Context&, const Value& operand, const Arguments& arguments) {
 
 Value Get(Context& context, const Value& operand, const Arguments& arguments) {
   const Value& key = arguments[0];
-  if (key.is_list() || key.is_dict()) Reject("a key is a list or dictionary");
+  if (key.is_list() || key.is_dict()) Reject("a key must not be a list or a dictionary");
   const Value* value = FindKey(operand, key, context);
   if (value != nullptr) return *value;
   return arguments.Given(1) ? arguments[1] : Value();

@@ -39,7 +39,7 @@ bool Contains(const Value& container, const Value& value, Context& context) {
   if (container.is_string()) {
     if (!value.is_string()) {
       RequireDefined(value);
-      Reject(std::string("'in' a string takes a string, not ") + value.TypeName());
+      Reject(std::string("'in' with a string needs a string on the left, got ") + value.TypeName());
     }
     context.Charge(container.string().size());
     return FindText(container.string(), value.string()) != std::string::npos;
@@ -49,11 +49,11 @@ bool Contains(const Value& container, const Value& value, Context& context) {
                        [&](const Value& item) { return Equal(item, value, context); });
   }
   if (container.is_dict()) {
-    if (value.is_list() || value.is_dict()) Reject("a key is a list or a dictionary");
+    if (value.is_list() || value.is_dict()) Reject("a key must not be a list or a dictionary");
     return FindKey(container, value, context) != nullptr;
   }
   if (container.is_undefined()) return false;
-  Reject(std::string("'in' is not possible with ") + container.TypeName());
+  Reject(std::string("'in' does not take ") + container.TypeName());
 }
 
 constexpr char kTooLarge[] = "an integer is too large";
@@ -157,7 +157,7 @@ Value Repeat(const Value& sequence, int64_t count, Context& context) {
       sequence.is_string() ? sequence.string().size() : sequence.list().size() * sizeof(Value);
   size_t total = 0;
   if (__builtin_mul_overflow(size, static_cast<size_t>(count), &total)) {
-    throw std::length_error("the template makes too much text");
+    throw std::length_error("the template produces too much text");
   }
   context.Charge(total);
   if (size == 0) count = 0;
@@ -208,7 +208,7 @@ std::optional<Value> Sequences(ArithmeticOperator op, const Value& left, const V
 
 Value Compute(ArithmeticOperator op, const Value& left, const Value& right, Context& context) {
   if (left.is_safe() || right.is_safe()) {
-    Reject(SignOf(op) + " of a safe text, which escapes HTML, is not supported");
+    Reject(SignOf(op) + " of a safe string is not supported: it would escape HTML");
   }
   if (left.is_number() && right.is_number()) {
     const bool divides = op == ArithmeticOperator::kDivide ||
@@ -223,7 +223,7 @@ Value Compute(ArithmeticOperator op, const Value& left, const Value& right, Cont
   if (std::optional<Value> value = Sequences(op, left, right, context)) return *std::move(value);
   RequireDefined(left);
   RequireDefined(right);
-  Reject(SignOf(op) + " is not possible between " + left.TypeName() + " and " + right.TypeName());
+  Reject(SignOf(op) + " is not supported between " + left.TypeName() + " and " + right.TypeName());
 }
 
 bool Equal(const Value& left, const Value& right, Context& context) {
@@ -248,7 +248,7 @@ bool Equal(const Value& left, const Value& right, Context& context) {
   }
   if (left.is_namespace() && right.is_namespace()) return &left.space() == &right.space();
   if (left.is_callable() || left.is_loop() || right.is_callable() || right.is_loop()) {
-    Reject(std::string("to compare ") + left.TypeName() + " with " + right.TypeName() +
+    Reject(std::string("comparing ") + left.TypeName() + " with " + right.TypeName() +
            " is not supported");
   }
   return (left.is_none() && right.is_none()) || (left.is_undefined() && right.is_undefined());
@@ -260,7 +260,7 @@ bool Less(const Value& left, const Value& right) {
   if (left.is_string() && right.is_string()) return left.string() < right.string();
   if (left.is_integral() && right.is_integral()) return left.integer() < right.integer();
   if (!left.is_number() || !right.is_number()) {
-    Reject(std::string("to order ") + left.TypeName() + " and " + right.TypeName() +
+    Reject(std::string("ordering ") + left.TypeName() + " and " + right.TypeName() +
            " is not supported");
   }
   return left.number() < right.number();
@@ -307,7 +307,7 @@ List ToList(const Value& value, Context& context) {
       items.push_back(context.Copy(value.str(), c));
     }
   } else {
-    Reject(std::string("a loop over ") + value.TypeName() + " is not possible");
+    Reject(std::string("cannot loop over ") + value.TypeName());
   }
   return items;
 }
@@ -326,7 +326,7 @@ void SetKey(Dict& dict, const Value& key, Value value, Context& context) {
   context.ChargeLookups(dict.size());
   if (!key.is_string() && !key.is_number() && !key.is_none()) {
     RequireDefined(key);
-    Reject(std::string("a dictionary's key that is ") + key.TypeName() + " is not supported");
+    Reject(std::string(key.TypeName()) + " as a dictionary key is not supported");
   }
   const auto known = std::find_if(dict.begin(), dict.end(), [&](const auto& entry) {
     return key.is_string() == entry.first.is_string() &&
@@ -343,7 +343,7 @@ void SetKey(Dict& dict, const Value& key, Value value, Context& context) {
 Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<int64_t> to,
               int64_t step, Context& context) {
   RequireDefined(object);
-  if (step == 0) Reject("the step of a slice is 0");
+  if (step == 0) Reject("the step of a slice must not be 0");
   if (object.is_string() && !object.is_safe()) {
     context.Charge(kCharacterCost * object.string().size());
     const std::vector<std::string_view> characters = Characters(object.string());
@@ -353,8 +353,7 @@ Value SliceOf(const Value& object, std::optional<int64_t> from, std::optional<in
     }
     return context.Copy(text.Take());
   }
-  if (!object.is_list())
-    Reject(std::string("a slice of ") + object.TypeName() + " is not possible");
+  if (!object.is_list()) Reject(std::string("cannot slice ") + object.TypeName());
   const List& items = object.list();
   List chosen;
   for (const size_t i : SliceIndices(from, to, step, static_cast<int64_t>(items.size()))) {

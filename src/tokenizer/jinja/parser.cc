@@ -35,11 +35,11 @@ class Parser {
 
   // Statements until one of the tags `ends`, which is not taken, or the end.
   Body ParseBody(const std::vector<std::string_view>& ends) {
-    if (++nesting_ > kMaxNesting) stream_.Fail("statements lie too deep within each other");
+    if (++nesting_ > kMaxNesting) stream_.Fail("statements are nested too deeply");
     Body body;
     while (!stream_.Is(TokenKind::kEnd) && !AtTag(ends)) body.push_back(ParseStatement());
     if (stream_.Is(TokenKind::kEnd) && !ends.empty()) {
-      stream_.Fail("the template ends where '" + std::string(ends.back()) + "' is missing");
+      stream_.Fail("expected '" + std::string(ends.back()) + "', got the end of the template");
     }
     --nesting_;
     return body;
@@ -90,7 +90,7 @@ class Parser {
   }
 
   Statement ParseLoopControl(const std::string& tag, int line) {
-    if (loops_ == 0) throw Error(line, "'" + tag + "' stands outside of a loop");
+    if (loops_ == 0) throw Error(line, "'" + tag + "' is outside of a loop");
     EndTag();
     if (tag == "break") return {Break{}, line};
     return {Continue{}, line};
@@ -120,7 +120,9 @@ class Parser {
 
   std::string TakeName() {
     const Token token = stream_.Expect(TokenKind::kName, "the name of a variable");
-    if (IsReserved(token.text)) throw Error(token.line, "'" + token.text + "' is not a variable");
+    if (IsReserved(token.text))
+      throw Error(token.line,
+                  "'" + token.text + "' is reserved and cannot be the name of a variable");
     bound_.insert(token.text);
     return token.text;
   }
@@ -128,7 +130,7 @@ class Parser {
   // One target, or several in parentheses.
   Target ParseOneTarget(bool with_namespace) {
     if (stream_.TakeOperator("(")) {
-      if (++nesting_ > kMaxNesting) stream_.Fail("targets lie too deep within each other");
+      if (++nesting_ > kMaxNesting) stream_.Fail("targets are nested too deeply");
       Target target = ParseTargets(with_namespace);
       --nesting_;
       stream_.ExpectOperator(")");
@@ -228,7 +230,7 @@ class Parser {
     if (stream_.TakeOperator("(")) caller->parameters = ParseParameters();
     result.call = expressions_.Parse();
     if (!std::holds_alternative<Call>(result.call->node)) {
-      throw Error(line, "'call' needs a call of a macro");
+      throw Error(line, "'call' needs a macro call");
     }
     caller->body = ParseOutsideLoop("endcall");
     result.caller = std::move(caller);

@@ -25,7 +25,7 @@ std::string ScalarText(const Value& value) {
   if (value.is_bool()) return value.Truth() ? "True" : "False";
   if (value.is_integer()) return std::to_string(value.integer());
   if (value.is_float()) return FloatText(value.number());
-  Reject(std::string("to write ") + value.TypeName() + " as text is not supported");
+  Reject(std::string("writing ") + value.TypeName() + " as text is not supported");
 }
 
 void AppendHex(const char* format, char32_t c, std::string& text) {
@@ -86,7 +86,7 @@ void AppendRepr(const Value& value, Context& context, StrBuilder& text) {
   if (value.is_string()) {
     // An escape takes ten bytes for one at worst.
     context.Charge(4 * value.string().size() + 2);
-    if (value.is_safe()) Reject("a safe text within a list is not supported");
+    if (value.is_safe()) Reject("a safe string within a list is not supported");
     AppendStringRepr(value.str(), text);
   } else if (value.is_list()) {
     context.Charge(2 + 2 * value.list().size());

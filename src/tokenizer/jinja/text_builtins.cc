@@ -269,7 +269,7 @@ Value Find(Context& context, const Value& operand, const Arguments& arguments) {
   context.Charge(2 * text.size());
   const size_t found = kLast ? FindLastText(text, part) : FindText(text, part);
   if (found == text.npos) {
-    if (kMustExist) Reject("the text is not found");
+    if (kMustExist) Reject("the substring is not found");
     return Value::Of(int64_t{-1});
   }
   const auto count = static_cast<int64_t>(CountCharacters(operand.string()));
@@ -331,7 +331,7 @@ Value AllAre(Context& context, const Value& operand, const Arguments&) {
   context.Charge(text.size());
   for (const char c : text) {
     if (static_cast<uint8_t>(c) >= 0x80) {
-      Reject("this method of text beyond ASCII is not supported");
+      Reject("this method supports only ASCII text");
     }
   }
   return Value::Of(!text.empty() && std::all_of(text.begin(), text.end(), kHolds));
@@ -346,8 +346,10 @@ template <bool kLeft>
 Value Justify(Context& context, const Value& operand, const Arguments& arguments) {
   const int64_t width = arguments.Integer(0, 0);
   const Str fill = arguments.Has(1) ? arguments.StrAt(1) : Str{" "};
-  if (width > kMaxJustifyWidth) Reject("a width is too large");
-  if (CountCharacters(fill.text) != 1) Reject("ljust fills with one character");
+  if (width > kMaxJustifyWidth)
+    Reject("the width must be at most " + std::to_string(kMaxJustifyWidth));
+  if (CountCharacters(fill.text) != 1)
+    Reject("the fillchar of ljust and rjust must be one character");
   context.Charge(operand.string().size());
   const auto size = static_cast<int64_t>(CountCharacters(operand.string()));
   context.Charge(static_cast<size_t>(std::max(width - size, int64_t{0})) * fill.text.size());
@@ -369,7 +371,8 @@ Value Safe(Context& context, const Value& operand, const Arguments&) {
 Str IndentText(const Arguments& arguments, size_t i, int64_t otherwise) {
   if (arguments.Has(i) && arguments[i].is_string()) return arguments[i].str();
   const int64_t width = arguments.Integer(i, otherwise);
-  if (width > kMaxIndent) Reject("an indentation is too wide");
+  if (width > kMaxIndent)
+    Reject("the width of indent must be at most " + std::to_string(kMaxIndent));
   return {std::string(static_cast<size_t>(std::max(width, int64_t{0})), ' ')};
 }
 
@@ -381,7 +384,7 @@ Value Indent(Context& context, const Value& operand, const Arguments& arguments)
   const std::string_view text = whole.text;
   for (const std::string_view end : kLineEnds) {
     if (end != "\n" && FindText(text, end) != std::string::npos) {
-      Reject("indent of text with unusual line ends is not supported");
+      Reject("indent supports only text with \\n line ends");
     }
   }
   StrBuilder result(&context);
@@ -411,7 +414,7 @@ Value Json(Context& context, const Value& operand, const Arguments& arguments) {
   if (arguments.Has(2)) {
     const Value& separators = arguments[2];
     if (!separators.is_list() || separators.list().size() != 2) {
-      Reject("the separators of tojson are not two");
+      Reject("the separators of tojson must be two strings");
     }
     style.item_separator = StrOf("tojson", separators.list()[0]);
     style.key_separator = StrOf("tojson", separators.list()[1]);

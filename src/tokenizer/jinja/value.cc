@@ -25,7 +25,7 @@ thread_local size_t* live_bytes = nullptr;
 [[gnu::noinline]] void SetLiveBytes(size_t* bytes) { live_bytes = bytes; }
 
 int CheckedDepth(int depth) {
-  if (depth > Value::kMaxDepth) throw std::length_error("lists lie too deep within each other");
+  if (depth > Value::kMaxDepth) throw std::length_error("lists are nested too deeply");
   return depth;
 }
 
@@ -189,7 +189,7 @@ const char* Value::TypeName() const {
   if (is_list()) return is_tuple() ? "a tuple" : "a list";
   if (is_dict()) return "a dictionary";
   if (is_namespace()) return "a namespace";
-  return is_loop() ? "a loop" : "something that is called";
+  return is_loop() ? "a loop" : "a callable";
 }
 
 Context::Context(const Bounds& bounds, const std::tm& now, std::function<bool(size_t held)> stopped)
@@ -206,7 +206,8 @@ Context::Context(const Bounds& bounds, const std::tm& now, std::function<bool(si
 Context::~Context() { SetLiveBytes(nullptr); }
 
 Context::Deeper::Deeper(Context& context) : context_(context) {
-  if (context_.depth_ >= kMaxLevels) throw std::length_error("the template calls itself too deep");
+  if (context_.depth_ >= kMaxLevels)
+    throw std::length_error("the template's calls are nested too deeply");
   ++context_.depth_;
 }
 
@@ -227,7 +228,7 @@ void Context::AskWhetherStopped() {
 
 void Context::Spend(size_t held, size_t made) {
   if (made > bytes_ || held > most_held_ - std::min(live_, most_held_)) {
-    throw std::length_error("the template makes too much text");
+    throw std::length_error("the template produces too much text");
   }
   bytes_ -= made;
   if (bytes_ < ask_at_bytes_) AskWhetherStopped();
