@@ -98,7 +98,7 @@ TEST(EngineFolderTest, WhatIsWrongWithAFolderNamesTheFile) {
   model::WriteTinyFolder(InF32(), folder.path());
   const auto error = [&] { return OpenModel(At(folder.path())).status().message(); };
   folder.Write("tokenizer.json", "{}");
-  EXPECT_THAT(error(), HasSubstr(folder.path() + "/tokenizer.json \"model\": is no object"));
+  EXPECT_THAT(error(), HasSubstr(folder.path() + "/tokenizer.json \"model\": must be an object"));
   folder.Remove("tokenizer.json");
   EXPECT_THAT(error(), HasSubstr("tokenizer.json: is missing"));
   folder.Write("config.json", "[]");
@@ -128,7 +128,7 @@ TEST(EngineFolderTest, ATokenWithoutARowIsAnErrorOfItsRequest) {
   };
   EXPECT_EQ(error([](Request*) {}), "");
   EXPECT_THAT(error([](Request* r) { r->prompt = std::string("a<pad>b"); }),
-              HasSubstr("has the token \"<pad>\" (id 267), for which the model has no row"));
+              HasSubstr("has the token \"<pad>\" (id 267), which has no row in the model's"));
   EXPECT_THAT(error([](Request* r) {
                 r->prompt = std::vector<TokenId>{5, 267};
               }),

@@ -267,8 +267,8 @@ TEST_F(FolderCheckTest, AddedTokensWithoutARowAreAWarning) {
     };
   };
   const std::string head =
-      "has added tokens for which its embedding, of 267 rows, has none, so that requests with them "
-      "are rejected: \"<pad>\" (id 267)";
+      "has added tokens beyond the 267 rows of its embedding, so requests that use them are "
+      "rejected: \"<pad>\" (id 267)";
   Change("tokenizer.json", add(267, 268));
   const ModelCheck one = CheckAt(folder_.path());
   ASSERT_TRUE(one.ok()) << one.status().message();
@@ -297,15 +297,14 @@ TEST_F(FolderCheckTest, SpecialIdsThatNoTokenHasAreAWarning) {
   const ModelCheck check = CheckAt(folder_.path());
   ASSERT_TRUE(check.ok()) << check.status().message();
   const auto none = [](const char* what) {
-    return std::string("has a ") + what +
-           ", that is none of its vocabulary's 267 tokens: it is not used";
+    return std::string("has ") + what + ", outside its vocabulary of 267 tokens: it is not used";
   };
   EXPECT_THAT(
       check.warnings,
       testing::ElementsAre(
-          none("eos_token_id in its generation_config.json, 999"),
-          none("bos_token_id in its config.json, 267"),
-          none("eos_token_id in its config.json, 300"), none("pad_token_id in its config.json, -1"),
+          none("eos_token_id 999 in its generation_config.json"),
+          none("bos_token_id 267 in its config.json"), none("eos_token_id 300 in its config.json"),
+          none("pad_token_id -1 in its config.json"),
           "has a suppress_tokens in its generation_config.json, which is not applied"));
   EXPECT_TRUE(check.tokenizer->IsEnd(2));
   EXPECT_TRUE(StartAt(folder_.path()).ok());

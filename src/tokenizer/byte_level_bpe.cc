@@ -216,9 +216,10 @@ StatusOr<PreTokenizer> MakePreTokenizer(const Vocabulary& vocabulary) {
   size_t bytes = 0;
   for (const std::string& pattern : vocabulary.patterns) bytes += pattern.size();
   if (vocabulary.patterns.size() > kMaxPatterns || bytes > kMaxPatternBytes) {
-    return VocabularyError(
-        "pre_tokenizer", "there must be at most " + std::to_string(kMaxPatterns) + " patterns of " +
-                             std::to_string(kMaxPatternBytes) + " bytes together");
+    return VocabularyError("pre_tokenizer", "must have at most " + std::to_string(kMaxPatterns) +
+                                                " patterns, with at most " +
+                                                std::to_string(kMaxPatternBytes) +
+                                                " bytes in total");
   }
   StatusOr<PreTokenizer> made =
       PreTokenizer::Create(vocabulary.patterns, vocabulary.ignore_merges.value_or(false));

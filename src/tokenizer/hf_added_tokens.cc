@@ -46,7 +46,7 @@ class AddedTokensReader {
   StatusOr<AddedTokens> Read() {
     const json& decoder = Member(config_, "added_tokens_decoder");
     if (!decoder.is_object() && !decoder.is_null()) {
-      return BrokenToken(FieldOf(kConfigFile, "added_tokens_decoder"), "is no object");
+      return BrokenToken(FieldOf(kConfigFile, "added_tokens_decoder"), "must be an object");
     }
     for (const char* key : kNamedFields) ReadNamed(key);
     ReadOthers();
@@ -62,8 +62,7 @@ class AddedTokensReader {
         std::adjacent_find(tokens_.numbered.begin(), tokens_.numbered.end(),
                            [](const AddedToken& a, const AddedToken& b) { return a.id == b.id; });
     if (twice == tokens_.numbered.end()) return std::move(tokens_);
-    return BrokenToken(twice->field,
-                       "its id is given twice, also to " + Quoted(std::next(twice)->text));
+    return BrokenToken(twice->field, "its id is also given to " + Quoted(std::next(twice)->text));
   }
 
  private:
@@ -128,7 +127,7 @@ class AddedTokensReader {
       const json& list = Member(*document, key);
       if (list.is_null()) continue;
       if (!list.is_array() && !list.is_object()) {
-        if (status_.ok()) status_ = BrokenToken(FieldOf(file, key), "is no list of tokens");
+        if (status_.ok()) status_ = BrokenToken(FieldOf(file, key), "must be a list of tokens");
         return;
       }
       for (const json& token : list) AddNamed(FieldOf(file, key), token);
@@ -142,7 +141,7 @@ class AddedTokensReader {
       const bool digits = !key.empty() && key.size() <= 8 &&
                           key.find_first_not_of("0123456789") == std::string::npos;
       if (!digits) {
-        status_ = BrokenToken(field, "is no number of a token");
+        status_ = BrokenToken(field, "the key must be a token id");
         return;
       }
       StatusOr<AddedToken> read = ReadAddedToken(token, field);
@@ -168,7 +167,8 @@ class AddedTokensReader {
 
   void Number(const std::string& field, uint64_t id, StatusOr<AddedToken> token) {
     if (token.ok() && id >= kMaxVocabularyTokens) {
-      token = BrokenToken(field, "its id is no number of a token");
+      token = BrokenToken(
+          field, "its id must be an integer from 0 to " + std::to_string(kMaxVocabularyTokens - 1));
     }
     if (!token.ok()) {
       if (status_.ok()) status_ = token.status();
@@ -190,7 +190,7 @@ class AddedTokensReader {
 
 StatusOr<AddedToken> ReadAddedToken(const json& token, const std::string& field) {
   const json& content = Member(token, "content");
-  if (!content.is_string()) return BrokenToken(field, "content is no text");
+  if (!content.is_string()) return BrokenToken(field, "content must be a string");
   const auto flag = [&](const char* key) { return Member(token, key) == true; };
   AddedToken read;
   read.field = field;
@@ -239,19 +239,20 @@ bool IsKeptByNfc(std::string_view text) {
 Status CheckNormalizedToken(const AddedToken& token, const TextSteps& steps) {
   if (steps.form != TextForm::kAsIs && !IsKeptByNfc(token.text)) {
     return NormalizedLacks(
-        token, "beside the normalizer NFC where it composes a character of the content");
+        token, "with the normalizer NFC if it changes or joins characters of the content");
   }
   if (steps.normalizes_prefix && !steps.normalizes_spaces) {
-    return NormalizedLacks(token, "beside a normalizer that prepends U+2581 and replaces no space");
+    return NormalizedLacks(token,
+                           "with a normalizer that prepends U+2581 but does not replace spaces");
   }
   if (!steps.normalizes_spaces) return {};
   if (token.strips_left || token.strips_right) {
-    return NormalizedLacks(token, "with lstrip or rstrip where the normalizer replaces spaces");
+    return NormalizedLacks(token,
+                           "together with lstrip or rstrip if the normalizer replaces spaces");
   }
   if (token.text.find(' ') != std::string::npos ||
       token.text.find(kSpaceSymbol) != std::string::npos) {
-    return NormalizedLacks(token,
-                           "with a space in its content where the normalizer replaces spaces");
+    return NormalizedLacks(token, "for content with a space if the normalizer replaces spaces");
   }
   return {};
 }
@@ -299,7 +300,7 @@ StatusOr<std::vector<TokenId>> TokensBehindSpace(const std::map<TokenId, AddedTo
     if (!token.normalized || token.text.empty()) continue;
     if (Status status = CheckNormalizedToken(token, steps); !status.ok()) return status;
     if (first.Disturb(token.text)) {
-      return NormalizedLacks(token, "where a token that is not normalized overlaps its content");
+      return NormalizedLacks(token, "if a token that is not normalized overlaps its content");
     }
     if (steps.normalizes_prefix) behind_space.push_back(id);
   }

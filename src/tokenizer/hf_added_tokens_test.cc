@@ -147,8 +147,8 @@ TEST(HfAddedTokensTest, ATokenizerJsonsIdsAreThoseOfItsTexts) {
   EXPECT_TRUE(status({{257, "<x>"}, {257, "<x>"}, {258, "<y>"}}).ok());
   EXPECT_TRUE(status({{300, ""}, {257, "<x>"}}).ok());
   EXPECT_EQ(status({{257, "<x>"}, {257, "<y>"}}).message(),
-            "tokenizer.json \"added_tokens[1]\": id is 257, but by its content and place in the "
-            "list \"<y>\" has the id 258");
+            "tokenizer.json \"added_tokens[1]\": id must be 258 for \"<y>\" at this place in the "
+            "list, got 257");
   for (const auto& tokens :
        std::vector<std::vector<std::pair<int, const char*>>>{{{258, "<y>"}, {257, "<x>"}},
                                                              {{257, "he"}},
@@ -156,7 +156,7 @@ TEST(HfAddedTokensTest, ATokenizerJsonsIdsAreThoseOfItsTexts) {
                                                              {{257, "<x>"}, {259, "<y>"}},
                                                              {{257, "<x>"}, {258, "<x>"}},
                                                              {{257, ""}, {258, "<x>"}}}) {
-    EXPECT_THAT(status(tokens).message(), HasSubstr("by its content and place"))
+    EXPECT_THAT(status(tokens).message(), HasSubstr("at this place in the list, got"))
         << tokens[0].second;
   }
 }
@@ -171,7 +171,7 @@ TEST(HfAddedTokensTest, GapsOfATokenizerJsonsVocabularyAreNotCounted) {
   EXPECT_EQ(IdsIn(folder, "<p>"), TokenIds{258});
   vocab["zzz"] = 259;
   EXPECT_THAT(FolderErrorOf(folder).message(),
-              HasSubstr("\"pad_token\": the next id for it, 259, is that of \"zzz\""));
+              HasSubstr("\"pad_token\": it would get the id 259, which belongs to \"zzz\""));
 }
 
 // "<s>" is a control piece (1), "h" an ordinary one (260).
@@ -189,7 +189,7 @@ TEST(HfAddedTokensTest, TheFilesDoNotContradictTheModelsPieces) {
   }
   for (const char* id : {"0", "100", "260"}) {
     EXPECT_THAT(FolderErrorOf(decoder(id, "<x>")).message(),
-                HasSubstr("is that of tokenizer.model's piece"));
+                HasSubstr("belongs to tokenizer.model's piece"));
   }
   EXPECT_THAT(FolderErrorOf(PiecesWith({{"added_tokens.json", {{"</s>", 265}}}})).message(),
               HasSubstr("added_tokens.json \"</s>\": the id of \"</s>\" must be 2"));
@@ -205,21 +205,25 @@ TEST(HfAddedTokensTest, NamesWhatIsBroken) {
     return status.message();
   };
   EXPECT_THAT(error("added_tokens.json", {{"<x>", "265"}}),
-              HasSubstr("added_tokens.json \"<x>\": its id is no number of a token"));
+              HasSubstr("added_tokens.json \"<x>\": its id must be an integer from 0 to 4194303"));
   for (const json& id : {json(-1), json(1.5), json(5'000'000), json(true)}) {
     EXPECT_THAT(error("added_tokens.json", {{"<x>", id}}), HasSubstr("added_tokens.json \"<x>\""));
   }
   EXPECT_THAT(error("added_tokens.json", {{"<x>", 265}, {"<y>", 265}}),
-              HasSubstr("added_tokens.json \"<x>\": its id is given twice, also to \"<y>\""));
-  EXPECT_THAT(error("added_tokens.json", {{"<x>", 200'000}}), HasSubstr("is far beyond"));
+              HasSubstr("added_tokens.json \"<x>\": its id is also given to \"<y>\""));
+  EXPECT_THAT(error("added_tokens.json", {{"<x>", 200'000}}),
+              HasSubstr("is too large: the vocabulary has "));
   EXPECT_THAT(error("added_tokens.json", json::array({1})),
-              HasSubstr("added_tokens.json: is no JSON object"));
+              HasSubstr("added_tokens.json: must be a JSON object"));
   EXPECT_THAT(error("special_tokens_map.json", {{"eos_token", 2}}),
-              HasSubstr("special_tokens_map.json \"eos_token\": content is no text"));
-  EXPECT_THAT(error("special_tokens_map.json", {{"additional_special_tokens", "<x>"}}),
-              HasSubstr("special_tokens_map.json \"additional_special_tokens\": is no list"));
-  EXPECT_THAT(error("tokenizer_config.json", {{"added_tokens_decoder", {{"x", json::object()}}}}),
-              HasSubstr("tokenizer_config.json \"added_tokens_decoder\" \"x\": is no number"));
+              HasSubstr("special_tokens_map.json \"eos_token\": content must be a string"));
+  EXPECT_THAT(
+      error("special_tokens_map.json", {{"additional_special_tokens", "<x>"}}),
+      HasSubstr("special_tokens_map.json \"additional_special_tokens\": must be a list of tokens"));
+  EXPECT_THAT(
+      error("tokenizer_config.json", {{"added_tokens_decoder", {{"x", json::object()}}}}),
+      HasSubstr(
+          "tokenizer_config.json \"added_tokens_decoder\" \"x\": the key must be a token id"));
   const json word = {{"eos_token", {{"content", "<x>"}, {"single_word", true}}}};
   EXPECT_THAT(FolderErrorOf(PiecesWith({{"special_tokens_map.json", word}})).message(),
               HasSubstr("special_tokens_map.json \"eos_token\": single_word is not supported"));

@@ -85,7 +85,7 @@ class SpecialIdsReader {
         const std::string where = std::string(file) + " " + Quoted(field);
         return Status(
             StatusCode::kDataLoss,
-            where + ": is no number of the vocabulary's " + std::to_string(tokens_) + " tokens",
+            where + ": must be a token id below " + std::to_string(tokens_) + ", or a list of them",
             where);
       }
       if (id.is_number_unsigned() && id.get<uint64_t>() < tokens_) {
@@ -104,8 +104,8 @@ class SpecialIdsReader {
   static constexpr size_t kMostNamed = 4;
 
   void Warn(std::string_view file, const char* field, const std::string& ids) {
-    warnings_.push_back("has a " + std::string(field) + " in its " + std::string(file) + ", " +
-                        ids + ", that is none of its vocabulary's " + std::to_string(tokens_) +
+    warnings_.push_back("has " + std::string(field) + " " + ids + " in its " + std::string(file) +
+                        ", outside its vocabulary of " + std::to_string(tokens_) +
                         " tokens: it is not used");
   }
 
@@ -143,7 +143,7 @@ void WarnOfEndsWithoutRow(Vocabulary* vocabulary) {
     if (!adds.value_or(false) || !id || static_cast<size_t>(*id) < rows) return;
     vocabulary->warnings.push_back("has no row in its embedding for " +
                                    Quoted(vocabulary->tokens[static_cast<size_t>(*id)]) + " (id " +
-                                   std::to_string(*id) + "), so that texts " + how + " without it");
+                                   std::to_string(*id) + "), so texts " + how + " without it");
   };
   warn(vocabulary->add_bos, vocabulary->bos, "begin");
   warn(vocabulary->add_eos, vocabulary->eos, "end");
@@ -184,7 +184,9 @@ Status CheckTokenizerConfig(const json& config, bool tokenizer_json) {
   std::string name = TextOf(Member(config, "tokenizer_class"));
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   if (!tokenizer_json && std::ranges::find(kShiftingClasses, name) != kShiftingClasses.end()) {
-    return LacksInConfig("tokenizer_class", Quoted(name) + ", whose ids are not its model's,");
+    return LacksInConfig(
+        "tokenizer_class",
+        Quoted(name) + " without a tokenizer.json (its ids differ from tokenizer.model's)");
   }
   const json& files = Member(config, "fast_tokenizer_files");
   for (const json& file : files.is_array() ? files : json::array()) {
@@ -218,14 +220,14 @@ std::string ReadHfChatTemplate(const json& tokenizer_config, const json& process
   if (text.is_string()) return text.get<std::string>();
   if (!own.is_null()) {
     warnings->push_back(
-        "has a chat_template in its tokenizer_config.json that is neither a text nor a list of "
-        "{\"name\", \"template\"}, and is not used");
+        "has a chat_template in its tokenizer_config.json that is neither a string nor a list of "
+        "{\"name\", \"template\"}: it is not used");
     return "";
   }
   const json& of_processor = Member(processor, "chat_template");
   if (!of_processor.is_string() && !of_processor.is_null()) {
     warnings->push_back(
-        "has a chat_template in its chat_template.json that is no text, and is not used");
+        "has a chat_template in its chat_template.json that is not a string: it is not used");
   }
   return TextOf(of_processor);
 }

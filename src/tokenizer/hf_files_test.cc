@@ -53,7 +53,7 @@ const char* NameOf(Does does) {
     case kRejected:
       return "rejected";
     case kWarns:
-      return "warned of";
+      return "ignored with a warning";
     case kAbsent:
       return "-";
   }

@@ -97,9 +97,9 @@ TEST(HfNormalizedTokensTest, NamesThoseThatItWouldFindElsewhere) {
     EXPECT_THAT(status.message(), HasSubstr("tokenizer.json \"added_tokens[2]\": normalized"));
     return status.message();
   };
-  EXPECT_THAT(error({{"lstrip", true}}), HasSubstr("with lstrip or rstrip"));
+  EXPECT_THAT(error({{"lstrip", true}}), HasSubstr("together with lstrip or rstrip"));
   error({{"rstrip", true}});
-  EXPECT_THAT(error({{"content", "a b"}}), HasSubstr("with a space in its content"));
+  EXPECT_THAT(error({{"content", "a b"}}), HasSubstr("for content with a space"));
   error({{"content", "▁▁"}});
   EXPECT_THAT(error({{"content", "<y>a"}}), HasSubstr("overlaps its content"));
   error({{"content", "a<y>"}});
@@ -111,7 +111,7 @@ TEST(HfNormalizedTokensTest, NamesThoseThatItWouldFindElsewhere) {
   json& normalizer = folder["tokenizer.json"]["normalizer"];
   folder["tokenizer.json"]["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}};
   normalizer = normalizer["normalizers"][0];
-  EXPECT_THAT(NormalizedError(folder).message(), HasSubstr("replaces no space"));
+  EXPECT_THAT(NormalizedError(folder).message(), HasSubstr("does not replace spaces"));
 }
 
 // Where it only replaces spaces, as Gemma's does, a token without any is found in the text as it

@@ -109,7 +109,7 @@ TEST(HfPostProcessorTest, NamesWhatIsBroken) {
        {json(1), json::array(), json::array({-1}), json::array({"1"}), json::array({3})}) {
     json processor = Template({Special("<s>"), kText});
     processor["special_tokens"]["<s>"]["ids"] = ids;
-    EXPECT_THAT(broken(processor), HasSubstr("the special token \"<s>\" is none of"));
+    EXPECT_THAT(broken(processor), HasSubstr("the special token \"<s>\" must have an id below"));
   }
   broken(Template(7));
   broken(Template({1, kText}));

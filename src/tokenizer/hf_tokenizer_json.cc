@@ -88,8 +88,7 @@ bool TextStepsReader::ReadPreTokenizer(const json& pre) {
     return true;
   }
   // It would split the letters of bytes.
-  if (steps_.byte_level)
-    return Lacks("pre_tokenizer", "type " + Quoted(type) + " behind ByteLevel");
+  if (steps_.byte_level) return Lacks("pre_tokenizer", "type " + Quoted(type) + " after ByteLevel");
   if (type == "ByteLevel") {
     if (Member(pre, "add_prefix_space") == true) {
       return Lacks("pre_tokenizer", "add_prefix_space of ByteLevel");
@@ -121,8 +120,8 @@ bool TextStepsReader::ReadSplit(const json& split) {
                       (behavior == "Removed" && inverted && MatchesAllText(TextOf(regex)));
   if (!regex.is_string() || !pieces) {
     return Lacks("pre_tokenizer", "a Split with behavior " + Quoted(behavior) +
-                                      (inverted ? ", inverted," : "") +
-                                      (regex.is_string() ? "" : " by a text"));
+                                      (inverted ? " and invert" : "") +
+                                      (regex.is_string() ? "" : " without a Regex pattern"));
   }
   steps_.patterns.push_back(regex.get<std::string>());
   return true;
@@ -144,15 +143,15 @@ bool TextStepsReader::ReadMetaspace(const json& metaspace) {
   if (Member(metaspace, "split") != false)
     steps_.splits_words = true;  // Older files do not say so.
   if (TextOf(Member(metaspace, "replacement")) == kSpaceSymbol) return true;
-  return Lacks("pre_tokenizer", "another replacement than U+2581");
+  return Lacks("pre_tokenizer", "a replacement other than U+2581");
 }
 
 // Byte-level BPE splits by patterns and spells spaces as bytes, the other kind writes "▁" and does
 // not split. What a file says besides must not change that.
 bool TextStepsReader::CheckSpaces(bool byte_fallback) {
   if (steps_.byte_level) {
-    if (metaspace_) return Lacks("pre_tokenizer", "Metaspace beside ByteLevel");
-    if (splits_at_space_) return Lacks("pre_tokenizer", "a Split by \" \" beside ByteLevel");
+    if (metaspace_) return Lacks("pre_tokenizer", "Metaspace together with ByteLevel");
+    if (splits_at_space_) return Lacks("pre_tokenizer", "a Split by \" \" together with ByteLevel");
     return true;
   }
   if (!byte_fallback) {
@@ -162,7 +161,7 @@ bool TextStepsReader::CheckSpaces(bool byte_fallback) {
     return Lacks("pre_tokenizer", "a split by patterns without ByteLevel");
   // As in Gemma's files, whose normalizer leaves no space to split at.
   if (splits_at_space_ && !steps_.normalizes_spaces) {
-    return Lacks("pre_tokenizer", "a Split by \" \" where the normalizer does not replace it");
+    return Lacks("pre_tokenizer", "a Split by \" \" if the normalizer does not replace spaces");
   }
   if (metaspace_ || steps_.normalizes_spaces) return true;
   return Lacks("normalizer", "a BPE with byte_fallback that does not write spaces as U+2581");
@@ -179,22 +178,23 @@ namespace {
 Status ReadVocab(const json& model, size_t rows, BpeModel* read) {
   const json& vocab = Member(model, "vocab");
   if (!vocab.is_object() || vocab.empty() || vocab.size() > kMaxVocabularyTokens) {
-    return BrokenField("model.vocab",
-                       "is no object of 1 to " + std::to_string(kMaxVocabularyTokens) + " tokens");
+    return BrokenField("model.vocab", "must be an object of 1 to " +
+                                          std::to_string(kMaxVocabularyTokens) + " tokens");
   }
   // Ids are dense except for a few; a single huge one must not allocate much.
   const size_t most = std::max(vocab.size(), rows) * 2 + 1000;
   std::vector<bool> seen;
   for (const auto& [token, id] : vocab.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= most) {
-      return BrokenField("model.vocab", "the id of " + Quoted(token) + " is not one from 0 to " +
+      return BrokenField("model.vocab", "the id of " + Quoted(token) +
+                                            " must be an integer from 0 to " +
                                             std::to_string(most - 1));
     }
     const auto at = static_cast<size_t>(id.get<uint64_t>());
     if (at >= seen.size()) seen.resize(at + 1);
     if (seen[at]) {
-      return BrokenField("model.vocab", "the id " + std::to_string(at) +
-                                            " is given twice, also to " + Quoted(token));
+      return BrokenField("model.vocab", "the id " + std::to_string(at) + " is given to both " +
+                                            Quoted(read->tokens[at]) + " and " + Quoted(token));
     }
     seen[at] = true;
     if (at >= read->tokens.size()) read->tokens.resize(at + 1);
@@ -212,7 +212,7 @@ Status ReadVocab(const json& model, size_t rows, BpeModel* read) {
 // "left right", or since transformers 4.45 ["left", "right"].
 Status ReadMerges(const json& model, BpeModel* read) {
   const json& merges = Member(model, "merges");
-  if (!merges.is_array()) return BrokenField("model.merges", "is no list");
+  if (!merges.is_array()) return BrokenField("model.merges", "must be a list");
   read->merges.reserve(merges.size());
   for (size_t i = 0; i < merges.size(); ++i) {
     const json& merge = merges[i];
@@ -221,7 +221,7 @@ Status ReadMerges(const json& model, BpeModel* read) {
       continue;
     }
     if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) {
-      return BrokenField("model.merges[" + std::to_string(i) + "]", "is no pair of tokens");
+      return BrokenField("model.merges[" + std::to_string(i) + "]", "must be a pair of tokens");
     }
     const auto& left = merge[0].get_ref<const std::string&>();
     const auto& right = merge[1].get_ref<const std::string&>();
@@ -258,17 +258,17 @@ void SetByteTypes(BpeModel* read) {
 }  // namespace
 
 Status CheckBpeModel(const json& model) {
-  if (!model.is_object()) return BrokenField("model", "is no object");
+  if (!model.is_object()) return BrokenField("model", "must be an object");
   const std::string type = TextOf(Member(model, "type"));
   if (type != "BPE" && !(type.empty() && model.contains("merges"))) {
     return LacksField("model", "type " + Quoted(type));
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!TextOf(Member(model, key)).empty())
-      return LacksField(std::string("model.") + key, "a text");
+      return LacksField(std::string("model.") + key, "a non-empty string");
   }
   if (Member(model, "dropout").is_number() && Member(model, "dropout") != 0.0) {
-    return LacksField("model.dropout", "chance");
+    return LacksField("model.dropout", "a value other than 0");
   }
   return {};
 }
@@ -328,7 +328,7 @@ bool PostProcessorReader::Read(const json& processor) {
 
 bool PostProcessorReader::ReadSequence(const json& processor) {
   const json& parts = Member(processor, "processors");
-  if (!parts.is_array()) return Broken("\"processors\" is no list");
+  if (!parts.is_array()) return Broken("\"processors\" must be a list");
   for (const json& part : parts) {
     if (!Read(part)) return false;
   }
@@ -339,12 +339,12 @@ bool PostProcessorReader::ReadTemplate(const json& processor) {
   if (has_template_) return Lacks("more than one TemplateProcessing");
   has_template_ = true;
   const json& single = Member(processor, "single");
-  if (!single.is_array()) return Broken("\"single\" is no list");
+  if (!single.is_array()) return Broken("\"single\" must be a list");
   bool text = false;
   for (const json& piece : single) {
     if (const json& sequence = Member(piece, "Sequence"); sequence.is_object()) {
       if (text || TextOf(Member(sequence, "id")) != "A") {
-        return Lacks("a TemplateProcessing with another sequence than one A");
+        return Lacks("a TemplateProcessing with a sequence other than a single A");
       }
       text = true;
       continue;
@@ -376,14 +376,14 @@ std::optional<TokenId> PostProcessorReader::SpecialToken(const json& processor, 
   }
   const json& ids = Member(entry, "ids");
   if (ids.is_array() && ids.size() > 1) {
-    Lacks("the special token " + Quoted(name) + " of several ids");
+    Lacks("the special token " + Quoted(name) + " with several ids");
     return std::nullopt;
   }
   const int64_t id =
       ids.is_array() && !ids.empty() && ids[0].is_number_integer() ? ids[0].get<int64_t>() : -1;
   if (id < 0 || static_cast<uint64_t>(id) >= tokens_.size()) {
-    Broken("the id of the special token " + Quoted(name) + " is none of the vocabulary's " +
-           std::to_string(tokens_.size()) + " tokens");
+    Broken("the special token " + Quoted(name) + " must have an id below the number of tokens, " +
+           std::to_string(tokens_.size()));
     return std::nullopt;
   }
   return static_cast<TokenId>(id);

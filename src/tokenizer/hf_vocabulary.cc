@@ -125,7 +125,7 @@ bool FolderVocabulary::Parse(const std::string& text, const char* name, json* do
     return Fail(StatusCode::kDataLoss, name, base::PrintableText(read.status().message()));
   }
   *document = *std::move(read);
-  return document->is_object() || Fail(StatusCode::kDataLoss, name, "is no JSON object");
+  return document->is_object() || Fail(StatusCode::kDataLoss, name, "must be a JSON object");
 }
 
 bool FolderVocabulary::ReadTexts() {
@@ -144,8 +144,8 @@ bool FolderVocabulary::ReadTokens() {
     if (files_.tokenizer_model.empty()) {
       if (!files_.foreign.empty()) {
         return Fail(StatusCode::kUnimplemented, files_.foreign,
-                    "a vocabulary in this format is not supported: a tokenizer.json is needed, "
-                    "which transformers' save_pretrained writes");
+                    "a vocabulary in this format is not supported: a tokenizer.json is needed "
+                    "(transformers' save_pretrained writes one)");
       }
       return Fail(StatusCode::kDataLoss, "tokenizer.json",
                   "is missing, and there is no tokenizer.model either");
@@ -201,7 +201,7 @@ bool FolderVocabulary::AddToken(TokenId id, const AddedToken& token) {
   const auto at = static_cast<size_t>(id);
   if (id < 0 || at >= most) {
     return Fail(StatusCode::kDataLoss, token.field,
-                "the id " + std::to_string(id) + " is far beyond the vocabulary's " +
+                "the id " + std::to_string(id) + " is too large: the vocabulary has " +
                     std::to_string(v_.tokens.size()) + " tokens");
   }
   if (token.single_word) {
@@ -253,7 +253,7 @@ bool FolderVocabulary::CheckPiecesBehindSpace() {
       continue;
     }
     return Fail(StatusCode::kUnimplemented, token.field,
-                "normalized is not supported where the content is also an ordinary piece");
+                "normalized is not supported if the content is also an ordinary piece");
   }
   return true;
 }
@@ -261,13 +261,14 @@ bool FolderVocabulary::CheckPiecesBehindSpace() {
 // `tokenizers` takes each token's id from its text and its place in the list, not from "id".
 bool FolderVocabulary::ReadAdded(const json& list, const char* where) {
   if (list.is_null()) return true;
-  if (!list.is_array()) return Broken(where, "is no list");
+  if (!list.is_array()) return Broken(where, "must be a list");
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string field =
         "tokenizer.json \"" + std::string(where) + "[" + std::to_string(i) + "]\"";
     const json& id = Member(list[i], "id");
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxIds) {
-      return Fail(StatusCode::kDataLoss, field, "id is no number of a token");
+      return Fail(StatusCode::kDataLoss, field,
+                  "id must be an integer from 0 to " + std::to_string(kMaxIds - 1));
     }
     const StatusOr<AddedToken> token = ReadAddedToken(list[i], field);
     if (!token.ok()) return Keep(token.status());
@@ -276,8 +277,8 @@ bool FolderVocabulary::ReadAdded(const json& list, const char* where) {
     if (!expected) return false;
     if (id.get<uint64_t>() != static_cast<uint64_t>(*expected)) {
       return Fail(StatusCode::kDataLoss, field,
-                  "id is " + id.dump() + ", but by its content and place in the list " +
-                      Quoted(token->text) + " has the id " + std::to_string(*expected));
+                  "id must be " + std::to_string(*expected) + " for " + Quoted(token->text) +
+                      " at this place in the list, got " + id.dump());
     }
     if (!AddToken(*expected, *token)) return false;
   }
@@ -303,8 +304,8 @@ std::optional<TokenId> FolderVocabulary::IdFor(const AddedToken& token) {
   }
   if (next < v_.tokens.size() && v_.types[next] != static_cast<int32_t>(TokenType::kUnused)) {
     Fail(StatusCode::kDataLoss, token.field,
-         "the next id for it, " + std::to_string(next) + ", is that of " + Quoted(v_.tokens[next]) +
-             ": the vocabulary's ids must have no gap");
+         "it would get the id " + std::to_string(next) + ", which belongs to " +
+             Quoted(v_.tokens[next]) + ": the vocabulary's ids must have no gaps");
     return std::nullopt;
   }
   ids_.emplace(token.text, static_cast<TokenId>(next));
@@ -323,13 +324,13 @@ bool FolderVocabulary::CheckPieces(const std::vector<AddedToken>& numbered) {
     if (other != id) {
       return Fail(StatusCode::kUnimplemented, token.field,
                   "the id of " + Quoted(token.text) + " must be " + std::to_string(other) +
-                      ", which it has already, not " + std::to_string(id));
+                      ", which it already has, got " + std::to_string(id));
     }
     if (id >= v_.tokens.size() || v_.tokens[id] == token.text) continue;
     const auto type = static_cast<TokenType>(v_.types[id]);
     if (type == TokenType::kControl || type == TokenType::kUnused) continue;
     return Fail(StatusCode::kUnimplemented, token.field,
-                "the id " + std::to_string(id) + " is that of tokenizer.model's piece " +
+                "the id " + std::to_string(id) + " belongs to tokenizer.model's piece " +
                     Quoted(v_.tokens[id]) + ", which must keep its text");
   }
   return true;
@@ -418,7 +419,7 @@ bool FolderVocabulary::ReadSpecialTokens() {
   if (!v_.eos && !v_.ends.empty()) v_.eos = v_.ends.front();
   if (!v_.eos) v_.eos = text_ends_.last;
   if (text_ends_.last && text_ends_.last != v_.eos) {
-    return Lacks("post_processor", "another last token than the eos_token");
+    return Lacks("post_processor", "a last token other than the eos_token");
   }
   if (!v_.eos) v_.add_eos = false;
   return true;
@@ -435,7 +436,7 @@ bool FolderVocabulary::CheckPrefixSpace() {
                        name == "TokenizersBackend";
   const auto fail = [&] {
     return Fail(StatusCode::kUnimplemented, "tokenizer_config.json \"add_prefix_space\"",
-                adds.dump() + " is not supported beside a tokenizer.json that says otherwise");
+                adds.dump() + " is not supported with a tokenizer.json that contradicts it");
   };
   if (steps_.byte_level) {
     const bool steps = TextOf(Member(Member(tokenizer_, "pre_tokenizer"), "type")) == "Sequence";
@@ -463,8 +464,8 @@ void FolderVocabulary::PassOverTokensWithoutRow() {
   if (named > kNamedWithoutRow)
     names += " and " + std::to_string(named - kNamedWithoutRow) + " more";
   v_.without_row = tokens - rows;
-  v_.warnings.push_back("has added tokens for which its embedding, of " + std::to_string(rows) +
-                        " rows, has none, so that requests with them are rejected: " + names);
+  v_.warnings.push_back("has added tokens beyond the " + std::to_string(rows) +
+                        " rows of its embedding, so requests that use them are rejected: " + names);
 }
 
 void FolderVocabulary::Pad() { PadTo(std::min(files_.rows, kMaxIds)); }

@@ -232,17 +232,18 @@ TEST(HfVocabularyTest, NamesSpacesThatItCannotWrite) {
   const json metaspace = {{"type", "Metaspace"}, {"replacement", "▁"}};
   const json bytes = TokenizerJson(MakeVocabulary("gpt-2", {"h e"}));
   EXPECT_THAT(error(bytes, nullptr, Steps("pretokenizers", {split, ByteLevel(true)})),
-              HasSubstr("a Split by \" \" beside ByteLevel is not supported"));
+              HasSubstr("a Split by \" \" together with ByteLevel is not supported"));
   EXPECT_THAT(error(bytes, nullptr, Steps("pretokenizers", {metaspace, ByteLevel(true)})),
-              HasSubstr("Metaspace beside ByteLevel is not supported"));
+              HasSubstr("Metaspace together with ByteLevel is not supported"));
 
   const json spaced = SpacedJson(SpacedVocabulary());
-  EXPECT_THAT(error(spaced, nullptr, split), HasSubstr("where the normalizer does not replace it"));
+  EXPECT_THAT(error(spaced, nullptr, split),
+              HasSubstr("if the normalizer does not replace spaces"));
   EXPECT_THAT(error(spaced, nullptr, Steps("pretokenizers", {split, metaspace})),
-              HasSubstr("where the normalizer does not replace it"));
+              HasSubstr("if the normalizer does not replace spaces"));
   // Inverted, it takes what is between the spaces for a match.
   EXPECT_THAT(error(spaced, kReplaceSpaces, SplitBy({{"String", " "}}, "Removed", true)),
-              HasSubstr("a Split with behavior \"Removed\", inverted, by a text"));
+              HasSubstr("a Split with behavior \"Removed\" and invert without a Regex pattern"));
   EXPECT_THAT(error(spaced, nullptr, nullptr), HasSubstr("does not write spaces as U+2581"));
   const json digits = {{"type", "Digits"}, {"individual_digits", true}};
   EXPECT_THAT(error(spaced, nullptr, Steps("pretokenizers", {digits, metaspace})),
@@ -353,7 +354,7 @@ TEST(HfVocabularyTest, ATextsEndWithoutARowIsNamed) {
   const json last = {{"SpecialToken", {{"id", "<e>"}, {"type_id", 0}}}};
   const auto named = [&](const char* text_of, size_t id, const char* how) {
     return "has no row in its embedding for \"" + std::string(text_of) + "\" (id " +
-           std::to_string(id) + "), so that texts " + how + " without it";
+           std::to_string(id) + "), so texts " + how + " without it";
   };
   const std::vector<std::string> both = warnings({first, text, last}, rows);
   ASSERT_EQ(both.size(), 3U);  // The first one names all tokens without a row.
@@ -381,18 +382,18 @@ TEST(HfVocabularyTest, NamesTheFieldThatIsBroken) {
   };
   EXPECT_THAT(error(""), HasSubstr("tokenizer.json: is missing, and there is no tokenizer.model"));
   EXPECT_THAT(error("{"), HasSubstr("tokenizer.json: the file is not valid JSON at byte"));
-  EXPECT_THAT(error("[]"), HasSubstr("tokenizer.json: is no JSON object"));
-  EXPECT_THAT(error("{}"), HasSubstr("tokenizer.json \"model\": is no object"));
+  EXPECT_THAT(error("[]"), HasSubstr("tokenizer.json: must be a JSON object"));
+  EXPECT_THAT(error("{}"), HasSubstr("tokenizer.json \"model\": must be an object"));
   const auto config = ReadHfVocabulary({.tokenizer_json = "{}", .tokenizer_config = "1"});
-  EXPECT_THAT(config.status().message(), HasSubstr("tokenizer_config.json: is no JSON object"));
+  EXPECT_THAT(config.status().message(), HasSubstr("tokenizer_config.json: must be a JSON object"));
 
   const Status twice = FolderError([](json& d) { d["model"]["vocab"]["zz"] = 5; });
   EXPECT_EQ(twice.code(), StatusCode::kDataLoss);
   EXPECT_EQ(twice.field(), "tokenizer.json \"model.vocab\"");
-  EXPECT_THAT(twice.message(), HasSubstr("the id 5 is given twice"));
+  EXPECT_THAT(twice.message(), HasSubstr("the id 5 is given to both"));
   for (const json& id : {json(1000000000000000000U), json(-1), json(1.5), json("1"), json()}) {
     EXPECT_THAT(FolderError([&](json& d) { d["model"]["vocab"]["zz"] = id; }).message(),
-                HasSubstr("the id of \"zz\" is not one from 0 to "));
+                HasSubstr("the id of \"zz\" must be an integer from 0 to "));
   }
   EXPECT_THAT(FolderError([](json& d) { d["model"]["vocab"] = json::array(); }).message(),
               HasSubstr("model.vocab"));
@@ -430,9 +431,9 @@ TEST(HfVocabularyTest, NamesWhatItCannotEncodeWith) {
                                        {"pattern", {{"Regex", "\\w+"}}},
                                        {"behavior", "Removed"},
                                        {"invert", true}}),
-              HasSubstr("a Split with behavior \"Removed\", inverted,"));
+              HasSubstr("a Split with behavior \"Removed\" and invert"));
   EXPECT_THAT(lacks("/pre_tokenizer", Steps("pretokenizers", {ByteLevel(true), kDigits})),
-              HasSubstr("type \"Digits\" behind ByteLevel"));
+              HasSubstr("type \"Digits\" after ByteLevel"));
   lacks("/post_processor", {{"type", "BertProcessing"}});
   lacks("/normalizer", {{"type", "Lowercase"}});
   lacks("/added_tokens", json::array({{{"id", 120}, {"content", "x"}, {"single_word", true}}}));
@@ -501,7 +502,7 @@ TEST(HfVocabularyTest, ATemplatesLastTokenMustBeEos) {
   EXPECT_EQ(MustReadJson(document).eos, 257);
   const Status other = ReadJsonFile(document, {{"eos_token", "<a>"}}).status();
   EXPECT_EQ(other.code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(other.message(), HasSubstr("another last token than the eos_token"));
+  EXPECT_THAT(other.message(), HasSubstr("a last token other than the eos_token"));
 }
 
 // They would have to be found in the normalized text.
@@ -519,9 +520,8 @@ TEST(HfVocabularyTest, NormalizedTokensBesideANormalizer) {
   // Composed, decomposed, one that joins the character before, Hangul's letters, a singleton.
   for (const char* text :
        {"<\u00e9>", "<e\u0301>", "<\u0301>", "\u1100\u1161", "\uac00", "<\u1161", "\u212a"}) {
-    EXPECT_THAT(error(text),
-                HasSubstr("\"added_tokens[0]\": normalized is not supported beside the "
-                          "normalizer NFC"))
+    EXPECT_THAT(error(text), HasSubstr("\"added_tokens[0]\": normalized is not supported with the "
+                                       "normalizer NFC"))
         << text;
   }
   for (const char* text : {"<think_more>", "  ", "\n", "<｜end▁of▁it｜>", "思考"}) {

@@ -27,7 +27,7 @@ struct Kind {
 constexpr std::array<Kind, 5> kKinds = {{
     {"gpt2", "byte-level BPE", Spelling::kByteLetters, MakeByteLevelBpe},
     {"llama", "SentencePiece BPE", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
-    {"gemma4", "BPE of characters", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
+    {"gemma4", "SentencePiece BPE by merges", Spelling::kSpaceSymbols, MakeSentencePieceBpe},
     {"t5", "SentencePiece unigram", Spelling::kSpaceSymbols, MakeUnigram},
     {"bert", "WordPiece", Spelling::kSpaceSymbols, MakeWordPiece},
 }};

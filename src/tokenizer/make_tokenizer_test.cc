@@ -21,8 +21,8 @@ TEST(MakeTokenizerTest, OthersAreRejectedByName) {
   ASSERT_FALSE(tokenizer.ok());
   EXPECT_EQ(tokenizer.status().message(),
             "tokenizer.ggml.model: \"rwkv\uFFFD\" is not supported; supported: gpt2 (byte-level "
-            "BPE), llama (SentencePiece BPE), gemma4 (BPE of characters), t5 (SentencePiece "
-            "unigram), bert (WordPiece)");
+            "BPE), llama (SentencePiece BPE), gemma4 (SentencePiece BPE by merges), t5 "
+            "(SentencePiece unigram), bert (WordPiece)");
 }
 
 // By the file's ids, by known texts, and by generation_config.json.

@@ -13,8 +13,8 @@ constexpr size_t kMaxDivisions = size_t{1} << 26U;
 constexpr size_t kMaxMergedBytes = 4096;
 
 Status TooManyMerges(const char* field, size_t count, size_t most) {
-  return VocabularyError(field, "there must be at most " + std::to_string(most) + " merges, not " +
-                                    std::to_string(count));
+  return VocabularyError(
+      field, "must have at most " + std::to_string(most) + " merges, got " + std::to_string(count));
 }
 
 // Appends the divisions of the token into two.
@@ -54,7 +54,7 @@ StatusOr<RankedMerges> MergesOfList(const std::vector<std::string>& list, const 
     joined.assign(text.substr(0, space)).append(text.substr(space + 1));
     const std::optional<TokenId> merged = table.Find(joined);
     if (!left || !right || !merged) {
-      return fail("one of its tokens, or the merged one, is not in the vocabulary");
+      return fail("one of its tokens, or the merged token, is not in the vocabulary");
     }
     result.merges.push_back({*left, *right, *merged});
     result.ranks.push_back(static_cast<uint32_t>(i));
@@ -64,12 +64,13 @@ StatusOr<RankedMerges> MergesOfList(const std::vector<std::string>& list, const 
 
 Status CheckScores(const std::vector<float>& scores, const TokenTable& table) {
   if (scores.size() != table.size()) {
-    return VocabularyError("tokenizer.ggml.scores", std::to_string(scores.size()) + " scores for " +
-                                                        std::to_string(table.size()) + " tokens");
+    return VocabularyError("tokenizer.ggml.scores", "expected " + std::to_string(table.size()) +
+                                                        " scores, one for each token, got " +
+                                                        std::to_string(scores.size()));
   }
   for (size_t i = 0; i < scores.size(); ++i) {
     if (std::isfinite(scores[i])) continue;
-    return VocabularyError(IndexedField("tokenizer.ggml.scores", i), "it is not a number");
+    return VocabularyError(IndexedField("tokenizer.ggml.scores", i), "must be a finite number");
   }
   return {};
 }
@@ -85,7 +86,8 @@ StatusOr<RankedMerges> MergesOfScores(const std::vector<float>& scores, const To
     const auto index = static_cast<size_t>(id);
     if (table.Text(id).size() > kMaxMergedBytes) {
       return VocabularyError(IndexedField("tokenizer.ggml.tokens", index),
-                             "a token has more than " + std::to_string(kMaxMergedBytes) + " bytes");
+                             "must have at most " + std::to_string(kMaxMergedBytes) +
+                                 " bytes, got " + std::to_string(table.Text(id).size()));
     }
     AddDivisions(id, table, &result.merges);
     if (result.merges.size() > kMaxDivisions) {

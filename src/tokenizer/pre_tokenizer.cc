@@ -212,8 +212,8 @@ class SplitPattern::Matcher {
     // Else the walk would not go on.
     if (ends[0] < looked_ || ends[1] <= ends[0] || ends[1] > text_.size()) {
       throw EncodingError(
-          "a split pattern of the model's tokenizer has a match that begins outside of the text to "
-          "split, or is empty");
+          "a split pattern of the model's tokenizer has a match that is empty or begins outside of "
+          "the text");
     }
     begin_ = ends[0];
     end_ = ends[1];
@@ -284,7 +284,7 @@ StatusOr<SplitPattern> SplitPattern::Create(const std::string& expression, Limit
   if (pcre == nullptr) {
     std::array<PCRE2_UCHAR, 256> text{};
     pcre2_get_error_message(error, text.data(), text.size());
-    return InvalidArgument("the pattern is wrong at byte " + std::to_string(where) + ": " +
+    return InvalidArgument("the pattern is invalid at byte " + std::to_string(where) + ": " +
                            reinterpret_cast<const char*>(text.data()));
   }
   // Without JIT for this machine the pieces are the same, only slower.

@@ -192,7 +192,7 @@ Status CheckSpecs(const ModelSpecs& specs) {
   if (specs.model_type != kUnigramModel && specs.model_type != kBpeModel) {
     return Status(StatusCode::kUnimplemented,
                   "tokenizer.model: model_type " + std::to_string(specs.model_type) +
-                      " is not supported; 1 (unigram) and 2 (BPE) are",
+                      " is not supported; supported: 1 (unigram), 2 (BPE)",
                   "tokenizer.model");
   }
   if (specs.space_as_suffix && specs.add_dummy_prefix) {
@@ -224,13 +224,13 @@ class BpePieces {
       const bool normal = vocabulary_.types[i] == static_cast<int32_t>(TokenType::kNormal);
       if (text.empty() || text.size() > kMostBytes) continue;
       if (unused || (normal && Lacks(text))) work += text.size() * text.size();
-      if (work > kMostWork) return UnsupportedModel("a BPE model with so many long pieces");
+      if (work > kMostWork) return UnsupportedModel("a BPE model with this many long pieces");
       const bool other = unused ? IsJoined(text) : normal && Lacks(text) && IsJoined(text);
       if (!other) continue;
       return UnsupportedModel("piece " + std::to_string(i) + " of a BPE model, \"" +
                               base::PrintableText(text) +
-                              (unused ? "\", which is unused but can be made,"
-                                      : "\", of which a character is no ordinary piece,"));
+                              (unused ? "\", which is unused but which merges can form,"
+                                      : "\", with a character that is not an ordinary piece,"));
     }
     return {};
   }
@@ -278,8 +278,8 @@ class BpePieces {
 
 StatusOr<Vocabulary> ReadSentencePieceModel(std::string_view bytes) {
   if (const size_t count = CountPieces(bytes); count > kMaxVocabularyTokens) {
-    return BadModel("has " + std::to_string(count) + " pieces; at most " +
-                    std::to_string(kMaxVocabularyTokens) + " are read");
+    return BadModel("must have at most " + std::to_string(kMaxVocabularyTokens) + " pieces, got " +
+                    std::to_string(count));
   }
   Vocabulary vocabulary;
   ModelSpecs specs;
@@ -299,7 +299,7 @@ StatusOr<Vocabulary> ReadSentencePieceModel(std::string_view bytes) {
     }
   }
   if (!reader.good() || vocabulary.tokens.empty()) {
-    return BadModel("is no model of SentencePiece");
+    return BadModel("is not a SentencePiece model");
   }
   if (Status status = CheckSpecs(specs); !status.ok()) return status;
   vocabulary.model = specs.model_type == kBpeModel ? "llama" : "t5";

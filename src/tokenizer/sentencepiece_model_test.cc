@@ -106,14 +106,15 @@ TEST(SentencePieceModelTest, SkipsFieldsThatItDoesNotKnow) {
 
 TEST(SentencePieceModelTest, RejectsWhatIsNoModel) {
   const std::string good = PieceField("a", -1.0F, 1);
-  EXPECT_THAT(SpError(""), HasSubstr("tokenizer.model: is no model of SentencePiece"));
+  EXPECT_THAT(SpError(""), HasSubstr("tokenizer.model: is not a SentencePiece model"));
   for (const std::string& bytes :
        {std::string("GGUF"), good.substr(0, good.size() - 1), good + "\x08", good + "\x0A\x7F",
         std::string(11, '\xFF'), good + std::string(1, '\0'), good + "\x0B"}) {
     EXPECT_THAT(SpError(bytes), HasSubstr("tokenizer.model: "));
   }
   // Lengths beyond the end, to 2^64.
-  EXPECT_THAT(SpError("\x0A" + Varint(UINT64_MAX) + "a"), HasSubstr("no model"));
+  EXPECT_THAT(SpError("\x0A" + Varint(UINT64_MAX) + "a"),
+              HasSubstr("is not a SentencePiece model"));
   EXPECT_THAT(SpError(good + PieceField("b", std::nanf(""), 1)), HasSubstr("piece 1 is not valid"));
   EXPECT_THAT(SpError(PieceField("b", 0, 0)), HasSubstr("piece 0 is not valid"));
   EXPECT_THAT(SpError(PieceField("b", 0, 7)), HasSubstr("piece 0 is not valid"));
@@ -127,7 +128,7 @@ TEST(SentencePieceModelTest, BoundsThePieces) {
   std::string bytes;
   for (size_t i = 0; i <= kMaxVocabularyTokens; ++i) bytes.append("\x0A\0", 2);
   EXPECT_THAT(SpError(bytes),
-              HasSubstr("tokenizer.model: has 4194305 pieces; at most 4194304 are read"));
+              HasSubstr("tokenizer.model: must have at most 4194304 pieces, got 4194305"));
 }
 
 TEST(SentencePieceModelTest, AFolderWithoutTokenizerJsonUsesIt) {
@@ -182,7 +183,7 @@ TEST(SentencePieceModelTest, RejectsByNameWhatWouldChangeIds) {
               HasSubstr("piece 4 of a BPE model, \"ba\", which is unused"));
   EXPECT_THAT(SpError(good + PieceField("c", -1, 5)), HasSubstr("piece 4"));
   EXPECT_THAT(SpError(good + PieceField("abx", -1, 1)),
-              HasSubstr("piece 4 of a BPE model, \"abx\", of which a character"));
+              HasSubstr("piece 4 of a BPE model, \"abx\", with a character that is not"));
   // What no two parts make up is no matter, nor is what symbols keep apart.
   EXPECT_TRUE(ReadSentencePieceModel(good + PieceField("[PAD]", -1, 5)).ok());
   EXPECT_TRUE(ReadSentencePieceModel(good + PieceField("axxb", -1, 1)).ok());

@@ -60,15 +60,15 @@ uint32_t ReadLittleEndian(std::string_view bytes) {
 StatusOr<CharMap> CharMap::Create(std::string_view bytes) {
   CharMap map;
   if (bytes.empty()) return map;
-  if (bytes.size() < 4) return VocabularyError(kCharMapField, "it has no header");
+  if (bytes.size() < 4) return VocabularyError(kCharMapField, "has no header");
   const size_t size = ReadLittleEndian(bytes);
   bytes.remove_prefix(4);
   if (size == 0 || size % 4 != 0 || size >= bytes.size()) {
-    return VocabularyError(kCharMapField, "an array of " + std::to_string(size) +
-                                              " bytes does not fit into the " +
-                                              std::to_string(bytes.size()) + " that it has");
+    return VocabularyError(
+        kCharMapField, "its array of " + std::to_string(size) + " bytes does not fit into the " +
+                           std::to_string(bytes.size()) + " bytes after its header");
   }
-  if (bytes.back() != '\0') return VocabularyError(kCharMapField, "its last text has no end");
+  if (bytes.back() != '\0') return VocabularyError(kCharMapField, "must end with a zero byte");
   for (size_t at = 0; at < size; at += 4) {
     map.units_.push_back(ReadLittleEndian(bytes.substr(at, 4)));
   }

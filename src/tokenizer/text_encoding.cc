@@ -173,7 +173,7 @@ void TextEncoding::CheckRows() {
     if (table_.HasRow(id)) continue;
     const std::string name = base::PrintableText(table_.Text(id).substr(0, 64));
     throw EncodingError("the text has the token \"" + name + "\" (id " + std::to_string(id) +
-                        "), for which the model has no row");
+                        "), which has no row in the model's embedding");
   }
 }
 

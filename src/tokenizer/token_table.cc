@@ -34,9 +34,8 @@ constexpr std::array<NamedId, 5> kNamedIds = {{
 
 Status CheckTokenId(const char* field, TokenId id, size_t tokens) {
   if (id >= 0 && static_cast<size_t>(id) < tokens) return {};
-  return VocabularyError(
-      field,
-      "id " + std::to_string(id) + " is not below the number of tokens, " + std::to_string(tokens));
+  return VocabularyError(field, "must be below the number of tokens, " + std::to_string(tokens) +
+                                    ", got " + std::to_string(id));
 }
 
 // The value of a token of type kByte, "<0x0A>".
@@ -87,9 +86,9 @@ StatusOr<std::unique_ptr<const TokenTable>> TokenTable::Create(Spelling spelling
 Status TokenTable::Init(Spelling spelling, Vocabulary* vocabulary) {
   const size_t count = vocabulary->tokens.size();
   if (count == 0 || count > kMaxVocabularyTokens) {
-    return VocabularyError("tokenizer.ggml.tokens", "there must be 1 to " +
+    return VocabularyError("tokenizer.ggml.tokens", "must have 1 to " +
                                                         std::to_string(kMaxVocabularyTokens) +
-                                                        " tokens, not " + std::to_string(count));
+                                                        " tokens, got " + std::to_string(count));
   }
   for (const auto& [field, id] : kNamedIds) {
     if (!(vocabulary->*id).has_value()) continue;
@@ -107,9 +106,9 @@ Status TokenTable::Init(Spelling spelling, Vocabulary* vocabulary) {
 Status TokenTable::InitTypes(const Vocabulary& vocabulary) {
   const std::vector<int32_t>& types = vocabulary.types;
   if (!types.empty() && types.size() != texts_.size()) {
-    return VocabularyError(
-        "tokenizer.ggml.token_type",
-        std::to_string(types.size()) + " types for " + std::to_string(texts_.size()) + " tokens");
+    return VocabularyError("tokenizer.ggml.token_type",
+                           "expected " + std::to_string(texts_.size()) +
+                               " types, one for each token, got " + std::to_string(types.size()));
   }
   const TokenType last = vocabulary.normalizes ? TokenType::kSymbol : TokenType::kByte;
   types_.assign(texts_.size(), TokenType::kNormal);
@@ -146,7 +145,7 @@ Status TokenTable::InitBytes(Spelling spelling) {
       const std::optional<uint8_t> byte = ByteOfToken(text);
       if (!byte.has_value()) {
         return VocabularyError(IndexedField("tokenizer.ggml.tokens", static_cast<size_t>(id)),
-                               "a token of a byte must be written as <0x00> to <0xFF>");
+                               "a byte token must be written as <0x00> to <0xFF>");
       }
       if (byte_tokens_[*byte] < 0) byte_tokens_[*byte] = id;
       bytes_.push_back(static_cast<char>(*byte));

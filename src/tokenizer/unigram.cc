@@ -214,7 +214,7 @@ StatusOr<std::unique_ptr<const TextModel>> MakeUnigram(const Vocabulary& vocabul
                                                        const TokenTable* table) {
   if (Status status = CheckScores(vocabulary.scores, *table); !status.ok()) return status;
   if (!vocabulary.unk.has_value()) {
-    return VocabularyError("tokenizer.ggml.unknown_token_id", "it is missing");
+    return VocabularyError("tokenizer.ggml.unknown_token_id", "is missing");
   }
   StatusOr<SentencePieceRules> rules = SentencePieceRules::Create(vocabulary, table);
   if (!rules.ok()) return rules.status();

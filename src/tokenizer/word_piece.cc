@@ -184,7 +184,7 @@ std::unique_ptr<SegmentEncoder> WordPiece::NewEncoder() const {
 StatusOr<std::unique_ptr<const TextModel>> MakeWordPiece(const Vocabulary& vocabulary,
                                                          const TokenTable* table) {
   if (!vocabulary.unk.has_value()) {
-    return VocabularyError("tokenizer.ggml.unknown_token_id", "it is missing");
+    return VocabularyError("tokenizer.ggml.unknown_token_id", "is missing");
   }
   return std::unique_ptr<const TextModel>(std::make_unique<WordPiece>(vocabulary, table));
 }
