@@ -203,7 +203,7 @@ class ByteLevelEncoder final : public SegmentEncoder {
   Composer composer_;
   std::string composed_;
   PreTokenizer::Cursor pieces_;
-  std::string_view rest_;  // Of a piece beyond kMaxPieceBytes.
+  std::string_view rest_;  // What is left of a piece longer than kMaxPieceBytes.
   PieceMerger<ByteLetters> merger_;
 };
 

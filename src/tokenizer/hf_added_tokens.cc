@@ -66,7 +66,7 @@ class AddedTokensReader {
   }
 
  private:
-  // Of the two files the one that says the field, and what it says.
+  // The file that has the field, special_tokens_map.json first, and the field's value.
   std::pair<std::string_view, const json*> Find(const char* key) const {
     const bool in_map = !tokens_.of_decoder && map_.is_object() && map_.contains(key);
     return {in_map ? kMapFile : kConfigFile, in_map ? &map_.at(key) : &Member(config_, key)};

@@ -36,7 +36,7 @@ TokenType TypeOf(const Vocabulary& vocabulary, size_t id) {
   return static_cast<TokenType>(vocabulary.types[id]);
 }
 
-// The ids are those of transformers 4.46's slow LlamaTokenizer.
+// The ids come from transformers 4.46's slow LlamaTokenizer.
 TEST(HfAddedTokensTest, AddedTokensJsonBesideATokenizerModel) {
   const json added = {{"added_tokens.json", {{"<x>", 265}, {"<y>", 266}}},
                       {"special_tokens_map.json", {{"bos_token", "<s>"}, {"eos_token", "<y>"}}}};
@@ -106,7 +106,7 @@ TEST(HfAddedTokensTest, WhatIsNotSaidIsAsInTransformersClasses) {
   EXPECT_EQ(ReadFolderOf(no_bos).add_bos, false);
 }
 
-// The ids are those of transformers' fast tokenizers, 4.46 to 5.24.
+// The ids come from transformers' fast tokenizers, 4.46 to 5.24.
 TEST(HfAddedTokensTest, BesideATokenizerJsonTheTextsDecide) {
   const auto ids = [](const json& files, const char* text) {
     return IdsIn(BytesWith(files), text);

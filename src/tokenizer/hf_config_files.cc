@@ -159,7 +159,7 @@ void WarnOfGeneration(const json& generation, std::vector<std::string>* warnings
 
 namespace {
 
-// transformers' classes whose ids are not those of the pieces in their tokenizer.model.
+// transformers' classes whose ids differ from the ids of the pieces in their tokenizer.model.
 constexpr std::array<std::string_view, 14> kShiftingClasses = {
     "XLMRobertaTokenizer",  "CamembertTokenizer",     "MBartTokenizer",   "MBart50Tokenizer",
     "NllbTokenizer",        "XGLMTokenizer",          "BarthezTokenizer", "PegasusTokenizer",
@@ -198,7 +198,7 @@ Status CheckTokenizerConfig(const json& config, bool tokenizer_json) {
 
 namespace {
 
-// Of a list of {"name", "template"} the default one, or else the first.
+// The template named "default" in a list of {"name", "template"}, or else the first one.
 const json& DefaultOf(const json& templates) {
   static const json none;
   const json* first = &none;

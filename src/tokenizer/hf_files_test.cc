@@ -246,7 +246,7 @@ void CheckField(FolderFiles folder, const FolderFieldCase& field, Does expected)
 
 TEST(HfFilesTest, EveryFieldIsUsedOrRejectedOrWarnedOfOrWithoutEffect) {
   FolderFiles pieces = PiecesFolder();
-  // Of what a file says, not of defaults.
+  // Tests what a file says, not defaults.
   pieces["tokenizer_config.json"] = {{"bos_token", nullptr}, {"eos_token", nullptr}};
   FolderFiles ended = PiecesFolder();
   for (const FolderFieldCase& field : FieldCases()) {

@@ -50,7 +50,7 @@ Status NormalizedError(const FolderFiles& files) {
   return ReadHfVocabulary(TextsOf(files)).status();
 }
 
-// The ids are those of `tokenizers`.
+// The ids come from `tokenizers`.
 TEST(HfNormalizedTokensTest, AreFoundBehindASpaceThatTheNormalizerWrites) {
   const FolderFiles folder = SpacedFolder();
   const auto ids = [&](const char* text) { return IdsIn(folder, text); };

@@ -109,12 +109,12 @@ class FolderVocabulary {
   json processor_template_;
   Vocabulary v_;
   AddedTokens added_;  // What the files besides the vocabulary say.
-  // All added tokens. Of one that two files have the latter one says how it is found.
+  // All added tokens. If two files have a token, the later one says how it is found.
   std::map<TokenId, AddedToken> all_added_;
-  std::unordered_map<std::string, TokenId> ids_;  // Of tokens by their texts, where IdFor needs it.
+  std::unordered_map<std::string, TokenId> ids_;  // Token ids by text, for IdFor.
   bool in_json_ = false;                          // There is a tokenizer.json.
-  TextSteps steps_;                               // Of the tokenizer.json.
-  TextEnds text_ends_;                            // Of the post-processor.
+  TextSteps steps_;                               // What tokenizer.json says.
+  TextEnds text_ends_;                            // What the post-processor says.
   Status status_;
 };
 
@@ -285,7 +285,7 @@ bool FolderVocabulary::ReadAdded(const json& list, const char* where) {
   return true;
 }
 
-// Of the token with this text; where there is none, the next one. nullopt after it has set status_.
+// The id of the token with this text, or the next free id. nullopt after it has set status_.
 std::optional<TokenId> FolderVocabulary::IdFor(const AddedToken& token) {
   if (ids_.empty()) {
     for (size_t i = 0; i < v_.tokens.size(); ++i) {
@@ -377,8 +377,8 @@ SpacePrefix FolderVocabulary::SpacePrefixBesideModel(bool model_adds) const {
   return model_adds || llama ? SpacePrefix::kBeginningOnly : SpacePrefix::kNone;
 }
 
-// Of a token that the files name. Of one that they say nothing of, beside a tokenizer.model, that
-// of the first of the usual names there is: the defaults of transformers' classes.
+// The id of a token that the files name. If they do not and there is a tokenizer.model, the id of
+// the first of the usual names that the vocabulary has: the defaults of transformers' classes.
 std::optional<TokenId> FolderVocabulary::Named(const NamedToken& token,
                                                std::initializer_list<const char*> usual) {
   if (token.said || in_json_ || v_.model != "llama") return IdOf(token.text);
@@ -425,8 +425,8 @@ bool FolderVocabulary::ReadSpecialTokens() {
   return true;
 }
 
-// Of a tokenizer_config.json beside a tokenizer.json. What is read of the latter stands otherwise,
-// since transformers' versions and classes do not agree.
+// Checks tokenizer_config.json's add_prefix_space against tokenizer.json. Elsewhere tokenizer.json
+// decides, since transformers' versions and classes do not agree.
 bool FolderVocabulary::CheckPrefixSpace() {
   const json& adds = Member(tokenizer_config_, "add_prefix_space");
   if (!adds.is_boolean()) return true;

@@ -21,10 +21,10 @@ struct HfTokenizerFiles {
   std::string added_tokens = {};
   std::string config = {};
   std::string generation_config = {};
-  std::string chat_template = {};  // chat_template.jinja: goes before that of tokenizer_config.
+  std::string chat_template = {};       // chat_template.jinja: goes before tokenizer_config's.
   std::string processor_template = {};  // chat_template.json: read where there is no other.
   std::string foreign = {};  // The name of a vocabulary in a format that is not read, if there is.
-  size_t rows = 0;           // Of the embedding; ids without a token get one of type kUnused.
+  size_t rows = 0;           // The embedding's rows; ids without a token get one of type kUnused.
 };
 
 // Where the text of each file of a folder goes.

@@ -466,7 +466,7 @@ TEST(HfVocabularyTest, OfSentencePiecesThePostProcessorAloneSaysHowTextsBegin) {
   }
 }
 
-// So does transformers: 5.24 with every class, 4.57 with all but those of Llama, Gemma and Cohere.
+// So does transformers: 5.24 with every class, 4.57 except with Llama's, Gemma's and Cohere's.
 TEST(HfVocabularyTest, OfByteLevelBpeThePostProcessorAloneSaysHowTextsBegin) {
   json document = TokenizerJson(MakeVocabulary("gpt-2", {}, {"<a>", "<b>"}));
   document["pre_tokenizer"] = ByteLevel(true);

@@ -6,7 +6,7 @@
 namespace ropeway::tokenizer {
 namespace {
 
-// Of tokens into two, for merges by scores: a token may have many.
+// The most divisions of tokens into two, for merges by scores: a token may have many.
 constexpr size_t kMaxDivisions = size_t{1} << 26U;
 
 // Trained pieces have up to about 100 bytes; each of a piece's bytes costs a look at the whole.

@@ -28,8 +28,8 @@ struct RankedMerges {
 // By the vocabulary's list, "left right", best first.
 StatusOr<RankedMerges> MergesOfList(const std::vector<std::string>& list, const TokenTable& table);
 
-// SentencePiece's: two neighbours become the token that they spell together, that of the highest
-// score first. Of tokens of type kNormal, each with all of its divisions into two such tokens.
+// SentencePiece's: two neighbours become the token that they spell together, the one with the
+// highest score first. Takes tokens of type kNormal, each with all divisions into two such tokens.
 StatusOr<RankedMerges> MergesOfScores(const std::vector<float>& scores, const TokenTable& table);
 
 // Scores must be numbers, one for each token.

@@ -43,7 +43,7 @@ struct StepCount {
   size_t most = 0;     // That are left.
   size_t from = 0;     // Where it began.
   size_t reached = 0;  // Where it was left: no match begins in [from, reached).
-  size_t at = 0;       // Of the last step.
+  size_t at = 0;       // Where the last step was.
   size_t steps = 0;
 };
 
@@ -61,7 +61,7 @@ int CountStep(pcre2_callout_block* block, void* data) {
 }
 
 // What no pattern may have, "" if `expression` has none of it: \K makes matches that begin before
-// the place where they were looked for, and the others are other rules than those of `tokenizers`.
+// the place where they were looked for, and the others differ from the rules of `tokenizers`.
 std::string_view ForbiddenIn(std::string_view expression) {
   constexpr std::array<std::string_view, 3> kEscapes = {"\\K", "\\Q", "\\c"};
   constexpr std::array<std::string_view, 2> kGroups = {"(*", "(?C"};
@@ -251,7 +251,7 @@ class SplitPattern::Matcher {
   const std::shared_ptr<const Code> code_;
   const Limits limits_;
   size_t& steps_;
-  StepCount count_;  // Of the last look.
+  StepCount count_;  // The last look's.
   MatchDataPtr data_;
   MatchContextPtr context_;
   JitStackPtr jit_stack_;
@@ -261,7 +261,7 @@ class SplitPattern::Matcher {
   size_t at_ = 0;      // The end of what was given out.
   size_t looked_ = 0;  // No match begins in [at_, looked_).
   bool found_ = false;
-  size_t begin_ = 0;  // Of the next match, if found_; else the end of the text.
+  size_t begin_ = 0;  // Where the next match begins, if found_; else the end of the text.
   size_t end_ = 0;    // The end of that match, or of the text.
 };
 

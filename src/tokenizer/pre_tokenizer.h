@@ -21,9 +21,9 @@ namespace ropeway::tokenizer {
 class SplitPattern {
  public:
   struct Limits {
-    size_t jit_stack_bytes = size_t{1} << 20U;  // Of compiled code.
-    uint32_t heap_limit_kib = 64 * 1024;        // Of the interpreting matcher.
-    uint32_t match_limit = 10'000'000;          // Of one match at one place, in either matcher.
+    size_t jit_stack_bytes = size_t{1} << 20U;  // For compiled code.
+    uint32_t heap_limit_kib = 64 * 1024;        // For the interpreting matcher.
+    uint32_t match_limit = 10'000'000;          // For one match at one place, in either matcher.
     // Whether each step of a match is counted, which takes time: for patterns that may look at a
     // text over and over. The others have no limit beside those above.
     bool counts_steps = true;
@@ -81,7 +81,7 @@ class PreTokenizer {
   // supported.
   static StatusOr<PreTokenizer> Create(const std::string& name);
 
-  // Of patterns from a tokenizer.json, at least one.
+  // Makes one from a tokenizer.json's patterns, at least one.
   static StatusOr<PreTokenizer> Create(const std::vector<std::string>& patterns,
                                        bool ignore_merges);
 
@@ -106,7 +106,7 @@ class PreTokenizer {
 
    private:
     std::vector<std::unique_ptr<SplitPattern::Matcher>> levels_;  // One for each pattern.
-    size_t level_ = 0;  // Of the newest piece; those above are within a piece too.
+    size_t level_ = 0;  // The newest piece's level; pieces above are within a piece too.
     size_t steps_ = SplitPattern::kSteps;  // Left to all texts to come and those before.
   };
 

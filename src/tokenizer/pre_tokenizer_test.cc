@@ -20,7 +20,7 @@ Pieces Split(const std::string& name, std::string_view text) {
   return pre_tokenizer.ok() ? pre_tokenizer->Split(text) : Pieces{};
 }
 
-// The expected pieces are those of Hugging Face `tokenizers`; scripts/check_tokenizer.py compares
+// The expected pieces come from Hugging Face `tokenizers`; scripts/check_tokenizer.py compares
 // thousands more.
 TEST(PreTokenizerTest, EachFamilyHasItsOwnPieces) {
   constexpr std::string_view kText = "We'LL see 1234  x!!\n\n y";
@@ -47,7 +47,7 @@ TEST(PreTokenizerTest, EachFamilyHasItsOwnPieces) {
 TEST(PreTokenizerTest, FamiliesDifferInLetters) {
   EXPECT_EQ(Split("gpt-4o", "HTTPServer camelCase ABC"),
             (Pieces{"HTTPServer", " camel", "Case", " ABC"}));
-  // Of a letter with marks, and of digits that a byte's letter is.
+  // A letter with marks, and digits that are a byte's letter.
   EXPECT_EQ(Split("qwen2", "n\u0303a"), (Pieces{"n", "\u0303a"}));
   EXPECT_EQ(Split("qwen35", "n\u0303a"), (Pieces{"n\u0303a"}));
   EXPECT_EQ(Split("falcon", "\u00F2"), (Pieces{"\xC3", "\xB2"}));

@@ -113,7 +113,7 @@ TEST(QuotedChatTest, QuotationsPassThroughWhateverMakesText) {
       {"{{ '<e>' if '<e>' in c else '' }}{{ c|length }}", "<e>5"},
       {"{{ {'X': '<e>'}[c[0]] }}", "<e>"},
       {"{{ bos_token }}{{ eos_token }}<e>", "<s></s><e>"},
-      // Of roles, those that are plain names.
+      // Roles that are plain names are the template's own.
       {"{% for m in messages %}<{{ m.role }}>{% endfor %}", "<user><«tool<e>»><tool>"},
   };
   for (const QuotedCase& test : cases) EXPECT_EQ(Quoted(test.source), test.shown) << test.source;

@@ -115,7 +115,7 @@ class SentencePieceBpe final : public TextModel {
   WordBounds bounds_;
 };
 
-// The words of a text as it is. The functions are those of NormalizedWords.
+// The words of a text as it is, with the functions of NormalizedWords.
 class WordsAsTheyAre {
  public:
   explicit WordsAsTheyAre(const SentencePieceBpe* model) : model_(*model) {}
@@ -162,7 +162,7 @@ class WordsAsTheyAre {
 
   const SentencePieceBpe& model_;
   std::string_view text_;
-  size_t begin_ = 0;  // Of the word.
+  size_t begin_ = 0;  // Where the word begins.
   size_t end_ = 0;    // How far the word's end was looked for.
   bool whole_ = false;
   TokenId first_ = -1;
@@ -229,7 +229,7 @@ class SentencePieceEncoder final : public SegmentEncoder {
   Words words_;
   const TokenId unknown_;
   bool merging_ = false;
-  std::vector<TokenId> word_ids_;  // Of the word that is being merged.
+  std::vector<TokenId> word_ids_;  // The ids of the word that is being merged.
   bool after_unknown_ = false;
   PieceMerger<CharacterLetters> merger_;
 };

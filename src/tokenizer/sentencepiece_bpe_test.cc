@@ -149,8 +149,8 @@ TEST(SentencePieceBpeTest, CoversTellsWhatOfATextAnIdStandsFor) {
   EXPECT_EQ(tokenizer->Covers("b", word, std::nullopt), std::nullopt);
 }
 
-// SentencePiece as it is written down: of all neighbours that are a piece together, those of the
-// highest score become it, the leftmost of equals.
+// SentencePiece as it is written down: among neighbours that form a piece, the pair with the
+// highest score is merged, the leftmost of equals.
 SpIds NaiveSentencePiece(const std::map<std::string, std::pair<float, TokenId>>& pieces,
                          std::string_view text) {
   std::vector<std::string> parts;

@@ -18,7 +18,7 @@ constexpr uint32_t kNormalizerSpec = 3;  // NormalizerSpec,
 constexpr uint32_t kDenormalizer = 5;    // NormalizerSpec.
 constexpr uint32_t kPiece = 1;           // SentencePiece: string,
 constexpr uint32_t kScore = 2;           // float,
-constexpr uint32_t kType = 3;            // enum, whose values are those of TokenType.
+constexpr uint32_t kType = 3;            // enum with the values of TokenType.
 constexpr uint32_t kModelType = 3;       // TrainerSpec: enum,
 constexpr uint32_t kSpaceAsSuffix = 24;  // bool.
 constexpr uint32_t kCharsMap = 2;        // NormalizerSpec: bytes,
@@ -32,8 +32,8 @@ constexpr uint64_t kBpeModel = 2;
 // One field of a message.
 struct ProtoField {
   uint32_t number = 0;
-  uint64_t value = 0;      // Of a number; of a float its bits.
-  std::string_view bytes;  // Of a text or a message.
+  uint64_t value = 0;      // A number's value, or a float's bits.
+  std::string_view bytes;  // A text's or a message's bytes.
 };
 
 // Takes one field after the other off a message.

@@ -210,7 +210,7 @@ std::string ModelPieces(const std::string& model, const std::string& text,
   return result;
 }
 
-// The values are those of sentencepiece 0.2.3, which scripts/check_sentencepiece_options.py asks
+// The values come from sentencepiece 0.2.3, which scripts/check_sentencepiece_options.py asks
 // for far more.
 TEST(SentencePieceModelTest, BothKindsNormalize) {
   std::string pieces = PieceField("<unk>", 0, 2);
@@ -240,7 +240,7 @@ TEST(SentencePieceModelTest, BothKindsNormalize) {
   }
 }
 
-// The values are those of transformers 4.46's slow tokenizers.
+// The values come from transformers 4.46's slow tokenizers.
 TEST(SentencePieceModelTest, OneSpaceAtASegmentsBeginningIsKeptUnlessLegacy) {
   std::string pieces = PieceField("<unk>", 0, 2) + PieceField("<x>", 0, 3);
   for (const char* piece : {"▁", "a", "b"}) pieces += PieceField(piece, -2, 1);
@@ -279,7 +279,7 @@ TEST(SentencePieceModelTest, OneSpaceAtASegmentsBeginningIsKeptUnlessLegacy) {
   }
 }
 
-// The values are those of transformers 5.24.
+// The values come from transformers 5.24.
 TEST(SentencePieceModelTest, AFolderSaysWhereTheSpaceInFrontIsWritten) {
   const Vocabulary gguf =
       MakeSentencePieceVocabulary("llama", {"▁", "a", "b", "▁a"}, true, {"<x>"});

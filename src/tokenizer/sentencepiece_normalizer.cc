@@ -217,7 +217,7 @@ bool NormalizedWords::WriteSpace() {
 
 void NormalizedWords::EndText() {
   if (rules_.remove_extra_spaces()) return;
-  // Of a text that is normalized to nothing the space in front is left.
+  // A text that is normalized to nothing leaves the space in front.
   if (std::exchange(prefix_, false) && rules_.prefix() == SpacePrefix::kEach) ++spaces_;
   for (; spaces_ > 0; --spaces_) word_ += kSpaceSymbol;
 }

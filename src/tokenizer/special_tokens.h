@@ -59,7 +59,7 @@ class SpecialTokens {
     bool segment_has_prefix = false;
   };
 
-  // REQUIRES: `text` is not empty. Of equal texts the first one added counts.
+  // REQUIRES: `text` is not empty. If texts are equal, the first one added counts.
   void Add(std::string_view text, TokenId id) { Add(text, id, Kind()); }
   void Add(std::string_view text, TokenId id, Kind kind);
 
@@ -73,7 +73,7 @@ class SpecialTokens {
 
  private:
   struct Token {
-    TokenId id = -1;  // Of the node's text; -1: it is no token.
+    TokenId id = -1;  // The id of the node's text; -1: it is not a token.
     Kind kind;
   };
 

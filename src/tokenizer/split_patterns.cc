@@ -37,7 +37,7 @@ constexpr std::string_view kTekken =
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Falcon's. Punctuation in `tokenizers` is that of Unicode 8 and ASCII's symbols. (A run of it is
+// Falcon's. Punctuation in `tokenizers` is Unicode 8's punctuation and ASCII's symbols. (A run is
 // taken without a way back, which would take memory for each character.)
 constexpr std::string_view kFalconPunctuation =
     R"((?:[^\P{P}\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B7D}\x{1B7E}\x{2E43}-\x{2E4F})"

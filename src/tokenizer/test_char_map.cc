@@ -50,7 +50,7 @@ class CharMapWriter {
   }
 
   bool IsFree(const Node& node, size_t base) const {
-    // Of two nodes with one base, each would have the other's children.
+    // Two nodes with one base would have each other's children.
     if (is_base_[base] || (node.value >= 0 && used_[base])) return false;
     for (const auto& [byte, child] : node.children) {
       if (used_[base ^ byte]) return false;

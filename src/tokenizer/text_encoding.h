@@ -87,7 +87,7 @@ class TextEncoding final : public Encoding {
   const size_t most_;
   Stage stage_;
 
-  // kCount. Positions are those of bytes that count.
+  // kCount. Positions count only the bytes that count.
   size_t counted_ = 0;  // Bytes of the text that were looked at.
   int before_ = -1;     // The byte at position_; -1: none was found yet.
   size_t position_ = 0;

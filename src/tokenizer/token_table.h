@@ -52,7 +52,7 @@ class TokenTable {
   std::optional<TokenId> Find(std::string_view text) const;
   // The same, if it is of type kNormal.
   std::optional<TokenId> FindNormal(std::string_view text) const;
-  // By its value, of those of type kByte; -1: there is none.
+  // The token of type kByte with this value; -1: none.
   TokenId ByteToken(uint8_t byte) const { return byte_tokens_[byte]; }
 
   bool IsAdded(TokenId id) const;
@@ -66,7 +66,7 @@ class TokenTable {
 
   const SpecialTokens& user_defined() const { return user_defined_; }
   const SpecialTokens& all_added() const { return all_added_; }
-  const SpecialTokens& symbols() const { return symbols_; }  // Of type kSymbol.
+  const SpecialTokens& symbols() const { return symbols_; }  // Tokens of type kSymbol.
 
  private:
   TokenTable() = default;

@@ -140,7 +140,7 @@ TEST(UnigramTest, NoDivisionIsBetter) {
         if (id >= kUniFirst) {
           sum += vocabulary.scores[static_cast<size_t>(id)];
         } else {
-          // An unknown character's cost is that of its first byte.
+          // An unknown character costs as much as its first byte.
           const auto byte = static_cast<unsigned>(id - kByteTokens);
           sum += (byte & 0xC0U) == 0x80U ? 0 : worst - 10;
           ++unknown_bytes;

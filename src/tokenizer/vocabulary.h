@@ -90,8 +90,8 @@ struct Vocabulary {
 
   // "llama", "gemma4" and "t5".
   SpacePrefix space_prefix = SpacePrefix::kNone;  // tokenizer.ggml.add_space_prefix: kEach.
-  // "t5", and "llama" if it `normalizes`: that of a tokenizer.model, to which also what is not
-  // UTF-8 is U+FFFD. GGUF's does not, as llama.cpp's.
+  // For "t5", and for "llama" if it `normalizes`: it comes from a tokenizer.model, and bytes that
+  // are not UTF-8 become U+FFFD. A GGUF file's "llama" does not normalize, as in llama.cpp.
   bool remove_extra_spaces = false;  // tokenizer.ggml.remove_extra_whitespaces
   // Then one of the spaces that a segment begins with is kept, and a "▁" of the text is a space
   // too: transformers' tokenizers with "legacy": false. GGUF has no such key.

@@ -171,7 +171,7 @@ class WordPieceEncoder final : public SegmentEncoder {
   std::string_view text_;
   size_t at_ = 0;
   std::string word_;       // "▁" and the word so far.
-  size_t characters_ = 0;  // Of the word.
+  size_t characters_ = 0;  // The number of characters in the word.
   std::u32string parts_;
 };
 

@@ -93,7 +93,7 @@ struct Expression {
                Negative, Logical, Arithmetic, Concatenation, Comparison, Conditional>
       node;
   int line = 0;
-  int depth = 1;  // Of the tree, which is evaluated and freed by recursion.
+  int depth = 1;  // The tree's depth: it is evaluated and freed by recursion.
 };
 
 struct Statement;
@@ -102,7 +102,7 @@ using Body = std::vector<Statement>;
 // The target of an assignment: a variable, a variable of a namespace, or several targets.
 struct Target {
   std::string name;
-  std::string attribute;      // Of the namespace `name`; "": none.
+  std::string attribute;      // The attribute of the namespace `name`; "": none.
   std::vector<Target> parts;  // Not empty: the value is unpacked.
 };
 
@@ -145,7 +145,7 @@ struct Set {
 struct CaptureBlock {  // {% set target %}body{% endset %} or {% filter filtered %}body{% endfilter
                        // %}
   Target target;       // Without a name or parts: the text is written.
-  ExpressionPtr filtered;  // Of the variable kBlockName; may be null.
+  ExpressionPtr filtered;  // The filters of the variable kBlockName; may be null.
   Body body;
 };
 struct MacroBlock {

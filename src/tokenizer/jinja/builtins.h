@@ -80,7 +80,7 @@ struct Builtin {
 std::span<const Builtin> CoreBuiltins();  // Functions and tests: builtins.cc.
 std::span<const Builtin> TextBuiltins();  // text_builtins.cc
 std::span<const Builtin>
-ListBuiltins();  // Of lists, dictionaries, loops, numbers: list_builtins.cc.
+ListBuiltins();  // For lists, dictionaries, loops, numbers: list_builtins.cc.
 
 // The builtin of one of `kinds` by this name; nullptr: none.
 const Builtin* FindBuiltin(unsigned kinds, std::string_view name);

@@ -207,7 +207,7 @@ const Value& FieldOf(std::string_view name, const Arguments& arguments, size_t& 
   Reject("{" + std::string(name) + "} in a format is not supported, or has no argument");
 }
 
-// The conversions of ISO C's strftime, except for those of a time zone and of weeks.
+// The conversions of ISO C's strftime, without time zones and weeks.
 constexpr std::string_view kTimeFields = "%AaBbhcDxdeFHIjMmpRSTXuwYy";
 
 }  // namespace

@@ -214,7 +214,7 @@ class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
     bool is_list = false;
     List items;
     Dict entries;
-    std::unordered_map<std::string, size_t> positions;  // Of the entries, by key.
+    std::unordered_map<std::string, size_t> positions;  // The entries' positions, by key.
     size_t at = 0;                                      // The entry of the next value.
   };
 

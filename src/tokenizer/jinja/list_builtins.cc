@@ -233,7 +233,7 @@ class Named {
 };
 
 Value Map(Context& context, const Value& operand, const Arguments& arguments) {
-  if (!operand.Truth()) return Value::Of(List());  // Of none too, as Jinja.
+  if (!operand.Truth()) return Value::Of(List());  // For none too, as in Jinja.
   List items = ToList(operand, context);
   if (!arguments.rest().empty()) {
     const Named filter(kFilter, arguments, 0, "map");

@@ -8,7 +8,7 @@
 namespace ropeway::tokenizer::jinja {
 namespace {
 
-constexpr int kMaxNesting = 50;  // Of statements, and of targets.
+constexpr int kMaxNesting = 50;  // For statements, and for targets.
 
 class Parser {
  public:

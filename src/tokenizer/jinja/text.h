@@ -64,7 +64,7 @@ std::string Strftime(std::string_view format, const std::tm& time);
 // The options of Python's json.dumps.
 struct JsonStyle {
   bool ensure_ascii = false;
-  std::optional<Str> indent;  // Of one level.
+  std::optional<Str> indent;  // One level's indentation.
   Str item_separator = {", "};
   Str key_separator = {": "};
   bool sort_keys = false;

@@ -98,7 +98,7 @@ class Value {
   Value& operator=(Value&& other) noexcept;
   ~Value();
 
-  // Of a name that is not defined.
+  // The value of a name that is not defined.
   static Value Missing(const std::string& name) { return Absent("'" + name + "' is undefined"); }
   static Value Absent(std::string why);
   static Value Of(bool value) { return Value(Data(value)); }
@@ -206,7 +206,7 @@ struct Namespace {
 struct Loop {
   List items;
   size_t at = 0;
-  // Of the value; Value::Of sets them.
+  // The value's depth and memory; Value::Of sets them.
   int depth = 1;
   std::optional<Held> held = {};
 };
@@ -300,7 +300,7 @@ class Context {
   int64_t steps_;
   size_t bytes_;  // That may still be made.
   const size_t most_held_;
-  int64_t ask_at_;  // Of steps_, and of bytes_.
+  int64_t ask_at_;  // stopped_ is asked when steps_ or bytes_ falls below these.
   size_t ask_at_bytes_;
   const std::tm now_;
   const std::function<bool(size_t held)> stopped_;
