@@ -83,6 +83,10 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, GrammarTest,
                          testing::Values(&SmallVocabulary, &LargeVocabulary),
                          [](const auto& info) { return info.index == 0 ? "Small" : "Large"; });
 
+// What does not depend on the size of the vocabulary.
+class SmallGrammarTest : public GrammarTest {};
+INSTANTIATE_TEST_SUITE_P(Vocabularies, SmallGrammarTest, testing::Values(&SmallVocabulary));
+
 TEST_P(GrammarTest, AMaskHasTheTokensThatAreAccepted) {
   const auto grammar = MustCompile(*vocabulary_, kAnyJson);
   for (const char* text : {"", "[12.5, {\"J\xC3\xBC\": \"a\", \"b\": tr", "{\"a\": [1]}"}) {
@@ -113,7 +117,7 @@ TEST_P(GrammarTest, ReplayEqualsStepping) {
   EXPECT_GT(ids.size(), 0U);
 }
 
-TEST_P(GrammarTest, OnlyACompleteOutputMayEnd) {
+TEST_P(SmallGrammarTest, OnlyACompleteOutputMayEnd) {
   const auto grammar = MustCompile(*vocabulary_, "root ::= \"ab\" \"c\"*\n");
   Matcher matcher(grammar);
   const auto ends = [&] {
@@ -135,7 +139,7 @@ TEST_P(GrammarTest, OnlyACompleteOutputMayEnd) {
 }
 
 // A control token stands for no text, also where any text is allowed.
-TEST_P(GrammarTest, ControlTokensAreNeverAllowed) {
+TEST_P(SmallGrammarTest, ControlTokensAreNeverAllowed) {
   const auto grammar = MustCompile(*vocabulary_, "root ::= [^a]*\n");
   Matcher matcher(grammar);
   int control = 0;
@@ -145,7 +149,7 @@ TEST_P(GrammarTest, ControlTokensAreNeverAllowed) {
   EXPECT_EQ(control, 0);
 }
 
-TEST_P(GrammarTest, ATokenThatIsNotAllowedEndsTheMatcher) {
+TEST_P(SmallGrammarTest, ATokenThatIsNotAllowedEndsTheMatcher) {
   const auto grammar = MustCompile(*vocabulary_, "root ::= \"ab\"\n");
   Matcher matcher(grammar);
   EXPECT_THAT(matcher.Accept(vocabulary_->Encode("x").back()).message(),
@@ -181,7 +185,7 @@ TEST_P(GrammarTest, HostileGrammarsEndAtTheSameToken) {
   EXPECT_EQ(lengths[0], lengths[1]);
 }
 
-TEST_P(GrammarTest, CompilingEndsByItsWork) {
+TEST_P(SmallGrammarTest, CompilingEndsByItsWork) {
   StatusOr<std::shared_ptr<const Grammar>> grammar =
       Grammar::Compile(vocabulary_->vocabulary, kAnyJson, 1000);
   ASSERT_FALSE(grammar.ok());
@@ -195,7 +199,7 @@ TEST_P(GrammarTest, CompilingEndsByItsWork) {
   EXPECT_FALSE(Grammar::Compile(vocabulary_->vocabulary, kAnyJson, first->work() - 1).ok());
 }
 
-TEST_P(GrammarTest, TextsThatAreNoGrammarAreRejected) {
+TEST_P(SmallGrammarTest, TextsThatAreNoGrammarAreRejected) {
   for (const char* text : {"", "root = 1", "root ::= other\n", "root ::= \"a", "other ::= \"a\"\n",
                            "root ::= (\"a\"\n"}) {
     const auto grammar = Grammar::Compile(vocabulary_->vocabulary, text);
@@ -204,7 +208,7 @@ TEST_P(GrammarTest, TextsThatAreNoGrammarAreRejected) {
   }
 }
 
-TEST_P(GrammarTest, ItsMemoryIsKnown) {
+TEST_P(SmallGrammarTest, ItsMemoryIsKnown) {
   const auto grammar = MustCompile(*vocabulary_, kAnyJson);
   EXPECT_GT(grammar->bytes(), 10'000U);
   EXPECT_LT(grammar->bytes(), 10'000'000U);
