@@ -172,7 +172,7 @@ Attempt Downloader::Try() {
     if (!next.ok()) return {Unavailable(Named(next.status().message()))};
     url = *std::move(next);
   }
-  return {Unavailable(Named(fmt::format("leads elsewhere more than {} times", kMaxRedirects)))};
+  return {Unavailable(Named(fmt::format("redirects more than {} times", kMaxRedirects)))};
 }
 
 Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
@@ -217,11 +217,11 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
   if (head->status >= 300 && head->status < 400 && !head->location.empty()) return {};
   if (!keep) return Refused(url, head->status, error_body);
   if (total_ > 0 && part_.bytes() < total_) {
-    return {Unavailable(Named("the connection ended before the file was whole")), true};
+    return {Unavailable(Named("the connection was closed before the whole file arrived")), true};
   }
   if (total_ > 0 && part_.bytes() > total_) {
     return {Status(StatusCode::kDataLoss,
-                   Named(fmt::format("has more than the {} bytes that are expected", total_)))};
+                   Named(fmt::format("has more than the expected {} bytes", total_)))};
   }
   return {};
 }
@@ -239,10 +239,10 @@ Status Downloader::Keep(std::string_view bytes) {
   if (status.ok()) return status;
   const std::string here = FileSizeText(part_.bytes());
   return Unavailable(Named(fmt::format(
-      "{}; make space and give the command again: it {}", status.message(),
-      CanResume() ? fmt::format("goes on behind the {} that are here", here)
-                  : fmt::format("begins anew, for nothing says that the {} here are of the same "
-                                "file then",
+      "{}; free some disk space and run the command again: it {}", status.message(),
+      CanResume() ? fmt::format("continues after the {} that are already here", here)
+                  : fmt::format("starts over, because the {} that are already here may be from "
+                                "another version of the file",
                                 here))));
 }
 
@@ -284,7 +284,7 @@ bool Downloader::TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, 
     // What there is does not belong to this file: the next attempt begins anew.
     attempt->status = part_.Clear();
     if (attempt->status.ok()) {
-      *attempt = {Unavailable(Named("the server has another part than was asked for")), true};
+      *attempt = {Unavailable(Named("the server did not send the requested part")), true};
     }
     return false;
   } else {
@@ -294,7 +294,7 @@ bool Downloader::TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, 
   if (request_.bytes > 0 && total > 0 && total != request_.bytes) {
     attempt->status =
         Status(StatusCode::kDataLoss,
-               Named(fmt::format("has {} bytes, {} are expected", total, request_.bytes)));
+               Named(fmt::format("has {} bytes, expected {}", total, request_.bytes)));
     return false;
   }
   if (total > 0 || reply.status == 200) total_ = total > 0 ? total : request_.bytes;
@@ -311,18 +311,17 @@ bool Downloader::TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, 
 Attempt Downloader::Refused(const net::BaseUrl& url, int status, const std::string& body) const {
   const std::string said = base::PrintableText(body.substr(0, 200));
   if (status == 401 || status == 403) {
-    const char* why = "the token may not read it: has its owner accepted the model's terms?";
+    const char* why = "the token does not give access: has its owner accepted the model's terms?";
     if (request_.token.empty()) {
       why = request_.takes_token
-                ? "the server wants a token: set HF_TOKEN to one that may read it"
-                : "the server wants to know who asks, and a token is sent to the Hugging Face hub "
-                  "alone: fetch the file with another program, and pull its path";
+                ? "the server requires a token: set HF_TOKEN to one with access to the model"
+                : "the server requires authentication, but a token is only sent to the Hugging "
+                  "Face hub: download the file with another program and pull its path";
     }
     return {Status(StatusCode::kUnavailable, Named(fmt::format("{} ({}): {}", why, status, said)))};
   }
   if (status == 404 || status == 410) {
-    return {
-        Status(StatusCode::kNotFound, Named(fmt::format("there is no such file ({})", status)))};
+    return {Status(StatusCode::kNotFound, Named(fmt::format("file not found ({})", status)))};
   }
   const bool again = status == 408 || status == 429 || status >= 500;
   return {Unavailable(Named(fmt::format("{} answers {}: {}", url.host, status, said))), again};
@@ -334,8 +333,7 @@ Status Downloader::Check() {
   if (!sum.ok()) return sum.status();
   if (*sum == request_.sha256) return {};
   return {StatusCode::kDataLoss,
-          Named(fmt::format("the SHA-256 sum of what was fetched is {}, {} is expected; it was "
-                            "deleted",
+          Named(fmt::format("the SHA-256 sum is {}, expected {}; the fetched file was deleted",
                             *sum, request_.sha256))};
 }
 
@@ -355,8 +353,10 @@ StatusOr<std::unique_ptr<net::HttpClient>> OpenClient(const net::BaseUrl& url,
 
 StatusOr<net::BaseUrl> NextUrl(const net::BaseUrl& from, const std::string& location) {
   StatusOr<net::BaseUrl> next = net::ParseLocation(from, location);
-  if (!next.ok()) return Unavailable("leads to no URL: " + next.status().message());
-  if (from.tls && !next->tls) return Unavailable("leads from https to " + next->Text());
+  if (!next.ok()) return Unavailable("redirects to an invalid URL: " + next.status().message());
+  if (from.tls && !next->tls) {
+    return Unavailable("redirects from https to " + next->Text() + ", which is not followed");
+  }
   return next;
 }
 
@@ -383,8 +383,8 @@ Status CheckSpace(const fs::path& folder, uint64_t bytes) {
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
   const uint64_t needed = AddSizes(bytes, kSpareBytes);
   if (needed <= free) return {};
-  return Unavailable(fmt::format("{} are needed on the disk of {}, {} are free",
-                                 FileSizeText(needed), folder.string(), FileSizeText(free)));
+  return Unavailable(fmt::format("not enough disk space for {}: {} needed, {} free",
+                                 folder.string(), FileSizeText(needed), FileSizeText(free)));
 }
 
 }  // namespace ropeway::hub

@@ -262,8 +262,8 @@ TEST_F(DownloadTest, AWrongSumLeavesNothing) {
   request_.sha256 = SumOf("other");
   const Status status = Fetch("/a");
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-  EXPECT_THAT(status.message(), HasSubstr("the SHA-256 sum of what was fetched is " +
-                                          SumOf(bytes_) + ", " + SumOf("other") + " is expected"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("the SHA-256 sum is " + SumOf(bytes_) + ", expected " + SumOf("other")));
   EXPECT_FALSE(folder_.Has("models/model.gguf"));
   EXPECT_FALSE(folder_.Has("parts/model.gguf"));
 }
@@ -273,11 +273,11 @@ TEST_F(DownloadTest, AnotherLengthIsFoundBeforeTheFileIsFetched) {
   request_.bytes = 5;
   const Status status = Fetch("/a", 5);
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
-  EXPECT_THAT(status.message(), HasSubstr("has 300000 bytes, 5 are expected"));
+  EXPECT_THAT(status.message(), HasSubstr("has 300000 bytes, expected 5"));
   EXPECT_EQ(server_.requests().size(), 1u);
 
   server_.Put("/b", {.bytes = bytes_, .tag = "", .length = false});
-  EXPECT_THAT(Fetch("/b").message(), HasSubstr("has more than the 5 bytes that are expected"));
+  EXPECT_THAT(Fetch("/b").message(), HasSubstr("has more than the expected 5 bytes"));
   EXPECT_FALSE(folder_.Has("parts/model.gguf"));
 }
 
@@ -297,9 +297,9 @@ TEST_F(DownloadTest, OnlyTheUrlsOwnHostGetsTheToken) {
 TEST_F(DownloadTest, FollowsNoCircle) {
   server_.Put("/a", {.location = "/b"});
   server_.Put("/b", {.location = "/a"});
-  EXPECT_THAT(Fetch("/a").message(), HasSubstr("leads elsewhere more than 10 times"));
+  EXPECT_THAT(Fetch("/a").message(), HasSubstr("redirects more than 10 times"));
   server_.Put("/c", {.location = "file:///etc/passwd"});
-  EXPECT_THAT(Fetch("/c").message(), HasSubstr("leads to no URL"));
+  EXPECT_THAT(Fetch("/c").message(), HasSubstr("redirects to an invalid URL"));
 }
 
 TEST(NextUrlTest, FromHttpsNobodyIsLedToHttp) {
@@ -319,7 +319,7 @@ TEST(NextUrlTest, FromHttpsNobodyIsLedToHttp) {
   EXPECT_EQ(NextUrl(url("https://hub/a"), "http://hub/a").status().code(),
             StatusCode::kUnavailable);
   for (const char* none : {"", "file:///etc/passwd", "HTTP://hub/b", "b"}) {
-    EXPECT_THAT(leads("https://hub/a", none), StartsWith("leads to no URL: ")) << none;
+    EXPECT_THAT(leads("https://hub/a", none), StartsWith("redirects to an invalid URL: ")) << none;
   }
 }
 
@@ -327,7 +327,9 @@ TEST_F(DownloadTest, AFileThatTheDiskCannotHoldIsNotFetched) {
   server_.Put("/a", {.bytes = bytes_, .claims = 1'000'000'000'000'000'000});
   const Status status = Fetch("/a", 5);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), StartsWith("1000000000.07 GB are needed on the disk of "));
+  EXPECT_THAT(status.message(),
+              StartsWith("not enough disk space for " + (folder_.path() / "parts").string() +
+                         ": 1000000000.07 GB needed, "));
   EXPECT_EQ(server_.requests().size(), 1u);
   EXPECT_FALSE(folder_.Has("parts/model.gguf"));
   EXPECT_FALSE(folder_.Has("models/model.gguf"));
@@ -339,9 +341,10 @@ TEST_F(DownloadTest, AFileOfUnknownLengthDoesNotFillTheDisk) {
   SetRoom(3'000'000);
   const Status status = Fetch("/a", 5);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(),
-              testing::MatchesRegex(".*: the disk is full; make space and give the command again: "
-                                    "it goes on behind the 2\\.. MB that are here"));
+  EXPECT_THAT(
+      status.message(),
+      testing::MatchesRegex(".*: the disk is full; free some disk space and run the command again: "
+                            "it continues after the 2\\.. MB that are already here"));
   EXPECT_EQ(server_.requests().size(), 1u);
   const size_t here = Part().size();
   EXPECT_LE(here, 3'000'000u);
@@ -354,7 +357,7 @@ TEST_F(DownloadTest, AFileOfUnknownLengthDoesNotFillTheDisk) {
 
   server_.Put("/a", {.bytes = large, .tag = "", .length = false});
   SetRoom(3'000'000);
-  EXPECT_THAT(Fetch("/a").message(), HasSubstr("it begins anew, for nothing says that the 2."));
+  EXPECT_THAT(Fetch("/a").message(), HasSubstr("it starts over, because the 2."));
 }
 
 TEST_F(DownloadTest, AKnownLengthNeedsNoMoreRoomThanItHas) {
@@ -371,12 +374,12 @@ TEST_F(DownloadTest, AKnownLengthNeedsNoMoreRoomThanItHas) {
 TEST_F(DownloadTest, SaysWhyAServerRefuses) {
   server_.Put("/gated", {.bytes = bytes_, .token = "secret"});
   EXPECT_THAT(Fetch("/gated").message(), HasSubstr("(401): who are you?"));
-  EXPECT_THAT(Fetch("/gated").message(), HasSubstr("fetch the file with another program"));
+  EXPECT_THAT(Fetch("/gated").message(), HasSubstr("download the file with another program"));
   EXPECT_THAT(Fetch("/gated").message(), testing::Not(HasSubstr("HF_TOKEN")));
   request_.takes_token = true;
   EXPECT_THAT(Fetch("/gated").message(), HasSubstr("set HF_TOKEN"));
   request_.token = "wrong";
-  EXPECT_THAT(Fetch("/gated").message(), HasSubstr("the token may not read it"));
+  EXPECT_THAT(Fetch("/gated").message(), HasSubstr("the token does not give access"));
   EXPECT_THAT(Fetch("/gated").message(), testing::Not(HasSubstr("wrong")));
   EXPECT_EQ(Fetch("/none").code(), StatusCode::kNotFound);
   const size_t before = server_.requests().size();
@@ -416,7 +419,7 @@ TEST_F(DownloadTest, APartThatIsALinkIsNotFollowed) {
   EXPECT_THAT(Fetch("/a").message(), HasSubstr("parts/model.gguf: is a symbolic link"));
   std::filesystem::remove(part);
   std::filesystem::create_hard_link(folder_.path() / "victim", part);
-  EXPECT_THAT(Fetch("/a").message(), HasSubstr("parts/model.gguf: has another name"));
+  EXPECT_THAT(Fetch("/a").message(), HasSubstr("parts/model.gguf: is hard-linked"));
   std::filesystem::remove(part);
   std::filesystem::create_symlink(folder_.path() / "victim", part.string() + ".tag");
   EXPECT_TRUE(Fetch("/a").ok());
@@ -436,8 +439,8 @@ TEST(CheckSpaceTest, NamesWhatIsNeededAndWhatIsFree) {
   EXPECT_TRUE(CheckSpace(folder.path(), 1).ok());
   const Status status = CheckSpace(folder.path(), uint64_t{1} << 60);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), StartsWith("1152921504.67 GB are needed on the disk of " +
-                                           folder.path().string() + ", "));
+  EXPECT_THAT(status.message(), StartsWith("not enough disk space for " + folder.path().string() +
+                                           ": 1152921504.67 GB needed, "));
   // What a server claims does not wrap around.
   EXPECT_FALSE(CheckSpace(folder.path(), UINT64_MAX).ok());
   EXPECT_FALSE(CheckSpace(folder.path(), AddSizes(UINT64_MAX - 1, 2)).ok());

@@ -74,14 +74,15 @@ Status Refusal(const Source& source, const HubAccess& access, const net::HttpCli
   if (reply.status == 0) return RepoError(source, StatusCode::kUnavailable, reply.why);
   // The hub says 401 also for repositories that do not exist.
   if (reply.status == 401 || reply.status == 403) {
-    return RepoError(source, StatusCode::kUnavailable,
-                     access.token.empty()
-                         ? "there is no such repository, or it wants a token: set HF_TOKEN"
-                         : "the token may not read it: have you accepted its terms?");
+    return RepoError(
+        source, StatusCode::kUnavailable,
+        access.token.empty()
+            ? "the repository does not exist, or it requires a token: set HF_TOKEN"
+            : "the token does not give access: has its owner accepted the model's terms?");
   }
   if (reply.status == 404) {
     return RepoError(source, StatusCode::kNotFound,
-                     fmt::format("there is no such repository or revision '{}'", source.revision));
+                     fmt::format("repository or revision '{}' not found", source.revision));
   }
   return RepoError(source, StatusCode::kUnavailable,
                    fmt::format("the hub answers {}: {}", reply.status,
@@ -94,7 +95,7 @@ struct ListPage {
   net::HttpClient::Reply reply;
 };
 
-// That of a repository which was renamed is behind a redirect; the token goes to the hub alone.
+// The page of a renamed repository is behind a redirect; only the hub gets the token.
 StatusOr<ListPage> FetchPage(const HubAccess& access, const net::BaseUrl& hub, net::BaseUrl url) {
   for (int redirects = 0;; ++redirects) {
     const auto client = OpenClient(url, net::SameServer(url, hub) ? access.token : "");
@@ -172,7 +173,7 @@ Status AddFiles(const Source& source, const std::string& body, std::vector<RepoF
     return RepoError(source, StatusCode::kDataLoss, base::PrintableText(list.status().message()));
   }
   if (!list->is_array()) {
-    return RepoError(source, StatusCode::kDataLoss, "the hub's list of files is no JSON list");
+    return RepoError(source, StatusCode::kDataLoss, "the hub's list of files is not a JSON list");
   }
   for (const json& entry : *list) {
     StatusOr<std::optional<RepoFile>> file = FileOfEntry(entry);
@@ -203,7 +204,7 @@ StatusOr<RepoModel> GgufModel(const Source& source, const std::vector<RepoFile>&
     const RepoFile* file = FindFile(files, split->Part(part));
     if (file == nullptr) {
       return RepoError(source, StatusCode::kNotFound,
-                       fmt::format("the part {} is missing", split->Part(part)));
+                       fmt::format("part {} is missing", split->Part(part)));
     }
     model.files.push_back(*file);
   }
@@ -314,13 +315,13 @@ StatusOr<RepoModel> ChooseFiles(const Source& source, const std::vector<RepoFile
   for (const RepoFile* file : ggufs) {
     if (names.size() < kShownFiles) names.push_back(file->path);
   }
-  const std::string there = names.empty() ? "it has no .gguf files, and no config.json with "
-                                            "model.safetensors"
-                                          : fmt::format("there are: {}", fmt::join(names, ", "));
+  const std::string there = names.empty() ? "found neither a .gguf file nor a config.json "
+                                            "with model.safetensors"
+                                          : fmt::format("available: {}", fmt::join(names, ", "));
   return RepoError(source, StatusCode::kNotFound,
                    source.file.empty()
-                       ? fmt::format("name one file, as hf:{}:FILE; {}", source.name, there)
-                       : fmt::format("there is no model '{}'; {}", source.file, there));
+                       ? fmt::format("name one file as hf:{}:FILE; {}", source.name, there)
+                       : fmt::format("model '{}' not found; {}", source.file, there));
 }
 
 std::string RepoUrl(const HubAccess& access, const Source& source, const std::string& path) {

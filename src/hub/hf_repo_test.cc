@@ -181,18 +181,18 @@ TEST(ListRepoTest, SaysWhyThereIsNoList) {
   const std::string path = "/api/models/owner/repo/tree/main";
   const auto error = [&] { return ListRepo(access, Repo()).status(); };
   EXPECT_EQ(error().code(), StatusCode::kNotFound);
-  EXPECT_THAT(error().message(), HasSubstr("hf:owner/repo: there is no such repository"));
+  EXPECT_THAT(error().message(), HasSubstr("hf:owner/repo: the repository does not exist"));
   server.Put(path, {.token = "secret"});
   EXPECT_THAT(error().message(), HasSubstr("set HF_TOKEN"));
   access.token = "wrong";
-  EXPECT_THAT(error().message(), HasSubstr("accepted its terms"));
+  EXPECT_THAT(error().message(), HasSubstr("accepted the model's terms"));
   access.token = "";
   server.Put(path, {.status = 500});
   EXPECT_THAT(error().message(), HasSubstr("the hub answers 500: something is wrong"));
   for (const char* body : {"<html>", "{}", ""}) {
     server.Put(path, {.bytes = body});
     EXPECT_EQ(error().code(), StatusCode::kDataLoss) << body;
-    EXPECT_THAT(error().message(), StartsWith("hf:owner/repo: the hub's list of files is no"))
+    EXPECT_THAT(error().message(), StartsWith("hf:owner/repo: the hub's list of files is not"))
         << body;
   }
   std::string many = "[0";
@@ -212,7 +212,7 @@ TEST(ChooseFilesTest, TheFileThatIsNamed) {
   EXPECT_FALSE(model->folder);
   EXPECT_THAT(Paths(model->files), ElementsAre("b.gguf"));
   EXPECT_THAT(Choose({"a.gguf", "b.gguf"}, "c.gguf").status().message(),
-              HasSubstr("there is no model 'c.gguf'; there are: a.gguf, b.gguf"));
+              HasSubstr("model 'c.gguf' not found; available: a.gguf, b.gguf"));
 }
 
 TEST(ChooseFilesTest, AllPartsOfASplitModel) {
@@ -224,7 +224,7 @@ TEST(ChooseFilesTest, AllPartsOfASplitModel) {
   EXPECT_TRUE(model->folder);
   EXPECT_THAT(Paths(model->files), ElementsAre(files[0], files[1]));
   EXPECT_THAT(Choose({files[0]}, files[0]).status().message(),
-              HasSubstr("the part Q8/m-00002-of-00002.gguf is missing"));
+              HasSubstr("part Q8/m-00002-of-00002.gguf is missing"));
 }
 
 TEST(ChooseFilesTest, SafetensorsWithWhatBelongsToThem) {
@@ -247,8 +247,9 @@ TEST(ChooseFilesTest, TheOneGgufOrAQuestion) {
   EXPECT_EQ(Choose({"README.md", "m-Q8_0.gguf"})->name, "m-Q8_0");
   EXPECT_EQ(Choose({"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"})->name, "m");
   EXPECT_THAT(Choose({"a.gguf", "b.gguf"}).status().message(),
-              HasSubstr("name one file, as hf:owner/repo:FILE; there are: a.gguf, b.gguf"));
-  EXPECT_THAT(Choose({"pytorch_model.bin"}).status().message(), HasSubstr("it has no .gguf files"));
+              HasSubstr("name one file as hf:owner/repo:FILE; available: a.gguf, b.gguf"));
+  EXPECT_THAT(Choose({"pytorch_model.bin"}).status().message(),
+              HasSubstr("found neither a .gguf file nor"));
 }
 
 TEST(HubAccessTest, TakesTheTokenOfTheEnvironmentOrTheLoginsFile) {

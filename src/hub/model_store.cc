@@ -42,7 +42,7 @@ uint64_t FileBytes(const fs::path& path) {
 
 constexpr char kPulls[] = ".pulls";
 
-// Of all files below; what vanishes meanwhile does not count.
+// The bytes of all files below `folder`; files that vanish meanwhile do not count.
 uint64_t BytesBelow(const fs::path& folder) {
   uint64_t bytes = 0;
   std::error_code error;
@@ -71,7 +71,7 @@ StatusOr<PartsLock> PartsLock::Take(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error) {
     return Status(StatusCode::kUnavailable,
-                  fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
+                  fmt::format("{}: cannot be created: {}", folder.string(), error.message()));
   }
   const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (file < 0) {
@@ -182,7 +182,7 @@ Status ModelStore::Remove(std::string_view name) {
   const std::optional<Partial> partial = FindPartial(name);
   if (!model && !partial) {
     return {StatusCode::kNotFound,
-            fmt::format("there is no model '{}' in {}", base::PrintableText(name.substr(0, 200)),
+            fmt::format("model '{}' not found in {}", base::PrintableText(name.substr(0, 200)),
                         folder_.string())};
   }
   std::vector<fs::path> paths;

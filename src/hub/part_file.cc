@@ -141,11 +141,11 @@ Status CheckOwnEntry(const fs::path& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return PartSystemError(path);
   const char* what = "is neither a file nor a folder";
-  if (S_ISLNK(info.st_mode)) what = "is a symbolic link, which is not followed here";
+  if (S_ISLNK(info.st_mode)) what = "is a symbolic link, which is not followed";
   if (S_ISDIR(info.st_mode)) return {};
   if (S_ISREG(info.st_mode)) {
     if (info.st_nlink <= 1) return {};
-    what = "has another name elsewhere (a hard link), whose bytes would change too";
+    what = "is hard-linked to another file, which would change too";
   }
   return PartError(path, fmt::format("{}: remove it", what));
 }

@@ -35,7 +35,7 @@ struct Item {
 
 // What is to be fetched.
 struct Plan {
-  std::string name;  // Of the model.
+  std::string name;  // The model's name.
   bool folder = false;
   std::vector<Item> items;
   const RegistryModel* packages = nullptr;  // Its packages have the one item.
@@ -90,7 +90,7 @@ bool IsWhole(const Item& item, const fs::path& path) {
 }
 
 Status TooManyFiles(const std::string& path, const base::SplitName& split) {
-  return InvalidArgument(fmt::format("{}: the name says {} files; at most {} are read",
+  return InvalidArgument(fmt::format("{}: the name says {} files; at most {} are supported",
                                      base::PrintableText(path), split.count, base::kMaxSplitFiles));
 }
 
@@ -164,7 +164,8 @@ StatusOr<ModelStore::Model> Puller::Run() {
   fs::remove_all(Parts(), error);
   const std::optional<ModelStore::Model> model = store_.Find(plan_.name);
   if (model) return *model;
-  return Status(StatusCode::kInternal, fmt::format("{}: is not there", Place().string()));
+  return Status(StatusCode::kInternal,
+                fmt::format("{}: is missing after the pull", Place().string()));
 }
 
 // Whether the model of the name that is there is the one that was asked for. If it was but is
@@ -177,13 +178,11 @@ StatusOr<bool> Puller::Keeps(const ModelStore::Model& there) {
     // Copied by hand, or by a script: without a sum it is not known what it is.
     if (!HasSum()) {
       return OtherModel(there,
-                        "and nothing says where it came from, nor which SHA-256 sum the "
-                        "one that is asked for has");
+                        "of unknown origin, and the requested model has no SHA-256 sum "
+                        "to compare it with");
     }
     if (!IsAsPlanned(there.path)) {
-      return OtherModel(there,
-                        "and it has another size or SHA-256 sum than the one that is "
-                        "asked for");
+      return OtherModel(there, "its size or SHA-256 sum differs from the requested model's");
     }
     store_.Note(there.path, from_);
     return true;
@@ -191,15 +190,14 @@ StatusOr<bool> Puller::Keeps(const ModelStore::Model& there) {
   const Status opens = options_.check(there.path.string());
   if (opens.ok() && IsAsPlanned(there.path)) return true;
   options_.write(fmt::format(
-      "{} is fetched anew: {}\n", plan_.name,
-      opens.ok() ? "its size or SHA-256 sum is not the one that is expected" : opens.message()));
+      "{} is fetched again: {}\n", plan_.name,
+      opens.ok() ? "its size or SHA-256 sum is not the expected one" : opens.message()));
   return false;
 }
 
 Status Puller::OtherModel(const ModelStore::Model& there, const std::string& why) const {
   return InvalidArgument(fmt::format(
-      "there is a model '{}' already, {}: remove it (ropeway models rm {}) or give this "
-      "one another --name",
+      "model '{}' already exists ({}): remove it (ropeway models rm {}) or choose another --name",
       plan_.name, why.empty() ? there.path.string() : why, plan_.name));
 }
 
@@ -231,7 +229,7 @@ Status Puller::PlanRegistry(const Source& source) {
     std::vector<std::string_view> names;
     for (const RegistryModel& known : options_.registry) names.push_back(known.name);
     return {StatusCode::kNotFound,
-            fmt::format("there is no model '{}' in the registry; there are: {}. Others: "
+            fmt::format("model '{}' is not in the registry; available: {}. Other models: "
                         "hf:OWNER/REPO[:FILE], a URL or a path",
                         source.name, fmt::join(names, ", "))};
   }
@@ -240,7 +238,8 @@ Status Puller::PlanRegistry(const Source& source) {
     if (!elsewhere.ok()) return elsewhere.status();
     if (elsewhere->kind == Source::Kind::kRegistry) {
       return {StatusCode::kDataLoss,
-              fmt::format("the registry's source of '{}' is another name", source.name)};
+              fmt::format("the registry's source of '{}' must not be the name of another model",
+                          source.name)};
     }
     if (Status status = MakePlan(*elsewhere); !status.ok()) return status;
     if (!plan_.folder) {
@@ -292,7 +291,9 @@ Status Puller::PlanUrl(const Source& source) {
     plan_.items.push_back({.file = file, .sha256 = source.sha256, .url = source.name});
     return {};
   }
-  if (!source.sha256.empty()) return InvalidArgument("#sha256= is for models of one file");
+  if (!source.sha256.empty()) {
+    return InvalidArgument("#sha256= is only supported for models of one file");
+  }
   plan_.folder = true;
   plan_.name = fs::path(split->prefix).filename().string();
   for (uint32_t part = 1; part <= split->count; ++part) {
@@ -334,7 +335,7 @@ Status Puller::PlanPath(const Source& source) {
     plan_.items.front().file = plan_.name + ".gguf";
   }
   if (plan_.items.empty()) {
-    return {StatusCode::kNotFound, fmt::format("{}: has no model in it", source.name)};
+    return {StatusCode::kNotFound, fmt::format("{}: contains no model", source.name)};
   }
   for (Item& item : plan_.items) {
     const StatusOr<base::RandomAccessFile> file = base::RandomAccessFile::Open(item.path.string());
@@ -354,19 +355,21 @@ Status Puller::PlanName() {
       const auto known = std::ranges::find(*registry, plan_.name, &RegistryModel::name);
       if (known == registry->end() || from_ == known->name) continue;
       return InvalidArgument(
-          fmt::format("--name: '{}' is the name of a model of the registry, which {} is not: give "
-                      "it another",
+          fmt::format("--name: '{}' is the name of another model in the registry; choose a "
+                      "different name for {}",
                       plan_.name, base::PrintableText(source_.name)));
     }
   }
   if (!IsModelName(plan_.name)) {
     return InvalidArgument(
-        fmt::format("'{}' is no name of a model: give it one of letters, digits, dots, dashes and "
-                    "underscores (--name)",
+        fmt::format("'{}' is not a valid model name: use --name with letters, digits, dots, "
+                    "dashes and underscores",
                     base::PrintableText(plan_.name.substr(0, 200))));
   }
   if (options_.sha256.empty()) return {};
-  if (plan_.items.size() != 1) return InvalidArgument("--sha256 is for models of one file");
+  if (plan_.items.size() != 1) {
+    return InvalidArgument("--sha256 is only supported for models of one file");
+  }
   const std::optional<std::string> sum = ParseSha256(options_.sha256);
   if (!sum) return InvalidArgument("--sha256: expected 64 hexadecimal digits");
   plan_.items.front().sha256 = *sum;
@@ -420,7 +423,7 @@ Status Puller::CheckWhole() {
   const std::string folder = WholeFolder().string() + "/";
   if (why.starts_with(folder)) why.erase(0, folder.size());
   return {StatusCode::kDataLoss,
-          fmt::format("{}: what was fetched is no model, and was deleted: {}", from_, why)};
+          fmt::format("{}: the fetched data is not a valid model and was deleted: {}", from_, why)};
 }
 
 Status Puller::Fetch(const Item& item, const fs::path& to) {
@@ -448,8 +451,8 @@ Status Puller::Fetch(const Item& item, const fs::path& to) {
     if (*sum != item.sha256) {
       std::error_code error;
       fs::remove(part, error);
-      return {StatusCode::kDataLoss, fmt::format("{}: the SHA-256 sum is {}, {} is expected",
-                                                 item.file, *sum, item.sha256)};
+      return {StatusCode::kDataLoss,
+              fmt::format("{}: the SHA-256 sum is {}, expected {}", item.file, *sum, item.sha256)};
     }
   }
   if (status = SyncPath(part); !status.ok()) return status;

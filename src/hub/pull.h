@@ -21,10 +21,10 @@ struct PullOptions {
   std::vector<RegistryModel> registry = BuiltInRegistry();
   HubAccess access = HubAccessFromEnvironment();
   DownloadOptions download = {};
-  std::string name;    // What it shall be called; "": as its file, or the repository.
-  std::string sha256;  // Of a model of one file; "": as the source says.
+  std::string name;    // The model's name; "": the name of its file or repository.
+  std::string sha256;  // For a model of one file; "": as the source says.
   bool terminal = false;
-  Progress::Write write = [](std::string_view) {};  // Of progress.
+  Progress::Write write = [](std::string_view) {};  // Shows progress.
   // Whether the file or folder is a model that can be opened. This room knows no formats.
   using Check = std::function<Status(const std::string& path)>;
   Check check = [](const std::string&) { return Status(); };

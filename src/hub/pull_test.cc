@@ -117,7 +117,7 @@ TEST_F(PullTest, AFolderIsOfOneStateOfItsRepository) {
   // It changes before the rest is fetched.
   const std::string other = "x" + shard;
   PutRepo("owner/repo", {{"config.json", R"({"a": 1})"}, {"model.safetensors", other}});
-  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr("another part than was asked for"));
+  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr("did not send the requested part"));
   const auto model = PullFrom("hf:owner/repo");
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ(scratch_.Read("models/repo/config.json"), R"({"a": 1})");
@@ -140,7 +140,7 @@ TEST_F(PullTest, NothingBehindALinkIsChanged) {
       const fs::path victim = scratch_.path() / (folder ? "folder" : "folder/victim");
       fs::create_symlink(victim, link);
       EXPECT_EQ(ErrorFrom("hf:owner/repo"),
-                link.string() + ": is a symbolic link, which is not followed here: remove it");
+                link.string() + ": is a symbolic link, which is not followed: remove it");
       EXPECT_EQ(scratch_.Read("folder/victim"), "VICTIM");
       EXPECT_EQ(std::distance(fs::directory_iterator(scratch_.path() / "folder"), {}), 1);
       fs::remove(link);
@@ -156,7 +156,7 @@ TEST_F(PullTest, APartIsAFileOfOneName) {
   const fs::path part = scratch_.path() / "models/.pulls/m/m.gguf";
   fs::create_directories(part.parent_path());
   fs::create_hard_link(scratch_.path() / "victim", part);
-  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr(part.string() + ": has another name"));
+  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr(part.string() + ": is hard-linked"));
   EXPECT_EQ(scratch_.Read("victim"), "VICTIM");
   fs::remove(part);
   ASSERT_EQ(mkfifo(part.c_str(), 0600), 0);
@@ -194,8 +194,8 @@ TEST_F(PullTest, WhatTheDiskCannotHoldIsNotAskedFor) {
   PutRepo("owner/repo", {{"m.gguf", bytes_}});
   server_.Put("/api/models/owner/repo/tree/main",
               {.bytes = R"([{"type": "file", "path": "m.gguf", "size": 1000000000000000000}])"});
-  EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr("1000000000.07 GB are needed on the disk of " +
-                                                    (scratch_.path() / "models").string()));
+  EXPECT_THAT(ErrorFrom("hf:owner/repo"),
+              HasSubstr("not enough disk space for " + (scratch_.path() / "models").string()));
   EXPECT_EQ(server_.requests().size(), 1u);  // The list.
   EXPECT_FALSE(scratch_.Has("models/.pulls/m")) << "nothing has come";
 }
@@ -218,7 +218,7 @@ TEST_F(PullTest, AUrlAndASplitOne) {
               HasSubstr("models of one file"));
 
   EXPECT_THAT(ErrorFrom(server_.url("/files/page.html")), HasSubstr("name of a .gguf file"));
-  EXPECT_THAT(ErrorFrom(server_.url("/files/none.gguf")), HasSubstr("no such file (404)"));
+  EXPECT_THAT(ErrorFrom(server_.url("/files/none.gguf")), HasSubstr("file not found (404)"));
   EXPECT_FALSE(scratch_.Has("models/.pulls/none")) << "nothing has come";
 }
 
@@ -235,7 +235,7 @@ TEST_F(PullTest, OptionsNameAndCheckIt) {
   EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("64 hexadecimal digits"));
   options_.sha256 = "";
   options_.name = "../m";
-  EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("no name of a model"));
+  EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("is not a valid model name"));
   EXPECT_FALSE(scratch_.Has("m.gguf"));
 }
 
@@ -244,7 +244,7 @@ TEST_F(PullTest, ANameIsOfOneModel) {
   server_.Put("/b/m.gguf", {.bytes = "another"});
   ASSERT_TRUE(PullFrom(server_.url("/a/m.gguf")).ok());
   EXPECT_THAT(ErrorFrom(server_.url("/b/m.gguf")),
-              HasSubstr("there is a model 'm' already, from " + server_.url("/a/m.gguf")));
+              HasSubstr("model 'm' already exists (from " + server_.url("/a/m.gguf")));
   EXPECT_EQ(scratch_.Read("models/m.gguf"), bytes_);
 }
 
@@ -253,7 +253,7 @@ Status CheckBegin(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string magic(4, '\0');
   file.read(magic.data(), 4);
-  return magic == "GGUF" ? Status() : Status(StatusCode::kDataLoss, path + ": is no GGUF file");
+  return magic == "GGUF" ? Status() : Status(StatusCode::kDataLoss, path + ": is not a GGUF file");
 }
 
 TEST_F(PullTest, WhatIsNoModelLeavesASentence) {
@@ -261,13 +261,15 @@ TEST_F(PullTest, WhatIsNoModelLeavesASentence) {
   server_.Put("/a.gguf", {.bytes = "<html>Please log in</html>"});
   server_.Put("/b.gguf", {.bytes = "", .length = false});
   for (const char* file : {"/a.gguf", "/b.gguf"}) {
-    EXPECT_EQ(ErrorFrom(server_.url(file)),
-              fmt::format("{}: what was fetched is no model, and was deleted: {}: is no GGUF file",
-                          server_.url(file), file + 1));
+    EXPECT_EQ(
+        ErrorFrom(server_.url(file)),
+        fmt::format(
+            "{}: the fetched data is not a valid model and was deleted: {}: is not a GGUF file",
+            server_.url(file), file + 1));
   }
   scratch_.Write("passwd", "root:x:0:0");
   EXPECT_EQ(ErrorFrom((scratch_.path() / "passwd").string()),
-            (scratch_.path() / "passwd").string() + ": is no GGUF file");
+            (scratch_.path() / "passwd").string() + ": is not a GGUF file");
   EXPECT_TRUE(store_.List().empty());
   EXPECT_TRUE(!scratch_.Has("models/.pulls") ||
               std::filesystem::is_empty(scratch_.path() / "models/.pulls"));
@@ -290,19 +292,20 @@ TEST_F(PullTest, WhatIsDamagedIsFetchedAnew) {
   said.clear();
   ASSERT_TRUE(PullFrom(url).ok());
   EXPECT_EQ(scratch_.Read("models/m.gguf"), model);
-  EXPECT_THAT(said, HasSubstr("m is fetched anew: " + (scratch_.path() / "models/m.gguf").string() +
-                              ": is no GGUF file\n"));
+  EXPECT_THAT(said,
+              HasSubstr("m is fetched again: " + (scratch_.path() / "models/m.gguf").string() +
+                        ": is not a GGUF file\n"));
   EXPECT_EQ(store_.Find("m")->source, url);
   EXPECT_FALSE(scratch_.Has("models/.pulls/m"));
 
-  // A sum tells of damage that the check does not see, and is that of what comes then.
+  // A sum tells of damage that the check does not see; the new file must have the same sum.
   scratch_.Write("models/m.gguf", "GGUFdamaged");
   ASSERT_TRUE(PullFrom(url).ok());
   EXPECT_EQ(scratch_.Read("models/m.gguf"), "GGUFdamaged");
   ASSERT_TRUE(PullFrom(url + "#sha256=" + SumOf(model)).ok());
   EXPECT_EQ(scratch_.Read("models/m.gguf"), model);
   options_.sha256 = SumOf("other");
-  EXPECT_THAT(ErrorFrom(url), HasSubstr("the SHA-256 sum of what was fetched is " + SumOf(model)));
+  EXPECT_THAT(ErrorFrom(url), HasSubstr("the SHA-256 sum is " + SumOf(model)));
   EXPECT_EQ(scratch_.Read("models/m.gguf"), model) << "it was there, and is";
 }
 
@@ -323,11 +326,10 @@ TEST_F(PullTest, AFileOfUnknownOriginIsKeptAsItIs) {
   server_.Put("/m.gguf", {.bytes = bytes_});
   const std::string url = server_.url("/m.gguf");
   scratch_.Write("models/m.gguf", "by hand");
-  EXPECT_THAT(ErrorFrom(url),
-              HasSubstr("there is a model 'm' already, and nothing says where it came from"));
-  EXPECT_THAT(ErrorFrom(url), HasSubstr("(ropeway models rm m) or give this one another --name"));
+  EXPECT_THAT(ErrorFrom(url), HasSubstr("model 'm' already exists (of unknown origin, "));
+  EXPECT_THAT(ErrorFrom(url), HasSubstr("(ropeway models rm m) or choose another --name"));
   options_.sha256 = SumOf(bytes_);
-  EXPECT_THAT(ErrorFrom(url), HasSubstr("another size or SHA-256 sum"));
+  EXPECT_THAT(ErrorFrom(url), HasSubstr("its size or SHA-256 sum differs"));
   EXPECT_EQ(scratch_.Read("models/m.gguf"), "by hand");
   EXPECT_TRUE(server_.requests().empty());
   options_.sha256 = SumOf("by hand");
@@ -352,7 +354,8 @@ TEST_F(PullTest, PartsOfOneSourceAreNotAnothers) {
 TEST_F(PullTest, ANumberOfFilesHasABound) {
   for (const std::string& source : {server_.url("/s-00001-of-10001.gguf"),
                                     (scratch_.path() / "s-00001-of-10001.gguf").string()}) {
-    EXPECT_THAT(ErrorFrom(source), HasSubstr("the name says 10001 files; at most 10000 are read"));
+    EXPECT_THAT(ErrorFrom(source),
+                HasSubstr("the name says 10001 files; at most 10000 are supported"));
   }
   EXPECT_TRUE(server_.requests().empty());
 }
@@ -364,8 +367,9 @@ TEST_F(PullTest, ANameOfTheRegistryIsOfItsModel) {
   for (const char* name : {"known", "smollm2-135m"}) {
     options_.name = name;
     EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")),
-                HasSubstr("is the name of a model of the registry, which " +
-                          server_.url("/m.gguf") + " is not"))
+                HasSubstr("is the name of another model in the registry; choose a different "
+                          "name for " +
+                          server_.url("/m.gguf")))
         << name;
   }
   options_.name = "known";
@@ -410,8 +414,8 @@ TEST_F(PullTest, NamesOfARegistry) {
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ(model->name, "M-Q8_0");
   EXPECT_EQ(FindPulled(*ParseSource("m"), options_.registry, store_)->path, model->path);
-  EXPECT_THAT(ErrorFrom("other"), HasSubstr("there are: m, n."));
-  EXPECT_THAT(ErrorFrom("n"), HasSubstr("is another name"));
+  EXPECT_THAT(ErrorFrom("other"), HasSubstr("available: m, n."));
+  EXPECT_THAT(ErrorFrom("n"), HasSubstr("must not be the name of another model"));
 }
 
 TEST_F(PullTest, AnEarlierPullIsFoundByItsSource) {
@@ -430,7 +434,7 @@ TEST_F(PullTest, AnEarlierPullIsFoundByItsSource) {
 TEST_F(PullTest, TheFolderMustBeWritable) {
   scratch_.Write("models", "a file");
   server_.Put("/m.gguf", {.bytes = bytes_});
-  EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("cannot be made"));
+  EXPECT_THAT(ErrorFrom(server_.url("/m.gguf")), HasSubstr("cannot be created"));
 }
 
 }  // namespace

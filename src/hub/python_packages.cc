@@ -46,7 +46,7 @@ std::optional<fs::path> FindWheel(const PythonPackage& package, const fs::path& 
   return std::nullopt;
 }
 
-// A python that has pip: the system's, or that of an environment which is made in `folder`.
+// A python that has pip: the system's, or one in a virtual environment made in `folder`.
 StatusOr<std::string> PythonWithPip(const fs::path& folder) {
   if (RunProgram({kPython, "-m", "pip", "--version"}, true) == 0) return std::string(kPython);
   const fs::path venv = folder / "venv";

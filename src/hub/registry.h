@@ -54,7 +54,7 @@ struct RegistryModel {
   std::string name;         // "smollm2-135m"
   std::string description;  // One line.
   std::string file;         // What it is called in the folder of models.
-  uint64_t bytes = 0;       // Of the file; where the sum is not known, about.
+  uint64_t bytes = 0;       // The file's size; approximate where the sum is not known.
   std::string sha256;       // In hexadecimal; "": not known.
   // Whose largest files, one after the other, are the model; or, where there is none, ...
   std::vector<PythonPackage> packages;

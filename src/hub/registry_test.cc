@@ -73,24 +73,24 @@ TEST(RegistryTest, ReadsSettingsOfSampling) {
 }
 
 TEST(RegistryTest, NamesTheEntryAndTheField) {
-  EXPECT_THAT(ErrorOf("{}"), HasSubstr("the registry is no list"));
+  EXPECT_THAT(ErrorOf("{}"), HasSubstr("the registry is not a JSON list"));
   EXPECT_THAT(ErrorOf("["), HasSubstr("the registry is not valid JSON"));
-  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("the registry's model 1: \"\" is no object"));
+  EXPECT_THAT(ErrorOf("[1]"), HasSubstr("the registry's model 1: is not an object"));
   EXPECT_THAT(ErrorOf(R"([{"file": "A.gguf", "source": "x"}])"), HasSubstr("\"name\" is missing"));
   EXPECT_THAT(ErrorOf(R"([{"name": "../a", "file": "A.gguf", "source": "x"}])"),
-              HasSubstr("\"name\" is no name of a model"));
+              HasSubstr("\"name\" is not a valid model name"));
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "a/../b.gguf", "source": "x"}])"),
-              HasSubstr("\"file\" is no name of a .gguf file"));
+              HasSubstr("\"file\" is not the name of a .gguf file"));
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf"}])"), HasSubstr("\"packages\" or"));
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x",
                            "packages": [{"name": "p", "version": "1"}]}])"),
-              HasSubstr("one of them only"));
+              HasSubstr("but not both"));
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x", "sha256": "1"}])"),
-              HasSubstr("\"sha256\" is no SHA-256 sum"));
+              HasSubstr("\"sha256\" is not a SHA-256 sum"));
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x", "bytes": -1}])"),
-              HasSubstr("\"bytes\" is no size"));
+              HasSubstr("\"bytes\" is not a whole number of bytes"));
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x", "sha265": "1"}])"),
-              HasSubstr("model 1: \"sha265\" is no field of a model; there are: name, "));
+              HasSubstr("model 1: \"sha265\" is not a field of a model; the fields are: name, "));
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "a"}])"),
               HasSubstr("\"source\" is the model's own name"));
   for (const char* packages : {R"([{"name": "--index-url=x", "version": "1"}])",
@@ -102,7 +102,7 @@ TEST(RegistryTest, NamesTheEntryAndTheField) {
   }
   EXPECT_THAT(ErrorOf(R"([{"name": "a", "file": "A.gguf", "source": "x"},
                           {"name": "a", "file": "B.gguf", "source": "y"}])"),
-              HasSubstr("two models \"a\""));
+              HasSubstr("two models named \"a\""));
 }
 
 }  // namespace
