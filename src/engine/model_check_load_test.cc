@@ -146,8 +146,8 @@ TEST(ModelCheckLoadTest, NumbersOfWeightsAreNamedWhenTheyAreLoaded) {
       rows[size_t{95} * 64 + 7] = bad;
       matrix.SetTensor("blk.0.ffn_up.weight", {64, 96}, type, rows);
       const std::vector<std::pair<const GgufWriter*, const char*>> cases = {
-          {&vector, "tensor \"blk.1.ffn_norm.weight\": element 63 is no finite number"},
-          {&matrix, "tensor \"blk.0.ffn_up.weight\": element 7 of row 95 is no finite number"},
+          {&vector, "tensor \"blk.1.ffn_norm.weight\": element 63 is not a finite number"},
+          {&matrix, "tensor \"blk.0.ffn_up.weight\": element 7 of row 95 is not a finite number"},
       };
       for (const auto& [writer, expected] : cases) {
         const model::TempFile temp(writer->Bytes());
@@ -178,7 +178,8 @@ TEST(ModelCheckLoadTest, PathsAreOpenedBeforeTheWeightsAreRead) {
   cases[3].second = "kv_cache_bytes";
   base::RealClock clock;
   base::SystemRandom random;
-  EXPECT_THAT(OpenEngine(good, &clock, &random).status().message(), HasSubstr("no finite number"));
+  EXPECT_THAT(OpenEngine(good, &clock, &random).status().message(),
+              HasSubstr("not a finite number"));
   for (const auto& [options, field] : cases) {
     const Status status = OpenEngine(options, &clock, &random).status();
     EXPECT_EQ(status.field(), field) << status.message();

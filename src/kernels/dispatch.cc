@@ -63,11 +63,10 @@ const Kernels* ChooseKernels(const char** error) {
   const Kernels* kernels = KernelsByName(forced);
   if (kernels != nullptr) return kernels;
   if (error != nullptr) {
-    *error =
-        "ROPEWAY_ISA names an instruction set that does not exist (reference, avx2, avx512vnni)";
+    *error = "ROPEWAY_ISA must be reference, avx2 or avx512vnni";
     for (const Candidate& candidate : kCandidates) {
       if (std::strcmp(candidate.kernels->name, forced) == 0) {
-        *error = "ROPEWAY_ISA names an instruction set that this CPU cannot run";
+        *error = "ROPEWAY_ISA names an instruction set that this CPU does not support";
       }
     }
   }

@@ -133,7 +133,7 @@ struct AttentionArgs {
   int32_t head_dim = 0;  // A multiple of 16, at most 256.
 
   // Block b of the sequence, as KvHeadBlockBytes describes it, is at
-  // kv + blocks[b * block_step] * block_stride; `kv` is that of the layer and KV head. Entries of
+  // kv + blocks[b * block_step] * block_stride; `kv` belongs to the layer and KV head. Entries of
   // blocks that no row sees are not read.
   KvType kv_type = KvType::kF16;
   const std::byte* kv = nullptr;  // 64-byte aligned.

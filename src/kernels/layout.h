@@ -13,9 +13,9 @@
 //   In the lines, byte i of a column belongs to feature 4j + i of the block, for several j < 8:
 //     8 bits (Q8_0, plus 128 as unsigned bytes): line j holds the level.
 //     4, 5, 6 bits: lines 0 .. 3 hold the low four bits, j in the low nibble and j + 4 in the high.
-//     2, 3, 6 bits: two lines hold the two bits below (2, 3) or above (6) those: of j = 0 .. 3 in
-//       the first, of j = 4 .. 7 in the second, j % 4 in the bits 2 * (j % 4) and the one above.
-//     3, 5 bits: the last line holds the highest bit, that of j in its bit j.
+//     2, 3, 6 bits: two lines hold the low two bits (2, 3) or the high two (6): for j = 0 .. 3 in
+//       the first, for j = 4 .. 7 in the second, j % 4 in the bits 2 * (j % 4) and the one above.
+//     3, 5 bits: the last line holds the highest bits, for each j in bit j.
 //   IQ4_NL, IQ4_XS and MXFP4 keep the index into their values.
 //   Units that are not full, and columns beyond the matrix, are zero.
 //
@@ -46,10 +46,10 @@ enum LayoutConstant : size_t {
 struct PanelLayout {
   size_t blocks;      // Of the unit.
   size_t bytes;       // Of the unit; a multiple of 64.
-  size_t scale_step;  // From a block's scales to those of the next block; 0: the unit has one.
+  size_t scale_step;  // From a block's scales to the next block's; 0: the unit has one.
   size_t codes;       // Codes of the first block, ...
   size_t code_step;   // ... and from a block's to the next block's; 0: there are none.
-  size_t lines;       // Lines of the first block; those of the others follow.
+  size_t lines;       // Lines of the first block; the other blocks' follow.
   size_t bits;        // Of a level, and lines of a block.
 };
 
@@ -66,7 +66,7 @@ constexpr PanelLayout kQ6KPanel = {8, 320 + 8 * 6 * 64, 0, 32, 32, 320, 6};
 constexpr PanelLayout kIq4XsPanel = {8, 192 + 8 * 4 * 64, 0, 32, 16, 192, 4};
 constexpr PanelLayout kMxfp4Panel = {4, 64 + 4 * 4 * 64, 0, 0, 16, 64, 4};
 
-// What the levels of IQ4_NL and IQ4_XS stand for, plus 128, and those of MXFP4, plus 16.
+// The values of the levels of IQ4_NL and IQ4_XS, plus 128, and of MXFP4, plus 16.
 alignas(16) constexpr uint8_t kIq4Values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                                 129, 141, 153, 166, 181, 197, 217, 241};
 alignas(16) constexpr uint8_t kMxfp4Values[16] = {16, 17, 18, 19, 20, 22, 24, 28,

@@ -314,7 +314,7 @@ TEST(ReferenceMatMul, QuantisesByTheRule) {
   EXPECT_EQ(s, 0.0F);
 }
 
-// Of types of parts, the sums of both halves of a block.
+// Types with parts have the sum of each half of a block.
 TEST(ReferenceMatMul, SumsPartsByThemselves) {
   std::vector<float> x(32, -127.0F);
   for (size_t i = 0; i < 16; ++i) x[i] = static_cast<float>(i);

@@ -98,7 +98,7 @@ TEST_P(PackRowsTest, TiesAndLimitsOfQuantising) {
   }
 }
 
-// Every packing is tested above, and each type's rows are packed like those of one tested type.
+// Every packing is tested above, and each type's rows are packed as one tested type's.
 TEST(RowPackingTest, EqualPackingsGiveEqualBytes) {
   std::set<RowPacking> tested;
   for (const WeightType type : kTypesByPacking) tested.insert(RowPackingOf(type));

@@ -100,7 +100,7 @@ void StoreColumn(const WeightFormat& format, const StoredBlock& block, size_t i,
   StoreLevels(layout.bits, block.levels + i * kQuantBlock, to.lines + 4 * c);
 }
 
-// `rows`: those of the panel, `columns` of them.
+// `rows`: the `columns` rows of the panel.
 void PackQuantised(const WeightFormat& format, size_t k, const std::byte* rows, size_t columns,
                    std::byte* panel) {
   const size_t blocks = format.block_elements / kQuantBlock;  // Of a stored block.

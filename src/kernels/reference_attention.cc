@@ -34,7 +34,7 @@ class BlockView {
   float v(int d) const {
     return Element((base::kBlockTokens + slot_) * head_dim_ + static_cast<size_t>(d));
   }
-  // Of q8_0 only.
+  // For q8_0 only.
   float k_scale() const { return FloatAt(block_ + 2 * base::kBlockTokens * head_dim_, slot_); }
   float v_scale() const {
     return FloatAt(block_ + 2 * base::kBlockTokens * head_dim_, base::kBlockTokens + slot_);

@@ -50,8 +50,8 @@ int32_t Dot(const int16_t* a, const int16_t* b, int n) {
 struct RowBlock {
   int16_t q[kBlock];
   float d = 0.0F;
-  int32_t offset[2] = {};    // Of types without a minimum, of each part.
-  float scaled_sum[2] = {};  // Of types with one.
+  int32_t offset[2] = {};    // Types without a minimum: of each part.
+  float scaled_sum[2] = {};  // Types with a minimum.
 };
 
 // `packed`: the block of the row's group.

@@ -155,7 +155,7 @@ inline std::vector<std::byte> RandomRows(WeightType type, int n, int k, Values v
       rows[at + i] =
           values == Values::kExtreme && rng() % 8 != 0 ? highest : static_cast<std::byte>(rng());
     }
-    // Of K types, what is multiplied with integers up to 127.
+    // K types multiply their scales with integers up to 127.
     const float size = block == 256 ? 0.01F : 1.0F;
     if (stored.scale >= 0) put_half(&rows[at] + stored.scale, size * 0.05F * Normal(rng));
     if (stored.min >= 0) put_half(&rows[at] + stored.min, size * 0.3F * Normal(rng));

@@ -29,7 +29,7 @@ enum class ScaleKind : uint8_t {
 struct WeightFormat {
   const char* name;
   size_t block_elements;  // That the file stores together; 1: not quantised.
-  size_t block_bytes;     // Of them, in the file.
+  size_t block_bytes;     // Their bytes in the file.
   RowPacking packing = RowPacking::kFloats;
   PanelLayout panel = {};
   ScaleKind scales = ScaleKind::kHalf;

@@ -75,13 +75,13 @@ struct Stored {
     std::memcpy(&bits, at + offset, 2);
     return HalfToFloat(bits);
   }
-  // Of blocks of 32: element e is a nibble of byte e % 16.
+  // In blocks of 32, element e is a nibble of byte e % 16.
   int Nibble(int offset) const {
     const int byte = at[offset + e % 16];
     return e < 16 ? byte & 15 : byte >> 4;
   }
   int FifthBit(int offset) const { return (at[offset + e / 8] >> e % 8) & 1; }
-  // Of blocks of 256: two bits of a byte that four elements share, 32 apart.
+  // In blocks of 256, four elements that are 32 apart share a byte: two bits each.
   int Pair(int offset) const {
     return (at[offset + e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2)) & 3;
   }

@@ -173,7 +173,7 @@ std::string QuoteForTerminal(std::string_view text, size_t max_bytes) {
 std::string DescribeGguf(const GgufFile& file) {
   std::string text;
   const Buffer out(text);
-  const std::string format = file.version() == 0 ? std::string("folder of Hugging Face")
+  const std::string format = file.version() == 0 ? std::string("Hugging Face folder")
                                                  : fmt::format("GGUF version {}", file.version());
   const size_t files = file.files().size();
   fmt::format_to(out, "{}: {}, {} bytes{}, {} metadata entries, {} tensors\n", file.path(), format,
@@ -231,7 +231,7 @@ std::string TableDigest(const GgufFile& file) {
   TableHash hash;
   hash.Add(uint64_t{file.metadata().size()});
   for (const GgufFile::Entry& entry : file.metadata()) {
-    if (entry.key == "general.name") continue;  // Of a folder, its own.
+    if (entry.key == "general.name") continue;  // In a folder it is the folder's name.
     hash.Add(entry.key);
     hash.Add(static_cast<uint64_t>(entry.type));
     hash.Add(entry.value);

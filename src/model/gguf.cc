@@ -16,7 +16,7 @@ namespace {
 Status WrongType(const GgufFile& file, std::string_view key, const std::string& expected,
                  GgufType type) {
   return file.Error(StatusCode::kDataLoss, MetadataField(key),
-                    fmt::format("{} is expected, the file has {}", expected, GgufTypeName(type)));
+                    fmt::format("expected {}, got {}", expected, GgufTypeName(type)));
 }
 
 template <typename T>
@@ -138,13 +138,13 @@ StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
   const std::optional<base::SplitName> name = base::ParseSplitName(path);
   if (!name || name->count != **count) {
     return file.Error(StatusCode::kDataLoss, MetadataField(kCount),
-                      fmt::format("the model is split in {} files, so that this one's name must "
-                                  "end in -00001-of-{:05}.gguf for the others to be found",
+                      fmt::format("the model is split into {} files, so the name of this file must "
+                                  "end in -00001-of-{:05}.gguf",
                                   **count, **count));
   }
   if (name->number != 1) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("{}: is part {} of {} of a model; name the first one, {}", path,
+                  fmt::format("{}: is part {} of {} of a model; name the first part, {}", path,
                               name->number, name->count, name->Part(1)));
   }
   for (uint32_t part = 2; part <= name->count; ++part) {
@@ -185,7 +185,7 @@ Status GgufFile::CheckSplit() const {
   if (!tensors->has_value() || **tensors == tensors_.size()) return {};
   return Error(
       StatusCode::kDataLoss, MetadataField(kTensors),
-      fmt::format("{} tensors are announced, the parts have {}", **tensors, tensors_.size()));
+      fmt::format("expected {} tensors, but the parts have {}", **tensors, tensors_.size()));
 }
 
 Status GgufFile::Quantize(std::string_view quantize) {
@@ -208,7 +208,7 @@ Status GgufFile::Quantize(std::string_view quantize) {
   quantize_ = quantize;
   if (changed) return {};
   return InvalidArgument(
-      fmt::format("{}: has no weights in F32, F16 or BF16 that could be quantised to {}", path_,
+      fmt::format("{}: has no weights in F32, F16 or BF16 that can be quantised to {}", path_,
                   quantize),
       "quantize");
 }

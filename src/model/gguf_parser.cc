@@ -14,7 +14,8 @@
 namespace ropeway::model {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "GGUF numbers are read as they stand");
+static_assert(std::endian::native == std::endian::little,
+              "GGUF numbers are read without a byte swap");
 
 constexpr uint64_t kMaxNameBytes = 65535;  // The format's bound on keys.
 constexpr uint32_t kMaxDims = 4;
@@ -29,7 +30,7 @@ constexpr uint64_t kMaxHeaderBytes = uint64_t{1} << 30;
 // The fewest bytes that one of them takes in a file, whatever it holds.
 constexpr uint64_t kMinEntryBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
-// Of an array. The largest known vocabularies have half a million merges.
+// The most strings in an array. The largest known vocabularies have half a million merges.
 constexpr uint64_t kMaxStrings = uint64_t{1} << 23;
 constexpr uint64_t kMinStringBytes = 8;
 
@@ -123,7 +124,7 @@ Status GgufFile::Parse() {
     if (!parser.needs_more()) return status;
   }
   return Error(StatusCode::kDataLoss, "metadata",
-               fmt::format("they take more than {} bytes", kMaxHeaderBytes));
+               fmt::format("more than {} bytes are not supported", kMaxHeaderBytes));
 }
 
 Status GgufFile::ReadHeader(uint64_t bytes) {
@@ -197,7 +198,7 @@ bool GgufFile::Parser::TakeType(const std::string& field, GgufType* type) {
 bool GgufFile::Parser::TakeBool(const std::string& field, bool* value) {
   uint8_t byte = 0;
   if (!Take(field, &byte)) return false;
-  if (byte > 1) return Fail(field, fmt::format("a bool is 0 or 1, not {}", byte));
+  if (byte > 1) return Fail(field, fmt::format("a bool must be 0 or 1, not {}", byte));
   *value = byte == 1;
   return true;
 }
@@ -302,8 +303,8 @@ bool GgufFile::Parser::ParseArray(const std::string& field, GgufArray* array) {
   }
   if (!strings) return TakeBytes(field, array->count * min_bytes, &array->data);
   if (array->count > kMaxStrings) {
-    return Fail(field, fmt::format("{} texts are too many; at most {} are read", array->count,
-                                   kMaxStrings));
+    return Fail(field, fmt::format("{} strings are too many; at most {} are supported",
+                                   array->count, kMaxStrings));
   }
   array->strings.reserve(array->count);
   for (uint64_t i = 0; i < array->count; ++i) {
@@ -323,7 +324,7 @@ bool GgufFile::Parser::ParseAlignment() {
   }
   alignment_ = alignment->value_or(alignment_);
   if (!std::has_single_bit(alignment_)) {
-    return Fail(MetadataField(kKey), fmt::format("{} is no power of two", alignment_));
+    return Fail(MetadataField(kKey), fmt::format("{} is not a power of two", alignment_));
   }
   return true;
 }
@@ -346,7 +347,7 @@ bool GgufFile::Parser::ParseTensorInfo(uint64_t index) {
   }
   if (offset % alignment_ != 0) {
     return Fail(field,
-                fmt::format("offset {} is no multiple of the alignment {}", offset, alignment_));
+                fmt::format("offset {} is not a multiple of the alignment {}", offset, alignment_));
   }
   file_->tensors_.push_back(std::move(tensor));
   offsets_.push_back(offset);
@@ -392,8 +393,9 @@ bool GgufFile::Parser::LocateTensor(GgufTensor* tensor, uint64_t offset) {
   const GgmlTypeInfo* type = FindGgmlType(tensor->type);
   if (type == nullptr) return true;  // Reported when the tensor is used; its size is unknown.
   if (tensor->shape[0] % type->block_elements != 0) {
-    return Fail(field, fmt::format("dimension 0 is {}, no multiple of {}'s block of {}",
-                                   tensor->shape[0], type->name, type->block_elements));
+    return Fail(field,
+                fmt::format("dimension 0 is {}, which is not a multiple of {}'s block size {}",
+                            tensor->shape[0], type->name, type->block_elements));
   }
   uint64_t blocks = 1;
   for (uint64_t dim : tensor->shape) blocks *= dim;  // Checked in ParseShape.
@@ -423,7 +425,7 @@ bool GgufFile::Parser::CheckOverlaps() {
   for (size_t i = 1; i < located.size(); ++i) {
     if (located[i - 1]->begin + located[i - 1]->bytes > located[i]->begin) {
       return Fail(TensorField(located[i]->name),
-                  fmt::format("its data overlaps that of \"{}\"", located[i - 1]->name));
+                  fmt::format("its data overlaps the data of \"{}\"", located[i - 1]->name));
     }
   }
   return true;

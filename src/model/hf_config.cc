@@ -79,7 +79,7 @@ class ConfigReader {
   void Lacks(std::string_view key, const std::string& what) {
     in_.Fail(StatusCode::kUnimplemented, key, what);
   }
-  // Sets a number of the model to that of the first field that there is; returns it.
+  // Sets a number of the model to the number in the first field that is present; returns it.
   uint32_t Put(std::string_view key, std::initializer_list<std::string_view> fields,
                std::optional<uint32_t> absent = {}) {
     const std::string_view field = in_.Name(fields);
@@ -134,8 +134,7 @@ void ConfigReader::RejectWhatChangesAnswers() {
     const bool mxfp4 = method != quantised->end() && *method == "mxfp4" && Is("gpt-oss");
     if (!mxfp4) {
       Lacks("quantization_config",
-            "weights that are quantised in the folder are not supported; those in BF16, F16 and "
-            "F32 are, and MXFP4 for gpt-oss");
+            "quantised weights are not supported, except MXFP4 for gpt-oss; BF16, F16 and F32 are");
     }
   }
   const std::string_view field =
@@ -174,7 +173,8 @@ void ConfigReader::ReadSizes() {
   model_.layers = Put("block_count", {"num_hidden_layers", "n_layer"});
   if (model_.layers > kMaxLayersOfAFolder) {
     in_.Fail(StatusCode::kDataLoss, in_.Name({"num_hidden_layers", "n_layer"}),
-             fmt::format("{} is more than {}", model_.layers, kMaxLayersOfAFolder));
+             fmt::format("{} is out of range; it must be at most {}", model_.layers,
+                         kMaxLayersOfAFolder));
   }
   std::optional<uint32_t> context;
   if (Is("gemma3")) context = 131072;
@@ -206,7 +206,7 @@ void ConfigReader::ReadHeads() {
   }
   if (model_.head_dim > kMaxHeadDimOfAFolder) {  // RoPE's divisors are as many.
     in_.Fail(StatusCode::kDataLoss, in_.Has("head_dim") ? "head_dim" : "hidden_size",
-             fmt::format("{} elements of a head are more than {}", model_.head_dim,
+             fmt::format("a head of {} elements is not supported; at most {} are", model_.head_dim,
                          kMaxHeadDimOfAFolder));
     model_.head_dim = 0;
   }
@@ -218,7 +218,8 @@ void ConfigReader::ReadHeads() {
   constexpr const char* kScalar = "query_pre_attn_scalar";
   const double scalar = in_.Number(kScalar, 256.0);
   if (scalar > 0.0) return PutFloat("attention.scale", 1.0 / std::sqrt(scalar), kScalar);
-  in_.Fail(StatusCode::kDataLoss, kScalar, fmt::format("{} is not above 0", scalar));
+  in_.Fail(StatusCode::kDataLoss, kScalar,
+           fmt::format("{} is out of range; it must be above 0", scalar));
 }
 
 void ConfigReader::ReadNorms() {
@@ -268,8 +269,9 @@ std::vector<bool> ConfigReader::ListedWindows() {
                               base::PrintableText(type.substr(0, 64))));
   }
   if (windows.size() == model_.layers) return windows;
-  in_.Fail(StatusCode::kDataLoss, kTypes,
-           fmt::format("{} entries for {} layers", windows.size(), model_.layers));
+  in_.Fail(
+      StatusCode::kDataLoss, kTypes,
+      fmt::format("expected {} entries, one per layer, got {}", model_.layers, windows.size()));
   return {};
 }
 

@@ -26,7 +26,7 @@ struct HfRead {
   std::unique_ptr<GgufFile> file;  // Null after a failure.
 };
 
-// Of a configuration of 4 layers, 2 heads and these fields.
+// Reads a configuration of 4 layers, 2 heads and these fields.
 HfRead ReadHf(const std::string& architecture, const std::string& more = "") {
   const nlohmann::json config = nlohmann::json::parse(fmt::format(
       R"({{"architectures": ["{}"], "hidden_size": 64, "intermediate_size": 96,
@@ -118,7 +118,7 @@ TEST(HfConfigTest, GemmasScaleIsOfItsScalarWhateverItsSize) {
       HfModelConfig("Gemma3ForCausalLM", equal + R"(, "num_hidden_layers": 62)").attention_scale,
       0.125F);
   EXPECT_THAT(HfConfigError("Gemma3ForCausalLM", head + R"(, "query_pre_attn_scalar": 0)"),
-              HasSubstr("\"query_pre_attn_scalar\": 0 is not above 0"));
+              HasSubstr("\"query_pre_attn_scalar\": 0 is out of range; it must be above 0"));
 }
 
 TEST(HfConfigTest, WindowsAreThoseThatTransformersApplies) {
@@ -141,7 +141,7 @@ TEST(HfConfigTest, WindowsAreThoseThatTransformersApplies) {
   EXPECT_THAT(HfConfigError("Qwen3MoeForCausalLM", used),
               HasSubstr("\"use_sliding_window\": true is not supported without layer_types"));
   EXPECT_THAT(HfConfigError("MistralForCausalLM", window + R"(, "layer_types": [])"),
-              HasSubstr("\"layer_types\": 0 entries for 4 layers"));
+              HasSubstr("\"layer_types\": expected 4 entries, one per layer, got 0"));
 }
 
 TEST(HfConfigTest, WhatWouldChangeAnswersIsRejected) {
@@ -247,7 +247,7 @@ TEST(HfRopeTest, Phi3sYarnIsLongRope) {
     EXPECT_FLOAT_EQ(HfFloat(*file, "phi3.rope.scaling.attn_factor"),
                     static_cast<float>(std::sqrt(1.0 + std::log(4.0) / std::log(32.0))));
   }
-  // Of transformers 5.
+  // As transformers 5 writes it.
   const auto file = with(R"(, "rope_type": "longrope", "factor": 16,
                               "original_max_position_embeddings": 64)");
   ASSERT_NE(file, nullptr);
@@ -270,9 +270,9 @@ TEST(HfRopeTest, KindsOfLayersHaveTheirOwn) {
   EXPECT_EQ(gemma3.window_rope->scaling, RopeScaling::kNone);
   EXPECT_EQ(gemma3.window_rope->freq_base, 20000.0);
   EXPECT_THAT(HfConfigError("Gemma3ForCausalLM", heads + R"("linear", "factor": 2.0}})"),
-              HasSubstr("\"sliding_attention\": scaling, or a base,"));
+              HasSubstr("\"sliding_attention\": RoPE fields of these layers alone"));
   EXPECT_THAT(HfConfigError("Gemma2ForCausalLM", heads + R"("default", "rope_theta": 20000.0}})"),
-              HasSubstr("\"sliding_attention\": scaling, or a base,"));
+              HasSubstr("\"sliding_attention\": RoPE fields of these layers alone"));
 }
 
 }  // namespace

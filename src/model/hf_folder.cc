@@ -124,9 +124,9 @@ Status FolderReader::ReadIndex() {
   const bool single = Exists(path_, kWeights);
   const bool index_too = Exists(path_, kIndex);
   if (single && index_too) {
-    builder_.AddWarning(
-        fmt::format("has a {} beside {}: the latter alone is used, and what the index names is not",
-                    kIndex, kWeights));
+    builder_.AddWarning(fmt::format(
+        "has both {} and {}: only the latter is used, not the files that the index names", kIndex,
+        kWeights));
   }
   if (single || !index_too) {
     files_.insert(kWeights);
@@ -137,7 +137,9 @@ Status FolderReader::ReadIndex() {
   const json empty = json::object();
   const json* map = &empty;
   if (index->is_object() && index->contains("weight_map")) map = &(*index)["weight_map"];
-  if (!map->is_object() || map->empty()) return Error(kIndex, "weight_map is no object of tensors");
+  if (!map->is_object() || map->empty()) {
+    return Error(kIndex, "weight_map is not an object with the file of each tensor");
+  }
   for (const auto& [tensor, name] : map->items()) {
     const std::string shown = base::PrintableText(tensor.substr(0, 64));
     if (!name.is_string() || !IsPlainName(name.get_ref<const std::string&>())) {
@@ -149,8 +151,8 @@ Status FolderReader::ReadIndex() {
     file_of_.emplace(tensor, name.get<std::string>());
   }
   if (files_.size() > kMaxShards) {
-    return Error(kIndex,
-                 fmt::format("names {} files; at most {} are read", files_.size(), kMaxShards));
+    return Error(
+        kIndex, fmt::format("names {} files; at most {} are supported", files_.size(), kMaxShards));
   }
   return {};
 }
@@ -184,10 +186,9 @@ Status FolderReader::ReadFile(const std::string& name) {
 // The index has the last word. Whether the model lacks a tensor then is found where it is bound.
 void FolderReader::CheckIndex() {
   if (!unlisted_.empty()) {
-    builder_.AddWarning(
-        fmt::format("has tensors in files that {} does not name for them, which are "
-                    "not used: {}",
-                    kIndex, FirstOf(unlisted_)));
+    builder_.AddWarning(fmt::format(
+        "has tensors that {} does not list, or lists in another file; they are not used: {}",
+        kIndex, FirstOf(unlisted_)));
   }
   if (file_of_.empty() || tensors_.size() == file_of_.size()) return;
   std::set<std::string_view> found;
@@ -197,8 +198,9 @@ void FolderReader::CheckIndex() {
     if (found.count(tensor) == 0) missing.push_back(tensor);
   }
   if (missing.empty()) return;
-  builder_.AddWarning(fmt::format("has a {} with tensors that their files do not have: {}", kIndex,
-                                  FirstOf(missing)));
+  builder_.AddWarning(
+      fmt::format("has a {} that lists tensors that are missing from their files: {}", kIndex,
+                  FirstOf(missing)));
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ StatusOr<std::vector<SafeTensor>> ReadSafetensors(const base::RandomAccessFile& 
 uint64_t SafeDtypeBytes(const std::string& dtype);
 
 // An architecture of transformers: what it takes where config.json has no such field, and how its
-// weights differ from those of GGUF.
+// weights differ from the weights in GGUF.
 struct HfArchitecture {
   const char* name;  // In config.json's "architectures".
   const char* gguf;  // The architecture in GGUF.

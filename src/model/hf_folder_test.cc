@@ -161,7 +161,7 @@ TEST(HfFolderTest, TheSingleFileGoesBeforeAnIndex) {
   SafetensorsWriter shard;
   shard.Add("model.norm.weight", {64}, "F16", RandomValues(64, 77));
   llama.folder.Write("model-00001-of-00001.safetensors", shard.Bytes());
-  // Of other weights, of none, and of no JSON.
+  // Indexes that name other weights, missing weights and no weights, and one that is not JSON.
   for (const char* index :
        {R"({"weight_map": {"model.norm.weight": "model-00001-of-00001.safetensors"}})",
         R"({"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}})",
@@ -171,9 +171,9 @@ TEST(HfFolderTest, TheSingleFileGoesBeforeAnIndex) {
     ASSERT_TRUE(file.ok()) << file.status().message();
     EXPECT_EQ(FloatsOf(**file, "output_norm.weight"), RandomValues(64, 2));
     EXPECT_EQ((*file)->warnings(),
-              std::vector<std::string>{"has a model.safetensors.index.json beside "
-                                       "model.safetensors: the latter alone is used, and what the "
-                                       "index names is not"});
+              std::vector<std::string>{"has both model.safetensors.index.json and "
+                                       "model.safetensors: only the latter is used, not the files "
+                                       "that the index names"});
   }
 }
 
@@ -219,8 +219,8 @@ TEST(HfFolderTest, ShardsAreOneModel) {
   EXPECT_EQ(FloatsOf(**more, "output_norm.weight"), RandomValues(64, 2));
   ASSERT_EQ((*more)->warnings().size(), 1U);
   EXPECT_THAT((*more)->warnings()[0],
-              HasSubstr("has tensors in files that model.safetensors.index.json does not name for "
-                        "them, which are not used: \"model.layers.9.unknown\", "));
+              HasSubstr("has tensors that model.safetensors.index.json does not list, or lists in "
+                        "another file; they are not used: \"model.layers.9.unknown\", "));
   EXPECT_THAT((*more)->warnings()[0], HasSubstr(" and 2 more"));
   for (const char* name : {"../secret.safetensors", "/etc/passwd", "a/b.safetensors", "weights.bin",
                            ".hidden.safetensors", "", "a\\nb.safetensors"}) {
@@ -232,7 +232,7 @@ TEST(HfFolderTest, ShardsAreOneModel) {
   index(R"("t": "absent.safetensors")");
   EXPECT_THAT(FolderError(llama.folder), HasSubstr("absent.safetensors: cannot be opened"));
   index("");
-  EXPECT_THAT(FolderError(llama.folder), HasSubstr("weight_map is no object"));
+  EXPECT_THAT(FolderError(llama.folder), HasSubstr("weight_map is not an object"));
 }
 
 // --- The layouts of other architectures, tensor by tensor.
@@ -423,14 +423,15 @@ TEST(HfFolderTest, WrongFieldsAreNamed) {
   EXPECT_THAT(error("\"hidden_size\": 64,", ""),
               HasSubstr("config.json \"hidden_size\": the field is missing"));
   EXPECT_THAT(error("\"hidden_size\": 64", "\"hidden_size\": -64"),
-              HasSubstr("config.json \"hidden_size\": a whole number from 0 to 2147483647 is "
-                        "expected, not -64"));
-  EXPECT_THAT(error("\"num_hidden_layers\": 1", "\"num_hidden_layers\": 1000000000"),
-              HasSubstr("\"num_hidden_layers\": 1000000000 is more than 4096"));
-  EXPECT_THAT(error("1e-5", "\"x\""), HasSubstr("\"rms_norm_eps\": a number is expected"));
+              HasSubstr("config.json \"hidden_size\": expected a whole number from 0 to "
+                        "2147483647, got -64"));
+  EXPECT_THAT(
+      error("\"num_hidden_layers\": 1", "\"num_hidden_layers\": 1000000000"),
+      HasSubstr("\"num_hidden_layers\": 1000000000 is out of range; it must be at most 4096"));
+  EXPECT_THAT(error("1e-5", "\"x\""), HasSubstr("\"rms_norm_eps\": expected a number"));
   EXPECT_THAT(error("silu", "relu"), HasSubstr("\"hidden_act\": \"relu\" is not supported"));
   EXPECT_THAT(error("\"silu\"", "\"silu\", \"quantization_config\": {\"quant_method\": \"gptq\"}"),
-              HasSubstr("\"quantization_config\": weights that are quantised"));
+              HasSubstr("\"quantization_config\": quantised weights are not"));
   EXPECT_THAT(error("\"silu\"", "\"silu\", \"rope_scaling\": {\"type\": \"dynamic\"}"),
               HasSubstr("\"rope_type\": \"dynamic\" is not supported"));
   EXPECT_THAT(error("\"silu\"", "\"silu"), HasSubstr("config.json: the file is not valid JSON"));
@@ -458,18 +459,18 @@ TEST(HfFolderTest, WrongTensorsAreNamed) {
     return FolderError(llama.folder);
   };
   EXPECT_THAT(error("model.layers.0.self_attn.x.weight", {4}, "F32", 16),
-              HasSubstr("tensor \"model.layers.0.self_attn.x.weight\": a LlamaForCausalLM that is "
-                        "supported has no such tensor"));
+              HasSubstr("tensor \"model.layers.0.self_attn.x.weight\": supported "
+                        "LlamaForCausalLM models have no such tensor"));
   EXPECT_THAT(error("model.layers.1.mlp.up_proj.weight", {4}, "F32", 16),
-              HasSubstr("is of no layer: config.json has 1 layers"));
+              HasSubstr("its layer does not exist: config.json has 1 layers"));
   EXPECT_THAT(error("model.layers.0.self_attn.q_proj.bias", {16}, "F64", 128),
               HasSubstr("type F64 is not supported; BF16, F16 and F32 are"));
   EXPECT_THAT(error("model.layers.0.self_attn.q_proj.bias", {15}, "F32", 60),
-              HasSubstr("its shape is [15]; a multiple of the head's 16 elements"));
+              HasSubstr("its shape is [15]; expected a multiple of the head's 16 elements"));
   EXPECT_THAT(error("model.layers.0.self_attn.v_proj.bias", {2, 2, 2}, "F32", 32),
-              HasSubstr("its shape is [2, 2, 2]; a vector or a matrix is expected"));
+              HasSubstr("its shape is [2, 2, 2]; expected a vector or a matrix"));
   EXPECT_THAT(error("model.layers.0.mlp.experts.0.gate_proj.weight", {4}, "F32", 16),
-              HasSubstr("is of an expert, but config.json has none"));
+              HasSubstr("belongs to an expert, but config.json has no experts"));
   EXPECT_EQ(error("model.layers.0.self_attn.rotary_emb.inv_freq", {8}, "F32", 32), "opened");
 }
 
@@ -500,7 +501,7 @@ TEST(HfFolderTest, SamplingDefaultsComeAlong) {
   EXPECT_EQ((*file)->Find("general.sampling.top_p"), nullptr);
   llama.folder.Write("generation_config.json", R"({"temperature": "hot"})");
   EXPECT_THAT(FolderError(llama.folder),
-              HasSubstr("generation_config.json \"temperature\": a number is expected"));
+              HasSubstr("generation_config.json \"temperature\": expected a number"));
 }
 
 TEST(HfFolderTest, ATopKThatIsOffAndAGreedyTemperature) {
@@ -517,7 +518,8 @@ TEST(HfFolderTest, ATopKThatIsOffAndAGreedyTemperature) {
   }
   for (const char* wrong : {"-2", "1.5", "\"all\""}) {
     llama.folder.Write("generation_config.json", fmt::format(R"({{"top_k": {}}})", wrong));
-    EXPECT_THAT(FolderError(llama.folder), HasSubstr("generation_config.json \"top_k\": a "));
+    EXPECT_THAT(FolderError(llama.folder),
+                HasSubstr("generation_config.json \"top_k\": expected a "));
   }
 }
 

@@ -34,7 +34,7 @@ std::string HfField(std::string_view file, std::string_view key) {
 HfFields::HfFields(std::string_view path, std::string_view file, const json& object)
     : path_(path), file_(file), object_(object) {
   if (object.is_object()) return;
-  failures_.Add({StatusCode::kDataLoss, fmt::format("{}/{}: is no JSON object", path, file)});
+  failures_.Add({StatusCode::kDataLoss, fmt::format("{}/{}: is not a JSON object", path, file)});
 }
 
 const json* HfFields::Find(std::string_view key) const {
@@ -64,7 +64,7 @@ void HfFields::Fail(StatusCode code, std::string_view key, const std::string& wh
 void HfFields::Mismatch(std::string_view key, const char* expected) {
   std::string found = Find(key)->dump(-1, ' ', true, json::error_handler_t::replace);
   if (found.size() > 40) found = found.substr(0, 40) + "...";
-  Fail(StatusCode::kDataLoss, key, fmt::format("{} is expected, not {}", expected, found));
+  Fail(StatusCode::kDataLoss, key, fmt::format("expected {}, got {}", expected, found));
 }
 
 uint32_t HfFields::Uint(std::string_view key, std::optional<uint32_t> absent) {
@@ -108,7 +108,7 @@ std::string HfFields::Text(std::string_view key, const std::optional<std::string
     return absent.value_or("");
   }
   if (value->is_string()) return value->get<std::string>();
-  Mismatch(key, "a text");
+  Mismatch(key, "a string");
   return "";
 }
 
@@ -117,12 +117,12 @@ std::vector<std::string> HfFields::Texts(std::string_view key) {
   const json* value = Find(key);
   if (value == nullptr) return texts;
   if (!value->is_array() || value->size() > kMaxListItems) {
-    Mismatch(key, "a list of texts");
+    Mismatch(key, "a list of strings");
     return texts;
   }
   for (const json& item : *value) {
     if (!item.is_string()) {
-      Mismatch(key, "a list of texts");
+      Mismatch(key, "a list of strings");
       return {};
     }
     texts.push_back(item.get<std::string>());

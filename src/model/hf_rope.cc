@@ -95,7 +95,7 @@ void RopeReader::Read() {
   in_.Keep(rope_local.failures());
 }
 
-// Of layers with a window.
+// Reads the RoPE parameters of layers with a window.
 void RopeReader::ReadLocal(HfFields* rope) {
   if (Is("gemma3")) {
     PutFloat("rope.freq_base_swa",
@@ -106,7 +106,7 @@ void RopeReader::ReadLocal(HfFields* rope) {
     return;
   }
   rope->Fail(StatusCode::kUnimplemented, "sliding_attention",
-             "scaling, or a base, of these layers alone is not supported; a base is, of gemma3");
+             "RoPE fields of these layers alone are not supported, except rope_theta of gemma3");
 }
 
 void RopeReader::ReadDimensions(HfFields* rope) {
@@ -175,7 +175,7 @@ void RopeReader::ReadYarn(HfFields* rope) {
 }
 
 void RopeReader::ReadLongRope(HfFields* rope) {
-  // The configuration's own comes before that of the scaling.
+  // The configuration's field takes precedence over the scaling's.
   const uint32_t original = in_.Uint(
       kOriginalContext, rope->Uint(kOriginalContext, Is("phi3") ? kPhi3OriginalContext : context_));
   out_.SetUint32(Key("rope.scaling.original_context_length"), original,
@@ -207,7 +207,7 @@ void RopeReader::ReadLlama3(HfFields* rope, double theta) {
   if (!rope->ok()) return;
   if (!(factor >= 1.0 && low > 0.0 && high > low && original >= 1.0 && theta > 1.0)) {
     rope->Fail(StatusCode::kDataLoss, "factor",
-               "the scaling of llama3 needs a factor of at least 1 and 0 < low_freq_factor < "
+               "llama3 scaling needs a factor of at least 1 and 0 < low_freq_factor < "
                "high_freq_factor");
     return;
   }

@@ -57,7 +57,7 @@ constexpr auto kLayerNames =
                              {"attn.c_proj", "attn_output"},
                              {"mlp.c_fc", "ffn_up"},
                              {"mlp.c_proj", "ffn_down"}});
-// Of one expert, behind its number.
+// The tensors of one expert: their names follow its number.
 constexpr auto kExpertNames = std::to_array<NamePair>({{"gate_proj", "ffn_gate_exps"},
                                                        {"up_proj", "ffn_up_exps"},
                                                        {"down_proj", "ffn_down_exps"},
@@ -133,8 +133,8 @@ class FolderTensors {
     return out_.Error(code, TensorField(t.tensor.name), what);
   }
   Status ShapeError(const HfTensor& t, const std::string& expected) const {
-    return Error(t, fmt::format("its shape is [{}]; {} is expected",
-                                fmt::join(t.tensor.shape, ", "), expected));
+    return Error(t, fmt::format("its shape is [{}]; expected {}", fmt::join(t.tensor.shape, ", "),
+                                expected));
   }
   static std::string FieldOf(const HfTensor& t) { return TensorField(t.tensor.name); }
 
@@ -143,7 +143,7 @@ class FolderTensors {
   GgufFile::Builder& out_;
   ModelBytes& bytes_;
   std::map<std::string_view, const HfTensor*> by_name_;  // Stripped.
-  // Those of each expert, by the name of the tensor that they are parts of.
+  // Each expert's tensor, by the name of the tensor of all experts.
   std::map<std::string, std::vector<const HfTensor*>> experts_;
 };
 
@@ -167,7 +167,7 @@ Status FolderTensors::Add(const std::vector<HfTensor>& tensors) {
     const std::string_view name = Strip(t.tensor.name);
     if (name.empty()) continue;
     if (t.tensor.bytes == 0) return Error(t, "has no elements");
-    if (!by_name_.emplace(name, &t).second) return Error(t, "is there twice");
+    if (!by_name_.emplace(name, &t).second) return Error(t, "the name occurs twice");
   }
   for (const auto& [name, t] : by_name_) {
     if (Status status = AddOne(name, *t); !status.ok()) return status;
@@ -196,7 +196,8 @@ Status FolderTensors::AddOne(std::string_view stripped, const HfTensor& t) {
   if (TakePrefix(&name, "layers.") || TakePrefix(&name, "h.")) {
     const std::optional<uint32_t> layer = TakeIndex(&name);
     if (layer && *layer < model_.layers) return AddOfLayer(*layer, name, t);
-    return Error(t, fmt::format("is of no layer: config.json has {} layers", model_.layers));
+    return Error(t,
+                 fmt::format("its layer does not exist: config.json has {} layers", model_.layers));
   }
   const size_t dot = name.rfind('.');
   const std::string_view ending = dot == name.npos ? "" : name.substr(dot);
@@ -222,7 +223,7 @@ Status FolderTensors::AddOfLayer(uint32_t layer, std::string_view name, const Hf
 Status FolderTensors::AddNamed(const std::string& prefix, std::string_view gguf,
                                std::string_view ending, bool transposed, const HfTensor& t) {
   if (gguf.empty() || (ending != ".weight" && ending != ".bias")) {
-    return Error(t, fmt::format("a {} that is supported has no such tensor", arch_.name),
+    return Error(t, fmt::format("supported {} models have no such tensor", arch_.name),
                  StatusCode::kUnimplemented);
   }
   const std::string name = prefix + std::string(gguf) + std::string(ending);
@@ -313,12 +314,13 @@ Status FolderTensors::AddMatrix(const std::string& name, bool transposed, const 
 // `name`: behind "experts.": of one expert ("3.gate_proj.weight"), or of all of them.
 Status FolderTensors::KeepExpert(const std::string& prefix, std::string_view name,
                                  const HfTensor& t) {
-  if (model_.experts == 0) return Error(t, "is of an expert, but config.json has none");
+  if (model_.experts == 0) return Error(t, "belongs to an expert, but config.json has no experts");
   std::string_view rest = name;
   const std::optional<uint32_t> number = TakeIndex(&rest);
   if (!number) return AddFused(prefix, name, t);
   if (*number >= model_.experts) {
-    return Error(t, fmt::format("is of no expert: config.json has {}", model_.experts));
+    return Error(
+        t, fmt::format("its expert does not exist: config.json has {} experts", model_.experts));
   }
   std::string_view gguf;
   if (rest.ends_with(".weight")) gguf = NameIn(kExpertNames, rest.substr(0, rest.size() - 7));
@@ -345,7 +347,7 @@ Status FolderTensors::AddExperts() {
     const uint64_t begin = bytes_.size();
     for (const HfTensor* t : all) {
       if (t->tensor.shape != first.tensor.shape || t->tensor.dtype != first.tensor.dtype) {
-        return Error(*t, "its type or shape is not that of expert 0");
+        return Error(*t, "its type or shape differs from expert 0");
       }
       bytes_.AddRange(t->file, t->tensor.begin, t->tensor.bytes);
     }
@@ -355,8 +357,8 @@ Status FolderTensors::AddExperts() {
   return {};
 }
 
-// Of all experts: gate and up in one tensor, and down. In gpt-oss rows alternate between gate and
-// up; elsewhere all of gate come before all of up.
+// Adds a tensor of all experts: gate and up together, or down. In gpt-oss rows alternate between
+// gate and up; elsewhere all rows of gate come before all rows of up.
 Status FolderTensors::AddFused(const std::string& prefix, std::string_view name,
                                const HfTensor& t) {
   if (name.ends_with(".weight")) name.remove_suffix(7);
@@ -373,7 +375,7 @@ Status FolderTensors::AddFused(const std::string& prefix, std::string_view name,
     std::string sibling(Strip(t.tensor.name));
     sibling.replace(sibling.size() - 7, 7, "_scales");
     const auto at = by_name_.find(sibling);
-    if (at == by_name_.end()) return Error(t, "has no tensor of scales beside it");
+    if (at == by_name_.end()) return Error(t, "the tensor of its scales is missing");
     scales = at->second;
   }
   const uint64_t parts = both ? 2 : 1;
@@ -460,7 +462,7 @@ Status FolderTensors::AddMxfp4(const std::string& name, uint64_t part, uint64_t 
   }
   if (scales.tensor.dtype != "U8" ||
       !std::ranges::equal(scales.tensor.shape, std::span(shape).first(3))) {
-    return ShapeError(scales, "that of its blocks, without the 16, and U8");
+    return ShapeError(scales, "the shape of its blocks without the last dimension, and type U8");
   }
   const uint64_t begin = bytes_.size();
   for (uint64_t expert = 0; expert < shape[0]; ++expert) {

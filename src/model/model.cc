@@ -148,7 +148,7 @@ class Model::Loader {
   FfnWeights AddFfn(const FfnTensors& tensors);
   LayerWeights AddLayer(const LayerTensors& tensors);
   std::byte* Allocate(const TensorPart& part);
-  // Of no tensor: no matrix, and nullptr.
+  // For a part without a tensor: an empty matrix, and nullptr.
   kernels::Matrix AddMatrix(const TensorPart& part);
   const float* AddVector(const TensorPart& part);
   // Reads `count` rows or elements, of `size` bytes each, from the part's `first` on.
@@ -186,7 +186,7 @@ Status Model::Loader::MakeArena(const ModelTensors& tensors) {
   const size_t bytes = ArenaBytes(tensors);
   StatusOr<base::PageArena> arena = base::PageArena::Make(bytes);
   if (!arena.ok()) {
-    return {arena.status().code(), fmt::format("no memory for {} bytes of weights", bytes)};
+    return {arena.status().code(), fmt::format("not enough memory for {} bytes of weights", bytes)};
   }
   model_->arena_ = *std::move(arena);
   next_ = model_->arena_.data();
@@ -284,9 +284,9 @@ Status Model::Loader::RunJob(const Job& job) const {
   }
   const int64_t bad = kernels::FindBadScale(TypeOf(job.part), data.data(), job.part.n);
   if (bad >= 0) {
-    return file_.Error(
-        StatusCode::kDataLoss, TensorField(job.part.tensor->name),
-        fmt::format("element {} is no finite number", job.part.begin + static_cast<uint64_t>(bad)));
+    return file_.Error(StatusCode::kDataLoss, TensorField(job.part.tensor->name),
+                       fmt::format("element {} is not a finite number",
+                                   job.part.begin + static_cast<uint64_t>(bad)));
   }
   CopyVector(job.part, data.data(), job.to);
   return {};
@@ -312,11 +312,11 @@ Status Model::Loader::RunMatrixJob(const Job& job) const {
       bad >= 0) {
     const uint64_t bad_row = job.part.begin + first_row + static_cast<uint64_t>(bad / row_blocks);
     return file_.Error(StatusCode::kDataLoss, TensorField(job.part.tensor->name),
-                       fmt::format("{} {} of row {} is no finite number",
+                       fmt::format("{} {} of row {} is not a finite number",
                                    row_blocks == matrix.k ? "element" : "the scale of block",
                                    bad % row_blocks, bad_row));
   }
-  // These panels are those of the matrix of these rows.
+  // The read rows are packed as a matrix of their own, whose panels start at 0.
   std::byte* const to =
       job.to + static_cast<size_t>(job.panel_begin) * kernels::PanelBytes(matrix.type, matrix.k);
   kernels::PackPanels(matrix.type, rows, matrix.k, data.data(), 0, job.panel_end - job.panel_begin,
@@ -373,7 +373,7 @@ Status CheckRopeBytes(const GgufFile& file, const ModelConfig& config, int32_t m
 
 uint64_t RopeBytes(const ModelConfig& config, int32_t max_positions) {
   const int32_t positions = PositionsOf(config, max_positions);
-  // Of kLongRope the table of the short factors is used for short sequences alone.
+  // The table of kLongRope's short factors is used for short sequences only.
   const int32_t is_short = config.long_rope_above();
   const int32_t all = positions > is_short ? positions + is_short : positions;
   const int32_t windowed = config.window_rope.has_value() ? config.window_rope->dim : 0;

@@ -35,7 +35,7 @@ struct FfnWeights {
 // Either the layer has a network of its own, or a router and experts.
 struct LayerWeights : FfnWeights {
   const float* attention_norm = nullptr;       // [hidden_size]
-  const float* attention_norm_bias = nullptr;  // Of LayerNorm.
+  const float* attention_norm_bias = nullptr;  // LayerNorm only.
   kernels::Matrix q;                           // [num_heads * head_dim, hidden_size]
   kernels::Matrix k;                           // [num_kv_heads * head_dim, hidden_size]
   kernels::Matrix v;                           // as k
@@ -49,7 +49,7 @@ struct LayerWeights : FfnWeights {
   const float* sinks = nullptr;                // [num_heads]: see Kernels::attention_merge.
   const float* attention_post_norm = nullptr;  // [hidden_size], of what attention adds.
   const float* ffn_norm = nullptr;             // [hidden_size]
-  const float* ffn_norm_bias = nullptr;        // Of LayerNorm.
+  const float* ffn_norm_bias = nullptr;        // LayerNorm only.
   const float* ffn_post_norm = nullptr;        // [hidden_size], of what the network adds.
   kernels::Matrix router;                      // [experts, hidden_size]
   const float* router_bias = nullptr;
@@ -92,7 +92,7 @@ class Model {
   // [context_length, hidden_size], of PositionKind::kLearned.
   const kernels::Matrix& position_embedding() const { return position_embedding_; }
   const float* output_norm() const { return output_norm_; }            // [hidden_size]
-  const float* output_norm_bias() const { return output_norm_bias_; }  // Of LayerNorm.
+  const float* output_norm_bias() const { return output_norm_bias_; }  // LayerNorm only.
   const kernels::Matrix& output() const {
     return output_;
   }  // [vocab_size, hidden_size]; may be tied.

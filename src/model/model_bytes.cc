@@ -127,7 +127,7 @@ Status ModelBytes::Read(uint64_t begin, std::span<std::byte> to) const {
   for (; !to.empty(); ++extent) {
     if (extent == extents_.end() || begin - extent->begin >= extent->bytes) {
       return {StatusCode::kDataLoss,
-              fmt::format("{}: there is no byte {}: the model has {}",
+              fmt::format("{}: byte {} is beyond the end of the model, which has {} bytes",
                           files_.empty() ? "" : files_.front().path(), begin, size_)};
     }
     const uint64_t offset = begin - extent->begin;
@@ -189,8 +189,8 @@ Status ModelBytes::ReadRows(const ConvertedMatrix& matrix, uint64_t row,
         std::memcpy(out, floats.data(), static_cast<size_t>(row_bytes));
       } else if (!QuantizeRow(matrix.type, floats, out)) {
         return {StatusCode::kDataLoss,
-                fmt::format("a weight that is to be quantised is not finite, or too large: in row "
-                            "{} of a matrix of {} times {}",
+                fmt::format("a weight in row {} of a matrix of {} times {} cannot be quantised: it "
+                            "is not finite or too large",
                             row + done + i, matrix.rows, matrix.columns),
                 kWeightsField};
       }

@@ -22,8 +22,8 @@ enum class NormKind { kRms, kLayer };
 // and i + dim / 2 (qwen, gemma, phi); kLearned adds an embedding of the position (gpt2).
 enum class PositionKind { kRopeInterleaved, kRopeNeox, kLearned };
 
-// Of the feed-forward network. kSwiGlu: silu(gate) * up; kGeGlu: gelu(gate) * up; kGelu: no gate;
-// kSwiGluClamped: gpt-oss's.
+// The feed-forward network's activation. kSwiGlu: silu(gate) * up; kGeGlu: gelu(gate) * up; kGelu:
+// no gate; kSwiGluClamped: gpt-oss's.
 enum class Activation { kSwiGlu, kGeGlu, kGelu, kSwiGluClamped };
 
 // A mixture of experts in place of one feed-forward network (Shazeer et al. 2017): a router's
@@ -96,7 +96,7 @@ struct ModelConfig {
     return kernels::KvHeadBlockBytes(type, head_dim) * static_cast<size_t>(num_kv_heads) *
            static_cast<size_t>(kv_groups().layers);
   }
-  // Of the blocks of all groups for the same positions.
+  // Bytes of the blocks of all groups for the same positions.
   size_t kv_bytes_of_all_groups(kernels::KvType type) const {
     return kv_block_bytes(type) * kv_groups().windows.size();
   }

@@ -69,7 +69,7 @@ void CheckTypes(const GgufFile& file, Failures* failures) {
 }
 
 // Finds tensors one after another. Sizes of the configuration that are 0 could not be read: they
-// fit any tensor, since the failure is that of their keys.
+// fit any tensor, since the failure of their keys is already recorded.
 class TensorBinder {
  public:
   // `failures` may have some of the configuration.
@@ -174,7 +174,7 @@ void TensorBinder::BindEmbeddingAndOutput() {
   const bool fits = vocab >= 1 && vocab <= kMaxVocab;
   if (tensor != nullptr && !fits) {
     Fail(StatusCode::kDataLoss, kEmbedding,
-         fmt::format("its shape is [{}]; [embedding length, vocabulary size] is expected",
+         fmt::format("its shape is [{}]; expected [embedding length, vocabulary size]",
                      fmt::join(tensor->shape, ", ")));
     known_.push_back(tensor);
   } else {
@@ -297,9 +297,9 @@ void TensorBinder::RejectUnknownTensors() {
       continue;
     }
     if (std::ranges::binary_search(known_, &tensor)) continue;
-    unknown.Add(file_.Error(
-        StatusCode::kUnimplemented, TensorField(tensor.name),
-        fmt::format("the {} models that are supported have no such tensor", recipe_.architecture)));
+    unknown.Add(
+        file_.Error(StatusCode::kUnimplemented, TensorField(tensor.name),
+                    fmt::format("supported {} models have no such tensor", recipe_.architecture)));
   }
   failures_->Add(unknown.status());
 }

@@ -245,7 +245,7 @@ TEST(ModelTest, ScalesThatAreNoNumbersAreNamed) {
       EXPECT_EQ(model.status().code(), StatusCode::kDataLoss);
       EXPECT_EQ(model.status().field(), "tensor \"blk.1.ffn_up.weight\"");
       EXPECT_THAT(model.status().message(),
-                  HasSubstr("\": the scale of block 0 of row 255 is no finite number"));
+                  HasSubstr("\": the scale of block 0 of row 255 is not a finite number"));
     }
   }
 }
@@ -267,7 +267,7 @@ TEST(ModelTest, WeightsThatCannotBeQuantisedAreNamed) {
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_EQ(status.field(), "tensor \"blk.1.ffn_up.weight\"");
   EXPECT_THAT(status.message(),
-              HasSubstr(bad.path() + ": tensor \"blk.1.ffn_up.weight\": a weight that is to be "
+              HasSubstr(bad.path() + ": tensor \"blk.1.ffn_up.weight\": a weight in row "
                                      "quantised is not finite, or too large: in row 95"));
 }
 

@@ -55,8 +55,9 @@ StatusOr<std::unique_ptr<GgufFile>> OpenAny(const std::string& path, std::string
     if (Status status = (*file)->Quantize(quantize); !status.ok()) return status;
     return file;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, path + ": no memory for the file's tables");
-  } catch (const std::exception& e) {  // Of the file system.
+    return Status(StatusCode::kResourceExhausted,
+                  path + ": not enough memory for the file's tables");
+  } catch (const std::exception& e) {  // From the file system.
     return Status(StatusCode::kUnavailable, fmt::format("{}: {}", path, e.what()));
   }
 }

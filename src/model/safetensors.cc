@@ -87,8 +87,8 @@ bool HeaderReader::ReadText(json* header) {
   if (!status_.ok()) return false;
   if (length > kMaxHeaderBytes64 || length > file_.bytes() - kLengthBytes) {
     return Fail(
-        fmt::format("the header's length, {}, is more than the file's {} bytes hold, or "
-                    "than {}; it is no safetensors file",
+        fmt::format("the header's length, {}, is more than the file's {} bytes can hold, "
+                    "or more than {}; it is not a safetensors file",
                     length, file_.bytes(), kMaxHeaderBytes64));
   }
   std::string text(static_cast<size_t>(length), '\0');
@@ -97,7 +97,7 @@ bool HeaderReader::ReadText(json* header) {
   if (!text.starts_with('{')) return Fail("the header does not begin with '{'");
   StatusOr<json> read = base::ReadJson(text, kHeaderBounds, "the header");
   if (!read.ok()) return Fail(base::PrintableText(read.status().message()));
-  if (!read->is_object()) return Fail("the header is no JSON object");
+  if (!read->is_object()) return Fail("the header is not a JSON object");
   *header = *std::move(read);
   data_ = kLengthBytes + length;
   return true;
@@ -143,7 +143,9 @@ bool HeaderReader::ReadShape(const json& value, SafeTensor* tensor) {
   }
   uint64_t elements = 1;
   for (const json& item : value) {
-    if (!item.is_number_unsigned()) return Fail(*tensor, "shape has a dimension that is no size");
+    if (!item.is_number_unsigned()) {
+      return Fail(*tensor, "shape has a dimension that is not a whole number");
+    }
     const auto dim = item.get<uint64_t>();
     if (__builtin_mul_overflow(elements, dim, &elements) || elements > INT64_MAX) {
       return Fail(*tensor, fmt::format("a dimension of {} makes too many elements", dim));
@@ -159,7 +161,7 @@ bool HeaderReader::ReadShape(const json& value, SafeTensor* tensor) {
 bool HeaderReader::ReadOffsets(const json& value, SafeTensor* tensor) {
   if (!value.is_array() || value.size() != 2 || !value[0].is_number_unsigned() ||
       !value[1].is_number_unsigned()) {
-    return Fail(*tensor, "data_offsets are not two sizes");
+    return Fail(*tensor, "data_offsets are not two whole numbers");
   }
   const auto begin = value[0].get<uint64_t>();
   const auto end = value[1].get<uint64_t>();
@@ -185,7 +187,7 @@ bool HeaderReader::CheckOrder() {
   uint64_t end = data_;
   for (const SafeTensor& tensor : tensors_) {
     if (tensor.begin < end) {
-      return Fail(tensor, "its data overlap those of the tensor before it in the file");
+      return Fail(tensor, "its data overlaps the data of the previous tensor in the file");
     }
     if (tensor.begin > end) {
       return Fail(tensor,

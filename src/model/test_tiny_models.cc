@@ -167,7 +167,7 @@ class TinyModelMaker {
   void AddFfn();
   void AddExperts();
   void AddRopeFactors();
-  // Of the model, and of the layer whose prefix is set.
+  // Add a tensor of the model, and one of the layer whose prefix is set.
   void Add(const std::string& name, const std::vector<int>& shape);
   void AddOfLayer(const std::string& name, const std::vector<int>& shape) {
     Add(prefix_ + name, shape);

@@ -12,7 +12,8 @@ ModelConfig ReadLlama(MetadataReader* reader) {
     ReadExperts(reader, c.intermediate_size, &c);
   } else if (reader->Uint("expert_used_count", 0, 1 << 20, 0) > 0 &&
              !reader->Failed("expert_count")) {
-    reader->Fail(StatusCode::kDataLoss, "expert_used_count", "there are no experts to use");
+    reader->Fail(StatusCode::kDataLoss, "expert_used_count",
+                 "must be 0, because the model has no experts");
   }
   return c;
 }

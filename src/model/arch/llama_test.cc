@@ -133,7 +133,7 @@ TEST(ModelConfigTest, HostileNumbersAreNamed) {
       UnsupportedWith([](GgufWriter* w) { w->SetUint32("llama.attention.value_length", 32); }),
       HasSubstr("value_length\": 32 differs"));
   EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetUint32("llama.embedding_length", 65); }),
-              HasSubstr("65 is no multiple of 32"));
+              HasSubstr("65 is not a multiple of 32"));
   for (const float eps : {0.0F, -1.0F, 1.0F, std::numeric_limits<float>::quiet_NaN()}) {
     EXPECT_THAT(ErrorWith([&](GgufWriter* w) {
                   w->SetFloat32("llama.attention.layer_norm_rms_epsilon", eps);
@@ -191,7 +191,7 @@ TEST(ModelConfigTest, ReadsWindowsAndScales) {
                 w->SetUint32("llama.attention.sliding_window", 100);
                 w->SetBools("llama.attention.sliding_window_pattern", {false});
               }),
-              HasSubstr("sliding_window_pattern\": 2 flags are expected"));
+              HasSubstr("sliding_window_pattern\": expected 2 flags"));
   const auto scale = [](GgufWriter* w) { w->SetFloat32("llama.attention.scale", 0.5F); };
   EXPECT_EQ(ConfigWith(scale).attention_scale, 0.5F);
 }
@@ -249,8 +249,8 @@ TEST(ModelConfigTest, AFactorOfRopesScalingStretches) {
     }
     for (const float zero : {0.0F, -0.0F}) {
       EXPECT_THAT(ErrorWith(with("yarn", zero, key)),
-                  HasSubstr(std::string(key) + "\": 0 is no factor of \"yarn\"; it must be at "
-                                               "least 1"));
+                  HasSubstr(std::string(key) + "\": 0 is out of range; it must be at least 1 "
+                                               "for \"yarn\""));
     }
   }
 }

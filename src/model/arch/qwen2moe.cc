@@ -1,4 +1,6 @@
 // Architecture "qwen2moe": Qwen 1.5 and 2 with experts, and one expert for all rows.
+#include <fmt/format.h>
+
 #include "model/arch/recipe.h"
 
 namespace ropeway::model {
@@ -13,7 +15,8 @@ ModelConfig ReadQwen2Moe(MetadataReader* reader) {
   constexpr const char* kShared = "expert_shared_feed_forward_length";
   c.experts.shared_intermediate_size = reader->Uint(kShared, 32, 1 << 20, c.intermediate_size);
   if (c.experts.shared_intermediate_size % 32 != 0) {
-    reader->Fail(StatusCode::kUnimplemented, kShared, "it is no multiple of 32");
+    reader->Fail(StatusCode::kUnimplemented, kShared,
+                 fmt::format("{} is not a multiple of 32", c.experts.shared_intermediate_size));
   }
   return c;
 }

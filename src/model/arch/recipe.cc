@@ -86,7 +86,7 @@ void ReadScaling(MetadataReader* reader, ModelConfig* config) {
   // What stretches the context in its own way has no such stand-in.
   if (factor == 0.0 && (type == "yarn" || type == "longrope") && !reader->Failed(key)) {
     reader->Fail(StatusCode::kDataLoss, key,
-                 fmt::format("0 is no factor of \"{}\"; it must be at least 1", type));
+                 fmt::format("0 is out of range; it must be at least 1 for \"{}\"", type));
   }
   if (type == "none") return;
   if (type == "linear") {
@@ -168,7 +168,7 @@ std::vector<bool> MetadataReader::Flags(std::string_view key, int32_t count) {
   const size_t bytes = GgufTypeBytes(array->type);  // 0: strings.
   const bool whole = array->type != GgufType::kFloat32 && array->type != GgufType::kFloat64;
   if (bytes == 0 || !whole || array->count != static_cast<uint64_t>(count)) {
-    Fail(StatusCode::kDataLoss, key, fmt::format("{} flags are expected, one per layer", count));
+    Fail(StatusCode::kDataLoss, key, fmt::format("expected {} flags, one per layer", count));
     return {};
   }
   std::vector<bool> flags;
@@ -238,7 +238,8 @@ void ReadSizes(MetadataReader* reader, ModelConfig* config) {
   const auto width = [reader](const char* key) {
     const int32_t size = reader->Uint(key, 32, kMaxWidth);
     if (size % 32 != 0) {
-      reader->Fail(StatusCode::kUnimplemented, key, fmt::format("{} is no multiple of 32", size));
+      reader->Fail(StatusCode::kUnimplemented, key,
+                   fmt::format("{} is not a multiple of 32", size));
     }
     return size;
   };
@@ -308,7 +309,7 @@ void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig*
   experts.intermediate_size = reader->Uint(kSize, 32, kMaxWidth, intermediate_size);
   if (experts.intermediate_size % 32 != 0) {
     reader->Fail(StatusCode::kUnimplemented, kSize,
-                 fmt::format("{} is no multiple of 32", experts.intermediate_size));
+                 fmt::format("{} is not a multiple of 32", experts.intermediate_size));
   }
 }
 
@@ -319,7 +320,7 @@ void ReadRope(MetadataReader* reader, ModelConfig* config) {
     rope.dim = reader->Uint(kDim, 2, static_cast<uint64_t>(config->head_dim), config->head_dim);
   }
   if (rope.dim % 2 != 0) {
-    reader->Fail(StatusCode::kDataLoss, kDim, fmt::format("{} is odd", rope.dim));
+    reader->Fail(StatusCode::kDataLoss, kDim, fmt::format("{} is odd; it must be even", rope.dim));
   }
   rope.freq_base = reader->Float("rope.freq_base", 2.0, 1e15, 10000.0);
   rope.attention_factor = reader->Float("rope.scaling.attn_factor", 1e-3, 1e3, 1.0);

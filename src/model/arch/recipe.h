@@ -80,7 +80,8 @@ void ReadWindows(MetadataReader* reader, int32_t window, int32_t pattern, ModelC
 // RoPE of the layers with a window, where the file names another base for them. After ReadRope and
 // ReadWindows.
 void ReadWindowRope(MetadataReader* reader, ModelConfig* config);
-// Of a decoder with RMSNorm and RoPE: its name, and all of the above but windows. Most begin so.
+// Reads a decoder with RMSNorm and RoPE: its name and all of the above but windows. Most recipes
+// begin with it.
 ModelConfig ReadRopeDecoder(MetadataReader* reader, PositionKind position, Activation activation);
 // A mixture of experts; `intermediate_size` of each where the file names no other.
 void ReadExperts(MetadataReader* reader, int32_t intermediate_size, ModelConfig* config);
