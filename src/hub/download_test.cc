@@ -313,9 +313,11 @@ TEST(NextUrlTest, FromHttpsNobodyIsLedToHttp) {
   EXPECT_EQ(leads("https://hub/a", "//storage/b"), "https://storage/b");
   EXPECT_EQ(leads("http://hub/a", "http://storage/b"), "http://storage/b");
   EXPECT_EQ(leads("http://hub/a", "https://storage/b"), "https://storage/b");
-  EXPECT_EQ(leads("https://hub/a", "http://storage/b"), "leads from https to http://storage/b");
+  EXPECT_EQ(leads("https://hub/a", "http://storage/b"),
+            "redirects from https to http://storage/b, which is not followed");
   // Not even to the same host.
-  EXPECT_EQ(leads("https://hub/a", "http://hub/a"), "leads from https to http://hub/a");
+  EXPECT_EQ(leads("https://hub/a", "http://hub/a"),
+            "redirects from https to http://hub/a, which is not followed");
   EXPECT_EQ(NextUrl(url("https://hub/a"), "http://hub/a").status().code(),
             StatusCode::kUnavailable);
   for (const char* none : {"", "file:///etc/passwd", "HTTP://hub/b", "b"}) {

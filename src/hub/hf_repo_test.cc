@@ -181,7 +181,8 @@ TEST(ListRepoTest, SaysWhyThereIsNoList) {
   const std::string path = "/api/models/owner/repo/tree/main";
   const auto error = [&] { return ListRepo(access, Repo()).status(); };
   EXPECT_EQ(error().code(), StatusCode::kNotFound);
-  EXPECT_THAT(error().message(), HasSubstr("hf:owner/repo: the repository does not exist"));
+  EXPECT_THAT(error().message(),
+              HasSubstr("hf:owner/repo: repository or revision 'main' not found"));
   server.Put(path, {.token = "secret"});
   EXPECT_THAT(error().message(), HasSubstr("set HF_TOKEN"));
   access.token = "wrong";

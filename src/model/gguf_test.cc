@@ -258,7 +258,7 @@ TEST(GgufTest, HostileMetadataNamesTheKey) {
   };
   EXPECT_THAT(error(static_cast<GgufType>(13), ""), HasSubstr("\"bad\": value type 13 is unknown"));
   EXPECT_THAT(error(GgufType::kBool, Raw(uint8_t{2})),
-              HasSubstr("\"bad\": a bool is 0 or 1, not 2"));
+              HasSubstr("\"bad\": a bool must be 0 or 1, not 2"));
   EXPECT_THAT(error(GgufType::kString, Raw(UINT64_MAX)),
               HasSubstr("metadata \"bad\": 1844674407370"));
   EXPECT_THAT(error(GgufType::kArray, Raw(Number(GgufType::kArray), uint64_t{1})),

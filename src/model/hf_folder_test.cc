@@ -205,8 +205,8 @@ TEST(HfFolderTest, ShardsAreOneModel) {
   const auto lacking = OpenModel(llama.folder.path());
   ASSERT_TRUE(lacking.ok()) << lacking.status().message();
   EXPECT_EQ((*lacking)->warnings(),
-            std::vector<std::string>{"has a model.safetensors.index.json with tensors that their "
-                                     "files do not have: \"x\""});
+            std::vector<std::string>{"has a model.safetensors.index.json that lists tensors "
+                                     "that are missing from their files: \"x\""});
   // What the index does not name is not used, whatever it is.
   for (const char* name : {"model.layers.9.unknown", "q.0", "q.1", "q.2", "q.3"}) {
     first.Add(name, {2}, "F16", {0, 0});
