@@ -311,7 +311,7 @@ class ModelsTest(unittest.TestCase):
         self.good("models", "pull", self.made / "tiny.gguf", "--name", "by-path", "--sha256", digest)
         self.good("models", "pull", self.made / "folder")
         self.assertEqual(self.names(), ["by-path", "by-url", "folder"])
-        self.assertIn("there is a model 'by-url' already", self.fails("models", "pull", self.made / "tiny.gguf",
+        self.assertIn("model 'by-url' already exists", self.fails("models", "pull", self.made / "tiny.gguf",
                                                                       "--name", "by-url"))
 
     def test_a_registry_and_packages(self):
