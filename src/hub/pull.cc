@@ -169,7 +169,7 @@ StatusOr<ModelStore::Model> Puller::Run() {
 }
 
 // Whether the model of the name that is there is the one that was asked for. If it was but is
-// damaged, the user is told that it is fetched anew.
+// damaged, the user is told that it is fetched again.
 StatusOr<bool> Puller::Keeps(const ModelStore::Model& there) {
   if (there.path != Place() || (!there.source.empty() && there.source != from_)) {
     return OtherModel(there, there.source.empty() ? "" : "from " + there.source);

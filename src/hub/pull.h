@@ -31,7 +31,7 @@ struct PullOptions {
 };
 
 // Fetches the model, and returns it as it is in the folder then. A model that is there already is
-// fetched anew only if it fails the check, or its size or sum is not the source's; it is replaced
+// fetched again only if it fails the check, or its size or sum is not the source's; it is replaced
 // when the new one is whole. After an interruption the next call goes on from there.
 // Nothing that is not whole and checked comes into the folder. Fails with one sentence;
 // kInvalidArgument if another model has the name.

@@ -60,9 +60,9 @@ struct StoredScales {
   int min = -1;
 };
 StoredScales StoredScalesOf(WeightType type);
-// The index of the first of `count` stored blocks with a scale or minimum that is no finite number
-// (of MXFP4: the exponent 255, which stands for NaN; of types that are not quantised: of the first
-// such element); -1 if there is none.
+// The index of the first of `count` stored blocks with a scale or minimum that is not a finite
+// number (of MXFP4: the exponent 255, which stands for NaN; of types that are not quantised: of the
+// first such element); -1 if there is none.
 int64_t FindBadScale(WeightType type, const std::byte* blocks, int64_t count);
 
 // A weight matrix [n, k] repacked into panels of 16 output features each, in about the file's bit

@@ -76,7 +76,7 @@ class Model {
  public:
   // Repacks the weights of an open GGUF file with `threads` >= 1 threads (any number gives the same
   // bytes). The file is not needed afterwards; if it changes meanwhile the load fails (kDataLoss),
-  // as it does where a weight, or the scale of a block of them, is no finite number.
+  // as it does where a weight, or the scale of a block of them, is not a finite number.
   // `max_positions`: rows of RoPE's tables, at most the model's context length; 0: the context
   // length. Errors as for BindTensors, or kResourceExhausted if memory or threads are short.
   static StatusOr<std::unique_ptr<Model>> Load(const GgufFile& file, int threads,
