@@ -139,7 +139,7 @@ class ModelsTest(GatewayCase):
         self.assertEqual((outcome.status, two.exchanges), (503, []))
         self.assertEqual([one["state"] for one in gateway.health()["backends"]], ["up", "not_ready"])
         for text in (outcome.errors[0], gateway.output()):
-            self.assertIn("it has no model 'two', but 'x', 'y': upstream=NAME", text)
+            self.assertIn("it has no model 'two'; it has 'x', 'y': name one with upstream=NAME", text)
 
     def test_before_a_backend_has_said_its_names(self):
         """A named model is no 404: it may be there."""

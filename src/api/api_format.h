@@ -50,7 +50,7 @@ using Prompt = decltype(Request::prompt);
 // (ApiKey::gateway).
 struct GatewayFields {
   std::string tenant;            // The sender at the gateway, instead of the key; "": the key.
-  std::string cache_scope;       // Of that tenant's requests; "": the tenant alone.
+  std::string cache_scope;       // The requests' scope; "": the tenant alone.
   std::optional<double> weight;  // The tenant's share; absent: the key's.
   // Each part of a stream names the tokens that it accounts for.
   bool ids = false;

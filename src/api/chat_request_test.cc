@@ -152,7 +152,8 @@ TEST(ChatRequest, AllThatIsWrongIsToldAtOnce) {
       "function. 'messages[0].content' must be a string or a list of text parts, but is 7. "
       "'messages[0].name' must be a string, but is 1. 'messages[1]' must be an object, but is "
       "3. 'messages[2].content[0].type' supports only \"text\". 'messages[2].content[1]' must "
-      "be an object, but is \"x\". 'messages[2].tool_call_id' is of a tool's message alone.");
+      "be an object, but is \"x\". 'messages[2].tool_call_id' is allowed only in a message "
+      "of the role 'tool'.");
   // Also what is wrong of fields together; but not of one that is wrong by itself.
   EXPECT_EQ(
       message(R"({"messages":[],"temperature":9,"top_logprobs":2,"stream_options":{},
@@ -165,7 +166,8 @@ TEST(ChatRequest, AllThatIsWrongIsToldAtOnce) {
   EXPECT_EQ(
       message(R"({"messages":[{"role":"user","content":"a"}],"ropeway_gateway":
                         {"tenant":"a b","weight":0,"resume_ids":[1]}})"),
-      "'ropeway_gateway.tenant' must be a name such as API keys have, but is \"a b\". "
+      "'ropeway_gateway.tenant' must be a name of 1 to 64 letters, digits, '-', '_' or '.', but is "
+      "\"a b\". "
       "'ropeway_gateway.weight' must be a number of at least 0.01 and at most 100, but is 0.");
   // Nor of one whose default stands for what could not be read.
   EXPECT_EQ(message(R"({"messages":[{"role":"user","content":"a"}],"stream":"true",
@@ -174,7 +176,7 @@ TEST(ChatRequest, AllThatIsWrongIsToldAtOnce) {
             "\"true\".");
   std::string many = R"({"messages":[)";
   for (int i = 0; i < 99; ++i) many += "1,";
-  EXPECT_THAT(message((many + "1]}").c_str()), testing::EndsWith(" And more are wrong."));
+  EXPECT_THAT(message((many + "1]}").c_str()), testing::EndsWith(" More fields are wrong."));
 }
 
 // What front ends send beside what they ask for.

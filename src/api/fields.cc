@@ -27,7 +27,7 @@ constexpr FieldRow kFieldRows[] = {
     {"stream_options.include_obfuscation", kBoth, K::kNoEffect, "true or false"},
     {"parallel_tool_calls", kChat, K::kNoEffect, "true or false"},
     {"store", kChat, K::kNoEffect, "true or false"},
-    // Of front ends, and of servers that they were written for.
+    // Front ends send these, and servers that they were written for use them.
     {"keep_alive", kBoth, K::kNoEffect},
     {"chat_id", kBoth, K::kNoEffect},
     {"session_id", kBoth, K::kNoEffect},
@@ -152,7 +152,7 @@ bool IsOfTemplate(const FieldRow& row) {
   return row.kind == K::kUnlessTemplateReads || row.kind == K::kUnlessTemplateReadsMembers;
 }
 
-// Of a variable that a chat template may read.
+// Checks a variable that a chat template may read.
 Status CheckVariable(std::string_view name, const std::string& field, const BodyLimits& limits) {
   if (limits.template_names && !limits.template_names->contains(name)) return {};
   return Unsupported(field, limits.template_names ? ": the model's chat template reads it" : "");
@@ -253,7 +253,7 @@ Status FieldReport::status() const {
   if (faults_.size() == 1) return first;
   std::string message;
   for (const Status& fault : faults_) message += (message.empty() ? "" : " ") + fault.message();
-  if (more_faults_) message += " And more are wrong.";
+  if (more_faults_) message += " More fields are wrong.";
   return {first.code(), std::move(message), first.field()};
 }
 
@@ -271,7 +271,7 @@ std::string EscapedName(std::string_view name) {
 
 std::string IgnoredHeader(const std::vector<std::string>& names) {
   constexpr size_t kMostNames = 8;
-  constexpr size_t kMostBytes = 240;  // Of the names.
+  constexpr size_t kMostBytes = 240;  // The names' bytes, at most.
   std::string text;
   size_t more = names.size();
   for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i) {

@@ -36,7 +36,7 @@ enum class FieldKind : uint8_t {
   // With one of `values`, which are JSON, parted by " or "; others are unsupported. Where that is
   // empty ([], "" or false), all that is empty will do.
   kNoEffectWith,
-  // Of any value where the model's chat template does not read a variable of this name; else
+  // Any value is accepted where the model's chat template reads no variable of this name; else
   // unsupported. An object's names are such variables, too, in the kind's last row.
   kUnlessTemplateReads,
   kUnlessTemplateReadsMembers,

@@ -121,7 +121,9 @@ TEST(FieldsTest, TheDocumentHasAllFieldsThatAreNotUsed) {
     if (row.kind == FieldKind::kUnlessTemplateReads) {
       values = "any, where the model's chat template does not read a variable of this name";
     }
-    if (row.kind == FieldKind::kUnlessTemplateReadsMembers) values = "likewise of its members";
+    if (row.kind == FieldKind::kUnlessTemplateReadsMembers) {
+      values = "any: an object with no member that the model's chat template reads";
+    }
     if (row.kind == FieldKind::kNoEffectWith) values = fmt::format("`{}`", row.values);
     if (row.kind == FieldKind::kUnsupported) values = "none: it is not supported";
     auto line = std::find_if(lines.begin(), lines.end(),

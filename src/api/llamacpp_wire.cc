@@ -17,7 +17,7 @@ using OrderedJson = nlohmann::ordered_json;
 Status ReadLlamaHealth(std::string_view body, BackendFacts* /*facts*/) {
   StatusOr<Json> health = ReadDocument(body, "its health");
   if (health.ok() && health->is_object()) return {};
-  return {StatusCode::kUnavailable, "it sent no health, and so is no llama-server"};
+  return {StatusCode::kUnavailable, "it sent no JSON object at /health: it is not a llama-server"};
 }
 
 // Slots with requests; "state" is what old servers say instead of "is_processing".

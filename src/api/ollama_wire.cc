@@ -59,7 +59,7 @@ class OllamaReply final : public WireReply {
     if (!done_ && !line_.empty()) {
       if (std::optional<Outcome> failure = TakeLine(line_, give)) return *std::move(failure);
     }
-    if (!done_) return Broken("ended its stream without a line that is done");
+    if (!done_) return Broken("ended its stream without a line that has 'done': true");
     if (std::string rest = halves_.Rest(); !rest.empty()) {
       give({.text = std::move(rest), .tokens = {}});
     }
@@ -75,14 +75,14 @@ class OllamaReply final : public WireReply {
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) return length_.TakeIdle();
     const StatusOr<Json> line = ReadDocument(text, "a line of its stream");
     if (!line.ok()) return Broken("sent a broken answer: " + line.status().message());
-    if (!line->is_object()) return Broken("sent a line that is no JSON object");
+    if (!line->is_object()) return Broken("sent a line that is not a JSON object");
     const Json& error = Member(*line, "error");
     if (!error.is_null() && error != "" && error != false) {
       return ErrorFailure("ended its stream with an error: ", *line);
     }
     FieldReader fields;
     if (!Member(*line, chat_ ? "response" : "message").is_null()) {
-      return Broken("answered another kind of request than the one it got");
+      return Broken("answered a chat with a completion, or a completion with a chat");
     }
     Delta delta;
     delta.text = ReadText(*line, text, &fields);
@@ -143,7 +143,7 @@ class OllamaReply final : public WireReply {
   HalfJoiner halves_;
   Finish end_ = Outcome::Unsaid();
   std::string line_;          // One whose end has not come.
-  uint64_t token_bytes_ = 0;  // Of the tokens so far.
+  uint64_t token_bytes_ = 0;  // The bytes of the tokens so far.
   bool at_start_ = true;      // No line has come.
   bool done_ = false;
 };
@@ -151,7 +151,7 @@ class OllamaReply final : public WireReply {
 Status ReadVersion(std::string_view body, BackendFacts* /*facts*/) {
   const StatusOr<Json> version = ReadDocument(body, "its version");
   if (version.ok() && !Text(Member(*version, "version")).empty()) return {};
-  return {StatusCode::kUnavailable, "it sent no version, and so is no Ollama"};
+  return {StatusCode::kUnavailable, "it sent no 'version' at /api/version: it is not Ollama"};
 }
 
 Status ReadTags(std::string_view body, BackendFacts* facts) {
@@ -174,7 +174,7 @@ class OllamaWire final : public WireFormat {
     const auto* text = std::get_if<std::string>(&request.prompt);
     if (messages == nullptr && text == nullptr) {
       return Status(StatusCode::kUnimplemented,
-                    "it takes no token ids as a prompt, but a text or a chat", "prompt");
+                    "it supports only a text or a chat as a prompt, not token ids", "prompt");
     }
     OrderedJson body = {{"model", model_.empty() ? request.model : model_}};
     if (messages != nullptr) {

@@ -130,14 +130,14 @@ TEST(OllamaWire, ABrokenStreamFailsWithItsReason) {
       {Lines({good, R"({"error":"an error was encountered while running the model"})"}),
        "an error was encountered"},
       {Lines({good}) + R"({"error":"without an end of line"})", "without an end of line"},
-      {Lines({good}), "without a line that is done"},
+      {Lines({good}), "without a line that has 'done': true"},
       {Lines({good}) + R"({"model":"m","resp)", "not valid JSON"},
       {Lines({good, "data: {}"}), "not valid JSON"},
-      {Lines({good, "7"}), "no JSON object"},
-      {Lines({R"({"model":"m","message":{"content":"y"}})"}), "another kind of request"},
+      {Lines({good, "7"}), "not a JSON object"},
+      {Lines({R"({"model":"m","message":{"content":"y"}})"}), "answered a chat with a completion"},
       {std::string(WireReply::kMaxEventBytes + 1, ' '), "more than 1048576 bytes"},
       {Lines({std::string(100, '[')}), "nested deeper"},
-      {"", "without a line that is done"},
+      {"", "without a line that has 'done': true"},
   };
   for (const auto& [stream, words] : cases) {
     for (const size_t cut : {size_t{7}, size_t{1} << 22U}) {
@@ -174,15 +174,15 @@ TEST(OllamaWire, ReadsWhatOrdinaryClientsRead) {
 
 TEST(OllamaWire, AFieldOfAnUnexpectedTypeIsNamed) {
   const std::pair<const char*, const char*> cases[] = {
-      {R"({"message":"Hello"})", "'message' as a text"},
+      {R"({"message":"Hello"})", "'message' as a string"},
       {R"({"message":{"content":7}})", "'content' as a number"},
       {R"({"message":{"content":[{"type":"image"}]}})", "'image'"},
-      {R"({"message":{"content":"a","thinking":true}})", "'thinking' as true or false"},
-      {R"({"done":"maybe"})", "'done' as a text"},
+      {R"({"message":{"content":"a","thinking":true}})", "'thinking' as a boolean"},
+      {R"({"done":"maybe"})", "'done' as a string"},
       {R"({"done":true,"done_reason":[]})", "'done_reason' as a list"},
-      {R"({"done":true,"eval_count":"two"})", "'eval_count' as a text"},
+      {R"({"done":true,"eval_count":"two"})", "'eval_count' as a string"},
       {R"({"done":true,"prompt_eval_count":{}})", "'prompt_eval_count' as an object"},
-      {R"({"message":{"content":"a"},"logprobs":"x"})", "'logprobs' as a text"},
+      {R"({"message":{"content":"a"},"logprobs":"x"})", "'logprobs' as a string"},
       {R"({"error":{"code":7}})", "an error: {\"code\":7}"},
   };
   Request request = ChatRequest();

@@ -78,12 +78,14 @@ std::string ReadName(const json& message, const char* name, const std::string& a
 
 Status CheckMessage(const ChatMessage& message, const std::string& at) {
   if (message.role == "function" && message.name.empty()) {
-    return InvalidArgument(fmt::format("'{}.name' is required of a function's message.", at),
-                           at + ".name");
+    return InvalidArgument(
+        fmt::format("'{}.name' is required in a message of the role 'function'.", at),
+        at + ".name");
   }
   if (message.role != "tool" && !message.tool_call_id.empty()) {
-    return InvalidArgument(fmt::format("'{}.tool_call_id' is of a tool's message alone.", at),
-                           at + ".tool_call_id");
+    return InvalidArgument(
+        fmt::format("'{}.tool_call_id' is allowed only in a message of the role 'tool'.", at),
+        at + ".tool_call_id");
   }
   return {};
 }

@@ -42,7 +42,8 @@ Status ReadPrompt(const json& value, const std::string& field, OpenAiBody* body)
   for (size_t i = 0; i < count; ++i) {
     const json& prompt = several ? value[i] : value;
     if (several && prompt.type() != value.front().type()) {
-      return Mismatch(prompt, field, "a list of prompts of one kind");
+      return InvalidArgument(
+          fmt::format("'{}' must hold only strings or only lists of token ids.", field), field);
     }
     StatusOr<Prompt> read = ReadOnePrompt(prompt, field);
     if (!read.ok()) return read.status();
@@ -65,7 +66,7 @@ class TextOffsets {
     const uint64_t gone = token.text_offset - std::min(token.text_offset, begin_);
     const auto shown = static_cast<size_t>(std::min<uint64_t>(gone, last_.size()));
     Count(std::string_view(last_).substr(0, shown));    // Nothing, if the text hides the token.
-    characters_ += static_cast<int64_t>(gone - shown);  // Of tokens that another engine reported.
+    characters_ += static_cast<int64_t>(gone - shown);  // Another engine reported them.
     begin_ = token.text_offset;
     last_ = token.bytes;
     return characters_;
@@ -156,7 +157,7 @@ class CompletionLogprobs {
   }
 
   TextOffsets output_;
-  int64_t prompt_characters_ = 0;  // Of the echo.
+  int64_t prompt_characters_ = 0;  // The echo's.
   Json lists_ = Empty();
 };
 
@@ -226,7 +227,7 @@ class CompletionFormat final : public OpenAiFormat {
       if (request.prompt_logprobs.value_or(*request.logprobs) != *request.logprobs) {
         report->AddTogether(
             InvalidArgument(
-                "With 'echo', 'logprobs' and 'prompt_logprobs' differ; give one of them.",
+                "'logprobs' and 'prompt_logprobs' differ; with 'echo', give one of them.",
                 "prompt_logprobs"),
             {"echo", "logprobs"});
       }
@@ -269,7 +270,7 @@ class CompletionFormat final : public OpenAiFormat {
   }
 
   OpenAiBody body_;
-  std::vector<Choice> choices_;  // Of a stream.
+  std::vector<Choice> choices_;  // For streams.
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 // The fields that OpenAI's two dialects share.
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -72,7 +74,7 @@ Status ReadPriority(const json& value, const std::string& field, OpenAiBody* bod
   }
   if (!priority) {
     return Mismatch(value, field,
-                    "\"high\", \"medium\" or \"low\", or 0, 1 or 2 (the lower, the earlier)");
+                    "\"high\", \"medium\" or \"low\", or 0, 1 or 2 (0 is the highest)");
   }
   body->priority = *priority;
   return {};
@@ -99,7 +101,11 @@ Status ReadServiceTier(const json& value, const std::string& field, OpenAiBody* 
 Status ReadTenantName(const json& value, const std::string& path, std::string* name) {
   StatusOr<std::string> text = ReadString(value, path);
   if (!text.ok()) return text.status();
-  if (!core::IsTenantName(*text)) return Mismatch(value, path, "a name such as API keys have");
+  if (!core::IsTenantName(*text)) {
+    return Mismatch(value, path,
+                    fmt::format("a name of 1 to {} letters, digits, '-', '_' or '.'",
+                                core::kMaxTenantNameBytes));
+  }
   *name = *std::move(text);
   return {};
 }

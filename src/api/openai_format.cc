@@ -97,15 +97,15 @@ void CheckLengths(const OpenAiBody& body, const char* zero_tokens_need, FieldRep
   const std::string& field = body.max_tokens_field;
   if (request.max_tokens == 0 && !body.shows_prompts && !body.prompt_logprobs) {
     report->AddTogether(
-        InvalidArgument(fmt::format("'{}' must be at least 1, but is 0, which needs {}.", field,
-                                    zero_tokens_need),
+        InvalidArgument(fmt::format("'{}' must be at least 1, but is 0; 0 is allowed only with {}.",
+                                    field, zero_tokens_need),
                         field),
         {"echo", "prompt_logprobs"});
   }
   if (request.max_tokens && request.sampling.min_tokens > *request.max_tokens) {
     report->AddTogether(
-        InvalidArgument(fmt::format("'min_tokens' is {}, which is more than '{}', {}.",
-                                    request.sampling.min_tokens, field, *request.max_tokens),
+        InvalidArgument(fmt::format("'min_tokens' must be at most '{}', which is {}, but is {}.",
+                                    field, *request.max_tokens, request.sampling.min_tokens),
                         "min_tokens"),
         {field});
   }
@@ -118,20 +118,19 @@ void CheckGateway(const OpenAiBody& body, FieldReport* report) {
   const bool resumes = !body.request.resume_ids.empty();
   if ((body.gateway->ids || resumes) && !body.stream) {
     return report->AddTogether(
-        InvalidArgument("'ropeway_gateway' gives and takes token ids in streams alone: 'stream' "
-                        "must be true.",
+        InvalidArgument("'ids' and 'resume_ids' of 'ropeway_gateway' need 'stream' to be true.",
                         field),
         {"stream"});
   }
   if ((resumes || body.request.choice > 0) && body.choices() > 1) {
     return report->AddTogether(
-        InvalidArgument("'choice' and 'resume_ids' of 'ropeway_gateway' are of one answer, but "
-                        "this request asks for several.",
+        InvalidArgument("'choice' and 'resume_ids' of 'ropeway_gateway' are for a request for one "
+                        "answer, but this one asks for several.",
                         field));
   }
   if (resumes && body.shows_prompts) {
-    report->AddTogether(
-        InvalidArgument("With 'resume_ids' there is no 'echo': it comes first.", "echo"), {field});
+    report->AddTogether(InvalidArgument("'echo' is not supported with 'resume_ids'.", "echo"),
+                        {field});
   }
 }
 

@@ -32,7 +32,7 @@ struct OpenAiBody : ApiRequest {
   std::string max_tokens_field = "max_tokens";  // The field that set request.max_tokens.
   bool to_context_end = false;                  // It was given as -1.
 
-  std::optional<int32_t> best_of;  // Of completions.
+  std::optional<int32_t> best_of;  // Completions only.
   bool logprobs = false;           // This and the next are of chats.
   std::optional<int32_t> top_logprobs;
 };

@@ -153,8 +153,8 @@ TEST(CompletionRequest, MessagesShowWhatIsExpectedAndWhatWasSent) {
     return std::string(CompletionWith(field, value).status().message());
   };
   EXPECT_EQ(message("priority", "\"urgent\""),
-            "'priority' must be \"high\", \"medium\" or \"low\", or 0, 1 or 2 (the lower, the "
-            "earlier), but is \"urgent\".");
+            "'priority' must be \"high\", \"medium\" or \"low\", or 0, 1 or 2 (0 is the "
+            "highest), but is \"urgent\".");
   // Bounded, and whole characters: a cut one is replaced.
   EXPECT_EQ(message("max_tokens", '"' + std::string(65, 'x') + '"'),
             "'max_tokens' must be an integer from 0 to 2147483647, but is \"" +
@@ -456,7 +456,7 @@ TEST(CompletionRequest, AliasesTakeEffect) {
   const Status differ = CompletionWith("typ_p", "0.5,\"typical_p\":0.25").status();
   EXPECT_EQ(differ.message(), "'typical_p' and 'typ_p' differ; give one of them.");
   EXPECT_EQ(CompletionWith("n_predict", "3,\"min_tokens\":5").status().message(),
-            "'min_tokens' is 5, which is more than 'n_predict', 3.");
+            "'min_tokens' must be at most 'n_predict', which is 3, but is 5.");
 }
 
 TEST(CompletionRequest, MinusOneIsUntilTheContextEnds) {
@@ -484,7 +484,7 @@ TEST(CompletionRequest, OneMessageNamesAllFieldsAtFault) {
     body += fmt::format(R"(,"{}":"{}")", name, std::string(100, 'x'));
   }
   const Status many = Completion(body + "}").status();
-  EXPECT_THAT(many.message(), HasSubstr(" And more are wrong."));
+  EXPECT_THAT(many.message(), HasSubstr(" More fields are wrong."));
   EXPECT_LT(many.message().size(), 2000U);
 }
 

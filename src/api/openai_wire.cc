@@ -102,7 +102,7 @@ std::optional<Outcome> OpenAiReply::TakeEvent(const net::SseEvent& event, const 
     return length_.TakeIdle();
   const StatusOr<Json> read = ReadDocument(data, "an event of its stream");
   if (!read.ok()) return Broken("sent a broken answer: " + read.status().message());
-  if (!read->is_object()) return Broken("sent an event that is no JSON object");
+  if (!read->is_object()) return Broken("sent an event that is not a JSON object");
   if (std::optional<Outcome> failure = StreamError(*read, is_error)) return failure;
   return TakeObject(*read, data, give);
 }
@@ -115,7 +115,7 @@ std::optional<Outcome> OpenAiReply::TakeWhole(const DeltaFn& give) {
     return ErrorFailure("answered with an error: ", *read);
   }
   if (std::optional<Outcome> failure = TakeObject(*read, start_, give)) return failure;
-  if (!has_choice_) return Broken("sent a whole answer that says nothing");
+  if (!has_choice_) return Broken("sent an empty answer");
   complete_ = true;
   return std::nullopt;
 }
@@ -138,7 +138,7 @@ std::optional<Outcome> OpenAiReply::TakeObject(const Json& event, std::string_vi
     has_choice_ = has_choice_ || !Member(choice, key).is_null();
   }
   if (IsOfAnotherKind(choice)) {
-    return Broken("answered another kind of request than the one it got");
+    return Broken("answered a chat with a completion, or a completion with a chat");
   }
   Delta delta;
   delta.text = ReadText(choice, source, &fields);
@@ -180,7 +180,7 @@ std::string OpenAiReply::ReadText(const Json& choice, std::string_view source,
   if (!marked) return halves_.Join(JoinedText(choice, fields), false);
   const StatusOr<Json> again = ReadDocument(*marked, "its answer");
   if (!again.ok()) {
-    fields->Fault("choices", "with half a character");
+    fields->Fault("choices", "with half of a surrogate pair");
     return {};
   }
   return halves_.Join(JoinedText(Member(*again, "choices")[0], fields), true);
@@ -351,7 +351,7 @@ class OpenAiServer final : public OpenAiWire {
     std::vector<WireProbe> probes = {
         {"/v1/models", configured().name.empty() ? Need::kGoodAnswer : Need::kAnyAnswer,
          [this](auto body, auto* facts) { return ReadList(body, facts); },
-         "of a server without a list of models, model=NAME has to say the model"}};
+         "if the server has no list of models, name the model with model=NAME"}};
     const core::ServerKind kind = kind_;
     if (kind == core::kVllm) probes.push_back({"/metrics", Need::kNone, ReadVllmMetrics});
     if (kind == core::kSglang) probes.push_back({"/metrics", Need::kNone, ReadSglangMetrics});

@@ -76,14 +76,14 @@ class OpenAiReply : public WireReply {
   const std::optional<int32_t> logprobs_;
   const std::optional<int32_t> max_tokens_;
   Shape shape_ = Shape::kUnknown;
-  std::string start_;        // Of a body of unknown shape, or all of a document so far.
+  std::string start_;        // A body of unknown shape, or all of a document so far.
   size_t looked_at_ = 0;     // Bytes of it, for the first that tells the shape.
   bool has_choice_ = false;  // Some choice said something.
   net::SseParser events_{kMaxEventBytes};
   LengthGuard length_;
   ThoughtMarks thoughts_;
   HalfJoiner halves_;
-  uint64_t token_bytes_ = 0;  // Of the tokens so far.
+  uint64_t token_bytes_ = 0;  // The bytes of the tokens so far.
   bool has_pieces_ = false;   // A `delta` had text.
   bool finished_ = false;     // A finish_reason came.
   bool complete_ = false;     // [DONE] came, or too much behind a finish_reason.

@@ -177,7 +177,7 @@ TEST(OpenAiStreams, AWholeAnswerIsOne) {
   const std::string with_delta =
       "{\"choices\":[{\"delta\":{}," + chat.substr(chat.find("\"message"));
   EXPECT_EQ(ReadInPieces(*MakeOpenAi({}), ChatRequest(), with_delta, 9).sink.text, "Hello");
-  // Its own bound, not that of an event.
+  // It has its own bound, larger than an event's.
   std::string large = text;
   large.insert(1, "\"x\":\"" + std::string(2 << 20, 'x') + "\",");
   EXPECT_FALSE(ReadInPieces(*MakeOpenAi({}), CompletionRequest(), large, 1 << 16).failure);
@@ -192,24 +192,24 @@ TEST(OpenAiStreams, AFieldOfAnUnexpectedTypeIsNamed) {
     const char* words;
   };
   const Wrong of_chats[] = {
-      {R"({"choices":"x"})", "'choices' as a text"},
+      {R"({"choices":"x"})", "'choices' as a string"},
       {R"({"choices":{"0":{}}})", "'choices' as an object"},
-      {R"({"choices":["x"]})", "'choices' as a text"},
-      {R"({"choices":[{"delta":"Hello"}]})", "'delta' as a text"},
+      {R"({"choices":["x"]})", "'choices' as a string"},
+      {R"({"choices":[{"delta":"Hello"}]})", "'delta' as a string"},
       {R"({"choices":[{"delta":[1]}]})", "'delta' as a list"},
-      {R"({"choices":[{"message":"Hello"}]})", "'message' as a text"},
+      {R"({"choices":[{"message":"Hello"}]})", "'message' as a string"},
       {R"({"choices":[{"delta":{"content":7}}]})", "'content' as a number"},
-      {R"({"choices":[{"delta":{"content":false}}]})", "'content' as true or false"},
+      {R"({"choices":[{"delta":{"content":false}}]})", "'content' as a boolean"},
       {R"({"choices":[{"delta":{"content":[{"type":"image_url"}]}}]})", "'image_url'"},
       {R"({"choices":[{"delta":{"reasoning":{"effort":"low"}}}]})", "'reasoning' with a part"},
       {R"({"choices":[{"delta":{"reasoning_content":1}}]})", "'reasoning_content' as a number"},
       {R"({"choices":[{"delta":{},"finish_reason":1}]})", "'finish_reason' as a number"},
       {R"({"choices":[{"delta":{},"finish_reason":["stop"]}]})", "'finish_reason' as a list"},
       {R"({"choices":[],"usage":[1]})", "'usage' as a list"},
-      {R"({"choices":[],"usage":{"prompt_tokens":"three"}})", "'prompt_tokens' as a text"},
+      {R"({"choices":[],"usage":{"prompt_tokens":"three"}})", "'prompt_tokens' as a string"},
       {R"({"choices":[],"usage":{"completion_tokens":{}}})", "'completion_tokens' as an object"},
       {R"({"choices":[],"usage":{"prompt_tokens_details":4}})", "'prompt_tokens_details'"},
-      {R"({"choices":[],"timings":"fast"})", "'timings' as a text"},
+      {R"({"choices":[],"timings":"fast"})", "'timings' as a string"},
       {R"({"choices":[{"delta":{"content":"a"},"logprobs":7}]})", "'logprobs' as a number"},
   };
   Request request = ChatRequest();
@@ -231,7 +231,7 @@ TEST(OpenAiStreams, AnErrorIsToldHoweverItIsWritten) {
   const std::pair<std::string, const char*> cases[] = {
       {"event: error\ndata: boom\n\n", "with an error: boom"},
       {"event: error\ndata: {\"message\":\"boom\"}\n\n", "with an error: boom"},
-      {"event: error\ndata: {}\n\n", "does not say"},
+      {"event: error\ndata: {}\n\n", "does not describe"},
       {"data: {\"error\":[\"boom\"]}\n\n", "boom"},
       {"data: {\"error\":{\"message\":{\"why\":\"boom\"}}}\n\n", "boom"},
       {"data: {\"error\":7}\n\n", "7"},
@@ -240,7 +240,7 @@ TEST(OpenAiStreams, AnErrorIsToldHoweverItIsWritten) {
       {R"([{"error":{"message":"boom"}}])", "answered with an error: boom"},
       {R"({"detail":"boom"})", "answered with an error: boom"},
       {"{\"choices\":[]", "not valid JSON"},
-      {"{}", "does not say"},
+      {"{}", "does not describe"},
   };
   for (const auto& [body, words] : cases) {
     const ReadStream read = ReadInPieces(*MakeOpenAi({}), ChatRequest(), body, 9);

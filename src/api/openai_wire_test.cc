@@ -261,9 +261,10 @@ TEST(OpenAiWire, ABrokenStreamFailsWithItsReason) {
   const std::string good = R"({"id":"a","choices":[{"index":0,"text":"x"}]})";
   const std::pair<std::string, const char*> cases[] = {
       {Events({good, "{\"id\":\"a\",\"choices\":[{\"ind"}), "not valid JSON"},
-      {Events({good, "[]"}), "no JSON object"},
+      {Events({good, "[]"}), "not a JSON object"},
       {Events({R"({"choices":[{"text":"y"},{"text":"z"}]})"}), "a choice that was not asked for"},
-      {Events({R"({"choices":[{"index":0,"delta":{"content":"y"}}]})"}), "another kind of request"},
+      {Events({R"({"choices":[{"index":0,"delta":{"content":"y"}}]})"}),
+       "answered a chat with a completion"},
       {Events({R"({"choices":[{"text":"y","finish_reason":"abort"}]})"}), "'abort'"},
       {Events({std::string(100, '[')}), "nested deeper"},
       {"data: " + std::string(WireReply::kMaxEventBytes + 1, 'x'), "more than 1048576 bytes"},
@@ -292,7 +293,7 @@ TEST(OpenAiWire, AnErrorInTheStreamSaysWhoseFaultItIs) {
        Kind::kRejected, "no such field"},
       {R"({"error":{"code":503,"message":"overloaded"}})", Kind::kBusy, "overloaded"},
       {R"({"error":"plain"})", Kind::kBroken, "plain"},
-      {R"({"error":{}})", Kind::kBroken, "does not say"},
+      {R"({"error":{}})", Kind::kBroken, "does not describe"},
       {R"({"object":"error","message":"old vLLM","type":"BadRequestError","code":400})",
        Kind::kRejected, "old vLLM"},
   };

@@ -46,7 +46,7 @@ struct ValueReader {
 
   // All 64-bit integers, signed or not: a negative seed stands for its two's complement.
   Status operator()(std::optional<uint64_t>* out) const {
-    if (!value.is_number_integer()) return Mismatch(value, field, "an integer of 64 bits");
+    if (!value.is_number_integer()) return Mismatch(value, field, "a 64-bit integer");
     *out = value.is_number_unsigned() ? value.get<uint64_t>()
                                       : static_cast<uint64_t>(value.get<int64_t>());
     return {};
@@ -68,8 +68,8 @@ struct ValueReader {
       }
       if (!bias.is_number() || !core::Within(row, bias.get<double>())) {
         return InvalidArgument(
-            fmt::format("'{}' must hold numbers from {} to {}; that of token {} is not.", field,
-                        row.low, row.high, key),
+            fmt::format("'{}' must hold numbers from {} to {}; the value of token {} is invalid.",
+                        field, row.low, row.high, key),
             field);
       }
       out->push_back({id, bias.get<float>()});
@@ -115,8 +115,8 @@ struct ValueReader {
   Status Bytes(const json& text, const char* must) const {
     const size_t bytes = text.get_ref<const std::string&>().size();
     if (core::Within(row, static_cast<double>(bytes))) return {};
-    return InvalidArgument(fmt::format("'{}' must {} of {} to {} bytes, but one has {}.", field,
-                                       must, row.low, row.high, bytes),
+    return InvalidArgument(fmt::format("'{}' must {} of {} to {} bytes, not {}.", field, must,
+                                       row.low, row.high, bytes),
                            field);
   }
 

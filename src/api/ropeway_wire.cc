@@ -61,17 +61,18 @@ class RopewayReply final : public OpenAiReply {
     if (ids.is_null()) return;
     // Without log-probabilities the ids are all that is told of the tokens.
     if (!logprobs()) tokens->resize(ids.size());
-    if (ids.size() != tokens->size()) return fields->Fault(kIds, "that are not of its tokens");
+    if (ids.size() != tokens->size()) return fields->Fault(kIds, kOtherLength);
     const Json& offsets = fields->List(Member(choice, kOffsets), kOffsets);
     if (!offsets.empty() && offsets.size() != ids.size()) {
-      return fields->Fault(kOffsets, "that are not of its tokens");
+      return fields->Fault(kOffsets, kOtherLength);
     }
-    if (ids.size() > most_ids_) return fields->Fault(kIds, "that are more than were asked for");
+    if (ids.size() > most_ids_)
+      return fields->Fault(kIds, "with more ids than tokens were asked for");
     for (size_t i = 0; i < ids.size(); ++i) {
       OutputToken& token = (*tokens)[i];
       const std::optional<int32_t> id = Count(ids[i]);
       if (!id || (vocabulary_ > 0 && *id >= vocabulary_)) {
-        return fields->Fault(kIds, "with what is no id");
+        return fields->Fault(kIds, "with an entry that is not a token id");
       }
       token.id = *id;
       if (offsets.empty()) continue;
@@ -81,6 +82,7 @@ class RopewayReply final : public OpenAiReply {
 
   static constexpr char kIds[] = "ropeway_ids";
   static constexpr char kOffsets[] = "ropeway_offsets";
+  static constexpr char kOtherLength[] = "with more or fewer entries than tokens";
 
   const size_t most_ids_;
   const int32_t vocabulary_;
@@ -95,7 +97,7 @@ std::string FactText(const Json& json) {
 Status ReadRopewayHealth(std::string_view body, BackendFacts* facts) {
   const StatusOr<Json> health = ReadDocument(body, "its health");
   if (!health.ok() || Text(Member(*health, "status")).empty()) {
-    return {StatusCode::kUnavailable, "it sent no health, and so is no Ropeway"};
+    return {StatusCode::kUnavailable, "it sent no 'status' at /health: it is not Ropeway"};
   }
   FieldReader fields;
   const Json& batching = fields.Object(Member(*health, "batching"), "batching");
@@ -232,7 +234,7 @@ class RopewayWire final : public OpenAiWire {
       known += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i].substr(0, 40));
     }
     if (known.empty()) known = "none";
-    return fmt::format("it has no model '{}', but {}: upstream=NAME has to say which one is meant",
+    return fmt::format("it has no model '{}'; it has {}: name one with upstream=NAME",
                        configured().name, known);
   }
 

@@ -97,7 +97,7 @@ TEST(RopewayWire, OnlyOneThatGivesTheRightGoesOnFromIds) {
     const Status status = MakeWireFormat(kind, {"m"})->Write(request).status();
     EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << BackendKindName(kind);
     EXPECT_EQ(status.field(), "resume_ids");
-    EXPECT_EQ(status.message().find("it cannot go on"), 0u) << status.message();
+    EXPECT_EQ(status.message().find("it cannot continue"), 0u) << status.message();
   }
   const auto wire = MakeRopeway({"m"});
   BackendFacts facts;
@@ -175,8 +175,7 @@ TEST(RopewayWire, TheOnlyModelIsMeantWhateverClientsCallIt) {
   // With several models, the gateway cannot tell which one is meant.
   EXPECT_TRUE(ReadProbes(wire.get(), two, &facts).ok());
   EXPECT_FALSE(facts.ready);
-  EXPECT_EQ(facts.reason,
-            "it has no model 'public', but 'x', 'y': upstream=NAME has to say which one is meant");
+  EXPECT_EQ(facts.reason, "it has no model 'public'; it has 'x', 'y': name one with upstream=NAME");
   facts = {};
   const std::vector<std::pair<std::string, std::string>> its = {
       {"/v1/models", R"({"data":[{"id":"x"},{"id":"public"}]})"}};
@@ -219,7 +218,7 @@ TEST(RopewayWire, IdsOutsideTheVocabularyAndBeyondWhatWasAskedForAreNoIds) {
     const std::string stream =
         Events({R"({"choices":[{"index":0,"text":"a","finish_reason":"stop","ropeway_ids":)" + ids +
                 "}]}"});
-    return ReadInPieces(*wire, CompletionRequest(), stream, 9).failure;  // Of 8 tokens.
+    return ReadInPieces(*wire, CompletionRequest(), stream, 9).failure;  // It asks for 8 tokens.
   };
   const auto reports = [&](const std::string& more) {
     const std::string list =

@@ -22,9 +22,9 @@ using Json = nlohmann::json;
 const Json& Nothing() { return base::Member(Json(), ""); }
 
 const char* KindOf(const Json& value) {
-  if (value.is_string()) return "a text";
+  if (value.is_string()) return "a string";
   if (value.is_number()) return "a number";
-  if (value.is_boolean()) return "true or false";
+  if (value.is_boolean()) return "a boolean";
   if (value.is_null()) return "null";
   return value.is_array() ? "a list" : "an object";
 }
@@ -75,7 +75,7 @@ std::optional<std::string> WithoutHalves(std::string_view document, Replace repl
   for (size_t at = document.find('\\'); at < document.size(); at = document.find('\\', at)) {
     const std::optional<char32_t> code = EscapeAt(document, at);
     if (!code || *code < 0xD800 || *code >= 0xE000) {
-      at += 2;  // Of "\\u" the second one begins no escape.
+      at += 2;  // The second backslash of "\\u" begins no escape.
       continue;
     }
     const std::optional<char32_t> next = EscapeAt(document, at + kLength);
@@ -133,7 +133,7 @@ void FieldReader::Said(const Json& value, const char* name, std::string* text,
     if (part != std::end(kParts) && (!type.empty() || value.contains(part->member))) {
       Said(base::Member(value, part->member), name, part->thought ? thoughts : text, thoughts);
     } else {
-      Fault(name, fmt::format("with a part of the type '{}'", type));
+      Fault(name, fmt::format("with a part of the unknown type '{}'", type));
     }
   } else {
     Wrong(value, name);

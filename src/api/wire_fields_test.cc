@@ -89,11 +89,11 @@ TEST(FieldReader, PartsAreTextOrThoughtsOrAFault) {
   const std::string sent = "||sent the field 'content' ";
   EXPECT_EQ(said("7"), sent + "as a number");
   EXPECT_EQ(said("[7]"), sent + "as a number");
-  EXPECT_EQ(said("false"), sent + "as true or false");
+  EXPECT_EQ(said("false"), sent + "as a boolean");
   EXPECT_EQ(said(R"([{"type":"text","text":7}])"), sent + "as a number");
   EXPECT_EQ(said(R"([{"type":"image_url","image_url":{}}])"),
-            sent + "with a part of the type 'image_url'");
-  EXPECT_EQ(said("{}"), sent + "with a part of the type ''");
+            sent + "with a part of the unknown type 'image_url'");
+  EXPECT_EQ(said("{}"), sent + "with a part of the unknown type ''");
 }
 
 // The texts of documents, one after the other.

@@ -154,7 +154,7 @@ Status WithParam(const Status& status, const Json& json) {
 Outcome ErrorFailure(const std::string& before, const Json& json) {
   const Json& error = ErrorObject(json);
   const std::string said = ErrorText(json);
-  Outcome failure = Broken(before + (said.empty() ? "it does not say which" : said));
+  Outcome failure = Broken(before + (said.empty() ? "it does not describe the error" : said));
   const Status told = WithParam({StatusCode::kInvalidArgument, failure.status.message()}, json);
   const std::string_view type = Text(Member(error, "type"));
   FieldReader fields;
@@ -177,7 +177,7 @@ Outcome Broken(const std::string& what) {
 Outcome TooLong(std::optional<int32_t> max_tokens) {
   return Broken(max_tokens
                     ? fmt::format("sent more than the {} tokens that were asked for", *max_tokens)
-                    : "sent an answer without an end");
+                    : "sent an answer that does not end");
 }
 
 std::optional<double> MetricSum(std::string_view text, std::string_view name) {
@@ -244,7 +244,7 @@ Status FaultStatus(const FieldReader& fields) {
 
 std::optional<Outcome> ReadReason(std::string_view reason, FinishReason* read) {
   for (const char* bad : {"abort", "error", "cancelled", "failed"}) {
-    if (reason == bad) return Broken(fmt::format("ended its answer as '{}'", reason));
+    if (reason == bad) return Broken(fmt::format("ended its answer with the reason '{}'", reason));
   }
   const bool longest = reason == "length" || reason == "max_tokens" || reason == "model_length";
   *read = longest ? FinishReason::kLength : FinishReason::kStop;
@@ -269,7 +269,7 @@ bool LengthGuard::Take(size_t text_bytes, size_t tokens) {
 
 std::optional<Outcome> LengthGuard::TakeIdle() {
   if (idle_events_-- > 0) return std::nullopt;
-  return Broken("sent a stream without an end");
+  return Broken("sent a stream that does not end");
 }
 
 std::string ThoughtMarks::Join(std::string_view thought, std::string_view text) {
@@ -309,10 +309,11 @@ std::string Dump(const OrderedJson& body) {
 
 Status CheckStreamable(const Request& request) {
   if (request.prompt_logprobs) {
-    return {StatusCode::kUnimplemented,
-            "it has no log-probabilities of the prompt ('prompt_logprobs', or 'echo' with "
-            "'logprobs')",
-            "prompt_logprobs"};
+    return {
+        StatusCode::kUnimplemented,
+        "it does not support log-probabilities of the prompt ('prompt_logprobs', or 'echo' with "
+        "'logprobs')",
+        "prompt_logprobs"};
   }
   if (request.max_tokens == 0) {
     return InvalidArgument("it cannot answer with 0 tokens ('max_tokens')", "max_tokens");
@@ -323,8 +324,7 @@ Status CheckStreamable(const Request& request) {
 Status CheckFromTheStart(const Request& request) {
   if (request.resume_ids.empty()) return {};
   return {StatusCode::kUnimplemented,
-          "it cannot go on from tokens that another engine has generated ('resume_ids')",
-          "resume_ids"};
+          "it cannot continue an answer that another server began ('resume_ids')", "resume_ids"};
 }
 
 }  // namespace wire

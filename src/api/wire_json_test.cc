@@ -152,7 +152,7 @@ TEST(WireJson, TenantsOfOneServerShareNoCache) {
   add("a 1", "", "");
   EXPECT_EQ(salts.size(), 6u);
   for (const std::string& salt : salts) EXPECT_EQ(salt.size(), 64u);
-  add("x", "a", "");  // Of the same scope as a request above.
+  add("x", "a", "");  // It has the scope of a request above.
   EXPECT_EQ(salts.size(), 6u);
 }
 

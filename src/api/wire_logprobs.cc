@@ -62,7 +62,7 @@ Entry ReadEntry(const Json& json, FieldReader* fields) {
   if (bytes.is_null()) entry.bytes = fields->Text(Member(json, "token"), kToken);
   for (const Json& byte : bytes) {
     const std::optional<int32_t> value = fields->Count(byte, kBytes);
-    if (!value || *value > 255) fields->Fault(kBytes, "with what is no byte");
+    if (!value || *value > 255) fields->Fault(kBytes, "with an entry that is not a byte");
     entry.bytes += static_cast<char>(value.value_or(0));
   }
   return entry;
@@ -119,7 +119,7 @@ void ReadCompletionLogprobs(const Json& logprobs, int32_t top, FieldReader* fiel
   const Json& values = fields->List(Member(logprobs, "token_logprobs"), "logprobs.token_logprobs");
   const Json& tops = fields->List(Member(logprobs, "top_logprobs"), kTop);
   if (names.size() != values.size()) {
-    fields->Fault(kLogprobs, "with other numbers of tokens and of token_logprobs");
+    fields->Fault(kLogprobs, "with different numbers of tokens and token_logprobs");
     return;
   }
   for (size_t i = 0; i < names.size(); ++i) {

@@ -261,7 +261,7 @@ TEST(HttpBackend, WhatCannotBeAskedIsRejectedAtOnce) {
   const HttpTold told = backend.Ask(request);
   ASSERT_TRUE(told.failure.has_value());
   EXPECT_EQ(told.failure->kind, FailKind::kRejected);
-  EXPECT_THAT(told.failure->status.message(), HasSubstr("takes no token ids"));
+  EXPECT_THAT(told.failure->status.message(), HasSubstr("not token ids"));
   EXPECT_THAT(server.requests(), testing::IsEmpty());
 }
 
@@ -367,7 +367,7 @@ TEST(HttpBackend, AProbeTellsANotReadyServerFromABrokenOne) {
   EXPECT_THAT((*loading).reason, HasSubstr("Loading model"));
 
   EXPECT_THAT(probe(PlainReply(200, "text/html", "<html>")).status().message(),
-              HasSubstr("no llama-server"));
+              HasSubstr("not a llama-server"));
   EXPECT_THAT(probe(net::JsonReply(R"({"error":"x"})", 401)).status().message(),
               HasSubstr("API key"));
   EXPECT_EQ(probe(net::Silence()).status().code(), StatusCode::kUnavailable);
