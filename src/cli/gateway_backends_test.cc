@@ -120,10 +120,10 @@ TEST(ParseBackend, WhatIsWrongNamesTheBackendAndWhatWasExpected) {
         {"http://h:1,kind", "expected key=value"},
         {"127.0.0.1:8081", "'127.0.0.1:8081' begins with neither"},
         {"ftp://h", "begins with neither"},
-        {"http://", "names no host"},
+        {"http://", "has no host"},
         {"http://h:0", "no port from 1 to 65535"},
         {"http://h:99999", "no port from 1 to 65535"},
-        {"http://[::1", "a bracket that does not close"},
+        {"http://[::1", "has no ']' after '['"},
         {"", "begins with neither"}}) {
     EXPECT_THAT(Fault(text), HasSubstr(expected)) << text;
     EXPECT_EQ(Fault(text).find_first_of("\n\x1b"), std::string::npos) << text;

@@ -398,7 +398,7 @@ TEST_F(DownloadTest, GivesUpOnASilentServer) {
   server_.Put("/a", {.bytes = bytes_, .hang = true});
   const Status status = Fetch("/a", 2);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("nothing came for 0.5 s"));
+  EXPECT_THAT(status.message(), HasSubstr("nothing was received for 0.5 s"));
   EXPECT_EQ(server_.requests().size(), 2u);
 }
 
@@ -492,8 +492,9 @@ TEST_F(DownloadTest, GoesThroughTheProxyOfTheEnvironment) {
   const Status status = Download(request_, options, &progress);
   unsetenv("HTTPS_PROXY");
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(),
-              HasSubstr(fmt::format("the proxy 127.0.0.1:{} answers 407", proxy.port())));
+  EXPECT_THAT(
+      status.message(),
+      HasSubstr(fmt::format("the proxy 127.0.0.1:{} answered with HTTP 407", proxy.port())));
   EXPECT_THAT(status.message(), Not(HasSubstr("secret")));
   ASSERT_EQ(proxy.requests().size(), 1U) << "another attempt would fail too";
   const std::string head = proxy.requests()[0].headers;

@@ -42,7 +42,8 @@ StatusOr<BaseUrl> ParseUrl(std::string_view rest, const Wrong& wrong) {
     return wrong("begins with neither");
   }
   const auto graphic = [](char c) { return c > ' ' && c < 0x7F; };
-  if (!std::all_of(rest.begin(), rest.end(), graphic)) return wrong("has odd characters");
+  if (!std::all_of(rest.begin(), rest.end(), graphic))
+    return wrong("has characters other than visible ASCII");
   const size_t end = std::min(rest.find_first_of("/?"), rest.size());
   std::string_view authority = rest.substr(0, end);
   result.path = rest.substr(end);
@@ -51,7 +52,7 @@ StatusOr<BaseUrl> ParseUrl(std::string_view rest, const Wrong& wrong) {
   size_t colon = authority.rfind(':');
   if (authority.starts_with('[')) {
     const size_t bracket = authority.find(']');
-    if (bracket == std::string_view::npos) return wrong("has a bracket that does not close");
+    if (bracket == std::string_view::npos) return wrong("has no ']' after '['");
     result.host = authority.substr(1, bracket - 1);
     authority.remove_prefix(bracket + 1);
     if (!authority.empty() && authority[0] != ':') return wrong("has no port after ']'");
@@ -62,7 +63,7 @@ StatusOr<BaseUrl> ParseUrl(std::string_view rest, const Wrong& wrong) {
       return wrong("has an IPv6 address without brackets");
     }
   }
-  if (result.host.empty()) return wrong("names no host");
+  if (result.host.empty()) return wrong("has no host");
   if (colon != std::string_view::npos && !ParsePort(authority.substr(colon + 1), &result.port)) {
     return wrong("has no port from 1 to 65535");
   }

@@ -20,7 +20,7 @@ namespace ropeway::net {
 // One server, its name resolved. Thread rule: const after Open; may be shared.
 class HttpClient {
  public:
-  // Resolves the host name once, or that of `proxy`, through which connections then go. With
+  // Resolves the host name once, or the proxy's, through which connections then go. With
   // `insecure`, https accepts any certificate; without, the
   // certificate must be valid for the host under the system's authorities. Fails with kUnavailable
   // if the name does not resolve.
@@ -32,7 +32,7 @@ class HttpClient {
     int status = 0;  // 0: no answer arrived; `why` says why.
     std::string body;
     std::string why;
-    std::string error_kind;     // Of http_error; "" where an answer arrived.
+    std::string error_kind;     // One of http_error; "" where an answer arrived.
     std::string location = {};  // Where a redirect leads; they are not followed.
     std::string link = {};      // The field Link (RFC 8288): the next page of a list, for instance.
   };

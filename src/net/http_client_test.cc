@@ -133,7 +133,7 @@ TEST(HttpClient, SaysWhyThereIsNoReply) {
   });
   EXPECT_THAT(Fetch(silent.url(), "", 0.3).why, HasSubstr("not complete within 0.3 s"));
   const FakeServer foreign([](const FakeRequest&) { return FakeReply{{"SSH-2.0\r\n"}}; });
-  EXPECT_THAT(Fetch(foreign.url(), "").why, HasSubstr("no HTTP"));
+  EXPECT_THAT(Fetch(foreign.url(), "").why, HasSubstr("not valid HTTP"));
   EXPECT_EQ(
       HttpClient::Open(*ParseBaseUrl("http://no.such.host.invalid"), "", false).status().code(),
       StatusCode::kUnavailable);
@@ -201,9 +201,9 @@ TEST(HttpClient, SpeaksTlsThroughAProxy) {
 
 TEST(HttpClient, AProxyThatOpensNoTunnelIsNamed) {
   for (const auto& [reply, why] : std::vector<std::pair<std::string, std::string>>{
-           {"HTTP/1.1 403 No\r\n\r\n", "answers 403"},
-           {"HTTP/1.1 2\x1b[0 \r\n\r\n", "speaks no HTTP"},
-           {"SSH-2.0\r\n\r\n", "speaks no HTTP"},
+           {"HTTP/1.1 403 No\r\n\r\n", "answered with HTTP 403"},
+           {"HTTP/1.1 2\x1b[0 \r\n\r\n", "did not answer with HTTP"},
+           {"SSH-2.0\r\n\r\n", "did not answer with HTTP"},
            {"", "End of file"},
            {std::string(100'000, 'x'), "the proxy 127.0.0.1:"}}) {
     OneTunnel tunnel(0, reply);
@@ -211,7 +211,8 @@ TEST(HttpClient, AProxyThatOpensNoTunnelIsNamed) {
         HttpClient::Open(*ParseBaseUrl("https://host.invalid"), "", false, tunnel.proxy());
     ASSERT_TRUE(client.ok());
     const HttpClient::Reply answer = (*client)->Fetch("/models", "", 10);
-    EXPECT_EQ(answer.error_kind, why == "answers 403" ? http_error::kRefused : http_error::kConnect)
+    EXPECT_EQ(answer.error_kind,
+              why == "answered with HTTP 403" ? http_error::kRefused : http_error::kConnect)
         << why;
     EXPECT_THAT(answer.why, HasSubstr("the proxy 127.0.0.1:"));
     EXPECT_THAT(answer.why, HasSubstr(why));

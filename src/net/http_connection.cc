@@ -30,7 +30,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr uint32_t kMaxHeadBytes = 64 << 10;
 constexpr size_t kReadBytes = 16 << 10;
-// Of the shortest end of a chunked body, "0\r\n\r\n".
+// The length of the shortest end of a chunked body, "0\r\n\r\n".
 constexpr size_t kLeastChunkBytes = 5;
 constexpr int kMaxInterimReplies = 16;
 // Longer timeouts than this are none at all, and cannot overflow.
@@ -119,7 +119,7 @@ class HttpConnection::ReplyParser {
   bool done() const { return message_->is_done(); }
   bool got_head() const { return got_head_; }
   bool stopped() const { return stopped_; }  // The body's function wants no more.
-  // Of a reply that is done.
+  // REQUIRES: done().
   bool keeps_open() const { return message_->keep_alive() && pending_.empty(); }
 
  private:
@@ -329,8 +329,8 @@ HttpEnd HttpConnection::End(const char* stage, const error_code& error) const {
     return HttpEnd{kind, std::move(why), sent_, answered_};
   };
   if (broken_ == http_error::kTimeout && phase_.count() > 0) {
-    return end(broken_,
-               fmt::format("nothing came for {} s, while {}", base::ToSeconds(phase_), stage));
+    return end(broken_, fmt::format("nothing was received for {} s, while {}",
+                                    base::ToSeconds(phase_), stage));
   }
   if (broken_ == http_error::kTimeout) {
     return end(broken_, fmt::format("not complete within {} s, while {}",
@@ -343,10 +343,11 @@ HttpEnd HttpConnection::End(const char* stage, const error_code& error) const {
                "the server closed the connection before its answer was complete");
   }
   if (error == http::error::body_limit) {
-    return end(http_error::kBadReply, "the answer is longer than it may be");
+    return end(http_error::kBadReply, "the answer is too long");
   }
   if (IsHttpError(error)) {
-    return end(http_error::kBadReply, fmt::format("the answer is no HTTP: {}", error.message()));
+    return end(http_error::kBadReply,
+               fmt::format("the answer is not valid HTTP: {}", error.message()));
   }
   if (error == asio::error::connection_reset || error == asio::error::broken_pipe) {
     return end(http_error::kReset, fmt::format("{}, while {}", error.message(), stage));

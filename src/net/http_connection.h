@@ -138,7 +138,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   size_t ReadSome(char* bytes, size_t size, boost::system::error_code* error);
   bool Quiet();
   HttpEnd End(const char* stage, const boost::system::error_code& error) const;
-  // Of what happened before the server could be reached: names the proxy, where there is one.
+  // The end of a call that did not reach the server: names the proxy, where there is one.
   HttpEnd EndAtProxy(const boost::system::error_code& error) const;
 
   void StartPhase(base::Duration timeout);
@@ -153,7 +153,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpTimeouts timeouts_;
   base::Duration phase_{0};                     // The timeout of what it waits for.
   SteadyTime deadline_ = SteadyTime::max();     // When Break comes.
-  SteadyTime last_moment_ = SteadyTime::max();  // Of the exchange, by `total`.
+  SteadyTime last_moment_ = SteadyTime::max();  // The exchange's end, by `total`.
   bool timer_runs_ = false;
   uint64_t watch_ = 0;            // Counts watches begun and ended; a wait of an older one is void.
   const char* broken_ = nullptr;  // Set when this side ended the exchange: one of http_error.

@@ -95,7 +95,7 @@ class HttpPoolState : public std::enable_shared_from_this<HttpPoolState> {
   bool numeric_ = false;  // The host is an address: there is nothing to resolve.
   bool stale_ = true;     // The endpoints are to be resolved again.
   SteadyClock::time_point resolved_at_;
-  error_code resolve_error_;                       // Of the last time.
+  error_code resolve_error_;                       // The last attempt's.
   std::unordered_set<asio::steady_timer*> gates_;  // Cancelled when the name is resolved.
 
   std::deque<Idle> idle_;  // The one that waits longest is first.

@@ -69,7 +69,7 @@ class HttpExchange : public std::enable_shared_from_this<HttpExchange> {
   const std::weak_ptr<HttpPoolState> pool_;
   std::atomic<bool> cancelled_ = false;
 
-  // Of the pool's thread:
+  // For the pool's thread only:
   HttpEvents events_;
   HttpSend send_;
   boost::asio::steady_timer* gate_ = nullptr;  // What it waits on while a name is resolved.

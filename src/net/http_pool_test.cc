@@ -148,7 +148,7 @@ TEST(HttpPool, EachTimeoutEndsWhatItIsFor) {
   // The server waits for the end of a request that is none.
   Told told = PoolRunner("https" + silent.url().substr(4), Insecure()).Ask(send);
   EXPECT_STREQ(told.end.kind, http_error::kTimeout);
-  EXPECT_THAT(told.end.why, HasSubstr("nothing came for 0.2 s, while connecting"));
+  EXPECT_THAT(told.end.why, HasSubstr("nothing was received for 0.2 s, while connecting"));
   EXPECT_FALSE(told.end.sent);
 
   send = Body("{}");

@@ -86,7 +86,7 @@ void NameLookup::Job::Tell() {
 // The threads of all lookups. Each ends when no lookup waits, so an idle process has none.
 class NameLookup::Threads {
  public:
-  // Of the process. Never destroyed: threads may outlive main.
+  // The process's one instance. Never destroyed: threads may outlive main.
   static Threads& All() {
     static auto& threads = *new Threads;
     return threads;

@@ -37,7 +37,7 @@ class SilentResolver {
     };
   }
   int asked() const { return *state_; }
-  // Of the functions that are left, and of those that run.
+  // Whether functions are left or run.
   bool in_use() const { return state_.use_count() > 1; }
 
  private:

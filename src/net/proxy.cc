@@ -118,8 +118,8 @@ asio::awaitable<Status> OpenTunnel(const Proxy& proxy, const BaseUrl& url,
   if (is_http && status / 100 == 2) co_return Status();
   const bool final = status / 100 == 4 && status != 408 && status != 429;
   co_return Status(final ? StatusCode::kInvalidArgument : StatusCode::kUnavailable,
-                   is_http ? fmt::format("the proxy {} answers {}", proxy.Text(), status)
-                           : fmt::format("the proxy {} speaks no HTTP", proxy.Text()));
+                   is_http ? fmt::format("the proxy {} answered with HTTP {}", proxy.Text(), status)
+                           : fmt::format("the proxy {} did not answer with HTTP", proxy.Text()));
 }
 
 }  // namespace ropeway::net

@@ -17,7 +17,7 @@ namespace ropeway::net {
 struct Proxy {
   std::string host;
   uint16_t port = 80;
-  std::string authorization;  // Of the field Proxy-Authorization; "": none.
+  std::string authorization;  // The value of the field Proxy-Authorization; "": none.
 
   std::string Text() const;  // "HOST:PORT"
 };

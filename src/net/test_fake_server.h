@@ -76,7 +76,7 @@ class FakeServer {
   std::atomic<int> open_count_ = 0;
   mutable std::mutex mutex_;
   std::vector<FakeRequest> requests_;
-  std::vector<std::jthread> connections_;  // Of the accepting thread.
+  std::vector<std::jthread> connections_;  // The accepting thread's.
   std::jthread acceptor_;
 };
 
