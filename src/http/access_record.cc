@@ -13,14 +13,14 @@
 namespace ropeway::http {
 namespace {
 
-constexpr size_t kMostBytes = 128;  // Of a text.
+constexpr size_t kMostBytes = 128;  // A text's, at most.
 
 bool IsPlain(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
          c == '_' || c == '-';
 }
 
-// Of a text that neither format escapes, besides the plain ones.
+// Whether neither format escapes the character: the plain ones and two more.
 bool NeedsNoQuotes(char c) { return IsPlain(c) || c == '/' || c == ':'; }
 
 std::string Bounded(std::string_view text) {

@@ -25,10 +25,10 @@ struct AccessRecord {
   std::string route;  // As the table of routes has it, not as the client wrote it.
   int status = 0;     // 499: the client left before its answer was complete.
   std::string model;
-  std::string code;   // Of an error.
+  std::string code;   // The error's.
   std::string field;  // The field at fault.
 
-  // Of all choices of a generation together, as usage counts them.
+  // The tokens of all choices of a generation together, as usage counts them.
   struct Tokens {
     int64_t in = 0;
     int64_t cached = 0;

@@ -14,8 +14,8 @@
 
 namespace ropeway::http {
 
-// The account of an address, which is the name of no tenant: "addr:192.0.2.7", or for IPv6 that of
-// its network of 64 bits, since one client has all of that: "addr:2001:db8::/64".
+// The account of an address, which is the name of no tenant: "addr:192.0.2.7", or for IPv6 the
+// account of its network of 64 bits, since one client has all of it: "addr:2001:db8::/64".
 std::string AddressAccount(const boost::asio::ip::address& address);
 
 // Whether the address is this machine's own.

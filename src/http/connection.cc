@@ -19,14 +19,14 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLinger{1000};
 
-// To another method than those of the path.
+// The answer to a method that the path does not have.
 HttpReply MethodsReply(const RouteMatch& match) {
   HttpReply reply;
   if (match.options) {
     reply.status = 204;
   } else {
     reply = ErrorReply(
-        {405, "This path takes " + match.methods + " only.", "invalid_request_error", "", ""});
+        {405, "This path supports only " + match.methods + ".", "invalid_request_error", "", ""});
   }
   reply.headers.emplace_back("Allow", match.methods + ", OPTIONS");
   return reply;
@@ -69,7 +69,7 @@ Connection::Connection(asio::ip::tcp::socket socket, const asio::ip::address& pe
 void Connection::Start(std::shared_ptr<void> slot) {
   auto finished = [self = shared_from_this(), slot = std::move(slot)](std::exception_ptr error) {
     // Only a failed allocation throws; it ends this connection and no other.
-    if (error) spdlog::error("A connection ended by an exception");
+    if (error) spdlog::error("A connection was closed after an exception");
     self->stream_->Close();
   };
   asio::co_spawn(stream_->executor(), Run(), std::move(finished));

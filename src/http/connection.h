@@ -48,7 +48,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Waits for the first byte of a request; false where none arrives.
   boost::asio::awaitable<bool> AwaitRequest();
 
-  const std::shared_ptr<boost::asio::ssl::context> tls_;  // Of stream_.
+  const std::shared_ptr<boost::asio::ssl::context> tls_;  // stream_ uses it.
   const std::shared_ptr<SocketStream> stream_;
   HttpContext* const context_;
   IoTurns* const turns_;

@@ -18,7 +18,7 @@ int64_t MostOpen(const HttpLimits& limits) {
 
 namespace {
 
-// Of strangers for one new connection: more would let a client that has many evict all others.
+// One new connection evicts at most so many strangers. Without a limit a client could evict all.
 constexpr int64_t kMostEvictions = 8;
 
 }  // namespace
@@ -73,7 +73,7 @@ ConnectionTable::~ConnectionTable() = default;
 std::unique_ptr<ConnectionTable::Place> ConnectionTable::Open(std::string account, CloseFn close) {
   std::unique_ptr<Place> place;  // Its destructor takes the lock.
   const std::lock_guard lock(mutex_);
-  // A connection with an account of its own has no limit but that of all.
+  // A connection with an account of its own has only the limit of all connections.
   if (account.empty()) account = fmt::format("conn:{}", ++opened_);
   place.reset(new Place(this, std::move(account), std::move(close)));
   if (Enter(place.get(), place->stranger_)) {

@@ -25,7 +25,7 @@ class ConnectionTableTest : public testing::Test {
     return peer;
   }
 
-  // Of `account`; with `tenant`, a request of the tenant is under way on each.
+  // Opens connections of `account`; with `tenant`, each has a request of the tenant under way.
   std::vector<Peer> OpenMany(int count, const std::string& account, const std::string& tenant) {
     std::vector<Peer> peers;
     for (int i = 0; i < count; ++i) {

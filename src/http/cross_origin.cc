@@ -106,7 +106,7 @@ StatusOr<OriginRule> OriginRule::Parse(const std::vector<std::string>& texts) {
     rule.unset_ = false;
     if (text == "none") {
       if (texts.size() == 1) continue;
-      return InvalidArgument("'none' stands alone: it leaves no origin", "cors_origins");
+      return InvalidArgument("'none' cannot be given together with origins", "cors_origins");
     }
     if (text == "*") {
       rule.any_ = true;

@@ -14,7 +14,7 @@ namespace ropeway::http {
 // Immutable, so thread-safe.
 class OriginRule {
  public:
-  // Of HttpOptions::cors_origins. kInvalidArgument (`cors_origins`) names the text at fault.
+  // Reads HttpOptions::cors_origins. kInvalidArgument (`cors_origins`) names the text at fault.
   static StatusOr<OriginRule> Parse(const std::vector<std::string>& texts);
 
   // What Access-Control-Allow-Origin says to a page of `origin`, the value of its header Origin;
@@ -39,7 +39,7 @@ std::string AllowedHeaders(std::string_view asked);
 // Immutable, so thread-safe.
 class HostRule {
  public:
-  // Of HttpOptions::host and allowed_hosts; each of those is a name or an address, without a port,
+  // Reads HttpOptions::host and allowed_hosts; each text is a name or an address, without a port,
   // or "*". kInvalidArgument (`allowed_hosts`) names the text at fault.
   static StatusOr<HostRule> Parse(const std::string& bound, const std::vector<std::string>& texts);
 

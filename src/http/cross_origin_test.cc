@@ -130,7 +130,7 @@ TEST(OriginRule, NoneStandsAlone) {
        {std::vector<std::string>{"*", "none"}, {"none", "https://app.example"}}) {
     const Status status = OriginRule::Parse(texts).status();
     EXPECT_EQ(status.field(), "cors_origins");
-    EXPECT_THAT(status.message(), HasSubstr("'none' stands alone"));
+    EXPECT_THAT(status.message(), HasSubstr("'none' cannot be given together"));
   }
 }
 

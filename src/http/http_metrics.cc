@@ -23,18 +23,18 @@ HttpMetrics::HttpMetrics()
                          .Add({})),
       cut_answers_(&prometheus::BuildCounter()
                         .Name("ropeway_http_cut_answers_total")
-                        .Help("Answers not sent because those of their tenant that were not read "
-                              "yet take too much memory.")
+                        .Help("Answers not sent because the unread answers of their tenant take "
+                              "too much memory.")
                         .Register(registry_)
                         .Add({})),
       rejected_connections_(&prometheus::BuildCounter()
                                  .Name("ropeway_http_rejected_connections_total")
-                                 .Help("Connections rejected because there was no place for them.")
+                                 .Help("Connections rejected because too many were open.")
                                  .Register(registry_)
                                  .Add({})),
       evicted_connections_(&prometheus::BuildCounter()
                                 .Name("ropeway_http_evicted_connections_total")
-                                .Help("Connections closed to give their place to newer ones.")
+                                .Help("Connections closed to make room for newer ones.")
                                 .Register(registry_)
                                 .Add({})),
       connections_(&prometheus::BuildGauge()

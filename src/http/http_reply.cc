@@ -69,7 +69,7 @@ Status StatusFromException() {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    spdlog::error("No memory for a request");
+    spdlog::error("Out of memory while handling a request");
     return {StatusCode::kUnavailable, "The server has too little memory left for this request."};
   } catch (const std::exception& e) {
     spdlog::error("A request failed: {}", e.what());
@@ -87,8 +87,7 @@ HttpReply ErrorReply(HttpError error) {
 }
 
 Status TooManyAnswers() {
-  return {StatusCode::kUnavailable,
-          "Your answers that were not read yet take too much memory; read them first."};
+  return {StatusCode::kUnavailable, "Your unread answers take too much memory; read them first."};
 }
 
 std::string SerializeHead(const HttpReply& reply, const Framing& framing) {

@@ -128,7 +128,7 @@ class HttpServer::Impl {
         io->run();
         return;
       } catch (const std::exception& e) {
-        spdlog::error("An I/O thread goes on after: {}", e.what());
+        spdlog::error("An I/O thread continues after an exception: {}", e.what());
       }
     }
   }

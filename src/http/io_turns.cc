@@ -7,7 +7,7 @@
 
 namespace ropeway::http {
 
-// Of one request; the queue may have it for longer than its coroutine lives.
+// One request's wish; the queue may hold it for longer than its coroutine lives.
 struct IoTurns::Wish {
   std::shared_ptr<SocketStream> stream;
   bool granted = false;

@@ -170,7 +170,7 @@ std::optional<HttpReply> RejectHeaders(const Message& message) {
     return ParserRejection(400, "Transfer-Encoding supports only chunked.");
   }
   if (!GoodFraming(message)) {
-    return ParserRejection(400, "Content-Length or Transfer-Encoding is given twice or wrongly.");
+    return ParserRejection(400, "Content-Length or Transfer-Encoding is invalid or given twice.");
   }
   for (const char* secret : {"Authorization", "X-Api-Key"}) {
     if (message.count(secret) > 1)
@@ -252,7 +252,7 @@ class RequestParser::Impl {
     const bool folded = in_head && folds.Find(received.substr(0, used));
     if (in_head) CheckHeadSize(used, received.size(), &error);
     if (folded) {
-      rejection = ParserRejection(400, "A header is folded over lines.");
+      rejection = ParserRejection(400, "A header is folded over several lines.");
     } else if (error) {
       rejection = RejectParse(error, received, limits);
     }

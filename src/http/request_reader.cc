@@ -12,25 +12,27 @@ namespace {
 namespace asio = boost::asio;
 
 HttpReply TooManyBodies() {
-  HttpReply reply = ErrorReply({503, "Too many large requests are on their way.",
+  HttpReply reply = ErrorReply({503, "The server is receiving too many large requests.",
                                 "service_unavailable_error", "", "unavailable"});
   reply.headers.emplace_back("Retry-After", "1");
   return reply;
 }
 
 HttpReply WrongHost() {
-  return ErrorReply({403,
-                     "This server has no keys and answers its own machine alone: call it localhost "
-                     "or 127.0.0.1, or start it with --allowed-hosts and the name that you use.",
-                     "invalid_request_error", "", "host_not_allowed"});
+  return ErrorReply(
+      {403,
+       "This server has no API keys and accepts only requests for localhost or 127.0.0.1: use one "
+       "of them, or start it with --allowed-hosts and the name that you use.",
+       "invalid_request_error", "", "host_not_allowed"});
 }
 
 HttpReply WrongOrigin() {
-  return ErrorReply({403,
-                     "This server has no keys and answers no pages of other origins: start it with "
-                     "--cors-origins and the origin of yours. Files and sandboxed pages have none: "
-                     "serve them from an address.",
-                     "invalid_request_error", "", "origin_not_allowed"});
+  return ErrorReply(
+      {403,
+       "This server has no API keys and rejects requests from pages of other origins: start it "
+       "with --cors-origins and the origin of your page. Files and sandboxed pages have no "
+       "origin: serve them over HTTP.",
+       "invalid_request_error", "", "origin_not_allowed"});
 }
 
 HttpReply TooSlow() {

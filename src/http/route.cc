@@ -86,7 +86,7 @@ RouteMatch RouteTable::Match(std::string_view method, std::string_view target) c
   match.route = &nothing_;
   match.name = nothing_.path;
   match.argument = path;
-  match.options = path == "*" && method == "OPTIONS";  // Of the server as a whole.
+  match.options = path == "*" && method == "OPTIONS";  // The server as a whole.
   match.method_allowed = !match.options;
   for (const Route& route : routes_) {
     if (match.options && match.methods.find(route.method) == match.methods.npos)

@@ -26,7 +26,7 @@ struct RouteLimits {
 
 // What was sent to a client.
 struct Sent {
-  int status = 499;  // Of HTTP; 499: the client left before the end.
+  int status = 499;  // The HTTP status; 499: the client left before the end.
   bool keep_alive = false;
 };
 
@@ -53,12 +53,12 @@ std::string_view AuthorityOf(std::string_view target);
 
 struct RouteMatch {
   const Route* route = nullptr;  // Never null in what RouteTable::Match returns.
-  // Route::path; for unknown paths that of RouteTable::nothing, so that clients cannot make new
+  // Route::path; for unknown paths RouteTable::nothing's, so that clients cannot make new
   // values of labels.
   std::string_view name;
   bool method_allowed = false;
   bool options = false;       // OPTIONS of a known path or of "*", which the table answers.
-  std::string methods = {};   // Of the path, "GET, HEAD"; for OPTIONS *, of all paths.
+  std::string methods = {};   // The path's methods, "GET, HEAD"; for OPTIONS *, all paths'.
   std::string argument = {};  // As the client wrote it; where the path is unknown all of that.
 };
 

@@ -108,7 +108,7 @@ TEST(RouteTable, OptionsOfAKnownPathAreTheTables) {
   EXPECT_FALSE(Match("OPTIONS", "/completions").method_allowed);
   EXPECT_FALSE(Match("OPTIONS", "/nowhere").options);
   EXPECT_FALSE(Match("GET", "/completions").options);
-  // Of the server as a whole (RFC 9110, section 9.3.7).
+  // This asks for the server as a whole (RFC 9110, section 9.3.7).
   EXPECT_TRUE(Match("OPTIONS", "*").options);
   EXPECT_FALSE(Match("OPTIONS", "*").method_allowed);
   EXPECT_EQ(Match("OPTIONS", "*").methods, "POST, GET, HEAD");
@@ -138,7 +138,7 @@ TEST(RouteTable, ChecksTheMethod) {
   EXPECT_EQ(Match("PUT", "/livez").methods, "GET, HEAD");
 }
 
-// The rights and the shape of errors of another method are those of the path.
+// Another method has the path's rights and its shape of errors.
 TEST(RouteTable, APathMayHaveARowForEachMethod) {
   const RouteTable table({{"GET", "/thing/{id}", Rights::kAdmin},
                           {"GET", "/thing/one", Rights::kOpen},

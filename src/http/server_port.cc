@@ -66,7 +66,8 @@ Status LoadKey(const TlsFiles& files, ssl::context* context) {
   if (!error) return {};
   std::string sentence;
   if (asked) {
-    sentence = fmt::format("The TLS key {} has a password; one without is needed.", path);
+    sentence = fmt::format(
+        "The TLS key {} has a password, which is not supported: use one without.", path);
   } else if (ERR_GET_REASON(static_cast<unsigned long>(error.value())) ==
              X509_R_KEY_VALUES_MISMATCH) {
     sentence = fmt::format("The TLS key {} does not belong to the certificate.", path);
@@ -116,9 +117,10 @@ StatusOr<tcp::endpoint> Resolve(asio::io_context* io, const HttpOptions& options
   tcp::resolver resolver(*io);
   auto found = resolver.resolve(options.host, std::to_string(options.port), error);
   if (error || found.empty()) {
-    return InvalidArgument(fmt::format("The host '{}' is no address and cannot be resolved: {}.",
-                                       options.host, error.message()),
-                           "host");
+    return InvalidArgument(
+        fmt::format("The host '{}' is not an address and cannot be resolved: {}.", options.host,
+                    error.message()),
+        "host");
   }
   return found.begin()->endpoint();
 }
@@ -175,10 +177,9 @@ Status ServerPort::ErrorOf(const HttpOptions& options, const tcp::endpoint& endp
             "port"};
   }
   if (error == asio::error::access_denied) {
-    return {
-        StatusCode::kUnavailable,
-        fmt::format("Port {} on {} may not be used by this user.", endpoint.port(), options.host),
-        "port"};
+    return {StatusCode::kUnavailable,
+            fmt::format("This user may not listen on {}:{}.", options.host, endpoint.port()),
+            "port"};
   }
   return InvalidArgument(
       fmt::format("Cannot listen on {}:{}: {}.", options.host, endpoint.port(), error.message()),

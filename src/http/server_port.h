@@ -46,7 +46,7 @@ struct ServerPort {
   static Status ErrorOf(const HttpOptions& options, const boost::asio::ip::tcp::endpoint& endpoint,
                         boost::system::error_code error);
 
-  std::unique_ptr<boost::asio::io_context> io;     // Of acceptor; runs nothing.
+  std::unique_ptr<boost::asio::io_context> io;     // The acceptor's; runs nothing.
   boost::asio::ip::tcp::acceptor acceptor;         // Bound.
   std::shared_ptr<boost::asio::ssl::context> tls;  // Null: plain HTTP.
 };

@@ -41,7 +41,7 @@ asio::awaitable<bool> SocketStream::Start(Deadline deadline) {
                                    asio::redirect_error(asio::use_awaitable, error));
     EndTimedCall();
     if (error || gone_) {
-      spdlog::debug("No TLS handshake: {}", error.message());
+      spdlog::debug("A TLS handshake failed: {}", error.message());
       Close();
       co_return false;
     }
@@ -76,7 +76,7 @@ void SocketStream::OnRead(error_code error, size_t bytes) noexcept {
     Signal();
     ReadMore();
   } catch (const std::exception& e) {
-    spdlog::error("A connection is closed: {}", e.what());
+    spdlog::error("A connection was closed after an exception: {}", e.what());
     Close();
   }
 }
