@@ -270,7 +270,7 @@ class LifeTest(unittest.TestCase):
             text = server.request("GET", "/metrics", key="secret-of-admin")[1]
             self.assertIn('ropeway_tenant_generation_tokens_total{tenant="ann"} 4', text)
             for bad, why in (("no toml", "line 1"), ("", "has no [[keys]] table"), (entry.format("a b"), "'name'"),
-                             ('[[keys]]\nname = "x"\nkey = "secret-of-admin"\n', "The admin key must be another")):
+                             ('[[keys]]\nname = "x"\nkey = "secret-of-admin"\n', "The admin key must differ from")):
                 write(bad)
                 self.hang_up(server, "SIGHUP: nothing is changed: ")
                 self.assertIn(why, server.output())

@@ -450,7 +450,7 @@ TEST_F(GatewaySessionTest, AHistoryTakesItsPartOfTheMemoryForRequests) {
   const RequestId other_id = id_;
   const Record rejected = Run(Turn("s", "upon"));
   EXPECT_EQ(rejected.status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(rejected.status.message(), HasSubstr("under way"));
+  EXPECT_THAT(rejected.status.message(), HasSubstr("the other requests of its tenant"));
   EXPECT_TRUE(gateway()->Cancel(other_id).ok());
   other->WaitEnd();
   EXPECT_TRUE(Run(Turn("s", "upon")).finish.has_value());

@@ -29,7 +29,7 @@ std::string KeyFault(std::string_view key) {
   if (key.size() < kMinKeyBytes) return fmt::format("needs at least {} characters", kMinKeyBytes);
   if (key.size() > kMaxKeyBytes) return fmt::format("has more than {} characters", kMaxKeyBytes);
   if (!std::all_of(key.begin(), key.end(), IsKeyChar)) {
-    return "may hold visible ASCII characters only, and no space";
+    return "must be visible ASCII characters without spaces";
   }
   return "";
 }
@@ -52,7 +52,7 @@ std::string RightsFault(const ApiKey& key) {
                        PriorityName(key.priority), PriorityName(key.priority_ceiling));
   }
   if (key.metrics_only && key.gateway) {
-    return "'metrics_only' and 'gateway' exclude each other";
+    return "'metrics_only' and 'gateway' cannot both be true";
   }
   std::string fault =
       RangeFault("weight", key.weight, core::kMinTenantWeight, core::kMaxTenantWeight);
@@ -161,7 +161,7 @@ std::string ReadKeyField(const toml::node& node, std::string_view field, ApiKey*
   }
   if (field == "gateway") return ReadKeySwitch(node, field, &entry->gateway);
   if (field == "metrics_only") return ReadKeySwitch(node, field, &entry->metrics_only);
-  return fmt::format("the field '{}' is unknown", field);
+  return fmt::format("unknown field '{}'", field);
 }
 
 // One [[keys]] table.
@@ -183,7 +183,7 @@ StatusOr<ApiKey> ReadEntry(const std::string& path, const toml::table& table) {
 StatusOr<std::vector<ApiKey>> ReadEntries(const std::string& path, const toml::table& file) {
   for (const auto& [field, unused] : file) {
     if (field.str() != "keys") {
-      return FaultAt(path, field.source(), fmt::format("the field '{}' is unknown", field.str()));
+      return FaultAt(path, field.source(), fmt::format("unknown field '{}'", field.str()));
     }
   }
   const toml::array* list = file["keys"].as_array();
@@ -238,14 +238,13 @@ Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_ke
     if (!fault.empty()) return InvalidArgument(fmt::format("API keys: {}.", fault), "api_keys");
     if (keys[i].key == admin_key) {
       return InvalidArgument(
-          fmt::format("The admin key must be another one than the API key '{}'.", keys[i].name),
+          fmt::format("The admin key must differ from the API key '{}'.", keys[i].name),
           "admin_key");
     }
   }
   if (!keys.empty() && std::ranges::all_of(keys, &ApiKey::metrics_only)) {
     return InvalidArgument(
-        "API keys: all of them are for metrics alone (metrics_only), so no client could use the "
-        "API.",
+        "API keys: metrics_only is true for all of them, so no client could use the API.",
         "api_keys");
   }
   if (admin_key.empty()) return {};
@@ -293,7 +292,7 @@ http::HttpReply Forbidden(const char* message) {
 
 struct Access::Table {
   std::vector<http::Caller> owners;
-  std::vector<Digest> digests;  // Of the keys of owners.
+  std::vector<Digest> digests;  // The digest of each owner's key.
   int64_t tenants = 0;          // Keys that are not for metrics alone.
   std::optional<Digest> admin;
 };
@@ -363,7 +362,7 @@ http::Verdict Access::Check(http::Rights rights, std::string_view authorization,
   if (rights == http::Rights::kOpen) return verdict;
   if (presented.two) {
     verdict.rejection =
-        http::ErrorReply({400, "Authorization and X-Api-Key have different keys: send one.",
+        http::ErrorReply({400, "Authorization and X-Api-Key have different keys: send only one.",
                           "invalid_request_error", "", "invalid_api_key"});
     return verdict;
   }
@@ -383,7 +382,7 @@ http::Verdict Access::Check(http::Rights rights, std::string_view authorization,
   if (presented.tenant != kNone) {
     verdict.caller = table->owners[presented.tenant];
     if (verdict.caller.metrics_only && rights != http::Rights::kMetrics) {
-      verdict.rejection = Forbidden("This API key opens /metrics and nothing else.");
+      verdict.rejection = Forbidden("This API key is only for /metrics.");
     }
     return verdict;
   }

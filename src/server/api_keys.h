@@ -49,7 +49,7 @@ Status CheckApiKeys(const std::vector<ApiKey>& keys, const std::string& admin_ke
 // Keeps digests, not keys. Thread-safe.
 class Access {
  public:
-  struct Table;  // Of keys, as Check needs them.
+  struct Table;  // The keys, as Check needs them.
 
   Access(const std::vector<ApiKey>& keys, const std::string& admin_key);
 

@@ -102,7 +102,7 @@ TEST_F(ApiKeysTest, AKeyMayBeAGateways) {
   EXPECT_FALSE((*Read(key))[0].metrics_only);
   EXPECT_TRUE((*Read(key + "metrics_only = true\n"))[0].metrics_only);
   ExpectRejected(key + "metrics_only = 1\n", 4, "'metrics_only' must be true or false");
-  ExpectRejected(key + "metrics_only = true\ngateway = true\n", 1, "exclude each other");
+  ExpectRejected(key + "metrics_only = true\ngateway = true\n", 1, "cannot both be true");
   ExpectRejected(key + "gateway = 1\n", 4, "'gateway' must be true or false");
   ExpectRejected(key + "gateway = \"true\"\n", 4, "'gateway'");
 }

@@ -39,13 +39,12 @@ class ApiServer::Impl {
     }
     if (options.api_keys.empty() != context_.http.open) {
       return InvalidArgument(
-          "A server that runs can neither lose its last API key nor get a first.", "api_keys");
+          "The first API key cannot be added, nor the last one removed, without a restart.",
+          "api_keys");
     }
     if (!had_gateway_ && HasGateway(options)) {
       return InvalidArgument(
-          "A first key with gateway = true needs a restart: what a gateway asks for is prepared at "
-          "the start.",
-          "api_keys");
+          "The first API key with gateway = true cannot be added without a restart.", "api_keys");
     }
     StatusOr<std::shared_ptr<boost::asio::ssl::context>> tls =
         std::shared_ptr<boost::asio::ssl::context>();

@@ -60,7 +60,7 @@ Status CheckLogprobs(const api::ApiRequest& api, const service::ModelInfo& model
   const size_t most = MostLogprobs(api, static_cast<size_t>(model.max_model_len));
   if (api.choices() == 1 || most <= kMaxLogprobsTogether) return {};
   return InvalidArgument(
-      fmt::format("{} choices with that many tokens could report {} log-probabilities; at most {} "
+      fmt::format("The {} choices of this request could report {} log-probabilities; at most {} "
                   "are allowed.",
                   api.choices(), most, kMaxLogprobsTogether),
       "logprobs");
@@ -68,10 +68,11 @@ Status CheckLogprobs(const api::ApiRequest& api, const service::ModelInfo& model
 
 Status CheckCopies(const api::ApiRequest& api, size_t body_bytes) {
   if (api.n == 1 || body_bytes * static_cast<size_t>(api.n) <= kMaxPromptBytes) return {};
-  return InvalidArgument(fmt::format("'n' is {}, but so many choices of a prompt in a body of {} "
-                                     "bytes would take more than {} bytes.",
-                                     api.n, body_bytes, kMaxPromptBytes),
-                         "n");
+  return InvalidArgument(
+      fmt::format(
+          "'n' times the size of the body must be at most {} bytes, but is {} times {} bytes.",
+          kMaxPromptBytes, api.n, body_bytes),
+      "n");
 }
 
 // About the tokens of a prompt: the encoder has not seen it yet.
@@ -135,8 +136,7 @@ http::HttpReply AboveCeiling(const api::ApiRequest& api, Priority ceiling) {
 http::HttpReply NotAGateway() {
   return http::ErrorReply(
       {403,
-       "'ropeway_gateway' needs an API key with 'gateway = true' in this server's "
-       "file of keys.",
+       "'ropeway_gateway' needs an API key with 'gateway = true' in this server's API key file.",
        "invalid_request_error", "ropeway_gateway", "forbidden"});
 }
 
@@ -200,7 +200,7 @@ asio::awaitable<http::Sent> Generation::TryRun() {
   http::IoTurns::Turn turn;
   if (!context_->http.accepting()) {
     status = {StatusCode::kUnavailable,
-              std::string(NotAccepting(context_->http.state)) + " No new request is accepted."};
+              std::string(NotAccepting(context_->http.state)) + " No new requests are accepted."};
   } else {
     status = co_await ReadBody(&turn);
     // A helper may still read the body.

@@ -81,10 +81,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   ServerContext* const context_;
   const std::unique_ptr<api::ApiFormat> format_;
   api::AnswerHead head_;                   // Until the format has it.
-  int32_t max_model_len_ = 0;              // Of the model; 0: it is not known.
+  int32_t max_model_len_ = 0;              // The model's; 0: it is not known.
   base::SharedBudget::Hold prompt_texts_;  // Memory of the prompts that the answer shows.
   base::SharedBudget::Hold shown_;         // Memory to show them in, until they are written.
-  size_t shown_bytes_ = 0;                 // Of all choices' prompts in the answer.
+  size_t shown_bytes_ = 0;                 // The prompts of all choices in the answer.
   Submission submission_;
   bool stream_began_ = false;  // The headers may have left.
 };

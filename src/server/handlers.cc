@@ -83,7 +83,7 @@ http::HttpReply HealthReply(bool good, const std::string& reason, const Json& mo
   return reply;
 }
 
-// Of whether requests are taken: `good` by what stands behind the server.
+// Says whether requests are taken. `good`: what stands behind the server takes them.
 http::HttpReply ReadyReply(bool good, const std::string& reason, const ServerContext& context,
                            const Json& more = Json::object()) {
   const http::HttpContext::State state = context.http.state;
@@ -148,10 +148,11 @@ http::HttpReply DrainReply(const ServerContext& context) {
   const char* message = "New requests are accepted.";
   if (context.http.state == State::kDraining) {
     message =
-        "New requests get a 503, as does /readyz. What runs and waits goes on to its end. The "
+        "New requests and /readyz get a 503. Running and waiting requests continue to their end. "
+        "The "
         "server stays up; DELETE /admin/drain lets it accept new requests again.";
   } else if (context.http.state == State::kStopping) {
-    message = "The server is stopping: it ends when what runs and waits has ended.";
+    message = "The server is stopping: it exits when its running and waiting requests have ended.";
   }
   return JsonReply({{"draining", !context.http.accepting()},
                     {"running", running},

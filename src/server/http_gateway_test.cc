@@ -102,7 +102,7 @@ TEST_F(HttpGatewayTest, TheRequestIsItsTenants) {
   EXPECT_EQ(request.tenant_weight, 0.5);
   EXPECT_EQ(request.choice, 3U);
   EXPECT_EQ(request.resume_ids, (std::vector<TokenId>{1, 2}));
-  // A scope that is not named is the tenant alone, not that of a key of this name.
+  // Without a named scope it is the tenant alone, not the scope of a key of this name.
   ASSERT_EQ(Post("key-gate-1", For("team")).status, 200);
   request = backend_.submitted().back();
   EXPECT_EQ(request.cache_scope, "");

@@ -106,7 +106,7 @@ TEST_F(HttpSecurityTest, AFirstGatewaysKeyNeedsARestart) {
   const Status status = server_->Reload(options);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "api_keys");
-  EXPECT_THAT(status.message(), HasSubstr("A first key with gateway = true needs a restart"));
+  EXPECT_THAT(status.message(), HasSubstr("The first API key with gateway = true cannot be added"));
   // Nothing has changed: neither is there the new key, nor is an old one gone or a gateway's.
   EXPECT_EQ(Request("GET", "/v1/models", Bearer("sk-team-a-1")).status, 200);
   EXPECT_EQ(Request("GET", "/v1/models", Bearer("sk-gate-5")).status, 401);
@@ -228,7 +228,7 @@ TEST_F(HttpSecurityTest, AKeyForMetricsComesWithAReloadAndSeesAllNumbers) {
     EXPECT_EQ(json::parse(reply.body)["error"]["code"], "forbidden");
   }
   EXPECT_THAT(Request("POST", "/v1/completions", Bearer("sk-scrape"), R"({"prompt":"a"})").body,
-              HasSubstr("This API key opens /metrics and nothing else."));
+              HasSubstr("This API key is only for /metrics."));
 }
 
 // From the sum of all tenants' numbers and its own, a tenant would know the others'.

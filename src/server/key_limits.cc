@@ -180,7 +180,7 @@ class KeyAccount {
     Status status(
         StatusCode::kResourceExhausted,
         fmt::format("This API key's {} tokens per minute (its tokens_per_minute) are used up or "
-                    "put aside for its requests under way; try again in {} s.",
+                    "reserved for its requests under way; try again in {} s.",
                     tokens_per_minute_, retry_after_seconds));
     status.set_retry_after_seconds(retry_after_seconds);
     return status;
@@ -193,7 +193,7 @@ class KeyAccount {
   int64_t tokens_per_minute_;  // 0: no limit.
   int64_t requests_ = 0;
   double tokens_;              // In the bucket; below 0 by what the steps under way generate.
-  int64_t reserved_ = 0;       // Of them, those put aside.
+  int64_t reserved_ = 0;       // The part of tokens_ that is put aside.
   base::TimePoint filled_at_;  // When tokens_ was computed.
   int64_t prompt_tokens_ = 0;  // Used since the start.
   int64_t generated_tokens_ = 0;

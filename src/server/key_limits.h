@@ -23,7 +23,7 @@ class KeyAccount;
 struct KeyDemand {
   size_t prompts = 1;
   size_t n = 1;               // Choices of each prompt.
-  int64_t prompt_tokens = 0;  // Of all prompts together, about.
+  int64_t prompt_tokens = 0;  // All prompts together, about.
   int64_t max_tokens = 1;     // That each choice may generate.
 
   size_t choices() const { return prompts * n; }
@@ -126,7 +126,7 @@ class KeyLimits {
   // Whether it has a key, or had one and is not forgotten.
   bool Remembers(const std::string& tenant) const { return Find(tenant) != nullptr; }
 
-  // Of all tenants that are remembered, by name.
+  // The usage of all tenants that are remembered, by name.
   std::vector<KeyUsage> Usage() const;
 
  private:

@@ -385,7 +385,7 @@ TEST_F(KeyLimitsTest, NewLimitsCountFromTheChangeOn) {
   limits_->Replace({Key("slow", 0, 60)});
   EXPECT_EQ(Rest("slow"), "60");
 
-  // Of what was used without a limit nothing is owed, and what runs then is bounded too.
+  // Tokens used before there was a limit are not owed, and what runs then is bounded too.
   Use("free", 5000, 5000);
   KeyLimits::Grant running = limits_->Take("free", One(10, 1000));
   limits_->Replace({Key("free", 1, 60)});

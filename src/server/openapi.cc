@@ -107,7 +107,7 @@ Json Operation(const http::Route& route) {
   }
   operation["responses"] = {{"200", {{"description", "The answer."}}},
                             {"default",
-                             {{"description", "What is wrong."},
+                             {{"description", "The error."},
                               {"content", Content({{"$ref", "#/components/schemas/Error"}})}}}};
   // One of the two, or on servers without keys none; a probe needs none on any.
   operation["security"] = Json::array({Json::object()});

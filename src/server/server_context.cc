@@ -13,7 +13,7 @@
 namespace ropeway::server {
 namespace {
 
-// Of a request that gives none.
+// The sampling parameters of a request that gives none.
 SamplingParams SamplingOf(const service::FrontDesk& backend) {
   const std::vector<service::ModelInfo> models = backend.Models();
   SamplingParams sampling = models.empty() ? SamplingParams() : models.front().sampling;
@@ -86,9 +86,9 @@ void IgnoredFields::Log(const std::vector<std::string>& names) {
   const std::lock_guard lock(mutex_);
   for (const std::string& name : names) {
     if (logged_.size() == kMostNames || !logged_.insert(name).second) continue;
-    spdlog::info("The field {} of requests is ignored: it is unknown here", api::EscapedName(name));
+    spdlog::info("The field {} of requests is unknown and is ignored", api::EscapedName(name));
     if (logged_.size() < kMostNames) continue;
-    spdlog::info("{} fields were named so: no further ones will be", kMostNames);
+    spdlog::info("{} unknown fields were logged; further ones are not logged", kMostNames);
   }
 }
 
@@ -173,7 +173,7 @@ boost::asio::awaitable<StatusOr<std::string>> ServerContext::RunOnHelper(
   std::function<base::PieceEnd()> piece = [job, over = std::move(over)] { return job->Run(); };
   if (!helpers_.TryAdd(flow, std::move(piece))) {
     co_return Status(StatusCode::kResourceExhausted,
-                     "This client has too many large requests to read or to tokenize.");
+                     "This client has too many large requests that wait to be read or tokenized.");
   }
   job->Await();
   while (!job->done() && !stream->gone())

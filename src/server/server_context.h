@@ -57,7 +57,7 @@ class ServerContext final : public http::HttpApplication {
   http::HttpContext http;
   Access access;
   service::FrontDesk* const backend;
-  const SamplingParams sampling;               // Of a request that does not say: the model's.
+  const SamplingParams sampling;               // The model's, for requests that give none.
   const bool any_model;                        // ServerOptions::any_model.
   const std::vector<std::string> other_names;  // ServerOptions::other_names.
   KeyLimits key_limits;

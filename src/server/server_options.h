@@ -37,7 +37,7 @@ struct ApiKey {
   std::string key;  // A secret.
   // Keys of one scope share KV blocks (Request::cache_scope); "": the key shares with no other.
   std::string cache_scope = "";
-  Priority priority = Priority::kMedium;        // Of requests that name none.
+  Priority priority = Priority::kMedium;        // For requests that name none.
   Priority priority_ceiling = Priority::kHigh;  // The highest that requests may name.
   double weight = 1.0;  // The key's share under the policy "fair", relative to other keys.
   // Unfinished requests of the key; more are rejected with 429. 0: no limit.

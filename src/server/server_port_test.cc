@@ -36,7 +36,7 @@ TEST(ServerPortTest, APortInUseIsSaidWithAFreeOne) {
   EXPECT_TRUE(http::ServerPort::Open(options).ok());
 }
 
-// Of two servers that start at one time, one loads its model.
+// When two servers start at one time, only one loads its model.
 TEST(ServerPortTest, APortThatIsTakenIsInUseBeforeAServerListens) {
   const StatusOr<http::ServerPort> early = http::ServerPort::Open({});
   ASSERT_TRUE(early.ok());

@@ -12,7 +12,7 @@ namespace {
 struct Wakes {
   int plain = 0;
   int overflow = 0;     // For either reason.
-  int over_budget = 0;  // Of them.
+  int over_budget = 0;  // A part of overflow.
   ServerSink::WakeFn Fn() {
     return [this](ServerSink::Wake why) {
       ++(why == ServerSink::Wake::kNews ? plain : overflow);
@@ -109,7 +109,7 @@ TEST(CollectorSink, BeyondTheTenantsBudgetItEndsWithAnError) {
   EXPECT_TRUE(sink.Look().failed);
   const ServerSink::Output output = sink.Take();
   EXPECT_EQ(output.end->status.code(), StatusCode::kUnavailable);
-  sink.OnEnd(1, Outcome::Ended(Finish()));  // Of the cancel; its client was told the end already.
+  sink.OnEnd(1, Outcome::Ended(Finish()));  // The cancel's end; its client was told one already.
   EXPECT_FALSE(sink.Take().end.has_value());
 }
 

@@ -34,7 +34,7 @@ class ServerSink : public Sink {
 
   // All three are called before the backend has the sink. The request's share of its key's limits.
   void SetTicket(KeyTicket ticket) { ticket_ = std::move(ticket); }
-  // Of the answer's tokens, those that another server generated: it has charged them, and the
+  // The number of tokens that another server generated: it has charged them, and the
   // prompt.
   void SetResumed(int32_t tokens) { resumed_ = tokens; }
   // What `tenant`'s answers may take in memory; without it, as much as they need.
@@ -57,7 +57,7 @@ class ServerSink : public Sink {
   };
   Progress Look();
 
-  // Of Admission; absent before the request is admitted.
+  // Admission's; absent before the request is admitted.
   std::optional<int32_t> queue_position();
 
   // What is known so far of its tokens and times, for the log.
@@ -181,7 +181,7 @@ class Submission {
   // As the destructor.
   void Cancel();
 
-  // Of the first choice; see ServerSink.
+  // The first choice's; see ServerSink.
   std::optional<int32_t> queue_position() { return choices_.front().sink->queue_position(); }
 
   ServerSink::Known known(size_t choice) const { return choices_[choice].sink->known(); }

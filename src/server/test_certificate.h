@@ -10,7 +10,7 @@ struct TestCertificate {
   std::string cert;  // Paths of PEM files.
   std::string key;
   std::string encrypted_key;  // The same key under a password.
-  std::string other_key;      // Of another certificate.
+  std::string other_key;      // The key of another certificate.
 };
 
 // Writes the files into the tests' folder, for "localhost", valid for a day. Empty paths where

@@ -75,7 +75,7 @@ class FakeTokenization final : public service::Tokenization {
   std::atomic<int>* const alive_;
   std::vector<TokenId> ids_;
   size_t at_ = 0;
-  size_t grown_ = 0;  // Of kFakeGrowing.
+  size_t grown_ = 0;  // The bytes that kFakeGrowing took.
 };
 
 }  // namespace

@@ -33,8 +33,8 @@ struct FakeScript {
   Status rejection;            // Submit fails with it, unless it is OK.
   std::string prompt_begin;    // The vocabulary's prefix of any text.
   bool finish_failed = false;  // It ends as FinishReason::kFailed.
-  int32_t prompt_tokens = 3;   // Of its Admission.
-  int32_t queue_position = 0;  // Of its Admission; of Requests() until it is admitted.
+  int32_t prompt_tokens = 3;   // Its Admission's.
+  int32_t queue_position = 0;  // Its Admission's; and of Requests() until it is admitted.
 };
 
 // The fake's vocabulary: a token a byte, and token 1 begins a text.

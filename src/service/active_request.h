@@ -71,7 +71,7 @@ class ActiveRequest {
   base::TimePoint deadline = base::TimePoint::max();  // It fails with kDeadlineExceeded then.
 
   Request request;  // Constant, except for the prompt, which the thread that reads it takes out.
-  std::unique_ptr<Turn> turn;  // Of the session that the request names; null: none.
+  std::unique_ptr<Turn> turn;  // The turn of the session that the request names; null: none.
 
   // What it holds of what tenants share. The place is given back when it leaves the queue, the rest
   // by its end.

@@ -24,11 +24,11 @@ struct ModelInfo {
   std::string id;                // The served name.
   int32_t max_model_len = 0;     // 0: not known.
   int64_t created = 0;           // Unix seconds.
-  SamplingParams sampling = {};  // Of a request that does not say.
+  SamplingParams sampling = {};  // For requests that give none.
   std::string fingerprint = {};  // OpenAI's system_fingerprint; "": none.
   // Backends give the same bits for the same request if all three are equal and the digest is
   // known. Then one can go on where another left off (Request::resume_ids).
-  std::string digest = {};    // Of the model's files; "": not known.
+  std::string digest = {};    // The digest of the model's files; "": not known.
   std::string numerics = {};  // The version of the order of sums (docs/numerics.md).
   std::string limits = {};    // What else decides: max_model_len, the KV type, the chat template.
   int32_t vocabulary = 0;     // Ids of tokens are below it; 0: not known.
@@ -149,7 +149,7 @@ class FrontDesk : public Backend {
 
   virtual EngineStats Stats() const = 0;
 
-  // Of a gateway: how each of the backends behind it does.
+  // For gateways: the state of each backend.
   virtual std::vector<BackendStatus> Backends() const { return {}; }
 
   // The tokenizer. Do not call these three from I/O threads: they may take milliseconds per
@@ -165,7 +165,7 @@ class FrontDesk : public Backend {
                                                                bool add_special) const = 0;
   virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
 
-  // Of the model whose tokens the three above tell.
+  // Describes the tokenizer that the three above use.
   virtual StatusOr<TokenizerInfo> DescribeTokenizer() const = 0;
 
   // Rejects new requests from now on; waits until all ended, or cancels the rest at `deadline`.

@@ -29,9 +29,10 @@ Status TakeBytes(const Request& request, base::SharedBudget* bytes,
                                    : bytes->Take(request.tenant, size, hold);
   if (taken) return {};
   return {StatusCode::kResourceExhausted,
-          fmt::format("the requests of this tenant under way leave it less than the {} bytes of "
-                      "this one, of {} for all tenants",
-                      size, bytes->total())};
+          fmt::format(
+              "this request needs {} bytes, but the other requests of its tenant leave less free "
+              "(the limit of all tenants together is {} bytes)",
+              size, bytes->total())};
 }
 
 Status Intake::Open(ActiveRequest* request) {

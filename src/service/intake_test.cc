@@ -42,9 +42,10 @@ TEST(TakeBytes, RejectsWhatTheTenantsShareLacks) {
   base::SharedBudget::Hold more;
   const Status status = TakeBytes(request, &bytes, &more);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(status.message(),
-            "the requests of this tenant under way leave it less than the 10000 bytes of this one, "
-            "of 10000 for all tenants");
+  EXPECT_EQ(
+      status.message(),
+      "this request needs 10000 bytes, but the other requests of its tenant leave less free (the "
+      "limit of all tenants together is 10000 bytes)");
   EXPECT_FALSE(more.taken());
 }
 
