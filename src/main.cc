@@ -50,7 +50,7 @@ int Main(int argc, char** argv) {
       {"bench",
        "Measure a server; other benchmarks: ropeway-bench",
        {},
-       "All other benchmarks are of ropeway-bench, which `ropeway bench NAME` runs "
+       "The other benchmarks are in ropeway-bench; `ropeway bench NAME` runs them "
        "(docs/benchmarks.md):\n"
        "schedulers, priorities, fairness, long-prompt, sessions, prefixes, knobs, "
        "serial-vs-batched,\ngateway, http, users, models, first-answers, determinism, "
@@ -66,7 +66,7 @@ int Main(int argc, char** argv) {
   program.foreign = {
       {"-ngl,--n-gpu-layers,--gpu-layers,--gpu-memory-utilization,"
        "--tensor-parallel-size,-tp",
-       "Ropeway computes on CPUs, and with all of them"}};
+       "Ropeway computes on CPUs, and uses all of them"}};
   return flags::RunProgram(program, argc, argv);
 }
 

@@ -209,7 +209,7 @@ class TerminalTest(ChatCase):
         chat = self.chat(model=ARGS.tiny)
         chat.send("/system \x1b[200~B\u00e9 a\rsailor.\x07\rAlways\x1b[201~")
         chat.wait_for("Always")
-        self.say(chat, "!\n", "from the next answer on")
+        self.say(chat, "!\n", "applies from the next answer on")
         shown = self.say(chat, "/system\n", "Always!\n")
         self.assertIn("\nB\u00e9 a\nsailor.\nAlways!\n", shown)
         chat.send("\x04")
@@ -222,11 +222,11 @@ class TerminalTest(ChatCase):
                              ("/set top_p 7", "(top_p: expected a number, above 0, to 1, not '7')"),
                              ("/set top_k x", "(top_k: expected a whole number, -1 to 2147483647, not 'x')"),
                              ("/set topk 4", "(there is no parameter 'topk': did you mean 'top_k'?)"),
-                             ("/set heat 4", "(there is no parameter 'heat'; these there are)"),
-                             ("/system", "(no system message)"), ("/retry", "(nothing was asked yet)"),
-                             ("/sessions", "(no session: ropeway run --session NAME keeps one)"),
-                             ("/save", "(/save needs the name of a file)"),
-                             ("/save ~/x", "(the file cannot be written: No such file or directory)")):
+                             ("/set heat 4", "(there is no parameter 'heat'; the parameters are:)"),
+                             ("/system", "(no system message)"), ("/retry", "(there is no message to answer again yet)"),
+                             ("/sessions", "(no saved conversations: ropeway run --session NAME starts one)"),
+                             ("/save", "(/save needs a file name)"),
+                             ("/save ~/x", "(cannot write the file: No such file or directory)")):
             with self.subTest(said=said):
                 self.assertIn(answer, self.say(chat, said + "\n", r"\n\([^\n]*\)\n"))
         shown = self.say(chat, "/set\n", r"ignore_eos [^\n]*\n")
@@ -237,12 +237,12 @@ class TerminalTest(ChatCase):
         again = chat.wait_for(r"\((\d+) prompt tokens, (\d+) tokens in [^\n]*\)\n>>> ")
         self.assertTrue(again.startswith("/retry\n" + first[0] + f"({first[1]} prompt tokens, "), again)
         path = os.path.join(self.state, "saved.json")
-        self.say(chat, "/system Be a sailor.\n", "from the next answer on")
+        self.say(chat, "/system Be a sailor.\n", "applies from the next answer on")
         self.assertIn("(3 messages saved)", self.say(chat, f"/save {path}\n", "saved"))
-        self.assertIn("there is such a file already", self.say(chat, f"/save {path}\n", "already"))
+        self.assertIn("the file already exists", self.say(chat, f"/save {path}\n", "already"))
         _, most = resource.prlimit(chat.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(chat.pid, resource.RLIMIT_FSIZE, (0, most))
-        self.assertIn("(the file cannot be written: File too large)", self.say(chat, f"/save {path}.2\n", "written"))
+        self.assertIn("(cannot write the file: File too large)", self.say(chat, f"/save {path}.2\n", "too large"))
         resource.prlimit(chat.pid, resource.RLIMIT_FSIZE, (most, most))
         with open(path, encoding="utf-8") as file:
             saved = json.load(file)
@@ -261,7 +261,7 @@ class TerminalTest(ChatCase):
         again.send("And now?\n")
         again.wait_for(r"cut: [^\n]*\n>>> ")
         path = os.path.join(self.state, "rest.json")
-        self.assertIn("(2 messages saved; none of the turns that were restored)",
+        self.assertIn("(2 messages saved, without the restored turns)",
                       self.say(again, f"/save {path}\n", "saved"))
         again.kill()
 
@@ -404,7 +404,7 @@ class SessionTest(ChatCase):
         chat.send("Count to one thousand.\n")
         chat.wait_for(r"\n[^\n]*[a-zA-Z0-9]")
         chat.send("\x03")
-        chat.wait_for(r"\(stopped, and forgotten\)\n.*>>> ")
+        chat.wait_for(r"\(stopped; this turn is not kept\)\n.*>>> ")
         self.leave(chat)
         chat = self.chat(*self.FLAGS, "--session", self.path("a.session"), "--ignore-eos")
         self.assertIn(f"{first[1] + first[2]} tokens of 1 turn restored", chat.greeting)

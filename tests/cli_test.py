@@ -71,7 +71,7 @@ class RunTest(InTempFolder):
     def test_standard_input_behind_a_prompt_is_bounded(self):
         reply = run_tiny("--max-tokens", "2", "Summarize:", input="x" * ((16 << 20) + 1))
         self.assertEqual((reply.returncode, reply.stdout), (1, ""))
-        self.assertIn("standard input cannot be read, or has more than 16777216 bytes", reply.stderr)
+        self.assertIn("cannot read standard input, or it has more than 16777216 bytes", reply.stderr)
 
     def test_a_pipe_in_which_nothing_comes_is_said(self):
         reader, writer = os.pipe()
@@ -188,7 +188,7 @@ class RunTest(InTempFolder):
             (("--top-p", "0", "a"), "ropeway: --top-p: expected a number, above 0, to 1, not '0'"),
             (("--temperature", "3", "a"), "--temperature"), (("--max-tokens", "0", "a"), "--max-tokens"),
             (("--chat-template", "no/such/file", "a"), "no/such/file"),
-            (("--kv-cache-dtype", "x", "a"), "--kv-cache-dtype: expected f16, q8_0, not 'x'"),
+            (("--kv-cache-dtype", "x", "a"), "--kv-cache-dtype: expected one of f16, q8_0, not 'x'"),
             (("a", "b"), "b"), ((), "empty"),
         ]
         for words, expected in cases:
@@ -352,7 +352,7 @@ class ConfigTest(InTempFolder):
         reply = run_tiny("--config", config, "--max-tokens", "2", "Hello")
         self.assertRegex(reply.stderr, r"prompt tokens, 2 tokens")
         reply = run_tiny("--config", config, "--max-tokens", "2", "-n", "1", "Hello")
-        self.assertIn("--max-tokens is given 2 times, and holds one value", reply.stderr)
+        self.assertIn("--max-tokens is given 2 times, but takes one value", reply.stderr)
 
     def test_the_type_of_the_cache_can_stand_in_it(self):
         config = self.write("ropeway.toml", '[run]\nkv-cache-dtype = "q8_0"\nkv-cache-size = "16MiB"\n'
@@ -366,7 +366,7 @@ class ConfigTest(InTempFolder):
                                ("[serve]\n\nport = '1'\n", "3: 'port' must be an integer"),
                                ("[serve]\nport = 99999\n", "2: --port: expected"),
                                ("[run]\nkv-cache-dtype = 'q3'\n",
-                                "2: --kv-cache-dtype: expected f16, q8_0, not 'q3'"),
+                                "2: --kv-cache-dtype: expected one of f16, q8_0, not 'q3'"),
                                ("[bench.serve]\nusers = 'many'\n", "2: 'users' must be an integer"),
                                ("[serve\n", "1: not valid TOML")):
             with self.subTest(text=text):

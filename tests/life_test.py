@@ -272,7 +272,7 @@ class LifeTest(unittest.TestCase):
             for bad, why in (("no toml", "line 1"), ("", "has no [[keys]] table"), (entry.format("a b"), "'name'"),
                              ('[[keys]]\nname = "x"\nkey = "secret-of-admin"\n', "The admin key must differ from")):
                 write(bad)
-                self.hang_up(server, "SIGHUP: nothing is changed: ")
+                self.hang_up(server, "SIGHUP: reload failed, nothing was changed: ")
                 self.assertIn(why, server.output())
                 self.assertEqual(self.status_with(server, "secret-of-cid"), 200)
             keys.unlink()
@@ -296,7 +296,7 @@ class LifeTest(unittest.TestCase):
                 writer.start()
                 server = self.server("--api-keys", keys, model=ARGS.tiny)
                 writer.join(timeout=60)
-                self.hang_up(server, f"nothing is changed: --api-keys: cannot read '{keys}': it is no regular file")
+                self.hang_up(server, f"nothing was changed: --api-keys: cannot read '{keys}': it is no regular file")
                 self.assertEqual(self.status_with(server, "secret-of-ann"), 200)
                 stream = Stream(server, LONG, key="secret-of-ann") if code else None
                 for number in signals:
@@ -330,7 +330,7 @@ class LifeTest(unittest.TestCase):
             self.hang_up(server, f"SIGHUP: reloaded: the certificate {cert}")
             self.assertEqual(shown(), second)
             key.write_text("no key", encoding="utf-8")
-            self.hang_up(server, f"SIGHUP: nothing is changed: {key} holds no private key")
+            self.hang_up(server, f"SIGHUP: reload failed, nothing was changed: {key} holds no private key")
             self.assertEqual(shown(), second)
 
     def test_a_hangup_with_nothing_to_reload_ends_nothing(self):

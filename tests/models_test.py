@@ -82,7 +82,7 @@ class ModelsTest(unittest.TestCase):
         return sentence
 
     def names(self):
-        here = re.split("Fetched in part|To be pulled", self.good("models", "list").stdout)[0]
+        here = re.split("Fetched in part|Available", self.good("models", "list").stdout)[0]
         return [line.split()[0] for line in here.splitlines()[1:] if line.split() != ["no", "model"]]
 
     def test_pull_list_show_run_and_rm(self):
@@ -345,7 +345,7 @@ class ModelsTest(unittest.TestCase):
         self.double.put("owner/repo", {"tiny.gguf": self.tiny})
         self.assertIn("not fetched yet: ropeway models pull hf:owner/repo, or pass --yes",
                       self.fails("serve", "hf:owner/repo", "--port", "0"))
-        self.assertIn("'a' is a second model beside --model b", self.fails("serve", "a", "--model", "b"))
+        self.assertIn("the model is given twice: 'a' and --model b", self.fails("serve", "a", "--model", "b"))
         self.assertIn("no model 'nonsense'", self.fails("serve", "nonsense", "--yes"))
         below = str(self.work / "none" / "x")
         (self.work / "file").write_text("no directory")

@@ -27,10 +27,11 @@ int RunBenchProgram(int argc, char** argv) {
   words.insert(words.end(), argv + 2, argv + argc);
   words.push_back(nullptr);
   execv(program.c_str(), words.data());
-  return base::Fail(fmt::format(
-      "`bench {}` needs the program ropeway-bench beside ropeway: build it with `scripts/build.sh "
-      "release --target ropeway-bench`, or measure a server with `bench serve`",
-      argv[2]));
+  return base::Fail(
+      fmt::format("`bench {}` needs the program ropeway-bench in the folder of ropeway: build it "
+                  "with `scripts/build.sh "
+                  "release --target ropeway-bench`, or measure a server with `bench serve`",
+                  argv[2]));
 }
 
 }  // namespace ropeway::cli

@@ -85,7 +85,7 @@ bool ShowRestored(const RunFlags& flags, const Engine* engine) {
                          base::Counted(session.tokens, "token"),
                          base::Counted(session.turns, "turn")));
   if (!flags.system.empty()) {
-    base::Note("(--system is not used: it is for a session's first turn)\n");
+    base::Note("(--system is ignored: a session keeps the system message of its first turn)\n");
   }
   return true;
 }
@@ -135,7 +135,7 @@ class Chat {
     base::Note(fmt::format("{}. Ctrl-C stops an answer, Ctrl-D leaves, /help lists the commands.\n",
                            engine_->model_name()));
     begun_ = restored_ = ShowRestored(flags_, engine_);
-    if (restored_) messages_.clear();  // Its system message is that of its first turn.
+    if (restored_) messages_.clear();  // A session keeps the system message of its first turn.
     std::string text;
     while (output_.ok() && ReadMessage(&text)) {
       if (text.find_first_not_of(" \t\r\n") == std::string::npos) continue;
@@ -208,7 +208,7 @@ class Chat {
     for (const Command* command = kCommands; command->name != nullptr; ++command) {
       if (name == command->name) return (this->*command->run)(text.substr(argument));
     }
-    base::Note(fmt::format("There is no {}. The commands:\n", ForTerminal(name)));
+    base::Note(fmt::format("There is no {}. The commands are:\n", ForTerminal(name)));
     return Help("");
   }
 
@@ -240,14 +240,15 @@ class Chat {
     if (text.empty()) {
       base::Note(system_.empty() ? "(no system message)\n" : ForTerminal(system_) + "\n");
     } else if (begun_) {
-      base::Note("(a session keeps the system message of its first turn: /clear begins anew)\n");
+      base::Note(
+          "(a session keeps the system message of its first turn: /clear starts a new one)\n");
     } else {
       system_ = text;
       if (!messages_.empty() && messages_.front().role == "system") {
         messages_.erase(messages_.begin());
       }
       messages_.insert(messages_.begin(), {"system", system_});
-      base::Note("(from the next answer on)\n");
+      base::Note("(applies from the next answer on)\n");
     }
     return true;
   }
@@ -275,9 +276,10 @@ class Chat {
     }
     if (!name.empty() && (row == nullptr || row->help == nullptr)) {
       const std::string* const meant = base::Nearest(name, names, 2);
-      base::Note(ForTerminal(fmt::format(
-          "(there is no parameter '{}'{})\n", name,
-          meant == nullptr ? "; these there are" : fmt::format(": did you mean '{}'?", *meant))));
+      base::Note(
+          ForTerminal(fmt::format("(there is no parameter '{}'{})\n", name,
+                                  meant == nullptr ? "; the parameters are:"
+                                                   : fmt::format(": did you mean '{}'?", *meant))));
       if (meant != nullptr) return true;
     }
     base::Note(ForTerminal(text));
@@ -286,7 +288,7 @@ class Chat {
 
   bool Retry(const std::string&) {
     if (last_.empty()) {
-      base::Note("(nothing was asked yet)\n");
+      base::Note("(there is no message to answer again yet)\n");
     } else if (in_session()) {
       base::Note("(a session keeps each answer: /retry needs a chat without --session)\n");
     } else {
@@ -299,9 +301,9 @@ class Chat {
   bool Save(const std::string& path) {
     std::error_code error;
     if (path.empty()) {
-      base::Note("(/save needs the name of a file)\n");
+      base::Note("(/save needs a file name)\n");
     } else if (std::filesystem::exists(std::filesystem::symlink_status(path, error))) {
-      base::Note("(there is such a file already)\n");
+      base::Note("(the file already exists)\n");
     } else {
       nlohmann::ordered_json list = nlohmann::ordered_json::array();
       for (const ChatMessage& message : messages_) {
@@ -316,10 +318,10 @@ class Chat {
       const int error_number = errno;  // fclose() has one of its own.
       if (file != nullptr) std::fclose(file);
       // The engine keeps tokens, not what was typed.
-      const char* const missing = restored_ ? "; none of the turns that were restored" : "";
+      const char* const missing = restored_ ? ", without the restored turns" : "";
       base::Note(
           good ? fmt::format("({} saved{})\n", base::Counted(messages_.size(), "message"), missing)
-               : fmt::format("(the file cannot be written: {})\n", std::strerror(error_number)));
+               : fmt::format("(cannot write the file: {})\n", std::strerror(error_number)));
     }
     return true;
   }
@@ -333,10 +335,10 @@ class Chat {
       }
     }
     std::ranges::sort(names);
-    base::Note(names.empty() ? "(no session: ropeway run --session NAME keeps one)\n"
-                             : ForTerminal(fmt::format("{}\n(continued by ropeway run --session "
-                                                       "NAME)\n",
-                                                       fmt::join(names, "\n"))));
+    base::Note(names.empty()
+                   ? "(no saved conversations: ropeway run --session NAME starts one)\n"
+                   : ForTerminal(fmt::format("{}\n(to continue one: ropeway run --session NAME)\n",
+                                             fmt::join(names, "\n"))));
     return true;
   }
 
@@ -356,16 +358,16 @@ class Chat {
       base::Note(fmt::format("(not answered: {}", status.message()));
       const bool grown = (begun_ || messages_.size() > (system_.empty() ? 0U : 1U)) &&
                          status.code() == StatusCode::kInvalidArgument;
-      base::Note(grown ? "; the chat may have grown too long: /clear begins a new one)\n" : ")\n");
+      base::Note(grown ? "; the chat may have grown too long: /clear starts a new one)\n" : ")\n");
       return;
     }
     // An answer that ended just before Ctrl-C is complete.
     const bool cut = !status.ok();
     if (answer->interrupted) {
-      base::Note(cut && in_session() ? "(stopped, and forgotten)\n" : "(stopped)\n");
+      base::Note(cut && in_session() ? "(stopped; this turn is not kept)\n" : "(stopped)\n");
     }
     if (answer->result.finish.reason == FinishReason::kLength) {
-      base::Note("(cut: no more tokens are allowed, by --max-tokens or the model's context)\n");
+      base::Note("(cut off: the limit of --max-tokens or of the model's context is reached)\n");
     }
     last_stats_ = StatsLine(*answer);
     if (flags_.stats) base::Note("(" + last_stats_ + ")\n");
@@ -382,7 +384,7 @@ class Chat {
   Request request_;  // What /set says about each turn.
   base::Output output_;
   std::string system_;
-  std::vector<ChatMessage> messages_;  // All so far; of a session, those of this program.
+  std::vector<ChatMessage> messages_;  // All so far; in a session, only this program's.
   bool begun_ = false;                 // With a session: it has a turn.
   bool restored_ = false;              // It has one of an earlier program.
   std::string last_;                   // What the user said last.
@@ -391,15 +393,15 @@ class Chat {
 };
 
 const Chat::Command Chat::kCommands[] = {
-    {"/clear", "", "forget the conversation, and begin anew", &Chat::ClearAll},
-    {"/retry", "", "answer the last message anew", &Chat::Retry},
-    {"/system", "TEXT", "how the model shall behave; without TEXT: what was said", &Chat::System},
-    {"/set", "NAME VALUE", "a sampling parameter; alone: all of them", &Chat::Set},
+    {"/clear", "", "forget the conversation and start a new one", &Chat::ClearAll},
+    {"/retry", "", "answer the last message again", &Chat::Retry},
+    {"/system", "TEXT", "set the system message; without TEXT: show it", &Chat::System},
+    {"/set", "NAME VALUE", "set a sampling parameter; without arguments: show all", &Chat::Set},
     {"/save", "FILE", "write the messages of this chat to a new file, as JSON", &Chat::Save},
-    {"/sessions", "", "the conversations that are kept by name", &Chat::Sessions},
-    {"/stats", "", "tokens, speed and times of the last answer", &Chat::Stats},
+    {"/sessions", "", "list the saved conversations", &Chat::Sessions},
+    {"/stats", "", "show tokens, speed and times of the last answer", &Chat::Stats},
     {"/exit", "", "leave, as Ctrl-D does; also /bye", &Chat::Exit},
-    {"/help", "", "this list", &Chat::Help},
+    {"/help", "", "show this list", &Chat::Help},
     {nullptr, "", "", nullptr}};
 
 }  // namespace

@@ -53,7 +53,7 @@ Status CheckPath(const char* flag, const std::string& path, bool directory) {
   if (path.empty() || error) return {};
   const bool is_there = fs::exists(at, error);
   if (!is_there) at = at.parent_path();
-  // Of directories those above are made too.
+  // Missing parent directories of a directory are created too.
   while (directory && !fs::exists(at, error) && at.has_relative_path()) at = at.parent_path();
   const bool is_file = is_there && !directory;
   if (is_file && fs::is_directory(at, error)) {
@@ -62,7 +62,7 @@ Status CheckPath(const char* flag, const std::string& path, bool directory) {
     return {};
   }
   return InvalidArgument(
-      fmt::format("{}: '{}' cannot be written: {}", flag, path, std::strerror(errno)));
+      fmt::format("{}: cannot write '{}': {}", flag, path, std::strerror(errno)));
 }
 
 struct Preset {
@@ -112,7 +112,7 @@ StatusOr<std::string> ParsePolicy(const std::string& text) {
   });
   if (known && names.size() <= kMaxPolicies && distinct.size() == names.size()) return text;
   return InvalidArgument(
-      fmt::format("expected {}, or two or three different ones of them joined by '+', not '{}'",
+      fmt::format("expected one of {}, or two or three different ones joined by '+', not '{}'",
                   fmt::join(kPolicies, ", "), text));
 }
 
@@ -161,12 +161,11 @@ std::string FormatLimits(const std::array<milliseconds, 3>& limits) {
 }
 
 flags::FlagTable PolicyRow(QueueOptions* options) {
-  return {
-      {"Scheduling",
-       {{"--policy",
-         flags::ParsedValue(&options->policy, "NAMES", ParsePolicy).Default(options->policy),
-         "Order of requests: fcfs, sjf, length-balance, cache-aware, priority or fair, or two or "
-         "three joined by '+', of which the next one breaks ties of the one before"}}}};
+  return {{"Scheduling",
+           {{"--policy",
+             flags::ParsedValue(&options->policy, "NAMES", ParsePolicy).Default(options->policy),
+             "Order of requests: fcfs, sjf, length-balance, cache-aware, priority or fair; or two "
+             "or three of them joined by '+', where each breaks the ties of the one before it"}}}};
 }
 
 flags::FlagTable SharesRow(QueueOptions* options) {
@@ -174,8 +173,8 @@ flags::FlagTable SharesRow(QueueOptions* options) {
            {{"--class-shares",
              flags::ParsedValue(&options->class_shares, "H,M,L", ParseShares)
                  .Default(fmt::format("{}", fmt::join(options->class_shares, ","))),
-             "Parts of the work, in percent, that the classes high, medium and low get while they "
-             "have requests; the others use what a class leaves"}}}};
+             "Shares of the work, in percent, that the classes high, medium and low get while they "
+             "have requests; other classes use what a class leaves unused"}}}};
 }
 
 flags::FlagTable WaitRows(QueueOptions* options) {
@@ -184,18 +183,18 @@ flags::FlagTable WaitRows(QueueOptions* options) {
        {{"--ttft-limits",
          flags::ParsedValue(&options->ttft_limits, "H,M,L", ParseLimits)
              .Default(FormatLimits(options->ttft_limits)),
-         "Times to the first token, for high, medium and low, beyond which a request counts as "
-         "late in the metrics"},
+         "Limits of the time to first token, for high, medium and low; a request above its limit "
+         "counts as late in the metrics"},
         {"--latency-limits",
          flags::ParsedValue(&options->latency_limits, "H,M,L", ParseLimits)
              .Default(FormatLimits(options->latency_limits)),
-         "Times from arrival to end, for high, medium and low, beyond which a request counts as "
-         "late in the metrics"},
+         "Limits of the time from arrival to end, for high, medium and low; a request above its "
+         "limit counts as late in the metrics"},
         {"--max-wait", flags::DurationValue(&options->max_wait, kLeast),
-         "A request that would wait longer to start is rejected with 429; one that has waited so "
-         "long goes first"},
+         "Maximum wait before a request starts: one that would wait longer is rejected with 429, "
+         "and one that has waited this long goes first"},
         {"--max-queued-tokens", flags::IntValue(&options->max_queued_tokens, 1, 1'000'000'000),
-         "Prompt tokens of one tenant that wait; more are rejected with 429"}}}};
+         "Maximum prompt tokens in one tenant's waiting requests; more are rejected with 429"}}}};
 }
 
 // --top-k of top_k.
@@ -244,8 +243,8 @@ std::string DefaultModelName() {
 flags::FlagTable ModelTable(std::string* model) {
   return {{"Model",
            {{"--model,-m", flags::TextValue(model, "FILE").Words(kModelWords),
-             "GGUF file (of a split one the first part), folder in Hugging Face's format, or the "
-             "name of a fetched model: `ropeway models list` shows them"}}}};
+             "GGUF file (the first part if it is split), folder in Hugging Face's format, or name "
+             "of a fetched model: `ropeway models list` shows them"}}}};
 }
 
 flags::FlagValue ParameterFlag(const core::Parameter& row, Request* request) {
@@ -279,51 +278,52 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
          "Quantise weights in F32, F16 and BF16 when they are loaded: q8_0, or q4_0 (with the "
          "embedding and the output in q8_0)"},
         {"--parse-special", flags::SwitchValue(&options.model.parse_special),
-         "Recognise control tokens such as <|im_end|> also in what chat messages say, which can "
-         "then speak in other roles"},
+         "Recognise control tokens such as <|im_end|> also in the text of chat messages, which can "
+         "then imitate other roles"},
         {"--max-model-len,--ctx-size,-c",
          flags::IntValue(&options.model.max_model_len, 2, kMaxTokens)
              .Default("the model's context length"),
-         "Prompt plus output tokens of one request, at most"}}},
+         "Maximum prompt plus output tokens of one request"}}},
       {"Engine",
        {{"--threads,-t", flags::IntValue(&options.threads, 1, 1024).Default("the physical cores"),
-         "Compute threads; they never change a result"},
+         "Number of compute threads; never changes a result"},
         {"--kv-cache-size",
          flags::SizeValue(&options.cache.kv_bytes, 1)
              .Default("a quarter of the free memory, at most 4GiB"),
-         "Memory of the KV cache"},
+         "Memory for the KV cache"},
         {"--kv-cache-dtype", flags::ChoiceValue(&options.cache.kv_dtype, {"f16", "q8_0"}),
          "Number format of the KV cache: f16, or q8_0 (8 bits; nearly twice the tokens in the "
          "same memory, slightly other results)"},
         {"--max-num-seqs,--parallel,-np", flags::IntValue(&options.scheduler.max_num_seqs, 1, 4096),
-         "Sequences that run at once"},
+         "Maximum number of sequences that run at once"},
         {"--max-num-batched-tokens",
          flags::IntValue(&options.scheduler.max_num_batched_tokens, 1, 65536),
-         "Tokens of one forward pass"}}},
+         "Maximum tokens per forward pass"}}},
       {"KV memory",
        {{"--prefix-caching", flags::OnOffValue(&options.cache.prefix_caching),
-         "Keep the KV blocks of requests for later ones that begin with the same tokens, and "
-         "share them between running ones; never changes a result"},
+         "Keep the KV blocks of requests for later requests that begin with the same tokens, and "
+         "share them between running requests; never changes a result"},
         {"--preempt-checkpoint",
          flags::ChoiceValue(&options.cache.preempt_checkpoint, {"pressure", "always"}),
-         "When the blocks of a preempted request are written to disk: under pressure, that is "
-         "when their memory is needed, or always, at once"},
+         "When the KV blocks of a preempted request are written to disk: pressure (when their "
+         "memory is needed) or always (at once)"},
         {"--kv-disk-path", flags::TextValue(&options.cache.disk_path, "DIR"),
-         "Directory of KV blocks that outlive the memory and the process; of one process at a "
-         "time"},
+         "Directory that keeps KV blocks beyond memory and across restarts; used by one process at "
+         "a time"},
         {"--kv-disk-size", flags::SizeValue(&options.cache.disk_bytes, 1),
-         "Size of that directory at most, all overhead included"},
+         "Maximum size of --kv-disk-path, including all overhead"},
         {"--kv-disk-write-rate", flags::RateValue(&options.cache.disk_write_rate),
-         "Mean rate of writes to it, such as 20MiB/s; auto: as fast as costs 3 % of the "
-         "cores"}}}};
+         "Mean rate of writes to --kv-disk-path, such as 20MiB/s; auto: a rate that costs 3 % of "
+         "the cores"}}}};
 }
 
 flags::FlagTable LogTable(LogFlags* log) {
   return {{"Other",
            {{"--log-level", flags::ChoiceValue(&log->level, {"debug", "info", "warn", "error"}),
-             "What is logged to standard error: debug, info, warn or error"},
+             "Lowest level that is logged to standard error: debug, info, warn or error"},
             {"--log-format", flags::ChoiceValue(&log->format, {"text", "json"}),
-             "text, or json: each line one JSON object with time, level and message"}}}};
+             "Format of the log: text, or json (one JSON object per line, with time, level and "
+             "message)"}}}};
 }
 
 void ApplyLog(const LogFlags& log) {
@@ -352,7 +352,7 @@ flags::FlagTable BatchingTable(EngineFlags* flags) {
         {"--max-batch-size",
          flags::IntValue(&flags->batching.max_batch_size, 1, 4096)
              .Default(fmt::format("{}", options.max_batch_size)),
-         "Requests of a static or dynamic batch, at most --max-num-seqs"}}}};
+         "Maximum requests in a static or dynamic batch; at most --max-num-seqs"}}}};
   return flags::Join({batches, PolicyRow(&flags->options.queue)});
 }
 
@@ -363,50 +363,52 @@ flags::FlagTable SchedulingTable(EngineFlags* flags) {
   const flags::FlagTable classes = {
       {"Scheduling",
        {{"--strict-priority", flags::SwitchValue(&queue->strict_priority),
-         "No shares: a higher class always goes first"},
+         "Ignore --class-shares: a higher class always goes first"},
         {"--preempt-max-generated",
          flags::ParsedValue(&options.preempt_max_generated, "N|auto", ParseMostGenerated)
              .Default("auto"),
-         "A request that has generated more tokens is not preempted for a higher class, unless "
-         "memory is short; auto: no limit where its KV is kept, 50 with --prefix-caching off"}}}};
+         "A request that has generated more tokens than this is not preempted for a higher class, "
+         "unless memory is short; auto: no limit if its KV blocks are kept, 50 with "
+         "--prefix-caching off"}}}};
   const flags::FlagTable steps = {
       {"Scheduling",
        {{"--preset", flags::ChoiceValue(&batching.preset, PresetNames()),
-         "Dynamic batches, with a timeout and a size: latency (10ms, 4), balanced (50ms, 8) or "
-         "throughput (100ms, 16); flags given beside it win"},
+         "Dynamic batches with a preset timeout and size: latency (10ms, 4), balanced (50ms, 8) or "
+         "throughput (100ms, 16); other flags override it"},
         {"--static-padding", flags::OnOffValue(&options.static_padding),
-         "static: rows of ended and shorter requests keep their slot and cost, as in classic "
-         "batching"},
+         "static: ended and shorter requests keep their slot and cost, as in classic batching"},
         {"--static-flush", flags::DurationValue(&options.static_flush, kLeast),
-         "static: a batch begins when its oldest request has waited so long"},
+         "static: maximum wait of a batch's oldest request; then the batch starts even if it is "
+         "not full"},
         {"--batch-timeout",
          flags::ParsedValue(&batching.batch_timeout, "TIME|auto", ParseTimeout)
              .Default(flags::FormatDuration(options.batch_timeout)),
-         "dynamic: likewise; auto: chosen from the arrivals, within --target-latency"},
+         "dynamic: maximum wait of a batch's oldest request; auto: chosen from the arrivals, "
+         "within --target-latency"},
         {"--target-latency", flags::DurationValue(&options.target_latency, kLeast),
-         "dynamic, with --batch-timeout auto: a batch waits no longer than its predicted time "
-         "leaves of this"},
+         "dynamic, with --batch-timeout auto: limit for the wait of a batch plus its predicted "
+         "time"},
         {"--urgent-joins", flags::OnOffValue(&options.urgent_joins),
-         "dynamic, static, serial: a request of class high starts at once also while a batch runs, "
+         "dynamic, static, serial: requests of class high start at once even while a batch runs, "
          "in up to half of --max-num-seqs"},
         {"--prefill-chunk", flags::IntValue(&options.max_prefill_chunk, 0, 65536),
-         "Tokens of one prompt in one step, at most; 0: --max-num-batched-tokens alone"},
+         "Maximum tokens of one prompt per step; 0: only --max-num-batched-tokens limits them"},
         {"--long-prefill-threshold",
          flags::IntValue(&options.long_prefill_threshold, 1, kMaxTokens),
-         "A prompt with more tokens to compute is a long one"},
+         "A prompt with more tokens to compute than this counts as long"},
         {"--long-prefill-budget", flags::IntValue(&options.long_prefill_budget, 1, 65536),
-         "Cost of all long prompts in a step while others decode, in units of about the time of "
-         "one short token"},
+         "Maximum cost of all long prompts in a step while other requests decode, in units of "
+         "about the time of one short token"},
         {"--batch-control",
          flags::ChoiceValue(&options.batch_control.name, {"fixed", "aimd", "memory"}),
-         "How many sequences run at once: fixed (--max-num-seqs), or fewer by the time of a step "
-         "(aimd) or by the free memory (memory)"},
+         "How many sequences run at once: fixed (--max-num-seqs), or fewer, depending on the time "
+         "of a step (aimd) or the free memory (memory)"},
         {"--step-target", flags::DurationValue(&options.batch_control.step_target, kLeast),
-         "aimd: target of a step's time, at the 99th percentile"},
+         "aimd: target for the time of a step, at the 99th percentile"},
         {"--request-target", flags::DurationValue(&options.batch_control.request_target),
-         "aimd: target of a request's latency, at the 99th percentile; 0: not watched"},
+         "aimd: target for the latency of a request, at the 99th percentile; 0: no target"},
         {"--aimd-start", flags::IntValue(&options.batch_control.start, 8, 64),
-         "aimd: sequences that run at once at the beginning; --max-num-seqs if that is less"}}}};
+         "aimd: initial number of sequences that run at once; --max-num-seqs if that is less"}}}};
   return flags::Join({SharesRow(queue), classes, WaitRows(queue), steps});
 }
 
@@ -429,10 +431,12 @@ StatusOr<std::string> ResolveModel(const std::string& model) {
                   fmt::format("the model '{}' is not fetched yet: ropeway models pull {}", model,
                               known != nullptr ? known->name : model));
   }
-  return Status(StatusCode::kNotFound,
-                fmt::format("no model '{}': it is neither a file nor one of the fetched models in "
-                            "{} (`ropeway models list` shows them, and what can be fetched)",
-                            model, store.folder().string()));
+  return Status(
+      StatusCode::kNotFound,
+      fmt::format(
+          "there is no model '{}': it is neither a file nor a fetched model in {} (`ropeway "
+          "models list` shows the fetched models and what can be fetched)",
+          model, store.folder().string()));
 }
 
 const hub::RegistryModel* KnownModel(const std::string& path) {
@@ -460,7 +464,7 @@ Status ResolveBatching(const BatchingFlags& flags, SchedulingOptions* options) {
   if (flags.max_batch_size && *flags.max_batch_size > options->max_num_seqs &&
       InBatches(options->strategy)) {
     return InvalidArgument(
-        fmt::format("--max-batch-size: expected at most --max-num-seqs, {}, for {} batches, not {}",
+        fmt::format("--max-batch-size: expected at most {} (--max-num-seqs) for {} batches, not {}",
                     options->max_num_seqs, options->strategy, *flags.max_batch_size),
         "max_batch_size");
   }

@@ -240,7 +240,8 @@ TEST_F(EngineFlagsTest, ABatchFitsInWhatRunsAtOnce) {
     flags.scheduler = scheduler;
     flags.max_batch_size = 9;
     const Status status = ResolveBatching(flags, &options.scheduler);
-    EXPECT_THAT(status.message(), HasSubstr("--max-batch-size: expected at most --max-num-seqs, 8"))
+    EXPECT_THAT(status.message(),
+                HasSubstr("--max-batch-size: expected at most 8 (--max-num-seqs)"))
         << scheduler;
     flags.max_batch_size = 8;
     EXPECT_TRUE(ResolveBatching(flags, &options.scheduler).ok());

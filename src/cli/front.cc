@@ -29,8 +29,8 @@ constexpr milliseconds kLeastTimeout(1);  // A timeout of 0 would reject every c
 constexpr char kApiKeyVariable[] = "ROPEWAY_API_KEY";
 // For what is left in the connections' buffers when all requests have ended.
 constexpr std::chrono::seconds kFlushTime(2);
-// Of descriptors: for the model, logs and the like; for each event loop (epoll, its event and its
-// timer); for RocksDB's files of the disk tier and of the sessions.
+// Descriptors that are needed: for the model, logs and the like; for each event loop (epoll, its
+// event and its timer); for RocksDB's files of the disk tier and of the sessions.
 constexpr int64_t kOwnDescriptors = 96;
 constexpr int64_t kLoopDescriptors = 3;
 constexpr int64_t kDiskTierDescriptors = 448;
@@ -52,7 +52,7 @@ flags::FlagTable ServerRows(FrontFlags* flags) {
   return {
       {"Server",
        {{"--host", flags::TextValue(&server.host, "ADDRESS"),
-         "Address to listen on; 0.0.0.0 for all of this machine's"},
+         "Address to listen on; 0.0.0.0 for all addresses of this machine"},
         {"--port,-p", flags::IntValue(&server.port, 0, 65535),
          "Port to listen on; 0 for any free one"},
         {"--io-threads", flags::IntValue(&server.io_threads, 1, 64),
@@ -61,49 +61,50 @@ flags::FlagTable ServerRows(FrontFlags* flags) {
          "Threads for work that would delay an I/O thread: large bodies, /tokenize, "
          "/detokenize"},
         {"--keep-alive-interval", flags::DurationValue(&server.limits.keep_alive_interval),
-         "A stream that has been silent for so long sends a comment line, so that proxies "
-         "keep it open; 0: never"},
+         "Silence in a stream after which a comment line is sent, so that proxies keep it open; 0: "
+         "never"},
         {"--trusted-proxy", flags::TextsValue(&server.trusted_proxies, "ADDRESS"),
-         "Proxy in front of the server, or network of such (10.0.0.0/8): it may have all "
-         "connections, and its X-Forwarded-For or Forwarded names the client"},
+         "Address of a proxy in front of the server, or network of proxies (10.0.0.0/8): it may "
+         "use all connections, and its X-Forwarded-For or Forwarded header names the client"},
         {"--access-log", flags::OnOffValue(&server.access_log),
-         "A line in the log for each request: who sent it, its outcome, tokens and times; never "
-         "texts or keys"},
+         "Log a line for each request: client, outcome, tokens and times; never texts or keys"},
         {"--unknown-fields", flags::ChoiceValue(&flags->unknown_fields, {"ignore", "reject"}),
-         "What becomes of a field of a request that nobody knows: ignore (the log and the header "
-         "x-ropeway-ignored name it; one that resembles a known field is a 400), or reject (400)"},
+         "What to do with an unknown field of a request: ignore (the log and the header "
+         "x-ropeway-ignored name it; a field that resembles a known one is a 400) or reject (400)"},
         {"--drain-timeout", flags::DurationValue(&flags->drain_timeout),
-         "How long running requests may go on after SIGTERM or Ctrl-C; a second signal ends "
+         "How long running requests may continue after SIGTERM or Ctrl-C; a second signal ends "
          "the program at once"}}}};
 }
 
 flags::FlagTable LimitRows(server::ServerLimits* limits) {
-  return {{"Limits",
-           {{"--max-body-size", flags::SizeValue(&limits->max_body_bytes, 1),
-             "Body of a request; a larger one is rejected with 413"},
-            {"--max-header-size", flags::SizeValue(&limits->max_header_bytes, 1024),
-             "Request line and headers; larger ones are rejected with 431"},
-            {"--max-bodies-size", flags::SizeValue(&limits->max_bodies_bytes, 1),
-             "Bodies above 32 KiB of all connections together, of which one key gets at most half; "
-             "more are rejected with 503"},
-            {"--max-answers-size", flags::SizeValue(&limits->max_answers_bytes, 1024),
-             "Answers above 16 KiB that clients have not read, of which one key gets at most half; "
-             "more are not sent"},
-            {"--max-stream-size", flags::SizeValue(&limits->max_stream_bytes, 1024),
-             "Output of a stream that waits for a slow reader; beyond it the request is cancelled"},
-            {"--max-connections", flags::IntValue(&limits->max_connections, 1, 1000000),
-             "Connections at once, of which one key or address gets at most half; beyond it the "
-             "oldest without a key is closed for a new one"},
-            {"--max-choices", flags::IntValue(&limits->body.max_choices, 1, 65536),
-             "Prompts times `n` of one request"},
-            {"--header-timeout", flags::DurationValue(&limits->header_timeout, kLeastTimeout),
-             "For a client to send a request's headers"},
-            {"--body-timeout", flags::DurationValue(&limits->body_timeout, kLeastTimeout),
-             "For a client to send a request's body"},
-            {"--idle-timeout", flags::DurationValue(&limits->idle_timeout, kLeastTimeout),
-             "Between two requests of one connection"},
-            {"--write-timeout", flags::DurationValue(&limits->write_timeout, kLeastTimeout),
-             "For a client to take what is sent to it; then its request is cancelled"}}}};
+  return {
+      {"Limits",
+       {{"--max-body-size", flags::SizeValue(&limits->max_body_bytes, 1),
+         "Maximum size of a request's body; a larger one is rejected with 413"},
+        {"--max-header-size", flags::SizeValue(&limits->max_header_bytes, 1024),
+         "Maximum size of the request line and headers; larger ones are rejected with 431"},
+        {"--max-bodies-size", flags::SizeValue(&limits->max_bodies_bytes, 1),
+         "Maximum total size of request bodies above 32 KiB; one key gets at most half; more are "
+         "rejected with 503"},
+        {"--max-answers-size", flags::SizeValue(&limits->max_answers_bytes, 1024),
+         "Maximum total size of answers above 16 KiB that clients have not read; one key gets at "
+         "most half; more are not sent"},
+        {"--max-stream-size", flags::SizeValue(&limits->max_stream_bytes, 1024),
+         "Maximum output of a stream that waits for a slow client; above it the request is "
+         "cancelled"},
+        {"--max-connections", flags::IntValue(&limits->max_connections, 1, 1000000),
+         "Maximum number of connections; one key or address gets at most half; above it the oldest "
+         "connection without a key is closed for a new one"},
+        {"--max-choices", flags::IntValue(&limits->body.max_choices, 1, 65536),
+         "Maximum number of answers of one request: its prompts times `n`"},
+        {"--header-timeout", flags::DurationValue(&limits->header_timeout, kLeastTimeout),
+         "Time for a client to send a request's headers"},
+        {"--body-timeout", flags::DurationValue(&limits->body_timeout, kLeastTimeout),
+         "Time for a client to send a request's body"},
+        {"--idle-timeout", flags::DurationValue(&limits->idle_timeout, kLeastTimeout),
+         "Maximum time between two requests on one connection"},
+        {"--write-timeout", flags::DurationValue(&limits->write_timeout, kLeastTimeout),
+         "Time for a client to read what is sent to it; after that its request is cancelled"}}}};
 }
 
 flags::FlagTable SecurityRows(FrontFlags* flags) {
@@ -117,20 +118,19 @@ flags::FlagTable SecurityRows(FrontFlags* flags) {
          "TOML file of named keys, their priorities and limits: [[keys]] with name, key and more"},
         {"--admin-key",
          flags::TextValue(&server.admin_key, "KEY").NotEmpty().Environment("ROPEWAY_ADMIN_KEY"),
-         "Key for /admin, which is closed without one; with API keys also good for /metrics, "
-         "/version "
-         "and /v1/queue"},
+         "Key for /admin, which is closed without one; if there are API keys, it also opens "
+         "/metrics, /version and /v1/queue"},
         {"--cors-origins", flags::ParsedValue(&server.cors_origins, "LIST", CommaList),
          "Origins of the web pages that may use the API, such as https://app.example:8443, "
-         "separated by commas; '*' for all, 'none'. Default: pages of this machine while the "
-         "server listens on loopback alone"},
+         "separated by commas; '*' for all, 'none' for none. Default: pages of this machine if the "
+         "server listens only on loopback"},
         {"--allowed-hosts", flags::ParsedValue(&server.allowed_hosts, "LIST", CommaList),
-         "Names by which a server on loopback without keys may be called, besides localhost, "
-         "loopback addresses and --host; '*' for all"},
+         "Host names that clients may use for a server on loopback without keys, besides "
+         "localhost, loopback addresses and --host; '*' for all"},
         {"--tls-cert", flags::TextValue(&server.tls_cert, "FILE").NotEmpty(),
-         "PEM file of the certificate and its chain; with --tls-key the port speaks TLS only"},
+         "PEM file with the certificate and its chain; with --tls-key the port accepts only TLS"},
         {"--tls-key", flags::TextValue(&server.tls_key, "FILE").NotEmpty(),
-         "PEM file of the certificate's private key"}}}};
+         "PEM file with the certificate's private key"}}}};
 }
 
 void WarnIfOpen(const server::ServerOptions& options) {
@@ -143,7 +143,7 @@ void WarnIfOpen(const server::ServerOptions& options) {
 
 using ApiKeys = std::vector<server::ApiKey>;
 
-// Those of --api-key, and after them those of the file.
+// The keys of --api-key, and after them the keys of the file.
 StatusOr<ApiKeys> AllKeys(const FrontFlags& flags, const StatusOr<ApiKeys>& of_file) {
   if (!of_file.ok()) return of_file;
   ApiKeys keys;
@@ -222,7 +222,7 @@ void Reload(const FrontFlags& flags, const StatusOr<FreshFiles>& fresh, server::
   if (status.ok()) {
     base::TryLog(fresh->exposed.empty() ? spdlog::level::info : spdlog::level::warn, "{}", line);
   } else {
-    spdlog::error("SIGHUP: nothing is changed: {}", status.message());
+    spdlog::error("SIGHUP: reload failed, nothing was changed: {}", status.message());
   }
 }
 
@@ -236,13 +236,14 @@ flags::FlagTable StateTable(SessionOptions* sessions) {
   return {
       {"State (no effect over HTTP yet)",
        {{"--state-path", flags::TextValue(&sessions->state_path, "DIR").Default("none: in memory"),
-         "Directory of what survives a restart: sessions"},
+         "Directory for what survives a restart: sessions"},
         {"--session-ttl", flags::DurationValue(&sessions->ttl, std::chrono::seconds(1)),
-         "A session that is unused for so long is closed"},
+         "Time after which an unused session is closed"},
         {"--max-sessions", flags::IntValue(&sessions->max_sessions, 1, 10000000),
-         "Sessions at once; more are rejected with 429"},
+         "Maximum number of open sessions; more are rejected with 429"},
         {"--session-store-size", flags::SizeValue(&sessions->store_bytes, 1 << 20),
-         "Size of all sessions, in memory and on the disk each; more is rejected with 429"}}}};
+         "Maximum total size of all sessions, both in memory and on disk; more is rejected with "
+         "429"}}}};
 }
 
 StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_queued_requests) {
@@ -271,8 +272,7 @@ StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_qu
       flags.api_keys_file.empty()) {
     // A missing secret must not open the server to all clients.
     return InvalidArgument(
-        fmt::format("{} is set but empty: expected a key, or no such variable for a server without "
-                    "keys",
+        fmt::format("{} is set but empty: set it to a key, or unset it for a server without keys",
                     kApiKeyVariable),
         "api_key");
   }
@@ -326,7 +326,7 @@ Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
   }
   spdlog::warn(
       "--max-connections is lowered from {} to {}: the system allows {} open files (ulimit -Hn), "
-      "of which {} are for other things",
+      "and {} of them are for other things",
       limits->max_connections, most, descriptors, besides + std::min(most, behind.upstream));
   limits->max_connections = static_cast<int>(most);
   return {};
@@ -387,7 +387,7 @@ StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::stri
 
   const char* signal = signals->Wait();
   signals->EndReloads();
-  spdlog::info("{}: no new requests; what runs may finish within {}", signal,
+  spdlog::info("{}: no new requests are accepted; running requests may finish within {}", signal,
                flags::FormatDuration(flags.drain_timeout));
   server.StopAccepting();
   const Status drained = backend->Drain(flags.drain_timeout);
@@ -401,7 +401,7 @@ int RunServer(const std::function<StatusOr<int64_t>(ServerSignals* signals)>& se
   base::LogQueue queue;
   const StatusOr<int64_t> answered = serve(&signals);
   if (const size_t lost = queue.lost(); lost > 0) {
-    base::TryLog(spdlog::level::warn, "{} lines of the log were lost", lost);
+    base::TryLog(spdlog::level::warn, "{} log lines were lost", lost);
   }
   if (answered.ok()) {
     base::TryLog(spdlog::level::info, kStopped, *answered);

@@ -26,9 +26,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLeastTime(1);
 constexpr int kMostAtOnce = 100'000;
-// Of connections to one backend beside those of requests: its state is asked.
+// Connections to one backend for questions about its state, in addition to the requests'.
 constexpr int64_t kProbeConnections = 5;
-// Of descriptors: for the event loop of backends, resolving names, and pipes between threads.
+// Descriptors for the event loop of backends, resolving names, and pipes between threads.
 constexpr int64_t kGatewayDescriptors = 32;
 
 flags::FlagTable BackendRows(GatewayFlags* flags) {
@@ -36,30 +36,32 @@ flags::FlagTable BackendRows(GatewayFlags* flags) {
   return {
       {"Backends",
        {{"--backend", BackendsValue(&flags->backends),
-         "Server that computes: http://HOST:PORT, or local:MODEL for an engine in this process. "
-         "Behind it, with commas: kind=openai|llamacpp|ollama|ropeway (openai), model=NAME (what "
-         "clients call its model; backends of one model are replicas), alias=NAME (again for "
-         "more), upstream=NAME (what the backend calls it), weight=X (1), max-concurrency=N, "
+         "Backend that computes answers: http://HOST:PORT, or local:MODEL for an engine in this "
+         "process. Options follow, separated by commas: kind=openai|llamacpp|ollama|ropeway "
+         "(openai), model=NAME (what "
+         "clients call its model; backends of one model are replicas), alias=NAME (may be "
+         "repeated), upstream=NAME (what the backend calls it), weight=X (1), max-concurrency=N, "
          "min-concurrency=N (1), key-env=VARIABLE (with the backend's key), name=NAME (in logs and "
          "metrics), insecure=true (https without verification)"},
         {"--strict", flags::SwitchValue(&options.strict),
-         "Reject requests with a parameter that the model's backends do not know; without, it is "
-         "left out"},
+         "Reject requests with a parameter that the model's backends do not know; without this "
+         "flag the parameter is left out"},
         {"--hold-timeout", flags::DurationValue(&options.failover.hold_timeout),
-         "While no backend is up, requests wait so long for one; 0: they get 503 at once"},
+         "How long requests wait while no backend is up; 0: they get 503 at once"},
         {"--backend-idle-timeout", flags::DurationValue(&options.failover.idle_timeout),
-         "A backend that is silent for so long within an answer is taken to hang; 0: never"},
+         "Silence within an answer after which a backend counts as hung; 0: never"},
         {"--backend-first-byte-timeout", flags::DurationValue(&options.failover.first_byte_timeout),
-         "Likewise before an answer's first output, while it computes the prompt; 0: never"},
+         "Silence before an answer's first output, while the prompt is computed, after which a "
+         "backend counts as hung; 0: never"},
         {"--backend-connect-timeout", flags::DurationValue(&options.connect_timeout, kLeastTime),
-         "For a connection to a backend, with its TLS handshake"},
+         "Time to connect to a backend, including the TLS handshake"},
         {"--probe-interval", flags::DurationValue(&options.probe_interval, kLeastTime),
-         "Between two looks at a backend's health and places"},
+         "Time between two checks of a backend's health and places"},
         {"--max-retries", flags::IntValue(&options.failover.max_retries, 0, 100),
-         "How often a request is sent again, elsewhere if possible, while nothing of its answer "
-         "was given out"},
+         "How many times a request is sent again, to another backend if possible, as long as none "
+         "of its answer has reached the client"},
         {"--max-resumptions", flags::IntValue(&options.failover.max_resumptions, 0, 100),
-         "How often a stream that lost its Ropeway goes on at another one"}}}};
+         "How many times a stream that lost its Ropeway backend continues on another one"}}}};
 }
 
 flags::FlagTable DispatchRows(GatewayFlags* flags) {
@@ -71,34 +73,35 @@ flags::FlagTable DispatchRows(GatewayFlags* flags) {
         {"--enable-batching", flags::OnOffValue(&options.batching.enable_batching),
          "off: strictly one request at a time"},
         {"--max-batch-size", flags::IntValue(&options.batching.max_batch_size, 1, 4096),
-         "batch: a batch of so many is sent at once"},
+         "batch: number of requests that are sent together"},
         {"--max-batch-wait", flags::DurationValue(&options.batching.max_batch_wait),
-         "batch: a smaller one is sent when its oldest request has waited so long"},
+         "batch: maximum wait of the oldest request; then a smaller batch is sent"},
         {"--max-parallel-batches", flags::IntValue(&options.batching.max_parallel_batches, 1, 4096),
-         "batch: batches under way at once"},
+         "batch: maximum number of batches under way at once"},
         {"--batch-control", flags::ChoiceValue(&options.batch_control, {"aimd", "memory"}),
-         "How many requests a backend gets at once where it does not report its places: aimd "
-         "(learned from failures and times to the first token) or memory (16, or 4, by its free "
-         "KV memory, where it reports that)"},
+         "How many requests a backend gets at once if it does not report its places: aimd "
+         "(learned from failures and times to the first token) or memory (16, or 4 if it reports "
+         "little free KV memory)"},
         {"--max-concurrency", flags::IntValue(&options.max_learned_concurrency, 1, kMostAtOnce),
-         "Requests that a backend gets at once, at most, where its own max-concurrency does not "
-         "say"}}}};
+         "Maximum number of requests that a backend gets at once if it has no max-concurrency of "
+         "its own"}}}};
 }
 
 flags::FlagTable QueueRows(GatewayFlags* flags) {
   const flags::FlagTable requests = {
       {"Scheduling",
        {{"--strict-priority", flags::SwitchValue(&flags->options.queue.strict_priority),
-         "No shares: a higher class always goes first"},
+         "Ignore --class-shares: a higher class always goes first"},
         {"--max-queued-requests",
          flags::IntValue(&flags->options.queue.max_queued_requests, 1, 1000000),
-         "Requests of one tenant (API key) that wait; more are rejected with 429"},
+         "Maximum waiting requests of one tenant (API key); more are rejected with 429"},
         {"--request-timeout", flags::DurationValue(&flags->options.request_timeout),
-         "A request that has not ended by then fails, also where it asks for longer; 0: never"}}}};
+         "Maximum time of a request, even if it asks for more; after that it fails; 0: no "
+         "limit"}}}};
   return flags::Join({QueueTable(&flags->options.queue), requests});
 }
 
-// Those of `serve`, under one heading.
+// The flags of `serve`, under one heading.
 flags::FlagTable LocalRows(EngineFlags* flags) {
   flags::FlagTable table = EngineSetupTable(flags);
   for (flags::FlagGroup& group : table) group.name = "Engines of local:MODEL";
@@ -128,8 +131,8 @@ void WarnIfExposed(const BackendFlag& backend) {
   }
 }
 
-// Loads the engines of this process, each into the backend that stands for it. Returns that of the
-// first model, or null if it has none here.
+// Loads the engines of this process, each into the backend that stands for it. Returns the engine
+// of the first model, or null if it has none here.
 StatusOr<const service::FrontDesk*> OpenLocalBackends(const GatewayFlags& flags,
                                                       GatewayOptions* options) {
   const service::FrontDesk* of_first = nullptr;
@@ -203,7 +206,7 @@ StatusOr<int64_t> RunGateway(GatewayFlags* flags, ServerSignals* signals) {
 flags::Command GatewayCommand(GatewayFlags* flags) {
   return {
       "gateway",
-      "Queue, schedule and route the requests to other engines' servers",
+      "Queue, schedule and route requests to the servers of other engines",
       flags::Join({BackendRows(flags), DispatchRows(flags), QueueRows(flags),
                    StateTable(&flags->options.sessions), FrontTable(flags),
                    LocalRows(&flags->engine), LogTable(&flags->engine.log)}),

@@ -162,17 +162,18 @@ std::string SetField(const std::string& text, std::set<std::string>* given, Back
 // What cannot stand together; a sentence, "" where nothing is wrong.
 std::string TogetherFault(const BackendFlag& backend, const std::set<std::string>& given) {
   if (backend.max_concurrency > 0 && backend.min_concurrency > backend.max_concurrency) {
-    return fmt::format("min-concurrency must be at most max-concurrency, {}, not {}",
+    return fmt::format("min-concurrency must be at most {} (max-concurrency), not {}",
                        backend.max_concurrency, backend.min_concurrency);
   }
   if (backend.local) {
     for (const char* const key : {"kind", "key-env", "insecure", "upstream"}) {
-      if (given.count(key) > 0) return fmt::format("'{}' is for URLs", key);
+      if (given.count(key) > 0)
+        return fmt::format("'{}' is only for URLs, not for local:MODEL", key);
     }
     return "";
   }
   if (backend.insecure && !backend.where.starts_with("https://")) {
-    return "'insecure' is for https";
+    return "'insecure' is only for https";
   }
   return "";
 }
@@ -196,12 +197,12 @@ Status SetWhere(const std::string& where, BackendFlag* backend) {
     backend->local = true;
     backend->where = where.substr(kLocalPrefix.size());
     if (!backend->where.empty()) return {};
-    return InvalidArgument("'local:' names no model: expected local:MODEL");
+    return InvalidArgument("'local:' without a model: expected local:MODEL");
   }
   // What may hold a password or a key is not shown.
   if (where.find_first_of("@?#") != std::string::npos) {
     return InvalidArgument(
-        "the URL must not have a user name, a query or a fragment; a key is given by "
+        "the URL must not have a user name, a query or a fragment; give a key with "
         "key-env=VARIABLE");
   }
   const StatusOr<net::BaseUrl> url = net::ParseBaseUrl(base::PrintableText(where), "a backend");
@@ -251,7 +252,7 @@ Status CheckModels(const std::vector<BackendFlag>& backends) {
   }
   if (model_of.count("default") == 0) return {};
   return InvalidArgument(
-      "--backend: no model or alias may be called 'default', which means the first model");
+      "--backend: a model or alias must not be called 'default', which means the first model");
 }
 
 }  // namespace
@@ -297,9 +298,9 @@ Status ResolveBackends(std::vector<BackendFlag>* backends) {
   std::set<std::string> names;
   for (const BackendFlag& backend : *backends) {
     if (names.insert(backend.name).second) continue;
-    return InvalidArgument(
-        fmt::format("--backend: the name '{}' is given twice; name=NAME tells two backends apart",
-                    backend.name));
+    return InvalidArgument(fmt::format(
+        "--backend: the name '{}' is given twice: give one of the two another name with name=NAME",
+        backend.name));
   }
   return CheckModels(*backends);
 }
@@ -309,14 +310,13 @@ StatusOr<std::string> BackendKey(const BackendFlag& backend) {
   const char* const key = std::getenv(backend.key_variable.c_str());
   if (key == nullptr || *key == '\0') {
     return InvalidArgument(
-        fmt::format("--backend: the environment variable {}, which should hold the key of '{}', is "
-                    "not set",
+        fmt::format("--backend: the environment variable {} with the key of '{}' is not set",
                     backend.key_variable, backend.name));
   }
   if (!IsVisible(key)) {
     return InvalidArgument(
-        fmt::format("--backend: the key of '{}' in the environment variable {} may hold visible "
-                    "ASCII characters only, and no space",
+        fmt::format("--backend: the key of '{}' in the environment variable {} must have only "
+                    "visible ASCII characters, without spaces",
                     backend.name, backend.key_variable));
   }
   return std::string(key);

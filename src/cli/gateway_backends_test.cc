@@ -84,9 +84,9 @@ TEST(ParseBackend, LocalIsAModelOfThisProcess) {
   EXPECT_TRUE(backend->local);
   EXPECT_EQ(backend->where, "models/a.gguf");
   EXPECT_EQ(backend->weight, 3.0);
-  EXPECT_THAT(Fault("local:"), HasSubstr("names no model"));
-  EXPECT_THAT(Fault("local:m,kind=openai"), HasSubstr("'kind' is for URLs"));
-  EXPECT_THAT(Fault("local:m,key-env=K"), HasSubstr("'key-env' is for URLs"));
+  EXPECT_THAT(Fault("local:"), HasSubstr("'local:' without a model"));
+  EXPECT_THAT(Fault("local:m,kind=openai"), HasSubstr("'kind' is only for URLs"));
+  EXPECT_THAT(Fault("local:m,key-env=K"), HasSubstr("'key-env' is only for URLs"));
 }
 
 TEST(ParseBackend, WhatIsWrongNamesTheBackendAndWhatWasExpected) {
@@ -104,7 +104,7 @@ TEST(ParseBackend, WhatIsWrongNamesTheBackendAndWhatWasExpected) {
         {"http://h:1,max-concurrency=1.5", "max-concurrency must be"},
         {"http://h:1,min-concurrency=0", "min-concurrency must be a whole number, 1 to"},
         {"http://h:1,min-concurrency=8,max-concurrency=7",
-         "min-concurrency must be at most max-concurrency, 7, not 8"},
+         "min-concurrency must be at most 7 (max-concurrency), not 8"},
         {"http://h:1,model=", "model must be 1 to"},
         {"http://h:1,model=a b", "visible ASCII"},
         {"http://h:1,name=\x1b[31m", "visible ASCII"},
@@ -114,7 +114,7 @@ TEST(ParseBackend, WhatIsWrongNamesTheBackendAndWhatWasExpected) {
         {"http://h:1,model=m,model=m", "'model' is given twice"},
         {"http://h:1,key-env=", "the name of an environment variable"},
         {"http://h:1,insecure=yes", "insecure must be true or false"},
-        {"http://h:1,insecure=true", "'insecure' is for https"},
+        {"http://h:1,insecure=true", "'insecure' is only for https"},
         {"http://h:1,wieght=2", "one of the keys kind, model, alias, upstream, name, weight"},
         {"http://h:1,", "expected key=value"},
         {"http://h:1,kind", "expected key=value"},

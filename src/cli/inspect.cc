@@ -64,18 +64,18 @@ flags::Command InspectCommand(InspectFlags* flags) {
           "GGUF file, folder in Hugging Face's format, or the name of a fetched model"}}},
        {"Model",
         {{"--quantize", flags::ChoiceValue(&flags->quantize, {"q8_0", "q4_0"}),
-          "As `serve --quantize` would load it"}}}},
-      "Exit code 1 where the model cannot be run.\n\n"
+          "Check the model as `serve --quantize` would load it"}}}},
+      "The exit code is 1 if the model cannot be run.\n\n"
       "Example:\n  ropeway inspect SmolLM2-135M-Instruct.Q4_1",
       [flags] { return Inspect(*flags); }};
 }
 
 flags::Command TokenizeCommand(TokenizeFlags* flags) {
   const flags::FlagTable input = {
-      {"", {{"TEXT", flags::TextValue(&flags->text, "TEXT"), "The text"}}},
+      {"", {{"TEXT", flags::TextValue(&flags->text, "TEXT"), "Text to tokenize"}}},
       {"Input",
        {{"--batch", flags::SwitchValue(&flags->batch),
-         "Read JSON lines {\"text\": ...} or {\"base64\": ...} from standard input, and print one "
+         "Read JSON lines {\"text\": ...} or {\"base64\": ...} from standard input, and print a "
          "line of ids for each"}}}};
   return {"tokenize", "Print the token ids of a text",
           flags::Join({ModelTable(&flags->model), input}),

@@ -73,15 +73,15 @@ std::string ListText(const std::vector<hub::RegistryModel>& registry,
         fmt::format("  {:<{}}  {:>9}{}\n", ShownName(model), width, hub::FileSizeText(model.bytes),
                     model.source.empty() ? "" : "  from " + model.source);
   }
-  if (here.empty()) text += "  no model\n";
+  if (here.empty()) text += "  no models\n";
   if (!partials.empty()) {
-    text += "Fetched in part (the same pull goes on, ropeway models rm NAME deletes it):\n";
+    text += "Fetched in part (pull again to continue, ropeway models rm NAME to delete):\n";
   }
   for (const auto& partial : partials) {
     text += fmt::format("  {:<{}}  {:>9}\n", partial.name, width, hub::FileSizeText(partial.bytes));
   }
   if (others.empty()) return text;
-  text += "To be pulled (ropeway models pull NAME):\n";
+  text += "Available (ropeway models pull NAME):\n";
   for (const auto* model : others) {
     text += fmt::format("  {:<{}}  {:>9}  {}\n", model->name, width,
                         hub::FileSizeText(model->bytes), model->description);
@@ -237,7 +237,7 @@ flags::FlagTable ModelArgument(ModelsFlags* flags, const char* help) {
 
 flags::FlagTable RegistryRow(ModelsFlags* flags) {
   return {{"Registry",
-           {{"--registry", flags::TextValue(&flags->registry, "FILE").Default("the program's own"),
+           {{"--registry", flags::TextValue(&flags->registry, "FILE").Default("the built-in list"),
              "JSON list of models to pull by name (docs/models.md)"}}}};
 }
 
@@ -246,12 +246,14 @@ flags::FlagTable RegistryRow(ModelsFlags* flags) {
 flags::Command ModelsCommand(ModelsFlags* flags) {
   const flags::FlagTable pull = {
       {"Pull",
-       {{"--name", flags::TextValue(&flags->name, "NAME").Default("as its file or repository"),
-         "What the model shall be called here"},
-        {"--sha256", flags::TextValue(&flags->sha256, "SUM").Default("as the source says"),
-         "SHA-256 sum that its file must have"}}}};
+       {{"--name",
+         flags::TextValue(&flags->name, "NAME").Default("the name of its file or repository"),
+         "Name of the model on this machine"},
+        {"--sha256", flags::TextValue(&flags->sha256, "SUM").Default("the source's, if it has one"),
+         "Expected SHA-256 checksum of the file"}}}};
   const flags::FlagTable list = {
-      {"List", {{"--names", flags::SwitchValue(&flags->names), "Only the names, a line each"}}}};
+      {"List",
+       {{"--names", flags::SwitchValue(&flags->names), "Print only the names, one per line"}}}};
   return {"models",
           "List, fetch and remove models",
           {},
@@ -260,19 +262,20 @@ flags::Command ModelsCommand(ModelsFlags* flags) {
           {{"list", "List the fetched models, and what can be pulled by name",
             flags::Join({list, RegistryRow(flags)}), "Example:\n  ropeway models list",
             [flags] { return List(*flags); }},
-           {"pull", "Fetch a model: with progress, resumed where it was left, checked",
+           {"pull", "Fetch a model and check it; an interrupted pull is resumed",
             flags::Join({ModelArgument(flags,
                                        "NAME of `ropeway models list`, "
                                        "hf:OWNER/REPO[@REVISION][:FILE], the URL of a "
                                        ".gguf file, or a path"),
                          pull, RegistryRow(flags)}),
-            "HF_TOKEN is the token for repositories of the Hugging Face hub that want one.\n\n"
+            "The environment variable HF_TOKEN holds the token for Hugging Face repositories that "
+            "need one.\n\n"
             "For instance:\n  ropeway models pull gemma3-270m",
             [flags] { return Pull(*flags); }},
-           {"show", "Show what a model is, what it takes, and whether it can be run",
+           {"show", "Show what a model is, what it needs, and whether it can be run",
             flags::Join({ModelArgument(flags, "Name of a fetched model, or a file or folder"),
                          RegistryRow(flags)}),
-            "Exit code 1 where the model cannot be run.\n\n"
+            "The exit code is 1 if the model cannot be run.\n\n"
             "Example:\n  ropeway models show SmolLM2-135M-Instruct.Q4_1",
             [flags] { return Show(*flags); }},
            {"rm", "Delete a fetched model",
@@ -302,7 +305,7 @@ bool IsModelWord(const std::string& word) {
 flags::FlagTable YesTable(bool* yes) {
   return {{"Model",
            {{"--yes,-y", flags::SwitchValue(yes),
-             "Pull a model that is not fetched yet without a question"}}}};
+             "Pull a model that is not fetched yet without asking"}}}};
 }
 
 Status OfferPull(const std::string& model, bool yes) {

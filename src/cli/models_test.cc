@@ -110,7 +110,7 @@ TEST_F(ModelNamesTest, SourcesAreFoundByWhereTheyCameFrom) {
   std::ofstream(models_ / ".m.gguf.source") << "hf:owner/repo@main\n";
   EXPECT_EQ(Found("hf:owner/repo"), "m.gguf");
   EXPECT_THAT(Missing("other"),
-              HasSubstr("neither a file nor one of the fetched models in " + models_.string()));
+              HasSubstr("neither a file nor a fetched model in " + models_.string()));
 }
 
 TEST_F(ModelNamesTest, AWordThatCanOnlyBeAModel) {

@@ -85,7 +85,7 @@ class Scorer {
     const size_t prefix = tokens_->prefix.size();
     const size_t expected = prefix + window.end - window.begin;
     if (result.prompt_tokens.size() != expected) {
-      return {StatusCode::kInternal, fmt::format("{} log-probs came for a window of {} tokens",
+      return {StatusCode::kInternal, fmt::format("got {} log-probs for a window of {} tokens",
                                                  result.prompt_tokens.size(), expected)};
     }
     for (size_t i = window.scored; i < window.end; ++i) {
@@ -131,8 +131,7 @@ int Measure(const PerplexityFlags& flags) {
   if (!engine.ok()) return base::Fail(engine.status());
   if (context + tokens->prefix.size() > static_cast<size_t>((*engine)->max_model_len())) {
     return base::Fail(
-        fmt::format("--ctx must be at most {}, which is what the model and the KV cache "
-                    "hold",
+        fmt::format("--ctx must be at most {}, the limit of the model and the KV cache",
                     (*engine)->max_model_len() - tokens->prefix.size()));
   }
   std::vector<Window> windows = MakeWindows(tokens->text.size(), context, stride);
@@ -185,17 +184,17 @@ double Perplexity::standard_error() const {
 flags::Command PerplexityCommand(PerplexityFlags* flags) {
   const flags::FlagTable text = {
       {"Text",
-       {{"--file,-f", flags::TextValue(&flags->file, "FILE").Required(), "The text"},
+       {{"--file,-f", flags::TextValue(&flags->file, "FILE").Required(), "File with the text"},
         {"--ctx", flags::IntValue(&flags->context, 2, 1 << 24),
-         "Tokens of a window, which the model sees at once"},
+         "Tokens per window, which the model sees at once"},
         {"--stride", flags::IntValue(&flags->stride, 1, 1 << 24).Default("half of --ctx"),
-         "Distance from one window's first token to the next one's, below --ctx. A token is scored "
-         "in the first window that holds it, so after the first window each has at least ctx - "
+         "Tokens between the starts of two windows, below --ctx. A token is scored in the first "
+         "window that contains it, so after the first window each scored token has at least ctx - "
          "stride tokens before it"}}}};
   return {"perplexity", "Measure the perplexity of a model on a text",
           flags::Join({text, EngineTable(&flags->engine)}),
-          "Perplexity is exp(-mean of ln p) over all scored tokens: all but the text's first. The "
-          "error\n"
+          "Perplexity is exp(-mean of ln p) over all scored tokens, which are all but the first of "
+          "the text. The error\n"
           "is perplexity * (standard deviation of ln p) / sqrt(tokens).\n\n"
           "Example:\n  ropeway perplexity --file README.md --ctx 256",
           [flags] { return Measure(*flags); }};

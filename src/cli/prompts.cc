@@ -167,7 +167,8 @@ class PromptsRun {
     ClearProgress();
     if (output_.ok()) output_.Write(Summary());
     const int code = output_.End();
-    if (code == 0 && !file_->good()) return base::Fail("the file of --output could not be written");
+    if (code == 0 && !file_->good())
+      return base::Fail("--output: cannot write all answers to the file");
     return failed_ > 0 ? 1 : code;
   }
 
@@ -315,8 +316,10 @@ StatusOr<std::vector<PromptLine>> ReadPrompts(std::istream& input, const std::st
     };
     if (!text.empty() && text.back() == '\r') text.pop_back();
     if (text.empty()) continue;
-    if (text.size() > kMaxLine) return at(fmt::format("a prompt has at most {} bytes", kMaxLine));
-    if (prompts.size() == kMaxPrompts) return at(fmt::format("at most {} prompts", kMaxPrompts));
+    if (text.size() > kMaxLine)
+      return at(fmt::format("a prompt must have at most {} bytes", kMaxLine));
+    if (prompts.size() == kMaxPrompts)
+      return at(fmt::format("the file must have at most {} prompts", kMaxPrompts));
     const std::optional<Json> json =
         json_lines.value_or(text.front() == '{') ? ParseJson(text) : std::nullopt;
     const bool object = json && json->is_object();
@@ -332,8 +335,8 @@ StatusOr<std::vector<PromptLine>> ReadPrompts(std::istream& input, const std::st
     if (!line.ok()) return at(line.status().message());
     prompts.push_back(*std::move(line));
   }
-  if (input.bad()) return InvalidArgument(fmt::format("{} cannot be read", name));
-  if (prompts.empty()) return InvalidArgument(fmt::format("{} holds no prompt", name));
+  if (input.bad()) return InvalidArgument(fmt::format("cannot read '{}'", name));
+  if (prompts.empty()) return InvalidArgument(fmt::format("'{}' contains no prompts", name));
   return prompts;
 }
 

@@ -32,36 +32,35 @@ constexpr std::chrono::hours kSessionTtl(24 * 365 * 100);
 constexpr int64_t kSessionDiskBytes = int64_t{1} << 30;
 
 constexpr char kFooter[] =
-    "Without a prompt: a chat in the terminal, or the prompt is read from standard input. What is "
-    "piped\ninto it beside a PROMPT is put behind that: ropeway run 'Summarize:' < FILE\n"
-    "A line of --prompts FILE is a prompt; or, where the first one is a JSON object, every line "
-    "is\n"
-    "one: {\"prompt\": TEXT} with, where wanted, system and the parameters of the HTTP API, such "
-    "as\n"
-    "max_tokens, temperature, top_p, seed and stop.\n\n"
+    "Without a prompt, a chat starts in the terminal, or the prompt is read from standard input.\n"
+    "Piped input is appended to a PROMPT: ropeway run 'Summarize:' < FILE\n"
+    "Each line of --prompts FILE is a prompt. If the first line is a JSON object, all lines must "
+    "be\n"
+    "objects: {\"prompt\": TEXT}, optionally with system and the parameters of the HTTP API, such\n"
+    "as max_tokens, temperature, top_p, seed and stop.\n\n"
     "Example:\n  ropeway run --max-tokens 40 'What is a ropeway?'";
 
 flags::FlagTable PromptRows(RunFlags* flags) {
-  return {
-      {"",
-       {{"MODEL", flags::TextValue(&flags->first_word, "FILE").Words("models list --names"),
-         "A model, as --model takes it; one that is not fetched yet is pulled, after a "
-         "question or with --yes"},
-        {"PROMPT", flags::TextValue(&flags->prompt, "TEXT"), "The prompt; it may stand alone"}}},
-      {"Prompt",
-       {{"--system", flags::TextValue(&flags->system, "TEXT"),
-         "System message: how the model shall behave"},
-        {"--raw", flags::SwitchValue(&flags->raw),
-         "Continue the text as it is, without the model's chat template"},
-        {"--session", flags::TextValue(&flags->session, "FILE|NAME"),
-         "Keep the conversation, and continue it the next time: in the directory FILE (with a "
-         "slash, or ending in .session), or under a NAME in ~/.local/state/ropeway"},
-        {"--prompts", flags::TextValue(&flags->prompts_file, "FILE"),
-         "Answer all prompts of a file at once, and print each batch as it ends: the requests "
-         "that started together"},
-        {"--output", flags::TextValue(&flags->output_file, "FILE"),
-         "With --prompts: also write the answers with their batch numbers and times to this "
-         "file, as JSON lines, or as CSV where its name ends in .csv"}}}};
+  return {{"",
+           {{"MODEL", flags::TextValue(&flags->first_word, "FILE").Words("models list --names"),
+             "Model, as for --model; one that is not fetched yet is pulled after confirmation, or "
+             "with --yes"},
+            {"PROMPT", flags::TextValue(&flags->prompt, "TEXT"),
+             "The prompt; may be given without MODEL"}}},
+          {"Prompt",
+           {{"--system", flags::TextValue(&flags->system, "TEXT"),
+             "System message: how the model should behave"},
+            {"--raw", flags::SwitchValue(&flags->raw),
+             "Continue the prompt as plain text, without the model's chat template"},
+            {"--session", flags::TextValue(&flags->session, "FILE|NAME"),
+             "Keep the conversation and continue it the next time: in the directory FILE (with a "
+             "slash, or ending in .session), or as NAME in ~/.local/state/ropeway"},
+            {"--prompts", flags::TextValue(&flags->prompts_file, "FILE"),
+             "Answer all prompts of a file together, and print each batch (the requests that "
+             "started together) when it ends"},
+            {"--output", flags::TextValue(&flags->output_file, "FILE"),
+             "With --prompts: also write the answers with their batch numbers and times to this "
+             "file, as JSON lines, or as CSV if its name ends in .csv"}}}};
 }
 
 // Keeps --session in its directory, with the KV blocks beside it (unless the disk tier has a
@@ -73,7 +72,7 @@ Status KeepSession(const RunFlags& flags, EngineOptions* options) {
   // Other users must not read the conversation.
   if (const std::error_code error = base::MakePrivateDirectory(*folder)) {
     return InvalidArgument(
-        fmt::format("--session: the directory '{}' cannot be made: {}", *folder, error.message()));
+        fmt::format("--session: cannot create the directory '{}': {}", *folder, error.message()));
   }
   options->sessions.state_path = *folder;
   options->sessions.ttl = kSessionTtl;
@@ -90,9 +89,9 @@ Status ResolveWords(RunFlags* flags) {
   const bool free = flags->engine.model == DefaultModelName();  // --model was not given.
   const bool model = free && IsModelWord(flags->first_word);
   if (!flags->prompt.empty() && !model) {
-    return InvalidArgument(
-        fmt::format("one argument too many: '{}' (see ropeway run --help): '{}' is {}",
-                    flags->prompt, flags->first_word, free ? "no model" : "beside --model"));
+    return InvalidArgument(fmt::format(
+        "one argument too many: '{}': '{}' is {} (see ropeway run --help)", flags->prompt,
+        flags->first_word, free ? "not a model" : "the prompt, and --model is given"));
   }
   (model ? flags->engine.model : flags->prompt) = flags->first_word;
   return {};
@@ -112,19 +111,19 @@ StatusOr<std::string> WholePrompt(const std::string& prompt) {
   if (!prompt.empty()) {
     if (isatty(STDIN_FILENO) != 0) return prompt;
     if (!IsReadableWithin(STDIN_FILENO, kQuietWait)) {
-      base::Note("(waiting for standard input: what comes is put behind the prompt)\n");
+      base::Note("(waiting for standard input, which is appended to the prompt)\n");
       if (!IsReadableWithin(STDIN_FILENO, kInputWait)) {
-        return InvalidArgument(fmt::format(
-            "standard input is open, but nothing comes from it for {} s: give </dev/null where the "
-            "prompt is all",
-            kInputWait.count()));
+        return InvalidArgument(
+            fmt::format("standard input is open, but sent no data for {} s: use </dev/null if the "
+                        "prompt is complete",
+                        kInputWait.count()));
       }
     }
   }
   std::string text;
   if (!ReadAll(STDIN_FILENO, kMaxPrompt, &text)) {
     return InvalidArgument(
-        fmt::format("standard input cannot be read, or has more than {} bytes", kMaxPrompt));
+        fmt::format("cannot read standard input, or it has more than {} bytes", kMaxPrompt));
   }
   if (text.empty() && prompt.empty()) return InvalidArgument("no prompt: standard input is empty");
   if (text.empty() || prompt.empty()) return prompt + text;
@@ -139,9 +138,10 @@ int Run(const RunFlags& given) {
   if (many && !flags.prompt.empty()) return base::Fail("give either a PROMPT or --prompts");
   if (!many && !flags.output_file.empty()) return base::Fail("--output needs --prompts");
   const bool chat = !many && flags.prompt.empty() && isatty(STDIN_FILENO) != 0;
-  if (chat && flags.raw) return base::Fail("--raw needs a prompt: a chat has the model's template");
+  if (chat && flags.raw)
+    return base::Fail("--raw needs a prompt: a chat uses the model's chat template");
   if (many && !flags.session.empty()) {
-    return base::Fail("--session is one conversation, and --prompts are many: give one of them");
+    return base::Fail("give either --session or --prompts: a session is one conversation");
   }
   StatusOr<EngineOptions> options =
       ResolveEngine(flags.engine, [&] { return OfferPull(flags.engine.model, flags.yes); });
@@ -169,16 +169,16 @@ int Run(const RunFlags& given) {
 }  // namespace
 
 flags::Command RunCommand(RunFlags* flags) {
-  const flags::FlagTable other = {{"Other",
-                                   {{"--stats", flags::SwitchValue(&flags->stats),
-                                     "After each answer, print its tokens and times"},
-                                    {"--word-wrap", flags::OnOffValue(&flags->word_wrap),
-                                     "Break an answer's lines between words, in a terminal"},
-                                    {"--history", flags::OnOffValue(&flags->history),
-                                     "Remember what is typed in chats, for the arrow keys of later "
-                                     "ones: in ~/.local/state/ropeway/.history, for you alone"}}}};
+  const flags::FlagTable other = {
+      {"Other",
+       {{"--stats", flags::SwitchValue(&flags->stats), "Print tokens and times after each answer"},
+        {"--word-wrap", flags::OnOffValue(&flags->word_wrap),
+         "Wrap the lines of an answer between words, in a terminal"},
+        {"--history", flags::OnOffValue(&flags->history),
+         "Keep what is typed in chats for the arrow keys in later chats: in "
+         "~/.local/state/ropeway/.history, readable only by you"}}}};
   return {"run",
-          "Answer a prompt, a file of prompts, or chat in the terminal",
+          "Answer a prompt or a file of prompts, or chat in the terminal",
           flags::Join({PromptRows(flags),
                        SamplingTable(flags->request.sampling, &flags->engine.options.model.sampling,
                                      &flags->request),

@@ -40,7 +40,7 @@ std::filesystem::path StateFolder() {
 StatusOr<std::string> SessionFolder(const std::string& named) {
   const auto bad = [&](const char* why) {
     return InvalidArgument(
-        fmt::format("--session: expected a directory, or a name, but '{}' {}", named, why));
+        fmt::format("--session: expected a directory or a name, but '{}' {}", named, why));
   };
   std::error_code error;
   const bool exists = std::filesystem::exists(named, error);
@@ -49,7 +49,7 @@ StatusOr<std::string> SessionFolder(const std::string& named) {
   const bool printable =
       std::all_of(named.begin(), named.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (!printable || named.size() > 128) {
-    return bad("is no name: 1 to 128 ASCII characters without spaces");
+    return bad("is not a name of 1 to 128 ASCII characters without spaces");
   }
   if (named.front() == '.' || named.front() == '-') return bad("begins with a dot or a dash");
   return (StateFolder() / named).string();

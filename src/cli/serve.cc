@@ -40,28 +40,29 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
   return {
       {"",
        {{"MODEL", flags::TextValue(&flags->model, "FILE").Words("models list --names"),
-         "A model, as --model takes it; one that is not fetched yet is pulled, after a question "
-         "or with --yes"}}},
+         "Model, as for --model; one that is not fetched yet is pulled after confirmation, or with "
+         "--yes"}}},
       {"Model",
        {{"--served-model-name,--alias", NamesValue(&flags->names),
-         "Name of the model in the API: answers have the first, requests may have any"},
+         "Name of the model in the API: answers use the first one, requests may use any of them"},
         {"--any-model", flags::ChoiceValue(&flags->any_model, {"on", "off", "auto"}),
-         "Requests may call the model as they like; auto: where the host is of this machine alone "
-         "and there are no keys. Never those of a gateway's key"}}},
+         "Accept any model name in requests, except with a gateway's key; auto: on if --host is a "
+         "loopback address and there are no keys"}}},
       {"Engine",
        {{"--max-queued-requests", flags::IntValue(&options.queue.max_queued_requests, 1, 1000000),
-         "Requests of one tenant (API key) that wait; more are rejected with 429"},
+         "Maximum waiting requests of one tenant (API key); more are rejected with 429"},
         {"--frontend-threads", flags::IntValue(&options.frontend_threads, 1, 256),
          "Threads that apply chat templates and encode prompts"},
         {"--request-timeout", flags::DurationValue(&options.request_timeout),
-         "A request that has not ended by then fails, also where it asks for longer; 0: never"}}}};
+         "Maximum time of a request, even if it asks for more; after that it fails; 0: no "
+         "limit"}}}};
 }
 
 flags::FlagTable TraceRows(EngineOptions* options) {
   return {{"Other",
            {{"--trace-file", flags::TextValue(&options->trace_file, "FILE"),
-             "Write what each step computed for which request, for Perfetto or chrome://tracing; "
-             "at most 512 MiB, no texts"}}}};
+             "Write a trace of what each step computed for which request, for Perfetto or "
+             "chrome://tracing; at most 512 MiB, without texts"}}}};
 }
 
 // The flags with MODEL in place of --model.
@@ -70,7 +71,7 @@ StatusOr<EngineFlags> WithModel(const ServeFlags& flags) {
   if (!flags.model.empty()) {
     if (engine.model != DefaultModelName()) {
       return InvalidArgument(
-          fmt::format("'{}' is a second model beside --model {}", flags.model, engine.model));
+          fmt::format("the model is given twice: '{}' and --model {}", flags.model, engine.model));
     }
     engine.model = flags.model;
   }

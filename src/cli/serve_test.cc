@@ -213,7 +213,7 @@ TEST_F(ServeTest, KeysThatOthersCanReadAreNamed) {
 // Before the model is loaded, which may take long.
 TEST_F(ServeTest, TlsNeedsTheCertificateAndItsKey) {
   EXPECT_THAT(Parse({"serve", "--tls-cert", "", "--tls-key", ""}),
-              HasSubstr("--tls-cert: expected a value, not an empty one"));
+              HasSubstr("--tls-cert: expected a value, not ''"));
   EXPECT_THAT(Parse({"serve", "--tls-key", ""}), HasSubstr("--tls-key: expected a value"));
   flags_.server.tls_cert = "a";
   EXPECT_EQ(ResolveServer(flags_).status().message(), "--tls-key is required with --tls-cert");

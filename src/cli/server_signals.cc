@@ -49,7 +49,9 @@ struct ServerSignals::State {
       return !over;
     } catch (const std::exception& e) {
       const std::lock_guard lock(mutex);
-      if (!over) base::TryLog(spdlog::level::err, "SIGHUP: nothing is changed: {}", e.what());
+      if (!over)
+        base::TryLog(spdlog::level::err, "SIGHUP: reload failed, nothing was changed: {}",
+                     e.what());
       return !over;
     }
   }

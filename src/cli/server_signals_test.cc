@@ -123,7 +123,7 @@ TEST_F(ServerSignalsTest, ReloadsThatComeWhileOneReadsAreOneMore) {
     signals.EndReloads();
     _exit(3);
   };
-  EXPECT_EXIT(end(), ExitedWithCode(3), "nothing is changed: a reload that fails");
+  EXPECT_EXIT(end(), ExitedWithCode(3), "nothing was changed: a reload that fails");
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ StatusOr<std::string> MemberText(const std::string& name, const toml::node& node
                                        name, TypeName(node)));
   }
   if (text->find(',') != std::string::npos) {
-    return InvalidArgument(fmt::format("'{}' must not hold a comma", name));
+    return InvalidArgument(fmt::format("'{}' must not contain a comma", name));
   }
   return *std::move(text);
 }
@@ -184,7 +184,7 @@ class Reader {
     }
     return Wrong(key.source(),
                  sections.empty()
-                     ? fmt::format("unknown section '{}' in [{}], which has none", name, section)
+                     ? fmt::format("unknown section '{}': [{}] has no sections", name, section)
                      : fmt::format("unknown section '{}'; expected one of {}", name,
                                    fmt::join(sections, ", ")));
   }
@@ -267,10 +267,10 @@ class Reader {
 Status ReadConfigFile(const Program& program, const std::string& file,
                       std::set<const Flag*>* given) {
   const std::optional<std::string> text = base::ReadFile(file, kMaxFileBytes);
-  if (!text) return InvalidArgument(fmt::format("--config: {} cannot be read", file));
+  if (!text) return InvalidArgument(fmt::format("--config: cannot read '{}'", file));
   if (text->size() > kMaxFileBytes) {
     return InvalidArgument(
-        fmt::format("{}: a configuration file has at most {} bytes", file, kMaxFileBytes));
+        fmt::format("--config: '{}' has more than {} bytes", file, kMaxFileBytes));
   }
   if (const std::optional<base::TomlFault> fault = base::FindTomlFault(*text)) {
     return InvalidArgument(fmt::format("{}:{}: {}", file, fault->line, fault->what));

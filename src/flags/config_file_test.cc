@@ -152,7 +152,7 @@ TEST_F(ConfigFileTest, WhatIsWrongIsNamedWithItsLine) {
       {"[serve]\nkey = [{url = 'u'}]\n", ":2:", "an array of strings, not a table"},
       {"[serve]\nbackend = 1\n", ":2:", "a string, a table, or an array of these, not an integer"},
       {"[serve]\nbackend = {weight = 2}\n", ":2:", "--backend: the table has no 'url'"},
-      {"[serve]\nbackend = {url = 'u,v'}\n", ":2:", "--backend: 'url' must not hold a comma"},
+      {"[serve]\nbackend = {url = 'u,v'}\n", ":2:", "--backend: 'url' must not contain a comma"},
       {"[[serve.backend]]\nurl = 'u'\nto = {a = 1}\n", ":1:", "true or false, not a table"},
       {"[serve]\ntemperature = nan\n", ":2:", "0 to 2"},
       {"[serve]\nwait = 30\n", ":2:", "such as \"30s\""},
@@ -167,7 +167,7 @@ TEST_F(ConfigFileTest, WhatIsWrongIsNamedWithItsLine) {
       {"[serve]\nport = \n", ":2:", "not valid TOML"},
       {"[serve]\nport = 1\nport = 2\n", ":3:", "not valid TOML"},
       {"[serve", ":1:", "not valid TOML"},
-      {"[serve.port]\nx = 1\n", ":1:", "unknown section 'port' in [serve]"},
+      {"[serve.port]\nx = 1\n", ":1:", "unknown section 'port': [serve] has no sections"},
       {"[serve]\n'' = 1\n", ":2:", "unknown key ''"},
   };
   for (const WrongFile& wrong : cases) {

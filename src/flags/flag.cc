@@ -103,7 +103,7 @@ FlagValue OneOf(std::vector<std::string> choices, std::function<void(const std::
               [choices, store = std::move(store)](const std::string& text) {
                 if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
                   return InvalidArgument(
-                      fmt::format("expected {}, not '{}'", fmt::join(choices, ", "), text));
+                      fmt::format("expected one of {}, not '{}'", fmt::join(choices, ", "), text));
                 }
                 store(text);
                 return Status();
@@ -227,7 +227,7 @@ FlagValue FlagValue::Table(std::string key) const {
 FlagValue FlagValue::NotEmpty() const {
   FlagValue copy = *this;
   copy.set = [set = set](const std::vector<std::string>& texts) {
-    if (texts.back().empty()) return InvalidArgument("expected a value, not an empty one");
+    if (texts.back().empty()) return InvalidArgument("expected a value, not ''");
     return set(texts);
   };
   return copy;

@@ -126,10 +126,9 @@ std::vector<Flag> CommonFlags(const Command* command) {
   if (command != nullptr && !command->first.empty()) {
     flags.push_back({"--help-all", none, "Show all flags"});
   }
-  flags.push_back(
-      {"--config", file,
-       "TOML file of flags: a section per command, such as [serve], and in it port = 8080 for "
-       "--port 8080; the command line and the environment win over it"});
+  flags.push_back({"--config", file,
+                   "TOML file with flags: one section per command, such as [serve], with port = "
+                   "8080 for --port 8080; the command line and the environment override it"});
   return flags;
 }
 

@@ -131,7 +131,7 @@ class Parser {
     const size_t times = texts->size();
     texts->erase(std::unique(texts->begin(), texts->end()), texts->end());
     if (texts->size() == 1) return {};
-    return InvalidArgument(fmt::format("{} is given {} times, and holds one value", name, times));
+    return InvalidArgument(fmt::format("{} is given {} times, but takes one value", name, times));
   }
 
   // The flags of `node`, and of other commands what the configuration file says.

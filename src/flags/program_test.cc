@@ -178,9 +178,9 @@ TEST_F(ProgramTest, WhatIsWrongIsOneSentenceThatNamesTheWord) {
       {{"serve", "f", "--ttl", "3"}, "--ttl: expected a time with its unit"},
       {{"serve", "f", "--size", "1"}, "--size: expected at least 1KiB"},
       {{"serve", "f", "--rate", "2MiB"}, "--rate: expected auto, or bytes per second"},
-      {{"serve", "f", "--level", "x"}, "--level: expected low, high, not 'x'"},
-      {{"serve", "f", "--cache", "x"}, "--cache: expected on, off, not 'x'"},
-      {{"serve", "f", "--name", ""}, "--name: expected a value, not an empty one"},
+      {{"serve", "f", "--level", "x"}, "--level: expected one of low, high, not 'x'"},
+      {{"serve", "f", "--cache", "x"}, "--cache: expected one of on, off, not 'x'"},
+      {{"serve", "f", "--name", ""}, "--name: expected a value, not ''"},
       {{"serve", "f", "--half", "1"}, "--half: expected auto, not '1'"},
       {{"serve", "f", "--port"}, "--port"},
       {{"serve", "f", "--prot", "1"},
@@ -188,7 +188,7 @@ TEST_F(ProgramTest, WhatIsWrongIsOneSentenceThatNamesTheWord) {
       {{"serve", "f", "--no-straem=1"}, "'--no-straem=1': did you mean '--no-stream'?"},
       {{"serve", "f", "--hlep"}, "'--hlep': did you mean '--help'?"},
       {{"serve", "f", "--xyz", "1"}, "there is no flag '--xyz' (see program serve --help)"},
-      {{"serve", "f", "--port", "1", "-p", "2"}, "--port is given 2 times, and holds one value"},
+      {{"serve", "f", "--port", "1", "-p", "2"}, "--port is given 2 times, but takes one value"},
       {{"serve", "f", "--stream", "--no-stream"}, "--stream is given 2 times"},
       {{"serve", "f", "--config", "a", "--config", "b"}, "--config is given 2 times"},
       {{"serve", "f", "g"}, "one argument too many: 'g'"},
@@ -249,9 +249,9 @@ Other:
       --limits LIMIT          Limits [may be repeated]
       --name NAME             Name
       --half N|auto           Half
-      --config FILE           TOML file of flags: a section per command, such as [serve], and in it
-                              port = 8080 for --port 8080; the command line and the environment win
-                              over it
+      --config FILE           TOML file with flags: one section per command, such as [serve], with
+                              port = 8080 for --port 8080; the command line and the environment
+                              override it
 
 Example:
   program serve x

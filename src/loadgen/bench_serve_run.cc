@@ -158,15 +158,16 @@ class BenchServe {
     const Summary& all = report->all;
     if (all.estimated > 0) {
       report->notes.push_back(
-          fmt::format("The server counted no tokens for {} requests: their output tokens are the "
-                      "pieces of text that arrived, their input tokens unknown (0).",
+          fmt::format("The server counted no tokens for {} requests: each piece of text that "
+                      "arrived counts as one output token, and their input tokens are unknown (0).",
                       all.estimated));
     }
     if (all.cpu_share > kMaxCpuShare) {
-      report->notes.push_back(fmt::format(
-          "The load generator itself took {:.1f} % of the machine: above {:.0f} % it slows down a "
-          "server on the same machine. Run it on another one, or with less load.",
-          all.cpu_share * 100, kMaxCpuShare * 100));
+      report->notes.push_back(
+          fmt::format("The load generator itself used {:.1f} % of this machine's CPUs: above "
+                      "{:.0f} % it slows down a "
+                      "server on the same machine. Run it on another machine, or with less load.",
+                      all.cpu_share * 100, kMaxCpuShare * 100));
     }
   }
 
@@ -184,7 +185,7 @@ Status OpenFile(const std::string& path, std::ofstream* file) {
   if (path.empty()) return {};
   file->open(path, std::ios::binary | std::ios::trunc);
   if (file->is_open()) return {};
-  return InvalidArgument(fmt::format("'{}' cannot be written.", path));
+  return InvalidArgument(fmt::format("Cannot write '{}'.", path));
 }
 
 // A client for each key of --client-keys, or the one of --api-key.
@@ -196,7 +197,8 @@ StatusOr<Clients> OpenClients(const LoadOptions& options) {
     std::ifstream file(options.flags.client_keys);
     for (std::string key; std::getline(file, key);) keys.push_back(key);
     if (keys.empty()) {
-      return InvalidArgument(fmt::format("The file '{}' holds no keys.", options.flags.client_keys),
+      return InvalidArgument(fmt::format("--client-keys: '{}' contains no keys, or cannot be read.",
+                                         options.flags.client_keys),
                              "client-keys");
     }
   }
@@ -213,7 +215,7 @@ Status CheckClients(const LoadOptions& options, const Clients& clients, const Wo
   const auto keys = static_cast<int>(clients.size());
   if (options.flags.client_keys.empty() || work.clients() <= keys) return {};
   return InvalidArgument(
-      fmt::format("--client-keys has {} keys, but the trace {} clients.", keys, work.clients()),
+      fmt::format("--client-keys has {} keys, but the trace has {} clients.", keys, work.clients()),
       "client-keys");
 }
 
@@ -239,7 +241,7 @@ Status RunChecked(const BenchServeFlags& flags, int* code) {
 
   BenchServe bench(*std::move(options), *std::move(clients), *std::move(facts), *std::move(work));
   if (!bench.Run()) {
-    std::fputs("ropeway: Interrupted; the report is of the requests that ended.\n", stderr);
+    std::fputs("ropeway: Interrupted; the report covers the requests that ended.\n", stderr);
   }
   const Report report = bench.MakeReport();
   std::fputs(ReportText(report).c_str(), stdout);

@@ -326,9 +326,9 @@ TEST_F(BenchServeTest, SendsEachClientsRequestsWithItsKeyAndClass) {
   }
   EXPECT_EQ(seen, 2);
   std::ofstream(Path("keys")) << "zero\n";
-  EXPECT_THAT(Run(flags).err, HasSubstr("--client-keys has 1 keys, but the trace 2 clients."));
+  EXPECT_THAT(Run(flags).err, HasSubstr("--client-keys has 1 keys, but the trace has 2 clients."));
   std::ofstream(Path("keys")) << "";
-  EXPECT_THAT(Run(flags).err, HasSubstr("holds no keys."));
+  EXPECT_THAT(Run(flags).err, HasSubstr("contains no keys, or cannot be read."));
 }
 
 TEST_F(BenchServeTest, RejectsBadInputInOneSentence) {
@@ -339,9 +339,9 @@ TEST_F(BenchServeTest, RejectsBadInputInOneSentence) {
       {{"--base-url", "localhost:80"}, "ropeway: --base-url must be"},
       {{"--base-url", closed.url()}, "ropeway: --base-url: cannot connect to " + closed.url()},
       {{"--base-url", closed.url(), "--model", "m"}, ": Connection refused"},
-      {{"--base-url", server.url(), "--goodput", "foo"}, "e2e:10s, but 'foo' is not one."},
-      {{"--base-url", server.url(), "--dataset", "no/such"}, "'no/such' cannot be read."},
-      {{"--csv", "no/such/folder/x.csv"}, "'no/such/folder/x.csv' cannot be written."},
+      {{"--base-url", server.url(), "--goodput", "foo"}, "e2e:10s, not 'foo'."},
+      {{"--base-url", server.url(), "--dataset", "no/such"}, "Cannot read 'no/such'."},
+      {{"--csv", "no/such/folder/x.csv"}, "Cannot write 'no/such/folder/x.csv'."},
       {{"--base-url", server.url(), "--endpoint", "chat", "--input-tokens", "4"},
        "--input-tokens must be above 5"},
   };

@@ -15,75 +15,76 @@ flags::Command BenchServeCommand(BenchServeFlags* f) {
        {{"--base-url", flags::TextValue(&f->base_url, "URL"),
          "The server: http://HOST:PORT, with or without /v1"},
         {"--model", flags::TextValue(&f->model, "NAME").Default("the first of /v1/models"),
-         "Model to ask for"},
+         "Model to request"},
         {"--endpoint", flags::ChoiceValue(&f->endpoint, {"completions", "chat"}),
-         "completions or chat"},
+         "Endpoint of the API: completions or chat"},
         {"--api-key", flags::TextValue(&f->api_key, "KEY").Environment("ROPEWAY_API_KEY"),
-         "Sent as a bearer token"},
+         "API key, sent as a bearer token"},
         {"--client-keys", flags::TextValue(&f->client_keys, "FILE"),
-         "The keys of a trace's clients 0, 1, ..., one a line"},
-        {"--insecure", flags::SwitchValue(&f->insecure), "https: accept any certificate"}}},
+         "File with the keys of a trace's clients 0, 1, ..., one per line"},
+        {"--insecure", flags::SwitchValue(&f->insecure), "Accept any certificate (https)"}}},
       {"Load",
        {{"--users", flags::IntValue(&f->users, 0, 10'000).Default("1"),
-         "Closed loop: so many users, each sends again when its answer is complete"},
+         "Closed loop: number of users; each sends its next request when its answer is complete"},
         {"--request-rate", flags::NumberValue(&f->request_rate, 0, 100'000).Default("closed loop"),
          "Open loop: requests per second on average, at random (Poisson) times"},
         {"--max-concurrency", flags::IntValue(&f->max_concurrency, 0, 10'000).Default("no limit"),
-         "Requests in flight at most; the others wait for their turn"},
+         "Maximum requests in flight; the others wait for their turn"},
         {"--num-prompts", flags::IntValue(&f->num_prompts, 1, 1'000'000),
-         "Requests of one run, or conversations"},
-        {"--runs", flags::IntValue(&f->runs, 1, 1'000), "Runs, each with other random prompts"},
+         "Requests or conversations per run"},
+        {"--runs", flags::IntValue(&f->runs, 1, 1'000),
+         "Number of runs, each with different random prompts"},
         {"--warmup", flags::IntValue(&f->warmup, 0, 1'000'000),
-         "Requests before the first run, in no metric"},
+         "Requests before the first run, not counted in any metric"},
         {"--duration", flags::NumberValue(&f->duration, 0, 86'400).Default("no limit"),
-         "Seconds after which a run sends nothing more"},
+         "Seconds after which a run sends no more requests"},
         {"--think-time", flags::NumberValue(&f->think_time, 0, 86'400),
          "Conversations: mean seconds from an answer to the next message"},
         {"--user-interval", flags::NumberValue(&f->user_interval, 0, 86'400),
          "Conversations: seconds between the first messages of two users"},
         {"--timeout", flags::NumberValue(&f->timeout, 0.001, 86'400),
-         "Seconds for one request, to the end of its answer"},
+         "Timeout of one request, in seconds to the end of its answer"},
         {"--retries", flags::IntValue(&f->retries, 0, 1'000),
-         "How often a rejected request is sent again, each time after its Retry-After"}}},
+         "How many times a rejected request is sent again, each time after its Retry-After"}}},
       {"Prompts",
        {{"--input-tokens", flags::IntValue(&f->input_tokens, 1, 1'000'000),
-         "Length of the random prompts"},
+         "Length of the random prompts, in tokens"},
         {"--output-tokens", flags::IntValue(&f->output_tokens, 1, 1'000'000),
-         "Tokens to generate for each"},
+         "Tokens to generate for each prompt"},
         {"--dataset", flags::TextValue(&f->dataset, "FILE"),
-         R"(Texts in place of random prompts: lines of {"prompt": ..., "max_tokens": ...})"},
+         R"(File of prompts, instead of random ones: lines of {"prompt": ..., "max_tokens": ...})"},
         {"--trace", flags::TextValue(&f->trace, "FILE"),
-         "Lengths, and if it has them arrival times, clients and classes, from a CSV or JSON lines "
-         "trace"},
+         "Trace in CSV or JSON lines with lengths and, if it has them, arrival times, clients and "
+         "classes"},
         {"--conversations", flags::TextValue(&f->conversations, "FILE"),
-         R"(Chats: lines of {"turns": [{"user": ..., "max_tokens": ...}, ...]})"},
+         R"(File of chats: lines of {"turns": [{"user": ..., "max_tokens": ...}, ...]})"},
         {"--trace-speed", flags::NumberValue(&f->trace_speed, 1e-6, 1e6),
-         "Play the trace's arrivals so many times as fast"},
+         "Factor by which the trace's arrivals are sped up"},
         {"--max-request-tokens",
          flags::IntValue(&f->max_request_tokens, 0, 100'000'000)
              .Default("the server's max_model_len"),
-         "Leave out entries of the trace with more tokens, in and out together"},
+         "Leave out entries of the trace with more input plus output tokens than this"},
         {"--prompt-format", flags::ChoiceValue(&f->prompt_format, {"auto", "ids", "text"}),
-         "Random prompts as token ids or as text; auto: ids if the server takes them"},
+         "Send random prompts as token ids or as text; auto: ids if the server accepts them"},
         {"--ignore-eos", flags::ChoiceValue(&f->ignore_eos, {"auto", "on", "off"}),
-         "on: generate all --output-tokens; off: end where the model ends; auto: on unless there "
-         "is a data set"},
+         "on: generate all --output-tokens; off: stop when the model ends its answer; auto: on "
+         "unless --dataset is given"},
         {"--priority",
          flags::ChoiceValue(&f->priority, {"high", "medium", "low"}).Default("not sent"),
-         "The requests' class: high, medium or low"},
+         "Priority class of the requests: high, medium or low"},
         {"--seed", flags::IntValue(&f->seed, 0, INT64_MAX),
-         "Of prompts, arrival times and sampling"},
+         "Seed for prompts, arrival times and sampling"},
         {"--temperature", flags::NumberValue(&f->temperature, 0, 2),
-         "0 takes the most probable token"},
+         "Sampling temperature; 0 takes the most probable token"},
         {"--stream,!--no-stream", flags::SwitchValue(&f->stream).Default("on"),
-         "Ask for streams, which alone show TTFT, ITL and TPOT"}}},
+         "Request streamed answers; without them TTFT, ITL and TPOT are not measured"}}},
       {"Report",
        {{"--goodput", flags::ManyTextsValue(&f->goodput, "LIMIT"),
          "Count the requests within these limits, such as ttft:500ms tpot:50ms e2e:10s"},
         {"--csv", flags::TextValue(&f->csv, "FILE"), "Write one line per request to this file"},
         {"--json", flags::TextValue(&f->json, "FILE"), "Write the summary to this file"},
         {"--records", flags::TextValue(&f->records, "FILE"),
-         "Write all that is known of each request to this file, as JSON lines"},
+         "Write everything known about each request to this file, as JSON lines"},
         {"--progress,!--no-progress", flags::SwitchValue(&f->progress).Default("on"),
          "Show progress on stderr"}}}};
   command.footer =
@@ -116,7 +117,7 @@ Status CheckTogether(const BenchServeFlags& f, const GoodputLimits& goodput) {
   for (const auto& [flag, file] : sources) {
     if (file->empty()) continue;
     if (source != nullptr) {
-      return Wrong(source, fmt::format("and --{} exclude each other: both are workloads", flag));
+      return Wrong(source, fmt::format("and --{} exclude each other: give one of them", flag));
     }
     source = flag;
   }
@@ -124,13 +125,14 @@ Status CheckTogether(const BenchServeFlags& f, const GoodputLimits& goodput) {
     return Wrong("conversations", "needs --endpoint chat");
   }
   if (!f.conversations.empty() && f.request_rate > 0) {
-    return Wrong("conversations", "is a closed loop, which --request-rate excludes");
+    return Wrong("conversations",
+                 "makes a closed loop and --request-rate an open one: give one of them");
   }
   if (!f.client_keys.empty() && f.trace.empty()) {
     return Wrong("client-keys", "needs --trace: a file that says which client sends what");
   }
   if (!f.stream && (goodput.ttft || goodput.tpot)) {
-    return Wrong("goodput", "on ttft or tpot needs streams, which --no-stream turns off");
+    return Wrong("goodput", "on ttft or tpot needs streamed answers, which --no-stream turns off");
   }
   if (f.api_key.find_first_of("\r\n") != std::string::npos) {
     return Wrong("api-key", "must be one line");

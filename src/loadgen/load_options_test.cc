@@ -49,7 +49,7 @@ TEST(LoadOptions, FlagsThatDoNotGoTogetherAreNamed) {
   EXPECT_THAT(Rejection(f), StartsWith("--conversations needs --endpoint chat"));
   f.endpoint = "chat";
   f.request_rate = 1;
-  EXPECT_THAT(Rejection(f), StartsWith("--conversations is a closed loop"));
+  EXPECT_THAT(Rejection(f), StartsWith("--conversations makes a closed loop"));
   f = {};
   f.client_keys = "x";
   EXPECT_THAT(Rejection(f), StartsWith("--client-keys needs --trace"));

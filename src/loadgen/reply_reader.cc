@@ -107,7 +107,7 @@ void ReplyReader::OnEvent(std::string_view data, double now) {
   const Json event = Json::parse(data, nullptr, false);
   if (!event.is_object()) {
     Fail(net::http_error::kBadReply,
-         fmt::format("an event of the stream is no JSON object: {}", data.substr(0, 100)), now);
+         fmt::format("an event of the stream is not a JSON object: {}", data.substr(0, 100)), now);
     return;
   }
   if (!Member(event, "error").is_null()) {
@@ -173,7 +173,8 @@ void ReplyReader::EndWhole(double now) {
   }
   if (!FirstChoice(json).is_object()) {
     Fail(net::http_error::kBadReply,
-         fmt::format("the answer is no JSON object with choices: {}", body_.substr(0, 100)), now);
+         fmt::format("the answer is not a JSON object with choices: {}", body_.substr(0, 100)),
+         now);
     return;
   }
   record_->estimated = !ReadCounts(json, record_);

@@ -143,11 +143,11 @@ std::string ReportText(const Report& r) {
   if (s.interrupted > 0) text += fmt::format(", {} interrupted", s.interrupted);
   text += "\n" + Errors(s);
   if (s.retried > 0) {
-    text += fmt::format("{:<22}{} requests, of which one was sent {} times", "retries", s.retried,
+    text += fmt::format("{:<22}{} requests, each sent up to {} times", "retries", s.retried,
                         s.most_tries);
     const Distribution& d = s.waited_to_promised;
     if (d.count > 0) {
-      text += fmt::format("; they waited {:.2f} to {:.2f} of what they were told, {:.2f} at p50",
+      text += fmt::format("; they waited {:.2f} to {:.2f} times their Retry-After, {:.2f} at p50",
                           d.min, d.max, d.p50);
     }
     text += "\n";

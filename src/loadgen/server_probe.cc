@@ -83,17 +83,17 @@ void TakeWay(const LoadOptions& options, Way way, const std::string& body, Serve
   facts->ignore_eos = way.ignore_eos;
   if (options.ignore_eos && !way.ignore_eos) {
     facts->notes.emplace_back(
-        "The server does not know ignore_eos: answers may be shorter than asked for.");
+        "The server does not know ignore_eos: answers may be shorter than requested.");
   }
   if (!options.flags.dataset.empty()) return;
   const std::optional<int> counted = CountedTokens(body);
   if (!counted) {
     facts->notes.emplace_back(
-        "The server does not count tokens: the length of its prompts is a guess.");
+        "The server does not count tokens: the length of the prompts is a guess.");
   } else if (*counted < kProbeTokens || *counted > kProbeTokens + kMaxOverhead) {
     facts->notes.push_back(fmt::format(
-        "The server counts {} tokens where {} were sent: the prompts' length is a guess.", *counted,
-        kProbeTokens));
+        "The server counts {} tokens, but {} were sent: the length of the prompts is a guess.",
+        *counted, kProbeTokens));
   } else {
     facts->overhead = *counted - kProbeTokens;
   }
@@ -114,7 +114,7 @@ StatusOr<ServerFacts> ProbeServer(const net::HttpClient& client, const LoadOptio
   }
   if (facts.model.empty()) {
     const std::string why = models.status == 0     ? models.why
-                            : models.status == 200 ? "it lists none"
+                            : models.status == 200 ? "it lists no models"
                                                    : fmt::format("HTTP {}", models.status);
     return Status(StatusCode::kUnavailable,
                   fmt::format("{}/models does not say which model is served ({}): name one with "

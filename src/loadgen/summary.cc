@@ -198,10 +198,10 @@ StatusOr<GoodputLimits> ParseGoodput(const std::vector<std::string>& limits) {
     const auto seconds =
         ParseSeconds(colon < limit.size() ? std::string_view(limit).substr(colon + 1) : "");
     if (target == nullptr || !seconds) {
-      return InvalidArgument(fmt::format("--goodput must be limits such as ttft:500ms tpot:50ms "
-                                         "e2e:10s, but '{}' is not one.",
-                                         limit),
-                             "goodput");
+      return InvalidArgument(
+          fmt::format("--goodput: expected limits such as ttft:500ms tpot:50ms e2e:10s, not '{}'.",
+                      limit),
+          "goodput");
     }
     *target = *seconds;
   }

@@ -47,7 +47,7 @@ TEST(Goodput, RejectsWhatIsNoLimit) {
                             "itl:5ms", "ttft:5 ms", "ttft:5h", ":5ms"}) {
     auto limits = ParseGoodput({limit});
     ASSERT_FALSE(limits.ok()) << limit;
-    EXPECT_THAT(limits.status().message(), HasSubstr("--goodput must be"));
+    EXPECT_THAT(limits.status().message(), HasSubstr("--goodput: expected limits"));
   }
 }
 

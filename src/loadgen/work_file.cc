@@ -41,12 +41,12 @@ class Lines {
   const std::string& text() const { return line_; }
 
   Status Unreadable() const {
-    return {StatusCode::kNotFound, fmt::format("The file '{}' cannot be read.", path_)};
+    return {StatusCode::kNotFound, fmt::format("Cannot read '{}'.", path_)};
   }
   Status Wrong(std::string_view what) const {
     return InvalidArgument(fmt::format("{}, line {}: {}.", path_, number_, what));
   }
-  Status Empty() const { return InvalidArgument(fmt::format("{} holds no requests.", path_)); }
+  Status Empty() const { return InvalidArgument(fmt::format("'{}' contains no requests.", path_)); }
 
  private:
   const std::string path_;
@@ -129,7 +129,7 @@ std::string_view ReadPrompt(const Json& line, bool chat, Prompt* prompt) {
       !line["turns"].empty()) {
     asked = &line["turns"][0];
   }
-  if (asked == nullptr) return "no \"prompt\", \"messages\" or \"turns\"";
+  if (asked == nullptr) return "\"prompt\", \"messages\" or \"turns\" is missing";
   if (asked->is_string()) {
     prompt->text = asked->get<std::string>();
     return prompt->text.empty() ? "the prompt is empty" : std::string_view();
@@ -169,7 +169,7 @@ const char* TakeField(Column::Meaning meaning, const std::string& text, Prompt* 
       return "";
     case Column::kClient:
       if (!value || !(*value >= 0 && *value <= kMaxClient) || *value != std::floor(*value)) {
-        return "a whole number of at least 0, and not larger than there can be clients";
+        return "a whole number, 0 to 1000000";
       }
       entry->client = static_cast<int>(*value);
       return "";
@@ -207,7 +207,7 @@ std::string ReadEntry(const std::string& line, const std::vector<std::string>& h
   };
   if (header.empty()) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) return "it is no JSON object";
+    if (!json.is_object()) return "it is not a JSON object";
     for (const Column& column : kColumns) {
       const auto found = json.find(column.name);
       if (found == json.end()) continue;
@@ -217,7 +217,7 @@ std::string ReadEntry(const std::string& line, const std::vector<std::string>& h
   } else {
     const std::vector<std::string> fields = SplitAtCommas(line);
     if (fields.size() != header.size()) {
-      return fmt::format("it has {} fields, its header {}", fields.size(), header.size());
+      return fmt::format("it has {} fields, but the header has {}", fields.size(), header.size());
     }
     for (size_t i = 0; i < fields.size(); ++i) {
       const auto* column = std::find_if(kColumns.begin(), kColumns.end(),
@@ -227,8 +227,8 @@ std::string ReadEntry(const std::string& line, const std::vector<std::string>& h
     }
   }
   if (entry->input_tokens > 0 && entry->max_tokens > 0) return "";
-  return "a trace needs the numbers of its input and output tokens, as the documentation of "
-         "--trace names them";
+  return "the numbers of input and output tokens are missing (the documentation of --trace names "
+         "their columns)";
 }
 
 // False if the turn lacks a text or a number.
@@ -256,7 +256,7 @@ StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, in
   while (static_cast<int>(prompts.size()) < limit && lines.Next()) {
     if (lines.text().size() > kMaxLineBytes) return lines.Wrong("it is longer than 64 MiB");
     const Json line = Json::parse(lines.text(), nullptr, false);
-    if (!line.is_object()) return lines.Wrong("it is no JSON object");
+    if (!line.is_object()) return lines.Wrong("it is not a JSON object");
     Prompt prompt;
     prompt.max_tokens = max_tokens;
     if (const std::string_view wrong = ReadPrompt(line, chat, &prompt); !wrong.empty()) {
@@ -266,7 +266,7 @@ StatusOr<std::vector<Prompt>> ReadDataset(const std::string& path, bool chat, in
       return lines.Wrong("all lines must have \"arrival_s\", or none");
     }
     if (prompt.arrival && *prompt.arrival < (prompts.empty() ? 0 : *prompts.back().arrival)) {
-      return lines.Wrong("it arrives before the line above it");
+      return lines.Wrong("it arrives before the request of the line above");
     }
     prompts.push_back(std::move(prompt));
   }
@@ -294,7 +294,7 @@ StatusOr<Trace> ReadTrace(const std::string& path, int limit, int max_tokens) {
     }
     if (entry.arrival) {
       if (!trace.entries.empty() && *entry.arrival < before) {
-        return lines.Wrong("it arrives before the line above it");
+        return lines.Wrong("it arrives before the request of the line above");
       }
       before = *entry.arrival;
     }

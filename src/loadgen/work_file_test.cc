@@ -66,7 +66,7 @@ TEST_F(WorkFileTest, RejectsADatasetByItsLine) {
   }
   EXPECT_FALSE(ReadDataset(Write("\n\n"), true, 64, 9).ok());
   EXPECT_THAT(ReadDataset("no/such/file", true, 64, 9).status().message(),
-              HasSubstr("'no/such/file' cannot be read"));
+              HasSubstr("Cannot read 'no/such/file'"));
 }
 
 TEST_F(WorkFileTest, ReadsAzuresTrace) {
@@ -127,7 +127,7 @@ TEST_F(WorkFileTest, RejectsATraceByItsLine) {
         std::pair("1,2,-2,3", "\"client\" must be a whole number"),
         std::pair("1,2,0,nan", "\"arrival_s\" must be a number"),
         std::pair("x,2,0,0", "\"input_tokens\" must be a number of tokens"),
-        std::pair("1,2", "it has 2 fields, its header 4")}) {
+        std::pair("1,2", "it has 2 fields, but the header has 4")}) {
     const std::string header = "input_tokens,output_tokens,client,arrival_s\n";
     EXPECT_THAT(ReadTrace(Write(header + value + "\n"), 9, 0).status().message(),
                 HasSubstr(std::string("line 2: ") + expected));
@@ -135,7 +135,7 @@ TEST_F(WorkFileTest, RejectsATraceByItsLine) {
   EXPECT_THAT(ReadTrace(Write("arrival_s,input_tokens,output_tokens\n2,1,1\n1,1,1\n"), 9, 0)
                   .status()
                   .message(),
-              HasSubstr("line 3: it arrives before the line above it"));
+              HasSubstr("line 3: it arrives before the request of the line above"));
   EXPECT_FALSE(ReadTrace(Write("input_tokens,output_tokens\n"), 9, 0).ok());
 }
 
@@ -192,7 +192,7 @@ TEST_F(WorkFileTest, RejectsConversationsByTheirLine) {
     EXPECT_THAT(status.message(), HasSubstr(", line 2: ")) << wrong;
   }
   EXPECT_THAT(ReadConversations(Write("\n"), 10).status().message(),
-              HasSubstr("holds no requests"));
+              HasSubstr("contains no requests"));
 }
 
 }  // namespace

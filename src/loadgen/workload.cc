@@ -34,11 +34,10 @@ StatusOr<Workload> Workload::Open(const LoadOptions& options, const ServerFacts&
     }
   } else {
     if (facts.overhead >= flags.input_tokens) {
-      return InvalidArgument(
-          fmt::format("--input-tokens must be above {}, which is what the server adds to each "
-                      "prompt, but is {}.",
-                      facts.overhead, flags.input_tokens),
-          "input-tokens");
+      return InvalidArgument(fmt::format("--input-tokens must be above {}, the tokens that the "
+                                         "server adds to each prompt, but is {}.",
+                                         facts.overhead, flags.input_tokens),
+                             "input-tokens");
     }
     Prompt& prompt = work.prompts_.emplace_back();
     prompt.input_tokens = flags.input_tokens;
@@ -95,15 +94,15 @@ std::string Workload::Shown(const RequestRecord& record) const {
 
 std::string Workload::Describe() const {
   if (!flags_.dataset.empty()) {
-    return fmt::format("{} texts of {}", std::min<size_t>(prompts_.size(), flags_.num_prompts),
+    return fmt::format("{} texts from {}", std::min<size_t>(prompts_.size(), flags_.num_prompts),
                        flags_.dataset);
   }
   if (!conversations_.empty()) {
-    return fmt::format("{} conversations of {}", conversations_.size(), flags_.conversations);
+    return fmt::format("{} conversations from {}", conversations_.size(), flags_.conversations);
   }
   const char* form = prompt_ids_ ? "random token ids" : "random words";
   if (!flags_.trace.empty()) {
-    return fmt::format("lengths of {} ({} entries left out as too long), {}", flags_.trace,
+    return fmt::format("lengths from {} ({} entries left out as too long), {}", flags_.trace,
                        too_long_, form);
   }
   return fmt::format("{}, {} tokens in, {} out", form, flags_.input_tokens, flags_.output_tokens);
