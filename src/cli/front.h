@@ -54,9 +54,10 @@ struct DescriptorsBehind {
   int64_t upstream = 0;
 };
 
-// Of an engine: RocksDB's files of its disk tier and its sessions, which have bounds of their own.
+// The descriptors of an engine: RocksDB's files of its disk tier and its sessions, which have
+// limits of their own.
 DescriptorsBehind EngineDescriptors(const EngineOptions& engine);
-// Of the sessions alone.
+// The descriptors of the sessions alone.
 int64_t StateDescriptors(const SessionOptions& sessions);
 
 // Lowers the server's max_connections to what `descriptors`, the most that may be open, leave for

@@ -16,7 +16,7 @@ namespace ropeway::cli {
 struct GatewayFlags : FrontFlags {
   std::vector<BackendFlag> backends;
   GatewayOptions options;  // Without models.
-  EngineFlags engine;      // Of the engines of this process; each has a model of its own.
+  EngineFlags engine;      // For all engines of this process; each has its own model.
 };
 
 // The command; it serves until SIGTERM or SIGINT and then drains. Run it once, before any thread is

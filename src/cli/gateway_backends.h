@@ -15,17 +15,17 @@ namespace ropeway::cli {
 struct BackendFlag {
   bool local = false;  // An engine of this process; else a server.
   std::string where;   // A server's URL; of an engine the model, as --model of `serve` takes it.
-  api::BackendKind kind = api::BackendKind::kOpenAi;  // Of a server.
+  api::BackendKind kind = api::BackendKind::kOpenAi;  // What a server runs.
   std::string name;  // In the log, metrics and errors. "": host and port, or the model.
   // What clients call its model; backends of one model are its replicas. "": as the backend calls
   // it.
   std::string model;
   std::string upstream_model;        // What the backend calls it; "": the same.
   std::vector<std::string> aliases;  // Further names of the model for clients.
-  double weight = 1.0;               // Its part of the requests, against those of other replicas.
+  double weight = 1.0;               // Its share of the requests, relative to the other replicas.
   int max_concurrency = 0;           // Requests that it may have at once; 0: as the gateway learns.
   int min_concurrency = 0;           // So few it learns at least; 0: 1.
-  std::string key_variable;          // Of the environment, that holds its key; "": it needs none.
+  std::string key_variable;          // The environment variable with its key; "": no key.
   bool insecure = false;             // https accepts any certificate.
 };
 

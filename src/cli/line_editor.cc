@@ -249,7 +249,7 @@ struct LineEditor::Terminal {
   std::string input;                     // Bytes that were read.
   size_t taken = 0;                      // How many bytes of `input` are used.
   bool pasting = false;                  // Many more will come.
-  std::optional<LineReader::Event> end;  // Of the line, except for what is typed.
+  std::optional<LineReader::Event> end;  // How the line ended, except for what is typed.
 };
 
 LineEditor::LineEditor(const std::string& history) : history_(history), plain_(STDIN_FILENO) {

@@ -68,7 +68,7 @@ TEST_F(ModelNamesTest, FetchedModelsHaveNames) {
   EXPECT_EQ(Found("m.gguf"), "m.gguf");
   EXPECT_EQ(Found("folder"), "folder");
   EXPECT_EQ(Found("s"), "s-00001-of-00002.gguf");
-  // Of a path nothing is asked here.
+  // A path is returned without a look at the file.
   EXPECT_EQ(*ResolveModel("./no/such"), "./no/such");
   EXPECT_EQ(*ResolveModel(models_.string()), models_.string());
 }

@@ -26,7 +26,7 @@ namespace {
 using Json = nlohmann::json;
 constexpr size_t kMaxLine = 1 << 20;
 constexpr size_t kMaxPrompts = 1000000;
-constexpr int kMaxDepth = 8;             // Of JSON; the fields need 2.
+constexpr int kMaxDepth = 8;             // How deep JSON may be nested; the fields need 2.
 constexpr size_t kMaxOutstanding = 500;  // Below the length of the engine's queue.
 constexpr std::chrono::milliseconds kPoll(5);
 constexpr std::chrono::milliseconds kProgress(200);
@@ -290,7 +290,7 @@ class PromptsRun {
 
   BatchTracker tracker_;
   base::Output output_;
-  std::map<RequestId, size_t> index_of_;    // Of running requests.
+  std::map<RequestId, size_t> index_of_;    // The prompt of each running request.
   std::map<RequestId, Answered> answered_;  // Ended, in batches that are not complete.
   std::vector<Answered> rejected_;
   size_t next_ = 0;  // Prompts before it are submitted.

@@ -50,8 +50,8 @@ CaughtSignals::CaughtSignals(std::initializer_list<int> signals) {
   action.sa_handler = OnSignal;
   sigaddset(&action.sa_mask, SIGTTOU);  // Else tcflow stops a program in the background.
   for (const int signal : signals) {
-    // Of other threads nothing shall fail. What is to end the program waits for a terminal that
-    // takes no output: a second one ends it at once.
+    // No system call of another thread fails (SA_RESTART). A signal that ends the program waits
+    // for a terminal that takes no output: a second one ends it at once.
     action.sa_flags = SA_RESTART | (EndsProgram(signal) ? static_cast<int>(SA_RESETHAND) : 0);
     struct sigaction before = {};
     sigaction(signal, nullptr, &before);

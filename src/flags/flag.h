@@ -58,8 +58,8 @@ struct FlagValue {
   bool required = false;
   bool repeated = false;  // May be given several times.
   bool many = false;      // Repeated, and several texts may follow one name.
-  // Of a repeated one whose text is "VALUE,key=value,...": in a configuration file a table may
-  // stand for it, in which this key holds the VALUE. "": none may.
+  // For a repeated flag whose text is "VALUE,key=value,...": a configuration file may have a table
+  // instead of the text, with the VALUE under this key. "": no table.
   std::string table_key;
   // Stores the value that the texts mean; one text unless `repeated`. kInvalidArgument, with what
   // was expected, for a text that means none.

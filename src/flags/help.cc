@@ -145,7 +145,9 @@ std::string HelpText(const Program& program, const std::vector<const Command*>& 
   // The usage and the arguments, then the commands, then the groups.
   return command.description + "\n\n" + Usage(name, command.flags, !command.commands.empty()) +
          Commands(command.commands) + Flags(&command, shown) +
-         (shown.empty() ? "" : "\nMost needed flags; all: " + name + " --help-all\n") +
+         (shown.empty()
+              ? ""
+              : "\nThese are the most common flags; " + name + " --help-all shows all\n") +
          (command.footer.empty() ? "" : "\n" + command.footer + "\n");
 }
 

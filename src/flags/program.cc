@@ -14,7 +14,7 @@
 namespace ropeway::flags {
 namespace {
 
-constexpr size_t kMostEdits = 2;  // Of a word that still means a name.
+constexpr size_t kMostEdits = 2;  // Between a word and the name that it may mean.
 
 // A command and what CLI11 knows about it.
 struct Node {

@@ -27,7 +27,7 @@ struct Program {
 // What a command line asks for.
 struct Invocation {
   const Command* command = nullptr;  // Its flags are set; null where `text` is asked for.
-  std::string text;                  // Of --help, --help-all or --version.
+  std::string text;                  // The output of --help, --help-all or --version.
 };
 
 // `help COMMAND` is `COMMAND --help`.

@@ -35,14 +35,14 @@ struct BenchServeFlags {
   double think_time = 0;     // Mean seconds before each later message of a conversation.
   double user_interval = 0;  // Seconds between the first messages of two users.
 
-  int input_tokens = 128;      // Of random prompts.
-  int output_tokens = 64;      // Of each answer, unless the data set says.
+  int input_tokens = 128;      // Length of random prompts.
+  int output_tokens = 64;      // Length of each answer, unless the data set says it.
   std::string dataset;         // JSON lines with texts; empty: random prompts.
   std::string trace;           // CSV or JSON lines with lengths and arrivals; empty: none.
   std::string conversations;   // JSON lines with chats of several turns; empty: none.
   double trace_speed = 1;      // The trace's clock runs so many times as fast.
   int max_request_tokens = 0;  // Leaves out longer entries of a trace; 0: as the server says.
-  std::string prompt_format = "auto";  // Of random prompts: "ids", "text" or "auto".
+  std::string prompt_format = "auto";  // How random prompts are sent: "ids", "text" or "auto".
   std::string ignore_eos = "auto";     // "on", "off", or "auto": on unless there is a data set.
   std::string priority;                // "high", "medium" or "low"; empty: the field is not sent.
   uint64_t seed = 1;

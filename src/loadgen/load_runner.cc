@@ -76,7 +76,7 @@ std::chrono::nanoseconds Nanoseconds(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
 
-// Of a Retry-After; nullopt where it is none, or a date.
+// The seconds of a Retry-After; nullopt if it is a date or invalid.
 std::optional<double> Seconds(std::string_view text) {
   const std::optional<int64_t> seconds = base::ParseNumber<int64_t>(text);
   if (!seconds || *seconds < 0) return std::nullopt;

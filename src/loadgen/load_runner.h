@@ -63,7 +63,7 @@ struct LoadPlan {
   // distributed, and seconds between the first messages of two users.
   double think_time = 0;
   double user_interval = 0;
-  uint64_t seed = 1;  // Of the think times.
+  uint64_t seed = 1;  // For the think times.
 
   std::string path;  // "/completions"
   std::function<Turns(int seq)> turns_of = [](int) { return Turns(); };

@@ -53,7 +53,7 @@ net::FakeServer::Script Always(net::FakeReply reply) {
 
 std::string Text(const std::string& text) { return R"({"choices":[{"text":")" + text + R"("}]})"; }
 
-// Of servers that pause: for a machine that has time, and for one that has not.
+// Pauses of a server: one for an idle machine and one for a busy machine.
 constexpr std::chrono::milliseconds kShortPause{200};
 constexpr std::chrono::milliseconds kLongPause{5000};
 

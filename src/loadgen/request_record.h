@@ -28,7 +28,7 @@ struct RequestRecord {
   int seq = 0;                 // From 0, in the order in which they were sent.
   int conversation = 0;        // The entry of the workload that it belongs to: seq without turns.
   int turn = 0;                // Within the conversation.
-  int status = 0;              // Of HTTP; 0: no answer.
+  int status = 0;              // HTTP status; 0: no answer.
   std::string error_kind;      // Empty: a whole answer arrived.
   std::string error;           // One sentence.
   double due = 0;              // After the run's start.
@@ -43,7 +43,7 @@ struct RequestRecord {
   std::optional<int64_t> batch;                              // ropeway.batch.
   std::optional<int64_t> batch_size;                         // ropeway.batch_size.
   std::array<std::optional<double>, kPhases.size()> phases;  // Seconds in each phase, by the reply.
-  int tries = 1;                   // Of sending it; all but the last were rejected for a time.
+  int tries = 1;                   // How many times it was sent; all but the last were rejected.
   std::optional<double> promised;  // That time by the first rejection (Retry-After), seconds.
   double waited = 0;               // From the first rejection to the last answer's head.
   std::string output;              // The text, if it is kept.

@@ -25,7 +25,7 @@ namespace ropeway::loadgen {
 // REQUIRES: values not empty.
 double Quantile(const std::vector<double>& sorted, double p);
 
-// Of one metric. All 0 if count is.
+// The distribution of one metric. All values are 0 if count is 0.
 struct Distribution {
   size_t count = 0;
   double mean = 0;
@@ -87,7 +87,7 @@ struct RunResult {
   std::vector<RequestRecord> records;  // By seq.
   double wall_seconds = 0;
   double cpu_seconds = 0;   // The generator's own, user and system.
-  base::TimePoint begin{};  // Of RealClock; `due` counts from here.
+  base::TimePoint begin{};  // RealClock's time; `due` counts from here.
   bool interrupted = false;
   std::optional<ServerMetrics> server;  // If it has them.
 };
@@ -108,13 +108,13 @@ struct Summary {
   Distribution input_lengths;
   Distribution output_lengths;
   Distribution ttft;
-  Distribution itl;   // Of all gaps between pieces of text, of all requests together.
+  Distribution itl;   // Gaps between pieces of text, of all requests together.
   Distribution tpot;  // Per request: (latency - ttft) / (output_tokens - 1), from two tokens on.
   Distribution e2e;
   int64_t good = 0;                 // Requests within all limits.
   int64_t retried = 0;              // Requests that were sent again after a rejection.
   int most_tries = 1;               // The most times that one request was sent.
-  Distribution waited_to_promised;  // Of those that succeeded: their wait over what they were told.
+  Distribution waited_to_promised;  // Retried requests that succeeded: their wait / Retry-After.
   std::optional<ServerMetrics> server;
 
   double PerSecond(int64_t count) const {

@@ -26,7 +26,7 @@ RequestRecord Failure(const char* kind, const char* error) {
   record.error_kind = kind;
   record.error = error;
   record.latency = 99;
-  record.output_tokens = 1000;  // Of a broken answer: counted nowhere.
+  record.output_tokens = 1000;  // A broken answer's tokens are not counted.
   return record;
 }
 

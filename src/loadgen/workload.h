@@ -54,7 +54,7 @@ class Workload {
   bool prompt_ids_ = false;
   int count_ = 0;
   int clients_ = 1;
-  std::vector<Prompt> prompts_;  // Of a data set, a trace, or one random prompt for all.
+  std::vector<Prompt> prompts_;  // Prompts of a data set or a trace, or one random prompt for all.
   std::vector<Conversation> conversations_;  // In place of these.
   int too_long_ = 0;                         // Entries of the trace that were left out.
 };
