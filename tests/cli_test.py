@@ -532,7 +532,7 @@ class HelpTest(unittest.TestCase):
                              (("bench", "sevre"), ", not 'sevre'"),
                              (("run", "--temprature", "1", "Hello"), "'--temprature': did you mean '--temperature'?"),
                              (("serve", "-ngl", "99"), "there is no flag '-ngl': Ropeway computes on CPUs"),
-                             (("run", "Hello", "you"), "one argument too many: 'you' "),
+                             (("run", "Hello", "you"), "one argument too many: 'you': "),
                              (("serve", "--config", "no/such"), "--config: no/such")):
             with self.subTest(words=words):
                 reply = call(*words)

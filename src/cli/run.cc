@@ -34,8 +34,7 @@ constexpr int64_t kSessionDiskBytes = int64_t{1} << 30;
 constexpr char kFooter[] =
     "Without a prompt, a chat starts in the terminal, or the prompt is read from standard input.\n"
     "Piped input is appended to a PROMPT: ropeway run 'Summarize:' < FILE\n"
-    "Each line of --prompts FILE is a prompt. If the first line is a JSON object, all lines must "
-    "be\n"
+    "Each line of --prompts FILE is a prompt. If the first one is a JSON object, all must be JSON\n"
     "objects: {\"prompt\": TEXT}, optionally with system and the parameters of the HTTP API, such\n"
     "as max_tokens, temperature, top_p, seed and stop.\n\n"
     "Example:\n  ropeway run --max-tokens 40 'What is a ropeway?'";
