@@ -147,8 +147,8 @@ TEST_F(ServeTest, WhatIsWrongNamesTheFlagAndWhatWasExpected) {
                                               {"--session-ttl", "10ms", "at least 1s"},
                                               {"--max-sessions", "0", "1 to"},
                                               {"--session-store-size", "1KiB", "at least 1MiB"},
-                                              {"--api-keys", "", "not an empty one"},
-                                              {"--admin-key", "", "not an empty one"},
+                                              {"--api-keys", "", "expected a value, not ''"},
+                                              {"--admin-key", "", "expected a value, not ''"},
                                               {"--static-flush", "0", "at least 1ms"},
                                               {"--log-level", "loud", "debug, info"}}) {
     const std::string message = Parse({"serve", flag, value});
