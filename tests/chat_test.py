@@ -151,7 +151,7 @@ class ChatTest(ChatCase):
     def test_a_chat_that_grew_too_long_says_so_and_can_be_cleared(self):
         chat = self.chat("--max-model-len", "128", "--ignore-eos", model=ARGS.tiny)
         chat.send("Tell me about the sea.\n")
-        self.assertIn("cut:", chat.wait_for(r"\)\n>>> "))
+        self.assertIn("cut off:", chat.wait_for(r"\)\n>>> "))
         chat.send("And the mountains?\n")
         rejection = chat.wait_for(r"not answered: .*\)\n>>> ")
         self.assertIn("128", rejection)
@@ -159,7 +159,7 @@ class ChatTest(ChatCase):
         chat.send("/clear\n")
         chat.wait_for(r"a new chat.*>>> ")
         chat.send("Tell me about the sea.\n")
-        self.assertIn("cut:", chat.wait_for(r"\)\n>>> "))
+        self.assertIn("cut off:", chat.wait_for(r"\)\n>>> "))
         chat.send("\x04")
         self.assertEqual(chat.end(), 0)
 
@@ -253,13 +253,13 @@ class TerminalTest(ChatCase):
         chat.kill()
         kept = self.chat("--session", "sea", "--max-tokens", "4", model=ARGS.tiny)
         kept.send("Hello.\n")
-        kept.wait_for(r"cut: [^\n]*\n>>> ")
+        kept.wait_for(r"cut off: [^\n]*\n>>> ")
         self.assertIn("needs a chat without --session", self.say(kept, "/retry\n", "session"))
         self.assertIn("\nsea\n", self.say(kept, "/sessions\n", "continued by"))
         kept.kill()
         again = self.chat("--session", "sea", "--system", "Be a sailor.", "--max-tokens", "4", model=ARGS.tiny)
         again.send("And now?\n")
-        again.wait_for(r"cut: [^\n]*\n>>> ")
+        again.wait_for(r"cut off: [^\n]*\n>>> ")
         path = os.path.join(self.state, "rest.json")
         self.assertIn("(2 messages saved, without the restored turns)",
                       self.say(again, f"/save {path}\n", "saved"))
@@ -420,7 +420,7 @@ class SessionTest(ChatCase):
 
     def test_single_prompts_are_turns_of_a_named_session(self):
         chat = self.chat(*self.FLAGS, "--system", "You are a sailor.")
-        expected = [chat.ask(question)[0].split("\n(cut:")[0].strip() for question in self.QUESTIONS[:2]]
+        expected = [chat.ask(question)[0].split("\n(cut off:")[0].strip() for question in self.QUESTIONS[:2]]
         self.leave(chat)
         first = self.once("--session", "sea", "--system", "You are a sailor.", self.QUESTIONS[0])
         self.assertEqual((first.returncode, first.stdout.strip()), (0, expected[0]), first.stderr)

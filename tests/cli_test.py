@@ -533,7 +533,7 @@ class HelpTest(unittest.TestCase):
                              (("run", "--temprature", "1", "Hello"), "'--temprature': did you mean '--temperature'?"),
                              (("serve", "-ngl", "99"), "there is no flag '-ngl': Ropeway computes on CPUs"),
                              (("run", "Hello", "you"), "one argument too many: 'you': "),
-                             (("serve", "--config", "no/such"), "--config: no/such")):
+                             (("serve", "--config", "no/such"), "--config: cannot read 'no/such'")):
             with self.subTest(words=words):
                 reply = call(*words)
                 self.assertEqual((reply.returncode, reply.stdout), (1, ""))

@@ -83,7 +83,7 @@ class ModelsTest(unittest.TestCase):
 
     def names(self):
         here = re.split("Fetched in part|Available", self.good("models", "list").stdout)[0]
-        return [line.split()[0] for line in here.splitlines()[1:] if line.split() != ["no", "model"]]
+        return [line.split()[0] for line in here.splitlines()[1:] if line.split() != ["no", "models"]]
 
     def test_pull_list_show_run_and_rm(self):
         self.double.put("owner/repo", {"tiny.gguf": self.tiny, "README.md": b"x", "Q2/other.gguf": b"x"})
