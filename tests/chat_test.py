@@ -255,7 +255,7 @@ class TerminalTest(ChatCase):
         kept.send("Hello.\n")
         kept.wait_for(r"cut off: [^\n]*\n>>> ")
         self.assertIn("needs a chat without --session", self.say(kept, "/retry\n", "session"))
-        self.assertIn("\nsea\n", self.say(kept, "/sessions\n", "continued by"))
+        self.assertIn("\nsea\n", self.say(kept, "/sessions\n", "to continue one"))
         kept.kill()
         again = self.chat("--session", "sea", "--system", "Be a sailor.", "--max-tokens", "4", model=ARGS.tiny)
         again.send("And now?\n")
