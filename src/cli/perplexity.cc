@@ -191,13 +191,13 @@ flags::Command PerplexityCommand(PerplexityFlags* flags) {
          "Tokens between the starts of two windows, below --ctx. A token is scored in the first "
          "window that contains it, so after the first window each scored token has at least ctx - "
          "stride tokens before it"}}}};
-  return {"perplexity", "Measure the perplexity of a model on a text",
-          flags::Join({text, EngineTable(&flags->engine)}),
-          "Perplexity is exp(-mean of ln p) over all scored tokens, which are all but the first of "
-          "the text. The error\n"
-          "is perplexity * (standard deviation of ln p) / sqrt(tokens).\n\n"
-          "Example:\n  ropeway perplexity --file README.md --ctx 256",
-          [flags] { return Measure(*flags); }};
+  return {
+      "perplexity", "Measure the perplexity of a model on a text",
+      flags::Join({text, EngineTable(&flags->engine)}),
+      "Perplexity is exp(-mean of ln p) over all scored tokens: all tokens of the text but the\n"
+      "first. The error is perplexity * (standard deviation of ln p) / sqrt(tokens).\n\n"
+      "Example:\n  ropeway perplexity --file README.md --ctx 256",
+      [flags] { return Measure(*flags); }};
 }
 
 }  // namespace ropeway::cli
