@@ -116,21 +116,21 @@ std::vector<prometheus::MetricFamily> ProcessMetrics() {
   const auto field = [&](size_t number) { return stat[number - 4]; };  // As proc(5) numbers them.
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   if (stat.size() > 24 - 4) {
-    Add("process_cpu_seconds_total", "Processor time of user and system.", MetricType::Counter,
-        (field(14) + field(15)) / ticks, &all);
-    Add("process_virtual_memory_bytes", "Size of the address space.", MetricType::Gauge, field(23),
-        &all);
-    Add("process_resident_memory_bytes", "Memory in RAM.", MetricType::Gauge,
+    Add("process_cpu_seconds_total", "User and system CPU time of the process, in seconds.",
+        MetricType::Counter, (field(14) + field(15)) / ticks, &all);
+    Add("process_virtual_memory_bytes", "Virtual memory size, in bytes.", MetricType::Gauge,
+        field(23), &all);
+    Add("process_resident_memory_bytes", "Resident memory size, in bytes.", MetricType::Gauge,
         field(24) * static_cast<double>(sysconf(_SC_PAGESIZE)), &all);
     if (const std::optional<double> boot = BootTime()) {
-      Add("process_start_time_seconds", "Start of the process, in Unix seconds.", MetricType::Gauge,
-          *boot + field(22) / ticks, &all);
+      Add("process_start_time_seconds", "Start time of the process, in Unix seconds.",
+          MetricType::Gauge, *boot + field(22) / ticks, &all);
     }
   }
   if (const std::optional<double> open = OpenDescriptors()) {
-    Add("process_open_fds", "Open file descriptors.", MetricType::Gauge, *open, &all);
+    Add("process_open_fds", "Number of open file descriptors.", MetricType::Gauge, *open, &all);
   }
-  Add("process_max_fds", "File descriptors that may be open.", MetricType::Gauge,
+  Add("process_max_fds", "Maximum number of open file descriptors.", MetricType::Gauge,
       static_cast<double>(DescriptorLimit()), &all);
   return all;
 }

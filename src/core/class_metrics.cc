@@ -23,51 +23,50 @@ base::Metrics::Labels LabelsOf(Priority priority) { return {{"priority", Priorit
 
 ClassMetrics::ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits)
     : ttft_(AddLatency(metrics, priority, "ropeway_time_to_first_token_seconds",
-                       "From the request's arrival to its first generated token, by class.")),
+                       "Time from a request's arrival to its first generated token, by class.")),
       inter_token_(metrics->AddHistogram("ropeway_inter_token_latency_seconds",
-                                         "Between two generated tokens of one request, by class; "
-                                         "of a gateway between two pieces of its output.",
+                                         "Time between two generated tokens of a request, by "
+                                         "class; on a gateway: between two pieces of its output.",
                                          base::ShortLatencyBuckets(), LabelsOf(priority))),
       queue_(AddLatency(metrics, priority, "ropeway_request_queue_time_seconds",
-                        "From the request's arrival until it started, by class: with its first "
-                        "step, or of a gateway when it was sent.")),
-      formation_(
-          AddLatency(metrics, priority, "ropeway_request_formation_time_seconds",
-                     "Of the time in the queue, what a request waited for others to fill its "
-                     "batch.")),
+                        "Time from a request's arrival to its start, by class. It starts with its "
+                        "first step; on a gateway: when it is sent to a backend.")),
+      formation_(AddLatency(
+          metrics, priority, "ropeway_request_formation_time_seconds",
+          "Part of the queue time that a request waited for its batch to fill, by class.")),
       prefill_(AddLatency(metrics, priority, "ropeway_request_prefill_time_seconds",
-                          "From the request's start to its first token.")),
+                          "Time from a request's start to its first token, by class.")),
       decode_(AddLatency(metrics, priority, "ropeway_request_decode_time_seconds",
-                         "From the request's first token to its last.")),
+                         "Time from a request's first token to its last one, by class.")),
       output_(AddLatency(metrics, priority, "ropeway_request_output_time_seconds",
-                         "From the request's last token to the report of its end.")),
+                         "Time from a request's last token to the report of its end, by class.")),
       e2e_(AddLatency(metrics, priority, "ropeway_e2e_request_latency_seconds",
-                      "From the request's arrival to its end, by class.")),
+                      "Time from a request's arrival to its end, by class.")),
       late_first_tokens_(metrics->AddCounter(
           "ropeway_ttft_limit_violations_total",
-          "First tokens that took longer than their class's limit.", LabelsOf(priority))),
+          "Requests whose first token took longer than the limit of their class.",
+          LabelsOf(priority))),
       late_ends_(metrics->AddCounter(
           "ropeway_e2e_limit_violations_total",
-          "Requests that took longer, from arrival to end, than their class's limit.",
+          "Requests that took longer from arrival to end than the limit of their class.",
           LabelsOf(priority))),
       waiting_(metrics->AddGauge("ropeway_queue_depth",
-                                 "Requests of the class that wait, preempted ones too.",
+                                 "Waiting requests of the class, including preempted ones.",
                                  LabelsOf(priority))),
-      running_(metrics->AddGauge("ropeway_class_running", "Requests of the class that run.",
+      running_(metrics->AddGauge("ropeway_class_running", "Running requests of the class.",
                                  LabelsOf(priority))),
-      expected_wait_(metrics->AddGauge(
-          "ropeway_expected_wait_seconds",
-          "How long a request of the class that came now would wait, of the tenant that would "
-          "wait longest.",
-          LabelsOf(priority))),
+      expected_wait_(metrics->AddGauge("ropeway_expected_wait_seconds",
+                                       "Predicted wait of a request of the class that arrives now, "
+                                       "for the tenant with the longest wait.",
+                                       LabelsOf(priority))),
       limits_(limits) {
   metrics
-      ->AddGauge("ropeway_ttft_limit_seconds", "The class's limit on the time to the first token.",
+      ->AddGauge("ropeway_ttft_limit_seconds", "Limit of the class on the time to the first token.",
                  LabelsOf(priority))
       ->Set(base::ToSeconds(limits.ttft));
   metrics
-      ->AddGauge("ropeway_e2e_limit_seconds",
-                 "The class's limit on the latency from arrival to end.", LabelsOf(priority))
+      ->AddGauge("ropeway_e2e_limit_seconds", "Limit of the class on the time from arrival to end.",
+                 LabelsOf(priority))
       ->Set(base::ToSeconds(limits.latency));
 }
 
@@ -109,7 +108,7 @@ RequestMetrics::RequestMetrics(base::Metrics* metrics, const QueueOptions& optio
   for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
                                     FinishReason::kCancelled, FinishReason::kFailed}) {
     ended_[static_cast<size_t>(reason)] =
-        metrics->AddCounter("ropeway_request_success_total", "Requests that ended, by reason.",
+        metrics->AddCounter("ropeway_request_success_total", "Ended requests, by finish reason.",
                             {{"finished_reason", FinishReasonName(reason)}});
   }
 }

@@ -9,49 +9,50 @@ namespace {
 
 constexpr const char* kSlotSeconds = "ropeway_slot_seconds_total";
 constexpr const char* kSlotSecondsHelp =
-    "While requests wait, seconds of steps times slots (max_num_seqs): slots in use, and all.";
+    "Step seconds times slots (max_num_seqs) while requests wait, by state: slots in use, and all "
+    "slots.";
 
 constexpr const char* kStepSeconds = "ropeway_step_seconds_total";
 constexpr const char* kStepSecondsHelp =
-    "The time of engine steps by what they did: forward (the model), sampling (the search for "
-    "tokens in its logits), scheduling (all else: planning, dealing out the work, applying, "
-    "emitting).";
+    "Time of engine steps, by part: forward (running the model), sampling (choosing tokens from "
+    "its logits), scheduling (everything else, such as planning a step and applying its results).";
 
 constexpr const char* kTurns = "ropeway_session_turns_total";
 constexpr const char* kTurnsHelp =
-    "Turns of sessions by how their prompt came about: begun (the session's first), continued "
-    "(from "
-    "the session's token ids), reencoded (the whole chat, which its template changed).";
+    "Session turns, by the source of their prompt: begun (first turn of the session), continued "
+    "(added to the session's token ids), reencoded (the whole chat, because its template changed "
+    "earlier text).";
 
 }  // namespace
 
 EngineMetrics::EngineMetrics(const QueueOptions& options)
     : step_rows(metrics_.AddHistogram(
-          "ropeway_step_rows", "Rows of one forward pass: tokens of all sequences, and padding.",
+          "ropeway_step_rows", "Rows per forward pass: the tokens of all sequences, and padding.",
           base::CountBuckets())),
-      step_time(metrics_.AddHistogram("ropeway_step_time_seconds",
-                                      "One engine step, from scheduling to emitting.",
-                                      base::ShortLatencyBuckets())),
+      step_time(metrics_.AddHistogram(
+          "ropeway_step_time_seconds",
+          "Time of an engine step, from scheduling to the delivery of its tokens.",
+          base::ShortLatencyBuckets())),
       step_forward(metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "forward"}})),
       step_sampling(metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "sampling"}})),
       step_scheduling(
           metrics_.AddCounter(kStepSeconds, kStepSecondsHelp, {{"part", "scheduling"}})),
-      batch_size(metrics_.AddHistogram("ropeway_batch_size", "Sequences of one forward pass.",
+      batch_size(metrics_.AddHistogram("ropeway_batch_size", "Sequences per forward pass.",
                                        base::CountBuckets())),
-      busy_seconds(
-          metrics_.AddCounter("ropeway_busy_seconds_total", "Time in which the engine computed.")),
+      busy_seconds(metrics_.AddCounter("ropeway_busy_seconds_total",
+                                       "Time that the engine spent computing.")),
       slots_used(metrics_.AddCounter(kSlotSeconds, kSlotSecondsHelp, {{"state", "used"}})),
       slots_all(metrics_.AddCounter(kSlotSeconds, kSlotSecondsHelp, {{"state", "all"}})),
       prompt_tokens(metrics_.AddCounter(
           "ropeway_prompt_tokens_total",
-          "Prompt tokens of requests that got their first token, or wanted none.")),
+          "Prompt tokens of requests that received their first token or asked for none.")),
       generation_tokens(metrics_.AddCounter("ropeway_generation_tokens_total",
                                             "Tokens generated and delivered.")),
       stalls(metrics_.AddCounter("ropeway_engine_stalls_total",
-                                 "How often the engine had work and made no progress for long.")),
+                                 "Times that the engine had work but made no progress for long.")),
       rejected(metrics_.AddCounter("ropeway_request_rejected_total",
-                                   "Requests ended before they were queued: prompt too long, "
-                                   "cancelled while it was encoded, and the like.")),
+                                   "Requests that ended before they were queued, for example "
+                                   "because the prompt was too long.")),
       turns{.begun = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "begun"}}),
             .continued = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "continued"}}),
             .reencoded = metrics_.AddCounter(kTurns, kTurnsHelp, {{"prompt", "reencoded"}})},
@@ -59,17 +60,17 @@ EngineMetrics::EngineMetrics(const QueueOptions& options)
       sessions_(store::MakeSessionMetrics(&metrics_)),
       sampled_(&metrics_) {
   for (size_t i = 0; i < encoding_time_.size(); ++i) {
-    encoding_time_[i] =
-        metrics_.AddHistogram("ropeway_request_encoding_time_seconds",
-                              "From the request's arrival until its prompt was encoded, by class.",
-                              base::LatencyBuckets(), core::LabelsOf(static_cast<Priority>(i)));
+    encoding_time_[i] = metrics_.AddHistogram(
+        "ropeway_request_encoding_time_seconds",
+        "Time from a request's arrival until its prompt was encoded, by class.",
+        base::LatencyBuckets(), core::LabelsOf(static_cast<Priority>(i)));
   }
   SampleRequests();
   SampleBatching();
   SampleCache();
   SampleTier();
   sampled_.Add("ropeway_trace_dropped_events",
-               "Events missing in the trace file because its writer could not keep up.",
+               "Events missing from the trace file because its writer could not keep up.",
                [](const EngineSample& s) { return s.trace_dropped; });
 }
 
@@ -89,21 +90,22 @@ std::string EngineMetrics::Text(const EngineSample& sample) {
 
 void EngineMetrics::SampleRequests() {
   using S = EngineSample;
-  sampled_.Add("ropeway_num_requests_running", "Requests that prefill or decode now.",
+  sampled_.Add("ropeway_num_requests_running", "Requests in prefill or decode.",
                [](const S& s) { return s.engine.running; });
-  sampled_.Add("ropeway_num_requests_waiting",
-               "Requests accepted and not yet started, and preempted ones that wait to go on.",
-               [](const S& s) { return s.engine.queue_depth; });
+  sampled_.Add(
+      "ropeway_num_requests_waiting",
+      "Accepted requests that have not started, and preempted requests that wait to resume.",
+      [](const S& s) { return s.engine.queue_depth; });
   for (int i = 0; i < scheduler::kNumBlockedBy; ++i) {
     const auto rule = static_cast<scheduler::BlockedBy>(i);
     sampled_.Add(
         "ropeway_num_requests_waiting_by_reason",
-        "Requests that wait, by what keeps the first of them from starting.",
+        "Waiting requests, by the reason why the first of them cannot start.",
         [rule](const S& s) { return s.core.blocked_rule == rule ? s.engine.queue_depth : 0; },
         {{"reason", scheduler::NamesOf(rule).label}});
   }
   for (size_t i = 0; i < scheduler::kNumPreemptReasons; ++i) {
-    sampled_.Add("ropeway_num_preemptions_total", "How often a sequence was preempted, by reason.",
+    sampled_.Add("ropeway_num_preemptions_total", "Preemptions of sequences, by reason.",
                  [i](const S& s) { return s.core.preemptions_by[i]; },
                  {{"reason", PreemptReasonName(static_cast<scheduler::PreemptReason>(i))}});
   }
@@ -111,51 +113,53 @@ void EngineMetrics::SampleRequests() {
 
 void EngineMetrics::SampleBatching() {
   using S = EngineSample;
-  sampled_.Add("ropeway_max_running", "Sequences that may run at once by now (--batch-control).",
+  sampled_.Add("ropeway_max_running", "Current limit on running sequences (--batch-control).",
                [](const S& s) { return s.core.limit; });
   sampled_.Add("ropeway_attention_weight",
-               "What attending to one position costs, in tokens, as measured (docs/scheduling.md).",
+               "Measured cost of attention to one position, in tokens (docs/scheduling.md).",
                [](const S& s) { return s.core.attention_weight; });
   sampled_.Add("ropeway_cost_units_per_second",
-               "Work done per second of steps, in tokens plus weighted attended positions; 0: not "
+               "Work per second of step time, in tokens plus weighted attended positions; 0: not "
                "measured yet.",
                [](const S& s) { return s.core.speed; });
   sampled_.Add("ropeway_batches_total",
-               "Batches begun; with continuous batching, steps that started requests.",
+               "Batches started; with continuous batching: steps that started requests.",
                [](const S& s) { return s.engine.total_batches; });
-  sampled_.Add("ropeway_batched_requests_total", "Requests that started in these batches.",
+  sampled_.Add("ropeway_batched_requests_total",
+               "Requests started in the batches that ropeway_batches_total counts.",
                [](const S& s) { return s.engine.total_requests; });
-  sampled_.Add("ropeway_batch_size_avg", "Requests that ran when a batch began, on average.",
+  sampled_.Add("ropeway_batch_size_avg", "Average number of running requests when a batch started.",
                [](const S& s) { return s.engine.avg_batch_size; });
   sampled_.Add(
       "ropeway_batch_duration_avg_seconds",
-      "From a batch's start to the end of the last request that started in it, on average.",
+      "Average time from a batch's start to the end of the last request that started in it.",
       [](const S& s) { return s.engine.avg_batch_duration_ms / 1e3; });
   sampled_.Add("ropeway_batch_size_max",
-               "Requests that one batch may hold; with continuous batching, one step.",
+               "Maximum number of requests in a batch; with continuous batching: in a step.",
                [](const S& s) { return s.engine.max_batch_size; });
   sampled_.Add("ropeway_batch_wait_max_seconds",
-               "How long a batch waits to fill; 0: it does not wait.",
+               "Maximum time that a batch waits to fill; 0: it does not wait.",
                [](const S& s) { return s.engine.max_batch_wait_ms / 1e3; });
-  sampled_.Add("ropeway_step_rows_avg", "Rows of a step without padding, on average.",
+  sampled_.Add("ropeway_step_rows_avg", "Average number of rows per step, without padding.",
                [](const S& s) { return s.engine.avg_step_rows; });
-  sampled_.Add("ropeway_experts_read_total",
-               "Experts whose weights steps read, summed over layers; 0: the model has none.",
-               [](const S& s) { return s.core.experts_read; });
-  sampled_.Add("ropeway_utilization_ratio", "Share of the last 10 seconds in which a step ran.",
+  sampled_.Add(
+      "ropeway_experts_read_total",
+      "Experts whose weights were read, summed over steps and layers; 0: the model has no experts.",
+      [](const S& s) { return s.core.experts_read; });
+  sampled_.Add("ropeway_utilization_ratio", "Share of the last 10 seconds during which a step ran.",
                [](const S& s) { return s.engine.utilization; });
   sampled_.Add("ropeway_prompt_tokens_per_second",
-               "Prompt tokens computed for the first time per second, over the last 10 seconds.",
+               "Prompt tokens computed for the first time, per second, over the last 10 seconds.",
                [](const S& s) { return s.engine.prompt_tokens_per_second; });
   sampled_.Add("ropeway_generation_tokens_per_second",
-               "Tokens generated per second, over the last 10 seconds.",
+               "Generated tokens per second, over the last 10 seconds.",
                [](const S& s) { return s.engine.generation_tokens_per_second; });
 }
 
 void EngineMetrics::SampleCache() {
   using S = EngineSample;
-  sampled_.Add("ropeway_kv_cache_usage_ratio", "Part of the KV cache's blocks that sequences hold.",
-               [](const S& s) {
+  sampled_.Add("ropeway_kv_cache_usage_ratio",
+               "Share of the KV cache's blocks that sequences hold.", [](const S& s) {
                  const int held = s.engine.kv_blocks_held;
                  const int all = s.engine.kv_blocks_free + held + s.engine.kv_blocks_cached;
                  return all == 0 ? 0.0 : static_cast<double>(held) / all;
@@ -168,55 +172,62 @@ void EngineMetrics::SampleCache() {
   blocks("free", [](const S& s) { return s.core.free_blocks; });
   blocks("cached", [](const S& s) { return s.core.cached_blocks; });
   blocks("held", [](const S& s) { return s.core.held_blocks; });
-  sampled_.Add("ropeway_prefix_cache_queries_total",
-               "Prompt tokens of requests that began to compute.",
+  sampled_.Add("ropeway_prefix_cache_queries_total", "Prompt tokens of requests that started.",
                [](const S& s) { return s.core.prompt_tokens; });
   sampled_.Add("ropeway_prefix_cache_hits_total",
-               "Of these, tokens found in the pool or read from the disk tier.",
+               "Prompt tokens found in the KV cache or read from the disk tier, of those that "
+               "ropeway_prefix_cache_queries_total counts.",
                [](const S& s) { return s.core.cached_prompt_tokens; });
   sampled_.Add("ropeway_recomputed_tokens_total",
-               "Tokens computed again because a preempted request's blocks were gone.",
+               "Tokens computed again because a preempted request had lost its KV blocks.",
                [](const S& s) { return s.core.recomputed_tokens; });
-  sampled_.Add("ropeway_kv_cache_evictions_total", "Cached blocks evicted from the pool.",
+  sampled_.Add("ropeway_kv_cache_evictions_total", "Cached KV blocks evicted from memory.",
                [](const S& s) { return s.core.evicted_blocks; });
 }
 
 void EngineMetrics::SampleTier() {
   using S = EngineSample;
   sampled_.Add("ropeway_kv_disk_on",
-               "1 while the disk tier works; 0: none, or turned off by an error.",
+               "1 while the disk tier works; 0 if there is none or an error turned it off.",
                [](const S& s) { return s.tier.on; });
-  sampled_.Add("ropeway_kv_disk_bytes", "Bytes that the disk tier takes.",
+  sampled_.Add("ropeway_kv_disk_bytes", "Disk space that the disk tier uses, in bytes.",
                [](const S& s) { return s.tier.bytes; });
-  sampled_.Add("ropeway_kv_disk_capacity_bytes", "Bytes that it may take.",
+  sampled_.Add("ropeway_kv_disk_capacity_bytes",
+               "Limit on the disk space of the disk tier, in bytes.",
                [](const S& s) { return s.tier.capacity_bytes; });
-  sampled_.Add("ropeway_kv_disk_blocks", "Blocks in the disk tier.",
+  sampled_.Add("ropeway_kv_disk_blocks", "KV blocks in the disk tier.",
                [](const S& s) { return s.tier.blocks; });
-  sampled_.Add("ropeway_kv_disk_pending_bytes", "Bytes of memory on their way to or from it.",
+  sampled_.Add("ropeway_kv_disk_pending_bytes",
+               "Memory that holds KV blocks on their way to or from the disk tier, in bytes.",
                [](const S& s) { return s.tier.pending_bytes; });
-  sampled_.Add("ropeway_kv_disk_spilled_blocks_total", "Evicted blocks handed to the disk tier.",
+  sampled_.Add("ropeway_kv_disk_spilled_blocks_total", "Evicted KV blocks handed to the disk tier.",
                [](const S& s) { return s.core.transfers.spilled_blocks; });
   sampled_.Add("ropeway_kv_disk_stored_blocks_total",
-               "Blocks handed to the disk tier, for whatever reason.",
+               "KV blocks handed to the disk tier for any reason.",
                [](const S& s) { return s.core.transfers.stored_blocks; });
   sampled_.Add("ropeway_kv_disk_lost_blocks_total",
-               "Evicted blocks that the disk tier could not take.",
+               "Evicted KV blocks that the disk tier could not take.",
                [](const S& s) { return s.core.transfers.lost_blocks; });
-  sampled_.Add("ropeway_kv_disk_fetched_blocks_total", "Blocks read back into the pool.",
+  sampled_.Add("ropeway_kv_disk_fetched_blocks_total",
+               "KV blocks read from the disk tier back into memory.",
                [](const S& s) { return s.core.transfers.fetched_blocks; });
-  sampled_.Add("ropeway_kv_disk_failed_reads_total", "Reads that brought less than was asked for.",
+  sampled_.Add("ropeway_kv_disk_failed_reads_total",
+               "Reads from the disk tier that returned fewer KV blocks than requested.",
                [](const S& s) { return s.core.transfers.failed_reads; });
-  sampled_.Add("ropeway_kv_disk_fetch_seconds_total", "Time that requests waited for reads.",
+  sampled_.Add("ropeway_kv_disk_fetch_seconds_total",
+               "Time that requests waited for reads from the disk tier.",
                [](const S& s) { return base::ToSeconds(s.core.transfers.fetch_time); });
-  sampled_.Add("ropeway_kv_disk_written_bytes_total", "Bytes of blocks written.",
+  sampled_.Add("ropeway_kv_disk_written_bytes_total",
+               "Bytes of KV blocks written to the disk tier.",
                [](const S& s) { return s.tier.written_bytes; });
-  sampled_.Add("ropeway_kv_disk_read_bytes_total", "Bytes of blocks read.",
+  sampled_.Add("ropeway_kv_disk_read_bytes_total", "Bytes of KV blocks read from the disk tier.",
                [](const S& s) { return s.tier.read_bytes; });
   sampled_.Add("ropeway_kv_disk_rejected_blocks_total",
-               "Blocks found torn, foreign or corrupt; never served.",
+               "KV blocks of the disk tier that were found incomplete, foreign or corrupt, and "
+               "were not used.",
                [](const S& s) { return s.tier.rejected_blocks; });
   sampled_.Add("ropeway_kv_disk_evicted_blocks_total",
-               "Blocks dropped from the disk tier for space.",
+               "KV blocks removed from the disk tier to free space.",
                [](const S& s) { return s.tier.evicted_blocks; });
   sampled_.Add("ropeway_kv_disk_cpu_seconds_total", "CPU time of the disk tier's threads.",
                [](const S& s) { return s.tier.cpu_seconds; });

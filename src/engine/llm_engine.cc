@@ -51,14 +51,17 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingP
       watchdog_([this] { return DescribeProgress(loop_.Watch()); }, metrics_.stalls,
                 config_.watchdog_period) {
   // As vLLM's cache_config_info.
-  metrics_.AddInfo("ropeway_cache_config_info", "The KV cache's element type and its blocks.",
-                   {{"block_size", std::to_string(base::kBlockTokens)},
-                    {"cache_dtype", config_.options.cache.kv_dtype},
-                    {"num_blocks", std::to_string(layout.num_blocks)}});
-  metrics_.AddInfo("ropeway_batching_info", "How requests come together, as a label.",
+  metrics_.AddInfo(
+      "ropeway_cache_config_info",
+      "Configuration of the KV cache: element type, block size and number of blocks, as labels.",
+      {{"block_size", std::to_string(base::kBlockTokens)},
+       {"cache_dtype", config_.options.cache.kv_dtype},
+       {"num_blocks", std::to_string(layout.num_blocks)}});
+  metrics_.AddInfo("ropeway_batching_info", "Batching strategy, as a label.",
                    {{"strategy", config_.options.scheduler.strategy}});
   metrics_.AddInfo(
-      "ropeway_engine_info", "What computes: the table of kernels, and its threads.",
+      "ropeway_engine_info",
+      "Kernels and number of threads that the engine computes with, as labels.",
       {{"kernels", config_.kernels_name}, {"threads", std::to_string(config_.options.threads)}});
 }
 

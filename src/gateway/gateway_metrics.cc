@@ -15,41 +15,43 @@ GatewayMetrics::GatewayMetrics(const QueueOptions& options)
       prompt_tokens_(metrics_.AddCounter("ropeway_prompt_tokens_total",
                                          "Prompt tokens of requests that ended with an answer.")),
       generation_tokens_(
-          metrics_.AddCounter("ropeway_generation_tokens_total", "Generated tokens of these.")),
+          metrics_.AddCounter("ropeway_generation_tokens_total",
+                              "Generated tokens of requests that ended with an answer.")),
       sampled_(&metrics_),
       sessions_(store::MakeSessionMetrics(&metrics_)) {
   using S = GatewaySample;
-  sampled_.Add("ropeway_num_requests_waiting", "Requests that wait to be sent to a backend.",
+  sampled_.Add("ropeway_num_requests_waiting", "Requests waiting to be sent to a backend.",
                [](const S& s) { return s.stats.queue_depth; });
-  sampled_.Add("ropeway_num_requests_running", "Requests that a backend has.",
+  sampled_.Add("ropeway_num_requests_running", "Requests in progress at a backend.",
                [](const S& s) { return s.stats.running; });
-  sampled_.Add("ropeway_batch_size_avg", "Requests that ran when a batch began, on average.",
+  sampled_.Add("ropeway_batch_size_avg", "Average number of running requests when a batch started.",
                [](const S& s) { return s.stats.avg_batch_size; });
   sampled_.Add(
       "ropeway_batch_duration_avg_seconds",
-      "From a batch's start to the end of the last request that started in it, on average.",
+      "Average time from a batch's start to the end of the last request that started in it.",
       [](const S& s) { return s.stats.avg_batch_duration_ms / 1e3; });
   sampled_.Add("ropeway_batch_size_max",
-               "Requests that one batch may hold; without batches, those that the backends may "
-               "have at once.",
+               "Maximum number of requests in a batch; without batches: at all backends together.",
                [](const S& s) { return s.stats.max_batch_size; });
   sampled_.Add("ropeway_batch_wait_max_seconds",
-               "How long a batch waits to fill; 0: it does not wait.",
+               "Maximum time that a batch waits to fill; 0: it does not wait.",
                [](const S& s) { return s.stats.max_batch_wait_ms / 1e3; });
   sampled_.Add("ropeway_request_rejected_total",
-               "Requests that were not accepted: the queue was too long, or no backend was up.",
+               "Requests rejected because the queue was too long or no backend was available.",
                [](const S& s) { return s.counts.rejected; });
   sampled_.Add("ropeway_batches_total",
-               "Batches begun; without batches, times that requests were sent.",
+               "Batches started; without batches: times that requests were sent.",
                [](const S& s) { return s.counts.batches; });
-  sampled_.Add("ropeway_batched_requests_total", "Requests that started in these.",
+  sampled_.Add("ropeway_batched_requests_total",
+               "Requests started in the batches that ropeway_batches_total counts.",
                [](const S& s) { return s.counts.batched; });
-  sampled_.Add("ropeway_gateway_retries_total", "Requests that were sent again from the start.",
+  sampled_.Add("ropeway_gateway_retries_total",
+               "Retries: requests that were sent again from the start.",
                [](const S& s) { return s.counts.retries; });
-  sampled_.Add("ropeway_gateway_resumptions_total", "Streams that another backend went on with.",
+  sampled_.Add("ropeway_gateway_resumptions_total", "Streams that another backend resumed.",
                [](const S& s) { return s.counts.resumptions; });
   sampled_.Add("ropeway_gateway_delayed_retries_total",
-               "Retries that waited, so that failing backends do not get many times as much work.",
+               "Retries delayed to limit the extra load while backends fail.",
                [](const S& s) { return s.counts.retries_delayed; });
 }
 
@@ -74,40 +76,40 @@ GatewayMetrics::OfBackend GatewayMetrics::MakeBackend(const BackendStatus& backe
   };
   for (const std::string state : kBackendStates) {
     add(
-        "ropeway_backend_state", "1 for the state that the backend is in, else 0.",
+        "ropeway_backend_state", "1 for the current state of the backend, 0 for the others.",
         [state](const S& s) { return s.state == state ? 1 : 0; }, "state", state.c_str());
   }
-  add("ropeway_backend_in_flight", "Requests that it has.", [](const S& s) { return s.in_flight; });
+  add("ropeway_backend_in_flight", "Requests in progress at the backend.",
+      [](const S& s) { return s.in_flight; });
   add("ropeway_backend_concurrency",
-      "Requests that it may have at once: as set, as it reports, or as learned.",
+      "Maximum number of concurrent requests at the backend: configured, reported by it, or "
+      "learned.",
       [](const S& s) { return s.concurrency; });
   add("ropeway_backend_outstanding_tokens",
-      "Predicted tokens of the requests that it has, still to come.",
+      "Predicted number of tokens that the backend has yet to generate for its requests.",
       [](const S& s) { return s.outstanding_tokens; });
   const auto latency = [&](const char* quantile, double S::*ms) {
     add(
         "ropeway_backend_latency_seconds",
-        "Of the last requests that it completed (up to 256), from sending to end.",
+        "Time from sending to end of the last requests that the backend completed (up to 256).",
         [ms](const S& s) { return s.*ms / 1e3; }, "quantile", quantile);
   };
   latency("0.5", &S::latency_p50_ms);
   latency("0.99", &S::latency_p99_ms);
-  add("ropeway_backend_requests_total", "Requests that it was sent.",
+  add("ropeway_backend_requests_total", "Requests sent to the backend.",
       [](const S& s) { return s.sent; });
-  add("ropeway_backend_completed_total", "Requests that it completed.",
+  add("ropeway_backend_completed_total", "Requests that the backend completed.",
       [](const S& s) { return s.completed; });
-  add("ropeway_backend_retries_total",
-      "Of the requests that it was sent, those that had failed before.",
+  add("ropeway_backend_retries_total", "Requests sent to the backend that had failed before.",
       [](const S& s) { return s.retries; });
-  add("ropeway_backend_resumptions_total",
-      "Of the requests that it was sent, streams that it went on with.",
+  add("ropeway_backend_resumptions_total", "Requests sent to the backend to resume a stream.",
       [](const S& s) { return s.resumptions; });
-  add("ropeway_backend_ejections_total", "Times that it was taken out of service.",
+  add("ropeway_backend_ejections_total", "Times that the backend was taken out of service.",
       [](const S& s) { return s.ejections; });
   const auto failures = [&](const char* kind, uint64_t S::*count) {
     add(
         "ropeway_backend_failures_total",
-        "Requests that failed at the backend, by what went wrong.",
+        "Requests that failed at the backend, by kind of failure.",
         [count](const S& s) { return s.*count; }, "kind", kind);
   };
   failures("unreachable", &S::unreachable);
