@@ -296,7 +296,7 @@ class LifeTest(unittest.TestCase):
                 writer.start()
                 server = self.server("--api-keys", keys, model=ARGS.tiny)
                 writer.join(timeout=60)
-                self.hang_up(server, f"nothing was changed: --api-keys: cannot read '{keys}': it is no regular file")
+                self.hang_up(server, f"nothing was changed: --api-keys: cannot read '{keys}': it is not a regular file")
                 self.assertEqual(self.status_with(server, "secret-of-ann"), 200)
                 stream = Stream(server, LONG, key="secret-of-ann") if code else None
                 for number in signals:

@@ -415,7 +415,7 @@ class ModelsTest(unittest.TestCase):
                 reply = self.call(*words)
                 self.assertEqual(reply.returncode, 1)
                 self.assertIn(reason, reply.stdout + reply.stderr)
-                self.assertIn("What to do: `ropeway models list` names models that run.", reply.stdout + reply.stderr)
+                self.assertIn("What to do: choose a model that `ropeway models list` shows.", reply.stdout + reply.stderr)
 
     def test_bad_input_is_one_sentence(self):
         for words, expected in ((("pull", "no-such-model"), "model 'no-such-model' is not in the registry"),

@@ -84,10 +84,11 @@ Status RandomAccessFile::Read(uint64_t begin, std::span<std::byte> to) const {
               fmt::format("{}: byte {} cannot be read: {}", path_, begin, WhyItFailed())};
     }
     if (got == 0) {
-      return {StatusCode::kDataLoss,
-              fmt::format("{}: the file was changed while it was read: it had {} bytes and ends at "
-                          "byte {} now",
-                          path_, stamp_.bytes, begin)};
+      return {
+          StatusCode::kDataLoss,
+          fmt::format(
+              "{}: the file was changed while it was read: it had {} bytes and now ends at byte {}",
+              path_, stamp_.bytes, begin)};
     }
     begin += static_cast<uint64_t>(got);
     to = to.subspan(static_cast<size_t>(got));
@@ -99,8 +100,8 @@ StatusOr<std::string> ReadWholeFile(const std::string& path, uint64_t most) {
   const StatusOr<RandomAccessFile> file = RandomAccessFile::Open(path);
   if (!file.ok()) return file.status();
   if (file->bytes() > most) {
-    return Status(StatusCode::kDataLoss,
-                  fmt::format("{}: has {} bytes; at most {} are read", path, file->bytes(), most));
+    return Status(StatusCode::kDataLoss, fmt::format("{}: has {} bytes, more than the limit of {}",
+                                                     path, file->bytes(), most));
   }
   std::string text(static_cast<size_t>(file->bytes()), '\0');
   if (Status status = file->Read(0, std::as_writable_bytes(std::span(text))); !status.ok()) {

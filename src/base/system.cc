@@ -31,7 +31,7 @@ StatusOr<std::string> ReadRegularFile(const std::string& path, size_t most) {
   const std::shared_ptr<void> closer(nullptr, [fd](void*) { close(fd); });
   struct stat about {};
   if (fstat(fd, &about) != 0) return failed();
-  if (!S_ISREG(about.st_mode)) return InvalidArgument("it is no regular file", "");
+  if (!S_ISREG(about.st_mode)) return InvalidArgument("it is not a regular file", "");
   std::string text;
   std::array<char, 16384> part;
   while (text.size() <= most) {

@@ -21,7 +21,7 @@ namespace ropeway::base {
 std::optional<std::string> ReadFile(const std::string& path, size_t most);
 
 // The first `most` + 1 bytes of a regular file. It fails on other files, so it never waits for a
-// pipe's writer. The message says why: "it is no regular file", or the system's reason.
+// pipe's writer. The message says why: "it is not a regular file", or the system's reason.
 StatusOr<std::string> ReadRegularFile(const std::string& path, size_t most);
 
 // Creates the directories of the path that are missing, for the owner alone (0700). Existing ones

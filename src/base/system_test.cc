@@ -63,12 +63,13 @@ TEST(ReadFileTest, OnlyARegularFileWhereAskedFor) {
   fs::remove(path);
   EXPECT_EQ(ReadRegularFile(path, 100).status().message(), "No such file or directory");
   fs::create_symlink("/dev/null", path);
-  EXPECT_EQ(ReadRegularFile(path, 100).status().message(), "it is no regular file");
+  EXPECT_EQ(ReadRegularFile(path, 100).status().message(), "it is not a regular file");
   fs::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  EXPECT_EQ(ReadRegularFile(path, 100).status().message(), "it is no regular file");
+  EXPECT_EQ(ReadRegularFile(path, 100).status().message(), "it is not a regular file");
   fs::remove(path);
-  EXPECT_EQ(ReadRegularFile(testing::TempDir(), 100).status().message(), "it is no regular file");
+  EXPECT_EQ(ReadRegularFile(testing::TempDir(), 100).status().message(),
+            "it is not a regular file");
 }
 
 TEST_F(PrivateFilesTest, AReplacedLinkLeavesAloneWhatItLeadTo) {

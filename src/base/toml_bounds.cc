@@ -63,7 +63,7 @@ class TomlScanner {
         return std::nullopt;
       default:
         if (!IsAscii(c)) {
-          return TomlFault{line_, "a letter beyond ASCII stands outside of strings and comments"};
+          return TomlFault{line_, "a non-ASCII character is outside of strings and comments"};
         }
         if (++word_ <= kMaxTomlWordBytes) return std::nullopt;
         return TomlFault{line_, fmt::format("a word has more than {} bytes", kMaxTomlWordBytes)};
@@ -98,7 +98,7 @@ class TomlScanner {
         // The space between a line that ends so and the rest of the text is skipped.
         const size_t next = text_.find_first_not_of(" \t\r\n", at_);
         if (lines && next != std::string_view::npos && !IsAscii(text_[next])) {
-          return TomlFault{line_, "a letter beyond ASCII follows a backslash"};
+          return TomlFault{line_, "a non-ASCII character follows a backslash"};
         }
         if (at_ < text_.size() && text_[at_] != '\n') ++at_;
       } else if (c == quote && !lines) {

@@ -60,12 +60,12 @@ TEST(TomlBounds, AHeaderWithoutANameIsNot) {
 }
 
 TEST(TomlBounds, LettersBeyondAsciiStandInStringsAndComments) {
-  const std::string outside = "a letter beyond ASCII stands outside of strings and comments";
+  const std::string outside = "a non-ASCII character is outside of strings and comments";
   for (const char* text :
        {"\xD1\x88 = 1", "a = ''\xD1\x88", "a = 1\xC2\xA0", "[a\xC3\xA9]", "a.\xC3\xA9 = 1"}) {
     EXPECT_EQ(TomlFaultOf(text), "1: " + outside) << text;
   }
-  const std::string behind = "a letter beyond ASCII follows a backslash";
+  const std::string behind = "a non-ASCII character follows a backslash";
   EXPECT_EQ(TomlFaultOf("a = \"\"\"x\\\xD1\x88\"\"\""), "1: " + behind);
   EXPECT_EQ(TomlFaultOf("a = \"\"\"\nx\\ \n\t\xD1\x88\"\"\""), "2: " + behind);
   for (const char* text :

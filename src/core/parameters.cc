@@ -25,7 +25,7 @@ constexpr Parameter kParameters[] = {
      .known = kAll,
      .known_as = kOllama,
      .aliases = {"num_predict", "n_predict", "max_completion_tokens"},
-     .help = "Tokens of an answer, at most",
+     .help = "Maximum number of tokens to generate",
      .letter = "-n"},
     {.name = "temperature",
      .member = &P::temperature,
@@ -35,7 +35,8 @@ constexpr Parameter kParameters[] = {
      .of_model = &D::temperature,
      .gguf = "temp",
      .known = kAll,
-     .help = "0 always takes the most probable token; more is more varied"},
+     .help =
+         "Sampling temperature; 0 always takes the most probable token, higher values vary more"},
     {.name = "top_k",
      .member = &P::top_k,
      .low = -1,
@@ -62,7 +63,7 @@ constexpr Parameter kParameters[] = {
      .of_model = &D::min_p,
      .gguf = "min_p",
      .known = kWithTopK & ~uint32_t{kLmStudio},
-     .help = "Leave out tokens below this part of the most probable one's probability"},
+     .help = "Leave out tokens below this fraction of the highest token probability"},
     {.name = "typical_p",
      .member = &P::typical_p,
      .high = 1,
@@ -71,21 +72,21 @@ constexpr Parameter kParameters[] = {
      .given = P::kTypicalP,
      .known = kLlamaCpp | kOllama | kRopeway,
      .aliases = {"typ_p"},
-     .help = "Locally typical sampling up to this probability"},
+     .help = "Locally typical sampling: keep tokens up to this total probability"},
     {.name = "presence_penalty",
      .member = &P::presence_penalty,
      .low = -2,
      .high = 2,
      .given = P::kPresencePenalty,
      .known = kAll,
-     .help = "Makes tokens that were generated before less probable"},
+     .help = "Make tokens that were already generated less probable"},
     {.name = "frequency_penalty",
      .member = &P::frequency_penalty,
      .low = -2,
      .high = 2,
      .given = P::kFrequencyPenalty,
      .known = kAll,
-     .help = "Makes tokens less probable, once for each time that they were generated before"},
+     .help = "Make tokens less probable for each time that they were already generated"},
     {.name = "repetition_penalty",
      .member = &P::repetition_penalty,
      .high = 10,
@@ -97,7 +98,8 @@ constexpr Parameter kParameters[] = {
      .known = kWithTopK,
      .known_as = kLmStudio | kLlamaCpp | kOllama,
      .aliases = {"repeat_penalty"},
-     .help = "Above 1: makes all tokens seen before less probable, the prompt's too"},
+     .help =
+         "If above 1, make tokens that were already generated or are in the prompt less probable"},
     {.name = "logit_bias",
      .member = &P::logit_bias,
      .low = -100,
@@ -108,7 +110,7 @@ constexpr Parameter kParameters[] = {
      .member = &P::seed,
      .given = P::kSeed,
      .known = kAll & ~uint32_t{kRopeway},
-     .help = "The same seed and prompt give the same answer"},
+     .help = "Random seed; the same seed and prompt give the same answer"},
     {.name = "min_tokens",
      .member = &P::min_tokens,
      .high = kInt32,
@@ -119,7 +121,7 @@ constexpr Parameter kParameters[] = {
      .high = 1024,
      .most = 16,
      .known = kAll,
-     .help = "The answer ends before this text"},
+     .help = "End the answer before this text"},
     {.name = "stop_token_ids",
      .member = &Request::stop_token_ids,
      .high = kInt32,
@@ -155,12 +157,14 @@ struct ValueCheck {
   Status operator()(const std::vector<std::string>& texts) const {
     if (Status status = Count(texts.size()); !status.ok()) return status;
     for (const std::string& text : texts) {
-      if (Status status = Bytes(text); !status.ok()) return status;
+      if (Status status = Bytes("a string in ", text); !status.ok()) return status;
     }
     return {};
   }
   Status operator()(const std::vector<TokenId>& ids) const { return Count(ids.size()); }
-  Status operator()(const std::string& text) const { return text.empty() ? Status() : Bytes(text); }
+  Status operator()(const std::string& text) const {
+    return text.empty() ? Status() : Bytes("", text);
+  }
   Status operator()(const std::optional<uint64_t>&) const { return {}; }
   Status operator()(const std::optional<int32_t>& value) const {
     return value ? (*this)(*value) : Status();
@@ -176,9 +180,9 @@ struct ValueCheck {
     return InvalidArgument(
         fmt::format("{} may hold at most {} entries, not {}", row.name, row.most, count), row.name);
   }
-  Status Bytes(const std::string& text) const {
+  Status Bytes(const char* of, const std::string& text) const {
     if (Within(row, static_cast<double>(text.size()))) return {};
-    return InvalidArgument(fmt::format("a text of {} must have {} to {} bytes, not {}", row.name,
+    return InvalidArgument(fmt::format("{}{} must have {} to {} bytes, not {}", of, row.name,
                                        row.low, row.high, text.size()),
                            row.name);
   }

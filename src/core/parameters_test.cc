@@ -81,9 +81,9 @@ TEST(ParametersTest, AMessageNamesTheParameterAndWhatItHasToBe) {
   EXPECT_EQ(message([](Request* r) { r->stop_token_ids.resize(129); }),
             "stop_token_ids may hold at most 128 entries, not 129");
   EXPECT_EQ(message([](Request* r) { r->stop = {""}; }),
-            "a text of stop must have 1 to 1024 bytes, not 0");
+            "a string in stop must have 1 to 1024 bytes, not 0");
   EXPECT_EQ(message([](Request* r) { r->cache_salt.assign(257, 's'); }),
-            "a text of cache_salt must have 1 to 256 bytes, not 257");
+            "cache_salt must have 1 to 256 bytes, not 257");
   EXPECT_EQ(message([](Request* r) { r->max_tokens = -7; }),
             "max_tokens must be an integer from 0 to 2147483647, not -7");
 }

@@ -57,17 +57,19 @@ Status CheckResume(const Request& request) {
   const size_t count = request.resume_ids.size();
   if (count == 0) return {};
   if (!request.sampling.seed) {
-    return InvalidArgument("resume_ids need the seed with which they were drawn", field);
+    return InvalidArgument("resume_ids needs the seed that its tokens were sampled with", field);
   }
   if (request.prompt_logprobs) {
-    return InvalidArgument("resume_ids cannot be used with prompt_logprobs: those come first",
-                           field);
+    return InvalidArgument(
+        "resume_ids cannot be used with prompt_logprobs, which come before the first generated "
+        "token",
+        field);
   }
   if (!request.session_id.empty()) {
     return InvalidArgument("resume_ids cannot be used in a session", field);
   }
   if (!request.max_tokens || count <= static_cast<size_t>(*request.max_tokens)) return {};
-  return InvalidArgument(fmt::format("resume_ids hold {} tokens, more than max_tokens, {}", count,
+  return InvalidArgument(fmt::format("resume_ids has {} tokens, more than max_tokens ({})", count,
                                      *request.max_tokens),
                          field);
 }
@@ -117,21 +119,21 @@ Status ContextLengthExceeded(std::string message, std::string field) {
 Status CheckFits(const CoreRequest& request, int32_t max_model_len) {
   if (request.prompt.empty()) return InvalidArgument("the prompt has no tokens", "prompt");
   if (request.max_tokens < 0) {
-    return InvalidArgument(fmt::format("max_tokens is {}, must be at least 0", request.max_tokens),
+    return InvalidArgument(fmt::format("max_tokens must be at least 0, not {}", request.max_tokens),
                            "max_tokens");
   }
   if (!request.resume_ids.empty() &&
       static_cast<int64_t>(request.resume_ids.size()) >= request.max_tokens) {
-    return InvalidArgument(fmt::format("{} tokens were generated before, which leaves none to "
-                                       "generate of max_tokens {}",
-                                       request.resume_ids.size(), request.max_tokens),
-                           "resume_ids");
+    return InvalidArgument(
+        fmt::format("resume_ids has {} tokens, which leaves none to generate with max_tokens {}",
+                    request.resume_ids.size(), request.max_tokens),
+        "resume_ids");
   }
   const int64_t limit = max_model_len;
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   if (prompt > limit || (prompt == limit && request.max_tokens > 0)) {
     return ContextLengthExceeded(
-        fmt::format("the prompt has {} tokens, which leaves none to generate of max_model_len {}",
+        fmt::format("the prompt has {} tokens, which leaves none to generate with max_model_len {}",
                     prompt, limit),
         "prompt");
   }

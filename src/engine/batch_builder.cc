@@ -111,11 +111,10 @@ Status BatchBuilder::CheckResult(const core::StepResult& result) const {
   }
   if (sampled != result.sampled.size()) {
     return unexpected(
-        fmt::format("sampled {} tokens, not the {} asked for,", result.sampled.size(), sampled));
+        fmt::format("sampled {} tokens instead of {}", result.sampled.size(), sampled));
   }
   if (scored == result.scored.size()) return {};
-  return unexpected(
-      fmt::format("scored {} ids, not the {} asked for,", result.scored.size(), scored));
+  return unexpected(fmt::format("scored {} ids instead of {}", result.scored.size(), scored));
 }
 
 void BatchBuilder::TakeScored(size_t item, core::StepResult* result, size_t* next) {

@@ -219,7 +219,7 @@ TEST(WindowsPoolTest, ThePoolMustHoldOneRequestOfTheLongestKind) {
   options.max_model_len = 260;
   executor::KvLayout layout{.num_blocks = 31, .block_bytes = 1, .windows = {0, 24, 24, 24}};
   EXPECT_EQ(options.Validate(layout).message(),
-            "max_model_len 260 needs 32 KV blocks, the pool holds 31");
+            "max_model_len 260 needs 32 KV blocks, but the KV cache has 31");
   layout.num_blocks = 32;
   EXPECT_TRUE(options.Validate(layout).ok());
 }

@@ -195,7 +195,7 @@ void EngineLoop::Step() {
   } else if (!progressed_ && inbox_.size() == 0) {
     if (stats.blocked_id != 0 && warned_id_ != stats.blocked_id) {
       warned_id_ = stats.blocked_id;
-      base::TryLog(spdlog::level::warn, "step {} computed nothing: request {} is blocked by {}",
+      base::TryLog(spdlog::level::warn, "step {} computed nothing: request {} waits for {}",
                    stats.steps, stats.blocked_id, stats.blocked_by);
     }
     std::this_thread::sleep_for(kBlockedPause);
@@ -328,7 +328,7 @@ void EngineLoop::TraceStep(base::TimePoint end) {
 }
 
 void EngineLoop::Lose(const Status& status) {
-  base::TryLog(spdlog::level::err, "the engine cannot go on: {}", status.message());
+  base::TryLog(spdlog::level::err, "the engine has failed: {}", status.message());
   {
     const std::lock_guard lock(mu_);
     device_status_ = CopyStatus(status);
@@ -399,7 +399,7 @@ Status EngineLoop::ProgressAt(base::TimePoint now) const {
     reason += fmt::format(", after step {}", stats_.steps);
   }
   if (stats_.blocked_id != 0) {
-    reason += fmt::format("; request {} is blocked by {}", stats_.blocked_id, stats_.blocked_by);
+    reason += fmt::format("; request {} waits for {}", stats_.blocked_id, stats_.blocked_by);
   }
   return {StatusCode::kInternal, std::move(reason)};
 }

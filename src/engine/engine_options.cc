@@ -40,7 +40,6 @@ struct Bound {
 Status CheckBounds(std::initializer_list<Bound> bounds) {
   for (const Bound& bound : bounds) {
     if (bound.value >= bound.least) continue;
-    if (bound.least == 0) return Invalid(bound.field, "must not be negative");
     return Invalid(bound.field,
                    fmt::format("must be at least {}, not {}", bound.least, bound.value));
   }
@@ -79,8 +78,9 @@ int32_t ResolveMaxModelLen(int64_t asked, int64_t model, int32_t blocks,
                      model, resolved);
   }
   if (resolved < wanted) {
-    base::Log().info("max_model_len is lowered from {} to {}: what the KV cache of {} blocks holds",
-                     wanted, resolved, blocks);
+    base::Log().info(
+        "max_model_len is lowered from {} to {}, the most that the KV cache of {} blocks can hold",
+        wanted, resolved, blocks);
   }
   return static_cast<int32_t>(resolved);
 }
@@ -93,7 +93,7 @@ Status EngineCoreOptions::Validate(const executor::KvLayout& layout) const {
   const int32_t blocks = UsableBlocks(layout);
   const int64_t needed = kvcache::KvWindows(layout.windows).BlocksForAlone(max_model_len);
   if (needed <= blocks) return {};
-  return InvalidArgument(fmt::format("max_model_len {} needs {} KV blocks, the pool holds {}",
+  return InvalidArgument(fmt::format("max_model_len {} needs {} KV blocks, but the KV cache has {}",
                                      max_model_len, needed, blocks),
                          "max_model_len");
 }

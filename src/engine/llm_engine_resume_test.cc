@@ -209,7 +209,7 @@ TEST_F(LlmEngineResumeTest, WhatCannotBeGoneOnWithIsRejected) {
   expect(bad, "a session");
   bad = good;
   bad.resume_ids = {'a', 'b', 'c', 'a', 'b'};
-  expect(bad, "hold 5 tokens, more than max_tokens, 4");
+  expect(bad, "resume_ids has 5 tokens, more than max_tokens (4)");
   bad.max_tokens = 0;
   expect(bad, "more than max_tokens, 0");
   bad = good;
@@ -225,7 +225,7 @@ TEST_F(LlmEngineResumeTest, WhatCannotBeGoneOnWithIsRejected) {
   }
   bad = good;
   bad.resume_ids = {'a', ByteTokenizer::kEnd, 'c'};
-  expect(bad, "behind an end token");
+  expect(bad, "continues after an end token");
   bad = good;
   bad.stop = {"ab"};
   bad.resume_ids = {'a', 'b', 'c'};

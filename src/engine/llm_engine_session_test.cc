@@ -189,7 +189,7 @@ TEST_F(SessionEngineTest, OneTurnAtATimeAndTheNextMayComeRightAfterTheEnd) {
       test_.engine->Submit(Turn("s", "b", 1), std::make_shared<TestSink>());
   EXPECT_EQ(second.status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(second.status().field(), "session_id");
-  EXPECT_THAT(second.status().message(), HasSubstr("'s' has a turn under way"));
+  EXPECT_THAT(second.status().message(), HasSubstr("'s' already has a turn in progress"));
   test_.control->OpenGate();
   first->WaitEnd();
   for (int i = 0; i < 50; ++i) ASSERT_EQ(Run(Turn("s", "b", 1)).ends, 1) << i;

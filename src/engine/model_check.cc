@@ -26,22 +26,23 @@ constexpr int64_t kMaxDefaultKvBytes = int64_t{4} << 30;
 constexpr int64_t kUnknownMemoryBytes = int64_t{1} << 30;
 
 constexpr char kTakeAnother[] =
-    "take the same model as a GGUF file in a supported type (Q8_0 is always one), or its original "
-    "folder with --quantize q8_0";
+    "use the same model as a GGUF file of a supported type (Q8_0 is always supported), or its "
+    "original folder with --quantize q8_0";
 constexpr char kShorter[] = "choose a smaller --max-model-len";
 
 // What to do about a reason; one of another code says itself what was expected.
 constexpr std::pair<StatusCode, const char*> kAdvice[] = {
-    {StatusCode::kUnimplemented, "`ropeway models list` names models that run"},
+    {StatusCode::kUnimplemented, "choose a model that `ropeway models list` shows"},
     {StatusCode::kDataLoss,
-     "compare its SHA-256 with what its source says: if they differ, the file is damaged, and "
-     "`ropeway models pull` fetches it again; if not, its maker wrote what Ropeway does not read"},
+     "compare its SHA-256 with the one that its source publishes: if they differ, the file is "
+     "damaged, so download it again (`ropeway models pull`); if they are equal, Ropeway cannot "
+     "read what its author wrote"},
     {StatusCode::kResourceExhausted,
-     "take a smaller model or type (--quantize), a smaller --kv-cache-size, or free memory"},
+     "use a smaller model or type (--quantize) or a smaller --kv-cache-size, or free memory"},
     {StatusCode::kNotFound,
-     "give the path of a GGUF file or of a folder with all files of a model, or a name of `ropeway "
-     "models list`"},
-    {StatusCode::kUnavailable, "see that the disk is sound and the files can be read"},
+     "give the path of a GGUF file or of a folder with all files of a model, or a name that "
+     "`ropeway models list` shows"},
+    {StatusCode::kUnavailable, "check that the disk works and that the files can be read"},
 };
 
 void CheckMemory(const model::GgufFile& file, const EngineOptions& options,
@@ -84,7 +85,8 @@ void CheckTensors(const model::GgufFile& file, const EngineOptions& options, Mod
     check->Add(failure, is_type ? kTakeAnother : "");
   }
   if (failures.full()) {
-    check->Add({failures.first().code(), "and maybe more: only so many are looked for"});
+    check->Add({failures.first().code(),
+                "there may be more reasons: the search for them has stopped here"});
   }
   if (!tensors.ok()) {
     if (const auto config = model::ReadModelConfig(file); config.ok()) check->config = *config;
@@ -106,7 +108,7 @@ void CheckChatTemplate(const EngineOptions& options, ModelCheck* check) {
   const auto parsed = tokenizer::ChatTemplate::Parse(source);
   if (parsed.ok()) return;
   check->warnings.push_back(
-      fmt::format("has a chat template that cannot be used, so that chats are rejected: {}",
+      fmt::format("has a chat template that cannot be used, so chats are rejected: {}",
                   parsed.status().message()));
 }
 
@@ -256,9 +258,9 @@ std::string VerdictText(const ModelCheck& check) {
       memory.available > 0
           ? fmt::format("; {} are free here", MemoryText(static_cast<uint64_t>(memory.available)))
           : "");
-  text += "The numbers of its weights are checked when it is loaded\n";
+  text += "The values of its weights are checked when it is loaded\n";
   if (const std::string sampling = SamplingText(check.sampling); !sampling.empty()) {
-    text += fmt::format("Sampling defaults that come with it: {}\n", sampling);
+    text += fmt::format("Its sampling defaults: {}\n", sampling);
   }
   if (check.chat_template.empty()) text += "It has no chat template: chats are rejected\n";
   for (const std::string& warning : check.warnings) text += fmt::format("It {}\n", warning);
@@ -281,7 +283,7 @@ SamplingDefaults ReadSamplingDefaults(const model::GgufFile& file,
       core::SetDefault(row, value, &defaults);
     } else {
       warnings->push_back(
-          fmt::format("has a {} that is not {}: it is not used", key, core::Expected(row)));
+          fmt::format("has a {} that is not {}: it is ignored", key, core::Expected(row)));
     }
   }
   return defaults;

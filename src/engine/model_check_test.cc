@@ -54,7 +54,7 @@ TEST(ModelCheckTest, SaysWhatARunnableModelIsAndTakes) {
   EXPECT_THAT(text,
               HasSubstr("KV cache 128 KiB for 1 user of 512 tokens, 2.0 MiB for 16 users of"));
   EXPECT_THAT(text, HasSubstr("1024.0 GiB are free here"));
-  EXPECT_THAT(text, HasSubstr("The numbers of its weights are checked when it is loaded\n"));
+  EXPECT_THAT(text, HasSubstr("The values of its weights are checked when it is loaded\n"));
   EXPECT_THAT(text, Not(HasSubstr("Sampling")));
 }
 
@@ -82,7 +82,7 @@ TEST(ModelCheckTest, NamesAllReasonsAtOnce) {
                                  "supported; F32, F16,"));
   EXPECT_THAT(message, HasSubstr(" and MXFP4 are (and 1 more like it)\n"));
   EXPECT_THAT(message, HasSubstr("\n  - tokenizer.ggml.pre: \"no-such-split\""));
-  EXPECT_THAT(message, HasSubstr("What to do: take the same model as a GGUF file in"));
+  EXPECT_THAT(message, HasSubstr("What to do: use the same model as a GGUF file of"));
   const std::string verdict = VerdictText(check);
   EXPECT_THAT(verdict, HasSubstr("Ropeway cannot run this model:\n  - tensor"));
   EXPECT_THAT(verdict, Not(HasSubstr(check.path)));
@@ -179,7 +179,7 @@ TEST(ModelCheckTest, ASpecialTokenThatIsNoneIsAWarning) {
   ASSERT_EQ(check.warnings.size(), 1U);
   EXPECT_EQ(check.warnings[0],
             "has a tokenizer.ggml.eos_token_id of 99999, which is not the id of one of its 267 "
-            "tokens: it is not used");
+            "tokens: it is ignored");
   EXPECT_THAT(VerdictText(check), HasSubstr("It " + check.warnings[0]));
 }
 
@@ -204,7 +204,7 @@ TEST(ModelCheckTest, ForeseesMemoryThatIsNotThere) {
   EXPECT_EQ(check.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(check.status().message(),
               HasSubstr("100.0 MiB for the KV cache; 99.0 MiB are free on this machine. What to "
-                        "do: take a smaller model or type"));
+                        "do: use a smaller model or type"));
   EXPECT_EQ(check.memory.kv_cache, uint64_t{100} << 20);
   // Unknown is not too little; a pool of no given size fits what is left.
   EXPECT_TRUE(CheckOf(model::TinyLlama(), 0, options).ok());

@@ -151,7 +151,7 @@ class Reader {
     if (!status_.ok()) return;
     status_ = {
         StatusCode::kDataLoss,
-        fmt::format("metadata \"{}\" has {} elements; at most {} are read", key, count, most),
+        fmt::format("metadata \"{}\" has {} elements, more than the limit of {}", key, count, most),
         std::string(key)};
   }
 
@@ -249,12 +249,12 @@ void WarnOfIds(const model::GgufFile& file, tokenizer::Vocabulary* vocabulary) {
     const std::optional<double> number = NumberOf(entry.value);
     if (!number || IsTokenId(*number, tokens) || ++count > kMostNamed) continue;
     vocabulary->warnings.push_back(
-        fmt::format("has a {} of {}, which is not the id of one of its {} tokens: it is not used",
+        fmt::format("has a {} of {}, which is not the id of one of its {} tokens: it is ignored",
                     base::PrintableText(entry.key.substr(0, 64)), *number, tokens));
   }
   if (count > kMostNamed) {
     vocabulary->warnings.push_back(
-        fmt::format("has {} more such ids, which are not used", count - kMostNamed));
+        fmt::format("has {} more such ids, which are ignored", count - kMostNamed));
   }
 }
 
@@ -267,8 +267,8 @@ void WarnOfScores(tokenizer::Vocabulary* vocabulary) {
   const size_t scores = vocabulary->scores.size();
   if (used || scores == 0 || scores == vocabulary->tokens.size()) return;
   vocabulary->warnings.push_back(
-      fmt::format("has {} tokenizer.ggml.scores for {} tokens: they are not used, as its kind of "
-                  "tokenizer needs none",
+      fmt::format("has {} tokenizer.ggml.scores for {} tokens: they are ignored, because its kind "
+                  "of tokenizer does not use scores",
                   scores, vocabulary->tokens.size()));
 }
 

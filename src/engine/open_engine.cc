@@ -78,10 +78,10 @@ StatusOr<ChatRenderer> MakeChatRenderer(const ModelOptions& options,
 // Says what the model needs and what else is to know about it, before it is loaded.
 void LogCheck(const ModelCheck& check, const std::string& name) {
   const MemoryForecast& memory = check.memory;
-  base::Log().info("{}: {} of weights and {} for the KV cache, of {} that are free", name,
-                   MemoryText(memory.weights), MemoryText(memory.kv_cache),
-                   memory.available > 0 ? MemoryText(static_cast<uint64_t>(memory.available))
-                                        : "unknown memory");
+  base::Log().info(
+      "{}: {} for weights and {} for the KV cache; free memory: {}", name,
+      MemoryText(memory.weights), MemoryText(memory.kv_cache),
+      memory.available > 0 ? MemoryText(static_cast<uint64_t>(memory.available)) : "unknown");
   for (const std::string& warning : check.warnings) base::Log().warn("the model {}", warning);
 }
 

@@ -168,15 +168,16 @@ void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, base:
         return;
       case RequestOutput::Verdict::kDiffers:
         abort_(live->id, FinishReason::kCancelled);
-        output->Fail(MakeStatus(StatusCode::kInternal,
-                                "this engine does not generate the last of resume_ids: its model, "
-                                "numerics or limits are others than those they came from",
-                                "resume_ids"),
-                     at);
+        output->Fail(
+            MakeStatus(StatusCode::kInternal,
+                       "this engine does not generate the last token of resume_ids: its model, "
+                       "numerics or limits differ from those of the engine that generated it",
+                       "resume_ids"),
+            at);
         break;
     }
   } catch (const std::exception&) {
-    const Status failure = CurrentFailure("turning tokens to text");
+    const Status failure = CurrentFailure("converting tokens to text");
     abort_(live->id, FinishReason::kCancelled);
     output->Fail(failure, at);
   }
@@ -192,7 +193,7 @@ void OutputProcessor::End(LiveRequest* live, FinishReason reason, base::TimePoin
           [this, shared = requests_->Find(live->id)](const Status&) { Push(Stored{shared}); });
       return;
     } catch (const std::exception&) {
-      live->output->Fail(CurrentFailure("keeping the session's turn"), at);
+      live->output->Fail(CurrentFailure("saving the session's turn"), at);
     }
   }
   Forget(live);

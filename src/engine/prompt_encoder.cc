@@ -212,7 +212,7 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
   const std::vector<TokenId>& resumed = request.resume_ids;
   if (resumed.size() > static_cast<size_t>(*max_tokens)) {
     return InvalidArgument(
-        fmt::format("resume_ids hold {} tokens, but the prompt's {} leave only {} of the model's "
+        fmt::format("resume_ids has {} tokens, but the prompt's {} leave only {} of the model's "
                     "limit of {}",
                     resumed.size(), ids.size(), *max_tokens, max_model_len_),
         "resume_ids");
@@ -322,8 +322,8 @@ Status PromptEncoder::CheckHistory(const Request& request, const store::SessionS
                                    store::SessionState::Kind kind) const {
   if (before.vocabulary != vocabulary_) {
     return InvalidArgument(
-        fmt::format("the session '{}' was begun with a model of another vocabulary, in which its "
-                    "token ids mean another text",
+        fmt::format("the session '{}' was started with a model that has a different vocabulary, so "
+                    "its token ids mean a different text",
                     request.session_id),
         "session_id");
   }

@@ -72,9 +72,9 @@ bool PromptPool::Encode(Job* job) {
     std::optional<StatusOr<core::CoreRequest>> core = job->encoding.Run();
     if (!core && Charge(job)) return false;
     if (!core) {
-      core = Status(StatusCode::kResourceExhausted,
-                    "the requests of this tenant under way leave too little memory to encode its "
-                    "prompt");
+      core =
+          Status(StatusCode::kResourceExhausted,
+                 "the other requests of this tenant leave too little memory to encode the prompt");
     }
     // Also one whose time ran out in this piece.
     RejectOverdue();

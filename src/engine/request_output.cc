@@ -29,7 +29,7 @@ Status RequestOutput::Replay() {
     const bool stopped = Append(ids[i]).stop.has_value();
     const bool may_end = finish_.usage.completion_tokens > live_->request.sampling.min_tokens;
     if (!stopped && !(may_end && IsEnd(ids[i]))) continue;
-    return InvalidArgument("resume_ids go on behind an end token or a stop", "resume_ids");
+    return InvalidArgument("resume_ids continues after an end token or a stop", "resume_ids");
   }
   return {};
 }
@@ -135,7 +135,7 @@ FinishReason RequestOutput::SendRest(FinishReason reason) {
 }
 
 bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
-  const char* doing = "turning tokens to text";
+  const char* doing = "converting tokens to text";
   try {
     if (verdict_ == Verdict::kReaderGone) reason = FinishReason::kCancelled;
     if (verdict_ == Verdict::kGoOn) reason = SendRest(reason);
@@ -148,7 +148,7 @@ bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
     finish_.times = live_->Times();
     const bool whole = reason == FinishReason::kStop || reason == FinishReason::kLength;
     if (live_->turn != nullptr && whole) {
-      doing = "keeping the session's turn";
+      doing = "saving the session's turn";
       KeepTurn();
       return false;
     }

@@ -134,8 +134,9 @@ void TraceWriter::Write(const std::string& event) {
   if (file_ == nullptr || full_) return;
   if (bytes_ + event.size() + kReservedBytes > max_bytes_) {
     full_ = true;
-    base::Log().warn("the trace file has {} bytes, which is the most: no more is written to it",
-                     bytes_);
+    base::Log().warn(
+        "the trace file has reached its size limit with {} bytes: no more events are written",
+        bytes_);
     return;
   }
   const char* const before = bytes_ == 0 ? "[\n" : ",\n";
@@ -144,7 +145,8 @@ void TraceWriter::Write(const std::string& event) {
       std::fwrite(event.data(), 1, event.size(), file_) == event.size()) {
     return;
   }
-  base::Log().error("the trace file cannot be written any more: {}", std::strerror(errno));
+  base::Log().error("the trace file cannot be written, and tracing stops: {}",
+                    std::strerror(errno));
   std::fclose(file_);
   file_ = nullptr;
 }

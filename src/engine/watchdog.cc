@@ -41,7 +41,7 @@ void Watchdog::Loop() {
 void Watchdog::Look() {
   const Status status = check_();
   if (status.ok()) {
-    if (stalled_) base::TryLog(spdlog::level::info, "the engine goes on");
+    if (stalled_) base::TryLog(spdlog::level::info, "the engine makes progress again");
     stalled_ = false;
   } else if (!stalled_) {
     base::TryLog(spdlog::level::err, "the engine is stalled: {}", status.message());

@@ -26,12 +26,13 @@ CpuExecutor::~CpuExecutor() = default;
 
 StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                                      int max_num_seqs) {
-  if (kv_cache_bytes < 0) return InvalidArgument("must not be negative", "kv_cache_bytes");
-  if (threads_ < 1) return InvalidArgument("must be at least 1", "threads");
+  if (kv_cache_bytes < 0)
+    return InvalidArgument("kv_cache_bytes must be at least 0", "kv_cache_bytes");
+  if (threads_ < 1) return InvalidArgument("threads must be at least 1", "threads");
   if (max_num_batched_tokens < 1) {
-    return InvalidArgument("must be at least 1", "max_num_batched_tokens");
+    return InvalidArgument("max_num_batched_tokens must be at least 1", "max_num_batched_tokens");
   }
-  if (max_num_seqs < 1) return InvalidArgument("must be at least 1", "max_num_seqs");
+  if (max_num_seqs < 1) return InvalidArgument("max_num_seqs must be at least 1", "max_num_seqs");
   auto pool = KvPool::Create(model_->config(), kv_type_, kv_cache_bytes);
   if (!pool.ok()) return pool.status();
   try {
@@ -90,7 +91,7 @@ core::StepResult CpuExecutor::PrepareResult(const core::Batch& batch) const {
 
 StatusOr<core::StepResult> CpuExecutor::Wait() {
   const core::Batch* batch = std::exchange(batch_, nullptr);
-  if (batch == nullptr) return Status(StatusCode::kInternal, "Wait without Launch");
+  if (batch == nullptr) return Status(StatusCode::kInternal, "Wait was called without Launch");
   try {
     if (Status status = plan_->Build(*batch); !status.ok()) return status;
     core::StepResult result = PrepareResult(*batch);

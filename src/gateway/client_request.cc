@@ -185,8 +185,9 @@ Status ClientRequest::GoOn(store::SessionState before) {
   const std::string& id = turn->turn.session_id();
   if (!before.vocabulary.empty() || !before.ids.empty()) {
     return InvalidArgument(
-        fmt::format("the session '{}' was begun by an engine, and a gateway cannot read its ids",
-                    id),
+        fmt::format(
+            "the session '{}' was started by an engine, and a gateway cannot read its token ids",
+            id),
         "session_id");
   }
   auto* const chat = std::get_if<std::vector<ChatMessage>>(&request.prompt);

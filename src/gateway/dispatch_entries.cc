@@ -215,7 +215,7 @@ Status DispatchEntries::CheckList(const List& list, bool runs) const {
     if (entry.index != i || Find(entry.id()) != &entry) wrong = "out of place";
     if (entry.running() != runs || (entry.replica >= 0) != runs) wrong = "on the wrong list";
     if (!timers_.contains({entry.timer, entry.id()})) wrong = "without its timer";
-    if (entry.tokens_left < 0) wrong = "with less than no tokens left";
+    if (entry.tokens_left < 0) wrong = "with a negative number of tokens left";
     if (wrong == nullptr) continue;
     return {StatusCode::kInternal,
             fmt::format("the dispatcher has request {} {}", entry.id(), wrong)};
@@ -227,12 +227,12 @@ Status DispatchEntries::CheckIntegrity() const {
   if (Status status = CheckList(waiting_, false); !status.ok()) return status;
   if (Status status = CheckList(running_, true); !status.ok()) return status;
   if (entries_.size() != waiting_.size() + running_.size() || timers_.size() != entries_.size()) {
-    return {StatusCode::kInternal, "the dispatcher counts its requests wrongly"};
+    return {StatusCode::kInternal, "the dispatcher's count of requests is wrong"};
   }
   const auto held = std::count_if(waiting_.begin(), waiting_.end(),
                                   [](const DispatchEntry* entry) { return entry->place.taken(); });
   if (places_.used() != held) {
-    return {StatusCode::kInternal, "the dispatcher counts places in the queue wrongly"};
+    return {StatusCode::kInternal, "the dispatcher's count of places in the queue is wrong"};
   }
   DispatchTenants again = tenants_.Empty();
   for (const auto& [id, entry] : entries_) {
@@ -241,7 +241,7 @@ Status DispatchEntries::CheckIntegrity() const {
     if (entry->replica < 0 && entry->is_urgent()) again.CountUrgent(tenant, 1);
   }
   if (tenants_.CountsAs(again)) return {};
-  return {StatusCode::kInternal, "the dispatcher counts its tenants' requests wrongly"};
+  return {StatusCode::kInternal, "the dispatcher's count of its tenants' requests is wrong"};
 }
 
 Status DispatchEntries::CheckReplicas(const Replicas& replicas) const {
@@ -261,8 +261,8 @@ Status DispatchEntries::CheckReplicas(const Replicas& replicas) const {
       continue;
     }
     return {StatusCode::kInternal,
-            fmt::format("the dispatcher counts {} requests, {} tokens and {} tenants at {}, there "
-                        "are {}, {} and {}",
+            fmt::format("the dispatcher counts {} requests, {} tokens and {} tenants at {}, but "
+                        "there are {}, {} and {}",
                         replica.in_flight(), replica.outstanding(), replica.tenants(),
                         replica.options().name, requests, tokens, tenants)};
   }
@@ -275,7 +275,7 @@ Status DispatchEntries::CheckBatches(const DispatchBatches& batches) const {
     if (entry->batch != 0) ++members[entry->batch];
   }
   if (members == batches.Members()) return {};
-  return {StatusCode::kInternal, "the dispatcher counts the members of batches wrongly"};
+  return {StatusCode::kInternal, "the dispatcher's count of the members of batches is wrong"};
 }
 
 }  // namespace ropeway::gateway

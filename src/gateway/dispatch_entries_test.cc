@@ -223,7 +223,7 @@ TEST_F(DispatchEntriesTest, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(Integrity(), "the dispatcher has request 1 without its timer");
   a->timer = base::TimePoint::max();
   a->request.priority = Priority::kHigh;
-  EXPECT_EQ(Integrity(), "the dispatcher counts its tenants' requests wrongly");
+  EXPECT_EQ(Integrity(), "the dispatcher's count of its tenants' requests is wrong");
   a->request.priority = Priority::kMedium;
   a->place.Release();
   EXPECT_EQ(Integrity(), "the dispatcher has request 1 with a wrong place in the queue");
@@ -237,8 +237,9 @@ TEST_F(DispatchEntriesTest, ReplicasAndBatchesAreHeldAgainstThem) {
   DispatchEntry* const a = Add("a");
   Send(a, 1);
   a->tokens_left = 5;
-  EXPECT_EQ(entries_.CheckReplicas(replicas).message(),
-            "the dispatcher counts 0 requests, 0 tokens and 0 tenants at y, there are 1, 5 and 1");
+  EXPECT_EQ(
+      entries_.CheckReplicas(replicas).message(),
+      "the dispatcher counts 0 requests, 0 tokens and 0 tenants at y, but there are 1, 5 and 1");
   replicas[1].OnSent(5, true, base::TimePoint{1});
   EXPECT_TRUE(entries_.CheckReplicas(replicas).ok());
   EXPECT_TRUE(entries_.CheckBatches(batches).ok());

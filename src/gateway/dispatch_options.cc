@@ -22,7 +22,7 @@ Status ValidateReplicas(const std::vector<BackendOptions>& replicas, int most_pl
   if (replicas.empty()) return InvalidArgument("a model needs at least one backend", "backend");
   if (replicas.size() > kMaxReplicas) {
     return InvalidArgument(
-        fmt::format("a model has at most {} backends, not {}", kMaxReplicas, replicas.size()),
+        fmt::format("a model can have at most {} backends, not {}", kMaxReplicas, replicas.size()),
         "backend");
   }
   std::unordered_set<std::string_view> names;
@@ -62,13 +62,13 @@ Status DispatchOptions::Validate() const {
   if (Status status = ValidateReplicas(replicas, places.most); !status.ok()) return status;
   if (Status status = scheduler::CheckQueueOptions(queue); !status.ok()) return status;
   if (batching.max_batch_size < 1) return BadDispatchOption("max-batch-size", "at least 1");
-  if (batching.max_batch_wait.count() < 0) return BadDispatchOption("max-batch-wait", "0 or more");
+  if (batching.max_batch_wait.count() < 0) return BadDispatchOption("max-batch-wait", "at least 0");
   if (batching.max_parallel_batches < 1) {
     return BadDispatchOption("max-parallel-batches", "at least 1");
   }
-  if (failover.hold_timeout.count() < 0) return BadDispatchOption("hold-timeout", "0 or more");
+  if (failover.hold_timeout.count() < 0) return BadDispatchOption("hold-timeout", "at least 0");
   if (failover.first_byte_timeout.count() < 0 || failover.idle_timeout.count() < 0) {
-    return BadDispatchOption("backend-idle-timeout", "0 or more");
+    return BadDispatchOption("backend-idle-timeout", "at least 0");
   }
   if (!(retries.part >= 0.0 && retries.part <= 1.0)) {
     return BadDispatchOption("retry-part", "0 to 1");

@@ -292,7 +292,7 @@ void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
     EndNow(
         entry,
         {StatusCode::kUnavailable,
-         fmt::format("the stream was cut, and within {:g} s there was no backend to go on with it",
+         fmt::format("the stream was interrupted, and no backend could continue it within {:g} s",
                      base::ToSeconds(options_.resume_wait))},
         decisions);
     return;
@@ -301,7 +301,7 @@ void Dispatcher::OnTimer(Entry* entry, std::vector<Decision>* decisions) {
   const bool begun = entry->first_byte;
   Outcome failure;
   failure.status = {StatusCode::kUnavailable,
-                    fmt::format("it gave no {} for {:g} s", begun ? "more output" : "output",
+                    fmt::format("it sent no {} for {:g} s", begun ? "more output" : "output",
                                 base::ToSeconds(attempts_.PatienceFor(*entry)))};
   Decision decision = DecisionFor(Decision::Kind::kDrop, *entry);
   FailureOutcome outcome = AfterFailure(entry, failure);

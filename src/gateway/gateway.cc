@@ -76,12 +76,13 @@ Status CheckOptions(const GatewayOptions& options) {
   if (options.max_learned_concurrency < 1) {
     return BadGatewayOption("max_learned_concurrency", "at least 1");
   }
-  if (options.request_timeout.count() < 0) return BadGatewayOption("request_timeout", "0 or more");
+  if (options.request_timeout.count() < 0) return BadGatewayOption("request_timeout", "at least 0");
   if (options.connect_timeout.count() < 1) return BadGatewayOption("connect_timeout", "above 0");
   if (options.probe_interval.count() < 1) return BadGatewayOption("probe_interval", "above 0");
   if (options.tenants < 1) return BadGatewayOption("tenants", "at least 1");
-  if (options.failover.max_retries < 0) return BadGatewayOption("max_retries", "0 or more");
-  if (options.failover.max_resumptions < 0) return BadGatewayOption("max_resumptions", "0 or more");
+  if (options.failover.max_retries < 0) return BadGatewayOption("max_retries", "at least 0");
+  if (options.failover.max_resumptions < 0)
+    return BadGatewayOption("max_resumptions", "at least 0");
   return store::CheckSessionOptions(options.sessions);
 }
 

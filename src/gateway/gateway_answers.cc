@@ -98,7 +98,7 @@ void GatewayBackend::TakeEnd(const std::shared_ptr<ClientRequest>& client, uint3
   if (!outcome.status.ok()) return TakeFailure(client.get(), attempt, std::move(outcome));
   const Finish& end = outcome.finish;
   if (end.reason != FinishReason::kStop && end.reason != FinishReason::kLength) {
-    const Status status(StatusCode::kUnavailable, "it ended its answer without a reason");
+    const Status status(StatusCode::kUnavailable, "it ended its answer without a finish reason");
     return TakeFailure(client.get(), attempt, Outcome::Failed(FailureKind::kBroken, status));
   }
   if (client->replays()) return EndDiffering(client.get());
@@ -207,10 +207,9 @@ void GatewayBackend::EndAnswered(const std::shared_ptr<ClientRequest>& client, u
 }
 
 void GatewayBackend::EndDiffering(ClientRequest* client) {
-  const std::string message =
-      Named(*client,
-            "it cannot go on with this answer: computed anew, it is another one than what another "
-            "backend gave of it");
+  const std::string message = Named(*client,
+                                    "it cannot continue this answer: its own answer differs from "
+                                    "what another backend has already sent");
   Withdraw(*client);
   EndFailed(client, {StatusCode::kUnavailable, message});
 }
@@ -221,7 +220,7 @@ void GatewayBackend::FailOn(ClientRequest* client) noexcept {
   try {
     Withdraw(*client);
   } catch (const std::exception&) {  // If it was ending, it has not got to the sink.
-    base::TryLog(spdlog::level::err, "request {}: its dispatcher has lost it", client->id);
+    base::TryLog(spdlog::level::err, "the dispatcher has lost request {}", client->id);
   }
   EndFailed(client, status);
 }
@@ -241,7 +240,8 @@ void GatewayBackend::CancelThere(Backend* backend, RequestId id) noexcept {
   try {
     static_cast<void>(backend->Cancel(id));  // It may have ended.
   } catch (...) {                            // It is told with the next output.
-    base::TryLog(spdlog::level::err, "an attempt was not cancelled: its backend threw");
+    base::TryLog(spdlog::level::err,
+                 "an attempt could not be cancelled: its backend threw an exception");
   }
 }
 

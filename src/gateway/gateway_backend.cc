@@ -17,7 +17,9 @@ Status CheckBackends(const GatewayConfig& config) {
   for (const GatewayModel& model : config.models) {
     for (const BackendOptions& backend : model.backends) {
       if (backend.backend == nullptr) {
-        return InvalidArgument(fmt::format("the backend {} is nowhere", backend.name), "backend");
+        return InvalidArgument(
+            fmt::format("the backend {} has no address and no implementation", backend.name),
+            "backend");
       }
       if (names.insert(backend.name).second) continue;
       return InvalidArgument(fmt::format("two backends are called \"{}\"", backend.name), "name");

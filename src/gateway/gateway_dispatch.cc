@@ -160,7 +160,7 @@ void GatewayBackend::Do(const Model& model, const Decision& decision,
       DropAttempt(client.get());
       try {
         client->last_failure =
-            Named(*client, decision.drained ? "it is drained" : "it gave nothing for too long");
+            Named(*client, decision.drained ? "it is draining" : "it sent nothing for too long");
       } catch (const std::bad_alloc&) {  // It goes on elsewhere all the same.
       }
       return;
@@ -228,11 +228,12 @@ void GatewayBackend::EndByDecision(const Decision& decision, ClientRequest* clie
 }
 
 void GatewayBackend::Probe(size_t model, const Decision& decision) noexcept {
-  ProbeAnswered answer{.model = model,
-                       .replica = decision.replica,
-                       .probe = decision.probe,
-                       .facts = base::MakeStatus(StatusCode::kUnavailable, "it was not asked"),
-                       .dropped = {}};
+  ProbeAnswered answer{
+      .model = model,
+      .replica = decision.replica,
+      .probe = decision.probe,
+      .facts = base::MakeStatus(StatusCode::kUnavailable, "the probe was not sent"),
+      .dropped = {}};
   try {
     const auto done = [inbox = inbox_, answer](StatusOr<BackendFacts> facts) mutable {
       // What takes the longer, the more a backend says, is done here, on its thread.

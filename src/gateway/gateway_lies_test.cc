@@ -195,7 +195,7 @@ TEST(GatewayLiesTest, NobodyIsBlamedForIdsThatAnotherBackendReported) {
   EXPECT_EQ(record.status.code(), StatusCode::kUnavailable);
   EXPECT_EQ(record.status.field(), "");
   EXPECT_THAT(record.status.message(),
-              AllOf(HasSubstr("backend "), HasSubstr("it cannot go on with this answer")));
+              AllOf(HasSubstr("backend "), HasSubstr("it cannot continue this answer")));
   EXPECT_EQ(world.attempts, 3) << "one try without the ids";
   uint64_t broken = 0;
   for (const BackendStatus& status : (*world.gateway)->Backends()) broken += status.broken;

@@ -220,7 +220,7 @@ TEST_F(GatewaySessionTest, OneTurnAtATimeAndTheNextMayComeRightAfterTheEnd) {
   const Status second = Rejection(Turn("s", "b"));
   EXPECT_EQ(second.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(second.field(), "session_id");
-  EXPECT_THAT(second.message(), HasSubstr("'s' has a turn under way"));
+  EXPECT_THAT(second.message(), HasSubstr("'s' already has a turn in progress"));
   EXPECT_TRUE(gateway()->Cancel(id_).ok());
   first->WaitEnd();
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(Run(Turn("s", "b")).finish.has_value()) << i;
@@ -422,7 +422,7 @@ TEST_F(GatewaySessionTest, AnEnginesSessionIsNotGoneOnWith) {
                                                    {"s" + key, record}};
   ASSERT_TRUE(control_->contents.Write(changes).ok());
   Start();
-  EXPECT_THAT(Run(Turn("s", "a")).status.message(), HasSubstr("was begun by an engine"));
+  EXPECT_THAT(Run(Turn("s", "a")).status.message(), HasSubstr("was started by an engine"));
   EXPECT_EQ(Info("s").tokens, 3);
 }
 

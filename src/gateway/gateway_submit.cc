@@ -78,8 +78,8 @@ Status GatewayBackend::CheckKnown(const Model& model, const Request& request) co
   for (const ReplicaBook& replica : model.replicas) {
     const std::vector<std::string> unknown = replica.backend()->Unknown(request);
     if (unknown.empty()) continue;
-    return InvalidArgument(fmt::format("the backend {} does not know the parameter {}, and this "
-                                       "gateway leaves none out (--strict)",
+    return InvalidArgument(fmt::format("the backend {} does not support the parameter {}, and with "
+                                       "--strict this gateway does not leave it out",
                                        replica.name(), unknown.front()),
                            unknown.front());
   }
@@ -100,8 +100,7 @@ StatusOr<GatewayBackend::Arrival> GatewayBackend::MakeArrival(SinkRequest asked,
   }
   if (!request.session_id.empty() && std::holds_alternative<std::vector<TokenId>>(request.prompt)) {
     return InvalidArgument(
-        "a gateway's session is of messages or of text, and takes no token ids for a prompt",
-        "prompt");
+        "a session of a gateway takes messages or text as a prompt, not token ids", "prompt");
   }
   if (Status status = intake_.Open(&client); !status.ok()) return status;
   if (Status status = intake_.TakeBytes(&client); !status.ok()) return status;
@@ -244,11 +243,11 @@ StatusOr<std::vector<RequestId>> GatewayBackend::SubmitAll(std::vector<SinkReque
       StatusOr<Arrival> arrival = MakeArrival(std::move(request), seed);
       if (!arrival.ok()) return arrival.status();
       if (requests.size() > 1 && arrival->client->turn != nullptr) {
-        return InvalidArgument("a session's turn is submitted by itself, with one choice",
+        return InvalidArgument("a session's turn must be submitted alone, with one choice",
                                "session_id");
       }
       if (!arrivals.empty() && arrivals[0].client->model != arrival->client->model) {
-        return InvalidArgument("requests that are submitted together must be for one model",
+        return InvalidArgument("requests that are submitted together must be for the same model",
                                "model");
       }
       arrivals.push_back(*std::move(arrival));

@@ -61,7 +61,7 @@ void AddCounts(const DispatchCounts& more, DispatchCounts* counts) {
 
 Status NoTokens() {
   return {StatusCode::kUnimplemented,
-          "this gateway has no tokenizer of its own: ask the backend itself"};
+          "this gateway has no tokenizer: send the request to a backend"};
 }
 
 }  // namespace
@@ -81,8 +81,8 @@ service::Health GatewayBackend::GetHealth() const {
   const std::lock_guard lock(mu_);
   if (since != base::TimePoint{} && busy > kStall) {
     health.live = health.ready = false;
-    health.reason =
-        fmt::format("a backend has held up the dispatch for {:.0f} s", base::ToSeconds(busy));
+    health.reason = fmt::format("a backend has blocked the dispatch of requests for {:.0f} s",
+                                base::ToSeconds(busy));
   } else if (!requests_.CheckOpen().ok()) {
     health.ready = false;
     health.reason = "the gateway is stopping";

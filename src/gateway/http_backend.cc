@@ -515,7 +515,7 @@ StatusOr<std::vector<RequestId>> HttpBackend::SubmitAll(std::vector<SinkRequest>
     return ids;
   } catch (const std::exception&) {
     for (const RequestId id : ids) static_cast<void>(Cancel(id));
-    return Status(StatusCode::kUnavailable, "it was not asked: out of memory");
+    return Status(StatusCode::kUnavailable, "the request was not sent: out of memory");
   }
 }
 

@@ -19,10 +19,11 @@ Status ModelNames::Check(const std::vector<Model>& models) {
     names.push_back(model.name);
     for (const std::string& name : names) {
       if (name == "default") {
-        return InvalidArgument("no model may be called \"default\": that is the first one", "name");
+        return InvalidArgument(
+            "no model may be called \"default\": that name stands for the first model", "name");
       }
       if (all.insert(name).second) continue;
-      if (name.empty()) return InvalidArgument("only one model may be without a name", "name");
+      if (name.empty()) return InvalidArgument("only one model may have no name", "name");
       return InvalidArgument(fmt::format("two models are called \"{}\"", name), "name");
     }
   }

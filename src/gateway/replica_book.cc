@@ -39,7 +39,7 @@ std::string ReplicaBook::OnProbe(const ReplicaView& view) {
   std::string why_not = WhyNot(view);
   why_not_.swap(why_not);
   if (why_not.empty() == why_not_.empty()) return {};
-  return in_service() ? "takes requests again" : "gets no requests: " + why_not_;
+  return in_service() ? "is available again" : "is not available: " + why_not_;
 }
 
 BackendStatus ReplicaBook::Status(const ReplicaView& view) const {

@@ -61,10 +61,10 @@ TEST(ReplicaBookTest, TellsOnceThatItIsOutAndOnceThatItIsBack) {
   EXPECT_FALSE(book.in_service());
   EXPECT_EQ(book.OnProbe(view), "");
   view.state = ReplicaView::State::kReturning;
-  EXPECT_EQ(book.OnProbe(view), "takes requests again");
+  EXPECT_EQ(book.OnProbe(view), "is available again");
   view.state = ReplicaView::State::kDraining;
   view.reason.clear();
-  EXPECT_EQ(book.OnProbe(view), "gets no requests: draining");
+  EXPECT_EQ(book.OnProbe(view), "is not available: draining");
 }
 
 TEST(ReplicaBookTest, WarnsOnce) {

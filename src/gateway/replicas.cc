@@ -155,7 +155,7 @@ bool Replica::OnFailure(FailureKind kind, int retry_after_seconds, bool last, ba
   strikes_ += kind == Kind::kUnreachable ? 2 : 1;
   if (strikes_ < rules_.health.failures || (last && kind != Kind::kUnreachable)) return false;
   const bool gone = kind == Kind::kUnreachable;
-  Eject(gone ? "it takes no connections" : "its requests fail", !gone, now);
+  Eject(gone ? "it cannot be reached" : "its requests fail", !gone, now);
   return true;
 }
 
@@ -262,7 +262,7 @@ ReplicaView Replica::View(base::TimePoint now) const {
   view.name = options_.name;
   if (draining_) {
     view.state = State::kDraining;
-    view.reason = "it is drained";
+    view.reason = "it is draining";
   } else if (ejected_) {
     view.state = State::kEjected;
     view.reason = reason_;
@@ -458,7 +458,7 @@ Status Replicas::WhyNoneIsAlive(base::TimePoint now) const {
                        view.reason.empty() ? ReplicaStateName(view.state) : view.reason);
   }
   if (replicas_.size() > kNamed) why += fmt::format("; and {} more", replicas_.size() - kNamed);
-  Status status(StatusCode::kUnavailable, "no backend takes requests (" + why + ")");
+  Status status(StatusCode::kUnavailable, "no backend is available (" + why + ")");
   status.set_retry_after_seconds(scheduler::WholeSeconds(base::ToSeconds(next_look(now) - now)));
   return status;
 }

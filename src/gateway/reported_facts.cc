@@ -43,12 +43,11 @@ std::string BoundNames(std::vector<std::string>* names) {
   *names = std::move(taken);
   std::string dropped;
   if (bad > 0) {
-    dropped =
-        fmt::format("{} of its names of models are empty, not printable or longer than {} bytes",
-                    bad, kMostModelNameBytes);
+    dropped = fmt::format("{} of its model names are empty, not printable or longer than {} bytes",
+                          bad, kMostModelNameBytes);
   }
   if (beyond > 0) {
-    dropped += fmt::format("{}it reports {} more models than the {} that are taken",
+    dropped += fmt::format("{}it reports {} models beyond the {} that are used",
                            dropped.empty() ? "" : "; ", beyond, names->size());
   }
   return dropped;
@@ -66,7 +65,7 @@ std::string BoundFacts(BackendFacts* facts) {
     facts->model_digest.clear();
     facts->numerics.clear();
     facts->limits.clear();
-    dropped += fmt::format("{}what tells its model is longer than {} bytes",
+    dropped += fmt::format("{}a value that identifies its model is longer than {} bytes",
                            dropped.empty() ? "" : "; ", kMostFactBytes);
     break;
   }

@@ -186,7 +186,7 @@ StatusOr<DiskDirectory::Contents> DiskDirectory::Inspect(size_t block_bytes) con
   if (!foreign.ok()) return Unusable(path_, foreign.status().message());
   if (foreign->empty()) return *contents;
   return Unusable(path_ + "/" + *foreign,
-                  "was not made by Ropeway; name another directory, or move this elsewhere");
+                  "was not made by Ropeway; choose another directory, or move this elsewhere");
 }
 
 StatusOr<DiskDirectory::Contents> DiskDirectory::InspectFormat(size_t block_bytes) const {
@@ -196,7 +196,7 @@ StatusOr<DiskDirectory::Contents> DiskDirectory::InspectFormat(size_t block_byte
   if (IsFormat(found)) return Contents::kOther;
   if (IsFirstFormat(found)) return Contents::kUnmarked;
   const std::string advice =
-      "; name another directory, or empty this one if nothing in it is needed";
+      "; choose another directory, or empty this one if nothing in it is needed";
   if (Exists(file)) return Unusable(file, "is damaged, or was not made by Ropeway" + advice);
   // Without a FORMAT there is nothing else of ours, except for one that was being written.
   const std::string partial = ReadAll(file + kPartial);
@@ -209,7 +209,7 @@ StatusOr<DiskDirectory::Contents> DiskDirectory::InspectFormat(size_t block_byte
     foreign = PathOf(numbers.front());
   }
   if (foreign.empty()) return Contents::kNothing;
-  return Unusable(foreign, "was not made by Ropeway (there is no FORMAT beside it)" + advice);
+  return Unusable(foreign, "was not made by Ropeway (there is no FORMAT file next to it)" + advice);
 }
 
 Status DiskDirectory::Prepare(Contents contents, size_t block_bytes) const {
@@ -217,8 +217,8 @@ Status DiskDirectory::Prepare(Contents contents, size_t block_bytes) const {
   const std::vector<uint32_t> generations =
       contents == Contents::kUnmarked ? Numbers() : Generations();
   if (!generations.empty()) {
-    base::Log().info(
-        "{}: the KV blocks in it were made for another model or version; they are removed", path_);
+    base::Log().info("{}: its KV blocks were made for another model or version and are removed",
+                     path_);
   }
   for (const uint32_t generation : generations) {
     if (Status status = Remove(generation); !status.ok()) return status;
@@ -238,8 +238,8 @@ void DiskDirectory::TidyUnmarked() const {
     std::error_code unknown;
     if (!Exists(folder) || fs::is_empty(folder, unknown)) continue;
     base::TryLog(spdlog::level::warn,
-                 "{}: has no valid {} and is left alone, as not made by the disk tier", folder,
-                 kMarker);
+                 "{}: has no valid {}, so it was not made by the disk tier and is left alone",
+                 folder, kMarker);
   }
 }
 
@@ -327,7 +327,7 @@ Status DiskDirectory::Remove(uint32_t generation) const {
   }
   if (others) {
     base::TryLog(spdlog::level::warn,
-                 "{}: its KV blocks are removed, what else lies in it is left alone", folder);
+                 "{}: its KV blocks are removed, and its other files are left alone", folder);
   }
   return {};
 }

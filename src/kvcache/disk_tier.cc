@@ -99,7 +99,7 @@ Status DiskTier::OpenDirectory() {
   }
   const std::string& stopped_in = directory_->stopped_in();
   base::Log().info(
-      "{}: {} KV blocks in {:.1f} MiB are kept from earlier{}", options_.cache.disk_path,
+      "{}: found {} KV blocks ({:.1f} MiB) of an earlier run{}", options_.cache.disk_path,
       index_.flushed(), static_cast<double>(UsedBytes()) / (1 << 20),
       stopped_in.empty() ? "" : fmt::format("; the last process was killed while {}", stopped_in));
   return {};
@@ -364,7 +364,7 @@ void DiskTier::ReadNext(Lock* lock) {
     device_errors_ = device ? device_errors_ + 1 : 0;
   }
   reads_.Deliver(job.get(), std::move(bytes), took);
-  if (device_errors_ >= kMaxDeviceErrors) TurnOff("the device fails to read", lock);
+  if (device_errors_ >= kMaxDeviceErrors) TurnOff("the device fails to read blocks", lock);
   lock->unlock();
   Wake();
   lock->lock();

@@ -208,7 +208,7 @@ TEST(DiskTier, BlocksOfAnotherSizeAreRemovedAtTheStart) {
   const auto tier = OpenTier(options);
   EXPECT_EQ(tier->Usage().blocks, 0U);
   EXPECT_FALSE(tier->Contains(TestName(1)));
-  EXPECT_EQ(log.CountOf("they are removed"), 1);
+  EXPECT_EQ(log.CountOf("and are removed"), 1);
   EXPECT_TRUE(std::filesystem::exists(folder.In("lost+found")));
   PutAll(tier.get(), 0, 10);
   EXPECT_EQ(CountRight(tier.get(), 0, 10), 10);

@@ -192,7 +192,7 @@ Status DiskTier::MakeRoom(size_t bytes, Lock* lock) {
   while (UsedBytes() + more > static_cast<uint64_t>(options_.cache.disk_bytes)) {
     if (generations_.size() == 1) {
       return {StatusCode::kResourceExhausted,
-              fmt::format("{} bytes (--kv-disk-size) do not hold one generation of blocks",
+              fmt::format("{} bytes (--kv-disk-size) are too few for one generation of blocks",
                           options_.cache.disk_bytes)};
     }
     if (Status status = DropOldest(lock); !status.ok()) return status;

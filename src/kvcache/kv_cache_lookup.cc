@@ -284,12 +284,12 @@ Status KvCacheManager::CheckCounts(std::span<const core::Sequence* const> sequen
     const auto index = static_cast<size_t>(block);
     if (pool_.references(block) != references[index]) {
       return {StatusCode::kInternal,
-              fmt::format("KV block {} has {} references, {} block tables name it", block,
+              fmt::format("KV block {} has {} references, but {} block tables have it", block,
                           pool_.references(block), references[index])};
     }
     if (pool_.claims(block) != claims[index]) {
       return {StatusCode::kInternal,
-              fmt::format("KV block {} has {} claims, {} preempted sequences have one", block,
+              fmt::format("KV block {} has {} claims, but {} preempted sequences have one", block,
                           pool_.claims(block), claims[index])};
     }
   }
@@ -328,7 +328,7 @@ Status KvCacheManager::CheckKept(const core::Sequence& sequence) const {
       const bool kept = i >= windows_.FirstKept(group, sequence.computed);
       if (kept == (kv.blocks[Entry(i, group)] != core::kNoBlock)) continue;
       return Broken(sequence, fmt::format("{} block {} of group {}",
-                                          kept ? "has lost" : "keeps the unseen", i, group));
+                                          kept ? "has lost" : "has not freed", i, group));
     }
   }
   return {};

@@ -55,7 +55,7 @@ Status CheckShares(const std::array<int, kNumPriorities>& shares) {
   for (const int share : shares) given += (given.empty() ? "" : ",") + std::to_string(share);
   const std::string what = "class_shares " + given + ": expected three whole percentages (high, " +
                            "medium, low), each at least 1, that add up to 100";
-  return InvalidArgument(each ? what + ", and these add up to " + std::to_string(sum) : what,
+  return InvalidArgument(each ? what + ", but these add up to " + std::to_string(sum) : what,
                          "class_shares");
 }
 

@@ -217,8 +217,8 @@ Status AdmissionControl::Rejection(const core::Job& job, double wait, int second
         std::ceil(wait), base::ToSeconds(max_wait_));
   } else {
     why = fmt::format(
-        "the queue is full: prompts of {} tokens wait, {} of them of the same sender, "
-        "and this one has {} (max_queued_tokens {})",
+        "the queue is full: {} prompt tokens are waiting, {} of them from this tenant, and this "
+        "request has {} (max_queued_tokens {})",
         tokens_.used(), tokens_.held(job.request.tenant), job.num_ids(), max_queued_tokens_);
   }
   Status status(StatusCode::kResourceExhausted, std::move(why));

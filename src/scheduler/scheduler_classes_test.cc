@@ -366,7 +366,7 @@ TEST_F(BatchesTest, SerialRunsOneAtATime) {
   core::Sequence* first = Add(kMedium, 5);
   Add(kHigh, 5);
   EXPECT_EQ(Step(), "2:0+5*");
-  EXPECT_EQ(head_, "1: the batch that fills or runs");
+  EXPECT_EQ(head_, "1: the current batch");
   Steps(20);
   EXPECT_EQ(first->state, core::SequenceState::kWaiting);
   scheduler_->Remove(sequences_[1].get(), core::SequenceEvent::kEnd);
@@ -379,7 +379,7 @@ TEST_F(BatchesTest, ABatchStartsAsAWholeAndEndsAsAWhole) {
   Add(kMedium, 20);
   Add(kMedium, 30);
   EXPECT_EQ(Step(), "");
-  EXPECT_EQ(head_, "1: the batch that fills or runs");
+  EXPECT_EQ(head_, "1: the current batch");
   EXPECT_EQ(next_look_, base::TimePoint(std::chrono::seconds(5)));
   Add(kMedium, 20);
   Add(kMedium, 20);
@@ -428,13 +428,13 @@ TEST_F(BatchesTest, AnUrgentOneJoinsARunningBatchOnlyWithTheOption) {
       core::Sequence* high = Add(kHigh, 6);
       if (!joins) {
         EXPECT_EQ(Step(), "1:5+1*");
-        EXPECT_EQ(head_, "3: the batch that fills or runs");
+        EXPECT_EQ(head_, "3: the current batch");
         scheduler_->Remove(first, core::SequenceEvent::kEnd);
         EXPECT_EQ(Step(), "3:0+6*");
         continue;
       }
       EXPECT_EQ(Step(), "1:5+1* 3:0+6*") << "at once, in the next step";
-      EXPECT_EQ(head_, "2: the batch that fills or runs");
+      EXPECT_EQ(head_, "2: the current batch");
       EXPECT_EQ(high->sched.batch.number, 2U) << "a batch of its own";
       EXPECT_EQ(high->sched.batch.size, 1);
       EXPECT_EQ(high->sched.batch.formation, base::Duration{});

@@ -36,9 +36,9 @@ Status CheckSchedulingOptions(const SchedulingOptions& options) {
                 {"long_prefill_threshold", options.long_prefill_threshold, 0}};
   for (const auto& [name, value, least] : fields) {
     if (value >= least) continue;
-    const char* const rule =
-        least == 1 ? " must be at least 1, not " : " must not be negative, but it is ";
-    return InvalidArgument(name + (rule + std::to_string(value)), name);
+    return InvalidArgument(std::string(name) + " must be at least " + std::to_string(least) +
+                               ", not " + std::to_string(value),
+                           name);
   }
   return CheckBatchSize(options.batch_control);
 }

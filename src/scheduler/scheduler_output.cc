@@ -13,7 +13,7 @@ const BlockedByNames& NamesOf(BlockedBy rule) {
       {"free KV blocks", "blocks"},
       {"a preemption in this step", "preemption"},
       {"another request that computes the same prefix", "prefix"},
-      {"the batch that fills or runs", "batch"},
+      {"the current batch", "batch"},
       {"its class's share", "fairness"},
   }};
   return kNames[static_cast<size_t>(rule)];

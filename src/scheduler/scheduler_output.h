@@ -39,7 +39,7 @@ enum class BlockedBy {
 };
 inline constexpr int kNumBlockedBy = 8;
 struct BlockedByNames {
-  const char* text;   // In a sentence: the request is blocked by ...
+  const char* text;   // In a sentence: the request waits for ...
   const char* label;  // Of a metric.
 };
 const BlockedByNames& NamesOf(BlockedBy rule);

@@ -218,7 +218,7 @@ Status Slots::CheckIntegrity() const {
     of_tenants += static_cast<size_t>(tenant.sequences);
   }
   if (of_tenants != queue_.size() + running_.size()) {
-    return {StatusCode::kInternal, fmt::format("the tenants have {} sequences, {} are listed",
+    return {StatusCode::kInternal, fmt::format("the tenants have {} sequences, but {} are listed",
                                                of_tenants, queue_.size() + running_.size())};
   }
   if (num_running() <= max_) return {};

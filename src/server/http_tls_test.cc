@@ -160,7 +160,7 @@ TEST_F(HttpTlsTest, NewHandshakesSeeAReloadedCertificate) {
   std::remove(files.cert.c_str());
   EXPECT_EQ(reload().field(), "tls_cert");
   ASSERT_EQ(mkfifo(files.cert.c_str(), 0600), 0);
-  EXPECT_THAT(reload().message(), HasSubstr("cannot be read: it is no regular file."));
+  EXPECT_THAT(reload().message(), HasSubstr("cannot be read: it is not a regular file."));
   std::remove(files.cert.c_str());
   EXPECT_EQ(TlsClient(port()).ServersKey(), after.ServersKey());
   MakeTestCertificate();  // For the other tests.

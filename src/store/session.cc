@@ -93,7 +93,7 @@ Status CheckBeginning(RecordReader* reader, uint64_t version, const std::string&
   const uint64_t found = reader->Number();
   const std::string owner = reader->Text();
   if (found == version && owner == key) return {};
-  return found != version ? DataLoss("its record is damaged, or of a version that is not known")
+  return found != version ? DataLoss("its record is damaged or has an unknown version")
                           : DataLoss("its record is another session's");
 }
 
@@ -102,7 +102,7 @@ Status CheckBeginning(RecordReader* reader, uint64_t version, const std::string&
 Status CheckKind(const std::string& id, const SessionState& before, SessionState::Kind kind) {
   if (before.kind == kind) return {};
   return InvalidArgument(
-      fmt::format("the session '{}' was begun with {}, and so must its turns be", id,
+      fmt::format("the turns of the session '{}' must be {}, like its first one", id,
                   before.kind == SessionState::Kind::kChat ? "chat messages" : "text or token ids"),
       "prompt");
 }
@@ -172,7 +172,7 @@ std::string PackState(const std::string& key, const SessionState& state) {
 StatusOr<SessionState> UnpackState(const std::string& key, const SessionHead& head,
                                    std::string_view record) {
   if (record.size() != head.state_bytes || Checksum(record) != head.state_checksum) {
-    return DataLoss("its state is damaged, or not that of its last turn");
+    return DataLoss("its state is damaged or does not belong to its last turn");
   }
   RecordReader reader(record);
   if (Status status = CheckBeginning(&reader, kStateVersion, key); !status.ok()) return status;

@@ -55,16 +55,16 @@ void SessionIndex::Forget(SessionEntry* entry) noexcept {
 Status SessionIndex::CheckBounds(bool is_new) const {
   if (is_new && index_.size() >= max_sessions_) {
     return {StatusCode::kResourceExhausted,
-            fmt::format("there are {} sessions already, which is the most (max_sessions)",
+            fmt::format("there are already {} sessions, which is the limit (max_sessions)",
                         index_.size()),
             "session_id"};
   }
   if (bytes_ >= max_bytes_) {
-    return {StatusCode::kResourceExhausted,
-            fmt::format("the sessions take {} bytes already, of {} that they may "
-                        "(session_store_bytes)",
-                        bytes_, max_bytes_),
-            "session_id"};
+    return {
+        StatusCode::kResourceExhausted,
+        fmt::format("the sessions already take {} bytes, and the limit is {} (session_store_bytes)",
+                    bytes_, max_bytes_),
+        "session_id"};
   }
   return {};
 }

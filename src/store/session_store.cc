@@ -131,9 +131,10 @@ StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::
   }
   if (!entry->lost.ok()) return Lost(id, entry->lost);
   if (entry->turn != 0) {
-    return InvalidArgument(
-        fmt::format("the session '{}' has a turn under way, and takes one after the other", id),
-        "session_id");
+    return InvalidArgument(fmt::format("the session '{}' already has a turn in progress, and its "
+                                       "turns must be sent one at a time",
+                                       id),
+                           "session_id");
   }
   if (Status status = index_.CheckBounds(false); !status.ok()) return status;
   entry->turn = ++turns_;
@@ -282,9 +283,8 @@ Status SessionStore::Close(const std::string& tenant, const std::string& id) {
   ending->ended.wait(lock, [&] { return ending->status.has_value(); });
   if (ending->status->ok()) return {};
   return {ending->status->code(),
-          fmt::format("the session '{}' is closed, but its record is still there, for the state "
-                      "cannot be written now: {}",
-                      id, ending->status->message())};
+          fmt::format("the session '{}' is closed, but its record cannot be removed now: {}", id,
+                      ending->status->message())};
 }
 
 void SessionStore::WaitWritten() {
@@ -411,10 +411,10 @@ void SessionStore::Tell(const std::list<Work>& work, const Status& status) {
 void SessionStore::Note(const Status& status) {
   if (!status.ok() && !failing_) {
     base::TryLog(spdlog::level::err,
-                 "sessions cannot be stored, and their new turns are rejected until they can: {}",
+                 "sessions cannot be stored, and new turns are rejected until they can: {}",
                  status.message());
   } else if (status.ok() && failing_) {
-    base::TryLog(spdlog::level::info, "sessions are stored again");
+    base::TryLog(spdlog::level::info, "sessions can be stored again");
   }
   failing_ = !status.ok();
 }

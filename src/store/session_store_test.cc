@@ -184,7 +184,7 @@ TEST_F(SessionStoreTest, OneTurnAtATime) {
   const StatusOr<SessionTurn> second = store_->Begin("", "a");
   EXPECT_EQ(second.status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(second.status().field(), "session_id");
-  EXPECT_THAT(second.status().message(), HasSubstr("'a' has a turn under way"));
+  EXPECT_THAT(second.status().message(), HasSubstr("'a' already has a turn in progress"));
   EXPECT_TRUE(store_->List("").at(0).turn_under_way);
   first.Abandon();
   EXPECT_EQ(IdsOf("a"), (std::vector<TokenId>{1}));

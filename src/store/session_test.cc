@@ -95,7 +95,7 @@ TEST(Session, ATurnIsOfItsSessionsKind) {
   const Status status = CheckKind("s", AState(), SessionState::Kind::kText);
   EXPECT_EQ(status.field(), "prompt");
   EXPECT_EQ(status.message(),
-            "the session 's' was begun with chat messages, and so must its turns be");
+            "the turns of the session 's' must be chat messages, like its first one");
   EXPECT_TRUE(CheckKind("s", AState(), SessionState::Kind::kChat).ok());
 }
 

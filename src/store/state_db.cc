@@ -177,9 +177,9 @@ Status RocksStateDb::OpenDb() {
   }
   if (!foreign->empty()) {
     return InvalidArgument(
-        fmt::format("'{}/{}' was not made by Ropeway; name another directory, or move this "
-                    "elsewhere",
-                    path_, *foreign),
+        fmt::format(
+            "'{}/{}' was not made by Ropeway; choose another directory, or move this elsewhere",
+            path_, *foreign),
         "state_path");
   }
   rocksdb::DB* db = nullptr;
@@ -190,8 +190,7 @@ Status RocksStateDb::OpenDb() {
   if (status.IsCorruption()) {
     return {
         StatusCode::kDataLoss,
-        fmt::format("the state in '{}' is damaged: {}; move the directory away to begin without "
-                    "it",
+        fmt::format("the state in '{}' is damaged: {}; move the directory away to start without it",
                     path_, status.ToString()),
         "state_path"};
   }
