@@ -23,7 +23,7 @@ namespace ropeway::base {
 struct Flow {
   std::string tenant;
   int cls = 1;          // 0 is the highest class; the classes' shares are kFlowClassShares.
-  double weight = 1.0;  // The tenant's, against those of others; above 0.
+  double weight = 1.0;  // The tenant's, relative to other tenants; above 0.
 };
 
 inline constexpr int kFlowClasses = 3;
@@ -66,7 +66,7 @@ class FairQueue {
     // Declared before `place`: it is destroyed after the place was given back.
     std::function<PieceEnd()> piece;
     SharedBudget::Hold place;
-    TimePoint began{};    // Of the piece that runs; the caller's.
+    TimePoint began{};    // When the piece that runs began; the caller's.
     uint64_t number = 0;  // In order of Add.
     const std::string& tenant() const { return account->tenant; }
 

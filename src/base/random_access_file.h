@@ -36,7 +36,7 @@ class RandomAccessFile {
   // The state of a file that a write changes.
   struct Stamp {
     uint64_t bytes = 0;
-    int64_t seconds = 0;  // Of the last change.
+    int64_t seconds = 0;  // Time of the last change.
     int64_t nanoseconds = 0;
     bool operator==(const Stamp&) const = default;
   };

@@ -138,7 +138,7 @@ class SharedBudget {
   const int64_t total_;
   mutable std::mutex mutex_;
   int64_t used_ = 0;   // GUARDED_BY(mutex_)
-  Accounts accounts_;  // Of the tenants that have a Hold. GUARDED_BY(mutex_)
+  Accounts accounts_;  // One per tenant that has a Hold. GUARDED_BY(mutex_)
 };
 
 }  // namespace ropeway::base

@@ -118,7 +118,7 @@ class TomlScanner {
   size_t line_ = 1;
   bool line_begins_ = true;  // Only spaces stand before at_ in its line.
   size_t depth_ = 0;
-  size_t dots_ = 0;  // Of the key (or number) that is being read.
+  size_t dots_ = 0;  // Dots in the key (or number) that is being read.
   size_t word_ = 0;  // Bytes of the word that is being read.
 };
 

@@ -10,8 +10,8 @@
 namespace ropeway::base {
 
 inline constexpr size_t kMaxTomlDepth = 32;        // Brackets and braces within each other.
-inline constexpr size_t kMaxTomlKeyParts = 16;     // Of a dotted key: a.b.c has three.
-inline constexpr size_t kMaxTomlWordBytes = 1024;  // Of what stands outside of strings.
+inline constexpr size_t kMaxTomlKeyParts = 16;     // In a dotted key: a.b.c has three.
+inline constexpr size_t kMaxTomlWordBytes = 1024;  // Outside of strings.
 
 // Why a text must not be parsed.
 struct TomlFault {

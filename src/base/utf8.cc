@@ -89,7 +89,7 @@ std::string PrintableText(std::string_view bytes) {
     const bool separates = c == 0x2028 || c == 0x2029;
     const bool reorders = c == 0x061C || c == 0x200E || c == 0x200F ||
                           (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
-    // Characters that show nothing, and those of tags.
+    // Invisible characters, and tag characters.
     const bool hides = c == 0x00AD || c == 0x200B || (c >= 0x2060 && c <= 0x2065) ||
                        (c >= 0x206A && c <= 0x206F) || c == 0xFEFF ||
                        (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);

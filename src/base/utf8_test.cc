@@ -27,7 +27,7 @@ TEST(Utf8Test, EveryScalarValueRoundTrips) {
   }
 }
 
-// The expected counts are those of Python's bytes.decode("utf-8", "replace").
+// The expected counts come from Python's bytes.decode("utf-8", "replace").
 TEST(Utf8Test, ReplacesMaximalSubparts) {
   EXPECT_EQ(ReplaceInvalidUtf8("plain"), "plain");
   EXPECT_EQ(ReplaceInvalidUtf8("\x80"), Times(1));

@@ -93,7 +93,7 @@ struct Sampled {
 // The log-prob of one id of a prompt.
 struct Scored {
   uint64_t sequence = 0;
-  int32_t position = 0;  // Of the id.
+  int32_t position = 0;  // The id's position.
   TokenId token = 0;
   float logprob = 0.0F;                    // NaN where the model is broken, at this row alone.
   std::vector<TokenLogprob> top_logprobs;  // spec.num_prompt_logprobs entries.
@@ -103,8 +103,8 @@ struct Scored {
 struct StepResult {
   std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
   std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
-  // Of a mixture of experts: those that some row went through, summed over the layers. Each one's
-  // weights were read once.
+  // The experts (in a mixture of experts) that some row went through, summed over the layers. Each
+  // one's weights were read once.
   int64_t experts_read = 0;
   // The forward pass's part of the step's time, and of that, the sampling's.
   base::Duration forward{};

@@ -43,7 +43,7 @@ struct BlockNameHash {
 
 // What the bytes of a request's blocks depend on beside its ids, and which requests may share them.
 struct CacheRoot {
-  std::string model_digest;  // Of the model file.
+  std::string model_digest;  // The model file's digest.
   int numerics_version = 0;  // docs/numerics.md
   std::string kv_dtype;      // "f16" or "q8_0".
   std::string rope_scaling;  // As resolved at start.

@@ -56,7 +56,7 @@ class ClassMetrics {
   const Limits limits_;
 };
 
-// Of all requests that were admitted. Thread-safe.
+// The metrics of all admitted requests. Thread-safe.
 class RequestMetrics {
  public:
   // With the latency limits of `options`. `metrics` must outlive it.

@@ -73,7 +73,7 @@ struct SchedulingState {
   // It decodes, and in the last step it and others would have sampled at too great a cost together:
   // some of them, it perhaps, had to wait.
   bool contends = false;
-  // Of Sequence::preemptions, those that gave a turn to another tenant or to one past max_wait.
+  // The part of Sequence::preemptions that gave a turn to another tenant or to one past max_wait.
   int32_t turns_given = 0;
   // While it waits: its tenant is a quantum of service above another one that waits.
   bool above_share = false;

@@ -65,7 +65,7 @@ struct Parameter {
   uint32_t known_as = 0;
   // What requests may call it besides; null: no more.
   std::array<const char*, 3> aliases = {};
-  const char* help = nullptr;    // Of its flag, which `run` has; null: no flag.
+  const char* help = nullptr;    // Its flag's help, which `run` has; null: no flag.
   const char* letter = nullptr;  // Another name of that: "-n".
 };
 

@@ -67,7 +67,7 @@ struct KvState {
   // The block table, [block][group of layers]; empty unless the sequence runs. kNoBlock:
   // no row sees this block of a group with a window any more, or yet.
   std::vector<BlockId> blocks;
-  std::vector<BlockName> names;  // Of its first full blocks, as far as they were asked for.
+  std::vector<BlockName> names;  // Its first full blocks' names, as far as they were asked for.
   // Blocks [0, published) of the table are full and computed, and others may use them.
   int32_t published = 0;
   // Groups with a window gave back the blocks that no row from here on sees.
@@ -91,7 +91,7 @@ struct Sequence : Job {
   Sequence() = default;
   Sequence(CoreRequest core_request, uint64_t sequences_before);
 
-  // Of the request. See CoreRequest.
+  // From the request. See CoreRequest.
   SampleSpec spec;
   BlockName cache_root;
   bool long_rope = false;

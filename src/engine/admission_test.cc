@@ -376,7 +376,7 @@ TEST_F(AdmissionTest, AnEmptyMachineAdmitsAllThatIsOneRequest) {
   }
   EXPECT_GT(WaitOf("a"), 10.0);
   EXPECT_FALSE(Add({.text = 2000}).ok()) << "the next request waits for all of them";
-  // Of a rejected one all are rejected, and only the first gets a ticket for all.
+  // If one is rejected, all are, and only the first gets a ticket for all.
   const auto rejected = std::make_shared<core::AdmissionGroup>(3);
   const Status first = Add({.text = 3000, .group = rejected});
   ASSERT_FALSE(first.ok());

@@ -48,7 +48,7 @@ class BatchBuilder {
   Status CheckResult(const core::StepResult& result) const;
 
   // Moves the log-probs of a prompt's ids out of the result into the work of the item that asked
-  // for them, and counts them as scored; that of a prompt's first id is NaN. `next`: how many of
+  // for them, and counts them as scored; a prompt's first id has NaN. `next`: how many of
   // result->scored are taken, also by the items before. REQUIRES: the result was checked.
   void TakeScored(size_t item, core::StepResult* result, size_t* next);
 

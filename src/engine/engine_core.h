@@ -42,7 +42,7 @@ struct CoreEvent {
   enum class Kind { kStarted, kPromptScored, kToken, kPreempted, kFinished, kFailed };
   Kind kind = Kind::kToken;
   RequestId id = 0;
-  std::shared_ptr<core::RequestContext> context;  // Of the CoreRequest.
+  std::shared_ptr<core::RequestContext> context;  // The CoreRequest's.
   uint64_t step = 0;
   // kPromptScored, if the request wants prompt log-probs: the next ids of its prompt. The first
   // event of a request begins with the id at position 0, whose log-prob is NaN.
@@ -72,8 +72,8 @@ struct CoreStats {
   uint64_t steps = 0;
   uint64_t preemptions = 0;
   int last_rows = 0;               // Tokens of the last step.
-  int last_prefill_rows = 0;       // Of last_rows, the rows of prefill chunks.
-  int last_prompt_tokens = 0;      // Of last_rows, prompt tokens that were not computed before.
+  int last_prefill_rows = 0;       // The rows of prefill chunks in last_rows.
+  int last_prompt_tokens = 0;      // Prompt tokens in last_rows that were not computed before.
   int last_items = 0;              // Sequences in the last step.
   int last_fetches = 0;            // Reads from a tier that the last step began.
   base::Duration last_forward{};   // What the forward pass took of the last step's time ...
@@ -84,7 +84,7 @@ struct CoreStats {
       scheduler::BlockedBy::kNothing;  // The same rule, as the scheduler knows it.
   // The last step computed nothing, for a batch fills: until then, unless something happens.
   base::TimePoint next_look = base::TimePoint::max();
-  int last_padding_rows = 0;  // Of last_rows, padding.
+  int last_padding_rows = 0;  // The padding in last_rows.
   int limit = 0;              // Sequences that may run at once by now (BatchSizeControl).
   // Since the start.
   uint64_t batches = 0;         // Begun: the number of the newest one.
@@ -239,7 +239,7 @@ class EngineCore {
   Status device_status_;
 
   Sequences sequences_;
-  std::set<std::pair<base::TimePoint, RequestId>> deadlines_;  // Of those that have one.
+  std::set<std::pair<base::TimePoint, RequestId>> deadlines_;  // Requests that have a deadline.
   uint64_t next_number_ = 0;
   uint64_t step_ = 0;
   base::Duration last_took_{};  // By the newest step that computed.

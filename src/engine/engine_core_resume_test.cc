@@ -114,7 +114,7 @@ TEST_F(EngineCoreResumeTest, FindsTheBlocksOfWhatWasGenerated) {
   RunToEnd();
   ExpectRest(30, 2);
   EXPECT_EQ(ended_.at(2).cached_tokens, kResumePrompt);
-  // Of 50 ids, 48 are three blocks; then nine decodes.
+  // 48 of the 50 ids fill three blocks; then nine decodes.
   EXPECT_EQ(executor_.rows() - rows, 2 + 9);
 }
 

@@ -144,7 +144,7 @@ TEST_F(EngineCoreTest, AOneTokenPromptIsScoredToo) {
                                            Kind::kToken, Kind::kFinished}));
 }
 
-// Of invariant 1: chunks and preemption change no log-prob of a prompt, and score no id twice.
+// Part of invariant 1: chunks and preemption change no log-prob of a prompt, and score no id twice.
 TEST_F(EngineCoreTest, PromptsAreScoredOnceChunkedAndPreempted) {
   for (const int chunk : {1, 7, 0}) {
     scored_.clear();

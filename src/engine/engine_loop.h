@@ -141,7 +141,7 @@ class EngineLoop {
   uint64_t moved_ = 0;             // Blocks and ends of reads that a tier has brought so far.
   uint64_t generated_ = 0;         // Tokens that are counted.
   bool progressed_ = false;        // The newest step did.
-  base::TimePoint step_begin_{};   // Of the newest step.
+  base::TimePoint step_begin_{};   // When the newest step began.
   base::TimePoint queue_noted_{};  // When next_order_ and next_load_ were made.
   std::vector<RequestId> next_order_;
   scheduler::LoadView next_load_;
@@ -161,7 +161,7 @@ class EngineLoop {
   Status device_status_;                // GUARDED_BY(mu_)
   bool busy_ = false;                   // There was work at the last look. GUARDED_BY(mu_)
   base::TimePoint last_progress_{};     // GUARDED_BY(mu_)
-  // Of the time since last_progress_: what Watch takes for no stall. GUARDED_BY(mu_)
+  // The part of the time since last_progress_ that Watch does not count as a stall. GUARDED_BY(mu_)
   base::Duration excused_{};
   base::TimePoint last_watch_{};  // The last call of Watch. GUARDED_BY(mu_)
   std::thread thread_;

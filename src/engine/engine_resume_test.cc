@@ -1,5 +1,5 @@
 // Requests that go on in another engine, with real engines over a tiny random model: behind every
-// token the tokens and log-probs are those of the uninterrupted run, to the bit.
+// token the tokens and log-probs equal the uninterrupted run's, to the bit.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -129,8 +129,8 @@ TEST_F(EngineResumeTest, AnotherEngineGoesOnToTheBit) {
   }
 }
 
-// The factors of LongRoPE are those of the sequence's length, whatever the engine's limit and the
-// moment at which it goes on.
+// The sequence's length alone chooses the factors of LongRoPE; the engine's limit and the moment at
+// which the sequence resumes change nothing.
 TEST_F(EngineResumeTest, SoItDoesAcrossTheLengthOfLongRope) {
   const model::TempFile file(model::TinyModel("phi3long").Bytes());  // 32 positions, then long.
   const auto first = Open(512, "f16", file.path());

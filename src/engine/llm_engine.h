@@ -48,7 +48,7 @@ struct LlmEngineConfig {
   ChatRenderer render_chat;   // Empty: chats are rejected.
   std::string chat_template;  // What it renders.
   std::unique_ptr<executor::Executor> executor;
-  std::string kernels_name;  // Of the executor's table, for the metrics.
+  std::string kernels_name;  // The executor's kernel table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   core::CacheRoot cache_root;
   std::string fingerprint;                // ModelInfo::fingerprint.

@@ -1,5 +1,5 @@
 // Requests that go on where another engine left off (Request::resume_ids), in a whole engine of
-// fakes: text, log-probs and ends behind every token are those of the uninterrupted run.
+// fakes: text, log-probs and ends behind every token equal the uninterrupted run's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

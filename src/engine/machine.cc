@@ -11,7 +11,7 @@
 namespace ropeway::engine {
 namespace {
 
-constexpr const char* kCgroup = "/sys/fs/cgroup/";  // Of version 2, as a container sees its own.
+constexpr const char* kCgroup = "/sys/fs/cgroup/";  // Version 2, as a container sees its own.
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path);

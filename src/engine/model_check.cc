@@ -123,7 +123,7 @@ void CheckVocabulary(const model::GgufFile& file, const EngineOptions& options, 
   check->tokenizer = *std::move(made);
   const int32_t tokens = check->tokenizer->vocab_size();
   const bool bound = check->config && check->config->vocab_size > 0;
-  // Of a GGUF file BindTensors has compared the two.
+  // For a GGUF file, BindTensors has compared the two.
   if (bound && check->config->vocab_size != tokens) {
     const std::string field = VocabularyFile(file);
     check->Add(Status(StatusCode::kDataLoss,

@@ -1,5 +1,5 @@
-// The check's answer is that of loading: for files that are wrong in one way each, in models that
-// cannot be opened, and in folders.
+// The check gives the same answer as loading: for files that are wrong in one way each, in models
+// that cannot be opened, and in folders.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -135,7 +135,7 @@ TEST(ModelCheckTest, ManyReasonsAreBounded) {
   const ModelCheck check = CheckOf(writer);
   EXPECT_THAT(check.reasons, SizeIs(model::Failures::kMost + 1));
   EXPECT_THAT(check.status().message(), HasSubstr("\n  - and maybe more"));
-  // Of tensors with the same fault one is named.
+  // One of several tensors with the same fault is named.
   writer = model::TinyLlama();
   writer.SetUint32("llama.embedding_length", 96);
   EXPECT_THAT(CheckOf(writer).status().message(),

@@ -41,7 +41,7 @@ const char* PromptField(const Request& request) {
   return std::holds_alternative<std::vector<ChatMessage>>(request.prompt) ? "messages" : "prompt";
 }
 
-// Of a text; or of a chat, which becomes one when it is rendered.
+// Encodes a text; or a chat, which becomes a text when it is rendered.
 class TextTokenization final : public service::Tokenization {
  public:
   TextTokenization(const tokenizer::Tokenizer* tokenizer, std::string text, bool add_special)

@@ -81,7 +81,7 @@ class PromptEncoder {
   struct Parts {
     std::vector<TokenId> before;
     std::optional<std::string> text;
-    tokenizer::Spans quoted;  // Of the text: what messages said.
+    tokenizer::Spans quoted;  // The parts of the text that messages said.
     bool add_special = false;
     std::vector<TokenId> after;
   };
@@ -135,7 +135,7 @@ class PromptEncoder {
     bool prepared_ = false;
     Parts parts_;
     std::unique_ptr<ChatRendering> rendering_;       // While a chat is rendered. It uses the above.
-    std::unique_ptr<tokenizer::Encoding> encoding_;  // Of the text, if there is one.
+    std::unique_ptr<tokenizer::Encoding> encoding_;  // Encodes the text, if there is one.
   };
 
  private:

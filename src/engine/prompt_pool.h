@@ -21,8 +21,8 @@ namespace ropeway::engine {
 
 // Chats are rendered and prompts encoded in pieces, in fair shares of the time between tenants and
 // classes (base::FairPool): however many and however long the prompts of one tenant are, another's
-// is encoded at once. Requests leave as they are ready; their order is that of Submit all the same
-// (core::JobRequest::order). A chat whose template takes long gives way to others of its flow.
+// is encoded at once. Requests leave as they are ready, but keep the order in which Submit took
+// them (core::JobRequest::order). A chat whose template takes long gives way to others of its flow.
 class PromptPool {
  public:
   // Both are called from the pool's threads and must not wait. A request that is ready is kWaiting,
@@ -56,7 +56,7 @@ class PromptPool {
     const std::shared_ptr<LiveRequest> live;
     PromptEncoder::Job encoding;
     base::SharedBudget::Hold bytes;  // For what `encoding` takes, except what `free` covers.
-    base::SharedBudget::Hold free;   // Of free_: the job then has kFreeBytes free of charge.
+    base::SharedBudget::Hold free;  // Taken from free_: the job then has kFreeBytes free of charge.
   };
   using Deadline = std::pair<base::TimePoint, RequestId>;
 

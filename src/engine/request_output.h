@@ -91,8 +91,8 @@ class RequestOutput {
   const base::Clock* const clock_;
   tokenizer::Detokenizer detokenizer_;
   tokenizer::StopMatcher stops_;
-  uint64_t text_bytes_ = 0;    // Of all tokens so far, before stop strings are cut.
-  uint64_t prompt_bytes_ = 0;  // Of the prompt's tokens so far, special tokens too.
+  uint64_t text_bytes_ = 0;    // All tokens' bytes so far, before stop strings are cut.
+  uint64_t prompt_bytes_ = 0;  // The prompt's tokens so far, special tokens too.
   Verdict verdict_ = Verdict::kGoOn;
   ropeway::Finish finish_;  // Counts as it goes; the reason, batch and times with Finish.
 };

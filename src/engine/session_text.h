@@ -19,7 +19,7 @@ struct KeptHistory {
   size_t bytes = 0;  // The number of the text's first bytes, which those ids decode to.
 };
 
-// Of a chat that goes on: the ids of `session` that stand for the beginning of `text`, the whole
+// For a chat that continues: the ids of `session` that stand for the beginning of `text`, the whole
 // chat rendered anew. All of them; or all but those that ended the answer, where the template ends
 // a message otherwise. Nullopt where the text does not begin so: the template changes its history,
 // or the model wrote what does not come back (special tokens, bytes that are no UTF-8).

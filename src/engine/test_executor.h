@@ -115,8 +115,8 @@ class TestExecutor : public executor::Executor {
   // The first read of a block that another scope wrote; empty: none.
   const std::string& foreign_read() const { return foreign_read_; }
 
-  // The first thing a batch asked that no executor can do, or a slot whose place is not that of the
-  // context read through it; empty: none.
+  // The first thing a batch asked that no executor can do, or a slot whose place differs from
+  // the place of the context read through it; empty: none.
   const std::string& violation() const { return violation_; }
 
  private:

@@ -70,7 +70,7 @@ class TierTransfers {
   struct Read {
     core::Sequence* sequence = nullptr;
     std::vector<kvcache::KvPage> pages;
-    size_t next = 0;  // Of `pages`, the first that is still to come.
+    size_t next = 0;  // The first of `pages` that is still to come.
     base::TimePoint begun{};
     base::Duration limit{};
     int64_t bytes = 0;      // Arrived so far.

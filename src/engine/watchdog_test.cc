@@ -134,7 +134,7 @@ TEST(WatchdogTest, AStallAfterAPauseIsSeen) {
     test.clock.skipped += 1;
     return !test.engine->GetHealth().live;
   }));
-  // Of the pause as much counts as of any time between two looks.
+  // The pause counts as much as any time between two looks.
   EXPECT_GE(skipped, 10);
   EXPECT_THAT(test.engine->GetHealth().reason, HasSubstr("step 1 has run for "));
   test.control->OpenGate();

@@ -87,7 +87,7 @@ TEST_P(Architecture, NothingAroundASequenceChangesIt) {
 
 TEST_P(Architecture, EveryInstructionSetGivesTheSameBits) {
   std::vector<kernels::WeightType> types = {kernels::WeightType::kF32, kernels::WeightType::kQ8_0};
-  // Experts are packed in ways of their own; those of gpt-oss's files are MXFP4.
+  // Experts are packed in ways of their own; gpt-oss's files have experts in MXFP4.
   if (model_->config().experts.count > 0) {
     types.insert(types.end(), {kernels::WeightType::kQ5_0, kernels::WeightType::kIQ4_NL,
                                kernels::WeightType::kMXFP4});

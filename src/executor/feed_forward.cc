@@ -82,7 +82,7 @@ size_t FeatureBytes(const model::FfnWeights& ffn, int rows) {
   return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
-// Of all experts of a layer for `rows` rows: each use of an expert is a row, and an expert's last
+// All experts of a layer for `rows` rows: each use of an expert is a row, and an expert's last
 // group of rows may be filled up.
 size_t MaxFeatureBytes(const model::Model& model, int rows) {
   const model::ExpertsConfig& config = model.config().experts;

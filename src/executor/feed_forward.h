@@ -99,8 +99,8 @@ class ExpertLayer {
     AlignedArray<std::byte> packed;  // [max rows], packed for gate or up
     AlignedArray<float> gate;        // [max rows][some panels]
     AlignedArray<float> up;          // as gate
-    std::vector<Use> uses;           // Of all experts, one after another.
-    std::vector<Group> groups;       // Of each expert; the last is that of all rows.
+    std::vector<Use> uses;           // All experts' uses, one after another.
+    std::vector<Group> groups;       // One per expert; the last one has all rows.
   };
 
   // Normalizes the rows of the worker's part and chooses their experts.
@@ -131,7 +131,7 @@ class ExpertLayer {
   AlignedArray<int32_t> chosen_;      // [rows][used]
   AlignedArray<float> weights_;       // [rows][used]
   AlignedArray<float> shared_;        // [rows]: the weight of the expert of all rows.
-  AlignedArray<std::byte> features_;  // Of each expert's rows, packed for its down matrix.
+  AlignedArray<std::byte> features_;  // Each expert's rows, packed for its down matrix.
   AlignedArray<float> sums_;          // [rows][hidden]
   std::vector<Worker> workers_;
   int64_t experts_read_ = 0;  // Worker 0's.

@@ -86,7 +86,7 @@ class ForwardPass {
   struct Addend {
     const kernels::Matrix& matrix;
     const float* bias;
-    const float* post_norm;  // Of the products first; nullptr: none.
+    const float* post_norm;  // Applied to the products first; nullptr: none.
   };
 
   void RunWorker(const Step& step, Worker* w);

@@ -60,7 +60,7 @@ class OutputLayer {
     RowPacker packer;
     Sampler sampler;
     AlignedArray<float> part;  // [rows][columns of a part]
-    std::vector<Best> best;    // Of each row, among this worker's columns.
+    std::vector<Best> best;    // For each row, among this worker's columns.
     base::Duration sampling{};
   };
   // Rows [begin, begin + rows) of the outputs.

@@ -1,4 +1,4 @@
-// The largest logit found part by part, by several workers, is that of the whole row.
+// The largest logit that several workers find part by part is the largest of the whole row.
 #include "executor/output_layer.h"
 
 #include <gtest/gtest.h>

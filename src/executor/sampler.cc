@@ -14,7 +14,7 @@ constexpr float kMinExponent = -87.0F;  // exp() of less is hardly a normal floa
 constexpr size_t kFirstSorted = 64;
 // Sorting more costs more than RankBuckets.
 constexpr size_t kMostSorted = 512;
-constexpr float kLeastWidth = 1e-6F;  // Of all buckets together.
+constexpr float kLeastWidth = 1e-6F;  // All buckets together.
 
 // Sums over a whole vocabulary are in double and in one order: blocks of 1024 ids, each as eight
 // interleaved sums s0..s7 joined as ((s0+s4)+(s2+s6))+((s1+s5)+(s3+s7)), the blocks added in order.
@@ -286,7 +286,7 @@ TokenId Sampler::DrawSorted(std::span<const float> logits, const SamplingParams&
   const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < vocab;
   const size_t most = top_k ? static_cast<size_t>(params.top_k) : vocab;
   size_t kept = 0;
-  // With top_k, the sum that top_p refers to is that of all k.
+  // With top_k, top_p refers to the sum of all k.
   if (most <= kMostSorted || !top_k) kept = KeptByTopP(params, most, kMostSorted);
   if (kept == 0) {
     if (const auto token = DrawInBuckets(logits, params, max, u)) return *token;
@@ -327,7 +327,7 @@ std::optional<TokenId> Sampler::DrawInBuckets(std::span<const float> logits,
   const bool top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
   RankBuckets::Cut kept =
       top_k ? ranks_.First(static_cast<size_t>(params.top_k)) : RankBuckets::All();
-  const double unsure = 2 * ranks_.error();  // Of a total that is summed in another order.
+  const double unsure = 2 * ranks_.error();  // The total is summed in another order.
   if (params.top_p < 1.0F) {
     ranks_.Sum(weights_, 0.0F, kept);
     const double enough = double{params.top_p} * (top_k ? ranks_.total() : TotalWeight());

@@ -157,7 +157,7 @@ class Sampler {
   const kernels::Kernels* kernels_;
   LogitAdjuster adjuster_;
   TypicalFilter typical_;
-  TokenOrder order_;                // Of `ordered_`, by logit.
+  TokenOrder order_;                // Orders `ordered_` by logit.
   RankBuckets ranks_;               // By logit too.
   const float* ordered_ = nullptr;  // The row that order_ holds in this call, or nullptr.
   std::vector<float> weights_;      // By id.

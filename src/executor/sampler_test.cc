@@ -167,7 +167,7 @@ TEST(SamplerTest, TopPKeepsTheShortestBeginningThatReachesIt) {
   EXPECT_EQ(kept(Spec(1, 0, 0.41F)), std::vector<int>({1, 3}));
   EXPECT_EQ(kept(Spec(1, 0, 0.75F)), std::vector<int>({0, 1, 3}));
   EXPECT_EQ(kept(Spec(1, 0, 0.95F)), std::vector<int>({0, 1, 2, 3}));
-  // Of what top_k left, 4/7 and 3/7: 0.55 is reached by the first alone.
+  // top_k leaves 4/7 and 3/7: the first alone reaches 0.55.
   EXPECT_EQ(kept(Spec(1, 2, 0.55F)), std::vector<int>({1}));
   EXPECT_EQ(kept(Spec(1, 2, 0.6F)), std::vector<int>({1, 3}));
 }

@@ -29,7 +29,7 @@ struct PlanLimits {
   int max_positions = 0;
   int num_blocks = 0;
   int num_kv_heads = 1;
-  std::vector<int32_t> windows = {0};  // Of each group of layers: see KvLayout.
+  std::vector<int32_t> windows = {0};  // One per group of layers: see KvLayout.
 };
 
 // The first position that the row at `position` sees in layers with this window (0: none).
@@ -56,8 +56,8 @@ struct alignas(64) UnitQueue {
 
 // Rows that pass through a layer together.
 struct RowSet {
-  std::vector<int32_t> item;      // Of each row: the index of its batch item.
-  std::vector<int32_t> position;  // Of each row: its absolute position.
+  std::vector<int32_t> item;      // For each row: the index of its batch item.
+  std::vector<int32_t> position;  // For each row: its absolute position.
   bool by_rows = false;           // Each worker has its own rows (else its own output features).
   std::vector<AttentionUnit> units;
   // A unit covers one split only; partial results are merged when all units are done.

@@ -16,7 +16,7 @@ namespace ropeway::executor::testing {
 
 inline constexpr int64_t kPoolBytes = int64_t{4} << 20;
 
-// Loads a model that TinyLlama makes; TinyModel is that of the default options, loaded once.
+// Loads a model that TinyLlama makes; TinyModel has the default options and is loaded once.
 std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& options = {});
 std::shared_ptr<const model::Model> LoadGguf(const model::GgufWriter& writer);
 const std::shared_ptr<const model::Model>& TinyModel();

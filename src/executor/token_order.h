@@ -61,12 +61,12 @@ class TokenOrder {
 
 // Sums of weights along the same order (keys descending, ties by id ascending; NaN as minus
 // infinity), for prefixes so long that to sort them costs more than all else. Keys go into kBuckets
-// buckets of equal width, and all keys of a bucket stand before those of the next one, so only the
+// buckets of equal width, and all keys of a bucket stand before the next bucket's keys, so only the
 // bucket in which a sum reaches what is looked for has to be sorted.
 //
-// A sum is defined as that of the sorted weights, one after the other, in double. Here the weights
-// are added in another order, and both sums are within error() of each other. Reach answers only
-// where that cannot change its answer; for the rest, about one draw in 10^8, the caller sorts.
+// The definition of a sum: the sorted weights are added one after the other, in double. Here the
+// weights are added in another order, and both sums are within error() of each other. Reach answers
+// only where that cannot change its answer; for the rest, about one draw in 10^8, the caller sorts.
 //
 // Thread rule: one thread at a time; keeps its memory from one use to the next.
 class RankBuckets {

@@ -47,8 +47,8 @@ int32_t MostPromptTokens(const Request& request) {
   return Saturated(most);
 }
 
-// How much of `text` is that of `tokens`, in whole characters: nothing where their bytes are not
-// known.
+// How many bytes of `text` the `tokens` account for, in whole characters: 0 where their bytes are
+// not known.
 size_t BytesOf(const std::vector<OutputToken>& tokens, std::string_view text) {
   size_t bytes = 0;
   for (const OutputToken& token : tokens) bytes += token.bytes.size();

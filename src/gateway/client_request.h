@@ -115,10 +115,10 @@ class ClientRequest final : public service::ActiveRequest {
   Usage UsageOf(const Usage& said) const;
 
   // What the sink was given.
-  std::vector<TokenId> ids_;  // Of the tokens, where the backend reports them.
+  std::vector<TokenId> ids_;  // The tokens' ids, where the backend reports them.
   AnswerLength length_;
   GivenOutput given_;         // Where the backend reports ids.
-  size_t prompt_tokens_ = 0;  // Of the prompt, with their log-probs.
+  size_t prompt_tokens_ = 0;  // Tokens of the prompt that were given, with their log-probs.
   // Bytes of text that came behind all tokens: what a stop string or a half character had held back
   // until the end. No id accounts for it.
   size_t rest_bytes_ = 0;

@@ -33,7 +33,7 @@ class DispatchTenants {
  public:
   // A tenant with requests; it stays where it is until its last one has left.
   struct Tenant {
-    double weight = 1.0;  // Of its newest request.
+    double weight = 1.0;  // Its newest request's.
     int requests = 0;
     int urgent = 0;         // Requests of class high without an attempt under way.
     int running = 0;        // Requests with an attempt under way.
@@ -82,7 +82,7 @@ class DispatchTenants {
   ByName all_;
   int newcomers_ = 0;
   int urgent_ = 0;
-  double weights_ = 0.0;  // Of all of them.
+  double weights_ = 0.0;  // Sum over all of them.
 };
 
 // Totals since the start.
@@ -91,7 +91,7 @@ struct BatchCounts {
   uint64_t batched = 0;  // Requests that started in them.
   double batch_sizes = 0.0;
   uint64_t batches_ended = 0;
-  double batch_seconds = 0.0;  // Of those that ended.
+  double batch_seconds = 0.0;  // Sum over the batches that ended.
 };
 
 // Requests that start together are a batch until the last of them has ended. Requests of class high
@@ -157,7 +157,7 @@ class DispatchBatches {
 
 // `id` is unique, also among those that ended.
 struct DispatchRequest : core::JobRequest {
-  int32_t prompt_tokens = 1;     // Of its prompt, as estimated; at least 1.
+  int32_t prompt_tokens = 1;     // Its prompt's length, as estimated; at least 1.
   std::vector<uint64_t> blocks;  // PrefixBlocks of its prompt.
 };
 
@@ -190,7 +190,7 @@ struct DispatchEntry : core::Job {
   // What was given to the client, and what it comes from.
   bool given = false;
   bool ids_known = true;                        // Of all of it, and of one model.
-  std::shared_ptr<const std::string> identity;  // Of the replica; null: not known.
+  std::shared_ptr<const std::string> identity;  // The replica's identity; null: not known.
 
   // What was charged.
   bool prompt_charged = false;

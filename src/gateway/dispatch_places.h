@@ -11,7 +11,7 @@ namespace ropeway::gateway {
 
 // Reads the replicas' places, and the tenants' requests, as they are when it is asked; keeps
 // nothing. See PlaceAsk for the rules. With `beyond` it tells the places for requests that may go
-// beyond a replica's places: those of class high and of newcomers.
+// beyond a replica's places: requests of class high and newcomers' requests.
 class DispatchPlaces {
  public:
   // Both must outlive it.

@@ -219,12 +219,13 @@ class GatewayBackend final : public service::FrontDesk {
   service::Intake intake_;
   service::Registry<ClientRequest> requests_{"the gateway"};
   const std::shared_ptr<GatewayInbox> inbox_ = std::make_shared<GatewayInbox>();
-  std::atomic<base::TimePoint> busy_since_{};  // Of the gateway's thread; 0: it sleeps.
+  std::atomic<base::TimePoint>
+      busy_since_{};  // When the gateway's thread began its work; 0: it sleeps.
 
   // Also held while requests are added to their dispatcher: they may be rejected then.
   mutable std::mutex mu_;
   mutable std::condition_variable probed_;  // Notified when a replica was probed.
-  LookTimes look_times_;                    // Of requests that wait. GUARDED_BY(mu_)
+  LookTimes look_times_;                    // For requests that wait. GUARDED_BY(mu_)
 
   base::FairPool helpers_;  // For what takes long: histories of turns, and large requests.
   std::thread thread_;      // Last.

@@ -23,8 +23,8 @@ namespace ropeway::gateway {
 // What the gateway's parts count by themselves; the metrics follow when they are asked for.
 struct GatewaySample {
   EngineStats stats;
-  service::QueueInfo queue;  // Of all tenants.
-  DispatchCounts counts;     // Of all models.
+  service::QueueInfo queue;  // All tenants together.
+  DispatchCounts counts;     // All models together.
   std::vector<BackendStatus> backends;
   store::SessionStoreStats sessions;
 };

@@ -57,7 +57,7 @@ void ExpectInMetrics(const BackendStatus& status, const std::string& metrics) {
   expect(failures + "\"timeout\"," + model + "}", status.timeouts);
 }
 
-// So do those of batches and requests, which GET /health shows.
+// The series of batches and requests follow too; GET /health shows the same numbers.
 void ExpectInMetrics(const EngineStats& stats, const std::string& metrics) {
   const auto expect = [&](const std::string& series, auto value) {
     EXPECT_NEAR(SeriesOf(metrics, "ropeway_" + series), static_cast<double>(value), 1e-9) << series;

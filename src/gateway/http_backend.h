@@ -19,7 +19,7 @@
 namespace ropeway::gateway {
 
 struct HttpBackendOptions {
-  // The path of its URL is that of the API, such as /v1 or /v3, as it is; without one it is /v1.
+  // Its URL's path is used as the API's path, such as /v1 or /v3; without one it is /v1.
   // For kinds with paths of their own, one that is no version is the server's, and /v1 follows it.
   // Its key is in no message.
   BackendOptions server{};
@@ -30,7 +30,7 @@ struct HttpBackendOptions {
   base::Duration connect_timeout = std::chrono::seconds(5);
   base::Duration first_byte_timeout{0};
   base::Duration idle_timeout{0};
-  base::Duration probe_timeout = std::chrono::seconds(5);  // Of the answer to each question.
+  base::Duration probe_timeout = std::chrono::seconds(5);  // For the answer to each question.
   int max_idle_connections = 64;                           // That are kept for later requests.
 };
 

@@ -13,8 +13,8 @@ namespace ropeway::gateway {
 
 // What a client was given, without the text itself, which may be long.
 struct GivenOutput {
-  uint64_t bytes = 0;  // Of text.
-  uint64_t hash = 0;   // Of these.
+  uint64_t bytes = 0;  // Bytes of text.
+  uint64_t hash = 0;   // Their hash.
   uint64_t tokens = 0;
 
   void Add(std::string_view text, uint64_t more_tokens);

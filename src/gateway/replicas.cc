@@ -138,7 +138,7 @@ bool Replica::OnFailure(FailureKind kind, int retry_after_seconds, bool last, ba
   ++failed_;
   if (kind == Kind::kBusy) {
     learned_.OnBusy(in_flight_, now);
-    if (now < busy_until_) return false;  // Of requests sent together, the first counts.
+    if (now < busy_until_) return false;  // The first of requests sent together counts.
     const int doublings = std::min(busy_in_a_row_++, kMaxBusyDoublings);
     base::Duration pause = kBusyPause * (1 << doublings);
     if (retry_after_seconds > 0) pause = std::chrono::seconds(std::min(retry_after_seconds, 3600));

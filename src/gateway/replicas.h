@@ -28,8 +28,8 @@ inline constexpr ReplicaMask kAllReplicas = ~ReplicaMask{0};
 inline ReplicaMask MaskOf(int replica) { return ReplicaMask{1} << replica; }
 
 struct HealthOptions {
-  base::Duration probe_interval = std::chrono::seconds(5);  // Of one that takes requests.
-  base::Duration probe_again = std::chrono::seconds(1);     // Of one that does not.
+  base::Duration probe_interval = std::chrono::seconds(5);  // For one that takes requests.
+  base::Duration probe_again = std::chrono::seconds(1);     // For one that does not.
   base::Duration probe_timeout = std::chrono::seconds(5);   // Then a probe has failed.
   // Failures in a row after which a replica is ejected; one that takes no connection counts twice.
   int failures = 3;
@@ -48,7 +48,7 @@ struct ReplicaRules {
   PlacesOptions places;         // What is learned; `most` binds also what is reported.
   bool memory_control = false;  // --batch-control memory, where a replica reports its memory.
   HealthOptions health;
-  size_t table_entries = size_t{1} << 18;  // Of the prefix table, at most: 24 bytes each.
+  size_t table_entries = size_t{1} << 18;  // Size of the prefix table, at most: 24 bytes each.
   // Tenants that may send requests, as far as is known. Where there are several, each replica keeps
   // a place for one that has none there: see PlaceAsk.
   int tenants = 1;

@@ -86,7 +86,7 @@ class EvictionQueue {
 
 // What decides a block's eviction class; see EvictionQueue.
 struct BlockWorth {
-  int32_t chain_tokens = 0;  // Of the longest chain that contained it.
+  int32_t chain_tokens = 0;  // The longest chain that contained it.
   bool reused = false;
   CacheRetention retention = CacheRetention::kNormal;
 };

@@ -45,7 +45,7 @@ class WriteBatch;
 
 namespace ropeway::kvcache {
 
-// Of the header and of the directory's layout. Goes up with any change of either.
+// The version of the header and of the directory's layout. Goes up with any change of either.
 inline constexpr uint32_t kDiskFormat = 2;
 inline constexpr size_t kDiskHeaderBytes = 56;
 // The disk space of a block besides its bytes, at most: its header, the blob's, two keys and their

@@ -76,7 +76,7 @@ class DiskReads {
     uint64_t ticket = 0;
     std::vector<core::BlockName> names;
     std::vector<KvRead> reads;  // reserved to names.size()
-    size_t taken = 0;           // Of `reads`.
+    size_t taken = 0;           // How many of `reads` are taken.
     bool ended = false;         // `reads` is complete.
   };
 
@@ -94,7 +94,7 @@ class DiskReads {
   // Takes at most `max_blocks` of the delivered blocks. Throws std::bad_alloc with nothing taken.
   std::vector<KvRead> Take(size_t max_blocks);
 
-  // Of blocks that were delivered and not taken.
+  // Blocks that were delivered and not taken.
   uint64_t bytes() const { return bytes_; }
   bool any() const { return ready_ > 0; }
 

@@ -35,7 +35,7 @@ class DiskWatch;
 
 struct DiskTierOptions {
   CacheOptions cache{};    // Its disk. The directory is created if need be; see MinCapacity.
-  size_t block_bytes = 0;  // Of the largest block.
+  size_t block_bytes = 0;  // The largest block's size.
   int cores = 1;           // For WriteRate.
   // Bounds the tier's memory: three quarters for blocks that are not flushed yet, one for blocks
   // that were read and not taken. One block of each is always allowed.
@@ -161,7 +161,7 @@ class DiskTier final : public KvTier {
   DiskReads reads_;
   std::map<uint32_t, Generation> generations_;  // The newest is written to.
   std::deque<Job> queue_;
-  uint64_t last_sequence_ = 0;     // Of the last job.
+  uint64_t last_sequence_ = 0;     // The last job's.
   uint64_t written_sequence_ = 0;  // Jobs up to it are done ...
   uint64_t flushed_sequence_ = 0;  // ... and flushed.
   uint64_t flush_target_ = 0;      // Flush was requested up to it.
@@ -170,8 +170,8 @@ class DiskTier final : public KvTier {
   base::TimePoint memtable_since_{0};
   std::vector<core::BlockName> memtable_;  // Written to the newest generation and not flushed.
   bool memtable_dirty_ = false;
-  size_t memtable_bytes_ = 0;  // Of blocks.
-  size_t put_bytes_ = 0;       // Of blocks that are queued or in the memtable.
+  size_t memtable_bytes_ = 0;  // Bytes of blocks.
+  size_t put_bytes_ = 0;       // Bytes of blocks that are queued or in the memtable.
   bool take_again_ = false;    // TakeReads had no memory.
   int device_errors_ = 0;      // Reads in a row.
   // What Usage tells.

@@ -38,13 +38,13 @@ class WriteBackQueue {
   int32_t size() const { return blocks_.size(); }
 
  private:
-  EvictionQueue blocks_;  // Of one class, so first in, first out.
+  EvictionQueue blocks_;  // All are in one class, so first in, first out.
 };
 
 struct KvCacheOptions {
   int32_t num_blocks = 0;
   size_t block_bytes = 0;
-  std::vector<int32_t> windows = {0};  // Of each group of layers: see KvWindows.
+  std::vector<int32_t> windows = {0};  // One per group of layers: see KvWindows.
   // Without prefix_caching no block is kept or shared; a preempted sequence is recomputed.
   CacheOptions cache{};
   EvictionPolicy eviction = EvictionPolicy::kCost;
@@ -77,7 +77,7 @@ struct KvPage {
   core::BlockName name;
   core::BlockId block = 0;  // Where it goes.
   int32_t computed = 0;     // The sequence's, once this page and those before it have arrived.
-  bool tail = false;        // Of the parked tail, which no other sequence can use.
+  bool tail = false;        // It is the parked tail, which no other sequence can use.
 };
 
 // A full block of a running sequence is named when the sequence starts (pending, if its ids are
@@ -180,8 +180,8 @@ class KvCacheManager {
   const BlockPool& pool() const { return pool_; }
   const KvCacheOptions& options() const { return options_; }
 
-  // Checks the pool, that references and claims are exactly those of `sequences`, which must be all
-  // there are, and that no sequence is about to write a shared block.
+  // Checks the pool, that exactly `sequences`, which must be all there are, hold its references and
+  // claims, and that no sequence is about to write a shared block.
   Status CheckIntegrity(std::span<const core::Sequence* const> sequences) const;
 
  private:

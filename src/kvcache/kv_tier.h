@@ -24,14 +24,15 @@ struct KvRead {
 struct KvTierUsage {
   bool on = true;       // False: an error turned it off; it stores and finds nothing.
   uint64_t blocks = 0;  // Stored.
-  uint64_t bytes = 0;   // Of storage, all overhead included.
+  uint64_t bytes = 0;   // Storage in use, all overhead included.
   uint64_t capacity_bytes = 0;
-  uint64_t pending_bytes = 0;  // Of memory: taken by Put and not yet stored, or read and not taken.
-  uint64_t written_bytes = 0;  // Of blocks that were written since the start.
-  uint64_t read_bytes = 0;     // Of blocks that were read since the start.
+  uint64_t pending_bytes =
+      0;  // Memory in use: taken by Put and not yet stored, or read and not taken.
+  uint64_t written_bytes = 0;    // Blocks written since the start.
+  uint64_t read_bytes = 0;       // Blocks read since the start.
   uint64_t rejected_blocks = 0;  // Found torn, foreign or corrupt since the start.
   uint64_t evicted_blocks = 0;   // Dropped for space since the start.
-  double cpu_seconds = 0;        // Of the tier's own threads since the start.
+  double cpu_seconds = 0;        // The tier's own threads, since the start.
 };
 
 // A tier may be slow, full or lossy: a block that it does not return is recomputed, to the same

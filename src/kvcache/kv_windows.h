@@ -20,7 +20,7 @@ inline int32_t BlocksFor(int64_t positions) {
 // row sees any more is not kept.
 class KvWindows {
  public:
-  // Of each group: the window; 0: all positions. At least one group.
+  // Each group's window; 0: all positions. At least one group.
   explicit KvWindows(std::vector<int32_t> windows);
 
   int32_t groups() const { return static_cast<int32_t>(windows_.size()); }

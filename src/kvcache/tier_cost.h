@@ -71,7 +71,7 @@ class WriteRate {
   const base::Clock* const clock_;
   const double fixed_rate_;
   const double cpu_rate_;  // CPU seconds that may be spent per second.
-  double cost_cpu_;        // Of the last about 64 MiB: CPU seconds ...
+  double cost_cpu_;        // Cost of about the last 64 MiB: CPU seconds ...
   double cost_bytes_;      // ... and bytes.
   double tokens_;          // Bytes; negative: debt.
   base::TimePoint refilled_;

@@ -88,7 +88,7 @@ class CacheAwarePolicy final : public SchedulingPolicy {
 
 // Several policies as one. The first part decides, the next ones break its ties, then the arrival
 // does: key i is the first key of part i. The first part decides about preemption and victims, and
-// whether classes have an order; service is that of the part that divides it. All parts receive
+// whether classes have an order; the part that divides service counts it. All parts receive
 // OnScheduled and OnFinished.
 class CombinedPolicy final : public SchedulingPolicy {
  public:

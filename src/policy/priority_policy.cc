@@ -9,7 +9,7 @@
 namespace ropeway::policy {
 namespace {
 
-constexpr double kNewestStepWeight = 1.0 / 32;  // Of the newest step in the mean cost.
+constexpr double kNewestStepWeight = 1.0 / 32;  // The newest step's weight in the mean cost.
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -131,7 +131,7 @@ bool PriorityPolicy::IsBetterVictim(const core::Sequence& a, const core::Sequenc
   if (a.request.priority != b.request.priority) return a.request.priority > b.request.priority;
   const int32_t lost_a = kv_is_kept_ ? 0 : a.computed;
   const int32_t lost_b = kv_is_kept_ ? 0 : b.computed;
-  // Of equal ones the newest: the orders are swapped.
+  // The newest of equal ones: the orders are swapped.
   return std::tuple(lost_a, a.generated(), b.order) < std::tuple(lost_b, b.generated(), a.order);
 }
 

@@ -259,8 +259,8 @@ std::array<double, 3> Backlog(ClassShares* shares, int length, bool random_lengt
 
 TEST(ClassSharesTest, SharesHoldWithinFivePercentOverThirtySecondsOfBacklog) {
   // 30 seconds are 1,000 steps of 30 ms. Sequences of 1, 2 and 6 seconds, of equal and of random
-  // length; windows that begin with the backlog, and later. Not those of 6 seconds in the first
-  // window: what high starts before it is above its share runs to its end.
+  // length; windows that begin with the backlog, and later. The first window leaves out
+  // sequences of 6 seconds: what high starts before it is above its share runs to its end.
   for (const int length : {32, 64, 200}) {
     for (const bool random_length : {false, true}) {
       for (const int from : {0, 500, 1500, 5000}) {

@@ -25,11 +25,11 @@ struct Rank {
 
 // The work of one step for one job.
 struct ScheduledWork {
-  int32_t prompt_tokens = 0;  // Of its prompt, computed for the first time.
+  int32_t prompt_tokens = 0;  // Tokens of its prompt, computed for the first time.
   int32_t output_tokens = 0;  // 1 if its next token is sampled.
   // In units of StepCost, recomputed tokens and sampling included.
   double cost = 0.0;
-  // Of it, what attention and sampling add to the tokens above.
+  // The part of it that attention and sampling add to the tokens above.
   double extra = 0.0;
   // Slots' worth of the KV pool that the job holds: its part of the blocks, times the slots.
   double held = 0.0;

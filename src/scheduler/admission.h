@@ -61,7 +61,7 @@ class AdmissionTickets {
   };
 
   struct Ticket {
-    uint64_t key = 0;  // Of its request's content, within its tenant.
+    uint64_t key = 0;  // Identifies its request's content, within its tenant.
     int32_t requests = 1;
     Work work;
     base::TimePoint made{};

@@ -48,7 +48,7 @@ class BatchFormer {
     bool urgent = false;       // One of them is of class high.
     int running = 0;           // Members of the present batch that have not ended.
     int free_slots = 0;
-    int32_t prompt_tokens = 0;  // Of the waiting sequences.
+    int32_t prompt_tokens = 0;  // The waiting sequences' prompts.
     bool flush = false;         // No more will come.
   };
 
@@ -97,7 +97,7 @@ class BatchFormer {
   base::TimePoint last_arrival_{};
   double gap_ = 0.0;  // Seconds; valid from the second arrival on.
 
-  int rows_ = 0;  // Of the present batch; 0: none runs.
+  int rows_ = 0;  // The present batch; 0: none runs.
   int32_t prompt_tokens_ = 0;
   base::TimePoint began_{};
   // Mean seconds by bucket; 0: no batch of this bucket has ended.
@@ -169,7 +169,7 @@ class Batches {
   bool MayStart() const { return continuous() || new_slots_ > 0; }
   // Else: whether this one may start beside the running batch.
   bool MayJoin(const core::Sequence& sequence, Sequences running, int limit) const;
-  // The sequence starts for the first time; its queued_since is that of the queue.
+  // The sequence starts for the first time; its queued_since is still the time when it was queued.
   void OnStart(core::Sequence* sequence, base::TimePoint now);
   // Ends a step: numbers the batch that has started in it, and adds padding, within so many rows.
   void EndStep(Sequences queue, Sequences running, int32_t rows_left, base::TimePoint now,
@@ -189,7 +189,7 @@ class Batches {
   bool flush_ = false;
   uint64_t newest_ = 0;   // Number of the newest batch.
   uint64_t running_ = 0;  // Not continuous: of the running batch; 0: none runs.
-  int32_t size_ = 0;      // Of the running batch, including members that have ended.
+  int32_t size_ = 0;      // The running batch, including members that have ended.
   int new_slots_ = 0;     // Sequences that may start for the first time in this step.
 };
 

@@ -62,8 +62,9 @@ class StepCost {
   // 16 positions would cost as much as the token's own work: no model is that small.
   static constexpr double kMaxWeight = 1.0 / 16;
   static constexpr int32_t kMinRows = 32;
-  static constexpr double kKeep = 0.99;  // Of a step's weight per later step: 100 steps count.
-  static constexpr int kMinSteps = 16;   // Below it the fit is not used.
+  static constexpr double kKeep =
+      0.99;  // What each later step keeps of a step's weight: 100 steps count.
+  static constexpr int kMinSteps = 16;  // Below it the fit is not used.
   // Least standard deviation of the attended positions of a token. With the first weight, 100
   // positions are a seventh of a token's work, above the noise of step times.
   static constexpr double kMinSpread = 100.0;

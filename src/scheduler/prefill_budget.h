@@ -18,7 +18,7 @@
 namespace ropeway::scheduler {
 
 struct PrefillBudgetOptions {
-  double all = 1;         // Of a whole step, decodes included.
+  double all = 1;         // A whole step, decodes included.
   double mixed = 0;       // Beside decodes: see StepOptions::mixed_prefill_budget.
   double long_ones = 64;  // Beside decodes: see SchedulingOptions::long_prefill_budget.
 };

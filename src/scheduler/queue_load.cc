@@ -64,11 +64,11 @@ void Pace::Fit() {
 // --- LoadView.
 
 struct LoadView::Ahead {
-  WaitingWork all;        // Of the class and the higher ones.
-  WaitingWork its_class;  // Of the class.
-  WaitingWork own;        // Of the class and the asker's tenant.
+  WaitingWork all;        // The class and the higher ones.
+  WaitingWork its_class;  // The class only.
+  WaitingWork own;        // The asker's tenant in the class.
   double higher = 0.0;    // Seconds of the higher classes' work.
-  double weights = 0.0;   // Of all tenants with work in the class, and the asker.
+  double weights = 0.0;   // Sum over all tenants with work in the class, and the asker.
   int class_running = 0;  // Sequences of the class that run.
   int own_running = 0;    // Sequences of the class and the asker's tenant that run.
   size_t tenant = kNobody;

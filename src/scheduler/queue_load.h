@@ -160,14 +160,15 @@ class LoadView {
     std::array<int, kNumPriorities> running{};
   };
   struct Running {
-    double seconds = 0.0;  // Of work that is left, if it had the machine alone.
+    double seconds = 0.0;  // The work that is left, if it had the machine alone.
     size_t tenant = 0;
     Priority priority = Priority::kMedium;
   };
   // Which booked work counts.
   struct Counted {
     bool booked = true;
-    const WaitingWork* own = nullptr;  // Of the asker's tenant and class, instead of all; or null.
+    const WaitingWork* own =
+        nullptr;  // The asker's tenant and class only, instead of all; or null.
   };
   // What a wait is predicted from, for one asker.
   struct Ahead;
@@ -245,7 +246,7 @@ class QueueLoad {
   void View(const Running& running, LoadView* view) const;
 
  private:
-  // Of the jobs in the queue.
+  // For the jobs in the queue.
   struct Queued {
     int count = 0;
     Work work;

@@ -40,7 +40,7 @@ enum class BlockedBy {
 inline constexpr int kNumBlockedBy = 8;
 struct BlockedByNames {
   const char* text;   // In a sentence: the request waits for ...
-  const char* label;  // Of a metric.
+  const char* label;  // The label of a metric.
 };
 const BlockedByNames& NamesOf(BlockedBy rule);
 
@@ -78,7 +78,7 @@ struct SchedulerOutput {
   int32_t num_padding_tokens = 0;
   bool short_of_blocks = false;    // Some sequence was preempted for another one's next block.
   double positions = 0.0;          // That the items attend to.
-  double decode_cost = 0.0;        // Of the items that are decodes (StepCost); 0: there are none.
+  double decode_cost = 0.0;        // The decodes' part of the cost (StepCost); 0: there are none.
   core::Sequence* head = nullptr;  // The first of the queue that did not start; null: none waits.
   BlockedBy head_blocked_by = BlockedBy::kNothing;
   // If nothing computes because a batch fills: when that may change without another event.

@@ -25,7 +25,7 @@ namespace ropeway::scheduler {
 class TenantTable {
  public:
   struct Tenant {
-    double weight = 1.0;    // Of its newest sequence.
+    double weight = 1.0;    // Its newest sequence's.
     int32_t sequences = 0;  // That wait or run.
     // The members below are of the step, as far as it is scheduled.
     int32_t slots = 0;      // Running sequences.

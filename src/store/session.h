@@ -96,7 +96,7 @@ struct SessionHead {
   int64_t expires_ms = 0;       // Unix time.
   int64_t turns = 0;            // 0: no state yet.
   int64_t tokens = 0;           // SessionState::num_tokens.
-  uint64_t state_bytes = 0;     // Of the state's record.
+  uint64_t state_bytes = 0;     // The size of the state's record.
   uint64_t state_checksum = 0;  // The record's checksum, which binds head and state together.
 };
 

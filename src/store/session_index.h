@@ -27,8 +27,8 @@ struct SessionEntry {
   std::string tenant;
   std::string id;
   std::string key;
-  SessionHead head;         // Of the last completed turn.
-  uint64_t head_bytes = 0;  // Of its record.
+  SessionHead head;         // After the last completed turn.
+  uint64_t head_bytes = 0;  // Its record's size.
   uint64_t turn = 0;        // The number of the turn that runs or is being written; 0: none.
   bool closed = false;      // No longer in the index.
   Status lost;              // Not OK: why the session rejects turns.
@@ -80,7 +80,7 @@ class SessionIndex {
   std::vector<EntryPtr> Unwritten() const;
 
   size_t size() const { return index_.size(); }
-  uint64_t bytes() const { return bytes_; }  // Of all.
+  uint64_t bytes() const { return bytes_; }  // All entries together.
   uint64_t num_unwritten() const { return num_unwritten_; }
   uint64_t num_expired() const { return num_expired_; }  // Removed by RemoveExpired.
 

@@ -52,7 +52,7 @@ struct SessionStoreStats {
 // Thread rule: Abandon from any thread, the rest from one at a time.
 class SessionTurn {
  public:
-  SessionTurn() = default;  // Of no session.
+  SessionTurn() = default;  // A turn of no session.
   SessionTurn(SessionTurn&& other) noexcept { *this = std::move(other); }
   SessionTurn& operator=(SessionTurn&& other) noexcept;
   ~SessionTurn() { Abandon(); }
@@ -186,7 +186,7 @@ class SessionStore {
   std::unordered_set<std::string> removing_;
   SessionStoreStats counts_;
   bool incomplete_ = false;  // Some records could not be read at start.
-  Status failure_;  // Of the last write; the store's thread tries again while it is not OK.
+  Status failure_;           // The last write; the store's thread tries again while it is not OK.
   bool stop_ = false;
 
   // Used by the store's thread only, and before it starts.

@@ -62,7 +62,7 @@ Status MemoryStateDb::Visit(const std::string& prefix, const VisitFn& visit) con
 namespace {
 
 constexpr size_t kBlockCacheBytes = size_t{2} << 20;
-// Of the files that opening a database writes besides the contents of its log.
+// The size of the files that opening a database writes besides the contents of its log.
 constexpr uint64_t kOpenBytes = 64 << 10;
 
 // RocksDB's own log is discarded: where the disk is full it would write to a file that has failed,
