@@ -211,7 +211,7 @@ TEST_F(LlmEngineResumeTest, WhatCannotBeGoneOnWithIsRejected) {
   bad.resume_ids = {'a', 'b', 'c', 'a', 'b'};
   expect(bad, "resume_ids has 5 tokens, more than max_tokens (4)");
   bad.max_tokens = 0;
-  expect(bad, "more than max_tokens, 0");
+  expect(bad, "more than max_tokens (0)");
   bad = good;
   bad.resume_ids.assign(62, 'a');
   for (const std::optional<int32_t> asked : {std::optional<int32_t>(), {1000}}) {

@@ -315,7 +315,7 @@ TEST_F(SessionEngineTest, AnotherModelsIdsAreNotUsed) {
                                                    {"s" + key, record}};
   ASSERT_TRUE(store_->contents.Write(changes).ok());
   Start();
-  EXPECT_THAT(Run(Turn("s", "a", 1)).error.message(), HasSubstr("another vocabulary"));
+  EXPECT_THAT(Run(Turn("s", "a", 1)).error.message(), HasSubstr("a different vocabulary"));
   EXPECT_EQ(Info("s").tokens, 3);
 }
 

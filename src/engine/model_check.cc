@@ -283,7 +283,7 @@ SamplingDefaults ReadSamplingDefaults(const model::GgufFile& file,
       core::SetDefault(row, value, &defaults);
     } else {
       warnings->push_back(
-          fmt::format("has a {} that is not {}: it is ignored", key, core::Expected(row)));
+          fmt::format("has a {} that is not {}: it is not used", key, core::Expected(row)));
     }
   }
   return defaults;

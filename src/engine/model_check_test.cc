@@ -134,7 +134,7 @@ TEST(ModelCheckTest, ManyReasonsAreBounded) {
   writer.SetUint32("llama.block_count", 4000);
   const ModelCheck check = CheckOf(writer);
   EXPECT_THAT(check.reasons, SizeIs(model::Failures::kMost + 1));
-  EXPECT_THAT(check.status().message(), HasSubstr("\n  - and maybe more"));
+  EXPECT_THAT(check.status().message(), HasSubstr("\n  - there may be more reasons"));
   // One of several tensors with the same fault is named.
   writer = model::TinyLlama();
   writer.SetUint32("llama.embedding_length", 96);
@@ -147,9 +147,10 @@ TEST(ModelCheckTest, OneReasonIsOneLine) {
   writer.SetString("general.architecture", "mamba");
   const ModelCheck check = CheckOf(writer);
   const std::string message = check.status().message();
-  EXPECT_THAT(message, AllOf(HasSubstr(check.path + ": metadata \"general.architecture\": "
-                                                    "\"mamba\" is not supported"),
-                             HasSubstr(". What to do: `ropeway models list`")));
+  EXPECT_THAT(message,
+              AllOf(HasSubstr(check.path + ": metadata \"general.architecture\": "
+                                           "\"mamba\" is not supported"),
+                    HasSubstr(". What to do: choose a model that `ropeway models list` shows")));
   EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
@@ -179,7 +180,7 @@ TEST(ModelCheckTest, ASpecialTokenThatIsNoneIsAWarning) {
   ASSERT_EQ(check.warnings.size(), 1U);
   EXPECT_EQ(check.warnings[0],
             "has a tokenizer.ggml.eos_token_id of 99999, which is not the id of one of its 267 "
-            "tokens: it is ignored");
+            "tokens: it is not used");
   EXPECT_THAT(VerdictText(check), HasSubstr("It " + check.warnings[0]));
 }
 
@@ -225,7 +226,7 @@ TEST(ModelCheckTest, ReadsSamplingDefaults) {
   EXPECT_EQ(check.sampling.top_p, std::nullopt);
   EXPECT_THAT(check.warnings, SizeIs(2));
   const std::string verdict = VerdictText(check);
-  EXPECT_THAT(verdict, HasSubstr("come with it: temperature 0.6, top_k 40\n"));
+  EXPECT_THAT(verdict, HasSubstr("Its sampling defaults: temperature 0.6, top_k 40\n"));
   EXPECT_THAT(
       verdict,
       HasSubstr(

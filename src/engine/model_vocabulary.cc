@@ -249,12 +249,12 @@ void WarnOfIds(const model::GgufFile& file, tokenizer::Vocabulary* vocabulary) {
     const std::optional<double> number = NumberOf(entry.value);
     if (!number || IsTokenId(*number, tokens) || ++count > kMostNamed) continue;
     vocabulary->warnings.push_back(
-        fmt::format("has a {} of {}, which is not the id of one of its {} tokens: it is ignored",
+        fmt::format("has a {} of {}, which is not the id of one of its {} tokens: it is not used",
                     base::PrintableText(entry.key.substr(0, 64)), *number, tokens));
   }
   if (count > kMostNamed) {
     vocabulary->warnings.push_back(
-        fmt::format("has {} more such ids, which are ignored", count - kMostNamed));
+        fmt::format("has {} more such ids, which are not used", count - kMostNamed));
   }
 }
 
@@ -267,7 +267,7 @@ void WarnOfScores(tokenizer::Vocabulary* vocabulary) {
   const size_t scores = vocabulary->scores.size();
   if (used || scores == 0 || scores == vocabulary->tokens.size()) return;
   vocabulary->warnings.push_back(
-      fmt::format("has {} tokenizer.ggml.scores for {} tokens: they are ignored, because its kind "
+      fmt::format("has {} tokenizer.ggml.scores for {} tokens: they are not used, because its kind "
                   "of tokenizer does not use scores",
                   scores, vocabulary->tokens.size()));
 }

@@ -148,7 +148,7 @@ TEST(ModelVocabularyTest, ASpecialTokenThatIsNoneIsNotUsed) {
       }
       ASSERT_EQ(vocabulary.warnings.size(), 1U) << name;
       EXPECT_THAT(vocabulary.warnings[0], HasSubstr("has a " + key + " of "));
-      EXPECT_THAT(vocabulary.warnings[0], HasSubstr("of one of its 267 tokens: it is ignored"));
+      EXPECT_THAT(vocabulary.warnings[0], HasSubstr("of one of its 267 tokens: it is not used"));
     }
   }
   // What files of its kind leave out counts then.

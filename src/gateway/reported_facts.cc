@@ -47,7 +47,7 @@ std::string BoundNames(std::vector<std::string>* names) {
                           bad, kMostModelNameBytes);
   }
   if (beyond > 0) {
-    dropped += fmt::format("{}it reports {} models beyond the {} that are used",
+    dropped += fmt::format("{}it reports {} more models than the {} that are used",
                            dropped.empty() ? "" : "; ", beyond, names->size());
   }
   return dropped;

@@ -55,7 +55,7 @@ TEST(BoundFacts, SkipsNamesThatCannotBeShown) {
   for (const std::string& name : bad) {
     BackendFacts facts;
     facts.models = {"x", name, "y"};
-    EXPECT_THAT(BoundFacts(&facts), HasSubstr("1 of its names")) << name.substr(0, 20);
+    EXPECT_THAT(BoundFacts(&facts), HasSubstr("1 of its model names")) << name.substr(0, 20);
     EXPECT_THAT(facts.models, ElementsAre("x", "y")) << name.substr(0, 20);
   }
 }
@@ -101,7 +101,7 @@ TEST(BoundFacts, WhatIsTooLongToCompareIsNotCompared) {
     BackendFacts facts;
     facts.model_digest = facts.numerics = facts.limits = "x";
     facts.*fact = std::string(1 << 20, 'x');
-    EXPECT_THAT(BoundFacts(&facts), HasSubstr("tells its model"));
+    EXPECT_THAT(BoundFacts(&facts), HasSubstr("identifies its model"));
     EXPECT_THAT(facts.model_digest, IsEmpty());
   }
 }

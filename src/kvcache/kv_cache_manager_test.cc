@@ -353,7 +353,7 @@ TEST_F(KvCacheTest, CheckIntegritySeesLeaksSharingAndLostClaims) {
   Make(6);
   core::Sequence* a = Run(New(20));
   core::Sequence* b = Run(New(20, 0));
-  EXPECT_NE(kv_->CheckIntegrity(std::vector<const core::Sequence*>{a}).message().find("name it"),
+  EXPECT_NE(kv_->CheckIntegrity(std::vector<const core::Sequence*>{a}).message().find("have it"),
             std::string::npos)
       << "the blocks of b are leaked";
   std::swap(b->kv.blocks[1], a->kv.blocks[0]);

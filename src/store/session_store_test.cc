@@ -426,7 +426,7 @@ TEST_F(SessionStoreTest, ARemovalThatCouldNotBeWrittenIsDoneLater) {
   control_->disk_full = true;
   const Status status = store_->Close("", "a");
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(status.message(), HasSubstr("still there"));
+  EXPECT_THAT(status.message(), HasSubstr("cannot be removed now"));
   EXPECT_EQ(store_->Close("", "b").code(), StatusCode::kUnavailable);
   EXPECT_EQ(store_->Begin("", "b").status().code(), StatusCode::kUnavailable);
   control_->disk_full = false;
