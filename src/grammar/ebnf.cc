@@ -1,0 +1,424 @@
+#include "grammar/ebnf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace ropeway::grammar {
+
+namespace {
+
+// As EBNF's notation has it. Valid UTF-8 stands for itself.
+std::string Quote(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+}  // namespace
+
+bool Ebnf::Part::operator<(const Part& other) const {
+  return std::tie(kind, text, parts, least, most, rule) <
+         std::tie(other.kind, other.text, other.parts, other.least, other.most, other.rule);
+}
+
+Ebnf::Node Ebnf::Intern(Part part) {
+  const size_t bytes = part.text.size() + 4 * part.parts.size() + 8;
+  const auto [entry, added] = index_.emplace(std::move(part), static_cast<Node>(parts_.size()));
+  if (added) {
+    parts_.push_back(&entry->first);
+    bytes_ += bytes;
+  }
+  return entry->second;
+}
+
+Ebnf::Node Ebnf::Literal(std::string_view text) {
+  return Intern({.kind = Kind::kLiteral, .text = std::string(text)});
+}
+
+Ebnf::Node Ebnf::Class(std::string_view brackets) {
+  return Intern({.kind = Kind::kClass, .text = std::string(brackets)});
+}
+
+Ebnf::Node Ebnf::Sequence(std::vector<Node> parts) {
+  std::vector<Node> joined;  // Literals side by side become one, and empty ones go.
+  for (const Node part : parts) {
+    if (At(part).kind == Kind::kLiteral) {
+      if (At(part).text.empty()) continue;
+      if (!joined.empty() && At(joined.back()).kind == Kind::kLiteral) {
+        joined.back() = Literal(At(joined.back()).text + At(part).text);
+        continue;
+      }
+    }
+    joined.push_back(part);
+  }
+  if (joined.empty()) return Literal("");
+  if (joined.size() == 1) return joined[0];
+  return Intern({.kind = Kind::kSequence, .parts = std::move(joined)});
+}
+
+Ebnf::Ebnf() : empty_(Literal("")) {}
+
+Ebnf::Node Ebnf::Choice(std::vector<Node> ways) {
+  std::vector<Node> distinct;
+  for (const Node way : ways) {
+    if (std::find(distinct.begin(), distinct.end(), way) == distinct.end()) distinct.push_back(way);
+  }
+  if (distinct.size() == 1) return distinct[0];
+  return Intern({.kind = Kind::kChoice, .parts = std::move(distinct)});
+}
+
+Ebnf::Node Ebnf::Repeat(Node part, int least, int most) {
+  if (most == 0) return Literal("");
+  if (least == 1 && most == 1) return part;
+  return Intern({.kind = Kind::kRepeat, .parts = {part}, .least = least, .most = most});
+}
+
+Ebnf::Node Ebnf::Call(Rule rule) { return Intern({.kind = Kind::kCall, .rule = rule}); }
+
+Ebnf::Rule Ebnf::Declare() {
+  rules_.emplace_back();
+  bytes_ += 12;
+  return static_cast<Rule>(rules_.size() - 1);
+}
+
+Ebnf::Node Ebnf::Shared(Node body, int max_characters) {
+  const bool is_call = At(body).kind == Kind::kCall || At(body).kind == Kind::kLiteral;
+  if (is_call && max_characters == kNoLimit) return body;
+  const auto [entry, added] = shared_.emplace(std::pair(body, max_characters), -1);
+  if (added) {
+    entry->second = Declare();
+    rules_.back() = {.body = body, .max_characters = max_characters};
+  }
+  return Call(entry->second);
+}
+
+template <typename Fn>
+void Ebnf::ForEachCall(Node node, Fn&& fn) const {
+  const Part& part = At(node);
+  if (part.kind == Kind::kCall) fn(part.rule);
+  for (const Node each : part.parts) ForEachCall(each, fn);
+}
+
+std::vector<Ebnf::Rule> Ebnf::Reachable(Rule root) const {
+  std::vector<Rule> found = {root};
+  std::vector<bool> seen(rules_.size());
+  seen[static_cast<size_t>(root)] = true;
+  for (size_t i = 0; i < found.size(); ++i) {
+    ForEachCall(*rules_[static_cast<size_t>(found[i])].body, [&](Rule rule) {
+      if (seen[static_cast<size_t>(rule)]) return;
+      seen[static_cast<size_t>(rule)] = true;
+      found.push_back(rule);
+    });
+  }
+  return found;
+}
+
+bool Ebnf::IsNullable(Node node, const std::vector<bool>& nullable) const {
+  const Part& part = At(node);
+  const auto is = [&](Node each) { return IsNullable(each, nullable); };
+  switch (part.kind) {
+    case Kind::kLiteral:
+      return part.text.empty();
+    case Kind::kClass:
+      return false;
+    case Kind::kSequence:
+      return std::all_of(part.parts.begin(), part.parts.end(), is);
+    case Kind::kChoice:
+      return std::any_of(part.parts.begin(), part.parts.end(), is);
+    case Kind::kRepeat:
+      return part.least == 0 || is(part.parts[0]);
+    case Kind::kCall:
+      return nullable[static_cast<size_t>(part.rule)];
+  }
+  return false;
+}
+
+bool Ebnf::EndsIn(Node node, const std::vector<bool>& ends) const {
+  const Part& part = At(node);
+  const auto is = [&](Node each) { return EndsIn(each, ends); };
+  switch (part.kind) {
+    case Kind::kLiteral:
+    case Kind::kClass:
+      return true;
+    case Kind::kSequence:
+      return std::all_of(part.parts.begin(), part.parts.end(), is);
+    case Kind::kChoice:
+      return std::any_of(part.parts.begin(), part.parts.end(), is);
+    case Kind::kRepeat:
+      return part.least == 0 || is(part.parts[0]);
+    case Kind::kCall:
+      return ends[static_cast<size_t>(part.rule)];
+  }
+  return false;
+}
+
+void Ebnf::LeftCalls(Node node, const std::vector<bool>& nullable, std::vector<Rule>* calls) const {
+  const Part& part = At(node);
+  if (part.kind == Kind::kCall) calls->push_back(part.rule);
+  for (const Node each : part.parts) {
+    LeftCalls(each, nullable, calls);
+    if (part.kind == Kind::kSequence && !IsNullable(each, nullable)) return;
+  }
+}
+
+template <typename Fn>
+std::vector<bool> Ebnf::FixedPoint(const std::vector<Rule>& rules, Fn&& fn) const {
+  std::vector<bool> known(rules_.size());
+  for (bool changed = true; changed;) {
+    changed = false;
+    // Backwards: rules mostly call rules that were found after them.
+    for (auto rule = rules.rbegin(); rule != rules.rend(); ++rule) {
+      if (known[static_cast<size_t>(*rule)] || !fn(*rules_[static_cast<size_t>(*rule)].body, known))
+        continue;
+      known[static_cast<size_t>(*rule)] = true;
+      changed = true;
+    }
+  }
+  return known;
+}
+
+std::vector<Ebnf::Rule> Ebnf::FindEndless(Rule root) const {
+  const std::vector<Rule> rules = Reachable(root);
+  const std::vector<bool> ends = FixedPoint(
+      rules, [this](Node body, const std::vector<bool>& known) { return EndsIn(body, known); });
+  std::vector<Rule> endless;
+  for (const Rule rule : rules) {
+    if (!ends[static_cast<size_t>(rule)]) endless.push_back(rule);
+  }
+  return endless;
+}
+
+std::vector<Ebnf::Rule> Ebnf::FindLeftRecursion(Rule root) const {
+  const std::vector<Rule> rules = Reachable(root);
+  const std::vector<bool> nullable = FixedPoint(
+      rules, [this](Node body, const std::vector<bool>& known) { return IsNullable(body, known); });
+  std::vector<std::vector<Rule>> calls(rules_.size());
+  std::vector<std::vector<Rule>> callers(rules_.size());
+  std::vector<size_t> open(rules_.size());  // Calls of rules that may be on a circle.
+  std::vector<Rule> done;
+  for (const Rule rule : rules) {
+    std::vector<Rule>& own = calls[static_cast<size_t>(rule)];
+    LeftCalls(*rules_[static_cast<size_t>(rule)].body, nullable, &own);
+    open[static_cast<size_t>(rule)] = own.size();
+    for (const Rule called : own) callers[static_cast<size_t>(called)].push_back(rule);
+    if (own.empty()) done.push_back(rule);
+  }
+  // Rules without open calls are taken away, again and again. What is left leads into a circle.
+  for (size_t i = 0; i < done.size(); ++i) {
+    for (const Rule caller : callers[static_cast<size_t>(done[i])]) {
+      if (--open[static_cast<size_t>(caller)] == 0) done.push_back(caller);
+    }
+  }
+  const auto is_open = [&](Rule rule) { return open[static_cast<size_t>(rule)] > 0; };
+  const auto first = std::find_if(rules.begin(), rules.end(), is_open);
+  if (first == rules.end()) return {};
+  std::vector<Rule> way;
+  std::vector<bool> seen(rules_.size());
+  for (Rule rule = *first; !seen[static_cast<size_t>(rule)];) {
+    seen[static_cast<size_t>(rule)] = true;
+    way.push_back(rule);
+    const std::vector<Rule>& next = calls[static_cast<size_t>(rule)];
+    rule = *std::find_if(next.begin(), next.end(), is_open);
+    if (seen[static_cast<size_t>(rule)]) {
+      way.erase(way.begin(), std::find(way.begin(), way.end(), rule));
+    }
+  }
+  return way;
+}
+
+void Ebnf::PrintNode(Node node, const std::vector<int>& names, bool nested,
+                     std::string* text) const {
+  const Part& part = At(node);
+  switch (part.kind) {
+    case Kind::kLiteral:
+      *text += Quote(part.text);
+      return;
+    case Kind::kClass:
+      *text += part.text;
+      return;
+    case Kind::kCall: {
+      const int name = names[static_cast<size_t>(part.rule)];
+      *text += name == 0 ? "root" : fmt::format("r{}", name);
+      return;
+    }
+    case Kind::kRepeat:
+      PrintNode(part.parts[0], names, true, text);
+      if (part.most == kNoLimit && part.least <= 1) {
+        *text += part.least == 0 ? "*" : "+";
+      } else if (part.most == kNoLimit) {
+        *text += fmt::format("{{{},}}", part.least);
+      } else {
+        *text += fmt::format("{{{},{}}}", part.least, part.most);
+      }
+      return;
+    case Kind::kSequence:
+    case Kind::kChoice:
+      if (part.kind == Kind::kChoice && part.parts.size() == 2 && part.parts[1] == empty_) {
+        PrintNode(part.parts[0], names, true, text);
+        *text += '?';
+        return;
+      }
+      if (nested) *text += '(';
+      for (size_t i = 0; i < part.parts.size(); ++i) {
+        if (i > 0) *text += part.kind == Kind::kSequence ? " " : " | ";
+        PrintNode(part.parts[i], names, true, text);
+      }
+      if (nested) *text += ')';
+      return;
+  }
+}
+
+std::string Ebnf::Print(Rule root) const {
+  const std::vector<Rule> rules = Reachable(root);
+  std::vector<int> names(rules_.size());
+  for (size_t i = 0; i < rules.size(); ++i)
+    names[static_cast<size_t>(rules[i])] = static_cast<int>(i);
+  std::string text;
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const RuleBody& rule = rules_[static_cast<size_t>(rules[i])];
+    text += i == 0 ? "root" : fmt::format("r{}", i);
+    if (rule.max_characters != kNoLimit) text += fmt::format("[max_chars={}]", rule.max_characters);
+    text += " ::= ";
+    PrintNode(*rule.body, names, false, &text);
+    text += '\n';
+  }
+  return text;
+}
+
+Ebnf::Node JsonRules::Space() { return ebnf_->Optional(ebnf_->Literal(" ")); }
+
+// Not the escapes of surrogates: a pair would count as two characters, and half of one is no text.
+Ebnf::Node JsonRules::Escape() {
+  const Ebnf::Node hex = ebnf_->Class("[0-9a-fA-F]");
+  return ebnf_->Shared(ebnf_->Choice(
+      {ebnf_->Class("[\"\\\\/bfnrt]"),
+       ebnf_->Sequence(
+           {ebnf_->Literal("u"),
+            ebnf_->Choice(
+                {ebnf_->Sequence({ebnf_->Class("[0-9a-ce-fA-CE-F]"), hex, hex, hex}),
+                 ebnf_->Sequence({ebnf_->Class("[dD]"), ebnf_->Class("[0-7]"), hex, hex})})})}));
+}
+
+// Right-recursive rules of this form: a mask takes microseconds. With a repeated group it takes a
+// thousand times that.
+Ebnf::Node JsonRules::Character(Ebnf::Node next) {
+  // All of Unicode but for control characters, the quotation mark, the backslash and the
+  // surrogates.
+  const Ebnf::Node plain =
+      ebnf_->Class("[\\x20-\\x21\\x23-\\x5b\\x5d-\\x7f\\u0080-\\ud7ff\\ue000-\\U0010ffff]");
+  return ebnf_->Choice(
+      {ebnf_->Sequence({plain, next}), ebnf_->Sequence({ebnf_->Literal("\\"), Escape(), next})});
+}
+
+Ebnf::Node JsonRules::StringRest(int least) {
+  if (!rest_) {
+    const Ebnf::Rule rule = ebnf_->Declare();
+    rest_ = ebnf_->Call(rule);
+    ebnf_->Define(rule, ebnf_->Choice({ebnf_->Literal("\""), Character(*rest_)}));
+  }
+  Ebnf::Node node = *rest_;
+  for (int i = 0; i < least; ++i) node = ebnf_->Shared(Character(node));
+  return node;
+}
+
+Ebnf::Node JsonRules::LimitedString(int least, int most) {
+  if (most == 0) return ebnf_->Literal("\"\"");
+  if (!unlimited_) {
+    const Ebnf::Rule rule = ebnf_->Declare();
+    unlimited_ = ebnf_->Call(rule);
+    ebnf_->Define(rule, ebnf_->Choice({ebnf_->Literal(""), Character(*unlimited_)}));
+  }
+  Ebnf::Node body = *unlimited_;
+  for (int i = 0; i < least; ++i) body = ebnf_->Shared(Character(body));
+  // A rule of its own, also where it is only a call: the limit is the rule's.
+  return ebnf_->Sequence({ebnf_->Literal("\""), ebnf_->Shared(body, most), ebnf_->Literal("\"")});
+}
+
+Ebnf::Node JsonRules::String() { return ebnf_->Sequence({ebnf_->Literal("\""), StringRest()}); }
+
+Ebnf::Node JsonRules::Integer() {
+  const Ebnf::Node digit = ebnf_->Class("[0-9]");
+  return ebnf_->Shared(ebnf_->Sequence(
+      {ebnf_->Optional(ebnf_->Literal("-")),
+       ebnf_->Choice({ebnf_->Literal("0"),
+                      ebnf_->Sequence({ebnf_->Class("[1-9]"), ebnf_->Repeat(digit, 0, 17)})})}));
+}
+
+Ebnf::Node JsonRules::Number() {
+  const Ebnf::Node digit = ebnf_->Class("[0-9]");
+  return ebnf_->Shared(ebnf_->Sequence(
+      {Integer(),
+       ebnf_->Optional(ebnf_->Sequence({ebnf_->Literal("."), ebnf_->Repeat(digit, 1, 17)})),
+       ebnf_->Optional(ebnf_->Sequence({ebnf_->Class("[eE]"), ebnf_->Optional(ebnf_->Class("[+-]")),
+                                        ebnf_->Repeat(digit, 1, 2)}))}));
+}
+
+Ebnf::Node JsonRules::Any() {
+  if (!any_) {
+    const Ebnf::Rule rule = ebnf_->Declare();
+    any_ = ebnf_->Call(rule);
+    ebnf_->Define(
+        rule, ebnf_->Choice({String(), Number(), ebnf_->Literal("true"), ebnf_->Literal("false"),
+                             ebnf_->Literal("null"), Object(*any_, 0, Ebnf::kNoLimit),
+                             Array({}, *any_, 0, Ebnf::kNoLimit)}));
+  }
+  return *any_;
+}
+
+Ebnf::Node JsonRules::Object(Ebnf::Node value, int least, int most) {
+  const Ebnf::Node space = Space();
+  const Ebnf::Node member =
+      ebnf_->Sequence({String(), space, ebnf_->Literal(":"), space, value, space});
+  const Ebnf::Node next = ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal(","), space, member}));
+  Ebnf::Node members = ebnf_->Literal("");
+  if (most != 0) {
+    members = ebnf_->Sequence({member, ebnf_->Repeat(next, std::max(least - 1, 0),
+                                                     most == Ebnf::kNoLimit ? most : most - 1)});
+    if (least == 0) members = ebnf_->Optional(members);
+  }
+  return ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal("{"), space, members, ebnf_->Literal("}")}));
+}
+
+Ebnf::Node JsonRules::Array(const std::vector<Ebnf::Node>& first, std::optional<Ebnf::Node> rest,
+                            int least, int most) {
+  const Ebnf::Node space = Space();
+  const int known = static_cast<int>(first.size());
+  // From the back: what may follow `i` items.
+  Ebnf::Node tail = ebnf_->Literal("");
+  if (rest && (most == Ebnf::kNoLimit || most > known)) {
+    const Ebnf::Node next =
+        ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal(","), space, *rest, space}));
+    const int more = most == Ebnf::kNoLimit ? most : most - known;
+    if (known > 0) {
+      tail = ebnf_->Repeat(next, std::max(least - known, 0), more);
+    } else {
+      tail = ebnf_->Sequence(
+          {*rest, space,
+           ebnf_->Repeat(next, std::max(least - 1, 0), more == Ebnf::kNoLimit ? more : more - 1)});
+      if (least == 0) tail = ebnf_->Optional(tail);
+    }
+  }
+  for (int i = known; i-- > 0;) {
+    if (most != Ebnf::kNoLimit && i >= most) continue;
+    tail = ebnf_->Sequence({i > 0 ? ebnf_->Literal(",") : ebnf_->Literal(""),
+                            i > 0 ? space : ebnf_->Literal(""), first[static_cast<size_t>(i)],
+                            space, tail});
+    if (i >= least) tail = ebnf_->Optional(tail);
+    tail = ebnf_->Shared(tail);
+  }
+  return ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal("["), space, tail, ebnf_->Literal("]")}));
+}
+
+}  // namespace ropeway::grammar

@@ -1,0 +1,136 @@
+// A grammar while it is being written: rules whose parts can be asked about before they become EBNF
+// text.
+#ifndef ROPEWAY_GRAMMAR_EBNF_H_
+#define ROPEWAY_GRAMMAR_EBNF_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ropeway::grammar {
+
+// Equal parts are one node, and equal rules are one rule, so that the masks of both are computed
+// once. Not thread-safe.
+class Ebnf {
+ public:
+  using Node = int32_t;
+  using Rule = int32_t;
+  static constexpr int kNoLimit = -1;
+
+  Ebnf();
+
+  // These bytes, in UTF-8; none: the empty text.
+  Node Literal(std::string_view text);
+  // One character of a class in brackets, such as "[0-9a-f]".
+  Node Class(std::string_view brackets);
+  Node Sequence(std::vector<Node> parts);
+  // REQUIRES: `ways` is not empty.
+  Node Choice(std::vector<Node> ways);
+  Node Optional(Node part) { return Choice({part, empty_}); }
+  // `part`, `least` to `most` times in a row.
+  Node Repeat(Node part, int least, int most);
+  Node Call(Rule rule);
+
+  // A new rule, to be defined later: for rules that call themselves.
+  Rule Declare();
+  void Define(Rule rule, Node body) { rules_[static_cast<size_t>(rule)].body = body; }
+  // A call of the rule that has this body and is at most `max_characters` long. The limit cuts the
+  // rule off wherever it is, so the body must be able to end behind each character.
+  Node Shared(Node body, int max_characters = kNoLimit);
+
+  // The size of the text so far, about.
+  size_t bytes() const { return bytes_; }
+
+  // Rules that call each other in a circle, without a character between; none: there are no such
+  // rules.
+  std::vector<Rule> FindLeftRecursion(Rule root) const;
+  // Rules that no finite text matches.
+  std::vector<Rule> FindEndless(Rule root) const;
+
+  // The text of the rules that `root` needs; it is called "root" there, the others "r1" and so on.
+  // REQUIRES: all of them are defined.
+  std::string Print(Rule root) const;
+
+ private:
+  enum class Kind : uint8_t { kLiteral, kClass, kSequence, kChoice, kRepeat, kCall };
+  struct Part {
+    Kind kind = Kind::kLiteral;
+    std::string text = {};         // kLiteral, kClass.
+    std::vector<Node> parts = {};  // kSequence, kChoice; one: kRepeat.
+    int least = 0;                 // kRepeat.
+    int most = kNoLimit;           // kRepeat.
+    Rule rule = -1;                // kCall.
+    bool operator<(const Part& other) const;
+  };
+  struct RuleBody {
+    std::optional<Node> body;
+    int max_characters = kNoLimit;
+  };
+
+  const Part& At(Node node) const { return *parts_[static_cast<size_t>(node)]; }
+  Node Intern(Part part);
+  std::vector<Rule> Reachable(Rule root) const;
+  template <typename Fn>
+  void ForEachCall(Node node, Fn&& fn) const;
+  // Whether the empty text matches, by what is known of rules.
+  bool IsNullable(Node node, const std::vector<bool>& nullable) const;
+  bool EndsIn(Node node, const std::vector<bool>& ends) const;
+  void LeftCalls(Node node, const std::vector<bool>& nullable, std::vector<Rule>* calls) const;
+  // Whether `fn` is true of each rule's body, by what it said of other rules: asked until nothing
+  // changes.
+  template <typename Fn>
+  std::vector<bool> FixedPoint(const std::vector<Rule>& rules, Fn&& fn) const;
+  void PrintNode(Node node, const std::vector<int>& names, bool nested, std::string* text) const;
+
+  std::map<Part, Node> index_;
+  std::vector<const Part*> parts_;  // By node; keys of index_.
+  std::vector<RuleBody> rules_;
+  std::map<std::pair<Node, int>, Rule> shared_;
+  size_t bytes_ = 0;
+  const Node empty_;  // After the members that making it needs.
+};
+
+// JSON's values and their parts, made where they are first asked for. Texts are written without
+// white space but for one optional space behind a bracket, a colon, a comma or a value.
+class JsonRules {
+ public:
+  explicit JsonRules(Ebnf* ebnf) : ebnf_(ebnf) {}
+
+  Ebnf::Node Space();
+  // What follows a string's opening quotation mark, with the closing one: `least` characters or
+  // more.
+  Ebnf::Node StringRest(int least = 0);
+  // A string of `least` to `most` characters. An escape counts as the characters that it is written
+  // with, up to the last one, which only has to begin within the limit: so a string is never longer
+  // than `most`, and may have to be shorter.
+  Ebnf::Node LimitedString(int least, int most);
+  Ebnf::Node String();
+  Ebnf::Node Integer();  // At most 18 digits.
+  Ebnf::Node
+  Number();  // At most 18 digits before the point and 17 behind it; exponents of two digits.
+  Ebnf::Node Any();
+  // An object with any keys, whose values are `value`s; `least` to `most` members.
+  Ebnf::Node Object(Ebnf::Node value, int least, int most);
+  // An array whose first items are `first`, each of which may be the last from `least` on. Behind
+  // them come `rest`s.
+  Ebnf::Node Array(const std::vector<Ebnf::Node>& first, std::optional<Ebnf::Node> rest, int least,
+                   int most);
+
+ private:
+  Ebnf::Node Escape();
+  // A character of a string as it is written, before `next`.
+  Ebnf::Node Character(Ebnf::Node next);
+
+  Ebnf* const ebnf_;
+  std::optional<Ebnf::Node> rest_;       // StringRest(0).
+  std::optional<Ebnf::Node> unlimited_;  // Characters, for LimitedString.
+  std::optional<Ebnf::Node> any_;
+};
+
+}  // namespace ropeway::grammar
+
+#endif  // ROPEWAY_GRAMMAR_EBNF_H_

@@ -1,0 +1,396 @@
+#include "grammar/schema_ebnf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/failure.h"
+#include "base/words.h"
+#include "grammar/ebnf.h"
+#include "grammar/schema_tree.h"
+
+namespace ropeway::grammar {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Node = Ebnf::Node;
+
+// Writes the rules of one schema. Throws Rejected.
+class Converter {
+ public:
+  explicit Converter(const Json& root) : tree_(root), json_(&ebnf_) {}
+
+  std::string Convert() {
+    const Ebnf::Rule root = ebnf_.Declare();
+    ebnf_.Define(root, Schema({&tree_.root(), "#"}, {}));
+    // A reference is converted here and not where it stands: a chain of them takes no stack.
+    for (size_t i = 0; i < references_.size(); ++i) {
+      const Reference reference = references_[i];
+      ebnf_.Define(reference.rule, Schema(reference.target, reference.forced));
+    }
+    CheckRules(root);
+    std::string text = ebnf_.Print(root);
+    if (text.size() > kMaxEbnfBytes) RejectSize();
+    return text;
+  }
+
+ private:
+  // Schemas in schemas: this class calls itself for each.
+  static constexpr int kMaxNesting = 64;
+  struct Nesting {
+    Nesting(Converter* of, const Place& place) : converter(of) {
+      if (++converter->nesting_ > kMaxNesting) {
+        Reject(place.path, fmt::format("the schema is nested deeper than {} levels", kMaxNesting));
+      }
+    }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+    ~Nesting() { --converter->nesting_; }
+    Converter* const converter;
+  };
+
+  // Properties that must be written though they are optional.
+  using Forced = std::set<std::string>;
+
+  struct Reference {
+    Ebnf::Rule rule;
+    Place target;
+    Forced forced;
+  };
+
+  [[noreturn]] static void RejectSize() {
+    Reject("#", fmt::format("the schema is too large: its grammar has more than {} bytes",
+                            kMaxEbnfBytes));
+  }
+
+  void CheckRules(Ebnf::Rule root) const {
+    const auto place = [&](const std::vector<Ebnf::Rule>& rules) -> std::string {
+      for (const Reference& reference : references_) {
+        if (std::find(rules.begin(), rules.end(), reference.rule) != rules.end())
+          return reference.target.path;
+      }
+      return "#";
+    };
+    if (const auto circle = ebnf_.FindLeftRecursion(root); !circle.empty()) {
+      Reject(place(circle),
+             "the keyword '$ref' leads back to this schema with nothing between: no value would "
+             "end it");
+    }
+    if (const auto endless = ebnf_.FindEndless(root); !endless.empty()) {
+      Reject(place(endless), "no finite value is valid: it requires itself");
+    }
+  }
+
+  Node Schema(const Place& place, const Forced& forced) {
+    if (ebnf_.bytes() > 4 * kMaxEbnfBytes) RejectSize();
+    const Nesting nesting(this, place);
+    const Json& schema = *place.schema;
+    if (schema.is_boolean()) {
+      if (schema.get<bool>()) return json_.Any();
+      Reject(place.path, "the schema is false: no value is valid");
+    }
+    const Keywords keywords = tree_.Read(place);
+    switch (keywords.form) {
+      case Form::kAny:
+        return json_.Any();
+      case Form::kReference:
+        return Call(tree_.Target(place), forced);
+      case Form::kAllOf:
+        return Schema(tree_.Only(place, "allOf"), forced);
+      case Form::kValues:
+        return Values(place);
+      case Form::kAnyOf:
+        return AnyOf(place, keywords, forced);
+      case Form::kOneOf:
+        return OneOf(place, keywords, forced);
+      case Form::kTypes:
+        break;
+    }
+    std::vector<Node> ways;
+    for (const Type type : keywords.types) ways.push_back(OfType(place, type, forced));
+    return ebnf_.Shared(ebnf_.Choice(std::move(ways)));
+  }
+
+  Node Call(const Place& target, const Forced& forced) {
+    std::string key = target.path;
+    for (const std::string& name : forced) key += '\n' + name;
+    const auto [entry, added] = rules_.emplace(std::move(key), -1);
+    if (added) {
+      entry->second = ebnf_.Declare();
+      references_.push_back({entry->second, target, forced});
+    }
+    return ebnf_.Call(entry->second);
+  }
+
+  // const and enum.
+  Node Values(const Place& place) {
+    const std::vector<const Json*> values = tree_.ValuesOf(place);
+    values_ += static_cast<int>(values.size());
+    if (values_ > kMaxEnumValues) {
+      Reject(place.path,
+             fmt::format(
+                 "the keyword 'enum' has too many values: at most {} are supported in a schema",
+                 kMaxEnumValues));
+    }
+    std::vector<Node> ways;
+    for (const Json* const value : values) ways.push_back(ebnf_.Literal(value->dump()));
+    return ebnf_.Shared(ebnf_.Choice(std::move(ways)));
+  }
+
+  Node AnyOf(const Place& place, const Keywords& keywords, const Forced& forced) {
+    std::vector<Node> ways;
+    for (const Place& way : tree_.Alternatives(place, "anyOf", keywords))
+      ways.push_back(Schema(way, forced));
+    return ebnf_.Shared(ebnf_.Choice(std::move(ways)));
+  }
+
+  // Exactly one alternative must be valid. So each two of them must exclude each other, and what
+  // tells objects apart is always written.
+  Node OneOf(const Place& place, const Keywords& keywords, const Forced& forced) {
+    const std::vector<Place> alternatives = tree_.Alternatives(place, "oneOf", keywords);
+    std::vector<Forced> tags(alternatives.size(), forced);
+    for (size_t i = 0; i < alternatives.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        std::string tag;
+        if (!tree_.Exclude(alternatives[j], alternatives[i], &tag)) {
+          Reject(
+              place.path,
+              fmt::format("the alternatives {} and {} of the keyword 'oneOf' may both be valid: "
+                          "they must differ "
+                          "in their type, or in the values of a property; 'anyOf' has no such rule",
+                          j, i));
+        }
+        if (tag.empty()) continue;
+        tags[i].insert(tag);
+        tags[j].insert(tag);
+      }
+    }
+    std::vector<Node> ways;
+    for (size_t i = 0; i < alternatives.size(); ++i)
+      ways.push_back(Schema(alternatives[i], tags[i]));
+    return ebnf_.Shared(ebnf_.Choice(std::move(ways)));
+  }
+
+  Node OfType(const Place& place, Type type, const Forced& forced) {
+    switch (type) {
+      case Type::kNull:
+        return ebnf_.Literal("null");
+      case Type::kBoolean:
+        return ebnf_.Shared(ebnf_.Choice({ebnf_.Literal("true"), ebnf_.Literal("false")}));
+      case Type::kInteger:
+        return json_.Integer();
+      case Type::kNumber:
+        return json_.Number();
+      case Type::kString:
+        return String(place);
+      case Type::kArray:
+        return Array(place);
+      case Type::kObject:
+        return Object(place, forced);
+    }
+    return json_.Any();
+  }
+
+  Node String(const Place& place) {
+    const int least = Count(place, "minLength", kMaxMinLength).value_or(0);
+    const std::optional<int> most = Count(place, "maxLength", kMaxMaxLength);
+    if (most && *most < least)
+      Reject(place.path, "the keyword 'maxLength' is less than 'minLength'");
+    if (most) return json_.LimitedString(least, *most);
+    return ebnf_.Shared(ebnf_.Sequence({ebnf_.Literal("\""), json_.StringRest(least)}));
+  }
+
+  Node Array(const Place& place) {
+    const int least = Count(place, "minItems", kMaxMinItems).value_or(0);
+    const std::optional<int> most = Count(place, "maxItems", kMaxMaxItems);
+    if (most && *most < least) Reject(place.path, "the keyword 'maxItems' is less than 'minItems'");
+    CheckUnique(place, most);
+    std::vector<Node> first;
+    for (const Place& item : tree_.List(place, "prefixItems")) first.push_back(Schema(item, {}));
+    const std::optional<Place> items = tree_.Child(place, "items");
+    const bool closed = items && items->schema->is_boolean() && !items->schema->get<bool>();
+    std::optional<Node> rest;
+    if (closed || (!items && !first.empty() && least <= static_cast<int>(first.size()))) {
+      if (least > static_cast<int>(first.size())) {
+        Reject(place.path,
+               "the keyword 'minItems' asks for more items than 'prefixItems' and 'items' allow");
+      }
+    } else {
+      rest = items ? Schema(*items, {}) : json_.Any();
+    }
+    return json_.Array(first, rest, least, most.value_or(Ebnf::kNoLimit));
+  }
+
+  static void CheckUnique(const Place& place, std::optional<int> most) {
+    const Json* const unique = Find(*place.schema, "uniqueItems");
+    if (unique == nullptr) return;
+    if (!unique->is_boolean())
+      Reject(place.path, "the keyword 'uniqueItems' must be true or false");
+    if (unique->get<bool>() && most.value_or(2) > 1) {
+      Reject(place.path,
+             "the keyword 'uniqueItems' is not supported, as a grammar cannot compare items");
+    }
+  }
+
+  struct Property {
+    std::string name;
+    Node value;
+    bool required;
+  };
+
+  Node Object(const Place& place, const Forced& forced) {
+    const std::vector<std::string> required = tree_.Required(place);
+    const Json* const properties = Find(*place.schema, "properties");
+    if (properties != nullptr && !properties->is_object()) {
+      Reject(place.path, "the keyword 'properties' must be an object with schemas");
+    }
+    const std::optional<int> least = Count(place, "minProperties", kMaxMinItems);
+    const std::optional<int> most = Count(place, "maxProperties", kMaxMaxItems);
+    if (most && *most < least.value_or(0)) {
+      Reject(place.path, "the keyword 'maxProperties' is less than 'minProperties'");
+    }
+    if (properties == nullptr || properties->empty())
+      return FreeObject(place, required, least, most);
+
+    const std::set<std::string> wanted(required.begin(), required.end());
+    std::vector<Property> members;
+    for (const auto& [name, schema] : properties->items()) {
+      const bool needed = wanted.count(name) > 0 || forced.count(name) > 0;
+      if (schema.is_boolean() && !schema.template get<bool>() && !needed)
+        continue;  // It may not be there.
+      members.push_back(
+          {name, Schema(Under(Under(place, "properties"), name, schema), {}), needed});
+    }
+    for (const std::string& name : required) {
+      if (properties->find(name) == properties->end()) {
+        Reject(
+            place.path,
+            fmt::format("the keyword 'required' names '{}', which is not in 'properties'", name));
+      }
+    }
+    CheckCounts(place, members, least, most);
+    return Members(place, members);
+  }
+
+  // An object with any keys.
+  Node FreeObject(const Place& place, const std::vector<std::string>& required,
+                  std::optional<int> least, std::optional<int> most) {
+    if (!required.empty()) {
+      Reject(place.path,
+             fmt::format("the keyword 'required' names '{}', which is not in 'properties'",
+                         required[0]));
+    }
+    if (least.value_or(0) > 1) {
+      Reject(place.path,
+             "the keyword 'minProperties' above 1 is not supported without 'properties', as keys "
+             "could be repeated");
+    }
+    const std::optional<Place> values = tree_.Child(place, "additionalProperties");
+    const bool closed = values && values->schema->is_boolean() && !values->schema->get<bool>();
+    if (closed && least.value_or(0) > 0)
+      Reject(place.path, "the keyword 'minProperties' asks for properties that none may have");
+    const Node value = closed || !values ? json_.Any() : Schema(*values, {});
+    return json_.Object(value, least.value_or(0), closed ? 0 : most.value_or(Ebnf::kNoLimit));
+  }
+
+  static void CheckCounts(const Place& place, const std::vector<Property>& members,
+                          std::optional<int> least, std::optional<int> most) {
+    const auto needed =
+        std::count_if(members.begin(), members.end(), [](const Property& p) { return p.required; });
+    if (least.value_or(0) > needed) {
+      Reject(place.path, fmt::format("the keyword 'minProperties' is {}, but only {} of "
+                                     "'properties' are required: more is "
+                                     "not supported",
+                                     *least, needed));
+    }
+    if (most && *most < static_cast<int>(members.size())) {
+      Reject(
+          place.path,
+          fmt::format(
+              "the keyword 'maxProperties' is {}, but 'properties' has {}: less is not supported",
+              *most, members.size()));
+    }
+  }
+
+  Node Members(const Place& place, const std::vector<Property>& members) {
+    const auto optional = std::count_if(members.begin(), members.end(),
+                                        [](const Property& p) { return !p.required; });
+    optional_ += static_cast<int>(optional);
+    if (optional > kMaxObjectOptional || optional_ > kMaxOptional) {
+      Reject(place.path, fmt::format("the keyword 'properties' has too many optional ones: at most "
+                                     "{} are supported in an object "
+                                     "and {} in a schema",
+                                     kMaxObjectOptional, kMaxOptional));
+    }
+    const Node space = json_.Space();
+    // From the back: what may follow where no property was written yet, and where one was.
+    Node none = ebnf_.Literal("}");
+    Node some = ebnf_.Literal("}");
+    for (size_t i = members.size(); i-- > 0;) {
+      const Property& member = members[i];
+      const Node written = ebnf_.Sequence({ebnf_.Literal(Json(member.name).dump()), space,
+                                           ebnf_.Literal(":"), space, member.value, space, some});
+      const Node next = ebnf_.Sequence({ebnf_.Literal(","), space, written});
+      none = ebnf_.Shared(member.required ? written : ebnf_.Choice({written, none}));
+      some = ebnf_.Shared(member.required ? next : ebnf_.Choice({next, some}));
+    }
+    return ebnf_.Shared(ebnf_.Sequence({ebnf_.Literal("{"), space, none}));
+  }
+
+  const SchemaTree tree_;
+  Ebnf ebnf_;
+  JsonRules json_;
+  std::vector<Reference> references_;
+  std::map<std::string, Ebnf::Rule>
+      rules_;  // By the path of a reference's target, and what is forced there.
+  int nesting_ = 0;
+  int values_ = 0;
+  int optional_ = 0;
+};
+
+}  // namespace
+
+StatusOr<std::string> SchemaToEbnf(const nlohmann::ordered_json& schema) try {
+  return Converter(schema).Convert();
+} catch (const Rejected& rejected) {
+  return InvalidArgument(rejected.message);
+} catch (...) {
+  return base::CurrentFailure("reading the schema");
+}
+
+std::string AnyObjectEbnf() {
+  Ebnf ebnf;
+  JsonRules json(&ebnf);
+  const Ebnf::Rule root = ebnf.Declare();
+  ebnf.Define(root, json.Object(json.Any(), 0, Ebnf::kNoLimit));
+  return ebnf.Print(root);
+}
+
+StatusOr<std::string> ChoiceEbnf(const std::vector<std::string>& choices) {
+  if (choices.empty() || choices.size() > static_cast<size_t>(kMaxEnumValues)) {
+    return InvalidArgument(
+        fmt::format("expected 1 to {} choices, got {}", kMaxEnumValues, choices.size()));
+  }
+  Ebnf ebnf;
+  std::vector<Node> ways;
+  for (const std::string& choice : choices) {
+    if (choice.empty()) return InvalidArgument("a choice must not be empty");
+    ways.push_back(ebnf.Literal(choice));
+    if (ebnf.bytes() > kMaxEbnfBytes) {
+      return InvalidArgument(
+          fmt::format("the choices are too long: at most {} bytes are supported", kMaxEbnfBytes));
+    }
+  }
+  const Ebnf::Rule root = ebnf.Declare();
+  ebnf.Define(root, ebnf.Choice(std::move(ways)));
+  return ebnf.Print(root);
+}
+
+}  // namespace ropeway::grammar
