@@ -22,7 +22,7 @@ ALLOWED = {
     "net": ["base"],
     "core": ["base"],
     "tokenizer": ["base"],
-    "grammar": ["base", "tokenizer"],
+    "grammar": ["base", "core", "tokenizer"],
     "kernels": ["base"],
     "model": ["base", "core", "kernels"],
     "kvcache": ["base", "core"],

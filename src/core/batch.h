@@ -38,6 +38,16 @@ struct SampleSpec {
 
 inline const SampleSpec kDefaultSampleSpec{};
 
+// The tokens that an item may sample.
+struct TokenMask {
+  // Bit (id & 31) of word id >> 5 is set for each token that may be sampled; one bit for each token
+  // of the model's vocabulary.
+  std::span<const uint32_t> words{};
+  // The words are filled. Without it the item is computed, but no token is sampled for it, and its
+  // Sampled has no meaning.
+  bool ready = false;
+};
+
 // A run of consecutive positions of one sequence: a prefill chunk or a decode (one token). It
 // refers to the sequence's own data, which lives, unchanged, until Wait returns.
 struct BatchItem {
@@ -64,6 +74,9 @@ struct BatchItem {
   // to rebuild.
   std::span<const TokenId> ids{};
   const SampleSpec* spec = &kDefaultSampleSpec;  // Valid where `ids` is.
+  // Valid where sample. Null: every token may be sampled. Its owner may fill it until Wait is
+  // called.
+  const TokenMask* mask = nullptr;
 };
 
 // One forward pass over all its items.

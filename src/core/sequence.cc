@@ -12,6 +12,7 @@ Sequence::Sequence(CoreRequest core_request, uint64_t sequences_before)
       long_rope(core_request.long_rope),
       retention(core_request.retention),
       context(std::move(core_request.context)),
+      constraint(std::move(core_request.constraint)),
       ids_(std::move(core_request.prompt)) {
   kv.names = std::move(core_request.block_names);
   prompt_len = spec.prompt_len = static_cast<int32_t>(ids_.size());
@@ -19,6 +20,8 @@ Sequence::Sequence(CoreRequest core_request, uint64_t sequences_before)
   length = static_cast<int32_t>(ids_.size());
   min_tokens = spec.params.min_tokens;
   samples = SampleKindOf(spec);
+  // A mask is applied to the whole row.
+  if (constraint != nullptr) samples = std::max(samples, SampleKind::kPlain);
   std::sort(request.stop_ids.begin(), request.stop_ids.end());
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/batch.h"
 #include "core/block_name.h"
+#include "core/constraint.h"
 #include "core/job.h"
 #include "ropeway/request.h"
 
@@ -32,7 +33,8 @@ struct CoreRequest : JobRequest {
   // Generated before, in another engine: the sequence goes on behind them as if it had been
   // preempted there. Fewer than max_tokens.
   std::vector<TokenId> resume_ids;
-  SampleSpec spec;       // With the seed resolved; the core sets prompt_len.
+  SampleSpec spec;  // With the seed resolved; the core sets prompt_len.
+  std::shared_ptr<const Constraint> constraint;  // Of what it generates; null: none.
   BlockName cache_root;  // Names whose KV blocks it may share (see CacheRoot).
   // `cache_root` and `block_names` name blocks that are computed with the long factors of RoPE. The
   // core sets it where the request is too long for the short ones (UseLongRope).
@@ -80,6 +82,19 @@ struct KvState {
   uint64_t read_ticket = 0;  // While fetching: of the tier's read.
 };
 
+// Where a sequence stands in its constraint, while it runs and decodes. Made from its ids where it
+// is missing.
+struct ConstraintRun {
+  std::unique_ptr<ConstraintState> state;  // Null: not made yet.
+  int32_t accepted = 0;                    // Generated ids that `state` has accepted.
+  std::vector<uint32_t> words;             // What may come next, once mask.ready.
+  TokenMask mask;
+  bool exhausted = false;    // The output is complete, and the vocabulary has no token to end it.
+  uint64_t waits_since = 0;  // The step that asked for the mask; 0: none asks for one.
+  Status status;             // Why it cannot go on.
+  base::Duration took{};     // By its mask in this step.
+};
+
 // One request on its way through the engine core, which owns it; the scheduler, the policy and the
 // KV cache see it by reference, and each keeps its own part.
 //
@@ -97,8 +112,10 @@ struct Sequence : Job {
   bool long_rope = false;
   CacheRetention retention = CacheRetention::kNormal;
   std::shared_ptr<RequestContext> context;
+  std::shared_ptr<const Constraint> constraint;
 
   KvState kv;
+  std::unique_ptr<ConstraintRun> constraint_run;  // Null: there is none yet, or no constraint.
   // Ids of the prompt below it are scored, and their log-probs emitted: not computed again after a
   // preemption. Only with spec.num_prompt_logprobs >= 0.
   int32_t scored = 0;

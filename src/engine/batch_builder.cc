@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/mask_filler.h"
 #include "kvcache/kv_cache_manager.h"
 
 namespace ropeway::engine {
@@ -48,6 +49,7 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   }
   if (item.sample) {
     sequence.ReserveId();
+    MaskFiller::Prepare(&sequence);
     // The next schedule extends its table, or parks its blocks with the token sampled here.
     kvcache::KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * base::kBlockTokens,
                                      groups_);
@@ -59,6 +61,7 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   item.blocks = sequence.kv.blocks;
   item.spec = &sequence.spec;
   item.long_rope = sequence.long_rope;
+  if (item.sample && sequence.constraint_run != nullptr) item.mask = &sequence.constraint_run->mask;
   batch_.items.push_back(item);
   work_.push_back(std::move(work));
 }

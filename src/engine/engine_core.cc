@@ -56,7 +56,8 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayou
                  layout.block_bytes, options.scheduler.max_num_seqs,
                  [this](core::Sequence* sequence) { scheduler_.FetchDone(sequence); }),
       builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens),
-               kv_.windows().groups()) {
+               kv_.windows().groups()),
+      masks_(clock, options.scheduler.max_num_seqs) {
   UpdateStats();
 }
 
@@ -183,8 +184,10 @@ bool EngineCore::Step() {
 }
 
 void EngineCore::MoveBlocks(const scheduler::SchedulerOutput& schedule) {
-  for (const scheduler::SchedulerOutput::Preempted& gone : schedule.preempted)
+  for (const scheduler::SchedulerOutput::Preempted& gone : schedule.preempted) {
     transfers_.Cancel(gone.sequence);
+    gone.sequence->constraint_run.reset();
+  }
   transfers_.StoreEvicted();
   for (const scheduler::SchedulerOutput::Fetch& fetch : schedule.fetches) {
     ++stats_.last_fetches;
@@ -285,6 +288,7 @@ void EngineCore::Compute() {
     return;
   }
   last_took_ = took;
+  MaskFiller::AddTimes(&builder_, &*result);
   scheduler_.OnStep(took, *result);
   control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
                              kv_.pool().num_blocks());
@@ -333,6 +337,7 @@ void EngineCore::CountTokens(const scheduler::ScheduledItem& planned) {
 StatusOr<core::StepResult> EngineCore::Execute() {
   try {
     executor_->Launch(builder_.batch());
+    masks_.Fill(&builder_);
     return executor_->Wait();
   } catch (const std::exception&) {
     return CurrentFailure("the executor");
@@ -361,22 +366,42 @@ void EngineCore::Apply(core::StepResult* result) {
     BatchBuilder::Work& work = builder_.work()[i];
     core::Sequence* sequence = work.planned.sequence;
     sequence->computed += work.planned.num_tokens;
+    // Its last row is computed again, for the next step's sampling.
+    if (work.planned.sample && !MaskFiller::MaySample(*sequence)) --sequence->computed;
     kv_.OnComputed(sequence);
     builder_.TakeScored(i, result, &scored);
     if (!work.scored.empty()) {
       AddEvent(CoreEvent::Kind::kPromptScored, *sequence).scored = std::move(work.scored);
     }
     if (work.planned.sample) {
-      Accept(sequence, std::move(result->sampled[sampled++]));
+      core::Sampled& token = result->sampled[sampled++];
+      if (MaskFiller::MaySample(*sequence)) {
+        Accept(sequence, std::move(token));
+      } else {
+        HoldBack(sequence);
+      }
     } else if (sequence->request.max_tokens == 0 && sequence->computed == sequence->num_ids()) {
       End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);
     }
   }
 }
 
+void EngineCore::HoldBack(core::Sequence* sequence) {
+  core::ConstraintRun& run = *sequence->constraint_run;
+  if (!run.status.ok()) {
+    Fail(sequence, CopyStatus(run.status));
+  } else if (run.exhausted) {
+    End(sequence, core::SequenceEvent::kEnd, FinishReason::kStop);
+  }
+}
+
 void EngineCore::Accept(core::Sequence* sequence, core::Sampled sampled) {
   if (sampled.invalid) {
-    Fail(sequence, MakeStatus(StatusCode::kInternal, "the model produced no finite logit"));
+    const char* const why =
+        sequence->constraint == nullptr
+            ? "the model produced no finite logit"
+            : "the model produced no finite logit for a token that the request's format allows";
+    Fail(sequence, MakeStatus(StatusCode::kInternal, why));
     return;
   }
   const TokenId token = sampled.token;
@@ -389,7 +414,10 @@ void EngineCore::Accept(core::Sequence* sequence, core::Sampled sampled) {
   CoreEvent& event = AddEvent(CoreEvent::Kind::kToken, *sequence);
   event.sampled = std::move(sampled);
   event.cached_tokens = std::max(0, sequence->kv.cached_tokens);
-  if (EndsAt(*sequence, token)) {
+  const bool ended = MaskFiller::Accept(sequence, token);
+  if (sequence->constraint_run != nullptr && !sequence->constraint_run->status.ok()) {
+    Fail(sequence, CopyStatus(sequence->constraint_run->status));
+  } else if (ended || EndsAt(*sequence, token)) {
     End(sequence, core::SequenceEvent::kEnd, FinishReason::kStop);
   } else if (sequence->generated() >= sequence->request.max_tokens) {
     End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);

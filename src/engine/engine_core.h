@@ -22,6 +22,7 @@
 #include "core/sequence_state.h"
 #include "engine/batch_builder.h"
 #include "engine/engine_options.h"
+#include "engine/mask_filler.h"
 #include "engine/tier_transfers.h"
 #include "executor/executor.h"
 #include "kvcache/kv_cache_manager.h"
@@ -211,6 +212,8 @@ class EngineCore {
   StatusOr<core::StepResult> Execute();
   void OnShortOfMemory();
   void Apply(core::StepResult* result);
+  // What the sequence's constraint says in place of a token: that it sits the step out, or ends.
+  void HoldBack(core::Sequence* sequence);
   void Accept(core::Sequence* sequence, core::Sampled sampled);
   bool EndsAt(const core::Sequence& sequence, TokenId token) const;
   // Ends the sequence and destroys it; `status` says why it failed.
@@ -236,6 +239,7 @@ class EngineCore {
   const std::unique_ptr<scheduler::BatchSizeControl> control_;
   TierTransfers transfers_;
   BatchBuilder builder_;
+  MaskFiller masks_;
   Status device_status_;
 
   Sequences sequences_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "engine/test_constraint.h"
 #include "executor/executor.h"
 
 namespace ropeway::engine {
@@ -163,6 +164,7 @@ class TestExecutor : public executor::Executor {
       core::Sampled sampled;
       sampled.sequence = item.sequence;
       sampled.token = static_cast<TokenId>(hash % kVocabSize);
+      ApplyTestMask(item, kVocabSize, &sampled);
       if (item.spec->num_logprobs >= 0) {
         sampled.logprob = LogprobOf(hash);
       }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "engine/test_constraint.h"
 #include "engine/test_failing_new.h"
 
 namespace ropeway::engine {
@@ -166,6 +167,7 @@ StatusOr<core::StepResult> EchoExecutor::Wait() {
     sampled.top_logprobs = TopLogprobs(item.spec->num_logprobs);
     sampled.invalid =
         item.sequence == control_->no_logit_for.load() && length > item.spec->prompt_len;
+    ApplyTestMask(item, ByteTokenizer::kControl + 1, &sampled);
     result.sampled.push_back(std::move(sampled));
   }
   return result;

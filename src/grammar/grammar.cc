@@ -115,6 +115,10 @@ StatusOr<std::shared_ptr<const Grammar>> Grammar::Compile(
   }
 }
 
+std::unique_ptr<core::ConstraintState> Grammar::Begin() const {
+  return std::make_unique<Matcher>(shared_from_this());
+}
+
 Matcher::Matcher(std::shared_ptr<const Grammar> grammar) noexcept : grammar_(std::move(grammar)) {}
 Matcher::~Matcher() = default;
 Matcher::Matcher(Matcher&&) noexcept = default;

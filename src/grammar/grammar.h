@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "core/constraint.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "tokenizer/tokenizer.h"
@@ -56,7 +57,7 @@ class Vocabulary {
 };
 
 // A compiled grammar. Const and thread-safe; shared by the sequences that it holds.
-class Grammar {
+class Grammar final : public core::Constraint, public std::enable_shared_from_this<Grammar> {
  public:
   // `ebnf` is in xgrammar's notation; its first rule is `root`. It must have no left recursion
   // (masks would be too narrow) and no rule that can come back to itself without a character.
@@ -73,6 +74,8 @@ class Grammar {
   ~Grammar();
 
   const Vocabulary& vocabulary() const { return *vocabulary_; }
+  size_t mask_words() const override { return vocabulary_->mask_words(); }
+  std::unique_ptr<core::ConstraintState> Begin() const override;
   // The work that compiling it took.
   int64_t work() const { return work_; }
   // The memory that it takes, about, without the vocabulary.
@@ -94,14 +97,14 @@ class Grammar {
 // distinct ones may be used from distinct threads.
 //
 // After an error it is dead: each call returns that error.
-class Matcher {
+class Matcher final : public core::ConstraintState {
  public:
   // What it takes of memory for each accepted token, about.
   static constexpr size_t kBytesPerToken = 600;
 
   // Errors come from the first call.
   explicit Matcher(std::shared_ptr<const Grammar> grammar) noexcept;
-  ~Matcher();
+  ~Matcher() override;
   Matcher(Matcher&&) noexcept;
   Matcher& operator=(Matcher&&) noexcept;
 
@@ -119,9 +122,9 @@ class Matcher {
   void Undo(int count);
 
   // Whether the output may end here.
-  bool complete() const;
+  bool complete() const override;
   // Whether a token at which generation ends was accepted.
-  bool ended() const;
+  bool ended() const override;
 
  private:
   struct Parts;
