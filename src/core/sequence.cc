@@ -32,6 +32,15 @@ void Sequence::UseLongRope() {
   kv.parked = 0;
 }
 
+void Sequence::ReserveMask() {
+  if (constraint == nullptr || constraint_run != nullptr) return;
+  auto run = std::make_unique<ConstraintRun>();
+  run->words.resize(constraint->mask_words());
+  run->mask.words = run->words;
+  run->state = constraint->Begin();
+  constraint_run = std::move(run);
+}
+
 SampleKind SampleKindOf(const SampleSpec& spec) {
   const SamplingParams& p = spec.params;
   const bool draws = p.temperature > 0.0F;

@@ -82,12 +82,11 @@ struct KvState {
   uint64_t read_ticket = 0;  // While fetching: of the tier's read.
 };
 
-// Where a sequence stands in its constraint, while it runs and decodes. Made from its ids where it
-// is missing.
+// Where a sequence that runs stands in its constraint.
 struct ConstraintRun {
-  std::unique_ptr<ConstraintState> state;  // Null: not made yet.
-  int32_t accepted = 0;                    // Generated ids that `state` has accepted.
-  std::vector<uint32_t> words;             // What may come next, once mask.ready.
+  std::unique_ptr<ConstraintState> state;
+  int32_t accepted = 0;         // Generated ids that `state` has accepted.
+  std::vector<uint32_t> words;  // What may come next, once mask.ready.
   TokenMask mask;
   bool exhausted = false;    // The output is complete, and the vocabulary has no token to end it.
   uint64_t waits_since = 0;  // The step that asked for the mask; 0: none asks for one.
@@ -131,6 +130,9 @@ struct Sequence : Job {
   void ReserveId() {
     if (ids_.size() == ids_.capacity()) ids_.reserve(2 * ids_.size());
   }
+
+  // Makes `constraint_run`, if it is missing and there is a constraint.
+  void ReserveMask();
 
   // Log-probs of its prompt are still to be computed.
   bool scores() const { return spec.num_prompt_logprobs >= 0 && scored < prompt_len; }

@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "engine/mask_filler.h"
 #include "kvcache/kv_cache_manager.h"
 
 namespace ropeway::engine {
@@ -49,7 +48,7 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   }
   if (item.sample) {
     sequence.ReserveId();
-    MaskFiller::Prepare(&sequence);
+    sequence.ReserveMask();
     // The next schedule extends its table, or parks its blocks with the token sampled here.
     kvcache::KvCacheManager::Reserve(&sequence, sequence.num_ids() + 2 * base::kBlockTokens,
                                      groups_);

@@ -1,22 +1,9 @@
 #include "engine/mask_filler.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 namespace ropeway::engine {
-
-void MaskFiller::Prepare(core::Sequence* sequence) {
-  if (sequence->constraint == nullptr) return;
-  if (sequence->constraint_run == nullptr) {
-    auto run = std::make_unique<core::ConstraintRun>();
-    run->words.resize(sequence->constraint->mask_words());
-    run->mask.words = run->words;
-    sequence->constraint_run = std::move(run);
-  }
-  core::ConstraintRun& run = *sequence->constraint_run;
-  if (run.state == nullptr) run.state = sequence->constraint->Begin();
-}
 
 void MaskFiller::Fill(BatchBuilder* builder) {
   turns_.clear();

@@ -27,9 +27,6 @@ class MaskFiller {
     turns_.reserve(static_cast<size_t>(max_items));
   }
 
-  // Makes sure that the sequence has a run with memory for its mask. Throws std::bad_alloc.
-  static void Prepare(core::Sequence* sequence);
-
   // Fills the masks of the batch's items, between Launch and Wait.
   void Fill(BatchBuilder* builder);
 

@@ -20,7 +20,6 @@ inline constexpr int kMaxMinLength = 8;
 inline constexpr int kMaxMaxLength = 100'000;
 inline constexpr int kMaxMinItems = 1'000;
 inline constexpr int kMaxMaxItems = 100'000;
-inline constexpr int kMaxAlternatives = 256;  // Of one anyOf or oneOf.
 
 // The grammar, in EBNF, of JSON texts that are valid by `schema` (JSON Schema 2020-12, of which
 // docs/structured_output.md has the supported part). Each text of the grammar is valid. Not each

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/words.h"
-#include "grammar/schema_ebnf.h"
 
 namespace ropeway::grammar {
 
