@@ -111,11 +111,13 @@ class Matcher final : public core::ConstraintState {
   // Sets bit (id & 31) of word (id >> 5) for each token that may come next, and clears all others.
   // Usually takes 2 to 100 us. kInvalidArgument: it takes more than `work`. REQUIRES: words.size()
   // == mask_words(); !ended().
-  Status Mask(std::span<uint32_t> words, int64_t work = kStepWork);
+  Status Mask(std::span<uint32_t> words, int64_t work);
+  Status Mask(std::span<uint32_t> words) override { return Mask(words, kStepWork); }
 
   // Goes on behind `id`. kInvalidArgument: the grammar does not allow it, or it takes more than
   // `work`.
-  Status Accept(TokenId id, int64_t work = kStepWork);
+  Status Accept(TokenId id, int64_t work);
+  Status Accept(TokenId id) override { return Accept(id, kStepWork); }
 
   // Takes the last `count` accepted tokens back.
   // REQUIRES: so many were accepted; no call failed.
