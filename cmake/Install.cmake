@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 # ropeway_engine and ropeway_gateway, and every room that they link.
-set(rooms base net core tokenizer kernels model kvcache policy scheduler executor store service engine api gateway)
+set(rooms base net core tokenizer grammar kernels model kvcache policy scheduler executor store service engine api gateway)
 foreach(room ${rooms})
   set_target_properties(ropeway_${room} PROPERTIES EXPORT_NAME ${room})
   target_include_directories(ropeway_${room} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -11,6 +11,7 @@ foreach(room ${rooms})
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
 unset(rooms)
+install(TARGETS xgrammar EXPORT ropewayTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 install(DIRECTORY include/ropeway DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT ropewayTargets NAMESPACE ropeway:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/ropeway)

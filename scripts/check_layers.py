@@ -31,7 +31,7 @@ ALLOWED = {
     "executor": ["base", "core", "kernels", "model"],
     "store": ["base"],
     "service": ["base", "core", "scheduler", "store"],
-    "engine": ["base", "core", "tokenizer", "kernels", "model", "kvcache", "policy", "scheduler",
+    "engine": ["base", "core", "tokenizer", "grammar", "kernels", "model", "kvcache", "policy", "scheduler",
                "executor", "store", "service"],
     "http": ["base", "net"],  # Of net only what compiles Asio.
     "api": ["base", "core", "net", "http/http_error.h"],  # The gateway's library, which programs link, holds it.

@@ -76,6 +76,25 @@ struct ChatMessage {
   std::string tool_call_id = {};  // Of a tool's message; "": none.
 };
 
+// The form that the generated text must have: at each token only those can be sampled that keep to
+// it. The text is whole where the output ends with kStop and no stop string or stop token ended it;
+// with kLength it is the beginning of one. docs/structured_output.md has the supported schemas.
+struct OutputFormat {
+  enum class Kind : uint8_t {
+    kText,        // Any text.
+    kJsonObject,  // A JSON object.
+    kJsonSchema,  // A JSON value that is valid by `schema`.
+    kChoice,      // One of `choices`.
+    kRegex,       // A text that `regex` matches from its beginning to its end.
+  };
+  Kind kind = Kind::kText;
+  std::string schema;                // A JSON Schema, as JSON text.
+  std::vector<std::string> choices;  // Texts as they are.
+  std::string regex;
+
+  bool operator==(const OutputFormat&) const = default;
+};
+
 // How long a request's KV blocks stay cached after its end, compared to those of others. A hint,
 // not a time: blocks of requests with kLong are evicted later, but they are evicted if others are
 // used more.
@@ -136,6 +155,9 @@ struct Request {
   // but their text is not shown.
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;  // Do not end at the model's end tokens.
+  // kInvalidArgument says what of it is not supported. A whole text ends the output, whatever
+  // ignore_eos and min_tokens say.
+  OutputFormat format;
 
   // Log-probabilities of the raw model distribution: absent: none; k: that of each generated token
   // and the k most probable ones (0 <= k <= 20).

@@ -27,8 +27,15 @@ std::string SyntaxDetail(const char* what) {
 
 // Builds a document from parse events. The library's parser keeps its own stack on the heap, one
 // bit a level, so events are all that nesting costs until `max_depth` stops it.
-class JsonBuilder final : public nlohmann::json_sax<json> {
+template <typename Json>
+class JsonBuilder final : public nlohmann::json_sax<Json> {
  public:
+  using typename nlohmann::json_sax<Json>::number_integer_t;
+  using typename nlohmann::json_sax<Json>::number_unsigned_t;
+  using typename nlohmann::json_sax<Json>::number_float_t;
+  using typename nlohmann::json_sax<Json>::string_t;
+  using typename nlohmann::json_sax<Json>::binary_t;
+
   JsonBuilder(const JsonBounds& bounds, std::string_view what) : bounds_(bounds), what_(what) {}
 
   bool null() override { return Put(nullptr) != nullptr; }
@@ -41,14 +48,14 @@ class JsonBuilder final : public nlohmann::json_sax<json> {
   bool string(string_t& value) override { return Put(std::move(value)) != nullptr; }
   bool binary(binary_t&) override { return Fail("Binary values are not JSON"); }
 
-  bool start_object(std::size_t) override { return Open(json::object()); }
+  bool start_object(std::size_t) override { return Open(Json::object()); }
   bool end_object() override { return Close(); }
-  bool start_array(std::size_t) override { return Open(json::array()); }
+  bool start_array(std::size_t) override { return Open(Json::array()); }
   bool end_array() override { return Close(); }
 
   bool key(string_t& name) override {
     if (!Count()) return false;
-    json& object = *open_.back();
+    Json& object = *open_.back();
     if (!bounds_.repeated_keys && object.contains(name)) {
       return Fail("The key '" + name.substr(0, 64) + "' is given twice in one object");
     }
@@ -62,7 +69,7 @@ class JsonBuilder final : public nlohmann::json_sax<json> {
                             SyntaxDetail(error.what())));
   }
 
-  json TakeRoot() { return std::move(root_); }
+  Json TakeRoot() { return std::move(root_); }
   const std::string& failure() const { return failure_; }
 
  private:
@@ -76,9 +83,9 @@ class JsonBuilder final : public nlohmann::json_sax<json> {
     return Fail(fmt::format("{} holds more than {} JSON values", what_, bounds_.max_values));
   }
 
-  json* Put(json value) {
+  Json* Put(Json value) {
     if (!Count()) return nullptr;
-    json* slot = &root_;
+    Json* slot = &root_;
     if (!open_.empty() && open_.back()->is_array()) {
       open_.back()->push_back(nullptr);
       slot = &open_.back()->back();
@@ -90,11 +97,11 @@ class JsonBuilder final : public nlohmann::json_sax<json> {
   }
 
   // Addresses in open_ stay valid: a container grows only while it is the innermost one.
-  bool Open(json container) {
+  bool Open(Json container) {
     if (static_cast<int>(open_.size()) >= bounds_.max_depth) {
       return Fail(fmt::format("{} is nested deeper than {} levels", what_, bounds_.max_depth));
     }
-    json* slot = Put(std::move(container));
+    Json* slot = Put(std::move(container));
     if (slot == nullptr) return false;
     open_.push_back(slot);
     return true;
@@ -107,27 +114,37 @@ class JsonBuilder final : public nlohmann::json_sax<json> {
 
   const JsonBounds bounds_;
   const std::string_view what_;
-  json root_;
-  std::vector<json*> open_;
-  json* key_slot_ = nullptr;  // Where the value of the last key goes.
+  Json root_;
+  std::vector<Json*> open_;
+  Json* key_slot_ = nullptr;  // Where the value of the last key goes.
   size_t values_ = 0;
   std::string failure_;
 };
 
-}  // namespace
-
-StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds, std::string_view what) {
+template <typename Json>
+StatusOr<Json> Read(std::string_view text, const JsonBounds& bounds, std::string_view what) {
   // The library takes a NUL byte for the end of its input, and would ignore what follows.
   const size_t nul = text.find('\0');
   if (nul != std::string_view::npos) {
     return InvalidArgument(
         fmt::format("{} is not valid JSON at byte {}: a NUL byte", what, nul + 1));
   }
-  JsonBuilder builder(bounds, what);
-  if (!json::sax_parse(text.begin(), text.end(), &builder)) {
+  JsonBuilder<Json> builder(bounds, what);
+  if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
     return InvalidArgument(ReplaceInvalidUtf8(builder.failure()));
   }
   return builder.TakeRoot();
+}
+
+}  // namespace
+
+StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds, std::string_view what) {
+  return Read<json>(text, bounds, what);
+}
+
+StatusOr<nlohmann::ordered_json> ReadOrderedJson(std::string_view text, const JsonBounds& bounds,
+                                                 std::string_view what) {
+  return Read<nlohmann::ordered_json>(text, bounds, what);
 }
 
 std::string QuoteJson(std::string_view text) {

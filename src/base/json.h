@@ -26,6 +26,10 @@ struct JsonBounds {
 // calls the document `what`.
 StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bounds,
                                   std::string_view what);
+// The same, with the keys of objects in the order of the text. It looks at all keys of an object
+// for each one: `bounds` must limit that.
+StatusOr<nlohmann::ordered_json> ReadOrderedJson(std::string_view text, const JsonBounds& bounds,
+                                                 std::string_view what);
 
 // `text` as a JSON string in ASCII, with U+FFFD for what is no UTF-8.
 std::string QuoteJson(std::string_view text);

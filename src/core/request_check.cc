@@ -150,6 +150,10 @@ size_t BytesOf(const Request& request) {
   size_t bytes = std::visit([](const auto& prompt) { return BytesOf(prompt); }, request.prompt);
   for (const std::string& stop : request.stop) bytes += sizeof(std::string) + stop.size();
   bytes += request.sampling.logit_bias.size() * sizeof(LogitBias);
+  for (const std::string& choice : request.format.choices) {
+    bytes += sizeof(std::string) + choice.size();
+  }
+  bytes += request.format.schema.size() + request.format.regex.size();
   bytes += request.tenant.size() + request.cache_scope.size() + request.cache_salt.size();
   return bytes + BytesOf(request.stop_token_ids) + BytesOf(request.resume_ids) +
          request.session_id.size();

@@ -509,6 +509,9 @@ void EngineCore::UpdateStats() {
   stats_.speed = scheduler_.step_cost().speed();
   stats_.attention_weight = scheduler_.step_cost().weight();
   stats_.evicted_blocks = kv_.pool().evictions();
+  stats_.masks = masks_.counts().filled;
+  stats_.deferred_masks = masks_.counts().deferred;
+  stats_.mask_time = masks_.counts().time;
   stats_.transfers = transfers_.counts();
   stats_.steps = step_;
   if (!sequences_.empty()) return;

@@ -108,6 +108,9 @@ struct CoreStats {
   uint64_t cached_prompt_tokens = 0;  // Those of prompt_tokens that were in the pool or a tier.
   uint64_t recomputed_tokens = 0;     // Computed again after a preemption.
   uint64_t evicted_blocks = 0;
+  uint64_t masks = 0;           // Filled for sequences with a constraint.
+  uint64_t deferred_masks = 0;  // Put off to a later step, counted once for each step.
+  base::Duration mask_time{};
   TierTransfers::Counts transfers;
 };
 

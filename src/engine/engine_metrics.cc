@@ -69,6 +69,7 @@ EngineMetrics::EngineMetrics(const QueueOptions& options)
   SampleBatching();
   SampleCache();
   SampleTier();
+  SampleGrammars();
   sampled_.Add("ropeway_trace_dropped_events",
                "Events missing from the trace file because its writer could not keep up.",
                [](const EngineSample& s) { return s.trace_dropped; });
@@ -231,6 +232,29 @@ void EngineMetrics::SampleTier() {
                [](const S& s) { return s.tier.evicted_blocks; });
   sampled_.Add("ropeway_kv_disk_cpu_seconds_total", "CPU time of the disk tier's threads.",
                [](const S& s) { return s.tier.cpu_seconds; });
+}
+
+void EngineMetrics::SampleGrammars() {
+  using S = EngineSample;
+  sampled_.Add("ropeway_grammar_cache_hits_total",
+               "Requests whose grammar was compiled before, or was being compiled.",
+               [](const S& s) { return s.grammars.hits; });
+  sampled_.Add("ropeway_grammar_cache_misses_total", "Grammars compiled.",
+               [](const S& s) { return s.grammars.misses; });
+  sampled_.Add("ropeway_grammar_rejected_total",
+               "Grammars that were rejected when compiled, such as for the work that they took.",
+               [](const S& s) { return s.grammars.failed; });
+  sampled_.Add("ropeway_grammar_compile_seconds_total", "Time spent compiling grammars.",
+               [](const S& s) { return s.grammars.seconds; });
+  sampled_.Add("ropeway_grammar_cache_bytes", "Memory of the compiled grammars that are kept.",
+               [](const S& s) { return s.grammars.bytes; });
+  sampled_.Add("ropeway_grammar_masks_total", "Masks filled for requests with a grammar.",
+               [](const S& s) { return s.core.masks; });
+  sampled_.Add("ropeway_grammar_masks_deferred_total",
+               "Masks put off to a later step because those of the step took too long.",
+               [](const S& s) { return s.core.deferred_masks; });
+  sampled_.Add("ropeway_grammar_mask_seconds_total", "Time spent filling masks.",
+               [](const S& s) { return base::ToSeconds(s.core.mask_time); });
 }
 
 }  // namespace ropeway::engine

@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "core/class_metrics.h"
 #include "engine/engine_core.h"
+#include "engine/grammar_pool.h"
 #include "kvcache/kv_tier.h"
 #include "ropeway/options.h"
 #include "ropeway/request.h"
@@ -28,6 +29,7 @@ struct EngineSample {
   scheduler::LoadView load;
   kvcache::KvTierUsage tier{.on = false};
   store::SessionStoreStats sessions;
+  GrammarStats grammars;
   uint64_t trace_dropped = 0;
 };
 
@@ -82,6 +84,7 @@ class EngineMetrics {
   void SampleBatching();
   void SampleCache();
   void SampleTier();
+  void SampleGrammars();
 
   std::array<base::Histogram*, kNumPriorities> encoding_time_;
   store::SessionMetrics sessions_;  // GUARDED_BY(mu_)

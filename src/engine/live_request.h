@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "core/sequence.h"
 #include "service/active_request.h"
@@ -22,6 +23,10 @@ struct LiveRequest final : core::RequestContext, service::ActiveRequest {
 
   // Set before the request is shared: of the request that it is a part of; or null.
   std::shared_ptr<core::AdmissionGroup> group;
+  // Set before the request is shared: the grammar of its format, in EBNF; null: any text.
+  std::shared_ptr<const std::string> ebnf;
+  // The compiled grammar. Set before its prompt is encoded; null: any text.
+  std::shared_ptr<const core::Constraint> constraint;
   int32_t lowered_max_tokens = 0;  // See Finish::max_tokens. Set by the prompt pool.
   // The output thread's; null: not admitted, or ended. A shared_ptr frees it without its type,
   // which stands above this one.

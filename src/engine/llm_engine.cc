@@ -36,8 +36,9 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingP
               [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
       loop_(core_options, layout, std::move(config_.executor), std::move(policy), config_.clock,
             &metrics_, &output_, &requests_, trace_.get()),
+      grammars_(config_.tokenizer, static_cast<size_t>(places_.total())),
       prompt_pool_(
-          &encoder_, config_.clock, intake_.bytes(), config_.options.frontend_threads,
+          &encoder_, &grammars_, config_.clock, intake_.bytes(), config_.options.frontend_threads,
           // A request that was cancelled leaves the queue at once, and the pool at its next turn.
           static_cast<size_t>(places_.total()),
           [this](core::CoreRequest request) {
@@ -69,6 +70,7 @@ LlmEngine::~LlmEngine() {
   requests_.Close();
   watchdog_.Stop();
   CancelAll();
+  grammars_.Stop();
   prompt_pool_.Stop();
   loop_.Stop();
   output_.Stop();
@@ -176,6 +178,7 @@ std::string LlmEngine::MetricsText() const {
                         .engine = StatsOf(loop),
                         .load = loop_.load(),
                         .sessions = sessions_->stats(),
+                        .grammars = grammars_.stats(),
                         .trace_dropped = trace_ != nullptr ? trace_->dropped() : 0};
     if (config_.tier != nullptr) sample.tier = config_.tier->Usage();
     return metrics_.Text(sample);

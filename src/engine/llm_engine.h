@@ -16,6 +16,7 @@
 #include "engine/engine_core.h"
 #include "engine/engine_loop.h"
 #include "engine/engine_metrics.h"
+#include "engine/grammar_pool.h"
 #include "engine/live_request.h"
 #include "engine/output_processor.h"
 #include "engine/prompt_encoder.h"
@@ -125,8 +126,12 @@ class LlmEngine final : public service::FrontDesk {
   Status CheckModel(const std::string& model) const;
   // What EngineLoop says of its progress, with the oldest request.
   Status DescribeProgress(Status status) const;
-  // Throws std::bad_alloc.
-  StatusOr<std::shared_ptr<LiveRequest>> MakeLive(SinkRequest request);
+  // The grammar of a format, in EBNF; null: any text. See MakeLive.
+  static StatusOr<std::shared_ptr<const std::string>> GrammarOf(const OutputFormat& format,
+                                                                const LiveRequest* before);
+  // `before`: another one of the same call, whose grammar it shares if their formats are the same;
+  // or null. Throws std::bad_alloc.
+  StatusOr<std::shared_ptr<LiveRequest>> MakeLive(SinkRequest request, const LiveRequest* before);
   Status CheckAccepting() const;
   // Takes what the request needs to be queued: a place of its tenant's, and its bytes.
   Status Reserve(LiveRequest* live);
@@ -153,6 +158,7 @@ class LlmEngine final : public service::FrontDesk {
   // Destroyed from the last to the first: each hands on to the one before.
   OutputProcessor output_;
   EngineLoop loop_;
+  GrammarPool grammars_;
   PromptPool prompt_pool_;
   Watchdog watchdog_;
 };

@@ -8,6 +8,7 @@
 #include "core/request_check.h"
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
+#include "grammar/output_ebnf.h"
 #include "service/intake.h"
 
 namespace ropeway::engine {
@@ -35,10 +36,24 @@ Status LlmEngine::Reserve(LiveRequest* live) {
                             config_.options.queue);
 }
 
-StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request) {
+// Here, so that the sender learns at once what of the format is not supported.
+StatusOr<std::shared_ptr<const std::string>> LlmEngine::GrammarOf(const OutputFormat& format,
+                                                                  const LiveRequest* before) {
+  if (format.kind == OutputFormat::Kind::kText) return std::shared_ptr<const std::string>();
+  if (before != nullptr && before->request.format == format) return before->ebnf;
+  StatusOr<std::string> ebnf = grammar::OutputEbnf(format);
+  if (!ebnf.ok()) return Status(ebnf.status().code(), ebnf.status().message(), "format");
+  return std::make_shared<const std::string>(*std::move(ebnf));
+}
+
+StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request,
+                                                           const LiveRequest* before) {
   if (Status status = CheckModel(request.request.model); !status.ok()) return status;
   if (Status status = core::CheckRequest(request.request); !status.ok()) return status;
+  StatusOr<std::shared_ptr<const std::string>> ebnf = GrammarOf(request.request.format, before);
+  if (!ebnf.ok()) return ebnf.status();
   auto live = std::make_shared<LiveRequest>(std::move(request));
+  live->ebnf = *std::move(ebnf);
   if (Status status = intake_.Open(live.get()); !status.ok()) return status;
   return live;
 }
@@ -52,7 +67,8 @@ StatusOr<std::vector<RequestId>> LlmEngine::SubmitAll(std::vector<SinkRequest> r
     std::vector<std::shared_ptr<LiveRequest>> all;
     all.reserve(requests.size());
     for (SinkRequest& request : requests) {
-      StatusOr<std::shared_ptr<LiveRequest>> live = MakeLive(std::move(request));
+      StatusOr<std::shared_ptr<LiveRequest>> live =
+          MakeLive(std::move(request), all.empty() ? nullptr : all.back().get());
       if (!live.ok()) return live.status();
       all.push_back(*std::move(live));
       all.back()->group = group;

@@ -21,9 +21,14 @@ void MaskFiller::Fill(BatchBuilder* builder) {
   const base::TimePoint begin = clock_->Now();
   base::TimePoint last = begin;
   for (core::Sequence* const sequence : turns_) {
-    if (last - begin >= kMostTime) return;
+    if (last - begin >= kMostTime) {
+      ++counts_.deferred;
+      continue;
+    }
     FillOne(sequence);
     const base::TimePoint now = clock_->Now();
+    ++counts_.filled;
+    counts_.time += now - last;
     sequence->constraint_run->took = now - last;
     sequence->constraint_run->waits_since = 0;
     last = now;

@@ -3,6 +3,7 @@
 #define ROPEWAY_ENGINE_MASK_FILLER_H_
 
 #include <chrono>
+#include <cstdint>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,6 +23,14 @@ namespace ropeway::engine {
 class MaskFiller {
  public:
   static constexpr base::Duration kMostTime = std::chrono::milliseconds(5);
+
+  // Since the start.
+  struct Counts {
+    uint64_t filled = 0;
+    uint64_t deferred = 0;  // Once for each step that a sequence sat out.
+    base::Duration time{};
+  };
+  const Counts& counts() const { return counts_; }
 
   MaskFiller(const base::Clock* clock, int max_items) : clock_(clock) {
     turns_.reserve(static_cast<size_t>(max_items));
@@ -48,6 +57,7 @@ class MaskFiller {
   static void FillOne(core::Sequence* sequence);
 
   const base::Clock* const clock_;
+  Counts counts_;
   std::vector<core::Sequence*> turns_;  // Of this step, in the order of their turns.
 };
 

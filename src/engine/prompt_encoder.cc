@@ -228,6 +228,7 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
   core.spec.num_logprobs = request.logprobs.value_or(-1);
   core.spec.num_prompt_logprobs = request.prompt_logprobs.value_or(-1);
   core.spec.end_ids = EndIds(request);
+  core.constraint = live->constraint;
   core.ignore_eos = request.ignore_eos;
   core.stop_ids = request.stop_token_ids;
   core.arrival = live->arrival;

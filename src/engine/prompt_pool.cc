@@ -16,12 +16,19 @@ int64_t PlacesFor(size_t capacity, int threads) {
   return 2 * (static_cast<int64_t>(capacity) + threads + base::FairPool::kSpareThreads);
 }
 
+base::Flow FlowOf(const LiveRequest& live) {
+  return {.tenant = live.tenant(),
+          .cls = static_cast<int>(live.priority()),
+          .weight = live.request.tenant_weight};
+}
+
 }  // namespace
 
-PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock,
-                       base::SharedBudget* bytes, int threads, size_t capacity, ReadyFn ready,
-                       RejectedFn rejected)
+PromptPool::PromptPool(const PromptEncoder* encoder, GrammarPool* grammars,
+                       const base::Clock* clock, base::SharedBudget* bytes, int threads,
+                       size_t capacity, ReadyFn ready, RejectedFn rejected)
     : encoder_(encoder),
+      grammars_(grammars),
       clock_(clock),
       bytes_(bytes),
       free_(threads + base::FairPool::kSpareThreads),
@@ -30,23 +37,57 @@ PromptPool::PromptPool(const PromptEncoder* encoder, const base::Clock* clock,
       pool_(threads, PlacesFor(capacity, threads), "ropeway-prompt") {}
 
 bool PromptPool::TryAdd(const std::shared_ptr<LiveRequest>& live) {
-  const auto job = std::make_shared<Job>(this, live);
-  const base::Flow flow{.tenant = live->tenant(),
-                        .cls = static_cast<int>(live->priority()),
-                        .weight = live->request.tenant_weight};
-  std::function<base::PieceEnd()> piece = [this, job] { return Run(job.get()); };
   // Held to the end: a request that is not taken must not be rejected meanwhile.
   const std::lock_guard lock(mu_);
   const bool timed = live->deadline != base::TimePoint::max();
   if (timed) deadlines_.emplace(Deadline(live->deadline, live->id), live);
   try {
-    if (pool_.TryAdd(flow, std::move(piece))) return true;
+    if (live->ebnf == nullptr ? TryEncode(live) : TryCompile(live)) return true;
   } catch (const std::bad_alloc&) {
     deadlines_.erase({live->deadline, live->id});
     throw;
   }
   deadlines_.erase({live->deadline, live->id});
   return false;
+}
+
+bool PromptPool::TryEncode(const std::shared_ptr<LiveRequest>& live) {
+  const auto job = std::make_shared<Job>(this, live);
+  return pool_.TryAdd(FlowOf(*live), [this, job] { return Run(job.get()); });
+}
+
+bool PromptPool::TryCompile(const std::shared_ptr<LiveRequest>& live) {
+  if (const std::optional<GrammarPool::Compiled> found = grammars_->Find(*live->ebnf);
+      found && found->ok()) {
+    live->constraint = **found;
+    return TryEncode(live);
+  }
+  return grammars_->TryAdd(
+      FlowOf(*live), live->ebnf,
+      [this, live] {
+        RejectOverdue();
+        return live->state() == LiveRequest::State::kEncoding;
+      },
+      [this, live](const GrammarPool::Compiled& compiled) { OnCompiled(live, compiled); });
+}
+
+void PromptPool::OnCompiled(const std::shared_ptr<LiveRequest>& live,
+                            const GrammarPool::Compiled& compiled) {
+  RejectOverdue();
+  Status status;
+  if (!compiled.ok()) {
+    status = CopyStatus(compiled.status());
+  } else if (live->state() == LiveRequest::State::kEncoding) {
+    live->constraint = *compiled;
+    try {
+      if (TryEncode(live)) return;
+      status = MakeStatus(StatusCode::kResourceExhausted, "the queue of prompts to encode is full");
+    } catch (const std::bad_alloc&) {
+      status = OutOfMemory();
+    }
+  }
+  if (!status.ok()) Reject(live, std::move(status));
+  ForgetDeadline(*live);
 }
 
 void PromptPool::Stop() { pool_.Stop(); }

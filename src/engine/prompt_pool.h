@@ -14,6 +14,7 @@
 #include "base/fair_pool.h"
 #include "base/shared_budget.h"
 #include "core/sequence.h"
+#include "engine/grammar_pool.h"
 #include "engine/live_request.h"
 #include "engine/prompt_encoder.h"
 
@@ -23,6 +24,7 @@ namespace ropeway::engine {
 // classes (base::FairPool): however many and however long the prompts of one tenant are, another's
 // is encoded at once. Requests leave as they are ready, but keep the order in which Submit took
 // them (core::JobRequest::order). A chat whose template takes long gives way to others of its flow.
+// A request with a grammar comes in once that is compiled.
 class PromptPool {
  public:
   // Both are called from the pool's threads and must not wait. A request that is ready is kWaiting,
@@ -34,15 +36,17 @@ class PromptPool {
   // much of one text for each thread.
   static constexpr int64_t kFreeBytes = int64_t{1} << 20;
 
-  // `encoder`, `clock` and `bytes` must outlive it; encoding takes its memory from `bytes`. A
-  // tenant alone may have `capacity` requests in it, several tenants twice as many together.
-  PromptPool(const PromptEncoder* encoder, const base::Clock* clock, base::SharedBudget* bytes,
-             int threads, size_t capacity, ReadyFn ready, RejectedFn rejected);
+  // `encoder`, `grammars`, `clock` and `bytes` must outlive it; encoding takes its memory from
+  // `bytes`. A tenant alone may have `capacity` requests in it, several tenants twice as many
+  // together. `grammars` must be stopped first.
+  PromptPool(const PromptEncoder* encoder, GrammarPool* grammars, const base::Clock* clock,
+             base::SharedBudget* bytes, int threads, size_t capacity, ReadyFn ready,
+             RejectedFn rejected);
 
   // Adds `live`. False if there is no place for it or after Stop; throws std::bad_alloc; either
   // with nothing changed. A request past its deadline is rejected with kDeadlineExceeded, at the
-  // latest when the piece that is being encoded then is done.
-  // Thread rule: one thread at a time.
+  // latest when the piece that is being encoded, or the grammar that is being compiled, then is
+  // done. Thread rule: one thread at a time.
   bool TryAdd(const std::shared_ptr<LiveRequest>& live);
 
   // Ends the threads after the pieces that run. Requests that are not ready by then are dropped
@@ -60,6 +64,11 @@ class PromptPool {
   };
   using Deadline = std::pair<base::TimePoint, RequestId>;
 
+  // Queues it to be encoded; false: there is no place. Throws std::bad_alloc.
+  bool TryEncode(const std::shared_ptr<LiveRequest>& live);
+  // Compiles its grammar first.
+  bool TryCompile(const std::shared_ptr<LiveRequest>& live);
+  void OnCompiled(const std::shared_ptr<LiveRequest>& live, const GrammarPool::Compiled& compiled);
   // Does a piece of it.
   base::PieceEnd Run(Job* job);
   // Whether it is done.
@@ -72,6 +81,7 @@ class PromptPool {
   void ForgetDeadline(const LiveRequest& live);
 
   const PromptEncoder* const encoder_;
+  GrammarPool* const grammars_;
   const base::Clock* const clock_;
   base::SharedBudget* const bytes_;
   base::SharedBudget free_;  // Texts that have kFreeBytes.

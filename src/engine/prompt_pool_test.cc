@@ -21,7 +21,7 @@ class PromptPoolTest : public testing::Test {
  protected:
   void Start(size_t capacity, const PromptEncoder* encoder = nullptr) {
     pool_ = std::make_unique<PromptPool>(
-        encoder != nullptr ? encoder : &encoder_, &clock_, &bytes_, 1, capacity,
+        encoder != nullptr ? encoder : &encoder_, &grammars_, &clock_, &bytes_, 1, capacity,
         [this](core::CoreRequest request) {
           const std::lock_guard lock(mu_);
           ready_.push_back(request.id);
@@ -32,7 +32,36 @@ class PromptPoolTest : public testing::Test {
         });
   }
 
-  void TearDown() override { gate_.Open(); }
+  void TearDown() override {
+    gate_.Open();
+    grammar_gate_.Open();
+    grammars_.Stop();
+  }
+
+  // A request whose grammar is compiled first.
+  std::shared_ptr<LiveRequest> WithGrammar(const std::string& tenant, const std::string& ebnf) {
+    std::shared_ptr<LiveRequest> live = Live(tenant, "text");
+    live->ebnf = std::make_shared<const std::string>(ebnf);
+    return live;
+  }
+  // The tenant's next grammars wait until the gate opens.
+  void HoldGrammars(const std::string& tenant) {
+    grammar_gate_.Close();
+    EXPECT_TRUE(grammars_.TryAdd(
+        {.tenant = tenant}, std::make_shared<const std::string>(),
+        [this] {
+          grammar_gate_.Pass();
+          return false;
+        },
+        [](const GrammarPool::Compiled&) {}));
+  }
+  std::optional<StatusCode> RejectionOf(RequestId id) {
+    const std::lock_guard lock(mu_);
+    for (const auto& [rejected, code] : rejected_) {
+      if (rejected == id) return code;
+    }
+    return std::nullopt;
+  }
 
   std::shared_ptr<LiveRequest> Live(const std::string& tenant, const std::string& text) {
     auto live = std::make_shared<LiveRequest>();
@@ -56,6 +85,8 @@ class PromptPoolTest : public testing::Test {
     return std::find(ready_.begin(), ready_.end(), id) != ready_.end();
   }
 
+  TestGate grammar_gate_;
+  GrammarPool grammars_{std::make_shared<ByteTokenizer>(), 8};
   TestGate gate_;
   SkippingClock clock_;
   base::SharedBudget bytes_{int64_t{64} << 20};
@@ -231,6 +262,46 @@ TEST_F(PromptPoolTest, StopDropsWhatIsNotReady) {
   EXPECT_EQ(endless.use_count(), 1) << "the pool holds it";
   EXPECT_TRUE(ready_.empty());
   EXPECT_FALSE(Add("", "x"));
+}
+
+TEST_F(PromptPoolTest, AGrammarIsCompiledFirst) {
+  Start(4);
+  const auto good = WithGrammar("a", "root ::= \"x\"\n");
+  const auto bad = WithGrammar("a", "root ::= other\n");
+  ASSERT_TRUE(pool_->TryAdd(good));
+  ASSERT_TRUE(pool_->TryAdd(bad));
+  EXPECT_TRUE(Eventually([&] { return IsReady(good->id) && RejectionOf(bad->id).has_value(); }));
+  EXPECT_NE(good->constraint, nullptr);
+  EXPECT_EQ(RejectionOf(bad->id), StatusCode::kInvalidArgument);
+  // One that was compiled before waits for no other.
+  HoldGrammars("a");
+  const auto again = WithGrammar("a", *good->ebnf);
+  ASSERT_TRUE(pool_->TryAdd(again));
+  EXPECT_TRUE(Eventually([&] { return IsReady(again->id); }));
+  EXPECT_EQ(again->constraint, good->constraint);
+}
+
+TEST_F(PromptPoolTest, AGrammarsRequestCanEndBeforeItIsCompiled) {
+  Start(8);
+  HoldGrammars("a");
+  const auto cancelled = WithGrammar("a", "root ::= \"c\"\n");
+  const auto overdue = WithGrammar("a", "root ::= \"o\"\n");
+  overdue->deadline = clock_.Now() + std::chrono::seconds(50);
+  const auto other = WithGrammar("b", "root ::= \"b\"\n");
+  for (const auto& live : {cancelled, overdue, other}) ASSERT_TRUE(pool_->TryAdd(live));
+  // Another tenant's is compiled meanwhile, and so are texts without a grammar encoded.
+  EXPECT_TRUE(Eventually([&] { return IsReady(other->id); }));
+  ASSERT_TRUE(cancelled->Move(LiveRequest::State::kEncoding, LiveRequest::State::kEnded));
+  clock_.skipped = 60;
+  ASSERT_TRUE(Add("a", "text"));
+  EXPECT_TRUE(Eventually([&] { return RejectionOf(overdue->id).has_value(); }));
+  EXPECT_EQ(RejectionOf(overdue->id), StatusCode::kDeadlineExceeded);
+  const uint64_t misses = grammars_.stats().misses;
+  grammar_gate_.Open();
+  grammars_.Stop();
+  EXPECT_EQ(grammars_.stats().misses, misses);  // Neither was compiled.
+  EXPECT_FALSE(IsReady(cancelled->id));
+  EXPECT_FALSE(RejectionOf(cancelled->id));
 }
 
 }  // namespace

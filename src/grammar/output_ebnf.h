@@ -1,0 +1,19 @@
+// From the form that a request asks for to a grammar.
+#ifndef ROPEWAY_GRAMMAR_OUTPUT_EBNF_H_
+#define ROPEWAY_GRAMMAR_OUTPUT_EBNF_H_
+
+#include <string>
+
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::grammar {
+
+// The grammar, in EBNF, of the texts of this form. kInvalidArgument says what is wrong with it or
+// not supported. Takes under a second whatever the form says, and usually under a millisecond.
+// REQUIRES: format.kind is not kText.
+StatusOr<std::string> OutputEbnf(const OutputFormat& format);
+
+}  // namespace ropeway::grammar
+
+#endif  // ROPEWAY_GRAMMAR_OUTPUT_EBNF_H_
