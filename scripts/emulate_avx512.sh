@@ -14,6 +14,7 @@ tests=(
   "tests/digest_test *avx512*"
   "tests/architectures_golden_test *"
   "src/executor/executor_test *EveryInstructionSet*"
+  "src/sampling/sampling_test *EveryInstructionSet*"
   "tests/architectures_test *EveryInstructionSet*"
 )
 

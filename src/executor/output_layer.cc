@@ -61,7 +61,8 @@ const core::SampleSpec& OutputLayer::SpecOf(const Chunk& chunk, int row) const {
 bool OutputLayer::OnlyLargestWanted(const Chunk& chunk) const {
   for (int row = 0; row < chunk.rows; ++row) {
     const OutputRow& wanted = chunk.plan->output_rows()[static_cast<size_t>(chunk.begin + row)];
-    if (wanted.sampled < 0 || !Sampler::NeedsOnlyLargest(SpecOf(chunk, row))) return false;
+    if (wanted.sampled < 0 || !sampling::Sampler::NeedsOnlyLargest(SpecOf(chunk, row)))
+      return false;
   }
   return true;
 }

@@ -13,10 +13,10 @@
 #include "base/worker_team.h"
 #include "core/batch.h"
 #include "executor/row_packer.h"
-#include "executor/sampler.h"
 #include "executor/step_plan.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
+#include "sampling/sampler.h"
 
 namespace ropeway::executor {
 
@@ -58,7 +58,7 @@ class OutputLayer {
   struct alignas(64) Worker {
     Worker(const model::Model& model, const kernels::Kernels& kernels, int rows, int part_floats);
     RowPacker packer;
-    Sampler sampler;
+    sampling::Sampler sampler;
     AlignedArray<float> part;  // [rows][columns of a part]
     std::vector<Best> best;    // For each row, among this worker's columns.
     base::Duration sampling{};

@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
-#include "executor/sampler.h"
 #include "kernels/kernels.h"
+#include "sampling/sampler.h"
 
 namespace ropeway::executor {
 namespace {
@@ -81,7 +81,7 @@ Status StepPlan::CheckBlocks(const core::BatchItem& item, int64_t end) const {
 Status StepPlan::CheckIds(const core::BatchItem& item) const {
   const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
   const auto known = static_cast<int64_t>(item.ids.size());
-  if (item.sample && LogitAdjuster::NeedsIds(item.spec->params)) {
+  if (item.sample && sampling::LogitAdjuster::NeedsIds(item.spec->params)) {
     if (known != end) return Broken("penalties without the ids before the token");
     if (!AreTokens(item.ids, limits_.vocab_size)) return Broken("no such id");
   }

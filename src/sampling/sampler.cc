@@ -1,4 +1,4 @@
-#include "executor/sampler.h"
+#include "sampling/sampler.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 namespace {
 
 constexpr float kMinExponent = -87.0F;  // exp() of less is hardly a normal float.
@@ -367,4 +367,4 @@ TokenId Sampler::DrawFirst(const SamplingParams& params, size_t kept, double u) 
   return order_[chosen].id;
 }
 
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling

@@ -1,11 +1,11 @@
-#include "executor/token_order.h"
+#include "sampling/token_order.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 namespace {
 
 // TokenOrder adds keys in kWindows windows of this width below their maximum, then all the others.
@@ -228,4 +228,4 @@ void RankBuckets::KeepWeights(Cut end, std::span<float> weights) {
   }
 }
 
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling

@@ -1,7 +1,7 @@
 // Draws the next token from a row of logits: adjusting them, ordering and filtering tokens,
 // drawing.
-#ifndef ROPEWAY_EXECUTOR_SAMPLER_H_
-#define ROPEWAY_EXECUTOR_SAMPLER_H_
+#ifndef ROPEWAY_SAMPLING_SAMPLER_H_
+#define ROPEWAY_SAMPLING_SAMPLER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/batch.h"
-#include "executor/token_order.h"
 #include "kernels/kernels.h"
+#include "sampling/token_order.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 
 // Applies what a request adds to or takes off its logits before a token is drawn: biases, penalties
 // and the tokens that are forbidden for now.
@@ -164,6 +164,6 @@ class Sampler {
   std::vector<float> scratch_;
 };
 
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling
 
-#endif  // ROPEWAY_EXECUTOR_SAMPLER_H_
+#endif  // ROPEWAY_SAMPLING_SAMPLER_H_

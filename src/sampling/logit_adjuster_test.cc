@@ -6,15 +6,15 @@
 #include <limits>
 #include <random>
 
-#include "executor/sampler.h"
-#include "executor/test_values.h"
+#include "sampling/sampler.h"
+#include "sampling/test_values.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 namespace {
 
 constexpr int kVocab = 50;
 
-// The definition in logit_adjuster.h, one token after the other, each time counted anew.
+// The definition in sampler.h, one token after the other, each time counted anew.
 float NaiveLogit(float logit, TokenId token, const core::SampleSpec& spec,
                  const std::vector<TokenId>& ids) {
   const SamplingParams& p = spec.params;
@@ -159,4 +159,4 @@ TEST(LogitAdjusterTest, IdsBeyondTheVocabularyHaveNoEffect) {
 }
 
 }  // namespace
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <random>
 
-#include "executor/sampler.h"
-#include "executor/test_values.h"
+#include "sampling/sampler.h"
+#include "sampling/test_values.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 namespace {
 
 std::vector<TokenId> PlainOrder(const std::vector<float>& keys) {
@@ -65,4 +65,4 @@ TEST(TokenOrderTest, KeepWeightsClearsAllOthers) {
 }
 
 }  // namespace
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling

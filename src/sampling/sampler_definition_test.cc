@@ -9,10 +9,10 @@
 #include <random>
 
 #include "base/random.h"
-#include "executor/sampler.h"
-#include "executor/test_values.h"
+#include "sampling/sampler.h"
+#include "sampling/test_values.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 namespace {
 
 constexpr int kDefinitionVocab = 700;
@@ -185,4 +185,4 @@ TEST(SamplerDefinitionTest, EveryInstructionSetAndEveryHistoryDrawTheSame) {
 }
 
 }  // namespace
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/random.h"
-#include "executor/sampler.h"
-#include "executor/test_values.h"
+#include "sampling/sampler.h"
+#include "sampling/test_values.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 namespace {
 
 constexpr int kWideVocab = 12000;
@@ -240,4 +240,4 @@ TEST(RankBucketsTest, SaysWhereRoundingCouldDecide) {
 }
 
 }  // namespace
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling

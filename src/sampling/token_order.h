@@ -1,6 +1,6 @@
 // The order of tokens by a key, sorted no further than the outcome needs.
-#ifndef ROPEWAY_EXECUTOR_TOKEN_ORDER_H_
-#define ROPEWAY_EXECUTOR_TOKEN_ORDER_H_
+#ifndef ROPEWAY_SAMPLING_TOKEN_ORDER_H_
+#define ROPEWAY_SAMPLING_TOKEN_ORDER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "ropeway/request.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 
 // Token ids by descending key, sorted only as far as needed: of a vocabulary of tens of thousands,
 // sampling looks at a handful.
@@ -127,6 +127,6 @@ class RankBuckets {
   double total_ = 0.0;
 };
 
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling
 
-#endif  // ROPEWAY_EXECUTOR_TOKEN_ORDER_H_
+#endif  // ROPEWAY_SAMPLING_TOKEN_ORDER_H_

@@ -7,10 +7,10 @@
 #include <random>
 #include <set>
 
-#include "executor/sampler.h"
-#include "executor/test_values.h"
+#include "sampling/sampler.h"
+#include "sampling/test_values.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 namespace {
 
 std::vector<float> Weights(const std::vector<float>& logits, float temperature) {
@@ -114,4 +114,4 @@ TEST(TypicalFilterTest, WhatIsOutAlreadyStaysOut) {
 }
 
 }  // namespace
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling

@@ -1,4 +1,4 @@
-#include "executor/sampler.h"
+#include "sampling/sampler.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "executor/test_values.h"
+#include "sampling/test_values.h"
 
-namespace ropeway::executor {
+namespace ropeway::sampling {
 namespace {
 
 core::SampleSpec Spec(float temperature, int32_t top_k = 0, float top_p = 1.0F, float min_p = 0.0F,
@@ -349,4 +349,4 @@ TEST(SamplerTest, EveryInstructionSetDrawsTheSame) {
 }
 
 }  // namespace
-}  // namespace ropeway::executor
+}  // namespace ropeway::sampling
