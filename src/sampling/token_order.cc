@@ -8,13 +8,16 @@
 namespace ropeway::sampling {
 namespace {
 
-// TokenOrder adds keys in kWindows windows of this width below their maximum, then all the others.
+// TokenOrder adds keys in kWindows windows of this width below their maximum, then all others above
+// minus infinity.
 constexpr float kWindow = 2.0F;
 constexpr int kWindows = 16;
 constexpr size_t kOrderBlock =
     64;  // Ids whose largest key is kept, so that a block can be skipped.
 
-float NanToLowest(float x) { return std::isnan(x) ? -std::numeric_limits<float>::infinity() : x; }
+constexpr float kLowestKey = -std::numeric_limits<float>::infinity();
+
+float NanToLowest(float x) { return std::isnan(x) ? kLowestKey : x; }
 
 bool Before(const TokenOrder::Entry& a, const TokenOrder::Entry& b) {
   return a.key != b.key ? a.key > b.key : a.id < b.id;
@@ -45,7 +48,8 @@ void TokenOrder::Begin(std::span<const float> keys, float max) {
   max_ = max;
   windows_ = 0;
   floor_ = std::numeric_limits<float>::quiet_NaN();
-  all_added_ = false;
+  rest_added_ = false;
+  next_lowest_ = 0;
   sorted_.clear();
   waiting_.clear();
   for (size_t begin = 0; begin < keys.size(); begin += kOrderBlock) {
@@ -59,7 +63,7 @@ void TokenOrder::Ensure(size_t count) {
     if (waiting_.empty() && windows_ < kWindows) {
       AddDownTo(max_ - kWindow * static_cast<float>(++windows_));
     } else if (waiting_.empty()) {
-      if (all_added_) return;
+      if (rest_added_) return AppendLowest(count);
       AddRest();
     } else if (waiting_.size() / 8 < count - sorted_.size()) {  // A large part: sort all.
       std::sort(waiting_.begin(), waiting_.end(), Before);
@@ -74,6 +78,7 @@ void TokenOrder::Ensure(size_t count) {
 }
 
 void TokenOrder::AddDownTo(float low) {
+  low = std::max(low, std::numeric_limits<float>::lowest());
   for (size_t begin = 0; begin < keys_.size(); begin += kOrderBlock) {
     if (!(block_max_[begin / kOrderBlock] >= low)) continue;
     const size_t end = std::min(begin + kOrderBlock, keys_.size());
@@ -88,13 +93,15 @@ void TokenOrder::AddDownTo(float low) {
 }
 
 void TokenOrder::AddRest() {
-  for (size_t i = 0; i < keys_.size(); ++i) {
-    if (!(keys_[i] >= floor_)) {
-      waiting_.push_back({NanToLowest(keys_[i]), static_cast<TokenId>(i)});
-    }
+  AddDownTo(std::numeric_limits<float>::lowest());
+  rest_added_ = true;
+}
+
+void TokenOrder::AppendLowest(size_t count) {
+  for (; next_lowest_ < keys_.size() && sorted_.size() < count; ++next_lowest_) {
+    if (keys_[next_lowest_] > kLowestKey) continue;
+    sorted_.push_back({kLowestKey, static_cast<TokenId>(next_lowest_)});
   }
-  all_added_ = true;
-  std::make_heap(waiting_.begin(), waiting_.end(), After);
 }
 
 void TokenOrder::KeepWeights(size_t kept, std::span<float> scratch,

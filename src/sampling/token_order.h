@@ -45,15 +45,19 @@ class TokenOrder {
   const Entry& operator[](size_t rank) const { return sorted_[rank]; }
 
  private:
-  // Adds to waiting_ the keys >= `low` that were not added before.
+  // Adds to waiting_ the keys >= `low` that were not added before; never minus infinity.
   void AddDownTo(float low);
   void AddRest();
+  // Keys of minus infinity stand behind all others by id: they need no sorting. Most keys of a
+  // masked row are such ones.
+  void AppendLowest(size_t count);
 
   std::span<const float> keys_;
   float max_ = 0.0F;
   int windows_ = 0;               // Windows below max_ that were added.
   float floor_ = 0.0F;            // All keys >= floor_ were added; NaN: none.
-  bool all_added_ = false;        // All other keys were added too.
+  bool rest_added_ = false;       // All other keys above minus infinity were added too.
+  size_t next_lowest_ = 0;        // Smaller ids of minus infinity are in sorted_.
   std::vector<Entry> sorted_;     // A prefix of the order; only grows until Begin.
   std::vector<Entry> waiting_;    // A heap of keys added and not yet sorted, the best on top.
   std::vector<float> block_max_;  // Largest key of each block of ids: most blocks are skipped.

@@ -41,6 +41,27 @@ TEST(TokenOrderTest, AnyBeginningIsThatOfThePlainSort) {
   }
 }
 
+// As in a masked row, also where the few others are far apart, or where there is no other.
+TEST(TokenOrderTest, KeysOfMinusInfinityAndNanStandLastById) {
+  std::mt19937 random(6);
+  TokenOrder order(1000);
+  for (const int others : {0, 1, 3, 100}) {
+    std::vector<float> keys(1000, -kInf);
+    for (float& key : keys) key = random() % 3 == 0 ? kNan : key;
+    for (int i = 0; i < others; ++i) {
+      keys[random() % keys.size()] =
+          -static_cast<float>(random() % 500) * (i % 2 == 0 ? 1.0F : 1e35F);
+    }
+    const auto plain = PlainOrder(keys);
+    order.Begin(keys, others == 0 ? -kInf : 0.0F);
+    for (const size_t count : {2U, 50U, 51U, 600U, 1000U}) {
+      order.Ensure(count);
+      ASSERT_GE(order.sorted(), count);
+      for (size_t rank = 0; rank < count; ++rank) ASSERT_EQ(order[rank].id, plain[rank]) << rank;
+    }
+  }
+}
+
 TEST(TokenOrderTest, InfiniteAndWrongMaximaSortToo) {
   TokenOrder order(4);
   const std::vector<float> keys = {0.0F, kInf, kNan, kInf};
