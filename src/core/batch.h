@@ -41,7 +41,8 @@ inline const SampleSpec kDefaultSampleSpec{};
 // The tokens that an item may sample.
 struct TokenMask {
   // Bit (id & 31) of word id >> 5 is set for each token that may be sampled; one bit for each token
-  // of the model's vocabulary.
+  // of the model's vocabulary. An id beyond the words may not be sampled, and a bit beyond the
+  // vocabulary has no effect.
   std::span<const uint32_t> words{};
   // The words are filled. Without it the item is computed, but no token is sampled for it, and its
   // Sampled has no meaning.

@@ -147,6 +147,30 @@ TEST_P(EachKvType, MixedWeightTypesAreInvariantToo) {
   ExpectSame(RunAlone(model, how_, crowd), RunTogether(model, how, crowd), "mixed types");
 }
 
+// Half of the crowd is held by masks, which are filled while the step runs.
+TEST_P(EachKvType, MaskedSequencesAreInvariantAndLeaveTheOthersAsTheyAre) {
+  const auto free_crowd = Crowd();
+  auto crowd = free_crowd;
+  for (size_t i = 0; i < crowd.size(); i += 2) crowd[i].mask_seed = static_cast<uint32_t>(i) + 1;
+  How how = how_;
+  how.threads = 2;
+  how.chunk = 16;
+  how.max_rows = 100;
+  const auto without = RunTogether(TinyModel(), how, free_crowd);
+  const auto together = RunTogether(TinyModel(), how, crowd);
+  ExpectSame(RunAlone(TinyModel(), how_, crowd), together, "masked");
+  for (size_t i = 0; i < crowd.size(); ++i) {
+    std::string where;
+    EXPECT_EQ(Same({without[i]}, {together[i]}, &where), i % 2 == 1) << i << ": " << where;
+    for (size_t t = 0; t < together[i].sampled.size() && i % 2 == 0; ++t) {
+      const auto id = static_cast<size_t>(together[i].sampled[t].token);
+      const auto mask = MaskAt(crowd[i], crowd[i].ids.size() + t);
+      EXPECT_FALSE(together[i].sampled[t].invalid);
+      EXPECT_NE(mask.at(id / 32) >> (id % 32) & 1U, 0U) << "sequence " << i << ", token " << t;
+    }
+  }
+}
+
 TEST_P(EachKvType, EveryInstructionSetGivesTheSameBits) {
   const auto crowd = Crowd();
   How how = how_;

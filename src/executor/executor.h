@@ -33,8 +33,9 @@ class Executor {
   virtual StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                                   int max_num_seqs) = 0;
 
-  // Begins one forward pass. `batch` must live, unchanged, until Wait returns.
-  // REQUIRES: no pass is running; the items are of distinct sequences and within the limits.
+  // Begins one forward pass. `batch` must live, unchanged, until Wait returns; only its masks may
+  // be filled until Wait is called. REQUIRES: no pass is running; the items are of distinct
+  // sequences and within the limits.
   virtual void Launch(const core::Batch& batch) = 0;
 
   // Ends the pass begun by Launch. kResourceExhausted: memory was short, and the same positions may

@@ -16,6 +16,17 @@ int LogitsRows(int vocab_size, int max_rows) {
       kMaxLogitsBytes / row_bytes, 1, static_cast<size_t>(std::min(max_rows, kMaxLogitsRows))));
 }
 
+constexpr uint32_t kNoToken = 0;
+
+// Whether nothing is sampled for the item, since its mask is not filled.
+bool WaitsForMask(const core::BatchItem& item) { return item.mask != nullptr && !item.mask->ready; }
+
+// For the sampler, to which no words are no mask.
+std::span<const uint32_t> MaskOf(const core::BatchItem& item) {
+  if (item.mask == nullptr) return {};
+  return item.mask->words.empty() ? std::span(&kNoToken, 1) : item.mask->words;
+}
+
 }  // namespace
 
 OutputLayer::Worker::Worker(const model::Model& model, const kernels::Kernels& kernels, int rows,
@@ -53,16 +64,18 @@ int OutputLayer::PartPanels(int rows) const {
   return std::max(part_floats_ / (rows * kernels::kPanelCols), 1);
 }
 
-const core::SampleSpec& OutputLayer::SpecOf(const Chunk& chunk, int row) const {
+const core::BatchItem& OutputLayer::ItemOf(const Chunk& chunk, int row) {
   const int item = chunk.plan->outputs().item[static_cast<size_t>(chunk.begin + row)];
-  return *chunk.batch->items[static_cast<size_t>(item)].spec;
+  return chunk.batch->items[static_cast<size_t>(item)];
 }
 
 bool OutputLayer::OnlyLargestWanted(const Chunk& chunk) const {
   for (int row = 0; row < chunk.rows; ++row) {
     const OutputRow& wanted = chunk.plan->output_rows()[static_cast<size_t>(chunk.begin + row)];
-    if (wanted.sampled < 0 || !sampling::Sampler::NeedsOnlyLargest(SpecOf(chunk, row)))
-      return false;
+    if (wanted.sampled < 0) return false;
+    const core::BatchItem& item = ItemOf(chunk, row);
+    if (WaitsForMask(item)) continue;
+    if (item.mask != nullptr || !sampling::Sampler::NeedsOnlyLargest(*item.spec)) return false;
   }
   return true;
 }
@@ -141,6 +154,7 @@ void OutputLayer::FinishLogits(int rows, int first, int cols, float* logits, int
 }
 
 void OutputLayer::ReportLargest(const Chunk& chunk, int row) const {
+  if (WaitsForMask(ItemOf(chunk, row))) return;
   Best best = workers_[0].best[static_cast<size_t>(row)];
   for (const Worker& w : workers_) {
     const Best& other = w.best[static_cast<size_t>(row)];
@@ -164,10 +178,11 @@ void OutputLayer::SampleOrScore(const Chunk& chunk, int row, Worker* w) {
     scored.took = clock_.Now() - begin;
     return;
   }
-  const RowSet& set = chunk.plan->outputs();
-  const core::BatchItem& item = chunk.batch->items[static_cast<size_t>(set.item[index])];
+  const core::BatchItem& item = ItemOf(chunk, row);
+  if (WaitsForMask(item)) return;
   core::Sampled& sampled = chunk.result->sampled[static_cast<size_t>(wanted.sampled)];
-  w->sampler.Sample(logits, *item.spec, item.ids, int64_t{set.position[index]} + 1, &sampled);
+  const int64_t position = int64_t{chunk.plan->outputs().position[index]} + 1;
+  w->sampler.Sample(logits, *item.spec, item.ids, position, MaskOf(item), &sampled);
   sampled.took = clock_.Now() - begin;
 }
 

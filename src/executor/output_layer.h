@@ -1,9 +1,10 @@
 // The end of a forward pass: turns the last hidden states of the rows whose logits are wanted into
 // tokens and scores.
 //
-// The logits of a row that needs only the largest one (temperature 0, no penalties, no log-probs)
-// are never written to memory: each part of them is searched while it is in the cache. The ids that
-// are no token are excluded before anything reads the logits, so nothing can bring them back.
+// The logits of a row that needs only the largest one (temperature 0, no penalties, no mask, no
+// log-probs) are never written to memory: each part of them is searched while it is in the cache.
+// The ids that are no token are excluded before anything reads the logits, so nothing can bring
+// them back.
 #ifndef ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_
 #define ROPEWAY_EXECUTOR_OUTPUT_LAYER_H_
 
@@ -79,7 +80,7 @@ class OutputLayer {
   };
   Panels PanelsOf(int worker) const;
   int PartPanels(int rows) const;
-  const core::SampleSpec& SpecOf(const Chunk& chunk, int row) const;
+  static const core::BatchItem& ItemOf(const Chunk& chunk, int row);
   bool OnlyLargestWanted(const Chunk& chunk) const;
   void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
   // Finishes the logits of the columns [first, first + cols); `logits` begins with column `first`.

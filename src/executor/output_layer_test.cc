@@ -16,44 +16,67 @@ namespace {
 
 constexpr int kHidden = 64;
 
+constexpr TokenId kUntouched = -7;  // In a result that nothing was written to.
+
+struct Row {
+  core::SampleSpec spec;
+  const core::TokenMask* mask = nullptr;
+};
+
+Row GreedyRow(int32_t num_logprobs, const core::TokenMask* mask = nullptr) {
+  Row row;
+  row.spec.params.temperature = 0;
+  row.spec.num_logprobs = num_logprobs;
+  row.mask = mask;
+  return row;
+}
+
 class OutputLayerTest : public ::testing::Test {
  protected:
-  // The tokens of `rows` rows of hidden states, all at temperature 0; `whole`: with log-probs,
-  // which needs the whole row.
-  std::vector<core::Sampled> Tokens(const std::vector<float>& hidden, int workers, bool whole,
-                                    int part_floats = kLogitsPartFloats,
+  // What rows of hidden states give, each sampled as its Row says.
+  std::vector<core::Sampled> Sample(const std::vector<float>& hidden, const std::vector<Row>& rows,
+                                    int workers, int part_floats = kLogitsPartFloats,
                                     const std::vector<TokenId>& absent = {}) {
-    const int rows = static_cast<int>(hidden.size()) / kHidden;
+    const int count = static_cast<int>(rows.size());
     PlanLimits limits;
     limits.workers = workers;
-    limits.max_rows = limits.max_seqs = limits.num_blocks = rows;
+    limits.max_rows = limits.max_seqs = limits.num_blocks = count;
     limits.vocab_size = model::kTinyVocab;
     limits.max_positions = 16;
     const TokenId token = 1;
-    std::vector<core::BlockId> blocks(static_cast<size_t>(rows));
+    std::vector<core::BlockId> blocks(rows.size());
     std::iota(blocks.begin(), blocks.end(), 0);
-    core::SampleSpec spec;
-    spec.params.temperature = 0;
-    if (whole) spec.num_logprobs = 0;
     core::Batch batch;
     core::StepResult result;
-    for (const core::BlockId& block : blocks) {
+    for (size_t i = 0; i < rows.size(); ++i) {
       core::BatchItem& item = batch.items.emplace_back();
       item.tokens = {&token, 1};
-      item.blocks = {&block, 1};
+      item.blocks = {&blocks[i], 1};
       item.sample = true;
-      item.spec = &spec;
-      result.sampled.emplace_back();
+      item.spec = &rows[i].spec;
+      item.mask = rows[i].mask;
+      core::Sampled& sampled = result.sampled.emplace_back();
+      sampled.token = kUntouched;
+      sampled.top_logprobs.resize(static_cast<size_t>(std::max(rows[i].spec.num_logprobs, 0)));
     }
     StepPlan plan(limits);
     EXPECT_TRUE(plan.Build(batch).ok());
     base::WorkerTeam team(workers);
-    OutputLayer layer(*TinyModel(), *Best(), &team, clock_, rows, absent, part_floats);
+    OutputLayer layer(*TinyModel(), *Best(), &team, clock_, count, absent, part_floats);
     std::copy(hidden.begin(), hidden.end(), layer.hidden());
     team.Run([&](int worker) { layer.Compute(batch, plan, worker, &result); });
     EXPECT_GT(layer.TakeSamplingTime().count(), 0);
     EXPECT_EQ(layer.TakeSamplingTime().count(), 0);
     return result.sampled;
+  }
+
+  // The tokens of rows of hidden states, all at temperature 0; `whole`: with log-probs, which needs
+  // the whole row.
+  std::vector<core::Sampled> Tokens(const std::vector<float>& hidden, int workers, bool whole,
+                                    int part_floats = kLogitsPartFloats,
+                                    const std::vector<TokenId>& absent = {}) {
+    const std::vector<Row> rows(hidden.size() / kHidden, GreedyRow(whole ? 0 : -1));
+    return Sample(hidden, rows, workers, part_floats, absent);
   }
 
   base::RealClock clock_;
@@ -161,6 +184,114 @@ TEST_F(OutputLayerTest, ARowWithoutAFiniteLogitIsInvalidAndNoOther) {
     EXPECT_FALSE(tokens[0].invalid);
     EXPECT_TRUE(tokens[1].invalid);
     EXPECT_FALSE(tokens[2].invalid);
+  }
+}
+
+std::vector<float> RandomHidden(int rows, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> hidden(static_cast<size_t>(rows) * kHidden);
+  for (float& x : hidden) x = normal(rng);
+  return hidden;
+}
+
+bool Has(const core::TokenMask& mask, TokenId id) {
+  return (mask.words[static_cast<size_t>(id) / 32] >> (id % 32) & 1U) != 0;
+}
+
+// Every third row is masked: it gets its largest allowed logit, and log-probs as without a mask.
+TEST_F(OutputLayerTest, AMaskHoldsItsOwnRowAlone) {
+  constexpr int kRows = 70;  // Two chunks.
+  const auto hidden = RandomHidden(kRows, 8);
+  const auto plain = Tokens(hidden, 1, false);
+  const auto ranked = Sample(hidden, std::vector<Row>(kRows, GreedyRow(model::kTinyVocab)), 1);
+  std::vector<uint32_t> words((model::kTinyVocab + 31) / 32);
+  std::mt19937 rng(3);
+  for (uint32_t& word : words) word = static_cast<uint32_t>(rng()) & static_cast<uint32_t>(rng());
+  const core::TokenMask mask = {words, true};
+  for (const int workers : {1, 2, 3}) {
+    for (const int32_t logprobs : {-1, model::kTinyVocab}) {
+      std::vector<Row> rows(kRows, GreedyRow(-1));
+      for (size_t r = 0; r < kRows; r += 3) rows[r] = GreedyRow(logprobs, &mask);
+      const auto tokens = Sample(hidden, rows, workers);
+      int changed = 0;
+      for (size_t r = 0; r < kRows; ++r) {
+        EXPECT_FALSE(tokens[r].invalid);
+        if (r % 3 != 0) {
+          EXPECT_EQ(tokens[r].token, plain[r].token) << workers << " workers, row " << r;
+          continue;
+        }
+        const auto& order = ranked[r].top_logprobs;
+        const auto best = std::find_if(order.begin(), order.end(), [&](const TokenLogprob& entry) {
+          return Has(mask, entry.id);
+        });
+        EXPECT_EQ(tokens[r].token, best->id) << workers << " workers, row " << r;
+        changed += tokens[r].token != plain[r].token ? 1 : 0;
+        if (logprobs < 0) continue;
+        EXPECT_EQ(Bits(tokens[r].logprob), Bits(best->logprob));
+        for (size_t i = 0; i < order.size(); ++i) {
+          ASSERT_EQ(tokens[r].top_logprobs[i].id, order[i].id);
+          ASSERT_EQ(Bits(tokens[r].top_logprobs[i].logprob), Bits(order[i].logprob));
+        }
+      }
+      EXPECT_GT(changed, 10);
+    }
+  }
+}
+
+TEST_F(OutputLayerTest, EqualLogitsGoToTheLowestAllowedId) {
+  const std::vector<uint32_t> words = {0, 0b10100};
+  const core::TokenMask mask = {words, true};
+  const std::vector<float> zeros(2 * kHidden, 0.0F);
+  const auto tokens = Sample(zeros, {GreedyRow(-1), GreedyRow(-1, &mask)}, 2);
+  EXPECT_EQ(tokens[0].token, 0);
+  EXPECT_EQ(tokens[1].token, 34);
+}
+
+TEST_F(OutputLayerTest, AMaskThatAllowsNoTokenMakesItsRowInvalidAndNoOther) {
+  const auto hidden = RandomHidden(3, 9);
+  const auto plain = Tokens(hidden, 1, false);
+  const std::vector<uint32_t> zeros((model::kTinyVocab + 31) / 32);
+  const std::vector<uint32_t> absent_only = {1U << 5};
+  // No bit, no word, and the bit of an id that is no token.
+  for (const std::span<const uint32_t> words :
+       {std::span(zeros), std::span<const uint32_t>(), std::span(absent_only)}) {
+    const core::TokenMask mask = {words, true};
+    for (const float temperature : {0.0F, 1.0F}) {
+      std::vector<Row> rows(3, GreedyRow(-1));
+      rows[1].mask = &mask;
+      rows[1].spec.params.temperature = temperature;
+      const auto tokens = Sample(hidden, rows, 2, kLogitsPartFloats, {5});
+      EXPECT_TRUE(tokens[1].invalid);
+      for (const size_t other : {0U, 2U}) {
+        EXPECT_FALSE(tokens[other].invalid);
+        EXPECT_EQ(tokens[other].token, plain[other].token);
+      }
+    }
+  }
+}
+
+TEST_F(OutputLayerTest, NothingIsSampledForARowWhoseMaskIsNotReady) {
+  const auto hidden = RandomHidden(3, 10);
+  const auto plain = Tokens(hidden, 1, false);
+  const std::vector<uint32_t> words = {~0U};
+  const core::TokenMask waiting = {words, false};
+  const core::TokenMask ready = {words, true};
+  // Alone among greedy rows, and beside a row whose whole logits are computed.
+  for (const bool beside_masked : {false, true}) {
+    std::vector<Row> rows = {GreedyRow(-1), GreedyRow(3, &waiting), GreedyRow(-1)};
+    if (beside_masked) rows[2].mask = &ready;
+    const auto tokens = Sample(hidden, rows, 2);
+    EXPECT_EQ(tokens[0].token, plain[0].token);
+    EXPECT_EQ(tokens[1].token, kUntouched);
+    EXPECT_FALSE(tokens[1].invalid);
+    EXPECT_EQ(tokens[1].took.count(), 0);
+    if (beside_masked) {
+      EXPECT_LT(tokens[2].token, 32);
+      EXPECT_GT(tokens[2].took.count(), 0);
+    } else {
+      EXPECT_EQ(tokens[2].token, plain[2].token);
+    }
   }
 }
 

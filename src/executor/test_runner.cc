@@ -49,6 +49,16 @@ Sequence MakeSequence(int prompt_len, int generate, uint64_t seed, float tempera
   return sequence;
 }
 
+std::vector<uint32_t> MaskAt(const Sequence& s, size_t num_ids) {
+  std::mt19937 random(s.mask_seed * 1000 + static_cast<uint32_t>(num_ids));
+  std::vector<uint32_t> words((model::kTinyVocab + 31) / 32);
+  for (uint32_t& word : words) {
+    const auto bits = static_cast<uint32_t>(random());
+    word = bits & static_cast<uint32_t>(random());
+  }
+  return words;
+}
+
 // Twelve requests of all kinds.
 std::vector<Sequence> Crowd() {
   std::vector<Sequence> crowd;
@@ -96,6 +106,10 @@ double Runner::Run(std::vector<Sequence>* sequences) {
     ++steps;
     rows += batch.num_tokens();
     executor_.Launch(batch);
+    for (Sequence* s : in_batch) {
+      s->mask_words = MaskAt(*s, s->ids.size());
+      s->mask = {s->mask_words, true};
+    }
     auto result = executor_.Wait();
     if (!result.ok()) throw std::runtime_error(result.status().message());
     Take(*result, in_batch, batch);
@@ -174,6 +188,8 @@ void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
     if (item.score_begin >= item.score_end) item.score_begin = item.score_end = 0;
   }
   item.spec = &s->spec;
+  s->mask = {};
+  if (s->mask_seed != 0) item.mask = &s->mask;
   batch->items.push_back(item);
 }
 

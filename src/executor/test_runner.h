@@ -32,6 +32,9 @@ struct Sequence {
   int32_t computed = 0;  // Positions whose K and V are written.
   int32_t joins = 0;     // At this step.
   core::SampleSpec spec;
+  uint32_t mask_seed = 0;  // Not 0: each token is held by MaskAt.
+  core::TokenMask mask;
+  std::vector<uint32_t> mask_words;
   std::vector<core::BlockId> blocks;  // [block][group of layers]
   std::vector<core::Sampled> sampled;
   std::vector<core::Scored>
@@ -45,6 +48,9 @@ struct Sequence {
 
 // A random prompt; the seed also decides about top_k and top_p.
 Sequence MakeSequence(int prompt_len, int generate, uint64_t seed, float temperature);
+
+// The mask of the token that follows `num_ids` ids: about a quarter of the vocabulary.
+std::vector<uint32_t> MaskAt(const Sequence& s, size_t num_ids);
 
 // Twelve requests of all kinds.
 std::vector<Sequence> Crowd();

@@ -16,7 +16,7 @@ constexpr int kVocab = 50;
 
 // The definition in sampler.h, one token after the other, each time counted anew.
 float NaiveLogit(float logit, TokenId token, const core::SampleSpec& spec,
-                 const std::vector<TokenId>& ids) {
+                 const std::vector<TokenId>& ids, const std::vector<uint32_t>& mask) {
   const SamplingParams& p = spec.params;
   for (const LogitBias& bias : p.logit_bias) {
     if (bias.id == token) logit = logit + bias.bias;
@@ -30,15 +30,20 @@ float NaiveLogit(float logit, TokenId token, const core::SampleSpec& spec,
     logit = (logit - frequency) - p.presence_penalty;
   }
   const auto generated = static_cast<int32_t>(ids.size()) - spec.prompt_len;
-  const bool ends =
-      std::find(spec.end_ids.begin(), spec.end_ids.end(), token) != spec.end_ids.end();
-  return ends && generated < p.min_tokens ? -kInf : logit;
+  const auto ends = [&](TokenId id) {
+    return std::find(spec.end_ids.begin(), spec.end_ids.end(), id) != spec.end_ids.end();
+  };
+  bool may_go_on = mask.empty();
+  for (TokenId id = 0; id < kVocab; ++id) may_go_on |= Allows(mask, id) && !ends(id);
+  if (ends(token) && generated < p.min_tokens && may_go_on) return -kInf;
+  return mask.empty() || Allows(mask, token) ? logit : -kInf;
 }
 
 std::vector<float> Adjusted(const std::vector<float>& logits, const core::SampleSpec& spec,
-                            const std::vector<TokenId>& ids) {
+                            const std::vector<TokenId>& ids,
+                            const std::vector<uint32_t>& mask = {}) {
   LogitAdjuster adjuster(static_cast<int>(logits.size()));
-  const auto row = adjuster.Adjust(logits, spec, ids, static_cast<int64_t>(ids.size()));
+  const auto row = adjuster.Adjust(logits, spec, ids, static_cast<int64_t>(ids.size()), mask);
   return {row.begin(), row.end()};
 }
 
@@ -58,6 +63,11 @@ class RandomCase {
     }
     spec.params.min_tokens = Pick(2) * Pick(60);
     for (int i = Pick(4); i > 0; --i) spec.end_ids.push_back(Pick(kVocab));
+    if (Pick(2) != 0) mask = RandomMask(1 + random_() % 3, &random_);
+    if (Pick(8) == 0) {
+      mask = {0};
+      for (const TokenId id : spec.end_ids) Allow(id, &mask);
+    }
   }
 
   int Pick(int below) { return static_cast<int>(random_() % static_cast<uint32_t>(below)); }
@@ -68,6 +78,7 @@ class RandomCase {
   std::vector<float> logits;
   std::vector<TokenId> ids;
   core::SampleSpec spec;
+  std::vector<uint32_t> mask;
 
  private:
   std::mt19937 random_;
@@ -77,10 +88,11 @@ TEST(LogitAdjusterTest, IsTheDefinitionOnRandomRowsToTheBit) {
   LogitAdjuster adjuster(kVocab);  // One for all: nothing of a call is left for the next.
   for (uint32_t seed = 0; seed < 500; ++seed) {
     const RandomCase c(seed);
-    const auto row = adjuster.Adjust(c.logits, c.spec, c.ids, static_cast<int64_t>(c.ids.size()));
+    const auto row =
+        adjuster.Adjust(c.logits, c.spec, c.ids, static_cast<int64_t>(c.ids.size()), c.mask);
     for (TokenId id = 0; id < kVocab; ++id) {
       const auto i = static_cast<size_t>(id);
-      const float expected = NaiveLogit(c.logits[i], id, c.spec, c.ids);
+      const float expected = NaiveLogit(c.logits[i], id, c.spec, c.ids, c.mask);
       ASSERT_EQ(std::bit_cast<uint32_t>(row[i]), std::bit_cast<uint32_t>(expected))
           << "seed " << seed << ", token " << id;
     }
@@ -93,11 +105,11 @@ TEST(LogitAdjusterTest, ARowThatNothingChangesIsNotCopied) {
   core::SampleSpec spec;
   spec.end_ids = {3};  // Only min_tokens makes use of them.
   const std::vector<TokenId> ids = {1, 2, 3};
-  EXPECT_EQ(adjuster.Adjust(logits, spec, ids, 3).data(), logits.data());
+  EXPECT_EQ(adjuster.Adjust(logits, spec, ids, 3, {}).data(), logits.data());
   EXPECT_FALSE(LogitAdjuster::NeedsIds(spec.params));
   spec.params.presence_penalty = -0.5F;
   EXPECT_TRUE(LogitAdjuster::NeedsIds(spec.params));
-  EXPECT_NE(adjuster.Adjust(logits, spec, ids, 3).data(), logits.data());
+  EXPECT_NE(adjuster.Adjust(logits, spec, ids, 3, {}).data(), logits.data());
 }
 
 TEST(LogitAdjusterTest, EachParameterDoesWhatItsCommentSays) {
@@ -156,6 +168,42 @@ TEST(LogitAdjusterTest, IdsBeyondTheVocabularyHaveNoEffect) {
   EXPECT_EQ(Adjusted({4.0F, 4.0F}, spec, {-1, 2, 1 << 30, 1}), std::vector<float>({4.0F, 2.0F}));
   spec.prompt_len = 100;  // Longer than the ids: none of them is a generated one.
   EXPECT_EQ(Adjusted({4.0F, 4.0F}, spec, {1}), std::vector<float>({4.0F, 2.0F}));
+}
+
+TEST(LogitAdjusterTest, AMaskOfAnyLengthAppliesToARowOfAnyLength) {
+  std::mt19937 random(9);
+  for (size_t vocab = 1; vocab < 200; ++vocab) {
+    std::vector<float> logits(vocab);
+    for (float& l : logits) l = static_cast<float>(random() % 1000) - 500.0F;
+    logits[random() % vocab] = kNan;
+    const auto mask = RandomMask(1 + random() % 8, &random);
+    const auto row = Adjusted(logits, {}, {}, mask);
+    ASSERT_EQ(row.size(), vocab);
+    for (size_t i = 0; i < vocab; ++i) {
+      const float expected = Allows(mask, static_cast<TokenId>(i)) ? logits[i] : -kInf;
+      ASSERT_EQ(std::bit_cast<uint32_t>(row[i]), std::bit_cast<uint32_t>(expected))
+          << vocab << " logits, " << mask.size() << " words, token " << i;
+    }
+  }
+}
+
+TEST(LogitAdjusterTest, AMaskComesLast) {
+  core::SampleSpec spec;
+  spec.params.logit_bias = {{0, kInf}, {1, 100.0F}};
+  EXPECT_EQ(Adjusted({1.0F, 1.0F, 1.0F}, spec, {}, {0b110}),
+            std::vector<float>({-kInf, 101.0F, 1.0F}));
+}
+
+TEST(LogitAdjusterTest, MinTokensForbidsNoEndThatIsAllThatTheMaskAllows) {
+  core::SampleSpec spec;
+  spec.params.min_tokens = 10;
+  spec.end_ids = {1, 2, 2, 40};
+  const std::vector<float> logits = {1.0F, 2.0F, 3.0F};
+  EXPECT_EQ(Adjusted(logits, spec, {}, {0b110}), std::vector<float>({-kInf, 2.0F, 3.0F}));
+  EXPECT_EQ(Adjusted(logits, spec, {}, {0b100}), std::vector<float>({-kInf, -kInf, 3.0F}));
+  EXPECT_EQ(Adjusted(logits, spec, {}, {0b111}), std::vector<float>({1.0F, -kInf, -kInf}));
+  // Bits beyond the vocabulary are no tokens.
+  EXPECT_EQ(Adjusted(logits, spec, {}, {0b1110, 1}), std::vector<float>({-kInf, 2.0F, 3.0F}));
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/random.h"
@@ -43,6 +45,52 @@ double SumInBlocks(size_t n, Term term) {
   return total;
 }
 
+constexpr size_t kMaskBits = 32;
+
+constexpr std::array<uint32_t, kMaskBits> MaskBits() {
+  std::array<uint32_t, kMaskBits> bits{};
+  for (size_t i = 0; i < kMaskBits; ++i) bits[i] = 1U << i;
+  return bits;
+}
+
+// A table, since compilers shift and choose lane by lane, but vectorize this.
+constexpr std::array<uint32_t, kMaskBits> kMaskBit = MaskBits();
+
+// Copies 32 logits, those whose bit is not set as minus infinity. `to` may be `from`.
+void CopyWord(uint32_t word, const float* from, float* to) {
+  constexpr auto kLowest = std::bit_cast<uint32_t>(-std::numeric_limits<float>::infinity());
+  std::array<uint32_t, kMaskBits> bits;
+  std::memcpy(bits.data(), from, sizeof bits);
+  for (size_t lane = 0; lane < kMaskBits; ++lane) {
+    const uint32_t keep = (word & kMaskBit[lane]) == kMaskBit[lane] ? ~0U : 0U;
+    bits[lane] = (bits[lane] & keep) | (kLowest & ~keep);
+  }
+  std::memcpy(to, bits.data(), sizeof bits);
+}
+
+// Copies the row, with minus infinity for the ids that the mask does not allow. `from` may be the
+// row's own memory.
+void CopyAllowed(std::span<const uint32_t> mask, std::span<const float> from,
+                 std::span<float> row) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  const size_t whole = std::min(mask.size(), row.size() / kMaskBits);
+  for (size_t w = 0; w < whole; ++w) {
+    float* const to = row.data() + w * kMaskBits;
+    if (mask[w] == 0) {
+      std::fill_n(to, kMaskBits, kLowest);
+    } else if (mask[w] == ~0U) {
+      std::memmove(to, from.data() + w * kMaskBits, kMaskBits * sizeof(float));
+    } else {
+      CopyWord(mask[w], from.data() + w * kMaskBits, to);
+    }
+  }
+  const uint32_t last = whole < mask.size() ? mask[whole] : 0;
+  for (size_t i = whole * kMaskBits; i < row.size(); ++i) {
+    const size_t bit = i - whole * kMaskBits;
+    row[i] = bit < kMaskBits && (last >> bit & 1U) != 0 ? from[i] : kLowest;
+  }
+}
+
 }  // namespace
 
 LogitAdjuster::LogitAdjuster(int vocab_size)
@@ -61,24 +109,45 @@ bool LogitAdjuster::InUse(const SamplingParams& params) {
 
 std::span<const float> LogitAdjuster::Adjust(std::span<const float> logits,
                                              const core::SampleSpec& spec,
-                                             std::span<const TokenId> ids, int64_t position) {
+                                             std::span<const TokenId> ids, int64_t position,
+                                             std::span<const uint32_t> mask) {
   const SamplingParams& params = spec.params;
-  if (!InUse(params)) return logits;
-  std::copy(logits.begin(), logits.end(), row_.begin());
-  for (const LogitBias& entry : params.logit_bias) {
-    if (Known(entry.id)) row_[static_cast<size_t>(entry.id)] += entry.bias;
-  }
-  if (NeedsIds(params)) {
-    const auto prompt =
-        std::clamp<size_t>(static_cast<size_t>(std::max(spec.prompt_len, 0)), 0, ids.size());
-    Penalise(params, ids.first(prompt), ids.subspan(prompt));
-  }
-  if (position - spec.prompt_len < params.min_tokens) {
-    for (const TokenId id : spec.end_ids) {
-      if (Known(id)) row_[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+  std::span<const float> adjusted = logits;
+  if (InUse(params)) {
+    std::copy(logits.begin(), logits.end(), row_.begin());
+    adjusted = row_;
+    for (const LogitBias& entry : params.logit_bias) {
+      if (Known(entry.id)) row_[static_cast<size_t>(entry.id)] += entry.bias;
+    }
+    if (NeedsIds(params)) {
+      const auto prompt =
+          std::clamp<size_t>(static_cast<size_t>(std::max(spec.prompt_len, 0)), 0, ids.size());
+      Penalise(params, ids.first(prompt), ids.subspan(prompt));
+    }
+    if (position - spec.prompt_len < params.min_tokens &&
+        (mask.empty() || AllowsMoreThan(spec.end_ids, mask))) {
+      for (const TokenId id : spec.end_ids) {
+        if (Known(id)) row_[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+      }
     }
   }
+  if (mask.empty()) return adjusted;
+  CopyAllowed(mask, adjusted, row_);
   return row_;
+}
+
+bool LogitAdjuster::AllowsMoreThan(std::span<const TokenId> end_ids,
+                                   std::span<const uint32_t> mask) const {
+  for (size_t w = 0; w < mask.size() && w * kMaskBits < row_.size(); ++w) {
+    const size_t ids = std::min(kMaskBits, row_.size() - w * kMaskBits);
+    uint32_t left = mask[w] & (~0U >> (kMaskBits - ids));
+    for (size_t i = 0; left != 0 && i < end_ids.size(); ++i) {
+      const TokenId id = end_ids[i];
+      if (Known(id) && static_cast<size_t>(id) / kMaskBits == w) left &= ~(1U << (id % kMaskBits));
+    }
+    if (left != 0) return true;
+  }
+  return false;
 }
 
 void LogitAdjuster::Penalise(const SamplingParams& params, std::span<const TokenId> prompt,
@@ -172,9 +241,11 @@ bool Sampler::NeedsOnlyLargest(const core::SampleSpec& spec) {
 }
 
 void Sampler::Sample(std::span<const float> logits, const core::SampleSpec& spec,
-                     std::span<const TokenId> ids, int64_t position, core::Sampled* out) {
+                     std::span<const TokenId> ids, int64_t position, std::span<const uint32_t> mask,
+                     core::Sampled* out) {
   ordered_ = nullptr;
-  out->token = Draw(adjuster_.Adjust(logits, spec, ids, position), spec, position, &out->invalid);
+  out->token =
+      Draw(adjuster_.Adjust(logits, spec, ids, position, mask), spec, position, &out->invalid);
   if (spec.num_logprobs >= 0) {
     ReportLogprobs(logits, out->token, &out->logprob, out->top_logprobs);
   }

@@ -18,13 +18,18 @@ namespace ropeway::sampling {
 // Applies what a request adds to or takes off its logits before a token is drawn: biases, penalties
 // and the tokens that are forbidden for now.
 //
+// A mask has bit (id & 31) of word id >> 5 set for each token that it allows. Ids beyond its words
+// are not allowed; bits beyond the vocabulary have no effect. An empty span is no mask.
+//
 // For each token, in this order, each operation one rounding to float:
 //  1. logit_bias: l = l + bias, for each entry that names the token.
 //  2. repetition_penalty r, if the token is among `ids`: l = l / r where l > 0, else l = l * r
 //     (Keskar et al. 2019, section 4.1, extended to negative logits).
 //  3. If the token was generated n >= 1 times (`ids` from spec.prompt_len on):
 //     l = (l - frequency_penalty * n) - presence_penalty.
-//  4. While fewer than min_tokens were generated: l = minus infinity for spec.end_ids.
+//  4. While fewer than min_tokens were generated: l = minus infinity for spec.end_ids, unless there
+//     is a mask that allows no token outside of spec.end_ids: a complete text has to end.
+//  5. If there is a mask: l = minus infinity for all ids that it does not allow.
 // NaN stays NaN, and an overflow gives infinity; Sampler defines how it treats them.
 //
 // Counts are made from `ids` in each call. No state is kept between steps, so a resumed sequence
@@ -35,7 +40,7 @@ class LogitAdjuster {
  public:
   explicit LogitAdjuster(int vocab_size);
 
-  // Whether any of the above applies; if not, Adjust returns the row itself.
+  // Whether any of the above but a mask applies; if none does, Adjust returns the row itself.
   static bool InUse(const SamplingParams& params);
   // Whether Adjust reads `ids`.
   static bool NeedsIds(const SamplingParams& params);
@@ -45,12 +50,15 @@ class LogitAdjuster {
   // if NeedsIds. Ids beyond the vocabulary, which admission rejects, have no effect. REQUIRES:
   // logits.size() == vocab_size.
   std::span<const float> Adjust(std::span<const float> logits, const core::SampleSpec& spec,
-                                std::span<const TokenId> ids, int64_t position);
+                                std::span<const TokenId> ids, int64_t position,
+                                std::span<const uint32_t> mask);
 
  private:
   bool Known(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < row_.size(); }
   void Penalise(const SamplingParams& params, std::span<const TokenId> prompt,
                 std::span<const TokenId> generated);
+  // Whether the mask allows a token that is not in `end_ids`.
+  bool AllowsMoreThan(std::span<const TokenId> end_ids, std::span<const uint32_t> mask) const;
 
   std::vector<float> row_;
   std::vector<int32_t> generated_;  // By id; all 0 between calls.
@@ -84,12 +92,12 @@ class TypicalFilter {
   RankBuckets ranks_;
 };
 
-// Samples one row at a time. The outcome is a pure function of (logits, spec, ids, position), with
-// the same bits on every machine: float operations are IEEE ones in a fixed order, exp and log the
-// kernels' own. docs/numerics.md has the same as a table.
+// Samples one row at a time. The outcome is a pure function of (logits, spec, ids, position, mask),
+// with the same bits on every machine: float operations are IEEE ones in a fixed order, exp and log
+// the kernels' own. docs/numerics.md has the same as a table.
 //
-// Let l be the logits after biases, penalties and forbidden tokens (LogitAdjuster), a NaN counting
-// as minus infinity, and m their maximum.
+// Let l be the logits after biases, penalties, forbidden tokens and the mask (LogitAdjuster), a NaN
+// counting as minus infinity, and m their maximum.
 //  1. m = minus infinity: no token can be drawn, the outcome is `invalid`. temperature 0, or m =
 //     infinity: the token of the largest logit, ties to the lowest id. Else:
 //  2. Weight of token i: w[i] = exp((l[i] - m) / temperature) in float, 0 where the exponent is
@@ -115,15 +123,18 @@ class Sampler {
  public:
   Sampler(const kernels::Kernels* kernels, int vocab_size);
 
-  // Whether the outcome is only the token of the largest logit, ties to the lowest id.
+  // Whether the outcome without a mask is only the token of the largest logit, ties to the lowest
+  // id.
   static bool NeedsOnlyLargest(const core::SampleSpec& spec);
 
   // Draws the token at `position` and writes `out->token`, `out->invalid`, `out->logprob` and all
   // of `out->top_logprobs`, whose size the caller has set; so nothing is allocated here. `ids`:
-  // those at the positions before, if LogitAdjuster::NeedsIds(spec.params).
+  // those at the positions before, if LogitAdjuster::NeedsIds(spec.params). `mask`: see
+  // LogitAdjuster; empty: every token may be drawn.
   // REQUIRES: logits.size() == vocab_size.
   void Sample(std::span<const float> logits, const core::SampleSpec& spec,
-              std::span<const TokenId> ids, int64_t position, core::Sampled* out);
+              std::span<const TokenId> ids, int64_t position, std::span<const uint32_t> mask,
+              core::Sampled* out);
 
   // Writes the log-prob of `out->token` and all of `out->top_logprobs`, whose size the caller has
   // set. REQUIRES: logits.size() == vocab_size; 0 <= out->token < vocab_size.

@@ -21,7 +21,25 @@ struct Case {
   std::vector<float> logits;
   core::SampleSpec spec;
   std::vector<TokenId> ids;
+  std::vector<uint32_t> mask;
 };
+
+// Any mask, of any length; one of the tokens that end the text; or none.
+std::vector<uint32_t> RandomCaseMask(const core::SampleSpec& spec, std::mt19937* random) {
+  switch ((*random)() % 8) {
+    case 0:
+    case 1:
+    case 2:
+      return RandomMask(1 + (*random)() % (kDefinitionVocab / 32 + 3), random);
+    case 3: {
+      std::vector<uint32_t> ends = {0};
+      for (const TokenId id : spec.end_ids) Allow(id, &ends);
+      return ends;
+    }
+    default:
+      return {};
+  }
+}
 
 // Any mix of parameters, each off in half of the cases.
 Case RandomDefinitionCase(uint32_t seed) {
@@ -57,6 +75,7 @@ Case RandomDefinitionCase(uint32_t seed) {
     for (int i = 0; i < 20; ++i) c.spec.end_ids.push_back(pick(kDefinitionVocab));
   }
   c.spec.num_logprobs = 3;
+  c.mask = RandomCaseMask(c.spec, &random);
   return c;
 }
 
@@ -69,7 +88,9 @@ class PlainSampler {
                      [&](size_t a, size_t b) { return logits_[a] > logits_[b]; });
   }
 
+  // -1: there is none.
   TokenId Draw(double u) {
+    if (std::isinf(logits_[order_[0]])) return -1;
     if (params_.temperature == 0.0F) return static_cast<TokenId>(order_[0]);
     for (const double l : logits_) {
       p_.push_back(std::exp((l - logits_[order_[0]]) / double{params_.temperature}));
@@ -102,10 +123,21 @@ class PlainSampler {
     const auto times = std::count(c.ids.begin() + c.spec.prompt_len, c.ids.end(), id);
     l -= double{p.frequency_penalty} * static_cast<double>(times);
     if (times > 0) l -= double{p.presence_penalty};
-    const auto& ends = c.spec.end_ids;
-    const bool forbidden =
-        p.min_tokens > 0 && std::find(ends.begin(), ends.end(), id) != ends.end();
-    return forbidden ? -std::numeric_limits<double>::infinity() : l;
+    const bool forbidden = p.min_tokens > 0 && Ends(c, id) && !MustEnd(c);
+    const bool allowed = c.mask.empty() || Allows(c.mask, id);
+    return forbidden || !allowed ? -std::numeric_limits<double>::infinity() : l;
+  }
+
+  static bool Ends(const Case& c, TokenId id) {
+    return std::count(c.spec.end_ids.begin(), c.spec.end_ids.end(), id) > 0;
+  }
+
+  static bool MustEnd(const Case& c) {
+    if (c.mask.empty()) return false;
+    for (TokenId id = 0; id < kDefinitionVocab; ++id) {
+      if (Allows(c.mask, id) && !Ends(c, id)) return false;
+    }
+    return true;
   }
 
   void KeepFirst(const std::vector<size_t>& order, size_t count) {
@@ -141,16 +173,25 @@ class PlainSampler {
 TEST(SamplerDefinitionTest, DrawsWhatAPlainOneDraws) {
   Sampler sampler(&kernels::kReferenceKernels, kDefinitionVocab);
   std::vector<int> seen(kDefinitionVocab);
+  int masked = 0;
+  int ends = 0;
+  int invalid = 0;
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     const Case c = RandomDefinitionCase(seed);
     core::Sampled out;
     const auto position = static_cast<int64_t>(c.ids.size());
-    sampler.Sample(c.logits, c.spec, c.ids, position, &out);
+    sampler.Sample(c.logits, c.spec, c.ids, position, c.mask, &out);
     const double u = base::SampleUniform(c.spec.seed, 0, static_cast<uint64_t>(position));
-    ASSERT_EQ(out.token, PlainSampler(c).Draw(u)) << "seed " << seed;
-    ASSERT_FALSE(out.invalid);
+    ASSERT_EQ(out.invalid ? -1 : out.token, PlainSampler(c).Draw(u)) << "seed " << seed;
     ++seen[static_cast<size_t>(out.token)];
+    const auto& end_ids = c.spec.end_ids;
+    masked += !out.invalid && !c.mask.empty() ? 1 : 0;
+    ends += !out.invalid && std::count(end_ids.begin(), end_ids.end(), out.token) > 0 ? 1 : 0;
+    invalid += out.invalid ? 1 : 0;
   }
+  EXPECT_GT(masked, 1000);
+  EXPECT_GT(ends, 100);  // Where the mask leaves nothing else.
+  EXPECT_GT(invalid, 100);
   EXPECT_GT(std::count_if(seen.begin(), seen.end(), [](int n) { return n > 0; }),
             kDefinitionVocab / 2);
 }
@@ -164,13 +205,13 @@ TEST(SamplerDefinitionTest, EveryInstructionSetAndEveryHistoryDrawTheSame) {
     const auto position = static_cast<int64_t>(c.ids.size());
     core::Sampled expected;
     expected.top_logprobs.resize(3);
-    used.Sample(c.logits, c.spec, c.ids, position, &expected);
+    used.Sample(c.logits, c.spec, c.ids, position, c.mask, &expected);
     for (const char* name : {"reference", "avx2", "avx512vnni"}) {
       const kernels::Kernels* kernels = kernels::KernelsByName(name);
       if (kernels == nullptr) continue;  // The kernels' own tests say what this machine lacks.
       core::Sampled out;
       out.top_logprobs.resize(3);
-      Sampler(kernels, kDefinitionVocab).Sample(c.logits, c.spec, c.ids, position, &out);
+      Sampler(kernels, kDefinitionVocab).Sample(c.logits, c.spec, c.ids, position, c.mask, &out);
       ASSERT_EQ(out.token, expected.token) << name << ", seed " << seed;
       if (std::isnan(expected.logprob)) {  // A NaN's bits are not defined.
         ASSERT_TRUE(std::isnan(out.logprob));

@@ -30,7 +30,7 @@ core::Sampled SampleOnce(const std::vector<float>& logits, const core::SampleSpe
   Sampler sampler(kernels, static_cast<int>(logits.size()));
   core::Sampled out;
   out.top_logprobs.resize(static_cast<size_t>(std::max(spec.num_logprobs, 0)));
-  sampler.Sample(logits, spec, {}, position, &out);
+  sampler.Sample(logits, spec, {}, position, {}, &out);
   return out;
 }
 
@@ -41,7 +41,7 @@ std::vector<int> Histogram(const std::vector<float>& logits, const core::SampleS
   std::vector<int> counts(logits.size());
   core::Sampled out;
   for (int position = 0; position < draws; ++position) {
-    sampler.Sample(logits, spec, {}, position, &out);
+    sampler.Sample(logits, spec, {}, position, {}, &out);
     ++counts.at(static_cast<size_t>(out.token));
   }
   return counts;

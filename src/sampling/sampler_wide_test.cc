@@ -29,7 +29,7 @@ double PlainSum(size_t n, Term term) {
   return total;
 }
 
-// Steps 6 to 11 with every order sorted and every sum in that order.
+// Steps 7 to 12 with every order sorted and every sum in that order.
 class WholeSort {
  public:
   WholeSort(const std::vector<float>& logits, const SamplingParams& params)
@@ -157,7 +157,7 @@ TEST(SamplerWideTest, DrawsWhatAWholeSortDraws) {
       const std::vector<float> logits = ShapedLogits(shape, seed);
       for (int64_t position = 0; position < 2; ++position) {
         core::Sampled out;
-        sampler.Sample(logits, spec, {}, position, &out);
+        sampler.Sample(logits, spec, {}, position, {}, &out);
         const double u = base::SampleUniform(seed, 0, static_cast<uint64_t>(position));
         if (top_k == 0 && top_p == 1.0F) continue;  // Drawn in the order of ids.
         ASSERT_EQ(out.token, WholeSort(logits, spec.params).Draw(u))
