@@ -274,7 +274,7 @@ class ErrorTest(ClientTest):
     def test_unsupported_fields_are_rejected_by_name(self):
         tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
         for param, more in (("tools", {"tools": [tool]}), ("modalities", {"modalities": ["text", "audio"]}),
-                            ("response_format", {"response_format": {"type": "json_object"}})):
+                            ("guided_grammar", {"extra_body": {"guided_grammar": "root ::= root"}})):
             with self.subTest(param=param):
                 error = self.rejected(openai.BadRequestError, param, self.chat, "x", **more)
                 self.assertEqual(error.code, "unsupported_parameter")
@@ -282,6 +282,25 @@ class ErrorTest(ClientTest):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.client.chat.completions.create(messages=[{"role": "user", "content": image}], **GREEDY)
         self.assertEqual(caught.exception.param, "messages[0].content[0].type")
+
+    def test_json_has_its_form(self):
+        schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "population": {"type": "integer"}},
+                  "required": ["city", "population"], "additionalProperties": False}
+        form = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema, "strict": True}}
+        for temperature in (0, 1.5):
+            answer = self.client.chat.completions.create(
+                messages=[{"role": "user", "content": "Name a city."}], response_format=form, max_tokens=80,
+                temperature=temperature, seed=3)
+            self.assertEqual(answer.choices[0].finish_reason, "stop")
+            place = json.loads(answer.choices[0].message.content)
+            self.assertEqual(sorted(place), ["city", "population"])
+            self.assertIsInstance(place["population"], int)
+        text = self.chat("Yes or no?", extra_body={"guided_choice": ["yes", "no"]}).choices[0].message.content
+        self.assertIn(text, ("yes", "no"))
+        bad = {**schema, "not": {}}
+        form = {"type": "json_schema", "json_schema": {"name": "place", "schema": bad}}
+        error = self.rejected(openai.BadRequestError, "response_format.json_schema.schema", self.chat, "x", response_format=form)
+        self.assertIn("at '#': the keyword 'not' is not supported", error.body["message"])
 
     def test_a_prompt_that_is_too_long_names_both_numbers(self):
         limit = json.loads(self.server.plain("GET", "/v1/models")[1])["data"][0]["max_model_len"]

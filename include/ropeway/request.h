@@ -91,6 +91,7 @@ struct OutputFormat {
   std::string schema;                // A JSON Schema, as JSON text.
   std::vector<std::string> choices;  // Texts as they are.
   std::string regex;
+  std::string field;  // The field of the sender's body that asked for it, for errors; "": format.
 
   bool operator==(const OutputFormat&) const = default;
 };

@@ -167,7 +167,7 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
   EXPECT_EQ(message(kCompletions, "tool_choice", "\"auto\""), "no row");
   for (const char* none : {"[]", "{}", "\"\"", "false"}) {
     for (const char* name : {"tools", "messages[].tool_calls", "messages[].audio",
-                             "messages[].refusal", "chat_template_kwargs", "grammar", "store"}) {
+                             "messages[].refusal", "chat_template_kwargs", "store"}) {
       const Dialect dialect = name == std::string_view("store") ? kCompletions : kChat;
       EXPECT_EQ(message(dialect, name, none), "") << "as empty as any";
     }
@@ -181,7 +181,6 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
             "'metadata' must be an object of strings, but is an object.");
   EXPECT_EQ(message(kCompletions, "suffix", "\"\""), "") << "none";
   EXPECT_EQ(message(kCompletions, "suffix", "\"x\""), "'suffix' is not supported.");
-  EXPECT_EQ(message(kChat, "guided_json", "{}"), "'guided_json' is not supported.") << "a schema";
   EXPECT_EQ(message(kCompletions, "skip_special_tokens", "false"),
             "'skip_special_tokens' supports only true.");
   EXPECT_EQ(message(kChat, "chat_template_kwargs", "1"),

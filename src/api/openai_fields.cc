@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/openai_format.h"
+#include "api/output_format.h"
 #include "api/parameter_json.h"
 #include "core/tenant.h"
 
@@ -174,6 +175,7 @@ FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody
       if (alias != nullptr) own.emplace(alias, reader);
     }
   }
+  own.merge(OutputFormatReaders());
   return {dialect, std::move(own)};
 }
 

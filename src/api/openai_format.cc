@@ -218,8 +218,11 @@ Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
   body_->max_choices = limits.max_choices;
   FieldReport report(table_.dialect, limits);
   body_->report = &report;
+  body_->text = body;
+  body_->json_bounds = limits.json;
   const Status read = ReadFields(*document, table_, body_);
   body_->report = nullptr;
+  body_->text = {};
   body_->ignored = report.ignored();
   if (!document->is_object()) return read;
   CheckStream(*body_, &report);

@@ -23,7 +23,9 @@ std::unique_ptr<ApiFormat> MakeOpenAiChat();
 // A body of either dialect, with what it says about the answer's form.
 struct OpenAiBody : ApiRequest {
   int max_choices = 0;            // The server's bound.
-  FieldReport* report = nullptr;  // While it is read.
+  FieldReport* report = nullptr;  // While it is read, as are the next two.
+  std::string_view text = {};
+  base::JsonBounds json_bounds = {};
   bool has_stream_options = false;
   bool include_usage = false;                   // A stream ends with a chunk that has the usage.
   bool prompt_logprobs = false;                 // The answer has vLLM's field of this name.

@@ -162,8 +162,6 @@ TEST(CompletionRequest, MessagesShowWhatIsExpectedAndWhatWasSent) {
   EXPECT_EQ(message("max_tokens", '"' + std::string(63, 'x') + "\xC3\xA9\""),
             "'max_tokens' must be an integer from 0 to 2147483647, but is \"" +
                 std::string(63, 'x') + "\xEF\xBF\xBD\"....");
-  EXPECT_EQ(message("response_format", R"({"type":"json_object"})"),
-            R"('response_format' supports only {"type": "text"}.)");
   EXPECT_EQ(message("use_beam_search", "true"), "'use_beam_search' supports only false.");
 }
 
@@ -353,14 +351,9 @@ TEST(CompletionRequest, RejectsByName) {
       {"include_stop_str_in_output", {"true"}},
       {"skip_special_tokens", {"false", "1"}},
       {"spaces_between_special_tokens", {"false"}},
-      {"structured_outputs", {"{}", "{\"json\":{}}"}},
-      {"guided_json", {"{}"}},
-      {"guided_regex", {"\"a\""}},
-      {"guided_choice", {"[\"a\"]"}},
       {"guided_grammar", {"\"a\""}},
       {"add_special_tokens", {"false"}},
       {"prompt_embeds", {"\"a\""}},
-      {"response_format", {"{\"type\":\"json_object\"}", "1"}},
       {"return_token_ids", {"true"}},
       {"user", {"1", "[]"}},
       {"safety_identifier", {"1"}},
@@ -411,9 +404,7 @@ TEST(CompletionRequest, OtherFieldsOfOpenAiAreUnsupported) {
        std::vector<std::pair<std::string, std::string>>{{"suffix", "\"x\""},
                                                         {"best_of", "3"},
                                                         {"bad_words", "[\"x\"]"},
-                                                        {"guided_json", "{}"},
                                                         {"use_beam_search", "true"},
-                                                        {"response_format", "{\"type\":\"json\"}"},
                                                         {"prompt_logprobs", "1,\"stream\":true"}}) {
     EXPECT_EQ(CompletionWith(field, value).status().code(), StatusCode::kUnimplemented) << field;
   }

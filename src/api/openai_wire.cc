@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "api/output_format.h"
 #include "api/parameter_json.h"
 
 namespace ropeway::api::wire {
@@ -263,6 +264,7 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request) const {
     body["logprobs"] = IsChat(request) ? OrderedJson(true) : OrderedJson(top);
     if (IsChat(request)) body["top_logprobs"] = top;
   }
+  if (Status status = WriteOutputFormat(request.format, Kind(), &body); !status.ok()) return status;
   if (Status status = AddFields(request, &body); !status.ok()) return status;
   return WireRequest{IsChat(request) ? "/v1/chat/completions" : "/v1/completions", Dump(body)};
 }

@@ -121,14 +121,113 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   std::string failure_;
 };
 
+// Hands the events of one member on to a builder.
+class MemberReader final : public nlohmann::json_sax<nlohmann::ordered_json> {
+ public:
+  MemberReader(const std::vector<std::string_view>& path, const JsonBounds& bounds,
+               std::string_view what)
+      : path_(path), builder_(bounds, what) {}
+
+  bool null() override {
+    return Value([&] { return builder_.null(); });
+  }
+  bool boolean(bool value) override {
+    return Value([&] { return builder_.boolean(value); });
+  }
+  bool number_integer(number_integer_t value) override {
+    return Value([&] { return builder_.number_integer(value); });
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return Value([&] { return builder_.number_unsigned(value); });
+  }
+  bool number_float(number_float_t value, const string_t& text) override {
+    return Value([&] { return builder_.number_float(value, text); });
+  }
+  bool string(string_t& value) override {
+    return Value([&] { return builder_.string(value); });
+  }
+  bool binary(binary_t& value) override { return builder_.binary(value); }
+
+  bool start_object(std::size_t size) override {
+    return Open(true, [&] { return builder_.start_object(size); });
+  }
+  bool start_array(std::size_t size) override {
+    return Open(false, [&] { return builder_.start_array(size); });
+  }
+  bool end_object() override {
+    return Close([&] { return builder_.end_object(); });
+  }
+  bool end_array() override {
+    return Close([&] { return builder_.end_array(); });
+  }
+  bool key(string_t& name) override {
+    if (inside_ > 0) return builder_.key(name);
+    next_ = depth_ == matched_ + 1 && matched_ < path_.size() && name == path_[matched_];
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::detail::exception& error) override {
+    return builder_.parse_error(position, token, error);
+  }
+
+  bool found() const { return found_; }
+  JsonBuilder<nlohmann::ordered_json>& builder() { return builder_; }
+
+ private:
+  // Whether the value that comes is the member. Its key was the last one that was read.
+  bool IsMember() {
+    const bool is = next_ && matched_ + 1 == path_.size();
+    found_ = found_ || is;
+    return is;
+  }
+  template <typename Fn>
+  bool Value(Fn&& give) {
+    const bool is = inside_ > 0 || IsMember();
+    next_ = false;
+    return !is || give();
+  }
+  template <typename Fn>
+  bool Open(bool object, Fn&& give) {
+    if (inside_ > 0 || IsMember()) {
+      next_ = false;
+      ++inside_;
+      return give();
+    }
+    if (next_ && object) ++matched_;
+    next_ = false;
+    ++depth_;
+    return true;
+  }
+  template <typename Fn>
+  bool Close(Fn&& give) {
+    if (inside_ > 0) {
+      --inside_;
+      return give();
+    }
+    if (depth_ == matched_ + 1 && matched_ > 0) --matched_;
+    --depth_;
+    return true;
+  }
+
+  const std::vector<std::string_view>& path_;
+  JsonBuilder<nlohmann::ordered_json> builder_;
+  size_t depth_ = 0;    // Containers that are open, outside of the member.
+  size_t matched_ = 0;  // The first so many keys of the path lead to the innermost of them.
+  size_t inside_ = 0;   // Containers that are open in the member.
+  bool next_ = false;   // The last key is the next one of the path.
+  bool found_ = false;
+};
+
+// The library takes a NUL byte for the end of its input, and would ignore what follows.
+Status CheckNoNul(std::string_view text, std::string_view what) {
+  const size_t nul = text.find('\0');
+  if (nul == std::string_view::npos) return {};
+  return InvalidArgument(fmt::format("{} is not valid JSON at byte {}: a NUL byte", what, nul + 1));
+}
+
 template <typename Json>
 StatusOr<Json> Read(std::string_view text, const JsonBounds& bounds, std::string_view what) {
-  // The library takes a NUL byte for the end of its input, and would ignore what follows.
-  const size_t nul = text.find('\0');
-  if (nul != std::string_view::npos) {
-    return InvalidArgument(
-        fmt::format("{} is not valid JSON at byte {}: a NUL byte", what, nul + 1));
-  }
+  if (Status status = CheckNoNul(text, what); !status.ok()) return status;
   JsonBuilder<Json> builder(bounds, what);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
     return InvalidArgument(ReplaceInvalidUtf8(builder.failure()));
@@ -145,6 +244,19 @@ StatusOr<json> ReadJson(std::string_view text, const JsonBounds& bounds, std::st
 StatusOr<nlohmann::ordered_json> ReadOrderedJson(std::string_view text, const JsonBounds& bounds,
                                                  std::string_view what) {
   return Read<nlohmann::ordered_json>(text, bounds, what);
+}
+
+StatusOr<nlohmann::ordered_json> ReadOrderedMember(std::string_view text,
+                                                   const std::vector<std::string_view>& path,
+                                                   const JsonBounds& bounds,
+                                                   std::string_view what) {
+  if (Status status = CheckNoNul(text, what); !status.ok()) return status;
+  MemberReader reader(path, bounds, what);
+  if (!nlohmann::ordered_json::sax_parse(text.begin(), text.end(), &reader)) {
+    return InvalidArgument(ReplaceInvalidUtf8(reader.builder().failure()));
+  }
+  if (!reader.found()) return InvalidArgument(fmt::format("{} is missing", what));
+  return reader.builder().TakeRoot();
 }
 
 std::string QuoteJson(std::string_view text) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ropeway/status.h"
 
@@ -30,6 +31,11 @@ StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bound
 // for each one: `bounds` must limit that.
 StatusOr<nlohmann::ordered_json> ReadOrderedJson(std::string_view text, const JsonBounds& bounds,
                                                  std::string_view what);
+// The same of one member of a document: that of the key path[0], in it that of path[1] and so on.
+// The rest is only looked through. kInvalidArgument too if there is no such member.
+StatusOr<nlohmann::ordered_json> ReadOrderedMember(std::string_view text,
+                                                   const std::vector<std::string_view>& path,
+                                                   const JsonBounds& bounds, std::string_view what);
 
 // `text` as a JSON string in ASCII, with U+FFFD for what is no UTF-8.
 std::string QuoteJson(std::string_view text);

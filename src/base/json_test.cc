@@ -50,5 +50,31 @@ TEST(JsonTest, DeepNestingCostsNoStack) {
   EXPECT_THAT(ReadJson(deep, {}, "It").status().message(), HasSubstr("nested deeper than 32"));
 }
 
+TEST(ReadOrderedMemberTest, ReadsOneMemberInTheOrderOfTheText) {
+  const auto read = [](const char* text, const std::vector<std::string_view>& path) -> std::string {
+    const auto member = ReadOrderedMember(text, path, {.max_depth = 8}, "the member");
+    return member.ok() ? member->dump() : member.status().message();
+  };
+  EXPECT_EQ(read(R"({"a":{"z":1,"b":[2,{"y":3,"x":4}]}})", {"a"}),
+            R"({"z":1,"b":[2,{"y":3,"x":4}]})");
+  EXPECT_EQ(read(R"({"b":{"a":1},"a":{"b":{"z":1,"a":2}}})", {"a", "b"}), R"({"z":1,"a":2})");
+  // Not what has the same name elsewhere.
+  EXPECT_EQ(read(R"({"x":{"a":{"b":1}},"a":[{"b":2}],"c":[{"a":{"b":3}}]})", {"a", "b"}),
+            "the member is missing");
+  EXPECT_EQ(read(R"({"a":{"c":{"b":1}},"b":2})", {"a", "b"}), "the member is missing");
+  EXPECT_EQ(read(R"({"a":{"c":{}},"d":{"b":2},"e":{"a":{"b":3}}})", {"a", "b"}),
+            "the member is missing");
+  EXPECT_EQ(read(R"({"a":{"c":[[]],"b":"text"}})", {"a", "b"}), R"("text")");
+  EXPECT_EQ(read("[1]", {"a"}), "the member is missing");
+  EXPECT_EQ(read(R"({"a":{"x":1,"x":2}})", {"a"}), "The key 'x' is given twice in one object");
+  EXPECT_EQ(read(R"({"a":[[[[[[[[[1]]]]]]]]]})", {"a"}),
+            "the member is nested deeper than 8 levels");
+}
+
+TEST(ReadOrderedJsonTest, KeepsTheOrderOfKeys) {
+  EXPECT_EQ(ReadOrderedJson(R"({"z":1,"a":{"y":2,"b":3}})", {}, "it")->dump(),
+            R"({"z":1,"a":{"y":2,"b":3}})");
+}
+
 }  // namespace
 }  // namespace ropeway::base

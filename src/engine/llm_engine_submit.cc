@@ -42,7 +42,10 @@ StatusOr<std::shared_ptr<const std::string>> LlmEngine::GrammarOf(const OutputFo
   if (format.kind == OutputFormat::Kind::kText) return std::shared_ptr<const std::string>();
   if (before != nullptr && before->request.format == format) return before->ebnf;
   StatusOr<std::string> ebnf = grammar::OutputEbnf(format);
-  if (!ebnf.ok()) return Status(ebnf.status().code(), ebnf.status().message(), "format");
+  if (!ebnf.ok()) {
+    const std::string field = format.field.empty() ? "format" : format.field;
+    return Status(ebnf.status().code(), field + ": " + ebnf.status().message(), field);
+  }
   return std::make_shared<const std::string>(*std::move(ebnf));
 }
 

@@ -1,0 +1,235 @@
+#include "api/output_format.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ropeway::api {
+namespace {
+
+using nlohmann::json;
+using Kind = OutputFormat::Kind;
+
+constexpr size_t kMostChoices = 1'000;
+
+// Keeps the form that `field` asks for.
+Status SetFormat(OutputFormat format, const std::string& field, OpenAiBody* body) {
+  OutputFormat* const kept = &body->request.format;
+  if (format.kind == Kind::kText) return {};
+  if (kept->kind != Kind::kText) {
+    return InvalidArgument(fmt::format("'{}' and '{}' cannot be used together: both ask for a form "
+                                       "of the answer.",
+                                       kept->field, field),
+                           field);
+  }
+  format.field = field;
+  *kept = std::move(format);
+  return {};
+}
+
+// The schema in the order of the body's text, in which its properties are written.
+Status SetSchema(const json& value, const std::vector<std::string_view>& path, OpenAiBody* body) {
+  std::string field(path[0]);
+  for (size_t i = 1; i < path.size(); ++i) field += "." + std::string(path[i]);
+  OutputFormat format;
+  format.kind = Kind::kJsonSchema;
+  if (value.is_string()) {
+    format.schema = value.get<std::string>();
+  } else if (value.is_object() || value.is_boolean()) {
+    const StatusOr<nlohmann::ordered_json> ordered =
+        base::ReadOrderedMember(body->text, path, body->json_bounds, "the schema");
+    if (!ordered.ok()) return ordered.status();
+    format.schema = ordered->dump();
+  } else {
+    return Mismatch(value, field, "a JSON Schema: an object, true or false");
+  }
+  return SetFormat(std::move(format), field, body);
+}
+
+Status SetChoices(const json& value, const std::string& field, OpenAiBody* body) {
+  if (!value.is_array() || value.empty() || value.size() > kMostChoices) {
+    return Mismatch(value, field, fmt::format("a list of 1 to {} strings", kMostChoices));
+  }
+  OutputFormat format;
+  format.kind = Kind::kChoice;
+  for (size_t i = 0; i < value.size(); ++i) {
+    const std::string path = fmt::format("{}[{}]", field, i);
+    StatusOr<std::string> choice = ReadString(value[i], path);
+    if (!choice.ok()) return choice.status();
+    if (choice->empty()) return Mismatch(value[i], path, "a string of at least one character");
+    format.choices.push_back(*std::move(choice));
+  }
+  return SetFormat(std::move(format), field, body);
+}
+
+Status SetRegex(const json& value, const std::string& field, OpenAiBody* body) {
+  OutputFormat format;
+  format.kind = Kind::kRegex;
+  if (Status status = Store(ReadString(value, field), &format.regex); !status.ok()) return status;
+  return SetFormat(std::move(format), field, body);
+}
+
+Status SetJsonObject(const std::string& field, OpenAiBody* body) {
+  OutputFormat format;
+  format.kind = Kind::kJsonObject;
+  return SetFormat(std::move(format), field, body);
+}
+
+Status RejectGrammar(const json& value, const std::string& field, OpenAiBody*) {
+  if (value == "" || value == false || value.empty()) return {};  // As empty fields are elsewhere.
+  return Unsupported(field,
+                     ": a grammar can take any amount of work; use a JSON schema, choices or "
+                     "a regular expression");
+}
+
+// OpenAI's {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}. The schema is
+// always enforced, also without `strict`.
+Status ReadNamedSchema(const json& format, OpenAiBody* body) {
+  const auto named = format.find("json_schema");
+  const std::string field = "response_format.json_schema";
+  if (named == format.end() || !named->is_object()) {
+    return Mismatch(named == format.end() ? json() : *named, field,
+                    "an object with a name and a schema");
+  }
+  const auto schema = named->find("schema");
+  if (schema == named->end()) {
+    return Mismatch(json(), field + ".schema", "a JSON Schema: an object, true or false");
+  }
+  constexpr std::string_view kUsed[] = {"name", "description", "schema", "strict"};
+  for (const auto& [name, value] : named->items()) {
+    const std::string path = field + "." + ShownName(name);
+    if (name == "strict") {
+      if (!value.is_null()) body->report->Add(ReadBool(value, path).status());
+    } else if (name == "name" || name == "description") {
+      if (!value.is_null()) body->report->Add(ReadString(value, path).status());
+    } else if (name != "schema") {
+      body->report->AddOther("response_format.json_schema.", name, value, path, kUsed);
+    }
+  }
+  return SetSchema(*schema, {"response_format", "json_schema", "schema"}, body);
+}
+
+Status ReadResponseFormat(const json& value, const std::string& field, OpenAiBody* body) {
+  const std::string expected =
+      R"({"type": "text"}, {"type": "json_object"} or {"type": "json_schema"})";
+  if (!value.is_object()) return Mismatch(value, field, expected);
+  const auto type = value.find("type");
+  if (type == value.end() || !type->is_string()) {
+    return Mismatch(type == value.end() ? json() : *type, field + ".type",
+                    R"("text", "json_object" or "json_schema")");
+  }
+  const auto& name = type->get_ref<const std::string&>();
+  if (name == "text") return {};
+  if (name == "json_schema") return ReadNamedSchema(value, body);
+  if (name != "json_object") {
+    return SupportsOnly(field + ".type", R"("text", "json_object" and "json_schema")");
+  }
+  // llama.cpp's server takes a schema here.
+  const auto schema = value.find("schema");
+  if (schema == value.end() || schema->is_null()) return SetJsonObject(field, body);
+  return SetSchema(*schema, {"response_format", "schema"}, body);
+}
+
+// vLLM's: one of its members asks for a form.
+Status ReadStructuredOutputs(const json& value, const std::string& field, OpenAiBody* body) {
+  if (!value.is_object()) return Mismatch(value, field, "an object");
+  for (const auto& [name, member] : value.items()) {
+    if (member.is_null() || member == false) continue;
+    const std::string path = field + "." + ShownName(name);
+    Status status;
+    if (name == "json") {
+      status = SetSchema(member, {"structured_outputs", "json"}, body);
+    } else if (name == "choice") {
+      status = SetChoices(member, path, body);
+    } else if (name == "regex") {
+      status = SetRegex(member, path, body);
+    } else if (name == "json_object") {
+      status = ReadBool(member, path).status();
+      if (status.ok()) status = SetJsonObject(path, body);
+    } else if (name == "grammar") {
+      status = RejectGrammar(member, path, body);
+    } else {
+      status = Unsupported(path);
+    }
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+FieldReader<OpenAiBody> SchemaField(const char* name) {
+  return [name](const json& value, const std::string&, OpenAiBody* body) {
+    return SetSchema(value, {name}, body);
+  };
+}
+
+}  // namespace
+
+FieldReaders<OpenAiBody> OutputFormatReaders() {
+  return {{"response_format", ReadResponseFormat},
+          {"structured_outputs", ReadStructuredOutputs},
+          {"json_schema", SchemaField("json_schema")},
+          {"guided_json", SchemaField("guided_json")},
+          {"guided_choice", SetChoices},
+          {"guided_regex", SetRegex},
+          {"guided_grammar", RejectGrammar},
+          {"grammar", RejectGrammar}};
+}
+
+namespace wire {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+OrderedJson NamedSchema(const std::string& schema) {
+  // Not by the library's reader: the text goes on as the client wrote it, or is an error there.
+  OrderedJson value = OrderedJson::parse(schema, nullptr, /*allow_exceptions=*/false);
+  return {{"type", "json_schema"},
+          {"json_schema", {{"name", "answer"}, {"schema", std::move(value)}, {"strict", true}}}};
+}
+
+Status NoWay(const char* what) {
+  return {StatusCode::kUnimplemented, fmt::format("it has no field for {}", what)};
+}
+
+}  // namespace
+
+Status WriteOutputFormat(const OutputFormat& format, core::ServerKind kind, OrderedJson* body) {
+  switch (format.kind) {
+    case Kind::kText:
+      return {};
+    case Kind::kJsonObject:
+      if (kind == core::kLmStudio) return NoWay("answers that are any JSON object");
+      (*body)["response_format"] = {{"type", "json_object"}};
+      return {};
+    case Kind::kJsonSchema:
+      (*body)["response_format"] = NamedSchema(format.schema);
+      return {};
+    case Kind::kChoice:
+      if (kind == core::kRopeway) {
+        (*body)["guided_choice"] = format.choices;
+      } else if (kind == core::kVllm) {
+        (*body)["structured_outputs"] = {{"choice", format.choices}};
+      } else {
+        return NoWay("answers that are one of some choices");
+      }
+      return {};
+    case Kind::kRegex:
+      if (kind == core::kRopeway) {
+        (*body)["guided_regex"] = format.regex;
+      } else if (kind == core::kVllm) {
+        (*body)["structured_outputs"] = {{"regex", format.regex}};
+      } else if (kind == core::kSglang) {
+        (*body)["regex"] = format.regex;
+      } else {
+        return NoWay("answers that a regular expression matches");
+      }
+      return {};
+  }
+  return {};
+}
+
+}  // namespace wire
+}  // namespace ropeway::api

@@ -1,0 +1,32 @@
+// The fields that ask for a form of the answer's text, as OpenAI, vLLM and llama.cpp's server have
+// them.
+#ifndef ROPEWAY_API_OUTPUT_FORMAT_H_
+#define ROPEWAY_API_OUTPUT_FORMAT_H_
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "api/fields.h"
+#include "api/openai_format.h"
+#include "core/parameters.h"
+#include "ropeway/request.h"
+#include "ropeway/status.h"
+
+namespace ropeway::api {
+
+// response_format, json_schema, structured_outputs, guided_json, guided_choice, guided_regex. They
+// set Request::format; two of them that ask for a form are an error. guided_grammar and grammar are
+// rejected. The schema is not read here: the engine does that.
+FieldReaders<OpenAiBody> OutputFormatReaders();
+
+namespace wire {
+
+// Adds what asks a server of this kind for the form. kUnimplemented if the kind has no way to.
+Status WriteOutputFormat(const OutputFormat& format, core::ServerKind kind,
+                         nlohmann::ordered_json* body);
+
+}  // namespace wire
+
+}  // namespace ropeway::api
+
+#endif  // ROPEWAY_API_OUTPUT_FORMAT_H_
