@@ -288,9 +288,7 @@ class ErrorTest(ClientTest):
                   "required": ["city", "population"], "additionalProperties": False}
         form = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema, "strict": True}}
         for temperature in (0, 1.5):
-            answer = self.client.chat.completions.create(
-                messages=[{"role": "user", "content": "Name a city."}], response_format=form, max_tokens=80,
-                temperature=temperature, seed=3)
+            answer = self.chat("Name a city.", response_format=form, max_tokens=80, temperature=temperature, seed=3)
             self.assertEqual(answer.choices[0].finish_reason, "stop")
             place = json.loads(answer.choices[0].message.content)
             self.assertEqual(sorted(place), ["city", "population"])
