@@ -24,8 +24,8 @@ import sys
 import venv
 import warnings
 
-# It decides how classes are written as schemas.
-PINNED = ("pydantic==2.14.4",)
+# What writes classes as schemas, and what other packages have classes from.
+PINNED = ("pydantic==2.14.4", "openai==3.3.0")
 LARGEST = 3_000_000  # Bytes of a schema file.
 
 

@@ -82,7 +82,7 @@ def of_packages(name, python, wanted):
 
 
 class SchemasTest(unittest.TestCase):
-    def check(self, kind, lines, model, walks, max_tokens=400):
+    def check(self, kind, lines, model, walks, max_tokens=700):
         schemas = {entry["name"]: entry["schema"] for entry in map(json.loads, lines)}
         self.assertEqual(len(schemas), len(lines))
         answers = run_program(model, lines, ["--walks", str(walks), "--max-tokens", str(max_tokens)])

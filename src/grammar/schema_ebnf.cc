@@ -270,9 +270,9 @@ class Converter {
     }
     for (const std::string& name : required) {
       if (properties->find(name) == properties->end()) {
-        Reject(
-            place.path,
-            fmt::format("the keyword 'required' names '{}', which is not in 'properties'", name));
+        Reject(place.path,
+               fmt::format("the keyword 'required' names '{}', which is not in 'properties'",
+                           Shown(name)));
       }
     }
     CheckCounts(place, members, least, most);
@@ -285,7 +285,7 @@ class Converter {
     if (!required.empty()) {
       Reject(place.path,
              fmt::format("the keyword 'required' names '{}', which is not in 'properties'",
-                         required[0]));
+                         Shown(required[0])));
     }
     if (least.value_or(0) > 1) {
       Reject(place.path,

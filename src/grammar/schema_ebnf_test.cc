@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/utf8.h"
 #include "grammar/test_vocabularies.h"
 
 namespace ropeway::grammar {
@@ -306,6 +307,20 @@ TEST_F(SchemaEbnfTest, WhateverWouldNotBeEnforcedIsRejectedByName) {
   };
   for (const auto& [schema, message] : rejections)
     EXPECT_EQ(RejectionOf(schema), message) << schema;
+}
+
+TEST_F(SchemaEbnfTest, LongNamesAreCutBetweenCharacters) {
+  std::string name = "x";
+  for (int i = 0; i < 400; ++i) name += "é";
+  for (const Json& schema :
+       {Json{{"properties", {{name, {{"not", 1}}}}}}, Json{{"required", {name}}},
+        Json{{"properties", {{"a", Json::object()}}}, {"required", {name}}}, Json{{name, 1}},
+        Json{{"$ref", "#/" + name}}, Json{{"type", name}}, Json{{"$ref", "#"}, {name, 1}}}) {
+    const std::string message = RejectionOf(schema.dump());
+    EXPECT_LT(message.size(), 400) << message;
+    EXPECT_TRUE(base::IsValidUtf8(message)) << message;
+    EXPECT_THAT(message, AllOf(HasSubstr("éééé"), HasSubstr("...")));
+  }
 }
 
 // Each within a second, whatever it says.

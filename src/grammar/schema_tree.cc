@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/utf8.h"
 #include "base/words.h"
 
 namespace ropeway::grammar {
@@ -125,7 +126,7 @@ std::vector<Type> ReadTypes(const Place& place) {
       Reject(place.path, fmt::format("the keyword 'type' must be 'null', 'boolean', 'integer', "
                                      "'number', 'string', 'array' or 'object', or "
                                      "a list of them, not {}",
-                                     name.dump().substr(0, 64)));
+                                     Shown(name.dump())));
     }
     if (std::find(types.begin(), types.end(), *type) == types.end()) types.push_back(*type);
   };
@@ -165,9 +166,13 @@ std::string Replace(std::string text, std::string_view from, std::string_view to
 
 }  // namespace
 
+std::string Shown(const std::string& text, size_t most) {
+  if (text.size() <= most) return text;
+  return base::ReplaceInvalidUtf8(text.substr(0, most)) + "...";
+}
+
 void Reject(const std::string& path, std::string_view why) {
-  throw Rejected{
-      fmt::format("at '{}': {}", path.size() <= 256 ? path : path.substr(0, 256) + "...", why)};
+  throw Rejected{fmt::format("at '{}': {}", Shown(path, 256), why)};
 }
 
 const Json* Find(const Json& schema, std::string_view key) {
@@ -218,8 +223,8 @@ Keywords SchemaTree::Read(const Place& place) const {
     for (const auto& [key, value] : schema.items()) {
       if (key == form->name || IsAnnotation(place, key)) continue;
       if (std::find(form->others.begin(), form->others.end(), key) == form->others.end()) {
-        Reject(place.path,
-               fmt::format("the keyword '{}' is not supported beside '{}'", key, form->name));
+        Reject(place.path, fmt::format("the keyword '{}' is not supported beside '{}'", Shown(key),
+                                       form->name));
       }
     }
     return keywords;
@@ -229,7 +234,7 @@ Keywords SchemaTree::Read(const Place& place) const {
   for (const auto& [key, value] : schema.items()) {
     if (key == "type" || IsAnnotation(place, key)) continue;
     const std::optional<Type> type = TypeOfKeyword(key);
-    if (!type) Reject(place.path, fmt::format("the keyword '{}' is not supported", key));
+    if (!type) Reject(place.path, fmt::format("the keyword '{}' is not supported", Shown(key)));
     if (inferred && keywords.types.empty()) keywords.types.push_back(*type);
     if (std::find(keywords.types.begin(), keywords.types.end(), *type) == keywords.types.end()) {
       Reject(place.path,
@@ -274,8 +279,8 @@ Place SchemaTree::Target(const Place& place) const {
       if (index && *index < target.schema->size()) next = &(*target.schema)[*index];
     }
     if (next == nullptr) {
-      Reject(place.path, fmt::format("the keyword '$ref' points to '{}', which does not exist",
-                                     text.substr(0, 128)));
+      Reject(place.path,
+             fmt::format("the keyword '$ref' points to '{}', which does not exist", Shown(text)));
     }
     target = Under(target, key, *next);
     at = end;
@@ -330,7 +335,7 @@ std::vector<Place> SchemaTree::Alternatives(const Place& place, const char* keyw
       Reject(place.path, fmt::format("the keyword 'type' is supported beside '{}' only where each "
                                      "alternative has it, too; '{}' "
                                      "has not",
-                                     keyword, each.path));
+                                     keyword, Shown(each.path, 256)));
     }
   }
   return alternatives;

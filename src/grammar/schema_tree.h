@@ -18,6 +18,9 @@ struct Rejected {
   std::string message;
 };
 
+// Not more than about `most` bytes of a text, for messages.
+std::string Shown(const std::string& text, size_t most = 128);
+
 [[noreturn]] void Reject(const std::string& path, std::string_view why);
 
 // A schema in its tree, and the JSON pointer to it.
