@@ -371,16 +371,15 @@ Ebnf::Node JsonRules::Any() {
     any_ = ebnf_->Call(rule);
     ebnf_->Define(
         rule, ebnf_->Choice({String(), Number(), ebnf_->Literal("true"), ebnf_->Literal("false"),
-                             ebnf_->Literal("null"), Object(*any_, 0, Ebnf::kNoLimit),
+                             ebnf_->Literal("null"), Object(String(), *any_, 0, Ebnf::kNoLimit),
                              Array({}, *any_, 0, Ebnf::kNoLimit)}));
   }
   return *any_;
 }
 
-Ebnf::Node JsonRules::Object(Ebnf::Node value, int least, int most) {
+Ebnf::Node JsonRules::Object(Ebnf::Node key, Ebnf::Node value, int least, int most) {
   const Ebnf::Node space = Space();
-  const Ebnf::Node member =
-      ebnf_->Sequence({String(), space, ebnf_->Literal(":"), space, value, space});
+  const Ebnf::Node member = ebnf_->Sequence({key, space, ebnf_->Literal(":"), space, value, space});
   const Ebnf::Node next = ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal(","), space, member}));
   Ebnf::Node members = ebnf_->Literal("");
   if (most != 0) {
@@ -419,6 +418,38 @@ Ebnf::Node JsonRules::Array(const std::vector<Ebnf::Node>& first, std::optional<
     tail = ebnf_->Shared(tail);
   }
   return ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal("["), space, tail, ebnf_->Literal("]")}));
+}
+
+std::optional<Ebnf::Node> JsonRules::Members(std::string_view brackets,
+                                             const std::vector<Member>& members, int least,
+                                             int most) {
+  const Ebnf::Node space = Space();
+  const int size = static_cast<int>(members.size());
+  const bool limited = most != Ebnf::kNoLimit && most < size;
+  // More written ones than these are as good as these.
+  const int counted = std::min(size, std::max({1, least, limited ? most : 0}));
+  // What may follow, by how many were written; from the back.
+  std::vector<std::optional<Ebnf::Node>> follow(static_cast<size_t>(counted) + 1);
+  for (int n = 0; n <= counted; ++n) {
+    if (n >= least) follow[static_cast<size_t>(n)] = ebnf_->Literal(brackets.substr(1));
+  }
+  for (size_t i = members.size(); i-- > 0;) {
+    // Upwards, as a member that is written leads to the next count.
+    for (int n = 0; n <= counted; ++n) {
+      std::optional<Ebnf::Node>& here = follow[static_cast<size_t>(n)];
+      const auto next = follow[static_cast<size_t>(std::min(n + 1, counted))];
+      std::vector<Ebnf::Node> ways;
+      if (next && !(limited && n == most)) {
+        const Ebnf::Node written = ebnf_->Sequence({members[i].text, space, *next});
+        ways.push_back(n == 0 ? written : ebnf_->Sequence({ebnf_->Literal(","), space, written}));
+      }
+      if (here && !members[i].required) ways.push_back(*here);
+      here = std::nullopt;
+      if (!ways.empty()) here = ebnf_->Shared(ebnf_->Choice(std::move(ways)));
+    }
+  }
+  if (!follow[0]) return std::nullopt;
+  return ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal(brackets.substr(0, 1)), space, *follow[0]}));
 }
 
 }  // namespace ropeway::grammar

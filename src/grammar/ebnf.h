@@ -113,12 +113,21 @@ class JsonRules {
   Ebnf::Node
   Number();  // At most 18 digits before the point and 17 behind it; exponents of two digits.
   Ebnf::Node Any();
-  // An object with any keys, whose values are `value`s; `least` to `most` members.
-  Ebnf::Node Object(Ebnf::Node value, int least, int most);
+  // An object whose keys are `key`s and whose values are `value`s; `least` to `most` members.
+  Ebnf::Node Object(Ebnf::Node key, Ebnf::Node value, int least, int most);
   // An array whose first items are `first`, each of which may be the last from `least` on. Behind
   // them come `rest`s.
   Ebnf::Node Array(const std::vector<Ebnf::Node>& first, std::optional<Ebnf::Node> rest, int least,
                    int most);
+
+  struct Member {
+    Ebnf::Node text;
+    bool required;
+  };
+  // An object or an array, by its brackets: `least` to `most` of the members, in their order.
+  // Nullopt: the required ones are too many, or all of them too few.
+  std::optional<Ebnf::Node> Members(std::string_view brackets, const std::vector<Member>& members,
+                                    int least, int most);
 
  private:
   Ebnf::Node Escape();

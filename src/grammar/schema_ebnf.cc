@@ -101,8 +101,10 @@ class Converter {
       case Form::kAny:
         return json_.Any();
       case Form::kReference:
+        tree_.CheckTypes(place, "$ref", keywords, tree_.Target(place));
         return Call(tree_.Target(place), forced);
       case Form::kAllOf:
+        tree_.CheckTypes(place, "allOf", keywords, tree_.Only(place, "allOf"));
         return Schema(tree_.Only(place, "allOf"), forced);
       case Form::kValues:
         return Values(place);
@@ -211,7 +213,7 @@ class Converter {
     const int least = Count(place, "minItems", kMaxMinItems).value_or(0);
     const std::optional<int> most = Count(place, "maxItems", kMaxMaxItems);
     if (most && *most < least) Reject(place.path, "the keyword 'maxItems' is less than 'minItems'");
-    CheckUnique(place, most);
+    if (IsUnique(place) && most.value_or(2) > 1) return Set(place, least, most);
     std::vector<Node> first;
     for (const Place& item : tree_.List(place, "prefixItems")) first.push_back(Schema(item, {}));
     const std::optional<Place> items = tree_.Child(place, "items");
@@ -228,22 +230,61 @@ class Converter {
     return json_.Array(first, rest, least, most.value_or(Ebnf::kNoLimit));
   }
 
-  static void CheckUnique(const Place& place, std::optional<int> most) {
+  static bool IsUnique(const Place& place) {
     const Json* const unique = Find(*place.schema, "uniqueItems");
-    if (unique == nullptr) return;
+    if (unique == nullptr) return false;
     if (!unique->is_boolean())
       Reject(place.path, "the keyword 'uniqueItems' must be true or false");
-    if (unique->get<bool>() && most.value_or(2) > 1) {
-      Reject(place.path,
-             "the keyword 'uniqueItems' is not supported, as a grammar cannot compare items");
-    }
+    return unique->get<bool>();
   }
 
-  struct Property {
-    std::string name;
-    Node value;
-    bool required;
-  };
+  // Distinct items: a grammar can only leave out what it lists.
+  Node Set(const Place& place, int least, std::optional<int> most) {
+    const std::optional<Place> items = tree_.Child(place, "items");
+    const std::optional<Place> item = items ? tree_.Resolve(*items) : std::nullopt;
+    const bool listed = item && item->schema->is_object() &&
+                        tree_.Read(*item).form == Form::kValues &&
+                        Find(*place.schema, "prefixItems") == nullptr;
+    std::vector<const Json*> values;
+    if (listed) values = tree_.ValuesOf(*item);
+    const auto is_scalar = [](const Json* value) { return value->is_primitive(); };
+    if (!listed || !std::all_of(values.begin(), values.end(), is_scalar)) {
+      Reject(place.path,
+             "the keyword 'uniqueItems' is supported only where 'items' has an 'enum' without "
+             "lists and objects, as a grammar cannot compare items");
+    }
+    CountOptional(place, "enum", static_cast<int>(values.size()));
+    std::vector<JsonRules::Member> members;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto equal = [&](const Json* value) { return *value == *values[i]; };  // 1 and 1.0.
+      if (std::any_of(values.begin(), values.begin() + static_cast<ptrdiff_t>(i), equal)) continue;
+      members.push_back({ebnf_.Literal(values[i]->dump()), /*required=*/false});
+    }
+    return InOrder(place, "[]", members, "Items", least, most);
+  }
+
+  // `what`: what the keywords of `least` and `most` end in.
+  Node InOrder(const Place& place, std::string_view brackets,
+               const std::vector<JsonRules::Member>& members, const char* what, int least,
+               std::optional<int> most) {
+    const auto node = json_.Members(brackets, members, least, most.value_or(Ebnf::kNoLimit));
+    if (node) return *node;
+    if (least > static_cast<int>(members.size())) {
+      Reject(place.path, fmt::format("the keyword 'min{}' is {}, but there are only {}", what,
+                                     least, members.size()));
+    }
+    Reject(place.path,
+           fmt::format("the keyword 'max{}' is {}, but more are required", what, most.value_or(0)));
+  }
+
+  // Each choice of optional parts is a way through the grammar.
+  void CountOptional(const Place& place, const char* keyword, int count) {
+    optional_ += count;
+    if (count <= kMaxObjectOptional && optional_ <= kMaxOptional) return;
+    Reject(place.path, fmt::format("the keyword '{}' has too many optional ones: at most {} are "
+                                   "supported in an object or a set, and {} in a schema",
+                                   keyword, kMaxObjectOptional, kMaxOptional));
+  }
 
   Node Object(const Place& place, const Forced& forced) {
     const std::vector<std::string> required = tree_.Required(place);
@@ -259,89 +300,102 @@ class Converter {
     if (properties == nullptr || properties->empty())
       return FreeObject(place, required, least, most);
 
+    if (Find(*place.schema, "propertyNames") != nullptr) {
+      Reject(place.path, "the keyword 'propertyNames' is not supported beside 'properties'");
+    }
     const std::set<std::string> wanted(required.begin(), required.end());
-    std::vector<Property> members;
+    std::vector<JsonRules::Member> members;
     for (const auto& [name, schema] : properties->items()) {
       const bool needed = wanted.count(name) > 0 || forced.count(name) > 0;
       if (schema.is_boolean() && !schema.template get<bool>() && !needed)
         continue;  // It may not be there.
-      members.push_back(
-          {name, Schema(Under(Under(place, "properties"), name, schema), {}), needed});
+      const Place at = Under(Under(place, "properties"), name, schema);
+      members.push_back(Member(name, Schema(at, {}), needed));
     }
     for (const std::string& name : required) {
-      if (properties->find(name) == properties->end()) {
-        Reject(place.path,
-               fmt::format("the keyword 'required' names '{}', which is not in 'properties'",
-                           Shown(name)));
-      }
+      if (properties->find(name) == properties->end()) RejectRequired(place, name);
     }
-    CheckCounts(place, members, least, most);
-    return Members(place, members);
+    return Members(place, "properties", members, least, most);
   }
 
-  // An object with any keys.
+  [[noreturn]] static void RejectRequired(const Place& place, const std::string& name) {
+    Reject(place.path,
+           fmt::format("the keyword 'required' names '{}', which is not in 'properties'",
+                       Shown(name)));
+  }
+
+  JsonRules::Member Member(const std::string& name, Node value, bool required) {
+    const Node space = json_.Space();
+    return {
+        ebnf_.Sequence({ebnf_.Literal(Json(name).dump()), space, ebnf_.Literal(":"), space, value}),
+        required};
+  }
+
+  Node Members(const Place& place, const char* keyword,
+               const std::vector<JsonRules::Member>& members, std::optional<int> least,
+               std::optional<int> most) {
+    const auto optional = std::count_if(members.begin(), members.end(),
+                                        [](const auto& each) { return !each.required; });
+    CountOptional(place, keyword, static_cast<int>(optional));
+    return InOrder(place, "{}", members, "Properties", least.value_or(0), most);
+  }
+
+  // An object without `properties`.
   Node FreeObject(const Place& place, const std::vector<std::string>& required,
                   std::optional<int> least, std::optional<int> most) {
-    if (!required.empty()) {
-      Reject(place.path,
-             fmt::format("the keyword 'required' names '{}', which is not in 'properties'",
-                         Shown(required[0])));
+    const std::optional<Place> values = tree_.Child(place, "additionalProperties");
+    const bool closed = values && values->schema->is_boolean() && !values->schema->get<bool>();
+    const Node value = closed || !values ? json_.Any() : Schema(*values, {});
+    Node key = json_.String();
+    if (const std::optional<Place> names = tree_.Child(place, "propertyNames"); names && !closed) {
+      const std::optional<Place> name = tree_.Resolve(*names);
+      if (name && name->schema->is_object() && tree_.Read(*name).form == Form::kValues) {
+        return ListedKeys(place, *name, value, required, least, most);
+      }
+      key = Key(place, name);
     }
+    if (!required.empty()) RejectRequired(place, required[0]);
     if (least.value_or(0) > 1) {
       Reject(place.path,
              "the keyword 'minProperties' above 1 is not supported without 'properties', as keys "
              "could be repeated");
     }
-    const std::optional<Place> values = tree_.Child(place, "additionalProperties");
-    const bool closed = values && values->schema->is_boolean() && !values->schema->get<bool>();
     if (closed && least.value_or(0) > 0)
       Reject(place.path, "the keyword 'minProperties' asks for properties that none may have");
-    const Node value = closed || !values ? json_.Any() : Schema(*values, {});
-    return json_.Object(value, least.value_or(0), closed ? 0 : most.value_or(Ebnf::kNoLimit));
+    return json_.Object(key, value, least.value_or(0), closed ? 0 : most.value_or(Ebnf::kNoLimit));
   }
 
-  static void CheckCounts(const Place& place, const std::vector<Property>& members,
-                          std::optional<int> least, std::optional<int> most) {
-    const auto needed =
-        std::count_if(members.begin(), members.end(), [](const Property& p) { return p.required; });
-    if (least.value_or(0) > needed) {
-      Reject(place.path, fmt::format("the keyword 'minProperties' is {}, but only {} of "
-                                     "'properties' are required: more is "
-                                     "not supported",
-                                     *least, needed));
+  // An object whose keys are of a list.
+  Node ListedKeys(const Place& place, const Place& names, Node value,
+                  const std::vector<std::string>& required, std::optional<int> least,
+                  std::optional<int> most) {
+    std::vector<std::string> keys;
+    for (const Json* const name : tree_.ValuesOf(names)) {
+      if (!name->is_string()) continue;  // No key is equal to it.
+      const std::string& key = name->get_ref<const std::string&>();
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
     }
-    if (most && *most < static_cast<int>(members.size())) {
-      Reject(
-          place.path,
-          fmt::format(
-              "the keyword 'maxProperties' is {}, but 'properties' has {}: less is not supported",
-              *most, members.size()));
+    for (const std::string& name : required) {
+      if (std::find(keys.begin(), keys.end(), name) == keys.end()) RejectRequired(place, name);
     }
+    std::vector<JsonRules::Member> members;
+    for (const std::string& key : keys) {
+      const bool needed = std::find(required.begin(), required.end(), key) != required.end();
+      members.push_back(Member(key, value, needed));
+    }
+    return Members(place, "propertyNames", members, least, most);
   }
 
-  Node Members(const Place& place, const std::vector<Property>& members) {
-    const auto optional = std::count_if(members.begin(), members.end(),
-                                        [](const Property& p) { return !p.required; });
-    optional_ += static_cast<int>(optional);
-    if (optional > kMaxObjectOptional || optional_ > kMaxOptional) {
-      Reject(place.path, fmt::format("the keyword 'properties' has too many optional ones: at most "
-                                     "{} are supported in an object "
-                                     "and {} in a schema",
-                                     kMaxObjectOptional, kMaxOptional));
-    }
-    const Node space = json_.Space();
-    // From the back: what may follow where no property was written yet, and where one was.
-    Node none = ebnf_.Literal("}");
-    Node some = ebnf_.Literal("}");
-    for (size_t i = members.size(); i-- > 0;) {
-      const Property& member = members[i];
-      const Node written = ebnf_.Sequence({ebnf_.Literal(Json(member.name).dump()), space,
-                                           ebnf_.Literal(":"), space, member.value, space, some});
-      const Node next = ebnf_.Sequence({ebnf_.Literal(","), space, written});
-      none = ebnf_.Shared(member.required ? written : ebnf_.Choice({written, none}));
-      some = ebnf_.Shared(member.required ? next : ebnf_.Choice({next, some}));
-    }
-    return ebnf_.Shared(ebnf_.Sequence({ebnf_.Literal("{"), space, none}));
+  // A key that is valid by `propertyNames`.
+  Node Key(const Place& place, const std::optional<Place>& name) {
+    const bool any = name && name->schema->is_boolean() && name->schema->get<bool>();
+    if (any) return json_.String();
+    const Keywords keywords = name && name->schema->is_object() ? tree_.Read(*name) : Keywords{};
+    const bool strings =
+        keywords.form == Form::kTypes && keywords.types == std::vector<Type>{Type::kString};
+    if (strings) return String(*name);
+    Reject(place.path,
+           "the keyword 'propertyNames' must be a schema of strings, or an 'enum' of them");
   }
 
   const SchemaTree tree_;
@@ -369,7 +423,7 @@ std::string AnyObjectEbnf() {
   Ebnf ebnf;
   JsonRules json(&ebnf);
   const Ebnf::Rule root = ebnf.Declare();
-  ebnf.Define(root, json.Object(json.Any(), 0, Ebnf::kNoLimit));
+  ebnf.Define(root, json.Object(json.String(), json.Any(), 0, Ebnf::kNoLimit));
   return ebnf.Print(root);
 }
 

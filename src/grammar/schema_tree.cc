@@ -21,15 +21,21 @@ constexpr int kMaxHops = 32;  // References and lists of one that lead to each o
 struct TypeName {
   const char* name;
   Type type;
-  unsigned bit;  // Integers are numbers.
+  unsigned bits;  // Whole numbers have a bit, and other numbers have one.
 };
-constexpr TypeName kTypes[] = {
-    {"null", Type::kNull, 1},      {"boolean", Type::kBoolean, 2}, {"integer", Type::kInteger, 4},
-    {"number", Type::kNumber, 4},  {"string", Type::kString, 8},   {"array", Type::kArray, 16},
-    {"object", Type::kObject, 32},
-};
-constexpr unsigned kAllTypes = 63;
+constexpr unsigned kWholeBit = 4;
+constexpr unsigned kFractionBit = 64;
 constexpr unsigned kObjectBit = 32;
+constexpr unsigned kAllTypes = 127;
+constexpr TypeName kTypes[] = {
+    {"null", Type::kNull, 1},
+    {"boolean", Type::kBoolean, 2},
+    {"integer", Type::kInteger, kWholeBit},
+    {"number", Type::kNumber, kWholeBit | kFractionBit},
+    {"string", Type::kString, 8},
+    {"array", Type::kArray, 16},
+    {"object", Type::kObject, kObjectBit},
+};
 
 // The supported keywords, each in one table: those that say nothing about values, those of forms,
 // and those of types.
@@ -44,9 +50,9 @@ struct FormKeywords {
   std::vector<std::string_view> others;
 };
 const FormKeywords kForms[] = {
-    {Form::kReference, "$ref", {}},     {Form::kAllOf, "allOf", {}},
-    {Form::kValues, "const", {"type"}}, {Form::kValues, "enum", {"type"}},
-    {Form::kAnyOf, "anyOf", {"type"}},  {Form::kOneOf, "oneOf", {"type"}},
+    {Form::kReference, "$ref", {"type"}}, {Form::kAllOf, "allOf", {"type"}},
+    {Form::kValues, "const", {"type"}},   {Form::kValues, "enum", {"type"}},
+    {Form::kAnyOf, "anyOf", {"type"}},    {Form::kOneOf, "oneOf", {"type"}},
 };
 
 struct TypeKeyword {
@@ -60,6 +66,7 @@ constexpr TypeKeyword kTypeKeywords[] = {
     {"uniqueItems", Type::kArray},    {"properties", Type::kObject},
     {"required", Type::kObject},      {"additionalProperties", Type::kObject},
     {"minProperties", Type::kObject}, {"maxProperties", Type::kObject},
+    {"propertyNames", Type::kObject},
 };
 
 bool IsAnnotation(const Place& place, std::string_view key) {
@@ -112,6 +119,14 @@ bool IsOfType(const Json& value, Type type) {
       return value.is_object();
   }
   return false;
+}
+
+unsigned BitOf(const Json& value) {
+  if (value.is_number()) return IsWhole(value) ? kWholeBit : kFractionBit;
+  for (const TypeName& each : kTypes) {
+    if (IsOfType(value, each.type)) return each.bits;
+  }
+  return kAllTypes;
 }
 
 // The types of the keyword; without it none.
@@ -325,20 +340,20 @@ std::optional<Place> SchemaTree::Child(const Place& place, const char* keyword) 
 std::vector<Place> SchemaTree::Alternatives(const Place& place, const char* keyword,
                                             const Keywords& keywords) const {
   std::vector<Place> alternatives = List(place, keyword);
-  if (keywords.types.empty()) return alternatives;
-  unsigned allowed = 0;
-  for (const Type type : keywords.types) allowed |= NameOf(type).bit;
-  for (const Place& each : alternatives) {
-    // Integers beside numbers have one bit.
-    const bool integers = keywords.types == std::vector<Type>{Type::kInteger};
-    if ((TypesOf(each, 0) & ~allowed) != 0 || (integers && ReadTypes(each) != keywords.types)) {
-      Reject(place.path, fmt::format("the keyword 'type' is supported beside '{}' only where each "
-                                     "alternative has it, too; '{}' "
-                                     "has not",
-                                     keyword, Shown(each.path, 256)));
-    }
-  }
+  for (const Place& each : alternatives) CheckTypes(place, keyword, keywords, each);
   return alternatives;
+}
+
+void SchemaTree::CheckTypes(const Place& place, const char* keyword, const Keywords& keywords,
+                            const Place& member) const {
+  if (keywords.types.empty()) return;
+  unsigned allowed = 0;
+  for (const Type type : keywords.types) allowed |= NameOf(type).bits;
+  if ((TypesOf(member, 0) & ~allowed) == 0) return;
+  Reject(place.path,
+         fmt::format("the keyword 'type' is supported beside '{}' only where the schemas there "
+                     "have no other types; '{}' has",
+                     keyword, Shown(member.path, 256)));
 }
 
 std::vector<const Json*> SchemaTree::ValuesOf(const Place& place) const {
@@ -415,9 +430,7 @@ unsigned SchemaTree::TypesOf(const Place& place, int depth) const {
   unsigned types = 0;
   switch (keywords.form) {
     case Form::kValues:
-      for (const Json* const value : ValuesOf(*schema)) {
-        for (const TypeName& each : kTypes) types |= IsOfType(*value, each.type) ? each.bit : 0;
-      }
+      for (const Json* const value : ValuesOf(*schema)) types |= BitOf(*value);
       return types;
     case Form::kAnyOf:
     case Form::kOneOf:
@@ -428,7 +441,7 @@ unsigned SchemaTree::TypesOf(const Place& place, int depth) const {
     default:
       // Without `type` the other keywords say nothing of values of other types.
       if (Find(*schema->schema, "type") == nullptr) return kAllTypes;
-      for (const Type type : keywords.types) types |= NameOf(type).bit;
+      for (const Type type : keywords.types) types |= NameOf(type).bits;
       return types;
   }
 }

@@ -36,8 +36,8 @@ enum class Form { kAny, kReference, kAllOf, kValues, kAnyOf, kOneOf, kTypes };
 
 struct Keywords {
   Form form = Form::kAny;
-  // kTypes: the types that may be; without `type` the one that the other keywords are for. kAnyOf,
-  // kOneOf: those that stand beside it; empty: any.
+  // kTypes: the types that may be; without `type` the one that the other keywords are for. Other
+  // forms: those that stand beside it; empty: any.
   std::vector<Type> types;
 };
 
@@ -75,17 +75,21 @@ class SchemaTree {
   // The members of anyOf or oneOf. Those of other types than `keywords` has are rejected.
   std::vector<Place> Alternatives(const Place& place, const char* keyword,
                                   const Keywords& keywords) const;
+  // Rejects `place` if `member`, which stands under its `keyword`, has other types than `keywords`.
+  void CheckTypes(const Place& place, const char* keyword, const Keywords& keywords,
+                  const Place& member) const;
   // The values of `const` or `enum` that are of the schema's `type`, if it has one.
   std::vector<const nlohmann::ordered_json*> ValuesOf(const Place& place) const;
   std::vector<std::string> Required(const Place& place) const;
+
+  // The schema behind references and an allOf of one; null: it goes on for too long.
+  std::optional<Place> Resolve(Place place) const;
 
   // Whether no value is valid by both. Objects: so long as both have the property `tag`, which is
   // empty where that does not matter.
   bool Exclude(const Place& a, const Place& b, std::string* tag) const;
 
  private:
-  // The schema behind references and an allOf of one; null: it goes on for too long.
-  std::optional<Place> Resolve(Place place) const;
   // A bit for each type that a valid value may have.
   unsigned TypesOf(const Place& place, int depth) const;
   bool ExcludeByValue(const Place& a, const Place& b) const;
