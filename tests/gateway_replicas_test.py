@@ -78,7 +78,7 @@ def bodies(count, tokens):
                 "temperature": 0.8, "seed": 1000 + i, "ignore_eos": True, "stream": True,
                 "stream_options": {"include_usage": True}}
         path = "/v1/completions"
-        kind = i % 6
+        kind = i % 7
         if kind == 1:
             body |= {"presence_penalty": 0.7, "frequency_penalty": 0.4, "repetition_penalty": 1.15, "top_p": 0.95}
         elif kind == 2:
@@ -93,6 +93,11 @@ def bodies(count, tokens):
                      "logprobs": True, "top_logprobs": 3}
         elif kind == 5:
             body |= {"logprobs": 0, "top_k": 40, "min_p": 0.02, "logit_bias": {"11": -2.5}}
+        elif kind == 6:
+            stop = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 30}, "height": {"type": "integer"}},
+                    "required": ["name", "height"]}
+            schema = {"type": "array", "items": stop, "minItems": 60}
+            body |= {"response_format": {"type": "json_schema", "json_schema": {"name": "stops", "schema": schema}}}
         made.append((path, body))
     return made
 
