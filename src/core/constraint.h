@@ -30,6 +30,8 @@ class ConstraintState {
   virtual bool complete() const = 0;
   // Whether a token that ends the output was accepted.
   virtual bool ended() const = 0;
+  // The memory that it takes, about.
+  virtual size_t bytes() const = 0;
 };
 
 // Const and thread-safe; the sequences of many requests may share one.

@@ -490,6 +490,7 @@ void EngineCore::EmitAll() {
 void EngineCore::UpdateStats() {
   stats_.running = static_cast<int>(scheduler_.running().size());
   stats_.preempted = stats_.fetching = 0;
+  stats_.constraint_bytes = 0;
   stats_.free_blocks = kv_.pool().num_free();
   stats_.held_blocks = kv_.pool().num_held();
   stats_.cached_blocks = kv_.pool().num_cached();
@@ -503,6 +504,9 @@ void EngineCore::UpdateStats() {
   stats_.waiting = static_cast<int>(scheduler_.queue().size()) - stats_.preempted;
   for (const core::Sequence* sequence : scheduler_.running()) {
     if (sequence->state == core::SequenceState::kFetching) ++stats_.fetching;
+    if (sequence->constraint_run != nullptr) {
+      stats_.constraint_bytes += sequence->constraint_run->state->bytes();
+    }
     ++stats_.running_by[static_cast<size_t>(sequence->request.priority)];
   }
   stats_.limit = scheduler_.limit();

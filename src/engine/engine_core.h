@@ -111,6 +111,7 @@ struct CoreStats {
   uint64_t masks = 0;           // Filled for sequences with a constraint.
   uint64_t deferred_masks = 0;  // Put off to a later step, counted once for each step.
   base::Duration mask_time{};
+  size_t constraint_bytes = 0;  // What the constraints' states of running sequences take, about.
   TierTransfers::Counts transfers;
 };
 

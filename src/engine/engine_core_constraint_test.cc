@@ -69,7 +69,11 @@ TEST_F(EngineCoreConstraintTest, EachTokenIsAllowedAndTheOutputEndsWhereTheConst
   Start(64, {});
   for (const RequestId id : {1, 2, 3}) ASSERT_TRUE(core_->Add(Masked(id, Constrain(id))).ok());
   ASSERT_TRUE(Add(4, kMaskedPrompt, 20, true).ok());
+  for (int i = 0; i < 5; ++i) StepChecked();
+  EXPECT_EQ(core_->stats().constraint_bytes, 3U * 5 * 100);
   RunToEnd();
+  EXPECT_EQ(core_->stats().constraint_bytes, 0U);
+  EXPECT_EQ(core_->stats().masks, 3U * 11);
   for (const RequestId id : {1, 2, 3}) ExpectHeld(id);
   EXPECT_EQ(tokens_[4].size(), 20U);
 }

@@ -248,6 +248,8 @@ void EngineMetrics::SampleGrammars() {
                [](const S& s) { return s.grammars.seconds; });
   sampled_.Add("ropeway_grammar_cache_bytes", "Memory of the compiled grammars that are kept.",
                [](const S& s) { return s.grammars.bytes; });
+  sampled_.Add("ropeway_grammar_state_bytes", "Memory of the grammars' states of running requests.",
+               [](const S& s) { return s.core.constraint_bytes; });
   sampled_.Add("ropeway_grammar_masks_total", "Masks filled for requests with a grammar.",
                [](const S& s) { return s.core.masks; });
   sampled_.Add("ropeway_grammar_masks_deferred_total",

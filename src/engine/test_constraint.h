@@ -68,6 +68,7 @@ class TestConstraint final : public core::Constraint {
     }
     bool complete() const override { return count_ >= options_->length; }
     bool ended() const override { return ended_; }
+    size_t bytes() const override { return static_cast<size_t>(count_) * 100; }
 
     bool Allows(TokenId id) const {
       if (count_ == options_->empty_at) return false;

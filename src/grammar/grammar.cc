@@ -161,13 +161,18 @@ Status Matcher::Mask(std::span<uint32_t> words, int64_t work) {
 Status Matcher::Accept(TokenId id, int64_t work) {
   return Guard(work, "accepting a token", [&](xgrammar::GrammarMatcher* matcher) -> Status {
     const bool is_token = id >= 0 && id < grammar_->vocabulary().size();
-    if (is_token && !matcher->IsTerminated() && matcher->AcceptToken(id)) return {};
+    if (is_token && !matcher->IsTerminated() && matcher->AcceptToken(id)) {
+      ++accepted_;
+      return {};
+    }
     return InvalidArgument(fmt::format("the grammar does not allow token {} here", id));
   });
 }
 
 void Matcher::Undo(int count) {
-  if (parts_ != nullptr) parts_->matcher.Rollback(count);
+  if (parts_ == nullptr) return;
+  parts_->matcher.Rollback(count);
+  accepted_ -= static_cast<size_t>(count);
 }
 
 bool Matcher::complete() const { return parts_ != nullptr && parts_->matcher.IsCompleted(); }

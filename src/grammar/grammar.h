@@ -127,6 +127,7 @@ class Matcher final : public core::ConstraintState {
   bool complete() const override;
   // Whether a token at which generation ends was accepted.
   bool ended() const override;
+  size_t bytes() const override { return sizeof(*this) + accepted_ * kBytesPerToken; }
 
  private:
   struct Parts;
@@ -135,6 +136,7 @@ class Matcher final : public core::ConstraintState {
 
   std::shared_ptr<const Grammar> grammar_;
   std::unique_ptr<Parts> parts_;  // Null before the first call, and when dead.
+  size_t accepted_ = 0;           // Tokens.
   Status dead_;                   // Why it is dead; OK: it is not.
 };
 

@@ -212,6 +212,12 @@ TEST_P(SmallGrammarTest, ItsMemoryIsKnown) {
   const auto grammar = MustCompile(*vocabulary_, kAnyJson);
   EXPECT_GT(grammar->bytes(), 10'000U);
   EXPECT_LT(grammar->bytes(), 10'000'000U);
+  Matcher matcher(grammar);
+  for (const TokenId id : vocabulary_->Encode("[1, 2, 3")) ASSERT_TRUE(matcher.Accept(id).ok());
+  const size_t before = matcher.bytes();
+  EXPECT_GT(before, 3 * Matcher::kBytesPerToken);
+  matcher.Undo(1);
+  EXPECT_EQ(matcher.bytes(), before - Matcher::kBytesPerToken);
   EXPECT_GT(vocabulary_->vocabulary->bytes(),
             static_cast<size_t>(vocabulary_->vocabulary->size()) * 64);
 }
