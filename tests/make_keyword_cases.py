@@ -177,6 +177,22 @@ case("multipleOf num", {"type": "number", "multipleOf": 0.5}, "0.5", "0.3")
 case("minimum no type", {"minimum": 5}, "4", "5")
 case("int minimum frac", {"type": "integer", "minimum": 0.5}, "0", "1")
 case("integer 64-bit", {"type": "integer", "maximum": 9223372036854775807}, "9223372036854775807", "9223372036854775808")
+INTEGERS = [str(near) for bound in (-1000, -100, -37, -1, 0, 5, 42, 100, 999, 2**53) for near in range(bound - 2, bound + 3)]
+for least, most in ((-100, 100), (0, 5), (5, 42), (-37, -1), (42, 42), (99, 1000), (-1000, 999), (-0.5, 41.5), (0, 2**53)):
+    case(f"integers {least} to {most}", {"type": "integer", "minimum": least, "maximum": most}, *INTEGERS, "-0", "1.0", "1e1")
+    case(f"integers above {least}, below {most + 3}", {"type": "integer", "exclusiveMinimum": least, "exclusiveMaximum": most + 3}, *INTEGERS)
+    case(f"integers from {least}", {"type": "integer", "minimum": least}, *INTEGERS)
+    case(f"integers to {most}", {"type": "integer", "maximum": most}, *INTEGERS)
+NUMBERS = [
+    sign + number + more
+    for sign in ("", "-")
+    for number in ("0", "0.0", "0.1", "0.3", "0.5", "0.49", "0.7", "1", "2.25", "19.99", "100", "0.00000000000001")
+    for more in ("", "0" if "." in number else ".0", ("" if "." in number else ".") + "00000000000001")
+] + ["0.50000000000000001", "0.49999999999999999", "0.49999999999999999999", "0.30000000000000004", "0.30000000000000001", "5e-1", "1e0"]
+for least, most in ((0, 1), (-0.5, 0.5), (0.1, 0.3), (0.30000000000000004, 19.99), (-100, -0.7), (0.5, 0.5), (1e-9, 2.25), (-1e-20, 1e15)):
+    case(f"numbers {least} to {most}", {"type": "number", "minimum": least, "maximum": most}, *NUMBERS)
+    case(f"numbers above {least}", {"type": "number", "exclusiveMinimum": least}, *NUMBERS)
+    case(f"numbers below {most}", {"type": "number", "exclusiveMaximum": most}, *NUMBERS)
 case("draft4 exclusiveMinimum", {"type": "integer", "minimum": 5, "exclusiveMinimum": True}, "5", "6")
 case("nullable (OpenAPI)", {"type": "string", "nullable": True}, "null", text("a"))
 case("unknown keyword", {"type": "string", "frobnicate": 1}, text("a"))

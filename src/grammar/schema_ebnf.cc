@@ -13,6 +13,7 @@
 #include "base/failure.h"
 #include "base/words.h"
 #include "grammar/ebnf.h"
+#include "grammar/range_ebnf.h"
 #include "grammar/schema_tree.h"
 
 namespace ropeway::grammar {
@@ -187,9 +188,9 @@ class Converter {
       case Type::kBoolean:
         return ebnf_.Shared(ebnf_.Choice({ebnf_.Literal("true"), ebnf_.Literal("false")}));
       case Type::kInteger:
-        return json_.Integer();
       case Type::kNumber:
-        return json_.Number();
+        if (const std::optional<Node> range = NumericRange(place, type, &ebnf_)) return *range;
+        return type == Type::kInteger ? json_.Integer() : json_.Number();
       case Type::kString:
         return String(place);
       case Type::kArray:

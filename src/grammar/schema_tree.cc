@@ -60,12 +60,22 @@ struct TypeKeyword {
   Type type;
 };
 constexpr TypeKeyword kTypeKeywords[] = {
-    {"minLength", Type::kString},     {"maxLength", Type::kString},
-    {"items", Type::kArray},          {"prefixItems", Type::kArray},
-    {"minItems", Type::kArray},       {"maxItems", Type::kArray},
-    {"uniqueItems", Type::kArray},    {"properties", Type::kObject},
-    {"required", Type::kObject},      {"additionalProperties", Type::kObject},
-    {"minProperties", Type::kObject}, {"maxProperties", Type::kObject},
+    {"minimum", Type::kNumber},
+    {"maximum", Type::kNumber},
+    {"exclusiveMinimum", Type::kNumber},
+    {"exclusiveMaximum", Type::kNumber},
+    {"minLength", Type::kString},
+    {"maxLength", Type::kString},
+    {"items", Type::kArray},
+    {"prefixItems", Type::kArray},
+    {"minItems", Type::kArray},
+    {"maxItems", Type::kArray},
+    {"uniqueItems", Type::kArray},
+    {"properties", Type::kObject},
+    {"required", Type::kObject},
+    {"additionalProperties", Type::kObject},
+    {"minProperties", Type::kObject},
+    {"maxProperties", Type::kObject},
     {"propertyNames", Type::kObject},
 };
 
@@ -94,6 +104,13 @@ std::optional<Type> TypeOfKeyword(std::string_view key) {
     if (key == each.name) return each.type;
   }
   return std::nullopt;
+}
+
+// Keywords for numbers are for integers, too.
+bool AreFor(Type keyword, const std::vector<Type>& types) {
+  return std::any_of(types.begin(), types.end(), [&](Type type) {
+    return type == keyword || (type == Type::kInteger && keyword == Type::kNumber);
+  });
 }
 
 bool IsWhole(const Json& number) {
@@ -251,7 +268,7 @@ Keywords SchemaTree::Read(const Place& place) const {
     const std::optional<Type> type = TypeOfKeyword(key);
     if (!type) Reject(place.path, fmt::format("the keyword '{}' is not supported", Shown(key)));
     if (inferred && keywords.types.empty()) keywords.types.push_back(*type);
-    if (std::find(keywords.types.begin(), keywords.types.end(), *type) == keywords.types.end()) {
+    if (!AreFor(*type, keywords.types)) {
       Reject(place.path,
              inferred
                  ? fmt::format("the keyword 'type' is missing, and '{}' is for another type than "
