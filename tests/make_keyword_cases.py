@@ -153,6 +153,10 @@ case("pattern+maxLength", {"type": "string", "pattern": "^a+$", "maxLength": 2},
 case("pattern+format", {"type": "string", "pattern": "^a+$", "format": "date"}, text("aa"), text("2020-01-01"))
 case("pattern no type", {"pattern": "^a$"}, text("b"), text("a"), "1")
 case("pattern mid ^", {"type": "string", "pattern": "a^b"}, text("ab"), text("a^b"))
+WORDS = [text(word) for word in ("", "a", "ab", "a1", "1a", "foo", "xfoox", "a-b", "a.b@c", "é", "日本", "٤", "a\n", "a\u2028", '"', "\\", "\x01", "\x1c", "\xa0", "12-34", "abcabc", "😀")]
+for pattern in ("", "^$", "foo", "^foo", "foo$", "^\\d+$", "^\\D+$", "^\\w+$", "^\\W+$", "^\\s*$", "^\\S+$", "^[^\\s]$", "^[^\\w]+$", "^.+$", "^[^a]*$", "^(abc){2}$", "^(a|b|)+$", "^\\d{2}-\\d{2}$", "\\.", "[\\\\\"]", "^[\\x00-\\x1f]$", "^\\w+@\\w+$|^a", "^[\\u4e00-\\u9fff]+$"):
+    case(f"pattern {pattern}", {"type": "string", "pattern": pattern}, *WORDS)
+case("pattern+implied lengths", {"type": "string", "pattern": "^[a-z]{1,3}$", "minLength": 1, "maxLength": 3}, *WORDS)
 FORMATS = {"date": ["2024-02-29", "2023-02-29", "2024-13-01", "x"], "time": ["12:00:00Z", "25:00:00Z", "12:00:60Z", "12:00:00"], "date-time": ["2024-01-01T00:00:00Z", "2024-02-31T00:00:00Z", "x", "2024-01-01T24:00:00Z"], "email": ["a@b.c", "x"], "ipv4": ["1.2.3.4", "1.2.3.400", "x"], "ipv6": ["::1", "1::2::3", "x"], "uuid": ["12345678-1234-1234-1234-123456789012", "x"], "uri": ["http://a/b", "x"], "hostname": ["a.b", "-a", "x y"], "duration": ["P1D", "x", "P"], "json-pointer": ["/a", "a"], "regex": ["a", "("], "idn-email": ["x"], "uri-reference": ["a", "\\\\"], "unknown-format": ["x"], "relative-json-pointer": ["0", "x"], "uri-template": ["{a}", "{"]}
 for name, values in FORMATS.items():
     case("format " + name, {"type": "string", "format": name}, *[text(value) for value in values], '"\n"')

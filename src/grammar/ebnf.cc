@@ -238,6 +238,14 @@ std::vector<Ebnf::Rule> Ebnf::FindLeftRecursion(Rule root) const {
   return way;
 }
 
+// The notation has no two marks of repetition in a row.
+void Ebnf::PrintElement(Node node, const std::vector<int>& names, std::string* text) const {
+  const bool is_marked = At(node).kind == Kind::kRepeat || IsOptional(At(node));
+  if (is_marked) *text += '(';
+  PrintNode(node, names, true, text);
+  if (is_marked) *text += ')';
+}
+
 void Ebnf::PrintNode(Node node, const std::vector<int>& names, bool nested,
                      std::string* text) const {
   const Part& part = At(node);
@@ -254,7 +262,7 @@ void Ebnf::PrintNode(Node node, const std::vector<int>& names, bool nested,
       return;
     }
     case Kind::kRepeat:
-      PrintNode(part.parts[0], names, true, text);
+      PrintElement(part.parts[0], names, text);
       if (part.most == kNoLimit && part.least <= 1) {
         *text += part.least == 0 ? "*" : "+";
       } else if (part.most == kNoLimit) {
@@ -265,8 +273,8 @@ void Ebnf::PrintNode(Node node, const std::vector<int>& names, bool nested,
       return;
     case Kind::kSequence:
     case Kind::kChoice:
-      if (part.kind == Kind::kChoice && part.parts.size() == 2 && part.parts[1] == empty_) {
-        PrintNode(part.parts[0], names, true, text);
+      if (IsOptional(part)) {
+        PrintElement(part.parts[0], names, text);
         *text += '?';
         return;
       }

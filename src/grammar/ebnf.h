@@ -84,6 +84,10 @@ class Ebnf {
   // changes.
   template <typename Fn>
   std::vector<bool> FixedPoint(const std::vector<Rule>& rules, Fn&& fn) const;
+  bool IsOptional(const Part& part) const {
+    return part.kind == Kind::kChoice && part.parts.size() == 2 && part.parts[1] == empty_;
+  }
+  void PrintElement(Node node, const std::vector<int>& names, std::string* text) const;
   void PrintNode(Node node, const std::vector<int>& names, bool nested, std::string* text) const;
 
   std::map<Part, Node> index_;
@@ -109,6 +113,8 @@ class JsonRules {
   // than `most`, and may have to be shorter.
   Ebnf::Node LimitedString(int least, int most);
   Ebnf::Node String();
+  // A character of a string as it is written, before `next`.
+  Ebnf::Node Character(Ebnf::Node next);
   Ebnf::Node Integer();  // At most 18 digits.
   Ebnf::Node
   Number();  // At most 18 digits before the point and 17 behind it; exponents of two digits.
@@ -131,8 +137,6 @@ class JsonRules {
 
  private:
   Ebnf::Node Escape();
-  // A character of a string as it is written, before `next`.
-  Ebnf::Node Character(Ebnf::Node next);
 
   Ebnf* const ebnf_;
   std::optional<Ebnf::Node> rest_;       // StringRest(0).

@@ -13,6 +13,7 @@
 #include "base/failure.h"
 #include "base/words.h"
 #include "grammar/ebnf.h"
+#include "grammar/pattern_ebnf.h"
 #include "grammar/range_ebnf.h"
 #include "grammar/schema_tree.h"
 
@@ -26,7 +27,7 @@ using Node = Ebnf::Node;
 // Writes the rules of one schema. Throws Rejected.
 class Converter {
  public:
-  explicit Converter(const Json& root) : tree_(root), json_(&ebnf_) {}
+  explicit Converter(const Json& root) : tree_(root), json_(&ebnf_), patterns_(&ebnf_, &json_) {}
 
   std::string Convert() {
     const Ebnf::Rule root = ebnf_.Declare();
@@ -202,6 +203,7 @@ class Converter {
   }
 
   Node String(const Place& place) {
+    if (Find(*place.schema, "pattern") != nullptr) return patterns_.String(place);
     const int least = Count(place, "minLength", kMaxMinLength).value_or(0);
     const std::optional<int> most = Count(place, "maxLength", kMaxMaxLength);
     if (most && *most < least)
@@ -402,6 +404,7 @@ class Converter {
   const SchemaTree tree_;
   Ebnf ebnf_;
   JsonRules json_;
+  PatternWriter patterns_;
   std::vector<Reference> references_;
   std::map<std::string, Ebnf::Rule>
       rules_;  // By the path of a reference's target, and what is forced there.

@@ -64,6 +64,7 @@ constexpr TypeKeyword kTypeKeywords[] = {
     {"maximum", Type::kNumber},
     {"exclusiveMinimum", Type::kNumber},
     {"exclusiveMaximum", Type::kNumber},
+    {"pattern", Type::kString},
     {"minLength", Type::kString},
     {"maxLength", Type::kString},
     {"items", Type::kArray},
