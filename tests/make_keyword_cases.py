@@ -160,6 +160,14 @@ case("pattern+implied lengths", {"type": "string", "pattern": "^[a-z]{1,3}$", "m
 FORMATS = {"date": ["2024-02-29", "2023-02-29", "2024-13-01", "x"], "time": ["12:00:00Z", "25:00:00Z", "12:00:60Z", "12:00:00"], "date-time": ["2024-01-01T00:00:00Z", "2024-02-31T00:00:00Z", "x", "2024-01-01T24:00:00Z"], "email": ["a@b.c", "x"], "ipv4": ["1.2.3.4", "1.2.3.400", "x"], "ipv6": ["::1", "1::2::3", "x"], "uuid": ["12345678-1234-1234-1234-123456789012", "x"], "uri": ["http://a/b", "x"], "hostname": ["a.b", "-a", "x y"], "duration": ["P1D", "x", "P"], "json-pointer": ["/a", "a"], "regex": ["a", "("], "idn-email": ["x"], "uri-reference": ["a", "\\\\"], "unknown-format": ["x"], "relative-json-pointer": ["0", "x"], "uri-template": ["{a}", "{"]}
 for name, values in FORMATS.items():
     case("format " + name, {"type": "string", "format": name}, *[text(value) for value in values], '"\n"')
+DATES = [f"{year}-{month:02}-{day:02}" for year in (1000, 1900, 1999, 2000, 2023, 2024, 2100) for month in (0, 1, 2, 4, 12, 13) for day in (0, 1, 28, 29, 30, 31, 32)]
+TIMES = ["00:00:00Z", "23:59:59.123456+23:59", "12:30:00-05:30", "24:00:00Z", "12:60:00Z", "12:00:60Z", "12:00:00", "12:00:00+24:00", "1:00:00Z"]
+case("format date, more", {"type": "string", "format": "date"}, *[text(date) for date in DATES])
+case("format time, more", {"type": "string", "format": "time"}, *[text(time) for time in TIMES])
+case("format date-time, more", {"type": "string", "format": "date-time"}, *[text(date + "T" + TIMES[i % len(TIMES)]) for i, date in enumerate(DATES)])
+case("format ipv4, more", {"type": "string", "format": "ipv4"}, *[text(each) for each in ("0.0.0.0", "255.255.255.255", "249.250.199.99", "256.1.1.1", "1.2.3", "01.2.3.4", "1.2.3.4.5", "٤.2.3.4")])
+case("format uuid, more", {"type": "string", "format": "uuid"}, *[text(each) for each in ("ABCDEF01-2345-6789-abcd-ef0123456789", "12345678123412341234123456789012", "g2345678-1234-1234-1234-123456789012", "12345678-1234-1234-1234-12345678901")])
+case("format email, more", {"type": "string", "format": "email"}, *[text(each) for each in ("first.last+tag@mail-host.example.com", "a@b", "@b.co", "a@@b.co", "a.b.co")])
 case("format+maxLength", {"type": "string", "format": "date", "maxLength": 5}, text("2024-01-01"))
 case("contentEncoding", {"type": "string", "contentEncoding": "base64"}, text("!!"))
 # Numbers.
@@ -220,7 +228,8 @@ def verdict(schema, value_text):
     except ValueError as error:
         return "dup" if str(error) == "dup" else "notjson"
     try:
-        checker = jsonschema.FormatChecker()
+        # FormatChecker() has other drafts' formats, too: the times of draft 3.
+        checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
         return jsonschema.Draft202012Validator(schema, format_checker=checker).is_valid(value)
     except Exception as error:  # pylint: disable=broad-except
         return "oracle: " + type(error).__name__

@@ -9,7 +9,7 @@
 
 #include "base/failure.h"
 #include "base/utf8.h"
-#include "grammar/schema_ebnf.h"
+#include "grammar/schema_limits.h"
 
 namespace ropeway::grammar {
 

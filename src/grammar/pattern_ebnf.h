@@ -3,9 +3,11 @@
 #define ROPEWAY_GRAMMAR_PATTERN_EBNF_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "grammar/ebnf.h"
 #include "grammar/regex_tree.h"

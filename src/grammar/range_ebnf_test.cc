@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>

@@ -13,6 +13,7 @@
 #include "base/failure.h"
 #include "base/words.h"
 #include "grammar/ebnf.h"
+#include "grammar/format_ebnf.h"
 #include "grammar/pattern_ebnf.h"
 #include "grammar/range_ebnf.h"
 #include "grammar/schema_tree.h"
@@ -203,6 +204,7 @@ class Converter {
   }
 
   Node String(const Place& place) {
+    if (Find(*place.schema, "format") != nullptr) return FormatString(place, &patterns_);
     if (Find(*place.schema, "pattern") != nullptr) return patterns_.String(place);
     const int least = Count(place, "minLength", kMaxMinLength).value_or(0);
     const std::optional<int> most = Count(place, "maxLength", kMaxMaxLength);

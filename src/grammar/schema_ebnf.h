@@ -2,27 +2,17 @@
 #ifndef ROPEWAY_GRAMMAR_SCHEMA_EBNF_H_
 #define ROPEWAY_GRAMMAR_SCHEMA_EBNF_H_
 
-#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "grammar/schema_limits.h"
 #include "ropeway/status.h"
 
 namespace ropeway::grammar {
 
-// The bounds of a schema. What they bound would take too much work to compile.
-inline constexpr size_t kMaxEbnfBytes = 64 << 10;
-inline constexpr int kMaxEnumValues = 1'000;    // In the schema.
-inline constexpr int kMaxObjectOptional = 256;  // Optional properties of one object.
-inline constexpr int kMaxOptional = 1'000;      // Optional properties in the schema.
-inline constexpr int kMaxMinLength = 8;
-inline constexpr int kMaxMaxLength = 100'000;
-inline constexpr int kMaxMinItems = 1'000;
-inline constexpr int kMaxMaxItems = 100'000;
-
-// The grammar, in EBNF, of JSON texts that are valid by `schema` (JSON Schema 2020-12, of which
-// docs/structured_output.md has the supported part). Each text of the grammar is valid. Not each
+// The grammar, in EBNF, of JSON texts that are valid by `schema` (JSON Schema 2020-12;
+// docs/structured_output.md lists the supported part). Each text of the grammar is valid. Not each
 // valid text is one of the grammar: properties come in the schema's order, objects with
 // `properties` have no others, there is no white space but single spaces.
 //

@@ -9,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "base/words.h"
+#include "grammar/schema_limits.h"
 
 namespace ropeway::grammar {
 
@@ -65,6 +66,7 @@ constexpr TypeKeyword kTypeKeywords[] = {
     {"exclusiveMinimum", Type::kNumber},
     {"exclusiveMaximum", Type::kNumber},
     {"pattern", Type::kString},
+    {"format", Type::kString},
     {"minLength", Type::kString},
     {"maxLength", Type::kString},
     {"items", Type::kArray},

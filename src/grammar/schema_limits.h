@@ -1,0 +1,22 @@
+// The bounds of JSON Schemas and regular expressions that become grammars.
+#ifndef ROPEWAY_GRAMMAR_SCHEMA_LIMITS_H_
+#define ROPEWAY_GRAMMAR_SCHEMA_LIMITS_H_
+
+#include <cstddef>
+
+namespace ropeway::grammar {
+
+// The bounds of a schema. What they bound would take too much work to compile.
+inline constexpr size_t kMaxEbnfBytes = 64 << 10;
+inline constexpr int kMaxEnumValues = 1'000;    // In the schema.
+inline constexpr int kMaxObjectOptional = 256;  // Optional properties of one object.
+inline constexpr int kMaxOptional = 1'000;      // Optional properties in the schema.
+inline constexpr int kMaxMinLength = 8;
+inline constexpr int kMaxMaxLength = 100'000;
+inline constexpr int kMaxMinItems = 1'000;
+inline constexpr int kMaxMaxItems = 100'000;
+inline constexpr int kMaxAlternatives = 256;  // Of one anyOf or oneOf.
+
+}  // namespace ropeway::grammar
+
+#endif  // ROPEWAY_GRAMMAR_SCHEMA_LIMITS_H_
