@@ -30,7 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE / "data" / "schemas"
 SCRIPT = HERE / "make_package_schemas.py"
 # The least share of schemas that are accepted.
-LEAST = {"written": 0.73, "pydantic": 0.74, "random": 0.2, "files": 0}
+LEAST = {"written": 0.9, "pydantic": 0.8, "random": 0.2, "files": 0}
 MOST_CUT = 0.05  # The share of walks that may reach the most tokens.
 SHOWN = 15  # Reasons of rejections.
 
@@ -102,7 +102,8 @@ class SchemasTest(unittest.TestCase):
 
     def check_texts(self, schema, texts):
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-        validator = kind(schema, format_checker=jsonschema.FormatChecker())
+        # Not FormatChecker(), which has other drafts' formats, too: the times of draft 3.
+        validator = kind(schema, format_checker=kind.FORMAT_CHECKER)
         for text in texts:
             for value in readings(text):
                 errors = [error.message for error in validator.iter_errors(value)]

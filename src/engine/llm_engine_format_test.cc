@@ -71,7 +71,9 @@ TEST_F(LlmEngineFormatTest, AFormatThatIsNotSupportedIsRejectedAtOnce) {
            {JsonOf(R"({"type": "null", "type": "null"})"), "is given twice in one object"},
            {JsonOf("[]"), "a schema must be an object, true or false"},
            {JsonOf(R"({"const": 1e999})"), "the schema is not valid JSON"},
-           {ChoiceOf({}), "expected 1 to 1000 choices, got 0"}}) {
+           {ChoiceOf({}), "expected 1 to 1000 choices, got 0"},
+           {{.kind = OutputFormat::Kind::kRegex, .schema = {}, .choices = {}, .regex = "(?=a)", .field = {}},
+            "a lookahead"}}) {
     request.format = format;
     const StatusOr<RequestId> id = test_.engine->Submit(request, NewSink());
     ASSERT_FALSE(id.ok());
@@ -103,6 +105,11 @@ TEST_F(LlmEngineFormatTest, AnotherEngineGoesOnInTheMiddle) {
   Request request = TextRequest("never ");
   request.sampling.seed = 1;
   request.max_tokens = 100;
+  request.format = {};
+  request.format.kind = OutputFormat::Kind::kRegex;
+  request.format.regex = "[a-m]{3}[0-9]";
+  EXPECT_THAT(Run(request).text, testing::MatchesRegex("[a-m][a-m][a-m][0-9]"));
+
   request.format = JsonOf(R"({"properties": {"ok": {"type": "boolean"}}, "required": ["ok"]})");
   const TestSink::Seen whole = Run(request);
   ASSERT_EQ(whole.text, R"({ "ok" :false})");

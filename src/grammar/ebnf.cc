@@ -341,21 +341,8 @@ Ebnf::Node JsonRules::StringRest(int least) {
   return node;
 }
 
-// A mask does not count the characters of a rule that begins inside the token: such a token (a
-// space, a quotation mark, three dots) is allowed and then not accepted. So short limits are
-// written out.
-constexpr int kMostChained = 2;
-
 Ebnf::Node JsonRules::LimitedString(int least, int most) {
   if (most == 0) return ebnf_->Literal("\"\"");
-  if (most <= kMostChained) {
-    Ebnf::Node rest = ebnf_->Literal("\"");
-    for (int i = most; i-- > 0;) {
-      const Ebnf::Node more = Character(rest);
-      rest = ebnf_->Shared(i >= least ? ebnf_->Choice({ebnf_->Literal("\""), more}) : more);
-    }
-    return ebnf_->Sequence({ebnf_->Literal("\""), rest});
-  }
   if (!unlimited_) {
     const Ebnf::Rule rule = ebnf_->Declare();
     unlimited_ = ebnf_->Call(rule);

@@ -4,8 +4,11 @@
 #include <xgrammar/xgrammar.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +35,47 @@ class WorkLimit {
 
 Status TooMuchWork(const char* doing) {
   return InvalidArgument(fmt::format("the grammar is too complex: {} takes too much work", doing));
+}
+
+// What a grammar's text says of rules of limited length (`r2[max_chars=4] ::= ...`).
+struct Limits {
+  int64_t least = INT64_MAX;  // The smallest limit; INT64_MAX: there is none.
+  bool in_strings = true;     // Each limited rule stands behind a quotation mark.
+};
+
+// Whether each use of the rule is behind `\"" `, the end of a literal that ends with a quotation
+// mark.
+bool IsBehindQuotes(std::string_view ebnf, std::string_view rule) {
+  constexpr std::string_view kQuote = "\\\"\" ";
+  for (size_t at = ebnf.find(rule); at != std::string_view::npos; at = ebnf.find(rule, at + 1)) {
+    const char next = at + rule.size() < ebnf.size() ? ebnf[at + rule.size()] : '\n';
+    const bool is_rule = std::isdigit(static_cast<unsigned char>(next)) == 0;
+    const bool defines = next == '[' || (at == 0 || ebnf[at - 1] == '\n');
+    if (is_rule && !defines && !ebnf.substr(0, at).ends_with(kQuote)) return false;
+  }
+  return true;
+}
+
+Limits LimitsOf(std::string_view ebnf) {
+  constexpr std::string_view kMark = "[max_chars=";
+  Limits limits;
+  for (size_t at = ebnf.find(kMark); at != std::string_view::npos; at = ebnf.find(kMark, at + 1)) {
+    const size_t line = ebnf.rfind('\n', at) + 1;  // 0 on the first line.
+    int64_t limit = 0;
+    std::from_chars(ebnf.data() + at + kMark.size(), ebnf.data() + ebnf.size(), limit);
+    limits.least = std::min(limits.least, limit);
+    limits.in_strings = limits.in_strings && IsBehindQuotes(ebnf, ebnf.substr(line, at - line));
+  }
+  return limits;
+}
+
+// Whether a limited rule may begin inside of a token with this text, and go on beyond its limit.
+bool MayPassLimit(std::string_view text, const Limits& limits) {
+  const size_t begin = limits.in_strings ? text.find('"') + 1 : 1;
+  if (begin == 0 || begin >= text.size()) return false;
+  const auto starts = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  return std::count_if(text.begin() + static_cast<std::ptrdiff_t>(begin), text.end(), starts) >
+         limits.least;
 }
 
 DLTensor AsTensor(std::span<uint32_t> words, int64_t* shape) {
@@ -104,7 +148,14 @@ StatusOr<std::shared_ptr<const Grammar>> Grammar::Compile(
     grammar->parts_ =
         std::make_unique<Parts>(Parts{compiler.CompileGrammar(xgrammar::Grammar::FromEBNF(ebnf))});
     grammar->work_ = limit.used();
-    grammar->bytes_ = grammar->parts_->compiled.MemorySizeBytes();
+    if (const Limits limits = LimitsOf(ebnf); limits.least < INT64_MAX) {
+      const std::vector<std::string>& texts = grammar->vocabulary_->parts_->info.GetDecodedVocab();
+      for (size_t id = 0; id < texts.size(); ++id) {
+        if (MayPassLimit(texts[id], limits)) grammar->unsure_.push_back(static_cast<TokenId>(id));
+      }
+    }
+    grammar->bytes_ =
+        grammar->parts_->compiled.MemorySizeBytes() + grammar->unsure_.size() * sizeof(TokenId);
     return {std::shared_ptr<const Grammar>(std::move(grammar))};
   } catch (const xgrammar::OutOfWork&) {
     return TooMuchWork(kDoing);
@@ -154,6 +205,11 @@ Status Matcher::Mask(std::span<uint32_t> words, int64_t work) {
                  if (const int32_t odd = grammar_->vocabulary().size() % 32; odd != 0) {
                    words.back() &= (uint32_t{1} << odd) - 1;
                  }
+                 for (const TokenId id : grammar_->unsure_) {
+                   uint32_t& word = words[static_cast<size_t>(id) / 32];
+                   const uint32_t bit = uint32_t{1} << (id % 32);
+                   if ((word & bit) != 0 && !matcher->Fork().AcceptToken(id)) word &= ~bit;
+                 }
                  return {};
                });
 }
@@ -169,10 +225,11 @@ Status Matcher::Accept(TokenId id, int64_t work) {
   });
 }
 
-void Matcher::Undo(int count) {
-  if (parts_ == nullptr) return;
-  parts_->matcher.Rollback(count);
-  accepted_ -= static_cast<size_t>(count);
+Matcher Matcher::Copy() const {
+  Matcher copy(grammar_);
+  if (parts_ != nullptr) copy.parts_ = std::make_unique<Parts>(Parts{parts_->matcher.Fork()});
+  copy.accepted_ = accepted_;
+  return copy;
 }
 
 bool Matcher::complete() const { return parts_ != nullptr && parts_->matcher.IsCompleted(); }

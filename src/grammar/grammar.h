@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/constraint.h"
 #include "ropeway/request.h"
@@ -88,6 +89,9 @@ class Grammar final : public core::Constraint, public std::enable_shared_from_th
 
   const std::shared_ptr<const Vocabulary> vocabulary_;
   std::unique_ptr<const Parts> parts_;
+  // Tokens inside of which a rule of limited length may begin and go on beyond its limit:
+  // xgrammar's masks do not see that, its parser does.
+  std::vector<TokenId> unsure_;
   int64_t work_ = 0;
   size_t bytes_ = 0;
 };
@@ -119,9 +123,9 @@ class Matcher final : public core::ConstraintState {
   Status Accept(TokenId id, int64_t work);
   Status Accept(TokenId id) override { return Accept(id, kStepWork); }
 
-  // Takes the last `count` accepted tokens back.
-  // REQUIRES: so many were accepted; no call failed.
-  void Undo(int count);
+  // Another one at the same place. Takes microseconds, and as long again for each few accepted
+  // tokens. REQUIRES: no call failed.
+  Matcher Copy() const;
 
   // Whether the output may end here.
   bool complete() const override;

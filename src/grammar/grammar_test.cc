@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
+#include "grammar/schema_ebnf.h"
 #include "grammar/test_vocabularies.h"
 
 namespace ropeway::grammar {
@@ -47,18 +49,11 @@ std::vector<TokenId> AllowedIn(const std::vector<uint32_t>& mask) {
 
 // Tries every token of the vocabulary where the matcher stands.
 void ExpectMaskEqualsAccept(const TestVocabulary& of, Matcher* matcher,
-                            const std::shared_ptr<const Grammar>& grammar,
                             const std::vector<TokenId>& ids) {
   const std::vector<uint32_t> mask = MaskOf(of, matcher);
   int differ = 0;
   for (TokenId id = 0; id < of.vocabulary->size(); ++id) {
-    bool accepted = matcher->Accept(id).ok();
-    if (accepted) {
-      matcher->Undo(1);
-    } else {  // A rejected token ends a matcher.
-      *matcher = Matcher(grammar);
-      for (const TokenId before : ids) ASSERT_TRUE(matcher->Accept(before).ok());
-    }
+    const bool accepted = matcher->Copy().Accept(id).ok();
     if (accepted != IsAllowed(mask, id) && ++differ < 5) {
       ADD_FAILURE() << "token " << id << " '" << of.tokenizer->Bytes(id) << "' after '"
                     << of.Decode(ids) << "': accepted " << accepted << ", in the mask "
@@ -93,7 +88,25 @@ TEST_P(GrammarTest, AMaskHasTheTokensThatAreAccepted) {
     const std::vector<TokenId> ids = vocabulary_->Encode(text);
     Matcher matcher(grammar);
     for (const TokenId id : ids) ASSERT_TRUE(matcher.Accept(id).ok()) << text;
-    ExpectMaskEqualsAccept(*vocabulary_, &matcher, grammar, ids);
+    ExpectMaskEqualsAccept(*vocabulary_, &matcher, ids);
+  }
+}
+
+// A limited string may begin inside of a token.
+TEST_P(GrammarTest, AMaskKnowsTheLimitsThatBeginInsideATokensText) {
+  for (
+      const char* schema :
+      {R"({"type": "array", "items": {"type": "string", "maxLength": 1}})",
+       R"({"type": "array", "items": {"type": "string", "maxLength": 3}})",
+       R"({"properties": {"a": {"type": "string", "minLength": 1, "maxLength": 5}}, "required": ["a"]})"}) {
+    const StatusOr<std::string> ebnf = SchemaToEbnf(nlohmann::ordered_json::parse(schema));
+    ASSERT_TRUE(ebnf.ok());
+    const auto grammar = MustCompile(*vocabulary_, *ebnf);
+    const char* const text = *schema == '{' && schema[2] == 't' ? "[\"a\"," : "{\"a\":";
+    const std::vector<TokenId> ids = vocabulary_->Encode(text);
+    Matcher matcher(grammar);
+    for (const TokenId id : ids) ASSERT_TRUE(matcher.Accept(id).ok()) << text;
+    ExpectMaskEqualsAccept(*vocabulary_, &matcher, ids);
   }
 }
 
@@ -216,8 +229,7 @@ TEST_P(SmallGrammarTest, ItsMemoryIsKnown) {
   for (const TokenId id : vocabulary_->Encode("[1, 2, 3")) ASSERT_TRUE(matcher.Accept(id).ok());
   const size_t before = matcher.bytes();
   EXPECT_GT(before, 3 * Matcher::kBytesPerToken);
-  matcher.Undo(1);
-  EXPECT_EQ(matcher.bytes(), before - Matcher::kBytesPerToken);
+  EXPECT_EQ(matcher.Copy().bytes(), before);
   EXPECT_GT(vocabulary_->vocabulary->bytes(),
             static_cast<size_t>(vocabulary_->vocabulary->size()) * 64);
 }

@@ -4,6 +4,7 @@
 
 #include "base/failure.h"
 #include "base/json.h"
+#include "grammar/pattern_ebnf.h"
 #include "grammar/schema_ebnf.h"
 
 namespace ropeway::grammar {
@@ -29,7 +30,7 @@ StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
     case OutputFormat::Kind::kChoice:
       return ChoiceEbnf(format.choices);
     case OutputFormat::Kind::kRegex:
-      return InvalidArgument("regular expressions are not supported");
+      return PatternEbnf(format.regex);
   }
   return InvalidArgument("the output's form is not one of those that OutputFormat has");
 } catch (...) {

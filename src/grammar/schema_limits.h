@@ -15,7 +15,7 @@ inline constexpr int kMaxMinLength = 8;
 inline constexpr int kMaxMaxLength = 100'000;
 inline constexpr int kMaxMinItems = 1'000;
 inline constexpr int kMaxMaxItems = 100'000;
-inline constexpr int kMaxAlternatives = 256;  // Of one anyOf or oneOf.
+inline constexpr size_t kMaxAlternatives = 256;  // Of one anyOf or oneOf.
 
 }  // namespace ropeway::grammar
 

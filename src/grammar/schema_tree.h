@@ -11,8 +11,6 @@
 
 namespace ropeway::grammar {
 
-inline constexpr size_t kMaxAlternatives = 256;  // Of one anyOf or oneOf.
-
 // Thrown for a schema that is not supported; caught in SchemaToEbnf.
 struct Rejected {
   std::string message;
