@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "engine/test_executor.h"
+#include "masks.h"
 #include "scheduler/scheduler.h"
 
 namespace ropeway::sim {
@@ -20,6 +21,21 @@ bool Ends(const core::CoreRequest& request, TokenId token) {
   if (!request.ignore_eos && IsEnd(token)) return true;
   return std::find(request.stop_ids.begin(), request.stop_ids.end(), token) !=
          request.stop_ids.end();
+}
+
+// Whether the request's constraint ends it behind so many tokens.
+bool IsHeldToEnd(const core::CoreRequest& request, int32_t length) {
+  const engine::TestConstraint* const constraint = ConstraintOf(request);
+  return constraint != nullptr && EndsOutput(*constraint, length);
+}
+
+// Whether a request that fails behind so many tokens does so because of its constraint.
+bool FailsAtMask(const core::CoreRequest& request, int32_t length, const Status& status) {
+  const engine::TestConstraint* const constraint = ConstraintOf(request);
+  if (constraint == nullptr) return false;
+  const engine::TestConstraint::Options& options = constraint->options();
+  return (length == options.fails_at && status.message() == engine::TestConstraint::kFails) ||
+         (length == options.empty_at && status.code() == StatusCode::kInternal);
 }
 
 int32_t LeastTokens(const core::CoreRequest& request) { return request.spec.params.min_tokens; }
@@ -170,6 +186,8 @@ std::vector<SimRequest> Checks::OnKill() {
   open_.clear();
   memory_in_a_row_ = 0;
   free_steps_ = 0;
+  deferred_masks_ = 0;
+  memory_preemptions_ = 0;
   std::vector<SimRequest> again;
   for (const auto& [order, id] : in_order) {
     Record& record = records_.at(id);
@@ -252,10 +270,24 @@ void Checks::OnToken(const engine::CoreEvent& event, Record* record) {
   if (record->finish_asked) {
     Violate("two_ends", Name(event.id) + " has a token after Finish returned");
   }
+  CheckMask(event, *record);
   record->runs = true;
   record->last_token_step = event.step;
   if (record->first_token_step == 0) record->first_token_step = event.step;
   record->output.push_back({event.sampled.token, std::bit_cast<uint32_t>(event.sampled.logprob)});
+}
+
+void Checks::CheckMask(const engine::CoreEvent& event, const Record& record) {
+  const engine::TestConstraint* const constraint = ConstraintOf(record.made.request);
+  if (constraint == nullptr) return;
+  std::vector<TokenId> before;
+  for (const Output& output : record.output) before.push_back(output.token);
+  const auto length = static_cast<int32_t>(before.size());
+  const bool over = EndsOutput(*constraint, length) || length == constraint->options().fails_at;
+  if (!over && constraint->Allows(before, event.sampled.token)) return;
+  Violate("masks", Name(event.id) + " has token " + std::to_string(event.sampled.token) +
+                       " behind " + std::to_string(length) +
+                       " others, where its constraint does not allow it");
 }
 
 void Checks::OnEnd(const engine::CoreEvent& event, const Status& device, base::TimePoint now,
@@ -304,6 +336,9 @@ void Checks::OnFailed(const engine::CoreEvent& event, const Status& device, base
     }
     return;
   }
+  const auto length = static_cast<int32_t>(record->output.size());
+  record->failed_at_mask = FailsAtMask(record->made.request, length, event.status);
+  if (record->failed_at_mask) return;
   const bool no_memory = event.status.code() == StatusCode::kResourceExhausted &&
                          memory_in_a_row_ == engine::EngineCore::kMaxMemoryTries - 1;
   if (!no_memory && (device.ok() || event.status.ok())) {
@@ -314,13 +349,14 @@ void Checks::OnFailed(const engine::CoreEvent& event, const Status& device, base
 void Checks::CheckCause(const engine::CoreEvent& event, const Record& record) {
   const core::CoreRequest& request = record.made.request;
   const auto length = static_cast<int32_t>(record.output.size());
-  const bool stopped = length > 0 && Ends(request, record.output.back().token);
+  const bool held_to_end = IsHeldToEnd(request, length);
+  const bool stopped = held_to_end || (length > 0 && Ends(request, record.output.back().token));
   const bool full = length == request.max_tokens;
   if (event.reason == FinishReason::kStop ? !stopped
                                           : event.reason != FinishReason::kLength || !full) {
     Violate("end_fields", Name(event.id) + ": ended without a cause");
   }
-  if (event.reason == FinishReason::kStop && length <= LeastTokens(request)) {
+  if (event.reason == FinishReason::kStop && length <= LeastTokens(request) && !held_to_end) {
     Violate("min_tokens", Name(event.id) + " ended with token " + std::to_string(length) +
                               ", before its " + std::to_string(LeastTokens(request)));
   }
@@ -343,10 +379,17 @@ void Checks::AfterStep(const engine::CoreStats& stats, base::TimePoint begin) {
       [this](RequestId a, RequestId b) { return records_.at(a).order < records_.at(b).order; });
   const bool oldest_got_on =
       oldest != open_.end() && records_.at(*oldest).last_token_step == stats.steps;
-  if (no_memory || (fetching && !oldest_got_on)) ++free_steps_;
+  const bool deferred = stats.deferred_masks > deferred_masks_;
+  deferred_masks_ = stats.deferred_masks;
+  if (no_memory || ((fetching || deferred) && !oldest_got_on)) ++free_steps_;
   const bool fills = stats.next_look != base::TimePoint::max();
   const bool any = stats.waiting + stats.running + stats.preempted > 0;
-  if (stats.last_rows == 0 && any && !no_memory && !fetching && !fills) {
+  // All that did not rest, as the choice of a token under a mask may be costly, gave way for
+  // memory.
+  const bool rest =
+      setup_.masks.share > 0 && stats.running > 0 && stats.preemptions_by[0] > memory_preemptions_;
+  memory_preemptions_ = stats.preemptions_by[0];
+  if (stats.last_rows == 0 && any && !no_memory && !fetching && !fills && !rest) {
     Violate("no_progress", "step " + std::to_string(stats.steps) + " had no work; " +
                                Name(stats.blocked_id) + " waits for " + stats.blocked_by);
   }
@@ -366,6 +409,29 @@ void Checks::AfterStep(const engine::CoreStats& stats, base::TimePoint begin) {
 
 void Checks::OnIntegrity(const Status& status) {
   if (!status.ok()) Violate("integrity", status.message());
+}
+
+std::map<std::string_view, uint64_t> Checks::CountMasked() const {
+  std::map<std::string_view, uint64_t> counts;
+  for (const auto& [id, record] : records_) {
+    const engine::TestConstraint* const constraint = ConstraintOf(record.made.request);
+    if (constraint == nullptr) continue;
+    const auto length = static_cast<int32_t>(record.output.size());
+    const bool over = record.ended && EndsOutput(*constraint, length);
+    const bool fails = record.failed_at_mask;
+    const bool whole = record.ended && record.reason == FinishReason::kLength;
+    const bool empty = constraint->options().empty_at >= 0;
+    const bool with_end = !constraint->options().complete_without;
+    ++counts["masked requests"];
+    counts["masked requests that ended with the end token"] += over && with_end;
+    counts["masked requests that ended without one"] += over && !with_end;
+    counts["masked requests that ended by max_tokens"] += whole && length > 0;
+    counts["masked requests whose mask failed"] += fails && !empty;
+    counts["masked requests whose mask was empty"] += fails && empty;
+    counts["masked requests that were preempted"] += record.preemptions > 0 && length > 0;
+    counts["masked requests that went on after a kill"] += !record.made.request.resume_ids.empty();
+  }
+  return counts;
 }
 
 void Checks::AtEnd() {

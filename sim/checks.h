@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct Record {
   bool finish_asked = false;  // Cancelled, or ended at a stop string.
   FinishReason asked_reason = FinishReason::kStop;
   uint64_t asked_step = 0;  // The last step before the first Finish.
+  bool failed_at_mask = false;
   uint64_t first_token_step = 0;
   uint64_t last_token_step = 0;
   int32_t preemptions = 0;
@@ -67,6 +69,8 @@ struct Record {
 //                    before
 //   min_tokens       a request ended of itself before its min_tokens
 //   stops            a request went on after an end token or one of its stop ids
+//   masks            a token was not allowed behind those before it, or came where the constraint
+//                    ends its request or fails
 class Checks {
  public:
   // `prompt_rows`: positions of a request's prompt that the executor has computed since it was
@@ -95,6 +99,8 @@ class Checks {
   bool MayFollow(RequestId id) const;
 
   const std::map<RequestId, Record>& records() const { return records_; }
+  // How often something happened to requests with a constraint.
+  std::map<std::string_view, uint64_t> CountMasked() const;
   // The first message of each check that failed.
   const std::map<std::string, std::string>& violations() const { return violations_; }
 
@@ -108,6 +114,7 @@ class Checks {
   void OnFailed(const engine::CoreEvent& event, const Status& device, base::TimePoint now,
                 Record* record);
   void CheckCause(const engine::CoreEvent& event, const Record& record);
+  void CheckMask(const engine::CoreEvent& event, const Record& record);
 
   const Setup& setup_;
   const std::function<int32_t(RequestId)> prompt_rows_;
@@ -115,9 +122,12 @@ class Checks {
   std::set<RequestId> open_;  // Accepted and not ended.
   uint64_t next_order_ = 1;
   // Steps for which memory was short, or in which the oldest request got nothing while a request
-  // waited for the tier, which takes time and no steps: they do not count as waiting.
+  // waited for the tier, which takes time and no steps, or while one sat the step out for its mask
+  // (see MaskChecks): they do not count as waiting.
   uint64_t free_steps_ = 0;
-  int memory_in_a_row_ = 0;  // Of these, up to now.
+  int memory_in_a_row_ = 0;          // Of these, up to now.
+  uint64_t deferred_masks_ = 0;      // CoreStats::deferred_masks.
+  uint64_t memory_preemptions_ = 0;  // CoreStats::preemptions_by.
   std::map<std::string, std::string> violations_;
 };
 

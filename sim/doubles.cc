@@ -82,8 +82,11 @@ void SimExecutor::AfterStep(const core::Batch& batch, core::StepResult* result) 
     if (!prompt_len_of_) break;
     const auto end = item.start + static_cast<int32_t>(item.tokens.size());
     const int32_t prompt = prompt_len_of_(item.sequence);
-    prompt_rows_[item.sequence] += std::max(0, std::min(end, prompt) - item.start);
+    // Without its mask the last row is computed again, which says nothing of the cache.
+    const int32_t again = item.mask != nullptr && !item.mask->ready && end <= prompt ? 1 : 0;
+    prompt_rows_[item.sequence] += std::max(0, std::min(end, prompt) - item.start - again);
   }
+  if (on_computed) on_computed(batch);
   if (!result->sampled.empty() && faults_->Fires("wrong_answer")) result->sampled.pop_back();
 }
 

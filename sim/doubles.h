@@ -43,6 +43,9 @@ class SimExecutor final : public engine::TestExecutor {
   static base::Duration TimeOf(const core::StepContent::Item& item,
                                const core::CoreRequest& request);
 
+  // Called with each batch that was computed.
+  std::function<void(const core::Batch& batch)> on_computed;
+
   // The next step fails.
   void LoseDevice() { lost_ = true; }
 

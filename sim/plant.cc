@@ -10,7 +10,7 @@
 namespace ropeway::sim {
 namespace {
 
-constexpr std::array<std::pair<Plant, const char*>, 27> kNames = {{
+constexpr std::array<std::pair<Plant, const char*>, 29> kNames = {{
     {Plant::kNone, "none"},
     {Plant::kLeak, "leak"},
     {Plant::kLost, "lost"},
@@ -33,6 +33,8 @@ constexpr std::array<std::pair<Plant, const char*>, 27> kNames = {{
     {Plant::kVictimTwice, "victim_twice"},
     {Plant::kShortRope, "short_rope"},
     {Plant::kResumedPrompt, "resumed_prompt"},
+    {Plant::kStaleMask, "stale_mask"},
+    {Plant::kLostConstraint, "lost_constraint"},
     {Plant::kTurnsForgotten, "turns_forgotten"},
     {Plant::kBlocksUncharged, "blocks_uncharged"},
     {Plant::kSamplingUncharged, "sampling_uncharged"},

@@ -38,6 +38,8 @@ enum class Plant {
   kVictimTwice,     // A preempted sequence is the next victim at once.
   kShortRope,       // A sequence keeps the short factors of RoPE, however long it grows.
   kResumedPrompt,   // What another engine generated of a request counts as its prompt.
+  kStaleMask,       // A sequence keeps its first mask (in SimMasks).
+  kLostConstraint,  // A resumed sequence's constraint begins anew (in SimMasks).
   // Something that a tenant uses is not charged:
   kTurnsForgotten,     // Nothing of kHostile's, so that it never gives way to another tenant.
   kBlocksUncharged,    // The blocks that it holds.

@@ -30,6 +30,7 @@ void SchedulingChecks::OnAdd(const SimRequest& made, uint64_t order, base::TimeP
   request.priority = made.request.priority;
   request.order = order;
   request.since = now;
+  request.masked = made.request.constraint != nullptr;
   request.is_long =
       setup_.core.scheduler.long_prefill_threshold > 0 &&
       static_cast<int>(made.request.num_ids()) > setup_.core.scheduler.long_prefill_threshold;
@@ -40,6 +41,7 @@ void SchedulingChecks::OnEvent(const engine::CoreEvent& event) { events_.push_ba
 
 void SchedulingChecks::OnKill() {
   starved_ = {};
+  deferred_masks_ = 0;
   requests_.clear();
   events_.clear();
   batch_ = 0;
@@ -50,7 +52,8 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
                                  base::TimePoint begin, base::TimePoint end) {
   ++steps_;
   longest_step_ = std::max(longest_step_, end - begin);
-  if (stats.last_rows > 0) ++busy_steps_;
+  if (stats.last_rows > 0 && stats.deferred_masks == deferred_masks_) ++busy_steps_;
+  deferred_masks_ = stats.deferred_masks;
   for (auto& [id, request] : requests_) {
     request.started_now = false;
     const bool overdue = begin - request.since >= setup_.core.queue.max_wait;
@@ -65,6 +68,7 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
     if (event.kind == engine::CoreEvent::Kind::kStarted) {
       request.waits = false;
       request.started_now = true;
+      request.decodes = false;
       request.aged = request.overdue;
       request.run_steps = 0;
       request.since = begin;
@@ -93,8 +97,11 @@ void SchedulingChecks::AfterStep(const engine::CoreStats& stats, const core::Ste
       request.turns += turn ? 1 : 0;
       request.turned_step = steps_;
       request.waits = true;
+      request.decodes = false;
       request.since = begin;
       request.must_start_by = -1;
+    } else if (event.kind == engine::CoreEvent::Kind::kToken) {
+      request.decodes = true;
     } else if (event.kind == engine::CoreEvent::Kind::kFinished ||
                event.kind == engine::CoreEvent::Kind::kFailed) {
       request.ended = true;
@@ -146,6 +153,12 @@ void SchedulingChecks::NoteWork(const core::StepContent& content, base::TimePoin
     ++request->run_steps;
     worked[static_cast<size_t>(request->priority)] = true;
   }
+  const auto rests = [&content](RequestId id, const Request& request) {
+    return request.masked && request.decodes && !request.waits &&
+           std::none_of(content.items.begin(), content.items.end(),
+                        [id](const auto& item) { return item.sequence == id; });
+  };
+  for (auto& [id, request] : requests_) request.run_steps += rests(id, request) ? 1 : 0;
   if (content.items.empty()) return;
   for (size_t c = 0; c < there.size(); ++c) {
     starved_[c] = there[c] && !worked[c] ? starved_[c] + 1 : 0;

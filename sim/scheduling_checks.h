@@ -51,6 +51,8 @@ class SchedulingChecks {
     Priority priority = Priority::kMedium;
     uint64_t order = 0;
     bool waits = true;
+    bool masked = false;         // It may rest, for its sampling may be costly.
+    bool decodes = false;        // It had a token since it started or resumed.
     bool ended = false;          // Its end was reported in this step, perhaps requested before.
     bool started_now = false;    // In this step, for the first time.
     bool overdue = false;        // At the beginning of this step, while it waited.
@@ -60,7 +62,7 @@ class SchedulingChecks {
     base::TimePoint since{};     // Since when it waits, in the queue or for a chunk.
     bool is_long = false;        // Others may pass it while the long ones' budget is spent.
     int64_t must_start_by = -1;  // In busy steps; negative: it is not overdue.
-    int32_t run_steps = 0;       // Since it started or resumed.
+    int32_t run_steps = 0;       // Since it started or resumed, with those in which it rested.
     int32_t preemptions = 0;
     int32_t turns = 0;        // Of these, those for another tenant or for one past max_wait.
     int64_t turned_step = 0;  // The last step in which it started or was preempted.
@@ -89,8 +91,9 @@ class SchedulingChecks {
   std::vector<engine::CoreEvent> events_;  // Of this step.
   int64_t steps_ = 0;                      // Of this engine's life.
   base::Duration longest_step_{};
-  int64_t busy_steps_ = 0;  // Steps that computed something.
-  uint64_t batch_ = 0;      // The running batch; 0: none has begun.
+  int64_t busy_steps_ = 0;       // Steps that computed something, and put no mask off.
+  uint64_t deferred_masks_ = 0;  // CoreStats::deferred_masks.
+  uint64_t batch_ = 0;           // The running batch; 0: none has begun.
   uint64_t joined_ = 0;
   // By class: busy steps in a row in which it was there and got nothing.
   std::array<int64_t, kNumPriorities> starved_{};

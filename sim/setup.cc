@@ -311,10 +311,14 @@ std::vector<TokenId> Generated(const Setup& setup, const core::CoreRequest& requ
   };
   for (const TokenId id : request.prompt) add(id);
   std::vector<TokenId> tokens;
+  ConstrainedTokens constrained(request);
   while (static_cast<int64_t>(tokens.size()) < count) {
     const size_t length = request.prompt.size() + tokens.size();
     const bool is_long = length > static_cast<size_t>(setup.core.step.long_rope_above);
-    tokens.push_back(static_cast<TokenId>(hashes[is_long] % engine::TestExecutor::kVocabSize));
+    const std::optional<TokenId> token =
+        constrained.Next(static_cast<TokenId>(hashes[is_long] % engine::TestExecutor::kVocabSize));
+    if (!token) break;
+    tokens.push_back(*token);
     add(tokens.back());
   }
   return tokens;
@@ -372,6 +376,9 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   if (plant == Plant::kNone && HostileOf(seed) != Hostile::kNone) {
     MakeHostile(HostileOf(seed), &setup);
   }
+  if (!setup.backlog && setup.hostile == Hostile::kNone) {
+    setup.masks = DrawMasks(seed, plant, setup.longest_output);
+  }
   return setup;
 }
 
@@ -383,7 +390,7 @@ std::string Describe(const Setup& setup) {
       "max_num_seqs={} max_num_batched_tokens={} max_prefill_chunk={} max_model_len={} blocks={} "
       "requests={} users={} mean_gap_us={} prompt<={} output<={} cancels={} stops={} huge={} "
       "deadlines={} scored={} no_tokens={} caching={} tenants={} turns={} tier={} policy={}{} "
-      "max_wait_ms={} control={} batching={}/{}{}{}{} hostile={}{} faults=",
+      "max_wait_ms={} control={} batching={}/{}{}{}{} hostile={}{} masked={}/{} faults=",
       s.max_num_seqs, s.max_num_batched_tokens, s.max_prefill_chunk, setup.core.max_model_len,
       setup.blocks, setup.num_requests, setup.users, setup.mean_gap_us, setup.longest_prompt,
       setup.longest_output, setup.cancel_share, setup.stop_share, setup.huge_share,
@@ -393,7 +400,8 @@ std::string Describe(const Setup& setup) {
       s.strategy, s.max_batch_size, scheduler::IsPadded(s) ? " padded" : "",
       s.urgent_joins ? " joins" : "", setup.backlog ? " backlog" : "",
       static_cast<int>(setup.hostile),
-      long_above < core::kNoLongRope ? fmt::format(" long>{}", long_above) : "");
+      long_above < core::kNoLongRope ? fmt::format(" long>{}", long_above) : "", setup.masks.share,
+      setup.masks.group);
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;
@@ -439,6 +447,7 @@ SimRequest MakeRequest(const Setup& setup, int index, base::TimePoint previous) 
     made.deadline_after = std::chrono::microseconds(random.Between(0, 400000));
   }
   if (setup.hostile != Hostile::kNone) ShapeForTenant(setup, random, &request);
+  Constrain(setup.masks, &request);
   return made;
 }
 

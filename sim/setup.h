@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/engine_core.h"
+#include "masks.h"
 #include "plant.h"
 #include "policy/scheduling_policy.h"
 
@@ -84,6 +85,7 @@ struct Setup {
   double zero_share = 0;      // Requests that want no token.
   int tenants = 1;            // They share no blocks.
   double turn_share = 0;      // Requests that go on from what an earlier one had.
+  MaskSetup masks;
   TierSetup tier;
   // Each class always has so many more requests than slots; see SchedulingChecks' shares.
   bool backlog = false;
@@ -137,6 +139,7 @@ int TenantOf(const Setup& setup, RequestId id);
 core::BlockName RootOf(int tenant);
 
 // The tokens that TestExecutor generates for the request, up to `count`, wherever it would end.
+// With a constraint there may be fewer: up to its end, or to a mask that fails or allows none.
 std::vector<TokenId> Generated(const Setup& setup, const core::CoreRequest& request, int64_t count);
 
 // `index` counts from 0; the request's id is index + 1. REQUIRES: open-loop callers ask in order,

@@ -122,6 +122,7 @@ Simulation::Simulation(const Setup& setup, bool verbose)
               const auto found = partials_.find(name);
               return found == partials_.end() ? std::nullopt : std::optional(found->second);
             }),
+      masks_(&clock_, setup.plant),
       policy_(MakeSimPolicy(setup)),
       checks_(setup_, [this](RequestId id) { return executor_.prompt_rows(id); }),
       scheduling_(
@@ -138,9 +139,13 @@ Simulation::Simulation(const Setup& setup, bool verbose)
           [this](const core::StepContent::Item& item) {
             return SimExecutor::TimeOf(item, checks_.records().at(item.sequence).made.request);
           }),
+      mask_checks_([this](const std::string& check, const std::string& message) {
+        checks_.Violate(check, message);
+      }),
       encoder_(setup_, &clock_, &tenants_, [this](SimRequest made, base::TimePoint at) {
         inbox_.emplace(at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
       }) {
+  executor_.on_computed = [this](const core::Batch& batch) { mask_checks_.OnComputed(batch); };
   executor_.scope_of = [this](uint64_t id) { return TenantOf(setup_, id); };
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
   StartEngine();
@@ -183,6 +188,8 @@ void Simulation::CountLife() {
   Count("preemptions for aging", stats.preemptions_by[3]);
   Count("preemptions for another tenant", stats.preemptions_by[4]);
   Count("preemptions for a length", stats.preemptions_by[5]);
+  Count("masks", stats.masks);
+  Count("masks put off to a later step", stats.deferred_masks);
   Add(core_->transitions(), &report_.transitions);
 }
 
@@ -212,6 +219,7 @@ void Simulation::Kill() {
   if (verbose_) std::printf("%10.3f ms  killed\n", base::ToSeconds(clock_.Now()) * 1e3);
   StartEngine();
   scheduling_.OnKill();
+  mask_checks_.OnKill();
   for (SimRequest& again : checks_.OnKill()) {
     again.at = clock_.Now();
     Arrive(std::move(again), true);
@@ -277,6 +285,7 @@ Report Simulation::Run() {
   }
   CountLife();
   CountRequests();
+  for (const auto& [what, n] : checks_.CountMasked()) Count(what, n);
   Count("blocks flushed before a kill and read after it", tier_.found_after_kill());
   Count("urgent requests that joined a running batch", scheduling_.joined());
   report_.violations = checks_.violations();
@@ -373,7 +382,9 @@ void Simulation::Arrive(SimRequest made, bool again) {
   }
   made.request.arrival = clock_.Now();
   if (made.deadline_after.has_value()) made.request.deadline = clock_.Now() + *made.deadline_after;
-  const Status answer = core_->Add(Forget(setup_.plant, made.request));
+  core::CoreRequest request = Forget(setup_.plant, made.request);
+  request.constraint = masks_.Timed(std::move(request.constraint));
+  const Status answer = core_->Add(std::move(request));
   Trace(base::Mix64(id, static_cast<uint64_t>(answer.code())));
   checks_.OnAdd(made, answer, core_->device_status(), core_->stats().steps);
   Count("requests rejected for their wait", answer.code() == StatusCode::kResourceExhausted);
@@ -434,6 +445,7 @@ void Simulation::Step() {
   checks_.AfterStep(stats, begin);
   scheduling_.AfterStep(stats, core_->last_step(), begin, end);
   tenants_.AfterStep(stats, core_->last_step(), end);
+  mask_checks_.AfterStep(stats, masks_.TakeTimes());
   if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
   if (!executor_.foreign_read().empty()) checks_.Violate("tenant", executor_.foreign_read());
   if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());
@@ -454,6 +466,7 @@ void Simulation::Receive(std::vector<engine::CoreEvent> events) {
   for (const engine::CoreEvent& event : events) {
     scheduling_.OnEvent(event);
     tenants_.OnEvent(event);
+    mask_checks_.OnEvent(event);
     Trace(base::Mix64(event.id, static_cast<uint64_t>(event.kind)));
     for (const core::Scored& scored : event.scored) Trace(static_cast<uint64_t>(scored.position));
     Trace(base::Mix64(static_cast<uint64_t>(event.sampled.token),

@@ -19,6 +19,8 @@
 #include "doubles.h"
 #include "encoder.h"
 #include "engine/engine_core.h"
+#include "mask_checks.h"
+#include "masks.h"
 #include "scheduling_checks.h"
 #include "setup.h"
 #include "tenant_checks.h"
@@ -91,11 +93,13 @@ class Simulation {
   base::VirtualClock clock_;
   SimExecutor executor_;
   SimTier tier_;
+  SimMasks masks_;
   std::unique_ptr<policy::SchedulingPolicy> policy_;
   std::unique_ptr<engine::EngineCore> core_;
   Checks checks_;
   SchedulingChecks scheduling_;
   TenantChecks tenants_;
+  MaskChecks mask_checks_;
   SimEncoder encoder_;                           // With a hostile tenant: of all requests.
   std::multimap<base::TimePoint, Input> inbox_;  // Equal times keep their order.
   int next_request_ = 0;

@@ -19,6 +19,9 @@ namespace ropeway::engine {
 // accepted the end token alone. So a mask of another sequence, or of other ids, is soon noticed.
 class TestConstraint final : public core::Constraint {
  public:
+  // The message of a mask that fails.
+  static constexpr const char* kFails = "too much work";
+
   struct Options {
     int32_t vocab_size = 1000;
     int32_t length = 10;
@@ -31,6 +34,8 @@ class TestConstraint final : public core::Constraint {
   };
 
   explicit TestConstraint(Options options) : options_(std::move(options)) {}
+
+  const Options& options() const { return options_; }
 
   size_t mask_words() const override {
     return (static_cast<size_t>(options_.vocab_size) + 31) / 32;
@@ -53,7 +58,7 @@ class TestConstraint final : public core::Constraint {
 
     Status Mask(std::span<uint32_t> words) override {
       if (options_->on_mask) options_->on_mask();
-      if (count_ == options_->fails_at) return InvalidArgument("too much work");
+      if (count_ == options_->fails_at) return InvalidArgument(kFails);
       std::fill(words.begin(), words.end(), 0);
       for (TokenId id = 0; id < options_->vocab_size; ++id) {
         if (Allows(id)) words[static_cast<size_t>(id) / 32] |= uint32_t{1} << (id % 32);
