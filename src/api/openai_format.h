@@ -22,8 +22,9 @@ std::unique_ptr<ApiFormat> MakeOpenAiChat();
 
 // A body of either dialect, with what it says about the answer's form.
 struct OpenAiBody : ApiRequest {
-  int max_choices = 0;            // The server's bound.
-  FieldReport* report = nullptr;  // While it is read, as are the next two.
+  int max_choices = 0;  // The server's bound.
+  // Set while the body is read:
+  FieldReport* report = nullptr;
   std::string_view text = {};
   base::JsonBounds json_bounds = {};
   bool has_stream_options = false;

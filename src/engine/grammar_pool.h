@@ -94,7 +94,7 @@ class GrammarPool {
   mutable std::mutex mu_;
   std::list<Entry> entries_;                         // Most recently used first. GUARDED_BY(mu_)
   std::map<Key, std::list<Entry>::iterator> index_;  // GUARDED_BY(mu_)
-  // Grammars that are being compiled, and those who wait for them. GUARDED_BY(mu_)
+  // Grammars that are being compiled, and the requests that wait for each. GUARDED_BY(mu_)
   std::map<Key, std::vector<DoneFn>> compiling_;
   GrammarStats stats_;   // GUARDED_BY(mu_)
   base::FairPool pool_;  // Last: its threads use all of the above.

@@ -89,8 +89,8 @@ class Grammar final : public core::Constraint, public std::enable_shared_from_th
 
   const std::shared_ptr<const Vocabulary> vocabulary_;
   std::unique_ptr<const Parts> parts_;
-  // Tokens inside of which a rule of limited length may begin and go on beyond its limit:
-  // xgrammar's masks do not see that, its parser does.
+  // Tokens in whose text a rule of limited length may begin and go on beyond its limit: xgrammar's
+  // masks do not see that, its parser does.
   std::vector<TokenId> unsure_;
   int64_t work_ = 0;
   size_t bytes_ = 0;
