@@ -13,6 +13,7 @@ import pathlib
 import re
 import unittest
 
+import jsonschema
 from openai_server import ARGS, Server, main
 
 DATA = pathlib.Path(__file__).parent / "data"
@@ -26,6 +27,12 @@ def pick(value, path):
     for name in path.split("."):
         value = value[int(name)] if isinstance(value, list) else value[name]
     return value
+
+
+def schema_of(body):
+    """What the answer must be valid by; None: it may be any text."""
+    form = body.get("response_format") or {}
+    return {"json_object": form.get("schema", {"type": "object"}), "json_schema": form.get("json_schema", {}).get("schema")}.get(form.get("type"))
 
 
 def gather(text):
@@ -110,6 +117,9 @@ class OneServer(unittest.TestCase):
                 self.assertIn(choice["finish_reason"], ("stop", "length"))
                 text = choice["message"]["content"] if chat else choice["text"]
                 self.assertIsInstance(text, str)
+                schema = schema_of(body)
+                if schema is not None and choice["finish_reason"] == "stop":
+                    jsonschema.validate(json.loads(text), schema)
                 if chat:
                     self.assertEqual(choice["message"]["role"], "assistant")
             asked = not stream or (body.get("stream_options") or {}).get("include_usage", False)

@@ -3,9 +3,9 @@
 
 usage: record.py [CLIENT...]
 
-It needs openai, langchain-openai, litellm and llm from the Python package index, in an environment of their own, and Open WebUI
-in another, whose program OPEN_WEBUI names; `source` in each file says which version was recorded. Long texts of the clients' own are
-replaced by ours. The `expect` of a file that is there already is kept.
+It needs openai, langchain-openai, litellm and llm from the Python package index, in an environment of their own, instructor in
+another (name the client then), and Open WebUI in a third, whose program OPEN_WEBUI names; `source` in each file says which version
+was recorded. Long texts of the clients' own are replaced by ours. The `expect` of a file that is there already is kept.
 
 The files of Cline and Continue are not recorded, since both need an editor: they were written from the source that `source` names.
 """
@@ -28,6 +28,26 @@ HOP = {"host", "content-length", "connection", "accept-encoding"}
 QUESTION = "Name the capital of France in one word."
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather in a city.", "parameters": WEATHER}}
+# An answer that fits both that and city_class().
+CITY = {"city": "Paris", "country": {"name": "France", "continent": "Europe"}, "river": None}
+
+
+def city_class():
+    """A class with one inside, alternatives, and a value that may be missing."""
+    import typing
+
+    import pydantic
+
+    class Country(pydantic.BaseModel):
+        name: str
+        continent: typing.Literal["Africa", "America", "Asia", "Europe"]
+
+    class City(pydantic.BaseModel):
+        city: str
+        country: Country
+        river: typing.Optional[str]
+
+    return City
 
 
 def answer(body, chat):
@@ -43,8 +63,8 @@ def answer(body, chat):
         lines = [json.dumps(event) for event in [*events, {**head, "choices": []}]] + ["[DONE]"]
         return "".join(f"data: {line}\n\n" for line in lines).encode(), "text/event-stream"
     head["object"] = "chat.completion" if chat else "text_completion"
-    if (body.get("response_format") or {}).get("type") == "json_schema":
-        text = json.dumps({"city": "Paris"})
+    if (body.get("response_format") or {}).get("type") in ("json_schema", "json_object"):
+        text = json.dumps(CITY)
     choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
     reply = {**head, "choices": [{"index": 0, "finish_reason": "stop", **choice}]}
     return json.dumps(reply).encode(), "application/json"
@@ -91,6 +111,8 @@ def record_openai(url):
     yield "store", lambda: chat(model="default", messages=messages, max_tokens=8, store=True, metadata={"team": "a"},
                                 reasoning_effort="low", verbosity="low", prompt_cache_key="k", safety_identifier="s")
     yield "tools", lambda: chat(model="default", messages=messages, max_tokens=8, tools=[TOOL], tool_choice="auto")
+    yield "parse", lambda: client.chat.completions.parse(model="default", messages=messages, max_tokens=64, temperature=0,
+                                                         response_format=city_class())
     yield "completion", lambda: client.completions.create(model="default", prompt="The capital of France is", max_tokens=4,
                                                           temperature=0, stop=["\n"])
     yield "models", client.models.list
@@ -100,14 +122,24 @@ def record_langchain(url):
     from langchain_openai import ChatOpenAI
 
     def model(**more):
-        return ChatOpenAI(base_url=url, api_key="any", model="default", max_tokens=8, **more)
+        return ChatOpenAI(**{"base_url": url, "api_key": "any", "model": "default", "max_tokens": 8, **more})
 
     messages = [("system", "Be brief."), ("human", QUESTION)]
     yield "chat", lambda: model(temperature=0).invoke(messages)
     yield "stream", lambda: list(model(stream_usage=True).stream(messages))
     yield "tools", lambda: model().bind_tools([TOOL]).invoke(messages)
     schema = {"title": "City", "description": "A city.", **WEATHER}
-    yield "schema", lambda: model().with_structured_output(schema, method="json_schema").invoke(messages)
+    yield "schema", lambda: model(max_tokens=32, temperature=0).with_structured_output(schema, method="json_schema").invoke(messages)
+
+
+def record_instructor(url):
+    import instructor
+    import openai
+
+    client = instructor.from_openai(openai.OpenAI(base_url=url, api_key="any"), mode=instructor.Mode.JSON)
+    yield "json", lambda: client.chat.completions.create(
+        model="default", messages=[{"role": "user", "content": QUESTION}], response_model=city_class(), max_tokens=128,
+        temperature=0)
 
 
 def record_litellm(url):
@@ -217,7 +249,8 @@ def shorten(body):
     """Without what a client's authors wrote at length."""
     for message in (body or {}).get("messages", []):
         if len(str(message["content"])) > 500:
-            message["content"] = "Write a short title for this chat: " + QUESTION
+            message["content"] = ("Answer with a JSON object that has the keys city, country and river." if "response_format" in body
+                                  else "Write a short title for this chat: " + QUESTION)
     if len((body or {}).get("tools", [])) > 1:
         name = body["tools"][0]["function"]["name"]
         body["tools"] = [{"type": "function", "function": {**TOOL["function"], "name": name}}]
@@ -226,6 +259,7 @@ def shorten(body):
 
 # By the beginning of their files' names: the package, and what records it.
 CLIENTS = {"openai": ("openai", record_openai), "langchain": ("langchain-openai", record_langchain),
+           "instructor": ("instructor", record_instructor),
            "litellm": ("litellm", record_litellm), "llm": ("llm", record_llm), "open-webui": ("open-webui", record_open_webui)}
 
 
