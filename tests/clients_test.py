@@ -32,7 +32,9 @@ def pick(value, path):
 def schema_of(body):
     """What the answer must be valid by; None: it may be any text."""
     form = body.get("response_format") or {}
-    return {"json_object": form.get("schema", {"type": "object"}), "json_schema": form.get("json_schema", {}).get("schema")}.get(form.get("type"))
+    if form.get("type") == "json_object":
+        return form.get("schema", {"type": "object"})
+    return form["json_schema"]["schema"] if form.get("type") == "json_schema" else None
 
 
 def gather(text):
@@ -154,13 +156,27 @@ class RecordedTest(OneServer):
 
 
 class PageTest(OneServer):
-    def test_the_page_of_the_openai_client_runs_as_it_is(self):
-        page = (DATA.parent.parent / "docs" / "clients" / "openai.md").read_text(encoding="utf-8")
-        [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-        code = code.replace("127.0.0.1:8080", f"127.0.0.1:{self.server.port}").replace('"any"', repr(KEY))
+    """The Python of a page, as it is."""
+
+    def run_page(self, name, blocks):
+        """What its blocks print."""
+        page = (DATA.parent.parent / "docs" / name).read_text(encoding="utf-8")
+        found = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        self.assertEqual(len(found), blocks)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(code, "docs/clients/openai.md", "exec"), {})  # pylint: disable=exec-used
-        self.assertIn("sea", printed.getvalue())
+            variables = {}
+            for code in found:
+                code = code.replace("127.0.0.1:8080", f"127.0.0.1:{self.server.port}").replace('"any"', repr(KEY))
+                exec(compile(code, name, "exec"), variables)  # pylint: disable=exec-used
+        return printed.getvalue()
+
+    def test_the_page_of_the_openai_client(self):
+        printed = self.run_page("clients/openai.md", 2)
+        self.assertIn("sea", printed)
+        self.assertRegex(printed, r"capital='\w")
+
+    def test_the_page_of_structured_output(self):
+        self.assertRegex(self.run_page("structured_output.md", 1), r"^name='.+' city='Bern' topic='(invoice|delivery|other)'\n$")
 
 
 class PeerTest(OneServer):

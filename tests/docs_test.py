@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs every ```sh block of curl commands in README.md and docs/api.md against `ropeway serve`, and all
-of docs/security.md, in order: its TLS files, its keys, its server and its curl commands. A block
-followed by a ```json block must print exactly that; any other must not print an error, and the answer
-that the README's transcript shows must be the one that its command gets.
+"""Runs every ```sh block of curl commands in README.md, docs/api.md and docs/structured_output.md against
+`ropeway serve`, and all of docs/security.md, in order: its TLS files, its keys, its server and its curl
+commands. A block followed by a ```json block must print exactly that; any other must not print an error,
+and the answer that the README's transcript shows must be the one that its command gets. Each metric of
+the server must be named in a page.
 
 usage: docs_test.py --ropeway PROGRAM --model FILE.gguf
 """
@@ -57,6 +58,19 @@ def blocks_of(name, begin="curl"):
             if m.group(1).split()[0] == begin]
 
 
+def unnamed_metrics(server):
+    """The metrics that no page names. A name in a row may stand for the beginning of the next: `ropeway_x_total`, `..._y_total`."""
+    connection = server.connect(60)
+    connection.request("GET", "/metrics")
+    names = re.findall(r"^# TYPE (\S+) ", connection.getresponse().read().decode(), re.MULTILINE)
+    connection.close()
+    assert len(names) > 50, names
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+    named = set(re.findall(r"`(\w+)(?:\{[\w,]*\})?`", pages))
+    ends = tuple(re.findall(r"`\.\.\.(_\w+)`", pages))
+    return [name for name in names if name not in named and not name.endswith(ends)]
+
+
 def check_security():
     """Does what docs/security.md says, in an empty folder; how many blocks, and what is wrong."""
     name = "docs/security.md"
@@ -95,12 +109,13 @@ def main():
     wrong = []
     blocks = 0
     try:
-        for name in ("README.md", "docs/api.md"):
+        for name in ("README.md", "docs/api.md", "docs/structured_output.md"):
             found = blocks_of(name)
             if not found:
                 wrong.append(f"{name}: no curl block found")
             blocks += len(found)
             wrong += filter(None, (check(server, name, *groups) for groups in found))
+        wrong += [f"no page names the metric {name}" for name in unnamed_metrics(server)]
     finally:
         server.stop()
     more, faults = check_security()

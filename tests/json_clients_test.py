@@ -6,11 +6,14 @@ usage: json_clients_test.py --ropeway PROGRAM --model FILE.gguf     (./test --su
 """
 import argparse
 import concurrent.futures
+import contextlib
 import enum
+import io
 import json
 import logging
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -157,6 +160,16 @@ class OpenAiTest(ClientTest):
 
 
 class LangChainTest(ClientTest):
+    def test_the_page(self):
+        page = pathlib.Path(__file__).parent.parent.joinpath("docs", "clients", "langchain.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        self.assertEqual(len(blocks), 2)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            variables = {}
+            for code in blocks:
+                exec(code.replace("http://127.0.0.1:8080/v1", URL), variables)  # pylint: disable=exec-used
+        self.assertRegex(printed.getvalue(), r"name='.*' capital='.*'\n$")
+
     def ask_by(self, method):
         from langchain_openai import ChatOpenAI
 
