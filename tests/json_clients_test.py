@@ -7,6 +7,7 @@ usage: json_clients_test.py --ropeway PROGRAM --model FILE.gguf     (./test --su
 import argparse
 import concurrent.futures
 import contextlib
+import datetime
 import enum
 import io
 import json
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import typing
 import unittest
+import uuid
 import venv
 
 # By the test that needs it. instructor and the newest openai want different versions of jiter.
@@ -78,12 +80,22 @@ if URL:
         name: typing.Literal["wheel", "axle", "frame"]
         parts: list["Part"] = Field(max_length=2)
 
+    class Order(BaseModel):
+        """Bounds, a pattern and formats."""
+        id: uuid.UUID
+        code: str = Field(pattern=r"^[A-Z]{2}-\d{3,5}$")
+        pieces: int = Field(ge=1, le=500)
+        discount: float = Field(ge=0, lt=1)
+        ordered: datetime.date
+        sent: typing.Optional[datetime.datetime]
+
     class Flat(BaseModel):
         """What a small model may also meet without its schema."""
         city: str
 
     QUESTIONS = {Person: "Invent a person.", Book: "Name a book.", Household: "Describe a household with pets.",
-                 Part: "List the parts of a bicycle.", Flat: "Name the capital of France."}
+                 Part: "List the parts of a bicycle.", Order: "Invent an order.",
+                 Flat: "Name the capital of France."}
     logging.disable(logging.ERROR)  # instructor's, of answers that fit no schema.
 
 
@@ -119,7 +131,8 @@ class ClientTest(unittest.TestCase):
                 value = json.loads(answer.text)
                 self.assertIsInstance(value, dict)
                 if schema_holds:
-                    jsonschema.validate(value, form.model_json_schema(), jsonschema.Draft202012Validator)
+                    judge = jsonschema.Draft202012Validator
+                    jsonschema.validate(value, form.model_json_schema(), judge, format_checker=judge.FORMAT_CHECKER)
                     self.assertEqual(answer.parsed, form.model_validate(value))
         print(f"  {self.id().split('.', 1)[1]}: {stopped} of {len(cases)} ended with stop, the others with length", flush=True)
         self.assertGreaterEqual(stopped, len(cases) // 2 if schema_holds else 1)
