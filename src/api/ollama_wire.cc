@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "api/output_format.h"
 #include "api/parameter_json.h"
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
@@ -191,6 +192,9 @@ class OllamaWire final : public WireFormat {
     if (request.logprobs) {
       body["logprobs"] = true;
       body["top_logprobs"] = *request.logprobs;
+    }
+    if (Status status = WriteOutputFormat(request.format, core::kOllama, &body); !status.ok()) {
+      return status;
     }
     return WireRequest{messages != nullptr ? "/api/chat" : "/api/generate", Dump(body)};
   }

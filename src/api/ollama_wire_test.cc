@@ -62,6 +62,17 @@ TEST(OllamaWire, SendsATextWithoutATemplate) {
   EXPECT_EQ(options["typical_p"], 1);
 }
 
+TEST(OllamaWire, AsksForTheForm) {
+  const auto wire = MakeOllama({});
+  Request request = ChatRequest();
+  request.format.kind = OutputFormat::Kind::kJsonSchema;
+  request.format.schema = R"({"type":"object"})";
+  EXPECT_EQ(OllamaBody(*wire, request)["format"], json::parse(R"({"type":"object"})"));
+  request.format.kind = OutputFormat::Kind::kChoice;
+  request.format.choices = {"yes", "no"};
+  EXPECT_EQ(wire->Write(request).status().code(), StatusCode::kUnimplemented);
+}
+
 TEST(OllamaWire, SaysWhatItHasNoWayToAskFor) {
   const auto wire = MakeOllama({});
   Request ids = CompletionRequest();

@@ -183,11 +183,14 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-OrderedJson NamedSchema(const std::string& schema) {
+OrderedJson ReadSchema(const std::string& schema) {
   // Not by the library's reader: the text goes on as the client wrote it, or is an error there.
-  OrderedJson value = OrderedJson::parse(schema, nullptr, /*allow_exceptions=*/false);
+  return OrderedJson::parse(schema, nullptr, /*allow_exceptions=*/false);
+}
+
+OrderedJson NamedSchema(const std::string& schema) {
   return {{"type", "json_schema"},
-          {"json_schema", {{"name", "answer"}, {"schema", std::move(value)}, {"strict", true}}}};
+          {"json_schema", {{"name", "answer"}, {"schema", ReadSchema(schema)}, {"strict", true}}}};
 }
 
 Status NoWay(const char* what) {
@@ -202,10 +205,18 @@ Status WriteOutputFormat(const OutputFormat& format, core::ServerKind kind, Orde
       return {};
     case Kind::kJsonObject:
       if (kind == core::kLmStudio) return NoWay("answers that are any JSON object");
-      (*body)["response_format"] = {{"type", "json_object"}};
+      if (kind == core::kOllama) {
+        (*body)["format"] = "json";
+      } else {
+        (*body)["response_format"] = {{"type", "json_object"}};
+      }
       return {};
     case Kind::kJsonSchema:
-      (*body)["response_format"] = NamedSchema(format.schema);
+      if (kind == core::kOllama) {
+        (*body)["format"] = ReadSchema(format.schema);
+      } else {
+        (*body)["response_format"] = NamedSchema(format.schema);
+      }
       return {};
     case Kind::kChoice:
       if (kind == core::kRopeway) {

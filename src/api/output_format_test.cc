@@ -129,14 +129,17 @@ TEST(OutputFormatTest, EachKindOfServerIsAskedInItsWords) {
                       .regex = {},
                       .field = {}};
   for (const core::ServerKind kind : {core::kOpenAi, core::kVllm, core::kSglang, core::kLmStudio,
-                                      core::kLlamaCpp, core::kOllama, core::kRopeway}) {
+                                      core::kLlamaCpp, core::kRopeway}) {
     EXPECT_EQ(Written({}, kind), "{}");
     EXPECT_EQ(
         Written(schema, kind),
         R"({"response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":{"b":1,"a":2},"strict":true}}})");
   }
+  EXPECT_EQ(Written({}, core::kOllama), "{}");
+  EXPECT_EQ(Written(schema, core::kOllama), R"({"format":{"b":1,"a":2}})");
   OutputFormat object;
   object.kind = Kind::kJsonObject;
+  EXPECT_EQ(Written(object, core::kOllama), R"({"format":"json"})");
   EXPECT_EQ(Written(object, core::kLlamaCpp), R"({"response_format":{"type":"json_object"}})");
   EXPECT_EQ(Written(object, core::kLmStudio),
             "it has no field for answers that are any JSON object");
