@@ -50,6 +50,7 @@ class TimedState final : public core::ConstraintState {
 
   bool complete() const override { return state_->complete(); }
   bool ended() const override { return state_->ended(); }
+  size_t bytes() const override { return state_->bytes(); }
 
  private:
   const uint64_t seed_;
