@@ -219,7 +219,6 @@ Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
   FieldReport report(table_.dialect, limits);
   body_->report = &report;
   body_->text = body;
-  body_->json_bounds = limits.json;
   const Status read = ReadFields(*document, table_, body_);
   body_->report = nullptr;
   body_->text = {};

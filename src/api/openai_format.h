@@ -26,7 +26,6 @@ struct OpenAiBody : ApiRequest {
   // Set while the body is read:
   FieldReport* report = nullptr;
   std::string_view text = {};
-  base::JsonBounds json_bounds = {};
   bool has_stream_options = false;
   bool include_usage = false;                   // A stream ends with a chunk that has the usage.
   bool prompt_logprobs = false;                 // The answer has vLLM's field of this name.

@@ -15,6 +15,9 @@ using Kind = OutputFormat::Kind;
 
 constexpr size_t kMostChoices = 1'000;
 
+// As the engine's (grammar::OutputEbnf).
+constexpr base::JsonBounds kSchemaBounds = {.max_depth = 64, .max_values = 20'000};
+
 // Keeps the form that `field` asks for.
 Status SetFormat(OutputFormat format, const std::string& field, OpenAiBody* body) {
   OutputFormat* const kept = &body->request.format;
@@ -36,16 +39,15 @@ Status SetSchema(const json& value, const std::vector<std::string_view>& path, O
   for (size_t i = 1; i < path.size(); ++i) field += "." + std::string(path[i]);
   OutputFormat format;
   format.kind = Kind::kJsonSchema;
-  if (value.is_string()) {
-    format.schema = value.get<std::string>();
-  } else if (value.is_object() || value.is_boolean()) {
-    const StatusOr<nlohmann::ordered_json> ordered =
-        base::ReadOrderedMember(body->text, path, body->json_bounds, "the schema");
-    if (!ordered.ok()) return ordered.status();
-    format.schema = ordered->dump();
-  } else {
+  if (!value.is_string() && !value.is_object() && !value.is_boolean()) {
     return Mismatch(value, field, "a JSON Schema: an object, true or false");
   }
+  const StatusOr<nlohmann::ordered_json> schema =
+      value.is_string()
+          ? base::ReadOrderedJson(value.get_ref<const std::string&>(), kSchemaBounds, "the schema")
+          : base::ReadOrderedMember(body->text, path, kSchemaBounds, "the schema");
+  if (!schema.ok()) return InvalidArgument(field + ": " + schema.status().message(), field);
+  format.schema = schema->dump();
   return SetFormat(std::move(format), field, body);
 }
 
@@ -183,14 +185,14 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-OrderedJson ReadSchema(const std::string& schema) {
-  // Not by the library's reader: the text goes on as the client wrote it, or is an error there.
-  return OrderedJson::parse(schema, nullptr, /*allow_exceptions=*/false);
+// A text of the client's, which may be anything.
+StatusOr<OrderedJson> ReadSchema(const std::string& schema) {
+  return base::ReadOrderedJson(schema, kSchemaBounds, "the schema");
 }
 
-OrderedJson NamedSchema(const std::string& schema) {
+OrderedJson NamedSchema(OrderedJson schema) {
   return {{"type", "json_schema"},
-          {"json_schema", {{"name", "answer"}, {"schema", ReadSchema(schema)}, {"strict", true}}}};
+          {"json_schema", {{"name", "answer"}, {"schema", std::move(schema)}, {"strict", true}}}};
 }
 
 Status NoWay(const char* what) {
@@ -211,13 +213,16 @@ Status WriteOutputFormat(const OutputFormat& format, core::ServerKind kind, Orde
         (*body)["response_format"] = {{"type", "json_object"}};
       }
       return {};
-    case Kind::kJsonSchema:
+    case Kind::kJsonSchema: {
+      StatusOr<OrderedJson> schema = ReadSchema(format.schema);
+      if (!schema.ok()) return schema.status();
       if (kind == core::kOllama) {
-        (*body)["format"] = ReadSchema(format.schema);
+        (*body)["format"] = *std::move(schema);
       } else {
-        (*body)["response_format"] = NamedSchema(format.schema);
+        (*body)["response_format"] = NamedSchema(*std::move(schema));
       }
       return {};
+    }
     case Kind::kChoice:
       if (kind == core::kRopeway) {
         (*body)["guided_choice"] = format.choices;

@@ -91,6 +91,9 @@ TEST(OutputFormatTest, WhatIsWrongIsNamed) {
            {R"("response_format":{"type":"json_schema","json_schema":{"schema":{},"strict":1}})",
             "response_format.json_schema.strict"},
            {R"("guided_json":5)", "guided_json"},
+           {R"("guided_json":"{")", "guided_json"},
+           {"\"guided_json\":\"" + std::string(100'000, '[') + std::string(100'000, ']') + "\"",
+            "guided_json"},
            {R"("guided_choice":[])", "guided_choice"},
            {R"("guided_choice":"a")", "guided_choice"},
            {R"("guided_choice":["a",1])", "guided_choice[1]"},
@@ -120,6 +123,18 @@ std::string Written(const OutputFormat& format, core::ServerKind kind) {
   nlohmann::ordered_json body = nlohmann::ordered_json::object();
   const Status status = wire::WriteOutputFormat(format, kind, &body);
   return status.ok() ? body.dump() : status.message();
+}
+
+TEST(OutputFormatTest, ASchemaThatIsNoJsonIsNotSent) {
+  OutputFormat schema;
+  schema.kind = Kind::kJsonSchema;
+  schema.schema = std::string(100'000, '[') + std::string(100'000, ']');
+  nlohmann::ordered_json body;
+  EXPECT_EQ(wire::WriteOutputFormat(schema, core::kOpenAi, &body).code(),
+            StatusCode::kInvalidArgument);
+  schema.schema = "{";
+  EXPECT_EQ(wire::WriteOutputFormat(schema, core::kOllama, &body).code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(OutputFormatTest, EachKindOfServerIsAskedInItsWords) {

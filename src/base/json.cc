@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -55,11 +57,11 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     if (!Count()) return false;
-    Json& object = *open_.back();
-    if (!bounds_.repeated_keys && object.contains(name)) {
+    Json* const known = FindKey(name);
+    if (known != nullptr && !bounds_.repeated_keys) {
       return Fail("The key '" + name.substr(0, 64) + "' is given twice in one object");
     }
-    key_slot_ = &object[name];
+    key_slot_ = known != nullptr ? known : AddKey(name);
     return true;
   }
 
@@ -104,19 +106,48 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     Json* slot = Put(std::move(container));
     if (slot == nullptr) return false;
     open_.push_back(slot);
+    if constexpr (kOrdered) keys_.emplace_back();
     return true;
   }
 
   bool Close() {
     open_.pop_back();
+    if constexpr (kOrdered) keys_.pop_back();
     return true;
+  }
+
+  // An ordered object would compare each key with all others.
+  static constexpr bool kOrdered = std::is_same_v<Json, nlohmann::ordered_json>;
+
+  Json* FindKey(const string_t& name) {
+    if constexpr (kOrdered) {
+      const auto found = keys_.back().find(name);
+      if (found == keys_.back().end()) return nullptr;
+      auto& members = open_.back()->template get_ref<typename Json::object_t&>();
+      return &(members.begin() + static_cast<std::ptrdiff_t>(found->second))->second;
+    } else {
+      const auto found = open_.back()->find(name);
+      return found == open_.back()->end() ? nullptr : &*found;
+    }
+  }
+
+  Json* AddKey(const string_t& name) {
+    if constexpr (kOrdered) {
+      auto& members = open_.back()->template get_ref<typename Json::object_t&>();
+      keys_.back().emplace(name, members.size());
+      members.push_back({name, nullptr});
+      return &members.back().second;
+    } else {
+      return &(*open_.back())[name];
+    }
   }
 
   const JsonBounds bounds_;
   const std::string_view what_;
   Json root_;
   std::vector<Json*> open_;
-  Json* key_slot_ = nullptr;  // Where the value of the last key goes.
+  std::vector<std::unordered_map<string_t, size_t>> keys_;  // Of open containers, if kOrdered.
+  Json* key_slot_ = nullptr;                                // Where the value of the last key goes.
   size_t values_ = 0;
   std::string failure_;
 };

@@ -27,8 +27,7 @@ struct JsonBounds {
 // calls the document `what`.
 StatusOr<nlohmann::json> ReadJson(std::string_view text, const JsonBounds& bounds,
                                   std::string_view what);
-// The same, with the keys of objects in the order of the text. It looks at all keys of an object
-// for each one: `bounds` must limit that.
+// The same, with the keys of objects in the order of the text.
 StatusOr<nlohmann::ordered_json> ReadOrderedJson(std::string_view text, const JsonBounds& bounds,
                                                  std::string_view what);
 // The same of one member of a document: that of the key path[0], in it that of path[1] and so on.

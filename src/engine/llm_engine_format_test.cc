@@ -71,8 +71,14 @@ TEST_F(LlmEngineFormatTest, AFormatThatIsNotSupportedIsRejectedAtOnce) {
            {JsonOf(R"({"type": "null", "type": "null"})"), "is given twice in one object"},
            {JsonOf("[]"), "a schema must be an object, true or false"},
            {JsonOf(R"({"const": 1e999})"), "the schema is not valid JSON"},
+           {JsonOf("\"" + std::string(300'000, 'x') + "\""),
+            "the schema has 300002 bytes; at most 262144"},
            {ChoiceOf({}), "expected 1 to 1000 choices, got 0"},
-           {{.kind = OutputFormat::Kind::kRegex, .schema = {}, .choices = {}, .regex = "(?=a)", .field = {}},
+           {{.kind = OutputFormat::Kind::kRegex,
+           .schema = {},
+           .choices = {},
+           .regex = "(?=a)",
+           .field = {}},
             "a lookahead"}}) {
     request.format = format;
     const StatusOr<RequestId> id = test_.engine->Submit(request, NewSink());

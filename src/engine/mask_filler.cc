@@ -66,9 +66,9 @@ void MaskFiller::AddTimes(BatchBuilder* builder, core::StepResult* result) {
 bool MaskFiller::Accept(core::Sequence* sequence, TokenId token) {
   core::ConstraintRun* const run = sequence->constraint_run.get();
   if (run == nullptr) return false;
-  run->status = run->state->Accept(token);
-  ++run->accepted;
   run->mask.ready = false;
+  ++run->accepted;
+  run->status = run->state->Accept(token);
   return run->status.ok() && run->state->ended();
 }
 

@@ -19,7 +19,7 @@ namespace ropeway::engine {
 // a step is never longer than kMostTime and one mask, each sequence gets its turn, and no bits
 // change.
 //
-// Thread rule: the engine thread. Nothing throws but Prepare.
+// Thread rule: the engine thread. Nothing throws.
 class MaskFiller {
  public:
   static constexpr base::Duration kMostTime = std::chrono::milliseconds(5);

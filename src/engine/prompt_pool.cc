@@ -66,7 +66,9 @@ bool PromptPool::TryCompile(const std::shared_ptr<LiveRequest>& live) {
       FlowOf(*live), live->ebnf,
       [this, live] {
         RejectOverdue();
-        return live->state() == LiveRequest::State::kEncoding;
+        if (live->state() == LiveRequest::State::kEncoding) return true;
+        ForgetDeadline(*live);  // It was cancelled.
+        return false;
       },
       [this, live](const GrammarPool::Compiled& compiled) { OnCompiled(live, compiled); });
 }

@@ -287,6 +287,7 @@ TEST_F(PromptPoolTest, AGrammarsRequestCanEndBeforeItIsCompiled) {
   const auto cancelled = WithGrammar("a", "root ::= \"c\"\n");
   const auto overdue = WithGrammar("a", "root ::= \"o\"\n");
   overdue->deadline = clock_.Now() + std::chrono::seconds(50);
+  cancelled->deadline = clock_.Now() + std::chrono::hours(1);
   const auto other = WithGrammar("b", "root ::= \"b\"\n");
   for (const auto& live : {cancelled, overdue, other}) ASSERT_TRUE(pool_->TryAdd(live));
   // Another tenant's is compiled meanwhile, and so are texts without a grammar encoded.
@@ -302,6 +303,7 @@ TEST_F(PromptPoolTest, AGrammarsRequestCanEndBeforeItIsCompiled) {
   EXPECT_EQ(grammars_.stats().misses, misses);  // Neither was compiled.
   EXPECT_FALSE(IsReady(cancelled->id));
   EXPECT_FALSE(RejectionOf(cancelled->id));
+  EXPECT_EQ(cancelled.use_count(), 1);  // Nothing keeps it until its deadline.
 }
 
 }  // namespace

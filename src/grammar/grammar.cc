@@ -33,8 +33,10 @@ class WorkLimit {
   const int64_t work_;
 };
 
-Status TooMuchWork(const char* doing) {
-  return InvalidArgument(fmt::format("the grammar is too complex: {} takes too much work", doing));
+// Without memory of its own, as it is made where an exception is handled.
+Status TooMuchWork() {
+  return base::MakeStatus(StatusCode::kInvalidArgument,
+                          "the grammar is too complex: it takes too much work");
 }
 
 // What a grammar's text says of rules of limited length (`r2[max_chars=4] ::= ...`).
@@ -137,7 +139,6 @@ Grammar::~Grammar() = default;
 
 StatusOr<std::shared_ptr<const Grammar>> Grammar::Compile(
     std::shared_ptr<const Vocabulary> vocabulary, const std::string& ebnf, int64_t work) {
-  constexpr const char* kDoing = "compiling it";
   try {
     const WorkLimit limit(work);
     std::shared_ptr<Grammar> grammar(new Grammar(std::move(vocabulary)));
@@ -158,9 +159,13 @@ StatusOr<std::shared_ptr<const Grammar>> Grammar::Compile(
         grammar->parts_->compiled.MemorySizeBytes() + grammar->unsure_.size() * sizeof(TokenId);
     return {std::shared_ptr<const Grammar>(std::move(grammar))};
   } catch (const xgrammar::OutOfWork&) {
-    return TooMuchWork(kDoing);
+    return TooMuchWork();
   } catch (const std::runtime_error& error) {
-    return InvalidArgument(fmt::format("the grammar cannot be read: {}", error.what()));
+    try {
+      return InvalidArgument(fmt::format("the grammar cannot be read: {}", error.what()));
+    } catch (...) {
+      return base::OutOfMemory();
+    }
   } catch (...) {
     return base::CurrentFailure("compiling the grammar");
   }
@@ -176,7 +181,7 @@ Matcher::Matcher(Matcher&&) noexcept = default;
 Matcher& Matcher::operator=(Matcher&&) noexcept = default;
 
 template <typename Fn>
-Status Matcher::Guard(int64_t work, const char* doing, Fn&& fn) {
+Status Matcher::Guard(int64_t work, Fn&& fn) {
   if (!dead_.ok()) return base::CopyStatus(dead_);
   try {
     const WorkLimit limit(work);
@@ -185,7 +190,7 @@ Status Matcher::Guard(int64_t work, const char* doing, Fn&& fn) {
     }
     dead_ = fn(&parts_->matcher);
   } catch (const xgrammar::OutOfWork&) {
-    dead_ = TooMuchWork(doing);
+    dead_ = TooMuchWork();
   } catch (...) {
     dead_ = base::CurrentFailure("matching the grammar");
   }
@@ -195,27 +200,26 @@ Status Matcher::Guard(int64_t work, const char* doing, Fn&& fn) {
 }
 
 Status Matcher::Mask(std::span<uint32_t> words, int64_t work) {
-  return Guard(work, "finding the tokens that may come next",
-               [&](xgrammar::GrammarMatcher* matcher) -> Status {
-                 std::fill(words.begin(), words.end(), 0);
-                 int64_t shape = 0;
-                 DLTensor tensor = AsTensor(words, &shape);
-                 matcher->FillNextTokenBitmask(&tensor);
-                 // It sets bits behind the last token, too.
-                 if (const int32_t odd = grammar_->vocabulary().size() % 32; odd != 0) {
-                   words.back() &= (uint32_t{1} << odd) - 1;
-                 }
-                 for (const TokenId id : grammar_->unsure_) {
-                   uint32_t& word = words[static_cast<size_t>(id) / 32];
-                   const uint32_t bit = uint32_t{1} << (id % 32);
-                   if ((word & bit) != 0 && !matcher->Fork().AcceptToken(id)) word &= ~bit;
-                 }
-                 return {};
-               });
+  return Guard(work, [&](xgrammar::GrammarMatcher* matcher) -> Status {
+    std::fill(words.begin(), words.end(), 0);
+    int64_t shape = 0;
+    DLTensor tensor = AsTensor(words, &shape);
+    matcher->FillNextTokenBitmask(&tensor);
+    // It sets bits behind the last token, too.
+    if (const int32_t odd = grammar_->vocabulary().size() % 32; odd != 0) {
+      words.back() &= (uint32_t{1} << odd) - 1;
+    }
+    for (const TokenId id : grammar_->unsure_) {
+      uint32_t& word = words[static_cast<size_t>(id) / 32];
+      const uint32_t bit = uint32_t{1} << (id % 32);
+      if ((word & bit) != 0 && !matcher->Fork().AcceptToken(id)) word &= ~bit;
+    }
+    return {};
+  });
 }
 
 Status Matcher::Accept(TokenId id, int64_t work) {
-  return Guard(work, "accepting a token", [&](xgrammar::GrammarMatcher* matcher) -> Status {
+  return Guard(work, [&](xgrammar::GrammarMatcher* matcher) -> Status {
     const bool is_token = id >= 0 && id < grammar_->vocabulary().size();
     if (is_token && !matcher->IsTerminated() && matcher->AcceptToken(id)) {
       ++accepted_;

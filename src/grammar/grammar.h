@@ -136,7 +136,7 @@ class Matcher final : public core::ConstraintState {
  private:
   struct Parts;
   template <typename Fn>
-  Status Guard(int64_t work, const char* doing, Fn&& fn);
+  Status Guard(int64_t work, Fn&& fn);
 
   std::shared_ptr<const Grammar> grammar_;
   std::unique_ptr<Parts> parts_;  // Null before the first call, and when dead.

@@ -1,17 +1,19 @@
 #include "grammar/output_ebnf.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/failure.h"
 #include "base/json.h"
 #include "grammar/pattern_ebnf.h"
 #include "grammar/schema_ebnf.h"
+#include "grammar/schema_limits.h"
 
 namespace ropeway::grammar {
 
 namespace {
 
-// The keys of objects are compared with each other: so many are quick.
 constexpr base::JsonBounds kSchemaBounds = {.max_depth = 64, .max_values = 20'000};
 
 }  // namespace
@@ -23,6 +25,10 @@ StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
     case OutputFormat::Kind::kJsonObject:
       return AnyObjectEbnf();
     case OutputFormat::Kind::kJsonSchema: {
+      if (format.schema.size() > kMaxSchemaBytes) {
+        return InvalidArgument(fmt::format("the schema has {} bytes; at most {} are supported",
+                                           format.schema.size(), kMaxSchemaBytes));
+      }
       StatusOr<nlohmann::ordered_json> schema =
           base::ReadOrderedJson(format.schema, kSchemaBounds, "the schema");
       return schema.ok() ? SchemaToEbnf(*schema) : schema.status();

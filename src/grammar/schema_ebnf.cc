@@ -272,6 +272,11 @@ class Converter {
   Node InOrder(const Place& place, std::string_view brackets,
                const std::vector<JsonRules::Member>& members, const char* what, int least,
                std::optional<int> most) {
+    const auto counted = static_cast<size_t>(std::max(least, most.value_or(0)));
+    if (std::min(counted, members.size()) * members.size() > kMaxCounted) {
+      Reject(place.path,
+             fmt::format("the keywords 'min{0}' and 'max{0}' are too large for so many", what));
+    }
     const auto node = json_.Members(brackets, members, least, most.value_or(Ebnf::kNoLimit));
     if (node) return *node;
     if (least > static_cast<int>(members.size())) {
@@ -375,7 +380,13 @@ class Converter {
                   const std::vector<std::string>& required, std::optional<int> least,
                   std::optional<int> most) {
     std::vector<std::string> keys;
-    for (const Json* const name : tree_.ValuesOf(names)) {
+    const std::vector<const Json*> values = tree_.ValuesOf(names);
+    if (values.size() > static_cast<size_t>(kMaxEnumValues)) {
+      Reject(names.path, fmt::format("the keyword 'enum' has too many values: at most {} are "
+                                     "supported in a schema",
+                                     kMaxEnumValues));
+    }
+    for (const Json* const name : values) {
       if (!name->is_string()) continue;  // No key is equal to it.
       const std::string& key = name->get_ref<const std::string&>();
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);

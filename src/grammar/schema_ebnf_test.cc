@@ -434,6 +434,36 @@ TEST_F(SchemaEbnfTest, LargeSchemasAreRejectedEarly) {
   EXPECT_THAT(RejectionOf(ways.dump()), HasSubstr("too complex"));
 }
 
+// Drafts differ, and `$id` changes what references mean.
+TEST_F(SchemaEbnfTest, OtherDraftsAndNestedIdsAreRejected) {
+  for (const char* draft :
+       {"http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-03/schema"}) {
+    EXPECT_THAT(RejectionOf(Json{{"$schema", draft}, {"type", "null"}}.dump()),
+                HasSubstr("names a draft"));
+  }
+  EXPECT_EQ(
+      RejectionOf(R"({"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"})"), "");
+  EXPECT_EQ(
+      RejectionOf(
+          R"({"$ref": "#/$defs/a/$defs/b", "$defs": {"a": {"$id": "http://x.test/a", "$defs": {
+                            "b": {"$ref": "#/$defs/c"}, "c": {"type": "integer"}}}, "c": {"type": "string"}}})"),
+      "at '#/$defs/a': the keyword '$id' is not supported");
+}
+
+TEST_F(SchemaEbnfTest, LongNamesAndCountsOfManyAreRejectedEarly) {
+  EXPECT_THAT(
+      RejectionOf(Json{{"properties", {{std::string(1'000'000, '/'), {{"type", "null"}}}}}}.dump()),
+      HasSubstr("a name has 1000000 bytes: at most 256"));
+  EXPECT_THAT(RejectionOf(Json{{"$ref", "#/" + std::string(1'000'000, '~')}}.dump()),
+              HasSubstr("which does not exist"));
+  Json many = {{"minProperties", 1000}, {"required", Json::array()}};
+  for (int i = 0; i < 1500; ++i) {
+    many["properties"]["p" + std::to_string(i)] = {{"type", "null"}};
+    many["required"].push_back("p" + std::to_string(i));
+  }
+  EXPECT_THAT(RejectionOf(many.dump()), HasSubstr("too large for so many"));
+}
+
 TEST_F(SchemaEbnfTest, EqualPartsAreOneRule) {
   const StatusOr<std::string> once =
       Convert(R"({"properties": {"a": {"minLength": 4}}, "required": ["a"]})");

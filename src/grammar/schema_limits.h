@@ -7,7 +7,12 @@
 namespace ropeway::grammar {
 
 // The bounds of a schema. What they bound would take too much work to compile.
+inline constexpr size_t kMaxSchemaBytes = 256 << 10;
+inline constexpr size_t kMaxKeyBytes = 256;  // Of a name in a path to a schema.
 inline constexpr size_t kMaxEbnfBytes = 64 << 10;
+// Properties or values of a set, times what minProperties, maxProperties and the like count of
+// them.
+inline constexpr size_t kMaxCounted = 20'000;
 inline constexpr int kMaxEnumValues = 1'000;    // In the schema.
 inline constexpr int kMaxObjectOptional = 256;  // Optional properties of one object.
 inline constexpr int kMaxOptional = 1'000;      // Optional properties in the schema.

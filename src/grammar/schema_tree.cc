@@ -192,11 +192,15 @@ std::string DecodePercent(const std::string& text) {
   return decoded;
 }
 
-std::string Replace(std::string text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
+std::string Replace(std::string_view text, std::string_view from, std::string_view to) {
+  std::string replaced;
+  while (true) {
+    const size_t at = text.find(from);
+    replaced += text.substr(0, at);
+    if (at == std::string_view::npos) return replaced;
+    replaced += to;
+    text.remove_prefix(at + from.size());
   }
-  return text;
 }
 
 }  // namespace
@@ -216,6 +220,11 @@ const Json* Find(const Json& schema, std::string_view key) {
 }
 
 Place Under(const Place& place, const std::string& key, const Json& schema) {
+  // Paths are kept for all alternatives on all levels.
+  if (key.size() > kMaxKeyBytes) {
+    Reject(place.path,
+           fmt::format("a name has {} bytes: at most {} are supported", key.size(), kMaxKeyBytes));
+  }
   return {&schema, place.path + "/" + Replace(Replace(key, "~", "~0"), "/", "~1")};
 }
 
@@ -244,10 +253,22 @@ void SchemaTree::Spend(size_t steps) const {
     Reject("#", "the schema is too complex: comparing its alternatives takes too many steps");
 }
 
+// Drafts before the sixth have other keywords of the same names, and lack some.
+void SchemaTree::CheckDraft() const {
+  const Json* const draft = Find(root_, "$schema");
+  if (draft == nullptr) return;
+  for (const char* old : {"draft-00", "draft-01", "draft-02", "draft-03", "draft-04", "draft-05"}) {
+    if (draft->dump().find(old) == std::string::npos) continue;
+    Reject("#",
+           "the keyword '$schema' names a draft that is not supported: draft-06 and later are");
+  }
+}
+
 Keywords SchemaTree::Read(const Place& place) const {
   const Json& schema = *place.schema;
   Spend(1 + schema.size());
   if (!schema.is_object()) Reject(place.path, "a schema must be an object, true or false");
+  if (place.path == "#") CheckDraft();
   const auto form =
       std::find_if(std::begin(kForms), std::end(kForms),
                    [&](const FormKeywords& each) { return Find(schema, each.name) != nullptr; });
@@ -292,6 +313,15 @@ Keywords SchemaTree::Read(const Place& place) const {
   return keywords;
 }
 
+// A property may be called so.
+void SchemaTree::RejectIds(const Place& place) {
+  for (const char* key : {"$id", "id"}) {
+    const Json* const id = Find(*place.schema, key);
+    if (id == nullptr || !id->is_string()) continue;
+    Reject(place.path, fmt::format("the keyword '{}' is not supported", key));
+  }
+}
+
 Place SchemaTree::Target(const Place& place) const {
   const Json& reference = *Find(*place.schema, "$ref");
   const std::string text = reference.is_string() ? reference.get<std::string>() : "";
@@ -318,6 +348,10 @@ Place SchemaTree::Target(const Place& place) const {
              fmt::format("the keyword '$ref' points to '{}', which does not exist", Shown(text)));
     }
     target = Under(target, key, *next);
+    // Within it `#` means that schema.
+    if (next->is_object() && (Find(*next, "$id") != nullptr || Find(*next, "id") != nullptr)) {
+      RejectIds(target);
+    }
     at = end;
   }
   return target;

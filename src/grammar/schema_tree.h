@@ -92,6 +92,8 @@ class SchemaTree {
   unsigned TypesOf(const Place& place, int depth) const;
   bool ExcludeByValue(const Place& a, const Place& b) const;
 
+  static void RejectIds(const Place& place);
+  void CheckDraft() const;
   // Rejects a schema once too much of it was looked at.
   void Spend(size_t steps) const;
 
