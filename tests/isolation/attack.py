@@ -10,6 +10,7 @@ strangers. --metered-key: of a key with a limit of tokens per minute, which half
 import argparse
 import asyncio
 import collections
+import itertools
 import json
 import random
 import resource
@@ -21,6 +22,33 @@ HOST = "127.0.0.1"
 PIECE = 256 << 10
 HOLD_SECONDS = 20
 ENDLESS = {"prompt": "Once upon a time", "max_tokens": 2000, "ignore_eos": True}
+
+
+# Those of dear_schemas() that meet the limit of the work.
+TOO_DEAR = ("optional", "chain")
+
+
+def dear_schemas(name):
+    """JSON Schemas of properties with this name that take long to compile."""
+    def closed(properties, **more):
+        return {"type": "object", "properties": properties, "additionalProperties": False, **more}
+
+    def each(count, schema_of):
+        return closed({f"{name}_{i}": schema_of(i) for i in range(count)})
+
+    def link(i):
+        after = {"$ref": f"#/$defs/d{i + 1}"}
+        return {"anyOf": [{"type": "array", "items": after}, closed({name: after}, required=[name])]}
+    chain = {f"d{i}": link(i) for i in range(299)}
+    return {
+        "chain": {"$ref": "#/$defs/d0", "$defs": {**chain, "d299": {"type": "string"}}},
+        "optional": each(256, lambda i: {"type": "integer"}),
+        "many": each(200, lambda i: {"type": "string"}),
+        "lengths": each(8, lambda i: {"type": "string", "minLength": 8, "maxLength": 20 + i}),
+        "patterns": each(3, lambda i: {"type": "string", "pattern": f"^.{{1,{50 + i}}}$"}),
+        "objects": {"anyOf": [closed({f"{name}_{i}": {"type": "string"}}, required=[f"{name}_{i}"])
+                              for i in range(100)]},
+    }
 
 
 class Attack:
@@ -147,6 +175,25 @@ class Attack:
         body = json.dumps({"prompt": "Hi", "metadata": {str(i): "" for i in range(2400)}, "wrong": 1}).encode()
         return [self.repeat("fields", "/v1/completions", body, pause=0) for _ in range(400)]
 
+    def compiles(self):
+        """Schemas that take long to compile, or too long; each is another one, so that none is kept."""
+        numbers = itertools.count()
+
+        async def send(schema):
+            body = json.dumps({"prompt": "Hi", "max_tokens": 1, "guided_json": schema})
+            while True:
+                named = body.replace("name", f"n{next(numbers):07}").encode()
+                if await self.post("compiles", "/v1/completions", named) not in (200, 400):
+                    await asyncio.sleep(0.5)
+        return [send(schema) for _ in range(6) for schema in dear_schemas("name").values()]
+
+    def masks(self):
+        """Strings near the end of their length, at which it takes longest to find the tokens that may come next."""
+        schema = {"type": "array", "items": {"type": "string", "maxLength": 3}, "minItems": 900}
+        body = json.dumps({"prompt": "Once upon a time", "max_tokens": 2000, "n": 16, "temperature": 1.5,
+                           "guided_json": schema}).encode()
+        return [self.repeat("masks", "/v1/completions", body)]
+
     def sockets(self):
         """Connections that stay open, and ask for little now and then."""
         async def idle(i):
@@ -192,7 +239,8 @@ class Attack:
                 raise end
 
 
-KINDS = ("slots", "urgent", "sampling", "flood", "encode", "bodies", "helper", "fields", "sockets")
+KINDS = ("slots", "urgent", "sampling", "flood", "encode", "bodies", "helper", "fields", "compiles", "masks",
+         "sockets")
 
 
 def main():

@@ -5,6 +5,8 @@ Each attack of attack.py runs from one process of the lowest priority against a 
 under all at once:
 - the time to b's first token (8 tokens, class medium) is at most 3 times what it is in quiet, and 200 ms;
 - b is never rejected (429, 503), nor is anything that it asks for answered otherwise than in quiet;
+- a schema that takes too much work to compile is a 400, whose text is the same each time, and takes the server's thread
+  of grammars at most 3 seconds of processor time;
 - the server's memory stays within the bound of docs/security.md, it ends in time, and with exit code 0.
 And nothing is wasted on b (case "share"): a flood of key a gets at least 90 % of its tokens while b is idle.
 
@@ -23,7 +25,8 @@ import statistics
 import sys
 import time
 
-from load import (DRAIN_SECONDS, MIB, Attacker, Background, Honest, Results, Server, memory_bound, ms, percentile,
+from attack import TOO_DEAR, dear_schemas
+from load import (DRAIN_SECONDS, KEYS, MIB, Attacker, Background, Honest, Results, Server, memory_bound, ms, percentile,
                   print_table, write_figures)
 
 # What runs at once, and whether without a key.
@@ -35,21 +38,26 @@ CASES = {
     "fields": (["fields"], False),
     "flood": (["flood"], False),
     "sampling": (["sampling"], False),
-    "all": (["slots", "bodies", "encode", "helper", "flood", "sampling"], False),
+    "compiles": (["compiles"], False),
+    "masks": (["masks"], False),
+    "all": (["slots", "bodies", "encode", "helper", "flood", "sampling", "compiles", "masks"], False),
     "strangers": (["slots", "bodies", "encode", "helper", "flood", "sampling", "sockets"], True),
 }
 SHARE = "share"  # The case of a's own throughput.
 SETTLE_SECONDS = 1  # From the first requests of an attack to the first sample.
 # Attacks that take slots have so many at least, else they prove nothing.
-TAKES_SLOTS = {"slots", "flood", "sampling"}
+TAKES_SLOTS = {"slots", "flood", "sampling", "masks"}
 LEAST_RUNNING = 16
 OPEN_TO_STRANGERS = {"bodies", "sockets"}  # They ask for /livez.
 REJECTED_AT_THE_DOOR = {401, 403, 404, 405}  # Such an attack would cost nothing.
+GRAMMAR_THREAD = "ropeway-grammar"
+MOST_COMPILE_SECONDS = 3
 # The columns of the table: b's times to the first token, its median gap and its longest request with a large or chunked
-# body, in ms; sequences that run; tokens/s of a; answers to b that were wrong.
+# body, in ms; sequences that run; tokens/s of a; grammars compiled and processor seconds of one; masks and ms of one;
+# answers to b that were wrong.
 COLUMNS = ("case", "round", "quiet_samples", "quiet_p50", "quiet_p99", "quiet_longest", "samples", "p50", "p99",
-           "longest", "gap", "quiet_bodies", "bodies", "running", "a_alone", "a_beside", "ratio", "idle_mib",
-           "peak_mib", "bound", "holds", "wrong")
+           "longest", "gap", "quiet_bodies", "bodies", "running", "a_alone", "a_beside", "ratio",
+           "compiles", "compile_s", "masks", "mask_ms", "idle_mib", "peak_mib", "bound", "holds", "wrong")
 
 
 class Form:
@@ -92,19 +100,65 @@ def check_attack(case, counts, running, results):
         results.check(running >= LEAST_RUNNING, case, f"the attack has {running} slots")
 
 
+def check_rejections(server, kinds, results):
+    """Schemas that take too much work, each under two names and then once more."""
+    for kind in kinds:
+        answers, seconds = [], []
+        for name in ("one", "two", "two"):
+            before = server.thread_seconds(GRAMMAR_THREAD)
+            body = {"prompt": "Hi", "max_tokens": 1, "guided_json": dear_schemas(name)[kind]}
+            answers.append(server.request("POST", "/v1/completions", body, KEYS["a"])[:2])
+            seconds.append(round(server.thread_seconds(GRAMMAR_THREAD) - before, 3))
+        status, text = answers[0]
+        results.check(status == 400 and "too much work" in text, kind, f"{status} {text}")
+        results.check(answers[1:] == 2 * answers[:1], kind, f"not the same each time: {answers}")
+        results.check(max(seconds) <= MOST_COMPILE_SECONDS, kind, f"it takes {seconds} s")
+        results.add_row(case=kind, compile_s=max(seconds), seconds=seconds)
+
+
+def grammar_counts(server):
+    """What grammars have taken of the server so far."""
+    names = ("cache_misses", "rejected", "masks", "masks_deferred", "mask_seconds")
+    return (server.thread_seconds(GRAMMAR_THREAD), *(server.metric(f"ropeway_grammar_{name}_total") for name in names))
+
+
+def grammar_figures(before, after):
+    """Compiles that began, and masks; with those put off to a later step."""
+    seconds, compiles, rejected, masks, deferred, mask_seconds = (b - a for a, b in zip(before, after))
+    figures = {}
+    if compiles:
+        figures |= {"compiles": int(compiles), "rejected": int(rejected), "compile_s": round(seconds / compiles, 3)}
+    if masks:
+        figures |= {"masks": int(masks), "deferred": int(deferred), "mask_ms": ms(mask_seconds / masks)}
+    return figures
+
+
+def check_grammars(case, figures, results):
+    """Whether the attack made the server compile or fill masks, and what each grammar took."""
+    if CASES[case] == (["compiles"], False):
+        results.check(figures.get("compile_s", 0) > 0.05, case, f"the attack compiles too little: {figures}")
+    if CASES[case] == (["masks"], False):
+        results.check(figures.get("mask_ms", 0) > 1, case, f"the attack has no dear masks: {figures}")
+    seconds = figures.get("compile_s", 0)
+    results.check(seconds <= MOST_COMPILE_SECONDS, case, f"a grammar takes {seconds} s to compile")
+
+
 def under_attack(server, case, form, results):
-    """b in one round, how many sequences ran, and the attack's answers."""
+    """b in one round, how many sequences ran, the attack's answers, and the figures of its grammars."""
     kinds, stranger = CASES[case]
+    before = grammar_counts(server)
     with Attacker(server, kinds, stranger) as attacker:
         time.sleep(SETTLE_SECONDS)
         running = server.running()
         client = measure(server, form)
         running = max(running, server.running())
+        figures = grammar_figures(before, grammar_counts(server))
         counts = attacker.stop()
     check_samples(client, case, "under attack", form, results)
     check_attack(case, counts, running, results)
+    check_grammars(case, figures, results)
     server.wait_until_idle()
-    return client, running, counts
+    return client, running, counts, figures
 
 
 def in_quiet(server, form, results):
@@ -122,10 +176,12 @@ def figures_of(client):
 
 def run_case(server, case, form, results, quiet):
     """`quiet`: b in quiet; None: measured before each round."""
+    if case == "compiles":
+        check_rejections(server, TOO_DEAR if form.is_long else TOO_DEAR[:1], results)
     rounds = []
     for number in range(1, form.rounds + 1):
         before = quiet or in_quiet(server, form, results)
-        client, running, counts = under_attack(server, case, form, results)
+        client, running, counts, grammars = under_attack(server, case, form, results)
         if not client.ttft:
             continue
         rounds.append((before.ttft, client.ttft))
@@ -134,7 +190,7 @@ def run_case(server, case, form, results, quiet):
                         gap=ms(statistics.median(client.gaps or [0])),
                         quiet_bodies=ms(max(before.probe_seconds, default=0)),
                         bodies=ms(max(client.probe_seconds, default=0)), running=running,
-                        peak_mib=server.memory() // MIB, wrong=len(client.wrong), attack=counts)
+                        **grammars, peak_mib=server.memory() // MIB, wrong=len(client.wrong), attack=counts)
     results.check(len(rounds) == form.rounds, case, "no samples")
     for percent, factor in form.checks if rounds else ():
         before = statistics.median(percentile(samples, percent) for samples, _ in rounds)

@@ -73,6 +73,12 @@ class Server(RopewayServer):
         text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         return int(re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE).group(1)) << 10
 
+    def thread_seconds(self, name):
+        """Processor time that the threads of this name took."""
+        threads = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text(encoding="utf-8").split()[0]) / 1e9 for thread in threads
+                   if (thread / "comm").read_text(encoding="utf-8").strip() == name)
+
     def descriptors(self):
         return len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
