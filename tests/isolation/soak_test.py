@@ -2,8 +2,8 @@
 """Half an hour of mixed hostile and honest load: nothing grows, and honest requests are answered as in quiet.
 
 Key b asks all the time. Every minute one to three attacks of attack.py, drawn from the seed, of key a or of strangers,
-take the place of those before; in between, the server is idle for a moment. First each attack of key a comes once, so
-that all that they need has been taken. Then:
+take the place of those before; in between, the server is idle for a moment. First the server gets as many grammars as
+it keeps, and each attack of key a comes once, so that all that they need has been taken. Then:
 - b is never rejected, and the p99 of its time to the first token is at most 3 times that in quiet, and 200 ms;
 - memory and descriptors, looked at while it is idle after the drawn attacks, are in the last third what they were in the
   first;
@@ -19,8 +19,8 @@ import statistics
 import sys
 import time
 
-from attack import KINDS
-from load import (DRAIN_SECONDS, MIB, Attacker, Honest, Server, memory_bound, percentile, print_table,
+from attack import KINDS, dear_schemas
+from load import (DRAIN_SECONDS, KEYS, MIB, Attacker, Honest, Server, memory_bound, percentile, print_table,
                   write_figures)
 
 ATTACK_SECONDS = 50
@@ -38,6 +38,19 @@ def figures_of(samples):
                                         for name, percent in (("p50", 50), ("p99", 99), ("longest", 100))}}
 
 
+def fill_grammars(server):
+    """Has other grammars compiled until the server keeps no more of them than before."""
+    kept, number = -1, 0
+    while (now := server.metric("ropeway_grammar_cache_bytes")) > kept:
+        kept = now
+        for number in range(number + 1, number + 11):
+            schema = dear_schemas(f"fill{number:06}")["objects"]
+            body = {"prompt": "Hi", "max_tokens": 1, "guided_json": schema}
+            status, text, _ = server.request("POST", "/v1/completions", body, KEYS["a"])
+            assert status == 200, f"{status} {text}"
+    print(f"  {number} grammars, of which those kept take {kept / MIB:.0f} MiB", flush=True)
+
+
 def soak(server, args, rows, wrong):
     """Adds the figures of each attack to `rows`, and to `wrong` what is, as sentences."""
     numbers = random.Random(args.seed)
@@ -47,6 +60,7 @@ def soak(server, args, rows, wrong):
         return
     rows.append({"minute": 0, "attack": "none", **figures_of(quiet.ttft)})
     idle = server.memory("VmRSS")
+    fill_grammars(server)
     client = Honest(server)
     memory, descriptors = [], []
     seconds = max(1, min(ATTACK_SECONDS, args.minutes * 60 / ATTACKS - PAUSE_SECONDS))
@@ -79,6 +93,8 @@ def soak(server, args, rows, wrong):
     before, after = percentile(quiet.ttft, 99), percentile(client.ttft, 99)
     if after > 3 * before + 0.2:
         wrong.append(f"b's p99 is {after * 1e3:.0f} ms, in quiet {before * 1e3:.0f}: more than 3 times that and 200 ms")
+    if not memory:
+        return  # What was wrong came first.
     third = max(1, len(memory) // 3)
     first, last = statistics.median(memory[:third]), statistics.median(memory[-third:])
     if last > MEMORY_FACTOR * first + MEMORY_MARGIN:
