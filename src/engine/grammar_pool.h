@@ -47,7 +47,7 @@ class GrammarPool {
   // Must not wait or throw. Called once from the pool's thread, or not at all after Stop.
   using DoneFn = std::function<void(const Compiled&)>;
 
-  static constexpr size_t kCacheBytes = size_t{256} << 20;
+  static constexpr size_t kCacheBytes = size_t{64} << 20;
 
   // A tenant alone may have `capacity` grammars in the queue, several tenants twice as many
   // together.

@@ -212,7 +212,12 @@ Status Matcher::Mask(std::span<uint32_t> words, int64_t work) {
     for (const TokenId id : grammar_->unsure_) {
       uint32_t& word = words[static_cast<size_t>(id) / 32];
       const uint32_t bit = uint32_t{1} << (id % 32);
-      if ((word & bit) != 0 && !matcher->Fork().AcceptToken(id)) word &= ~bit;
+      if ((word & bit) == 0) continue;
+      if (matcher->AcceptToken(id)) {
+        matcher->Rollback(1);
+      } else {
+        word &= ~bit;
+      }
     }
     return {};
   });
