@@ -230,7 +230,7 @@ class TerminalTest(ChatCase):
             with self.subTest(said=said):
                 self.assertIn(answer, self.say(chat, said + "\n", r"\n\([^\n]*\)\n"))
         shown = self.say(chat, "/set\n", r"ignore_eos [^\n]*\n")
-        self.assertRegex(shown, r"max_tokens +4 +Tokens of an answer")
+        self.assertRegex(shown, r"max_tokens +4 +Maximum number of tokens")
         first = chat.ask("Hello.")
         self.assertEqual(first[2], 4)
         chat.send("/retry\n")
