@@ -181,7 +181,7 @@ def rejected(kind):
     }
     if kind == "bpe":
         models["which is unused"] = with_pieces(plain, pieces)
-        models["of which a character is no ordinary piece"] = without_space(plain)
+        models["with a character that is not an ordinary piece"] = without_space(plain)
     return models
 
 
