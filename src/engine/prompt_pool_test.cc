@@ -299,11 +299,12 @@ TEST_F(PromptPoolTest, AGrammarsRequestCanEndBeforeItIsCompiled) {
   EXPECT_EQ(RejectionOf(overdue->id), StatusCode::kDeadlineExceeded);
   const uint64_t misses = grammars_.stats().misses;
   grammar_gate_.Open();
+  // Nothing keeps it until its deadline.
+  EXPECT_TRUE(Eventually([&] { return cancelled.use_count() == 1; }));
   grammars_.Stop();
   EXPECT_EQ(grammars_.stats().misses, misses);  // Neither was compiled.
   EXPECT_FALSE(IsReady(cancelled->id));
   EXPECT_FALSE(RejectionOf(cancelled->id));
-  EXPECT_EQ(cancelled.use_count(), 1);  // Nothing keeps it until its deadline.
 }
 
 }  // namespace
