@@ -296,7 +296,8 @@ Status DiskDirectory::Create(uint32_t generation) const {
   if (const rocksdb::Status status = env_->CreateDir(folder); !status.ok()) {
     return WriteFailed(folder, status);
   }
-  // RocksDB gives folders and files to all readers. The blocks are private in a public directory too.
+  // RocksDB gives folders and files to all readers. The blocks are private in a public directory
+  // too.
   if (chmod(folder.c_str(), 0700) != 0) {
     return WriteFailed(folder, std::error_code(errno, std::generic_category()), "");
   }

@@ -148,7 +148,8 @@ TEST(DiskDirectory, WhatFileSystemsMakeDoesNotMatter) {
 
 TEST(DiskDirectory, BlocksArePrivateInADirectoryThatAllMayRead) {
   const TestFolder folder;
-  fs::permissions(folder.path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
+  fs::permissions(folder.path(), fs::perms::others_read | fs::perms::others_exec,
+                  fs::perm_options::add);
   FillTier(folder.path());
   int folders = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.path())) {
