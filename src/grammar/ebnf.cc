@@ -51,7 +51,7 @@ Ebnf::Node Ebnf::Class(std::string_view brackets) {
   return Intern({.kind = Kind::kClass, .text = std::string(brackets)});
 }
 
-Ebnf::Node Ebnf::Sequence(std::vector<Node> parts) {
+Ebnf::Node Ebnf::Sequence(const std::vector<Node>& parts) {
   std::vector<Node> joined;  // Literals side by side become one, and empty ones go.
   for (const Node part : parts) {
     if (At(part).kind == Kind::kLiteral) {
@@ -70,7 +70,7 @@ Ebnf::Node Ebnf::Sequence(std::vector<Node> parts) {
 
 Ebnf::Ebnf() : empty_(Literal("")) {}
 
-Ebnf::Node Ebnf::Choice(std::vector<Node> ways) {
+Ebnf::Node Ebnf::Choice(const std::vector<Node>& ways) {
   std::vector<Node> distinct;
   for (const Node way : ways) {
     if (std::find(distinct.begin(), distinct.end(), way) == distinct.end()) distinct.push_back(way);
@@ -453,7 +453,7 @@ std::optional<Ebnf::Node> JsonRules::Members(std::string_view brackets,
       }
       if (here && !members[i].required) ways.push_back(*here);
       here = std::nullopt;
-      if (!ways.empty()) here = ebnf_->Shared(ebnf_->Choice(std::move(ways)));
+      if (!ways.empty()) here = ebnf_->Shared(ebnf_->Choice(ways));
     }
   }
   if (!follow[0]) return std::nullopt;

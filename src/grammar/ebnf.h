@@ -27,9 +27,9 @@ class Ebnf {
   Node Literal(std::string_view text);
   // One character of a class in brackets, such as "[0-9a-f]".
   Node Class(std::string_view brackets);
-  Node Sequence(std::vector<Node> parts);
+  Node Sequence(const std::vector<Node>& parts);
   // REQUIRES: `ways` is not empty.
-  Node Choice(std::vector<Node> ways);
+  Node Choice(const std::vector<Node>& ways);
   Node Optional(Node part) { return Choice({part, empty_}); }
   // `part`, `least` to `most` times in a row.
   Node Repeat(Node part, int least, int most);

@@ -102,7 +102,7 @@ Node PatternWriter::Character(const CharacterSet& set, Node next) {
     ways.push_back(
         ebnf_->Sequence({ebnf_->Literal("\\"), ebnf_->Shared(ebnf_->Choice(escapes)), next}));
   }
-  return ebnf_->Choice(std::move(ways));
+  return ebnf_->Choice(ways);
 }
 
 // Each part is written before what follows it, so that all rules recur at their right ends: masks
@@ -140,7 +140,7 @@ std::optional<Node> PatternWriter::WriteSequence(const Regex& regex, Node next, 
       if (const std::optional<Node> here = Write(part, next, true)) ways.push_back(*here);
       if (some && part.shortest == 0) ways.push_back(*some);
       some.reset();
-      if (!ways.empty()) some = ebnf_->Shared(ebnf_->Choice(std::move(ways)));
+      if (!ways.empty()) some = ebnf_->Shared(ebnf_->Choice(ways));
     }
     next = Write(part, next, false).value();
   }
@@ -155,7 +155,7 @@ std::optional<Node> PatternWriter::WriteChoice(const Regex& regex, Node next, bo
     if (const std::optional<Node> way = Write(part, next, filled)) ways.push_back(*way);
   }
   if (ways.empty()) return std::nullopt;
-  return ebnf_->Shared(ebnf_->Choice(std::move(ways)));
+  return ebnf_->Shared(ebnf_->Choice(ways));
 }
 
 std::optional<Node> PatternWriter::WriteRepeat(const Regex& regex, Node next, bool filled) {
@@ -226,7 +226,7 @@ Node PatternWriter::OneOf(const std::vector<RegexWay>& ways, Node next) {
   std::vector<Node> nodes;
   for (const RegexWay& way : ways) nodes.push_back(Write(way.body, next, false).value());
   written_.clear();
-  return ebnf_->Shared(ebnf_->Choice(std::move(nodes)));
+  return ebnf_->Shared(ebnf_->Choice(nodes));
 }
 
 Node PatternWriter::WholeString(std::string_view regex) {
@@ -289,7 +289,7 @@ Node PatternWriter::String(const Place& place) {
       nodes.push_back(ebnf_->Call(prefix));
     }
     return ebnf_->Shared(
-        ebnf_->Sequence({ebnf_->Literal("\""), ebnf_->Shared(ebnf_->Choice(std::move(nodes)))}));
+        ebnf_->Sequence({ebnf_->Literal("\""), ebnf_->Shared(ebnf_->Choice(nodes))}));
   } catch (const Rejected& rejected) {
     if (rejected.message.starts_with("at '")) throw;
     Reject(place.path, fmt::format("the keyword 'pattern': {}", rejected.message));

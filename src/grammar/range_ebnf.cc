@@ -162,7 +162,7 @@ class DigitRange {
       if (first <= last)
         ways.push_back(ebnf_->Sequence({Digit(first, last), From(at + 1, false, false)}));
     }
-    return ebnf_->Shared(ebnf_->Choice(std::move(ways)));
+    return ebnf_->Shared(ebnf_->Choice(ways));
   }
 
   Node Digit(char first, char last) {
@@ -199,7 +199,7 @@ Node Magnitudes(Ebnf* ebnf, int decimals, Wide low, Wide high) {
         {ebnf->Class("[1-9]"), ebnf->Repeat(ebnf->Class("[0-9]"), first_free - 1, last_free - 1),
          DigitRange::FreeFraction(ebnf, decimals)}));
   }
-  return ebnf->Shared(ebnf->Choice(std::move(ways)));
+  return ebnf->Shared(ebnf->Choice(ways));
 }
 
 }  // namespace
@@ -246,7 +246,7 @@ std::optional<Node> NumericRange(const Place& place, Type type, Ebnf* ebnf) {
     ways.push_back(ebnf->Sequence(
         {ebnf->Literal("-"), Magnitudes(ebnf, decimals, std::max<Wide>(-to, 0), -from)}));
   }
-  return ebnf->Shared(ebnf->Choice(std::move(ways)));
+  return ebnf->Shared(ebnf->Choice(ways));
 }
 
 }  // namespace ropeway::grammar

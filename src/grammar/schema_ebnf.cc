@@ -120,7 +120,7 @@ class Converter {
     }
     std::vector<Node> ways;
     for (const Type type : keywords.types) ways.push_back(OfType(place, type, forced));
-    return ebnf_.Shared(ebnf_.Choice(std::move(ways)));
+    return ebnf_.Shared(ebnf_.Choice(ways));
   }
 
   Node Call(const Place& target, const Forced& forced) {
@@ -146,14 +146,14 @@ class Converter {
     }
     std::vector<Node> ways;
     for (const Json* const value : values) ways.push_back(ebnf_.Literal(value->dump()));
-    return ebnf_.Shared(ebnf_.Choice(std::move(ways)));
+    return ebnf_.Shared(ebnf_.Choice(ways));
   }
 
   Node AnyOf(const Place& place, const Keywords& keywords, const Forced& forced) {
     std::vector<Node> ways;
     for (const Place& way : tree_.Alternatives(place, "anyOf", keywords))
       ways.push_back(Schema(way, forced));
-    return ebnf_.Shared(ebnf_.Choice(std::move(ways)));
+    return ebnf_.Shared(ebnf_.Choice(ways));
   }
 
   // Exactly one alternative must be valid. So each two of them must exclude each other, and what
@@ -180,7 +180,7 @@ class Converter {
     std::vector<Node> ways;
     for (size_t i = 0; i < alternatives.size(); ++i)
       ways.push_back(Schema(alternatives[i], tags[i]));
-    return ebnf_.Shared(ebnf_.Choice(std::move(ways)));
+    return ebnf_.Shared(ebnf_.Choice(ways));
   }
 
   Node OfType(const Place& place, Type type, const Forced& forced) {
@@ -460,7 +460,7 @@ StatusOr<std::string> ChoiceEbnf(const std::vector<std::string>& choices) {
     }
   }
   const Ebnf::Rule root = ebnf.Declare();
-  ebnf.Define(root, ebnf.Choice(std::move(ways)));
+  ebnf.Define(root, ebnf.Choice(ways));
   return ebnf.Print(root);
 }
 
