@@ -29,3 +29,21 @@ pip_download() {
   "$venv/bin/python" -m pip download --disable-pip-version-check --no-cache-dir --no-deps \
     --dest "$work" "${@:2}" "$1" >&2 || die "could not download $1 from the Python package index: is this machine online?"
 }
+
+# fetch_source PARENT NAME==VERSION FOLDER SUM FILE TEXT: the source archive of a package, unpacked as
+# FOLDER in PARENT, unless FILE is there in it. SUM: the archive's SHA-256; TEXT: what is said of the
+# download.
+fetch_source() {
+  local parent=$1
+  shift
+  [ ! -e "$parent/$2/$4" ] || return 0
+  workspace "$parent"
+  "$root/scripts/venv.sh" pip
+  say "$5"
+  # Only this package from source: its build tools as source archives would compile for an hour.
+  pip_download "$1" --no-binary "${1%%==*}"
+  check_sha256 "$work/$2.tar.gz" "$3" || die "the downloaded archive has a wrong SHA-256 sum"
+  tar -xzf "$work/$2.tar.gz" -C "$work" || die "could not unpack $2.tar.gz"
+  rm -rf "${parent:?}/$2"
+  mv "$work/$2" "$parent/$2"
+}
