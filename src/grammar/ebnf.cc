@@ -125,41 +125,22 @@ std::vector<Ebnf::Rule> Ebnf::Reachable(Rule root) const {
   return found;
 }
 
-bool Ebnf::IsNullable(Node node, const std::vector<bool>& nullable) const {
+bool Ebnf::HasText(Node node, Texts texts, const std::vector<bool>& rules) const {
   const Part& part = At(node);
-  const auto is = [&](Node each) { return IsNullable(each, nullable); };
+  const auto has = [&](Node each) { return HasText(each, texts, rules); };
   switch (part.kind) {
     case Kind::kLiteral:
-      return part.text.empty();
+      return texts == Texts::kAny || part.text.empty();
     case Kind::kClass:
-      return false;
+      return texts == Texts::kAny;
     case Kind::kSequence:
-      return std::all_of(part.parts.begin(), part.parts.end(), is);
+      return std::all_of(part.parts.begin(), part.parts.end(), has);
     case Kind::kChoice:
-      return std::any_of(part.parts.begin(), part.parts.end(), is);
+      return std::any_of(part.parts.begin(), part.parts.end(), has);
     case Kind::kRepeat:
-      return part.least == 0 || is(part.parts[0]);
+      return part.least == 0 || has(part.parts[0]);
     case Kind::kCall:
-      return nullable[static_cast<size_t>(part.rule)];
-  }
-  return false;
-}
-
-bool Ebnf::EndsIn(Node node, const std::vector<bool>& ends) const {
-  const Part& part = At(node);
-  const auto is = [&](Node each) { return EndsIn(each, ends); };
-  switch (part.kind) {
-    case Kind::kLiteral:
-    case Kind::kClass:
-      return true;
-    case Kind::kSequence:
-      return std::all_of(part.parts.begin(), part.parts.end(), is);
-    case Kind::kChoice:
-      return std::any_of(part.parts.begin(), part.parts.end(), is);
-    case Kind::kRepeat:
-      return part.least == 0 || is(part.parts[0]);
-    case Kind::kCall:
-      return ends[static_cast<size_t>(part.rule)];
+      return rules[static_cast<size_t>(part.rule)];
   }
   return false;
 }
@@ -169,20 +150,19 @@ void Ebnf::LeftCalls(Node node, const std::vector<bool>& nullable, std::vector<R
   if (part.kind == Kind::kCall) calls->push_back(part.rule);
   for (const Node each : part.parts) {
     LeftCalls(each, nullable, calls);
-    if (part.kind == Kind::kSequence && !IsNullable(each, nullable)) return;
+    if (part.kind == Kind::kSequence && !HasText(each, Texts::kEmpty, nullable)) return;
   }
 }
 
-template <typename Fn>
-std::vector<bool> Ebnf::FixedPoint(const std::vector<Rule>& rules, Fn&& fn) const {
+std::vector<bool> Ebnf::RulesWithText(const std::vector<Rule>& rules, Texts texts) const {
   std::vector<bool> known(rules_.size());
   for (bool changed = true; changed;) {
     changed = false;
     // Backwards: rules mostly call rules that were found after them.
     for (auto rule = rules.rbegin(); rule != rules.rend(); ++rule) {
-      if (known[static_cast<size_t>(*rule)] || !fn(*rules_[static_cast<size_t>(*rule)].body, known))
-        continue;
-      known[static_cast<size_t>(*rule)] = true;
+      const auto at = static_cast<size_t>(*rule);
+      if (known[at] || !HasText(*rules_[at].body, texts, known)) continue;
+      known[at] = true;
       changed = true;
     }
   }
@@ -191,8 +171,7 @@ std::vector<bool> Ebnf::FixedPoint(const std::vector<Rule>& rules, Fn&& fn) cons
 
 std::vector<Ebnf::Rule> Ebnf::FindEndless(Rule root) const {
   const std::vector<Rule> rules = Reachable(root);
-  const std::vector<bool> ends = FixedPoint(
-      rules, [this](Node body, const std::vector<bool>& known) { return EndsIn(body, known); });
+  const std::vector<bool> ends = RulesWithText(rules, Texts::kAny);
   std::vector<Rule> endless;
   for (const Rule rule : rules) {
     if (!ends[static_cast<size_t>(rule)]) endless.push_back(rule);
@@ -202,8 +181,7 @@ std::vector<Ebnf::Rule> Ebnf::FindEndless(Rule root) const {
 
 std::vector<Ebnf::Rule> Ebnf::FindLeftRecursion(Rule root) const {
   const std::vector<Rule> rules = Reachable(root);
-  const std::vector<bool> nullable = FixedPoint(
-      rules, [this](Node body, const std::vector<bool>& known) { return IsNullable(body, known); });
+  const std::vector<bool> nullable = RulesWithText(rules, Texts::kEmpty);
   std::vector<std::vector<Rule>> calls(rules_.size());
   std::vector<std::vector<Rule>> callers(rules_.size());
   std::vector<size_t> open(rules_.size());  // Calls of rules that may be on a circle.

@@ -76,14 +76,13 @@ class Ebnf {
   std::vector<Rule> Reachable(Rule root) const;
   template <typename Fn>
   void ForEachCall(Node node, Fn&& fn) const;
-  // Whether the empty text matches, by what is known of rules.
-  bool IsNullable(Node node, const std::vector<bool>& nullable) const;
-  bool EndsIn(Node node, const std::vector<bool>& ends) const;
+  // Which texts are asked about.
+  enum class Texts : uint8_t { kAny, kEmpty };
+  // Whether the node has a finite text of these, by the rules that are known to have one.
+  bool HasText(Node node, Texts texts, const std::vector<bool>& rules) const;
+  // By rule: asked until nothing changes.
+  std::vector<bool> RulesWithText(const std::vector<Rule>& rules, Texts texts) const;
   void LeftCalls(Node node, const std::vector<bool>& nullable, std::vector<Rule>* calls) const;
-  // Whether `fn` is true of each rule's body, by what it said of other rules: asked until nothing
-  // changes.
-  template <typename Fn>
-  std::vector<bool> FixedPoint(const std::vector<Rule>& rules, Fn&& fn) const;
   bool IsOptional(const Part& part) const {
     return part.kind == Kind::kChoice && part.parts.size() == 2 && part.parts[1] == empty_;
   }
