@@ -32,8 +32,9 @@ std::optional<GrammarPool::Compiled> GrammarPool::FindKey(const Key& key) {
 }
 
 std::optional<GrammarPool::Compiled> GrammarPool::Find(const std::string& ebnf) {
+  const Key key = base::Sha256(ebnf.data(), ebnf.size());
   const std::lock_guard lock(mu_);
-  return FindKey(base::Sha256(ebnf.data(), ebnf.size()));
+  return FindKey(key);
 }
 
 bool GrammarPool::TryAdd(const base::Flow& flow, std::shared_ptr<const std::string> ebnf,
