@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   const char* message = argc > 2 ? argv[2] : "What is a ropeway?";
   ropeway::Request request;
   request.session_id = "my chat";
-  request.prompt = std::vector<ropeway::ChatMessage>{{"user", message}};
+  request.prompt = ropeway::Chat{.messages = {{"user", message}}};
   request.max_tokens = 60;
   request.sampling.temperature = 0;
   const auto handle = (*engine)->Submit(std::move(request));

@@ -21,7 +21,7 @@ int Fail(const ropeway::Status& status) {
 
 ropeway::Request Question(const char* text, ropeway::Priority priority) {
   ropeway::Request request;
-  request.prompt = std::vector<ropeway::ChatMessage>{{"user", text}};
+  request.prompt = ropeway::Chat{.messages = {{"user", text}}};
   request.priority = priority;
   request.sampling.temperature = 0;
   return request;

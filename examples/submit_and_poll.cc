@@ -19,7 +19,7 @@ namespace {
 ropeway::Request Question(int number) {
   const std::string text = "What is " + std::to_string(number) + " plus one?";
   ropeway::Request request;
-  request.prompt = std::vector<ropeway::ChatMessage>{{"user", text}};
+  request.prompt = ropeway::Chat{.messages = {{"user", text}}};
   request.max_tokens = 8 + number % 24;  // Of different lengths: they end at different times.
   request.sampling.seed = 7;             // The same answers in every run.
   return request;

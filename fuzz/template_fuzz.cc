@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   for (const auto& chat : ropeway::fuzz::Chats()) {
-    const auto first = parsed->Render(chat, true, "<s>", "</s>");
+    const auto first = parsed->Render({.messages = chat}, "<s>", "</s>");
     if (!first.ok()) {
       ropeway::fuzz::Require(first.status().code() != ropeway::StatusCode::kInternal,
                              "rendering is an internal error: " + first.status().message());
@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     ropeway::fuzz::CheckQuoted(source, *first);
     if (source.find("now") != std::string::npos) continue;  // strftime_now may differ.
-    const auto second = parsed->Render(chat, true, "<s>", "</s>");
+    const auto second = parsed->Render({.messages = chat}, "<s>", "</s>");
     ropeway::fuzz::Require(
         second.ok() && first->text == second->text && first->quoted == second->quoted,
         "the second rendering differs");

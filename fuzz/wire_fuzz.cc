@@ -49,7 +49,7 @@ Request RequestOf(uint8_t options, const std::string& text) {
   Request request;
   request.prompt = text;
   if ((options & 4U) != 0) {
-    request.prompt = std::vector<ChatMessage>{{"system", text}, {"tool", text, text, text}};
+    request.prompt = Chat{.messages = {{"system", text}, {"tool", text, text, text}}};
   }
   if ((options & 8U) != 0) request.logprobs = kTopLogprobs;
   if ((options & 16U) != 0) request.max_tokens = kMaxTokens;

@@ -254,7 +254,7 @@ EngineOptions TinyEngineOptions(const std::string& path) {
 TinyTurn AskTiny(Engine* engine, const std::string& text) {
   Request request;
   request.session_id = "chat";
-  request.prompt = std::vector<ChatMessage>{{.role = "user", .content = text}};
+  request.prompt = Chat{.messages = {{.role = "user", .content = text}}};
   request.max_tokens = 30;
   request.ignore_eos = true;
   request.sampling.temperature = 1;

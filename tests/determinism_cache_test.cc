@@ -361,11 +361,13 @@ std::vector<Request> TextRequests() {
   const std::vector<std::string> things = {"the sea", "bread", "rain", "iron", "a clock", "bees"};
   for (size_t i = 0; i < things.size(); ++i) {
     Request request;
-    request.prompt = std::vector<ChatMessage>{
-        {.role = "system",
-         .content = "You answer every question at length and in whole sentences, and you explain "
-                    "each word that a child of ten would not know before you use it."},
-        {.role = "user", .content = "What is " + things[i] + "?"}};
+    request.prompt =
+        Chat{.messages = {
+                 {.role = "system",
+                  .content =
+                      "You answer every question at length and in whole sentences, and you explain "
+                      "each word that a child of ten would not know before you use it."},
+                 {.role = "user", .content = "What is " + things[i] + "?"}}};
     request.max_tokens = 60;
     request.ignore_eos = true;
     request.sampling.seed = 5 + i;

@@ -35,7 +35,8 @@ json Rendered(const json& job) {
   const std::string eos = job.at("eos_token");
   const std::chrono::system_clock::time_point now(
       std::chrono::seconds(job.at("now").get<int64_t>()));
-  const auto text = parsed->Render(MessagesOf(job.at("messages")), job.at("add_generation_prompt"),
+  const auto text = parsed->Render({.messages = MessagesOf(job.at("messages")),
+                                    .add_generation_prompt = job.at("add_generation_prompt")},
                                    bos, eos, now);
   if (!text.ok()) return {{"parsed", true}, {"error", text.status().message()}};
   return {{"parsed", true}, {"text", text->text}};

@@ -60,10 +60,10 @@ class SessionsTest : public testing::Test {
   Turn AskSession(Engine* engine, size_t turn) {
     Request request;
     request.session_id = "chat";
-    std::vector<ChatMessage> messages;
-    if (turn == 0) messages.push_back({"system", "You like the sea."});
-    messages.push_back({"user", Questions()[turn]});
-    request.prompt = std::move(messages);
+    Chat chat;
+    if (turn == 0) chat.messages.push_back({"system", "You like the sea."});
+    chat.messages.push_back({"user", Questions()[turn]});
+    request.prompt = std::move(chat);
     return Ask(engine, std::move(request));
   }
 
@@ -76,13 +76,13 @@ class SessionsTest : public testing::Test {
 
   std::vector<Turn> Stateless(Engine* engine) {
     std::vector<Turn> turns;
-    std::vector<ChatMessage> messages = {{"system", "You like the sea."}};
+    Chat chat{.messages = {{"system", "You like the sea."}}};
     for (const std::string& question : Questions()) {
-      messages.push_back({"user", question});
+      chat.messages.push_back({"user", question});
       Request request;
-      request.prompt = messages;
+      request.prompt = chat;
       turns.push_back(Ask(engine, std::move(request)));
-      messages.push_back({"assistant", turns.back().text});
+      chat.messages.push_back({"assistant", turns.back().text});
     }
     return turns;
   }

@@ -3,6 +3,7 @@
 #define ROPEWAY_REQUEST_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -68,12 +69,46 @@ struct SamplingParams {
   uint32_t given = kAllGiven;
 };
 
+// A call of a tool, in a message of the assistant.
+struct ToolCall {
+  std::string id;         // By which a tool's message answers it; "": none.
+  std::string name;       // Of the tool.
+  std::string arguments;  // A JSON object, as text.
+};
+
 // One chat message, before the chat template.
 struct ChatMessage {
   std::string role;  // Any name that the template knows.
   std::string content;
-  std::string name = {};          // Of the speaker, or of the tool; "": none.
-  std::string tool_call_id = {};  // Of a tool's message; "": none.
+  std::string name = {};                  // Of the speaker, or of the tool; "": none.
+  std::string tool_call_id = {};          // Of a tool's message; "": none.
+  std::string reasoning_content = {};     // What the assistant thought before it answered.
+  std::vector<ToolCall> tool_calls = {};  // Of the assistant.
+  // Where `content` is text parts joined by newlines: the bytes of each. Templates that treat parts
+  // apart get them so. Empty: it is one text.
+  std::vector<size_t> part_sizes = {};
+};
+
+// A function that the model may ask its caller to call.
+struct Tool {
+  std::string name;  // 1 to 64 letters, digits, "_" and "-"; no two of a chat have the same.
+  std::string description = {};
+  std::string parameters = {};  // The JSON Schema of an object, as text; "": it has none.
+};
+
+// A chat, and what else the chat template is given.
+struct Chat {
+  std::vector<ChatMessage> messages;
+  std::vector<Tool> tools = {};  // At most 128. The template shows them to the model.
+  // A JSON object, as text, of further variables of the template, such as
+  // {"enable_thinking": false}; "": none. It may not set the template's own: messages, tools,
+  // documents, bos_token, eos_token, add_generation_prompt, continue_final_message.
+  std::string template_arguments = {};
+  // Whether the text ends where the assistant's answer begins.
+  bool add_generation_prompt = true;
+  // The text ends with the last message's, whose author goes on with it. Not with
+  // add_generation_prompt.
+  bool continue_final_message = false;
 };
 
 // The form that the generated text must have: at each token only those can be sampled that keep to
@@ -130,9 +165,9 @@ inline std::optional<Priority> PriorityOf(std::string_view name) {
 // One request for generation.
 struct Request {
   // The prompt: text (encoded with special tokens recognised), token ids (used as they are), or a
-  // chat (rendered by the model's chat template, with the generation prompt; special tokens that
-  // its messages hold are ordinary text, see ModelOptions::parse_special).
-  std::variant<std::string, std::vector<TokenId>, std::vector<ChatMessage>> prompt;
+  // chat (rendered by the model's chat template; special tokens that its messages and tools hold
+  // are ordinary text, see ModelOptions::parse_special).
+  std::variant<std::string, std::vector<TokenId>, Chat> prompt;
 
   std::string model;  // The served name; "" or "default" for the default model.
 

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 TEST(ChatRequest, AllFields) {
-  StatusOr<OpenAiBody> api = Chat(
+  StatusOr<OpenAiBody> api = ChatBody(
       R"({"model":"m","messages":[{"role":"system","content":"s"},
           {"role":"developer","content":"d"},
           {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
@@ -34,7 +34,7 @@ TEST(ChatRequest, AllFields) {
           "chat_template_kwargs":{},"add_generation_prompt":true,"echo":false})");
   ASSERT_TRUE(api.ok()) << api.status().message();
   ASSERT_EQ(api->prompts.size(), 1U);
-  const auto& messages = std::get<std::vector<ChatMessage>>(api->prompts[0]);
+  const auto& messages = std::get<Chat>(api->prompts[0]).messages;
   ASSERT_EQ(messages.size(), 9U);
   EXPECT_EQ(messages[1].role, "system");
   EXPECT_EQ(messages[2].content, "a\nb");
@@ -134,14 +134,14 @@ TEST(ChatRequest, RejectsBadMessagesByPosition) {
        "messages[0].names"},
   };
   for (const auto& [messages, field] : bad) {
-    StatusOr<OpenAiBody> api = Chat("{\"messages\":" + messages + "}");
+    StatusOr<OpenAiBody> api = ChatBody("{\"messages\":" + messages + "}");
     ASSERT_FALSE(api.ok()) << messages;
     EXPECT_EQ(api.status().field(), field);
   }
 }
 
 TEST(ChatRequest, AllThatIsWrongIsToldAtOnce) {
-  const auto message = [](const char* body) { return Chat(body).status().message(); };
+  const auto message = [](const char* body) { return ChatBody(body).status().message(); };
   EXPECT_EQ(
       message(R"({"messages":[{"role":"king","content":7,"name":1},3,
                         {"role":"user","content":[{"type":"image"},"x"],"tool_call_id":"c"}]})"),
@@ -182,18 +182,18 @@ TEST(ChatRequest, HarmlessExtrasHaveNoEffect) {
       R"("messages":[{"role":"system","content":[{"type":"text","text":"s",
          "cache_control":{"type":"ephemeral"}}]},
          {"role":"assistant","content":"a","reasoning_content":"hm","reasoning":"hm"}])";
-  const StatusOr<OpenAiBody> plain = Chat("{" + messages + "}");
-  const StatusOr<OpenAiBody> all =
-      Chat("{" + messages +
-           R"(,"keep_alive":"5m","chat_id":"c","session_id":"s","background_tasks":{"title":true},
+  const StatusOr<OpenAiBody> plain = ChatBody("{" + messages + "}");
+  const StatusOr<OpenAiBody> all = ChatBody(
+      "{" + messages +
+      R"(,"keep_alive":"5m","chat_id":"c","session_id":"s","background_tasks":{"title":true},
           "usage":{"include":true},"include_reasoning":true,"cache_prompt":true,"id_slot":0,
           "provider":{"order":["x"]},"best_of":1,"num_ctx":4096,"options":{"num_gpu":1},
           "verbosity":"low","mirostat":0,"mirostat_tau":5,"store":true})");
   ASSERT_TRUE(plain.ok()) << plain.status().message();
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_TRUE(all->ignored.empty()) << all->ignored.front();
-  EXPECT_EQ(std::get<std::vector<ChatMessage>>(all->prompts[0])[0].content, "s");
-  EXPECT_EQ(std::get<std::vector<ChatMessage>>(all->prompts[0])[1].content, "a");
+  EXPECT_EQ(std::get<Chat>(all->prompts[0]).messages[0].content, "s");
+  EXPECT_EQ(std::get<Chat>(all->prompts[0]).messages[1].content, "a");
 }
 
 TEST(ChatRequest, WhatIsUnknownIsIgnoredAndNamed) {
@@ -201,11 +201,11 @@ TEST(ChatRequest, WhatIsUnknownIsIgnoredAndNamed) {
       R"({"messages":[{"role":"user","content":[{"type":"text","text":"a","x":1}],"colour":1},
           {"role":"user","content":"b","colour":2}],"frobnicate":1,"also":null,
           "stream":true,"stream_options":{"y":1}})";
-  const StatusOr<OpenAiBody> api = Chat(body);
+  const StatusOr<OpenAiBody> api = ChatBody(body);
   ASSERT_TRUE(api.ok()) << api.status().message();
   EXPECT_EQ(api->ignored, (std::vector<std::string>{"frobnicate", "messages[].content[].x",
                                                     "messages[].colour", "stream_options.y"}));
-  const Status rejected = Chat(body, {.reject_unknown = true}).status();
+  const Status rejected = ChatBody(body, {.reject_unknown = true}).status();
   EXPECT_EQ(rejected.field(), "also");
   EXPECT_EQ(rejected.message(),
             "Unknown field 'also'. Unknown field 'frobnicate'. Unknown field "
@@ -231,7 +231,7 @@ TEST(ChatRequest, WhatResemblesAFieldIsAnError) {
 TEST(ChatRequest, UnknownFieldsAreBounded) {
   std::string body = R"({"messages":[{"role":"user","content":"c"}])";
   for (int i = 0; i < 99; ++i) body += fmt::format(R"(,"frobnicate{:03}":1)", i);
-  const StatusOr<OpenAiBody> api = Chat(body + "}");
+  const StatusOr<OpenAiBody> api = ChatBody(body + "}");
   ASSERT_TRUE(api.ok()) << api.status().message();
   EXPECT_EQ(api->ignored.size(), 64U);
 }
@@ -240,8 +240,8 @@ TEST(ChatRequest, UnknownFieldsAreBounded) {
 TEST(ChatRequest, ReasoningHasNoEffectWhereTheTemplateDoesNotReadIt) {
   BodyLimits limits;
   const auto parse = [&](const char* field) {
-    return Chat(fmt::format(R"({{"messages":[{{"role":"user","content":"c"}}],{}}})", field),
-                limits);
+    return ChatBody(fmt::format(R"({{"messages":[{{"role":"user","content":"c"}}],{}}})", field),
+                    limits);
   };
   const char* const kwargs = R"("chat_template_kwargs":{"enable_thinking":false})";
   // That of a gateway's backend is not known.
@@ -273,7 +273,7 @@ TEST(ChatRequest, AnyValueAnywhereIsAnswered) {
           "tools":[],"response_format":{"type":"text"},"logit_bias":{"3":1},"n":1,
           "stop_token_ids":[1],"presence_penalty":1,"repetition_penalty":1,"typical_p":1,
           "min_tokens":1,"timeout":1,"metadata":{"a":"b"},"priority":1,"user":"u"})");
-  ASSERT_TRUE(Chat(good.dump()).ok());
+  ASSERT_TRUE(ChatBody(good.dump()).ok());
   EXPECT_GT(RejectedWithAnythingAnywhere(good, MakeOpenAiChat), 300);
 }
 

@@ -26,7 +26,7 @@ TEST(GatewayFields, BothDialectsReadThem) {
   const std::string fields =
       R"({"tenant":"team.a-1","cache_scope":"shared","weight":2.5,"choice":7,"ids":true,
           "resume_ids":[5,0,9]}})";
-  for (const auto& api : {Completion(kGatewayStream + fields), Chat(kGatewayChat + fields)}) {
+  for (const auto& api : {Completion(kGatewayStream + fields), ChatBody(kGatewayChat + fields)}) {
     ASSERT_TRUE(api.ok()) << api.status().message();
     ASSERT_TRUE(api->gateway.has_value());
     EXPECT_EQ(api->gateway->tenant, "team.a-1");

@@ -75,7 +75,7 @@ class LlamaCppWire final : public OpenAiWire {
     // It takes 32 bits, and all ones for "draw one".
     if (body->contains("seed")) (*body)["seed"] = ShortSeed(SeedOf(request).value_or(0));
     // The model's text as it is, with its thoughts and their marks, as Ropeway answers.
-    if (std::holds_alternative<std::vector<ChatMessage>>(request.prompt)) {
+    if (std::holds_alternative<Chat>(request.prompt)) {
       (*body)["reasoning_format"] = "none";
     }
     return {};

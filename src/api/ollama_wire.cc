@@ -24,7 +24,7 @@ using OrderedJson = nlohmann::ordered_json;
 class OllamaReply final : public WireReply {
  public:
   explicit OllamaReply(const Request& request)
-      : chat_(std::holds_alternative<std::vector<ChatMessage>>(request.prompt)),
+      : chat_(std::holds_alternative<Chat>(request.prompt)),
         logprobs_(request.logprobs),
         max_tokens_(request.max_tokens),
         length_(request.max_tokens) {}
@@ -171,15 +171,15 @@ class OllamaWire final : public WireFormat {
   StatusOr<WireRequest> Write(const Request& request) const override {
     if (Status status = CheckStreamable(request); !status.ok()) return status;
     if (Status status = CheckFromTheStart(request); !status.ok()) return status;
-    const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt);
+    const auto* chat = std::get_if<Chat>(&request.prompt);
     const auto* text = std::get_if<std::string>(&request.prompt);
-    if (messages == nullptr && text == nullptr) {
+    if (chat == nullptr && text == nullptr) {
       return Status(StatusCode::kUnimplemented,
                     "it supports only a text or a chat as a prompt, not token ids", "prompt");
     }
     OrderedJson body = {{"model", model_.empty() ? request.model : model_}};
-    if (messages != nullptr) {
-      body["messages"] = MessagesOf(*messages);
+    if (chat != nullptr) {
+      body["messages"] = MessagesOf(chat->messages);
     } else {
       body["prompt"] = *text;
       body["raw"] = true;  // No chat template around it.
@@ -196,7 +196,7 @@ class OllamaWire final : public WireFormat {
     if (Status status = WriteOutputFormat(request.format, core::kOllama, &body); !status.ok()) {
       return status;
     }
-    return WireRequest{messages != nullptr ? "/api/chat" : "/api/generate", Dump(body)};
+    return WireRequest{chat != nullptr ? "/api/chat" : "/api/generate", Dump(body)};
   }
 
   std::unique_ptr<WireReply> MakeReply(const Request& request) const override {

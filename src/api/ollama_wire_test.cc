@@ -36,7 +36,7 @@ TEST(OllamaWire, SendsAChat) {
   request.sampling.repetition_penalty = 1.1F;
   request.stop = {"END"};
   request.logprobs = 2;
-  auto& messages = std::get<std::vector<ChatMessage>>(request.prompt);
+  auto& messages = std::get<Chat>(request.prompt).messages;
   messages.push_back({"tool", "11 degrees", "weather", "call_1"});
   EXPECT_EQ(OllamaBody(*wire, request), json::parse(R"({
       "model":"asked","stream":true,"logprobs":true,"top_logprobs":2,

@@ -115,7 +115,7 @@ ChatMessage ReadMessage(const json& value, const std::string& at, FieldReport* r
 Status ReadMessages(const json& value, const std::string& field, OpenAiBody* body) {
   StatusOr<std::vector<ChatMessage>> messages = ReadChatMessages(value, field, body->report);
   if (!messages.ok()) return messages.status();
-  body->prompts.emplace_back(*std::move(messages));
+  body->prompts.emplace_back(Chat{.messages = *std::move(messages)});
   return {};
 }
 

@@ -249,8 +249,8 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request) const {
   std::string model = ModelName();
   if (model.empty()) model = request.model;
   if (!model.empty()) body["model"] = std::move(model);
-  if (const auto* messages = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
-    body["messages"] = Messages(*messages);
+  if (const auto* chat = std::get_if<Chat>(&request.prompt)) {
+    body["messages"] = Messages(chat->messages);
   } else if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
     body["prompt"] = *ids;
   } else {

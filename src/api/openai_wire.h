@@ -21,9 +21,7 @@
 
 namespace ropeway::api::wire {
 
-inline bool IsChat(const Request& request) {
-  return std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
-}
+inline bool IsChat(const Request& request) { return std::holds_alternative<Chat>(request.prompt); }
 
 // Reads the answer to a request for one choice: a stream of completions or chat completions, or the
 // whole answer as one JSON document, which some servers send whatever was asked for.

@@ -30,7 +30,7 @@ TEST(RopewayWire, WhatMayGoOnUntilTheContextEndsSaysSo) {
   Request request = CompletionRequest();
   request.max_tokens.reset();
   EXPECT_EQ(json::parse(WrittenBody(*wire, request))["max_tokens"], -1) << "absent means 16";
-  request.prompt = std::vector<ChatMessage>{{"user", "u"}};
+  request.prompt = Chat{.messages = {{"user", "u"}}};
   EXPECT_FALSE(json::parse(WrittenBody(*wire, request)).contains("max_tokens"));
 }
 

@@ -21,7 +21,7 @@ StatusOr<OpenAiBody> ParseWith(ApiFormatMaker make_format, const std::string& bo
 StatusOr<OpenAiBody> Completion(const std::string& body, const BodyLimits& limits) {
   return ParseWith(MakeOpenAiCompletions, body, limits);
 }
-StatusOr<OpenAiBody> Chat(const std::string& body, const BodyLimits& limits) {
+StatusOr<OpenAiBody> ChatBody(const std::string& body, const BodyLimits& limits) {
   return ParseWith(MakeOpenAiChat, body, limits);
 }
 
@@ -29,7 +29,7 @@ StatusOr<OpenAiBody> CompletionWith(const std::string& field, const std::string&
   return Completion("{\"prompt\":\"p\",\"" + field + "\":" + value + "}");
 }
 StatusOr<OpenAiBody> ChatWith(const std::string& field, const std::string& value) {
-  return Chat(R"({"messages":[{"role":"user","content":"c"}],")" + field + "\":" + value + "}");
+  return ChatBody(R"({"messages":[{"role":"user","content":"c"}],")" + field + "\":" + value + "}");
 }
 
 int RejectedWithAnythingAnywhere(const nlohmann::json& good, ApiFormatMaker make_format) {

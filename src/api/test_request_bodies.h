@@ -10,7 +10,7 @@
 namespace ropeway::api {
 
 StatusOr<OpenAiBody> Completion(const std::string& body, const BodyLimits& limits = {});
-StatusOr<OpenAiBody> Chat(const std::string& body, const BodyLimits& limits = {});
+StatusOr<OpenAiBody> ChatBody(const std::string& body, const BodyLimits& limits = {});
 
 // A completion, or a chat, whose only unusual field is `field`.
 StatusOr<OpenAiBody> CompletionWith(const std::string& field, const std::string& value);

@@ -95,7 +95,7 @@ inline Request EverythingGiven() {
 
 inline Request ChatRequest() {
   Request request = CompletionRequest();
-  request.prompt = std::vector<ChatMessage>{{"system", "Be brief."}, {"user", "Hi"}};
+  request.prompt = Chat{.messages = {{"system", "Be brief."}, {"user", "Hi"}}};
   return request;
 }
 

@@ -120,9 +120,9 @@ std::string ParameterText(const core::Parameter& row, const Request& request) {
   });
 }
 
-class Chat {
+class ChatProgram {
  public:
-  Chat(const RunFlags& flags, LineEditor* lines, Engine* engine)
+  ChatProgram(const RunFlags& flags, LineEditor* lines, Engine* engine)
       : flags_(flags),
         engine_(engine),
         lines_(*lines),
@@ -155,7 +155,7 @@ class Chat {
     const char* name;
     const char* argument;
     const char* help;
-    bool (Chat::*run)(const std::string& argument);
+    bool (ChatProgram::*run)(const std::string& argument);
   };
   static const Command kCommands[];
 
@@ -348,10 +348,10 @@ class Chat {
     last_kept_ = false;
     Request request = request_;
     // With a session, the new messages alone.
-    std::vector<ChatMessage> messages;
-    if (!begun_) messages = messages_;
-    messages.push_back({"user", text});
-    request.prompt = std::move(messages);
+    Chat chat;
+    if (!begun_) chat.messages = messages_;
+    chat.messages.push_back({"user", text});
+    request.prompt = std::move(chat);
     StatusOr<StreamedAnswer> answer = Stream(flags_, engine_, std::move(request), &output_);
     const Status status = answer.ok() ? answer->result.status : answer.status();
     if (!status.ok() && !(answer.ok() && answer->interrupted)) {
@@ -392,16 +392,17 @@ class Chat {
   std::string last_stats_;
 };
 
-const Chat::Command Chat::kCommands[] = {
-    {"/clear", "", "forget the conversation and start a new one", &Chat::ClearAll},
-    {"/retry", "", "answer the last message again", &Chat::Retry},
-    {"/system", "TEXT", "set the system message; without TEXT: show it", &Chat::System},
-    {"/set", "NAME VALUE", "set a sampling parameter; without arguments: show all", &Chat::Set},
-    {"/save", "FILE", "write the messages of this chat to a new file, as JSON", &Chat::Save},
-    {"/sessions", "", "list the saved conversations", &Chat::Sessions},
-    {"/stats", "", "show tokens, speed and times of the last answer", &Chat::Stats},
-    {"/exit", "", "leave, as Ctrl-D does; also /bye", &Chat::Exit},
-    {"/help", "", "show this list", &Chat::Help},
+const ChatProgram::Command ChatProgram::kCommands[] = {
+    {"/clear", "", "forget the conversation and start a new one", &ChatProgram::ClearAll},
+    {"/retry", "", "answer the last message again", &ChatProgram::Retry},
+    {"/system", "TEXT", "set the system message; without TEXT: show it", &ChatProgram::System},
+    {"/set", "NAME VALUE", "set a sampling parameter; without arguments: show all",
+     &ChatProgram::Set},
+    {"/save", "FILE", "write the messages of this chat to a new file, as JSON", &ChatProgram::Save},
+    {"/sessions", "", "list the saved conversations", &ChatProgram::Sessions},
+    {"/stats", "", "show tokens, speed and times of the last answer", &ChatProgram::Stats},
+    {"/exit", "", "leave, as Ctrl-D does; also /bye", &ChatProgram::Exit},
+    {"/help", "", "show this list", &ChatProgram::Help},
     {nullptr, "", "", nullptr}};
 
 }  // namespace
@@ -427,7 +428,7 @@ int AnswerOne(const RunFlags& flags, std::string prompt, Engine* engine) {
 }
 
 int ChatInTerminal(const RunFlags& flags, LineEditor* lines, Engine* engine) {
-  return Chat(flags, lines, engine).Run();
+  return ChatProgram(flags, lines, engine).Run();
 }
 
 }  // namespace ropeway::cli

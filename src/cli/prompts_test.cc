@@ -27,7 +27,7 @@ TEST(PromptsFile, EachLineIsAPromptAndEmptyOnesAreNone) {
   ASSERT_EQ(lines->size(), 4u);
   EXPECT_EQ((*lines)[1].text, " two ");
   EXPECT_EQ((*lines)[2].text, "{three");
-  const auto& chat = std::get<std::vector<ChatMessage>>((*lines)[0].request.prompt);
+  const auto& chat = std::get<Chat>((*lines)[0].request.prompt).messages;
   ASSERT_EQ(chat.size(), 2u);
   EXPECT_EQ(chat[0].content, "Be brief.");
   EXPECT_EQ(chat[1].content, "one");

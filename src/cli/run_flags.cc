@@ -66,10 +66,10 @@ void SetPrompt(const RunFlags& flags, bool begins, std::string text, Request* re
     request->prompt = std::move(text);
     return;
   }
-  std::vector<ChatMessage> messages;
-  if (begins && !flags.system.empty()) messages.push_back({"system", flags.system});
-  messages.push_back({"user", std::move(text)});
-  request->prompt = std::move(messages);
+  Chat chat;
+  if (begins && !flags.system.empty()) chat.messages.push_back({"system", flags.system});
+  chat.messages.push_back({"user", std::move(text)});
+  request->prompt = std::move(chat);
 }
 
 }  // namespace ropeway::cli

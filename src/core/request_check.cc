@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/chat_size.h"
 #include "core/parameters.h"
 #include "core/tenant.h"
 
@@ -76,22 +79,55 @@ Status CheckResume(const Request& request) {
 
 size_t BytesOf(const std::string& text) { return text.size(); }
 size_t BytesOf(const std::vector<TokenId>& ids) { return ids.size() * sizeof(TokenId); }
-size_t BytesOf(const std::vector<ChatMessage>& messages) {
-  size_t bytes = messages.size() * sizeof(ChatMessage);
-  for (const ChatMessage& message : messages) {
-    bytes += message.role.size() + message.content.size() + message.name.size() +
-             message.tool_call_id.size();
+size_t BytesOf(const Chat& chat) { return base::MemoryBytes(chat); }
+
+Status CheckToolName(const std::string& name, const std::string& field) {
+  const bool good = !name.empty() && name.size() <= kMaxToolNameBytes &&
+                    std::all_of(name.begin(), name.end(), [](char c) {
+                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                             (c >= '0' && c <= '9') || c == '_' || c == '-';
+                    });
+  if (good) return {};
+  return InvalidArgument(
+      fmt::format("{} must be 1 to {} letters, digits, '_' and '-'", field, kMaxToolNameBytes),
+      field);
+}
+
+Status CheckTools(const std::vector<Tool>& tools) {
+  if (tools.size() > kMaxTools) {
+    return InvalidArgument(
+        fmt::format("tools has {} entries; at most {} are supported", tools.size(), kMaxTools),
+        "tools");
   }
-  return bytes;
+  std::set<std::string_view> names;
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const std::string field = fmt::format("tools[{}].function.name", i);
+    if (Status status = CheckToolName(tools[i].name, field); !status.ok()) return status;
+    if (!names.insert(tools[i].name).second) {
+      return InvalidArgument(
+          fmt::format("{} is '{}', as is that of an earlier tool", field, tools[i].name), field);
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
+Status CheckChat(const Chat& chat) {
+  if (chat.messages.empty()) return InvalidArgument("messages must not be empty", "messages");
+  if (chat.continue_final_message && chat.add_generation_prompt) {
+    return InvalidArgument("continue_final_message and add_generation_prompt must not both be true",
+                           "continue_final_message");
+  }
+  return CheckTools(chat.tools);
+}
+
 Status CheckRequest(const Request& request) {
-  const bool empty = std::visit([](const auto& prompt) { return prompt.empty(); }, request.prompt);
-  const bool chat = std::holds_alternative<std::vector<ChatMessage>>(request.prompt);
-  if (empty && chat) return InvalidArgument("messages must not be empty", "messages");
-  if (empty && !std::holds_alternative<std::string>(request.prompt)) {
+  if (const auto* chat = std::get_if<Chat>(&request.prompt)) {
+    if (Status status = CheckChat(*chat); !status.ok()) return status;
+  }
+  const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt);
+  if (ids != nullptr && ids->empty()) {
     return InvalidArgument("the prompt must hold at least one token id", "prompt");
   }
   if (request.timeout && request.timeout->count() <= 0) {

@@ -15,12 +15,17 @@ namespace ropeway::core {
 
 inline constexpr size_t kMaxSessionIdBytes = 256;
 inline constexpr int kMaxLogprobs = 20;
+inline constexpr size_t kMaxTools = 128;
+inline constexpr size_t kMaxToolNameBytes = 64;
 
 // Whether Request::model means the first model, whatever that is called.
 inline bool IsDefaultModel(std::string_view name) { return name.empty() || name == "default"; }
 
 // kInvalidArgument with the field at fault, or OK. Takes constant time in the prompt's length.
 Status CheckRequest(const Request& request);
+
+// The part of it that is about a chat. What its JSON texts hold is checked when it is rendered.
+Status CheckChat(const Chat& chat);
 
 // What a prompt gets that does not fit with what is to follow it, by OpenAI's name for that.
 Status ContextLengthExceeded(std::string message, std::string field);

@@ -141,7 +141,7 @@ TEST(EngineFolderTest, ATokenWithoutARowIsAnErrorOfItsRequest) {
               HasSubstr("token id 267 in stop_token_ids"));
   // What a message says is ordinary text.
   EXPECT_EQ(error([](Request* r) {
-              r->prompt = std::vector<ChatMessage>{{.role = "user", .content = "<pad>"}};
+              r->prompt = Chat{.messages = {{.role = "user", .content = "<pad>"}}};
             }),
             "");
 }
@@ -156,7 +156,7 @@ TEST(EngineFolderTest, ABosTokenWithoutARowIsNotWritten) {
   const auto engine = OpenModel(At(folder.path()));
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   Request request;
-  request.prompt = std::vector<ChatMessage>{{.role = "user", .content = "a"}};
+  request.prompt = Chat{.messages = {{.role = "user", .content = "a"}}};
   request.max_tokens = 1;
   const auto result = (*engine)->Submit(request)->Wait(std::chrono::seconds(60));
   ASSERT_TRUE(result.ok());

@@ -329,7 +329,7 @@ TEST_F(EngineTest, AGivenChatTemplateIsUsedOrNamedAsWrong) {
   const auto engine = Engine::Create(options);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   Request chat = Greedy("", 3);
-  chat.prompt = std::vector<ChatMessage>{{"user", "abc"}};
+  chat.prompt = Chat{.messages = {{"user", "abc"}}};
   const Result rendered = *(*engine)->Submit(chat)->Wait();
   EXPECT_TRUE(rendered.status.ok()) << rendered.status.message();
   EXPECT_EQ(rendered.text, (*engine)->Submit(Greedy("abc|", 3))->Wait()->text);

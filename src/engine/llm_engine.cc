@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/words.h"
+#include "core/request_check.h"
 #include "engine/engine_options.h"
 #include "engine/failure.h"
 #include "scheduler/admission.h"
@@ -278,11 +279,11 @@ StatusOr<std::unique_ptr<service::Tokenization>> LlmEngine::Tokenize(std::string
   }
 }
 
-StatusOr<std::unique_ptr<service::Tokenization>> LlmEngine::TokenizeChat(
-    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
+StatusOr<std::unique_ptr<service::Tokenization>> LlmEngine::TokenizeChat(Chat chat,
+                                                                         bool add_special) const {
   try {
-    if (messages.empty()) return InvalidArgument("messages must not be empty", "messages");
-    return encoder_.BeginChat(std::move(messages), add_generation_prompt, add_special);
+    if (Status status = core::CheckChat(chat); !status.ok()) return status;
+    return encoder_.BeginChat(std::move(chat), add_special);
   } catch (const std::exception&) {
     return CurrentFailure("rendering the chat");
   }

@@ -101,8 +101,7 @@ class LlmEngine final : public service::FrontDesk {
   EngineStats Stats() const override;
   StatusOr<std::unique_ptr<service::Tokenization>> Tokenize(std::string text,
                                                             bool add_special) const override;
-  StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
-                                                                bool add_generation_prompt,
+  StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(Chat chat,
                                                                 bool add_special) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const override;
   StatusOr<service::TokenizerInfo> DescribeTokenizer() const override;

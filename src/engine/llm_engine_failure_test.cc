@@ -35,7 +35,7 @@ std::vector<Case> Cases() {
   cases[0].request.stop = {"never to be seen in this text", "END"};
   cases[0].request.max_tokens = 60;
   cases[0].text = "a text of some length, longer than a small string ";
-  cases[1].request.prompt = std::vector<ChatMessage>{{"user", "what is a ropeway, and what not?"}};
+  cases[1].request.prompt = Chat{.messages = {{"user", "what is a ropeway, and what not?"}}};
   cases[1].request.max_tokens = 6;
   cases[1].request.timeout = std::chrono::hours(1);
   cases[1].text = "<what ";
@@ -50,9 +50,8 @@ std::vector<Case> Cases() {
   return cases;
 }
 
-StatusOr<tokenizer::RenderedChat> RenderInBrackets(const std::vector<ChatMessage>& messages, bool,
-                                                   const StoppedFn&) {
-  return tokenizer::RenderedChat{"<" + messages[0].content + ">"};
+StatusOr<tokenizer::RenderedChat> RenderInBrackets(const Chat& chat, const StoppedFn&) {
+  return tokenizer::RenderedChat{"<" + chat.messages[0].content + ">"};
 }
 
 // Encodes to the end.
@@ -163,7 +162,7 @@ TEST(LlmEngineQuestionsTest, AFailedAllocationIsAStatus) {
   test.Start();
   const std::string text = "a text of some length, longer than a small string";
   const std::vector<TokenId> ids(text.begin(), text.end());
-  const std::vector<ChatMessage> chat = {{"user", text}};
+  const Chat chat{.messages = {{"user", text}}};
   int failed = 0;
   for (int64_t n = 1; n < 20; ++n) {
     SCOPED_TRACE("allocation " + std::to_string(n));
@@ -174,9 +173,9 @@ TEST(LlmEngineQuestionsTest, AFailedAllocationIsAStatus) {
       statuses[0] = EncodeToTheEnd(test.engine->Tokenize(std::move(taken), true));
     }
     {
-      std::vector<ChatMessage> taken = chat;
+      Chat taken = chat;
       const FailingNew failing(n);
-      statuses[1] = EncodeToTheEnd(test.engine->TokenizeChat(std::move(taken), true, false));
+      statuses[1] = EncodeToTheEnd(test.engine->TokenizeChat(std::move(taken), false));
     }
     {
       const FailingNew failing(n);

@@ -40,7 +40,7 @@ class SessionEngineTest : public testing::Test {
   }
   static Request ChatTurn(const std::string& session, const std::string& text, int32_t max_tokens) {
     Request request = Turn(session, "", max_tokens);
-    request.prompt = std::vector<ChatMessage>{{"user", text}};
+    request.prompt = Chat{.messages = {{"user", text}}};
     return request;
   }
 
@@ -112,9 +112,11 @@ TEST_F(SessionEngineTest, ATurnWithoutNewTextGoesOnWhereTheAnswerWasCut) {
 
 TEST_F(SessionEngineTest, ChatTurnsAreTheNewMessagesOnly) {
   // Every message ends as the byte fake's end token reads.
-  test_.render_chat = [](const std::vector<ChatMessage>& messages, bool, const StoppedFn&) {
+  test_.render_chat = [](const Chat& chat, const StoppedFn&) {
     std::string text;
-    for (const ChatMessage& message : messages) text += message.role + ":" + message.content + ";";
+    for (const ChatMessage& message : chat.messages) {
+      text += message.role + ":" + message.content + ";";
+    }
     return StatusOr(tokenizer::RenderedChat{text + "assistant:"});
   };
   Start();
@@ -129,7 +131,8 @@ TEST_F(SessionEngineTest, ChatTurnsAreTheNewMessagesOnly) {
 
 TEST_F(SessionEngineTest, AChatWhoseTemplateChangesItsHistoryIsEncodedAnew) {
   // Shows only the last two messages.
-  test_.render_chat = [](const std::vector<ChatMessage>& messages, bool, const StoppedFn&) {
+  test_.render_chat = [](const Chat& chat, const StoppedFn&) {
+    const std::vector<ChatMessage>& messages = chat.messages;
     std::string text;
     for (size_t i = messages.size() < 2 ? 0 : messages.size() - 2; i < messages.size(); ++i) {
       text += messages[i].content + ";";
@@ -288,7 +291,7 @@ TEST_F(SessionEngineTest, ATurnThatDoesNotFitSaysSoAndTheSessionStays) {
 }
 
 TEST_F(SessionEngineTest, ChatAndTextDoNotMix) {
-  test_.render_chat = [](const std::vector<ChatMessage>&, bool, const StoppedFn&) {
+  test_.render_chat = [](const Chat&, const StoppedFn&) {
     return StatusOr(tokenizer::RenderedChat{"chat"});
   };
   Start();

@@ -288,7 +288,7 @@ TEST(LlmEngineTest, MalformedRequestsAreRejectedByNameOfTheField) {
   EXPECT_EQ(field_of([](Request& r) { r.stop = {std::string(1025, 'a')}; }), "stop");
   EXPECT_EQ(field_of([](Request& r) { r.logprobs = 21; }), "logprobs");
   EXPECT_EQ(field_of([](Request& r) { r.prompt = std::vector<TokenId>{}; }), "prompt");
-  EXPECT_EQ(field_of([](Request& r) { r.prompt = std::vector<ChatMessage>{}; }), "messages");
+  EXPECT_EQ(field_of([](Request& r) { r.prompt = Chat{.messages = {}}; }), "messages");
 }
 
 TEST(LlmEngineTest, TheModelIsFoundByItsNamesOrDefault) {
@@ -353,25 +353,24 @@ TEST(LlmEngineTest, WhatCanNeverFitEndsAsAnError) {
   request.sampling.logit_bias = {{258, 1.0F}};
   EXPECT_EQ(error_of(request).field(), "logit_bias");
   request.sampling.logit_bias.clear();
-  request.prompt = std::vector<ChatMessage>{{"user", "hi"}};
+  request.prompt = Chat{.messages = {{"user", "hi"}}};
   EXPECT_EQ(error_of(request).field(), "messages");
 }
 
 TEST(LlmEngineTest, ChatsGoThroughTheTemplate) {
   TestEngine test;
-  test.render_chat = [](const std::vector<ChatMessage>& messages, bool,
-                        const StoppedFn&) -> StatusOr<tokenizer::RenderedChat> {
-    if (messages[0].role == "bad") return InvalidArgument("no such role", "messages");
-    return tokenizer::RenderedChat{"<" + messages[0].content + ">"};
+  test.render_chat = [](const Chat& chat, const StoppedFn&) -> StatusOr<tokenizer::RenderedChat> {
+    if (chat.messages[0].role == "bad") return InvalidArgument("no such role", "messages");
+    return tokenizer::RenderedChat{"<" + chat.messages[0].content + ">"};
   };
   test.Start();
   Request request;
-  request.prompt = std::vector<ChatMessage>{{"user", "hi"}};
+  request.prompt = Chat{.messages = {{"user", "hi"}}};
   request.max_tokens = 4;
   auto sink = NewSink();
   ASSERT_TRUE(test.engine->Submit(request, sink).ok());
   EXPECT_EQ(sink->WaitEnd().text, "<hi>");
-  request.prompt = std::vector<ChatMessage>{{"bad", "hi"}};
+  request.prompt = Chat{.messages = {{"bad", "hi"}}};
   sink = NewSink();
   ASSERT_TRUE(test.engine->Submit(request, sink).ok());
   EXPECT_EQ(sink->WaitEnd().error.message(), "no such role");
@@ -381,13 +380,13 @@ TEST(LlmEngineTest, ChatsGoThroughTheTemplate) {
 TEST(LlmEngineTest, WhateverDoesNotFitTheContextSaysSo) {
   TestEngine test;
   test.options.model.max_model_len = 32;
-  test.render_chat = [](const std::vector<ChatMessage>& messages, bool, const StoppedFn&) {
-    return StatusOr(tokenizer::RenderedChat{messages[0].content});
+  test.render_chat = [](const Chat& chat, const StoppedFn&) {
+    return StatusOr(tokenizer::RenderedChat{chat.messages[0].content});
   };
   test.Start();
   using Prompt = decltype(Request::prompt);
   const auto chat = [](size_t bytes) {
-    return Prompt(std::vector<ChatMessage>{{"user", std::string(bytes, 'x')}});
+    return Prompt(Chat{.messages = {{"user", std::string(bytes, 'x')}}});
   };
   const auto text = [](size_t bytes) { return Prompt(std::string(bytes, 'x')); };
   const auto ids = [](size_t count) { return Prompt(std::vector<TokenId>(count, 'x')); };
@@ -461,18 +460,18 @@ TEST(LlmEngineTest, TokenizeAndDetokenize) {
 TEST(LlmEngineTest, AChatIsRenderedInStepsToBeTokenized) {
   TestEngine test;
   bool over = false;
-  test.render_chat = [&over](const std::vector<ChatMessage>& messages, bool,
+  test.render_chat = [&over](const Chat& chat,
                              const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
     size_t held = 0;
-    while (held < 5000 || messages[0].content == "endless") {
+    while (held < 5000 || chat.messages[0].content == "endless") {
       over = stopped(held += 1000);
       if (over) return Status(StatusCode::kCancelled, "stopped");
     }
-    return tokenizer::RenderedChat{messages[0].content};
+    return tokenizer::RenderedChat{chat.messages[0].content};
   };
   test.Start();
   const auto begin = [&](const std::string& content) {
-    return *test.engine->TokenizeChat({{"user", content}}, true, false);
+    return *test.engine->TokenizeChat({.messages = {{"user", content}}}, false);
   };
   std::unique_ptr<service::Tokenization> tokenization = begin("ab");
   for (size_t held = 1000; held <= 5000; held += 1000) {
@@ -492,24 +491,26 @@ TEST(LlmEngineTest, AChatIsRenderedInStepsToBeTokenized) {
 
 TEST(LlmEngineTest, AChatIsTokenizedAsItWouldBeServed) {
   TestEngine test;
-  test.render_chat = [](const std::vector<ChatMessage>& messages, bool add_generation_prompt,
-                        const StoppedFn&) -> StatusOr<tokenizer::RenderedChat> {
-    if (messages[0].role == "bad") return InvalidArgument("no such role", "messages");
-    return tokenizer::RenderedChat{messages[0].content + (add_generation_prompt ? ">" : "")};
+  test.render_chat = [](const Chat& chat, const StoppedFn&) -> StatusOr<tokenizer::RenderedChat> {
+    if (chat.messages[0].role == "bad") return InvalidArgument("no such role", "messages");
+    return tokenizer::RenderedChat{chat.messages[0].content +
+                                   (chat.add_generation_prompt ? ">" : "")};
   };
   test.Start();
   const auto ids = [&](const ChatMessage& message, bool add_generation_prompt) {
-    return AllIds(test.engine->TokenizeChat({message}, add_generation_prompt, false));
+    return AllIds(test.engine->TokenizeChat(
+        {.messages = {message}, .add_generation_prompt = add_generation_prompt}, false));
   };
   EXPECT_EQ(*ids({"user", "a"}, true), (std::vector<TokenId>{'a', '>'}));
   EXPECT_EQ(*ids({"user", "a"}, false), (std::vector<TokenId>{'a'}));
   EXPECT_EQ(ids({"bad", "a"}, true).status().message(), "no such role");
-  EXPECT_EQ(test.engine->TokenizeChat({}, true, false).status().field(), "messages");
+  EXPECT_EQ(test.engine->TokenizeChat({}, false).status().field(), "messages");
   EXPECT_EQ(ids({"user", ByteTokenizer::kPoison}, true).status().code(),
             StatusCode::kResourceExhausted);
   TestEngine none;
   none.Start();
-  EXPECT_EQ(none.engine->TokenizeChat({{"user", "a"}}, true, false).status().field(), "messages");
+  EXPECT_EQ(none.engine->TokenizeChat({.messages = {{"user", "a"}}}, false).status().field(),
+            "messages");
 }
 
 TEST(LlmEngineTest, RequestsUnderWayAreListedInOrder) {

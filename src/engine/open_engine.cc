@@ -35,15 +35,14 @@ ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
   const auto text_of = [&tokenizer](std::optional<TokenId> id) {
     return id ? std::string(tokenizer.Bytes(*id, true)) : std::string();
   };
-  return [chat_template = std::move(chat_template), bos = text_of(tokenizer.bos()),
-          eos = text_of(tokenizer.eos()),
-          parse_special](const std::vector<ChatMessage>& messages, bool add_generation_prompt,
-                         const StoppedFn& stopped) {
-    StatusOr<tokenizer::RenderedChat> chat = chat_template.Render(
-        messages, add_generation_prompt, bos, eos, std::chrono::system_clock::now(), stopped);
-    if (chat.ok() && parse_special) chat->quoted.clear();
-    return chat;
-  };
+  return
+      [chat_template = std::move(chat_template), bos = text_of(tokenizer.bos()),
+       eos = text_of(tokenizer.eos()), parse_special](const Chat& chat, const StoppedFn& stopped) {
+        StatusOr<tokenizer::RenderedChat> rendered =
+            chat_template.Render(chat, bos, eos, std::chrono::system_clock::now(), stopped);
+        if (rendered.ok() && parse_special) rendered->quoted.clear();
+        return rendered;
+      };
 }
 
 namespace {
@@ -70,7 +69,7 @@ StatusOr<ChatRenderer> MakeChatRenderer(const ModelOptions& options,
                     : tokenizer::ChatTemplate::Parse(given, "chat_template (--chat-template)");
   if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, options.parse_special);
   if (!given.empty()) return InvalidArgument(parsed.status().message(), "chat_template");
-  return ChatRenderer([status = parsed.status()](const auto&, bool, const StoppedFn&) {
+  return ChatRenderer([status = parsed.status()](const auto&, const StoppedFn&) {
     return StatusOr<tokenizer::RenderedChat>(status);
   });
 }

@@ -187,14 +187,14 @@ TEST_F(DiskTierOptionsTest, WhatIsWrongNamesTheOption) {
 
 TEST(ParseSpecialTest, MessagesAreQuotedUnlessItIsAskedFor) {
   const ByteTokenizer bytes;
-  const std::vector<ChatMessage> messages = {{"user", "<end>"}};
+  const Chat said_chat{.messages = {{"user", "<end>"}}};
   const tokenizer::Spans said = {{0, 5}};
   for (const bool parse_special : {false, true}) {
     StatusOr<tokenizer::ChatTemplate> parsed =
         tokenizer::ChatTemplate::Parse("{{ messages[0].content }}{{ eos_token }}");
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     const ChatRenderer render = RenderWith(*std::move(parsed), bytes, parse_special);
-    const StatusOr<tokenizer::RenderedChat> chat = render(messages, true, nullptr);
+    const StatusOr<tokenizer::RenderedChat> chat = render(said_chat, nullptr);
     ASSERT_TRUE(chat.ok()) << chat.status().message();
     EXPECT_EQ(chat->text, "<end><end>");
     EXPECT_EQ(chat->quoted, parse_special ? tokenizer::Spans() : said);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/chat_size.h"
 #include "base/words.h"
 #include "core/request_check.h"
 #include "engine/failure.h"
@@ -38,7 +39,7 @@ std::string WhatIsLong(const Request& request, size_t tokens) {
 // The part of a request that is too long with what is to follow it, by the name that its sender
 // gave it.
 const char* PromptField(const Request& request) {
-  return std::holds_alternative<std::vector<ChatMessage>>(request.prompt) ? "messages" : "prompt";
+  return std::holds_alternative<Chat>(request.prompt) ? "messages" : "prompt";
 }
 
 // Encodes a text; or a chat, which becomes a text when it is rendered.
@@ -48,20 +49,18 @@ class TextTokenization final : public service::Tokenization {
       : tokenizer_(tokenizer), add_special_(add_special), text_{std::move(text), {}} {
     BeginText();
   }
-  TextTokenization(const tokenizer::Tokenizer* tokenizer, const ChatRenderer* render,
-                   std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special)
-      : tokenizer_(tokenizer), add_special_(add_special), messages_(std::move(messages)) {
-    for (const ChatMessage& message : messages_) {
-      message_bytes_ += sizeof(message) + message.role.size() + message.content.size() +
-                        message.name.size() + message.tool_call_id.size();
-    }
-    rendering_ = std::make_unique<ChatRendering>(
-        [this, render, add_generation_prompt](const StoppedFn& stopped) {
-          auto chat = (*render)(messages_, add_generation_prompt, stopped);
-          if (!chat.ok()) return chat.status();
-          text_ = *std::move(chat);
-          return Status();
-        });
+  TextTokenization(const tokenizer::Tokenizer* tokenizer, const ChatRenderer* render, Chat chat,
+                   bool add_special)
+      : tokenizer_(tokenizer),
+        add_special_(add_special),
+        chat_(std::move(chat)),
+        chat_bytes_(base::MemoryBytes(chat_)) {
+    rendering_ = std::make_unique<ChatRendering>([this, render](const StoppedFn& stopped) {
+      auto text = (*render)(chat_, stopped);
+      if (!text.ok()) return text.status();
+      text_ = *std::move(text);
+      return Status();
+    });
   }
 
   StatusOr<bool> Step() override {
@@ -70,7 +69,7 @@ class TextTokenization final : public service::Tokenization {
       if (!rendering_->Run()) return false;
       if (!rendering_->status().ok()) return rendering_->status();
       rendering_.reset();
-      messages_ = {};
+      chat_ = {};
       BeginText();
       return false;
     } catch (const std::exception&) {
@@ -79,7 +78,7 @@ class TextTokenization final : public service::Tokenization {
   }
   size_t bytes() const override {
     if (encoding_ != nullptr) return text_.text.size() + encoding_->bytes();
-    return message_bytes_ + rendering_->bytes();
+    return chat_bytes_ + rendering_->bytes();
   }
   std::vector<TokenId> Take() override { return encoding_->TakeIds(); }
 
@@ -93,8 +92,8 @@ class TextTokenization final : public service::Tokenization {
 
   const tokenizer::Tokenizer* const tokenizer_;
   const bool add_special_;
-  std::vector<ChatMessage> messages_;
-  size_t message_bytes_ = 0;
+  Chat chat_;
+  size_t chat_bytes_ = 0;
   tokenizer::RenderedChat text_;
   std::unique_ptr<tokenizer::Encoding> encoding_;  // Once there is a text.
   std::unique_ptr<ChatRendering> rendering_;       // Until then. It uses the others.
@@ -131,11 +130,11 @@ std::unique_ptr<service::Tokenization> PromptEncoder::BeginText(std::string text
   return std::make_unique<TextTokenization>(tokenizer_.get(), std::move(text), add_special);
 }
 
-StatusOr<std::unique_ptr<service::Tokenization>> PromptEncoder::BeginChat(
-    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
+StatusOr<std::unique_ptr<service::Tokenization>> PromptEncoder::BeginChat(Chat chat,
+                                                                          bool add_special) const {
   if (!render_chat_) return NoChatTemplate();
   return std::unique_ptr<service::Tokenization>(std::make_unique<TextTokenization>(
-      tokenizer_.get(), &render_chat_, std::move(messages), add_generation_prompt, add_special));
+      tokenizer_.get(), &render_chat_, std::move(chat), add_special));
 }
 
 std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) {
@@ -171,7 +170,7 @@ std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) 
 
 std::optional<Status> PromptEncoder::Job::Prepare() {
   if (rendering_ == nullptr) {
-    if (!std::holds_alternative<std::vector<ChatMessage>>(live_->request.prompt)) {
+    if (!std::holds_alternative<Chat>(live_->request.prompt)) {
       return encoder_->Prepare(live_, nullptr, &parts_);
     }
     rendering_ = std::make_unique<ChatRendering>(
@@ -282,19 +281,18 @@ Status PromptEncoder::PreparePrompt(Request* request, const StoppedFn& stopped,
     parts->add_special = true;
     return {};
   }
-  const auto messages = std::move(std::get<std::vector<ChatMessage>>(request->prompt));
-  return Render(messages, stopped, parts);
+  const auto chat = std::move(std::get<Chat>(request->prompt));
+  return Render(chat, stopped, parts);
 }
 
-Status PromptEncoder::Render(const std::vector<ChatMessage>& messages, const StoppedFn& stopped,
-                             Parts* parts) const {
+Status PromptEncoder::Render(const Chat& chat, const StoppedFn& stopped, Parts* parts) const {
   if (!render_chat_) return NoChatTemplate();
-  StatusOr<tokenizer::RenderedChat> chat = render_chat_(messages, true, stopped);
-  if (!chat.ok()) return chat.status();
+  StatusOr<tokenizer::RenderedChat> rendered = render_chat_(chat, stopped);
+  if (!rendered.ok()) return rendered.status();
   // The template writes the beginning-of-text token itself.
   parts->add_special = false;
-  parts->text = std::move(chat->text);
-  parts->quoted = std::move(chat->quoted);
+  parts->text = std::move(rendered->text);
+  parts->quoted = std::move(rendered->quoted);
   return {};
 }
 
@@ -307,7 +305,7 @@ Status PromptEncoder::PrepareTurn(Request* request, service::Turn* turn, const S
     before = *std::move(loaded);
   }
   store::SessionState* const next = &turn->next;
-  const bool chat = std::holds_alternative<std::vector<ChatMessage>>(request->prompt);
+  const bool chat = std::holds_alternative<Chat>(request->prompt);
   next->kind = chat ? store::SessionState::Kind::kChat : store::SessionState::Kind::kText;
   next->vocabulary = vocabulary_;
   if (before) {
@@ -334,11 +332,13 @@ Status PromptEncoder::CheckHistory(const Request& request, const store::SessionS
 Status PromptEncoder::PrepareChatTurn(Request* request, const store::SessionState* before,
                                       const StoppedFn& stopped, store::SessionState* next,
                                       Parts* parts) const {
-  if (before != nullptr) next->messages = before->messages;
-  for (ChatMessage& message : std::get<std::vector<ChatMessage>>(request->prompt)) {
-    next->messages.push_back(std::move(message));
+  auto chat = std::move(std::get<Chat>(request->prompt));
+  if (before != nullptr) {
+    chat.messages.insert(chat.messages.begin(), before->messages.begin(), before->messages.end());
   }
-  if (Status status = Render(next->messages, stopped, parts); !status.ok()) return status;
+  Status status = Render(chat, stopped, parts);
+  next->messages = std::move(chat.messages);
+  if (!status.ok()) return status;
   if (before == nullptr) {
     metrics_->begun->Increment();
     return {};

@@ -27,10 +27,10 @@ namespace ropeway::engine {
 // rendering is not wanted any more. It may return on another thread. Null: it is wanted.
 using StoppedFn = std::function<bool(size_t held)>;
 
-// Renders a chat, with the generation prompt where asked for; const and thread-safe. A long
-// rendering fails (kCancelled) soon after `stopped` says so.
-using ChatRenderer = std::function<StatusOr<tokenizer::RenderedChat>(
-    const std::vector<ChatMessage>&, bool add_generation_prompt, const StoppedFn& stopped)>;
+// Renders a chat; const and thread-safe. A long rendering fails (kCancelled) soon after `stopped`
+// says so.
+using ChatRenderer =
+    std::function<StatusOr<tokenizer::RenderedChat>(const Chat&, const StoppedFn& stopped)>;
 
 // What a job does for its first pieces of about a millisecond is done in its turn; one that takes
 // longer gives way (base::PieceEnd).
@@ -98,9 +98,7 @@ class PromptEncoder {
   // std::bad_alloc.
   std::unique_ptr<service::Tokenization> BeginText(std::string text, bool add_special) const;
   // kInvalidArgument without a chat template.
-  StatusOr<std::unique_ptr<service::Tokenization>> BeginChat(std::vector<ChatMessage> messages,
-                                                             bool add_generation_prompt,
-                                                             bool add_special) const;
+  StatusOr<std::unique_ptr<service::Tokenization>> BeginChat(Chat chat, bool add_special) const;
 
   // One request being encoded. Thread rule: one thread at a time.
   class Job {
@@ -153,8 +151,7 @@ class PromptEncoder {
   Status CheckHistory(const Request& request, const store::SessionState& before,
                       store::SessionState::Kind kind) const;
   // Renders `messages` for the model to answer.
-  Status Render(const std::vector<ChatMessage>& messages, const StoppedFn& stopped,
-                Parts* parts) const;
+  Status Render(const Chat& chat, const StoppedFn& stopped, Parts* parts) const;
   // The most ids that the text is encoded to; beyond, it cannot fit.
   size_t MostIds(const Parts& parts) const;
   Status TooLong(const Request& request, const Parts& parts, size_t least) const;

@@ -125,12 +125,11 @@ class PiecewiseEncoderTest : public testing::Test {
   // Encodes in pieces of `work` units and counts them.
   StatusOr<core::CoreRequest> Encode(const decltype(Request::prompt)& prompt, size_t work,
                                      int32_t max_model_len = 4096) {
-    const ChatRenderer render = [](const std::vector<ChatMessage>& messages, bool,
-                                   const StoppedFn&) {
-      const std::string& said = messages[0].content;
-      tokenizer::RenderedChat chat{"he" + said + "<e>"};
-      tokenizer::AddSpan(2, 2 + said.size(), &chat.quoted);
-      return StatusOr<tokenizer::RenderedChat>(std::move(chat));
+    const ChatRenderer render = [](const Chat& chat, const StoppedFn&) {
+      const std::string& said = chat.messages[0].content;
+      tokenizer::RenderedChat rendered{"he" + said + "<e>"};
+      tokenizer::AddSpan(2, 2 + said.size(), &rendered.quoted);
+      return StatusOr<tokenizer::RenderedChat>(std::move(rendered));
     };
     const PromptEncoder encoder(tokenizer_, render, max_model_len, {}, nullptr, nullptr);
     LiveRequest live;
@@ -166,7 +165,7 @@ TEST_F(PiecewiseEncoderTest, PiecesGiveTheIdsOfTheWhole) {
 }
 
 TEST_F(PiecewiseEncoderTest, WhatAMessageSaysIsNoControlToken) {
-  const auto chat = Encode(std::vector<ChatMessage>{{"user", "<e>he"}}, kEncodingPiece);
+  const auto chat = Encode(Chat{.messages = {{"user", "<e>he"}}}, kEncodingPiece);
   ASSERT_TRUE(chat.ok());
   EXPECT_EQ(chat->prompt, (std::vector<TokenId>{256, '<', 'e', '>', 256, 257}));
   // A text is the client's as a whole.

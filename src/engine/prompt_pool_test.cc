@@ -73,7 +73,7 @@ class PromptPoolTest : public testing::Test {
   }
   std::shared_ptr<LiveRequest> Chat(const std::string& tenant, const std::string& content) {
     std::shared_ptr<LiveRequest> live = Live(tenant, "");
-    live->request.prompt = std::vector<ChatMessage>{{"user", content}};
+    live->request.prompt = ropeway::Chat{.messages = {{"user", content}}};
     return live;
   }
   bool Add(const std::string& tenant, const std::string& text) {
@@ -137,7 +137,7 @@ TEST_F(PromptPoolTest, ALongRenderingEndsWithItsRequest) {
   std::atomic<int> rendering = 0;
   const PromptEncoder renders(
       std::make_shared<ByteTokenizer>(&gate_),
-      [&](const auto&, bool, const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
+      [&](const auto&, const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
         ++rendering;
         while (!stopped(0)) std::this_thread::yield();
         --rendering;
@@ -166,12 +166,11 @@ TEST_F(PromptPoolTest, ALongRenderingEndsWithItsRequest) {
 TEST_F(PromptPoolTest, LongRenderingsHoldUpNoSmallChat) {
   const PromptEncoder renders(
       std::make_shared<ByteTokenizer>(&gate_),
-      [](const std::vector<ChatMessage>& messages, bool,
-         const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
-        while (messages[0].content == "long") {
+      [](const ropeway::Chat& chat, const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
+        while (chat.messages[0].content == "long") {
           if (stopped(0)) return Status(StatusCode::kCancelled, "stopped");
         }
-        return tokenizer::RenderedChat{messages[0].content};
+        return tokenizer::RenderedChat{chat.messages[0].content};
       },
       4096, {}, nullptr, nullptr);
   Start(40, &renders);
@@ -193,7 +192,7 @@ TEST_F(PromptPoolTest, LongRenderingsHoldUpNoSmallChat) {
 TEST_F(PromptPoolTest, WhatARenderingHoldsIsChargedToItsTenant) {
   const PromptEncoder renders(
       std::make_shared<ByteTokenizer>(&gate_),
-      [](const auto&, bool, const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
+      [](const auto&, const StoppedFn& stopped) -> StatusOr<tokenizer::RenderedChat> {
         size_t held = 0;
         while (!stopped(held)) held += size_t{1} << 20;
         return Status(StatusCode::kCancelled, "stopped");

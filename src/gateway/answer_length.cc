@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/chat_size.h"
+
 namespace ropeway::gateway {
 namespace {
 
@@ -38,10 +40,11 @@ int32_t MostPromptTokens(const Request& request) {
   } else if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     most += text->size();
   } else {
-    most += kMostTemplateTokens;
-    for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(request.prompt)) {
-      most += kMostTokensAroundMessage + message.role.size() + message.content.size() +
-              message.name.size() + message.tool_call_id.size();
+    const Chat& chat = std::get<Chat>(request.prompt);
+    most += kMostTemplateTokens + base::OtherTextBytes(chat) +
+            chat.tools.size() * kMostTokensAroundMessage;
+    for (const ChatMessage& message : chat.messages) {
+      most += (1 + message.tool_calls.size()) * kMostTokensAroundMessage + base::TextBytes(message);
     }
   }
   return Saturated(most);

@@ -179,7 +179,7 @@ TEST(AnswerLength, WhereNothingBoundsTheOutputWhatCameDoes) {
 
 TEST(AnswerLength, AChatHasItsTemplateBesides) {
   Request request;
-  request.prompt = std::vector<ChatMessage>{{"system", "Be brief."}, {"user", "Hi"}};
+  request.prompt = Chat{.messages = {{"system", "Be brief."}, {"user", "Hi"}}};
   const AnswerLength length(8);
   bool changed = false;
   EXPECT_EQ(Believed({600, kNone, kNone}, request, length, &changed).prompt_tokens, 600);

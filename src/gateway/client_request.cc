@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/chat_size.h"
 #include "base/failure.h"
 #include "gateway/prefix_ring.h"
 
@@ -37,8 +38,10 @@ int32_t EstimatedPromptTokens(const Request& request) {
   } else if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     tokens = (text->size() + per_token - 1) / per_token;
   } else {
-    for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(request.prompt)) {
-      tokens += message.content.size() / per_token + kTokensPerMessage;
+    const Chat& chat = std::get<Chat>(request.prompt);
+    tokens = base::OtherTextBytes(chat) / per_token;
+    for (const ChatMessage& message : chat.messages) {
+      tokens += base::TextBytes(message) / per_token + kTokensPerMessage;
     }
   }
   return static_cast<int32_t>(std::clamp<size_t>(tokens, 1, kMostEstimatedTokens));
@@ -136,9 +139,12 @@ uint64_t ClientRequest::PromptCharacters() const {
   uint64_t characters = 0;
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     characters = CountCharacters(*text);
-  } else if (const auto* chat = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
-    for (const ChatMessage& message : *chat) {
-      characters += CountCharacters(message.content) + kAroundMessage;
+  } else if (const auto* chat = std::get_if<Chat>(&request.prompt)) {
+    characters = base::OtherTextBytes(*chat);
+    for (const ChatMessage& message : chat->messages) {
+      characters += CountCharacters(message.content) + CountCharacters(message.reasoning_content) +
+                    kAroundMessage;
+      for (const ToolCall& call : message.tool_calls) characters += base::TextBytes(call);
     }
   }
   return characters;
@@ -190,15 +196,15 @@ Status ClientRequest::GoOn(store::SessionState before) {
             id),
         "session_id");
   }
-  auto* const chat = std::get_if<std::vector<ChatMessage>>(&request.prompt);
+  auto* const chat = std::get_if<Chat>(&request.prompt);
   const Kind kind = chat != nullptr ? Kind::kChat : Kind::kText;
   if (Status status = store::CheckKind(id, before, kind); !status.ok()) return status;
   turn->session_tokens =
       static_cast<int32_t>(std::clamp<int64_t>(before.num_tokens(), 0, INT32_MAX));
   if (chat != nullptr) {
-    before.messages.insert(before.messages.end(), std::make_move_iterator(chat->begin()),
-                           std::make_move_iterator(chat->end()));
-    *chat = std::move(before.messages);
+    before.messages.insert(before.messages.end(), std::make_move_iterator(chat->messages.begin()),
+                           std::make_move_iterator(chat->messages.end()));
+    chat->messages = std::move(before.messages);
   } else {
     request.prompt = std::move(before.tail) + std::get<std::string>(request.prompt);
   }
@@ -208,9 +214,9 @@ Status ClientRequest::GoOn(store::SessionState before) {
 
 store::SessionState ClientRequest::NextState(const Finish& end) const {
   store::SessionState next;
-  if (const auto* chat = std::get_if<std::vector<ChatMessage>>(&request.prompt)) {
+  if (const auto* chat = std::get_if<Chat>(&request.prompt)) {
     next.kind = store::SessionState::Kind::kChat;
-    next.messages = *chat;
+    next.messages = chat->messages;
     // An empty answer is kept too, though a backend may report nothing for it: the message of the
     // next turn comes after an answer.
     if (request.max_tokens != 0) next.messages.push_back({"assistant", turn->answer});

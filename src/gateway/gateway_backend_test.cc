@@ -439,7 +439,7 @@ TEST(GatewayBackendTest, EachRequestHasItsEndWhenTheGatewayIsDestroyed) {
 TEST(GatewayBackendTest, OnlyALocalEngineTokenizes) {
   ScriptedGateway gateway({Plain()});
   EXPECT_EQ(gateway->Tokenize("a", false).status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(gateway->TokenizeChat({}, true, true).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(gateway->TokenizeChat({}, true).status().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(gateway->Detokenize({1}).status().code(), StatusCode::kUnimplemented);
 }
 

@@ -29,7 +29,7 @@ using Messages = std::vector<ChatMessage>;
 BackendScript ScriptOfTurn(const Request& request) {
   const auto* const text = std::get_if<std::string>(&request.prompt);
   const std::string prompt =
-      text != nullptr ? *text : std::get<Messages>(request.prompt).back().content;
+      text != nullptr ? *text : std::get<Chat>(request.prompt).messages.back().content;
   BackendScript script;
   if (prompt.ends_with("nothing")) script.tokens = 0;
   if (prompt.ends_with("endless")) script.tokens = 1 << 30;
@@ -75,7 +75,7 @@ class GatewaySessionTest : public testing::Test {
   }
   static Request ChatTurn(const std::string& session, const std::string& text) {
     Request request = Turn(session, "");
-    request.prompt = Messages{{"user", text}};
+    request.prompt = Chat{.messages = {{"user", text}}};
     return request;
   }
 
@@ -155,7 +155,7 @@ TEST_F(GatewaySessionTest, TextTurnsGoOnFromAllThatWasSaidAlsoAfterARestart) {
 TEST_F(GatewaySessionTest, ChatTurnsAreTheNewMessagesOnly) {
   Start();
   Request first = ChatTurn("s", "Hi");
-  auto& messages = std::get<Messages>(first.prompt);
+  auto& messages = std::get<Chat>(first.prompt).messages;
   messages.insert(messages.begin(), ChatMessage{"system", "Be brief."});
   const Record answer = Run(first);
   ASSERT_TRUE(answer.finish.has_value()) << answer.status.message();
@@ -163,7 +163,7 @@ TEST_F(GatewaySessionTest, ChatTurnsAreTheNewMessagesOnly) {
   size_t longest = 0;
   Messages sent;
   for (const Request& request : Sent()) {
-    const auto& prompt = std::get<Messages>(request.prompt);
+    const auto& prompt = std::get<Chat>(request.prompt).messages;
     if (prompt.size() <= longest) continue;
     longest = prompt.size();
     sent = prompt;
@@ -182,7 +182,7 @@ TEST_F(GatewaySessionTest, AnAnswerWithoutTextIsAMessageToo) {
   Run(ChatTurn("s", "And?"));
   std::vector<std::string> roles;
   for (const Request& request : Sent()) {
-    const auto& prompt = std::get<Messages>(request.prompt);
+    const auto& prompt = std::get<Chat>(request.prompt).messages;
     if (prompt.size() < 3) continue;
     for (const ChatMessage& message : prompt) roles.push_back(message.role);
   }

@@ -23,10 +23,19 @@ constexpr int32_t kMostOutput = 16384;
 constexpr uint64_t kSeedMask = 0x7FFFFFFF;
 
 // The beginning of a chat as one text: equal beginnings of chats give equal beginnings of texts.
-std::string ChatText(const std::vector<ChatMessage>& messages) {
+std::string ChatText(const Chat& chat) {
   constexpr size_t kMost = kPrefixBlockBytes * kMaxPrefixBlocks;
-  std::string text;
-  for (const ChatMessage& message : messages) {
+  std::string text = chat.template_arguments;
+  // Templates show the tools before the messages.
+  for (const Tool& tool : chat.tools) {
+    if (text.size() >= kMost) break;
+    text += tool.name;
+    text += '\x1F';
+    text.append(tool.description, 0, kMost);
+    text.append(tool.parameters, 0, kMost);
+    text += '\x1E';
+  }
+  for (const ChatMessage& message : chat.messages) {
     if (text.size() >= kMost) break;
     text += message.role;
     text += '\x1F';
@@ -49,7 +58,7 @@ std::vector<uint64_t> RoutingBlocks(const Request& request) {
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     return PrefixBlocks(scope, std::string_view(*text));
   }
-  const std::string chat = ChatText(std::get<std::vector<ChatMessage>>(request.prompt));
+  const std::string chat = ChatText(std::get<Chat>(request.prompt));
   return PrefixBlocks(scope, std::string_view(chat));
 }
 

@@ -191,9 +191,9 @@ StatusOr<std::unique_ptr<service::Tokenization>> GatewayBackend::Tokenize(std::s
 }
 
 StatusOr<std::unique_ptr<service::Tokenization>> GatewayBackend::TokenizeChat(
-    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
+    Chat chat, bool add_special) const {
   if (config_.tokens == nullptr) return NoTokens();
-  return config_.tokens->TokenizeChat(std::move(messages), add_generation_prompt, add_special);
+  return config_.tokens->TokenizeChat(std::move(chat), add_special);
 }
 
 StatusOr<std::string> GatewayBackend::Detokenize(const std::vector<TokenId>& ids) const {

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/chat_size.h"
 #include "server/handlers.h"
 
 namespace ropeway::server {
@@ -85,8 +86,10 @@ int64_t EstimatedTokens(const api::Prompt& prompt) {
   } else if (const auto* text = std::get_if<std::string>(&prompt)) {
     tokens = (text->size() + kBytesPerToken - 1) / kBytesPerToken;
   } else {
-    for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(prompt)) {
-      tokens += message.content.size() / kBytesPerToken + kTokensPerMessage;
+    const Chat& chat = std::get<Chat>(prompt);
+    tokens = base::OtherTextBytes(chat) / kBytesPerToken;
+    for (const ChatMessage& message : chat.messages) {
+      tokens += base::TextBytes(message) / kBytesPerToken + kTokensPerMessage;
     }
   }
   return static_cast<int64_t>(tokens);

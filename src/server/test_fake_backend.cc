@@ -14,7 +14,7 @@ std::string PromptText(const Request& request) {
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
     return std::string(ids->begin(), ids->end());
   }
-  return std::get<std::vector<ChatMessage>>(request.prompt).front().content;
+  return std::get<Chat>(request.prompt).messages.front().content;
 }
 
 // Token i of a prompt has the log-probability -i/4, and is the second best where that is asked for.
@@ -256,11 +256,13 @@ StatusOr<std::unique_ptr<service::Tokenization>> FakeBackend::Tokenize(std::stri
       std::make_unique<FakeTokenization>(std::move(text), add_special, &tokenizations_));
 }
 
-StatusOr<std::unique_ptr<service::Tokenization>> FakeBackend::TokenizeChat(
-    std::vector<ChatMessage> messages, bool add_generation_prompt, bool add_special) const {
+StatusOr<std::unique_ptr<service::Tokenization>> FakeBackend::TokenizeChat(Chat chat,
+                                                                           bool add_special) const {
   std::string text;
-  for (const ChatMessage& message : messages) text += message.role + ":" + message.content + "\n";
-  if (add_generation_prompt) text += "assistant:";
+  for (const ChatMessage& message : chat.messages) {
+    text += message.role + ":" + message.content + "\n";
+  }
+  if (chat.add_generation_prompt) text += "assistant:";
   return Tokenize(std::move(text), add_special);
 }
 

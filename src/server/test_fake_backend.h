@@ -92,8 +92,7 @@ class FakeBackend final : public service::FrontDesk {
   EngineStats Stats() const override { return stats_; }
   std::vector<BackendStatus> Backends() const override { return backends_; }
   StatusOr<std::unique_ptr<service::Tokenization>> Tokenize(std::string, bool) const override;
-  StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(std::vector<ChatMessage>, bool,
-                                                                bool) const override;
+  StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(Chat, bool) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>&) const override;
   StatusOr<service::TokenizerInfo> DescribeTokenizer() const override {
     return service::TokenizerInfo{"", "</s>", "{{ messages }}"};

@@ -21,7 +21,7 @@ using nlohmann::json;
 struct TokenizerDraft {
   std::string model;
   std::optional<std::string> prompt;
-  std::optional<std::vector<ChatMessage>> messages;
+  std::optional<Chat> chat;
   std::optional<std::vector<TokenId>> tokens;
   std::optional<bool> add_special_tokens;
   bool add_generation_prompt = true;
@@ -35,7 +35,8 @@ Status ReadTokens(const json& value, const std::string& field, TokenizerDraft* d
 }
 
 Status ReadMessages(const json& value, const std::string& field, TokenizerDraft* draft) {
-  return api::Store(api::ReadChatMessages(value, field, draft->report), &draft->messages);
+  draft->chat.emplace();
+  return api::Store(api::ReadChatMessages(value, field, draft->report), &draft->chat->messages);
 }
 
 using D = TokenizerDraft;
@@ -179,7 +180,7 @@ class TokenizeJob final : public TokenizerJob {
   }
 
   Status Read(TokenizerDraft* draft, const service::ModelInfo& model) override {
-    if (draft->prompt.has_value() == draft->messages.has_value()) {
+    if (draft->prompt.has_value() == draft->chat.has_value()) {
       return InvalidArgument("Exactly one of 'prompt' and 'messages' is required.", "prompt");
     }
     max_model_len_ = model.max_model_len;
@@ -195,7 +196,8 @@ class TokenizeJob final : public TokenizerJob {
       return backend().Tokenize(*std::move(draft->prompt),
                                 draft->add_special_tokens.value_or(true));
     }
-    return backend().TokenizeChat(*std::move(draft->messages), draft->add_generation_prompt,
+    draft->chat->add_generation_prompt = draft->add_generation_prompt;
+    return backend().TokenizeChat(*std::move(draft->chat),
                                   draft->add_special_tokens.value_or(false));
   }
 

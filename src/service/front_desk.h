@@ -160,8 +160,7 @@ class FrontDesk : public Backend {
                                                            bool add_special) const = 0;
   // Begins to encode a chat as a request's is encoded: the first steps render it with the model's
   // template.
-  virtual StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(std::vector<ChatMessage> messages,
-                                                               bool add_generation_prompt,
+  virtual StatusOr<std::unique_ptr<Tokenization>> TokenizeChat(Chat chat,
                                                                bool add_special) const = 0;
   virtual StatusOr<std::string> Detokenize(const std::vector<TokenId>& ids) const = 0;
 

@@ -81,20 +81,59 @@ std::vector<TokenId> RecordReader::Ids() {
 namespace {
 
 constexpr uint64_t kHeadVersion = 1;
-constexpr uint64_t kStateVersion = 1;
+// 2: messages have what the assistant thought, its calls of tools, and parts.
+constexpr uint64_t kStateVersion = 2;
+constexpr uint64_t kOldestStateVersion = 1;
 
 // A new field of a message must be stored too, under a new version.
-static_assert(sizeof(ChatMessage) == 4 * sizeof(std::string));
-constexpr size_t kLeastMessageBytes = 4 * sizeof(uint64_t);
+static_assert(sizeof(ChatMessage) == 5 * sizeof(std::string) + 2 * sizeof(std::vector<size_t>));
+static_assert(sizeof(ToolCall) == 3 * sizeof(std::string));
+constexpr size_t kLeastMessageBytes = 4 * kNumberBytes;
+constexpr size_t kLeastCallBytes = 3 * kNumberBytes;
+
+void PackMessage(const ChatMessage& message, RecordWriter* writer) {
+  for (const std::string* text : {&message.role, &message.content, &message.name,
+                                  &message.tool_call_id, &message.reasoning_content}) {
+    writer->Text(*text);
+  }
+  writer->Number(message.tool_calls.size());
+  for (const ToolCall& call : message.tool_calls) {
+    writer->Text(call.id);
+    writer->Text(call.name);
+    writer->Text(call.arguments);
+  }
+  writer->Number(message.part_sizes.size());
+  for (const size_t size : message.part_sizes) writer->Number(size);
+}
+
+void UnpackMessage(uint64_t version, RecordReader* reader, ChatMessage* message) {
+  for (std::string* text :
+       {&message->role, &message->content, &message->name, &message->tool_call_id}) {
+    *text = reader->Text();
+  }
+  if (version < 2) return;
+  message->reasoning_content = reader->Text();
+  message->tool_calls.resize(reader->Count(kLeastCallBytes));
+  for (ToolCall& call : message->tool_calls) {
+    call.id = reader->Text();
+    call.name = reader->Text();
+    call.arguments = reader->Text();
+  }
+  message->part_sizes.resize(reader->Count(kNumberBytes));
+  for (size_t& size : message->part_sizes) size = reader->Number();
+}
 
 Status DataLoss(const char* what) { return {StatusCode::kDataLoss, what}; }
 
-Status CheckBeginning(RecordReader* reader, uint64_t version, const std::string& key) {
+// Returns the record's version, at most `newest`.
+StatusOr<uint64_t> ReadBeginning(RecordReader* reader, uint64_t oldest, uint64_t newest,
+                                 const std::string& key) {
   const uint64_t found = reader->Number();
   const std::string owner = reader->Text();
-  if (found == version && owner == key) return {};
-  return found != version ? DataLoss("its record is damaged or has an unknown version")
-                          : DataLoss("its record is another session's");
+  const bool known = found >= oldest && found <= newest;
+  if (known && owner == key) return found;
+  return !known ? DataLoss("its record is damaged or has an unknown version")
+                : DataLoss("its record is another session's");
 }
 
 }  // namespace
@@ -138,7 +177,8 @@ std::string PackHead(const std::string& key, const SessionHead& head) {
 
 StatusOr<SessionHead> UnpackHead(const std::string& key, std::string_view record) {
   RecordReader reader(record);
-  if (Status status = CheckBeginning(&reader, kHeadVersion, key); !status.ok()) return status;
+  const StatusOr<uint64_t> version = ReadBeginning(&reader, kHeadVersion, kHeadVersion, key);
+  if (!version.ok()) return version.status();
   SessionHead head;
   for (int64_t* value :
        {&head.created_ms, &head.last_used_ms, &head.expires_ms, &head.turns, &head.tokens}) {
@@ -160,12 +200,7 @@ std::string PackState(const std::string& key, const SessionState& state) {
   writer.Number(static_cast<uint64_t>(state.end_ids));
   writer.Text(state.tail);
   writer.Number(state.messages.size());
-  for (const ChatMessage& message : state.messages) {
-    writer.Text(message.role);
-    writer.Text(message.content);
-    writer.Text(message.name);
-    writer.Text(message.tool_call_id);
-  }
+  for (const ChatMessage& message : state.messages) PackMessage(message, &writer);
   return std::move(writer).Seal();
 }
 
@@ -175,7 +210,9 @@ StatusOr<SessionState> UnpackState(const std::string& key, const SessionHead& he
     return DataLoss("its state is damaged or does not belong to its last turn");
   }
   RecordReader reader(record);
-  if (Status status = CheckBeginning(&reader, kStateVersion, key); !status.ok()) return status;
+  const StatusOr<uint64_t> version =
+      ReadBeginning(&reader, kOldestStateVersion, kStateVersion, key);
+  if (!version.ok()) return version.status();
   SessionState state;
   const uint64_t kind = reader.Number();
   state.kind = kind == 0 ? SessionState::Kind::kChat : SessionState::Kind::kText;
@@ -185,12 +222,7 @@ StatusOr<SessionState> UnpackState(const std::string& key, const SessionHead& he
   state.end_ids = static_cast<int32_t>(end_ids);
   state.tail = reader.Text();
   state.messages.resize(reader.Count(kLeastMessageBytes));
-  for (ChatMessage& message : state.messages) {
-    message.role = reader.Text();
-    message.content = reader.Text();
-    message.name = reader.Text();
-    message.tool_call_id = reader.Text();
-  }
+  for (ChatMessage& message : state.messages) UnpackMessage(*version, &reader, &message);
   if (!reader.ok() || kind > 1 || end_ids > state.ids.size()) {
     return DataLoss("its state is damaged");
   }

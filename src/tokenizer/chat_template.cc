@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/chat_size.h"
 #include "base/utf8.h"
 #include "tokenizer/jinja/ast.h"
 
@@ -135,8 +136,7 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source, const std:
   }
 }
 
-StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& messages,
-                                            bool add_generation_prompt, std::string_view bos_token,
+StatusOr<RenderedChat> ChatTemplate::Render(const Chat& chat, std::string_view bos_token,
                                             std::string_view eos_token,
                                             std::chrono::system_clock::time_point now,
                                             const std::function<bool(size_t held)>& stopped) const {
@@ -145,10 +145,9 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
   size_t taken = 0;  // By the messages' values.
   size_t asked = 0;
   jinja::List list;
-  list.reserve(messages.size());
-  for (const ChatMessage& message : messages) {
-    const size_t text = message.role.size() + message.content.size() + message.name.size() +
-                        message.tool_call_id.size();
+  list.reserve(chat.messages.size());
+  for (const ChatMessage& message : chat.messages) {
+    const size_t text = base::TextBytes(message);
     bytes += text;
     taken += text + kMessageBytes;
     list.push_back(MessageValue(message));
@@ -158,7 +157,7 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
   }
   const jinja::Globals globals = {
       {"messages", Value::Of(std::move(list))},
-      {"add_generation_prompt", Value::Of(add_generation_prompt)},
+      {"add_generation_prompt", Value::Of(chat.add_generation_prompt)},
       {"bos_token", Value::Of(bos_token)},
       {"eos_token", Value::Of(eos_token)},
       // As in Hugging Face's renderer without tools and documents.
@@ -167,7 +166,7 @@ StatusOr<RenderedChat> ChatTemplate::Render(const std::vector<ChatMessage>& mess
   };
   std::function<bool(size_t)> asks;
   if (stopped) asks = [&stopped, taken](size_t held) { return stopped(taken + held); };
-  jinja::Context context(BoundsOf(messages.size(), bytes), UtcTime(now), std::move(asks));
+  jinja::Context context(BoundsOf(chat.messages.size(), bytes), UtcTime(now), std::move(asks));
   try {
     jinja::Str str = jinja::Render(program_->body, globals, context);
     return RenderedChat{std::move(str.text), std::move(str.quoted)};

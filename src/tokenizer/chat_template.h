@@ -44,8 +44,7 @@ class ChatTemplate {
   // that it holds by then, and fails with kCancelled when it says so. `stopped` may return on
   // another thread, and other chats may be rendered on this one meanwhile.
   StatusOr<RenderedChat> Render(
-      const std::vector<ChatMessage>& messages, bool add_generation_prompt,
-      std::string_view bos_token, std::string_view eos_token,
+      const Chat& chat, std::string_view bos_token, std::string_view eos_token,
       std::chrono::system_clock::time_point now = std::chrono::system_clock::now(),
       const std::function<bool(size_t held)>& stopped = nullptr) const;
 

@@ -21,8 +21,8 @@ StatusOr<std::string> RenderedOf(const std::string& source,
                                  const std::function<bool(size_t)>& stopped = nullptr) {
   const StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(source);
   if (!parsed.ok()) return parsed.status();
-  StatusOr<RenderedChat> chat = parsed->Render(messages, /*add_generation_prompt=*/true, "<s>",
-                                               "</s>", std::chrono::system_clock::now(), stopped);
+  StatusOr<RenderedChat> chat = parsed->Render({.messages = messages}, "<s>", "</s>",
+                                               std::chrono::system_clock::now(), stopped);
   if (!chat.ok()) return chat.status();
   return std::move(chat->text);
 }

@@ -31,8 +31,7 @@ StatusOr<std::string> TryRender(const std::string& source,
                                 const std::vector<ChatMessage>& messages = kChat) {
   const StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(source);
   if (!parsed.ok()) return parsed.status();
-  StatusOr<RenderedChat> chat =
-      parsed->Render(messages, /*add_generation_prompt=*/true, "<s>", "</s>", kNow);
+  StatusOr<RenderedChat> chat = parsed->Render({.messages = messages}, "<s>", "</s>", kNow);
   if (!chat.ok()) return chat.status();
   return std::move(chat->text);
 }
@@ -60,16 +59,16 @@ std::string Times(int count, const std::string& text) {
 TEST(ChatTemplateTest, RendersTheDefaultModelsTemplate) {
   const StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(kSmolLm2);
   ASSERT_TRUE(parsed.ok());
-  EXPECT_EQ(parsed->Render({{"user", "Hi"}}, true, "", "")->text,
+  EXPECT_EQ(parsed->Render({.messages = {{"user", "Hi"}}}, "", "")->text,
             "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
             "trained by Hugging "
             "Face<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>"
             "assistant\n");
-  EXPECT_EQ(parsed->Render(kChat, false, "", "")->text,
+  EXPECT_EQ(parsed->Render({.messages = kChat, .add_generation_prompt = false}, "", "")->text,
             "<|im_start|>system\n Be\n brief <|im_end|>\n<|im_start|>user\nHi {{ x "
             "}}<|im_end|>\n"
             "<|im_start|>assistant\n<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n");
-  EXPECT_EQ(parsed->Render({}, false, "", "")->text, "");
+  EXPECT_EQ(parsed->Render({.messages = {}, .add_generation_prompt = false}, "", "")->text, "");
 }
 
 TEST(ChatTemplateTest, ControlsWhiteSpaceAsHuggingFaceDoes) {

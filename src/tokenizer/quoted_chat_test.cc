@@ -24,7 +24,7 @@ RenderedChat RenderChat(const std::string& source, const std::vector<ChatMessage
   const StatusOr<ChatTemplate> parsed = ChatTemplate::Parse(source);
   EXPECT_TRUE(parsed.ok()) << source << ": " << parsed.status().message();
   if (!parsed.ok()) return {};
-  StatusOr<RenderedChat> chat = parsed->Render(messages, true, "<s>", "</s>");
+  StatusOr<RenderedChat> chat = parsed->Render({.messages = messages}, "<s>", "</s>");
   EXPECT_TRUE(chat.ok()) << source << ": " << chat.status().message();
   return chat.ok() ? *std::move(chat) : RenderedChat();
 }

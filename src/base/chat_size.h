@@ -1,0 +1,43 @@
+// How much text a chat holds: what its limits, estimates and bounds of memory count.
+#ifndef ROPEWAY_BASE_CHAT_SIZE_H_
+#define ROPEWAY_BASE_CHAT_SIZE_H_
+
+#include <cstddef>
+
+#include "ropeway/request.h"
+
+namespace ropeway::base {
+
+// Bytes of all texts.
+inline size_t TextBytes(const ToolCall& call) {
+  return call.id.size() + call.name.size() + call.arguments.size();
+}
+inline size_t TextBytes(const ChatMessage& message) {
+  size_t bytes = message.role.size() + message.content.size() + message.name.size() +
+                 message.tool_call_id.size() + message.reasoning_content.size();
+  for (const ToolCall& call : message.tool_calls) bytes += TextBytes(call);
+  return bytes;
+}
+// What the chat says beside its messages.
+inline size_t OtherTextBytes(const Chat& chat) {
+  size_t bytes = chat.template_arguments.size();
+  for (const Tool& tool : chat.tools) {
+    bytes += tool.name.size() + tool.description.size() + tool.parameters.size();
+  }
+  return bytes;
+}
+
+// The memory that it takes, without what allocators add.
+inline size_t MemoryBytes(const Chat& chat) {
+  size_t bytes = sizeof(Chat) + OtherTextBytes(chat) + chat.tools.size() * sizeof(Tool);
+  for (const ChatMessage& message : chat.messages) {
+    bytes += sizeof(ChatMessage) + TextBytes(message) +
+             message.tool_calls.size() * sizeof(ToolCall) +
+             message.part_sizes.size() * sizeof(size_t);
+  }
+  return bytes;
+}
+
+}  // namespace ropeway::base
+
+#endif  // ROPEWAY_BASE_CHAT_SIZE_H_
