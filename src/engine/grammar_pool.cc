@@ -31,26 +31,25 @@ std::optional<GrammarPool::Compiled> GrammarPool::FindKey(const Key& key) {
   return found->second->compiled;
 }
 
-std::optional<GrammarPool::Compiled> GrammarPool::Find(const std::string& ebnf) {
-  const Key key = base::Sha256(ebnf.data(), ebnf.size());
+std::optional<GrammarPool::Compiled> GrammarPool::Find(const GrammarText& text) {
   const std::lock_guard lock(mu_);
-  return FindKey(key);
+  return FindKey(text.key);
 }
 
-bool GrammarPool::TryAdd(const base::Flow& flow, std::shared_ptr<const std::string> ebnf,
+bool GrammarPool::TryAdd(const base::Flow& flow, std::shared_ptr<const GrammarText> text,
                          std::function<bool()> wanted, DoneFn done) {
   return pool_.TryAdd(flow,
-                      [this, ebnf = std::move(ebnf), wanted = std::move(wanted),
+                      [this, text = std::move(text), wanted = std::move(wanted),
                        done = std::move(done)]() -> base::PieceEnd {
-                        Run(*ebnf, wanted, done);
+                        Run(*text, wanted, done);
                         return true;
                       });
 }
 
-void GrammarPool::Run(const std::string& ebnf, const std::function<bool()>& wanted,
+void GrammarPool::Run(const GrammarText& text, const std::function<bool()>& wanted,
                       const DoneFn& done) {
   if (!wanted()) return;
-  const Key key = base::Sha256(ebnf.data(), ebnf.size());
+  const Key& key = text.key;
   std::optional<Compiled> found;
   try {
     std::vector<DoneFn> waiting = {done};
@@ -72,7 +71,7 @@ void GrammarPool::Run(const std::string& ebnf, const std::function<bool()>& want
     done(*found);
     return;
   }
-  const Compiled compiled = Compile(ebnf);
+  const Compiled compiled = Compile(text.ebnf);
   Keep(key, compiled);
   std::vector<DoneFn> waiting;
   {

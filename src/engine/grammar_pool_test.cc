@@ -28,14 +28,14 @@ class GrammarPoolTest : public testing::Test {
   // Counts in `done_`.
   bool Add(const std::string& ebnf, bool wanted = true, const std::string& tenant = "a") {
     return pool_->TryAdd(
-        {.tenant = tenant}, std::make_shared<const std::string>(ebnf), [wanted] { return wanted; },
+        {.tenant = tenant}, std::make_shared<const GrammarText>(ebnf), [wanted] { return wanted; },
         [this](const GrammarPool::Compiled& compiled) { ++(compiled.ok() ? good_ : bad_); });
   }
   // Holds the thread up until the gate opens.
   void Hold() {
     gate_.Close();
     ASSERT_TRUE(pool_->TryAdd(
-        {.tenant = "a"}, std::make_shared<const std::string>(),
+        {.tenant = "a"}, std::make_shared<const GrammarText>(""),
         [this] {
           gate_.Pass();
           return false;
@@ -54,10 +54,10 @@ class GrammarPoolTest : public testing::Test {
 
 TEST_F(GrammarPoolTest, AGrammarIsCompiledOnce) {
   Start();
-  EXPECT_FALSE(pool_->Find(GrammarOfLength(3)));
+  EXPECT_FALSE(pool_->Find(GrammarText(GrammarOfLength(3))));
   ASSERT_TRUE(Add(GrammarOfLength(3)));
   ASSERT_TRUE(Done(1, 0));
-  const auto found = pool_->Find(GrammarOfLength(3));
+  const auto found = pool_->Find(GrammarText(GrammarOfLength(3)));
   ASSERT_TRUE(found);
   ASSERT_TRUE(found->ok());
   ASSERT_TRUE(Add(GrammarOfLength(3)));
@@ -78,7 +78,8 @@ TEST_F(GrammarPoolTest, AFailureIsKeptToo) {
   ASSERT_TRUE(Done(0, 2));
   EXPECT_EQ(pool_->stats().misses, 1U);
   EXPECT_EQ(pool_->stats().failed, 1U);
-  EXPECT_EQ(pool_->Find(GrammarOfLength(3))->status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(pool_->Find(GrammarText(GrammarOfLength(3)))->status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST_F(GrammarPoolTest, WhatIsNotWantedIsNotCompiled) {
@@ -98,11 +99,11 @@ TEST_F(GrammarPoolTest, TheLeastRecentlyUsedGoFirst) {
   for (const size_t length : {1, 2, 3}) ASSERT_TRUE(Add(GrammarOfLength(length)));
   ASSERT_TRUE(Done(6, 0));
   EXPECT_EQ(pool_->stats().grammars, 3U);
-  EXPECT_TRUE(pool_->Find(GrammarOfLength(1)));
+  EXPECT_TRUE(pool_->Find(GrammarText(GrammarOfLength(1))));
   ASSERT_TRUE(Add(GrammarOfLength(4)));
   ASSERT_TRUE(Done(7, 0));
-  EXPECT_FALSE(pool_->Find(GrammarOfLength(2)));
-  EXPECT_TRUE(pool_->Find(GrammarOfLength(4)));
+  EXPECT_FALSE(pool_->Find(GrammarText(GrammarOfLength(2))));
+  EXPECT_TRUE(pool_->Find(GrammarText(GrammarOfLength(4))));
   EXPECT_LE(pool_->stats().bytes, bytes);
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "core/sequence.h"
 #include "service/active_request.h"
@@ -12,6 +11,7 @@
 
 namespace ropeway::engine {
 
+struct GrammarText;
 class RequestOutput;
 
 // While it is kEncoding the request is with the prompt pool. Of a cancel and the hand-over to the
@@ -23,8 +23,8 @@ struct LiveRequest final : core::RequestContext, service::ActiveRequest {
 
   // Set before the request is shared: of the request that it is a part of; or null.
   std::shared_ptr<core::AdmissionGroup> group;
-  // Set before the request is shared: the grammar of its format, in EBNF; null: any text.
-  std::shared_ptr<const std::string> ebnf;
+  // Set before the request is shared: the grammar of its format; null: any text.
+  std::shared_ptr<const GrammarText> grammar;
   // The compiled grammar. Set before its prompt is encoded; null: any text.
   std::shared_ptr<const core::Constraint> constraint;
   int32_t lowered_max_tokens = 0;  // See Finish::max_tokens. Set by the prompt pool.

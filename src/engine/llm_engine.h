@@ -125,8 +125,8 @@ class LlmEngine final : public service::FrontDesk {
   Status CheckModel(const std::string& model) const;
   // What EngineLoop says of its progress, with the oldest request.
   Status DescribeProgress(Status status) const;
-  // The grammar of a format, in EBNF; null: any text. See MakeLive.
-  static StatusOr<std::shared_ptr<const std::string>> GrammarOf(const OutputFormat& format,
+  // The grammar of a format; null: any text. See MakeLive.
+  static StatusOr<std::shared_ptr<const GrammarText>> GrammarOf(const OutputFormat& format,
                                                                 const LiveRequest* before);
   // `before`: another one of the same call, whose grammar it shares if their formats are the same;
   // or null. Throws std::bad_alloc.

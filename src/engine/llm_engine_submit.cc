@@ -36,27 +36,27 @@ Status LlmEngine::Reserve(LiveRequest* live) {
                             config_.options.queue);
 }
 
-// Here, so that the sender learns at once what of the format is not supported.
-StatusOr<std::shared_ptr<const std::string>> LlmEngine::GrammarOf(const OutputFormat& format,
+// Here, so that the sender learns at once what of the format is not supported, and under no lock.
+StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOf(const OutputFormat& format,
                                                                   const LiveRequest* before) {
-  if (format.kind == OutputFormat::Kind::kText) return std::shared_ptr<const std::string>();
-  if (before != nullptr && before->request.format == format) return before->ebnf;
+  if (format.kind == OutputFormat::Kind::kText) return std::shared_ptr<const GrammarText>();
+  if (before != nullptr && before->request.format == format) return before->grammar;
   StatusOr<std::string> ebnf = grammar::OutputEbnf(format);
   if (!ebnf.ok()) {
     const std::string field = format.field.empty() ? "format" : format.field;
     return Status(ebnf.status().code(), field + ": " + ebnf.status().message(), field);
   }
-  return std::make_shared<const std::string>(*std::move(ebnf));
+  return std::make_shared<const GrammarText>(*std::move(ebnf));
 }
 
 StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request,
                                                            const LiveRequest* before) {
   if (Status status = CheckModel(request.request.model); !status.ok()) return status;
   if (Status status = core::CheckRequest(request.request); !status.ok()) return status;
-  StatusOr<std::shared_ptr<const std::string>> ebnf = GrammarOf(request.request.format, before);
-  if (!ebnf.ok()) return ebnf.status();
+  StatusOr<std::shared_ptr<const GrammarText>> text = GrammarOf(request.request.format, before);
+  if (!text.ok()) return text.status();
   auto live = std::make_shared<LiveRequest>(std::move(request));
-  live->ebnf = *std::move(ebnf);
+  live->grammar = *std::move(text);
   if (Status status = intake_.Open(live.get()); !status.ok()) return status;
   return live;
 }

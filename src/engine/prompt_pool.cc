@@ -42,7 +42,7 @@ bool PromptPool::TryAdd(const std::shared_ptr<LiveRequest>& live) {
   const bool timed = live->deadline != base::TimePoint::max();
   if (timed) deadlines_.emplace(Deadline(live->deadline, live->id), live);
   try {
-    if (live->ebnf == nullptr ? TryEncode(live) : TryCompile(live)) return true;
+    if (live->grammar == nullptr ? TryEncode(live) : TryCompile(live)) return true;
   } catch (const std::bad_alloc&) {
     deadlines_.erase({live->deadline, live->id});
     throw;
@@ -57,13 +57,13 @@ bool PromptPool::TryEncode(const std::shared_ptr<LiveRequest>& live) {
 }
 
 bool PromptPool::TryCompile(const std::shared_ptr<LiveRequest>& live) {
-  if (const std::optional<GrammarPool::Compiled> found = grammars_->Find(*live->ebnf);
+  if (const std::optional<GrammarPool::Compiled> found = grammars_->Find(*live->grammar);
       found && found->ok()) {
     live->constraint = **found;
     return TryEncode(live);
   }
   return grammars_->TryAdd(
-      FlowOf(*live), live->ebnf,
+      FlowOf(*live), live->grammar,
       [this, live] {
         RejectOverdue();
         if (live->state() == LiveRequest::State::kEncoding) return true;

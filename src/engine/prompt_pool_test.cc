@@ -41,14 +41,14 @@ class PromptPoolTest : public testing::Test {
   // A request whose grammar is compiled first.
   std::shared_ptr<LiveRequest> WithGrammar(const std::string& tenant, const std::string& ebnf) {
     std::shared_ptr<LiveRequest> live = Live(tenant, "text");
-    live->ebnf = std::make_shared<const std::string>(ebnf);
+    live->grammar = std::make_shared<const GrammarText>(ebnf);
     return live;
   }
   // The tenant's next grammars wait until the gate opens.
   void HoldGrammars(const std::string& tenant) {
     grammar_gate_.Close();
     EXPECT_TRUE(grammars_.TryAdd(
-        {.tenant = tenant}, std::make_shared<const std::string>(),
+        {.tenant = tenant}, std::make_shared<const GrammarText>(""),
         [this] {
           grammar_gate_.Pass();
           return false;
@@ -274,7 +274,7 @@ TEST_F(PromptPoolTest, AGrammarIsCompiledFirst) {
   EXPECT_EQ(RejectionOf(bad->id), StatusCode::kInvalidArgument);
   // One that was compiled before waits for no other.
   HoldGrammars("a");
-  const auto again = WithGrammar("a", *good->ebnf);
+  const auto again = WithGrammar("a", good->grammar->ebnf);
   ASSERT_TRUE(pool_->TryAdd(again));
   EXPECT_TRUE(Eventually([&] { return IsReady(again->id); }));
   EXPECT_EQ(again->constraint, good->constraint);
