@@ -29,15 +29,16 @@ KV_CACHE_BYTES = 512 * MIB
 FLAGS = ["--threads", "1", "--kv-cache-size", "512MiB", "--drain-timeout", f"{DRAIN_SECONDS}s"]
 
 
-def memory_bound(max_connections=4096, max_bodies=256 * MIB, max_answers=256 * MIB, max_body=8 * MIB,
-                 max_queued_requests=1000, max_num_seqs=64, max_queued_tokens=4_000_000, io_threads=1,
-                 helper_threads=1, frontend_threads=1):
+def memory_bound(max_model_len, max_connections=4096, max_bodies=256 * MIB, max_answers=256 * MIB,
+                 max_body=8 * MIB, max_queued_requests=1000, max_num_seqs=64, max_queued_tokens=4_000_000,
+                 io_threads=1, helper_threads=1, frontend_threads=1):
     """What docs/security.md#memory says that requests may take above an idle server, in bytes."""
     kib = 1 << 10
     return (KV_CACHE_BYTES + (max_connections + 192) * 192 * kib + max_bodies + max_answers + 256 * MIB
             + (2 * max_queued_requests + max_num_seqs) * 32 * kib + 2 * max_queued_tokens * 40
             + io_threads * 2 * max_body + (helper_threads + 2) * (128 * MIB + 4 * max_body)
-            + (helper_threads + frontend_threads + 4) * (MIB + 4 * max_body))
+            + (helper_threads + frontend_threads + 4) * (MIB + 4 * max_body)
+            + 896 * MIB + max_num_seqs * max_model_len * 600)
 
 
 class Server(RopewayServer):
@@ -67,6 +68,10 @@ class Server(RopewayServer):
         def idle():
             return self.metric("ropeway_num_requests_running") + self.metric("ropeway_num_requests_waiting") == 0
         eventually(idle, "no request runs or waits", PATIENCE, pause=0.05)
+
+    def memory_bound(self):
+        """That of this server."""
+        return memory_bound(json.loads(self.get("/v1/models")[1])["data"][0]["max_model_len"])
 
     def memory(self, name="VmHWM"):
         """The peak of its resident memory, or with VmRSS what it is now, in bytes."""

@@ -20,7 +20,7 @@ import sys
 import time
 
 from attack import KINDS, dear_schemas
-from load import (DRAIN_SECONDS, KEYS, MIB, Attacker, Honest, Server, memory_bound, percentile, print_table,
+from load import (DRAIN_SECONDS, KEYS, MIB, Attacker, Honest, Server, percentile, print_table,
                   write_figures)
 
 ATTACK_SECONDS = 50
@@ -102,8 +102,8 @@ def soak(server, args, rows, wrong):
     if max(descriptors[-third:]) > max(descriptors[:third]) + DESCRIPTOR_MARGIN:
         wrong.append(f"descriptors grow: {descriptors}")
     peak = server.memory() - idle
-    if peak > memory_bound():
-        wrong.append(f"the peak is {peak // MIB} MiB above the idle server's; the bound is {memory_bound() // MIB}")
+    if peak > (bound := server.memory_bound()):
+        wrong.append(f"the peak is {peak // MIB} MiB above the idle server's; the bound is {bound // MIB}")
 
 
 def main():
