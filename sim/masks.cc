@@ -1,6 +1,7 @@
 #include "masks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/random.h"
 #include "engine/test_executor.h"
@@ -16,22 +17,28 @@ base::Duration MaskTime(uint64_t seed, int32_t position) {
   return std::chrono::microseconds(random.Between(2000, 100'000));
 }
 
+// Mostly a few microseconds. Of one constraint in six every id is slow.
+base::Duration AcceptTime(uint64_t seed, int32_t position) {
+  base::SeededRandom random(base::Mix64(seed + 1, static_cast<uint64_t>(position)));
+  return std::chrono::microseconds(seed % 6 == 1 ? random.Between(200, 3000)
+                                                 : random.Between(1, 3));
+}
+
 // Mask and Accept of another state, with time and plants.
 class TimedState final : public core::ConstraintState {
  public:
-  TimedState(const engine::TestConstraint& constraint, Plant plant, base::VirtualClock* clock,
-             std::vector<base::Duration>* times)
-      : seed_(constraint.options().seed),
+  TimedState(RequestId request, const engine::TestConstraint& constraint, Plant plant,
+             base::VirtualClock* clock, std::vector<MaskWork>* work)
+      : request_(request),
+        seed_(constraint.options().seed),
         plant_(plant),
         clock_(clock),
-        times_(times),
+        work_(work),
         state_(constraint.Begin()) {}
 
   Status Mask(std::span<uint32_t> words) override {
-    has_masks_ = true;
-    const base::Duration took = MaskTime(seed_, accepted_);
-    clock_->Advance(took);
-    times_->push_back(took);
+    has_masks_ = is_masked_ = true;
+    Work(MaskWork::Kind::kMask, MaskTime(seed_, accepted_));
     if (plant_ == Plant::kStaleMask && !first_.empty()) {
       std::copy(first_.begin(), first_.end(), words.begin());
       return {};
@@ -44,6 +51,9 @@ class TimedState final : public core::ConstraintState {
   Status Accept(TokenId id) override {
     // What comes before the first mask was generated before a preemption.
     if (plant_ == Plant::kLostConstraint && !has_masks_) return {};
+    const bool again = !std::exchange(is_masked_, false);
+    Work(again ? MaskWork::Kind::kAcceptAgain : MaskWork::Kind::kAccept,
+         AcceptTime(seed_, accepted_));
     ++accepted_;
     return state_->Accept(id);
   }
@@ -53,13 +63,20 @@ class TimedState final : public core::ConstraintState {
   size_t bytes() const override { return state_->bytes(); }
 
  private:
+  void Work(MaskWork::Kind kind, base::Duration took) {
+    clock_->Advance(took);
+    work_->push_back({request_, kind, took});
+  }
+
+  const RequestId request_;
   const uint64_t seed_;
   const Plant plant_;
   base::VirtualClock* const clock_;
-  std::vector<base::Duration>* const times_;
+  std::vector<MaskWork>* const work_;
   const std::unique_ptr<core::ConstraintState> state_;
   int32_t accepted_ = 0;
   bool has_masks_ = false;
+  bool is_masked_ = false;       // The next id is sampled under its mask.
   std::vector<uint32_t> first_;  // Plant::kStaleMask: the first mask.
 };
 
@@ -125,27 +142,28 @@ bool EndsOutput(const engine::TestConstraint& constraint, int32_t length) {
 
 class SimMasks::Timer final : public core::Constraint {
  public:
-  Timer(std::shared_ptr<const core::Constraint> constraint, SimMasks* masks)
-      : constraint_(std::move(constraint)), masks_(masks) {}
+  Timer(RequestId request, std::shared_ptr<const core::Constraint> constraint, SimMasks* masks)
+      : request_(request), constraint_(std::move(constraint)), masks_(masks) {}
 
   size_t mask_words() const override { return constraint_->mask_words(); }
   std::unique_ptr<core::ConstraintState> Begin() const override {
-    return std::make_unique<TimedState>(static_cast<const engine::TestConstraint&>(*constraint_),
-                                        masks_->plant_, masks_->clock_, &masks_->times_);
+    return std::make_unique<TimedState>(request_,
+                                        static_cast<const engine::TestConstraint&>(*constraint_),
+                                        masks_->plant_, masks_->clock_, &masks_->work_);
   }
 
  private:
+  const RequestId request_;
   const std::shared_ptr<const core::Constraint> constraint_;
   SimMasks* const masks_;
 };
 
 std::shared_ptr<const core::Constraint> SimMasks::Timed(
-    std::shared_ptr<const core::Constraint> constraint) {
+    RequestId request, std::shared_ptr<const core::Constraint> constraint) {
   if (constraint == nullptr) return nullptr;
   const uint64_t seed = static_cast<const engine::TestConstraint&>(*constraint).options().seed;
-  std::shared_ptr<const core::Constraint>& timed = groups_[seed];
-  if (timed == nullptr) timed = std::make_shared<const Timer>(std::move(constraint), this);
-  return timed;
+  const auto& shared = groups_.try_emplace(seed, std::move(constraint)).first->second;
+  return std::make_shared<const Timer>(request, shared, this);
 }
 
 }  // namespace ropeway::sim

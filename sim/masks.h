@@ -53,25 +53,38 @@ class ConstrainedTokens {
 // Whether an output of `length` tokens that the constraint allows is over.
 bool EndsOutput(const engine::TestConstraint& constraint, int32_t length);
 
-// The constraints as the core gets them: their masks take virtual time, and `plant` is in them.
+// What the state of a request's constraint did.
+struct MaskWork {
+  enum class Kind : uint8_t {
+    kMask,
+    kAcceptAgain,  // Of an id that was generated before a preemption, or by another engine.
+    kAccept,       // Of the id that was sampled under its mask.
+  };
+  RequestId request = 0;
+  Kind kind = Kind::kMask;
+  base::Duration took{};
+};
+
+// The constraints as the core gets them: their work takes virtual time, and `plant` is in them.
 class SimMasks {
  public:
   // `clock` must outlive it, and it must outlive the constraints.
   SimMasks(base::VirtualClock* clock, Plant plant) : clock_(clock), plant_(plant) {}
 
-  // Takes what Constrain made. Requests of one group have one constraint, as the choices of a
-  // request do.
-  std::shared_ptr<const core::Constraint> Timed(std::shared_ptr<const core::Constraint> constraint);
+  // Takes what Constrain made for the request. Requests of one group have one constraint, as the
+  // choices of a request do.
+  std::shared_ptr<const core::Constraint> Timed(RequestId request,
+                                                std::shared_ptr<const core::Constraint> constraint);
 
-  // What each mask since the last call took, in order.
-  std::vector<base::Duration> TakeTimes() { return std::exchange(times_, {}); }
+  // The work since the last call, in order.
+  std::vector<MaskWork> TakeWork() { return std::exchange(work_, {}); }
 
  private:
   class Timer;
 
   base::VirtualClock* const clock_;
   const Plant plant_;
-  std::vector<base::Duration> times_;
+  std::vector<MaskWork> work_;
   std::map<uint64_t, std::shared_ptr<const core::Constraint>> groups_;  // By their seeds.
 };
 

@@ -139,9 +139,10 @@ Simulation::Simulation(const Setup& setup, bool verbose)
           [this](const core::StepContent::Item& item) {
             return SimExecutor::TimeOf(item, checks_.records().at(item.sequence).made.request);
           }),
-      mask_checks_([this](const std::string& check, const std::string& message) {
-        checks_.Violate(check, message);
-      }),
+      mask_checks_(setup_.core.scheduler.max_num_seqs,
+                   [this](const std::string& check, const std::string& message) {
+                     checks_.Violate(check, message);
+                   }),
       encoder_(setup_, &clock_, &tenants_, [this](SimRequest made, base::TimePoint at) {
         inbox_.emplace(at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
       }) {
@@ -287,6 +288,7 @@ Report Simulation::Run() {
   CountRequests();
   for (const auto& [what, n] : checks_.CountMasked()) Count(what, n);
   Count("blocks flushed before a kill and read after it", tier_.found_after_kill());
+  Count("turns that ended before all ids were accepted again", mask_checks_.cut_turns());
   Count("urgent requests that joined a running batch", scheduling_.joined());
   report_.violations = checks_.violations();
   report_.digest = digest_;
@@ -383,7 +385,7 @@ void Simulation::Arrive(SimRequest made, bool again) {
   made.request.arrival = clock_.Now();
   if (made.deadline_after.has_value()) made.request.deadline = clock_.Now() + *made.deadline_after;
   core::CoreRequest request = Forget(setup_.plant, made.request);
-  request.constraint = masks_.Timed(std::move(request.constraint));
+  request.constraint = masks_.Timed(id, std::move(request.constraint));
   const Status answer = core_->Add(std::move(request));
   Trace(base::Mix64(id, static_cast<uint64_t>(answer.code())));
   checks_.OnAdd(made, answer, core_->device_status(), core_->stats().steps);
@@ -445,7 +447,7 @@ void Simulation::Step() {
   checks_.AfterStep(stats, begin);
   scheduling_.AfterStep(stats, core_->last_step(), begin, end);
   tenants_.AfterStep(stats, core_->last_step(), end);
-  mask_checks_.AfterStep(stats, masks_.TakeTimes());
+  mask_checks_.AfterStep(stats, masks_.TakeWork());
   if (!executor_.violation().empty()) checks_.Violate("kv", executor_.violation());
   if (!executor_.foreign_read().empty()) checks_.Violate("tenant", executor_.foreign_read());
   if (check_random_.Chance(0.2)) checks_.OnIntegrity(core_->CheckIntegrity());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/batch.h"
@@ -91,7 +92,8 @@ struct ConstraintRun {
   bool exhausted = false;    // The output is complete, and the vocabulary has no token to end it.
   uint64_t waits_since = 0;  // The step that asked for the mask; 0: none asks for one.
   Status status;             // Why it cannot go on.
-  base::Duration took{};     // By its mask in this step.
+  base::Duration took{};     // Not yet charged: by its mask and the ids that it accepted.
+  std::optional<base::Duration> expected;  // What its next mask may take; absent: not known yet.
 };
 
 // One request on its way through the engine core, which owns it; the scheduler, the policy and the

@@ -276,7 +276,6 @@ void EngineCore::NoteContent(const scheduler::SchedulerOutput& schedule, uint64_
 void EngineCore::Compute() {
   const base::TimePoint begin = clock_->Now();
   StatusOr<core::StepResult> result = Execute();
-  const base::Duration took = clock_->Now() - begin;
   if (!result.ok() && result.status().code() == StatusCode::kResourceExhausted) {
     OnShortOfMemory();
     return;
@@ -287,8 +286,8 @@ void EngineCore::Compute() {
     LoseDevice(std::move(status));
     return;
   }
-  last_took_ = took;
-  MaskFiller::AddTimes(&builder_, &*result);
+  masks_.AcceptSampled(&builder_, &*result);
+  const base::Duration took = last_took_ = clock_->Now() - begin;
   scheduler_.OnStep(took, *result);
   control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
                              kv_.pool().num_blocks());
@@ -414,10 +413,10 @@ void EngineCore::Accept(core::Sequence* sequence, core::Sampled sampled) {
   CoreEvent& event = AddEvent(CoreEvent::Kind::kToken, *sequence);
   event.sampled = std::move(sampled);
   event.cached_tokens = std::max(0, sequence->kv.cached_tokens);
-  const bool ended = MaskFiller::Accept(sequence, token);
+  const bool goes_on = MaskFiller::GoesOn(sequence);
   if (sequence->constraint_run != nullptr && !sequence->constraint_run->status.ok()) {
     Fail(sequence, CopyStatus(sequence->constraint_run->status));
-  } else if (ended || EndsAt(*sequence, token)) {
+  } else if (!goes_on || EndsAt(*sequence, token)) {
     End(sequence, core::SequenceEvent::kEnd, FinishReason::kStop);
   } else if (sequence->generated() >= sequence->request.max_tokens) {
     End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);

@@ -2,18 +2,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/random.h"
 #include "engine/mask_filler.h"
 #include "engine/test_constraint.h"
 #include "engine/test_engine_core.h"
 
 namespace ropeway::engine {
 namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
 
 constexpr int32_t kMaskedPrompt = 20;
 
@@ -54,6 +61,11 @@ class EngineCoreConstraintTest : public EngineCoreTest {
     std::vector<TokenId> tokens = std::move(tokens_[id]);
     Forget();
     return tokens;
+  }
+
+  // What moves the clock on.
+  std::function<void()> Takes(base::Duration time) {
+    return [this, time] { clock_.now += time; };
   }
 
   void Forget() {
@@ -187,18 +199,140 @@ TEST_F(EngineCoreConstraintTest, DearMasksSitStepsOutInTurnAndChangeNothing) {
   EXPECT_EQ(tokens_[4].size(), 12U);
 }
 
-// The scheduler sees what a mask takes as its sequence's sampling.
-TEST_F(EngineCoreConstraintTest, TheTimeOfAMaskIsSampling) {
+// Masks that each take a step's time are filled in turn, one in a step; none of them is in the way
+// of a cheap one, not even of a newcomer's.
+TEST_F(EngineCoreConstraintTest, DearMasksPutNoCheapOneOff) {
+  constexpr RequestId kDear = 16;
+  constexpr RequestId kCheap = 20;
+  Start(128, {});
+  for (RequestId id = 1; id <= kDear; ++id) {
+    const auto constraint = Constrain(id, {.length = 40, .on_mask = Takes(milliseconds(73))});
+    ASSERT_TRUE(core_->Add(Masked(id, constraint)).ok());
+  }
+  for (RequestId i = 0; i < 2 * kDear; ++i) ASSERT_NO_FATAL_FAILURE(StepChecked());
+  const auto cheap = Constrain(kCheap, {.length = 40, .on_mask = Takes(microseconds(2))});
+  ASSERT_TRUE(core_->Add(Masked(kCheap, cheap)).ok());
+  const auto generated = [this] {
+    size_t all = 0;
+    for (RequestId id = 1; id <= kDear; ++id) all += tokens_[id].size();
+    return all;
+  };
+  const size_t before = generated();
+  for (size_t i = 1; i <= 41; ++i) {
+    ASSERT_NO_FATAL_FAILURE(StepChecked());
+    ASSERT_EQ(tokens_[kCheap].size(), i);
+    ASSERT_EQ(generated(), before + i);
+  }
+  ExpectHeld(kCheap, 40);
+}
+
+// Of a string's last masks some are dear, and some cheap. So is another's in each step.
+TEST_F(EngineCoreConstraintTest, MasksThatAreDearNowAndThenPutNoCheapOneOff) {
+  constexpr RequestId kDear = 16;
+  constexpr RequestId kCheap = 20;
+  Start(128, {});
+  for (RequestId id = 1; id <= kDear; ++id) {
+    const auto masks = std::make_shared<RequestId>(id);
+    const auto changing = [this, masks] {
+      clock_.now += ++*masks % 3 == 0 ? base::Duration(milliseconds(73)) : microseconds(2);
+    };
+    ASSERT_TRUE(core_->Add(Masked(id, Constrain(id, {.length = 90, .on_mask = changing}))).ok());
+  }
+  const auto cheap = Constrain(kCheap, {.length = 90, .on_mask = Takes(microseconds(2))});
+  ASSERT_TRUE(core_->Add(Masked(kCheap, cheap)).ok());
+  for (RequestId i = 0; i < 4 * kDear; ++i) ASSERT_NO_FATAL_FAILURE(StepChecked());
+  for (size_t before = tokens_[kCheap].size(); before < 90; ++before) {
+    ASSERT_NO_FATAL_FAILURE(StepChecked());
+    ASSERT_EQ(tokens_[kCheap].size(), before + 1);
+  }
+}
+
+// Whatever masks take: at most `max_num_seqs` steps until it is due, and as many for the others.
+TEST_F(EngineCoreConstraintTest, EachMaskIsFilledWithinTwiceAsManyStepsAsSequencesMayRun) {
+  constexpr RequestId kSequences = 8;
+  // In microseconds, by sequence and mask. Cheap ones that fill each step for themselves; as if
+  // drawn, from nothing to dear; and dear ones alone.
+  const std::vector<std::function<uint64_t(RequestId, uint64_t)>> costs = {
+      [](RequestId id, uint64_t) { return id == 1 ? 73'000 : 1000; },
+      [](RequestId id, uint64_t mask) {
+        const uint64_t drawn = base::Mix64(id, mask);
+        return uint64_t{1} << drawn % 17;
+      },
+      [](RequestId, uint64_t) { return 73'000; },
+  };
+  for (size_t kind = 0; kind < costs.size(); ++kind) {
+    EngineCoreOptions options;
+    options.scheduler.max_num_seqs = static_cast<int>(kSequences);
+    Start(128, options);
+    for (RequestId id = 1; id <= kSequences; ++id) {
+      const auto of = [this, id, cost = costs[kind], mask = std::make_shared<uint64_t>(0)] {
+        clock_.now += microseconds(cost(id, ++*mask));
+      };
+      ASSERT_TRUE(core_->Add(Masked(id, Constrain(id, {.length = 90, .on_mask = of}))).ok());
+    }
+    std::map<RequestId, std::pair<size_t, RequestId>> waits;  // Since when it has so many tokens.
+    RequestId longest = 0;
+    for (RequestId step = 1; !core_->idle(); ++step) {
+      ASSERT_NO_FATAL_FAILURE(StepChecked());
+      for (RequestId id = 1; id <= kSequences; ++id) {
+        auto& [tokens, since] = waits[id];
+        longest = std::max(longest, step - since);
+        if (tokens == tokens_[id].size() && !ended_.contains(id)) continue;
+        tokens = tokens_[id].size();
+        since = step;
+      }
+    }
+    EXPECT_LE(longest, 2 * kSequences) << kind;
+    EXPECT_GE(longest, kSequences / 2) << kind << ": no mask had to wait";
+    for (RequestId id = 1; id <= kSequences; ++id) ExpectHeld(id, 90);
+    Forget();
+  }
+}
+
+// Ids that were generated before are accepted as far as the time of each step goes.
+TEST_F(EngineCoreConstraintTest, AcceptedAgainIdsTakeNoMoreOfAStepThanMasks) {
+  constexpr int32_t kLength = 60;
+  const std::vector<TokenId> whole = Alone(1, kLength);
+  const std::vector<TokenId> others = Alone(2, kLength);
   Start(64, {});
-  const auto slow = [&] { clock_.now += std::chrono::milliseconds(3); };
-  ASSERT_TRUE(core_->Add(Masked(1, Constrain(1, {.on_mask = slow}))).ok());
+  ASSERT_TRUE(core_->Add(Masked(2, Constrain(2, {.length = kLength}))).ok());
+  StepChecked();
+  core::CoreRequest request =
+      Masked(1, Constrain(1, {.length = kLength, .on_accept = Takes(milliseconds(1))}));
+  request.resume_ids.assign(whole.begin(), whole.begin() + 43);
+  ASSERT_TRUE(core_->Add(std::move(request)).ok());
+  // 5 in each step; with the last 3 comes the mask, and the sampled one.
+  for (int step = 1; step <= 9; ++step) {
+    const base::TimePoint begin = clock_.now;
+    const uint64_t deferred = core_->stats().deferred_masks;
+    ASSERT_NO_FATAL_FAILURE(StepChecked());
+    EXPECT_EQ(clock_.now - begin, step < 9 ? MaskFiller::kMostTime : milliseconds(4)) << step;
+    EXPECT_EQ(core_->stats().last_sampling, clock_.now - begin) << step;
+    EXPECT_EQ(core_->stats().deferred_masks - deferred, step < 9 ? 1U : 0U) << step;
+    EXPECT_EQ(tokens_[1].size(), step < 9 ? 0U : 1U) << step;
+    EXPECT_EQ(tokens_[2].size(), static_cast<size_t>(step) + 1);  // It is not put off.
+  }
+  EXPECT_EQ(core_->stats().mask_time, milliseconds(44));
+  RunToEnd();
+  EXPECT_EQ(tokens_[1], std::vector<TokenId>(whole.begin() + 43, whole.end()));
+  EXPECT_EQ(tokens_[2], others);
+}
+
+// The scheduler sees what a mask takes, and accepting the token, as its sequence's sampling.
+TEST_F(EngineCoreConstraintTest, TheTimeOfAMaskAndOfItsTokenIsSampling) {
+  Start(64, {});
+  ASSERT_TRUE(core_
+                  ->Add(Masked(1, Constrain(1, {.on_mask = Takes(milliseconds(3)),
+                                                .on_accept = Takes(milliseconds(2))})))
+                  .ok());
   ASSERT_TRUE(Add(2, kMaskedPrompt, 5, true).ok());
   StepChecked();
-  EXPECT_EQ(core_->stats().last_sampling, std::chrono::milliseconds(3));
+  EXPECT_EQ(core_->stats().last_sampling, milliseconds(5));
+  EXPECT_EQ(core_->stats().last_forward, milliseconds(5));  // It is a part of this.
+  EXPECT_EQ(core_->stats().mask_time, milliseconds(5));
   for (const CoreEvent& event : log_) {
     if (event.kind == Kind::kToken) {
-      EXPECT_EQ(event.sampled.took,
-                event.id == 1 ? std::chrono::milliseconds(3) : base::Duration{});
+      EXPECT_EQ(event.sampled.took, event.id == 1 ? milliseconds(5) : base::Duration{});
     }
   }
 }

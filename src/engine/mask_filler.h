@@ -15,9 +15,17 @@ namespace ropeway::engine {
 
 // Masks usually take microseconds, and tens of milliseconds where a string nears its limit. When
 // those of a step have taken kMostTime, the other sequences sit the step out: nothing is sampled
-// for them, their row is computed again in the next step, and their masks are filled first then. So
-// a step is never longer than kMostTime and one mask, each sequence gets its turn, and no bits
-// change.
+// for them, and their row is computed again in the next step. So masks delay a step by kMostTime
+// and one mask at most, and no bits change.
+//
+// What is due first is filled first. A mask is due in the step that asks for it if it is expected
+// to take no time, `max_sequences` steps later if kMostTime or more, and in proportion between. Of
+// the dear ones each step fills one, in turn, so none becomes due before a cheap one that is just
+// asked for. And none starves: after `max_sequences` steps it is due before all that are asked for
+// then, and those that were there already take as many steps at most.
+//
+// A sequence that was preempted, or comes from another engine, accepts its ids in its turns first.
+// If these take a step's time, it goes on from there in another turn.
 //
 // Thread rule: the engine thread. Nothing throws.
 class MaskFiller {
@@ -28,19 +36,18 @@ class MaskFiller {
   struct Counts {
     uint64_t filled = 0;
     uint64_t deferred = 0;  // Once for each step that a sequence sat out.
-    base::Duration time{};
+    base::Duration time{};  // Of masks and accepted ids.
   };
   const Counts& counts() const { return counts_; }
 
-  MaskFiller(const base::Clock* clock, int max_items) : clock_(clock) {
-    turns_.reserve(static_cast<size_t>(max_items));
+  // `max_sequences`: that run at once.
+  MaskFiller(const base::Clock* clock, int max_sequences)
+      : clock_(clock), max_sequences_(max_sequences) {
+    turns_.reserve(static_cast<size_t>(max_sequences));
   }
 
   // Fills the masks of the batch's items, between Launch and Wait.
   void Fill(BatchBuilder* builder);
-
-  // Adds the time of each mask to that of its sampling, and takes it out of the runs.
-  static void AddTimes(BatchBuilder* builder, core::StepResult* result);
 
   // Whether the token that was sampled for the sequence counts: it has no constraint, or its mask
   // was filled.
@@ -49,16 +56,29 @@ class MaskFiller {
     return run == nullptr || run->mask.ready;
   }
 
-  // The sequence goes on behind `token`, which was sampled for it, if its constraint's status is OK
-  // then. Returns whether its output ends with the token.
-  static bool Accept(core::Sequence* sequence, TokenId token);
+  // Accepts the tokens of `result` that count, and adds to each sequence's sampling the time of its
+  // mask and of its accepted ids. REQUIRES: BatchBuilder::CheckResult was OK.
+  void AcceptSampled(BatchBuilder* builder, core::StepResult* result);
+
+  // The sequence has a token that AcceptSampled took, so its mask is used up. Returns whether its
+  // constraint lets it go on behind the token; its output ends there if not, or has failed
+  // (ConstraintRun::status).
+  static bool GoesOn(core::Sequence* sequence);
 
  private:
-  static void FillOne(core::Sequence* sequence);
+  // When the mask is due, as a step's number times kMostTime.
+  base::Duration DueOf(const core::ConstraintRun& run) const;
+  // False: it has more ids to accept, or no time left for the mask.
+  bool FillOne(core::Sequence* sequence, base::TimePoint until);
 
   const base::Clock* const clock_;
+  const int max_sequences_;
   Counts counts_;
-  std::vector<core::Sequence*> turns_;  // Of this step, in the order of their turns.
+  struct Turn {
+    base::Duration due{};
+    core::Sequence* sequence = nullptr;
+  };
+  std::vector<Turn> turns_;  // Of this step, in their order.
 };
 
 }  // namespace ropeway::engine

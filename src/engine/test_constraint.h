@@ -30,7 +30,9 @@ class TestConstraint final : public core::Constraint {
     int32_t fails_at = -1;          // The mask behind so many ids is an error.
     int32_t empty_at = -1;          // The mask behind so many ids is empty.
     bool complete_without = false;  // There is no end token: the output is complete at its length.
-    std::function<void()> on_mask = {};  // Called for each mask: it may take time.
+    // Called for each mask, and each accepted id: they may take time.
+    std::function<void()> on_mask = {};
+    std::function<void()> on_accept = {};
   };
 
   explicit TestConstraint(Options options) : options_(std::move(options)) {}
@@ -66,6 +68,7 @@ class TestConstraint final : public core::Constraint {
       return {};
     }
     Status Accept(TokenId id) override {
+      if (options_->on_accept) options_->on_accept();
       if (!Allows(id)) return InvalidArgument("not allowed");
       ended_ = complete() && !options_->complete_without;
       Take(id);
