@@ -3,6 +3,7 @@
 #include <utility>
 
 namespace ropeway::base {
+
 std::string CsvField(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string quoted = "\"";
@@ -11,6 +12,22 @@ std::string CsvField(std::string_view text) {
     quoted += c;
   }
   return quoted + '"';
+}
+
+std::string PercentDecoded(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      plain += static_cast<char>(byte);
+      i += 2;
+    } else {
+      plain += text[i];
+    }
+  }
+  return plain;
 }
 
 // The distance of "optimal string alignment", a row for each letter of `a`. Cells further than

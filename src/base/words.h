@@ -1,5 +1,5 @@
-// Numbers and names in sentences, numbers that are a whole text, the nearest of some names, and
-// fields of tables.
+// Numbers and names in sentences, numbers that are a whole text, the nearest of some names, fields
+// of tables, and parts of URLs.
 #ifndef ROPEWAY_BASE_WORDS_H_
 #define ROPEWAY_BASE_WORDS_H_
 
@@ -47,6 +47,10 @@ std::optional<T> ParseNumber(std::string_view text) {
 // A field by RFC 4180: if it contains a comma, a quote or a line end, in double quotes, with inner
 // quotes doubled; else unchanged.
 std::string CsvField(std::string_view text);
+
+// The text of a part of a URL (RFC 3986, section 2.1): "a%2Fb" is "a/b". What is no encoding stays
+// as it is.
+std::string PercentDecoded(std::string_view text);
 
 // The edits that make `b` of `a`: a letter added, left out, replaced, or swapped with its
 // neighbour. `most + 1` stands for all that are more than `most`. Takes time and memory that are

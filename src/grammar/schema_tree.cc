@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -176,22 +175,6 @@ std::vector<Type> ReadTypes(const Place& place) {
   return types;
 }
 
-std::string DecodePercent(const std::string& text) {
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned byte = 0;
-    const char* const digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      decoded += static_cast<char>(byte);
-      i += 2;
-    } else {
-      decoded += text[i];
-    }
-  }
-  return decoded;
-}
-
 std::string Replace(std::string_view text, std::string_view from, std::string_view to) {
   std::string replaced;
   while (true) {
@@ -331,7 +314,7 @@ Place SchemaTree::Target(const Place& place) const {
            "schema are supported");
   }
   Place target{&root_, "#"};
-  const std::string pointer = DecodePercent(text.substr(1));
+  const std::string pointer = base::PercentDecoded(text.substr(1));
   for (size_t at = 0; at < pointer.size();) {
     const size_t end = std::min(pointer.find('/', at + 1), pointer.size());
     const std::string key =

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/utf8.h"
 #include "base/words.h"
@@ -109,22 +108,6 @@ StatusOr<BaseUrl> ParseLocation(const BaseUrl& from, const std::string& location
   BaseUrl to = from;
   to.path.clear();
   return ParseFileUrl(to.Text() + location);
-}
-
-std::string PercentDecoded(std::string_view text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned char byte = 0;
-    const char* const digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
-      plain += static_cast<char>(byte);
-      i += 2;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
 }
 
 bool SameServer(const BaseUrl& a, const BaseUrl& b) {

@@ -34,10 +34,6 @@ StatusOr<BaseUrl> ParseFileUrl(const std::string& url);
 // Where a redirect's Location leads from `from`: a URL, or a path on the same host.
 StatusOr<BaseUrl> ParseLocation(const BaseUrl& from, const std::string& location);
 
-// The text of a part of a URL (RFC 3986, section 2.1): "a%2Fb" is "a/b". What is no encoding stays
-// as it is.
-std::string PercentDecoded(std::string_view text);
-
 // Whether both name one server, and so may see the same secrets: scheme, host and port are equal.
 bool SameServer(const BaseUrl& a, const BaseUrl& b);
 

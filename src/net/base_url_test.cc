@@ -83,12 +83,5 @@ TEST(FileUrl, OneServerIsOneSchemeHostAndPort) {
   }
 }
 
-TEST(PercentDecodedTest, LeavesWhatIsNoEncoding) {
-  EXPECT_EQ(PercentDecoded("a%2Fb%2fc%00"), std::string("a/b/c\0", 6));
-  for (const char* text : {"", "%", "%4", "%4x", "100%", "%%", "% 41"}) {
-    EXPECT_EQ(PercentDecoded(text), text);
-  }
-}
-
 }  // namespace
 }  // namespace ropeway::net

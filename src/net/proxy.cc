@@ -15,6 +15,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/words.h"
+
 namespace ropeway::net {
 namespace {
 
@@ -81,7 +83,7 @@ StatusOr<std::optional<Proxy>> ProxyFor(const BaseUrl& url) {
   // A password may hold an '@'.
   const size_t at = text.find('/') == text.npos ? text.rfind('@') : text.rfind('@', text.find('/'));
   if (at != text.npos) {
-    proxy.authorization = "Basic " + Base64(PercentDecoded(text.substr(0, at)));
+    proxy.authorization = "Basic " + Base64(base::PercentDecoded(text.substr(0, at)));
     text.remove_prefix(at + 1);
   }
   const auto read = ParseBaseUrl(std::string(kScheme) + std::string(text));

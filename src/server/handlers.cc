@@ -13,7 +13,6 @@
 #include "base/words.h"
 #include "core/request_check.h"
 #include "http/exchange.h"
-#include "net/base_url.h"
 
 namespace ropeway::server {
 namespace {
@@ -220,7 +219,7 @@ http::HttpReply AnswerModels(const http::HttpRequest& request, ServerContext* co
 }
 
 http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* context) {
-  const std::string name = net::PercentDecoded(request.match.argument);
+  const std::string name = base::PercentDecoded(request.match.argument);
   const StatusOr<service::ModelInfo> model = FindModel(name, *context);
   if (!model.ok()) return http::ErrorReply(api::ToApiError(model.status()));
   return JsonReply(
