@@ -7,16 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/output_bounds.h"
+
 namespace ropeway::api {
 namespace {
 
 using nlohmann::json;
 using Kind = OutputFormat::Kind;
-
-constexpr size_t kMostChoices = 1'000;
-
-// As the engine's (grammar::OutputEbnf).
-constexpr base::JsonBounds kSchemaBounds = {.max_depth = 64, .max_values = 20'000};
 
 // Keeps the form that `field` asks for.
 Status SetFormat(OutputFormat format, const std::string& field, OpenAiBody* body) {
@@ -44,16 +41,17 @@ Status SetSchema(const json& value, const std::vector<std::string_view>& path, O
   }
   const StatusOr<nlohmann::ordered_json> schema =
       value.is_string()
-          ? base::ReadOrderedJson(value.get_ref<const std::string&>(), kSchemaBounds, "the schema")
-          : base::ReadOrderedMember(body->text, path, kSchemaBounds, "the schema");
+          ? base::ReadOrderedJson(value.get_ref<const std::string&>(), core::kSchemaBounds,
+                                  "the schema")
+          : base::ReadOrderedMember(body->text, path, core::kSchemaBounds, "the schema");
   if (!schema.ok()) return InvalidArgument(field + ": " + schema.status().message(), field);
   format.schema = schema->dump();
   return SetFormat(std::move(format), field, body);
 }
 
 Status SetChoices(const json& value, const std::string& field, OpenAiBody* body) {
-  if (!value.is_array() || value.empty() || value.size() > kMostChoices) {
-    return Mismatch(value, field, fmt::format("a list of 1 to {} strings", kMostChoices));
+  if (!value.is_array() || value.empty() || value.size() > core::kMaxChoices) {
+    return Mismatch(value, field, fmt::format("a list of 1 to {} strings", core::kMaxChoices));
   }
   OutputFormat format;
   format.kind = Kind::kChoice;
@@ -187,7 +185,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 // A text of the client's, which may be anything.
 StatusOr<OrderedJson> ReadSchema(const std::string& schema) {
-  return base::ReadOrderedJson(schema, kSchemaBounds, "the schema");
+  return base::ReadOrderedJson(schema, core::kSchemaBounds, "the schema");
 }
 
 OrderedJson NamedSchema(OrderedJson schema) {

@@ -6,17 +6,11 @@
 
 #include "base/failure.h"
 #include "base/json.h"
+#include "core/output_bounds.h"
 #include "grammar/pattern_ebnf.h"
 #include "grammar/schema_ebnf.h"
-#include "grammar/schema_limits.h"
 
 namespace ropeway::grammar {
-
-namespace {
-
-constexpr base::JsonBounds kSchemaBounds = {.max_depth = 64, .max_values = 20'000};
-
-}  // namespace
 
 StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
   switch (format.kind) {
@@ -25,12 +19,12 @@ StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
     case OutputFormat::Kind::kJsonObject:
       return AnyObjectEbnf();
     case OutputFormat::Kind::kJsonSchema: {
-      if (format.schema.size() > kMaxSchemaBytes) {
+      if (format.schema.size() > core::kMaxSchemaBytes) {
         return InvalidArgument(fmt::format("the schema has {} bytes; at most {} are supported",
-                                           format.schema.size(), kMaxSchemaBytes));
+                                           format.schema.size(), core::kMaxSchemaBytes));
       }
       StatusOr<nlohmann::ordered_json> schema =
-          base::ReadOrderedJson(format.schema, kSchemaBounds, "the schema");
+          base::ReadOrderedJson(format.schema, core::kSchemaBounds, "the schema");
       return schema.ok() ? SchemaToEbnf(*schema) : schema.status();
     }
     case OutputFormat::Kind::kChoice:

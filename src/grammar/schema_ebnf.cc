@@ -12,6 +12,7 @@
 
 #include "base/failure.h"
 #include "base/words.h"
+#include "core/output_bounds.h"
 #include "grammar/ebnf.h"
 #include "grammar/format_ebnf.h"
 #include "grammar/pattern_ebnf.h"
@@ -445,9 +446,9 @@ std::string AnyObjectEbnf() {
 }
 
 StatusOr<std::string> ChoiceEbnf(const std::vector<std::string>& choices) {
-  if (choices.empty() || choices.size() > static_cast<size_t>(kMaxEnumValues)) {
+  if (choices.empty() || choices.size() > core::kMaxChoices) {
     return InvalidArgument(
-        fmt::format("expected 1 to {} choices, got {}", kMaxEnumValues, choices.size()));
+        fmt::format("expected 1 to {} choices, got {}", core::kMaxChoices, choices.size()));
   }
   Ebnf ebnf;
   std::vector<Node> ways;

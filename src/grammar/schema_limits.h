@@ -6,8 +6,8 @@
 
 namespace ropeway::grammar {
 
-// The bounds of a schema. What they bound would take too much work to compile.
-inline constexpr size_t kMaxSchemaBytes = 256 << 10;
+// What they bound would take too much work to compile. Bounds of a schema's text are core's
+// (output_bounds.h).
 inline constexpr size_t kMaxKeyBytes = 256;  // Of a name in a path to a schema.
 inline constexpr size_t kMaxEbnfBytes = 64 << 10;
 // Properties or values of a set, times what minProperties, maxProperties and the like count of
