@@ -169,6 +169,16 @@ case("format ipv4, more", {"type": "string", "format": "ipv4"}, *[text(each) for
 case("format uuid, more", {"type": "string", "format": "uuid"}, *[text(each) for each in ("ABCDEF01-2345-6789-abcd-ef0123456789", "12345678123412341234123456789012", "g2345678-1234-1234-1234-123456789012", "12345678-1234-1234-1234-12345678901")])
 case("format email, more", {"type": "string", "format": "email"}, *[text(each) for each in ("first.last+tag@mail-host.example.com", "a@b", "@b.co", "a@@b.co", "a.b.co")])
 case("format+maxLength", {"type": "string", "format": "date", "maxLength": 5}, text("2024-01-01"))
+case("format+lengths it has", {"type": "string", "format": "date", "minLength": 10, "maxLength": 10}, text("2024-01-01"), text("x"))
+case("format ipv6, more", {"type": "string", "format": "ipv6"}, *[text(each) for each in ("::", "1::", "fe80::1:2", "1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7::", "::2:3:4:5:6:7:8", "1::3:4:5:6:7:8", "1:2:3:4::5:6:7:8", "1:2:3:4:5:6:7", "12345::", ":::", "::1.2.3.4")])
+# No draft has these: any string is valid.
+for name in ("binary", "directory-path", "file-path", "password", "path"):
+    case("format " + name, {"type": "string", "format": name}, text(""), text("/a b\u0000é"), "1")
+    case(f"format {name}+lengths", {"type": "string", "format": name, "minLength": 2, "maxLength": 3}, text("a"), text("ab"), text("abcd"))
+for name in ("uuid1", "uuid3", "uuid4", "uuid5"):
+    case("format " + name, {"type": "string", "format": name}, text(f"12345678-1234-{name[4]}234-8234-123456789012"), text("x"))
+for name in ("base64", "base64url"):
+    case("format " + name, {"type": "string", "format": name}, text(""), text("AA=="), text("Zm9v"), text("A"))
 case("contentEncoding", {"type": "string", "contentEncoding": "base64"}, text("!!"))
 # Numbers.
 case("minimum int", {"type": "integer", "minimum": 5}, "4", "5", "-1", "1000")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_written_schemas.py: prints 150 schemas, one a line: {name, schema}.
+"""make_written_schemas.py: prints 156 schemas, one a line: {name, schema}.
 
 They are written as people write them for structured output, each for a feature of JSON Schema or a use. A few use what no
 grammar can hold, or what is not supported. The output is kept in tests/data/schemas/written.jsonl, which schemas_test.py
@@ -127,10 +127,11 @@ def patterns():
 
 
 def formats():
-    for name in ("date", "date-time", "time", "uuid", "email", "ipv4"):
+    for name in ("date", "date-time", "time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri", "base64"):
         case(f"format {name}", text(format=name))
     case("an appointment", strict(title=S, start=text(format="date-time"), attendees=array(text(format="email"))))
     case("a birthday", loose(["name"], name=S, birthday=optional(text(format="date"))))
+    case("a page", strict(url=text(format="uri", minLength=1, maxLength=2083), file=text(format="path")))
     case("a record with an id", strict(id=text(format="uuid"), created_at=text(format="date-time"), name=S))
 
 

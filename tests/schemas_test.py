@@ -136,7 +136,7 @@ class HereTest(SchemasTest):
 
     def test_written(self):
         lines = written()
-        self.assertEqual(len(lines), 150)
+        self.assertEqual(len(lines), 156)
         self.check("written", lines, ARGS.model, walks=3)
 
     def test_pydantic(self):

@@ -80,24 +80,86 @@ TEST_F(FormatEbnfTest, Names) {
               "a@b-.co", "a@b--c.de", "a@b.c0", "a b@c.de", "a@b.co.", "a@b@c.de", "é@b.co"});
 }
 
+TEST_F(FormatEbnfTest, Durations) {
+  ExpectOnly("duration", {"P1D", "P3W", "P1Y2M3DT4H5M6S", "PT36H", "P1DT1M", "PT1M30S"},
+             {"", "P", "PT", "1D", "P1D1Y", "P1Y1D", "P1W1D", "PT1H1S", "P1S", "PT1D", "P1DT",
+              "P1.5D", "P12345D"});
+}
+
+TEST_F(FormatEbnfTest, Hosts) {
+  ExpectOnly("hostname", {"a", "mail-1.example.com", "X.Y"},
+             {"", ".", "a.", ".a", "-a", "a-", "a--b", "a_b", "a b", "a..b"});
+  ExpectOnly("ipv6",
+             {"::", "::1", "1::", "fe80::1:2", "1:2:3:4:5:6:7:8",
+              "1:2:3:4:5:6:7::", "::2:3:4:5:6:7:8", "1::3:4:5:6:7:8", "A:b::C"},
+             {"", ":", "1", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7:8::", ":::",
+              "1::2::3", "12345::", "g::", "1:2:3:4::5:6:7:8", "::1.2.3.4", "::1%eth0"});
+  ExpectOnly(
+      "uri",
+      {"http://a.de", "https://www.example-host.org:8080/a/b.html?x=1&y=2", "https://a.b.co/"},
+      {"", "a", "http:/a.de", "http://", "ftp://a.de", "http://a", "http://1.2.3.4",
+       "http://a.de:0", "http://-a.de", "http://a.de/ b", "http://a..de"});
+}
+
+TEST_F(FormatEbnfTest, NamesOfPydantic) {
+  ExpectOnly("uuid4", {"12345678-1234-4234-8234-123456789abc"},
+             {"12345678-1234-1234-8234-123456789abc", "12345678-1234-4234-7234-123456789abc"});
+  ExpectOnly("uuid5", {"12345678-1234-5234-b234-123456789abc"},
+             {"12345678-1234-4234-8234-123456789abc"});
+  ExpectOnly("base64", {"", "AA==", "AAA=", "Zm9v", "Zm9vYmE=", "/+a0"},
+             {"A", "AA", "AB==", "AAB=", "AAA", "A===", "AA==AA==", "-_a0", "A A="});
+  ExpectOnly("base64url", {"", "AA==", "AAA=", "-_a0"}, {"/+a0", "AA"});
+}
+
+TEST_F(FormatEbnfTest, AnnotationsLeaveTheString) {
+  for (const char* format : {"binary", "directory-path", "file-path", "password", "path"}) {
+    const auto ebnf = [](nlohmann::ordered_json schema, const char* name) {
+      if (name != nullptr) schema["format"] = name;
+      return SchemaToEbnf(schema);
+    };
+    for (const char* schema : {R"({"type": "string"})", R"({"type": "string", "minLength": 2})",
+                               R"({"type": "string", "maxLength": 5})", R"({"pattern": "^a+$"})"}) {
+      const auto json = nlohmann::ordered_json::parse(schema);
+      const StatusOr<std::string> annotated = ebnf(json, format);
+      ASSERT_TRUE(annotated.ok()) << annotated.status().message();
+      EXPECT_EQ(*annotated, *ebnf(json, nullptr)) << schema << " " << format;
+    }
+  }
+}
+
+TEST_F(FormatEbnfTest, LengthsThatTheFormatHolds) {
+  const auto message = [](const char* schema) {
+    return SchemaToEbnf(nlohmann::ordered_json::parse(schema)).status().message();
+  };
+  EXPECT_EQ(message(R"({"format": "uri", "minLength": 1, "maxLength": 2083})"), "");
+  EXPECT_EQ(message(R"({"format": "date", "minLength": 10, "maxLength": 10})"), "");
+  EXPECT_EQ(message(R"({"format": "date", "minLength": 11})"),
+            "at '#': the keyword 'minLength' is supported beside 'format' only where the format "
+            "cannot match shorter texts");
+  EXPECT_EQ(message(R"({"format": "base64", "maxLength": 100})"),
+            "at '#': the keyword 'maxLength' is supported beside 'format' only where the format "
+            "cannot match longer texts");
+}
+
 TEST_F(FormatEbnfTest, OthersAreRejectedByName) {
   const auto message = [](const char* schema) {
     return SchemaToEbnf(nlohmann::ordered_json::parse(schema)).status().message();
   };
-  EXPECT_EQ(message(R"({"format": "ipv6"})"),
-            "at '#': the keyword 'format' must be one of 'date', 'time', 'date-time', 'uuid', "
-            "'email', 'ipv4', not \"ipv6\"");
+  EXPECT_EQ(message(R"({"format": "iri"})"),
+            "at '#': the keyword 'format' must be one of 'date', 'time', 'date-time', 'duration', "
+            "'uuid', 'email', 'hostname', 'ipv4', 'ipv6', 'uri', 'uuid1', 'uuid3', 'uuid4', "
+            "'uuid5', 'base64', 'base64url', 'binary', 'directory-path', 'file-path', 'password', "
+            "'path', not \"iri\"");
   EXPECT_THAT(message(R"({"format": 5})"), testing::HasSubstr("not 5"));
   EXPECT_EQ(message(R"({"format": "date", "pattern": "^2"})"),
             "at '#': the keyword 'pattern' is not supported beside 'format'");
-  EXPECT_EQ(message(R"({"format": "date", "maxLength": 10})"),
-            "at '#': the keyword 'maxLength' is not supported beside 'format'");
   EXPECT_EQ(message(R"({"type": "integer", "format": "date"})"),
             "at '#': the keyword 'format' is for the type 'string', which 'type' does not have");
 }
 
 TEST_F(FormatEbnfTest, FormatsAreCheap) {
-  for (const char* format : {"date", "time", "date-time", "uuid", "email", "ipv4"}) {
+  for (const char* format : {"date", "time", "date-time", "duration", "uuid", "email", "hostname",
+                             "ipv4", "ipv6", "uri", "uuid4", "base64", "base64url"}) {
     Use(format);
     EXPECT_LT(grammar_->work(), 2'000'000) << format;
   }

@@ -229,12 +229,6 @@ Node PatternWriter::OneOf(const std::vector<RegexWay>& ways, Node next) {
   return ebnf_->Shared(ebnf_->Choice(nodes));
 }
 
-Node PatternWriter::WholeString(std::string_view regex) {
-  in_json_ = true;
-  return ebnf_->Shared(
-      ebnf_->Sequence({ebnf_->Literal("\""), OneOf(ReadRegex(regex), ebnf_->Literal("\""))}));
-}
-
 Node PatternWriter::WholeText(std::string_view regex) {
   in_json_ = false;
   const std::vector<RegexWay> ways = ReadRegex(regex);
@@ -246,26 +240,35 @@ Node PatternWriter::WholeText(std::string_view regex) {
 
 namespace {
 
-// Lengths are held only where the pattern already holds them.
-void CheckLengths(const Place& place, const std::vector<RegexWay>& ways) {
+// Lengths are held only where the pattern, or the format, already holds them.
+void CheckLengths(const Place& place, const std::vector<RegexWay>& ways, std::string_view keyword) {
   const int least = Count(place, "minLength", kMaxMaxLength).value_or(0);
   const std::optional<int> most = Count(place, "maxLength", kMaxMaxLength);
   for (const RegexWay& way : ways) {
     if (way.body.shortest < least) {
-      Reject(place.path,
-             "the keyword 'minLength' is supported beside 'pattern' only where the "
-             "pattern cannot match shorter texts");
+      Reject(place.path, fmt::format("the keyword 'minLength' is supported beside '{0}' only where "
+                                     "the {0} cannot match shorter texts",
+                                     keyword));
     }
     const bool is_open = !way.from_start || !way.to_end || way.body.longest == Regex::kNoLimit;
     if (most && (is_open || way.body.longest > *most)) {
       Reject(place.path,
-             "the keyword 'maxLength' is supported beside 'pattern' only where the "
-             "pattern, with its anchors ^ and $, cannot match longer texts");
+             fmt::format("the keyword 'maxLength' is supported beside '{0}' only where "
+                         "the {0}{1} cannot match longer texts",
+                         keyword, keyword == "pattern" ? ", with its anchors ^ and $," : ""));
     }
   }
 }
 
 }  // namespace
+
+Node PatternWriter::WholeString(const Place& place, std::string_view regex) {
+  in_json_ = true;
+  std::vector<RegexWay> ways = ReadRegex(regex);
+  for (RegexWay& way : ways) way.from_start = way.to_end = true;
+  CheckLengths(place, ways, "format");
+  return ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal("\""), OneOf(ways, ebnf_->Literal("\""))}));
+}
 
 Node PatternWriter::String(const Place& place) {
   const nlohmann::ordered_json& pattern = *Find(*place.schema, "pattern");
@@ -273,7 +276,7 @@ Node PatternWriter::String(const Place& place) {
   in_json_ = true;
   try {
     const std::vector<RegexWay> ways = ReadRegex(pattern.get_ref<const std::string&>());
-    CheckLengths(place, ways);
+    CheckLengths(place, ways, "pattern");
     std::vector<Node> nodes;
     for (const RegexWay& way : ways) {
       const Node next = way.to_end ? ebnf_->Literal("\"") : json_->StringRest();

@@ -32,8 +32,9 @@ class PatternWriter {
   // character has one spelling. Throws Rejected, also where the length of the match may break
   // minLength or maxLength.
   Ebnf::Node String(const Place& place);
-  // The JSON strings that match as a whole. REQUIRES: `regex` is supported.
-  Ebnf::Node WholeString(std::string_view regex);
+  // The JSON strings that match as a whole: what the keyword `format` of `place` asks for. Throws
+  // Rejected where their length may break minLength or maxLength. REQUIRES: `regex` is supported.
+  Ebnf::Node WholeString(const Place& place, std::string_view regex);
   // The texts that match as a whole. Throws Rejected.
   Ebnf::Node WholeText(std::string_view regex);
 

@@ -205,7 +205,9 @@ class Converter {
   }
 
   Node String(const Place& place) {
-    if (Find(*place.schema, "format") != nullptr) return FormatString(place, &patterns_);
+    if (Find(*place.schema, "format") != nullptr) {
+      if (const std::optional<Node> format = FormatString(place, &patterns_)) return *format;
+    }
     if (Find(*place.schema, "pattern") != nullptr) return patterns_.String(place);
     const int least = Count(place, "minLength", kMaxMinLength).value_or(0);
     const std::optional<int> most = Count(place, "maxLength", kMaxMaxLength);
