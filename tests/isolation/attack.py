@@ -172,7 +172,7 @@ class Attack:
 
     def fields(self):
         """Small bodies that take as long to read as small ones can, and are wrong at the end."""
-        body = json.dumps({"prompt": "Hi", "metadata": {str(i): "" for i in range(2400)}, "wrong": 1}).encode()
+        body = json.dumps({"prompt": "Hi", "metadata": {str(i): "" for i in range(2400)}, "top_p": "wrong"}).encode()
         return [self.repeat("fields", "/v1/completions", body, pause=0) for _ in range(400)]
 
     def compiles(self):

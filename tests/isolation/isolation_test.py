@@ -48,6 +48,7 @@ SETTLE_SECONDS = 1  # From the first requests of an attack to the first sample.
 # Attacks that take slots have so many at least, else they prove nothing.
 TAKES_SLOTS = {"slots", "flood", "sampling", "masks"}
 LEAST_RUNNING = 16
+ALL_WRONG = {"encode", "fields"}  # Each of their requests is wrong, and is read to its end before that shows.
 OPEN_TO_STRANGERS = {"bodies", "sockets"}  # They ask for /livez.
 REJECTED_AT_THE_DOOR = {401, 403, 404, 405}  # Such an attack would cost nothing.
 GRAMMAR_THREAD = "ropeway-grammar"
@@ -86,6 +87,12 @@ def check_samples(client, case, what, form, results):
     results.check(len(client.ttft) >= form.least_samples, case, f"b, {what}: {len(client.ttft)} samples")
 
 
+def check_wrong(kind, case, answers, results):
+    """An attack of wrong requests that are served would be another attack."""
+    if kind in ALL_WRONG:
+        results.check(answers.get(400, 0) > 0 and 200 not in answers, case, f"{kind}: not all are a 400: {answers}")
+
+
 def check_attack(case, counts, running, results):
     """Whether it was one."""
     kinds, stranger = CASES[case]
@@ -96,6 +103,8 @@ def check_attack(case, counts, running, results):
                           f"the attack {kind} did not come in: {counts}")
         if stranger and kind not in OPEN_TO_STRANGERS:
             results.check(200 not in counts.get(kind, {}), case, f"{kind}: served without a key: {counts}")
+    for kind in () if stranger else kinds:
+        check_wrong(kind, case, counts.get(kind, {}), results)
     if not stranger and TAKES_SLOTS.intersection(kinds):
         results.check(running >= LEAST_RUNNING, case, f"the attack has {running} slots")
 
