@@ -42,10 +42,7 @@ StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOf(const OutputFo
   if (format.kind == OutputFormat::Kind::kText) return std::shared_ptr<const GrammarText>();
   if (before != nullptr && before->request.format == format) return before->grammar;
   StatusOr<std::string> ebnf = grammar::OutputEbnf(format);
-  if (!ebnf.ok()) {
-    const std::string field = format.field.empty() ? "format" : format.field;
-    return Status(ebnf.status().code(), field + ": " + ebnf.status().message(), field);
-  }
+  if (!ebnf.ok()) return grammar::OfField(format, ebnf.status());
   return std::make_shared<const GrammarText>(*std::move(ebnf));
 }
 

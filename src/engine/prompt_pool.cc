@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/failure.h"
+#include "grammar/output_ebnf.h"
 
 namespace ropeway::engine {
 namespace {
@@ -73,12 +74,25 @@ bool PromptPool::TryCompile(const std::shared_ptr<LiveRequest>& live) {
       [this, live](const GrammarPool::Compiled& compiled) { OnCompiled(live, compiled); });
 }
 
+namespace {
+
+Status CompileError(const LiveRequest& live, const Status& error) {
+  if (error.code() != StatusCode::kInvalidArgument) return CopyStatus(error);
+  try {
+    return grammar::OfField(live.request.format, error);
+  } catch (const std::bad_alloc&) {
+    return CopyStatus(error);
+  }
+}
+
+}  // namespace
+
 void PromptPool::OnCompiled(const std::shared_ptr<LiveRequest>& live,
                             const GrammarPool::Compiled& compiled) {
   RejectOverdue();
   Status status;
   if (!compiled.ok()) {
-    status = CopyStatus(compiled.status());
+    status = CompileError(*live, compiled.status());
   } else if (live->state() == LiveRequest::State::kEncoding) {
     live->constraint = *compiled;
     try {

@@ -29,6 +29,7 @@ class PromptPoolTest : public testing::Test {
         [this](const std::shared_ptr<LiveRequest>& live, const Status& status) {
           const std::lock_guard lock(mu_);
           rejected_.emplace_back(live->id, status.code());
+          last_rejection_ = status;
         });
   }
 
@@ -94,6 +95,7 @@ class PromptPoolTest : public testing::Test {
   std::mutex mu_;
   std::vector<RequestId> ready_;
   std::vector<std::pair<RequestId, StatusCode>> rejected_;
+  Status last_rejection_;
   RequestId id_ = 0;
   std::unique_ptr<PromptPool> pool_;  // Last: its threads use the others.
 };
@@ -278,6 +280,17 @@ TEST_F(PromptPoolTest, AGrammarIsCompiledFirst) {
   ASSERT_TRUE(pool_->TryAdd(again));
   EXPECT_TRUE(Eventually([&] { return IsReady(again->id); }));
   EXPECT_EQ(again->constraint, good->constraint);
+}
+
+TEST_F(PromptPoolTest, AGrammarThatCannotBeCompiledIsOfTheFieldThatAskedForIt) {
+  Start(8);
+  const auto bad = WithGrammar("a", "root ::= other\n");
+  bad->request.format.field = "guided_json";
+  ASSERT_TRUE(pool_->TryAdd(bad));
+  ASSERT_TRUE(Eventually([&] { return RejectionOf(bad->id).has_value(); }));
+  const std::lock_guard lock(mu_);
+  EXPECT_EQ(last_rejection_.field(), "guided_json");
+  EXPECT_TRUE(last_rejection_.message().starts_with("guided_json: "));
 }
 
 TEST_F(PromptPoolTest, AGrammarsRequestCanEndBeforeItIsCompiled) {

@@ -37,4 +37,9 @@ StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
   return base::CurrentFailure("reading the output's form");
 }
 
+Status OfField(const OutputFormat& format, const Status& error) {
+  const std::string field = format.field.empty() ? "format" : format.field;
+  return {error.code(), field + ": " + error.message(), field};
+}
+
 }  // namespace ropeway::grammar

@@ -14,6 +14,9 @@ namespace ropeway::grammar {
 // REQUIRES: format.kind is not kText.
 StatusOr<std::string> OutputEbnf(const OutputFormat& format);
 
+// `error` as the sender of this form is told it: with the field that asked for the form.
+Status OfField(const OutputFormat& format, const Status& error);
+
 }  // namespace ropeway::grammar
 
 #endif  // ROPEWAY_GRAMMAR_OUTPUT_EBNF_H_
