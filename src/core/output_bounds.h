@@ -1,5 +1,5 @@
-// The bounds of a request's OutputFormat: those who read it from a body and those who make a
-// grammar of it take the same.
+// The bounds of a request's OutputFormat, which are the same where a body is read and where a
+// grammar is made.
 #ifndef ROPEWAY_CORE_OUTPUT_BOUNDS_H_
 #define ROPEWAY_CORE_OUTPUT_BOUNDS_H_
 
