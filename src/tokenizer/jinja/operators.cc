@@ -204,10 +204,44 @@ std::optional<Value> Sequences(ArithmeticOperator op, const Value& left, const V
   return std::nullopt;
 }
 
+// `str` for a text that is safe: HTML is escaped, even where nothing else escapes it.
+Str Escaped(const Str& str, Context& context) {
+  StrBuilder text(&context);
+  const std::string_view from = str.text;
+  size_t plain = 0;
+  for (size_t at = from.find_first_of("&<>'\""); at != from.npos;
+       at = from.find_first_of("&<>'\"", plain)) {
+    text.AddPart(str, from.substr(plain, at - plain));
+    const std::string_view escape = from[at] == '&'    ? "&amp;"
+                                    : from[at] == '<'  ? "&lt;"
+                                    : from[at] == '>'  ? "&gt;"
+                                    : from[at] == '\'' ? "&#39;"
+                                                       : "&#34;";
+    context.Charge(escape.size());
+    text.Add(escape, AnyQuoted(str, from.substr(at, 1)));
+    plain = at + 1;
+  }
+  text.AddPart(str, from.substr(plain));
+  return text.Take();
+}
+
+// left + right where one is safe: the other is escaped.
+Value AddSafe(const Value& left, const Value& right, Context& context) {
+  context.Charge(left.string().size() + right.string().size());
+  StrBuilder text(&context);
+  for (const Value* value : {&left, &right}) {
+    text.Add(value->is_safe() ? value->str() : Escaped(value->str(), context));
+  }
+  return Value::Safe(text.Take());
+}
+
 }  // namespace
 
 Value Compute(ArithmeticOperator op, const Value& left, const Value& right, Context& context) {
   if (left.is_safe() || right.is_safe()) {
+    if (op == ArithmeticOperator::kAdd && left.is_string() && right.is_string()) {
+      return AddSafe(left, right, context);
+    }
     Reject(SignOf(op) + " of a safe string is not supported: it would escape HTML");
   }
   if (left.is_number() && right.is_number()) {
