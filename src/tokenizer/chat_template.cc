@@ -7,7 +7,10 @@
 
 #include "base/chat_size.h"
 #include "base/utf8.h"
+#include "tokenizer/chat_values.h"
 #include "tokenizer/jinja/ast.h"
+#include "tokenizer/jinja/text.h"
+#include "tokenizer/template_trials.h"
 
 namespace ropeway::tokenizer {
 namespace {
@@ -39,13 +42,6 @@ constexpr double kMostMade = 512 << 20;
 // Errors may quote the template or the messages: they are clipped and made printable.
 constexpr size_t kMaxErrorBytes = 1000;
 
-constexpr size_t kMaxRoleBytes = 64;
-
-// What the values of a message take besides their text.
-constexpr size_t kMessageBytes = 512;
-// Messages of so many bytes are made values in about a millisecond.
-constexpr size_t kTakenToAsk = size_t{1} << 20U;
-
 std::string Clipped(std::string_view text) {
   if (text.size() <= kMaxErrorBytes) return std::string(text);
   return std::string(text.substr(0, kMaxErrorBytes)) + "...";
@@ -56,42 +52,18 @@ std::string At(const std::string& name, const jinja::Error& error) {
          base::PrintableText(Clipped(error.what()));
 }
 
-// Text of a message.
-jinja::Value Said(const std::string& text) {
-  jinja::Str str{text};
-  AddSpan(0, text.size(), &str.quoted);
-  return jinja::Value::Of(std::move(str));
-}
-
-// The client chooses a role from a few, and some templates make a control token of
-// it ("<|" + role + "|>"), so a plain name counts as the template's own. No other text does: it
-// could close the token and write more.
-jinja::Value RoleValue(const std::string& role) {
-  const bool plain = !role.empty() && role.size() <= kMaxRoleBytes &&
-                     std::all_of(role.begin(), role.end(), [](char c) {
-                       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                              (c >= '0' && c <= '9') || c == '_' || c == '-';
-                     });
-  return plain ? jinja::Value::Of(role) : Said(role);
-}
-
-jinja::Value MessageValue(const ChatMessage& message) {
-  using jinja::Value;
-  jinja::Dict entries = {{Value::Of("role"), RoleValue(message.role)},
-                         {Value::Of("content"), Said(message.content)}};
-  // Only if set: templates test whether they are defined.
-  if (!message.name.empty()) entries.emplace_back(Value::Of("name"), Said(message.name));
-  if (!message.tool_call_id.empty()) {
-    entries.emplace_back(Value::Of("tool_call_id"), Said(message.tool_call_id));
-  }
-  return Value::Of(std::move(entries));
-}
-
 // What the chat may take to render: more for one with more to render, up to a bound. (As doubles,
 // which do not overflow.)
-jinja::Bounds BoundsOf(size_t message_count, size_t text_bytes) {
-  const auto messages = static_cast<double>(message_count);
-  const auto bytes = static_cast<double>(text_bytes);
+jinja::Bounds BoundsOf(const Chat& chat) {
+  size_t text = base::OtherTextBytes(chat);
+  size_t entries = chat.tools.size();
+  for (const ChatMessage& message : chat.messages) {
+    text += base::TextBytes(message);
+    entries += 1 + message.tool_calls.size();
+  }
+  // Calls and tools take as many steps as messages; parts take less.
+  const auto messages = static_cast<double>(entries);
+  const auto bytes = static_cast<double>(text);
   const double more = kStepsPerMessage * messages +
                       kStepsPerMessageCubed * messages * messages * messages +
                       kStepsPerByte * bytes;
@@ -102,7 +74,34 @@ jinja::Bounds BoundsOf(size_t message_count, size_t text_bytes) {
           .held = static_cast<size_t>(held)};
 }
 
-Status StoppedRendering() { return {StatusCode::kCancelled, "the rendering was stopped"}; }
+// Cuts the chat behind what the last message says, as Hugging Face's renderer does. What looks the
+// same in the template's own text does not count.
+Status CutBehind(std::string_view said, RenderedChat* chat) {
+  constexpr const char* kField = "continue_final_message";
+  const std::string_view begun = jinja::StripLeft(said);
+  const std::string_view stripped = jinja::StripRight(begun);
+  if (stripped.empty()) {
+    return InvalidArgument("continue_final_message needs a last message with text as its content",
+                           kField);
+  }
+  const std::string_view text = chat->text;
+  for (auto span = chat->quoted.rbegin(); span != chat->quoted.rend(); ++span) {
+    const size_t at =
+        jinja::FindLastText(text.substr(span->begin, span->end - span->begin), stripped);
+    if (at == text.npos) continue;
+    const size_t begin = span->begin + at;
+    // White space at its end stays where the template shows it.
+    const bool all = text.substr(begin).starts_with(begun);
+    const size_t end = begin + (all ? begun : stripped).size();
+    chat->quoted = SpansWithin(chat->quoted, 0, end);
+    chat->text.resize(end);
+    return {};
+  }
+  return InvalidArgument(
+      "continue_final_message needs a last message whose content the model's chat template shows "
+      "unchanged",
+      kField);
+}
 
 std::tm UtcTime(std::chrono::system_clock::time_point now) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
@@ -116,9 +115,12 @@ std::tm UtcTime(std::chrono::system_clock::time_point now) {
 struct ChatTemplate::Program {
   jinja::Body body;
   std::string name;
+  TemplateTraits traits = {};
 };
 
 ChatTemplate::ChatTemplate(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+
+const TemplateTraits& ChatTemplate::traits() const { return program_->traits; }
 
 StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source, const std::string& name) {
   if (source.size() > kMaxSourceBytes) {
@@ -128,7 +130,9 @@ StatusOr<ChatTemplate> ChatTemplate::Parse(const std::string& source, const std:
                   name);
   }
   try {
-    return ChatTemplate(std::make_shared<const Program>(Program{jinja::Parse(source), name}));
+    Program program{jinja::Parse(source), name};
+    program.traits = FindTraits(program.body, source);
+    return ChatTemplate(std::make_shared<const Program>(std::move(program)));
   } catch (const jinja::Error& error) {
     return Status(StatusCode::kUnimplemented, At(name, error), name);
   } catch (const std::exception& error) {
@@ -140,42 +144,31 @@ StatusOr<RenderedChat> ChatTemplate::Render(const Chat& chat, std::string_view b
                                             std::string_view eos_token,
                                             std::chrono::system_clock::time_point now,
                                             const std::function<bool(size_t held)>& stopped) const {
-  using jinja::Value;
-  size_t bytes = 0;
-  size_t taken = 0;  // By the messages' values.
-  size_t asked = 0;
-  jinja::List list;
-  list.reserve(chat.messages.size());
-  for (const ChatMessage& message : chat.messages) {
-    const size_t text = base::TextBytes(message);
-    bytes += text;
-    taken += text + kMessageBytes;
-    list.push_back(MessageValue(message));
-    if (taken - asked < kTakenToAsk) continue;
-    asked = taken;
-    if (stopped && stopped(taken)) return StoppedRendering();
+  if (chat.continue_final_message && chat.messages.empty()) {
+    return InvalidArgument("continue_final_message needs a last message", "continue_final_message");
   }
-  const jinja::Globals globals = {
-      {"messages", Value::Of(std::move(list))},
-      {"add_generation_prompt", Value::Of(chat.add_generation_prompt)},
-      {"bos_token", Value::Of(bos_token)},
-      {"eos_token", Value::Of(eos_token)},
-      // As in Hugging Face's renderer without tools and documents.
-      {"tools", Value()},
-      {"documents", Value()},
-  };
+  const StatusOr<ChatValues> values =
+      MakeChatValues(chat, program_->traits, bos_token, eos_token, stopped);
+  if (!values.ok()) return values.status();
   std::function<bool(size_t)> asks;
-  if (stopped) asks = [&stopped, taken](size_t held) { return stopped(taken + held); };
-  jinja::Context context(BoundsOf(chat.messages.size(), bytes), UtcTime(now), std::move(asks));
+  if (stopped) {
+    asks = [&stopped, taken = values->bytes](size_t held) { return stopped(taken + held); };
+  }
+  jinja::Context context(BoundsOf(chat), UtcTime(now), std::move(asks));
   try {
-    jinja::Str str = jinja::Render(program_->body, globals, context);
-    return RenderedChat{std::move(str.text), std::move(str.quoted)};
+    jinja::Str str = jinja::Render(program_->body, values->globals, context);
+    RenderedChat rendered{std::move(str.text), std::move(str.quoted)};
+    if (chat.continue_final_message) {
+      Status status = CutBehind(LastTextOf(chat.messages.back(), program_->traits), &rendered);
+      if (!status.ok()) return status;
+    }
+    return rendered;
   } catch (const jinja::Raised& raised) {
     return InvalidArgument(base::PrintableText(Clipped(raised.what())), "messages");
   } catch (const jinja::Error& error) {
     return InvalidArgument(At(program_->name, error), "messages");
   } catch (const jinja::Stopped&) {
-    return StoppedRendering();
+    return Status(StatusCode::kCancelled, "the rendering was stopped");
   } catch (const std::exception& error) {
     return Status(StatusCode::kInternal, program_->name + ": " + error.what(), program_->name);
   }

@@ -205,5 +205,29 @@ TEST(ChatTemplateBounds, ALongRenderingIsStopped) {
   EXPECT_EQ(asked, 0);
 }
 
+// What a tool's or a call's JSON takes is told before the rendering begins, and so are parts.
+TEST(ChatTemplateBounds, MakingTheValuesOfALongChatIsStopped) {
+  std::string json = "{\"a\": [0";
+  for (int i = 0; i < 20'000; ++i) json += ",0";
+  json += "]}";
+  const Chat tool = {.messages = LongChat(1), .tools = {{.name = "f", .parameters = json}}};
+  Chat call = {.messages = LongChat(2)};
+  call.messages[1].tool_calls = {{.id = "", .name = "f", .arguments = json}};
+  const Chat argument = {.messages = LongChat(1), .template_arguments = json};
+  const Chat parts = {.messages = {{.role = "user",
+                                    .content = std::string(9'999, '\n'),
+                                    .part_sizes = std::vector<size_t>(10'000)}}};
+  const StatusOr<ChatTemplate> parsed = ChatTemplate::Parse("x");
+  ASSERT_TRUE(parsed.ok());
+  for (const Chat& chat : {tool, call, argument, parts}) {
+    size_t told = 0;
+    const auto stopped = [&told](size_t held) { return (told = held) > 0; };
+    const auto now = std::chrono::system_clock::now();
+    EXPECT_EQ(parsed->Render(chat, "", "", now, stopped).status().code(), StatusCode::kCancelled);
+    EXPECT_GT(told, size_t{3} << 20);
+    EXPECT_TRUE(parsed->Render(chat, "", "", now).ok());
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::tokenizer
