@@ -2,11 +2,14 @@
 """Checks our chat templates against jinja2, set up as Hugging Face's apply_chat_template does.
 
 Renders conversations (with and without a system message, of several turns, with other roles, with
-Unicode) with every template of a folder and every one that a vocabulary-only GGUF file carries. A template
-counts as the same when each conversation gives the same text, or fails where jinja2 fails, with the
-template's own message where it raises one. A template that is rejected as a whole, with the line, is
-counted and listed. Ends with exit status 1 at any other difference, and where less than
---least percent are the same.
+Unicode, with tools, calls and their results, with reasoning, with template arguments, with a final
+message to continue) with every template of a folder and every one that a vocabulary-only GGUF file
+carries. Where templates want different forms (arguments of calls as an object or as text, contents
+as text or as parts), jinja2 is given the one that the program chose for the template, which is
+listed. A template counts as the same when each conversation gives the same text, or fails where
+jinja2 fails, with the template's own message where it raises one. A template that is rejected as a
+whole, with the line, is counted and listed. Ends with exit status 1 at any other difference, and
+where less than --least percent are the same.
 
     check_templates.py --program render_template --templates FOLDER [--gguf FILE ...] [--least 90]
 """
@@ -114,29 +117,178 @@ CONVERSATIONS = {
 }
 TOKENS = [("<s>", "</s>"), ("", ""), ("<|begin_of_text|>", "<|im_end|>")]
 
+ADD = {"name": "add_numbers", "description": "Adds two \"numbers\".", "parameters": {
+    "type": "object",
+    "properties": {
+        "b": {"type": "number", "description": "The second <number>."},
+        "a": {"type": "number", "description": "The first: é, 日本.", "minimum": 0.5},
+        "unit": {"type": "string", "enum": ["m", "km"], "default": "m"},
+    },
+    "required": ["a", "b"],
+}}
+NOTE = {"name": "take-note", "description": "Writes\na note.", "parameters": {
+    "type": "object",
+    "properties": {
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "at": {"type": "object", "properties": {"line": {"type": "integer"}}},
+        "text": {"type": ["string", "null"]},
+    },
+    "additionalProperties": False,
+}}
+
+
+def call(number, tool, **arguments):
+    return {"id": f"call{number:05}", "name": tool["name"], "arguments": arguments}
+
+
+def result(number, tool, content):
+    return message("tool", content, name=tool["name"], tool_call_id=f"call{number:05}")
+
+
+TWO = message("assistant", "", tool_calls=[
+    call(1, ADD, b=2, a=2.0), call(2, NOTE, text="é\n\"x\" <b>", tags=["a", "b"], at={"line": 7})])
+WITH_TOOLS = {
+    "tools": [USER],
+    "tools, system": [SYSTEM, USER],
+    "tools, turns": [SYSTEM, USER, ANSWER, MORE],
+    "call": [USER, message("assistant", "", tool_calls=[call(1, ADD, a=2, b=2)]),
+             result(1, ADD, "4")],
+    "call with content": [
+        SYSTEM, USER, message("assistant", "Let me add.", tool_calls=[call(1, ADD, a=2, b=2)]),
+        result(1, ADD, "4"), ANSWER, MORE],
+    "two calls": [SYSTEM, USER, TWO, result(1, ADD, '{"sum": 4}'), result(2, NOTE, "done"), ANSWER,
+                  MORE],
+    "calls without results": [USER, TWO],
+    "call without arguments": [USER, message("assistant", "", tool_calls=[call(1, NOTE)]),
+                               result(1, NOTE, "")],
+    "odd arguments": [USER, message("assistant", "", tool_calls=[
+        call(1, NOTE, none=None, yes=True, big=1e100, deep=[[{"x": []}]], empty="")]),
+        result(1, NOTE, "ok")],
+    "reasoning": [SYSTEM, USER, message("assistant", "It is 4.", reasoning_content="Two and\ntwo."),
+                  MORE],
+    "reasoning before a call": [
+        USER, message("assistant", "", reasoning_content="I add.",
+                      tool_calls=[call(1, ADD, a=2, b=2)]),
+        result(1, ADD, "4"), message("assistant", "4.", reasoning_content=" Done. ")],
+    "parts": [message("system", ["You are", "helpful."]), message("user", ["One?", "Two?", "é"]),
+              message("assistant", ["Yes.", "No."]), message("user", ["Why?"])],
+    "parts of a result": [USER, message("assistant", "", tool_calls=[call(1, ADD, a=2, b=2)]),
+                          result(1, ADD, ["4", "5"])],
+}
+KWARGS = [{}, {"enable_thinking": True}, {"enable_thinking": False, "thinking": True},
+          {"reasoning_effort": "high", "extra": {"a": [1, None, "x"]}}]
+CONTINUED = {
+    "continued": [USER, message("assistant", "It is not 5, it")],
+    "continued, spaces": [SYSTEM, USER, ANSWER, MORE, message("assistant", " \n The sum of is \n")],
+    "continued thought": [USER, message("assistant", "Sum:", reasoning_content="I add.")],
+    "continued parts": [USER, message("assistant", ["It is 4.", "Or maybe not, I "])],
+    "continued user": [SYSTEM, message("user", "What is the")],
+    "nothing to continue": [USER, message("assistant", " ")],
+}
+
 
 def jobs(source):
+    """(name, job): the job as the program takes it, but for texts that are JSON."""
+    def job(messages, prompt=True, tokens=TOKENS[0], **more):
+        return {
+            "template": source,
+            "messages": messages,
+            "add_generation_prompt": prompt,
+            "bos_token": tokens[0],
+            "eos_token": tokens[1],
+            "now": int(NOW.timestamp()),
+            **more,
+        }
+
     for name, messages in CONVERSATIONS.items():
         for prompt in (True, False):
-            for bos, eos in TOKENS if name in ("user", "turns", "names") else TOKENS[:1]:
-                yield name, {
-                    "template": source,
-                    "messages": messages,
-                    "add_generation_prompt": prompt,
-                    "bos_token": bos,
-                    "eos_token": eos,
-                    "now": int(NOW.timestamp()),
-                }
+            for tokens in TOKENS if name in ("user", "turns", "names") else TOKENS[:1]:
+                yield name, job(messages, prompt, tokens)
+    for name, messages in WITH_TOOLS.items():
+        for prompt in (True, False):
+            yield name, job(messages, prompt, tools=[ADD, NOTE])
+        yield name + ", without tools", job(messages)
+    for kwargs in KWARGS:
+        for name in ("tools, turns", "two calls", "reasoning", "reasoning before a call"):
+            yield f"{name}, {kwargs}", job(WITH_TOOLS[name], tools=[ADD], template_arguments=kwargs)
+        yield f"turns, {kwargs}", job(CONVERSATIONS["turns"], template_arguments=kwargs)
+    yield "a bare tool", job([USER], tools=[{"name": "ping", "description": "", "parameters": {}}])
+    for name, messages in CONTINUED.items():
+        yield name, job(messages, False, continue_final_message=True)
 
 
-def expected(template, job):
+def text_of(value):
+    return json.dumps(value, ensure_ascii=False) if value else ""
+
+
+def line_of(job):
+    """The job for the program."""
+    messages = [
+        {**said, "tool_calls": [{**made, "arguments": json.dumps(made["arguments"])}
+                                for made in said.get("tool_calls", [])]}
+        for said in job["messages"]]
+    tools = [{**tool, "parameters": text_of(tool["parameters"])} for tool in job.get("tools", [])]
+    return json.dumps({**job, "messages": messages, "tools": tools,
+                       "template_arguments": text_of(job.get("template_arguments"))})
+
+
+def shaped_message(said, traits):
+    """The message for jinja2, in the form that the program chose."""
+    shaped = {key: said[key] for key in ("role", "content", "name", "tool_call_id")
+              if key == "content" or said.get(key)}
+    role = {"developer": "system"}.get(said["role"], said["role"])
+    form = traits["forms"].get(role, traits["forms"]["user"])
+    parts = said["content"] if isinstance(said["content"], list) else []
+    if form == "text":
+        shaped["content"] = "\n".join(parts) if parts else said["content"]
+    elif parts or form == "parts":
+        shaped["content"] = [{"type": "text", "text": part} for part in parts or [said["content"]]]
+    calls = said.get("tool_calls")
+    if calls and not said["content"]:
+        none = None if traits["none_content"] else []
+        shaped["content"] = none if none is None or form == "parts" else ""
+    if said.get("reasoning_content"):
+        shaped[traits["reasoning_key"]] = said["reasoning_content"]
+    if calls:
+        objects = traits["object_arguments"]
+        shaped["tool_calls"] = [
+            {"id": made["id"], "type": "function", "function": {
+                "name": made["name"],
+                "arguments": made["arguments"] if objects else json.dumps(made["arguments"])}}
+            for made in calls]
+    return shaped
+
+
+def shaped_tool(tool, traits):
+    if traits["whole_tools"]:
+        tool = {**tool, "parameters": tool["parameters"] or {"type": "object", "properties": {}}}
+    else:
+        tool = {key: value for key, value in tool.items() if value}
+    return {"type": "function", "function": tool}
+
+
+def continued(text, messages):
+    """The text behind which the last message goes on, as transformers cuts it."""
+    final = messages[-1]["content"]
+    final = final[-1]["text"] if isinstance(final, list) else final
+    if not final.strip():
+        raise ValueError("nothing to continue")
+    at = text.rindex(final.strip())
+    kept = final.lstrip() if text[at:].startswith(final.lstrip()) else final.strip()
+    return text[:at] + kept
+
+
+def expected(template, job, traits):
     """("text", it), ("raised", message) or ("failed", message)."""
     try:
-        return "text", template.render(
-            messages=job["messages"], tools=None, documents=None,
+        messages = [shaped_message(said, traits) for said in job["messages"]]
+        tools = [shaped_tool(tool, traits) for tool in job.get("tools", [])]
+        text = template.render(
+            messages=messages, tools=tools or None, documents=None,
             add_generation_prompt=job["add_generation_prompt"], bos_token=job["bos_token"],
-            eos_token=job["eos_token"],
+            eos_token=job["eos_token"], **job.get("template_arguments", {}),
         )
+        return "text", continued(text, messages) if job.get("continue_final_message") else text
     except RaisedByTemplate as error:
         return "raised", str(error)
     except Exception as error:  # pylint: disable=broad-except  # Whatever Python raises in it.
@@ -148,6 +300,9 @@ def differs(kind, wanted, answer):
         return answer.get("text") != wanted
     if kind == "raised":
         return answer.get("error") != wanted
+    # Filters such as map give us lists: JSON of one is no error.
+    if "Object of type generator is not JSON serializable" in wanted:
+        return False
     return "error" not in answer
 
 
@@ -158,7 +313,7 @@ class Run:
         lines, self.starts = [], {}
         for name, source in sources.items():
             self.starts[name] = len(lines)
-            lines += [json.dumps(job) for _, job in jobs(source)]
+            lines += [line_of(job) for _, job in jobs(source)]
         process = subprocess.run(
             [program], input="".join(line + "\n" for line in lines).encode(),
             stdout=subprocess.PIPE, check=False,
@@ -187,7 +342,7 @@ def check(env, name, source, answers):
         return "different"
     wrong = 0
     for (chat, job), answer in zip(jobs(source), answers):
-        kind, wanted = expected(template, job)
+        kind, wanted = expected(template, job, answer["traits"])
         if not differs(kind, wanted, answer):
             continue
         wrong += 1
@@ -195,6 +350,21 @@ def check(env, name, source, answers):
             print(f"  different: {name}, {chat!r}, prompt {job['add_generation_prompt']}:\n"
                   f"    jinja2:  {kind} {wanted!r}\n    ropeway: {answer!r}")
     return "different" if wrong else "same"
+
+
+def print_forms(sources, run):
+    """The templates for which the program chose other forms than text and objects."""
+    for name in sources:
+        traits = run.of(name)[0].get("traits", {})
+        forms = [f"{key}: {value}" for key, value in traits.get("forms", {}).items()
+                 if value == "parts"]
+        forms += ["arguments: text"] if not traits.get("object_arguments", True) else []
+        forms += ["content of calls: none"] if traits.get("none_content") else []
+        forms += ["whole tools"] if traits.get("whole_tools") else []
+        if traits.get("reasoning_key", "reasoning_content") != "reasoning_content":
+            forms.append(f"reasoning: {traits['reasoning_key']}")
+        if forms:
+            print(f"  forms: {name}: {', '.join(forms)}")
 
 
 def sources_of(folder, files):
@@ -227,6 +397,7 @@ def main():
         sys.exit(1)
     env = environment()
     verdicts = [check(env, name, source, run.of(name)) for name, source in sources.items()]
+    print_forms(sources, run)
     count = {verdict: verdicts.count(verdict) for verdict in ("same", "rejected", "different")}
     percent = 100 * count["same"] / len(verdicts)
     print(f"{len(verdicts)} templates, {len(list(jobs('')))} renderings each: {count['same']} the "
