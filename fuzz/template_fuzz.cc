@@ -1,4 +1,4 @@
-// Parses a chat template and, if it is supported, renders it for two chats, whose messages it must
+// Parses a chat template and, if it is supported, renders it for a few chats; what they say it must
 // quote. The limits of libFuzzer (scripts/fuzz.sh) and of ctest bound time and memory.
 #include <string>
 #include <string_view>
@@ -13,15 +13,48 @@ namespace {
 // A character of messages alone.
 constexpr std::string_view kSaid = "\xE2\x97\x86";
 
-const std::vector<std::vector<ChatMessage>>& Chats() {
+// Has the character in each text.
+Chat ChatWithTools(const std::string& said) {
+  const std::string json =
+      "{\"a" + said + "\": [\"" + said + "\", {\"" + said + "\": 1.5}], \"b\": null}";
+  return {.messages =
+              {{.role = "system", .content = said + "Be\n" + said, .part_sizes = {5, 3}},
+               {.role = "user", .content = "1 + 1?" + said, .name = "ann" + said},
+               {.role = "assistant",
+                .content = "",
+                .reasoning_content = "Hm" + said,
+                .tool_calls = {{.id = "call12345" + said, .name = "add" + said, .arguments = json},
+                               {.id = "", .name = "sub" + said, .arguments = ""}}},
+               {.role = "tool",
+                .content = "2" + said,
+                .name = "add" + said,
+                .tool_call_id = "call12345" + said},
+               {.role = "assistant",
+                .content = "It is " + said,
+                .reasoning_content = said,
+                .tool_calls = {}}},
+          .tools = {{.name = "add" + said, .description = "Adds" + said, .parameters = json},
+                    {.name = "sub" + said}},
+          .template_arguments =
+              "{\"enable_thinking\": true, \"thinking\": false, \"x\": " + json + "}"};
+}
+
+const std::vector<Chat>& Chats() {
   static const std::string said(kSaid);
-  static const std::vector<std::vector<ChatMessage>> chats = {
-      {{"user", "Hello" + said}},
-      {{"system", "You are brief. \xC3\xA9" + said + "\n"},
-       {"user", "What is 1 + 1? <|im_end|>" + said},
-       {"assistant", " 2 " + said},
-       {"user", ""}},
-  };
+  static const std::vector<Chat> chats = [] {
+    std::vector<Chat> made = {
+        {.messages = {{"user", "Hello" + said}}},
+        {.messages = {{"system", "You are brief. \xC3\xA9" + said + "\n"},
+                      {"user", "What is 1 + 1? <|im_end|>" + said},
+                      {"assistant", " 2 " + said},
+                      {"user", ""}}},
+        ChatWithTools(said),
+        ChatWithTools(said),
+    };
+    made.back().add_generation_prompt = false;
+    made.back().continue_final_message = true;
+    return made;
+  }();
   return chats;
 }
 
@@ -54,15 +87,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   for (const auto& chat : ropeway::fuzz::Chats()) {
-    const auto first = parsed->Render({.messages = chat}, "<s>", "</s>");
+    const auto first = parsed->Render(chat, "<s>", "</s>");
     if (!first.ok()) {
       ropeway::fuzz::Require(first.status().code() != ropeway::StatusCode::kInternal,
                              "rendering is an internal error: " + first.status().message());
       continue;
     }
     ropeway::fuzz::CheckQuoted(source, *first);
+    if (chat.continue_final_message) {
+      // It ends with what the last message says, up to white space.
+      ropeway::fuzz::Require(
+          !first->quoted.empty() && first->quoted.back().end == first->text.size(),
+          "a continued chat ends with other text");
+    }
     if (source.find("now") != std::string::npos) continue;  // strftime_now may differ.
-    const auto second = parsed->Render({.messages = chat}, "<s>", "</s>");
+    const auto second = parsed->Render(chat, "<s>", "</s>");
     ropeway::fuzz::Require(
         second.ok() && first->text == second->text && first->quoted == second->quoted,
         "the second rendering differs");
