@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ropeway::store {
 namespace {
@@ -71,6 +73,69 @@ TEST(Session, ComesBackAsItWasPacked) {
   ASSERT_EQ(state->messages.size(), 2U);
   EXPECT_EQ(state->messages[0].name, "Ann");
   EXPECT_EQ(state->messages[1].tool_call_id, "call-1");
+}
+
+// All fields of messages.
+TEST(Session, CallsThoughtsAndPartsComeBack) {
+  SessionState state = AState();
+  ChatMessage called{"assistant", "Let me see."};
+  called.reasoning_content = "Hm.";
+  called.tool_calls = {{"c1", "weather", R"({"city":"Chur"})"}, {"", "now", "{}"}};
+  ChatMessage answer{"tool", "Fog\nand rain", "", "c1"};
+  answer.part_sizes = {3, 8};
+  state.messages = {{"user", "Weather?"}, called, answer};
+  const std::string key = SessionKey("t", "s");
+  const std::string record = PackState(key, state);
+  const StatusOr<SessionState> found = UnpackState(key, HeadOf(record), record);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_EQ(found->messages.size(), 3U);
+  EXPECT_EQ(found->messages[0].content, "Weather?");
+  EXPECT_EQ(found->messages[1].reasoning_content, "Hm.");
+  ASSERT_EQ(found->messages[1].tool_calls.size(), 2U);
+  EXPECT_EQ(found->messages[1].tool_calls[0].id, "c1");
+  EXPECT_EQ(found->messages[1].tool_calls[0].name, "weather");
+  EXPECT_EQ(found->messages[1].tool_calls[0].arguments, R"({"city":"Chur"})");
+  EXPECT_EQ(found->messages[1].tool_calls[1].name, "now");
+  EXPECT_TRUE(found->messages[1].part_sizes.empty());
+  EXPECT_EQ(found->messages[2].tool_call_id, "c1");
+  EXPECT_EQ(found->messages[2].part_sizes, (std::vector<size_t>{3, 8}));
+}
+
+// As programs of before wrote it, in whose messages there were texts alone.
+std::string StateOfVersion(uint64_t version, const std::string& key) {
+  RecordWriter writer;
+  writer.Number(version);
+  writer.Text(key);
+  writer.Number(0);  // A chat.
+  writer.Text("abc");
+  const TokenId ids[] = {5, 6, 7};
+  writer.Ids(ids);
+  writer.Number(1);
+  writer.Text("ta");
+  writer.Number(2);
+  for (const char* text : {"user", "Hello", "Ann", "", "tool", "42", "", "call-1"}) {
+    writer.Text(text);
+  }
+  return std::move(writer).Seal();
+}
+
+TEST(Session, ARecordOfVersionOneIsRead) {
+  const std::string key = SessionKey("t", "s");
+  const std::string record = StateOfVersion(1, key);
+  const StatusOr<SessionState> found = UnpackState(key, HeadOf(record), record);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found->ids, AState().ids);
+  ASSERT_EQ(found->messages.size(), 2U);
+  EXPECT_EQ(found->messages[0].content, "Hello");
+  EXPECT_EQ(found->messages[0].name, "Ann");
+  EXPECT_EQ(found->messages[1].role, "tool");
+  EXPECT_EQ(found->messages[1].tool_call_id, "call-1");
+  EXPECT_TRUE(found->messages[1].tool_calls.empty());
+  for (const uint64_t unknown : {0, 2, 3}) {
+    const std::string other = StateOfVersion(unknown, key);
+    EXPECT_EQ(UnpackState(key, HeadOf(other), other).status().code(), StatusCode::kDataLoss)
+        << unknown;
+  }
 }
 
 TEST(Session, WithoutIdsTheHeadTellsItsTokens) {
