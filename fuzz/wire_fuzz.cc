@@ -5,7 +5,8 @@
 //
 // The first byte of an input says which kind of server it is (its two lowest bits, in the order of
 // BackendKind), and of the request: bit 2: it is a chat; bit 3: it wants log-probabilities; bit 4:
-// it has max_tokens. The rest is what the server sends.
+// it has max_tokens; bits 5 to 7: what the server sends is also the arguments of a call, the
+// parameters of a tool and variables of the template. The rest is what the server sends.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/wire_format.h"
@@ -49,7 +51,13 @@ Request RequestOf(uint8_t options, const std::string& text) {
   Request request;
   request.prompt = text;
   if ((options & 4U) != 0) {
-    request.prompt = Chat{.messages = {{"system", text}, {"tool", text, text, text}}};
+    Chat chat{.messages = {{"system", text}, {"assistant", text}, {"tool", text, text, text}}};
+    chat.messages[1].reasoning_content = text;
+    chat.messages[1].tool_calls = {{text, text, (options & 32U) != 0 ? text : "{}"}};
+    chat.messages[2].part_sizes = {text.size() / 2, (text.size() - 1) / 2};
+    chat.tools = {{text, text, (options & 64U) != 0 ? text : R"({"type":"object"})"}};
+    if ((options & 128U) != 0) chat.template_arguments = text;
+    request.prompt = std::move(chat);
   }
   if ((options & 8U) != 0) request.logprobs = kTopLogprobs;
   if ((options & 16U) != 0) request.max_tokens = kMaxTokens;
@@ -198,7 +206,7 @@ void Write(const WireFormat& wire, Request request) {
     return;
   }
   Require(written->path.starts_with('/'), "a request's path");
-  const StatusOr<nlohmann::json> body = base::ReadJson(written->body, {}, "the body");
+  const StatusOr<nlohmann::json> body = base::ReadJson(written->body, {.max_depth = 80}, "the body");
   Require(body.ok() && body->is_object(), "what is written is no JSON object");
 }
 

@@ -8,6 +8,7 @@
 
 #include "api/output_format.h"
 #include "api/parameter_json.h"
+#include "api/wire_chat.h"
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
 #include "api/wire_json.h"
@@ -179,7 +180,7 @@ class OllamaWire final : public WireFormat {
     }
     OrderedJson body = {{"model", model_.empty() ? request.model : model_}};
     if (chat != nullptr) {
-      body["messages"] = MessagesOf(chat->messages);
+      if (Status status = WriteChat(*chat, core::kOllama, &body); !status.ok()) return status;
     } else {
       body["prompt"] = *text;
       body["raw"] = true;  // No chat template around it.
@@ -221,18 +222,6 @@ class OllamaWire final : public WireFormat {
   }
 
  private:
-  // A tool's message says its name in a member of its own; other names are unknown.
-  static OrderedJson MessagesOf(const std::vector<ChatMessage>& messages) {
-    OrderedJson list = OrderedJson::array();
-    for (const ChatMessage& message : messages) {
-      OrderedJson one = {{"role", message.role}, {"content", message.content}};
-      if (message.role == "tool" && !message.name.empty()) one["tool_name"] = message.name;
-      if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
-      list.push_back(std::move(one));
-    }
-    return list;
-  }
-
   const std::string model_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "api/output_format.h"
 #include "api/parameter_json.h"
+#include "api/wire_chat.h"
 
 namespace ropeway::api::wire {
 namespace {
@@ -250,7 +251,7 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request) const {
   if (model.empty()) model = request.model;
   if (!model.empty()) body["model"] = std::move(model);
   if (const auto* chat = std::get_if<Chat>(&request.prompt)) {
-    body["messages"] = Messages(chat->messages);
+    if (Status status = WriteChat(*chat, Kind(), &body); !status.ok()) return status;
   } else if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
     body["prompt"] = *ids;
   } else {

@@ -292,17 +292,6 @@ int32_t ShortSeed(uint64_t seed) {
   return static_cast<int32_t>(seed <= kMask ? seed : (seed ^ (seed >> 32U)) & kMask);
 }
 
-OrderedJson Messages(const std::vector<ChatMessage>& messages) {
-  OrderedJson list = OrderedJson::array();
-  for (const ChatMessage& message : messages) {
-    OrderedJson one = {{"role", message.role}, {"content", message.content}};
-    if (!message.name.empty()) one["name"] = message.name;
-    if (!message.tool_call_id.empty()) one["tool_call_id"] = message.tool_call_id;
-    list.push_back(std::move(one));
-  }
-  return list;
-}
-
 std::string Dump(const OrderedJson& body) {
   return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }

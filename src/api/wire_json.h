@@ -108,9 +108,6 @@ class ThoughtMarks {
 // A seed in 31 bits, for servers that take no more; one that fits stays as it is.
 int32_t ShortSeed(uint64_t seed);
 
-// OpenAI's list of messages.
-nlohmann::ordered_json Messages(const std::vector<ChatMessage>& messages);
-
 // The text of a JSON body; what is not UTF-8 in it becomes U+FFFD.
 std::string Dump(const nlohmann::ordered_json& body);
 

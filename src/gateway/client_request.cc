@@ -219,7 +219,12 @@ store::SessionState ClientRequest::NextState(const Finish& end) const {
     next.messages = chat->messages;
     // An empty answer is kept too, though a backend may report nothing for it: the message of the
     // next turn comes after an answer.
-    if (request.max_tokens != 0) next.messages.push_back({"assistant", turn->answer});
+    if (chat->continue_final_message) {
+      next.messages.back().content += turn->answer;
+      next.messages.back().part_sizes.clear();
+    } else if (request.max_tokens != 0) {
+      next.messages.push_back({"assistant", turn->answer});
+    }
   } else {
     next.kind = store::SessionState::Kind::kText;
     next.tail = std::get<std::string>(request.prompt) + turn->answer;
