@@ -241,6 +241,23 @@ class ChatTest(ClientTest):
             shown = b"".join(bytes(entry.bytes or []) for entry in entries).decode(errors="replace")
             self.assertTrue(shown.startswith(choice.message.content))
 
+    def test_a_call_goes_back_as_the_client_dumps_it(self):
+        function = {"name": "weather", "arguments": '{"city": "Chur"}'}
+        called = openai.types.chat.ChatCompletionMessage(
+            role="assistant", tool_calls=[{"id": "c1", "type": "function", "function": function}])
+        tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+        history = [*ask("What is the weather?"), called.model_dump(),
+                   {"role": "tool", "tool_call_id": "c1", "content": "Fog"}]
+
+        def answer(messages):
+            return self.client.chat.completions.create(messages=messages, tools=[tool], tool_choice="none",
+                                                       reasoning_effort="low", **GREEDY)
+
+        self.assertTrue(answer(history).choices[0].message.content)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            answer(history[:1] + history[2:])
+        self.assertEqual(caught.exception.param, "messages[1].tool_call_id")
+
 
 class ErrorTest(ClientTest):
     def test_any_name_means_the_only_model_and_none_is_listed_but_its_own(self):
@@ -273,7 +290,7 @@ class ErrorTest(ClientTest):
 
     def test_unsupported_fields_are_rejected_by_name(self):
         tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-        for param, more in (("tools", {"tools": [tool]}), ("modalities", {"modalities": ["text", "audio"]}),
+        for param, more in (("tool_choice", {"tools": [tool]}), ("modalities", {"modalities": ["text", "audio"]}),
                             ("guided_grammar", {"extra_body": {"guided_grammar": "root ::= root"}})):
             with self.subTest(param=param):
                 error = self.rejected(openai.BadRequestError, param, self.chat, "x", **more)

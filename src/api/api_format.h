@@ -8,10 +8,8 @@
 #define ROPEWAY_API_API_FORMAT_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,8 +37,6 @@ struct BodyLimits {
   int max_choices = 128;  // Prompts times `n`.
   // A field that is unknown is an error; else it is ignored, unless it resembles a known one.
   bool reject_unknown = false;
-  // All names in the text of the model's chat template; null: they are not known.
-  std::shared_ptr<const std::set<std::string, std::less<>>> template_names = nullptr;
 };
 
 // A prompt in any of its forms.

@@ -3,10 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +22,9 @@ TEST(ChatRequest, AllFields) {
           {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
           {"role":"assistant","content":"","refusal":null,"annotations":[],"tool_calls":null},
           {"role":"user","content":"u","name":"n"},
-          {"role":"assistant","content":null},{"role":"assistant","refusal":""},
+          {"role":"assistant","content":null,"tool_calls":[
+             {"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},
+          {"role":"assistant","refusal":""},
           {"role":"tool","content":"t","tool_call_id":"c1"},
           {"role":"function","content":"f","name":"g"}],
           "max_completion_tokens":5,"logprobs":true,"top_logprobs":4,"stream":false,"n":3,
@@ -72,9 +71,9 @@ TEST(ChatRequest, RejectsByName) {
       {"max_completion_tokens", {"0", "-5", "1.5"}},
       {"logprobs", {"1", "\"true\""}},
       {"top_logprobs", {"21", "-1", "3"}},  // 3: without "logprobs".
-      {"tools", {"[{}]", "1"}},
+      {"tools", {"1", "{}", "\"\""}},
       {"functions", {"[{}]"}},
-      {"tool_choice", {"\"required\"", "{}"}},
+      {"tool_choice", {"\"required\"", "{}", "1", R"({"type":"function"})"}},
       {"modalities", {"[\"audio\"]", "[]"}},
       {"audio", {"{}"}},
       {"prediction", {"{}"}},
@@ -88,8 +87,13 @@ TEST(ChatRequest, RejectsByName) {
       {"documents", {"[{}]"}},
       {"chat_template", {"\"x\""}},
       {"mm_processor_kwargs", {"{\"a\":1}"}},
-      {"add_generation_prompt", {"false"}},
-      {"continue_final_message", {"true"}},
+      {"function_call", {"{}", R"({"name":"f"})"}},
+      {"add_generation_prompt", {"0"}},
+      {"continue_final_message", {"1", "true,\"add_generation_prompt\":true"}},
+      {"chat_template_kwargs", {"1", "[]", "\"{}\""}},
+      {"reasoning_effort", {"1", "[]"}},
+      {"enable_thinking", {"1", "\"true\""}},
+      {"thinking", {"1", "{}", R"({"type":"adaptive"})"}},
       {"add_special_tokens", {"true"}},
   };
   for (const auto& [field, values] : bad) {
@@ -128,7 +132,13 @@ TEST(ChatRequest, RejectsBadMessagesByPosition) {
       {R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])",
        "messages[0].content[0].type"},
       {R"([{"role":"user","content":[{"text":"a"}]}])", "messages[0].content[0].type"},
-      {R"([{"role":"assistant","content":"a","tool_calls":[{}]}])", "messages[0].tool_calls"},
+      {R"([{"role":"assistant","content":"a","function_call":{"name":"f","arguments":"{}"}}])",
+       "messages[0].function_call"},
+      {R"([{"role":"assistant","content":"a","audio":{"id":"a"}}])", "messages[0].audio"},
+      {R"([{"role":"assistant","content":"a","reasoning_content":[]}])",
+       "messages[0].reasoning_content"},
+      {R"([{"role":"assistant","content":"a","reasoning_content":"b","reasoning":"c"}])",
+       "messages[0].reasoning"},
       {R"([{"role":"user","content":"a","contents":"red"}])", "messages[0].contents"},
       {R"([{"role":"user","content":"a","names":1},{"role":"user","content":"a","rol":1}])",
        "messages[0].names"},
@@ -236,41 +246,21 @@ TEST(ChatRequest, UnknownFieldsAreBounded) {
   EXPECT_EQ(api->ignored.size(), 64U);
 }
 
-// Reasoning is the template's.
-TEST(ChatRequest, ReasoningHasNoEffectWhereTheTemplateDoesNotReadIt) {
-  BodyLimits limits;
-  const auto parse = [&](const char* field) {
-    return ChatBody(fmt::format(R"({{"messages":[{{"role":"user","content":"c"}}],{}}})", field),
-                    limits);
-  };
-  const char* const kwargs = R"("chat_template_kwargs":{"enable_thinking":false})";
-  // That of a gateway's backend is not known.
-  const StatusOr<OpenAiBody> unknown =
-      parse((std::string(kwargs) + R"(,"thinking":{"type":"enabled"})").c_str());
-  ASSERT_TRUE(unknown.ok()) << unknown.status().message();
-  EXPECT_EQ(unknown->ignored, (std::vector<std::string>{"chat_template_kwargs", "thinking"}));
-  EXPECT_EQ(parse(R"("chat_template_kwargs":1)").status().field(), "chat_template_kwargs");
-  limits.reject_unknown = true;
-  EXPECT_EQ(parse(kwargs).status().code(), StatusCode::kUnimplemented);
-  limits.reject_unknown = false;
-  limits.template_names = std::make_shared<const std::set<std::string, std::less<>>>(
-      std::set<std::string, std::less<>>{"messages", "thinking"});
-  EXPECT_TRUE(parse(kwargs).ok());
-  EXPECT_TRUE(parse(R"("reasoning_effort":"low","enable_thinking":true)").ok());
-  const Status reads = parse(R"("thinking":{"type":"enabled"})").status();
-  EXPECT_EQ(reads.code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(reads.message(), "'thinking' is not supported: the model's chat template reads it.");
-  EXPECT_EQ(parse(R"("chat_template_kwargs":{"thinking":false})").status().field(),
-            "chat_template_kwargs");
-}
-
 TEST(ChatRequest, AnyValueAnywhereIsAnswered) {
   const json good = json::parse(
       R"({"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"}],"name":"n"},
-          {"role":"tool","content":"a","tool_call_id":"c"}],
+          {"role":"assistant","content":null,"reasoning_content":"r","tool_calls":[{"id":"c",
+           "type":"function","index":0,"function":{"name":"f","arguments":"{\"a\":1}"}},
+           {"function":{"name":"f","arguments":{"b":[1]}}}]},
+          {"role":"tool","content":[{"type":"text","text":"a"}],"tool_call_id":"c"}],
+          "tool_choice":"none","parallel_tool_calls":false,"reasoning_effort":"low",
+          "enable_thinking":true,"thinking":{"type":"enabled"},
+          "chat_template_kwargs":{"x":1,"enable_thinking":true},"add_generation_prompt":true,
+          "continue_final_message":false,
           "max_tokens":3,"temperature":1,"top_p":1,"top_k":1,"min_p":0,"seed":1,"stop":["a"],
           "stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":1,
-          "tools":[],"response_format":{"type":"text"},"logit_bias":{"3":1},"n":1,
+          "tools":[{"type":"function","function":{"name":"f","description":"d","strict":true,
+           "parameters":{"type":"object","properties":{"b":{},"a":{}}}}}],"response_format":{"type":"text"},"logit_bias":{"3":1},"n":1,
           "stop_token_ids":[1],"presence_penalty":1,"repetition_penalty":1,"typical_p":1,
           "min_tokens":1,"timeout":1,"metadata":{"a":"b"},"priority":1,"user":"u"})");
   ASSERT_TRUE(ChatBody(good.dump()).ok());

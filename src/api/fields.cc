@@ -44,13 +44,8 @@ constexpr FieldRow kFieldRows[] = {
     {"verbosity", kChat, K::kNoEffect},
     {"messages[].cache_control", kChats, K::kNoEffect},
     {"messages[].content[].cache_control", kChats, K::kNoEffect},
-    {"messages[].reasoning", kChats, K::kNoEffect},
-    {"messages[].reasoning_content", kChats, K::kNoEffect},
-
-    {"reasoning_effort", kChats, K::kUnlessTemplateReads},
-    {"thinking", kChats, K::kUnlessTemplateReads},
-    {"enable_thinking", kChats, K::kUnlessTemplateReads},
-    {"chat_template_kwargs", kChats, K::kUnlessTemplateReadsMembers},
+    {"messages[].tool_calls[].index", kChats, K::kNoEffect},
+    {"tools[].cache_control", kChats, K::kNoEffect},
 
     {"store", kCompletions, K::kNoEffectWith, "false"},
     {"use_beam_search", kBoth, K::kNoEffectWith, "false"},
@@ -60,12 +55,10 @@ constexpr FieldRow kFieldRows[] = {
     {"return_tokens_as_token_ids", kBoth, K::kNoEffectWith, "false"},
     {"stream_options.continuous_usage_stats", kBoth, K::kNoEffectWith, "false"},
     {"add_special_tokens", kChat, K::kNoEffectWith, "false"},
-    {"continue_final_message", kChats, K::kNoEffectWith, "false"},
     {"echo", kChat, K::kNoEffectWith, "false"},
     {"skip_special_tokens", kBoth, K::kNoEffectWith, "true"},
     {"spaces_between_special_tokens", kBoth, K::kNoEffectWith, "true"},
     {"add_special_tokens", kCompletions, K::kNoEffectWith, "true"},
-    {"add_generation_prompt", kChat, K::kNoEffectWith, "true"},
     {"mirostat", kBoth, K::kNoEffectWith, "0"},
     {"dry_multiplier", kBoth, K::kNoEffectWith, "0"},
     {"dynatemp_range", kBoth, K::kNoEffectWith, "0"},
@@ -76,16 +69,13 @@ constexpr FieldRow kFieldRows[] = {
     {"best_of", kChat, K::kNoEffectWith, "1"},
     {"bad_words", kBoth, K::kNoEffectWith, "[]"},
     {"logits_processors", kBoth, K::kNoEffectWith, "[]"},
-    {"tools", kChats, K::kNoEffectWith, "[]"},
     {"functions", kChat, K::kNoEffectWith, "[]"},
     {"documents", kChat, K::kNoEffectWith, "[]"},
     {"mm_processor_kwargs", kChats, K::kNoEffectWith, "[]"},
     {"messages[].annotations", kChats, K::kNoEffectWith, "[]"},
     {"messages[].audio", kChats, K::kNoEffectWith, "[]"},
-    {"messages[].tool_calls", kChats, K::kNoEffectWith, "[]"},
     {"messages[].function_call", kChats, K::kNoEffectWith, "[]"},
     {"messages[].refusal", kChats, K::kNoEffectWith, R"("")"},
-    {"tool_choice", kChat, K::kNoEffectWith, R"("none" or "auto")"},
     {"function_call", kChat, K::kNoEffectWith, R"("none" or "auto")"},
     {"modalities", kChat, K::kNoEffectWith, R"(["text"])"},
 
@@ -140,16 +130,6 @@ bool IsWithin(std::string_view field, std::string_view whole) {
   return field.empty() || field.front() == '.' || field.front() == '[';
 }
 
-bool IsOfTemplate(const FieldRow& row) {
-  return row.kind == K::kUnlessTemplateReads || row.kind == K::kUnlessTemplateReadsMembers;
-}
-
-// Checks a variable that a chat template may read.
-Status CheckVariable(std::string_view name, const std::string& field, const BodyLimits& limits) {
-  if (limits.template_names && !limits.template_names->contains(name)) return {};
-  return Unsupported(field, limits.template_names ? ": the model's chat template reads it" : "");
-}
-
 }  // namespace
 
 std::span<const FieldRow> FieldRows() { return kFieldRows; }
@@ -161,8 +141,7 @@ const FieldRow* FindField(Dialect dialect, std::string_view name) {
   return nullptr;
 }
 
-Status CheckField(const FieldRow& row, const json& value, const std::string& field,
-                  const BodyLimits& limits) {
+Status CheckField(const FieldRow& row, const json& value, const std::string& field) {
   switch (row.kind) {
     case K::kUnsupported:  // An empty list may allow nothing, an empty schema anything.
       return value == "" ? Status() : Unsupported(field);
@@ -170,15 +149,6 @@ Status CheckField(const FieldRow& row, const json& value, const std::string& fie
       return IsOf(row.values, value) ? Status() : Mismatch(value, field, row.values);
     case K::kNoEffectWith:
       return CheckValue(row, value, field);
-    case K::kUnlessTemplateReads:
-      return CheckVariable(row.name, field, limits);
-    case K::kUnlessTemplateReadsMembers:
-      if (IsEmpty(value)) return {};
-      if (!value.is_object()) return Mismatch(value, field, "an object");
-      for (const auto& [name, member] : value.items()) {
-        if (Status status = CheckVariable(name, field, limits); !status.ok()) return status;
-      }
-      return {};
   }
   return {};
 }
@@ -207,12 +177,7 @@ void FieldReport::AddOther(std::string_view parent, const std::string& name, con
   const bool is_name = name.find('.') == name.npos;  // Not a path as rows have them.
   const auto shown = [&] { return std::string(parent) + ShownName(name); };
   if (const FieldRow* row = FindField(dialect_, row_name); is_name && row != nullptr) {
-    if (value.is_null()) return;
-    Status fault = CheckField(*row, value, path, limits_);
-    const bool ignores = IsOfTemplate(*row) && !limits_.template_names && !limits_.reject_unknown &&
-                         fault.code() == StatusCode::kUnimplemented;
-    if (!ignores) return Add(std::move(fault));
-    if (ignored_.size() < kMostIgnored) ignored_.push_back(shown());
+    if (!value.is_null()) Add(CheckField(*row, value, path));
     return;
   }
   if (limits_.reject_unknown) return Add(UnknownField(path));

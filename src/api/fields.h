@@ -36,10 +36,6 @@ enum class FieldKind : uint8_t {
   // With one of `values`, which are JSON, parted by " or "; others are unsupported. Where that is
   // empty ([], "" or false), all that is empty will do.
   kNoEffectWith,
-  // Any value is accepted where the model's chat template reads no variable of this name; else
-  // unsupported. An object's names are such variables, too, in the kind's last row.
-  kUnlessTemplateReads,
-  kUnlessTemplateReadsMembers,
   kUnsupported,
 };
 
@@ -56,8 +52,7 @@ std::span<const FieldRow> FieldRows();
 const FieldRow* FindField(Dialect dialect, std::string_view name);
 // OK for a value that changes nothing. Else kUnimplemented, or kInvalidArgument where it is of
 // another type.
-Status CheckField(const FieldRow& row, const nlohmann::json& value, const std::string& field,
-                  const BodyLimits& limits);
+Status CheckField(const FieldRow& row, const nlohmann::json& value, const std::string& field);
 
 // What the reading of one body finds beside its values: faults and unknown fields.
 class FieldReport {
@@ -76,7 +71,6 @@ class FieldReport {
   // Takes a field that the reader of its object does not use: `parent` is what rows of that object
   // begin with, such as "messages[].", `path` what this one is called, and `used` what the reader
   // uses. It is checked by its row; without one it is ignored, unless it resembles a known one.
-  // What is for a template that is not known, a gateway's backend's, is ignored as well.
   void AddOther(std::string_view parent, const std::string& name, const nlohmann::json& value,
                 const std::string& path, std::span<const std::string_view> used);
 
@@ -96,6 +90,14 @@ class FieldReport {
   bool more_faults_ = false;
   std::vector<std::string> ignored_;  // At most kMostIgnored: further ones are not looked at.
   std::map<const void*, std::pair<std::string, const nlohmann::json*>> aliases_;
+};
+
+// What readers of fields have of the body beside the field's value. Set while it is read.
+struct BodySource {
+  FieldReport* report = nullptr;
+  // As it was sent, with the keys of its objects in order.
+  std::string_view text = {};
+  base::JsonBounds bounds = {};
 };
 
 // The value of the header x-ropeway-ignored: names in printable ASCII without commas, at most 8 and

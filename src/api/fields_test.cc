@@ -118,12 +118,6 @@ TEST(FieldsTest, TheDocumentHasAllFieldsThatAreNotUsed) {
   constexpr uint32_t kBoth = kCompletions | kChat;
   for (const FieldRow& row : FieldRows()) {
     std::string values = *row.values == 0 ? "any" : fmt::format("any: {}", row.values);
-    if (row.kind == FieldKind::kUnlessTemplateReads) {
-      values = "any, where the model's chat template does not read a variable of this name";
-    }
-    if (row.kind == FieldKind::kUnlessTemplateReadsMembers) {
-      values = "any: an object with no member that the model's chat template reads";
-    }
     if (row.kind == FieldKind::kNoEffectWith) values = fmt::format("`{}`", row.values);
     if (row.kind == FieldKind::kUnsupported) values = "none: it is not supported";
     auto line = std::find_if(lines.begin(), lines.end(),
@@ -159,20 +153,20 @@ TEST(FieldsTest, AFieldIsOneRowAndIsNotUsedBeside) {
 TEST(FieldsTest, AFieldIsCheckedByItsKind) {
   const auto message = [](Dialect dialect, const char* name, const char* value) {
     const FieldRow* row = FindField(dialect, name);
-    return row == nullptr ? "no row" : CheckField(*row, json::parse(value), name, {}).message();
+    return row == nullptr ? "no row" : CheckField(*row, json::parse(value), name).message();
   };
-  EXPECT_EQ(message(kChat, "tool_choice", "\"auto\""), "");
-  EXPECT_EQ(message(kChat, "tool_choice", "\"required\""),
-            "'tool_choice' supports only \"none\" or \"auto\".");
-  EXPECT_EQ(message(kCompletions, "tool_choice", "\"auto\""), "no row");
+  EXPECT_EQ(message(kChat, "function_call", "\"auto\""), "");
+  EXPECT_EQ(message(kChat, "function_call", "\"f\""),
+            "'function_call' supports only \"none\" or \"auto\".");
+  EXPECT_EQ(message(kCompletions, "function_call", "\"auto\""), "no row");
   for (const char* none : {"[]", "{}", "\"\"", "false"}) {
-    for (const char* name : {"tools", "messages[].tool_calls", "messages[].audio",
-                             "messages[].refusal", "chat_template_kwargs", "store"}) {
+    for (const char* name : {"functions", "messages[].function_call", "messages[].audio",
+                             "messages[].refusal", "store"}) {
       const Dialect dialect = name == std::string_view("store") ? kCompletions : kChat;
       EXPECT_EQ(message(dialect, name, none), "") << "as empty as any";
     }
   }
-  EXPECT_EQ(message(kTokenize, "tools", "[1]"), "'tools' supports only [].");
+  EXPECT_EQ(message(kTokenize, "messages[].audio", "[1]"), "'messages[].audio' supports only [].");
   EXPECT_EQ(message(kChat, "length_penalty", "1.0"), "");
   EXPECT_EQ(message(kCompletions, "store", "0"), "'store' must be false, but is 0.");
   EXPECT_EQ(message(kCompletions, "mirostat", "2"), "'mirostat' supports only 0.");
@@ -183,8 +177,6 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
   EXPECT_EQ(message(kCompletions, "suffix", "\"x\""), "'suffix' is not supported.");
   EXPECT_EQ(message(kCompletions, "skip_special_tokens", "false"),
             "'skip_special_tokens' supports only true.");
-  EXPECT_EQ(message(kChat, "chat_template_kwargs", "1"),
-            "'chat_template_kwargs' must be an object, but is 1.");
 }
 
 // By the fields that it is about, whatever its text quotes.

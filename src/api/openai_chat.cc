@@ -1,9 +1,5 @@
 // POST /v1/chat/completions: OpenAI's chat.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -18,105 +14,33 @@ using nlohmann::json;
 using Json = nlohmann::ordered_json;
 using base::Member;
 
-// --- Messages.
-
-constexpr std::string_view kPartFields[] = {"type", "text"};
-constexpr std::string_view kMessageFields[] = {"role", "content", "name", "tool_call_id"};
-
-// Leaves the fields of an object that are not `used` to the report.
-void ReportOthers(const json& object, std::string_view parent, const std::string& at,
-                  std::span<const std::string_view> used, FieldReport* report) {
-  for (const auto& [name, value] : object.items()) {
-    if (std::ranges::find(used, name) != used.end()) continue;
-    report->AddOther(parent, name, value, at + "." + ShownName(name), used);
-  }
-}
-
-StatusOr<std::string> ReadTextPart(const json& part, const std::string& at, FieldReport* report) {
-  if (!part.is_object()) return Mismatch(part, at, "an object");
-  if (Member(part, "type") != "text") {
-    return SupportsOnly(at + ".type", "\"text\"");
-  }
-  ReportOthers(part, "messages[].content[].", at, kPartFields, report);
-  return ReadString(Member(part, "text"), at + ".text");
-}
-
-// Puts faults into the report.
-std::string ReadContent(const json& content, const std::string& at, FieldReport* report) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array()) report->Add(Mismatch(content, at, "a string or a list of text parts"));
-  std::string text;
-  for (size_t i = 0; content.is_array() && i < content.size() && !report->full(); ++i) {
-    if (i > 0) text += '\n';
-    std::string part;
-    report->Add(Store(ReadTextPart(content[i], fmt::format("{}[{}]", at, i), report), &part));
-    text += part;
-  }
-  return text;
-}
-
-StatusOr<std::string> ReadRole(const json& role, const std::string& at) {
-  StatusOr<std::string> name = ReadString(role, at);
-  if (!name.ok()) return name.status();
-  if (*name == "developer") return std::string("system");
-  for (const char* known : {"system", "user", "assistant", "tool", "function"}) {
-    if (*name == known) return name;
-  }
-  return InvalidArgument(
-      fmt::format("'{}' must be one of system, developer, user, assistant, tool and function.", at),
-      at);
-}
-
-// A text that may be absent. Puts faults into the report.
-std::string ReadName(const json& message, const char* name, const std::string& at,
-                     FieldReport* report) {
-  const json& value = Member(message, name);
-  std::string text;
-  if (!value.is_null()) report->Add(Store(ReadString(value, at + "." + name), &text));
-  return text;
-}
-
-Status CheckMessage(const ChatMessage& message, const std::string& at) {
-  if (message.role == "function" && message.name.empty()) {
-    return InvalidArgument(
-        fmt::format("'{}.name' is required in a message of the role 'function'.", at),
-        at + ".name");
-  }
-  if (message.role != "tool" && !message.tool_call_id.empty()) {
-    return InvalidArgument(
-        fmt::format("'{}.tool_call_id' is allowed only in a message of the role 'tool'.", at),
-        at + ".tool_call_id");
-  }
-  return {};
-}
-
-// Puts faults into the report.
-ChatMessage ReadMessage(const json& value, const std::string& at, FieldReport* report) {
-  ChatMessage message;
-  if (!value.is_object()) {
-    report->Add(Mismatch(value, at, "an object"));
-    return message;
-  }
-  report->Add(Store(ReadRole(Member(value, "role"), at + ".role"), &message.role));
-  const json& content = Member(value, "content");
-  // An assistant's message may consist of other fields alone.
-  if (!content.is_null() || message.role != "assistant") {
-    message.content = ReadContent(content, at + ".content", report);
-  }
-  message.name = ReadName(value, "name", at, report);
-  message.tool_call_id = ReadName(value, "tool_call_id", at, report);
-  if (!message.role.empty()) report->AddTogether(CheckMessage(message, at));
-  ReportOthers(value, "messages[].", at, kMessageFields, report);
-  return message;
-}
-
 // --- Fields.
 
-Status ReadMessages(const json& value, const std::string& field, OpenAiBody* body) {
-  StatusOr<std::vector<ChatMessage>> messages = ReadChatMessages(value, field, body->report);
-  if (!messages.ok()) return messages.status();
-  body->prompts.emplace_back(Chat{.messages = *std::move(messages)});
+Status ReadToolChoice(const json& value, const std::string& field, OpenAiBody* body) {
+  const bool names_one = Member(value, "type") == "function";
+  if (!names_one && value != "none" && value != "auto" && value != "required") {
+    return Mismatch(value, field,
+                    R"("none", "auto", "required" or {"type": "function", "function": {"name"}})");
+  }
+  body->tool_choice = names_one ? "function" : value.get<std::string>();
   return {};
+}
+
+// The one place that knows what of tools is supported: that the model sees them. It calls none.
+void CheckToolChoice(const OpenAiBody& body, bool has_tools, FieldReport* report) {
+  const std::string& choice = body.tool_choice;
+  const char* const field = "tool_choice";
+  if (has_tools && choice != "none") {
+    report->AddTogether({StatusCode::kUnimplemented,
+                         "'tool_choice' must be \"none\" for now where there are 'tools': the "
+                         "model is shown them, but calls of tools are not supported yet.",
+                         field},
+                        {"tools"});
+  }
+  if (!has_tools && (choice == "required" || choice == "function")) {
+    report->AddTogether(InvalidArgument("'tool_choice' needs 'tools' to be called.", field),
+                        {"tools"});
+  }
 }
 
 // --- The answer.
@@ -176,7 +100,11 @@ class ChatFormat final : public OpenAiFormat {
   }
 
   void FinishBody(FieldReport* report) override {
-    if (body_.prompts.empty()) {
+    if (body_.has_messages) {
+      Chat chat = TakeChat(&body_, report);
+      CheckToolChoice(body_, !chat.tools.empty(), report);
+      body_.prompts.emplace_back(std::move(chat));
+    } else {
       report->AddTogether(InvalidArgument("'messages' is required.", "messages"));
     }
     Request& request = body_.request;
@@ -207,23 +135,14 @@ class ChatFormat final : public OpenAiFormat {
 
 }  // namespace
 
-StatusOr<std::vector<ChatMessage>> ReadChatMessages(const json& value, const std::string& field,
-                                                    FieldReport* report) {
-  if (!value.is_array()) return Mismatch(value, field, "a list of messages");
-  if (value.empty()) return InvalidArgument(fmt::format("'{}' is empty.", field), field);
-  std::vector<ChatMessage> messages;
-  messages.reserve(value.size());
-  for (size_t i = 0; i < value.size() && !report->full(); ++i) {
-    messages.push_back(ReadMessage(value[i], fmt::format("{}[{}]", field, i), report));
-  }
-  return messages;
-}
-
 const FieldTable<OpenAiBody>& ChatFields() {
-  static const FieldTable<OpenAiBody> table = WithOpenAiFields(
-      kChat, {{"messages", ReadMessages},
-              {"logprobs", FieldOf(ReadBool, &OpenAiBody::logprobs)},
-              {"top_logprobs", IntField(0, kMaxLogprobs, &OpenAiBody::top_logprobs)}});
+  static const FieldTable<OpenAiBody> table = [] {
+    FieldReaders<OpenAiBody> own = ChatReaders<OpenAiBody>();
+    own.insert({{"tool_choice", ReadToolChoice},
+                {"logprobs", FieldOf(ReadBool, &OpenAiBody::logprobs)},
+                {"top_logprobs", IntField(0, kMaxLogprobs, &OpenAiBody::top_logprobs)}});
+    return WithOpenAiFields(kChat, std::move(own));
+  }();
   return table;
 }
 

@@ -219,6 +219,7 @@ Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
   FieldReport report(table_.dialect, limits);
   body_->report = &report;
   body_->text = body;
+  body_->bounds = limits.json;
   const Status read = ReadFields(*document, table_, body_);
   body_->report = nullptr;
   body_->text = {};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/api_format.h"
+#include "api/chat_body.h"
 #include "api/fields.h"
 #include "api/json.h"
 
@@ -21,11 +22,8 @@ std::unique_ptr<ApiFormat> MakeOpenAiCompletions();
 std::unique_ptr<ApiFormat> MakeOpenAiChat();
 
 // A body of either dialect, with what it says about the answer's form.
-struct OpenAiBody : ApiRequest {
+struct OpenAiBody : ApiRequest, ChatDraft {
   int max_choices = 0;  // The server's bound.
-  // Set while the body is read:
-  FieldReport* report = nullptr;
-  std::string_view text = {};
   bool has_stream_options = false;
   bool include_usage = false;                   // A stream ends with a chunk that has the usage.
   bool prompt_logprobs = false;                 // The answer has vLLM's field of this name.
@@ -37,6 +35,8 @@ struct OpenAiBody : ApiRequest {
   std::optional<int32_t> best_of;  // Completions only.
   bool logprobs = false;           // This and the next are of chats.
   std::optional<int32_t> top_logprobs;
+  // "none", "auto", "required" or, where it names a tool, "function"; "": absent. Of chats.
+  std::string tool_choice;
 };
 
 // Members of the request, for the readers of fields.h.
@@ -51,14 +51,6 @@ inline constexpr int kMaxLogprobs = 20;  // The engine's bound (ropeway/request.
 FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody> own);
 const FieldTable<OpenAiBody>& CompletionFields();
 const FieldTable<OpenAiBody>& ChatFields();
-
-// At least one message with a role of system, developer (taken as system: the models' templates
-// know no other), user, assistant, tool or function (which needs a name), and a content of one
-// string or of text parts (joined by newlines); an assistant's may be null. What is wrong in a
-// message goes to `report` under its path, such as "messages[2].content", as do fields beside
-// these; then what is returned is of no use.
-StatusOr<std::vector<ChatMessage>> ReadChatMessages(const nlohmann::json& value,
-                                                    const std::string& field, FieldReport* report);
 
 // A token as a key that no other token's bytes share: its text, or "bytes:\xe2\x96" where that is
 // not valid UTF-8. OpenAI writes completions' tokens so.

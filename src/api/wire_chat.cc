@@ -17,7 +17,7 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 using core::ServerKind;
 
-// What kinds of servers know of a chat beside OpenAI's own fields, which some reject others than.
+// What of a chat kinds of servers know beside OpenAI's own fields; some reject any other.
 constexpr uint32_t kOpenSource = core::kRopeway | core::kVllm | core::kSglang | core::kLlamaCpp;
 constexpr uint32_t kKnowThoughts = kOpenSource;   // A message's `reasoning_content`.
 constexpr uint32_t kKnowParts = kOpenSource;      // Content in text parts.

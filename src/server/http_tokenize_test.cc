@@ -112,6 +112,11 @@ TEST_F(HttpTokenizeTest, Chats) {
   EXPECT_EQ(text(""), "user:a\nassistant:");
   EXPECT_EQ(text(R"(,"add_generation_prompt":false)"), "user:a\n");
   EXPECT_EQ(text(R"(,"add_special_tokens":true)"), "<s>user:a\nassistant:");
+  EXPECT_EQ(text(R"(,"continue_final_message":true)"), "user:a\n");
+  EXPECT_EQ(text(R"(,"tools":[{"function":{"name":"f","parameters":{"z":{},"a":1}}}],
+                     "chat_template_kwargs":{"y":1,"b":2},"enable_thinking":false)"),
+            "f{\"z\":{},\"a\":1}\n{\"y\":1,\"b\":2,\"enable_thinking\":false}\n"
+            "user:a\nassistant:");
 }
 
 TEST_F(HttpTokenizeTest, Detokenizes) {
@@ -133,9 +138,17 @@ TEST_F(HttpTokenizeTest, RejectsByName) {
       {"/tokenize", R"({"prompt":"a","add_special_tokens":1})", "add_special_tokens"},
       {"/tokenize", R"({"prompt":"a","add_generation_prompt":"x"})", "add_generation_prompt"},
       {"/tokenize", R"({"prompt":"a","return_token_strs":[]})", "return_token_strs"},
-      {"/tokenize", R"({"prompt":"a","tools":[{}]})", "tools"},
+      {"/tokenize", R"({"prompt":"a","tools":[{}]})", "tools[0].function"},
+      {"/tokenize", R"({"messages":[{"role":"tool","content":"a","tool_call_id":"b"}]})",
+       "messages[0].tool_call_id"},
+      {"/tokenize",
+       R"({"messages":[{"role":"user","content":"a"}],"tools":[{"function":{"name":"f g"}}]})",
+       "tools[0].function.name"},
+      {"/tokenize",
+       R"({"messages":[{"role":"user","content":"a"}],"continue_final_message":true,
+           "add_generation_prompt":true})",
+       "continue_final_message"},
       {"/tokenize", R"({"prompt":"a","chat_template":"x"})", "chat_template"},
-      {"/tokenize", R"({"prompt":"a","continue_final_message":true})", "continue_final_message"},
       {"/tokenize", R"({"prompt":"a","promt":"b"})", "promt"},
       {"/tokenize", R"({"prompt":"a","model":1})", "model"},
       {"/detokenize", "{}", "tokens"},

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "api/api_format.h"
@@ -21,30 +20,6 @@ SamplingParams SamplingOf(const service::FrontDesk& backend) {
   return sampling;
 }
 
-// All names in a text: letters, digits and '_'.
-std::set<std::string, std::less<>> NamesIn(std::string_view text) {
-  std::set<std::string, std::less<>> names;
-  const auto in_name = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  while (true) {
-    const auto begin = std::find_if(text.begin(), text.end(), in_name);
-    if (begin == text.end()) return names;
-    const auto end = std::find_if_not(begin, text.end(), in_name);
-    names.emplace(begin, end);
-    text.remove_prefix(static_cast<size_t>(end - text.begin()));
-  }
-}
-
-// With what the model's chat template reads.
-ServerLimits LimitsOf(ServerLimits limits, const service::FrontDesk& backend) {
-  if (const auto info = backend.DescribeTokenizer(); info.ok()) {
-    limits.body.template_names =
-        std::make_shared<const std::set<std::string, std::less<>>>(NamesIn(info->chat_template));
-  }
-  return limits;
-}
-
 }  // namespace
 
 ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* backend,
@@ -57,7 +32,7 @@ ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* b
       any_model(options.any_model),
       other_names(options.other_names),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
-      limits_(LimitsOf(options.limits, *backend)),
+      limits_(options.limits),
       // One tenant alone gets half of the places.
       helpers_(std::max(1, options.limits.helper_threads),
                2 * int64_t{std::max(1, options.limits.max_helper_jobs)}, "ropeway-helper") {}

@@ -259,6 +259,8 @@ StatusOr<std::unique_ptr<service::Tokenization>> FakeBackend::Tokenize(std::stri
 StatusOr<std::unique_ptr<service::Tokenization>> FakeBackend::TokenizeChat(Chat chat,
                                                                            bool add_special) const {
   std::string text;
+  for (const Tool& tool : chat.tools) text += tool.name + tool.parameters + "\n";
+  if (!chat.template_arguments.empty()) text += chat.template_arguments + "\n";
   for (const ChatMessage& message : chat.messages) {
     text += message.role + ":" + message.content + "\n";
   }

@@ -18,15 +18,13 @@ namespace {
 using nlohmann::json;
 
 // A body of either path.
-struct TokenizerDraft {
+struct TokenizerDraft : api::ChatDraft {
   std::string model;
   std::optional<std::string> prompt;
-  std::optional<Chat> chat;
+  std::optional<Chat> chat;  // Of the fields, once all are read.
   std::optional<std::vector<TokenId>> tokens;
   std::optional<bool> add_special_tokens;
-  bool add_generation_prompt = true;
   bool return_token_strs = false;
-  api::FieldReport* report = nullptr;  // While it is read.
 };
 
 Status ReadTokens(const json& value, const std::string& field, TokenizerDraft* draft) {
@@ -34,23 +32,18 @@ Status ReadTokens(const json& value, const std::string& field, TokenizerDraft* d
   return api::Store(api::ReadTokenIds(value, field), &draft->tokens);
 }
 
-Status ReadMessages(const json& value, const std::string& field, TokenizerDraft* draft) {
-  draft->chat.emplace();
-  return api::Store(api::ReadChatMessages(value, field, draft->report), &draft->chat->messages);
-}
-
 using D = TokenizerDraft;
 using TokenizerFields = api::FieldTable<TokenizerDraft>;
 
 const TokenizerFields& TokenizeFields() {
-  static const TokenizerFields table = {
-      api::kTokenize,
-      {{"model", api::FieldOf(api::ReadString, &D::model)},
-       {"prompt", api::FieldOf(api::ReadString, &D::prompt)},
-       {"messages", ReadMessages},
-       {"add_special_tokens", api::FieldOf(api::ReadBool, &D::add_special_tokens)},
-       {"add_generation_prompt", api::FieldOf(api::ReadBool, &D::add_generation_prompt)},
-       {"return_token_strs", api::FieldOf(api::ReadBool, &D::return_token_strs)}}};
+  static const TokenizerFields table = [] {
+    auto readers = api::ChatReaders<TokenizerDraft>();
+    readers.insert({{"model", api::FieldOf(api::ReadString, &D::model)},
+                    {"prompt", api::FieldOf(api::ReadString, &D::prompt)},
+                    {"add_special_tokens", api::FieldOf(api::ReadBool, &D::add_special_tokens)},
+                    {"return_token_strs", api::FieldOf(api::ReadBool, &D::return_token_strs)}});
+    return TokenizerFields{api::kTokenize, std::move(readers)};
+  }();
   return table;
 }
 
@@ -70,9 +63,13 @@ StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const api::BodyLimits&
   TokenizerDraft draft;
   api::FieldReport report(fields.dialect, limits);
   draft.report = &report;
+  draft.text = body;
+  draft.bounds = limits.json;
   Status status = api::ReadFields(*document, fields, &draft);
   *ignored = report.ignored();
   if (!status.ok()) return status;
+  if (draft.has_messages) draft.chat = api::TakeChat(&draft, &report);
+  if (status = report.status(); !status.ok()) return status;
   return draft;
 }
 
@@ -196,7 +193,6 @@ class TokenizeJob final : public TokenizerJob {
       return backend().Tokenize(*std::move(draft->prompt),
                                 draft->add_special_tokens.value_or(true));
     }
-    draft->chat->add_generation_prompt = draft->add_generation_prompt;
     return backend().TokenizeChat(*std::move(draft->chat),
                                   draft->add_special_tokens.value_or(false));
   }

@@ -1,0 +1,263 @@
+// Tools in the body of POST /v1/chat/completions: their calls in messages, their descriptions, and
+// what the chat template is given.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/test_request_bodies.h"
+
+namespace ropeway::api {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kAsk[] = R"({"role":"user","content":"Weather?"})";
+constexpr char kCall[] =
+    R"({"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",
+        "function":{"name":"weather","arguments":"{\"city\": \"Chur\", \"at\": 1.50}"}}]})";
+constexpr char kAnswer[] = R"({"role":"tool","tool_call_id":"c1","content":"Fog"})";
+constexpr char kTool[] =
+    R"({"type":"function","function":{"name":"weather","description":"Tells it.","strict":true,
+        "parameters":{"type":"object","properties":{"z":{"type":"string"},"a":{"enum":[2,1]}}}}})";
+
+StatusOr<OpenAiBody> Messages(const std::string& messages, const std::string& more = "") {
+  return ChatBody("{\"messages\":[" + messages + "]" + more + "}");
+}
+
+Chat ChatOf(const StatusOr<OpenAiBody>& body) {
+  EXPECT_TRUE(body.ok()) << body.status().message();
+  return body.ok() ? std::get<Chat>(body->prompts[0]) : Chat();
+}
+
+// --- Messages.
+
+TEST(ChatTools, CallsAndTheirAnswersAreMessages) {
+  const Chat chat = ChatOf(Messages(fmt::format("{},{},{}", kAsk, kCall, kAnswer)));
+  ASSERT_EQ(chat.messages.size(), 3U);
+  const ChatMessage& assistant = chat.messages[1];
+  EXPECT_EQ(assistant.content, "");
+  ASSERT_EQ(assistant.tool_calls.size(), 1U);
+  EXPECT_EQ(assistant.tool_calls[0].id, "c1");
+  EXPECT_EQ(assistant.tool_calls[0].name, "weather");
+  EXPECT_EQ(assistant.tool_calls[0].arguments, "{\"city\": \"Chur\", \"at\": 1.50}") << "as it was";
+  EXPECT_EQ(chat.messages[2].tool_call_id, "c1");
+  EXPECT_EQ(chat.messages[2].content, "Fog");
+  EXPECT_TRUE(chat.add_generation_prompt);
+  EXPECT_FALSE(chat.continue_final_message);
+  EXPECT_EQ(chat.template_arguments, "");
+}
+
+// What is sent back is what was received, with all its empty fields.
+TEST(ChatTools, AClientsDumpOfAnAnswerIsAMessage) {
+  const Chat chat = ChatOf(
+      Messages(std::string(kAsk) +
+               R"(,{"content":null,"refusal":null,"role":"assistant","annotations":[],"audio":null,
+         "function_call":null,"reasoning_content":"Hm.","reasoning":"Hm.","tool_calls":[{"id":"c1",
+         "function":{"arguments":"","name":"now"},"type":"function","index":0},
+         {"id":"c2","function":{"arguments":null,"name":"now"}}]},
+         {"role":"tool","tool_call_id":"c2","content":[{"type":"text","text":"No"},
+         {"type":"text","text":"on"}]})"));
+  ASSERT_EQ(chat.messages.size(), 3U);
+  EXPECT_EQ(chat.messages[1].reasoning_content, "Hm.");
+  ASSERT_EQ(chat.messages[1].tool_calls.size(), 2U);
+  EXPECT_EQ(chat.messages[1].tool_calls[0].arguments, "{}");
+  EXPECT_EQ(chat.messages[1].tool_calls[1].arguments, "{}");
+  EXPECT_TRUE(chat.messages[1].part_sizes.empty());
+  EXPECT_EQ(chat.messages[2].content, "No\non");
+  EXPECT_EQ(chat.messages[2].part_sizes, (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(ChatOf(Messages(R"({"role":"assistant","content":"a","reasoning":"b"})"))
+                .messages[0]
+                .reasoning_content,
+            "b");
+}
+
+TEST(ChatTools, ArgumentsMayBeAnObjectWhoseKeysKeepTheirOrder) {
+  const Chat chat = ChatOf(Messages(
+      std::string(kAsk) +
+      R"(,{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},
+          {"id":"b","function":{"arguments":{"z":1,"a":{"y":2,"b":[]}},"name":"f"}}]})"));
+  ASSERT_EQ(chat.messages[1].tool_calls.size(), 2U);
+  EXPECT_EQ(chat.messages[1].tool_calls[1].arguments, R"({"z":1,"a":{"y":2,"b":[]}})");
+}
+
+TEST(ChatTools, AToolsMessageAnswersACallBeforeIt) {
+  const auto status = [](const std::string& messages) { return Messages(messages).status(); };
+  const std::string ask = kAsk;
+  const Status none = status(ask + "," + kAnswer);
+  EXPECT_EQ(none.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(none.field(), "messages[1].tool_call_id");
+  EXPECT_EQ(none.message(),
+            "'messages[1].tool_call_id' is 'c1', but no message before it has a tool call of this "
+            "id.");
+  EXPECT_EQ(status(fmt::format("{},{},{}", kAsk, kAnswer, kCall)).field(),
+            "messages[1].tool_call_id")
+      << "it comes too late";
+  const Status absent =
+      status(fmt::format(R"({},{},{{"role":"tool","content":"x"}})", kAsk, kCall));
+  EXPECT_EQ(absent.message(),
+            "'messages[2].tool_call_id' is required in a message of the role 'tool'.");
+  // Calls of servers that give none are answered without one.
+  EXPECT_TRUE(status(ask + R"(,{"role":"assistant","tool_calls":[{"function":{"name":"f"}}]},
+                              {"role":"tool","content":"x"})")
+                  .ok());
+  // Twice, and much later.
+  EXPECT_TRUE(status(fmt::format("{},{},{},{},{}", kAsk, kCall, kAnswer, kAsk, kAnswer)).ok());
+}
+
+TEST(ChatTools, ABadCallIsNamed) {
+  const std::string call = "messages[0].tool_calls[0]";
+  for (const auto& [calls, field] : std::vector<std::pair<std::string, std::string>>{
+           {"1", "messages[0].tool_calls"},
+           {"{}", "messages[0].tool_calls"},
+           {"[1]", call},
+           {"[{}]", call + ".function"},
+           {R"([{"function":1}])", call + ".function"},
+           {R"([{"type":"custom","function":{"name":"f","arguments":"{}"}}])", call + ".type"},
+           {R"([{"id":1,"function":{"name":"f","arguments":"{}"}}])", call + ".id"},
+           {R"([{"function":{"arguments":"{}"}}])", call + ".function.name"},
+           {R"([{"function":{"name":"","arguments":"{}"}}])", call + ".function.name"},
+           {R"([{"function":{"name":"f","arguments":1}}])", call + ".function.arguments"},
+           {R"([{"function":{"name":"f","arguments":[]}}])", call + ".function.arguments"},
+           {R"([{"function":{"name":"f","arguments":"[]"}}])", call + ".function.arguments"},
+           {R"([{"function":{"name":"f","arguments":"{"}}])", call + ".function.arguments"},
+           {R"([{"function":{"name":"f","argumentz":"{}"}}])", call + ".function.argumentz"},
+           {R"([{"functions":{"name":"f"}}])", call + ".function"}}) {
+    const Status status = Messages(R"({"role":"assistant","tool_calls":)" + calls + "}").status();
+    EXPECT_EQ(status.field(), field) << calls << ": " << status.message();
+  }
+  const Status role =
+      Messages(R"({"role":"user","content":"a","tool_calls":[{"function":{"name":"f"}}]})")
+          .status();
+  EXPECT_EQ(role.message(),
+            "'messages[0].tool_calls' is allowed only in a message of the role 'assistant'.");
+  for (const char* none : {"[]", "null"}) {
+    EXPECT_TRUE(
+        Messages(fmt::format(R"({{"role":"user","content":"a","tool_calls":{}}})", none)).ok());
+  }
+}
+
+// --- Tools.
+
+TEST(ChatTools, ToolsAreReadWithTheirKeysInOrder) {
+  const std::string tools =
+      fmt::format(R"(,"tool_choice":"none","tools":[{},{{"function":{{"name":"now-2"}}}}])", kTool);
+  const Chat chat = ChatOf(Messages(kAsk, tools));
+  ASSERT_EQ(chat.tools.size(), 2U);
+  EXPECT_EQ(chat.tools[0].name, "weather");
+  EXPECT_EQ(chat.tools[0].description, "Tells it.");
+  EXPECT_EQ(chat.tools[0].parameters,
+            R"({"type":"object","properties":{"z":{"type":"string"},"a":{"enum":[2,1]}}})");
+  EXPECT_EQ(chat.tools[1].name, "now-2");
+  EXPECT_EQ(chat.tools[1].parameters, "");
+}
+
+TEST(ChatTools, WhereThereAreToolsNoneIsCalledForNow) {
+  for (const char* choice :
+       {"", R"(,"tool_choice":"auto")", R"(,"tool_choice":"required")", R"(,"tool_choice":null)",
+        R"(,"tool_choice":{"type":"function","function":{"name":"weather"}})"}) {
+    const Status status = Messages(kAsk, fmt::format(R"(,"tools":[{}]{})", kTool, choice)).status();
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << choice;
+    EXPECT_EQ(status.field(), "tool_choice") << choice;
+    EXPECT_THAT(status.message(), HasSubstr("must be \"none\" for now"));
+  }
+  for (const char* without :
+       {R"(,"tool_choice":"auto")", R"(,"tool_choice":"none","tools":[])",
+        R"(,"tool_choice":"auto","tools":null,"parallel_tool_calls":false)"}) {
+    EXPECT_TRUE(Messages(kAsk, without).ok()) << without;
+  }
+  EXPECT_EQ(Messages(kAsk, R"(,"tool_choice":"required")").status().field(), "tool_choice");
+}
+
+TEST(ChatTools, ABadToolIsNamed) {
+  const std::string at = "tools[0].function";
+  for (const auto& [tool, field] : std::vector<std::pair<std::string, std::string>>{
+           {"1", "tools[0]"},
+           {"{}", at},
+           {R"({"type":"web_search"})", "tools[0].type"},
+           {R"({"function":{}})", at + ".name"},
+           {R"({"function":{"name":"a b"}})", at + ".name"},
+           {R"({"function":{"name":""}})", at + ".name"},
+           {R"({"function":{"name":"f","description":1}})", at + ".description"},
+           {R"({"function":{"name":"f","parameters":[]}})", at + ".parameters"},
+           {R"({"function":{"name":"f","parameters":"{}"}})", at + ".parameters"},
+           {R"({"function":{"name":"f","strict":1}})", at + ".strict"},
+           {R"({"function":{"name":"f","parameter":{}}})", at + ".parameter"},
+           {R"({"function":{"name":"f"}},{"function":{"name":"f"}})", "tools[1].function.name"}}) {
+    const Status status =
+        Messages(kAsk, R"(,"tool_choice":"none","tools":[)" + tool + "]").status();
+    EXPECT_EQ(status.field(), field) << tool << ": " << status.message();
+  }
+  std::string many;
+  for (int i = 0; i < 129; ++i) {
+    many += fmt::format(R"({}{{"function":{{"name":"f{}"}}}})", i == 0 ? "" : ",", i);
+  }
+  EXPECT_EQ(Messages(kAsk, R"(,"tool_choice":"none","tools":[)" + many + "]").status().field(),
+            "tools");
+}
+
+// --- Variables of the chat template.
+
+std::string ArgumentsOf(const std::string& fields) {
+  return ChatOf(Messages(kAsk, "," + fields)).template_arguments;
+}
+
+TEST(ChatTools, FieldsAreVariablesOfTheTemplate) {
+  EXPECT_EQ(ArgumentsOf(R"("chat_template_kwargs":{})"), "");
+  EXPECT_EQ(ArgumentsOf(R"("chat_template_kwargs":{"z":{"b":1,"a":null},"a":false})"),
+            R"({"z":{"b":1,"a":null},"a":false})");
+  EXPECT_EQ(ArgumentsOf(R"("enable_thinking":false)"), R"({"enable_thinking":false})");
+  EXPECT_EQ(ArgumentsOf(R"("reasoning_effort":"high")"), R"({"reasoning_effort":"high"})");
+  EXPECT_EQ(ArgumentsOf(R"("reasoning_effort":null,"enable_thinking":null)"), "");
+  EXPECT_EQ(ArgumentsOf(R"("thinking":{"type":"disabled"})"),
+            R"({"thinking":false,"enable_thinking":false})");
+  EXPECT_EQ(ArgumentsOf(R"("thinking":true)"), R"({"thinking":true,"enable_thinking":true})");
+}
+
+TEST(ChatTools, NoEffortIsNoThinkingUnlessAFieldSaysSo) {
+  EXPECT_EQ(ArgumentsOf(R"("reasoning_effort":"none")"),
+            R"({"reasoning_effort":"none","enable_thinking":false})");
+  EXPECT_EQ(
+      ArgumentsOf(R"("reasoning_effort":"none","chat_template_kwargs":{"enable_thinking":true})"),
+      R"({"enable_thinking":true,"reasoning_effort":"none"})");
+}
+
+TEST(ChatTools, AVariableHasOneValue) {
+  EXPECT_EQ(ArgumentsOf(
+                R"("enable_thinking":true,"chat_template_kwargs":{"enable_thinking":true,"x":1})"),
+            R"({"enable_thinking":true,"x":1})");
+  const Status differ =
+      Messages(kAsk, R"(,"enable_thinking":true,"chat_template_kwargs":{"enable_thinking":false})")
+          .status();
+  EXPECT_EQ(differ.field(), "enable_thinking");
+  EXPECT_EQ(differ.message(),
+            "'enable_thinking' and 'chat_template_kwargs.enable_thinking' differ; give one of "
+            "them.");
+  EXPECT_EQ(Messages(kAsk, R"(,"reasoning_effort":"low","chat_template_kwargs":
+                              {"reasoning_effort":"high"})")
+                .status()
+                .field(),
+            "reasoning_effort");
+  EXPECT_EQ(Messages(kAsk, R"(,"enable_thinking":true,"thinking":false)").status().field(),
+            "thinking");
+}
+
+TEST(ChatTools, AMessageIsContinued) {
+  const auto chat = [](const char* more) {
+    return ChatOf(
+        Messages(R"({"role":"user","content":"a"},{"role":"assistant","content":"b"})", more));
+  };
+  const Chat continued = chat(R"(,"continue_final_message":true)");
+  EXPECT_TRUE(continued.continue_final_message);
+  EXPECT_FALSE(continued.add_generation_prompt);
+  EXPECT_TRUE(chat(R"(,"continue_final_message":true,"add_generation_prompt":false)")
+                  .continue_final_message);
+  EXPECT_FALSE(chat(R"(,"add_generation_prompt":false)").add_generation_prompt);
+  EXPECT_FALSE(chat(R"(,"add_generation_prompt":false)").continue_final_message);
+}
+
+}  // namespace
+}  // namespace ropeway::api
