@@ -1,11 +1,15 @@
 // A request body, for both endpoints that generate.
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "api/openai_format.h"
+#include "base/json.h"
+#include "core/request_check.h"
 #include "fuzz/fuzz_target.h"
 
 namespace ropeway::fuzz {
@@ -41,6 +45,28 @@ void CheckRequest(const Request& request) {
   for (const TokenId id : request.resume_ids) Require(id >= 0, "resume_ids");
 }
 
+void CheckChat(const Chat& chat) {
+  const auto is_object = [](const std::string& text) {
+    const StatusOr<nlohmann::json> json = base::ReadJson(text, {}, "the text");
+    return json.ok() && json->is_object();
+  };
+  Require(core::CheckChat(chat).ok(), "a chat that no engine takes");
+  for (const ChatMessage& message : chat.messages) {
+    if (!message.part_sizes.empty()) {
+      size_t bytes = message.part_sizes.size() - 1;
+      for (const size_t size : message.part_sizes) bytes += size;
+      Require(bytes == message.content.size(), "parts that are not their text");
+    }
+    for (const ToolCall& call : message.tool_calls) {
+      Require(!call.name.empty() && is_object(call.arguments), "a call");
+    }
+  }
+  for (const Tool& tool : chat.tools) {
+    Require(tool.parameters.empty() || is_object(tool.parameters), "parameters");
+  }
+  Require(chat.template_arguments.empty() || is_object(chat.template_arguments), "arguments");
+}
+
 void CheckApiRequest(const api::ApiRequest& api) {
   CheckRequest(api.request);
   Require(!api.prompts.empty() && api.n >= 1 && api.choices() <= 128, "choices");
@@ -50,6 +76,7 @@ void CheckApiRequest(const api::ApiRequest& api) {
     if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
       for (const TokenId id : *ids) Require(id >= 0, "a negative token id");
     }
+    if (const auto* chat = std::get_if<Chat>(&prompt)) CheckChat(*chat);
   }
 }
 
