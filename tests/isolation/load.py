@@ -71,7 +71,7 @@ class Server(RopewayServer):
 
     def memory_bound(self):
         """That of this server."""
-        return memory_bound(json.loads(self.get("/v1/models")[1])["data"][0]["max_model_len"])
+        return memory_bound(json.loads(self.get("/v1/models", self.key)[1])["data"][0]["max_model_len"])
 
     def memory(self, name="VmHWM"):
         """The peak of its resident memory, or with VmRSS what it is now, in bytes."""
