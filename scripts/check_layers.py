@@ -20,6 +20,7 @@ import sys
 ALLOWED = {
     "base": [],
     "net": ["base"],
+    "answer": ["base"],
     "core": ["base"],
     "tokenizer": ["base"],
     "grammar": ["base", "core", "tokenizer"],
@@ -32,7 +33,7 @@ ALLOWED = {
     "executor": ["base", "core", "kernels", "model", "sampling"],
     "store": ["base"],
     "service": ["base", "core", "scheduler", "store"],
-    "engine": ["base", "core", "tokenizer", "grammar", "kernels", "model", "kvcache", "policy", "scheduler",
+    "engine": ["base", "core", "answer", "tokenizer", "grammar", "kernels", "model", "kvcache", "policy", "scheduler",
                "executor", "store", "service"],
     "http": ["base", "net"],  # Of net only what compiles Asio.
     "api": ["base", "core", "net", "http/http_error.h"],  # The gateway's library, which programs link, holds it.

@@ -44,7 +44,7 @@ awaits() { ! git grep -nE 'co_await [^;]*([{?]|\[[^]]*\] *[({])' -- '*.cc' '*.h'
 tidy() {
   local room
   cmake --preset dev >/dev/null || return 1
-  for room in base core tokenizer grammar model sampling kvcache policy scheduler executor service engine; do
+  for room in base core answer tokenizer grammar model sampling kvcache policy scheduler executor service engine; do
     find "build/dev/src/$room/CMakeFiles/ropeway_$room.dir/Unity" -name '*.cxx' -print0 || return 1
   done | timeout 1200 xargs -0 -n 1 -P "$(nproc)" clang-tidy-16 -p build/dev --quiet --warnings-as-errors='*' \
     --checks=-bugprone-suspicious-include --header-filter="$root/(src|include/ropeway)/" \

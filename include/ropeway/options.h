@@ -52,6 +52,12 @@ struct ModelOptions {
   // what the KV pool holds.
   int max_model_len = 0;
   std::string chat_template;  // Jinja text to use instead of the model file's; "": the file's.
+  // How answers to chats say that a tool is to be called: "auto" (as the chat template's models
+  // do), "none" (calls stay text), or the name of a form, such as "hermes" (docs/tools.md).
+  std::string tool_parser = "auto";
+  // "auto": what a model thinks before it answers is apart from the answer's text
+  // (Delta::reasoning). "none": it stays in the text.
+  std::string reasoning_format = "auto";
   // Go before those that come with the model (generation_config.json, general.sampling in GGUF).
   SamplingDefaults sampling;
   // Recognise control tokens, such as "<|im_end|>", also in what a chat's messages say. The

@@ -96,10 +96,18 @@ struct Tool {
   std::string parameters = {};  // The JSON Schema of an object, as text; "": it has none.
 };
 
+// Whether the model calls tools.
+enum class ToolChoice : uint8_t {
+  kAuto,      // As it decides.
+  kNone,      // What it says is text.
+  kRequired,  // It calls at least one.
+};
+
 // A chat, and what else the chat template is given.
 struct Chat {
   std::vector<ChatMessage> messages;
   std::vector<Tool> tools = {};  // At most 128. The template shows them to the model.
+  ToolChoice tool_choice = ToolChoice::kAuto;
   // A JSON object, as text, of further variables of the template, such as
   // {"enable_thinking": false}; "": none. It may not set the template's own: messages, tools,
   // documents, bos_token, eos_token, add_generation_prompt, continue_final_message.
@@ -244,6 +252,14 @@ struct OutputToken {
   uint64_t text_offset = 0;
 };
 
+// More of a call of a tool.
+struct ToolCallDelta {
+  int32_t index = 0;  // Which of the answer's calls, counted from 0.
+  std::string id;     // With the call's first delta, as is the name; then "".
+  std::string name;
+  std::string arguments;  // The next piece of the arguments' JSON text.
+};
+
 // The new output of one request since its last delta.
 struct Delta {
   // Valid UTF-8; may be empty (a character or a possible stop string is pending).
@@ -253,6 +269,13 @@ struct Delta {
   // before all generated ones.
   std::vector<OutputToken> prompt_tokens = {};
   uint64_t batch_num = 0;  // As Finish::batch_num.
+  // Of chats' answers: what the model thinks before it answers, and the calls of tools that it asks
+  // for. They are not in `text`.
+  std::string reasoning = {};
+  std::vector<ToolCallDelta> tool_calls = {};
+
+  // Whether it has something that the model said.
+  bool says() const { return !text.empty() || !reasoning.empty() || !tool_calls.empty(); }
 };
 
 enum class FinishReason {
@@ -279,11 +302,12 @@ inline const char* FinishReasonName(FinishReason reason) {
 
 struct Usage {
   static constexpr int32_t kUnknown = -1;  // See Outcome.
-  static Usage Unknown() { return {kUnknown, kUnknown, kUnknown}; }
+  static Usage Unknown() { return {kUnknown, kUnknown, kUnknown, 0}; }
 
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
-  int32_t cached_tokens = 0;  // Prompt tokens taken from the prefix cache.
+  int32_t cached_tokens = 0;     // Prompt tokens taken from the prefix cache.
+  int32_t reasoning_tokens = 0;  // Of completion_tokens: those of thoughts.
   // Some of these are estimated: a gateway's backend did not say them.
   bool estimated = false;
 };
@@ -329,6 +353,9 @@ struct Result {
   std::string text;
   std::vector<OutputToken> tokens;
   Finish finish;
+  // Of a chat's answer; see Delta.
+  std::string reasoning = {};
+  std::vector<ToolCall> tool_calls = {};
 };
 
 }  // namespace ropeway

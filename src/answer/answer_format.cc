@@ -1,0 +1,233 @@
+#include "answer/answer_format.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace ropeway::answer {
+namespace {
+
+struct ReasoningRow {
+  ReasoningForm form;
+  // The form is that of templates that have all of these.
+  std::vector<std::string_view> signs;
+  std::vector<std::string> controls = {};
+};
+
+const std::vector<ReasoningRow>& ReasoningRows() {
+  static const std::vector<ReasoningRow> rows = {
+      {{"harmony", "", ""}, {"<|channel|>", "<|message|>"}},
+      {{"mistral", "[THINK]", "[/THINK]"}, {"[THINK]"}, {"[THINK]", "[/THINK]"}},
+      {{"gemma", "<|channel>thought", "<channel|>"},
+       {"<|channel>thought"},
+       {"<|channel>", "<channel|>"}},
+      {{"cohere", "<|START_THINKING|>", "<|END_THINKING|>"},
+       {"<|START_THINKING|>"},
+       {"<|START_THINKING|>", "<|END_THINKING|>"}},
+      {{"seed", "<seed:think>", "</seed:think>"},
+       {"</seed:think>"},
+       {"<seed:think>", "</seed:think>"}},
+      {{"think", "<think>", "</think>"}, {"</think>"}, {"<think>", "</think>"}},
+  };
+  return rows;
+}
+
+struct CallRow {
+  CallForm form;
+  std::vector<std::string_view> signs;      // As of ReasoningRow.
+  std::vector<std::string_view> not_signs;  // A template that has one of these is another form's.
+  std::vector<std::string> controls = {};
+};
+
+// In the order of detection: what is more particular comes first.
+const std::vector<CallRow>& CallRows() {
+  static const std::vector<CallRow> rows = {
+      {{.name = "harmony", .syntax = CallSyntax::kHarmony},
+       {"<|channel|>", "<|message|>"},
+       {},
+       {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>",
+        "<|return|>"}},
+      {{.name = "gemma",
+        .syntax = CallSyntax::kGemma,
+        .begin = "<|tool_call>",
+        .end = "<tool_call|>",
+        .quote = "<|\"|>"},
+       {"<|tool_call>call:"},
+       {},
+       {"<|tool_call>", "<tool_call|>", "<|\"|>"}},
+      {{.name = "deepseek",
+        .syntax = CallSyntax::kDeepSeek,
+        .begin = "<｜tool▁calls▁begin｜>",
+        .end = "<｜tool▁calls▁end｜>",
+        .call = "<｜tool▁call▁begin｜>",
+        .call_end = "<｜tool▁call▁end｜>",
+        .args = "<｜tool▁sep｜>"},
+       {"tool▁calls▁begin"},
+       {},
+       {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>",
+        "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"}},
+      {{.name = "mistral",
+        .syntax = CallSyntax::kMistral,
+        .begin = "[TOOL_CALLS]",
+        .call = "[CALL_ID]",
+        .args = "[ARGS]",
+        .short_ids = true},
+       {"[TOOL_CALLS]"},
+       {},
+       {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"}},
+      {{.name = "lfm2",
+        .syntax = CallSyntax::kPythonic,
+        .begin = "<|tool_call_start|>",
+        .end = "<|tool_call_end|>"},
+       {"<|tool_call_start|>"},
+       {},
+       {"<|tool_call_start|>", "<|tool_call_end|>"}},
+      {{.name = "nemotron",
+        .syntax = CallSyntax::kList,
+        .begin = "<TOOLCALL>",
+        .end = "</TOOLCALL>"},
+       {"<TOOLCALL>["},
+       {},
+       {"<TOOLCALL>", "</TOOLCALL>"}},
+      {{.name = "phi4",
+        .syntax = CallSyntax::kList,
+        .begin = "<|tool_call|>",
+        .end = "<|/tool_call|>"},
+       {"<|tool_call|>", "<|/tool_call|>"},
+       {},
+       {"<|tool_call|>", "<|/tool_call|>"}},
+      {{.name = "granite", .syntax = CallSyntax::kList, .begin = "<|tool_call|>"},
+       {"<|tool_call|>"},
+       {},
+       {"<|tool_call|>"}},
+      {{.name = "functools", .syntax = CallSyntax::kList, .begin = "functools"},
+       {"functools["},
+       {}},
+      {{.name = "hermes",
+        .syntax = CallSyntax::kTagged,
+        .begin = "<tool_call>",
+        .end = "</tool_call>"},
+       {"<tool_call>", "arguments"},
+       {"<function=", "<arg_key>", "<parameter"},
+       {"<tool_call>", "</tool_call>"}},
+      {{.name = "llama3_json", .syntax = CallSyntax::kBare, .begin = "<|python_tag|>"},
+       {"\"parameters\": dictionary of argument name and its value"},
+       {},
+       {"<|python_tag|>"}},
+      {{.name = "pythonic", .syntax = CallSyntax::kPythonic},
+       {"[func_name1(params_name1=params_value1"},
+       {}},
+  };
+  return rows;
+}
+
+// For a template that knows no tools: they are shown to the model as Hermes' are.
+constexpr const char* kGeneric = "generic";
+constexpr const char* kNone = "none";
+constexpr const char* kAuto = "auto";
+
+bool HasAll(std::string_view text, const std::vector<std::string_view>& signs) {
+  return std::all_of(signs.begin(), signs.end(), [&](std::string_view sign) {
+    return text.find(sign) != std::string_view::npos;
+  });
+}
+
+bool HasAny(std::string_view text, const std::vector<std::string_view>& signs) {
+  return std::any_of(signs.begin(), signs.end(), [&](std::string_view sign) {
+    return text.find(sign) != std::string_view::npos;
+  });
+}
+
+const CallRow* FindCalls(std::string_view name) {
+  for (const CallRow& row : CallRows()) {
+    if (name == row.form.name) return &row;
+  }
+  return nullptr;
+}
+
+// The name of the template's form.
+std::string_view DetectCalls(std::string_view chat_template) {
+  for (const CallRow& row : CallRows()) {
+    if (HasAll(chat_template, row.signs) && !HasAny(chat_template, row.not_signs)) {
+      return row.form.name;
+    }
+  }
+  return chat_template.find("tools") == std::string_view::npos ? kGeneric : kNone;
+}
+
+void Replace(std::string_view from, const std::string& to, std::string* text) {
+  for (size_t at = text->find(from); at != std::string::npos; at = text->find(from, at)) {
+    if (at > 0 && (*text)[at - 1] == kControl) {
+      at += from.size();
+      continue;
+    }
+    text->replace(at, from.size(), to);
+    at += to.size();
+  }
+}
+
+}  // namespace
+
+std::vector<std::string_view> CallFormNames() {
+  std::vector<std::string_view> names = {kAuto, kNone, kGeneric};
+  for (const CallRow& row : CallRows()) names.emplace_back(row.form.name);
+  return names;
+}
+
+StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, std::string_view tool_parser,
+                                    std::string_view reasoning) {
+  AnswerFormat format;
+  format.reasoning = {kNone, "", ""};
+  if (reasoning != kAuto && reasoning != kNone) {
+    return InvalidArgument("reasoning_format (--reasoning-format) must be auto or none, not '" +
+                               std::string(reasoning) + "'",
+                           "reasoning_format");
+  }
+  if (reasoning == kAuto) {
+    for (const ReasoningRow& row : ReasoningRows()) {
+      if (!HasAll(chat_template, row.signs)) continue;
+      format.reasoning = row.form;
+      format.controls = row.controls;
+      break;
+    }
+  }
+  std::string_view name = tool_parser == kAuto ? DetectCalls(chat_template) : tool_parser;
+  // Harmony's channels are read as a whole, or not at all.
+  if (name == "harmony" && reasoning == kNone) name = kNone;
+  format.calls = {.name = kNone};
+  if (name == kNone) return format;
+  const CallRow* row = FindCalls(name == kGeneric ? "hermes" : name);
+  if (row == nullptr) {
+    std::string known;
+    for (const std::string_view each : CallFormNames()) {
+      known += (known.empty() ? "" : ", ") + std::string(each);
+    }
+    return InvalidArgument("tool_parser (--tool-parser) must be one of " + known + ", not '" +
+                               std::string(tool_parser) + "'",
+                           "tool_parser");
+  }
+  format.calls = row->form;
+  if (name == kGeneric) format.calls.name = kGeneric;
+  for (const std::string& control : row->controls) {
+    if (std::ranges::find(format.controls, control) == format.controls.end()) {
+      format.controls.push_back(control);
+    }
+  }
+  return format;
+}
+
+void Resolve(const std::function<bool(std::string_view token)>& is_control, AnswerFormat* format) {
+  std::erase_if(format->controls, [&](const std::string& token) { return !is_control(token); });
+  // Longer ones first: one may be a part of another.
+  std::ranges::sort(format->controls,
+                    [](const std::string& a, const std::string& b) { return a.size() > b.size(); });
+  for (const std::string& token : format->controls) {
+    const std::string marked = kControl + token;
+    for (std::string* text : {&format->reasoning.open, &format->reasoning.close,
+                              &format->calls.begin, &format->calls.end, &format->calls.call,
+                              &format->calls.call_end, &format->calls.args, &format->calls.quote}) {
+      Replace(token, marked, text);
+    }
+  }
+}
+
+}  // namespace ropeway::answer

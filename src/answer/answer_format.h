@@ -1,0 +1,78 @@
+// How the models of a family write a chat's answer: where thoughts begin and end, and what calls of
+// tools look like.
+#ifndef ROPEWAY_ANSWER_ANSWER_FORMAT_H_
+#define ROPEWAY_ANSWER_ANSWER_FORMAT_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ropeway/status.h"
+
+namespace ropeway::answer {
+
+// Answers are read as marked text: the text of the tokens, in which each control token that the
+// format names stands as this byte, which no UTF-8 text has, and the token's own text. So a model
+// that quotes a mark with ordinary tokens does not make one.
+inline constexpr char kControl = '\xFF';
+
+// Where thoughts stand.
+struct ReasoningForm {
+  const char* name = "none";
+  std::string open;  // "": the model does not think.
+  std::string close;
+};
+
+// The forms of calls.
+enum class CallSyntax : uint8_t {
+  kNone,      // Calls are not known: they stay text.
+  kTagged,    // `begin` {"name": .., "arguments": {..}} `end`, any number of times.
+  kList,      // `begin` [{"name": .., "arguments": {..}}, ..] `end`
+  kBare,      // The answer is {"name": .., "parameters": {..}}, perhaps behind `begin`, several
+              // with ";" between them.
+  kMistral,   // `begin` and a list as kList; or `begin` name `args` {..}, any number of times.
+  kPythonic,  // [name(key=value, ..), ..], the answer alone, perhaps in `begin` and `end`.
+  kDeepSeek,  // `begin` (`call` type `args` name "\n```json\n" {..} "\n```" `call_end`)* `end`;
+              // newer: `begin` (`call` name `args` {..} `call_end`)* `end`
+  kGemma,     // `begin` "call:" name {key:value, ..} `end`; strings stand in `quote`.
+  kHarmony,   // Messages with a channel and a recipient; thoughts are a channel.
+};
+
+struct CallForm {
+  const char* name = "none";  // As --tool-parser names it.
+  CallSyntax syntax = CallSyntax::kNone;
+  std::string begin = {};
+  std::string end = {};
+  std::string call = {};
+  std::string call_end = {};
+  std::string args = {};
+  std::string quote = {};
+  // The ids of calls are nine letters and digits, which templates of the family demand.
+  bool short_ids = false;
+};
+
+// What a model's answers are read by. Const.
+struct AnswerFormat {
+  ReasoningForm reasoning;
+  CallForm calls;
+  // Texts of the tokens that the forms above name; those that are control tokens of the vocabulary
+  // stand marked in `reasoning` and `calls` (Resolve).
+  std::vector<std::string> controls;
+};
+
+// Names for --tool-parser: "hermes", "llama3_json", "mistral", ...
+std::vector<std::string_view> CallFormNames();
+
+// Which forms a chat template's models write, by what stands in its text. `tool_parser` and
+// `reasoning`: names that override it; "auto" does not. kInvalidArgument: there is no such name.
+StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, std::string_view tool_parser,
+                                    std::string_view reasoning);
+
+// Marks in `format` what is a control token of the vocabulary, and drops the others of `controls`.
+void Resolve(const std::function<bool(std::string_view token)>& is_control, AnswerFormat* format);
+
+}  // namespace ropeway::answer
+
+#endif  // ROPEWAY_ANSWER_ANSWER_FORMAT_H_

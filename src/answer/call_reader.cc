@@ -1,0 +1,51 @@
+#include "answer/call_reader.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/random.h"
+
+namespace ropeway::answer {
+
+std::string CallWriter::MakeId() const {
+  constexpr std::string_view kLetters =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const size_t letters = short_ids_ ? 9 : 24;
+  std::string id = short_ids_ ? "" : "call_";
+  uint64_t state = base::Mix64(digest_, static_cast<uint64_t>(calls_));
+  for (size_t i = 0; i < letters; ++i) {
+    if (i % 10 == 0) state = base::Mix64(state, i);
+    id += kLetters[state % kLetters.size()];
+    state /= kLetters.size();
+  }
+  return id;
+}
+
+void CallWriter::Begin(std::string name, std::string id) {
+  ToolCallDelta& delta = delta_->tool_calls.emplace_back();
+  delta.index = calls_;
+  delta.id = id.empty() ? MakeId() : std::move(id);
+  delta.name = std::move(name);
+  ++calls_;
+  open_ = true;
+  any_ = false;
+}
+
+void CallWriter::Arguments(std::string_view piece) {
+  if (piece.empty()) return;
+  any_ = true;
+  std::vector<ToolCallDelta>& all = delta_->tool_calls;
+  if (all.empty() || all.back().index != calls_ - 1) {
+    all.emplace_back().index = calls_ - 1;
+  }
+  for (const char c : piece) {
+    if (c != kControl) all.back().arguments += c;
+  }
+}
+
+void CallWriter::End() {
+  if (open_ && !any_) Arguments("{}");
+  open_ = false;
+}
+
+}  // namespace ropeway::answer

@@ -1,0 +1,98 @@
+// The machines that read calls of tools, one character at a time.
+#ifndef ROPEWAY_ANSWER_CALL_READER_H_
+#define ROPEWAY_ANSWER_CALL_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "answer/answer_format.h"
+#include "ropeway/request.h"
+
+namespace ropeway::answer {
+
+// White space of JSON, and of what stands around marks.
+inline bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+// Writes calls into deltas, and gives them their indexes and ids. One for an answer.
+class CallWriter {
+ public:
+  CallWriter(uint64_t digest, bool short_ids) : digest_(digest), short_ids_(short_ids) {}
+
+  // What follows is written to `delta`.
+  void set_delta(Delta* delta) { delta_ = delta; }
+
+  // A call begins. `id`: what the model wrote; "": one is made.
+  void Begin(std::string name, std::string id = {});
+  // The next piece of its arguments. REQUIRES: Begin.
+  void Arguments(std::string_view piece);
+  void Arguments(char c) { Arguments(std::string_view(&c, 1)); }
+  // The call is complete: without arguments it gets "{}".
+  void End();
+
+  int calls() const { return calls_; }
+
+ private:
+  std::string MakeId() const;
+
+  const uint64_t digest_;
+  const bool short_ids_;
+  Delta* delta_ = nullptr;
+  int calls_ = 0;
+  bool open_ = false;  // Between Begin and End.
+  bool any_ = false;   // The open call has arguments.
+};
+
+// Reads the calls of one block: what follows CallForm::begin, to the block's end. A function of the
+// characters, so that cuts do not matter.
+class CallReader {
+ public:
+  enum class Step : uint8_t {
+    kGoOn,
+    kDone,    // The block has ended with this character; text may follow.
+    kNoCall,  // It is no call: all from `begin` to this character is text. Only before Begin.
+  };
+
+  virtual ~CallReader() = default;
+  virtual Step Put(char c, CallWriter* calls) = 0;
+  // The answer ends within the block: an open call ends as it stands. kNoCall: as of Put. Else
+  // kDone.
+  virtual Step Finish(CallWriter* calls) = 0;
+  // After kDone of Put: what it has read behind the block, the last character included, which is
+  // to be read on as text. Mostly nothing.
+  virtual std::string TakeRest() { return {}; }
+};
+
+// A reader of the form's blocks. `form` must outlive it.
+std::unique_ptr<CallReader> MakeJsonReader(const CallForm& form);      // kTagged, kList, kBare.
+std::unique_ptr<CallReader> MakeMistralReader(const CallForm& form);   // kMistral.
+std::unique_ptr<CallReader> MakePythonicReader(const CallForm& form);  // kPythonic.
+std::unique_ptr<CallReader> MakeDeepSeekReader(const CallForm& form);  // kDeepSeek.
+std::unique_ptr<CallReader> MakeGemmaReader(const CallForm& form);     // kGemma.
+
+// Follows one JSON value, to find its end. It takes whatever has balanced brackets and strings.
+class JsonValue {
+ public:
+  enum class Step : uint8_t {
+    kInside,   // The character is a part of the value, or white space before it.
+    kEnd,      // It is the value's last character.
+    kBehind,   // The value, a number or a word, ended before it.
+    kInvalid,  // No value has it here.
+  };
+  Step Put(char c);
+  // Whether the value has begun.
+  bool begun() const { return begun_; }
+  bool in_string() const { return in_string_; }
+
+ private:
+  std::string open_;  // The brackets that are open.
+  bool begun_ = false;
+  bool in_string_ = false;
+  bool escaped_ = false;
+  bool scalar_ = false;  // A number or a word at the top.
+};
+
+}  // namespace ropeway::answer
+
+#endif  // ROPEWAY_ANSWER_CALL_READER_H_

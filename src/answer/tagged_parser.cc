@@ -1,0 +1,283 @@
+#include "answer/tagged_parser.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "answer/call_reader.h"
+
+namespace ropeway::answer {
+namespace {
+
+std::unique_ptr<CallReader> MakeReader(const CallForm& form) {
+  switch (form.syntax) {
+    case CallSyntax::kTagged:
+    case CallSyntax::kList:
+    case CallSyntax::kBare:
+      return MakeJsonReader(form);
+    case CallSyntax::kMistral:
+      return MakeMistralReader(form);
+    case CallSyntax::kPythonic:
+      return MakePythonicReader(form);
+    case CallSyntax::kDeepSeek:
+      return MakeDeepSeekReader(form);
+    case CallSyntax::kGemma:
+      return MakeGemmaReader(form);
+    case CallSyntax::kNone:
+    case CallSyntax::kHarmony:
+      break;
+  }
+  return nullptr;
+}
+
+// Finds a mark in a text that comes in characters.
+class MarkMatcher {
+ public:
+  explicit MarkMatcher(std::string_view mark) : mark_(mark) {}
+
+  bool any() const { return !mark_.empty(); }
+  // Takes a character. Appends to `passed` what is certain to be no part of the mark. Returns
+  // whether the mark is complete.
+  bool Put(char c, std::string* passed) {
+    held_ += c;
+    while (!held_.empty() && mark_.substr(0, held_.size()) != held_) {
+      *passed += held_.front();
+      held_.erase(0, 1);
+    }
+    if (held_.empty() || held_.size() < mark_.size()) return false;
+    held_.clear();
+    return true;
+  }
+  // Whether what was put last may begin the mark.
+  bool holds() const { return !held_.empty(); }
+  std::string Take() { return std::exchange(held_, {}); }
+
+ private:
+  const std::string_view mark_;
+  std::string held_;
+};
+
+// Leaves out control tokens that mean nothing where they stand.
+class ControlFilter {
+ public:
+  explicit ControlFilter(const std::vector<std::string>& controls) : controls_(controls) {}
+
+  // Takes a character. Appends to `passed` what is text.
+  void Put(char c, std::string* passed) {
+    if (c == kControl) {
+      inside_ = true;
+      held_.clear();
+      return;
+    }
+    if (!inside_) {
+      *passed += c;
+      return;
+    }
+    held_ += c;
+    bool begins = false;
+    for (const std::string& control : controls_) {
+      if (control == held_) {
+        inside_ = false;
+        return;
+      }
+      begins = begins || control.starts_with(held_);
+    }
+    if (begins) return;
+    inside_ = false;
+    *passed += held_;
+  }
+
+ private:
+  const std::vector<std::string>& controls_;
+  bool inside_ = false;
+  std::string held_;
+};
+
+// Thoughts between two marks, then text with calls of tools.
+//
+// White space is not shown at the ends of thoughts, between a thought and the text, and beside
+// calls; where calls are read, it is held back until something else follows.
+class TaggedParser final : public AnswerParser {
+ public:
+  TaggedParser(const AnswerFormat& format, const AnswerOptions& options)
+      : form_(format.calls),
+        reads_calls_(options.tools && format.calls.syntax != CallSyntax::kNone),
+        writer_(options.digest, format.calls.short_ids),
+        filter_(format.controls),
+        open_(format.reasoning.open),
+        close_(format.reasoning.close),
+        begin_(reads_calls_ ? std::string_view(format.calls.begin) : std::string_view()) {
+    if (!close_.any()) {
+      state_ = State::kText;
+    } else if (options.in_thought) {
+      BeginThought();
+    }
+  }
+
+  void Add(std::string_view marked, Delta* delta) override {
+    delta_ = delta;
+    writer_.set_delta(delta);
+    for (const char c : marked) Put(c);
+  }
+
+  void Finish(Delta* delta) override {
+    delta_ = delta;
+    writer_.set_delta(delta);
+    switch (state_) {
+      case State::kBegins:
+        Text(std::exchange(space_, {}) + open_.Take());
+        break;
+      case State::kThought:
+        Think(close_.Take());
+        return;
+      case State::kText:
+        Text(begin_.Take());
+        break;
+      case State::kCalls:
+        if (reader_->Finish(&writer_) == CallReader::Step::kNoCall) Text(std::exchange(raw_, {}));
+        break;
+    }
+    if (writer_.calls() == 0) delta_->text += std::exchange(space_, {});
+  }
+
+  bool thinking() const override { return state_ == State::kThought; }
+  int calls() const override { return writer_.calls(); }
+
+ private:
+  enum class State : uint8_t {
+    kBegins,  // Of the answer there is white space, or a part of the mark of thoughts.
+    kThought,
+    kText,
+    kCalls,  // reader_ reads.
+  };
+
+  void Put(char c) {
+    switch (state_) {
+      case State::kBegins:
+        return PutBeginning(c);
+      case State::kThought:
+        return PutThought(c);
+      case State::kText:
+        return PutText(c);
+      case State::kCalls:
+        return PutCall(c);
+    }
+  }
+
+  void PutBeginning(char c) {
+    if (!open_.holds() && IsSpace(c)) {
+      space_ += c;
+      return;
+    }
+    std::string passed;
+    if (open_.Put(c, &passed)) return BeginThought();
+    if (passed.empty()) return;
+    // It does not begin with a thought.
+    state_ = State::kText;
+    for (const char each : std::exchange(space_, {}) + passed + open_.Take()) Put(each);
+  }
+
+  void BeginThought() {
+    state_ = State::kThought;
+    space_.clear();
+    skips_space_ = true;
+  }
+
+  void PutThought(char c) {
+    std::string passed;
+    const bool closed = close_.Put(c, &passed);
+    Think(passed);
+    if (!closed) return;
+    state_ = State::kText;
+    space_.clear();
+    skips_space_ = true;
+  }
+
+  void Think(std::string_view text) { Show(text, /*holds_space=*/true, &delta_->reasoning); }
+  void Text(std::string_view text) { Show(text, reads_calls_, &delta_->text); }
+
+  void Show(std::string_view text, bool holds_space, std::string* out) {
+    std::string passed;
+    for (const char c : text) filter_.Put(c, &passed);
+    for (const char c : passed) {
+      const bool space = IsSpace(c);
+      if (space && skips_space_) continue;
+      skips_space_ = false;
+      if (space && holds_space) {
+        space_ += c;
+        continue;
+      }
+      *out += std::exchange(space_, {});
+      *out += c;
+      begun_ = begun_ || (!space && out == &delta_->text);
+    }
+  }
+
+  void PutText(char c) {
+    const bool bare = form_.begin.empty() || form_.syntax == CallSyntax::kBare ||
+                      form_.syntax == CallSyntax::kPythonic;
+    const char first = form_.syntax == CallSyntax::kPythonic ? '[' : '{';
+    // Calls without a mark are all of the answer.
+    if (reads_calls_ && bare && !begun_ && calls() == 0 && !begin_.holds() && c == first) {
+      BeginCalls({});
+      return PutCall(c);
+    }
+    if (!begin_.any()) return Text({&c, 1});
+    std::string passed;
+    const bool begins = begin_.Put(c, &passed);
+    Text(passed);
+    if (begins) BeginCalls(form_.begin);
+  }
+
+  void BeginCalls(std::string_view mark) {
+    reader_ = MakeReader(form_);
+    raw_ = mark;
+    found_ = false;
+    state_ = State::kCalls;
+  }
+
+  void PutCall(char c) {
+    if (!found_) raw_ += c;
+    const int before = writer_.calls();
+    const CallReader::Step step = reader_->Put(c, &writer_);
+    if (writer_.calls() > before) {
+      // White space before the calls is shown if text follows them.
+      if (!begun_) space_.clear();
+      found_ = true;
+      raw_.clear();
+      skips_space_ = true;
+    }
+    if (step == CallReader::Step::kGoOn) return;
+    state_ = State::kText;
+    if (step == CallReader::Step::kNoCall) Text(std::exchange(raw_, {}));
+    if (step == CallReader::Step::kDone) {
+      // What the reader has seen behind the block, which may begin another one.
+      for (const char each : reader_->TakeRest()) Put(each);
+    }
+  }
+
+  const CallForm& form_;
+  const bool reads_calls_;
+  CallWriter writer_;
+  ControlFilter filter_;
+  MarkMatcher open_;
+  MarkMatcher close_;
+  MarkMatcher begin_;
+  State state_ = State::kBegins;
+  std::string space_;         // White space that is held back.
+  bool skips_space_ = false;  // White space that comes now is not shown.
+  bool begun_ = false;        // There was text.
+  std::unique_ptr<CallReader> reader_;
+  std::string raw_;     // What the reader was given, until it finds a call.
+  bool found_ = false;  // It found one.
+  Delta* delta_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerParser> MakeTaggedParser(const AnswerFormat& format,
+                                               const AnswerOptions& options) {
+  return std::make_unique<TaggedParser>(format, options);
+}
+
+}  // namespace ropeway::answer

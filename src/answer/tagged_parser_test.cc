@@ -1,0 +1,244 @@
+#include "answer/tagged_parser.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ropeway::answer {
+namespace {
+
+// The format of this name, with every mark that may be a control token being one if `controls`.
+AnswerFormat FormatOf(std::string_view calls, bool controls = false) {
+  StatusOr<AnswerFormat> format = DetectFormat("</think>", calls, "auto");
+  EXPECT_TRUE(format.ok()) << format.status().message();
+  Resolve([&](std::string_view) { return controls; }, &*format);
+  return *std::move(format);
+}
+
+// Marks the control tokens of `text` as the engine does.
+std::string Marked(const AnswerFormat& format, std::string text) {
+  for (const std::string& control : format.controls) {
+    for (size_t at = text.find(control); at != std::string::npos; at = text.find(control, at)) {
+      text.insert(at, 1, kControl);
+      at += control.size() + 1;
+    }
+  }
+  return text;
+}
+
+std::string Shown(const AnswerParser& parser, const Delta& delta) {
+  std::string shown = "[" + delta.reasoning + "][" + delta.text + "]";
+  std::vector<ToolCall> calls;
+  for (const ToolCallDelta& each : delta.tool_calls) {
+    if (each.index == static_cast<int32_t>(calls.size())) calls.emplace_back();
+    ToolCall& call = calls.at(static_cast<size_t>(each.index));
+    call.id += each.id;
+    call.name += each.name;
+    call.arguments += each.arguments;
+  }
+  for (const ToolCall& call : calls) shown += " " + call.name + call.arguments;
+  EXPECT_EQ(parser.calls(), static_cast<int>(calls.size()));
+  return shown;
+}
+
+// What is read of `text`, and that cuts make no difference.
+std::string Read(const AnswerFormat& format, const AnswerOptions& options, std::string text) {
+  text = Marked(format, std::move(text));
+  const auto read = [&](const std::vector<std::string>& pieces) {
+    const std::unique_ptr<AnswerParser> parser = MakeTaggedParser(format, options);
+    Delta all;
+    for (const std::string& piece : pieces) parser->Add(piece, &all);
+    parser->Finish(&all);
+    return Shown(*parser, all);
+  };
+  const std::string whole = read({text});
+  std::vector<std::string> bytes;
+  for (size_t i = 0; i < text.size(); ++i) {
+    EXPECT_EQ(read({text.substr(0, i), text.substr(i)}), whole) << "cut at " << i;
+    bytes.push_back(text.substr(i, 1));
+  }
+  EXPECT_EQ(read(bytes), whole);
+  return whole;
+}
+
+std::string Think(const std::string& text, bool in_thought = false) {
+  const AnswerOptions options{.in_thought = in_thought};
+  const std::string plain = Read(FormatOf("none"), options, text);
+  EXPECT_EQ(Read(FormatOf("none", true), options, text), plain);
+  return plain;
+}
+
+std::string Call(std::string_view form, const std::string& text) {
+  const std::string plain = Read(FormatOf(form), {.tools = true}, text);
+  EXPECT_EQ(Read(FormatOf(form, true), {.tools = true}, text), plain);
+  return plain;
+}
+
+TEST(TaggedParserTest, TextWithoutMarksIsTheText) {
+  EXPECT_EQ(Think(" Hi\n there \n"), "[][ Hi\n there \n]");
+  EXPECT_EQ(Think(""), "[][]");
+  EXPECT_EQ(Think(" \n"), "[][ \n]");
+  EXPECT_EQ(Think("<thin"), "[][<thin]");
+  EXPECT_EQ(Read(FormatOf("none"), {}, "a <think>b</think>"), "[][a <think>b</think>]")
+      << "a thought stands at the beginning";
+  EXPECT_EQ(Call("hermes", " Hi\n there \n"), "[][ Hi\n there \n]");
+  EXPECT_EQ(Call("llama3_json", "Hi {}"), "[][Hi {}]");
+}
+
+TEST(TaggedParserTest, ThoughtsStandApart) {
+  EXPECT_EQ(Think("<think>\nTwo.\nAnd two.\n</think>\n\nFour.\n"), "[Two.\nAnd two.][Four.\n]");
+  EXPECT_EQ(Think(" \n<think>x</think>"), "[x][]");
+  EXPECT_EQ(Think("<think></think>y"), "[][y]");
+  EXPECT_EQ(Think("<think>x"), "[x][]");
+  EXPECT_EQ(Think("<think>x </thi"), "[x </thi][]");
+  EXPECT_EQ(Read(FormatOf("none"), {}, "<think>a</think> <think>b</think>"),
+            "[a][<think>b</think>]");
+}
+
+TEST(TaggedParserTest, APromptMayHaveBegunTheThought) {
+  EXPECT_EQ(Think("Two.\n</think>\n\nFour.", true), "[Two.][Four.]");
+  EXPECT_EQ(Think("\nTwo", true), "[Two][]");
+}
+
+// A model that quotes a control token with ordinary ones does not make one.
+TEST(TaggedParserTest, AQuotedControlTokenIsText) {
+  const AnswerFormat format = FormatOf("hermes", true);
+  const auto parser = MakeTaggedParser(format, {.tools = true});
+  Delta all;
+  parser->Add("<think>a</think><tool_call>{\"name\":\"f\"}</tool_call>", &all);
+  parser->Finish(&all);
+  EXPECT_EQ(all.text, "<think>a</think><tool_call>{\"name\":\"f\"}</tool_call>");
+  EXPECT_EQ(parser->calls(), 0);
+}
+
+TEST(TaggedParserTest, ControlTokensOutOfPlaceAreNotShown) {
+  const AnswerFormat format = FormatOf("hermes", true);
+  EXPECT_EQ(Read(format, {}, "a</think>b<tool_call>c"), "[][abc]");
+  EXPECT_EQ(Read(format, {}, "<think>a<tool_call>b</think>c"), "[ab][c]");
+}
+
+TEST(TaggedParserTest, WhetherItThinksIsKnownAtEachPlace) {
+  const AnswerFormat format = FormatOf("none");
+  const auto parser = MakeTaggedParser(format, {});
+  Delta delta;
+  EXPECT_FALSE(parser->thinking());
+  parser->Add("<think>", &delta);
+  EXPECT_TRUE(parser->thinking());
+  parser->Add("x</think", &delta);
+  EXPECT_TRUE(parser->thinking());
+  parser->Add(">", &delta);
+  EXPECT_FALSE(parser->thinking());
+  EXPECT_TRUE(MakeTaggedParser(format, {.in_thought = true})->thinking());
+}
+
+TEST(TaggedParserTest, HermesCalls) {
+  EXPECT_EQ(Call("hermes",
+                 "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": [1, {\"b\": \"}\"}]}}\n"
+                 "</tool_call>"),
+            "[][] add{\"a\": [1, {\"b\": \"}\"}]}");
+  EXPECT_EQ(Call("hermes",
+                 "<think>\nh\n</think>\n\nOne moment.\n<tool_call>\n{\"name\": \"f\", "
+                 "\"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"arguments\": {\"x\": 1}, "
+                 "\"name\": \"g\"}\n</tool_call>\n"),
+            "[h][One moment.] f{} g{\"x\": 1}");
+  EXPECT_EQ(Call("hermes", "<tool_call>{\"name\": \"f\"}</tool_call> Done."), "[][Done.] f{}");
+  EXPECT_EQ(Call("hermes", "Now: <tool_call>{\"name\": \"f\"}</tool_call>\n ok"),
+            "[][Now: ok] f{}");
+  // Arguments as a string that holds JSON.
+  EXPECT_EQ(
+      Call("hermes", R"(<tool_call>{"name":"f","arguments":"{\"a\":\"\\u00e9\"}"}</tool_call>)"),
+      R"([][] f{"a":"\u00e9"})");
+}
+
+TEST(TaggedParserTest, WhatIsNoCallIsText) {
+  const AnswerFormat format = FormatOf("hermes");
+  for (const char* text :
+       {"<tool_call>", "<tool_call>\n{\"name\": \"f", "<tool_call>[1]</tool_call>",
+        "<tool_call>\n{\"arguments\": {}}\n</tool_call>", "<tool_call>{\"name\": 1}</tool_call>",
+        "a <tool_call >{}", "<tool_call>{\"x\": \"y\"} b"}) {
+    EXPECT_EQ(Read(format, {.tools = true}, text), std::string("[][") + text + "]");
+  }
+}
+
+TEST(TaggedParserTest, ACallThatIsCutEndsAsItStands) {
+  EXPECT_EQ(Call("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b"),
+            "[][] f{\"a\": \"b");
+  EXPECT_EQ(Call("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ]}</tool_call>c"),
+            "[][c] f{\"a\": ");
+}
+
+TEST(TaggedParserTest, LlamaCalls) {
+  EXPECT_EQ(Call("llama3_json", "{\"name\": \"f\", \"parameters\": {\"a\": 1}}"),
+            "[][] f{\"a\": 1}");
+  EXPECT_EQ(Call("llama3_json",
+                 "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}; "
+                 "{\"name\": \"g\", \"parameters\": {}}"),
+            "[][] f{} g{}");
+  EXPECT_EQ(Call("llama3_json", "{\"answer\": 4}"), "[][{\"answer\": 4}]");
+  EXPECT_EQ(Call("llama3_json", "It is {\"name\": \"f\"}"), "[][It is {\"name\": \"f\"}]");
+}
+
+TEST(TaggedParserTest, ListsOfCalls) {
+  EXPECT_EQ(Call("phi4",
+                 "Now: <|tool_call|>[{\"name\":\"f\",\"arguments\":{}},{\"name\":\"g\","
+                 "\"arguments\":{\"a\":\"<|/tool_call|\"}}]<|/tool_call|>"),
+            "[][Now:] f{} g{\"a\":\"<|/tool_call|\"}");
+  EXPECT_EQ(Call("functools", "functools[{\"name\": \"f\", \"arguments\": {\"x\": 2}}]"),
+            "[][] f{\"x\": 2}");
+  EXPECT_EQ(Call("functools", "functools are [useful]"), "[][functools are [useful]]");
+  EXPECT_EQ(Call("nemotron", "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}]</TOOLCALL> b"),
+            "[][b] f{}");
+}
+
+// The name comes first, then the arguments piece by piece.
+TEST(TaggedParserTest, ArgumentsAreStreamed) {
+  const AnswerFormat format = FormatOf("hermes");
+  const auto parser = MakeTaggedParser(format, {.tools = true});
+  const auto add = [&](std::string_view text) {
+    Delta delta;
+    parser->Add(text, &delta);
+    return delta.tool_calls;
+  };
+  EXPECT_TRUE(add("<tool_call>\n{\"name\": \"f").empty());
+  std::vector<ToolCallDelta> begun = add("\"");
+  ASSERT_EQ(begun.size(), 1U);
+  EXPECT_EQ(begun[0].name, "f");
+  EXPECT_EQ(begun[0].id.size(), 29U);
+  EXPECT_EQ(begun[0].arguments, "");
+  EXPECT_TRUE(add(", \"arguments\": ").empty());
+  std::vector<ToolCallDelta> more = add("{\"a\"");
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_EQ(more[0].index, 0);
+  EXPECT_EQ(more[0].id + more[0].name, "");
+  EXPECT_EQ(more[0].arguments, "{\"a\"");
+}
+
+TEST(TaggedParserTest, IdsDifferBetweenCallsAndAnswers) {
+  const std::string two =
+      "<tool_call>{\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"f\"}</tool_call>";
+  const auto ids = [&](const char* form, uint64_t digest) {
+    AnswerFormat format = FormatOf("hermes");
+    format.calls.short_ids = std::string_view(form) == "short";
+    const auto parser = MakeTaggedParser(format, {.tools = true, .digest = digest});
+    Delta all;
+    parser->Add(two, &all);
+    std::vector<std::string> found;
+    for (const ToolCallDelta& call : all.tool_calls) {
+      if (!call.id.empty()) found.push_back(call.id);
+    }
+    return found;
+  };
+  const auto first = ids("long", 1);
+  ASSERT_EQ(first.size(), 2U);
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_EQ(ids("long", 1), first);
+  EXPECT_NE(ids("long", 2), first);
+  for (const std::string& id : ids("short", 1)) {
+    EXPECT_EQ(id.size(), 9U);
+    EXPECT_TRUE(std::all_of(id.begin(), id.end(), [](char c) { return std::isalnum(c) != 0; }));
+  }
+}
+
+}  // namespace
+}  // namespace ropeway::answer
