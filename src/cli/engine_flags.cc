@@ -280,6 +280,13 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
         {"--parse-special", flags::SwitchValue(&options.model.parse_special),
          "Recognise control tokens such as <|im_end|> also in the text of chat messages, which can "
          "then imitate other roles"},
+        {"--tool-parser", flags::TextValue(&options.model.tool_parser, "FORM"),
+         "How the model writes calls of tools: auto (as its chat template says), none, or a form's "
+         "name, such as hermes"},
+        {"--reasoning-format",
+         flags::ChoiceValue(&options.model.reasoning_format, {"auto", "none"}),
+         "Where the model's thoughts go: auto (reasoning_content), or none (they stay in the "
+         "text)"},
         {"--max-model-len,--ctx-size,-c",
          flags::IntValue(&options.model.max_model_len, 2, kMaxTokens)
              .Default("the model's context length"),

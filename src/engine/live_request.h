@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "answer/answer_parser.h"
 #include "core/sequence.h"
 #include "service/active_request.h"
 #include "service/registry.h"
@@ -27,6 +28,9 @@ struct LiveRequest final : core::RequestContext, service::ActiveRequest {
   std::shared_ptr<const GrammarText> grammar;
   // The compiled grammar. Set before its prompt is encoded; null: any text.
   std::shared_ptr<const core::Constraint> constraint;
+  // Reads the answer to a chat; null: the answer is text. Set by the prompt pool, then the output
+  // thread's.
+  std::unique_ptr<answer::AnswerParser> parser;
   int32_t lowered_max_tokens = 0;  // See Finish::max_tokens. Set by the prompt pool.
   // The output thread's; null: not admitted, or ended. A shared_ptr frees it without its type,
   // which stands above this one.

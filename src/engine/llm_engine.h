@@ -48,6 +48,8 @@ struct LlmEngineConfig {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   ChatRenderer render_chat;   // Empty: chats are rejected.
   std::string chat_template;  // What it renders.
+  // How answers to chats are read; null: they are text.
+  std::shared_ptr<const ModelAnswers> answers;
   std::unique_ptr<executor::Executor> executor;
   std::string kernels_name;  // The executor's kernel table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.

@@ -98,6 +98,11 @@ Status AddTokenizer(ModelCheck* check, LlmEngineConfig* config) {
   config->render_chat = *std::move(render);
   const std::string& given = config->options.model.chat_template;
   config->chat_template = given.empty() ? check->chat_template : given;
+  StatusOr<answer::AnswerFormat> format =
+      answer::DetectFormat(config->chat_template, config->options.model.tool_parser,
+                           config->options.model.reasoning_format);
+  if (!format.ok()) return format.status();
+  config->answers = std::make_shared<const ModelAnswers>(*std::move(format), *config->tokenizer);
   return {};
 }
 
@@ -133,11 +138,12 @@ std::string DescribeLimits(const LlmEngineConfig& config) {
   const std::string& text = config.chat_template;
   const SamplingParams sampling = config.sampling.Params();
   std::string limits =
-      fmt::format("KV {}; positions {}; vocabulary {}; chat template {}{}; sampling",
+      fmt::format("KV {}; positions {}; vocabulary {}; chat template {}{}; answers {} {}; sampling",
                   config.cache_root.kv_dtype, config.cache_root.rope_scaling,
                   VocabularyDigest(*config.tokenizer),
                   base::HexText(base::Sha256(text.data(), text.size())).substr(0, 16),
-                  options.parse_special ? ", control tokens in messages" : "");
+                  options.parse_special ? ", control tokens in messages" : "",
+                  config.answers->format().reasoning.name, config.answers->format().calls.name);
   for (const core::Parameter& row : core::Parameters()) {
     core::VisitDefault(row,
                        [&](auto, auto member) { limits += fmt::format(" {}", sampling.*member); });

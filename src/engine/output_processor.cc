@@ -16,10 +16,12 @@ constexpr size_t kMaxQueuedSteps = 1024;
 
 }  // namespace
 
-OutputProcessor::OutputProcessor(const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
-                                 const base::Clock* clock, store::SessionStore* sessions,
-                                 LiveRequests* requests, AbortFn abort)
+OutputProcessor::OutputProcessor(const tokenizer::Tokenizer* tokenizer, const ModelAnswers* answers,
+                                 EngineMetrics* metrics, const base::Clock* clock,
+                                 store::SessionStore* sessions, LiveRequests* requests,
+                                 AbortFn abort)
     : tokenizer_(tokenizer),
+      answers_(answers),
       metrics_(metrics),
       clock_(clock),
       sessions_(sessions),
@@ -91,7 +93,7 @@ void OutputProcessor::Handle(Admitted& message) {
   Status failure;
   try {
     live->output = std::make_shared<RequestOutput>(live, message.admission.prompt_tokens,
-                                                   tokenizer_, metrics_, clock_);
+                                                   tokenizer_, answers_, metrics_, clock_);
     failure = live->output->Replay();
     if (failure.ok() && !live->output->Admit(message.admission)) {
       abort_(live->id, FinishReason::kCancelled);

@@ -30,9 +30,9 @@ class OutputProcessor {
   using AbortFn = std::function<void(RequestId, FinishReason)>;
 
   // All pointers must outlive it. Requests that ended are erased from `requests`.
-  OutputProcessor(const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
-                  const base::Clock* clock, store::SessionStore* sessions, LiveRequests* requests,
-                  AbortFn abort);
+  OutputProcessor(const tokenizer::Tokenizer* tokenizer, const ModelAnswers* answers,
+                  EngineMetrics* metrics, const base::Clock* clock, store::SessionStore* sessions,
+                  LiveRequests* requests, AbortFn abort);
   ~OutputProcessor();
   OutputProcessor(const OutputProcessor&) = delete;
   OutputProcessor& operator=(const OutputProcessor&) = delete;
@@ -90,6 +90,7 @@ class OutputProcessor {
   void Forget(LiveRequest* live);
 
   const tokenizer::Tokenizer* const tokenizer_;
+  const ModelAnswers* const answers_;
   EngineMetrics* const metrics_;
   const base::Clock* const clock_;
   store::SessionStore* const sessions_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/chat_size.h"
+#include "base/random.h"
 #include "base/words.h"
 #include "core/request_check.h"
 #include "engine/failure.h"
@@ -112,13 +113,14 @@ void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
 PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                              ChatRenderer render_chat, int32_t max_model_len,
                              core::CacheRoot cache_root, store::SessionStore* sessions,
-                             const TurnMetrics* metrics)
+                             const TurnMetrics* metrics, const ModelAnswers* answers)
     : tokenizer_(std::move(tokenizer)),
       render_chat_(std::move(render_chat)),
       max_model_len_(max_model_len),
       cache_root_(std::move(cache_root)),
       sessions_(sessions),
       metrics_(metrics),
+      answers_(answers),
       vocabulary_(VocabularyDigest(*tokenizer_)) {
   for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
     if (tokenizer_->IsEnd(id)) end_ids_.push_back(id);
@@ -165,7 +167,7 @@ std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) 
     Append(encoding_->ids(), &ids);
   }
   Append(parts_.after, &ids);
-  return encoder_->Finish(live_, std::move(ids));
+  return encoder_->Finish(live_, parts_, std::move(ids));
 }
 
 std::optional<Status> PromptEncoder::Job::Prepare() {
@@ -201,9 +203,32 @@ Status PromptEncoder::TooLong(const Request& request, const Parts& parts, size_t
       PromptField(request));
 }
 
-StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
+void PromptEncoder::BeginAnswer(LiveRequest* live, const Parts& parts,
+                                const std::vector<TokenId>& ids) const {
+  if (answers_ == nullptr || !parts.answer) return;
+  answer::AnswerOptions options = *parts.answer;
+  if (options.tools) {
+    options.digest = base::Mix64(live->seed, live->request.choice);
+    for (const TokenId id : ids)
+      options.digest = base::Mix64(options.digest, static_cast<uint64_t>(id));
+  }
+  live->parser = answers_->Begin(options);
+}
+
+std::shared_ptr<const core::Constraint> PromptEncoder::ConstraintOf(const LiveRequest& live,
+                                                                    const Parts& parts) const {
+  const ThoughtTokens* const thoughts =
+      answers_ != nullptr && parts.answer ? answers_->thoughts() : nullptr;
+  if (live.constraint == nullptr || thoughts == nullptr) return live.constraint;
+  const bool harmony = answers_->format().calls.syntax == answer::CallSyntax::kHarmony;
+  return std::make_shared<ThoughtConstraint>(live.constraint, thoughts,
+                                             parts.answer->in_thought || harmony);
+}
+
+StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live, const Parts& parts,
                                                   std::vector<TokenId> ids) const {
   const Request& request = live->request;
+  BeginAnswer(live, parts, ids);
   if (live->turn != nullptr) live->turn->next.ids = ids;
   const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids.size());
   if (!max_tokens.ok()) return max_tokens.status();
@@ -227,7 +252,7 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live,
   core.spec.num_logprobs = request.logprobs.value_or(-1);
   core.spec.num_prompt_logprobs = request.prompt_logprobs.value_or(-1);
   core.spec.end_ids = EndIds(request);
-  core.constraint = live->constraint;
+  core.constraint = ConstraintOf(*live, parts);
   core.ignore_eos = request.ignore_eos;
   core.stop_ids = request.stop_token_ids;
   core.arrival = live->arrival;
@@ -289,6 +314,9 @@ Status PromptEncoder::Render(const Chat& chat, const StoppedFn& stopped, Parts* 
   if (!render_chat_) return NoChatTemplate();
   StatusOr<tokenizer::RenderedChat> rendered = render_chat_(chat, stopped);
   if (!rendered.ok()) return rendered.status();
+  parts->answer.emplace();
+  parts->answer->in_thought = answers_ != nullptr && answers_->EndsInThought(*rendered);
+  parts->answer->tools = !chat.tools.empty() && chat.tool_choice != ToolChoice::kNone;
   // The template writes the beginning-of-text token itself.
   parts->add_special = false;
   parts->text = std::move(rendered->text);
@@ -305,7 +333,9 @@ Status PromptEncoder::PrepareTurn(Request* request, service::Turn* turn, const S
     before = *std::move(loaded);
   }
   store::SessionState* const next = &turn->next;
-  const bool chat = std::holds_alternative<Chat>(request->prompt);
+  const auto* const its_chat = std::get_if<Chat>(&request->prompt);
+  const bool chat = its_chat != nullptr;
+  turn->continues = chat && its_chat->continue_final_message;
   next->kind = chat ? store::SessionState::Kind::kChat : store::SessionState::Kind::kText;
   next->vocabulary = vocabulary_;
   if (before) {

@@ -16,6 +16,7 @@
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
+#include "engine/model_answers.h"
 #include "service/front_desk.h"
 #include "store/session_store.h"
 #include "tokenizer/chat_template.h"
@@ -84,15 +85,17 @@ class PromptEncoder {
     tokenizer::Spans quoted;  // The parts of the text that messages said.
     bool add_special = false;
     std::vector<TokenId> after;
+    // How the answer is read; absent: as text.
+    std::optional<answer::AnswerOptions> answer;
   };
 
  public:
   // `render_chat` may be empty: then chats are rejected. `cache_root`: common to all requests,
-  // except for scope and salt. `sessions` and `metrics`, used for turns of sessions alone, must
-  // outlive it.
+  // except for scope and salt. `sessions` and `metrics`, used for turns of sessions alone, and
+  // `answers`, without which answers to chats are text, must outlive it.
   PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, ChatRenderer render_chat,
                 int32_t max_model_len, core::CacheRoot cache_root, store::SessionStore* sessions,
-                const TurnMetrics* metrics);
+                const TurnMetrics* metrics, const ModelAnswers* answers = nullptr);
 
   // A text, or a chat, that is only to be encoded, not to be answered. This must outlive it. Throws
   // std::bad_alloc.
@@ -155,7 +158,13 @@ class PromptEncoder {
   // The most ids that the text is encoded to; beyond, it cannot fit.
   size_t MostIds(const Parts& parts) const;
   Status TooLong(const Request& request, const Parts& parts, size_t least) const;
-  StatusOr<core::CoreRequest> Finish(LiveRequest* live, std::vector<TokenId> ids) const;
+  StatusOr<core::CoreRequest> Finish(LiveRequest* live, const Parts& parts,
+                                     std::vector<TokenId> ids) const;
+  // What its output is held to; null: nothing.
+  std::shared_ptr<const core::Constraint> ConstraintOf(const LiveRequest& live,
+                                                       const Parts& parts) const;
+  // Begins to read the answer to a chat with this prompt.
+  void BeginAnswer(LiveRequest* live, const Parts& parts, const std::vector<TokenId>& ids) const;
   // `what` and `field` name the list.
   Status CheckIds(const std::vector<TokenId>& ids, const char* what, const char* field) const;
   Status CheckIds(const Request& request) const;
@@ -172,6 +181,7 @@ class PromptEncoder {
   const core::CacheRoot cache_root_;
   store::SessionStore* const sessions_;
   const TurnMetrics* const metrics_;
+  const ModelAnswers* const answers_;
   const std::string vocabulary_;  // Its digest.
   std::vector<TokenId> end_ids_;  // The model's end tokens.
 };

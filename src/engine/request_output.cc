@@ -6,14 +6,16 @@
 
 #include "engine/failure.h"
 #include "engine/session_text.h"
+#include "service/sinks.h"
 
 namespace ropeway::engine {
 
 RequestOutput::RequestOutput(LiveRequest* live, int32_t prompt_tokens,
-                             const tokenizer::Tokenizer* tokenizer, EngineMetrics* metrics,
-                             const base::Clock* clock)
+                             const tokenizer::Tokenizer* tokenizer, const ModelAnswers* answers,
+                             EngineMetrics* metrics, const base::Clock* clock)
     : live_(live),
       tokenizer_(tokenizer),
+      answers_(answers),
       metrics_(metrics),
       clock_(clock),
       stops_(live_->request.stop) {
@@ -26,7 +28,8 @@ RequestOutput::RequestOutput(LiveRequest* live, int32_t prompt_tokens,
 Status RequestOutput::Replay() {
   const std::vector<TokenId>& ids = live_->request.resume_ids;
   for (size_t i = 0; i + 1 < ids.size(); ++i) {
-    const bool stopped = Append(ids[i]).stop.has_value();
+    Delta given;  // By the other engine.
+    const bool stopped = Append(ids[i], &given);
     const bool may_end = finish_.usage.completion_tokens > live_->request.sampling.min_tokens;
     if (!stopped && !(may_end && IsEnd(ids[i]))) continue;
     return InvalidArgument("resume_ids continues after an end token or a stop", "resume_ids");
@@ -87,21 +90,50 @@ RequestOutput::Verdict RequestOutput::AddToken(const CoreEvent& event, base::Tim
   Delta delta;
   OutputToken& token = delta.tokens.emplace_back(MakeToken(sampled.token, text_bytes_));
   if (live_->request.logprobs) AddLogprobs(sampled.logprob, sampled.top_logprobs, &token);
-  tokenizer::StopMatcher::Step step = Append(sampled.token);
-  delta.text = std::move(step.text);
-  if (step.stop) verdict_ = Verdict::kStopString;
+  if (Append(sampled.token, &delta)) verdict_ = Verdict::kStopString;
   if (!again && !Send(std::move(delta))) verdict_ = Verdict::kReaderGone;
   return verdict_;
 }
 
-tokenizer::StopMatcher::Step RequestOutput::Append(TokenId token) {
+bool RequestOutput::Append(TokenId token, Delta* delta) {
   const int32_t generated = ++finish_.usage.completion_tokens;
-  if (Hidden(token)) return {};
-  const std::string_view bytes = tokenizer_->Bytes(token);
-  text_bytes_ += bytes.size();
-  std::string text = detokenizer_.Append(bytes);
-  if (generated < live_->request.sampling.min_tokens) return {std::move(text), {}};
-  return stops_.Append(text);
+  const answer::AnswerParser* const parser = live_->parser.get();
+  const bool thought = parser != nullptr && parser->thinking();
+  std::string text = TextOf(token);
+  tokenizer::StopMatcher::Step step;
+  if (generated < live_->request.sampling.min_tokens) {
+    step.text = std::move(text);
+  } else {
+    step = stops_.Append(text);
+  }
+  Read(step.text, delta);
+  if (thought || (parser != nullptr && parser->thinking())) ++finish_.usage.reasoning_tokens;
+  return step.stop.has_value();
+}
+
+std::string RequestOutput::TextOf(TokenId token) {
+  if (!Hidden(token)) {
+    const std::string_view bytes = tokenizer_->Bytes(token);
+    text_bytes_ += bytes.size();
+    return detokenizer_.Append(bytes);
+  }
+  if (live_->parser == nullptr || IsEnd(token)) return {};
+  const std::string_view mark = answers_->MarkOf(token);
+  return mark.empty() ? std::string() : detokenizer_.Finish().append(mark);
+}
+
+void RequestOutput::Read(std::string_view text, Delta* delta) {
+  answer::AnswerParser* const parser = live_->parser.get();
+  if (parser == nullptr) {
+    delta->text += text;
+    return;
+  }
+  if (live_->turn != nullptr) {
+    for (const char c : text) {
+      if (c != answer::kControl) shown_ += c;
+    }
+  }
+  parser->Add(text, delta);
 }
 
 RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {
@@ -122,23 +154,25 @@ bool RequestOutput::Send(Delta delta) {
 }
 
 FinishReason RequestOutput::SendRest(FinishReason reason) {
-  tokenizer::StopMatcher::Step step = stops_.Append(detokenizer_.Finish());
-  if (step.stop) {
-    reason = FinishReason::kStop;
-  } else {
-    step.text += stops_.Finish();
-  }
-  if (step.text.empty()) return reason;
   Delta rest;
-  rest.text = std::move(step.text);
+  if (verdict_ == Verdict::kGoOn) {
+    tokenizer::StopMatcher::Step step = stops_.Append(detokenizer_.Finish());
+    if (step.stop) {
+      reason = FinishReason::kStop;
+    } else {
+      step.text += stops_.Finish();
+    }
+    Read(step.text, &rest);
+  }
+  if (live_->parser != nullptr) live_->parser->Finish(&rest);
+  if (!rest.says()) return reason;
   return Send(std::move(rest)) ? reason : FinishReason::kCancelled;
 }
 
 bool RequestOutput::Finish(FinishReason reason, base::TimePoint at) {
   const char* doing = "converting tokens to text";
   try {
-    if (verdict_ == Verdict::kReaderGone) reason = FinishReason::kCancelled;
-    if (verdict_ == Verdict::kGoOn) reason = SendRest(reason);
+    reason = verdict_ == Verdict::kReaderGone ? FinishReason::kCancelled : SendRest(reason);
     // A prompt that was all there was to compute is done with the end, not with a first token.
     const bool none = finish_.usage.completion_tokens == 0;
     if (reason == FinishReason::kLength && none) live_->first_token = live_->last_token = at;
@@ -164,9 +198,14 @@ void RequestOutput::KeepTurn() {
   service::Turn& turn = *live_->turn;
   KeepAnswer(
       *tokenizer_, [this](TokenId id) { return Hidden(id); },
-      static_cast<size_t>(finish_.usage.prompt_tokens), turn.answer, &turn.next);
+      static_cast<size_t>(finish_.usage.prompt_tokens),
+      live_->parser == nullptr ? turn.answer.content : shown_, &turn.next);
   if (turn.next.kind == store::SessionState::Kind::kChat && finish_.usage.completion_tokens > 0) {
-    turn.next.messages.push_back({"assistant", std::move(turn.answer)});
+    if (turn.continues) {
+      service::ContinueMessage(turn.answer, &turn.next.messages.back());
+    } else {
+      turn.next.messages.push_back(std::move(turn.answer));
+    }
   }
   turn.end = finish_;
 }

@@ -10,6 +10,7 @@
 #include "engine/engine_core.h"
 #include "engine/engine_metrics.h"
 #include "engine/live_request.h"
+#include "engine/model_answers.h"
 #include "ropeway/status.h"
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/tokenizer.h"
@@ -38,9 +39,10 @@ class RequestOutput {
     kDiffers,     // The last of Request::resume_ids came out as another token.
   };
 
-  // All pointers must outlive it; `live` owns it.
+  // All pointers must outlive it; `live` owns it. `answers`: by which live->parser reads; null
+  // without one.
   RequestOutput(LiveRequest* live, int32_t prompt_tokens, const tokenizer::Tokenizer* tokenizer,
-                EngineMetrics* metrics, const base::Clock* clock);
+                const ModelAnswers* answers, EngineMetrics* metrics, const base::Clock* clock);
 
   // Goes through Request::resume_ids but the last one. Call first. kInvalidArgument if the output
   // had ended before.
@@ -75,8 +77,13 @@ class RequestOutput {
   bool Hidden(TokenId token) const { return tokenizer_->IsSpecial(token) || IsEnd(token); }
   OutputToken MakeToken(TokenId id, uint64_t text_offset) const;
   void AddLogprobs(float logprob, const std::vector<TokenLogprob>& top, OutputToken* token) const;
-  // Counts one more token, and returns the text that can be shown now.
-  tokenizer::StopMatcher::Step Append(TokenId token);
+  // Counts one more token, and adds what can be shown now. Returns whether that ended at a stop
+  // string.
+  bool Append(TokenId token, Delta* delta);
+  // The text that a token adds: of a chat's answer marked text.
+  std::string TextOf(TokenId token);
+  // Adds what `text` says to the delta.
+  void Read(std::string_view text, Delta* delta);
   void Measure(base::TimePoint at);
   // False if the sink wants no more.
   bool Send(Delta delta);
@@ -87,11 +94,13 @@ class RequestOutput {
 
   LiveRequest* const live_;
   const tokenizer::Tokenizer* const tokenizer_;
+  const ModelAnswers* const answers_;
   EngineMetrics* const metrics_;
   const base::Clock* const clock_;
   tokenizer::Detokenizer detokenizer_;
   tokenizer::StopMatcher stops_;
   uint64_t text_bytes_ = 0;    // All tokens' bytes so far, before stop strings are cut.
+  std::string shown_;          // The text before it was read, of a session's turn.
   uint64_t prompt_bytes_ = 0;  // The prompt's tokens so far, special tokens too.
   Verdict verdict_ = Verdict::kGoOn;
   ropeway::Finish finish_;  // Counts as it goes; the reason, batch and times with Finish.

@@ -12,6 +12,7 @@
 
 #include "engine/test_constraint.h"
 #include "engine/test_failing_new.h"
+#include "service/sinks.h"
 
 namespace ropeway::engine {
 namespace {
@@ -102,6 +103,7 @@ std::string_view ByteTokenizer::Bytes(TokenId id, bool with_special) const {
 std::optional<TokenId> ByteTokenizer::Find(std::string_view token) const {
   if (token == "<end>") return kEnd;
   if (token == "<ctl>") return kControl;
+  if (token.size() == 1) return static_cast<TokenId>(static_cast<unsigned char>(token[0]));
   return std::nullopt;
 }
 
@@ -197,6 +199,8 @@ bool TestSink::OnDelta(RequestId id, Delta delta) {
   Check(id, !acts || seen_.deltas == from_, "OnDelta after the sink wanted no more");
   ++seen_.deltas;
   seen_.text += delta.text;
+  seen_.reasoning += delta.reasoning;
+  service::AddTo(delta.tool_calls, &seen_.tool_calls);
   for (OutputToken& token : delta.tokens) seen_.tokens.push_back(std::move(token));
   Check(id, delta.prompt_tokens.empty() || seen_.tokens.empty(), "the prompt after the output");
   for (OutputToken& token : delta.prompt_tokens) seen_.prompt.push_back(std::move(token));
@@ -314,6 +318,7 @@ void TestEngine::Start() {
     config.tokenizer = std::make_shared<ByteTokenizer>(&control->encoding_gate);
   }
   config.render_chat = render_chat;
+  config.answers = answers;
   config.executor = std::make_unique<EchoExecutor>(control);
   config.state = std::move(state);
   config.tier = std::move(tier);

@@ -145,6 +145,8 @@ class TestSink final : public Sink {
   // What there was so far. `violation` is the first breach of the contract.
   struct Seen {
     std::string text;
+    std::string reasoning;
+    std::vector<ToolCall> tool_calls;
     std::vector<OutputToken> tokens;
     std::vector<OutputToken> prompt;  // What the deltas said of the prompt's tokens.
     int deltas = 0;
@@ -215,6 +217,7 @@ struct TestEngine {
   base::SeededRandom random{1};
   EngineOptions options;
   ChatRenderer render_chat;
+  std::shared_ptr<const ModelAnswers> answers;            // Null: answers are text.
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // Null: a ByteTokenizer.
   int32_t context_length = 4096;
   int64_t max_request_bytes = int64_t{1} << 30;

@@ -11,6 +11,7 @@
 #include "base/chat_size.h"
 #include "base/failure.h"
 #include "gateway/prefix_ring.h"
+#include "service/sinks.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -220,14 +221,13 @@ store::SessionState ClientRequest::NextState(const Finish& end) const {
     // An empty answer is kept too, though a backend may report nothing for it: the message of the
     // next turn comes after an answer.
     if (chat->continue_final_message) {
-      next.messages.back().content += turn->answer;
-      next.messages.back().part_sizes.clear();
+      service::ContinueMessage(turn->answer, &next.messages.back());
     } else if (request.max_tokens != 0) {
-      next.messages.push_back({"assistant", turn->answer});
+      next.messages.push_back(turn->answer);
     }
   } else {
     next.kind = store::SessionState::Kind::kText;
-    next.tail = std::get<std::string>(request.prompt) + turn->answer;
+    next.tail = std::get<std::string>(request.prompt) + turn->answer.content;
   }
   const Usage usage = UsageOf(end.usage);
   next.tokens = int64_t{usage.prompt_tokens} + usage.completion_tokens;

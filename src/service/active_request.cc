@@ -49,7 +49,7 @@ bool ActiveRequest::Admit(const Admission& admission) {
 }
 
 bool ActiveRequest::Give(Delta delta) {
-  if (turn != nullptr) turn->answer += delta.text;
+  if (turn != nullptr) AddTo(delta, &turn->answer);
   bool more = false;
   if (!CallSink(id, [&] { more = sink_->OnDelta(id, std::move(delta)); }) || !more) gone_ = true;
   return !gone_;

@@ -25,7 +25,8 @@ struct Turn {
   store::SessionTurn turn;     // Set before the request is shared; any thread may abandon it.
   store::SessionState next;    // What the session's next turn goes on from, once this one ended.
   int32_t session_tokens = 0;  // Tokens of the prompt that the session had before.
-  std::string answer;          // The text that the sink was given.
+  ChatMessage answer{"assistant", ""};  // What the sink was given.
+  bool continues = false;  // It goes on with the last message (Chat::continue_final_message).
   // How the request ends once `next` is stored. Nothing: that is not under way yet.
   std::optional<Finish> end;
 };

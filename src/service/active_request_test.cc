@@ -171,7 +171,7 @@ TEST(ActiveRequestTest, ATurnHasTheTextThatItsSinkWasGiven) {
   EXPECT_FALSE(request->being_kept());
   request->Give(Text("two "));
   request->Give(Text("parts"));
-  EXPECT_EQ(request->turn->answer, "two parts");
+  EXPECT_EQ(request->turn->answer.content, "two parts");
   request->turn->end = Finish();
   EXPECT_TRUE(request->being_kept());
 }

@@ -10,6 +10,7 @@
 
 #include "base/failure.h"
 #include "service/intake.h"
+#include "service/sinks.h"
 
 namespace ropeway {
 namespace service {
@@ -84,6 +85,8 @@ class service::RequestHandles::Collector final : public Sink {
     const bool more = !on_delta_ || on_delta_(id, delta);
     try {
       result_->text += delta.text;
+      result_->reasoning += delta.reasoning;
+      service::AddTo(delta.tool_calls, &result_->tool_calls);
       for (OutputToken& token : delta.tokens) result_->tokens.push_back(std::move(token));
       for (OutputToken& token : delta.prompt_tokens) {
         result_->prompt_tokens.push_back(std::move(token));

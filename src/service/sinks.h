@@ -2,12 +2,40 @@
 #ifndef ROPEWAY_SERVICE_SINKS_H_
 #define ROPEWAY_SERVICE_SINKS_H_
 
+#include <cstddef>
 #include <exception>
+#include <vector>
 
 #include "base/log.h"
 #include "ropeway/request.h"
 
 namespace ropeway::service {
+
+// Adds what a delta says to the answer so far.
+inline void AddTo(const std::vector<ToolCallDelta>& more, std::vector<ToolCall>* calls) {
+  for (const ToolCallDelta& delta : more) {
+    const auto index = static_cast<size_t>(delta.index);
+    if (index > calls->size()) continue;  // No backend of ours leaves one out.
+    if (index == calls->size()) calls->emplace_back();
+    ToolCall& call = (*calls)[index];
+    call.id += delta.id;
+    call.name += delta.name;
+    call.arguments += delta.arguments;
+  }
+}
+// Adds an answer to the message that it goes on with.
+inline void ContinueMessage(const ChatMessage& answer, ChatMessage* message) {
+  message->content += answer.content;
+  message->part_sizes.clear();
+  message->reasoning_content += answer.reasoning_content;
+  message->tool_calls.insert(message->tool_calls.end(), answer.tool_calls.begin(),
+                             answer.tool_calls.end());
+}
+inline void AddTo(const Delta& delta, ChatMessage* answer) {
+  answer->content += delta.text;
+  answer->reasoning_content += delta.reasoning;
+  AddTo(delta.tool_calls, &answer->tool_calls);
+}
 
 // Calls a sink; false if it threw. Its exceptions are its own bugs and must not affect others.
 template <typename Fn>

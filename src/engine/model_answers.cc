@@ -1,0 +1,68 @@
+#include "engine/model_answers.h"
+
+#include <utility>
+
+namespace ropeway::engine {
+
+ModelAnswers::ModelAnswers(answer::AnswerFormat format, const tokenizer::Tokenizer& tokenizer)
+    : format_(std::move(format)), open_(format_.reasoning.open) {
+  const auto control = [&](std::string_view text) -> std::optional<TokenId> {
+    const std::optional<TokenId> id = tokenizer.Find(text);
+    return id && tokenizer.IsSpecial(*id) ? id : std::nullopt;
+  };
+  answer::Resolve([&](std::string_view text) { return control(text).has_value(); }, &format_);
+  for (const std::string& text : format_.controls) {
+    if (const std::optional<TokenId> id = control(text)) marks_[*id] = answer::kControl + text;
+  }
+  FindThoughts(tokenizer);
+}
+
+void ModelAnswers::FindThoughts(const tokenizer::Tokenizer& tokenizer) {
+  const answer::ReasoningForm& form = format_.reasoning;
+  const auto find = [&](std::string_view mark) {
+    if (!mark.empty() && mark.front() == answer::kControl) mark.remove_prefix(1);
+    return tokenizer.Find(mark);
+  };
+  if (format_.calls.syntax == answer::CallSyntax::kHarmony) {
+    // The answer is the channel "final".
+    const std::optional<TokenId> channel = find("<|channel|>");
+    const std::optional<TokenId> final = find("final");
+    const std::optional<TokenId> message = find("<|message|>");
+    if (!channel || !final || !message) return;
+    thoughts_.close = {*channel, *final, *message};
+  } else if (!form.close.empty()) {
+    const std::optional<TokenId> close = find(form.close);
+    if (!close) return;
+    thoughts_.close = {*close};
+    thoughts_.open = find(form.open);
+  } else {
+    return;
+  }
+  const auto size = static_cast<size_t>(tokenizer.vocab_size());
+  thoughts_.free.assign((size + 31) / 32, 0);
+  thoughts_.space = thoughts_.free;
+  const auto set = [](TokenId id, std::vector<uint32_t>* mask) {
+    (*mask)[static_cast<size_t>(id) / 32] |= 1U << (static_cast<uint32_t>(id) % 32);
+  };
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.IsEnd(id) || tokenizer.IsUnused(id)) continue;
+    const std::string_view text = tokenizer.Bytes(id);
+    if (text.empty() && MarkOf(id).empty()) continue;
+    set(id, &thoughts_.free);
+    if (!text.empty() && text.find_first_not_of(" \n\r\t") == std::string_view::npos) {
+      set(id, &thoughts_.space);
+    }
+  }
+  for (const TokenId id : thoughts_.close) set(id, &thoughts_.free);
+}
+
+bool ModelAnswers::EndsInThought(const tokenizer::RenderedChat& prompt) const {
+  if (open_.empty()) return false;
+  const size_t last = prompt.text.find_last_not_of(" \n\r\t");
+  if (last == std::string::npos || last + 1 < open_.size()) return false;
+  const size_t begin = last + 1 - open_.size();
+  return std::string_view(prompt.text).substr(begin, open_.size()) == open_ &&
+         tokenizer::SpansWithin(prompt.quoted, begin, last + 1).empty();
+}
+
+}  // namespace ropeway::engine
