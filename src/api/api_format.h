@@ -93,6 +93,8 @@ struct ChoiceOutput {
   std::vector<OutputToken> tokens;  // With Request::logprobs.
   std::vector<OutputToken> prompt_tokens;
   Finish finish;
+  std::string reasoning = {};
+  std::vector<ToolCall> tool_calls = {};
 };
 
 // One request and its answer in one dialect. The server calls Parse, then Start, then either Whole,

@@ -66,6 +66,26 @@ Json ChatLogprobs(const std::vector<OutputToken>& tokens) {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
+// As OpenAI streams a call: what it is with its first piece, then more of its arguments.
+void AppendCall(const ToolCallDelta& call, std::string* out) {
+  *out += fmt::format("{{\"index\":{},", call.index);
+  const bool begins = !call.name.empty();
+  if (begins) {
+    *out += "\"id\":";
+    AppendJsonString(call.id, out);
+    *out += ",\"type\":\"function\",";
+  }
+  *out += "\"function\":{";
+  if (begins) {
+    *out += "\"name\":";
+    AppendJsonString(call.name, out);
+    *out += ',';
+  }
+  *out += "\"arguments\":";
+  AppendJsonString(call.arguments, out);
+  *out += "}}";
+}
+
 class ChatFormat final : public OpenAiFormat {
  public:
   ChatFormat()
@@ -86,18 +106,36 @@ class ChatFormat final : public OpenAiFormat {
   }
 
   std::string OnDelta(size_t choice, Delta delta) override {
-    if (!HasEvent(choice, delta)) return "";
-    return Chunk(choice, TextMember(delta.text),
+    if (!HasEvent(choice, &delta)) return "";
+    return Chunk(choice, OutputMember(delta),
                  logprobs() ? DumpJson(ChatLogprobs(delta.tokens)) : "null", delta.tokens);
   }
 
  private:
-  std::string TextMember(std::string_view text) const override {
-    std::string member = "\"delta\":{\"content\":";
-    AppendJsonString(text, &member);
+  std::string OutputMember(const Delta& delta) const override {
+    std::string member = "\"delta\":{";
+    const size_t begin = member.size();
+    const auto add = [&](const char* name, std::string_view text) {
+      if (member.size() > begin) member += ',';
+      member += name;
+      AppendJsonString(text, &member);
+    };
+    if (!delta.reasoning.empty()) add("\"reasoning_content\":", delta.reasoning);
+    if (!delta.text.empty() || !delta.says()) add("\"content\":", delta.text);
+    if (!delta.tool_calls.empty()) {
+      if (member.size() > begin) member += ',';
+      member += "\"tool_calls\":[";
+      for (size_t i = 0; i < delta.tool_calls.size(); ++i) {
+        if (i > 0) member += ',';
+        AppendCall(delta.tool_calls[i], &member);
+      }
+      member += ']';
+    }
     member += '}';
     return member;
   }
+
+  const char* StopReason(size_t calls) const override { return calls > 0 ? "tool_calls" : "stop"; }
 
   void FinishBody(FieldReport* report) override {
     if (body_.has_messages) {
@@ -120,8 +158,19 @@ class ChatFormat final : public OpenAiFormat {
   }
 
   Json ChoiceJson(size_t choice, const ChoiceOutput& output) const override {
+    Json message = {{"role", "assistant"}, {"content", output.text}, {"refusal", nullptr}};
+    if (!output.reasoning.empty()) message["reasoning_content"] = output.reasoning;
+    if (!output.tool_calls.empty()) {
+      if (output.text.empty()) message["content"] = nullptr;
+      Json& list = message["tool_calls"] = Json::array();
+      for (const ToolCall& call : output.tool_calls) {
+        list.push_back({{"id", call.id},
+                        {"type", "function"},
+                        {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+      }
+    }
     return {{"index", choice},
-            {"message", {{"role", "assistant"}, {"content", output.text}, {"refusal", nullptr}}},
+            {"message", std::move(message)},
             {"logprobs", logprobs() ? ChatLogprobs(output.tokens) : Json(nullptr)}};
   }
 

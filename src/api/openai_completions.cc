@@ -194,7 +194,7 @@ class CompletionFormat final : public OpenAiFormat {
       std::move(delta.prompt_tokens.begin(), delta.prompt_tokens.end(),
                 std::back_inserter(state.prompt_tokens));
     }
-    if (!HasEvent(choice, delta)) return "";
+    if (!HasEvent(choice, &delta)) return "";
     if (!logprobs()) return Chunk(choice, TextMember(delta.text), "null", delta.tokens);
     const std::string echo = TakeEcho(choice);
     state.logprobs.AddOutput(delta.tokens);
@@ -255,7 +255,9 @@ class CompletionFormat final : public OpenAiFormat {
     return head().prompt_texts[choice / static_cast<size_t>(body_.n)];
   }
 
-  std::string TextMember(std::string_view text) const override {
+  std::string OutputMember(const Delta& delta) const override { return TextMember(delta.text); }
+
+  static std::string TextMember(std::string_view text) {
     std::string member = "\"text\":";
     AppendJsonString(text, &member);
     return member;

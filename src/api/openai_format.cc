@@ -24,10 +24,12 @@ std::string UsageJson(const std::vector<Finish>& finishes, int32_t n) {
   int64_t prompt = 0;
   int64_t completion = 0;
   int64_t cached = 0;
+  int64_t reasoning = 0;
   bool estimated = false;
   for (size_t i = 0; i < finishes.size(); ++i) {
     const Usage& usage = finishes[i].usage;
     completion += usage.completion_tokens;
+    reasoning += usage.reasoning_tokens;
     estimated = estimated || usage.estimated;
     if (i % static_cast<size_t>(n) != 0) continue;
     prompt += usage.prompt_tokens;
@@ -35,8 +37,12 @@ std::string UsageJson(const std::vector<Finish>& finishes, int32_t n) {
   }
   return fmt::format(
       "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
-      "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}{}}}",
-      prompt, completion, prompt + completion, cached, estimated ? ",\"estimated\":true" : "");
+      "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}{}{}}}",
+      prompt, completion, prompt + completion, cached,
+      reasoning > 0
+          ? fmt::format(",\"completion_tokens_details\":{{\"reasoning_tokens\":{}}}", reasoning)
+          : "",
+      estimated ? ",\"estimated\":true" : "");
 }
 
 // Milliseconds to the microsecond.
@@ -243,6 +249,7 @@ void OpenAiFormat::Start(AnswerHead head) {
   if (!body_->stream) return;
   finishes_.resize(body_->choices());
   rests_.resize(body_->choices());
+  calls_.resize(body_->choices());
   begin_ = "data: {\"id\":";
   AppendJsonString(head_.id, &begin_);
   begin_ += fmt::format(",\"object\":\"{}\",\"created\":{},\"model\":", words_.chunk_object,
@@ -258,10 +265,16 @@ void OpenAiFormat::Start(AnswerHead head) {
   begin_ += ",\"choices\":[";
 }
 
-bool OpenAiFormat::HasEvent(size_t choice, const Delta& delta) {
-  if (!delta.tokens.empty()) return !delta.text.empty() || logprobs() || shows_ids();
-  if (!shows_ids()) return !delta.text.empty();
-  rests_[choice] += delta.text;
+bool OpenAiFormat::HasEvent(size_t choice, Delta* delta) {
+  for (const ToolCallDelta& call : delta->tool_calls) {
+    calls_[choice] = std::max(calls_[choice], static_cast<size_t>(call.index) + 1);
+  }
+  if (!delta->tokens.empty()) return delta->says() || logprobs() || shows_ids();
+  if (!shows_ids()) return delta->says();
+  Delta& rest = rests_[choice];
+  rest.text += delta->text;
+  rest.reasoning += delta->reasoning;
+  for (ToolCallDelta& call : delta->tool_calls) rest.tool_calls.push_back(std::move(call));
   return false;
 }
 
@@ -297,11 +310,16 @@ std::string OpenAiFormat::MakeChunk(size_t choice, std::string_view output,
   return out;
 }
 
+std::string OpenAiFormat::ReasonOf(const Finish& finish, size_t calls) const {
+  const bool cut = finish.reason == FinishReason::kLength;
+  return fmt::format("\"{}\"", cut ? "length" : StopReason(calls));
+}
+
 std::string OpenAiFormat::OnEnd(size_t choice, const Finish& finish) {
   finishes_[choice] = finish;
-  const char* reason = finish.reason == FinishReason::kLength ? "\"length\"" : "\"stop\"";
-  const std::string& rest = rests_[choice];
-  const std::string output = rest.empty() ? words_.no_output : TextMember(rest);
+  const std::string reason = ReasonOf(finish, calls_[choice]);
+  const Delta& rest = rests_[choice];
+  const std::string output = rest.says() ? OutputMember(rest) : words_.no_output;
   const std::string tail = ",\"ropeway\":" + RopewayJson({&finish, 1});
   return MakeChunk(choice, output, "null", {.finish_reason = reason, .tail = tail});
 }
@@ -333,7 +351,8 @@ std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const 
   std::vector<Finish> finishes;
   for (size_t i = 0; i < choices.size(); ++i) {
     Json choice = ChoiceJson(i, choices[i]);
-    choice["finish_reason"] = choices[i].finish.reason == FinishReason::kLength ? "length" : "stop";
+    const bool cut = choices[i].finish.reason == FinishReason::kLength;
+    choice["finish_reason"] = cut ? "length" : StopReason(choices[i].tool_calls.size());
     if (i > 0) answer += ',';
     answer += DumpJson(choice);
     finishes.push_back(choices[i].finish);

@@ -103,15 +103,17 @@ class OpenAiFormat : public ApiFormat {
   // Members of a whole answer that only this dialect has; ends with a comma where there are any.
   virtual std::string MoreMembers(const std::vector<ChoiceOutput>&) const { return ""; }
 
-  // A chunk's member for output that is `text`.
-  virtual std::string TextMember(std::string_view text) const = 0;
+  // A chunk's member for what a delta says.
+  virtual std::string OutputMember(const Delta& delta) const = 0;
+  // The "finish_reason" of a choice that ended by itself. `calls`: its calls of tools.
+  virtual const char* StopReason(size_t /*calls*/) const { return "stop"; }
 
   const AnswerHead& head() const { return head_; }
   bool logprobs() const { return body_->request.logprobs.has_value(); }
   // Whether a stream has an event for this delta now. For a gateway each token has one, and text
   // without a token, which was held back until the end, is kept for the chunk with the finish
   // reason: so a gateway has all of what belongs to a token, or nothing.
-  bool HasEvent(size_t choice, const Delta& delta);
+  bool HasEvent(size_t choice, Delta* delta);
 
   // One event with output of one choice. `output` is a JSON member, `logprobs` a JSON value;
   // `tokens`: what it accounts for.
@@ -128,15 +130,18 @@ class OpenAiFormat : public ApiFormat {
   };
   std::string MakeChunk(size_t choice, std::string_view output, std::string_view logprobs,
                         const ChunkEnd& end) const;
+  // The finish reason as a JSON value.
+  std::string ReasonOf(const Finish& finish, size_t calls) const;
   bool shows_ids() const { return body_->gateway && body_->gateway->ids; }
 
   const Words words_;
   const FieldTable<OpenAiBody>& table_;
   OpenAiBody* const body_;
   AnswerHead head_;
-  std::string begin_;               // What every chunk begins with, up to its choices.
-  std::vector<Finish> finishes_;    // By choice, in a stream.
-  std::vector<std::string> rests_;  // By choice, in a stream: see HasEvent.
+  std::string begin_;             // What every chunk begins with, up to its choices.
+  std::vector<Finish> finishes_;  // By choice, in a stream.
+  std::vector<Delta> rests_;      // By choice, in a stream: see HasEvent.
+  std::vector<size_t> calls_;     // By choice, in a stream: its calls of tools so far.
 };
 
 }  // namespace ropeway::api

@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "base/chat_size.h"
 #include "server/generation.h"
+#include "service/sinks.h"
 
 namespace ropeway::server {
 namespace {
@@ -59,6 +61,8 @@ bool CollectEnded(Submission* submission, std::vector<api::ChoiceOutput>* choice
     holds->push_back(std::move(output.held));
     Delta& collected = output.deltas.front();
     choice.text = std::move(collected.text);
+    choice.reasoning = std::move(collected.reasoning);
+    service::AddTo(collected.tool_calls, &choice.tool_calls);
     choice.tokens = std::move(collected.tokens);
     choice.prompt_tokens = std::move(collected.prompt_tokens);
   }
@@ -78,7 +82,10 @@ size_t CountLogprobs(const std::vector<api::ChoiceOutput>& choices) {
 // The bytes of the texts that were generated.
 size_t CountText(const std::vector<api::ChoiceOutput>& choices) {
   size_t bytes = 0;
-  for (const api::ChoiceOutput& choice : choices) bytes += choice.text.size();
+  for (const api::ChoiceOutput& choice : choices) {
+    bytes += choice.text.size() + choice.reasoning.size();
+    for (const ToolCall& call : choice.tool_calls) bytes += base::TextBytes(call);
+  }
   return bytes;
 }
 

@@ -20,8 +20,31 @@ size_t MemoryOf(const std::vector<OutputToken>& tokens) {
   return bytes;
 }
 
+// What the model says.
+size_t MemoryOfSaid(const Delta& delta) {
+  size_t bytes = delta.text.size() + delta.reasoning.size();
+  for (const ToolCallDelta& call : delta.tool_calls) {
+    bytes += sizeof(call) + call.id.size() + call.name.size() + call.arguments.size();
+  }
+  return bytes;
+}
+
+// Adds what is said more; pieces of one call become one.
+void AppendSaid(Delta* more, Delta* all) {
+  all->text += more->text;
+  all->reasoning += more->reasoning;
+  for (ToolCallDelta& call : more->tool_calls) {
+    if (!all->tool_calls.empty() && all->tool_calls.back().index == call.index) {
+      all->tool_calls.back().arguments += call.arguments;
+    } else {
+      all->tool_calls.push_back(std::move(call));
+    }
+  }
+}
+
 size_t MemoryOf(const Delta& delta) {
-  return sizeof(Delta) + delta.text.size() + MemoryOf(delta.tokens) + MemoryOf(delta.prompt_tokens);
+  return sizeof(Delta) + MemoryOfSaid(delta) + MemoryOf(delta.tokens) +
+         MemoryOf(delta.prompt_tokens);
 }
 
 void AppendTokens(std::vector<OutputToken> tokens, std::vector<OutputToken>* to) {
@@ -205,10 +228,10 @@ ServerSink::Kept StreamSink::Keep(Delta delta, std::vector<Delta>* pending) {
 ServerSink::Kept CollectorSink::Keep(Delta delta, std::vector<Delta>* pending) {
   // What grows keeps up to half of its memory free.
   const size_t tokens = MemoryOf(delta.prompt_tokens) + (keep_tokens_ ? MemoryOf(delta.tokens) : 0);
-  if (!Charge(2 * (delta.text.size() + tokens))) return Kept::kTooMuchMemory;
+  if (!Charge(2 * (MemoryOfSaid(delta) + tokens))) return Kept::kTooMuchMemory;
   if (pending->empty()) pending->emplace_back();
   Delta& all = pending->back();
-  all.text += delta.text;
+  AppendSaid(&delta, &all);
   AppendTokens(std::move(delta.prompt_tokens), &all.prompt_tokens);
   if (keep_tokens_) AppendTokens(std::move(delta.tokens), &all.tokens);
   return Kept::kYes;
