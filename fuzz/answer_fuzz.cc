@@ -121,7 +121,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 3) return 0;
   static const std::vector<std::string_view> forms = answer::CallFormNames();
   const std::string_view form = forms[data[0] % forms.size()];
-  auto format = answer::DetectFormat(kTemplates[data[1] % std::size(kTemplates)], form, "auto");
+  auto format = answer::DetectFormat(kTemplates[data[1] % std::size(kTemplates)], true,
+                                     {.tool_parser = form});
   Require(format.ok(), "no form has this name");
   const bool controls = (data[2] & 4U) != 0;
   answer::Resolve([&](std::string_view) { return controls; }, &*format);

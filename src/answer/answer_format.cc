@@ -151,7 +151,7 @@ std::string_view DetectCalls(std::string_view chat_template) {
       return row.form.name;
     }
   }
-  return chat_template.find("tools") == std::string_view::npos ? kGeneric : kNone;
+  return kNone;
 }
 
 void Replace(std::string_view from, const std::string& to, std::string* text) {
@@ -173,8 +173,11 @@ std::vector<std::string_view> CallFormNames() {
   return names;
 }
 
-StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, std::string_view tool_parser,
-                                    std::string_view reasoning) {
+bool IsGeneric(const CallForm& form) { return std::string_view(form.name) == kGeneric; }
+
+StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, bool reads_tools,
+                                    const FormatNames& names) {
+  const std::string_view reasoning = names.reasoning;
   AnswerFormat format;
   format.reasoning = {kNone, "", ""};
   if (reasoning != kAuto && reasoning != kNone) {
@@ -190,7 +193,8 @@ StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, std::string_
       break;
     }
   }
-  std::string_view name = tool_parser == kAuto ? DetectCalls(chat_template) : tool_parser;
+  std::string_view name = names.tool_parser;
+  if (name == kAuto) name = reads_tools ? DetectCalls(chat_template) : kGeneric;
   // Harmony's channels are read as a whole, or not at all.
   if (name == "harmony" && reasoning == kNone) name = kNone;
   format.calls = {.name = kNone};
@@ -201,9 +205,9 @@ StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, std::string_
     for (const std::string_view each : CallFormNames()) {
       known += (known.empty() ? "" : ", ") + std::string(each);
     }
-    return InvalidArgument("tool_parser (--tool-parser) must be one of " + known + ", not '" +
-                               std::string(tool_parser) + "'",
-                           "tool_parser");
+    return InvalidArgument(
+        "tool_parser (--tool-parser) must be one of " + known + ", not '" + std::string(name) + "'",
+        "tool_parser");
   }
   format.calls = row->form;
   if (name == kGeneric) format.calls.name = kGeneric;

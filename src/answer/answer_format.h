@@ -65,10 +65,20 @@ struct AnswerFormat {
 // Names for --tool-parser: "hermes", "llama3_json", "mistral", ...
 std::vector<std::string_view> CallFormNames();
 
-// Which forms a chat template's models write, by what stands in its text. `tool_parser` and
-// `reasoning`: names that override it; "auto" does not. kInvalidArgument: there is no such name.
-StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, std::string_view tool_parser,
-                                    std::string_view reasoning);
+// What a user may say of the forms.
+struct FormatNames {
+  std::string_view tool_parser = "auto";
+  std::string_view reasoning = "auto";  // Or "none".
+};
+
+// Which forms a chat template's models write, by what stands in its text, unless `names` say it.
+// `reads_tools`: whether the template shows tools; else they are shown by WithoutTools. kInvalid-
+// Argument: there is no such name.
+StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, bool reads_tools,
+                                    const FormatNames& names = {});
+
+// Whether tools are shown by WithoutTools.
+bool IsGeneric(const CallForm& form);
 
 // Marks in `format` what is a control token of the vocabulary, and drops the others of `controls`.
 void Resolve(const std::function<bool(std::string_view token)>& is_control, AnswerFormat* format);

@@ -14,7 +14,9 @@ namespace {
 
 std::string NamesOf(std::string_view text, std::string_view parser = "auto",
                     std::string_view reasoning = "auto") {
-  const StatusOr<AnswerFormat> format = DetectFormat(text, parser, reasoning);
+  const bool reads_tools = text.find("tools") != std::string_view::npos;
+  const StatusOr<AnswerFormat> format =
+      DetectFormat(text, reads_tools, {.tool_parser = parser, .reasoning = reasoning});
   if (!format.ok()) return format.status().field() + ": " + format.status().message();
   return std::string(format->reasoning.name) + " " + format->calls.name;
 }
@@ -25,7 +27,7 @@ TEST(AnswerFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(NamesOf(hermes, "mistral"), "think mistral");
   EXPECT_EQ(NamesOf(hermes, "none"), "think none");
   EXPECT_EQ(NamesOf(hermes, "auto", "none"), "none hermes");
-  EXPECT_EQ(NamesOf("<|channel|> <|message|>", "auto", "none"), "none none");
+  EXPECT_EQ(NamesOf("tools <|channel|> <|message|>", "auto", "none"), "none none");
   EXPECT_EQ(NamesOf("{{ messages }}"), "none generic");
   EXPECT_EQ(NamesOf("{{ tools }}"), "none none");
   EXPECT_EQ(NamesOf(hermes, "gpt"),
@@ -38,7 +40,7 @@ TEST(AnswerFormatTest, NamesOverrideTheTemplate) {
 }
 
 TEST(AnswerFormatTest, ControlTokensAreMarked) {
-  StatusOr<AnswerFormat> format = DetectFormat("</think>", "hermes", "auto");
+  StatusOr<AnswerFormat> format = DetectFormat("</think>", true, {.tool_parser = "hermes"});
   ASSERT_TRUE(format.ok());
   Resolve([](std::string_view token) { return token == "</think>" || token == "<tool_call>"; },
           &*format);

@@ -46,14 +46,14 @@ TEST(DeepSeekCallsTest, NewerModelsWriteArgumentsAlone) {
 }
 
 TEST(DeepSeekCallsTest, PlainMarksInStringsAreText) {
-  const AnswerFormat format = *DetectFormat("", "deepseek", "auto");
+  const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "deepseek"});
   const std::string text = WithMarks("{BEGIN}{CALL}f{SEP}{\"a\":\"\\\"{DONE}{END}\"}{DONE}{END}");
   EXPECT_EQ(ReadPieces(format, {.tools = true}, {text}).Calls(),
             WithMarks("f {\"a\":\"\\\"{DONE}{END}\"}\n"));
 }
 
 TEST(DeepSeekCallsTest, ControlTokensEndCalls) {
-  AnswerFormat format = *DetectFormat("", "deepseek", "auto");
+  AnswerFormat format = *DetectFormat("", true, {.tool_parser = "deepseek"});
   Resolve([](std::string_view) { return true; }, &format);
   std::string text = WithMarks("{BEGIN}{CALL}f{SEP}{\"a\":\"b{DONE}{CALL}g{SEP}{}{DONE}{END}");
   for (const std::string& mark : format.controls) {
@@ -78,7 +78,7 @@ TEST(DeepSeekCallsTest, WhatIsNoObjectStaysAsItIs) {
 }
 
 TEST(DeepSeekCallsTest, OtherBlocksAreText) {
-  const AnswerFormat format = *DetectFormat("", "deepseek", "auto");
+  const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "deepseek"});
   for (const char* text :
        {"{BEGIN}", "{BEGIN}{END}", "{BEGIN}f{END}", "{BEGIN}{CALL}{END}", "{BEGIN}{CALL}f{DONE}",
         "{BEGIN}{CALL}{SEP}{}{DONE}{END}", "{BEGIN}{CALL}f{SEP}[1]{DONE}{END}", "{BEGIN}{SEP}",
@@ -103,7 +103,7 @@ TEST(DeepSeekCallsTest, CutCallsEndAsTheyStand) {
 }
 
 TEST(DeepSeekCallsTest, TheBlockEndsBeforeWhatIsNoCall) {
-  const AnswerFormat format = *DetectFormat("", "deepseek", "auto");
+  const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "deepseek"});
   const ReadAnswer read =
       ReadPieces(format, {.tools = true}, {WithMarks("{BEGIN}{CALL}f{SEP}{}{DONE} There.")});
   EXPECT_EQ(read.Calls(), "f {}\n");

@@ -52,7 +52,7 @@ TEST(GemmaCallsTest, TextMayStandBeside) {
 
 TEST(GemmaCallsTest, QuotedMarksAreText) {
   // The quoted mark is no control token.
-  AnswerFormat format = *DetectFormat("", "gemma", "auto");
+  AnswerFormat format = *DetectFormat("", true, {.tool_parser = "gemma"});
   Resolve([](std::string_view) { return true; }, &format);
   const ReadAnswer read = ReadPieces(
       format, {.tools = true},
@@ -62,7 +62,7 @@ TEST(GemmaCallsTest, QuotedMarksAreText) {
 }
 
 TEST(GemmaCallsTest, ControlTokensEndCalls) {
-  AnswerFormat format = *DetectFormat("", "gemma", "auto");
+  AnswerFormat format = *DetectFormat("", true, {.tool_parser = "gemma"});
   Resolve([](std::string_view) { return true; }, &format);
   const ReadAnswer read = ReadPieces(format, {.tools = true},
                                      {"\xFF<|tool_call>call:f{a:\xFF<|\"|>Par\xFF<tool_call|>Oh."});
@@ -79,7 +79,7 @@ TEST(GemmaCallsTest, WhatIsNoObjectStaysAsItIs) {
 
 TEST(GemmaCallsTest, OtherBlocksAreText) {
   // Without control tokens, whose marks are not shown.
-  const AnswerFormat format = *DetectFormat("", "gemma", "auto");
+  const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "gemma"});
   for (const char* text : {"<|tool_call>", "<|tool_call>f{a:1}<tool_call|>", "<|tool_call>call:",
                            "<|tool_call>call:{a:1}<tool_call|>", "<|tool_call>call:f<tool_call|>",
                            "<|tool_call>call:f g{}<tool_call|>", "<|tool_call><tool_call|>"}) {

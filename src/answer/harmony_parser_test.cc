@@ -89,7 +89,7 @@ TEST(HarmonyParserTest, PromptsMayEndWithinAThought) {
 }
 
 TEST(HarmonyParserTest, QuotedMarksAreText) {
-  AnswerFormat format = *DetectFormat("", "harmony", "auto");
+  AnswerFormat format = *DetectFormat("", true, {.tool_parser = "harmony"});
   Resolve([](std::string_view) { return true; }, &format);
   const ReadAnswer read =
       ReadPieces(format, {.tools = true}, {"\xFF<|channel|>final\xFF<|message|>a <|end|> b <|"});
@@ -97,7 +97,7 @@ TEST(HarmonyParserTest, QuotedMarksAreText) {
 }
 
 TEST(HarmonyParserTest, SaysWhetherItIsAThought) {
-  AnswerFormat format = *DetectFormat("", "harmony", "auto");
+  AnswerFormat format = *DetectFormat("", true, {.tool_parser = "harmony"});
   Resolve([](std::string_view) { return false; }, &format);
   const auto parser = MakeHarmonyParser(format, {});
   Delta delta;
@@ -109,7 +109,7 @@ TEST(HarmonyParserTest, SaysWhetherItIsAThought) {
 }
 
 TEST(HarmonyParserTest, LittleIsHeldBack) {
-  AnswerFormat format = *DetectFormat("", "harmony", "auto");
+  AnswerFormat format = *DetectFormat("", true, {.tool_parser = "harmony"});
   Resolve([](std::string_view) { return false; }, &format);
   const auto parser = MakeHarmonyParser(format, {});
   Delta delta;

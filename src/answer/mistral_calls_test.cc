@@ -47,7 +47,7 @@ TEST(MistralCallsTest, TextMayStandBeside) {
 }
 
 TEST(MistralCallsTest, OtherBlocksAreText) {
-  const AnswerFormat format = *DetectFormat("", "mistral", "auto");
+  const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "mistral"});
   for (const char* text :
        {"[TOOL_CALLS]", "[TOOL_CALLS][]", "[TOOL_CALLS][1]", "[TOOL_CALLS]f", "[TOOL_CALLS]f[ARGS]",
         "[TOOL_CALLS]f[ARGS][1]", "[TOOL_CALLS][ARGS]{}", "[TOOL_CALLS]f g{}", "[TOOL_CALLS]f(1)",

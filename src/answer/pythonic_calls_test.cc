@@ -150,7 +150,7 @@ TEST(PythonicCallsTest, TheBlockEndsBeforeWhatIsNoCall) {
 
 TEST(PythonicCallsTest, LittleIsHeldBack) {
   ExpectNoCall("pythonic", "[" + std::string(100, 'f'));
-  const AnswerFormat format = *DetectFormat("", "pythonic", "auto");
+  const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "pythonic"});
   const auto parser = MakeAnswerParser(format, {.tools = true});
   Delta delta;
   parser->Add("[" + std::string(65'534, 'f'), &delta);
@@ -160,7 +160,7 @@ TEST(PythonicCallsTest, LittleIsHeldBack) {
 }
 
 TEST(PythonicCallsTest, ArgumentsComeWhileTheyAreWritten) {
-  const AnswerFormat format = *DetectFormat("", "pythonic", "auto");
+  const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "pythonic"});
   const auto parser = MakeAnswerParser(format, {.tools = true});
   const auto add = [&](const char* text) {
     Delta delta;

@@ -10,7 +10,7 @@ namespace {
 
 // The format of this name, with every mark that may be a control token being one if `controls`.
 AnswerFormat FormatOf(std::string_view calls, bool controls = false) {
-  StatusOr<AnswerFormat> format = DetectFormat("</think>", calls, "auto");
+  StatusOr<AnswerFormat> format = DetectFormat("</think>", true, {.tool_parser = calls});
   EXPECT_TRUE(format.ok()) << format.status().message();
   Resolve([&](std::string_view) { return controls; }, &*format);
   return *std::move(format);

@@ -76,7 +76,7 @@ inline ReadAnswer ReadEveryWay(std::string_view form, const std::string& text,
                                const AnswerOptions& options = {.tools = true}) {
   ReadAnswer plain;
   for (const bool controls : {false, true}) {
-    StatusOr<AnswerFormat> format = DetectFormat("", form, "auto");
+    StatusOr<AnswerFormat> format = DetectFormat("", true, {.tool_parser = form});
     EXPECT_TRUE(format.ok()) << form;
     if (!format.ok()) return {};
     Resolve([&](std::string_view) { return controls; }, &*format);

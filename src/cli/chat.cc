@@ -27,6 +27,10 @@ namespace {
 // How late Ctrl-C may be noticed; the end of an answer is noticed at once.
 constexpr std::chrono::milliseconds kChatPoll(20);
 
+// The terminal's faint and usual letters.
+constexpr const char* kFaint = "\x1b[2m";
+constexpr const char* kPlain = "\x1b[0m";
+
 // An answer that was written to the output while it was generated.
 struct StreamedAnswer {
   Result result;
@@ -43,8 +47,16 @@ StatusOr<StreamedAnswer> Stream(const RunFlags& flags, Engine* engine, Request r
   // These two belong to the engine's output thread until the request ends.
   bool line_open = false;
   WordWrap wrap(flags.word_wrap ? ColumnsOf(STDOUT_FILENO) : 0);
+  bool thinking = false;
+  // Thoughts are for a person, and faint: the output of a program is the answer.
   const auto on_delta = [&](RequestId, const Delta& delta) {
+    if (terminal && !delta.reasoning.empty()) {
+      if (!thinking) output->Write(kFaint);
+      line_open = thinking = true;
+      if (!output->Write(wrap.Take(ForTerminal(delta.reasoning)))) return false;
+    }
     if (delta.text.empty()) return true;
+    if (std::exchange(thinking, false)) output->Write(wrap.End() + kPlain + "\n\n");
     line_open = delta.text.back() != '\n';
     return output->Write(terminal ? wrap.Take(ForTerminal(delta.text)) : delta.text);
   };
@@ -61,6 +73,7 @@ StatusOr<StreamedAnswer> Stream(const RunFlags& flags, Engine* engine, Request r
   answer.result = *std::move(result);
   answer.seconds = base::ToSeconds(std::chrono::steady_clock::now() - start);
   output->Write(wrap.End());
+  if (thinking) output->Write(kPlain);
   if (line_open) output->Write("\n");
   return answer;
 }
@@ -375,7 +388,9 @@ class ChatProgram {
     begun_ = in_session();
     last_kept_ = true;
     messages_.push_back({"user", text});
-    messages_.push_back({"assistant", std::move(answer->result.text)});
+    messages_.push_back({.role = "assistant",
+                         .content = std::move(answer->result.text),
+                         .reasoning_content = std::move(answer->result.reasoning)});
   }
 
   const RunFlags& flags_;

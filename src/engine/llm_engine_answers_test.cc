@@ -25,7 +25,8 @@ constexpr const char* kCall =
 class LlmEngineAnswersTest : public testing::Test {
  protected:
   LlmEngineAnswersTest() {
-    answer::AnswerFormat format = *answer::DetectFormat("", "hermes", "none");
+    answer::AnswerFormat format =
+        *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});
     format.reasoning = {"parentheses", "(", ")"};
     test_.answers = std::make_shared<const ModelAnswers>(format, ByteTokenizer());
     test_.render_chat = [this](const Chat& chat, const StoppedFn&) {

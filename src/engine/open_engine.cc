@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "answer/generic_tools.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -31,18 +32,22 @@
 namespace ropeway::engine {
 
 ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
-                        const tokenizer::Tokenizer& tokenizer, bool parse_special) {
+                        const tokenizer::Tokenizer& tokenizer, const RenderOptions& options) {
   const auto text_of = [&tokenizer](std::optional<TokenId> id) {
     return id ? std::string(tokenizer.Bytes(*id, true)) : std::string();
   };
-  return
-      [chat_template = std::move(chat_template), bos = text_of(tokenizer.bos()),
-       eos = text_of(tokenizer.eos()), parse_special](const Chat& chat, const StoppedFn& stopped) {
-        StatusOr<tokenizer::RenderedChat> rendered =
-            chat_template.Render(chat, bos, eos, std::chrono::system_clock::now(), stopped);
-        if (rendered.ok() && parse_special) rendered->quoted.clear();
-        return rendered;
-      };
+  return [chat_template = std::move(chat_template), bos = text_of(tokenizer.bos()),
+          eos = text_of(tokenizer.eos()), options](const Chat& chat, const StoppedFn& stopped) {
+    const auto render = [&](const Chat& shown) {
+      return chat_template.Render(shown, bos, eos, std::chrono::system_clock::now(), stopped);
+    };
+    StatusOr<tokenizer::RenderedChat> rendered =
+        options.generic_tools && answer::MentionsTools(chat)
+            ? render(answer::WithoutTools(chat, chat_template.traits().reads_system))
+            : render(chat);
+    if (rendered.ok() && options.parse_special) rendered->quoted.clear();
+    return rendered;
+  };
 }
 
 namespace {
@@ -54,24 +59,6 @@ std::string ServedName(const EngineOptions& options) {
   if (path.filename().empty()) path = path.parent_path();  // "folder/"
   const std::filesystem::path name = path.filename();
   return name.extension() == ".gguf" ? name.stem().string() : name.string();
-}
-
-// With a template that the user gave and that cannot be used, the engine does not start. If Ropeway
-// cannot read the model's own, completions are served all the same, and chats are rejected with the
-// template's error. (ModelCheck's warning says it.)
-StatusOr<ChatRenderer> MakeChatRenderer(const ModelOptions& options,
-                                        const std::string& own_template,
-                                        const tokenizer::Tokenizer& tokenizer) {
-  const std::string& given = options.chat_template;
-  if (given.empty() && own_template.empty()) return ChatRenderer();
-  StatusOr<tokenizer::ChatTemplate> parsed =
-      given.empty() ? tokenizer::ChatTemplate::Parse(own_template)
-                    : tokenizer::ChatTemplate::Parse(given, "chat_template (--chat-template)");
-  if (parsed.ok()) return RenderWith(*std::move(parsed), tokenizer, options.parse_special);
-  if (!given.empty()) return InvalidArgument(parsed.status().message(), "chat_template");
-  return ChatRenderer([status = parsed.status()](const auto&, const StoppedFn&) {
-    return StatusOr<tokenizer::RenderedChat>(status);
-  });
 }
 
 // Says what the model needs and what else is to know about it, before it is loaded.
@@ -90,18 +77,37 @@ Status LoadFailure(ModelCheck* check, const Status& failure) {
   return check->status();
 }
 
-Status AddTokenizer(ModelCheck* check, LlmEngineConfig* config) {
-  config->tokenizer = std::move(check->tokenizer);
-  StatusOr<ChatRenderer> render =
-      MakeChatRenderer(config->options.model, check->chat_template, *config->tokenizer);
-  if (!render.ok()) return render.status();
-  config->render_chat = *std::move(render);
-  const std::string& given = config->options.model.chat_template;
-  config->chat_template = given.empty() ? check->chat_template : given;
-  StatusOr<answer::AnswerFormat> format =
-      answer::DetectFormat(config->chat_template, config->options.model.tool_parser,
-                           config->options.model.reasoning_format);
+// Sets how chats are rendered and their answers read.
+//
+// With a template that the user gave and that cannot be used, the engine does not start. If Ropeway
+// cannot read the model's own, completions are served all the same, and chats are rejected with the
+// template's error. (ModelCheck's warning says it.)
+Status AddChats(const std::string& own_template, LlmEngineConfig* config) {
+  const ModelOptions& options = config->options.model;
+  const bool given = !options.chat_template.empty();
+  config->chat_template = given ? options.chat_template : own_template;
+  bool reads_tools = true;
+  StatusOr<tokenizer::ChatTemplate> parsed = InvalidArgument("there is no template");
+  if (!config->chat_template.empty()) {
+    parsed = given ? tokenizer::ChatTemplate::Parse(config->chat_template,
+                                                    "chat_template (--chat-template)")
+                   : tokenizer::ChatTemplate::Parse(config->chat_template);
+    if (!parsed.ok() && given) return InvalidArgument(parsed.status().message(), "chat_template");
+  }
+  if (parsed.ok()) reads_tools = parsed->traits().reads_tools;
+  StatusOr<answer::AnswerFormat> format = answer::DetectFormat(
+      config->chat_template, reads_tools,
+      {.tool_parser = options.tool_parser, .reasoning = options.reasoning_format});
   if (!format.ok()) return format.status();
+  if (parsed.ok()) {
+    config->render_chat = RenderWith(
+        *std::move(parsed), *config->tokenizer,
+        {.parse_special = options.parse_special, .generic_tools = IsGeneric(format->calls)});
+  } else if (!config->chat_template.empty()) {
+    config->render_chat = [status = parsed.status()](const auto&, const StoppedFn&) {
+      return StatusOr<tokenizer::RenderedChat>(status);
+    };
+  }
   config->answers = std::make_shared<const ModelAnswers>(*std::move(format), *config->tokenizer);
   return {};
 }
@@ -212,7 +218,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   if (!check.ok()) return check.status();
   config.served_name = ServedName(options);
   LogCheck(check, config.served_name);
-  if (Status status = AddTokenizer(&check, &config); !status.ok()) return status;
+  config.tokenizer = std::move(check.tokenizer);
+  if (Status status = AddChats(check.chat_template, &config); !status.ok()) return status;
   config.sampling = options.model.sampling.Or(check.sampling);
   config.fingerprint = Fingerprint(*file);
   config.clock = clock;

@@ -22,10 +22,14 @@ StatusOr<std::unique_ptr<LlmEngine>> OpenEngine(const EngineOptions& options,
 // model anything, and its digest is known, by which streams go on elsewhere. See OpenLocalBackend.
 StatusOr<std::shared_ptr<LlmEngine>> OpenLocalEngine(EngineOptions options);
 
-// Renders chats by `chat_template`, for a model with `tokenizer`. What the messages say is quoted,
-// so that no control token is recognised in it, unless `parse_special`.
+struct RenderOptions {
+  bool parse_special = false;  // Control tokens are recognised also in what messages say.
+  bool generic_tools = false;  // Tools are shown by answer::WithoutTools.
+};
+
+// Renders chats by `chat_template`, for a model with `tokenizer`.
 ChatRenderer RenderWith(tokenizer::ChatTemplate chat_template,
-                        const tokenizer::Tokenizer& tokenizer, bool parse_special);
+                        const tokenizer::Tokenizer& tokenizer, const RenderOptions& options);
 
 }  // namespace ropeway::engine
 

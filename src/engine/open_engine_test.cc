@@ -193,7 +193,8 @@ TEST(ParseSpecialTest, MessagesAreQuotedUnlessItIsAskedFor) {
     StatusOr<tokenizer::ChatTemplate> parsed =
         tokenizer::ChatTemplate::Parse("{{ messages[0].content }}{{ eos_token }}");
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
-    const ChatRenderer render = RenderWith(*std::move(parsed), bytes, parse_special);
+    const ChatRenderer render =
+        RenderWith(*std::move(parsed), bytes, {.parse_special = parse_special});
     const StatusOr<tokenizer::RenderedChat> chat = render(said_chat, nullptr);
     ASSERT_TRUE(chat.ok()) << chat.status().message();
     EXPECT_EQ(chat->text, "<end><end>");

@@ -16,6 +16,8 @@ enum class ContentForm : uint8_t {
 
 // The defaults are for a template that does not show what is asked about.
 struct TemplateTraits {
+  // Whether it shows system messages.
+  bool reads_system = false;
   // Whether it shows the tools of a chat.
   bool reads_tools = false;
   // Whether it shows the calls in the assistant's messages.

@@ -114,6 +114,7 @@ class Trials {
     const std::optional<std::string> parts = Rendered(chat);
     const bool takes_parts = TakesParts(text, parts);
 
+    if (role == "system") traits_.reads_system = takes_text || takes_parts;
     traits_.*form = !takes_parts ? ContentForm::kText
                     : takes_text ? ContentForm::kTextOrParts
                                  : ContentForm::kParts;
