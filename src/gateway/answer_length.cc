@@ -17,6 +17,8 @@ constexpr uint64_t kMostCharactersPerToken = 8;
 constexpr uint64_t kSpareCharacters = 32;
 // Tokens of an answer that have no text: its end, marks, what a stop string takes away.
 constexpr uint64_t kSpareTokens = 64;
+// Of a call: the marks and the names of fields around its own name and arguments.
+constexpr uint64_t kBytesAroundCall = 64;
 // Tokens of a prompt beyond one for each byte: the vocabulary's first one, and a few.
 constexpr uint64_t kSparePromptTokens = 16;
 // Tokens around each message of a chat.
@@ -50,20 +52,35 @@ int32_t MostPromptTokens(const Request& request) {
   return Saturated(most);
 }
 
-// How many bytes of `text` the `tokens` account for, in whole characters: 0 where their bytes are
-// not known.
-size_t BytesOf(const std::vector<OutputToken>& tokens, std::string_view text) {
+// Cuts off what the `tokens` do not account for: all, where their bytes are not known. Calls go as
+// a whole: how many tokens one has of what a delta says of it is never known.
+void CutBehind(const std::vector<OutputToken>& tokens, Delta* delta) {
   size_t bytes = 0;
   for (const OutputToken& token : tokens) bytes += token.bytes.size();
-  bytes = std::min(bytes, text.size());
-  while (bytes > 0 && bytes < text.size() && !BeginsCharacter(text[bytes])) --bytes;
-  return bytes;
+  const auto cut = [&bytes](std::string* text) {
+    size_t fits = std::min(bytes, text->size());
+    while (fits > 0 && fits < text->size() && !BeginsCharacter((*text)[fits])) --fits;
+    bytes -= fits;
+    if (fits < text->size()) bytes = 0;
+    text->resize(fits);
+  };
+  cut(&delta->reasoning);
+  cut(&delta->text);
+  delta->tool_calls.clear();
 }
 
 }  // namespace
 
 uint64_t CountCharacters(std::string_view text) {
   return static_cast<uint64_t>(std::count_if(text.begin(), text.end(), BeginsCharacter));
+}
+
+uint64_t CountCharacters(const Delta& delta) {
+  uint64_t characters = CountCharacters(delta.reasoning) + CountCharacters(delta.text);
+  for (const ToolCallDelta& call : delta.tool_calls) {
+    characters += CountCharacters(call.name) + CountCharacters(call.arguments);
+  }
+  return characters;
 }
 
 int32_t EstimatedTokens(uint64_t characters) {
@@ -101,24 +118,52 @@ size_t AnswerLength::Fitting(std::string_view text) {
   return text.size();
 }
 
+bool AnswerLength::Fit(std::string* text) {
+  const size_t fits = Fitting(*text);
+  const bool all = fits == text->size();
+  text->resize(fits);
+  return all;
+}
+
+bool AnswerLength::FitCalls(std::vector<ToolCallDelta>* calls) {
+  for (auto call = calls->begin(); call != calls->end(); ++call) {
+    const bool begins = !call->name.empty();
+    if (begins) bytes_ += kBytesAroundCall;
+    // Half a name is none.
+    const bool named = Fitting(call->name) == call->name.size();
+    if (named && Fit(&call->arguments)) continue;
+    const bool stays = named && (begins || !call->arguments.empty());
+    calls->erase(stays ? call + 1 : call, calls->end());
+    return false;
+  }
+  return true;
+}
+
 bool AnswerLength::Take(Delta* delta) {
   std::vector<OutputToken>& tokens = delta->tokens;
-  std::string& text = delta->text;
-  if (tokens.empty() && text.empty()) return true;
-  const size_t size = text.size();
-  const bool too_many = most_ && tokens.size() > *most_ - told_;
-  if (too_many) {
+  if (tokens.empty() && !delta->says()) return true;
+  bool all = true;
+  if (most_ && tokens.size() > *most_ - told_) {
+    all = false;
     tokens.resize(*most_ - told_);
-    text.resize(BytesOf(tokens, text));
+    CutBehind(tokens, delta);
   }
   told_ += tokens.size();
   for (const OutputToken& token : tokens) has_ids_ = has_ids_ || token.id >= 0;
-  if (tokens.empty() && !text.empty()) {
+  if (tokens.empty() && delta->says()) {
     ++pieces_;
     untold_ = untold_ || !has_ids_;
   }
-  text.resize(Fitting(text));
-  return !too_many && text.size() == size;
+  if (!Fit(&delta->reasoning)) {
+    all = false;
+    delta->text.clear();
+    delta->tool_calls.clear();
+  }
+  if (!Fit(&delta->text)) {
+    all = false;
+    delta->tool_calls.clear();
+  }
+  return FitCalls(&delta->tool_calls) && all;
 }
 
 int32_t AnswerLength::tokens() const {
@@ -149,6 +194,9 @@ Usage Believed(Usage usage, const Request& request, const AnswerLength& length, 
           Saturated(static_cast<uint64_t>(length.MostTokens()) + static_cast<uint64_t>(before)));
   believe(&usage.cached_tokens, 0,
           usage.prompt_tokens == Usage::kUnknown ? MostPromptTokens(request) : usage.prompt_tokens);
+  believe(
+      &usage.reasoning_tokens, 0,
+      usage.completion_tokens == Usage::kUnknown ? length.MostTokens() : usage.completion_tokens);
   return usage;
 }
 

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "ropeway/backend.h"
 #include "ropeway/request.h"
@@ -15,10 +17,13 @@ namespace ropeway::gateway {
 
 // UTF-8 characters.
 uint64_t CountCharacters(std::string_view text);
+// Those of all that it says.
+uint64_t CountCharacters(const Delta& delta);
 // The tokens of so many, about, for usage that a backend leaves out.
 int32_t EstimatedTokens(uint64_t characters);
 
-// Counts the output of one request. Thread rule: one thread at a time.
+// Counts the output of one request: its thoughts, its text and its calls' names and arguments are
+// one text. Thread rule: one thread at a time.
 class AnswerLength {
  public:
   // The tokens that the answer may have; nothing: it has no bound.
@@ -46,6 +51,9 @@ class AnswerLength {
  private:
   // Counts `text`; returns how many bytes of it fit.
   size_t Fitting(std::string_view text);
+  // Counts the text, and cuts off what does not fit. Returns false where it cut.
+  bool Fit(std::string* text);
+  bool FitCalls(std::vector<ToolCallDelta>* calls);
   bool IsTooLong() const;
 
   std::optional<uint64_t> most_;
@@ -53,7 +61,7 @@ class AnswerLength {
   uint64_t pieces_ = 0;   // Of text without tokens.
   bool has_ids_ = false;  // Some token has one.
   bool untold_ = false;   // Some of the text came without its tokens.
-  // The length of all text.
+  // The length of all text; bytes with those around calls, which are not sent.
   uint64_t words_ = 0;
   uint64_t characters_ = 0;
   uint64_t bytes_ = 0;

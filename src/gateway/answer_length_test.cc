@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ropeway::gateway {
@@ -122,12 +123,55 @@ TEST(AnswerLength, NoHonestAnswerIsCut) {
   EXPECT_TRUE(TakeAll(15, emoji).all);
   EXPECT_TRUE(TakeAll(5, std::vector<Delta>(5, TextOf("\xE4\xB8\xAD"))).all);
   // A token in two pieces, as where thoughts end.
-  EXPECT_TRUE(TakeAll(2, {TextOf("<think>hm"), TextOf("</think>"), TextOf(" yes")}).all);
+  EXPECT_TRUE(TakeAll(2, {TextOf("hm"), TextOf("."), TextOf(" yes")}).all);
   // A long token, and one with two words.
   EXPECT_TRUE(TakeAll(1, {TextOf(std::string(128, ' '))}).all);
   EXPECT_TRUE(TakeAll(1, {TextOf(" on the other hand")}).all);
   // One whose words are many, as no vocabulary has.
   EXPECT_TRUE(TakeAll(4, {TextOf(text + text + text + text), TextOf(" a"), TextOf(" b")}).all);
+}
+
+TEST(AnswerLength, ThoughtsAndCallsCountAsText) {
+  const std::string words = " a b c d e f g h";
+  std::string much;
+  for (int i = 0; i < 400; ++i) much += words;
+  Delta thought;
+  thought.reasoning = much;
+  thought.text = "text";
+  thought.tool_calls = {{0, "id", "get", "{}"}};
+  AnswerLength length(8);
+  EXPECT_FALSE(length.Take(&thought));
+  EXPECT_LT(thought.reasoning.size(), 1000U);
+  EXPECT_TRUE(thought.text.empty() && thought.tool_calls.empty());
+  // Of calls those before the cut stay, and no part of a name does.
+  Delta calls;
+  calls.tool_calls = {{0, "i", "get", "{}"}, {1, "j", "set", much}, {2, "k", "get", "{}"}};
+  length = AnswerLength(8);
+  EXPECT_FALSE(length.Take(&calls));
+  ASSERT_EQ(calls.tool_calls.size(), 2U);
+  EXPECT_LT(calls.tool_calls[1].arguments.size(), 1000U);
+  Delta names;
+  names.tool_calls = {{0, "i", "get", "{}"}, {1, "j", std::string(2000, 'x') + much, "{}"}};
+  length = AnswerLength(8);
+  EXPECT_FALSE(length.Take(&names));
+  EXPECT_EQ(names.tool_calls.size(), 1U);
+  // Behind tokens that are told a call is not cut, but left out.
+  Delta told = TokensOf({"a", "b", "c"});
+  std::swap(told.reasoning, told.text);
+  told.tool_calls = {{0, "i", "get", "{}"}};
+  length = AnswerLength(2);
+  EXPECT_FALSE(length.Take(&told));
+  EXPECT_EQ(told.reasoning, "ab");
+  EXPECT_TRUE(told.tool_calls.empty());
+  // An estimate has all of it; the marks around a call may be tokens too.
+  Delta all;
+  all.reasoning = "hm, ";
+  all.text = "text";
+  all.tool_calls = {{0, "id", "call", "{}  "}};
+  length = AnswerLength(std::nullopt);
+  EXPECT_TRUE(length.Take(&all));
+  EXPECT_EQ(length.tokens(), 4);
+  EXPECT_EQ(length.MostTokens(), 16 + 64 + 64);
 }
 
 TEST(AnswerLength, UsageIsBelievedAsFarAsItCanBe) {
@@ -160,6 +204,13 @@ TEST(AnswerLength, UsageIsBelievedAsFarAsItCanBe) {
   EXPECT_TRUE(changed);
   EXPECT_EQ(believed({kNone, kNone, kNone}, &changed).completion_tokens, kNone);
   EXPECT_FALSE(changed);
+  // Thoughts are a part of the answer.
+  EXPECT_EQ(believed({3, 2, 0, 2}, &changed).reasoning_tokens, 2);
+  EXPECT_FALSE(changed);
+  EXPECT_EQ(believed({3, 2, 0, 3}, &changed).reasoning_tokens, 2);
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(believed({3, kNone, 0, kHuge}, &changed).reasoning_tokens, 8);
+  EXPECT_TRUE(changed);
 }
 
 TEST(AnswerLength, WhereNothingBoundsTheOutputWhatCameDoes) {

@@ -68,14 +68,14 @@ Request ClientRequest::Begin(bool resumes, const core::StartedBatch& its_batch,
     request.timeout = std::max(left, std::chrono::milliseconds(1));
   }
   skip_prompt_ = prompt_tokens_;
-  skip_text_ = rest_bytes_;
+  skip_said_ = rest_length_;
   if (ids_.empty()) return request;
   if (!resumes) {
     // What it gives is counted anew.
     replay_.emplace(given_, request.logprobs.has_value());
     length_ = AnswerLength(MostOutput(request));
     ids_.clear();
-    rest_bytes_ = skip_text_ = 0;
+    rest_length_ = skip_said_ = 0;
     return request;
   }
   // They came before the ids, and were given already.
@@ -91,14 +91,14 @@ AttemptOutput ClientRequest::Measure(const Delta& delta, bool reports_ids) const
   if (replays()) return output;
   output.tokens = static_cast<int32_t>(delta.tokens.size());
   if (delta.tokens.empty()) {
-    output.tokens = EstimatedTokens(CountCharacters(delta.text));
+    output.tokens = EstimatedTokens(CountCharacters(delta));
     // With ids, only what was held back to the end comes without a token.
-    output.ids_known = reports_ids && (delta.text.empty() || !ids_.empty());
+    output.ids_known = reports_ids && (!delta.says() || !ids_.empty());
     return output;
   }
   const bool all = std::all_of(delta.tokens.begin(), delta.tokens.end(),
                                [](const OutputToken& token) { return token.id >= 0; });
-  output.ids_known = reports_ids && all && rest_bytes_ == 0;
+  output.ids_known = reports_ids && all && rest_length_ == 0;
   return output;
 }
 
@@ -107,22 +107,21 @@ ClientRequest::Given ClientRequest::PassOn(Delta delta, base::TimePoint now, Out
   delta.prompt_tokens.erase(delta.prompt_tokens.begin(),
                             delta.prompt_tokens.begin() + static_cast<std::ptrdiff_t>(prompt));
   skip_prompt_ -= prompt;
-  const size_t text = std::min(skip_text_, delta.text.size());
-  delta.text.erase(0, text);
-  skip_text_ -= text;
+  const uint64_t said = std::min(skip_said_, SaidLength(delta));
+  SkipSaid(said, &delta);
+  skip_said_ -= said;
   const Given whole = length_.Take(&delta) ? Given::kMore : Given::kComplete;
   for (const OutputToken& token : delta.tokens) {
     if (token.id >= 0) ids_.push_back(token.id);
   }
-  if (delta.tokens.empty()) rest_bytes_ += delta.text.size();
+  if (delta.tokens.empty()) rest_length_ += SaidLength(delta);
   if (replay_ && !replay_->Skip(&delta)) return Given::kDiffers;
-  const bool generated = !delta.text.empty() || !delta.tokens.empty();
+  if (!TakeCalls(delta.tool_calls)) return Given::kDiffers;
+  const bool generated = delta.says() || !delta.tokens.empty();
   if (!generated && delta.prompt_tokens.empty()) return gone() ? Given::kGone : whole;
 
   prompt_tokens_ += delta.prompt_tokens.size();
-  if (!ids_.empty()) {
-    given_.Add(delta.text, delta.tokens.size());
-  }
+  if (!ids_.empty()) given_.Add(delta);
   times->generated = generated;
   if (generated) {
     times->first_token = first_token == base::TimePoint{};
@@ -132,6 +131,17 @@ ClientRequest::Given ClientRequest::PassOn(Delta delta, base::TimePoint now, Out
   }
   delta.batch_num = batch.number;
   return Give(std::move(delta)) ? whole : Given::kGone;
+}
+
+bool ClientRequest::TakeCalls(const std::vector<ToolCallDelta>& calls) {
+  // The beginning of the answer came from elsewhere, and the sink may have calls of it.
+  if (!request.resume_ids.empty()) return true;
+  for (const ToolCallDelta& call : calls) {
+    const bool begins = !call.name.empty();
+    if (call.index < 0 || call.index > calls_ || begins != (call.index == calls_)) return false;
+    if (begins) ++calls_;
+  }
+  return true;
 }
 
 // What a chat template puts around a message counts as so many.
@@ -168,6 +178,7 @@ Usage ClientRequest::UsageOf(const Usage& said) const {
   }
   if (said.completion_tokens == Usage::kUnknown) usage.completion_tokens = length_.tokens();
   usage.cached_tokens = std::clamp(said.cached_tokens, 0, usage.prompt_tokens);
+  usage.reasoning_tokens = std::clamp(said.reasoning_tokens, 0, usage.completion_tokens);
   return usage;
 }
 

@@ -88,7 +88,7 @@ class ClientRequest final : public service::ActiveRequest {
     kMore,      // It goes on.
     kComplete,  // It has all of the answer that it asked for: the backend sent more.
     kGone,      // The sink wants no more.
-    kDiffers,   // The answer was computed anew, and does not begin as what the sink has.
+    kDiffers,   // The answer does not go on from what the sink has, or does not begin so.
   };
   // Passes new output on, without what the sink had from an attempt before, and without what is
   // more than the request asked for.
@@ -113,19 +113,22 @@ class ClientRequest final : public service::ActiveRequest {
  private:
   uint64_t PromptCharacters() const;
   Usage UsageOf(const Usage& said) const;
+  // Whether the sink can take these: each goes on with a call that it has, or begins the next one.
+  bool TakeCalls(const std::vector<ToolCallDelta>& calls);
 
   // What the sink was given.
   std::vector<TokenId> ids_;  // The tokens' ids, where the backend reports them.
   AnswerLength length_;
   GivenOutput given_;         // Where the backend reports ids.
+  int32_t calls_ = 0;         // Calls of tools that began.
   size_t prompt_tokens_ = 0;  // Tokens of the prompt that were given, with their log-probs.
-  // Bytes of text that came behind all tokens: what a stop string or a half character had held back
-  // until the end. No id accounts for it.
-  size_t rest_bytes_ = 0;
+  // The length of what came behind all tokens (replay.h): what a stop string, a half character or
+  // the beginning of a mark had held back until the end. No id accounts for it.
+  uint64_t rest_length_ = 0;
 
   // How much of the present attempt's output the sink had before.
   size_t skip_prompt_ = 0;
-  size_t skip_text_ = 0;
+  uint64_t skip_said_ = 0;
   std::optional<Replay> replay_;
 
   bool misreported_ = false;  // Its backend said of its usage what cannot be.

@@ -102,6 +102,76 @@ TEST_F(ClientRequestTest, ComputedAnewItIsPassedOverUntilWhereTheSinkHasIt) {
   EXPECT_EQ(Text(), "abc");
 }
 
+TEST_F(ClientRequestTest, ThoughtsAndCallsAreNotToldTwice) {
+  for (const bool resumes : {true, false}) {
+    Start();
+    Delta thought = Told({1}, "");
+    thought.reasoning = "hm";
+    EXPECT_EQ(PassOn(thought), Given::kMore);
+    EXPECT_TRUE(times_.generated);
+    Delta begun = Told({2}, "so ");
+    begun.tool_calls = {{0, "a", "get", "{\"x"}};
+    PassOn(begun);
+    Delta held = Told({}, "");  // It comes again with the next token.
+    held.tool_calls = {{0, "", "", "\":"}};
+    PassOn(held);
+    Send(resumes);
+    if (!resumes) {  // In another run the call has another id.
+      EXPECT_TRUE(client_->replays());
+      begun.tool_calls[0].id = "z";
+      PassOn(thought);
+      PassOn(begun);
+      EXPECT_FALSE(times_.generated);
+    }
+    Delta more = Told({3}, "");
+    more.tool_calls = {{0, "", "", "\":1}"}, {1, "b", "now", "{}"}};
+    EXPECT_EQ(PassOn(more), Given::kMore);
+    EXPECT_EQ(Shown(sink_->record().answer), "hm|so |a get({\"x\":1})|b now({})") << resumes;
+  }
+  Send(false);
+  Delta other = Told({1, 2, 3}, "hmso ");  // The same words, but no thoughts.
+  other.tool_calls = {{0, "a", "get", "{\"x\":1}"}, {1, "b", "now", "{}"}};
+  EXPECT_EQ(PassOn(other), Given::kDiffers);
+}
+
+TEST_F(ClientRequestTest, WhatItMeasuresIsAllThatIsSaid) {
+  Start();
+  Delta delta;
+  delta.reasoning = std::string(8, 'r');
+  delta.tool_calls = {{0, "id", "call", std::string(8, 'a')}};
+  EXPECT_EQ(client_->Measure(delta, true).tokens, 5);
+  EXPECT_FALSE(client_->Measure(delta, true).ids_known) << "no id accounts for it";
+  PassOn(Told({1}, ""));
+  EXPECT_TRUE(client_->Measure(delta, true).ids_known) << "it was held back";
+}
+
+TEST_F(ClientRequestTest, ACallThatItsSinkCannotPlaceIsNotTold) {
+  const auto pass = [&](const ToolCallDelta& call) {
+    Delta delta = Told({1}, "");
+    delta.tool_calls = {call};
+    return PassOn(delta);
+  };
+  const ToolCallDelta misplaced[] = {{1, "a", "f", ""},
+                                     {0, "", "", "{}"},
+                                     {-1, "a", "f", ""},
+                                     {-1, "", "", "{}"},
+                                     {INT32_MAX, "a", "f", ""}};
+  for (const ToolCallDelta& call : misplaced) {
+    Start();
+    EXPECT_EQ(pass(call), Given::kDiffers) << call.index;
+    EXPECT_EQ(sink_->record().deltas, 0);
+  }
+  Start();
+  EXPECT_EQ(pass({0, "a", "f", "{"}), Given::kMore);
+  EXPECT_EQ(pass({0, "", "", "}"}), Given::kMore);
+  EXPECT_EQ(pass({0, "a", "f", "{}"}), Given::kDiffers) << "it began before";
+  // Where the beginning came from elsewhere, the sink has calls that are not known here.
+  Request request = ScriptedRequest();
+  request.resume_ids = {7};
+  Start(request);
+  EXPECT_EQ(pass({3, "", "", "}"}), Given::kMore);
+}
+
 TEST_F(ClientRequestTest, ItIsCompleteWithWhatWasAskedFor) {
   Request request = ScriptedRequest();
   request.max_tokens = 2;

@@ -4,6 +4,9 @@
 
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "service/sinks.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -15,10 +18,42 @@ Delta Output(const std::string& text, size_t tokens) {
   return delta;
 }
 
-GivenOutput Given(const std::string& text, uint64_t tokens) {
+GivenOutput Given(const Delta& delta) {
   GivenOutput given;
-  given.Add(text, tokens);
+  given.Add(delta);
   return given;
+}
+GivenOutput Given(const std::string& text, size_t tokens) { return Given(Output(text, tokens)); }
+
+// A thought, a text and two calls, whose ids begin with `id`.
+Delta Answer(const std::string& id) {
+  Delta delta;
+  delta.reasoning = "hm so";
+  delta.text = "one two";
+  delta.tool_calls = {{0, id + "0", "get", "{\"a\":1}"}, {1, id + "1", "get", "{}"}};
+  return delta;
+}
+
+// The same in deltas of a byte each, names apart.
+std::vector<Delta> Bytewise(const Delta& whole) {
+  std::vector<Delta> pieces;
+  for (const char c : whole.reasoning) pieces.emplace_back().reasoning = c;
+  for (const char c : whole.text) pieces.emplace_back().text = c;
+  for (const ToolCallDelta& call : whole.tool_calls) {
+    pieces.emplace_back().tool_calls = {{call.index, call.id, call.name, ""}};
+    for (const char c : call.arguments) {
+      pieces.emplace_back().tool_calls = {{call.index, "", "", std::string(1, c)}};
+    }
+  }
+  return pieces;
+}
+
+std::string ShownAnswer(const ChatMessage& message) {
+  std::string shown = message.reasoning_content + "|" + message.content;
+  for (const ToolCall& call : message.tool_calls) {
+    shown += "|" + call.id + " " + call.name + "(" + call.arguments + ")";
+  }
+  return shown;
 }
 
 TEST(Replay, WhatTheClientHasIsPassedOver) {
@@ -75,6 +110,67 @@ TEST(Replay, TokensThatTheClientSeesAreTheSame) {
   delta = Output("", 1);
   EXPECT_TRUE(held.Skip(&delta));
   EXPECT_TRUE(held.done());
+}
+
+TEST(Replay, AnAnswerGoesOnWhereverItWasCut) {
+  const std::vector<Delta> pieces = Bytewise(Answer("a"));
+  for (size_t cut = 0; cut <= pieces.size(); ++cut) {
+    for (const bool whole : {true, false}) {
+      GivenOutput given;
+      ChatMessage client;
+      for (size_t i = 0; i < cut; ++i) {
+        given.Add(pieces[i]);
+        service::AddTo(pieces[i], &client);
+      }
+      // Another run has other ids: a call keeps the one that the client knows it by.
+      Replay replay(given, false);
+      for (Delta& again : whole ? std::vector<Delta>{Answer("b")} : Bytewise(Answer("b"))) {
+        ASSERT_TRUE(replay.Skip(&again)) << cut;
+        service::AddTo(again, &client);
+        for (const ToolCallDelta& call : again.tool_calls) {
+          EXPECT_FALSE(call.name.empty() && call.arguments.empty());
+        }
+      }
+      EXPECT_TRUE(replay.done());
+      const size_t first = client.tool_calls[0].id == "a0" ? 0 : 1;
+      EXPECT_EQ(first, cut > 12 ? 0U : 1U) << cut;
+      for (size_t i = 0; i < client.tool_calls.size(); ++i) {
+        std::string& id = client.tool_calls[i].id;
+        EXPECT_TRUE(id == "a" + std::to_string(i) || id == "b" + std::to_string(i)) << id;
+        id = "x";
+      }
+      EXPECT_EQ(ShownAnswer(client), "hm so|one two|x get({\"a\":1})|x get({})") << cut;
+    }
+  }
+}
+
+TEST(Replay, TheSameBytesInAnotherPlaceAreAnotherAnswer) {
+  const Delta answer = Answer("a");
+  const auto differs = [&](const auto& change) {
+    Delta other = Answer("b");
+    change(&other);
+    Replay replay(Given(answer), false);
+    return !replay.Skip(&other) || !replay.done();
+  };
+  EXPECT_FALSE(differs([](Delta*) {}));
+  EXPECT_TRUE(differs([](Delta* other) {
+    other->text = other->reasoning + other->text;
+    other->reasoning.clear();
+  }));
+  EXPECT_TRUE(differs([](Delta* other) { other->tool_calls[1].index = 0; }));
+  EXPECT_TRUE(differs([](Delta* other) { other->tool_calls[0].name = "getX"; }));
+  EXPECT_TRUE(differs([](Delta* other) { other->tool_calls[0].name = "ge"; }));
+  EXPECT_TRUE(differs([](Delta* other) { other->tool_calls.pop_back(); }));
+  EXPECT_TRUE(differs([](Delta* other) {
+    other->tool_calls[0].arguments.clear();
+    other->text += "{\"a\":1}";
+  }));
+  // A call of which the client has the name alone is not one whose name goes on.
+  Delta named;
+  named.tool_calls = {{0, "a", "get", ""}};
+  Delta longer;
+  longer.tool_calls = {{0, "a", "getter", "{}"}};
+  EXPECT_FALSE(Replay(Given(named), false).Skip(&longer));
 }
 
 }  // namespace

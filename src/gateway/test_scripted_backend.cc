@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/failure.h"
+#include "service/sinks.h"
 
 namespace ropeway::gateway {
 namespace {
@@ -33,7 +34,42 @@ std::string TextAt(const Request& request, int i) {
 // Whether the token's text comes with the next one.
 bool HeldAt(int i) { return i % 3 == 2; }
 
+// Adds what token `i` says.
+void SayAt(const Request& request, int i, const std::string& calls, Delta* delta) {
+  const std::string text = TextAt(request, i);
+  const int place = i % 9;
+  if (calls.empty() || (place >= 3 && place < 6)) {
+    delta->text += text;
+  } else if (place < 3) {
+    delta->reasoning += text;
+  } else {
+    ToolCallDelta& call = delta->tool_calls.emplace_back();
+    call.index = i / 9;
+    if (place == 6) {
+      call.id = calls + std::to_string(call.index);
+      call.name = "f" + std::to_string(call.index);
+    }
+    call.arguments = text;
+  }
+}
+
 }  // namespace
+
+ChatMessage ExpectedAnswer(const Request& request, int tokens, const std::string& calls) {
+  Delta all;
+  for (int i = 0; i < tokens; ++i) SayAt(request, i, calls, &all);
+  ChatMessage answer{"assistant", ""};
+  service::AddTo(all, &answer);
+  return answer;
+}
+
+std::string Shown(const ChatMessage& answer) {
+  std::string shown = answer.reasoning_content + "|" + answer.content;
+  for (const ToolCall& call : answer.tool_calls) {
+    shown += "|" + call.id + " " + call.name + "(" + call.arguments + ")";
+  }
+  return shown;
+}
 
 std::string ExpectedText(const Request& request, int tokens) {
   std::string text;
@@ -53,7 +89,7 @@ struct ScriptedBackend::Stream {
   BackendScript script;
   int at = 0;    // Tokens, with those before the attempt.
   int said = 0;  // Of the attempt.
-  std::string held;
+  Delta held;
   bool prompt_said = false;
   std::chrono::steady_clock::time_point hangs_since{};  // 0: it has not hung.
 
@@ -106,8 +142,10 @@ struct ScriptedBackend::Stream {
 
   void SayToken() {
     Delta delta;
-    std::string text = std::exchange(held, {}) + script.add_to_text + TextAt(request, at);
-    (HeldAt(at) && script.says_tokens ? held : delta.text) = std::move(text);
+    Delta says = std::exchange(held, {});
+    says.text += script.add_to_text;
+    SayAt(request, at, script.calls, &says);
+    (HeldAt(at) && script.says_tokens ? held : delta) = std::move(says);
     if (script.says_tokens) {
       OutputToken& token = delta.tokens.emplace_back();
       token.id = IdAt(request, at) + script.add_to_ids;
@@ -120,10 +158,8 @@ struct ScriptedBackend::Stream {
   }
 
   bool Finished() {
-    if (!held.empty()) {
-      Delta rest;
-      rest.text = std::exchange(held, {});
-      if (!sink->OnDelta(id, std::move(rest))) cancelled = true;
+    if (held.says()) {
+      if (!sink->OnDelta(id, std::exchange(held, {}))) cancelled = true;
       return true;  // A loss may come between.
     }
     Finish end;
@@ -191,7 +227,9 @@ RequestId ScriptedBackend::Start(SinkRequest one) {
     for (int i = 0; i < stream->at && stream->script.checks_ids; ++i) {
       EXPECT_EQ(request.resume_ids[static_cast<size_t>(i)], IdAt(request, i));
     }
-    if (HeldAt(stream->at - 1)) stream->held = TextAt(request, stream->at - 1);
+    if (HeldAt(stream->at - 1)) {
+      SayAt(request, stream->at - 1, stream->script.calls, &stream->held);
+    }
   }
   bool dead = false;
   {
@@ -257,6 +295,7 @@ bool RecordingSink::OnDelta(RequestId, Delta delta) {
   record_.in_order = record_.in_order && record_.admitted == 1 && record_.ends == 0;
   ++record_.deltas;
   record_.text += delta.text;
+  service::AddTo(delta, &record_.answer);
   for (OutputToken& token : delta.tokens) record_.tokens.push_back(std::move(token));
   for (OutputToken& token : delta.prompt_tokens) record_.prompt_tokens.push_back(std::move(token));
   changed_.notify_all();

@@ -41,6 +41,9 @@ struct BackendScript {
   TokenId add_to_ids = 0;
   std::string add_to_text = {};
   bool checks_ids = true;  // It expects to go on from true ones.
+  // Of nine tokens three are a thought, three text and three a call of a tool, whose id begins so;
+  // "": all are text.
+  std::string calls = {};
 };
 
 // Its answers depend on the request and the seed alone: a token has an id, a log-prob and a text.
@@ -111,6 +114,7 @@ class RecordingSink final : public Sink {
     int ends = 0;
     bool in_order = true;
     std::string text;
+    ChatMessage answer{"assistant", ""};  // The text too.
     std::vector<OutputToken> tokens;
     std::vector<OutputToken> prompt_tokens;
     std::optional<Finish> finish;  // Of an answer, or of a cancel after it was admitted.
@@ -133,6 +137,9 @@ class RecordingSink final : public Sink {
 
 // The output of all tokens of a request, as text.
 std::string ExpectedText(const Request& request, int tokens);
+// The same of a backend that calls tools.
+ChatMessage ExpectedAnswer(const Request& request, int tokens, const std::string& calls);
+std::string Shown(const ChatMessage& answer);
 
 // A gateway of scripted backends "a", "b", ... of the model "m", which the test keeps.
 struct ScriptedGateway {
