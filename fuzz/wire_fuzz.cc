@@ -46,6 +46,7 @@ constexpr int32_t kTopLogprobs = 2;
 // An answer to so few tokens is not longer, with what servers may add.
 constexpr size_t kMostTokens = 100;
 constexpr size_t kMostBytes = 64'000;
+constexpr int32_t kMostCalls = 128;
 
 Request RequestOf(uint8_t options, const std::string& text) {
   Request request;
@@ -106,26 +107,45 @@ class Notes {
       : scored_(request.logprobs.has_value()), notes_(notes) {}
 
   void Take(const Delta& delta) {
-    Require(!delta.text.empty() || !delta.tokens.empty(), "an empty delta");
+    Require(delta.says() || !delta.tokens.empty(), "an empty delta");
     Require(delta.prompt_tokens.empty(), "nobody asked for the prompt's scores");
-    Require(base::IsValidUtf8(delta.text), "text that is not UTF-8");
-    *notes_ += delta.text;
+    TakeText(delta.reasoning);
+    TakeText(delta.text);
+    for (const ToolCallDelta& call : delta.tool_calls) TakeCall(call);
     for (const OutputToken& token : delta.tokens) {
       CheckToken(token, scored_);
       *notes_ += Noted(token);
     }
     *notes_ += '\n';
-    bytes_ += delta.text.size();
     tokens_ += delta.tokens.size();
   }
 
   bool is_long() const { return bytes_ > kMostBytes || tokens_ > kMostTokens; }
 
  private:
+  void TakeText(const std::string& text) {
+    Require(base::IsValidUtf8(text), "text that is not UTF-8");
+    *notes_ += text + '|';
+    bytes_ += text.size();
+  }
+
+  void TakeCall(const ToolCallDelta& call) {
+    const bool begins = !call.name.empty();
+    Require(begins == !call.id.empty(), "a name without an id, or an id without a name");
+    Require(begins || !call.arguments.empty(), "an empty piece of a call");
+    Require(begins ? call.index == calls_ : call.index >= 0 && call.index < calls_,
+            "a call out of turn");
+    if (begins) ++calls_;
+    Require(calls_ <= kMostCalls, "more calls than an answer may have");
+    *notes_ += Noted(call.index);
+    for (const std::string* text : {&call.id, &call.name, &call.arguments}) TakeText(*text);
+  }
+
   const bool scored_;
   std::string* const notes_;
   size_t bytes_ = 0;
   size_t tokens_ = 0;
+  int32_t calls_ = 0;
 };
 
 void CheckFailure(const Outcome& failure) {
@@ -141,6 +161,7 @@ void CheckEnd(const Finish& end) {
        {end.usage.prompt_tokens, end.usage.completion_tokens, end.usage.cached_tokens}) {
     Require(count >= Usage::kUnknown, "a count below 0");
   }
+  Require(end.usage.reasoning_tokens >= 0, "a count of thoughts below 0");
 }
 
 // All that is read of the answer to the request when `next` more bytes arrive at a time.
@@ -166,8 +187,8 @@ std::string Read(const WireFormat& wire, const Request& request, std::string_vie
   const Finish& end = outcome.finish;
   CheckEnd(end);
   return notes + "ended: " + FinishReasonName(end.reason) + Noted(end.usage.prompt_tokens) +
-         Noted(end.usage.completion_tokens) + Noted(end.usage.cached_tokens) + ' ' +
-         std::to_string(end.seed);
+         Noted(end.usage.completion_tokens) + Noted(end.usage.cached_tokens) +
+         Noted(end.usage.reasoning_tokens) + ' ' + std::to_string(end.seed);
 }
 
 void CheckFacts(const BackendFacts& facts) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
-#include <variant>
 
 #include "api/openai_wire.h"
 #include "api/parameter_json.h"
@@ -74,10 +73,6 @@ class LlamaCppWire final : public OpenAiWire {
     if (Status status = CheckFromTheStart(request); !status.ok()) return status;
     // It takes 32 bits, and all ones for "draw one".
     if (body->contains("seed")) (*body)["seed"] = ShortSeed(SeedOf(request).value_or(0));
-    // The model's text as it is, with its thoughts and their marks, as Ropeway answers.
-    if (std::holds_alternative<Chat>(request.prompt)) {
-      (*body)["reasoning_format"] = "none";
-    }
     return {};
   }
 

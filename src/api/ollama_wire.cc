@@ -8,6 +8,7 @@
 
 #include "api/output_format.h"
 #include "api/parameter_json.h"
+#include "api/wire_answer.h"
 #include "api/wire_chat.h"
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
@@ -19,16 +20,17 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-// Reads a stream of lines. Text comes from `message.content` or `response`; thoughts (`thinking`)
-// go into it between <think> and </think>, as for OpenAI's kinds. The stream ends with the line
-// whose `done` is true, or with one that has an `error`.
+// Reads a stream of lines. Text comes from `message.content` or `response`, thoughts from
+// `thinking`, whole calls of tools from `tool_calls`. The stream ends with the line whose `done` is
+// true, or with one that has an `error`.
 class OllamaReply final : public WireReply {
  public:
   explicit OllamaReply(const Request& request)
       : chat_(std::holds_alternative<Chat>(request.prompt)),
         logprobs_(request.logprobs),
         max_tokens_(request.max_tokens),
-        length_(request.max_tokens) {}
+        length_(request.max_tokens),
+        answer_(request) {}
 
   std::optional<Outcome> Feed(std::string_view bytes, const DeltaFn& give) override {
     std::optional<Outcome> failure;
@@ -62,9 +64,9 @@ class OllamaReply final : public WireReply {
       if (std::optional<Outcome> failure = TakeLine(line_, give)) return *std::move(failure);
     }
     if (!done_) return Broken("ended its stream without a line that has 'done': true");
-    if (std::string rest = halves_.Rest(); !rest.empty()) {
-      give({.text = std::move(rest), .tokens = {}});
-    }
+    Delta rest;
+    answer_.Rest(&rest);
+    if (rest.says()) give(std::move(rest));
     return Outcome::Ended(end_);
   }
 
@@ -87,7 +89,7 @@ class OllamaReply final : public WireReply {
       return Broken("answered a chat with a completion, or a completion with a chat");
     }
     Delta delta;
-    delta.text = ReadText(*line, text, &fields);
+    ReadSaid(*line, text, &fields, &delta);
     if (logprobs_) {
       ReadLogprobs(Member(*line, "logprobs"), *logprobs_, &fields, &token_bytes_, &delta.tokens);
     }
@@ -97,36 +99,39 @@ class OllamaReply final : public WireReply {
     if (!fields.fault().empty()) return Broken(fields.fault());
     if (failed) return failed;
     done_ = done;
-    if (delta.text.empty() && delta.tokens.empty()) return length_.TakeIdle();
-    if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
+    if (!delta.says() && delta.tokens.empty()) return length_.TakeIdle();
+    if (!length_.Take(SaidBytes(delta), delta.tokens.size())) return TooLong(max_tokens_);
     give(std::move(delta));
     return std::nullopt;
   }
 
-  // The text of a line, which was read from `source`.
-  std::string ReadText(const Json& line, std::string_view source, FieldReader* fields) {
+  // What a line, which was read from `source`, says.
+  void ReadSaid(const Json& line, std::string_view source, FieldReader* fields, Delta* delta) {
     const std::optional<std::string> marked = MarkHalves(source);
-    if (!marked) return halves_.Join(JoinedText(line, fields), false);
+    if (!marked) return ReadMarked(line, false, fields, delta);
     const StatusOr<Json> again = ReadDocument(*marked, "a line of its stream");
-    return halves_.Join(JoinedText(again.ok() ? *again : line, fields), true);
+    if (!again.ok()) return fields->Fault("message", "with half of a surrogate pair");
+    ReadMarked(*again, true, fields, delta);
   }
 
-  std::string JoinedText(const Json& line, FieldReader* fields) {
+  void ReadMarked(const Json& line, bool marked, FieldReader* fields, Delta* delta) {
     std::string thought;
     std::string text;
     const Json& said = chat_ ? fields->Object(Member(line, "message"), "message") : line;
     const char* const name = chat_ ? "content" : "response";
     fields->Said(Member(said, "thinking"), "thinking", &thought, &thought);
     fields->Said(Member(said, name), name, &text, &thought);
-    return thoughts_.Join(thought, text);
+    answer_.Add(std::move(thought), std::move(text), marked, delta);
+    answer_.AddCalls(Member(said, "tool_calls"), marked, true, fields, delta);
   }
 
   std::optional<Outcome> ReadEnd(const Json& line, FieldReader* fields) {
     const auto count = [&](const char* key) {
       return fields->Count(Member(line, key), key).value_or(Usage::kUnknown);
     };
-    end_.usage = {count("prompt_eval_count"), count("eval_count"),
-                  count("prompt_eval_cached_count")};
+    end_.usage.prompt_tokens = count("prompt_eval_count");
+    end_.usage.completion_tokens = count("eval_count");
+    end_.usage.cached_tokens = count("prompt_eval_cached_count");
     const std::string_view reason = fields->Text(Member(line, "done_reason"), "done_reason");
     // Old servers give no reason.
     const bool full = max_tokens_ && std::max(end_.usage.completion_tokens, 0) >= *max_tokens_;
@@ -141,8 +146,7 @@ class OllamaReply final : public WireReply {
   const std::optional<int32_t> logprobs_;
   const std::optional<int32_t> max_tokens_;
   LengthGuard length_;
-  ThoughtMarks thoughts_;
-  HalfJoiner halves_;
+  AnswerReader answer_;
   Finish end_ = Outcome::Unsaid();
   std::string line_;          // One whose end has not come.
   uint64_t token_bytes_ = 0;  // The bytes of the tokens so far.

@@ -118,12 +118,32 @@ TEST(OllamaWire, ReadsATextWithLogprobsAndThoughts) {
   for (const size_t cut : kOllamaCuts) {
     const ReadStream read = ReadInPieces(*MakeOllama({}), request, stream, cut);
     ASSERT_FALSE(read.failure) << read.failure->status.message();
-    EXPECT_EQ(read.sink.text, "<think>Hm.</think> a");
+    EXPECT_EQ(read.sink.reasoning, "Hm.");
+    EXPECT_EQ(read.sink.text, " a");
     ASSERT_EQ(read.sink.tokens.size(), 1u);
     EXPECT_EQ(read.sink.tokens[0].bytes, " a");
     EXPECT_EQ(read.sink.tokens[0].top_logprobs.size(), 1u);
     EXPECT_EQ(read.end.reason, FinishReason::kLength);
     EXPECT_EQ(read.end.usage.cached_tokens, 1);
+  }
+}
+
+TEST(OllamaWire, ItsCallsAreWhole) {
+  const std::string stream = Lines(
+      {R"({"message":{"role":"assistant","content":"","thinking":"Weather\ud83d"},"done":false})",
+       R"({"message":{"content":"","thinking":"\ude00."},"done":false})",
+       R"({"message":{"content":"","tool_calls":[{"function":{"name":"get","arguments":{"city":"Bozen","days":[1,2.5]}}}]},"done":false})",
+       R"({"message":{"content":"","tool_calls":[{"id":"x1","function":{"index":0,"name":"get","arguments":{}}},{"function":{"name":"now"}}]},"done":false})",
+       R"({"message":{"content":""},"done":true,"done_reason":"stop","prompt_eval_count":9,"eval_count":6})"});
+  for (const size_t cut : kOllamaCuts) {
+    const ReadStream read = ReadInPieces(*MakeOllama({}), ChatRequest(), stream, cut);
+    ASSERT_FALSE(read.failure) << read.failure->status.message();
+    EXPECT_EQ(read.sink.reasoning, "Weather😀.");
+    EXPECT_EQ(read.sink.text, "");
+    EXPECT_EQ(Shown(read.sink.calls),
+              R"(call_2_0 get({"city":"Bozen","days":[1,2.5]}) x1 get({}) call_2_2 now({}) )");
+    EXPECT_EQ(read.end.reason, FinishReason::kStop);
+    EXPECT_EQ(read.end.usage.completion_tokens, 6);
   }
 }
 
@@ -189,6 +209,10 @@ TEST(OllamaWire, AFieldOfAnUnexpectedTypeIsNamed) {
       {R"({"message":{"content":7}})", "'content' as a number"},
       {R"({"message":{"content":[{"type":"image"}]}})", "'image'"},
       {R"({"message":{"content":"a","thinking":true}})", "'thinking' as a boolean"},
+      {R"({"message":{"tool_calls":{}}})", "'tool_calls' as an object"},
+      {R"({"message":{"tool_calls":[{"function":{"name":"f","arguments":3}}]}})",
+       "'tool_calls.function.arguments' as a number"},
+      {R"({"message":{"tool_calls":[{"function":{"arguments":{}}}]}})", "has no name"},
       {R"({"done":"maybe"})", "'done' as a string"},
       {R"({"done":true,"done_reason":[]})", "'done_reason' as a list"},
       {R"({"done":true,"eval_count":"two"})", "'eval_count' as a string"},

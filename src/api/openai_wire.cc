@@ -54,7 +54,8 @@ OpenAiReply::OpenAiReply(const Request& request)
     : chat_(IsChat(request)),
       logprobs_(request.logprobs),
       max_tokens_(request.max_tokens),
-      length_(request.max_tokens) {}
+      length_(request.max_tokens),
+      answer_(request) {}
 
 std::optional<Outcome> OpenAiReply::Feed(std::string_view bytes, const DeltaFn& give) {
   if (shape_ == Shape::kStream) return FeedStream(bytes, give);
@@ -143,7 +144,7 @@ std::optional<Outcome> OpenAiReply::TakeObject(const Json& event, std::string_vi
     return Broken("answered a chat with a completion, or a completion with a chat");
   }
   Delta delta;
-  delta.text = ReadText(choice, source, &fields);
+  ReadSaid(choice, source, &fields, &delta);
   if (logprobs_) {
     ReadLogprobs(Member(choice, "logprobs"), *logprobs_, &fields, &token_bytes_, &delta.tokens);
   }
@@ -163,9 +164,11 @@ void OpenAiReply::TakeUsage(const Json& event, FieldReader* fields) {
   take(usage, "completion_tokens", &end_.usage.completion_tokens);
   // llama-server's own field, for those that have it alone; then OpenAI's.
   take(fields->Object(Member(event, "timings"), "timings"), "cache_n", &end_.usage.cached_tokens);
-  constexpr char kDetails[] = "prompt_tokens_details";
-  take(fields->Object(Member(usage, kDetails), kDetails), "cached_tokens",
-       &end_.usage.cached_tokens);
+  const auto details = [&](const char* key) -> const Json& {
+    return fields->Object(Member(usage, key), key);
+  };
+  take(details("prompt_tokens_details"), "cached_tokens", &end_.usage.cached_tokens);
+  take(details("completion_tokens_details"), "reasoning_tokens", &end_.usage.reasoning_tokens);
 }
 
 bool OpenAiReply::IsOfAnotherKind(const Json& choice) const {
@@ -176,21 +179,19 @@ bool OpenAiReply::IsOfAnotherKind(const Json& choice) const {
   return (chat_ ? message : text).is_null() && !other.empty() && other != "";
 }
 
-std::string OpenAiReply::ReadText(const Json& choice, std::string_view source,
-                                  FieldReader* fields) {
+void OpenAiReply::ReadSaid(const Json& choice, std::string_view source, FieldReader* fields,
+                           Delta* delta) {
   const std::optional<std::string> marked = MarkHalves(source);
-  if (!marked) return halves_.Join(JoinedText(choice, fields), false);
+  if (!marked) return ReadMarked(choice, false, fields, delta);
   const StatusOr<Json> again = ReadDocument(*marked, "its answer");
-  if (!again.ok()) {
-    fields->Fault("choices", "with half of a surrogate pair");
-    return {};
-  }
-  return halves_.Join(JoinedText(Member(*again, "choices")[0], fields), true);
+  if (!again.ok()) return fields->Fault("choices", "with half of a surrogate pair");
+  ReadMarked(Member(*again, "choices")[0], true, fields, delta);
 }
 
-std::string OpenAiReply::JoinedText(const Json& choice, FieldReader* fields) {
+void OpenAiReply::ReadMarked(const Json& choice, bool marked, FieldReader* fields, Delta* delta) {
   std::string thought;
   std::string text;
+  const Json* calls = nullptr;
   // Some servers write completions as chats, with an empty `text` beside.
   fields->Said(Member(choice, "text"), "text", &text, &thought);
   const auto read = [&](const char* name) {
@@ -200,17 +201,20 @@ std::string OpenAiReply::JoinedText(const Json& choice, FieldReader* fields) {
     if (thought.empty()) fields->Said(Member(said, "reasoning"), "reasoning", &thought, &thought);
     if (text.empty()) fields->Said(Member(said, "content"), "content", &text, &thought);
     if (text.empty()) fields->Said(Member(said, "refusal"), "refusal", &text, &thought);
-    return !text.empty() || !thought.empty();
+    calls = &Member(said, "tool_calls");
+    return !text.empty() || !thought.empty() || !calls->empty();
   };
-  if (read("delta")) has_pieces_ = true;
-  // Behind pieces some servers send the whole text once more.
+  const bool pieces = read("delta");
+  has_pieces_ = has_pieces_ || pieces;
+  // Behind pieces some servers send the whole answer once more.
   if (!has_pieces_) read("message");
-  return thoughts_.Join(thought, text);
+  answer_.Add(std::move(thought), std::move(text), marked, delta);
+  answer_.AddCalls(*calls, marked, !has_pieces_, fields, delta);
 }
 
 std::optional<Outcome> OpenAiReply::Give(Delta delta, const DeltaFn& give) {
-  if (delta.text.empty() && delta.tokens.empty()) return length_.TakeIdle();
-  if (!length_.Take(delta.text.size(), delta.tokens.size())) return TooLong(max_tokens_);
+  if (!delta.says() && delta.tokens.empty()) return length_.TakeIdle();
+  if (!length_.Take(SaidBytes(delta), delta.tokens.size())) return TooLong(max_tokens_);
   give(std::move(delta));
   return std::nullopt;
 }
@@ -233,9 +237,9 @@ Outcome OpenAiReply::End(const DeltaFn& give) {
   if (!complete_ && !finished_) {
     return Broken("ended its stream without a finish_reason and without [DONE]");
   }
-  if (std::string rest = halves_.Rest(); !rest.empty()) {
-    give({.text = std::move(rest), .tokens = {}});
-  }
+  Delta rest;
+  answer_.Rest(&rest);
+  if (rest.says()) give(std::move(rest));
   if (!finished_ && max_tokens_ && std::max(end_.usage.completion_tokens, 0) >= *max_tokens_) {
     end_.reason = FinishReason::kLength;
   }

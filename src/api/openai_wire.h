@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/wire_answer.h"
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
 #include "api/wire_json.h"
@@ -26,12 +27,12 @@ inline bool IsChat(const Request& request) { return std::holds_alternative<Chat>
 // Reads the answer to a request for one choice: a stream of completions or chat completions, or the
 // whole answer as one JSON document, which some servers send whatever was asked for.
 //
-// Text comes from `text`, `delta.content`, and for models that think from `delta.reasoning_content`
-// or `delta.reasoning`: a request has one text, so thoughts go into it between <think> and
-// </think>, as the models write them. The stream ends with [DONE], or with the body once a
-// finish_reason has come. What keeps a connection alive is no output: an event without data or
-// without choices, a ping. One request has its connection to itself, so neither the `id` of an
-// event nor the `index` of its choice is read; but an event with several choices is a failure.
+// Text comes from `text` and `delta.content`, thoughts from `delta.reasoning_content` or
+// `delta.reasoning`, calls of tools from `delta.tool_calls`. The stream ends with [DONE], or with
+// the body once a finish_reason has come. What keeps a connection alive is no output: an event
+// without data or without choices, a ping. One request has its connection to itself, so neither the
+// `id` of an event nor the `index` of its choice is read; but an event with several choices is a
+// failure.
 class OpenAiReply : public WireReply {
  public:
   // A longer answer that is one document is a failure.
@@ -64,9 +65,11 @@ class OpenAiReply : public WireReply {
                                     const DeltaFn& give);
   void TakeUsage(const nlohmann::json& event, FieldReader* fields);
   bool IsOfAnotherKind(const nlohmann::json& choice) const;
-  // The choice's text as it goes to the client, and as it came, with halves of characters.
-  std::string ReadText(const nlohmann::json& choice, std::string_view source, FieldReader* fields);
-  std::string JoinedText(const nlohmann::json& choice, FieldReader* fields);
+  // What the choice, which was read from `source`, says.
+  void ReadSaid(const nlohmann::json& choice, std::string_view source, FieldReader* fields,
+                Delta* delta);
+  // The same; `marked`: the choice is of a document that MarkHalves returned.
+  void ReadMarked(const nlohmann::json& choice, bool marked, FieldReader* fields, Delta* delta);
   std::optional<Outcome> Give(Delta delta, const DeltaFn& give);
   std::optional<Outcome> TakeFinish(std::string_view reason);
 
@@ -79,10 +82,9 @@ class OpenAiReply : public WireReply {
   bool has_choice_ = false;  // Some choice said something.
   net::SseParser events_{kMaxEventBytes};
   LengthGuard length_;
-  ThoughtMarks thoughts_;
-  HalfJoiner halves_;
+  AnswerReader answer_;
   uint64_t token_bytes_ = 0;  // The bytes of the tokens so far.
-  bool has_pieces_ = false;   // A `delta` had text.
+  bool has_pieces_ = false;   // A `delta` said something.
   bool finished_ = false;     // A finish_reason came.
   bool complete_ = false;     // [DONE] came, or too much behind a finish_reason.
 };

@@ -122,7 +122,8 @@ TEST(OpenAiStreams, ACompletionMayBeWrittenAsAChatBesideAnEmptyText) {
   for (const Request& request : {CompletionRequest(), ChatRequest()}) {
     const ReadStream read = ReadInPieces(*MakeOpenAi({}), request, body, 9);
     ASSERT_FALSE(read.failure) << read.failure->status.message();
-    EXPECT_EQ(read.sink.text, "<think>hm</think>Hello");
+    EXPECT_EQ(read.sink.reasoning, "hm");
+    EXPECT_EQ(read.sink.text, "Hello");
   }
 }
 
@@ -203,6 +204,9 @@ TEST(OpenAiStreams, AFieldOfAnUnexpectedTypeIsNamed) {
       {R"({"choices":[{"delta":{"content":[{"type":"image_url"}]}}]})", "'image_url'"},
       {R"({"choices":[{"delta":{"reasoning":{"effort":"low"}}}]})", "'reasoning' with a part"},
       {R"({"choices":[{"delta":{"reasoning_content":1}}]})", "'reasoning_content' as a number"},
+      {R"({"choices":[{"delta":{"tool_calls":"x"}}]})", "'tool_calls' as a string"},
+      {R"({"choices":[{"delta":{"tool_calls":["x"]}}]})", "'tool_calls' as a string"},
+      {R"({"choices":[{"delta":{"tool_calls":[{"function":"f"}]}}]})", "'tool_calls.function'"},
       {R"({"choices":[{"delta":{},"finish_reason":1}]})", "'finish_reason' as a number"},
       {R"({"choices":[{"delta":{},"finish_reason":["stop"]}]})", "'finish_reason' as a list"},
       {R"({"choices":[],"usage":[1]})", "'usage' as a list"},

@@ -204,15 +204,16 @@ TEST(OpenAiWire, AnEndNeedsAFinishReasonOrDone) {
   EXPECT_EQ(read({text, usage}, true).end.reason, FinishReason::kLength);
 }
 
-TEST(OpenAiWire, ThoughtsAreTextBetweenMarks) {
+TEST(OpenAiWire, ThoughtsAreNoText) {
   const std::string stream =
       Events({R"({"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]})",
               R"({"choices":[{"index":0,"delta":{"reasoning_content":"Hm"}}]})",
               R"({"choices":[{"index":0,"delta":{"reasoning_content":".","reasoning":"."}}]})",
               R"({"choices":[{"index":0,"delta":{"content":"Yes"}}]})",
               R"({"choices":[{"index":0,"delta":{"content":"."},"finish_reason":"stop"}]})"});
-  EXPECT_EQ(ReadInPieces(*MakeOpenAi({}), ChatRequest(), stream, 7).sink.text,
-            "<think>Hm.</think>Yes.");
+  const ReadStream read = ReadInPieces(*MakeOpenAi({}), ChatRequest(), stream, 7);
+  EXPECT_EQ(read.sink.reasoning, "Hm.");
+  EXPECT_EQ(read.sink.text, "Yes.");
 }
 
 TEST(OpenAiWire, ReadsLogprobsOfChats) {

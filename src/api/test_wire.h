@@ -22,17 +22,40 @@ namespace ropeway::api::wire {
 // What a wire format gave.
 struct GivenDeltas {
   std::string text;
-  std::vector<std::string> pieces;  // One for each delta.
+  std::string reasoning;
+  std::vector<ToolCall> calls;
+  std::vector<std::string> pieces;  // Of text, one for each delta.
   std::vector<OutputToken> tokens;
 
   WireReply::DeltaFn Take() {
     return [this](Delta delta) {
       text += delta.text;
+      reasoning += delta.reasoning;
+      for (const ToolCallDelta& more : delta.tool_calls) TakeCall(more);
       pieces.push_back(std::move(delta.text));
       tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
     };
   }
+
+ private:
+  void TakeCall(const ToolCallDelta& more) {
+    const auto index = static_cast<size_t>(more.index);
+    const bool begins = !more.name.empty();
+    ASSERT_TRUE(begins ? index == calls.size() && !more.id.empty() : index < calls.size());
+    ASSERT_TRUE(begins || (more.id.empty() && !more.arguments.empty()));
+    if (begins) calls.push_back({more.id, more.name, ""});
+    calls[index].arguments += more.arguments;
+  }
 };
+
+// "id name(arguments) ..." of calls.
+inline std::string Shown(const std::vector<ToolCall>& calls) {
+  std::string shown;
+  for (const ToolCall& call : calls) {
+    shown += call.id + " " + call.name + "(" + call.arguments + ") ";
+  }
+  return shown;
+}
 
 // A stream as it was read.
 struct ReadStream {

@@ -259,32 +259,17 @@ LengthGuard::LengthGuard(std::optional<int32_t> max_tokens) {
   max_bytes_ = max_tokens_ * kMaxTokenBytes;
 }
 
-bool LengthGuard::Take(size_t text_bytes, size_t tokens) {
-  if (max_events_ == 0 || text_bytes > max_bytes_ || tokens > max_tokens_) return false;
+bool LengthGuard::Take(size_t said_bytes, size_t tokens) {
+  if (max_events_ == 0 || said_bytes > max_bytes_ || tokens > max_tokens_) return false;
   --max_events_;
   max_tokens_ -= tokens;
-  max_bytes_ -= text_bytes;
+  max_bytes_ -= said_bytes;
   return true;
 }
 
 std::optional<Outcome> LengthGuard::TakeIdle() {
   if (idle_events_-- > 0) return std::nullopt;
   return Broken("sent a stream that does not end");
-}
-
-std::string ThoughtMarks::Join(std::string_view thought, std::string_view text) {
-  std::string joined;
-  if (!thought.empty()) {
-    if (!thinking_) joined += "<think>";
-    thinking_ = true;
-    joined += thought;
-  }
-  if (!text.empty()) {
-    if (thinking_) joined += "</think>";
-    thinking_ = false;
-    joined += text;
-  }
-  return joined;
 }
 
 int32_t ShortSeed(uint64_t seed) {

@@ -81,7 +81,7 @@ class LengthGuard {
  public:
   explicit LengthGuard(std::optional<int32_t> max_tokens);
   // Counts an event with output. Returns false once no honest answer could be so long.
-  bool Take(size_t text_bytes, size_t tokens = 0);
+  bool Take(size_t said_bytes, size_t tokens = 0);
   // Counts an event without output. There may be many, which keep the connection alive. Returns a
   // failure if they have no end.
   std::optional<Outcome> TakeIdle();
@@ -91,16 +91,6 @@ class LengthGuard {
   uint64_t max_events_;
   uint64_t max_tokens_;
   uint64_t max_bytes_;
-};
-
-// Puts the thoughts of a model, which some servers send apart, into its one text.
-class ThoughtMarks {
- public:
-  // The text of an event: <think> precedes the first thought, </think> the first text after it.
-  std::string Join(std::string_view thought, std::string_view text);
-
- private:
-  bool thinking_ = false;  // A <think> is open.
 };
 
 // --- Writing.
