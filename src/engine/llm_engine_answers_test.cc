@@ -63,7 +63,7 @@ TEST_F(LlmEngineAnswersTest, ThoughtsAreNotInTheText) {
   EXPECT_EQ(seen.finish->usage.reasoning_tokens, 5);
   EXPECT_EQ(seen.finish->usage.completion_tokens, 16);
   EXPECT_THAT(seen.tokens, SizeIs(16)) << "tokens are those of all that was generated";
-  // A prompt that is no chat is gone on with as it is.
+  // Only an answer to a chat has thoughts.
   seen = Run(TextRequest("(two) Four."));
   EXPECT_EQ(seen.reasoning, "");
   EXPECT_EQ(seen.text.substr(0, 11), "(two) Four.");
