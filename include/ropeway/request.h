@@ -94,13 +94,18 @@ struct Tool {
   std::string name;  // 1 to 64 letters, digits, "_" and "-"; no two of a chat have the same.
   std::string description = {};
   std::string parameters = {};  // The JSON Schema of an object, as text; "": it has none.
+  // The arguments of its calls are valid by `parameters`, also where the model decides whether to
+  // call.
+  bool strict = false;
+
+  bool operator==(const Tool&) const = default;
 };
 
 // Whether the model calls tools.
 enum class ToolChoice : uint8_t {
   kAuto,      // As it decides.
   kNone,      // What it says is text.
-  kRequired,  // It calls at least one.
+  kRequired,  // It calls at least one, with arguments that are valid by its `parameters`.
 };
 
 // A chat, and what else the chat template is given.
@@ -108,6 +113,10 @@ struct Chat {
   std::vector<ChatMessage> messages;
   std::vector<Tool> tools = {};  // At most 128. The template shows them to the model.
   ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string tool_name = {};  // With kRequired: the tool that is called; "": any of them.
+  // Whether one answer may have several calls. Where nothing holds calls to a form (kAuto without a
+  // strict tool), false is not enforced.
+  bool parallel_tool_calls = true;
   // A JSON object, as text, of further variables of the template, such as
   // {"enable_thinking": false}; "": none. It may not set the template's own: messages, tools,
   // documents, bos_token, eos_token, add_generation_prompt, continue_final_message.

@@ -20,7 +20,7 @@ inline size_t TextBytes(const ChatMessage& message) {
 }
 // What the chat says beside its messages.
 inline size_t OtherTextBytes(const Chat& chat) {
-  size_t bytes = chat.template_arguments.size();
+  size_t bytes = chat.template_arguments.size() + chat.tool_name.size();
   for (const Tool& tool : chat.tools) {
     bytes += tool.name.size() + tool.description.size() + tool.parameters.size();
   }

@@ -111,6 +111,34 @@ Status CheckTools(const std::vector<Tool>& tools) {
   return {};
 }
 
+Status CheckToolChoice(const Chat& chat) {
+  const char* const field = "tool_choice";
+  if (chat.tool_choice == ToolChoice::kRequired && chat.tools.empty()) {
+    return InvalidArgument("tool_choice asks for a call, but there are no tools", field);
+  }
+  if (chat.tool_name.empty()) return {};
+  if (chat.tool_choice != ToolChoice::kRequired) {
+    return InvalidArgument("tool_choice names a tool but does not require its call", field);
+  }
+  const auto is_named = [&](const Tool& tool) { return tool.name == chat.tool_name; };
+  if (std::any_of(chat.tools.begin(), chat.tools.end(), is_named)) return {};
+  return InvalidArgument(
+      fmt::format("tool_choice names '{}', which is none of the tools", chat.tool_name), field);
+}
+
+// An answer's form is that of its text, and a call is no text.
+Status CheckFormatOfCalls(const Request& request) {
+  const auto* chat = std::get_if<Chat>(&request.prompt);
+  const bool calls =
+      chat != nullptr && !chat->tools.empty() && chat->tool_choice != ToolChoice::kNone;
+  if (!calls || request.format.kind == OutputFormat::Kind::kText) return {};
+  const std::string form = request.format.field.empty() ? "format" : request.format.field;
+  return InvalidArgument(
+      fmt::format("tool_choice must be none beside {}: an answer that has a form calls no tools",
+                  form),
+      "tool_choice");
+}
+
 }  // namespace
 
 Status CheckChat(const Chat& chat) {
@@ -119,7 +147,8 @@ Status CheckChat(const Chat& chat) {
     return InvalidArgument("continue_final_message and add_generation_prompt must not both be true",
                            "continue_final_message");
   }
-  return CheckTools(chat.tools);
+  if (Status status = CheckTools(chat.tools); !status.ok()) return status;
+  return CheckToolChoice(chat);
 }
 
 Status CheckRequest(const Request& request) {
@@ -137,10 +166,10 @@ Status CheckRequest(const Request& request) {
   for (const Parameter& row : Parameters()) {
     if (Status status = CheckParameter(row, request); !status.ok()) return status;
   }
-  for (Status status :
-       {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
-        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
-        CheckSessionId(request.session_id), CheckClass(request), CheckResume(request)}) {
+  for (Status status : {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
+                        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
+                        CheckSessionId(request.session_id), CheckClass(request),
+                        CheckResume(request), CheckFormatOfCalls(request)}) {
     if (!status.ok()) return status;
   }
   return {};
