@@ -23,7 +23,7 @@ ALLOWED = {
     "answer": ["base"],
     "core": ["base"],
     "tokenizer": ["base"],
-    "grammar": ["base", "core", "tokenizer"],
+    "grammar": ["base", "core", "answer", "tokenizer"],
     "kernels": ["base"],
     "model": ["base", "core", "kernels"],
     "sampling": ["base", "core", "kernels"],

@@ -1,6 +1,7 @@
 #include "grammar/ebnf.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <tuple>
@@ -29,8 +30,9 @@ std::string Quote(std::string_view text) {
 }  // namespace
 
 bool Ebnf::Part::operator<(const Part& other) const {
-  return std::tie(kind, text, parts, least, most, rule) <
-         std::tie(other.kind, other.text, other.parts, other.least, other.most, other.rule);
+  return std::tie(kind, text, parts, least, most, rule, again) <
+         std::tie(other.kind, other.text, other.parts, other.least, other.most, other.rule,
+                  other.again);
 }
 
 Ebnf::Node Ebnf::Intern(Part part) {
@@ -87,6 +89,26 @@ Ebnf::Node Ebnf::Repeat(Node part, int least, int most) {
 
 Ebnf::Node Ebnf::Call(Rule rule) { return Intern({.kind = Kind::kCall, .rule = rule}); }
 
+Ebnf::Node Ebnf::Tokens(std::string_view macro, const std::vector<TokenId>& ids) {
+  return Intern({.kind = Kind::kToken, .text = fmt::format("{}({})", macro, fmt::join(ids, ", "))});
+}
+
+Ebnf::Node Ebnf::Token(const std::vector<TokenId>& ids) { return Tokens("Token", ids); }
+
+Ebnf::Node Ebnf::TokenBut(const std::vector<TokenId>& ids) { return Tokens("ExcludeToken", ids); }
+
+Ebnf::Node Ebnf::Behind(std::string_view mark, Rule then, bool again) {
+  return Intern(
+      {.kind = Kind::kBehind, .text = "TagDispatch((" + Quote(mark), .again = again, .rule = then});
+}
+
+Ebnf::Node Ebnf::Behind(TokenId mark, Rule then, bool again) {
+  return Intern({.kind = Kind::kBehind,
+                 .text = fmt::format("TokenTagDispatch(({}", mark),
+                 .again = again,
+                 .rule = then});
+}
+
 Ebnf::Rule Ebnf::Declare() {
   rules_.emplace_back();
   bytes_ += 12;
@@ -107,7 +129,7 @@ Ebnf::Node Ebnf::Shared(Node body, int max_characters) {
 template <typename Fn>
 void Ebnf::ForEachCall(Node node, Fn&& fn) const {
   const Part& part = At(node);
-  if (part.kind == Kind::kCall) fn(part.rule);
+  if (part.kind == Kind::kCall || part.kind == Kind::kBehind) fn(part.rule);
   for (const Node each : part.parts) ForEachCall(each, fn);
 }
 
@@ -132,7 +154,10 @@ bool Ebnf::HasText(Node node, Texts texts, const std::vector<bool>& rules) const
     case Kind::kLiteral:
       return texts == Texts::kAny || part.text.empty();
     case Kind::kClass:
+    case Kind::kToken:
       return texts == Texts::kAny;
+    case Kind::kBehind:
+      return true;
     case Kind::kSequence:
       return std::all_of(part.parts.begin(), part.parts.end(), has);
     case Kind::kChoice:
@@ -232,7 +257,12 @@ void Ebnf::PrintNode(Node node, const std::vector<int>& names, bool nested,
       *text += Quote(part.text);
       return;
     case Kind::kClass:
+    case Kind::kToken:
       *text += part.text;
+      return;
+    case Kind::kBehind:
+      *text += fmt::format("{}, r{}), loop_after_dispatch={})", part.text,
+                           names[static_cast<size_t>(part.rule)], part.again);
       return;
     case Kind::kCall: {
       const int name = names[static_cast<size_t>(part.rule)];

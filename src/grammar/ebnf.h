@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ropeway/request.h"
+
 namespace ropeway::grammar {
 
 // Equal parts are one node, and equal rules are one rule, so that the masks of both are computed
@@ -34,6 +36,15 @@ class Ebnf {
   // `part`, `least` to `most` times in a row.
   Node Repeat(Node part, int least, int most);
   Node Call(Rule rule);
+  // One of these tokens, whatever its text.
+  Node Token(const std::vector<TokenId>& ids);
+  // Any token that has a text but for these.
+  Node TokenBut(const std::vector<TokenId>& ids);
+  // Any text, in which each `mark` is followed by `then`; not `again`: the first mark, and with
+  // `then` the text ends. Part of a mark is text. It must be all of a rule's body.
+  Node Behind(std::string_view mark, Rule then, bool again);
+  // The same for a token.
+  Node Behind(TokenId mark, Rule then, bool again);
 
   // A new rule, to be defined later: for rules that call themselves.
   Rule Declare();
@@ -56,14 +67,24 @@ class Ebnf {
   std::string Print(Rule root) const;
 
  private:
-  enum class Kind : uint8_t { kLiteral, kClass, kSequence, kChoice, kRepeat, kCall };
+  enum class Kind : uint8_t {
+    kLiteral,
+    kClass,
+    kSequence,
+    kChoice,
+    kRepeat,
+    kCall,
+    kToken,
+    kBehind
+  };
   struct Part {
     Kind kind = Kind::kLiteral;
-    std::string text = {};         // kLiteral, kClass.
+    std::string text = {};         // kLiteral, kClass; of kToken and kBehind the beginning.
     std::vector<Node> parts = {};  // kSequence, kChoice; one: kRepeat.
     int least = 0;                 // kRepeat.
     int most = kNoLimit;           // kRepeat.
-    Rule rule = -1;                // kCall.
+    bool again = false;            // kBehind.
+    Rule rule = -1;                // kCall, kBehind.
     bool operator<(const Part& other) const;
   };
   struct RuleBody {
@@ -73,6 +94,7 @@ class Ebnf {
 
   const Part& At(Node node) const { return *parts_[static_cast<size_t>(node)]; }
   Node Intern(Part part);
+  Node Tokens(std::string_view macro, const std::vector<TokenId>& ids);
   std::vector<Rule> Reachable(Rule root) const;
   template <typename Fn>
   void ForEachCall(Node node, Fn&& fn) const;

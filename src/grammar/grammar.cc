@@ -108,8 +108,8 @@ struct Matcher::Parts {
 Vocabulary::Vocabulary() = default;
 Vocabulary::~Vocabulary() = default;
 
-StatusOr<std::shared_ptr<const Vocabulary>> Vocabulary::Make(
-    const tokenizer::Tokenizer& tokenizer) try {
+StatusOr<std::shared_ptr<const Vocabulary>> Vocabulary::Make(const tokenizer::Tokenizer& tokenizer,
+                                                             std::span<const TokenId> named) try {
   std::vector<std::string> texts(static_cast<size_t>(tokenizer.vocab_size()));
   std::vector<int32_t> ends;
   size_t bytes = 0;
@@ -118,9 +118,13 @@ StatusOr<std::shared_ptr<const Vocabulary>> Vocabulary::Make(
       ends.push_back(id);
     } else if (!tokenizer.IsUnused(id)) {
       texts[static_cast<size_t>(id)] = tokenizer.Bytes(id);
-      bytes += texts[static_cast<size_t>(id)].size();
     }
   }
+  for (const TokenId id : named) {
+    if (tokenizer.IsEnd(id)) continue;
+    texts[static_cast<size_t>(id)] = "\xFF" + std::string(tokenizer.Bytes(id, true));
+  }
+  for (const std::string& text : texts) bytes += text.size();
   std::shared_ptr<Vocabulary> vocabulary(new Vocabulary());
   vocabulary->size_ = tokenizer.vocab_size();
   // xgrammar keeps each text twice: by id, and in order with its id and the size of its subtree.

@@ -34,9 +34,12 @@ inline constexpr int64_t kStepWork = 2'000'000;
 class Vocabulary {
  public:
   // A token's text is Tokenizer::Bytes. A control token has none, so no grammar allows it, but for
-  // the tokens at which generation ends: they are allowed where the output is complete. Takes 20 to
-  // 100 ms.
-  static StatusOr<std::shared_ptr<const Vocabulary>> Make(const tokenizer::Tokenizer& tokenizer);
+  // the tokens at which generation ends: they are allowed where the output is complete. Those of
+  // `named` get the text "\xFF" and their own, which is no UTF-8: no class of characters has it, so
+  // they stand only where a grammar names them (Ebnf::Token) or has any text at all (Ebnf::Behind).
+  // Takes 20 to 100 ms.
+  static StatusOr<std::shared_ptr<const Vocabulary>> Make(const tokenizer::Tokenizer& tokenizer,
+                                                          std::span<const TokenId> named = {});
 
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;

@@ -29,9 +29,22 @@ using Node = Ebnf::Node;
 // Writes the rules of one schema. Throws Rejected.
 class Converter {
  public:
-  explicit Converter(const Json& root) : tree_(root), json_(&ebnf_), patterns_(&ebnf_, &json_) {}
+  Converter(const Json& root, Ebnf* ebnf, JsonRules* json)
+      : tree_(root),
+        ebnf_(*ebnf),
+        json_(*json),
+        patterns_(ebnf, json),
+        bytes_before_(ebnf->bytes()) {}
 
-  std::string Convert() {
+  // Whether only objects are valid.
+  bool IsOfObjects() const {
+    const std::optional<Place> root = tree_.Resolve({&tree_.root(), "#"});
+    if (!root || !root->schema->is_object()) return false;
+    const Keywords keywords = tree_.Read(*root);
+    return keywords.form == Form::kTypes && keywords.types == std::vector<Type>{Type::kObject};
+  }
+
+  Ebnf::Rule Convert() {
     const Ebnf::Rule root = ebnf_.Declare();
     ebnf_.Define(root, Schema({&tree_.root(), "#"}, {}));
     // A reference is converted here and not where it stands: a chain of them takes no stack.
@@ -40,9 +53,12 @@ class Converter {
       ebnf_.Define(reference.rule, Schema(reference.target, reference.forced));
     }
     CheckRules(root);
-    std::string text = ebnf_.Print(root);
-    if (text.size() > kMaxEbnfBytes) RejectSize();
-    return text;
+    return root;
+  }
+
+  [[noreturn]] static void RejectSize() {
+    Reject("#", fmt::format("the schema is too large: its grammar has more than {} bytes",
+                            kMaxEbnfBytes));
   }
 
  private:
@@ -69,11 +85,6 @@ class Converter {
     Forced forced;
   };
 
-  [[noreturn]] static void RejectSize() {
-    Reject("#", fmt::format("the schema is too large: its grammar has more than {} bytes",
-                            kMaxEbnfBytes));
-  }
-
   void CheckRules(Ebnf::Rule root) const {
     const auto place = [&](const std::vector<Ebnf::Rule>& rules) -> std::string {
       for (const Reference& reference : references_) {
@@ -93,7 +104,7 @@ class Converter {
   }
 
   Node Schema(const Place& place, const Forced& forced) {
-    if (ebnf_.bytes() > 4 * kMaxEbnfBytes) RejectSize();
+    if (ebnf_.bytes() - bytes_before_ > 4 * kMaxEbnfBytes) RejectSize();
     const Nesting nesting(this, place);
     const Json& schema = *place.schema;
     if (schema.is_boolean()) {
@@ -418,9 +429,10 @@ class Converter {
   }
 
   const SchemaTree tree_;
-  Ebnf ebnf_;
-  JsonRules json_;
+  Ebnf& ebnf_;
+  JsonRules& json_;
   PatternWriter patterns_;
+  const size_t bytes_before_;
   std::vector<Reference> references_;
   std::map<std::string, Ebnf::Rule>
       rules_;  // By the path of a reference's target, and what is forced there.
@@ -432,18 +444,39 @@ class Converter {
 }  // namespace
 
 StatusOr<std::string> SchemaToEbnf(const nlohmann::ordered_json& schema) try {
-  return Converter(schema).Convert();
+  Ebnf ebnf;
+  JsonRules json(&ebnf);
+  const Ebnf::Rule root = Converter(schema, &ebnf, &json).Convert();
+  std::string text = ebnf.Print(root);
+  if (text.size() > kMaxEbnfBytes) Converter::RejectSize();
+  return text;
 } catch (const Rejected& rejected) {
   return InvalidArgument(rejected.message);
 } catch (...) {
   return base::CurrentFailure("reading the schema");
 }
 
+StatusOr<Ebnf::Node> ArgumentsEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf,
+                                   JsonRules* json) try {
+  Converter converter(schema, ebnf, json);
+  const Ebnf::Rule root = converter.Convert();
+  if (!converter.IsOfObjects()) Reject("#", "the keyword 'type' must be \"object\"");
+  return ebnf->Call(root);
+} catch (const Rejected& rejected) {
+  return InvalidArgument(rejected.message);
+} catch (...) {
+  return base::CurrentFailure("reading the schema");
+}
+
+Ebnf::Node AnyObject(Ebnf* ebnf, JsonRules* json) {
+  return ebnf->Shared(json->Object(json->String(), json->Any(), 0, Ebnf::kNoLimit));
+}
+
 std::string AnyObjectEbnf() {
   Ebnf ebnf;
   JsonRules json(&ebnf);
   const Ebnf::Rule root = ebnf.Declare();
-  ebnf.Define(root, json.Object(json.String(), json.Any(), 0, Ebnf::kNoLimit));
+  ebnf.Define(root, AnyObject(&ebnf, &json));
   return ebnf.Print(root);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "grammar/ebnf.h"
 #include "grammar/schema_limits.h"
 #include "ropeway/status.h"
 
@@ -19,6 +20,13 @@ namespace ropeway::grammar {
 // kInvalidArgument for whatever the grammar would not enforce: the message has the place in the
 // schema, as a JSON pointer, the keyword at fault and what was expected.
 StatusOr<std::string> SchemaToEbnf(const nlohmann::ordered_json& schema);
+
+// The same as a part of a larger grammar, for schemas of objects alone. Its size is for the caller
+// to bound.
+StatusOr<Ebnf::Node> ArgumentsEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf,
+                                   JsonRules* json);
+// Any JSON object.
+Ebnf::Node AnyObject(Ebnf* ebnf, JsonRules* json);
 
 // The grammar of JSON objects.
 std::string AnyObjectEbnf();

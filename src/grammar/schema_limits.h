@@ -10,6 +10,7 @@ namespace ropeway::grammar {
 // (output_bounds.h).
 inline constexpr size_t kMaxKeyBytes = 256;  // Of a name in a path to a schema.
 inline constexpr size_t kMaxEbnfBytes = 64 << 10;
+inline constexpr size_t kMaxToolsEbnfBytes = 256 << 10;  // Of all tools of a chat together.
 // Properties or values of a set, times what minProperties, maxProperties and the like count of
 // them.
 inline constexpr size_t kMaxCounted = 20'000;

@@ -1,0 +1,287 @@
+#include "grammar/tool_ebnf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/failure.h"
+#include "base/json.h"
+#include "core/output_bounds.h"
+#include "grammar/ebnf.h"
+#include "grammar/schema_ebnf.h"
+#include "grammar/schema_limits.h"
+
+namespace ropeway::grammar {
+namespace {
+
+using answer::CallSyntax;
+using Json = nlohmann::ordered_json;
+using Node = Ebnf::Node;
+using Nodes = std::vector<Node>;
+
+bool IsStrict(const Tool& tool) { return tool.strict; }
+
+class ToolWriter {
+ public:
+  ToolWriter(const answer::AnswerFormat& format, const ControlTokens& controls, const Chat& chat)
+      : form_(format.calls),
+        controls_(controls),
+        chat_(chat),
+        required_(chat.tool_choice == ToolChoice::kRequired),
+        many_(chat.parallel_tool_calls),
+        json_(&ebnf_) {}
+
+  StatusOr<std::string> Write() {
+    for (size_t i = 0; i < chat_.tools.size(); ++i) {
+      if (Status status = AddTool(i); !status.ok()) return status;
+      if (ebnf_.bytes() > 4 * kMaxToolsEbnfBytes) return TooLarge();
+    }
+    const StatusOr<Node> answer = Answer();
+    if (!answer.ok()) return answer.status();
+    const Ebnf::Rule root = ebnf_.Declare();
+    ebnf_.Define(root, *answer);
+    std::string text = ebnf_.Print(root);
+    if (text.size() > kMaxToolsEbnfBytes) return TooLarge();
+    return text;
+  }
+
+ private:
+  struct Callee {
+    std::string_view name;
+    Node arguments;
+  };
+
+  static Status TooLarge() {
+    return InvalidArgument(
+        fmt::format("tools: their grammar has more than {} bytes", kMaxToolsEbnfBytes), "tools");
+  }
+
+  Status AddTool(size_t index) {
+    const Tool& tool = chat_.tools[index];
+    if (!chat_.tool_name.empty() && tool.name != chat_.tool_name) return {};
+    if (!required_ && !tool.strict) {
+      callees_.push_back({tool.name, AnyObject(&ebnf_, &json_)});
+      return {};
+    }
+    const StatusOr<Node> arguments = Arguments(tool);
+    if (!arguments.ok()) {
+      const std::string field = fmt::format("tools[{}].function.parameters", index);
+      return {arguments.status().code(), field + ": " + arguments.status().message(), field};
+    }
+    callees_.push_back({tool.name, *arguments});
+    return {};
+  }
+
+  StatusOr<Node> Arguments(const Tool& tool) {
+    if (tool.parameters.empty()) return ebnf_.Literal("{}");
+    if (tool.parameters.size() > core::kMaxSchemaBytes) {
+      return InvalidArgument(fmt::format("the schema has {} bytes; at most {} are supported",
+                                         tool.parameters.size(), core::kMaxSchemaBytes));
+    }
+    const StatusOr<Json> schema =
+        base::ReadOrderedJson(tool.parameters, core::kSchemaBounds, "the schema");
+    return schema.ok() ? ArgumentsEbnf(*schema, &ebnf_, &json_) : schema.status();
+  }
+
+  // What the form has no grammar for.
+  Status NotSupported(std::string_view why) const {
+    const auto strict = std::find_if(chat_.tools.begin(), chat_.tools.end(), IsStrict);
+    const std::string field =
+        required_ ? "tool_choice"
+                  : fmt::format("tools[{}].function.strict", strict - chat_.tools.begin());
+    return {StatusCode::kUnimplemented,
+            fmt::format("{} is not supported for this model: {} ('{}')",
+                        required_ ? "a required call" : field, why, form_.name),
+            field};
+  }
+
+  // --- Parts.
+
+  // The token of a mark that is one; nullopt: the mark is a text. REQUIRES: !IsEnd(mark).
+  std::optional<TokenId> TokenOf(std::string_view mark) const {
+    if (mark.empty() || mark.front() != answer::kControl) return std::nullopt;
+    const auto found = controls_.find(mark.substr(1));
+    return found == controls_.end() ? std::nullopt : std::optional(found->second);
+  }
+  // A control token at which generation ends: where it would follow, the output may end.
+  bool IsEnd(std::string_view mark) const {
+    return !mark.empty() && mark.front() == answer::kControl && !TokenOf(mark);
+  }
+  Node Mark(std::string_view mark) {
+    if (IsEnd(mark)) return ebnf_.Literal("");
+    const std::optional<TokenId> token = TokenOf(mark);
+    return token ? ebnf_.Token({*token}) : ebnf_.Literal(mark);
+  }
+
+  // One call of any tool, by what stands before its name, between the name and the arguments, and
+  // behind these.
+  Node Call(const Nodes& before, const Nodes& between, const Nodes& behind) {
+    Nodes ways;
+    for (const Callee& callee : callees_) {
+      Nodes way = {ebnf_.Literal(callee.name)};
+      way.insert(way.end(), between.begin(), between.end());
+      way.push_back(callee.arguments);
+      ways.push_back(ebnf_.Sequence(way));
+    }
+    Nodes all = before;
+    all.push_back(ebnf_.Shared(ebnf_.Choice(ways)));
+    all.insert(all.end(), behind.begin(), behind.end());
+    return ebnf_.Shared(ebnf_.Sequence(all));
+  }
+
+  Node Object(const char* arguments) {
+    return Call({ebnf_.Literal("{\"name\": \"")},
+                {ebnf_.Literal(fmt::format("\", \"{}\": ", arguments))}, {ebnf_.Literal("}")});
+  }
+
+  // `one`, and where several calls are allowed more of them.
+  Node Several(Node one, std::string_view separator) {
+    if (!many_) return one;
+    const Node more = ebnf_.Shared(ebnf_.Sequence({ebnf_.Literal(separator), one}));
+    return ebnf_.Sequence({one, ebnf_.Repeat(more, 0, Ebnf::kNoLimit)});
+  }
+
+  Node List() {
+    return ebnf_.Sequence(
+        {ebnf_.Literal("["), Several(Object("arguments"), ", "), ebnf_.Literal("]")});
+  }
+
+  // --- Forms.
+
+  StatusOr<Node> Answer() {
+    switch (form_.syntax) {
+      case CallSyntax::kNone:
+        return NotSupported("its template shows no known form of calls");
+      case CallSyntax::kPythonic:
+      case CallSyntax::kGemma:
+        return NotSupported("its calls are of a form that is not JSON");
+      case CallSyntax::kBare:
+        return Bare();
+      case CallSyntax::kHarmony:
+        return Harmony();
+      case CallSyntax::kTagged:
+        return Blocks(ebnf_.Sequence({ebnf_.Literal("\n"), Object("arguments"), ebnf_.Literal("\n"),
+                                      Mark(form_.end)}),
+                      "\n", many_);
+      case CallSyntax::kList:
+        return Blocks(ebnf_.Sequence({List(), Mark(form_.end)}), "", false);
+      case CallSyntax::kMistral:
+        // Models of the later form have its mark as a token.
+        if (TokenOf(form_.args)) return Blocks(Call({}, {Mark(form_.args)}, {}), "", many_);
+        return Blocks(List(), "", false);
+      case CallSyntax::kDeepSeek:
+        return Blocks(DeepSeekCalls(), "", false);
+    }
+    return NotSupported("its calls are of an unknown form");
+  }
+
+  // `block` behind the form's first mark. `many`: several of them with `separator` between are the
+  // answer where nothing else may be.
+  StatusOr<Node> Blocks(Node block, std::string_view separator, bool many) {
+    if (IsEnd(form_.begin))
+      return NotSupported("its calls begin with a token that ends the answer");
+    if (required_) {
+      const Node one = ebnf_.Sequence({Mark(form_.begin), block});
+      return many ? Several(one, separator) : one;
+    }
+    const Ebnf::Rule rule = ebnf_.Declare();
+    ebnf_.Define(rule, block);
+    const std::optional<TokenId> token = TokenOf(form_.begin);
+    return token ? ebnf_.Behind(*token, rule, many_) : ebnf_.Behind(form_.begin, rule, many_);
+  }
+
+  // Both of its forms: the model takes the one that it knows.
+  Node DeepSeekCalls() {
+    const Node call = Mark(form_.call);
+    const Node args = Mark(form_.args);
+    const Node call_end = Mark(form_.call_end);
+    const Node fenced = Call({call, ebnf_.Literal("function"), args},
+                             {ebnf_.Literal("\n```json\n")}, {ebnf_.Literal("\n```"), call_end});
+    const Node plain = Call({call}, {args}, {call_end});
+    return ebnf_.Sequence(
+        {ebnf_.Choice({Several(fenced, "\n"), Several(plain, "")}), Mark(form_.end)});
+  }
+
+  // The calls are all of the answer, or it is a text that does not begin as one.
+  StatusOr<Node> Bare() {
+    const Node calls = Several(Object("parameters"), "; ");
+    if (required_) return calls;
+    if (!form_.begin.empty() && !TokenOf(form_.begin)) {
+      return NotSupported("the mark of its calls is no token");
+    }
+    const Node first = ebnf_.Class(
+        "[\\x01-\\x08\\x0b-\\x0c\\x0e-\\x1f\\x21-\\x7a\\x7c-\\ud7ff\\ue000-\\U0010ffff]");
+    const Node any = ebnf_.Class("[\\x01-\\ud7ff\\ue000-\\U0010ffff]");
+    const Node text =
+        ebnf_.Shared(ebnf_.Sequence({first, ebnf_.Shared(ebnf_.Repeat(any, 0, Ebnf::kNoLimit))}));
+    return ebnf_.Choice({calls, ebnf_.Optional(text)});
+  }
+
+  // Messages. The one with a call ends the answer: so does its end mark.
+  StatusOr<Node> Harmony() {
+    std::vector<TokenId> all;
+    for (const auto& [text, id] : controls_) all.push_back(id);
+    const auto token = [&](const char* text) -> std::optional<Node> {
+      const auto found = controls_.find(std::string_view(text));
+      if (found == controls_.end()) return std::nullopt;
+      return ebnf_.Token({found->second});
+    };
+    const std::optional<Node> start = token("<|start|>");
+    const std::optional<Node> channel = token("<|channel|>");
+    const std::optional<Node> constrain = token("<|constrain|>");
+    const std::optional<Node> message = token("<|message|>");
+    const std::optional<Node> end = token("<|end|>");
+    if (!start || !channel || !constrain || !message || !end) {
+      return NotSupported("its vocabulary lacks marks of messages");
+    }
+    const Node free = ebnf_.Shared(ebnf_.Repeat(ebnf_.TokenBut(all), 0, Ebnf::kNoLimit));
+    const Node json = ebnf_.Sequence({*constrain, ebnf_.Literal("json"), *message});
+    const Node call = ebnf_.Choice({Call({*channel, ebnf_.Literal("commentary to=functions.")},
+                                         {ebnf_.Literal(" "), json}, {}),
+                                    Call({ebnf_.Literal(" to=functions.")},
+                                         {*channel, ebnf_.Literal("commentary "), json}, {})});
+    // What the model says before: its thoughts, and where no call is required what it is about to
+    // do.
+    Nodes before = {ebnf_.Literal("analysis")};
+    if (!required_) before.push_back(ebnf_.Literal("commentary"));
+    const Node spoken = ebnf_.Shared(ebnf_.Sequence({*channel, ebnf_.Choice(before), *message, free,
+                                                     *end, *start, ebnf_.Literal("assistant")}));
+    Nodes last = {call};
+    if (!required_) {
+      last.push_back(ebnf_.Sequence({*channel, ebnf_.Literal("final"), *message, free}));
+    }
+    return ebnf_.Sequence({ebnf_.Repeat(spoken, 0, Ebnf::kNoLimit), ebnf_.Choice(last)});
+  }
+
+  const answer::CallForm& form_;
+  const ControlTokens& controls_;
+  const Chat& chat_;
+  const bool required_;
+  const bool many_;
+  Ebnf ebnf_;
+  JsonRules json_;
+  std::vector<Callee> callees_;
+};
+
+}  // namespace
+
+bool ConstrainsCalls(const Chat& chat) {
+  if (chat.tools.empty()) return false;
+  if (chat.tool_choice == ToolChoice::kRequired) return true;
+  return chat.tool_choice == ToolChoice::kAuto &&
+         std::any_of(chat.tools.begin(), chat.tools.end(), IsStrict);
+}
+
+StatusOr<std::string> ToolEbnf(const answer::AnswerFormat& format, const ControlTokens& controls,
+                               const Chat& chat) try {
+  return ToolWriter(format, controls, chat).Write();
+} catch (...) {
+  return base::CurrentFailure("writing the grammar of calls");
+}
+
+}  // namespace ropeway::grammar
