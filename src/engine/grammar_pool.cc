@@ -15,10 +15,11 @@ constexpr size_t kEntryBytes = 512;
 }  // namespace
 
 GrammarPool::GrammarPool(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, size_t capacity,
-                         size_t cache_bytes, int64_t work)
+                         size_t cache_bytes, int64_t work, std::vector<TokenId> named)
     : tokenizer_(std::move(tokenizer)),
       cache_bytes_(cache_bytes),
       work_(work),
+      named_(std::move(named)),
       // One tenant alone gets half of a FairPool's places.
       pool_(1, 2 * (static_cast<int64_t>(capacity) + 1 + base::FairPool::kSpareThreads),
             "ropeway-grammar") {}
@@ -99,7 +100,7 @@ StatusOr<std::shared_ptr<const grammar::Vocabulary>> GrammarPool::GetVocabulary(
   const std::lock_guard lock(vocabulary_mu_);
   if (vocabulary_ != nullptr) return vocabulary_;
   StatusOr<std::shared_ptr<const grammar::Vocabulary>> made =
-      grammar::Vocabulary::Make(*tokenizer_);
+      grammar::Vocabulary::Make(*tokenizer_, named_);
   if (made.ok()) vocabulary_ = *made;
   return made;
 }

@@ -61,9 +61,10 @@ class GrammarPool {
   static constexpr size_t kCacheBytes = size_t{64} << 20;
 
   // A tenant alone may have `capacity` grammars in the queue, several tenants twice as many
-  // together.
+  // together. `named`: control tokens that grammars name (grammar::Vocabulary).
   GrammarPool(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, size_t capacity,
-              size_t cache_bytes = kCacheBytes, int64_t work = grammar::kCompileWork);
+              size_t cache_bytes = kCacheBytes, int64_t work = grammar::kCompileWork,
+              std::vector<TokenId> named = {});
 
   // The grammar of `text`, if it is there. Throws std::bad_alloc.
   std::optional<Compiled> Find(const GrammarText& text);
@@ -98,6 +99,7 @@ class GrammarPool {
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   const size_t cache_bytes_;
   const int64_t work_;
+  const std::vector<TokenId> named_;
 
   std::mutex vocabulary_mu_;                               // Held while the vocabulary is prepared.
   std::shared_ptr<const grammar::Vocabulary> vocabulary_;  // GUARDED_BY(vocabulary_mu_)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/words.h"
 #include "core/request_check.h"
@@ -18,6 +19,13 @@ namespace ropeway::engine {
 namespace {
 
 using service::OrIfShort;
+
+std::vector<TokenId> NamedTokens(const ModelAnswers* answers) {
+  std::vector<TokenId> ids;
+  if (answers == nullptr) return ids;
+  for (const auto& [text, id] : answers->controls()) ids.push_back(id);
+  return ids;
+}
 
 }  // namespace
 
@@ -38,7 +46,8 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingP
               [this](RequestId id, FinishReason reason) { loop_.Abort(id, reason); }),
       loop_(core_options, layout, std::move(config_.executor), std::move(policy), config_.clock,
             &metrics_, &output_, &requests_, trace_.get()),
-      grammars_(config_.tokenizer, static_cast<size_t>(places_.total())),
+      grammars_(config_.tokenizer, static_cast<size_t>(places_.total()), GrammarPool::kCacheBytes,
+                grammar::kCompileWork, NamedTokens(config_.answers.get())),
       prompt_pool_(
           &encoder_, &grammars_, config_.clock, intake_.bytes(), config_.options.frontend_threads,
           // A request that was cancelled leaves the queue at once, and the pool at its next turn.

@@ -127,11 +127,14 @@ class LlmEngine final : public service::FrontDesk {
   Status CheckModel(const std::string& model) const;
   // What EngineLoop says of its progress, with the oldest request.
   Status DescribeProgress(Status status) const;
-  // The grammar of a format; null: any text. See MakeLive.
-  static StatusOr<std::shared_ptr<const GrammarText>> GrammarOf(const OutputFormat& format,
-                                                                const LiveRequest* before);
-  // `before`: another one of the same call, whose grammar it shares if their formats are the same;
-  // or null. Throws std::bad_alloc.
+  // The grammar of the request's format or of the calls that its chat asks for; null: any text. See
+  // MakeLive.
+  StatusOr<std::shared_ptr<const GrammarText>> GrammarOf(const Request& request,
+                                                         const LiveRequest* before) const;
+  StatusOr<std::shared_ptr<const GrammarText>> GrammarOfCalls(const Chat& chat,
+                                                              const LiveRequest* before) const;
+  // `before`: another one of the same call, whose grammar it shares if they ask for the same; or
+  // null. Throws std::bad_alloc.
   StatusOr<std::shared_ptr<LiveRequest>> MakeLive(SinkRequest request, const LiveRequest* before);
   Status CheckAccepting() const;
   // Takes what the request needs to be queued: a place of its tenant's, and its bytes.

@@ -9,6 +9,7 @@
 #include "engine/failure.h"
 #include "engine/llm_engine.h"
 #include "grammar/output_ebnf.h"
+#include "grammar/tool_ebnf.h"
 #include "service/intake.h"
 
 namespace ropeway::engine {
@@ -36,9 +37,14 @@ Status LlmEngine::Reserve(LiveRequest* live) {
                             config_.options.queue);
 }
 
-// Here, so that the sender learns at once what of the format is not supported, and under no lock.
-StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOf(const OutputFormat& format,
-                                                                  const LiveRequest* before) {
+// Here, so that the sender learns at once what of the form is not supported, and under no lock.
+StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOf(const Request& request,
+                                                                  const LiveRequest* before) const {
+  if (const auto* chat = std::get_if<Chat>(&request.prompt);
+      chat != nullptr && !chat->tools.empty() && chat->tool_choice != ToolChoice::kNone) {
+    return GrammarOfCalls(*chat, before);
+  }
+  const OutputFormat& format = request.format;
   if (format.kind == OutputFormat::Kind::kText) return std::shared_ptr<const GrammarText>();
   if (before != nullptr && before->request.format == format) return before->grammar;
   StatusOr<std::string> ebnf = grammar::OutputEbnf(format);
@@ -46,11 +52,33 @@ StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOf(const OutputFo
   return std::make_shared<const GrammarText>(*std::move(ebnf));
 }
 
+StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOfCalls(
+    const Chat& chat, const LiveRequest* before) const {
+  const ModelAnswers* const answers = config_.answers.get();
+  if (answers == nullptr || answers->format().calls.syntax == answer::CallSyntax::kNone) {
+    return InvalidArgument(
+        "tool_choice must be none for this model: its chat template shows no known form of calls; "
+        "--tool-parser names the form where there is one",
+        "tool_choice");
+  }
+  if (!grammar::ConstrainsCalls(chat)) return std::shared_ptr<const GrammarText>();
+  const Chat* const other =
+      before == nullptr ? nullptr : std::get_if<Chat>(&before->request.prompt);
+  if (other != nullptr && other->tool_choice == chat.tool_choice &&
+      other->tool_name == chat.tool_name &&
+      other->parallel_tool_calls == chat.parallel_tool_calls && other->tools == chat.tools) {
+    return before->grammar;
+  }
+  StatusOr<std::string> ebnf = grammar::ToolEbnf(answers->format(), answers->controls(), chat);
+  if (!ebnf.ok()) return ebnf.status();
+  return std::make_shared<const GrammarText>(*std::move(ebnf));
+}
+
 StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request,
                                                            const LiveRequest* before) {
   if (Status status = CheckModel(request.request.model); !status.ok()) return status;
   if (Status status = core::CheckRequest(request.request); !status.ok()) return status;
-  StatusOr<std::shared_ptr<const GrammarText>> text = GrammarOf(request.request.format, before);
+  StatusOr<std::shared_ptr<const GrammarText>> text = GrammarOf(request.request, before);
   if (!text.ok()) return text.status();
   auto live = std::make_shared<LiveRequest>(std::move(request));
   live->grammar = *std::move(text);

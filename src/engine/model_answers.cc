@@ -12,7 +12,10 @@ ModelAnswers::ModelAnswers(answer::AnswerFormat format, const tokenizer::Tokeniz
   };
   answer::Resolve([&](std::string_view text) { return control(text).has_value(); }, &format_);
   for (const std::string& text : format_.controls) {
-    if (const std::optional<TokenId> id = control(text)) marks_[*id] = answer::kControl + text;
+    const std::optional<TokenId> id = control(text);
+    if (!id) continue;
+    marks_[*id] = answer::kControl + text;
+    if (!tokenizer.IsEnd(*id)) controls_[text] = *id;
   }
   FindThoughts(tokenizer);
 }

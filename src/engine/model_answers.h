@@ -7,9 +7,11 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "answer/make_parser.h"
 #include "engine/thought_constraint.h"
+#include "grammar/tool_ebnf.h"
 #include "ropeway/request.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -31,6 +33,9 @@ class ModelAnswers {
     return found == marks_.end() ? std::string_view() : std::string_view(found->second);
   }
 
+  // The control tokens that the format names.
+  const grammar::ControlTokens& controls() const { return controls_; }
+
   // Whether the prompt ends within a thought, which the template, not a message, has begun.
   bool EndsInThought(const tokenizer::RenderedChat& prompt) const;
 
@@ -49,6 +54,7 @@ class ModelAnswers {
   answer::AnswerFormat format_;
   std::string open_;  // The mark at the beginning of thoughts, as the template writes it.
   std::unordered_map<TokenId, std::string> marks_;
+  grammar::ControlTokens controls_;
   ThoughtTokens thoughts_;
 };
 

@@ -1,0 +1,180 @@
+// Calls that a chat asks for, through the whole engine: they are held to the form that the answer
+// is read by.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/llm_engine.h"
+#include "engine/test_fakes.h"
+
+namespace ropeway::engine {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr const char* kAdd =
+    R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]})";
+
+std::string HermesCall(const std::string& name, const std::string& arguments) {
+  return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments +
+         "}\n</tool_call>";
+}
+
+// The fake model repeats its prompt, which is the last message, as far as the form allows.
+class LlmEngineCallsTest : public testing::Test {
+ protected:
+  void Start(const char* tool_parser = "hermes") {
+    Start(*answer::DetectFormat("", tool_parser, "none"));
+  }
+  void Start(answer::AnswerFormat format) {
+    test_.answers = std::make_shared<const ModelAnswers>(std::move(format), ByteTokenizer());
+    test_.render_chat = [](const Chat& chat, const StoppedFn&) {
+      return StatusOr(tokenizer::RenderedChat{chat.messages.back().content});
+    };
+    test_.Start();
+  }
+
+  static Request Ask(const std::string& text, ToolChoice choice, const std::string& name = {}) {
+    Request request;
+    request.prompt = Chat{.messages = {{"user", text}},
+                          .tools = {{.name = "add", .parameters = kAdd}, {.name = "now"}},
+                          .tool_choice = choice,
+                          .tool_name = name};
+    request.max_tokens = 300;
+    return request;
+  }
+
+  TestSink::Seen Run(const Request& request) {
+    auto sink = NewSink();
+    const StatusOr<RequestId> id = test_.engine->Submit(request, sink);
+    EXPECT_TRUE(id.ok()) << id.status().message();
+    return id.ok() ? sink->WaitEnd() : TestSink::Seen();
+  }
+  Status Fault(const Request& request) { return test_.engine->Submit(request, NewSink()).status(); }
+
+  TestEngine test_;
+};
+
+TEST_F(LlmEngineCallsTest, ARequiredCallIsMadeWhateverTheModelWouldSay) {
+  Start();
+  TestSink::Seen seen = Run(Ask("Hello there.", ToolChoice::kRequired, "now"));
+  EXPECT_EQ(seen.text, "");
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].name, "now");
+  EXPECT_EQ(seen.tool_calls[0].arguments, "{}");
+  EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+  // What the model wants to say counts, as far as the form allows.
+  Request request = Ask(HermesCall("add", "{\"a\": 42}"), ToolChoice::kRequired);
+  std::get<Chat>(request.prompt).parallel_tool_calls = false;
+  seen = Run(request);
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].name, "add");
+  EXPECT_EQ(seen.tool_calls[0].arguments, "{\"a\": 42}");
+}
+
+TEST_F(LlmEngineCallsTest, TheModelMayThinkBeforeItsCall) {
+  answer::AnswerFormat format = *answer::DetectFormat("", "hermes", "none");
+  format.reasoning = {"parentheses", "(", ")"};
+  Start(std::move(format));
+  const TestSink::Seen seen = Run(Ask("(two) Hello there.", ToolChoice::kRequired, "now"));
+  EXPECT_EQ(seen.reasoning, "two");
+  EXPECT_EQ(seen.text, "");
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].name, "now");
+}
+
+TEST_F(LlmEngineCallsTest, AutoIsHeldToNothingButStrictTools) {
+  Start();
+  const std::string wrong = "Hm. " + HermesCall("add", "{\"b\": 1}");
+  Request request = Ask(wrong, ToolChoice::kAuto);
+  request.max_tokens = static_cast<int32_t>(wrong.size());
+  TestSink::Seen seen = Run(request);
+  EXPECT_EQ(seen.text, "Hm.");
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].arguments, "{\"b\": 1}");
+  std::get<Chat>(request.prompt).tools[0].strict = true;
+  seen = Run(request);
+  EXPECT_EQ(seen.text, "Hm.");
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].name, "add");
+  EXPECT_THAT(seen.tool_calls[0].arguments, HasSubstr("\"a\""));
+  EXPECT_THAT(seen.tool_calls[0].arguments, testing::Not(HasSubstr("\"b\"")));
+  // Text alone stays text.
+  request = Ask("Hello there.", ToolChoice::kAuto);
+  std::get<Chat>(request.prompt).tools[1].strict = true;
+  request.max_tokens = 12;
+  seen = Run(request);
+  EXPECT_EQ(seen.text, "Hello there.");
+  EXPECT_THAT(seen.tool_calls, IsEmpty());
+}
+
+// Its bytes are no text: only the form may write it, and it does.
+TEST_F(LlmEngineCallsTest, MarksMayBeControlTokens) {
+  answer::AnswerFormat format;
+  format.calls = {
+      .name = "ctl", .syntax = answer::CallSyntax::kTagged, .begin = "<ctl>", .end = "</ctl>"};
+  format.controls = {"<ctl>"};
+  Start(format);
+  TestSink::Seen seen = Run(Ask("Hello there.", ToolChoice::kRequired, "now"));
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].name, "now");
+  EXPECT_EQ(seen.tokens[0].id, ByteTokenizer::kControl);
+  Request request = Ask("No <ctl> here", ToolChoice::kAuto);
+  std::get<Chat>(request.prompt).tools[0].strict = true;
+  request.max_tokens = 13;
+  seen = Run(request);
+  EXPECT_EQ(seen.text, "No <ctl> here") << "ordinary tokens make no mark";
+}
+
+TEST_F(LlmEngineCallsTest, EachChoiceOfARequestCalls) {
+  Start();
+  std::vector<SinkRequest> all;
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  for (uint32_t choice = 0; choice < 3; ++choice) {
+    Request request = Ask("Hello there.", ToolChoice::kRequired, "now");
+    request.choice = choice;
+    sinks.push_back(NewSink());
+    all.push_back({std::move(request), sinks.back()});
+  }
+  ASSERT_TRUE(test_.engine->SubmitAll(std::move(all)).ok());
+  for (const auto& sink : sinks) EXPECT_THAT(sink->WaitEnd().tool_calls, SizeIs(1));
+  EXPECT_THAT(test_.engine->MetricsText(), HasSubstr("ropeway_grammar_cache_misses_total 1"));
+}
+
+TEST_F(LlmEngineCallsTest, WhatCannotBeHeldIsRejectedAtOnce) {
+  Start();
+  Request request = Ask("a", ToolChoice::kRequired);
+  std::get<Chat>(request.prompt).tools[1].parameters =
+      R"({"type":"object","properties":{"a":{"not":{}}}})";
+  Status fault = Fault(request);
+  EXPECT_EQ(fault.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(fault.field(), "tools[1].function.parameters");
+  EXPECT_THAT(fault.message(), HasSubstr("'not'"));
+  std::get<Chat>(request.prompt).tool_choice = ToolChoice::kAuto;
+  request.max_tokens = 1;
+  EXPECT_EQ(Run(request).text, "a") << "nothing holds it";
+  request = Ask("a", ToolChoice::kRequired);
+  request.format.kind = OutputFormat::Kind::kJsonObject;
+  EXPECT_EQ(Fault(request).field(), "tool_choice");
+}
+
+TEST_F(LlmEngineCallsTest, AModelWithoutAKnownFormCallsNone) {
+  Start("none");
+  for (const ToolChoice choice : {ToolChoice::kAuto, ToolChoice::kRequired}) {
+    const Status fault = Fault(Ask("a", choice));
+    EXPECT_EQ(fault.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(fault.field(), "tool_choice");
+    EXPECT_THAT(fault.message(), HasSubstr("--tool-parser"));
+  }
+  Request request = Ask("a", ToolChoice::kNone);
+  request.max_tokens = 1;
+  EXPECT_EQ(Run(request).text, "a");
+}
+
+}  // namespace
+}  // namespace ropeway::engine
