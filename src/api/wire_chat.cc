@@ -24,7 +24,13 @@ constexpr uint32_t kKnowParts = kOpenSource;      // Content in text parts.
 constexpr uint32_t kKnowArguments = kOpenSource;  // `chat_template_kwargs`.
 // `reasoning_effort` as a field of its own, and for models without a template of text.
 constexpr uint32_t kKnowEffort = core::kOpenAi | core::kVllm | core::kSglang | core::kLmStudio;
-constexpr uint32_t kContinue = kOpenSource;  // `continue_final_message`.
+// A tool's `strict`; llama.cpp holds all calls to their schemas.
+constexpr uint32_t kKnowStrict = core::kOpenAi | core::kRopeway | core::kVllm | core::kSglang;
+constexpr uint32_t kKnowParallel =
+    core::kOpenAi | core::kRopeway | core::kVllm | core::kSglang | core::kLlamaCpp;
+constexpr uint32_t kKnowNamedTool =
+    core::kOpenAi | core::kRopeway | core::kVllm | core::kSglang;  // An object as `tool_choice`.
+constexpr uint32_t kContinue = kOpenSource;                        // `continue_final_message`.
 constexpr uint32_t kKnowPrompt = core::kRopeway | core::kVllm | core::kLlamaCpp;
 
 constexpr base::JsonBounds kBounds = {.max_depth = 64};
@@ -126,8 +132,42 @@ Status WriteMessages(const Chat& chat, ServerKind kind, OrderedJson* body) {
 
 // --- Tools.
 
-Status WriteTools(const Chat& chat, OrderedJson* body) {
+Status CannotCall(std::string_view what, std::string field) {
+  return {StatusCode::kUnimplemented, fmt::format("it cannot {} ('{}')", what, field), field};
+}
+
+// Ollama calls tools as the model decides, and in no other way.
+Status WriteToolChoice(const Chat& chat, ServerKind kind, OrderedJson* body) {
+  const char* const field = "tool_choice";
+  const bool calls = chat.tool_choice != ToolChoice::kNone;
+  const bool names = (kind & kKnowNamedTool) != 0;
+  if (calls && !chat.parallel_tool_calls) {
+    if ((kind & kKnowParallel) == 0) {
+      return CannotCall("be held to one call", "parallel_tool_calls");
+    }
+    (*body)["parallel_tool_calls"] = false;
+  }
+  if (chat.tool_choice == ToolChoice::kRequired) {
+    if (kind == core::kOllama) return CannotCall("be made to call a tool", field);
+    if (!names && !chat.tool_name.empty() && chat.tools.size() > 1) {
+      return CannotCall("be made to call one tool of several", field);
+    }
+  }
+  if (kind == core::kOllama) return {};
+  if (names && !chat.tool_name.empty()) {
+    (*body)[field] = {{"type", "function"}, {"function", {{"name", chat.tool_name}}}};
+  } else {
+    (*body)[field] = chat.tool_choice == ToolChoice::kNone       ? "none"
+                     : chat.tool_choice == ToolChoice::kRequired ? "required"
+                                                                 : "auto";
+  }
+  return {};
+}
+
+Status WriteTools(const Chat& chat, ServerKind kind, OrderedJson* body) {
   if (chat.tools.empty()) return {};
+  const bool calls = chat.tool_choice != ToolChoice::kNone;
+  if (kind == core::kOllama && !calls) return {};
   OrderedJson& list = (*body)["tools"] = OrderedJson::array();
   for (size_t i = 0; i < chat.tools.size(); ++i) {
     const Tool& tool = chat.tools[i];
@@ -139,10 +179,14 @@ Status WriteTools(const Chat& chat, OrderedJson* body) {
       if (!parameters.ok()) return parameters.status();
       function["parameters"] = *std::move(parameters);
     }
+    if (tool.strict && (kind & kKnowStrict) != 0) {
+      function["strict"] = true;
+    } else if (tool.strict && calls && kind != core::kLlamaCpp) {
+      return CannotCall("hold calls to a schema", fmt::format("tools[{}].function.strict", i));
+    }
     list.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
-  (*body)["tool_choice"] = "none";
-  return {};
+  return WriteToolChoice(chat, kind, body);
 }
 
 // --- Variables of the template.
@@ -224,9 +268,7 @@ Status WriteEnd(const Chat& chat, ServerKind kind, OrderedJson* body) {
 
 Status WriteChat(const Chat& chat, ServerKind kind, OrderedJson* body) {
   if (Status status = WriteMessages(chat, kind, body); !status.ok()) return status;
-  if (kind != core::kOllama) {
-    if (Status status = WriteTools(chat, body); !status.ok()) return status;
-  }
+  if (Status status = WriteTools(chat, kind, body); !status.ok()) return status;
   if (Status status = WriteArguments(chat, kind, body); !status.ok()) return status;
   return WriteEnd(chat, kind, body);
 }

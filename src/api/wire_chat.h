@@ -14,7 +14,7 @@ namespace ropeway::api::wire {
 // where a JSON text of the chat is none.
 //
 // Ollama's own API has no way to show the model tools and to have it call none: there they are left
-// out.
+// out. What a kind cannot be told of calls is kUnimplemented, by the field's name.
 Status WriteChat(const Chat& chat, core::ServerKind kind, nlohmann::ordered_json* body);
 
 }  // namespace ropeway::api::wire

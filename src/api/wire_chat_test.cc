@@ -44,6 +44,7 @@ Chat WithCalls() {
   chat.messages.push_back(answer);
   chat.tools = {{"weather", "Tells it.", R"({"type":"object","properties":{"z":{},"a":{}}})"},
                 {"now"}};
+  chat.tool_choice = ToolChoice::kNone;
   return chat;
 }
 
@@ -83,6 +84,63 @@ TEST(WireChat, OllamaHasAFormOfItsOwn) {
       {"role":"tool","content":"Fog\nand rain","tool_name":"weather","tool_call_id":"c1"}]})")
                                                             .dump())
       << "it cannot be told to call no tool";
+}
+
+TEST(WireChat, WhatCallsMustBeIsToldToThoseThatCanBeTold) {
+  Chat chat = WithCalls();
+  for (const core::ServerKind kind : kKinds) {
+    chat.tool_choice = ToolChoice::kAuto;
+    const OrderedJson body = Written(chat, kind);
+    EXPECT_EQ(body["tools"].size(), 2U);
+    EXPECT_EQ(body.value("tool_choice", "absent"), kind == core::kOllama ? "absent" : "auto");
+    EXPECT_FALSE(body.contains("parallel_tool_calls"));
+    chat.tool_choice = ToolChoice::kRequired;
+    if (kind == core::kOllama) {
+      EXPECT_EQ(Fault(chat, kind).field(), "tool_choice");
+      EXPECT_EQ(Fault(chat, kind).code(), StatusCode::kUnimplemented);
+    } else {
+      EXPECT_EQ(Written(chat, kind)["tool_choice"], "required");
+    }
+  }
+}
+
+TEST(WireChat, OneToolOfSeveral) {
+  Chat chat = WithCalls();
+  chat.tool_choice = ToolChoice::kRequired;
+  chat.tool_name = "now";
+  for (const core::ServerKind kind : kKinds) {
+    if (IsOneOf(kind, core::kOllama | core::kLlamaCpp | core::kLmStudio)) {
+      EXPECT_EQ(Fault(chat, kind).field(), "tool_choice");
+    } else {
+      EXPECT_EQ(Written(chat, kind)["tool_choice"].dump(),
+                R"({"type":"function","function":{"name":"now"}})");
+    }
+  }
+  chat.tools.erase(chat.tools.begin());
+  EXPECT_EQ(Written(chat, core::kLlamaCpp)["tool_choice"], "required") << "there is no other";
+}
+
+TEST(WireChat, OneCallAndStrictTools) {
+  Chat chat = WithCalls();
+  chat.tool_choice = ToolChoice::kAuto;
+  chat.parallel_tool_calls = false;
+  for (const core::ServerKind kind : kKinds) {
+    if (IsOneOf(kind, core::kOllama | core::kLmStudio)) {
+      EXPECT_EQ(Fault(chat, kind).field(), "parallel_tool_calls");
+    } else {
+      EXPECT_EQ(Written(chat, kind)["parallel_tool_calls"], false);
+    }
+  }
+  chat.parallel_tool_calls = true;
+  chat.tools[1].strict = true;
+  for (const core::ServerKind kind : kKinds) {
+    if (IsOneOf(kind, core::kOllama | core::kLmStudio)) {
+      EXPECT_EQ(Fault(chat, kind).field(), "tools[1].function.strict");
+    } else {
+      const OrderedJson function = Written(chat, kind)["tools"][1]["function"];
+      EXPECT_EQ(function.contains("strict"), kind != core::kLlamaCpp);
+    }
+  }
 }
 
 TEST(WireChat, AChatWithoutToolsHasNoFieldsOfThem) {
