@@ -258,6 +258,29 @@ class ChatTest(ClientTest):
             answer(history[:1] + history[2:])
         self.assertEqual(caught.exception.param, "messages[1].tool_call_id")
 
+    def test_a_required_call_is_valid_however_hot(self):
+        schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12},
+                                                   "unit": {"enum": ["C", "F"]}}, "required": ["city", "unit"]}
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": schema}},
+                 {"type": "function", "function": {"name": "now"}}]
+        for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+            for seed in range(3):
+                with self.subTest(choice=choice, seed=seed):
+                    answer = self.client.chat.completions.create(
+                        model="default", messages=ask("What is the weather in Chur?"), tools=tools, tool_choice=choice,
+                        parallel_tool_calls=False, temperature=1.5, seed=seed, max_completion_tokens=200).choices[0]
+                    self.assertEqual(answer.finish_reason, "tool_calls")
+                    self.assertEqual(len(answer.message.tool_calls), 1)
+                    call = answer.message.tool_calls[0].function
+                    arguments = json.loads(call.arguments)
+                    if choice != "required":
+                        self.assertEqual(call.name, "weather")
+                    if call.name == "weather":
+                        self.assertEqual(sorted(arguments), ["city", "unit"])
+                        self.assertIn(arguments["unit"], ("C", "F"))
+                    else:
+                        self.assertEqual(arguments, {})
+
 
 class ErrorTest(ClientTest):
     def test_any_name_means_the_only_model_and_none_is_listed_but_its_own(self):
@@ -290,7 +313,9 @@ class ErrorTest(ClientTest):
 
     def test_unsupported_fields_are_rejected_by_name(self):
         tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-        for param, more in (("tool_choice", {"tools": [tool]}), ("modalities", {"modalities": ["text", "audio"]}),
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}
+        for param, more in (("tool_choice", {"tools": [tool], "tool_choice": allowed}),
+                            ("modalities", {"modalities": ["text", "audio"]}),
                             ("guided_grammar", {"extra_body": {"guided_grammar": "root ::= root"}})):
             with self.subTest(param=param):
                 error = self.rejected(openai.BadRequestError, param, self.chat, "x", **more)

@@ -39,7 +39,7 @@ void ReadFunction(const json& value, const OrderedJson& ordered, const std::stri
     report->Add(Mismatch(parameters, at + ".parameters", "a JSON Schema: an object"));
   }
   const json& strict = Member(value, "strict");
-  if (!strict.is_null()) report->Add(ReadBool(strict, at + ".strict").status());
+  if (!strict.is_null()) report->Add(Store(ReadBool(strict, at + ".strict"), &tool->strict));
   ReportOthers(value, "tools[].function.", at, kFunctionFields, report);
 }
 

@@ -73,7 +73,7 @@ TEST(ChatRequest, RejectsByName) {
       {"top_logprobs", {"21", "-1", "3"}},  // 3: without "logprobs".
       {"tools", {"1", "{}", "\"\""}},
       {"functions", {"[{}]"}},
-      {"tool_choice", {"\"required\"", "{}", "1", R"({"type":"function"})"}},
+      {"tool_choice", {"\"required\"", "{}", "1", R"({"type":"custom"})"}},
       {"modalities", {"[\"audio\"]", "[]"}},
       {"audio", {"{}"}},
       {"prediction", {"{}"}},

@@ -155,21 +155,59 @@ TEST(ChatTools, ToolsAreReadWithTheirKeysInOrder) {
   EXPECT_EQ(chat.tools[1].parameters, "");
 }
 
-TEST(ChatTools, WhereThereAreToolsNoneIsCalledForNow) {
-  for (const char* choice :
-       {"", R"(,"tool_choice":"auto")", R"(,"tool_choice":"required")", R"(,"tool_choice":null)",
-        R"(,"tool_choice":{"type":"function","function":{"name":"weather"}})"}) {
-    const Status status = Messages(kAsk, fmt::format(R"(,"tools":[{}]{})", kTool, choice)).status();
-    EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << choice;
-    EXPECT_EQ(status.field(), "tool_choice") << choice;
-    EXPECT_THAT(status.message(), HasSubstr("must be \"none\" for now"));
+TEST(ChatTools, TheChoiceOfToolsIsRead) {
+  const auto chat = [](const std::string& more) {
+    return ChatOf(Messages(
+        kAsk, fmt::format(R"(,"tools":[{},{{"function":{{"name":"now"}}}}]{})", kTool, more)));
+  };
+  for (const char* choice : {"", R"(,"tool_choice":"auto")", R"(,"tool_choice":null)"}) {
+    EXPECT_EQ(chat(choice).tool_choice, ToolChoice::kAuto) << choice;
+    EXPECT_TRUE(chat(choice).parallel_tool_calls);
   }
+  EXPECT_EQ(chat(R"(,"tool_choice":"none")").tool_choice, ToolChoice::kNone);
+  EXPECT_EQ(chat(R"(,"tool_choice":"required")").tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(chat(R"(,"tool_choice":"required")").tool_name, "");
+  const Chat named = chat(
+      R"(,"parallel_tool_calls":false,"tool_choice":{"type":"function","function":{"name":"now"}})");
+  EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(named.tool_name, "now");
+  EXPECT_FALSE(named.parallel_tool_calls);
+  EXPECT_TRUE(named.tools[0].strict);
+  EXPECT_FALSE(named.tools[1].strict);
+}
+
+TEST(ChatTools, ABadChoiceIsNamed) {
+  const auto status = [](const std::string& choice) {
+    return Messages(kAsk, fmt::format(R"(,"tools":[{}],"tool_choice":{})", kTool, choice)).status();
+  };
+  for (const auto& [choice, field] : std::vector<std::pair<std::string, std::string>>{
+           {"1", "tool_choice"},
+           {"\"any\"", "tool_choice"},
+           {"{}", "tool_choice"},
+           {R"({"type":"custom","custom":{"name":"f"}})", "tool_choice"},
+           {R"({"type":"function"})", "tool_choice.function"},
+           {R"({"type":"function","name":"weather"})", "tool_choice.function"},
+           {R"({"type":"function","function":{}})", "tool_choice.function.name"},
+           {R"({"type":"function","function":{"name":1}})", "tool_choice.function.name"},
+           {R"({"type":"function","function":{"name":"other"}})", "tool_choice.function.name"}}) {
+    const Status fault = status(choice);
+    EXPECT_EQ(fault.code(), StatusCode::kInvalidArgument) << choice;
+    EXPECT_EQ(fault.field(), field) << choice << ": " << fault.message();
+  }
+  const Status allowed = status(R"({"type":"allowed_tools","allowed_tools":{"mode":"auto"}})");
+  EXPECT_EQ(allowed.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(allowed.message(), HasSubstr("allowed_tools"));
+  // Without tools there is none to be called.
   for (const char* without :
        {R"(,"tool_choice":"auto")", R"(,"tool_choice":"none","tools":[])",
         R"(,"tool_choice":"auto","tools":null,"parallel_tool_calls":false)"}) {
     EXPECT_TRUE(Messages(kAsk, without).ok()) << without;
   }
   EXPECT_EQ(Messages(kAsk, R"(,"tool_choice":"required")").status().field(), "tool_choice");
+  EXPECT_EQ(Messages(kAsk, R"(,"tool_choice":{"type":"function","function":{"name":"f"}})")
+                .status()
+                .field(),
+            "tool_choice");
 }
 
 TEST(ChatTools, ABadToolIsNamed) {

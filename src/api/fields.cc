@@ -25,7 +25,6 @@ constexpr FieldRow kFieldRows[] = {
     {"request_id", kBoth, K::kNoEffect, "a string"},
     {"metadata", kBoth, K::kNoEffect, "an object of strings"},
     {"stream_options.include_obfuscation", kBoth, K::kNoEffect, "true or false"},
-    {"parallel_tool_calls", kChat, K::kNoEffect, "true or false"},
     {"store", kChat, K::kNoEffect, "true or false"},
     // Front ends send these, and servers that they were written for use them.
     {"keep_alive", kBoth, K::kNoEffect},

@@ -1,8 +1,10 @@
 // POST /v1/chat/completions: OpenAI's chat.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "api/chat_messages.h"
 #include "api/openai_format.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -16,30 +18,58 @@ using base::Member;
 
 // --- Fields.
 
+constexpr char kToolChoice[] = "tool_choice";
+
 Status ReadToolChoice(const json& value, const std::string& field, OpenAiBody* body) {
-  const bool names_one = Member(value, "type") == "function";
-  if (!names_one && value != "none" && value != "auto" && value != "required") {
+  const json& type = Member(value, "type");
+  if (type == "allowed_tools") {
+    return {StatusCode::kUnimplemented,
+            fmt::format("'{}' does not support the type \"allowed_tools\": send only the 'tools' "
+                        "that are allowed.",
+                        field),
+            field};
+  }
+  if (type == "function") {
+    const std::string at = field + ".function";
+    const json& function = Member(value, "function");
+    if (!function.is_object()) return Mismatch(function, at, "an object with the tool's \"name\"");
+    const json& name = Member(function, "name");
+    if (!name.is_string() || name == "") return Mismatch(name, at + ".name", "the name of a tool");
+    constexpr std::string_view kUsed[] = {"type", "function"};
+    ReportOthers(value, "tool_choice.", field, kUsed, body->report);
+    body->tool_choice = "function";
+    body->tool_name = name.get<std::string>();
+    return {};
+  }
+  if (value != "none" && value != "auto" && value != "required") {
     return Mismatch(value, field,
                     R"("none", "auto", "required" or {"type": "function", "function": {"name"}})");
   }
-  body->tool_choice = names_one ? "function" : value.get<std::string>();
+  body->tool_choice = value.get<std::string>();
   return {};
 }
 
-// The one place that knows what of tools is supported: that the model sees them. It calls none.
-void CheckToolChoice(const OpenAiBody& body, bool has_tools, FieldReport* report) {
+void SetToolChoice(const OpenAiBody& body, Chat* chat, FieldReport* report) {
   const std::string& choice = body.tool_choice;
-  const char* const field = "tool_choice";
-  if (has_tools && choice != "none") {
-    report->AddTogether({StatusCode::kUnimplemented,
-                         "'tool_choice' must be \"none\" for now where there are 'tools': the "
-                         "model is shown them, but calls of tools are not supported yet.",
-                         field},
-                        {"tools"});
+  chat->parallel_tool_calls = body.parallel_tool_calls;
+  if (chat->tools.empty()) {
+    if (choice == "required" || choice == "function") {
+      report->AddTogether(InvalidArgument("'tool_choice' needs 'tools' to be called.", kToolChoice),
+                          {"tools"});
+    }
+    return;
   }
-  if (!has_tools && (choice == "required" || choice == "function")) {
-    report->AddTogether(InvalidArgument("'tool_choice' needs 'tools' to be called.", field),
-                        {"tools"});
+  if (choice == "none") chat->tool_choice = ToolChoice::kNone;
+  if (choice == "required" || choice == "function") chat->tool_choice = ToolChoice::kRequired;
+  chat->tool_name = body.tool_name;
+  const auto is_named = [&](const Tool& tool) { return tool.name == body.tool_name; };
+  if (!body.tool_name.empty() && std::ranges::none_of(chat->tools, is_named)) {
+    report->AddTogether(
+        InvalidArgument(
+            fmt::format("'tool_choice.function.name' is '{}', which is none of 'tools'.",
+                        body.tool_name),
+            "tool_choice.function.name"),
+        {"tools"});
   }
 }
 
@@ -140,7 +170,7 @@ class ChatFormat final : public OpenAiFormat {
   void FinishBody(FieldReport* report) override {
     if (body_.has_messages) {
       Chat chat = TakeChat(&body_, report);
-      CheckToolChoice(body_, !chat.tools.empty(), report);
+      SetToolChoice(body_, &chat, report);
       body_.prompts.emplace_back(std::move(chat));
     } else {
       report->AddTogether(InvalidArgument("'messages' is required.", "messages"));
@@ -187,7 +217,8 @@ class ChatFormat final : public OpenAiFormat {
 const FieldTable<OpenAiBody>& ChatFields() {
   static const FieldTable<OpenAiBody> table = [] {
     FieldReaders<OpenAiBody> own = ChatReaders<OpenAiBody>();
-    own.insert({{"tool_choice", ReadToolChoice},
+    own.insert({{kToolChoice, ReadToolChoice},
+                {"parallel_tool_calls", FieldOf(ReadBool, &OpenAiBody::parallel_tool_calls)},
                 {"logprobs", FieldOf(ReadBool, &OpenAiBody::logprobs)},
                 {"top_logprobs", IntField(0, kMaxLogprobs, &OpenAiBody::top_logprobs)}});
     return WithOpenAiFields(kChat, std::move(own));

@@ -37,6 +37,8 @@ struct OpenAiBody : ApiRequest, ChatDraft {
   std::optional<int32_t> top_logprobs;
   // "none", "auto", "required" or, where it names a tool, "function"; "": absent. Of chats.
   std::string tool_choice;
+  std::string tool_name;  // Where it names one.
+  bool parallel_tool_calls = true;
 };
 
 // Members of the request, for the readers of fields.h.

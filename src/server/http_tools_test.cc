@@ -58,14 +58,21 @@ TEST_F(HttpToolsTest, SeveralChoicesAreOfTheSameChat) {
   }
 }
 
-TEST_F(HttpToolsTest, CallsAreRejectedForNow) {
-  for (const char* choice : {"", R"(,"tool_choice":"auto")", R"(,"tool_choice":"required")"}) {
-    const ClientReply reply = Post(choice);
-    EXPECT_EQ(reply.status, 400);
-    const json error = json::parse(reply.body)["error"];
-    EXPECT_EQ(error["param"], "tool_choice");
-    EXPECT_EQ(error["code"], "unsupported_parameter");
-  }
+TEST_F(HttpToolsTest, TheChoiceIsTheChats) {
+  EXPECT_EQ(Post("").status, 200);
+  EXPECT_EQ(Post(R"(,"tool_choice":{"type":"function","function":{"name":"weather"}})").status,
+            200);
+  ASSERT_EQ(backend_.submitted().size(), 2U);
+  EXPECT_EQ(std::get<Chat>(backend_.submitted()[0].prompt).tool_choice, ToolChoice::kAuto);
+  const auto& named = std::get<Chat>(backend_.submitted()[1].prompt);
+  EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(named.tool_name, "weather");
+  const ClientReply reply =
+      Post(R"(,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto"}})");
+  EXPECT_EQ(reply.status, 400);
+  const json error = json::parse(reply.body)["error"];
+  EXPECT_EQ(error["param"], "tool_choice");
+  EXPECT_EQ(error["code"], "unsupported_parameter");
 }
 
 }  // namespace
