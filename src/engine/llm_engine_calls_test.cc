@@ -29,7 +29,7 @@ std::string HermesCall(const std::string& name, const std::string& arguments) {
 class LlmEngineCallsTest : public testing::Test {
  protected:
   void Start(const char* tool_parser = "hermes") {
-    Start(*answer::DetectFormat("", tool_parser, "none"));
+    Start(*answer::DetectFormat("", true, {.tool_parser = tool_parser, .reasoning = "none"}));
   }
   void Start(answer::AnswerFormat format) {
     test_.answers = std::make_shared<const ModelAnswers>(std::move(format), ByteTokenizer());
@@ -78,7 +78,8 @@ TEST_F(LlmEngineCallsTest, ARequiredCallIsMadeWhateverTheModelWouldSay) {
 }
 
 TEST_F(LlmEngineCallsTest, TheModelMayThinkBeforeItsCall) {
-  answer::AnswerFormat format = *answer::DetectFormat("", "hermes", "none");
+  answer::AnswerFormat format =
+      *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});
   format.reasoning = {"parentheses", "(", ")"};
   Start(std::move(format));
   const TestSink::Seen seen = Run(Ask("(two) Hello there.", ToolChoice::kRequired, "now"));

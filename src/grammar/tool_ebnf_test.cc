@@ -75,7 +75,7 @@ class FormTokenizer final : public tokenizer::WholeTokenizer {
 class Model {
  public:
   Model(const std::string& form, bool tokens) {
-    format_ = *answer::DetectFormat("", form, "auto");
+    format_ = *answer::DetectFormat("", true, {.tool_parser = form});
     answer::Resolve([&](std::string_view) { return tokens; }, &format_);
     tokenizer_ = std::make_unique<FormTokenizer>(format_.controls);
     std::vector<TokenId> named;
@@ -485,7 +485,8 @@ TEST(ToolEbnfTest, ManyToolsCompile) {
                           .parameters = R"({"type":"object","properties":{)" + properties +
                                         fmt::format(R"(}},"required":["parameter_{}_0"]}})", i)});
   }
-  const answer::AnswerFormat format = *answer::DetectFormat("", "hermes", "none");
+  const answer::AnswerFormat format =
+      *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});
   for (const ToolChoice choice : {ToolChoice::kRequired, ToolChoice::kAuto}) {
     chat.tool_choice = choice;
     for (Tool& tool : chat.tools) tool.strict = true;
