@@ -173,8 +173,6 @@ std::vector<std::string_view> CallFormNames() {
   return names;
 }
 
-bool IsGeneric(const CallForm& form) { return std::string_view(form.name) == kGeneric; }
-
 StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, bool reads_tools,
                                     const FormatNames& names) {
   const std::string_view reasoning = names.reasoning;

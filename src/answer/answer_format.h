@@ -77,9 +77,6 @@ struct FormatNames {
 StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, bool reads_tools,
                                     const FormatNames& names = {});
 
-// Whether tools are shown by WithoutTools.
-bool IsGeneric(const CallForm& form);
-
 // Marks in `format` what is a control token of the vocabulary, and drops the others of `controls`.
 void Resolve(const std::function<bool(std::string_view token)>& is_control, AnswerFormat* format);
 

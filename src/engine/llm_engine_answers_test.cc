@@ -193,6 +193,21 @@ TEST_F(LlmEngineAnswersTest, AFormBeginsBehindTheThought) {
   EXPECT_EQ(Run(request).text, "no");
 }
 
+// Where marks are no tokens, as "THINK" is none here.
+TEST_F(LlmEngineAnswersTest, WithoutTokensForMarksAFormBeginsAtOnce) {
+  answer::AnswerFormat format =
+      *answer::DetectFormat("", true, {.tool_parser = "none", .reasoning = "none"});
+  format.reasoning = {"words", "THINK", "DONE"};
+  test_.answers = std::make_shared<const ModelAnswers>(format, ByteTokenizer());
+  test_.Start();
+  Request request = ChatRequest("never THINK");
+  request.format.kind = OutputFormat::Kind::kChoice;
+  request.format.choices = {"no", "yes"};
+  const TestSink::Seen seen = Run(request);
+  EXPECT_EQ(seen.reasoning, "");
+  EXPECT_EQ(seen.text, "no");
+}
+
 TEST_F(LlmEngineAnswersTest, StopStringsEndTheAnswerWhereverItStands) {
   test_.Start();
   Request request = ChatRequest("(two) four (or)");

@@ -1,5 +1,6 @@
 #include "engine/model_answers.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ropeway::engine {
@@ -57,6 +58,23 @@ void ModelAnswers::FindThoughts(const tokenizer::Tokenizer& tokenizer) {
     }
   }
   for (const TokenId id : thoughts_.close) set(id, &thoughts_.free);
+}
+
+std::string ModelAnswers::WithoutMarks(std::string_view marked) const {
+  std::string text;
+  while (!marked.empty()) {
+    const size_t plain = std::min(marked.find(answer::kControl), marked.size());
+    text += marked.substr(0, plain);
+    marked.remove_prefix(plain);
+    if (marked.empty()) break;
+    marked.remove_prefix(1);
+    for (const std::string& control : format_.controls) {  // Longer ones come first.
+      if (!marked.starts_with(control)) continue;
+      marked.remove_prefix(control.size());
+      break;
+    }
+  }
+  return text;
 }
 
 bool ModelAnswers::EndsInThought(const tokenizer::RenderedChat& prompt) const {

@@ -36,6 +36,9 @@ class ModelAnswers {
   // The control tokens that the format names.
   const grammar::ControlTokens& controls() const { return controls_; }
 
+  // Marked text as the text of its tokens: control tokens have none.
+  std::string WithoutMarks(std::string_view marked) const;
+
   // Whether the prompt ends within a thought, which the template, not a message, has begun.
   bool EndsInThought(const tokenizer::RenderedChat& prompt) const;
 

@@ -102,7 +102,8 @@ Status AddChats(const std::string& own_template, LlmEngineConfig* config) {
   if (parsed.ok()) {
     config->render_chat = RenderWith(
         *std::move(parsed), *config->tokenizer,
-        {.parse_special = options.parse_special, .generic_tools = IsGeneric(format->calls)});
+        {.parse_special = options.parse_special,
+         .generic_tools = !reads_tools && format->calls.syntax == answer::CallSyntax::kTagged});
   } else if (!config->chat_template.empty()) {
     config->render_chat = [status = parsed.status()](const auto&, const StoppedFn&) {
       return StatusOr<tokenizer::RenderedChat>(status);

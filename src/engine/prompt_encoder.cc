@@ -207,6 +207,8 @@ void PromptEncoder::BeginAnswer(LiveRequest* live, const Parts& parts,
                                 const std::vector<TokenId>& ids) const {
   if (answers_ == nullptr || !parts.answer) return;
   answer::AnswerOptions options = *parts.answer;
+  // Where the marks of thoughts are no tokens, a form begins at once.
+  if (live->constraint != nullptr && answers_->thoughts() == nullptr) options.in_thought = false;
   if (options.tools) {
     options.digest = base::Mix64(live->seed, live->request.choice);
     for (const TokenId id : ids)

@@ -128,11 +128,7 @@ void RequestOutput::Read(std::string_view text, Delta* delta) {
     delta->text += text;
     return;
   }
-  if (live_->turn != nullptr) {
-    for (const char c : text) {
-      if (c != answer::kControl) shown_ += c;
-    }
-  }
+  if (live_->turn != nullptr) shown_ += text;
   parser->Add(text, delta);
 }
 
@@ -199,7 +195,7 @@ void RequestOutput::KeepTurn() {
   KeepAnswer(
       *tokenizer_, [this](TokenId id) { return Hidden(id); },
       static_cast<size_t>(finish_.usage.prompt_tokens),
-      live_->parser == nullptr ? turn.answer.content : shown_, &turn.next);
+      live_->parser == nullptr ? turn.answer.content : answers_->WithoutMarks(shown_), &turn.next);
   if (turn.next.kind == store::SessionState::Kind::kChat && finish_.usage.completion_tokens > 0) {
     if (turn.continues) {
       service::ContinueMessage(turn.answer, &turn.next.messages.back());

@@ -100,7 +100,7 @@ class RequestOutput {
   tokenizer::Detokenizer detokenizer_;
   tokenizer::StopMatcher stops_;
   uint64_t text_bytes_ = 0;    // All tokens' bytes so far, before stop strings are cut.
-  std::string shown_;          // The text before it was read, of a session's turn.
+  std::string shown_;          // The marked text before it was read, of a session's turn.
   uint64_t prompt_bytes_ = 0;  // The prompt's tokens so far, special tokens too.
   Verdict verdict_ = Verdict::kGoOn;
   ropeway::Finish finish_;  // Counts as it goes; the reason, batch and times with Finish.

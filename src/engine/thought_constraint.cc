@@ -1,6 +1,7 @@
 #include "engine/thought_constraint.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace ropeway::engine {
@@ -11,20 +12,29 @@ bool Has(std::span<const uint32_t> mask, TokenId id) {
   return bit / 32 < mask.size() && (mask[bit / 32] >> (bit % 32) & 1U) != 0;
 }
 
+void Set(TokenId id, std::span<uint32_t> mask) {
+  const auto bit = static_cast<uint32_t>(id);
+  mask[bit / 32] |= 1U << (bit % 32);
+}
+
 class State final : public core::ConstraintState {
  public:
   State(std::unique_ptr<core::ConstraintState> inner, const ThoughtTokens* tokens, bool in_thought)
       : inner_(std::move(inner)), tokens_(tokens), place_(in_thought ? kThought : kBegin) {}
 
   Status Mask(std::span<uint32_t> words) override {
+    if (place_ == kThought && is_bound()) {
+      std::fill(words.begin(), words.end(), 0);
+      Set(tokens_->close[matched_], words);
+      return {};
+    }
     if (place_ == kThought) {
       std::copy(tokens_->free.begin(), tokens_->free.end(), words.begin());
       return {};
     }
     if (Status status = inner_->Mask(words); !status.ok()) return status;
     if (place_ == kBegin && tokens_->open) {
-      const auto bit = static_cast<uint32_t>(*tokens_->open);
-      words[bit / 32] |= 1U << (bit % 32);
+      Set(*tokens_->open, words);
     } else if (place_ == kSpace) {
       for (size_t i = 0; i < words.size(); ++i) words[i] |= tokens_->space[i];
     }
@@ -61,9 +71,12 @@ class State final : public core::ConstraintState {
  private:
   enum Place : uint8_t { kBegin, kThought, kSpace, kAnswer };
 
+  // Two tokens of the mark were generated ("<|channel|>final"): only the rest of it may follow.
+  bool is_bound() const { return matched_ >= 2; }
+
   Status Think(TokenId id) {
-    if (!Has(tokens_->free, id)) {
-      return InvalidArgument("a token that ends the output cannot stand in a thought");
+    if (!Has(tokens_->free, id) || (is_bound() && id != tokens_->close[matched_])) {
+      return InvalidArgument("the token cannot stand here in a thought");
     }
     // Marks of several tokens begin with one that they have nowhere else.
     matched_ = id == tokens_->close[matched_] ? matched_ + 1 : size_t{id == tokens_->close[0]};

@@ -19,7 +19,7 @@ std::string Quote(std::string_view text) {
       quoted += '\\';
       quoted += c;
     } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      quoted += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
     } else {
       quoted += c;
     }

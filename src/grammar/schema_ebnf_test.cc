@@ -488,6 +488,25 @@ TEST_F(SchemaEbnfTest, AnyObjectIsAnObject) {
     EXPECT_EQ(grammar::Judge(*vocabulary_, grammar, text), "rejected");
 }
 
+// A digit behind a control character is no part of how that is written.
+TEST_F(SchemaEbnfTest, ControlCharactersStandBeforeDigits) {
+  std::vector<std::string> texts;
+  for (int control = 1; control < 0x20; ++control) {
+    for (const char* behind : {"0", "b", "F", "be"}) {
+      texts.push_back(std::string("a") + static_cast<char>(control) + behind);
+    }
+  }
+  texts.push_back(
+      "a\x7f"
+      "f");
+  const StatusOr<std::string> ebnf = ChoiceEbnf(texts);
+  ASSERT_TRUE(ebnf.ok());
+  const auto grammar = MustCompile(*vocabulary_, *ebnf);
+  for (const std::string& text : texts) {
+    EXPECT_EQ(grammar::Judge(*vocabulary_, grammar, text), "accepted") << int{text[1]} << text[2];
+  }
+}
+
 TEST_F(SchemaEbnfTest, ChoicesAreTextsAsTheyAre) {
   const StatusOr<std::string> ebnf = ChoiceEbnf({"yes", "no \"x\"\n", "né"});
   ASSERT_TRUE(ebnf.ok());
