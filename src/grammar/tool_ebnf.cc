@@ -85,7 +85,19 @@ class ToolWriter {
     }
     const StatusOr<Json> schema =
         base::ReadOrderedJson(tool.parameters, core::kSchemaBounds, "the schema");
-    return schema.ok() ? ArgumentsEbnf(*schema, &ebnf_, &json_) : schema.status();
+    if (!schema.ok()) return schema.status();
+    StatusOr<Node> arguments = ArgumentsEbnf(*schema, &ebnf_, &json_);
+    // As of any `properties` that are listed, there are no others.
+    if (arguments.ok() && HasNoArguments(*schema)) return ebnf_.Literal("{}");
+    return arguments;
+  }
+
+  // Of a schema that is supported.
+  static bool HasNoArguments(const Json& schema) {
+    const auto properties = schema.find("properties");
+    const auto others = schema.find("additionalProperties");
+    return properties != schema.end() && properties->empty() && !schema.contains("minProperties") &&
+           !schema.contains("propertyNames") && (others == schema.end() || *others == false);
   }
 
   // What the form has no grammar for.

@@ -317,6 +317,26 @@ TEST(ToolEbnfTest, RequiredCallsAreAllOfTheAnswer) {
   });
 }
 
+TEST(ToolEbnfTest, ParametersThatListNoneAreNone) {
+  const Model model("hermes", true);
+  const auto judge = [&](const char* parameters, const char* arguments) {
+    Chat chat = Tools(ToolChoice::kRequired);
+    chat.tools = {{.name = "f", .parameters = parameters}};
+    return model.Judge(model.MustCompile(chat), Answer(kForms[0], kForms[0].one, "f", arguments));
+  };
+  for (const char* none : {R"({"type":"object","properties":{}})",
+                           R"({"type":"object","properties":{},"additionalProperties":false})",
+                           R"({"type":"object","additionalProperties":false})"}) {
+    EXPECT_EQ(judge(none, "{}"), "accepted") << none;
+    EXPECT_EQ(judge(none, R"({"a": 1})"), "rejected") << none;
+  }
+  for (const char* some :
+       {R"({"type":"object"})", R"({"type":"object","properties":{},"minProperties":1})",
+        R"({"type":"object","properties":{},"additionalProperties":{"type":"integer"}})"}) {
+    EXPECT_EQ(judge(some, R"({"a": 1})"), "accepted") << some;
+  }
+}
+
 TEST(ToolEbnfTest, OneCallOfOneTool) {
   ForEachForm([](const FormCase& of, const Model& model) {
     Chat chat = Tools(ToolChoice::kRequired);
