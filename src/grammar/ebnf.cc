@@ -313,7 +313,12 @@ std::string Ebnf::Print(Rule root) const {
   return text;
 }
 
-Ebnf::Node JsonRules::Space() { return ebnf_->Optional(ebnf_->Literal(" ")); }
+Ebnf::Node JsonRules::Space() {
+  const Ebnf::Node none = ebnf_->Literal("");
+  return spaces_ == Spaces::kAny ? ebnf_->Optional(ebnf_->Literal(" ")) : none;
+}
+
+Ebnf::Node JsonRules::Gap() { return spaces_ == Spaces::kAny ? Space() : ebnf_->Literal(" "); }
 
 // Not the escapes of surrogates: a pair would count as two characters, and half of one is no text.
 Ebnf::Node JsonRules::Escape() {
@@ -395,8 +400,8 @@ Ebnf::Node JsonRules::Any() {
 
 Ebnf::Node JsonRules::Object(Ebnf::Node key, Ebnf::Node value, int least, int most) {
   const Ebnf::Node space = Space();
-  const Ebnf::Node member = ebnf_->Sequence({key, space, ebnf_->Literal(":"), space, value, space});
-  const Ebnf::Node next = ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal(","), space, member}));
+  const Ebnf::Node member = ebnf_->Sequence({key, space, ebnf_->Literal(":"), Gap(), value, space});
+  const Ebnf::Node next = ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal(","), Gap(), member}));
   Ebnf::Node members = ebnf_->Literal("");
   if (most != 0) {
     members = ebnf_->Sequence({member, ebnf_->Repeat(next, std::max(least - 1, 0),
@@ -414,7 +419,7 @@ Ebnf::Node JsonRules::Array(const std::vector<Ebnf::Node>& first, std::optional<
   Ebnf::Node tail = ebnf_->Literal("");
   if (rest && (most == Ebnf::kNoLimit || most > known)) {
     const Ebnf::Node next =
-        ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal(","), space, *rest, space}));
+        ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal(","), Gap(), *rest, space}));
     const int more = most == Ebnf::kNoLimit ? most : most - known;
     if (known > 0) {
       tail = ebnf_->Repeat(next, std::max(least - known, 0), more);
@@ -428,7 +433,7 @@ Ebnf::Node JsonRules::Array(const std::vector<Ebnf::Node>& first, std::optional<
   for (int i = known; i-- > 0;) {
     if (most != Ebnf::kNoLimit && i >= most) continue;
     tail = ebnf_->Sequence({i > 0 ? ebnf_->Literal(",") : ebnf_->Literal(""),
-                            i > 0 ? space : ebnf_->Literal(""), first[static_cast<size_t>(i)],
+                            i > 0 ? Gap() : ebnf_->Literal(""), first[static_cast<size_t>(i)],
                             space, tail});
     if (i >= least) tail = ebnf_->Optional(tail);
     tail = ebnf_->Shared(tail);
@@ -457,7 +462,7 @@ std::optional<Ebnf::Node> JsonRules::Members(std::string_view brackets,
       std::vector<Ebnf::Node> ways;
       if (next && !(limited && n == most)) {
         const Ebnf::Node written = ebnf_->Sequence({members[i].text, space, *next});
-        ways.push_back(n == 0 ? written : ebnf_->Sequence({ebnf_->Literal(","), space, written}));
+        ways.push_back(n == 0 ? written : ebnf_->Sequence({ebnf_->Literal(","), Gap(), written}));
       }
       if (here && !members[i].required) ways.push_back(*here);
       here = std::nullopt;

@@ -350,9 +350,9 @@ class Converter {
 
   JsonRules::Member Member(const std::string& name, Node value, bool required) {
     const Node space = json_.Space();
-    return {
-        ebnf_.Sequence({ebnf_.Literal(Json(name).dump()), space, ebnf_.Literal(":"), space, value}),
-        required};
+    return {ebnf_.Sequence(
+                {ebnf_.Literal(Json(name).dump()), space, ebnf_.Literal(":"), json_.Gap(), value}),
+            required};
   }
 
   Node Members(const Place& place, const char* keyword,

@@ -11,6 +11,8 @@ namespace ropeway::grammar {
 inline constexpr size_t kMaxKeyBytes = 256;  // Of a name in a path to a schema.
 inline constexpr size_t kMaxEbnfBytes = 64 << 10;
 inline constexpr size_t kMaxToolsEbnfBytes = 256 << 10;  // Of all tools of a chat together.
+// Larger ones have spaces only where they usually are.
+inline constexpr size_t kMaxSpacedToolsEbnfBytes = 24 << 10;
 // Properties or values of a set, times what minProperties, maxProperties and the like count of
 // them.
 inline constexpr size_t kMaxCounted = 20'000;

@@ -28,13 +28,14 @@ bool IsStrict(const Tool& tool) { return tool.strict; }
 
 class ToolWriter {
  public:
-  ToolWriter(const answer::AnswerFormat& format, const ControlTokens& controls, const Chat& chat)
+  ToolWriter(const answer::AnswerFormat& format, const ControlTokens& controls, const Chat& chat,
+             JsonRules::Spaces spaces)
       : form_(format.calls),
         controls_(controls),
         chat_(chat),
         required_(chat.tool_choice == ToolChoice::kRequired),
         many_(chat.parallel_tool_calls),
-        json_(&ebnf_) {}
+        json_(&ebnf_, spaces) {}
 
   StatusOr<std::string> Write() {
     for (size_t i = 0; i < chat_.tools.size(); ++i) {
@@ -204,7 +205,8 @@ class ToolWriter {
     const Ebnf::Rule rule = ebnf_.Declare();
     ebnf_.Define(rule, block);
     const std::optional<TokenId> token = TokenOf(form_.begin);
-    return token ? ebnf_.Behind(*token, rule, many_) : ebnf_.Behind(form_.begin, rule, many_);
+    return ebnf_.Shared(token ? ebnf_.Behind(*token, rule, many_)
+                              : ebnf_.Behind(form_.begin, rule, many_));
   }
 
   // Both of its forms: the model takes the one that it knows.
@@ -291,7 +293,13 @@ bool ConstrainsCalls(const Chat& chat) {
 
 StatusOr<std::string> ToolEbnf(const answer::AnswerFormat& format, const ControlTokens& controls,
                                const Chat& chat) try {
-  return ToolWriter(format, controls, chat).Write();
+  const auto write = [&](JsonRules::Spaces spaces) {
+    return ToolWriter(format, controls, chat, spaces).Write();
+  };
+  StatusOr<std::string> ebnf = write(JsonRules::Spaces::kAny);
+  const bool large =
+      ebnf.ok() ? ebnf->size() > kMaxSpacedToolsEbnfBytes : ebnf.status().field() == "tools";
+  return large ? write(JsonRules::Spaces::kUsual) : std::move(ebnf);
 } catch (...) {
   return base::CurrentFailure("writing the grammar of calls");
 }

@@ -75,7 +75,7 @@ class FormTokenizer final : public tokenizer::WholeTokenizer {
 class Model {
  public:
   Model(const std::string& form, bool tokens) {
-    format_ = *answer::DetectFormat("", true, {.tool_parser = form});
+    format_ = *answer::DetectFormat("", true, {.tool_parser = form, .reasoning = "auto"});
     answer::Resolve([&](std::string_view) { return tokens; }, &format_);
     tokenizer_ = std::make_unique<FormTokenizer>(format_.controls);
     std::vector<TokenId> named;
@@ -489,38 +489,71 @@ TEST(ToolEbnfTest, WhatIsConstrained) {
   EXPECT_FALSE(ConstrainsCalls(chat));
 }
 
-// As many as a chat may have, with a real vocabulary.
-TEST(ToolEbnfTest, ManyToolsCompile) {
-  const TestVocabulary* const vocabulary = SmallVocabulary();
-  if (vocabulary == nullptr) GTEST_SKIP() << "no model";
-  Chat chat{.messages = {{"user", "a"}}, .tool_choice = ToolChoice::kRequired};
-  for (int i = 0; i < 128; ++i) {
+Chat ManyTools(int count) {
+  Chat chat{.messages = {{"user", "a"}}};
+  for (int i = 0; i < count; ++i) {
     std::string properties;
     for (int j = 0; j < 8; ++j) {
       properties += fmt::format(
           R"({}"parameter_{}_{}":{{"type":"{}","description":"What it does."}})", j == 0 ? "" : ",",
-          i, j, std::array{"string", "integer", "boolean", "number"}[j % 4]);
+          i, j, std::array{"string", "integer", "boolean", "number"}[static_cast<size_t>(j % 4)]);
     }
     chat.tools.push_back({.name = fmt::format("tool_number_{}", i),
                           .parameters = R"({"type":"object","properties":{)" + properties +
-                                        fmt::format(R"(}},"required":["parameter_{}_0"]}})", i)});
+                                        fmt::format(R"(}},"required":["parameter_{}_0"]}})", i),
+                          .strict = true});
   }
+  return chat;
+}
+
+// As many as a chat may have, with real vocabularies.
+TEST(ToolEbnfTest, ManyToolsCompile) {
+  Chat chat = ManyTools(128);
   const answer::AnswerFormat format =
       *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});
-  for (const ToolChoice choice : {ToolChoice::kRequired, ToolChoice::kAuto}) {
-    chat.tool_choice = choice;
-    for (Tool& tool : chat.tools) tool.strict = true;
-    const StatusOr<std::string> ebnf = ToolEbnf(format, {}, chat);
-    ASSERT_TRUE(ebnf.ok()) << ebnf.status().message();
-    const auto grammar = MustCompile(*vocabulary, *ebnf);
-    ASSERT_NE(grammar, nullptr);
-    EXPECT_EQ(Judge(*vocabulary, grammar,
-                    "<tool_call>\n{\"name\": \"tool_number_127\", \"arguments\": "
-                    "{\"parameter_127_0\": \"x\"}}\n</tool_call>"),
-              "accepted");
-    RecordProperty("work", static_cast<int>(grammar->work()));
-    EXPECT_LT(grammar->work(), kCompileWork / 2);
+  for (const TestVocabulary* const vocabulary : {SmallVocabulary(), LargeVocabulary()}) {
+    if (vocabulary == nullptr) GTEST_SKIP() << "no model";
+    for (const ToolChoice choice : {ToolChoice::kRequired, ToolChoice::kAuto}) {
+      chat.tool_choice = choice;
+      const StatusOr<std::string> ebnf = ToolEbnf(format, {}, chat);
+      ASSERT_TRUE(ebnf.ok()) << ebnf.status().message();
+      const auto grammar = MustCompile(*vocabulary, *ebnf);
+      ASSERT_NE(grammar, nullptr);
+      EXPECT_EQ(Judge(*vocabulary, grammar,
+                      "<tool_call>\n{\"name\": \"tool_number_127\", \"arguments\": "
+                      "{\"parameter_127_0\": \"x\", \"parameter_127_2\": true}}\n</tool_call>"),
+                "accepted");
+      EXPECT_LT(grammar->work(), kCompileWork / 3 * 2);
+      EXPECT_LT(grammar->bytes(), size_t{16} << 20);
+    }
   }
+}
+
+// The forms do not differ much in what they take.
+TEST(ToolEbnfTest, GrammarsAreSmall) {
+  const TestVocabulary* const vocabulary = SmallVocabulary();
+  if (vocabulary == nullptr) GTEST_SKIP() << "no model";
+  for (const ToolChoice choice : {ToolChoice::kRequired, ToolChoice::kAuto}) {
+    Chat chat = ManyTools(8);
+    chat.tool_choice = choice;
+    for (const char* name : {"hermes", "phi4", "llama3_json", "deepseek", "mistral", "harmony"}) {
+      answer::AnswerFormat format = *answer::DetectFormat("", name, "auto");
+      answer::Resolve([](std::string_view) { return true; }, &format);
+      ControlTokens controls;
+      for (const std::string& text : format.controls) {
+        controls[text] = static_cast<TokenId>(1'000 + controls.size());
+      }
+      const StatusOr<std::string> ebnf = ToolEbnf(format, controls, chat);
+      ASSERT_TRUE(ebnf.ok()) << name << ": " << ebnf.status().message();
+      EXPECT_LT(MustCompile(*vocabulary, *ebnf)->bytes(), size_t{3} << 20) << name;
+    }
+  }
+}
+
+TEST(ToolEbnfTest, TheirSizeIsBounded) {
+  Chat chat = ManyTools(128);
+  const answer::AnswerFormat format =
+      *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});
   for (size_t i = 0; i < 8; ++i) {
     std::string values;
     for (int j = 0; j < 900; ++j) {
