@@ -147,6 +147,23 @@ TEST_F(LlmEngineCallsTest, EachChoiceOfARequestCalls) {
   EXPECT_THAT(test_.engine->MetricsText(), HasSubstr("ropeway_grammar_cache_misses_total 1"));
 }
 
+TEST_F(LlmEngineCallsTest, ACallGoesOnWhereAnotherEngineLeftOff) {
+  Start();
+  Request request = Ask("Hello there.", ToolChoice::kRequired, "now");
+  request.sampling.seed = 3;
+  const TestSink::Seen whole = Run(request);
+  ASSERT_THAT(whole.tool_calls, SizeIs(1));
+  for (size_t done = 1; done < whole.tokens.size(); ++done) {
+    SCOPED_TRACE(done);
+    Request rest = request;
+    for (size_t i = 0; i < done; ++i) rest.resume_ids.push_back(whole.tokens[i].id);
+    const TestSink::Seen seen = Run(rest);
+    EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+    EXPECT_EQ(seen.tokens.size(), whole.tokens.size() - done);
+    EXPECT_EQ(seen.text, "");
+  }
+}
+
 TEST_F(LlmEngineCallsTest, WhatCannotBeHeldIsRejectedAtOnce) {
   Start();
   Request request = Ask("a", ToolChoice::kRequired);
