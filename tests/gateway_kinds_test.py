@@ -192,7 +192,10 @@ upstream = "inner-b"
                 elif name == "thinks":
                     self.assertTrue(outcome.good, outcome)
                     self.assertTrue(outcome.text[0].endswith("Yes."), outcome)
-                elif name != "tools":  # Which come with their issue: either end is clear.
+                elif name == "tools":
+                    self.assertTrue(outcome.good, outcome)
+                    self.assertEqual(outcome.reasons, {0: "tool_calls"})
+                else:
                     self.assertTrue(outcome.failed, outcome)
                     self.assertIn(str(doubles[name].port), outcome.errors[0])
         self.assertIn("llama runner process has terminated", outcomes["breaks", True].errors[0])

@@ -72,7 +72,7 @@ class Outcome:
     def good(self):
         """It ended well, once."""
         return (self.status == 200 and not self.errors and not self.cut and self.done == 1 and bool(self.reasons)
-                and all(reason in ("stop", "length") for reason in self.reasons.values()))
+                and all(reason in ("stop", "length", "tool_calls") for reason in self.reasons.values()))
 
     @property
     def failed(self):

@@ -496,9 +496,12 @@ TEST_F(SchemaEbnfTest, ControlCharactersStandBeforeDigits) {
       texts.push_back(std::string("a") + static_cast<char>(control) + behind);
     }
   }
-  texts.push_back(
-      "a\x7f"
-      "f");
+  texts.push_back(std::string("a\x7f") + "f");
+  // The model has no token for some of them.
+  std::erase_if(texts, [&](const std::string& text) {
+    return vocabulary_->Decode(vocabulary_->Encode(text)) != text;
+  });
+  ASSERT_GT(texts.size(), 80U);
   const StatusOr<std::string> ebnf = ChoiceEbnf(texts);
   ASSERT_TRUE(ebnf.ok());
   const auto grammar = MustCompile(*vocabulary_, *ebnf);

@@ -537,7 +537,7 @@ TEST(ToolEbnfTest, GrammarsAreSmall) {
     Chat chat = ManyTools(8);
     chat.tool_choice = choice;
     for (const char* name : {"hermes", "phi4", "llama3_json", "deepseek", "mistral", "harmony"}) {
-      answer::AnswerFormat format = *answer::DetectFormat("", name, "auto");
+      answer::AnswerFormat format = *answer::DetectFormat("", true, {.tool_parser = name});
       answer::Resolve([](std::string_view) { return true; }, &format);
       ControlTokens controls;
       for (const std::string& text : format.controls) {

@@ -48,6 +48,7 @@ class Server(RopewayServer):
     patience = PATIENCE
 
     def __init__(self, ropeway, model, *flags, keys=None):
+        self.tenant_key = next(iter((keys or KEYS).values()))
         super().__init__(ropeway, model, *self.key_flags(keys or KEYS), *FLAGS, *flags)
 
     def key_flags(self, keys):
@@ -71,7 +72,7 @@ class Server(RopewayServer):
 
     def memory_bound(self):
         """That of this server."""
-        return memory_bound(json.loads(self.get("/v1/models", self.key)[1])["data"][0]["max_model_len"])
+        return memory_bound(json.loads(self.get("/v1/models", self.tenant_key)[1])["data"][0]["max_model_len"])
 
     def memory(self, name="VmHWM"):
         """The peak of its resident memory, or with VmRSS what it is now, in bytes."""
