@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every ```sh block of curl commands in README.md, docs/api.md and docs/structured_output.md against
+"""Runs every ```sh block of curl commands in README.md, docs/api.md, docs/structured_output.md and docs/tools.md against
 `ropeway serve`, and all of docs/security.md, in order: its TLS files, its keys, its server and its curl
 commands. A block followed by a ```json block must print exactly that; any other must not print an error,
 and the answer that the README's transcript shows must be the one that its command gets. Each metric of
@@ -109,7 +109,7 @@ def main():
     wrong = []
     blocks = 0
     try:
-        for name in ("README.md", "docs/api.md", "docs/structured_output.md"):
+        for name in ("README.md", "docs/api.md", "docs/structured_output.md", "docs/tools.md"):
             found = blocks_of(name)
             if not found:
                 wrong.append(f"{name}: no curl block found")
