@@ -69,6 +69,16 @@ class ToolWriter {
       callees_.push_back({tool.name, AnyObject(&ebnf_, &json_)});
       return {};
     }
+    // Together, so that many tools take no longer than one schema may.
+    schema_bytes_ += tool.parameters.size();
+    if (schema_bytes_ > core::kMaxSchemaBytes) {
+      return InvalidArgument(
+          fmt::format(
+              "tools: the parameters of the tools that are to be enforced have more than {} "
+              "bytes together",
+              core::kMaxSchemaBytes),
+          "tools");
+    }
     const StatusOr<Node> arguments = Arguments(tool);
     if (!arguments.ok()) {
       const std::string field = fmt::format("tools[{}].function.parameters", index);
@@ -80,10 +90,6 @@ class ToolWriter {
 
   StatusOr<Node> Arguments(const Tool& tool) {
     if (tool.parameters.empty()) return ebnf_.Literal("{}");
-    if (tool.parameters.size() > core::kMaxSchemaBytes) {
-      return InvalidArgument(fmt::format("the schema has {} bytes; at most {} are supported",
-                                         tool.parameters.size(), core::kMaxSchemaBytes));
-    }
     const StatusOr<Json> schema =
         base::ReadOrderedJson(tool.parameters, core::kSchemaBounds, "the schema");
     if (!schema.ok()) return schema.status();
@@ -277,6 +283,7 @@ class ToolWriter {
   const Chat& chat_;
   const bool required_;
   const bool many_;
+  size_t schema_bytes_ = 0;  // Of the schemas so far that are enforced.
   Ebnf ebnf_;
   JsonRules json_;
   std::vector<Callee> callees_;

@@ -25,8 +25,8 @@ bool ConstrainsCalls(const Chat& chat);
 //
 // The answer::AnswerParser of `format` reads each call as it was meant. `format` is as Resolve
 // leaves it, and `controls` has its control tokens. kInvalidArgument names a tool and what of its
-// schema is not supported; kUnimplemented a form without a grammar. Takes as long as OutputEbnf,
-// for each tool. REQUIRES: ConstrainsCalls(chat).
+// schema is not supported; kUnimplemented a form without a grammar. Takes as long as OutputEbnf.
+// REQUIRES: ConstrainsCalls(chat).
 StatusOr<std::string> ToolEbnf(const answer::AnswerFormat& format, const ControlTokens& controls,
                                const Chat& chat);
 

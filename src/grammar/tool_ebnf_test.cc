@@ -565,5 +565,21 @@ TEST(ToolEbnfTest, TheirSizeIsBounded) {
   EXPECT_THAT(ToolEbnf(format, {}, chat).status().message(), HasSubstr("more than 262144 bytes"));
 }
 
+// Many tools take no longer than one schema may, however small their grammars are.
+TEST(ToolEbnfTest, SchemasAreBoundedTogether) {
+  const answer::AnswerFormat format =
+      *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});
+  Chat chat{.messages = {{"user", "u"}}};
+  chat.tool_choice = ToolChoice::kRequired;
+  const std::string described =
+      R"({"type":"object","description":")" + std::string(90'000, 'x') + "\"}";
+  for (const char* name : {"a", "b", "c"}) {
+    chat.tools.push_back({.name = name, .parameters = described});
+  }
+  EXPECT_THAT(ToolEbnf(format, {}, chat).status().message(), HasSubstr("bytes together"));
+  chat.tool_name = "a";
+  EXPECT_TRUE(ToolEbnf(format, {}, chat).ok());
+}
+
 }  // namespace
 }  // namespace ropeway::grammar
