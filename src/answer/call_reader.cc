@@ -12,9 +12,11 @@ std::string CallWriter::MakeId() const {
       "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   const size_t letters = short_ids_ ? 9 : 24;
   std::string id = short_ids_ ? "" : "call_";
-  uint64_t state = base::Mix64(digest_, static_cast<uint64_t>(calls_));
+  uint64_t hash = base::Mix64(digest_, static_cast<uint64_t>(calls_));
+  uint64_t state = 0;
   for (size_t i = 0; i < letters; ++i) {
-    if (i % 10 == 0) state = base::Mix64(state, i);
+    // Ten letters are all that 64 bits have; what is left of them then would be no hash.
+    if (i % 10 == 0) state = hash = base::Mix64(hash, i);
     id += kLetters[state % kLetters.size()];
     state /= kLetters.size();
   }
@@ -32,7 +34,7 @@ void CallWriter::Begin(std::string name, std::string id) {
 }
 
 void CallWriter::Arguments(std::string_view piece) {
-  if (piece.empty()) return;
+  if (piece.find_first_not_of(kControl) == piece.npos) return;
   any_ = true;
   std::vector<ToolCallDelta>& all = delta_->tool_calls;
   if (all.empty() || all.back().index != calls_ - 1) {

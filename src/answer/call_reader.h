@@ -15,6 +15,14 @@ namespace ropeway::answer {
 // White space of JSON, and of what stands around marks.
 inline bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
+// The value of a hexadecimal digit; 16: it is none.
+inline int DigitOf(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return 16;
+}
+
 // Writes calls into deltas, and gives them their indexes and ids. One for an answer.
 class CallWriter {
  public:
@@ -25,7 +33,8 @@ class CallWriter {
 
   // A call begins. `id`: what the model wrote; "": one is made.
   void Begin(std::string name, std::string id = {});
-  // The next piece of its arguments. REQUIRES: Begin.
+  // The next piece of its arguments. Leaves out the signs of control tokens: here their text is
+  // meant. REQUIRES: Begin.
   void Arguments(std::string_view piece);
   void Arguments(char c) { Arguments(std::string_view(&c, 1)); }
   // The call is complete: without arguments it gets "{}".

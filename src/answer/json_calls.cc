@@ -2,35 +2,12 @@
 
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace ropeway::answer {
 namespace {
 
-void AppendUtf8(uint32_t c, std::string* text) {
-  if (c < 0x80) {
-    *text += static_cast<char>(c);
-  } else if (c < 0x800) {
-    *text += static_cast<char>(0xC0U | (c >> 6U));
-    *text += static_cast<char>(0x80U | (c & 0x3FU));
-  } else if (c < 0x10000) {
-    *text += static_cast<char>(0xE0U | (c >> 12U));
-    *text += static_cast<char>(0x80U | ((c >> 6U) & 0x3FU));
-    *text += static_cast<char>(0x80U | (c & 0x3FU));
-  } else {
-    *text += static_cast<char>(0xF0U | (c >> 18U));
-    *text += static_cast<char>(0x80U | ((c >> 12U) & 0x3FU));
-    *text += static_cast<char>(0x80U | ((c >> 6U) & 0x3FU));
-    *text += static_cast<char>(0x80U | (c & 0x3FU));
-  }
-}
-
-constexpr uint32_t kReplacement = 0xFFFD;
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
+constexpr char32_t kReplacement = 0xFFFD;
 
 }  // namespace
 
@@ -84,8 +61,8 @@ JsonValue::Step JsonValue::Put(char c) {
 
 JsonString::Step JsonString::Put(char c, std::string* text) {
   if (digits_ > 0) {
-    const int digit = HexDigit(c);
-    if (digit < 0) return Step::kInvalid;
+    const int digit = DigitOf(c);
+    if (digit > 15) return Step::kInvalid;
     unit_ = unit_ * 16 + static_cast<uint32_t>(digit);
     if (--digits_ == 0) AppendUnit(text);
     return Step::kGoOn;
@@ -101,7 +78,7 @@ JsonString::Step JsonString::Put(char c, std::string* text) {
     constexpr std::string_view kMeant = "\"\\/\b\f\n\r\t";
     const size_t at = kLetters.find(c);
     if (at == std::string_view::npos) return Step::kInvalid;
-    if (high_ != 0) AppendUtf8(kReplacement, text);
+    if (high_ != 0) base::AppendUtf8(kReplacement, *text);
     high_ = 0;
     *text += kMeant[at];
     return Step::kGoOn;
@@ -110,7 +87,7 @@ JsonString::Step JsonString::Put(char c, std::string* text) {
     escaped_ = true;
     return Step::kGoOn;
   }
-  if (high_ != 0) AppendUtf8(kReplacement, text);
+  if (high_ != 0) base::AppendUtf8(kReplacement, *text);
   high_ = 0;
   if (c == '"') return Step::kEnd;
   *text += c;
@@ -120,16 +97,16 @@ JsonString::Step JsonString::Put(char c, std::string* text) {
 void JsonString::AppendUnit(std::string* text) {
   const bool low = unit_ >= 0xDC00 && unit_ < 0xE000;
   if (high_ != 0 && low) {
-    AppendUtf8(0x10000 + ((high_ - 0xD800) << 10U) + (unit_ - 0xDC00), text);
+    base::AppendUtf8(0x10000 + ((high_ - 0xD800) << 10U) + (unit_ - 0xDC00), *text);
     high_ = 0;
     return;
   }
-  if (high_ != 0) AppendUtf8(kReplacement, text);
+  if (high_ != 0) base::AppendUtf8(kReplacement, *text);
   high_ = 0;
   if (unit_ >= 0xD800 && unit_ < 0xDC00) {
     high_ = unit_;
   } else {
-    AppendUtf8(low ? kReplacement : unit_, text);
+    base::AppendUtf8(low ? kReplacement : unit_, *text);
   }
 }
 
@@ -196,7 +173,6 @@ ObjectReader::Step ObjectReader::PutValue(char c, CallWriter* calls) {
       // An object, or a string that holds one.
       if (c != '{' && !text) return Fail(calls);
       has_arguments_ = true;
-      quoted_arguments_ = text;
     }
     if (text && (key_ == "name" || key_ == "id" || is_arguments())) {
       string_ = {};

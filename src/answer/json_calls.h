@@ -56,7 +56,6 @@ class ObjectReader {
   Step EndMember(CallWriter* calls);
   Step End(CallWriter* calls);
   Step Fail(CallWriter* calls);
-  void BeginIfNamed(CallWriter* calls);
 
   State state_ = State::kOpen;
   std::string key_;
@@ -68,7 +67,6 @@ class ObjectReader {
   size_t size_ = 0;   // Characters so far.
   bool begun_ = false;
   bool has_arguments_ = false;
-  bool quoted_arguments_ = false;  // They are a string that holds JSON.
 };
 
 }  // namespace ropeway::answer

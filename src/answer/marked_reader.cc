@@ -12,6 +12,10 @@ bool MarkFinder::Begins(std::string_view text) const {
                      [&](std::string_view mark) { return mark.substr(0, text.size()) == text; });
 }
 
+bool MarkFinder::any() const {
+  return !std::all_of(marks_.begin(), marks_.end(), [](const auto& mark) { return mark.empty(); });
+}
+
 int MarkFinder::Put(char c, std::string* passed) {
   held_ += c;
   while (!held_.empty() && !Begins(held_)) {
@@ -77,16 +81,6 @@ void MarkedReader::Opened() {
   open_ = true;
   any_ = true;
   raw_.clear();
-}
-
-void MarkedReader::Arguments(std::string_view piece) {
-  while (!piece.empty()) {
-    const size_t control = piece.find(kControl);
-    if (const std::string_view plain = piece.substr(0, control); !plain.empty()) {
-      calls_->Arguments(plain);
-    }
-    piece.remove_prefix(control == piece.npos ? piece.size() : control + 1);
-  }
 }
 
 void MarkedReader::End() {

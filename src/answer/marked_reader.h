@@ -33,6 +33,8 @@ class MarkFinder {
   std::string Take();
 
   const std::string& mark(int index) const { return marks_[static_cast<size_t>(index)]; }
+  // Whether there is anything to find.
+  bool any() const;
 
  private:
   bool Begins(std::string_view text) const;
@@ -63,8 +65,7 @@ class MarkedReader : public CallReader {
   virtual void Cut() {}
 
   void Begin(std::string name, std::string id = {});
-  // Leaves out the signs of control tokens: here their text is meant.
-  void Arguments(std::string_view piece);
+  void Arguments(std::string_view piece) { calls_->Arguments(piece); }
   void End();
   // The same, where another has written it to writer().
   void Opened();

@@ -6,20 +6,11 @@ namespace {
 
 constexpr char32_t kReplacementCode = 0xFFFD;
 
-int DigitOf(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return 16;
-}
-
 }  // namespace
 
 void AppendJsonChar(char c, std::string* json) {
   constexpr char kHex[] = "0123456789abcdef";
   switch (c) {
-    case kControl:
-      return;
     case '"':
       *json += "\\\"";
       return;

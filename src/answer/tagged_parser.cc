@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "answer/call_reader.h"
+#include "answer/marked_reader.h"
 
 namespace ropeway::answer {
 namespace {
@@ -29,33 +30,6 @@ std::unique_ptr<CallReader> MakeReader(const CallForm& form) {
   }
   return nullptr;
 }
-
-// Finds a mark in a text that comes in characters.
-class MarkMatcher {
- public:
-  explicit MarkMatcher(std::string_view mark) : mark_(mark) {}
-
-  bool any() const { return !mark_.empty(); }
-  // Takes a character. Appends to `passed` what is certain to be no part of the mark. Returns
-  // whether the mark is complete.
-  bool Put(char c, std::string* passed) {
-    held_ += c;
-    while (!held_.empty() && mark_.substr(0, held_.size()) != held_) {
-      *passed += held_.front();
-      held_.erase(0, 1);
-    }
-    if (held_.empty() || held_.size() < mark_.size()) return false;
-    held_.clear();
-    return true;
-  }
-  // Whether what was put last may begin the mark.
-  bool holds() const { return !held_.empty(); }
-  std::string Take() { return std::exchange(held_, {}); }
-
- private:
-  const std::string_view mark_;
-  std::string held_;
-};
 
 // Leaves out control tokens that mean nothing where they stand.
 class ControlFilter {
@@ -104,9 +78,9 @@ class TaggedParser final : public AnswerParser {
         reads_calls_(options.tools && format.calls.syntax != CallSyntax::kNone),
         writer_(options.digest, format.calls.short_ids),
         filter_(format.controls),
-        open_(format.reasoning.open),
-        close_(format.reasoning.close),
-        begin_(reads_calls_ ? std::string_view(format.calls.begin) : std::string_view()) {
+        open_({format.reasoning.open}),
+        close_({format.reasoning.close}),
+        begin_({reads_calls_ ? format.calls.begin : std::string()}) {
     if (!close_.any()) {
       state_ = State::kText;
     } else if (options.in_thought) {
@@ -170,7 +144,7 @@ class TaggedParser final : public AnswerParser {
       return;
     }
     std::string passed;
-    if (open_.Put(c, &passed)) return BeginThought();
+    if (open_.Put(c, &passed) >= 0) return BeginThought();
     if (passed.empty()) return;
     // It does not begin with a thought.
     state_ = State::kText;
@@ -185,7 +159,7 @@ class TaggedParser final : public AnswerParser {
 
   void PutThought(char c) {
     std::string passed;
-    const bool closed = close_.Put(c, &passed);
+    const bool closed = close_.Put(c, &passed) >= 0;
     Think(passed);
     if (!closed) return;
     state_ = State::kText;
@@ -224,7 +198,7 @@ class TaggedParser final : public AnswerParser {
     }
     if (!begin_.any()) return Text({&c, 1});
     std::string passed;
-    const bool begins = begin_.Put(c, &passed);
+    const bool begins = begin_.Put(c, &passed) >= 0;
     Text(passed);
     if (begins) BeginCalls(form_.begin);
   }
@@ -260,9 +234,9 @@ class TaggedParser final : public AnswerParser {
   const bool reads_calls_;
   CallWriter writer_;
   ControlFilter filter_;
-  MarkMatcher open_;
-  MarkMatcher close_;
-  MarkMatcher begin_;
+  MarkFinder open_;
+  MarkFinder close_;
+  MarkFinder begin_;
   State state_ = State::kBegins;
   std::string space_;         // White space that is held back.
   bool skips_space_ = false;  // White space that comes now is not shown.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -238,6 +239,24 @@ TEST(TaggedParserTest, IdsDifferBetweenCallsAndAnswers) {
     EXPECT_EQ(id.size(), 9U);
     EXPECT_TRUE(std::all_of(id.begin(), id.end(), [](char c) { return std::isalnum(c) != 0; }));
   }
+}
+
+// Each letter depends on all of the hash.
+TEST(TaggedParserTest, LettersOfIdsAreOfOneKind) {
+  const AnswerFormat format = FormatOf("hermes");
+  std::set<std::string> middles;
+  std::set<std::string> ends;
+  for (uint64_t digest = 0; digest < 500; ++digest) {
+    const auto parser = MakeTaggedParser(format, {.tools = true, .digest = digest});
+    Delta delta;
+    parser->Add("<tool_call>{\"name\":\"f\"}</tool_call>", &delta);
+    const std::string id = delta.tool_calls.at(0).id;
+    ASSERT_EQ(id.size(), 29U);
+    middles.insert(id.substr(15, 10));
+    ends.insert(id.substr(25));
+  }
+  EXPECT_EQ(middles.size(), 500U);
+  EXPECT_GT(ends.size(), 490U);
 }
 
 }  // namespace
