@@ -68,9 +68,11 @@ class CallReader {
   // The answer ends within the block: an open call ends as it stands. kNoCall: as of Put. Else
   // kDone.
   virtual Step Finish(CallWriter* calls) = 0;
-  // After kDone of Put: what it has read behind the block, the last character included, which is
-  // to be read on as text. Mostly nothing.
+  // After kDone: what it has read that belongs to no call, the last character included, which is to
+  // be read on as text. Mostly nothing. Of a mark that the answer's end cuts nothing is text.
   virtual std::string TakeRest() { return {}; }
+  // After kDone: whether the mark of the block's end may still come, behind what is text.
+  virtual bool lacks_end() const { return false; }
 };
 
 // A reader of the form's blocks. `form` must outlive it.

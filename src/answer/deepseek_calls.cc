@@ -75,7 +75,9 @@ MarkedReader::Step DeepSeekReader::PutChar(char c) {
       Arguments({&c, 1});
       return Step::kGoOn;
     case State::kBehind:
-      return IsSpace(c) || c == '`' ? Step::kGoOn : Fail();
+      if (!IsSpace(c) && c != '`') return Fail();
+      Settle();
+      return Step::kGoOn;
   }
   return Fail();
 }
@@ -105,6 +107,7 @@ MarkedReader::Step DeepSeekReader::PutMark(int mark) {
         return Fail();
       }
       state_ = State::kBetween;
+      Settle();
       return Step::kGoOn;
     case kEnd:
       return any() ? Step::kDone : Step::kNoCall;

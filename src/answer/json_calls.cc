@@ -256,6 +256,7 @@ class JsonReader final : public CallReader {
   }
 
   Step Put(char c, CallWriter* calls) override {
+    if (found_ && !object_.begun()) raw_ += c;
     switch (state_) {
       case State::kList:
         if (IsSpace(c)) return Step::kGoOn;
@@ -274,10 +275,12 @@ class JsonReader final : public CallReader {
 
   Step Finish(CallWriter* calls) override {
     object_.Finish(calls);
+    if (state_ != State::kEnd) rest_ = std::exchange(raw_, {});
     return found_ || object_.begun() ? Step::kDone : Step::kNoCall;
   }
 
   std::string TakeRest() override { return std::exchange(rest_, {}); }
+  bool lacks_end() const override { return lacks_end_; }
 
  private:
   enum class State : uint8_t {
@@ -288,17 +291,16 @@ class JsonReader final : public CallReader {
   };
 
   Step PutObject(char c, CallWriter* calls) {
-    if (found_) raw_ += c;
     const ObjectReader::Step step = object_.Put(c, calls);
     if (object_.begun()) raw_.clear();
     switch (step) {
       case ObjectReader::Step::kGoOn:
         return Step::kGoOn;
       case ObjectReader::Step::kNoCall:
-        if (!found_) return Step::kNoCall;
-        return Broken(std::exchange(raw_, {}));
+        return found_ ? Leave() : Step::kNoCall;
       case ObjectReader::Step::kBroken:
-        return Broken({&c, 1});
+        raw_ = c;
+        return Leave();
       case ObjectReader::Step::kEnd:
         break;
     }
@@ -308,12 +310,10 @@ class JsonReader final : public CallReader {
     return Step::kGoOn;
   }
 
-  // What follows is left out to the end's mark, or is text where the form has none.
-  Step Broken(std::string_view text) {
-    found_ = true;
-    state_ = State::kEnd;
-    if (!form_.end.empty()) return Step::kGoOn;
-    rest_ = text;
+  // What came since the last call belongs to none.
+  Step Leave() {
+    rest_ = std::exchange(raw_, {});
+    lacks_end_ = !form_.end.empty();
     return Step::kDone;
   }
 
@@ -325,23 +325,23 @@ class JsonReader final : public CallReader {
           state_ = State::kObject;
           return Step::kGoOn;
         }
-        if (c != ']') return Broken({&c, 1});
+        if (c != ']') return Leave();
+        raw_.clear();
         state_ = State::kEnd;
         return form_.end.empty() ? Step::kDone : Step::kGoOn;
       case CallSyntax::kBare:
         state_ = State::kObject;
-        if (c != ';' && c != ',') return PutObject(c, calls);
-        raw_ = c;
-        return Step::kGoOn;
+        return c == ';' || c == ',' ? Step::kGoOn : PutObject(c, calls);
       default:
-        state_ = State::kEnd;
-        return PutEnd(c);
+        state_ = c == '{' ? State::kObject : State::kEnd;
+        return c == '{' ? PutObject(c, calls) : PutEnd(c);
     }
   }
 
   Step PutEnd(char c) {
+    if (held_.empty() && IsSpace(c)) return Step::kGoOn;
     held_ += c;
-    while (!held_.empty() && !form_.end.starts_with(held_)) held_.erase(0, 1);
+    if (!form_.end.starts_with(held_)) return Leave();
     return held_.size() == form_.end.size() ? Step::kDone : Step::kGoOn;
   }
 
@@ -350,8 +350,9 @@ class JsonReader final : public CallReader {
   ObjectReader object_;
   bool found_ = false;  // There was a call.
   std::string held_;    // Of the mark at the end.
-  std::string raw_;     // What seems to be a further call, until that has begun.
+  std::string raw_;     // All behind the last call, until the next has begun.
   std::string rest_;
+  bool lacks_end_ = false;
 };
 
 }  // namespace

@@ -55,19 +55,24 @@ CallReader::Step MarkedReader::Feed(std::string_view passed, int mark) {
 
 CallReader::Step MarkedReader::Finish(CallWriter* calls) {
   calls_ = calls;
-  std::string held = finder_.Take();
-  if (open_) {
-    for (const char c : held) {
-      if (!open_) break;
-      PutChar(c);
-    }
-  }
+  const std::string held = finder_.Take();
+  if (open_) PutText(held);
   if (open_) {
     Cut();
     End();
   }
-  rest_.clear();
+  rest_ += std::exchange(raw_, {});
   return any_ ? Step::kDone : Step::kNoCall;
+}
+
+CallReader::Step MarkedReader::PutText(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const Step step = PutChar(text[i]);
+    if (step == Step::kGoOn) continue;
+    rest_ += text.substr(i + 1);
+    return step;
+  }
+  return Step::kGoOn;
 }
 
 std::string MarkedReader::TakeRest() { return std::exchange(rest_, {}); }

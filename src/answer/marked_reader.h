@@ -57,6 +57,8 @@ class MarkedReader : public CallReader {
   explicit MarkedReader(std::vector<std::string> marks) : finder_(std::move(marks)) {}
 
   virtual Step PutChar(char c) = 0;
+  // All of it, unless something ends before.
+  Step PutText(std::string_view text);
   // `mark`: its index.
   virtual Step PutMark(int mark) = 0;
   // Whether the text is within quotation marks, where only control tokens are marks.

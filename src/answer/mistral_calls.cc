@@ -99,10 +99,7 @@ MarkedReader::Step MistralReader::PutMark(int mark) {
       return Step::kGoOn;
     case State::kArguments:
     case State::kObject:
-      for (const char c : this->mark(mark)) {
-        if (const Step step = PutChar(c); step != Step::kGoOn) return step;
-      }
-      return Step::kGoOn;
+      return PutText(this->mark(mark));
     case State::kOpen:
     case State::kBehindObject:
       break;

@@ -134,7 +134,6 @@ TEST(PythonicCallsTest, CutCallsEndAsTheyStand) {
   EXPECT_EQ(cut("[f(a=12"), "f {\"a\":12\n");
   EXPECT_EQ(cut("[f(a=1, b"), "f {\"a\":1\n");
   EXPECT_EQ(cut("[f(a=1)"), "f {\"a\":1}\n");
-  EXPECT_EQ(cut("[f(a=1), g"), "f {\"a\":1}\n");
 }
 
 TEST(PythonicCallsTest, TheBlockEndsBeforeWhatIsNoCall) {
@@ -143,6 +142,8 @@ TEST(PythonicCallsTest, TheBlockEndsBeforeWhatIsNoCall) {
     return read.Calls() + read.text;
   };
   EXPECT_EQ(both("[f(a=1)] is the call."), "f {\"a\":1}\nis the call.");
+  EXPECT_EQ(both("[f(a=1), g"), "f {\"a\":1}\n, g");
+  EXPECT_EQ(both("[f(a=1), g(b="), "f {\"a\":1}\n, g(b=");
   EXPECT_EQ(both("[f(a=1), see below]"), "f {\"a\":1}\n, see below]");
   EXPECT_EQ(both("[f(a=1; b)]"), "f {\"a\":1\n; b)]");
   EXPECT_EQ(both("[f(a=g(1))]"), "f {\"a\":g\n(1))]");

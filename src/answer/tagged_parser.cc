@@ -1,5 +1,6 @@
 #include "answer/tagged_parser.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,7 +81,9 @@ class TaggedParser final : public AnswerParser {
         filter_(format.controls),
         open_({format.reasoning.open}),
         close_({format.reasoning.close}),
-        begin_({reads_calls_ ? format.calls.begin : std::string()}) {
+        marks_(reads_calls_ && !format.calls.begin.empty()
+                   ? std::vector<std::string>{format.calls.begin, format.calls.end}
+                   : std::vector<std::string>()) {
     if (!close_.any()) {
       state_ = State::kText;
     } else if (options.in_thought) {
@@ -91,7 +94,11 @@ class TaggedParser final : public AnswerParser {
   void Add(std::string_view marked, Delta* delta) override {
     delta_ = delta;
     writer_.set_delta(delta);
-    for (const char c : marked) Put(c);
+    for (const char c : marked) {
+      ++size_;
+      Put(c);
+      PutAgain();
+    }
   }
 
   void Finish(Delta* delta) override {
@@ -105,10 +112,13 @@ class TaggedParser final : public AnswerParser {
         Think(close_.Take());
         return;
       case State::kText:
-        Text(begin_.Take());
-        break;
       case State::kCalls:
-        if (reader_->Finish(&writer_) == CallReader::Step::kNoCall) Text(std::exchange(raw_, {}));
+        // Each time less is left: what ends a block is text, or belongs to its calls.
+        while (state_ == State::kCalls) {
+          EndBlock(reader_->Finish(&writer_));
+          PutAgain();
+        }
+        Text(marks_.Take());
         break;
     }
     if (writer_.calls() == 0) delta_->text += std::exchange(space_, {});
@@ -148,7 +158,7 @@ class TaggedParser final : public AnswerParser {
     if (passed.empty()) return;
     // It does not begin with a thought.
     state_ = State::kText;
-    for (const char each : std::exchange(space_, {}) + passed + open_.Take()) Put(each);
+    Again(std::exchange(space_, {}) + passed + open_.Take());
   }
 
   void BeginThought() {
@@ -192,21 +202,24 @@ class TaggedParser final : public AnswerParser {
                       form_.syntax == CallSyntax::kPythonic;
     const char first = form_.syntax == CallSyntax::kPythonic ? '[' : '{';
     // Calls without a mark are all of the answer.
-    if (reads_calls_ && bare && !begun_ && calls() == 0 && !begin_.holds() && c == first) {
+    if (reads_calls_ && bare && !begun_ && calls() == 0 && !marks_.holds() && c == first) {
       BeginCalls({});
       return PutCall(c);
     }
-    if (!begin_.any()) return Text({&c, 1});
+    if (!marks_.any()) return Text({&c, 1});
     std::string passed;
-    const bool begins = begin_.Put(c, &passed) >= 0;
+    const int mark = marks_.Put(c, &passed);
     Text(passed);
-    if (begins) BeginCalls(form_.begin);
+    if (mark == kBegin) BeginCalls(form_.begin);
+    if (mark == kEnd && !std::exchange(lacks_end_, false)) Text(form_.end);
   }
 
   void BeginCalls(std::string_view mark) {
     reader_ = MakeReader(form_);
     raw_ = mark;
+    mark_size_ = mark.size();
     found_ = false;
+    lacks_end_ = false;
     state_ = State::kCalls;
   }
 
@@ -221,14 +234,40 @@ class TaggedParser final : public AnswerParser {
       raw_.clear();
       skips_space_ = true;
     }
-    if (step == CallReader::Step::kGoOn) return;
+    if (step != CallReader::Step::kGoOn) EndBlock(step);
+  }
+
+  // `step`: as the reader has it, not kGoOn.
+  void EndBlock(CallReader::Step step) {
     state_ = State::kText;
-    if (step == CallReader::Step::kNoCall) Text(std::exchange(raw_, {}));
     if (step == CallReader::Step::kDone) {
       // What the reader has seen behind the block, which may begin another one.
-      for (const char each : reader_->TakeRest()) Put(each);
+      lacks_end_ = reader_->lacks_end();
+      return Again(reader_->TakeRest());
+    }
+    const std::string raw = std::exchange(raw_, {});
+    // Its mark is text, and so is the first character of calls without one. Behind that others may
+    // begin. An answer that makes this go on and on is text.
+    size_t text = std::max<size_t>(mark_size_, 1);
+    if (again_size_ + raw.size() > kMostAgain * size_) text = raw.size();
+    again_size_ += raw.size() - text;
+    Text(std::string_view(raw).substr(0, text));
+    Again(std::string_view(raw).substr(text));
+  }
+
+  // Reads `text` before all that comes, once the present character is done.
+  void Again(std::string_view text) { again_.append(text.rbegin(), text.rend()); }
+  void PutAgain() {
+    while (!again_.empty()) {
+      const char c = again_.back();
+      again_.pop_back();
+      Put(c);
     }
   }
+
+  enum Mark : int { kBegin, kEnd };
+  // How much may be read again, in lengths of the answer so far: it takes linear time.
+  static constexpr size_t kMostAgain = 4;
 
   const CallForm& form_;
   const bool reads_calls_;
@@ -236,14 +275,19 @@ class TaggedParser final : public AnswerParser {
   ControlFilter filter_;
   MarkFinder open_;
   MarkFinder close_;
-  MarkFinder begin_;
+  MarkFinder marks_;  // Of calls.
   State state_ = State::kBegins;
   std::string space_;         // White space that is held back.
   bool skips_space_ = false;  // White space that comes now is not shown.
   bool begun_ = false;        // There was text.
   std::unique_ptr<CallReader> reader_;
-  std::string raw_;     // What the reader was given, until it finds a call.
-  bool found_ = false;  // It found one.
+  std::string raw_;         // What the reader was given, until it finds a call.
+  size_t mark_size_ = 0;    // Of the mark at its beginning.
+  bool found_ = false;      // It found one.
+  bool lacks_end_ = false;  // The last block's mark may still come.
+  std::string again_;       // What is to be read again, backwards.
+  size_t again_size_ = 0;   // Of all that was read again.
+  size_t size_ = 0;         // Of the answer so far.
   Delta* delta_ = nullptr;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
 #include <string>
 #include <vector>
@@ -162,11 +163,62 @@ TEST(TaggedParserTest, WhatIsNoCallIsText) {
   }
 }
 
+// What the model wrote behind a call, or where one seemed to begin, is shown, but not the marks of
+// calls that were read.
+TEST(TaggedParserTest, NothingIsLostBehindACall) {
+  const std::string f = "{\"name\": \"f\"}";
+  const std::string call = "<tool_call>" + f;
+  EXPECT_EQ(Call("hermes", call + " then all of this text"), "[][then all of this text] f{}");
+  EXPECT_EQ(Call("hermes", call + " then < text</tool_call> b"), "[][then < text b] f{}");
+  EXPECT_EQ(Call("hermes", call + "}\n</tool_call>"), "[][}] f{}");
+  EXPECT_EQ(Call("hermes", call + "\n{\"name\": \"g\"}</tool_call>"), "[][] f{} g{}");
+  EXPECT_EQ(Call("hermes", call + "\n{\"x\": 1}</tool_call> b"), "[][{\"x\": 1} b] f{}");
+  EXPECT_EQ(Call("hermes", call + "\n{\"x\": 1"), "[][{\"x\": 1] f{}");
+  EXPECT_EQ(Call("hermes", call + call + "</tool_call>"), "[][] f{} f{}");
+  EXPECT_EQ(Read(FormatOf("hermes"), {.tools = true}, call + "\n</tool_"), "[][] f{}")
+      << "a part of the mark";
+  EXPECT_EQ(Call("phi4", "<|tool_call|>[" + f + "] a<|/tool_call|>b"), "[][ab] f{}");
+  EXPECT_EQ(Call("phi4", "<|tool_call|>[" + f + ", {\"nam"), "[][, {\"nam] f{}");
+  EXPECT_EQ(Read(FormatOf("hermes"), {.tools = true}, call + "</tool_call> a</tool_call>"),
+            "[][a</tool_call>] f{}")
+      << "a mark of no block is text";
+}
+
+TEST(TaggedParserTest, ABlockThatIsNoneHidesNoCall) {
+  const std::string call = "<tool_call>{\"name\": \"f\"}</tool_call>";
+  const AnswerFormat format = FormatOf("hermes");
+  const auto read = [&](const std::string& text) { return Read(format, {.tools = true}, text); };
+  EXPECT_EQ(read("Use <tool_call>" + call + " ok"), "[][Use <tool_call>ok] f{}");
+  EXPECT_EQ(read("<tool_call><tool_call>\n" + call), "[][<tool_call><tool_call>] f{}");
+  EXPECT_EQ(read("<tool_call>{\"a\": \"" + call), "[][<tool_call>{\"a\": \"] f{}");
+  EXPECT_EQ(read("<tool_call>{\"a\": [\"<tool_call>{\"name\": \"f\", \"arguments\": {\"b"),
+            "[][<tool_call>{\"a\": [\"] f{\"b");
+  EXPECT_EQ(Call("llama3_json", "{\"a\": 1} <|python_tag|>{\"name\": \"f\"}"),
+            "[][{\"a\": 1}] f{}");
+}
+
+TEST(TaggedParserTest, MarksWithoutCallsTakeLinearTime) {
+  for (const auto& [form, unit] :
+       {std::pair("hermes", "<tool_call>"), std::pair("hermes", "<tool_call>{\"a\":[\""),
+        std::pair("hermes", "<tool_call>{\""), std::pair("functools", "functools[{\"\":")}) {
+    const AnswerFormat format = FormatOf(form);
+    std::string text;
+    for (int i = 0; i < 10'000; ++i) text += unit;
+    const auto parser = MakeTaggedParser(format, {.tools = true});
+    Delta delta;
+    const auto begin = std::chrono::steady_clock::now();
+    parser->Add(text, &delta);
+    parser->Finish(&delta);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2)) << unit;
+    EXPECT_EQ(delta.text, text);
+  }
+}
+
 TEST(TaggedParserTest, ACallThatIsCutEndsAsItStands) {
   EXPECT_EQ(Call("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"b"),
             "[][] f{\"a\": \"b");
   EXPECT_EQ(Call("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ]}</tool_call>c"),
-            "[][c] f{\"a\": ");
+            "[][]}c] f{\"a\": ");
 }
 
 TEST(TaggedParserTest, LlamaCalls) {
