@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "answer/make_parser.h"
+#include "base/chat_size.h"
 #include "base/random.h"
 #include "base/utf8.h"
 #include "fuzz/fuzz_target.h"
@@ -126,8 +127,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(format.ok(), "no form has this name");
   const bool controls = (data[2] & 4U) != 0;
   answer::Resolve([&](std::string_view) { return controls; }, &*format);
-  const answer::AnswerOptions options{
-      .in_thought = (data[2] & 2U) != 0, .tools = (data[2] & 1U) != 0, .digest = data[2]};
+  answer::AnswerOptions options{.in_thought = (data[2] & 2U) != 0, .digest = data[2]};
+  if ((data[2] & 1U) != 0) options.tools = {"f", "g", "add"};
   base::SeededRandom random(data[2]);
   const std::string_view text(reinterpret_cast<const char*>(data) + 3, size - 3);
 
@@ -140,7 +141,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(Seconds() - before < kMostSeconds, "it takes too long");
 
   if (IsMarkedUtf8(text)) RequireUtf8(whole);
-  Require(options.tools || whole.calls.empty(), "calls are read that were not asked for");
+  Require(whole.calls.size() <= base::kMostCalls, "there are too many calls");
+  for (const ToolCall& call : whole.calls) {
+    Require(std::ranges::find(options.tools, call.name) != options.tools.end(),
+            "what is no tool is called");
+    Require(call.id.size() <= base::kMostCallNameBytes, "an id is too long");
+  }
   const bool channels = format->calls.syntax == answer::CallSyntax::kHarmony;
   if (whole.calls.empty() && !controls && !channels && format->reasoning.close.empty()) {
     Require(whole.reasoning.empty(), "a model that does not think does");

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "answer/answer_format.h"
 #include "ropeway/request.h"
@@ -15,7 +16,8 @@ namespace ropeway::answer {
 // What a parser is to know of the request.
 struct AnswerOptions {
   bool in_thought = false;  // The prompt ends within a thought.
-  bool tools = false;       // Calls are read; else they are text.
+  // Names of the tools that may be called; calls of others are text.
+  std::vector<std::string> tools = {};
   // Whatever distinguishes this answer from all others of its conversation: ids of calls are made
   // of it, so that the same request gives the same ids.
   uint64_t digest = 0;

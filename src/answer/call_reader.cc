@@ -1,8 +1,10 @@
 #include "answer/call_reader.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "base/chat_size.h"
 #include "base/random.h"
 
 namespace ropeway::answer {
@@ -23,10 +25,17 @@ std::string CallWriter::MakeId() const {
   return id;
 }
 
+bool CallWriter::MayBegin(std::string_view name) const {
+  return static_cast<size_t>(calls_) < base::kMostCalls &&
+         name.size() <= base::kMostCallNameBytes &&
+         std::find(tools_.begin(), tools_.end(), name) != tools_.end();
+}
+
 void CallWriter::Begin(std::string name, std::string id) {
   ToolCallDelta& delta = delta_->tool_calls.emplace_back();
   delta.index = calls_;
-  delta.id = id.empty() ? MakeId() : std::move(id);
+  const bool known = !id.empty() && id.size() <= base::kMostCallNameBytes;
+  delta.id = known ? std::move(id) : MakeId();
   delta.name = std::move(name);
   ++calls_;
   open_ = true;

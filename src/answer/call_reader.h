@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "answer/answer_format.h"
+#include "answer/answer_parser.h"
 #include "ropeway/request.h"
 
 namespace ropeway::answer {
@@ -26,12 +28,16 @@ inline int DigitOf(char c) {
 // Writes calls into deltas, and gives them their indexes and ids. One for an answer.
 class CallWriter {
  public:
-  CallWriter(uint64_t digest, bool short_ids) : digest_(digest), short_ids_(short_ids) {}
+  CallWriter(const AnswerOptions& options, bool short_ids)
+      : tools_(options.tools), digest_(options.digest), short_ids_(short_ids) {}
 
   // What follows is written to `delta`.
   void set_delta(Delta* delta) { delta_ = delta; }
 
-  // A call begins. `id`: what the model wrote; "": one is made.
+  // Whether a call may have the name: a tool has it, and there are not too many calls.
+  bool MayBegin(std::string_view name) const;
+  // A call begins. `id`: what the model wrote; one is made if that is empty or too long. REQUIRES:
+  // MayBegin(name).
   void Begin(std::string name, std::string id = {});
   // The next piece of its arguments. Leaves out the signs of control tokens: here their text is
   // meant. REQUIRES: Begin.
@@ -45,6 +51,7 @@ class CallWriter {
  private:
   std::string MakeId() const;
 
+  const std::vector<std::string> tools_;
   const uint64_t digest_;
   const bool short_ids_;
   Delta* delta_ = nullptr;
@@ -75,12 +82,14 @@ class CallReader {
   virtual bool lacks_end() const { return false; }
 };
 
-// A reader of the form's blocks. `form` must outlive it.
-std::unique_ptr<CallReader> MakeJsonReader(const CallForm& form);      // kTagged, kList, kBare.
-std::unique_ptr<CallReader> MakeMistralReader(const CallForm& form);   // kMistral.
-std::unique_ptr<CallReader> MakePythonicReader(const CallForm& form);  // kPythonic.
-std::unique_ptr<CallReader> MakeDeepSeekReader(const CallForm& form);  // kDeepSeek.
-std::unique_ptr<CallReader> MakeGemmaReader(const CallForm& form);     // kGemma.
+// A reader of the form's blocks. `form` must outlive it. `marked`: the block has begun with the
+// form's mark. Without one an object is a call only if it has arguments.
+std::unique_ptr<CallReader> MakeJsonReader(const CallForm& form, bool marked);  // kTagged, kList,
+                                                                                // kBare.
+std::unique_ptr<CallReader> MakeMistralReader(const CallForm& form);            // kMistral.
+std::unique_ptr<CallReader> MakePythonicReader(const CallForm& form);           // kPythonic.
+std::unique_ptr<CallReader> MakeDeepSeekReader(const CallForm& form);           // kDeepSeek.
+std::unique_ptr<CallReader> MakeGemmaReader(const CallForm& form);              // kGemma.
 
 // Follows one JSON value, to find its end. It takes whatever has balanced brackets and strings.
 class JsonValue {

@@ -100,7 +100,7 @@ MarkedReader::Step DeepSeekReader::PutMark(int mark) {
       return Step::kGoOn;
     case kCallEnd:
       if (state_ == State::kBehindSeparator || state_ == State::kName || state_ == State::kFence) {
-        if (name_.empty()) return Fail();
+        if (!MayBegin(name_)) return Fail();
         Begin(name_);
         End();
       } else if (state_ != State::kBehind) {
@@ -117,7 +117,7 @@ MarkedReader::Step DeepSeekReader::PutMark(int mark) {
 }
 
 MarkedReader::Step DeepSeekReader::BeginArguments(char c) {
-  if (name_.empty()) return Fail();
+  if (!MayBegin(name_)) return Fail();
   Begin(name_);
   value_ = JsonValue();
   state_ = State::kArguments;

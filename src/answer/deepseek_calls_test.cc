@@ -48,7 +48,7 @@ TEST(DeepSeekCallsTest, NewerModelsWriteArgumentsAlone) {
 TEST(DeepSeekCallsTest, PlainMarksInStringsAreText) {
   const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "deepseek"});
   const std::string text = WithMarks("{BEGIN}{CALL}f{SEP}{\"a\":\"\\\"{DONE}{END}\"}{DONE}{END}");
-  EXPECT_EQ(ReadPieces(format, {.tools = true}, {text}).Calls(),
+  EXPECT_EQ(ReadPieces(format, {.tools = TestTools()}, {text}).Calls(),
             WithMarks("f {\"a\":\"\\\"{DONE}{END}\"}\n"));
 }
 
@@ -61,7 +61,7 @@ TEST(DeepSeekCallsTest, ControlTokensEndCalls) {
       text.insert(at, 1, kControl);
     }
   }
-  EXPECT_EQ(ReadPieces(format, {.tools = true}, {text}).Calls(), "f {\"a\":\"b\ng {}\n");
+  EXPECT_EQ(ReadPieces(format, {.tools = TestTools()}, {text}).Calls(), "f {\"a\":\"b\ng {}\n");
 }
 
 TEST(DeepSeekCallsTest, TextMayStandBeside) {
@@ -84,7 +84,7 @@ TEST(DeepSeekCallsTest, OtherBlocksAreText) {
         "{BEGIN}{CALL}{SEP}{}{DONE}{END}", "{BEGIN}{CALL}f{SEP}[1]{DONE}{END}", "{BEGIN}{SEP}",
         "{BEGIN}{CALL}f g{SEP}h i{DONE}{END}", "{BEGIN}{CALL}f{SEP}"}) {
     const std::string marked = WithMarks(text);
-    const ReadAnswer read = ReadPieces(format, {.tools = true}, {marked});
+    const ReadAnswer read = ReadPieces(format, {.tools = TestTools()}, {marked});
     EXPECT_EQ(read.Calls(), "") << text;
     EXPECT_EQ(read.text, marked);
   }
@@ -104,11 +104,12 @@ TEST(DeepSeekCallsTest, CutCallsEndAsTheyStand) {
 TEST(DeepSeekCallsTest, TheBlockEndsBeforeWhatIsNoCall) {
   const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "deepseek"});
   const ReadAnswer read =
-      ReadPieces(format, {.tools = true}, {WithMarks("{BEGIN}{CALL}f{SEP}{}{DONE} There.")});
+      ReadPieces(format, {.tools = TestTools()}, {WithMarks("{BEGIN}{CALL}f{SEP}{}{DONE} There.")});
   EXPECT_EQ(read.Calls(), "f {}\n");
   EXPECT_EQ(read.text, "There.");
   EXPECT_EQ(
-      ReadPieces(format, {.tools = true}, {WithMarks("{BEGIN}{CALL}f{SEP}{}{DONE}{CALL}g")}).text,
+      ReadPieces(format, {.tools = TestTools()}, {WithMarks("{BEGIN}{CALL}f{SEP}{}{DONE}{CALL}g")})
+          .text,
       WithMarks("{CALL}g"));
 }
 

@@ -61,6 +61,7 @@ MarkedReader::Step GemmaReader::PutChar(char c) {
       return Step::kGoOn;
     case State::kName:
       if (c == '{' && !name_.empty()) {
+        if (!MayBegin(name_)) return Fail();
         Begin(name_);
         state_ = State::kArguments;
         value_ = LiteralReader(form_.quote);

@@ -55,7 +55,7 @@ TEST(GemmaCallsTest, QuotedMarksAreText) {
   AnswerFormat format = *DetectFormat("", true, {.tool_parser = "gemma"});
   Resolve([](std::string_view) { return true; }, &format);
   const ReadAnswer read = ReadPieces(
-      format, {.tools = true},
+      format, {.tools = TestTools()},
       {"\xFF<|tool_call>call:f{a:\xFF<|\"|><|\"|> <tool_call|>\xFF<|\"|>}\xFF<tool_call|>"});
   EXPECT_EQ(read.Calls(), "f {\"a\":\"<|\\\"|> <tool_call|>\"}\n");
   EXPECT_EQ(read.text, "");
@@ -64,7 +64,7 @@ TEST(GemmaCallsTest, QuotedMarksAreText) {
 TEST(GemmaCallsTest, ControlTokensEndCalls) {
   AnswerFormat format = *DetectFormat("", true, {.tool_parser = "gemma"});
   Resolve([](std::string_view) { return true; }, &format);
-  const ReadAnswer read = ReadPieces(format, {.tools = true},
+  const ReadAnswer read = ReadPieces(format, {.tools = TestTools()},
                                      {"\xFF<|tool_call>call:f{a:\xFF<|\"|>Par\xFF<tool_call|>Oh."});
   EXPECT_EQ(read.Calls(), "f {\"a\":\"Par\n");
   EXPECT_EQ(read.text, "Oh.");
@@ -83,7 +83,7 @@ TEST(GemmaCallsTest, OtherBlocksAreText) {
   for (const char* text : {"<|tool_call>", "<|tool_call>f{a:1}<tool_call|>", "<|tool_call>call:",
                            "<|tool_call>call:{a:1}<tool_call|>", "<|tool_call>call:f<tool_call|>",
                            "<|tool_call>call:f g{}<tool_call|>", "<|tool_call><tool_call|>"}) {
-    const ReadAnswer read = ReadPieces(format, {.tools = true}, {text});
+    const ReadAnswer read = ReadPieces(format, {.tools = TestTools()}, {text});
     EXPECT_EQ(read.Calls(), "");
     EXPECT_EQ(read.text, text);
     ReadEveryWay("none", text);

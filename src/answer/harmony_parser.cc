@@ -51,9 +51,7 @@ constexpr std::string_view kTo = "to=";
 class HarmonyParser final : public AnswerParser {
  public:
   HarmonyParser(const AnswerFormat& format, const AnswerOptions& options)
-      : tools_(options.tools),
-        finder_(MarksOf(format)),
-        writer_(options.digest, format.calls.short_ids) {
+      : finder_(MarksOf(format)), writer_(options, format.calls.short_ids) {
     if (options.in_thought) state_ = State::kThought;
   }
 
@@ -194,8 +192,9 @@ class HarmonyParser final : public AnswerParser {
     constexpr std::string_view kFunctions = "functions.";
     const bool function =
         recipient_.starts_with(kFunctions) && recipient_.size() > kFunctions.size();
-    if (function && tools_) {
-      writer_.Begin(recipient_.substr(kFunctions.size()));
+    const std::string name = function ? recipient_.substr(kFunctions.size()) : "";
+    if (writer_.MayBegin(name)) {
+      writer_.Begin(name);
       arguments_ = false;
       state_ = State::kCall;
     } else if (!function && (!recipient_.empty() || channel_ == "analysis")) {
@@ -205,7 +204,6 @@ class HarmonyParser final : public AnswerParser {
     }
   }
 
-  const bool tools_;
   MarkFinder finder_;
   CallWriter writer_;
   Delta* delta_ = nullptr;

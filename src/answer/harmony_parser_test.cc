@@ -9,7 +9,8 @@
 namespace ropeway::answer {
 namespace {
 
-std::string Harmony(const std::string& text, const AnswerOptions& options = {.tools = true}) {
+std::string Harmony(const std::string& text,
+                    const AnswerOptions& options = {.tools = TestTools()}) {
   const ReadAnswer read = ReadEveryWay("harmony", text, options);
   std::string all = "[" + read.reasoning + "][" + read.text + "]";
   for (const ToolCall& call : read.calls) all += " " + call.name + " " + call.arguments;
@@ -58,6 +59,11 @@ TEST(HarmonyParserTest, WithoutToolsCallsAreText) {
   EXPECT_EQ(Harmony("<|channel|>commentary to=functions.f<|message|>{}<|call|>", {}), "[][{}]");
 }
 
+TEST(HarmonyParserTest, OnlyKnownToolsAreCalled) {
+  EXPECT_EQ(Harmony("<|channel|>commentary to=functions.f<|message|>{}<|call|>", {.tools = {"g"}}),
+            "[][{}]");
+}
+
 TEST(HarmonyParserTest, MalformedHeadersLoseNoText) {
   EXPECT_EQ(Harmony("Hi there"), "[][Hi there]");
   EXPECT_EQ(Harmony("{\"a\": 1}<|return|>"), "[][{\"a\": 1}]");
@@ -91,8 +97,8 @@ TEST(HarmonyParserTest, PromptsMayEndWithinAThought) {
 TEST(HarmonyParserTest, QuotedMarksAreText) {
   AnswerFormat format = *DetectFormat("", true, {.tool_parser = "harmony"});
   Resolve([](std::string_view) { return true; }, &format);
-  const ReadAnswer read =
-      ReadPieces(format, {.tools = true}, {"\xFF<|channel|>final\xFF<|message|>a <|end|> b <|"});
+  const ReadAnswer read = ReadPieces(format, {.tools = TestTools()},
+                                     {"\xFF<|channel|>final\xFF<|message|>a <|end|> b <|"});
   EXPECT_EQ(read.text, "a <|end|> b <|");
 }
 

@@ -173,6 +173,7 @@ ObjectReader::Step ObjectReader::PutValue(char c, CallWriter* calls) {
       // An object, or a string that holds one.
       if (c != '{' && !text) return Fail(calls);
       has_arguments_ = true;
+      if (!name_.empty() && !TryBegin(calls)) return Fail(calls);
     }
     if (text && (key_ == "name" || key_ == "id" || is_arguments())) {
       string_ = {};
@@ -223,11 +224,18 @@ void ObjectReader::AddToValue(std::string_view piece, CallWriter* calls) {
 ObjectReader::Step ObjectReader::EndMember(CallWriter* calls) {
   state_ = State::kBehind;
   if (key_ != "name" || name_.empty()) return Step::kGoOn;
+  return TryBegin(calls) ? Step::kGoOn : Fail(calls);
+}
+
+bool ObjectReader::TryBegin(CallWriter* calls) {
+  if (begun_) return true;
+  if (!calls->MayBegin(name_)) return false;
+  if (needs_arguments_ && !has_arguments_) return true;
   calls->Begin(name_, id_);
   begun_ = true;
   if (!held_.empty()) calls->Arguments(held_);
   held_.clear();
-  return Step::kGoOn;
+  return true;
 }
 
 ObjectReader::Step ObjectReader::End(CallWriter* calls) {
@@ -251,7 +259,8 @@ namespace {
 // kTagged, kList and kBare: objects with what stands around them.
 class JsonReader final : public CallReader {
  public:
-  explicit JsonReader(const CallForm& form) : form_(form) {
+  JsonReader(const CallForm& form, bool marked)
+      : form_(form), needs_arguments_(!marked), object_(needs_arguments_) {
     state_ = form.syntax == CallSyntax::kList ? State::kList : State::kObject;
   }
 
@@ -305,7 +314,7 @@ class JsonReader final : public CallReader {
         break;
     }
     found_ = true;
-    object_ = {};
+    object_ = ObjectReader(needs_arguments_);
     state_ = State::kBehind;
     return Step::kGoOn;
   }
@@ -346,6 +355,7 @@ class JsonReader final : public CallReader {
   }
 
   const CallForm& form_;
+  const bool needs_arguments_;
   State state_;
   ObjectReader object_;
   bool found_ = false;  // There was a call.
@@ -357,8 +367,8 @@ class JsonReader final : public CallReader {
 
 }  // namespace
 
-std::unique_ptr<CallReader> MakeJsonReader(const CallForm& form) {
-  return std::make_unique<JsonReader>(form);
+std::unique_ptr<CallReader> MakeJsonReader(const CallForm& form, bool marked) {
+  return std::make_unique<JsonReader>(form, marked);
 }
 
 }  // namespace ropeway::answer

@@ -39,6 +39,9 @@ class ObjectReader {
     kNoCall,  // It is no call; nothing was written.
     kBroken,  // It is no object any more, but the call was begun: it has ended as it stands.
   };
+  // `needs_arguments`: an object without any is no call.
+  explicit ObjectReader(bool needs_arguments = false) : needs_arguments_(needs_arguments) {}
+
   // The first character is to be '{', white space may come before it.
   Step Put(char c, CallWriter* calls);
   // The text ends here.
@@ -57,6 +60,10 @@ class ObjectReader {
   Step End(CallWriter* calls);
   Step Fail(CallWriter* calls);
 
+  // Begins the call once all is known that it needs; whether it may become one.
+  bool TryBegin(CallWriter* calls);
+
+  bool needs_arguments_;
   State state_ = State::kOpen;
   std::string key_;
   JsonString string_;

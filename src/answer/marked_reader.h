@@ -66,6 +66,8 @@ class MarkedReader : public CallReader {
   // The answer ends within the open call: the last of its arguments may be written.
   virtual void Cut() {}
 
+  bool MayBegin(std::string_view name) const { return calls_->MayBegin(name); }
+  // REQUIRES: MayBegin(name).
   void Begin(std::string name, std::string id = {});
   void Arguments(std::string_view piece) { calls_->Arguments(piece); }
   void End();

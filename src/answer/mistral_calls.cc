@@ -76,6 +76,7 @@ MarkedReader::Step MistralReader::PutChar(char c) {
 
 MarkedReader::Step MistralReader::PutHead(char c) {
   if (c == '{' && !name_.empty()) {
+    if (!MayBegin(name_)) return Fail();
     Begin(name_, id_);
     state_ = State::kArguments;
     return PutArguments(c);

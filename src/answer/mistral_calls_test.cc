@@ -53,7 +53,7 @@ TEST(MistralCallsTest, OtherBlocksAreText) {
         "[TOOL_CALLS]f[ARGS][1]", "[TOOL_CALLS][ARGS]{}", "[TOOL_CALLS]f g{}", "[TOOL_CALLS]f(1)",
         "[TOOL_CALLS][{\"arguments\": {}}]", "[TOOL_CALLS][{\"name\": 5}]",
         "[TOOL_CALLS]f[CALL_ID]a", "[TOOL_CALLS][{\"nam"}) {
-    const ReadAnswer read = ReadPieces(format, {.tools = true}, {text});
+    const ReadAnswer read = ReadPieces(format, {.tools = TestTools()}, {text});
     EXPECT_EQ(read.Calls(), "") << text;
     EXPECT_EQ(read.text, text);
   }

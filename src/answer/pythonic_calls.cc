@@ -75,7 +75,7 @@ MarkedReader::Step PythonicReader::PutChar(char c) {
       name_ = c;
       return go_on(State::kInName);
     case State::kInName:
-      if (c == '(') return go_on(State::kFirstKey);
+      if (c == '(') return MayBegin(name_) ? go_on(State::kFirstKey) : Fail();
       if (!IsNameChar(c)) return Fail();
       name_ += c;
       return Step::kGoOn;

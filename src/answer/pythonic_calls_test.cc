@@ -152,7 +152,7 @@ TEST(PythonicCallsTest, TheBlockEndsBeforeWhatIsNoCall) {
 TEST(PythonicCallsTest, LittleIsHeldBack) {
   ExpectNoCall("pythonic", "[" + std::string(100, 'f'));
   const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "pythonic"});
-  const auto parser = MakeAnswerParser(format, {.tools = true});
+  const auto parser = MakeAnswerParser(format, {.tools = TestTools()});
   Delta delta;
   parser->Add("[" + std::string(65'534, 'f'), &delta);
   EXPECT_EQ(delta.text, "");
@@ -162,7 +162,7 @@ TEST(PythonicCallsTest, LittleIsHeldBack) {
 
 TEST(PythonicCallsTest, ArgumentsComeWhileTheyAreWritten) {
   const AnswerFormat format = *DetectFormat("", true, {.tool_parser = "pythonic"});
-  const auto parser = MakeAnswerParser(format, {.tools = true});
+  const auto parser = MakeAnswerParser(format, {.tools = TestTools()});
   const auto add = [&](const char* text) {
     Delta delta;
     parser->Add(text, &delta);

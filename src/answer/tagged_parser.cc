@@ -11,12 +11,12 @@
 namespace ropeway::answer {
 namespace {
 
-std::unique_ptr<CallReader> MakeReader(const CallForm& form) {
+std::unique_ptr<CallReader> MakeReader(const CallForm& form, bool marked) {
   switch (form.syntax) {
     case CallSyntax::kTagged:
     case CallSyntax::kList:
     case CallSyntax::kBare:
-      return MakeJsonReader(form);
+      return MakeJsonReader(form, marked);
     case CallSyntax::kMistral:
       return MakeMistralReader(form);
     case CallSyntax::kPythonic:
@@ -76,8 +76,8 @@ class TaggedParser final : public AnswerParser {
  public:
   TaggedParser(const AnswerFormat& format, const AnswerOptions& options)
       : form_(format.calls),
-        reads_calls_(options.tools && format.calls.syntax != CallSyntax::kNone),
-        writer_(options.digest, format.calls.short_ids),
+        reads_calls_(!options.tools.empty() && format.calls.syntax != CallSyntax::kNone),
+        writer_(options, format.calls.short_ids),
         filter_(format.controls),
         open_({format.reasoning.open}),
         close_({format.reasoning.close}),
@@ -215,7 +215,7 @@ class TaggedParser final : public AnswerParser {
   }
 
   void BeginCalls(std::string_view mark) {
-    reader_ = MakeReader(form_);
+    reader_ = MakeReader(form_, !mark.empty());
     raw_ = mark;
     mark_size_ = mark.size();
     found_ = false;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "answer/test_answer.h"
+
 namespace ropeway::answer {
 namespace {
 
@@ -72,8 +74,8 @@ std::string Think(const std::string& text, bool in_thought = false) {
 }
 
 std::string Call(std::string_view form, const std::string& text) {
-  const std::string plain = Read(FormatOf(form), {.tools = true}, text);
-  EXPECT_EQ(Read(FormatOf(form, true), {.tools = true}, text), plain);
+  const std::string plain = Read(FormatOf(form), {.tools = TestTools()}, text);
+  EXPECT_EQ(Read(FormatOf(form, true), {.tools = TestTools()}, text), plain);
   return plain;
 }
 
@@ -106,7 +108,7 @@ TEST(TaggedParserTest, APromptMayHaveBegunTheThought) {
 // A model that quotes a control token with ordinary ones does not make one.
 TEST(TaggedParserTest, AQuotedControlTokenIsText) {
   const AnswerFormat format = FormatOf("hermes", true);
-  const auto parser = MakeTaggedParser(format, {.tools = true});
+  const auto parser = MakeTaggedParser(format, {.tools = TestTools()});
   Delta all;
   parser->Add("<think>a</think><tool_call>{\"name\":\"f\"}</tool_call>", &all);
   parser->Finish(&all);
@@ -159,7 +161,7 @@ TEST(TaggedParserTest, WhatIsNoCallIsText) {
        {"<tool_call>", "<tool_call>\n{\"name\": \"f", "<tool_call>[1]</tool_call>",
         "<tool_call>\n{\"arguments\": {}}\n</tool_call>", "<tool_call>{\"name\": 1}</tool_call>",
         "a <tool_call >{}", "<tool_call>{\"x\": \"y\"} b"}) {
-    EXPECT_EQ(Read(format, {.tools = true}, text), std::string("[][") + text + "]");
+    EXPECT_EQ(Read(format, {.tools = TestTools()}, text), std::string("[][") + text + "]");
   }
 }
 
@@ -175,11 +177,11 @@ TEST(TaggedParserTest, NothingIsLostBehindACall) {
   EXPECT_EQ(Call("hermes", call + "\n{\"x\": 1}</tool_call> b"), "[][{\"x\": 1} b] f{}");
   EXPECT_EQ(Call("hermes", call + "\n{\"x\": 1"), "[][{\"x\": 1] f{}");
   EXPECT_EQ(Call("hermes", call + call + "</tool_call>"), "[][] f{} f{}");
-  EXPECT_EQ(Read(FormatOf("hermes"), {.tools = true}, call + "\n</tool_"), "[][] f{}")
+  EXPECT_EQ(Read(FormatOf("hermes"), {.tools = TestTools()}, call + "\n</tool_"), "[][] f{}")
       << "a part of the mark";
   EXPECT_EQ(Call("phi4", "<|tool_call|>[" + f + "] a<|/tool_call|>b"), "[][ab] f{}");
   EXPECT_EQ(Call("phi4", "<|tool_call|>[" + f + ", {\"nam"), "[][, {\"nam] f{}");
-  EXPECT_EQ(Read(FormatOf("hermes"), {.tools = true}, call + "</tool_call> a</tool_call>"),
+  EXPECT_EQ(Read(FormatOf("hermes"), {.tools = TestTools()}, call + "</tool_call> a</tool_call>"),
             "[][a</tool_call>] f{}")
       << "a mark of no block is text";
 }
@@ -187,7 +189,9 @@ TEST(TaggedParserTest, NothingIsLostBehindACall) {
 TEST(TaggedParserTest, ABlockThatIsNoneHidesNoCall) {
   const std::string call = "<tool_call>{\"name\": \"f\"}</tool_call>";
   const AnswerFormat format = FormatOf("hermes");
-  const auto read = [&](const std::string& text) { return Read(format, {.tools = true}, text); };
+  const auto read = [&](const std::string& text) {
+    return Read(format, {.tools = TestTools()}, text);
+  };
   EXPECT_EQ(read("Use <tool_call>" + call + " ok"), "[][Use <tool_call>ok] f{}");
   EXPECT_EQ(read("<tool_call><tool_call>\n" + call), "[][<tool_call><tool_call>] f{}");
   EXPECT_EQ(read("<tool_call>{\"a\": \"" + call), "[][<tool_call>{\"a\": \"] f{}");
@@ -204,7 +208,7 @@ TEST(TaggedParserTest, MarksWithoutCallsTakeLinearTime) {
     const AnswerFormat format = FormatOf(form);
     std::string text;
     for (int i = 0; i < 10'000; ++i) text += unit;
-    const auto parser = MakeTaggedParser(format, {.tools = true});
+    const auto parser = MakeTaggedParser(format, {.tools = TestTools()});
     Delta delta;
     const auto begin = std::chrono::steady_clock::now();
     parser->Add(text, &delta);
@@ -244,10 +248,67 @@ TEST(TaggedParserTest, ListsOfCalls) {
             "[][b] f{}");
 }
 
+TEST(TaggedParserTest, OnlyKnownToolsAreCalled) {
+  const AnswerOptions options{.tools = {"f"}};
+  for (const auto& [form, text] : std::vector<std::pair<const char*, const char*>>{
+           {"llama3_json", R"({"name":"Bob","parameters":{}} is what..)"},
+           {"hermes", R"(<tool_call>{"name":"Bob","arguments":{}}</tool_call> a)"},
+           {"hermes", R"(<tool_call>{"arguments":{},"name":"Bob"}</tool_call> a)"},
+           {"phi4", R"(<|tool_call|>[{"name":"Bob"}]<|/tool_call|>)"},
+           {"functools", R"(functools[{"name":"","arguments":{}}])"},
+           {"mistral", R"([TOOL_CALLS][{"name":"Bob","arguments":{}}])"},
+           {"mistral", "[TOOL_CALLS]Bob[ARGS]{}"},
+           {"pythonic", "[Bob(age=5)]"},
+           {"pythonic", "[Bob()]"},
+           {"deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>Bob<｜tool▁sep｜>{}"},
+           {"deepseek",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>Bob<｜tool▁sep｜><｜tool▁call▁end｜>"},
+           {"gemma", "<|tool_call>call:Bob{}<tool_call|>"}}) {
+    EXPECT_EQ(Read(FormatOf(form), options, text), std::string("[][") + text + "]") << form;
+  }
+  EXPECT_EQ(
+      Read(FormatOf("hermes"), options, R"(<tool_call>{"name":"f"}{"name":"Bob"}</tool_call> a)"),
+      R"([][{"name":"Bob"} a] f{})");
+}
+
+// An object that is all of the answer may mean anything.
+TEST(TaggedParserTest, WithoutAMarkACallHasArguments) {
+  EXPECT_EQ(Call("llama3_json", R"({"name":"f","age":5} is what..)"),
+            R"([][{"name":"f","age":5} is what..])");
+  EXPECT_EQ(Call("llama3_json", R"({"name":"f"})"), R"([][{"name":"f"}])");
+  EXPECT_EQ(Call("llama3_json", R"({"name":"f","type":"function","arguments":{"a":1}})"),
+            R"([][] f{"a":1})");
+  EXPECT_EQ(Call("llama3_json", R"({"parameters":{"a":1},"name":"f"})"), R"([][] f{"a":1})");
+  EXPECT_EQ(Call("llama3_json", R"(<|python_tag|>{"name":"f"})"), "[][] f{}");
+}
+
+// More than a gateway takes.
+TEST(TaggedParserTest, CallsAreBounded) {
+  std::string text;
+  const std::string call = R"(<tool_call>{"name":"f"}</tool_call>)";
+  for (int i = 0; i < 130; ++i) text += call;
+  const AnswerFormat format = FormatOf("hermes");
+  const auto read = [&](const AnswerOptions& options, const std::string& all) {
+    return ReadPieces(format, options, {all});
+  };
+  const ReadAnswer many = read({.tools = {"f"}}, text);
+  EXPECT_EQ(many.calls.size(), 128U);
+  EXPECT_EQ(many.text, call + call);
+  for (const size_t size : {256U, 257U}) {
+    const std::string name(size, 'n');
+    const std::string one = "<tool_call>{\"name\":\"" + name + "\"}</tool_call>";
+    EXPECT_EQ(read({.tools = {name}}, one).text, size == 256 ? "" : one);
+    const ReadAnswer of_id =
+        read({.tools = {"f"}}, "<tool_call>{\"id\":\"" + name + "\",\"name\":\"f\"}</tool_call>");
+    ASSERT_EQ(of_id.calls.size(), 1U);
+    EXPECT_EQ(of_id.calls[0].id.size(), size == 256 ? 256U : 29U);
+  }
+}
+
 // The name comes first, then the arguments piece by piece.
 TEST(TaggedParserTest, ArgumentsAreStreamed) {
   const AnswerFormat format = FormatOf("hermes");
-  const auto parser = MakeTaggedParser(format, {.tools = true});
+  const auto parser = MakeTaggedParser(format, {.tools = TestTools()});
   const auto add = [&](std::string_view text) {
     Delta delta;
     parser->Add(text, &delta);
@@ -273,7 +334,7 @@ TEST(TaggedParserTest, IdsDifferBetweenCallsAndAnswers) {
   const auto ids = [&](const char* form, uint64_t digest) {
     AnswerFormat format = FormatOf("hermes");
     format.calls.short_ids = std::string_view(form) == "short";
-    const auto parser = MakeTaggedParser(format, {.tools = true, .digest = digest});
+    const auto parser = MakeTaggedParser(format, {.tools = TestTools(), .digest = digest});
     Delta all;
     parser->Add(two, &all);
     std::vector<std::string> found;
@@ -299,7 +360,7 @@ TEST(TaggedParserTest, LettersOfIdsAreOfOneKind) {
   std::set<std::string> middles;
   std::set<std::string> ends;
   for (uint64_t digest = 0; digest < 500; ++digest) {
-    const auto parser = MakeTaggedParser(format, {.tools = true, .digest = digest});
+    const auto parser = MakeTaggedParser(format, {.tools = TestTools(), .digest = digest});
     Delta delta;
     parser->Add("<tool_call>{\"name\":\"f\"}</tool_call>", &delta);
     const std::string id = delta.tool_calls.at(0).id;

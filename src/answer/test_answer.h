@@ -15,6 +15,11 @@
 
 namespace ropeway::answer {
 
+// The tools that may be called.
+inline std::vector<std::string> TestTools() {
+  return {"f", "g", "h", "add", "now", "write", "get_weather", "a.b-c", "ns.f-g"};
+}
+
 // What was read.
 struct ReadAnswer {
   std::string reasoning;
@@ -73,7 +78,7 @@ inline ReadAnswer ReadPieces(const AnswerFormat& format, const AnswerOptions& op
 
 // Reads `text` in all these ways, which must give the same.
 inline ReadAnswer ReadEveryWay(std::string_view form, const std::string& text,
-                               const AnswerOptions& options = {.tools = true}) {
+                               const AnswerOptions& options = {.tools = TestTools()}) {
   ReadAnswer plain;
   for (const bool controls : {false, true}) {
     StatusOr<AnswerFormat> format = DetectFormat("", true, {.tool_parser = form});

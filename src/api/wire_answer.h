@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/wire_fields.h"
+#include "base/chat_size.h"
 #include "ropeway/request.h"
 
 namespace ropeway::api::wire {
@@ -24,9 +25,9 @@ size_t SaidBytes(const Delta& delta);
 class AnswerReader {
  public:
   // An answer with more calls is a fault.
-  static constexpr size_t kMostCalls = 128;
+  static constexpr size_t kMostCalls = base::kMostCalls;
   // So is a longer id or name of a call.
-  static constexpr size_t kMostNameBytes = 256;
+  static constexpr size_t kMostNameBytes = base::kMostCallNameBytes;
 
   explicit AnswerReader(const Request& request);
 

@@ -8,6 +8,11 @@
 
 namespace ropeway::base {
 
+// How many calls of tools one answer has at most, and how long their names and ids are: a gateway
+// takes no more from its servers, and an engine's further ones are text.
+inline constexpr size_t kMostCalls = 128;
+inline constexpr size_t kMostCallNameBytes = 256;
+
 // Bytes of all texts.
 inline size_t TextBytes(const ToolCall& call) {
   return call.id.size() + call.name.size() + call.arguments.size();

@@ -209,7 +209,7 @@ void PromptEncoder::BeginAnswer(LiveRequest* live, const Parts& parts,
   answer::AnswerOptions options = *parts.answer;
   // Where the marks of thoughts are no tokens, a form begins at once.
   if (live->constraint != nullptr && answers_->thoughts() == nullptr) options.in_thought = false;
-  if (options.tools) {
+  if (!options.tools.empty()) {
     options.digest = base::Mix64(live->seed, live->request.choice);
     for (const TokenId id : ids)
       options.digest = base::Mix64(options.digest, static_cast<uint64_t>(id));
@@ -320,7 +320,9 @@ Status PromptEncoder::Render(const Chat& chat, const StoppedFn& stopped, Parts* 
   if (!rendered.ok()) return rendered.status();
   parts->answer.emplace();
   parts->answer->in_thought = answers_ != nullptr && answers_->EndsInThought(*rendered);
-  parts->answer->tools = !chat.tools.empty() && chat.tool_choice != ToolChoice::kNone;
+  if (chat.tool_choice != ToolChoice::kNone) {
+    for (const Tool& tool : chat.tools) parts->answer->tools.push_back(tool.name);
+  }
   // The template writes the beginning-of-text token itself.
   parts->add_special = false;
   parts->text = std::move(rendered->text);

@@ -187,7 +187,7 @@ class Model {
   }
 
   answer::ReadAnswer Read(const std::string& text) const {
-    return answer::ReadPieces(format_, {.tools = true}, {text});
+    return answer::ReadPieces(format_, {.tools = {"add", "now", "set"}}, {text});
   }
 
  private:
