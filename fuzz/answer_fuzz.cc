@@ -26,8 +26,13 @@ namespace ropeway::fuzz {
 namespace {
 
 // Signs of templates, for each form of thoughts.
-constexpr const char* kTemplates[] = {
-    "", "</think>", "[THINK]", "<|channel>thought", "<|START_THINKING|>", "</seed:think>"};
+constexpr const char* kTemplates[] = {"",
+                                      "</think>",
+                                      "[THINK]",
+                                      "<|channel>thought",
+                                      "<|START_THINKING|>",
+                                      "</seed:think>",
+                                      "<|channel|> <|message|>"};
 // Processor time of three readings of 64 KiB. Sanitizers take a multiple of what is meant.
 constexpr double kMostSeconds = 10;
 
@@ -147,7 +152,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
             "what is no tool is called");
     Require(call.id.size() <= base::kMostCallNameBytes, "an id is too long");
   }
-  const bool channels = format->calls.syntax == answer::CallSyntax::kHarmony;
+  const bool channels = answer::HasChannels(*format);
   if (whole.calls.empty() && !controls && !channels && format->reasoning.close.empty()) {
     Require(whole.reasoning.empty(), "a model that does not think does");
     Require(whole.text == WithoutControls(text), "text is lost");

@@ -6,6 +6,15 @@
 namespace ropeway::answer {
 namespace {
 
+constexpr const char* kHarmonyName = "harmony";
+
+const std::vector<std::string>& HarmonyMarks() {
+  static const std::vector<std::string> marks = {"<|start|>",   "<|channel|>", "<|constrain|>",
+                                                 "<|message|>", "<|end|>",     "<|call|>",
+                                                 "<|return|>"};
+  return marks;
+}
+
 struct ReasoningRow {
   ReasoningForm form;
   // The form is that of templates that have all of these.
@@ -15,7 +24,7 @@ struct ReasoningRow {
 
 const std::vector<ReasoningRow>& ReasoningRows() {
   static const std::vector<ReasoningRow> rows = {
-      {{"harmony", "", ""}, {"<|channel|>", "<|message|>"}},
+      {{kHarmonyName, "", ""}, {"<|channel|>", "<|message|>"}, HarmonyMarks()},
       {{"mistral", "[THINK]", "[/THINK]"}, {"[THINK]"}, {"[THINK]", "[/THINK]"}},
       {{"gemma", "<|channel>thought", "<channel|>"},
        {"<|channel>thought"},
@@ -41,11 +50,10 @@ struct CallRow {
 // In the order of detection: what is more particular comes first.
 const std::vector<CallRow>& CallRows() {
   static const std::vector<CallRow> rows = {
-      {{.name = "harmony", .syntax = CallSyntax::kHarmony},
+      {{.name = kHarmonyName, .syntax = CallSyntax::kHarmony},
        {"<|channel|>", "<|message|>"},
        {},
-       {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>",
-        "<|return|>"}},
+       HarmonyMarks()},
       {{.name = "gemma",
         .syntax = CallSyntax::kGemma,
         .begin = "<|tool_call>",
@@ -173,6 +181,11 @@ std::vector<std::string_view> CallFormNames() {
   return names;
 }
 
+bool HasChannels(const AnswerFormat& format) {
+  return format.calls.syntax == CallSyntax::kHarmony ||
+         std::string_view(format.reasoning.name) == kHarmonyName;
+}
+
 StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, bool reads_tools,
                                     const FormatNames& names) {
   const std::string_view reasoning = names.reasoning;
@@ -194,7 +207,7 @@ StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, bool reads_t
   std::string_view name = names.tool_parser;
   if (name == kAuto) name = reads_tools ? DetectCalls(chat_template) : kGeneric;
   // Harmony's channels are read as a whole, or not at all.
-  if (name == "harmony" && reasoning == kNone) name = kNone;
+  if (name == kHarmonyName && reasoning == kNone) name = kNone;
   format.calls = {.name = kNone};
   if (name == kNone) return format;
   const CallRow* row = FindCalls(name == kGeneric ? "hermes" : name);

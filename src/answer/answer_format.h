@@ -62,6 +62,9 @@ struct AnswerFormat {
   std::vector<std::string> controls;
 };
 
+// Whether answers are messages in channels (harmony): thoughts are one, whatever calls look like.
+bool HasChannels(const AnswerFormat& format);
+
 // Names for --tool-parser: "hermes", "llama3_json", "mistral", ...
 std::vector<std::string_view> CallFormNames();
 

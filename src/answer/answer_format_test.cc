@@ -28,6 +28,7 @@ TEST(AnswerFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(NamesOf(hermes, "none"), "think none");
   EXPECT_EQ(NamesOf(hermes, "auto", "none"), "none hermes");
   EXPECT_EQ(NamesOf("tools <|channel|> <|message|>", "auto", "none"), "none none");
+  EXPECT_EQ(NamesOf("tools <|channel|> <|message|>", "none"), "harmony none");
   EXPECT_EQ(NamesOf("{{ messages }}"), "none generic");
   EXPECT_EQ(NamesOf("{{ tools }}"), "none none");
   EXPECT_EQ(NamesOf(hermes, "gpt"),

@@ -9,6 +9,7 @@
 #include "answer/call_reader.h"
 #include "answer/json_calls.h"
 #include "answer/marked_reader.h"
+#include "answer/tagged_parser.h"
 
 namespace ropeway::answer {
 namespace {
@@ -53,6 +54,10 @@ class HarmonyParser final : public AnswerParser {
   HarmonyParser(const AnswerFormat& format, const AnswerOptions& options)
       : finder_(MarksOf(format)), writer_(options, format.calls.short_ids) {
     if (options.in_thought) state_ = State::kThought;
+    if (format.calls.syntax == CallSyntax::kHarmony) return;
+    AnswerOptions of_text = options;
+    of_text.in_thought = false;
+    inner_ = MakeTaggedParser(format, of_text);
   }
 
   void Add(std::string_view marked, Delta* delta) override {
@@ -74,10 +79,11 @@ class HarmonyParser final : public AnswerParser {
     // Of a header at the answer's end nothing is known to be text, but for one that began none.
     if (state_ == State::kBegins) ShowHeader();
     if (state_ == State::kCall) writer_.End();
+    if (inner_ != nullptr) inner_->Finish(delta);
   }
 
   bool thinking() const override { return state_ == State::kThought; }
-  int calls() const override { return writer_.calls(); }
+  int calls() const override { return inner_ != nullptr ? inner_->calls() : writer_.calls(); }
 
  private:
   enum class State : uint8_t {
@@ -91,6 +97,7 @@ class HarmonyParser final : public AnswerParser {
   };
 
   void Put(char c) {
+    if (state_ == State::kText) return ShowText({&c, 1});
     if (c == kControl) return;
     switch (state_) {
       case State::kBegins:
@@ -102,7 +109,6 @@ class HarmonyParser final : public AnswerParser {
         delta_->reasoning += c;
         return;
       case State::kText:
-        delta_->text += c;
         return;
       case State::kCall:
         if (!arguments_ && IsSpace(c)) return;
@@ -125,8 +131,15 @@ class HarmonyParser final : public AnswerParser {
 
   // What seemed to be a header is text.
   void ShowHeader() {
-    delta_->text += std::exchange(header_, {});
     state_ = State::kText;
+    ShowText(std::exchange(header_, {}));
+  }
+
+  void ShowText(std::string_view text) {
+    if (inner_ != nullptr) return inner_->Add(text, delta_);
+    for (const char c : text) {
+      if (c != kControl) delta_->text += c;
+    }
   }
 
   void PutMark(int mark) {
@@ -193,7 +206,7 @@ class HarmonyParser final : public AnswerParser {
     const bool function =
         recipient_.starts_with(kFunctions) && recipient_.size() > kFunctions.size();
     const std::string name = function ? recipient_.substr(kFunctions.size()) : "";
-    if (writer_.MayBegin(name)) {
+    if (inner_ == nullptr && writer_.MayBegin(name)) {
       writer_.Begin(name);
       arguments_ = false;
       state_ = State::kCall;
@@ -204,6 +217,7 @@ class HarmonyParser final : public AnswerParser {
     }
   }
 
+  std::unique_ptr<AnswerParser> inner_;  // Reads the text; null: it has no calls.
   MarkFinder finder_;
   CallWriter writer_;
   Delta* delta_ = nullptr;

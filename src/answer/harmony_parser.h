@@ -13,6 +13,8 @@ namespace ropeway::answer {
 // channel, perhaps a recipient and <|constrain|> with a type, <|message|>, what it says, and
 // <|end|>, <|return|> or <|call|>. What stands outside of a well-formed message is text.
 //
+// If calls are of another form, they stand in the text; what goes to recipients is text.
+//
 // Its marks are control tokens if format.controls names them. `format` must outlive it.
 std::unique_ptr<AnswerParser> MakeHarmonyParser(const AnswerFormat& format,
                                                 const AnswerOptions& options);

@@ -64,6 +64,44 @@ TEST(HarmonyParserTest, OnlyKnownToolsAreCalled) {
             "[][{}]");
 }
 
+// Channels are read, whichever calls are.
+TEST(HarmonyParserTest, CallsMayBeOfAnotherForm) {
+  const std::string thought =
+      "|<|channel|>analysis|<|message|>Hm.|<|end|>|<|start|>assistant|<|channel|>";
+  const auto read = [&](const char* form, const std::string& text) {
+    const auto marked = [](std::string all, bool controls) {
+      for (size_t at = all.find("|<"); at != all.npos; at = all.find("|<", at)) {
+        all.replace(at, 1, controls ? 1 : 0, kControl);
+        ++at;
+      }
+      return all;
+    };
+    std::string plain;
+    for (const bool controls : {false, true}) {
+      AnswerFormat format = *DetectFormat("<|channel|> <|message|>", true, {.tool_parser = form});
+      Resolve([&](std::string_view) { return controls; }, &format);
+      const std::string all = marked(text, controls);
+      const ReadAnswer whole = ReadPieces(format, {.tools = TestTools()}, {all});
+      for (size_t i = 0; i < all.size(); ++i) {
+        EXPECT_EQ(ReadPieces(format, {.tools = TestTools()}, {all.substr(0, i), all.substr(i)}),
+                  whole);
+      }
+      const std::string shown = "[" + whole.reasoning + "][" + whole.text + "] " + whole.Calls();
+      EXPECT_TRUE(!controls || shown == plain) << shown;
+      plain = shown;
+    }
+    return plain;
+  };
+  EXPECT_EQ(read("none", thought + "final|<|message|>Four. |<|return|>"), "[Hm.][Four. ] ");
+  EXPECT_EQ(read("none", thought + "commentary to=functions.f|<|message|>{}|<|call|>"),
+            "[Hm.][{}] ");
+  EXPECT_EQ(read("hermes", thought + "final|<|message|>Now |<tool_call>{\"name\": \"f\"}"
+                                     "|</tool_call>|<|return|>"),
+            "[Hm.][Now] f {}\n");
+  EXPECT_EQ(read("hermes", thought + "commentary to=functions.f|<|message|>{}|<|call|>"),
+            "[Hm.][{}] ");
+}
+
 TEST(HarmonyParserTest, MalformedHeadersLoseNoText) {
   EXPECT_EQ(Harmony("Hi there"), "[][Hi there]");
   EXPECT_EQ(Harmony("{\"a\": 1}<|return|>"), "[][{\"a\": 1}]");

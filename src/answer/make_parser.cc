@@ -7,8 +7,8 @@ namespace ropeway::answer {
 
 std::unique_ptr<AnswerParser> MakeAnswerParser(const AnswerFormat& format,
                                                const AnswerOptions& options) {
-  return format.calls.syntax == CallSyntax::kHarmony ? MakeHarmonyParser(format, options)
-                                                     : MakeTaggedParser(format, options);
+  return HasChannels(format) ? MakeHarmonyParser(format, options)
+                             : MakeTaggedParser(format, options);
 }
 
 }  // namespace ropeway::answer

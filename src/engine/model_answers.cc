@@ -27,7 +27,7 @@ void ModelAnswers::FindThoughts(const tokenizer::Tokenizer& tokenizer) {
     if (!mark.empty() && mark.front() == answer::kControl) mark.remove_prefix(1);
     return tokenizer.Find(mark);
   };
-  if (format_.calls.syntax == answer::CallSyntax::kHarmony) {
+  if (answer::HasChannels(format_)) {
     // The answer is the channel "final".
     const std::optional<TokenId> channel = find("<|channel|>");
     const std::optional<TokenId> final = find("final");

@@ -222,11 +222,12 @@ std::shared_ptr<const core::Constraint> PromptEncoder::ConstraintOf(const LiveRe
   const ThoughtTokens* const thoughts =
       answers_ != nullptr && parts.answer ? answers_->thoughts() : nullptr;
   if (live.constraint == nullptr || thoughts == nullptr) return live.constraint;
-  const bool harmony = answers_->format().calls.syntax == answer::CallSyntax::kHarmony;
   // Of calls: there its grammar has the thoughts, too.
+  const bool harmony = answers_->format().calls.syntax == answer::CallSyntax::kHarmony;
   if (harmony && live.request.format.kind == OutputFormat::Kind::kText) return live.constraint;
-  return std::make_shared<ThoughtConstraint>(live.constraint, thoughts,
-                                             parts.answer->in_thought || harmony);
+  return std::make_shared<ThoughtConstraint>(
+      live.constraint, thoughts,
+      parts.answer->in_thought || answer::HasChannels(answers_->format()));
 }
 
 StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live, const Parts& parts,
