@@ -1,6 +1,7 @@
 #include "answer/generic_tools.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -9,28 +10,30 @@
 namespace ropeway::answer {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string Written(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string Written(const std::string& text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// JSON text as a value; what is none stays a text.
-Json ValueOf(const std::string& text) {
-  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return value.is_discarded() ? Json(text) : value;
+// The schema of the parameters stands there as the client wrote it, on one line. JSON has line ends
+// only between its values.
+std::string TextOf(const Tool& tool) {
+  std::string text = R"({"type":"function","function":{"name":)" + Written(tool.name);
+  if (!tool.description.empty()) text += R"(,"description":)" + Written(tool.description);
+  if (!tool.parameters.empty()) {
+    const auto is_end = [](char c) { return c == '\n' || c == '\r'; };
+    text += R"(,"parameters":)";
+    std::replace_copy_if(tool.parameters.begin(), tool.parameters.end(), std::back_inserter(text),
+                         is_end, ' ');
+  }
+  return text + "}}\n";
 }
 
 std::string TextOf(const std::vector<Tool>& tools) {
   std::string text =
       "You can call functions. Each line between <tools> and </tools> describes one as JSON: its "
       "name, what it does, and the JSON Schema of its parameters.\n<tools>\n";
-  for (const Tool& tool : tools) {
-    Json function = {{"name", tool.name}};
-    if (!tool.description.empty()) function["description"] = tool.description;
-    if (!tool.parameters.empty()) function["parameters"] = ValueOf(tool.parameters);
-    text += Written({{"type", "function"}, {"function", std::move(function)}}) + "\n";
-  }
+  for (const Tool& tool : tools) text += TextOf(tool);
   return text +
          "</tools>\nTo call one, write its name and its arguments as JSON between these "
          "tags:\n<tool_call>\n{\"name\": \"function name\", \"arguments\": {\"parameter\": "
@@ -41,6 +44,26 @@ std::string TextOf(const ToolCall& call) {
   const std::string arguments = call.arguments.empty() ? "{}" : call.arguments;
   return "<tool_call>\n{\"name\": " + Written(call.name) + ", \"arguments\": " + arguments +
          "}\n</tool_call>";
+}
+
+void ShowTools(const std::string& shown, bool system, std::vector<ChatMessage>* messages) {
+  const auto begin = messages->begin();
+  const auto is_system = [](const ChatMessage& message) { return message.role == "system"; };
+  const auto is_user = [](const ChatMessage& message) { return message.role == "user"; };
+  if (system && begin != messages->end() && is_system(*begin)) {
+    begin->content += "\n\n" + shown;
+    begin->part_sizes.clear();
+    return;
+  }
+  const auto user = std::find_if(begin, messages->end(), is_user);
+  if (system) {
+    messages->insert(begin, {"system", shown});
+  } else if (user == messages->end()) {
+    messages->insert(std::find_if_not(begin, messages->end(), is_system), {"user", shown});
+  } else {
+    user->content = shown + "\n\n" + user->content;
+    user->part_sizes.clear();
+  }
 }
 
 }  // namespace
@@ -54,17 +77,7 @@ bool MentionsTools(const Chat& chat) {
 
 Chat WithoutTools(Chat chat, bool system) {
   std::vector<ChatMessage> messages;
-  if (!chat.tools.empty()) {
-    const std::string shown = TextOf(chat.tools);
-    const bool has_system = !chat.messages.empty() && chat.messages.front().role == "system";
-    if (system && !has_system) {
-      messages.push_back({"system", shown});
-    } else if (!chat.messages.empty()) {
-      ChatMessage& first = chat.messages.front();
-      first.content = has_system ? first.content + "\n\n" + shown : shown + "\n\n" + first.content;
-      first.part_sizes.clear();
-    }
-  }
+  if (!chat.tools.empty()) ShowTools(TextOf(chat.tools), system, &chat.messages);
   for (ChatMessage& message : chat.messages) {
     for (const ToolCall& call : message.tool_calls) {
       message.content += (message.content.empty() ? "" : "\n") + TextOf(call);

@@ -8,7 +8,8 @@ namespace ropeway::answer {
 
 // `chat` as messages alone: a system message shows the tools and says how to call them, in the form
 // "hermes"; calls stand in the assistant's text, and what tools say in messages of the user.
-// `system`: the template shows system messages; else the first message shows the tools.
+// `system`: the template shows system messages; else the user's first message shows the tools.
+// Arguments and schemas are not read: what is no JSON stands there as it is.
 Chat WithoutTools(Chat chat, bool system);
 
 // Whether the chat has anything of tools.

@@ -42,6 +42,45 @@ TEST(GenericToolsTest, TheFirstMessageShowsThemWhereThereIsOneOrNoOther) {
   EXPECT_TRUE(chat.messages[0].content.ends_with("</tool_call>\n\nAdd 1 and 2."));
 }
 
+// Reading a schema would compare its keys, and writing it would take the stack.
+TEST(GenericToolsTest, ASchemaIsShownAsItIs) {
+  std::string deep;
+  for (int i = 0; i < 1'000'000; ++i) deep += "{\"a\":";
+  for (const std::string& schema : {std::string(R"({"b":1e2, "a":1.50, "b":1})"), deep}) {
+    Chat given = ChatWithTools();
+    given.tools[0].parameters = schema;
+    const Chat chat = WithoutTools(given, true);
+    EXPECT_NE(chat.messages[0].content.find(",\"parameters\":" + schema + "}}\n{"),
+              std::string::npos)
+        << chat.messages[0].content.substr(0, 400);
+  }
+  Chat given = ChatWithTools();
+  given.tools[0].parameters = "{\n\"a\":\r\n1}";
+  EXPECT_NE(WithoutTools(given, true).messages[0].content.find("{ \"a\":  1}}}\n{"),
+            std::string::npos)
+      << "a line each";
+}
+
+// A template that shows no system messages would drop the tools with them.
+TEST(GenericToolsTest, WithoutSystemMessagesTheFirstOfTheUserShowsThem) {
+  Chat given = ChatWithTools();
+  given.messages.insert(given.messages.begin(), {{"system", "Be brief."}, {"assistant", "Hi."}});
+  Chat chat = WithoutTools(given, false);
+  ASSERT_EQ(chat.messages.size(), 3U);
+  EXPECT_EQ(chat.messages[0].content, "Be brief.");
+  EXPECT_EQ(chat.messages[1].content, "Hi.");
+  EXPECT_TRUE(chat.messages[2].content.starts_with("You can call functions."));
+  EXPECT_TRUE(chat.messages[2].content.ends_with("</tool_call>\n\nAdd 1 and 2."));
+  // Without one of the user's there is one more.
+  given.messages.pop_back();
+  chat = WithoutTools(given, false);
+  ASSERT_EQ(chat.messages.size(), 3U);
+  EXPECT_EQ(chat.messages[0].content, "Be brief.");
+  EXPECT_EQ(chat.messages[1].role, "user");
+  EXPECT_TRUE(chat.messages[1].content.ends_with("</tool_call>"));
+  EXPECT_EQ(chat.messages[2].content, "Hi.");
+}
+
 TEST(GenericToolsTest, CallsAndResponsesAreText) {
   Chat chat{.messages = {{"user", "Add."}}};
   ChatMessage calling{"assistant", "So:"};
