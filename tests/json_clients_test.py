@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """JSON output as real clients ask for it: openai's .parse(), langchain-openai's with_structured_output and instructor, each from
-PyPI in a venv of its own, before one `ropeway serve`. Whatever ends with finish_reason stop must be valid.
+PyPI in a venv of its own, before one `ropeway serve`. Whatever ends with finish_reason stop, or with a call that stands for the
+form, must be valid.
 
 usage: json_clients_test.py --ropeway PROGRAM --model FILE.gguf     (./test --suite clients)
 """
@@ -15,13 +16,10 @@ import logging
 import os
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 import typing
 import unittest
 import uuid
-import venv
 
 # By the test that needs it. instructor and the newest openai want different versions of jiter.
 PACKAGES = {
@@ -107,7 +105,8 @@ class Answer(typing.NamedTuple):
 
 def answer_of(completion, parsed):
     choice = completion.choices[0]
-    return Answer(choice.finish_reason, choice.message.content, parsed)
+    calls = choice.message.tool_calls  # Of the one tool that stands for the form.
+    return Answer(choice.finish_reason, calls[0].function.arguments if calls else choice.message.content, parsed)
 
 
 def messages(form):
@@ -115,7 +114,7 @@ def messages(form):
 
 
 class ClientTest(unittest.TestCase):
-    def check(self, ask, forms=None, schema_holds=True):
+    def check(self, ask, forms=None, schema_holds=True, finish="stop"):
         """Asks for each form at temperatures 0 and 1.5, and judges what came. `ask` takes a form and sampling parameters."""
         draws = [{"temperature": 0}] + [{"temperature": 1.5, "seed": seed} for seed in range(4)]
         cases = [(form, draw) for form in forms or QUESTIONS for draw in draws]
@@ -124,7 +123,7 @@ class ClientTest(unittest.TestCase):
         stopped = 0
         for (form, draw), answer in zip(cases, answers):
             with self.subTest(form=form.__name__, **draw):
-                if answer.finish != "stop":
+                if answer.finish != finish:
                     self.assertEqual(answer.finish, "length")
                     continue
                 stopped += 1
@@ -134,7 +133,7 @@ class ClientTest(unittest.TestCase):
                     judge = jsonschema.Draft202012Validator
                     jsonschema.validate(value, form.model_json_schema(), judge, format_checker=judge.FORMAT_CHECKER)
                     self.assertEqual(answer.parsed, form.model_validate(value))
-        print(f"  {self.id().split('.', 1)[1]}: {stopped} of {len(cases)} ended with stop, the others with length", flush=True)
+        print(f"  {self.id().split('.', 1)[1]}: {stopped} of {len(cases)} ended with {finish}, the others with length", flush=True)
         self.assertGreaterEqual(stopped, len(cases) // 2 if schema_holds else 1)
 
 
@@ -192,7 +191,9 @@ class LangChainTest(ClientTest):
                 reply = model.with_structured_output(form, method=method, include_raw=True).invoke(messages(form))
             except openai.LengthFinishReasonError as error:
                 return answer_of(error.completion, None)
-            return Answer(reply["raw"].response_metadata["finish_reason"], reply["raw"].content, reply["parsed"])
+            calls = reply["raw"].tool_calls
+            text = json.dumps(calls[0]["args"]) if calls else reply["raw"].content
+            return Answer(reply["raw"].response_metadata["finish_reason"], text, reply["parsed"])
 
         return ask
 
@@ -201,6 +202,9 @@ class LangChainTest(ClientTest):
 
     def test_json_mode(self):
         self.check(self.ask_by("json_mode"), schema_holds=False)
+
+    def test_function_calling(self):
+        self.check(self.ask_by("function_calling"), finish="tool_calls")
 
 
 class InstructorTest(ClientTest):
@@ -228,24 +232,13 @@ class InstructorTest(ClientTest):
         import instructor
         self.check(self.ask_in(instructor.Mode.JSON), schema_holds=False)
 
-
-def run_in_venvs(url):
-    """Each test in a venv with its packages; whether all passed."""
-    passed = True
-    with tempfile.TemporaryDirectory() as folder:
-        pythons = {}
-        for packages in dict.fromkeys(PACKAGES.values()):
-            home = pathlib.Path(folder, str(len(pythons)))
-            venv.create(home, with_pip=True)
-            pythons[packages] = home / "bin" / "python"
-            subprocess.run([pythons[packages], "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages], check=True)
-        for test, packages in PACKAGES.items():
-            done = subprocess.run([pythons[packages], __file__, "-v", test], env={**os.environ, "ROPEWAY_TEST_URL": url}, check=False)
-            passed = passed and done.returncode == 0
-    return passed
+    def test_tools(self):
+        import instructor
+        self.check(self.ask_in(instructor.Mode.TOOLS), finish="tool_calls")
 
 
 def main():
+    from client_venvs import run_in_venvs
     from ropeway_server import RopewayServer
 
     parser = argparse.ArgumentParser()
@@ -254,7 +247,7 @@ def main():
     arguments = parser.parse_args()
     server = RopewayServer(arguments.ropeway, arguments.model)
     try:
-        passed = run_in_venvs(f"http://127.0.0.1:{server.port}/v1")
+        passed = run_in_venvs(__file__, PACKAGES, {"ROPEWAY_TEST_URL": f"http://127.0.0.1:{server.port}/v1"})
     finally:
         server.process.terminate()
         server.process.wait()

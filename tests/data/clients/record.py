@@ -4,11 +4,12 @@
 usage: record.py [CLIENT...]
 
 It needs openai, langchain-openai, litellm and llm from the Python package index, in an environment of their own, instructor in
-another (name the client then), and Open WebUI in a third, whose program OPEN_WEBUI names; `source` in each file says which version
-was recorded. Long texts of the clients' own are replaced by ours. The `expect` of a file that is there already is kept.
+another (name the client then), openai-agents, pydantic-ai-slim[openai] and smolagents[openai] in one each, and Open WebUI in one
+whose program OPEN_WEBUI names; `source` in each file says which version was recorded. The further requests of an agent get a number. Long texts of the clients' own are replaced by ours. The `expect` of a file that is there already is kept.
 
 The files of Cline and Continue are not recorded, since both need an editor: they were written from the source that `source` names.
 """
+import asyncio
 import http.server
 import importlib.metadata
 import json
@@ -20,9 +21,14 @@ import sys
 import tempfile
 import threading
 import time
+import typing
 import urllib.request
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from scripted_agent import QUESTION as TWO_TOOLS, next_turn  # pylint: disable=wrong-import-position
+
 # What a connection adds by itself.
 HOP = {"host", "content-length", "connection", "accept-encoding"}
 QUESTION = "Name the capital of France in one word."
@@ -32,10 +38,40 @@ TOOL = {"type": "function", "function": {"name": "weather", "description": "The 
 CITY = {"city": "Paris", "country": {"name": "France", "continent": "Europe"}, "river": None}
 
 
+def weather(city: typing.Literal["Bern", "Rome"]) -> str:
+    """The weather of a city.
+
+    Args:
+        city: The name of the city.
+    """
+    return f"{len(city)} degrees"
+
+
+def add(first: int, second: int) -> str:
+    """Adds two numbers.
+
+    Args:
+        first: The first number.
+        second: The second number.
+    """
+    return f"the sum is {first + second}"
+
+
+def person_class():
+    """What scripted_agent.py knows to fill in."""
+    import pydantic
+
+    class Person(pydantic.BaseModel):
+        """A person."""
+        name: str = pydantic.Field(max_length=20)
+        age: int
+        colour: typing.Literal["red", "green"]
+
+    return Person
+
+
 def city_class():
     """A class with one inside, alternatives, and a value that may be missing."""
-    import typing
-
     import pydantic
 
     class Country(pydantic.BaseModel):
@@ -52,12 +88,16 @@ def city_class():
 
 def answer(body, chat):
     """What an OpenAI-compatible server would say, as the bytes and their type."""
-    text = "Paris"
+    text, calls = next_turn(body) if body.get("tools") else ("Paris", [])
+    calls = [{"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+             for i, (name, arguments) in enumerate(calls)]
+    reason = "tool_calls" if calls else "stop"
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
     head = {"id": "cmpl-1", "created": 1, "model": body.get("model", ""), "usage": usage}
     if body.get("stream"):
         head["object"] = "chat.completion.chunk" if chat else "text_completion"
-        pieces = ([{"delta": {"role": "assistant", "content": text}}, {"delta": {}, "finish_reason": "stop"}] if chat
+        said = {"tool_calls": [{"index": i, **call} for i, call in enumerate(calls)]} if calls else {}
+        pieces = ([{"delta": {"role": "assistant", "content": text, **said}}, {"delta": {}, "finish_reason": reason}] if chat
                   else [{"text": text}, {"text": "", "finish_reason": "stop"}])
         events = [{**head, "choices": [{"index": 0, "finish_reason": None, **piece}]} for piece in pieces]
         lines = [json.dumps(event) for event in [*events, {**head, "choices": []}]] + ["[DONE]"]
@@ -65,8 +105,9 @@ def answer(body, chat):
     head["object"] = "chat.completion" if chat else "text_completion"
     if (body.get("response_format") or {}).get("type") in ("json_schema", "json_object"):
         text = json.dumps(CITY)
-    choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
-    reply = {**head, "choices": [{"index": 0, "finish_reason": "stop", **choice}]}
+    said = {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
+    choice = {"message": said} if chat else {"text": text}
+    reply = {**head, "choices": [{"index": 0, "finish_reason": reason, **choice}]}
     return json.dumps(reply).encode(), "application/json"
 
 
@@ -119,6 +160,7 @@ def record_openai(url):
 
 
 def record_langchain(url):
+    from langchain_core.messages import ToolMessage
     from langchain_openai import ChatOpenAI
 
     def model(**more):
@@ -130,6 +172,18 @@ def record_langchain(url):
     yield "tools", lambda: model().bind_tools([TOOL]).invoke(messages)
     schema = {"title": "City", "description": "A city.", **WEATHER}
     yield "schema", lambda: model(max_tokens=32, temperature=0).with_structured_output(schema, method="json_schema").invoke(messages)
+    small = model(max_tokens=48, temperature=0)
+    yield "function-calling", lambda: small.with_structured_output(person_class(), method="function_calling").invoke(messages)
+
+    def agent():
+        history, bound = [("human", TWO_TOOLS)], small.bind_tools([weather, add])
+        called = bound.invoke(history)
+        results = [{"weather": weather, "add": add}[call["name"]](**call["args"]) for call in called.tool_calls]
+        history.append(called)
+        history += [ToolMessage(result, tool_call_id=call["id"]) for result, call in zip(results, called.tool_calls)]
+        list(bound.stream(history))
+
+    yield "agent", agent
 
 
 def record_instructor(url):
@@ -140,6 +194,62 @@ def record_instructor(url):
     yield "json", lambda: client.chat.completions.create(
         model="default", messages=[{"role": "user", "content": QUESTION}], response_model=city_class(), max_tokens=128,
         temperature=0)
+    caller = instructor.from_openai(openai.OpenAI(base_url=url, api_key="any"), mode=instructor.Mode.TOOLS)
+    body = {"model": "default", "messages": [{"role": "user", "content": "Invent a person."}], "response_model": person_class(),
+            "max_tokens": 48, "temperature": 0}
+    yield "tools", lambda: caller.chat.completions.create(**body)
+    yield "partial", lambda: list(caller.chat.completions.create_partial(**body))
+
+
+def record_openai_agents(url):
+    import agents
+    import openai
+
+    agents.set_tracing_disabled(True)
+
+    async def run(stream, **more):
+        async with openai.AsyncOpenAI(base_url=url, api_key="any") as client:
+            agent = agents.Agent(name="Guide", instructions="Be brief.", model=agents.OpenAIChatCompletionsModel("default", client),
+                                 tools=[agents.function_tool(weather), agents.function_tool(add)],
+                                 model_settings=agents.ModelSettings(temperature=0, max_tokens=48, **more))
+            if not stream:
+                await agents.Runner.run(agent, TWO_TOOLS)
+                return
+            async for _ in agents.Runner.run_streamed(agent, TWO_TOOLS).stream_events():
+                pass
+
+    yield "agent", lambda: asyncio.run(run(False))
+    yield "stream", lambda: asyncio.run(run(True, tool_choice="required", parallel_tool_calls=False, include_usage=True))
+
+
+def record_pydantic_ai(url):
+    import pydantic_ai
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    def agent(**more):
+        model = OpenAIChatModel("default", provider=OpenAIProvider(base_url=url, api_key="any"))
+        return pydantic_ai.Agent(model, instructions="Be brief.", model_settings={"temperature": 0, "max_tokens": 48}, **more)
+
+    async def form():
+        async with agent(output_type=person_class()).run_stream("Invent a person.") as run:
+            await run.get_output()
+
+    yield "agent", lambda: agent(tools=[weather, add]).run_sync(TWO_TOOLS)
+    yield "form", lambda: asyncio.run(form())
+
+
+def record_smolagents(url):
+    import smolagents
+
+    model = smolagents.OpenAIModel("default", api_base=url, api_key="any", temperature=0, max_tokens=48)
+
+    def run(stream):
+        smolagents.ToolCallingAgent(tools=[smolagents.tool(weather), smolagents.tool(add)], model=model, stream_outputs=stream,
+                                    verbosity_level=smolagents.LogLevel.OFF).run(TWO_TOOLS)
+
+    yield "agent", lambda: run(False)
+    yield "stream", lambda: run(True)
 
 
 def record_litellm(url):
@@ -248,10 +358,13 @@ def version(client):
 def shorten(body):
     """Without what a client's authors wrote at length."""
     for message in (body or {}).get("messages", []):
-        if len(str(message["content"])) > 500:
+        if isinstance(message["content"], list):
+            for part in message["content"]:
+                part["text"] = part["text"] if len(part["text"]) <= 500 else "Be brief."
+        elif len(str(message["content"])) > 500:
             message["content"] = ("Answer with a JSON object that has the keys city, country and river." if "response_format" in body
                                   else "Write a short title for this chat: " + QUESTION)
-    if len((body or {}).get("tools", [])) > 1:
+    if len(json.dumps((body or {}).get("tools", []))) > 4000:
         name = body["tools"][0]["function"]["name"]
         body["tools"] = [{"type": "function", "function": {**TOOL["function"], "name": name}}]
     return body
@@ -259,7 +372,8 @@ def shorten(body):
 
 # By the beginning of their files' names: the package, and what records it.
 CLIENTS = {"openai": ("openai", record_openai), "langchain": ("langchain-openai", record_langchain),
-           "instructor": ("instructor", record_instructor),
+           "instructor": ("instructor", record_instructor), "openai-agents": ("openai-agents", record_openai_agents),
+           "pydantic-ai": ("pydantic-ai-slim", record_pydantic_ai), "smolagents": ("smolagents", record_smolagents),
            "litellm": ("litellm", record_litellm), "llm": ("llm", record_llm), "open-webui": ("open-webui", record_open_webui)}
 
 
@@ -272,14 +386,14 @@ def main():
         for what, ask in record(url):
             Recorder.requests.clear()
             ask()
-            [request] = Recorder.requests
-            shorten(request["body"])
-            path = HERE / f"{client}-{what}.json"
-            old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-            golden = {"source": f"{package} {version(package)}, recorded by record.py", **request,
-                      "expect": old.get("expect", {"status": 200})}
-            path.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-            print(path.name)
+            for number, request in enumerate(Recorder.requests, 1):
+                shorten(request["body"])
+                path = HERE / f"{client}-{what}{'' if number == 1 else f'-{number}'}.json"
+                old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+                golden = {"source": f"{package} {version(package)}, recorded by record.py", **request,
+                          "expect": old.get("expect", {"status": 200})}
+                path.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+                print(path.name)
 
 
 if __name__ == "__main__":
