@@ -10,6 +10,8 @@ from backend_double import NUMBERS, OpenAi
 
 QUESTION = "How is the weather in Bern, and what is 19 plus 23?"
 ONE_BY_ONE = QUESTION + " Use one tool after the other."
+# Of the first call it then sends half of the arguments.
+STUMBLE = ONE_BY_ONE + " Be quick."
 CALLS = {"weather": {"city": "Bern"}, "add": {"first": 19, "second": 23}}
 RESULTS = {"weather": r"\d+ degrees", "add": r"the sum is \d+"}
 # The arguments of a tool whose parameters have these names.
@@ -36,6 +38,11 @@ def next_turn(body):
     return ("", [("final_answer", {"answer": answer})]) if "final_answer" in tools else (answer, [])
 
 
+def stumbles(body):
+    said = json.dumps(body["messages"])
+    return "Be quick" in said and "call_" not in said
+
+
 def behave(exchange):
     """Its next turn as a stream, piece by piece."""
     text, calls = next_turn(exchange.body)
@@ -50,6 +57,9 @@ def behave(exchange):
     for index, (name, arguments) in enumerate(calls):
         send({"tool_calls": [{"index": index, "id": f"call_{next(NUMBERS)}", "type": "function",
                               "function": {"name": name, "arguments": ""}}]})
-        for piece in re.findall(r".{1,5}", json.dumps(arguments)):
+        text = json.dumps(arguments)
+        if stumbles(exchange.body):
+            text = text[:len(text) // 2]
+        for piece in re.findall(r".{1,5}", text):
             send({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     stream.finish("tool_calls" if calls else "stop", usage={"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14})

@@ -18,7 +18,7 @@ import sys
 import typing
 import unittest
 
-from scripted_agent import CALLS, ONE_BY_ONE, QUESTION
+from scripted_agent import CALLS, ONE_BY_ONE, QUESTION, STUMBLE
 
 # By the test that needs it. instructor and the newest openai want different versions of jiter.
 OPENAI = ("openai==3.57.0", "langchain-openai==1.7.4", "pydantic==2.14.4", "jsonschema==4.26.0")
@@ -91,6 +91,14 @@ class ClientTest(unittest.TestCase):
                     self.assertEqual(dict(tools.calls), CALLS)
                     self.assertEqual(len(tools.calls), 2)
                     self.assertEqual(answer, f"{tools.degrees} degrees and the sum is 42")
+
+    def check_stumble(self, ask, streams=(False, True)):
+        """A call that is broken is told to the model, which makes it again."""
+        for stream in streams:
+            with self.subTest(stream=stream):
+                tools = Tools()
+                self.assertEqual(ask(tools.functions(), STUMBLE, stream), f"{tools.degrees} degrees and the sum is 42")
+                self.assertEqual(tools.calls, list(CALLS.items()))
 
     def check_small(self, ask, streams=(False, True)):
         """The same before a small model that has to call one of them. What they were called with holds to their types."""
@@ -267,6 +275,9 @@ class OpenAiAgentsTest(ClientTest):
         self.check_loop(self.ask_before(GATEWAY))
         self.check_loop(self.ask_before(GATEWAY, parallel_tool_calls=True, include_usage=True, store=False))
 
+    def test_a_broken_call(self):
+        self.check_stumble(self.ask_before(GATEWAY))
+
     def test_a_small_model(self):
         self.check_small(self.ask_before(URL, tool_choice="required", temperature=0, max_tokens=60))
         self.check_small(self.ask_before(URL, tool_choice="weather", temperature=0, max_tokens=60))
@@ -300,6 +311,9 @@ class PydanticAiTest(ClientTest):
 
     def test_a_loop(self):
         self.check_loop(self.ask_before(GATEWAY))
+
+    def test_a_broken_call(self):
+        self.check_stumble(self.ask_before(GATEWAY))
 
     def test_a_form(self):
         for stream in (False, True):

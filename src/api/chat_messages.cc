@@ -24,6 +24,7 @@ constexpr std::string_view kMessageFields[] = {
     "role", "content", "name", "tool_call_id", "tool_calls", "reasoning_content", "reasoning"};
 constexpr std::string_view kCallFields[] = {"id", "type", "function"};
 constexpr std::string_view kCalledFields[] = {"name", "arguments"};
+constexpr char kBadArguments[] = "INVALID_JSON";  // As agents' frameworks write them themselves.
 
 StatusOr<std::string> ReadTextPart(const json& part, const std::string& at, FieldReport* report) {
   if (!part.is_object()) return Mismatch(part, at, "an object");
@@ -173,13 +174,10 @@ class MessageReader {
     if (value.is_null() || value == "") return std::string("{}");
     StatusOr<std::string> text = ReadString(value, at);
     if (!text.ok()) return Mismatch(value, at, "a JSON object, as text");
+    // A call may have been cut or written badly. Agents send it back to the model with what is
+    // wrong with it, and templates need an object.
     const StatusOr<json> object = base::ReadJson(*text, source_.bounds, "the text");
-    if (!object.ok()) {
-      return InvalidArgument(
-          fmt::format("'{}' must be a JSON object, as text: {}.", at, object.status().message()),
-          at);
-    }
-    if (!object->is_object()) return Mismatch(value, at, "a JSON object, as text");
+    if (!object.ok() || !object->is_object()) return DumpJson(json{{kBadArguments, *text}});
     return text;
   }
 
