@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -180,13 +181,50 @@ TEST(ChatTools, TheChoiceOfToolsIsRead) {
   EXPECT_EQ(chat(R"(,"tool_choice":"none")").tool_choice, ToolChoice::kNone);
   EXPECT_EQ(chat(R"(,"tool_choice":"required")").tool_choice, ToolChoice::kRequired);
   EXPECT_EQ(chat(R"(,"tool_choice":"required")").tool_name, "");
+  EXPECT_FALSE(chat(R"(,"parallel_tool_calls":false)").parallel_tool_calls);
+  // As at OpenAI, a tool that is named is called once.
   const Chat named = chat(
-      R"(,"parallel_tool_calls":false,"tool_choice":{"type":"function","function":{"name":"now"}})");
+      R"(,"parallel_tool_calls":true,"tool_choice":{"type":"function","function":{"name":"now"}})");
   EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
   EXPECT_EQ(named.tool_name, "now");
   EXPECT_FALSE(named.parallel_tool_calls);
   EXPECT_TRUE(named.tools[0].strict);
   EXPECT_FALSE(named.tools[1].strict);
+}
+
+TEST(ChatTools, OnlyAllowedToolsAreShown) {
+  const auto chat = [](const std::string& mode, const std::string& names) {
+    return Messages(kAsk, fmt::format(R"(,"tools":[{},{{"function":{{"name":"now"}}}},
+        {{"function":{{"name":"then"}}}}],"tool_choice":{{"type":"allowed_tools",
+        "allowed_tools":{{"mode":"{}","tools":[{}]}}}})",
+                                      kTool, mode, names));
+  };
+  const auto allowed = [](const std::string& name) {
+    return fmt::format(R"({{"type":"function","function":{{"name":"{}"}}}})", name);
+  };
+  const Chat two = ChatOf(chat("required", allowed("then") + "," + allowed("weather")));
+  ASSERT_EQ(two.tools.size(), 2U);
+  EXPECT_EQ(two.tools[0].name, "weather");
+  EXPECT_EQ(two.tools[1].name, "then");
+  EXPECT_EQ(two.tool_choice, ToolChoice::kRequired);
+  EXPECT_EQ(two.tool_name, "");
+  EXPECT_TRUE(two.parallel_tool_calls);
+  const Chat one = ChatOf(chat("auto", allowed("now")));
+  ASSERT_EQ(one.tools.size(), 1U);
+  EXPECT_EQ(one.tool_choice, ToolChoice::kAuto);
+
+  const std::string at = "tool_choice.allowed_tools";
+  for (const auto& [mode, names, field] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"none", allowed("now"), at + ".mode"},
+           {"auto", "", at + ".tools"},
+           {"auto", "1", at + ".tools[0]"},
+           {"auto", R"({"type":"mcp","server_label":"x"})", at + ".tools[0].type"},
+           {"auto", R"({"type":"function","name":"now"})", at + ".tools[0].function"},
+           {"auto", allowed(""), at + ".tools[0].function.name"},
+           {"auto", allowed("now") + "," + allowed("other"), at + ".tools[1].function.name"}}) {
+    EXPECT_EQ(chat(mode, names).status().field(), field) << names;
+  }
 }
 
 TEST(ChatTools, ABadChoiceIsNamed) {
@@ -202,14 +240,14 @@ TEST(ChatTools, ABadChoiceIsNamed) {
            {R"({"type":"function","name":"weather"})", "tool_choice.function"},
            {R"({"type":"function","function":{}})", "tool_choice.function.name"},
            {R"({"type":"function","function":{"name":1}})", "tool_choice.function.name"},
-           {R"({"type":"function","function":{"name":"other"}})", "tool_choice.function.name"}}) {
+           {R"({"type":"function","function":{"name":"other"}})", "tool_choice.function.name"},
+           {R"({"type":"allowed_tools"})", "tool_choice.allowed_tools"},
+           {R"({"type":"allowed_tools","allowed_tools":{"mode":"auto"}})",
+            "tool_choice.allowed_tools.tools"}}) {
     const Status fault = status(choice);
     EXPECT_EQ(fault.code(), StatusCode::kInvalidArgument) << choice;
     EXPECT_EQ(fault.field(), field) << choice << ": " << fault.message();
   }
-  const Status allowed = status(R"({"type":"allowed_tools","allowed_tools":{"mode":"auto"}})");
-  EXPECT_EQ(allowed.code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(allowed.message(), HasSubstr("allowed_tools"));
   // Without tools there is none to be called.
   for (const char* without :
        {R"(,"tool_choice":"auto")", R"(,"tool_choice":"none","tools":[])",

@@ -1,8 +1,10 @@
 // POST /v1/chat/completions: OpenAI's chat.
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "api/chat_messages.h"
 #include "api/openai_format.h"
@@ -20,26 +22,51 @@ using base::Member;
 
 constexpr char kToolChoice[] = "tool_choice";
 
+// The name in {"type": "function", "function": {"name"}}, which is at `at`.
+StatusOr<std::string> ReadToolName(const json& value, const std::string& at, OpenAiBody* body) {
+  const std::string inner = at + ".function";
+  const json& function = Member(value, "function");
+  if (!function.is_object()) return Mismatch(function, inner, "an object with the tool's \"name\"");
+  const json& name = Member(function, "name");
+  if (!name.is_string() || name == "") return Mismatch(name, inner + ".name", "the name of a tool");
+  constexpr std::string_view kUsed[] = {"type", "function"};
+  ReportOthers(value, "tool_choice.", at, kUsed, body->report);
+  return name.get<std::string>();
+}
+
+// {"mode": "auto" or "required", "tools": [...]}.
+Status ReadAllowedTools(const json& value, const std::string& at, OpenAiBody* body) {
+  if (!value.is_object()) return Mismatch(value, at, "an object with \"mode\" and \"tools\"");
+  const json& mode = Member(value, "mode");
+  if (mode != "auto" && mode != "required") {
+    return Mismatch(mode, at + ".mode", R"("auto" or "required")");
+  }
+  const json& tools = Member(value, "tools");
+  if (!tools.is_array() || tools.empty()) {
+    return Mismatch(tools, at + ".tools", "a list of at least one tool");
+  }
+  body->tool_choice = mode.get<std::string>();
+  for (size_t i = 0; i < tools.size() && !body->report->full(); ++i) {
+    const std::string place = fmt::format("{}.tools[{}]", at, i);
+    if (!tools[i].is_object()) return Mismatch(tools[i], place, "an object");
+    if (Member(tools[i], "type") != "function") {
+      return SupportsOnly(place + ".type", "\"function\"");
+    }
+    StatusOr<std::string> name = ReadToolName(tools[i], place, body);
+    if (!name.ok()) return name.status();
+    body->allowed_tools.push_back(*std::move(name));
+  }
+  return {};
+}
+
 Status ReadToolChoice(const json& value, const std::string& field, OpenAiBody* body) {
   const json& type = Member(value, "type");
   if (type == "allowed_tools") {
-    return {StatusCode::kUnimplemented,
-            fmt::format("'{}' does not support the type \"allowed_tools\": send only the 'tools' "
-                        "that are allowed.",
-                        field),
-            field};
+    return ReadAllowedTools(Member(value, "allowed_tools"), field + ".allowed_tools", body);
   }
   if (type == "function") {
-    const std::string at = field + ".function";
-    const json& function = Member(value, "function");
-    if (!function.is_object()) return Mismatch(function, at, "an object with the tool's \"name\"");
-    const json& name = Member(function, "name");
-    if (!name.is_string() || name == "") return Mismatch(name, at + ".name", "the name of a tool");
-    constexpr std::string_view kUsed[] = {"type", "function"};
-    ReportOthers(value, "tool_choice.", field, kUsed, body->report);
     body->tool_choice = "function";
-    body->tool_name = name.get<std::string>();
-    return {};
+    return Store(ReadToolName(value, field, body), &body->tool_name);
   }
   if (value != "none" && value != "auto" && value != "required") {
     return Mismatch(value, field,
@@ -49,9 +76,31 @@ Status ReadToolChoice(const json& value, const std::string& field, OpenAiBody* b
   return {};
 }
 
+using Names = std::set<std::string_view>;
+
+Status NoneOfTheTools(const std::string& field, const std::string& name) {
+  return InvalidArgument(
+      fmt::format("'{}' is '{}', which is none of 'tools'.", field, ShownName(name)), field);
+}
+
+// Leaves the model only the tools that it may call.
+void KeepAllowedTools(const std::vector<std::string>& allowed, const Names& names, Chat* chat,
+                      FieldReport* report) {
+  for (size_t i = 0; i < allowed.size() && !report->full(); ++i) {
+    if (names.contains(allowed[i])) continue;
+    report->AddTogether(
+        NoneOfTheTools(fmt::format("tool_choice.allowed_tools.tools[{}].function.name", i),
+                       allowed[i]),
+        {"tools"});
+  }
+  const Names kept(allowed.begin(), allowed.end());
+  std::erase_if(chat->tools, [&](const Tool& tool) { return !kept.contains(tool.name); });
+}
+
 void SetToolChoice(const OpenAiBody& body, Chat* chat, FieldReport* report) {
   const std::string& choice = body.tool_choice;
-  chat->parallel_tool_calls = body.parallel_tool_calls;
+  // A tool that is named is called once, as at OpenAI: its arguments are the answer.
+  chat->parallel_tool_calls = body.parallel_tool_calls && body.tool_name.empty();
   if (chat->tools.empty()) {
     if (choice == "required" || choice == "function") {
       report->AddTogether(InvalidArgument("'tool_choice' needs 'tools' to be called.", kToolChoice),
@@ -62,15 +111,12 @@ void SetToolChoice(const OpenAiBody& body, Chat* chat, FieldReport* report) {
   if (choice == "none") chat->tool_choice = ToolChoice::kNone;
   if (choice == "required" || choice == "function") chat->tool_choice = ToolChoice::kRequired;
   chat->tool_name = body.tool_name;
-  const auto is_named = [&](const Tool& tool) { return tool.name == body.tool_name; };
-  if (!body.tool_name.empty() && std::ranges::none_of(chat->tools, is_named)) {
-    report->AddTogether(
-        InvalidArgument(
-            fmt::format("'tool_choice.function.name' is '{}', which is none of 'tools'.",
-                        body.tool_name),
-            "tool_choice.function.name"),
-        {"tools"});
+  Names names;
+  for (const Tool& tool : chat->tools) names.insert(tool.name);
+  if (!body.tool_name.empty() && !names.contains(body.tool_name)) {
+    report->AddTogether(NoneOfTheTools("tool_choice.function.name", body.tool_name), {"tools"});
   }
+  if (!body.allowed_tools.empty()) KeepAllowedTools(body.allowed_tools, names, chat, report);
 }
 
 // --- The answer.

@@ -37,7 +37,8 @@ struct OpenAiBody : ApiRequest, ChatDraft {
   std::optional<int32_t> top_logprobs;
   // "none", "auto", "required" or, where it names a tool, "function"; "": absent. Of chats.
   std::string tool_choice;
-  std::string tool_name;  // Where it names one.
+  std::string tool_name;                   // Where it names one.
+  std::vector<std::string> allowed_tools;  // Those that alone may be called; none: all.
   bool parallel_tool_calls = true;
 };
 

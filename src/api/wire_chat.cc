@@ -141,20 +141,23 @@ Status WriteToolChoice(const Chat& chat, ServerKind kind, OrderedJson* body) {
   const char* const field = "tool_choice";
   const bool calls = chat.tool_choice != ToolChoice::kNone;
   const bool names = (kind & kKnowNamedTool) != 0;
-  if (calls && !chat.parallel_tool_calls) {
-    if ((kind & kKnowParallel) == 0) {
+  const bool is_named = !chat.tool_name.empty();
+  // A tool that is named is called once by itself, and by LM Studio as often as the model likes.
+  if (calls && !chat.parallel_tool_calls && !(is_named && names)) {
+    if ((kind & kKnowParallel) != 0) {
+      (*body)["parallel_tool_calls"] = false;
+    } else if (!is_named) {
       return CannotCall("be held to one call", "parallel_tool_calls");
     }
-    (*body)["parallel_tool_calls"] = false;
   }
   if (chat.tool_choice == ToolChoice::kRequired) {
     if (kind == core::kOllama) return CannotCall("be made to call a tool", field);
-    if (!names && !chat.tool_name.empty() && chat.tools.size() > 1) {
+    if (!names && is_named && chat.tools.size() > 1) {
       return CannotCall("be made to call one tool of several", field);
     }
   }
   if (kind == core::kOllama) return {};
-  if (names && !chat.tool_name.empty()) {
+  if (names && is_named) {
     (*body)[field] = {{"type", "function"}, {"function", {{"name", chat.tool_name}}}};
   } else {
     (*body)[field] = chat.tool_choice == ToolChoice::kNone       ? "none"

@@ -116,8 +116,14 @@ TEST(WireChat, OneToolOfSeveral) {
                 R"({"type":"function","function":{"name":"now"}})");
     }
   }
+  // A name alone means one call, where the server knows names.
+  chat.parallel_tool_calls = false;
+  EXPECT_FALSE(Written(chat, core::kOpenAi).contains("parallel_tool_calls"));
   chat.tools.erase(chat.tools.begin());
-  EXPECT_EQ(Written(chat, core::kLlamaCpp)["tool_choice"], "required") << "there is no other";
+  for (const core::ServerKind kind : {core::kLlamaCpp, core::kLmStudio}) {
+    EXPECT_EQ(Written(chat, kind)["tool_choice"], "required") << "there is no other";
+    EXPECT_EQ(Written(chat, kind).contains("parallel_tool_calls"), kind == core::kLlamaCpp);
+  }
 }
 
 TEST(WireChat, OneCallAndStrictTools) {
