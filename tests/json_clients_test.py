@@ -204,7 +204,8 @@ class LangChainTest(ClientTest):
         self.check(self.ask_by("json_mode"), schema_holds=False)
 
     def test_function_calling(self):
-        self.check(self.ask_by("function_calling"), finish="tool_calls")
+        # What refers to itself is written without saying what it refers to.
+        self.check(self.ask_by("function_calling"), [form for form in QUESTIONS if form is not Part], finish="tool_calls")
 
 
 class InstructorTest(ClientTest):

@@ -1,7 +1,8 @@
 """A model by a script, for a backend (backend_double.py): it calls the tools that it is shown as an agent's model should, and
 answers with what they said. So a program that uses tools can be tried whatever a model knows.
 
-Its tools are `weather` (a city's, "11 degrees") and `add` ("the sum is 42"); of any other, alone, it sends what FORMS has.
+Its tools are `weather` (a city's, "11 degrees") and `add` ("the sum is 42"), and it calls `forbidden` wherever it sees it; of any
+other, alone, it sends what FORMS has.
 """
 import json
 import re
@@ -24,11 +25,13 @@ def next_turn(body):
     # Of what the program says of itself, its examples are no results.
     said = json.dumps([message for message in body["messages"] if message["role"] != "system"])
     choice = body.get("tool_choice")
-    named = choice["function"]["name"] if isinstance(choice, dict) else None
+    named = choice["function"]["name"] if isinstance(choice, dict) and "function" in choice else None
     if named or (tools and not set(CALLS) & set(tools)):
         name = named or next(iter(tools))
         wanted = set(tools[name]["parameters"]["properties"])
         return "", [(name, form) for form in FORMS if set(form) == wanted]
+    if "forbidden" in tools:
+        return "", [("forbidden", {})]
     results = {name: re.findall(pattern, said) for name, pattern in RESULTS.items()}
     missing = [(name, arguments) for name, arguments in CALLS.items() if name in tools and not results[name]]
     if missing:

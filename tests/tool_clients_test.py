@@ -315,6 +315,16 @@ class PydanticAiTest(ClientTest):
     def test_a_broken_call(self):
         self.check_stumble(self.ask_before(GATEWAY))
 
+    def test_allowed_tools(self):
+        from pydantic_ai.settings import ToolOrOutput
+
+        def forbidden() -> str:
+            """What the script calls wherever it is shown."""
+            return self.fail("it was called")
+
+        ask = self.ask_before(GATEWAY, model_settings={"tool_choice": ToolOrOutput(function_tools=["weather", "add"])})
+        self.check_loop(lambda functions, *case: ask([forbidden, *functions], *case))
+
     def test_a_form(self):
         for stream in (False, True):
             self.assertEqual(self.ask_before(GATEWAY, output_type=Person)([], INVENT, stream), Person(**ANNA))
@@ -334,9 +344,10 @@ class SmolagentsTest(ClientTest):
 
         def ask(functions, question, stream):
             tools = [self.tool(function) for function in functions]
-            agent = smolagents.ToolCallingAgent(tools=tools, model=model, max_steps=max_steps, stream_outputs=stream,
-                                                verbosity_level=smolagents.LogLevel.OFF)
-            return str(agent.run(question))
+            with contextlib.redirect_stdout(io.StringIO()):  # It prints what it streams.
+                agent = smolagents.ToolCallingAgent(tools=tools, model=model, max_steps=max_steps, stream_outputs=stream,
+                                                    verbosity_level=smolagents.LogLevel.OFF)
+                return str(agent.run(question))
 
         return ask
 

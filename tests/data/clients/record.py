@@ -226,6 +226,7 @@ def record_pydantic_ai(url):
     import pydantic_ai
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.settings import ToolOrOutput
 
     def agent(**more):
         model = OpenAIChatModel("default", provider=OpenAIProvider(base_url=url, api_key="any"))
@@ -237,6 +238,16 @@ def record_pydantic_ai(url):
 
     yield "agent", lambda: agent(tools=[weather, add]).run_sync(TWO_TOOLS)
     yield "form", lambda: asyncio.run(form())
+
+    def allowed():
+        def other() -> str:
+            """Another tool."""
+            return ""
+
+        settings = {"temperature": 0, "max_tokens": 48, "tool_choice": ToolOrOutput(function_tools=["weather", "add"])}
+        agent(tools=[weather, add, other]).run_sync(TWO_TOOLS, model_settings=settings)
+
+    yield "allowed", allowed
 
 
 def record_smolagents(url):
