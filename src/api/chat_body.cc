@@ -8,6 +8,7 @@
 
 #include "api/chat_messages.h"
 #include "api/json.h"
+#include "base/json.h"
 #include "core/request_check.h"
 
 namespace ropeway::api {
@@ -121,7 +122,16 @@ void SetVariable(const char* name, OrderedJson value, const char* field, Ordered
 std::string Arguments(const ChatDraft& draft, FieldReport* report) {
   OrderedJson arguments = OrderedJson::object();
   if (!draft.template_arguments.empty()) {
-    arguments = OrderedJson::parse(draft.template_arguments);
+    // It was read under these bounds before. The library's own reader would compare each key with
+    // all others.
+    StatusOr<OrderedJson> read =
+        base::ReadOrderedJson(draft.template_arguments, draft.bounds, "the object");
+    if (read.ok()) {
+      arguments = *std::move(read);
+    } else {
+      report->Add(
+          InvalidArgument(std::string(kArguments) + ": " + read.status().message(), kArguments));
+    }
   }
   if (draft.enable_thinking && draft.thinking && *draft.enable_thinking != *draft.thinking) {
     report->AddTogether(

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/json.h"
+#include "base/chat_size.h"
 #include "base/json.h"
 
 namespace ropeway::api {
@@ -176,7 +177,7 @@ class MessageReader {
     if (!text.ok()) return Mismatch(value, at, "a JSON object, as text");
     // A call may have been cut or written badly. Agents send it back to the model with what is
     // wrong with it, and templates need an object.
-    const StatusOr<json> object = base::ReadJson(*text, source_.bounds, "the text");
+    const StatusOr<json> object = base::ReadJson(*text, base::kChatJsonBounds, "the text");
     if (!object.ok() || !object->is_object()) return DumpJson(json{{kBadArguments, *text}});
     return text;
   }
@@ -189,7 +190,12 @@ class MessageReader {
       if (!list.ok()) return InvalidArgument(field_ + ": " + list.status().message(), field_);
       ordered_ = *std::move(list);
     }
-    return DumpJson(ordered_->at(index)["tool_calls"][call_index]["function"]["arguments"]);
+    // Of each message once: a message may have many calls, and many keys before them.
+    if (calls_index_ != index) {
+      ordered_calls_ = &ordered_->at(index)["tool_calls"];
+      calls_index_ = index;
+    }
+    return DumpJson(ordered_calls_->at(call_index)["function"]["arguments"]);
   }
 
   Status CheckAnswer(const ChatMessage& message, const std::string& at) const {
@@ -210,6 +216,8 @@ class MessageReader {
   FieldReport* const report_;
   std::set<std::string, std::less<>> calls_;  // The ids of all so far; "" of those without one.
   std::optional<OrderedJson> ordered_;        // The messages again, once they are needed so.
+  OrderedJson* ordered_calls_ = nullptr;      // The calls of one of them.
+  std::optional<size_t> calls_index_;         // The index of that one.
 };
 
 }  // namespace

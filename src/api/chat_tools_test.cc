@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -97,6 +99,25 @@ TEST(ChatTools, ArgumentsThatAreNoObjectAreShownAsTheyAre) {
         sent + "\"}}]}"));
     ASSERT_EQ(chat.messages.size(), 1U);
     EXPECT_EQ(chat.messages[0].tool_calls[0].arguments, shown);
+  }
+}
+
+// Models write them so, and what an answer had is taken back.
+TEST(ChatTools, ArgumentsAsTextAreTakenAsChatTemplatesTakeThem) {
+  std::string deep = "1";
+  for (int i = 0; i < 60; ++i) deep = "[" + deep + "]";
+  for (const std::string& text : {std::string("{'a': 1, 'a': 2}"), "{'a': " + deep + "}"}) {
+    std::string escaped = text;
+    std::string plain = text;
+    for (size_t at = 0; (at = escaped.find('\'', at)) != escaped.npos; at += 2) {
+      escaped.replace(at, 1, "\\\"");
+    }
+    std::replace(plain.begin(), plain.end(), '\'', '"');
+    const Chat chat = ChatOf(Messages(
+        R"({"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":")" +
+        escaped + R"("}}]})"));
+    ASSERT_EQ(chat.messages.size(), 1U);
+    EXPECT_EQ(chat.messages[0].tool_calls[0].arguments, plain);
   }
 }
 
@@ -304,6 +325,32 @@ TEST(ChatTools, FieldsAreVariablesOfTheTemplate) {
   EXPECT_EQ(ArgumentsOf(R"("thinking":{"type":"disabled"})"),
             R"({"thinking":false,"enable_thinking":false})");
   EXPECT_EQ(ArgumentsOf(R"("thinking":true)"), R"({"thinking":true,"enable_thinking":true})");
+}
+
+// Comparing each key with all others would take a hundred times as long as is allowed here.
+TEST(ChatTools, ManyKeysTakeNoTime) {
+  std::string variables = R"({"x":0)";
+  std::string keys;
+  for (int i = 0; i < 150'000; ++i) {
+    const std::string key = fmt::format(R"(,"key of a long name {}":0)", i);
+    variables += key;
+    if (i < 50'000) keys += key;
+  }
+  variables += "}";
+  std::string calls;
+  for (int i = 0; i < 20'000; ++i) {
+    calls += i == 0 ? "" : ",";
+    calls += R"({"id":"c","function":{"name":"f","arguments":{"a":1}}})";
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(ArgumentsOf(R"("chat_template_kwargs":)" + variables), variables);
+  const StatusOr<OpenAiBody> body =
+      Messages(R"({"role":"assistant")" + keys + R"(,"tool_calls":[)" + calls + "]}");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6));
+  const Chat chat = ChatOf(body);
+  ASSERT_EQ(chat.messages.size(), 1U);
+  ASSERT_EQ(chat.messages[0].tool_calls.size(), 20'000U);
+  EXPECT_EQ(chat.messages[0].tool_calls.back().arguments, R"({"a":1})");
 }
 
 TEST(ChatTools, NoEffortIsNoThinkingUnlessAFieldSaysSo) {

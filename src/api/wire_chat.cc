@@ -33,7 +33,7 @@ constexpr uint32_t kKnowNamedTool =
 constexpr uint32_t kContinue = kOpenSource;                        // `continue_final_message`.
 constexpr uint32_t kKnowPrompt = core::kRopeway | core::kVllm | core::kLlamaCpp;
 
-constexpr base::JsonBounds kBounds = {.max_depth = 64};
+constexpr base::JsonBounds kBounds = {.max_depth = 64, .repeated_keys = true};
 
 // A text of the client's that has to be an object.
 StatusOr<OrderedJson> ReadObject(const std::string& text, const std::string& field) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "base/json.h"
 #include "ropeway/request.h"
 
 namespace ropeway::base {
@@ -12,6 +13,11 @@ namespace ropeway::base {
 // takes no more from its servers, and an engine's further ones are text.
 inline constexpr size_t kMostCalls = 128;
 inline constexpr size_t kMostCallNameBytes = 256;
+
+// Bounds on each JSON text of a chat: the arguments of a call, a tool's schema, the variables of
+// its template. As in Python the last of equal keys counts.
+inline constexpr JsonBounds kChatJsonBounds = {
+    .max_depth = 64, .max_values = 200'000, .repeated_keys = true};
 
 // Bytes of all texts.
 inline size_t TextBytes(const ToolCall& call) {

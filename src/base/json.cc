@@ -290,6 +290,11 @@ StatusOr<nlohmann::ordered_json> ReadOrderedMember(std::string_view text,
   return reader.builder().TakeRoot();
 }
 
+bool IsJsonObject(std::string_view text, const JsonBounds& bounds) {
+  const StatusOr<json> read = ReadJson(text, bounds, "the text");
+  return read.ok() && read->is_object();
+}
+
 std::string QuoteJson(std::string_view text) {
   return json(text).dump(-1, ' ', true, json::error_handler_t::replace);
 }

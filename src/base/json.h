@@ -36,6 +36,9 @@ StatusOr<nlohmann::ordered_json> ReadOrderedMember(std::string_view text,
                                                    const std::vector<std::string_view>& path,
                                                    const JsonBounds& bounds, std::string_view what);
 
+// Whether ReadJson would give an object.
+bool IsJsonObject(std::string_view text, const JsonBounds& bounds);
+
 // `text` as a JSON string in ASCII, with U+FFFD for what is no UTF-8.
 std::string QuoteJson(std::string_view text);
 
