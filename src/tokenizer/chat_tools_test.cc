@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tokenizer/chat_template.h"
+#include "tokenizer/chat_values.h"
 #include "tokenizer/test_templates.h"
 
 namespace ropeway::tokenizer {
@@ -116,6 +117,37 @@ TEST(ChatToolsTest, TemplatesThatJoinArgumentsWithTextGetText) {
   for (const char* both : {kHermesTools, "{% for m in messages %}{{ m.content }}{% endfor %}"}) {
     EXPECT_TRUE(TraitsOf(both).object_arguments);
   }
+}
+
+// The parts of a chat that a stopped rendering has not come to are not read any more.
+TEST(ChatToolsTest, AStoppedRenderingReadsNoMore) {
+  std::string keys = "{\"k\":0";
+  for (int i = 0; i < 20'000; ++i) keys += ",\"k" + std::to_string(i) + "\":0";
+  keys += "}";
+  Tool tool = kAdd;
+  tool.parameters = keys;
+  ChatMessage calls = AddCall(keys);
+  calls.tool_calls.push_back(calls.tool_calls[0]);
+  for (const Chat& chat :
+       {Chat{.messages = {calls}, .tools = {tool, tool}, .template_arguments = keys},
+        Chat{.messages = {kUser}, .tools = {tool, tool}, .template_arguments = keys},
+        Chat{.messages = {kUser}, .template_arguments = keys}}) {
+    int asked = 0;
+    const auto stopped = [&asked](size_t) {
+      ++asked;
+      return true;
+    };
+    const auto values = MakeChatValues(chat, TemplateTraits(), "", "", stopped);
+    EXPECT_EQ(values.status().code(), StatusCode::kCancelled);
+    EXPECT_EQ(asked, 1);
+  }
+  // Nor those behind a fault.
+  int asked = 0;
+  const auto stopped = [&asked](size_t) { return ++asked > 0; };
+  const auto values = MakeChatValues({.messages = {AddCall("no")}, .tools = {tool}},
+                                     TemplateTraits(), "", "", stopped);
+  EXPECT_EQ(values.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(asked, 0);
 }
 
 TEST(ChatToolsTest, ContentIsNoneWhereElseCallsWouldBeLost) {

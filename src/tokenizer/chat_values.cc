@@ -26,11 +26,8 @@ constexpr size_t kJsonValueBytes = 160;
 // Messages of so many bytes are made values in about a millisecond.
 constexpr size_t kTakenToAsk = size_t{1} << 20U;
 
-// Of each JSON text, as of a whole request.
-constexpr size_t kMaxJsonValues = 200'000;
-// A message nests a few levels around it.
-constexpr int kMaxJsonDepth = 64;
-static_assert(kMaxJsonDepth + 10 < Value::kMaxDepth);
+// A message nests a few levels around its JSON.
+static_assert(base::kChatJsonBounds.max_depth + 10 < Value::kMaxDepth);
 
 // The template's own variables.
 constexpr std::array<std::string_view, 7> kOwnVariables = {
@@ -138,8 +135,9 @@ class Maker {
                                kField);
       }
       Add(name, JsonValue(value));
+      if (Status status = Take(0); !status.ok()) return status;
     }
-    return Take(0);
+    return {};
   }
 
   void Add(std::string_view name, Value value) {
@@ -232,10 +230,7 @@ class Maker {
   }
 
   StatusOr<ordered_json> ReadObject(const std::string& text, const std::string& field) {
-    // As in Python the last of equal keys counts.
-    StatusOr<ordered_json> json = base::ReadOrderedJson(
-        text, {.max_depth = kMaxJsonDepth, .max_values = kMaxJsonValues, .repeated_keys = true},
-        field);
+    StatusOr<ordered_json> json = base::ReadOrderedJson(text, base::kChatJsonBounds, field);
     if (!json.ok()) return Status(json.status().code(), json.status().message(), field);
     if (!json->is_object()) {
       return InvalidArgument(field + " must be a JSON object, got " + json->type_name(), field);
@@ -265,10 +260,9 @@ StatusOr<ChatValues> MakeChatValues(const Chat& chat, const TemplateTraits& trai
                                     std::string_view bos_token, std::string_view eos_token,
                                     const std::function<bool(size_t held)>& stopped) {
   Maker maker(traits, stopped);
-  for (Status status : {maker.AddMessages(chat.messages), maker.AddTools(chat.tools),
-                        maker.AddArguments(chat.template_arguments)}) {
-    if (!status.ok()) return status;
-  }
+  if (Status status = maker.AddMessages(chat.messages); !status.ok()) return status;
+  if (Status status = maker.AddTools(chat.tools); !status.ok()) return status;
+  if (Status status = maker.AddArguments(chat.template_arguments); !status.ok()) return status;
   maker.Add("add_generation_prompt",
             Value::Of(chat.add_generation_prompt && !chat.continue_final_message));
   maker.Add("bos_token", Value::Of(bos_token));
