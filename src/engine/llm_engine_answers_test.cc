@@ -248,5 +248,33 @@ TEST_F(LlmEngineAnswersTest, ASessionKeepsTheWholeAnswer) {
   EXPECT_EQ(answer.tool_calls[0].arguments, "{\"a\": 1}");
 }
 
+// The limit may cut a call, and the model may write it wrongly. Such arguments would fail all later
+// turns, and no client can mend them.
+TEST_F(LlmEngineAnswersTest, ASessionKeepsArgumentsThatATemplateTakes) {
+  test_.render_chat = [this](const Chat& chat, const StoppedFn&) {
+    rendered_ = chat;
+    std::string text;
+    for (const ChatMessage& message : chat.messages) text += message.content;
+    return StatusOr(tokenizer::RenderedChat{std::move(text)});
+  };
+  test_.Start();
+  const std::string text = std::string(kCall) + kCall;
+  Request request = ChatRequest(text, true);
+  request.max_tokens = static_cast<int32_t>(text.rfind("1}}"));
+  request.session_id = "s";
+  const TestSink::Seen first = Run(request);
+  ASSERT_THAT(first.tool_calls, SizeIs(2));
+  EXPECT_EQ(first.tool_calls[1].arguments.find('}'), std::string::npos)
+      << first.tool_calls[1].arguments << ": the client gets what the model wrote";
+  request.prompt = Chat{.messages = {{"user", "Go on"}}};
+  Run(request);
+  ASSERT_THAT(rendered_.messages, SizeIs(3));
+  const ChatMessage& answer = rendered_.messages[1];
+  ASSERT_THAT(answer.tool_calls, SizeIs(2));
+  EXPECT_EQ(answer.tool_calls[0].arguments, "{\"a\": 1}");
+  EXPECT_EQ(answer.tool_calls[1].id, first.tool_calls[1].id);
+  EXPECT_EQ(answer.tool_calls[1].arguments, "{}");
+}
+
 }  // namespace
 }  // namespace ropeway::engine

@@ -197,11 +197,7 @@ void RequestOutput::KeepTurn() {
       static_cast<size_t>(finish_.usage.prompt_tokens),
       live_->parser == nullptr ? turn.answer.content : answers_->WithoutMarks(shown_), &turn.next);
   if (turn.next.kind == store::SessionState::Kind::kChat && finish_.usage.completion_tokens > 0) {
-    if (turn.continues) {
-      service::ContinueMessage(turn.answer, &turn.next.messages.back());
-    } else {
-      turn.next.messages.push_back(std::move(turn.answer));
-    }
+    service::KeepAnswer(std::move(turn.answer), turn.continues, &turn.next.messages);
   }
   turn.end = finish_;
 }

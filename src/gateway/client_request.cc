@@ -231,10 +231,8 @@ store::SessionState ClientRequest::NextState(const Finish& end) const {
     next.messages = chat->messages;
     // An empty answer is kept too, though a backend may report nothing for it: the message of the
     // next turn comes after an answer.
-    if (chat->continue_final_message) {
-      service::ContinueMessage(turn->answer, &next.messages.back());
-    } else if (request.max_tokens != 0) {
-      next.messages.push_back(turn->answer);
+    if (chat->continue_final_message || request.max_tokens != 0) {
+      service::KeepAnswer(turn->answer, chat->continue_final_message, &next.messages);
     }
   } else {
     next.kind = store::SessionState::Kind::kText;

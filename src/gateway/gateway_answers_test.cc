@@ -119,7 +119,9 @@ TEST(GatewayAnswersTest, ASessionKeepsAllOfIt) {
   const Chat sent = std::get<Chat>(backend->requests().back().prompt);
   ASSERT_EQ(sent.messages.size(), 3U);
   EXPECT_EQ(sent.messages[1].role, "assistant");
-  EXPECT_EQ(Shown(sent.messages[1]), Shown(ExpectedAnswer(request, 9, "c")));
+  ChatMessage expected = ExpectedAnswer(request, 9, "c");
+  expected.tool_calls.at(0).arguments = "{}";  // The backend's are no JSON.
+  EXPECT_EQ(Shown(sent.messages[1]), Shown(expected));
 }
 
 }  // namespace

@@ -81,6 +81,27 @@ TEST_F(GatewaySessionTest, EachTurnHasItsOwnTools) {
   EXPECT_EQ(chats[2].messages[2].tool_calls[0].name, "now");
 }
 
+// Arguments that are no JSON object would be rejected in every later turn.
+TEST_F(GatewaySessionTest, CallsAreKeptAsTemplatesTakeThem) {
+  Start();
+  const Record answer = Run(ChatTurn("s", "Do call"));
+  ASSERT_TRUE(answer.finish.has_value()) << answer.status.message();
+  ASSERT_EQ(answer.answer.tool_calls.size(), 1U);
+  EXPECT_NE(answer.answer.tool_calls[0].arguments, "{}") << "the client gets what was said";
+  Run(ChatTurn("s", "More"));
+  bool found = false;
+  for (const Request& request : Sent()) {
+    const auto& sent = std::get<Chat>(request.prompt).messages;
+    if (sent.back().content != "More") continue;
+    found = true;
+    ASSERT_EQ(sent.size(), 3U);
+    ASSERT_EQ(sent[1].tool_calls.size(), 1U);
+    EXPECT_EQ(sent[1].tool_calls[0].id, answer.answer.tool_calls[0].id);
+    EXPECT_EQ(sent[1].tool_calls[0].arguments, "{}");
+  }
+  EXPECT_TRUE(found);
+}
+
 TEST_F(GatewaySessionTest, AContinuedMessageIsOne) {
   Start();
   Request first = ChatTurn("s", "Sing");

@@ -27,6 +27,10 @@ inline BackendScript ScriptOfTurn(const Request& request) {
   if (prompt.ends_with("nothing")) script.tokens = 0;
   if (prompt.ends_with("endless")) script.tokens = 1 << 30;
   if (prompt.ends_with("hang")) script.hang_after = 0;
+  if (prompt.ends_with("call")) {
+    script.tokens = 9;
+    script.calls = "c";
+  }
   if (prompt.ends_with("cut") && request.resume_ids.empty()) script.fail_after = 2;
   if (prompt.ends_with("bad")) {
     script.fail_in_start = true;

@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <exception>
+#include <utility>
 #include <vector>
 
+#include "base/chat_size.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "ropeway/request.h"
 
@@ -23,6 +26,15 @@ inline void AddTo(const std::vector<ToolCallDelta>& more, std::vector<ToolCall>*
     call.arguments += delta.arguments;
   }
 }
+// Makes calls such as a template takes again: arguments that are no JSON object become "{}". Models
+// err, and limits cut calls. A client can mend those in a history of its own, but not a session's,
+// in which they would fail every later turn. Such a call stays a call, so that a tool may answer
+// it.
+inline void MendCalls(std::vector<ToolCall>* calls) {
+  for (ToolCall& call : *calls) {
+    if (!base::IsJsonObject(call.arguments, base::kChatJsonBounds)) call.arguments = "{}";
+  }
+}
 // Adds an answer to the message that it goes on with.
 inline void ContinueMessage(const ChatMessage& answer, ChatMessage* message) {
   message->content += answer.content;
@@ -35,6 +47,16 @@ inline void AddTo(const Delta& delta, ChatMessage* answer) {
   answer->content += delta.text;
   answer->reasoning_content += delta.reasoning;
   AddTo(delta.tool_calls, &answer->tool_calls);
+}
+
+// Adds an answer to the messages that a session keeps. `continues`: it goes on with the last one.
+inline void KeepAnswer(ChatMessage answer, bool continues, std::vector<ChatMessage>* messages) {
+  MendCalls(&answer.tool_calls);
+  if (continues) {
+    ContinueMessage(answer, &messages->back());
+  } else {
+    messages->push_back(std::move(answer));
+  }
 }
 
 // Calls a sink; false if it threw. Its exceptions are its own bugs and must not affect others.
