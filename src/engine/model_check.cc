@@ -106,7 +106,15 @@ void CheckChatTemplate(const EngineOptions& options, ModelCheck* check) {
   const std::string& source = check->chat_template;
   if (source.empty() || !options.model.chat_template.empty()) return;
   const auto parsed = tokenizer::ChatTemplate::Parse(source);
-  if (parsed.ok()) return;
+  if (parsed.ok()) {
+    const tokenizer::TemplateTraits& traits = parsed->traits();
+    if (traits.reads_tools && !traits.reads_tool_calls) {
+      check->warnings.emplace_back(
+          "has a chat template that shows tools but not the calls of them, so the model does not "
+          "see which it called before");
+    }
+    return;
+  }
   check->warnings.push_back(
       fmt::format("has a chat template that cannot be used, so chats are rejected: {}",
                   parsed.status().message()));

@@ -184,6 +184,21 @@ TEST(ModelCheckTest, ASpecialTokenThatIsNoneIsAWarning) {
   EXPECT_THAT(VerdictText(check), HasSubstr("It " + check.warnings[0]));
 }
 
+TEST(ModelCheckTest, ATemplateThatLosesCallsIsAWarning) {
+  model::GgufWriter writer = model::TinyLlama();
+  const std::string shows = "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}";
+  writer.SetString("tokenizer.chat_template", shows);
+  const ModelCheck check = CheckOf(writer);
+  EXPECT_TRUE(check.ok()) << check.status().message();
+  ASSERT_EQ(check.warnings.size(), 1U);
+  EXPECT_THAT(check.warnings[0], HasSubstr("shows tools but not the calls of them"));
+  writer.SetString("tokenizer.chat_template",
+                   shows +
+                       "{% for m in messages %}{% for c in m.tool_calls or [] %}"
+                       "{{ c.function.arguments|tojson }}{% endfor %}{% endfor %}");
+  EXPECT_THAT(CheckOf(writer).warnings, IsEmpty());
+}
+
 TEST(ModelCheckTest, AContextOutOfAllProportionIsNamed) {
   model::GgufWriter writer = model::TinyLlama();
   writer.SetUint32("llama.context_length", 1 << 24);
