@@ -227,7 +227,8 @@ void Write(const WireFormat& wire, Request request) {
     return;
   }
   Require(written->path.starts_with('/'), "a request's path");
-  const StatusOr<nlohmann::json> body = base::ReadJson(written->body, {.max_depth = 80}, "the body");
+  const StatusOr<nlohmann::json> body =
+      base::ReadJson(written->body, {.max_depth = 80}, "the body");
   Require(body.ok() && body->is_object(), "what is written is no JSON object");
 }
 
