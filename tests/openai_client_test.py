@@ -312,9 +312,8 @@ class ErrorTest(ClientTest):
                                                  logit_bias={"999999": 1}).body["message"])
 
     def test_unsupported_fields_are_rejected_by_name(self):
-        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}
-        for param, more in (("tool_choice", {"tools": [tool], "tool_choice": allowed}),
+        function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+        for param, more in (("functions", {"extra_body": {"functions": [function]}}),
                             ("modalities", {"modalities": ["text", "audio"]}),
                             ("guided_grammar", {"extra_body": {"guided_grammar": "root ::= root"}})):
             with self.subTest(param=param):
