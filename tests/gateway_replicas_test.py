@@ -78,7 +78,7 @@ def bodies(count, tokens):
                 "temperature": 0.8, "seed": 1000 + i, "ignore_eos": True, "stream": True,
                 "stream_options": {"include_usage": True}}
         path = "/v1/completions"
-        kind = i % 7
+        kind = i % 8
         if kind == 1:
             body |= {"presence_penalty": 0.7, "frequency_penalty": 0.4, "repetition_penalty": 1.15, "top_p": 0.95}
         elif kind == 2:
@@ -98,6 +98,12 @@ def bodies(count, tokens):
                     "required": ["name", "height"]}
             schema = {"type": "array", "items": stop, "minItems": 60}
             body |= {"response_format": {"type": "json_schema", "json_schema": {"name": "stops", "schema": schema}}}
+        elif kind == 7:
+            del body["prompt"]
+            path = "/v1/chat/completions"
+            text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+            body |= {"messages": [{"role": "user", "content": f"Save story {i}."}], "tool_choice": "required",
+                     "tools": [{"type": "function", "function": {"name": "save", "parameters": text}}]}
         made.append((path, body))
     return made
 
@@ -157,7 +163,7 @@ class ReplicasCase(GatewayCase):
             outcomes = list(pool.map(lambda one: ask(port, *one, key=KEY), direct))
         for (path, body), outcome in zip(direct, outcomes):
             assert outcome.good and outcome.usage["completion_tokens"] <= cls.TOKENS * body.get("n", 1), (path, outcome)
-        assert len({str(outcome.text) for outcome in outcomes}) == len(outcomes), "the texts would show nothing"
+        assert len({str((outcome.text, outcome.more)) for outcome in outcomes}) == len(outcomes), "the texts would show nothing"
         return [outcome.shown() for outcome in outcomes]
 
     def setUp(self):

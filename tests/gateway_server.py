@@ -60,6 +60,7 @@ class Outcome:
     status: int = 0
     fields: dict = dataclasses.field(default_factory=dict)  # Of the answer's head.
     text: dict = dataclasses.field(default_factory=dict)    # By choice.
+    more: dict = dataclasses.field(default_factory=dict)    # By choice: thoughts, and calls of tools with their ids.
     logprobs: dict = dataclasses.field(default_factory=dict)
     reasons: dict = dataclasses.field(default_factory=dict)
     errors: list = dataclasses.field(default_factory=list)  # Messages, of the answer or of events.
@@ -94,6 +95,9 @@ class Outcome:
             said = choice.get("message" if whole else "delta") or choice
             text = said.get("content") if said is not choice else choice.get("text")
             self.text[index] = self.text.get(index, "") + (text or "")
+            self.more[index] = self.more.get(index, "") + (said.get("reasoning_content") or "") + "".join(
+                (call.get("id") or "") + (call["function"].get("name") or "") + call["function"]["arguments"]
+                for call in said.get("tool_calls") or [])
             self.add_logprobs(index, choice.get("logprobs"))
             if choice.get("finish_reason"):
                 if index in self.reasons:
@@ -111,7 +115,7 @@ class Outcome:
     def shown(self):
         """All that must not depend on what happened on the way."""
         usage = {name: self.usage[name] for name in ("prompt_tokens", "completion_tokens")} if self.usage else None
-        return self.status, self.text, self.logprobs, self.reasons, self.errors, usage, self.done, self.cut
+        return self.status, self.text, self.more, self.logprobs, self.reasons, self.errors, usage, self.done, self.cut
 
 
 def ask(port, path, body, key="", timeout=PATIENCE, seen=None):
