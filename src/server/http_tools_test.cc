@@ -62,9 +62,10 @@ TEST_F(HttpToolsTest, TheChoiceIsTheChats) {
   EXPECT_EQ(Post("").status, 200);
   EXPECT_EQ(Post(R"(,"tool_choice":{"type":"function","function":{"name":"weather"}})").status,
             200);
-  ASSERT_EQ(backend_.submitted().size(), 2U);
-  EXPECT_EQ(std::get<Chat>(backend_.submitted()[0].prompt).tool_choice, ToolChoice::kAuto);
-  const auto& named = std::get<Chat>(backend_.submitted()[1].prompt);
+  const std::vector<Request> submitted = backend_.submitted();
+  ASSERT_EQ(submitted.size(), 2U);
+  EXPECT_EQ(std::get<Chat>(submitted[0].prompt).tool_choice, ToolChoice::kAuto);
+  const auto& named = std::get<Chat>(submitted[1].prompt);
   EXPECT_EQ(named.tool_choice, ToolChoice::kRequired);
   EXPECT_EQ(named.tool_name, "weather");
   const ClientReply reply = Post(R"(,"tool_choice":{"type":"custom","custom":{"name":"weather"}})");
