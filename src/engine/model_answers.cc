@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/mask_bits.h"
+
 namespace ropeway::engine {
 
 ModelAnswers::ModelAnswers(answer::AnswerFormat format, const tokenizer::Tokenizer& tokenizer)
@@ -42,22 +44,18 @@ void ModelAnswers::FindThoughts(const tokenizer::Tokenizer& tokenizer) {
   } else {
     return;
   }
-  const auto size = static_cast<size_t>(tokenizer.vocab_size());
-  thoughts_.free.assign((size + 31) / 32, 0);
+  thoughts_.free.assign(core::MaskWords(tokenizer.vocab_size()), 0);
   thoughts_.space = thoughts_.free;
-  const auto set = [](TokenId id, std::vector<uint32_t>* mask) {
-    (*mask)[static_cast<size_t>(id) / 32] |= 1U << (static_cast<uint32_t>(id) % 32);
-  };
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     if (tokenizer.IsEnd(id) || tokenizer.IsUnused(id)) continue;
     const std::string_view text = tokenizer.Bytes(id);
     if (text.empty() && MarkOf(id).empty()) continue;
-    set(id, &thoughts_.free);
+    core::Allow(id, thoughts_.free);
     if (!text.empty() && text.find_first_not_of(" \n\r\t") == std::string_view::npos) {
-      set(id, &thoughts_.space);
+      core::Allow(id, thoughts_.space);
     }
   }
-  for (const TokenId id : thoughts_.close) set(id, &thoughts_.free);
+  for (const TokenId id : thoughts_.close) core::Allow(id, thoughts_.free);
 }
 
 std::string ModelAnswers::WithoutMarks(std::string_view marked) const {

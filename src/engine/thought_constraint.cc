@@ -4,18 +4,10 @@
 #include <span>
 #include <utility>
 
+#include "core/mask_bits.h"
+
 namespace ropeway::engine {
 namespace {
-
-bool Has(std::span<const uint32_t> mask, TokenId id) {
-  const auto bit = static_cast<uint32_t>(id);
-  return bit / 32 < mask.size() && (mask[bit / 32] >> (bit % 32) & 1U) != 0;
-}
-
-void Set(TokenId id, std::span<uint32_t> mask) {
-  const auto bit = static_cast<uint32_t>(id);
-  mask[bit / 32] |= 1U << (bit % 32);
-}
 
 class State final : public core::ConstraintState {
  public:
@@ -25,7 +17,7 @@ class State final : public core::ConstraintState {
   Status Mask(std::span<uint32_t> words) override {
     if (place_ == kThought && is_bound()) {
       std::fill(words.begin(), words.end(), 0);
-      Set(tokens_->close[matched_], words);
+      core::Allow(tokens_->close[matched_], words);
       return {};
     }
     if (place_ == kThought) {
@@ -34,7 +26,7 @@ class State final : public core::ConstraintState {
     }
     if (Status status = inner_->Mask(words); !status.ok()) return status;
     if (place_ == kBegin && tokens_->open) {
-      Set(*tokens_->open, words);
+      core::Allow(*tokens_->open, words);
     } else if (place_ == kSpace) {
       for (size_t i = 0; i < words.size(); ++i) words[i] |= tokens_->space[i];
     }
@@ -52,7 +44,7 @@ class State final : public core::ConstraintState {
       case kThought:
         return Think(id);
       case kSpace:
-        if (Has(tokens_->space, id)) {
+        if (core::Allows(tokens_->space, id)) {
           if (++spaces_ == ThoughtConstraint::kMostSpace) place_ = kAnswer;
           return {};
         }
@@ -75,7 +67,7 @@ class State final : public core::ConstraintState {
   bool is_bound() const { return matched_ >= 2; }
 
   Status Think(TokenId id) {
-    if (!Has(tokens_->free, id) || (is_bound() && id != tokens_->close[matched_])) {
+    if (!core::Allows(tokens_->free, id) || (is_bound() && id != tokens_->close[matched_])) {
       return InvalidArgument("the token cannot stand here in a thought");
     }
     // Marks of several tokens begin with one that they have nowhere else.

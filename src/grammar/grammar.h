@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/constraint.h"
+#include "core/mask_bits.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "tokenizer/tokenizer.h"
@@ -47,7 +48,7 @@ class Vocabulary {
 
   int32_t size() const { return size_; }
   // The words of a mask: a bit for each token.
-  size_t mask_words() const { return (static_cast<size_t>(size_) + 31) / 32; }
+  size_t mask_words() const { return core::MaskWords(size_); }
   // The memory that it takes, about.
   size_t bytes() const { return bytes_; }
 
