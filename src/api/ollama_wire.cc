@@ -13,6 +13,7 @@
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
 #include "api/wire_json.h"
+#include "base/chat_size.h"
 
 namespace ropeway::api::wire {
 namespace {
@@ -100,7 +101,7 @@ class OllamaReply final : public WireReply {
     if (failed) return failed;
     done_ = done;
     if (!delta.says() && delta.tokens.empty()) return length_.TakeIdle();
-    if (!length_.Take(SaidBytes(delta), delta.tokens.size())) return TooLong(max_tokens_);
+    if (!length_.Take(base::TextBytes(delta), delta.tokens.size())) return TooLong(max_tokens_);
     give(std::move(delta));
     return std::nullopt;
   }

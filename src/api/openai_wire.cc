@@ -10,6 +10,7 @@
 #include "api/output_format.h"
 #include "api/parameter_json.h"
 #include "api/wire_chat.h"
+#include "base/chat_size.h"
 
 namespace ropeway::api::wire {
 namespace {
@@ -214,7 +215,7 @@ void OpenAiReply::ReadMarked(const Json& choice, bool marked, FieldReader* field
 
 std::optional<Outcome> OpenAiReply::Give(Delta delta, const DeltaFn& give) {
   if (!delta.says() && delta.tokens.empty()) return length_.TakeIdle();
-  if (!length_.Take(SaidBytes(delta), delta.tokens.size())) return TooLong(max_tokens_);
+  if (!length_.Take(base::TextBytes(delta), delta.tokens.size())) return TooLong(max_tokens_);
   give(std::move(delta));
   return std::nullopt;
 }

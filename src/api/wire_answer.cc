@@ -44,14 +44,6 @@ size_t MessageCount(const Request& request) {
 
 }  // namespace
 
-size_t SaidBytes(const Delta& delta) {
-  size_t bytes = delta.reasoning.size() + delta.text.size();
-  for (const ToolCallDelta& call : delta.tool_calls) {
-    bytes += call.id.size() + call.name.size() + call.arguments.size();
-  }
-  return bytes;
-}
-
 AnswerReader::AnswerReader(const Request& request)
     : messages_(MessageCount(request)), resumes_(!request.resume_ids.empty()) {}
 

@@ -16,9 +16,6 @@
 
 namespace ropeway::api::wire {
 
-// Bytes of all that a delta says.
-size_t SaidBytes(const Delta& delta);
-
 // Makes deltas of what the documents of one answer say. Halves of characters are joined over
 // documents, within the thoughts, the text and the arguments of each call. In the methods, `marked`
 // means that a document was returned by MarkHalves.

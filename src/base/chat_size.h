@@ -3,6 +3,9 @@
 #define ROPEWAY_BASE_CHAT_SIZE_H_
 
 #include <cstddef>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "base/json.h"
 #include "ropeway/request.h"
@@ -29,6 +32,15 @@ inline size_t TextBytes(const ChatMessage& message) {
   for (const ToolCall& call : message.tool_calls) bytes += TextBytes(call);
   return bytes;
 }
+inline size_t TextBytes(const ToolCallDelta& call) {
+  return call.id.size() + call.name.size() + call.arguments.size();
+}
+// Of all that the model says; not of its tokens, which have the same texts again.
+inline size_t TextBytes(const Delta& delta) {
+  size_t bytes = delta.text.size() + delta.reasoning.size();
+  for (const ToolCallDelta& call : delta.tool_calls) bytes += TextBytes(call);
+  return bytes;
+}
 // What the chat says beside its messages.
 inline size_t OtherTextBytes(const Chat& chat) {
   size_t bytes = chat.template_arguments.size() + chat.tool_name.size();
@@ -47,6 +59,22 @@ inline size_t MemoryBytes(const Chat& chat) {
              message.part_sizes.size() * sizeof(size_t);
   }
   return bytes;
+}
+
+// About the tokens of a prompt that no tokenizer has seen.
+inline size_t EstimatedTokens(const decltype(Request::prompt)& prompt) {
+  constexpr size_t kBytesPerToken = 4;
+  constexpr size_t kTokensPerMessage = 4;
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return ids->size();
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    return (text->size() + kBytesPerToken - 1) / kBytesPerToken;
+  }
+  const Chat& chat = std::get<Chat>(prompt);
+  size_t tokens = OtherTextBytes(chat) / kBytesPerToken;
+  for (const ChatMessage& message : chat.messages) {
+    tokens += TextBytes(message) / kBytesPerToken + kTokensPerMessage;
+  }
+  return tokens;
 }
 
 }  // namespace ropeway::base

@@ -17,7 +17,6 @@ namespace ropeway::gateway {
 namespace {
 
 // What a chat template puts around a message, about.
-constexpr size_t kTokensPerMessage = 4;
 // More than the contexts of backends hold. What these reject, however long it is, is to take no
 // more of what its tenant may have waiting, nor of a replica's measured work.
 constexpr size_t kMostEstimatedTokens = size_t{1} << 18;
@@ -32,19 +31,7 @@ std::optional<int32_t> MostOutput(const Request& request) {
 }  // namespace
 
 int32_t EstimatedPromptTokens(const Request& request) {
-  const auto per_token = static_cast<size_t>(kBytesPerToken);
-  size_t tokens = 0;
-  if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
-    tokens = ids->size();
-  } else if (const auto* text = std::get_if<std::string>(&request.prompt)) {
-    tokens = (text->size() + per_token - 1) / per_token;
-  } else {
-    const Chat& chat = std::get<Chat>(request.prompt);
-    tokens = base::OtherTextBytes(chat) / per_token;
-    for (const ChatMessage& message : chat.messages) {
-      tokens += base::TextBytes(message) / per_token + kTokensPerMessage;
-    }
-  }
+  const size_t tokens = base::EstimatedTokens(request.prompt);
   return static_cast<int32_t>(std::clamp<size_t>(tokens, 1, kMostEstimatedTokens));
 }
 

@@ -76,25 +76,6 @@ Status CheckCopies(const api::ApiRequest& api, size_t body_bytes) {
       "n");
 }
 
-// About the tokens of a prompt: the encoder has not seen it yet.
-int64_t EstimatedTokens(const api::Prompt& prompt) {
-  constexpr size_t kBytesPerToken = 4;
-  constexpr size_t kTokensPerMessage = 4;
-  size_t tokens = 0;
-  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) {
-    tokens = ids->size();
-  } else if (const auto* text = std::get_if<std::string>(&prompt)) {
-    tokens = (text->size() + kBytesPerToken - 1) / kBytesPerToken;
-  } else {
-    const Chat& chat = std::get<Chat>(prompt);
-    tokens = base::OtherTextBytes(chat) / kBytesPerToken;
-    for (const ChatMessage& message : chat.messages) {
-      tokens += base::TextBytes(message) / kBytesPerToken + kTokensPerMessage;
-    }
-  }
-  return static_cast<int64_t>(tokens);
-}
-
 // `max_model_len`: 0 where it is not known.
 KeyDemand DemandOf(const api::ApiRequest& api, int64_t max_model_len) {
   KeyDemand demand;
@@ -102,7 +83,7 @@ KeyDemand DemandOf(const api::ApiRequest& api, int64_t max_model_len) {
   demand.n = static_cast<size_t>(api.n);
   int64_t shortest = INT32_MAX;
   for (const api::Prompt& prompt : api.prompts) {
-    const int64_t tokens = EstimatedTokens(prompt);
+    const auto tokens = static_cast<int64_t>(base::EstimatedTokens(prompt));
     demand.prompt_tokens += tokens;
     shortest = std::min(shortest, tokens);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/chat_size.h"
 #include "base/random.h"
 #include "http/http_reply.h"
 
@@ -22,11 +23,7 @@ size_t MemoryOf(const std::vector<OutputToken>& tokens) {
 
 // What the model says.
 size_t MemoryOfSaid(const Delta& delta) {
-  size_t bytes = delta.text.size() + delta.reasoning.size();
-  for (const ToolCallDelta& call : delta.tool_calls) {
-    bytes += sizeof(call) + call.id.size() + call.name.size() + call.arguments.size();
-  }
-  return bytes;
+  return base::TextBytes(delta) + delta.tool_calls.size() * sizeof(ToolCallDelta);
 }
 
 // Adds what is said more; pieces of one call become one.
