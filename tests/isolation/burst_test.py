@@ -48,8 +48,9 @@ SHORT_CASES = ["warm"]
 LEAST_REJECTED = 0.25  # Of the clients, else there is nothing to show.
 LEAST_RATIO, MOST_RATIO = 0.5, 1.5
 LEAST_SAMPLES = 10
-# What the length of outputs is derived from: so many requests for each slot, of so many tokens.
-TRIAL_ROUNDS, TRIAL_TOKENS = 2, 24
+# What the length of outputs is derived from: so many requests for each slot, of so many tokens, and of twice as many
+# until it took so long. The server predicts no wait before it has measured half a second of work.
+TRIAL_ROUNDS, TRIAL_TOKENS, TRIAL_SECONDS = 2, 24, 1
 LEAST_TOKENS, MOST_TOKENS = 4, 400
 # Times are in seconds; `tries`: of the client with the most; `seconds`: until all were served.
 COLUMNS = ("case", "round", "clients", "tokens", "rejected", "tries", "second", "within", "waited_p95",
@@ -97,12 +98,18 @@ def burst(server, label, clients, tokens, keys, spread=0, patience=PATIENCE):
 
 def tokens_for(server, form):
     """How many tokens for each client make a burst take so long. Afterwards the server knows its speed."""
-    trial = burst(server, "trial", TRIAL_ROUNDS * form.slots, TRIAL_TOKENS, ["a"])
-    wrong = [client for client in trial["clients"] if client["wrong"] or client["ended"] is None]
-    if wrong:
-        raise RuntimeError(f"a quiet server does not serve {len(trial['clients'])} requests: {wrong[:2]}")
-    each = max(client["ended"] for client in trial["clients"]) / len(trial["clients"])
-    wanted = round(TRIAL_TOKENS * form.seconds / form.clients / each)
+    tokens = TRIAL_TOKENS
+    while True:
+        trial = burst(server, f"trial of {tokens}", TRIAL_ROUNDS * form.slots, tokens, ["a"])
+        wrong = [client for client in trial["clients"] if client["wrong"] or client["ended"] is None]
+        if wrong:
+            raise RuntimeError(f"a quiet server does not serve {len(trial['clients'])} requests: {wrong[:2]}")
+        seconds = max(client["ended"] for client in trial["clients"])
+        if seconds >= TRIAL_SECONDS:
+            break
+        tokens *= 2
+    each = seconds / len(trial["clients"])
+    wanted = round(tokens * form.seconds / form.clients / each)
     return form.tokens or max(LEAST_TOKENS, min(MOST_TOKENS, wanted))
 
 
