@@ -110,6 +110,45 @@ TEST_P(GrammarTest, AMaskKnowsTheLimitsThatBeginInsideATokensText) {
   }
 }
 
+// Masks near the end of a limited string are made by lengths of tokens (third_party/xgrammar).
+TEST_P(GrammarTest, AMaskKnowsTheLimitThatIsNear) {
+  const StatusOr<std::string> ebnf = SchemaToEbnf(nlohmann::ordered_json::parse(
+      R"({"properties": {"a": {"type": "string", "maxLength": 6},
+          "b": {"anyOf": [{"type": "string", "maxLength": 70}, {"enum": ["abcdef\"g", 1]},
+                          {"type": "string", "minLength": 2, "maxLength": 4}]}},
+          "required": ["a", "b"]})"));
+  ASSERT_TRUE(ebnf.ok()) << ebnf.status().message();
+  const auto grammar = MustCompile(*vocabulary_, *ebnf);
+  std::vector<std::string> texts = {"{\"a\":\"abcd", "{\"a\":\"abcde\\"};
+  if (vocabulary_ == SmallVocabulary()) {
+    for (const char* a : {"", "abcdef", "abc\\", "abcd\\u00", "abcdef\",\"b\":", "\",\"b\":\"",
+                          "\",\"b\":\"a", "\",\"b\":\"abc", "\",\"b\":\"abcdef\\", "abc\xC3",
+                          "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC\xE2\x82"}) {
+      texts.push_back(std::string("{\"a\":\"") + a);
+    }
+    // Nearly as much is left as the longest tokens have.
+    texts.push_back("{\"a\":\"\",\"b\":\"" + std::string(7, 'x'));
+    texts.push_back("{\"a\":\"\",\"b\":\"" + std::string(50, 'x'));
+  }
+  for (const std::string& text : texts) {
+    const std::vector<TokenId> ids = vocabulary_->Encode(text);
+    Matcher matcher(grammar);
+    for (const TokenId id : ids) ASSERT_TRUE(matcher.Accept(id).ok()) << text;
+    ExpectMaskEqualsAccept(*vocabulary_, &matcher, ids);
+  }
+}
+
+// As much work as far from the limit, and not that of all tokens that are too long.
+TEST_P(GrammarTest, AMaskNearALimitTakesLittleWork) {
+  const StatusOr<std::string> ebnf = SchemaToEbnf(nlohmann::ordered_json::parse(
+      R"({"type": "array", "items": {"type": "string", "maxLength": 5}})"));
+  ASSERT_TRUE(ebnf.ok());
+  Matcher matcher(MustCompile(*vocabulary_, *ebnf));
+  std::vector<uint32_t> mask(vocabulary_->vocabulary->mask_words());
+  for (const TokenId id : vocabulary_->Encode("[\"abc")) ASSERT_TRUE(matcher.Accept(id).ok());
+  EXPECT_TRUE(matcher.Mask(mask, kStepWork / 20).ok());
+}
+
 TEST_P(GrammarTest, ReplayEqualsStepping) {
   const auto limited = SchemaToEbnf(nlohmann::ordered_json::parse(
       R"({"type": "array", "items": {"anyOf": [{"type": "string", "maxLength": 2}, {"type": "string"}]}, "minItems": 20})"));
