@@ -39,24 +39,23 @@ Status TooMuchWork() {
                           "the grammar is too complex: it takes too much work");
 }
 
-// What a grammar's text says of rules of limited length (`r2[max_chars=4] ::= ...`).
-struct Limits {
-  int64_t least = INT64_MAX;  // The smallest limit; INT64_MAX: there is none.
-  bool in_strings = true;     // Each limited rule stands behind a quotation mark.
-};
-
-// Whether each use of the rule is behind `\"" `, the end of a literal that ends with a quotation
-// mark.
-bool IsBehindQuotes(std::string_view ebnf, std::string_view rule) {
-  constexpr std::string_view kQuote = "\\\"\" ";
+// Whether each use of the rule is between quotation marks, so that it is all of a string's text:
+// behind `\"" `, the end of a literal, and before ` "\"`, the beginning of one.
+bool IsWithinQuotes(std::string_view ebnf, std::string_view rule) {
   for (size_t at = ebnf.find(rule); at != std::string_view::npos; at = ebnf.find(rule, at + 1)) {
-    const char next = at + rule.size() < ebnf.size() ? ebnf[at + rule.size()] : '\n';
-    const bool is_rule = std::isdigit(static_cast<unsigned char>(next)) == 0;
-    const bool defines = next == '[' || (at == 0 || ebnf[at - 1] == '\n');
-    if (is_rule && !defines && !ebnf.substr(0, at).ends_with(kQuote)) return false;
+    const std::string_view behind = ebnf.substr(at + rule.size());
+    if (!behind.empty() && std::isdigit(static_cast<unsigned char>(behind[0])) != 0) continue;
+    if (behind.starts_with('[')) continue;  // Its definition.
+    if (!ebnf.substr(0, at).ends_with("\\\"\" ") || !behind.starts_with(" \"\\\"")) return false;
   }
   return true;
 }
+
+// What a grammar's text says of rules of limited length (`r2[max_chars=4] ::= ...`).
+struct Limits {
+  int64_t least = INT64_MAX;  // The smallest limit; INT64_MAX: there is none.
+  bool in_strings = true;     // Each limited rule is all of a string's text.
+};
 
 Limits LimitsOf(std::string_view ebnf) {
   constexpr std::string_view kMark = "[max_chars=";
@@ -66,7 +65,7 @@ Limits LimitsOf(std::string_view ebnf) {
     int64_t limit = 0;
     std::from_chars(ebnf.data() + at + kMark.size(), ebnf.data() + ebnf.size(), limit);
     limits.least = std::min(limits.least, limit);
-    limits.in_strings = limits.in_strings && IsBehindQuotes(ebnf, ebnf.substr(line, at - line));
+    limits.in_strings = limits.in_strings && IsWithinQuotes(ebnf, ebnf.substr(line, at - line));
   }
   return limits;
 }
@@ -153,7 +152,9 @@ StatusOr<std::shared_ptr<const Grammar>> Grammar::Compile(
     grammar->parts_ =
         std::make_unique<Parts>(Parts{compiler.CompileGrammar(xgrammar::Grammar::FromEBNF(ebnf))});
     grammar->work_ = limit.used();
-    if (const Limits limits = LimitsOf(ebnf); limits.least < INT64_MAX) {
+    const Limits limits = LimitsOf(ebnf);
+    grammar->limits_in_strings_ = limits.in_strings;
+    if (limits.least < INT64_MAX) {
       const std::vector<std::string>& texts = grammar->vocabulary_->parts_->info.GetDecodedVocab();
       for (size_t id = 0; id < texts.size(); ++id) {
         if (MayPassLimit(texts[id], limits)) grammar->unsure_.push_back(static_cast<TokenId>(id));
@@ -189,6 +190,7 @@ Status Matcher::Guard(int64_t work, Fn&& fn) {
   if (!dead_.ok()) return base::CopyStatus(dead_);
   try {
     const WorkLimit limit(work);
+    xgrammar::limits_in_strings = grammar_->limits_in_strings_;
     if (parts_ == nullptr) {
       parts_ = std::make_unique<Parts>(Parts{xgrammar::GrammarMatcher(grammar_->parts_->compiled)});
     }
@@ -243,6 +245,11 @@ Matcher Matcher::Copy() const {
   if (parts_ != nullptr) copy.parts_ = std::make_unique<Parts>(Parts{parts_->matcher.Fork()});
   copy.accepted_ = accepted_;
   return copy;
+}
+
+size_t Matcher::bytes() const {
+  const size_t masks = kMasks * grammar_->mask_words() * sizeof(uint32_t);
+  return sizeof(*this) + masks + accepted_ * kBytesPerToken;
 }
 
 bool Matcher::complete() const { return parts_ != nullptr && parts_->matcher.IsCompleted(); }

@@ -27,7 +27,7 @@ namespace ropeway::grammar {
 // million.
 inline constexpr int64_t kCompileWork = 30'000'000;
 // The work that a mask, or a token's acceptance, may take: up to 50 ms with a vocabulary of 49,152
-// tokens, and up to 73 ms, as measured, with one of 262,144. Usual ones take 2 to 1,000; the last
+// tokens, and up to 73 ms, as measured, with one of 262,144. Usual ones take 2 to 1,000; the first
 // tokens of a string of limited length up to 1.4 million.
 inline constexpr int64_t kStepWork = 2'000'000;
 
@@ -66,7 +66,10 @@ class Vocabulary {
 class Grammar final : public core::Constraint, public std::enable_shared_from_this<Grammar> {
  public:
   // `ebnf` is in xgrammar's notation; its first rule is `root`. It must have no left recursion
-  // (masks would be too narrow) and no rule that can come back to itself without a character.
+  // (masks would be too narrow) and no rule that can come back to itself without a character. Masks
+  // near the limit of a rule of limited length (`r2[max_chars=4]`) are cheap where each such rule is
+  // all of a JSON string's text: it stands between literals that end and begin with its quotation
+  // marks.
   //
   // kInvalidArgument: the text is no grammar, or compiling takes more than `work`. Takes 10 to 400
   // ms; what xgrammar does not count (reading the text, building automata) grows with the text,
@@ -97,6 +100,7 @@ class Grammar final : public core::Constraint, public std::enable_shared_from_th
   // Tokens in whose text a rule of limited length may begin and go on beyond its limit: xgrammar's
   // masks do not see that, its parser does.
   std::vector<TokenId> unsure_;
+  bool limits_in_strings_ = true;  // Each limited rule is all of a JSON string's text.
   int64_t work_ = 0;
   size_t bytes_ = 0;
 };
@@ -108,8 +112,9 @@ class Grammar final : public core::Constraint, public std::enable_shared_from_th
 // After an error it is dead: each call returns that error.
 class Matcher final : public core::ConstraintState {
  public:
-  // What it takes of memory for each accepted token, about.
+  // What it takes of memory for each accepted token, about, and beside that in masks.
   static constexpr size_t kBytesPerToken = 600;
+  static constexpr size_t kMasks = 3;
 
   // Errors come from the first call.
   explicit Matcher(std::shared_ptr<const Grammar> grammar) noexcept;
@@ -136,7 +141,7 @@ class Matcher final : public core::ConstraintState {
   bool complete() const override;
   // Whether a token at which generation ends was accepted.
   bool ended() const override;
-  size_t bytes() const override { return sizeof(*this) + accepted_ * kBytesPerToken; }
+  size_t bytes() const override;
 
  private:
   struct Parts;

@@ -138,6 +138,19 @@ TEST_P(GrammarTest, AMaskKnowsTheLimitThatIsNear) {
   }
 }
 
+// A limited rule may also be a part of a string, and no mark need follow it.
+TEST_P(SmallGrammarTest, AMaskKnowsLimitsOutsideOfStrings) {
+  const auto grammar = MustCompile(
+      *vocabulary_,
+      "root ::= \"\\\"\" r1 \"/\" r1 \"x\" [a-z]* \"\\\"\"\nr1[max_chars=4] ::= [a-z]*\n");
+  for (const char* text : {"\"", "\"ab", "\"abc", "\"abcd", "\"ab/", "\"ab/cde", "\"ab/cdefx"}) {
+    const std::vector<TokenId> ids = vocabulary_->Encode(text);
+    Matcher matcher(grammar);
+    for (const TokenId id : ids) ASSERT_TRUE(matcher.Accept(id).ok()) << text;
+    ExpectMaskEqualsAccept(*vocabulary_, &matcher, ids);
+  }
+}
+
 // As much work as far from the limit, and not that of all tokens that are too long.
 TEST_P(GrammarTest, AMaskNearALimitTakesLittleWork) {
   const StatusOr<std::string> ebnf = SchemaToEbnf(nlohmann::ordered_json::parse(
@@ -153,8 +166,11 @@ TEST_P(GrammarTest, ReplayEqualsStepping) {
   const auto limited = SchemaToEbnf(nlohmann::ordered_json::parse(
       R"({"type": "array", "items": {"anyOf": [{"type": "string", "maxLength": 2}, {"type": "string"}]}, "minItems": 20})"));
   ASSERT_TRUE(limited.ok());
+  const auto near = SchemaToEbnf(nlohmann::ordered_json::parse(
+      R"({"type": "array", "items": {"type": "string", "maxLength": 9}, "minItems": 20})"));
+  ASSERT_TRUE(near.ok());
   base::SeededRandom random(7);
-  for (const std::string& ebnf : {std::string(kAnyJson), *limited}) {
+  for (const std::string& ebnf : {std::string(kAnyJson), *limited, *near}) {
     const auto grammar = MustCompile(*vocabulary_, ebnf);
     Matcher stepped(grammar);
     std::vector<TokenId> ids;

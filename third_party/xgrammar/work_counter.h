@@ -1,5 +1,5 @@
-// A bound on the work of xgrammar's parser. CMake puts calls of SpendWork into a copy of its
-// sources.
+// What the thread tells xgrammar's parser. CMake puts calls of SpendWork, which bounds its work,
+// into a copy of its sources.
 //
 // Grammars that a parser needs exponential or quadratic time for are easily written, and a client's
 // schema decides over the grammar. Work is counted in states and not in time: the same grammar and
@@ -21,6 +21,10 @@ struct OutOfWork : std::exception {
 // What is left to the thread until it is set again. A unit is a state of the parser that is looked
 // at.
 inline thread_local int64_t work_left = INT64_MAX;
+
+// Whether each rule of limited length of the grammar that the thread works with is all of a JSON
+// string's text, so that nothing but a quotation mark follows it.
+inline thread_local bool limits_in_strings = false;
 
 inline void SpendWork(int64_t units = 1) {
   work_left -= units;
