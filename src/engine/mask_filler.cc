@@ -10,8 +10,8 @@ namespace {
 // cheap, and before those that are known to be dear.
 constexpr base::Duration kUnknown = MaskFiller::kMostTime / 2;
 
-// Between a string's last tokens, whose masks are dear, comes a cheap one or two. So half of what
-// was expected before counts too.
+// Between dear masks, as near the limit of a pattern's part, comes a cheap one or two. So half of
+// what was expected before counts too.
 void Expect(base::Duration took, core::ConstraintRun* run) {
   run->expected = run->expected ? std::max(took, *run->expected / 2) : took;
 }
