@@ -33,6 +33,9 @@ constexpr const char* kTemplates[] = {"",
                                       "<|START_THINKING|>",
                                       "</seed:think>",
                                       "<|channel|> <|message|>"};
+// Of the arguments of two tools: a string, a value of another type, and one of either.
+constexpr const char* kSchema = R"({"properties":
+    {"s":{"type":"string"},"o":{"type":["object","array","number"]},"e":{"type":["string","null"]}}})";
 // Processor time of three readings of 64 KiB. Sanitizers take a multiple of what is meant.
 constexpr double kMostSeconds = 10;
 
@@ -133,7 +136,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool controls = (data[2] & 4U) != 0;
   answer::Resolve([&](std::string_view) { return controls; }, &*format);
   answer::AnswerOptions options{.in_thought = (data[2] & 2U) != 0, .digest = data[2]};
-  if ((data[2] & 1U) != 0) options.tools = {"f", "g", "add"};
+  if ((data[2] & 1U) != 0) {
+    options.tools = {"f", "g", "add"};
+    options.types.assign(2, answer::ReadArgumentTypes(kSchema));
+  }
   base::SeededRandom random(data[2]);
   const std::string_view text(reinterpret_cast<const char*>(data) + 3, size - 3);
 

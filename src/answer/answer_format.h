@@ -35,8 +35,11 @@ enum class CallSyntax : uint8_t {
   kMistral,   // `begin` and a list as kList; or `begin` name `args` {..}, any number of times.
   kPythonic,  // [name(key=value, ..), ..], the answer alone, perhaps in `begin` and `end`.
   kDeepSeek,  // `begin` (`call` type `args` name "\n```json\n" {..} "\n```" `call_end`)* `end`;
-              // newer: `begin` (`call` name `args` {..} `call_end`)* `end`
+              // newer, and `numbered`: `begin` (`call` name `args` {..} `call_end`)* `end`
   kGemma,     // `begin` "call:" name {key:value, ..} `end`; strings stand in `quote`.
+  kXml,       // `begin` (`call` name `args` (`key` KEY `key_end` `value` VALUE `value_end`)*
+              // `call_end`)* `end`; values are raw text. Without `call` there is one call, and a
+              // line break, or a mark, ends its name.
   kHarmony,   // Messages with a channel and a recipient; thoughts are a channel.
 };
 
@@ -49,6 +52,13 @@ struct CallForm {
   std::string call_end = {};
   std::string args = {};
   std::string quote = {};
+  std::string key = {};
+  std::string key_end = {};
+  std::string value = {};
+  std::string value_end = {};
+  bool lines = false;  // Values stand in lines of their own.
+  // Names stand as functions.NAME:NUMBER, which is the call's id.
+  bool numbered = false;
   // The ids of calls are nine letters and digits, which templates of the family demand.
   bool short_ids = false;
 };

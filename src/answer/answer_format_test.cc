@@ -34,7 +34,7 @@ TEST(AnswerFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(NamesOf(hermes, "gpt"),
             "tool_parser: tool_parser (--tool-parser) must be one of auto, none, generic, harmony, "
             "gemma, deepseek, mistral, lfm2, nemotron, phi4, granite, functools, hermes, "
-            "llama3_json, pythonic, not 'gpt'");
+            "llama3_json, pythonic, kimi_k2, qwen3_coder, seed_oss, minimax_m2, glm45, not 'gpt'");
   EXPECT_EQ(NamesOf(hermes, "auto", "deepseek"),
             "reasoning_format: reasoning_format (--reasoning-format) must be auto or none, not "
             "'deepseek'");
@@ -60,7 +60,18 @@ TEST(AnswerFormatTest, RealTemplatesAreDetected) {
       {"Qwen-Qwen3-0.6B", "think hermes"},
       {"Qwen-Qwen2.5-7B-Instruct", "none hermes"},
       {"Qwen-QwQ-32B", "think hermes"},
-      {"Qwen3-Coder", "none none"},
+      {"Qwen3-Coder", "none qwen3_coder"},
+      {"Qwen3.5-4B", "think qwen3_coder"},
+      {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "think qwen3_coder"},
+      {"StepFun3.5-Flash", "think qwen3_coder"},
+      {"ByteDance-Seed-OSS", "seed seed_oss"},
+      {"MiniMax-M2", "think minimax_m2"},
+      {"MiniMax-M3", "none none"},
+      {"Kimi-K2-Instruct", "none kimi_k2"},
+      {"Kimi-K2-Thinking", "think kimi_k2"},
+      {"moonshotai-Kimi-K2", "none kimi_k2"},
+      {"meetkai-functionary-medium-v3.1", "none none"},
+      {"tencent-Hy3", "none none"},
       {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "none hermes"},
       {"meta-llama-Llama-3.1-8B-Instruct", "none llama3_json"},
       {"meta-llama-Llama-3.2-3B-Instruct", "none llama3_json"},
@@ -79,7 +90,10 @@ TEST(AnswerFormatTest, RealTemplatesAreDetected) {
       {"NVIDIA-Nemotron-Nano-v2", "think nemotron"},
       {"fireworks-ai-llama-3-firefunction-v2", "none functools"},
       {"LFM2.5-8B-A1B", "think lfm2"},
-      {"GLM-4.6", "think none"},
+      {"GLM-4.6", "think glm45"},
+      {"GLM-4.7-Flash", "think glm45"},
+      {"poolside-Laguna-S-2.1", "think glm45"},
+      {"inclusionai-ling-3.0-flash", "think glm45"},
   };
   for (const auto& [name, forms] : expected) {
     std::ifstream file(std::string(folder) + "/templates/" + name + ".jinja");

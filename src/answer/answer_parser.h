@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "answer/answer_format.h"
+#include "answer/argument_types.h"
 #include "ropeway/request.h"
 
 namespace ropeway::answer {
@@ -18,6 +19,9 @@ struct AnswerOptions {
   bool in_thought = false;  // The prompt ends within a thought.
   // Names of the tools that may be called; calls of others are text.
   std::vector<std::string> tools = {};
+  // The types of their arguments, tool by tool, for forms whose calls lack them (kXml); others
+  // leave it empty.
+  std::vector<ArgumentTypes> types = {};
   // Whatever distinguishes this answer from all others of its conversation: ids of calls are made
   // of it, so that the same request gives the same ids.
   uint64_t digest = 0;

@@ -31,6 +31,11 @@ bool CallWriter::MayBegin(std::string_view name) const {
          std::find(tools_.begin(), tools_.end(), name) != tools_.end();
 }
 
+JsonTypes CallWriter::TypesOf(std::string_view tool, std::string_view key) const {
+  const auto at = static_cast<size_t>(std::ranges::find(tools_, tool) - tools_.begin());
+  return at < types_.size() ? types_[at].Of(key) : kAnyType;
+}
+
 void CallWriter::Begin(std::string name, std::string id) {
   ToolCallDelta& delta = delta_->tool_calls.emplace_back();
   delta.index = calls_;

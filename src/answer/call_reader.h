@@ -29,13 +29,18 @@ inline int DigitOf(char c) {
 class CallWriter {
  public:
   CallWriter(const AnswerOptions& options, bool short_ids)
-      : tools_(options.tools), digest_(options.digest), short_ids_(short_ids) {}
+      : tools_(options.tools),
+        types_(options.types),
+        digest_(options.digest),
+        short_ids_(short_ids) {}
 
   // What follows is written to `delta`.
   void set_delta(Delta* delta) { delta_ = delta; }
 
   // Whether a call may have the name: a tool has it, and there are not too many calls.
   bool MayBegin(std::string_view name) const;
+  // What an argument of the tool may be.
+  JsonTypes TypesOf(std::string_view tool, std::string_view key) const;
   // A call begins. `id`: what the model wrote; one is made if that is empty or too long. REQUIRES:
   // MayBegin(name).
   void Begin(std::string name, std::string id = {});
@@ -52,6 +57,7 @@ class CallWriter {
   std::string MakeId() const;
 
   const std::vector<std::string> tools_;
+  const std::vector<ArgumentTypes> types_;
   const uint64_t digest_;
   const bool short_ids_;
   Delta* delta_ = nullptr;
@@ -90,6 +96,8 @@ std::unique_ptr<CallReader> MakeMistralReader(const CallForm& form);            
 std::unique_ptr<CallReader> MakePythonicReader(const CallForm& form);           // kPythonic.
 std::unique_ptr<CallReader> MakeDeepSeekReader(const CallForm& form);           // kDeepSeek.
 std::unique_ptr<CallReader> MakeGemmaReader(const CallForm& form);              // kGemma.
+// `named`: the block has begun with the mark of a call, and that of the block is missing.
+std::unique_ptr<CallReader> MakeXmlReader(const CallForm& form, bool named);  // kXml.
 
 // Follows one JSON value, to find its end. It takes whatever has balanced brackets and strings.
 class JsonValue {

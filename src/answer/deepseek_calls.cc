@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,11 +9,12 @@ namespace ropeway::answer {
 namespace {
 
 // Calls between marks. Older models write a type before the separator, and behind it the name and
-// the arguments in a fence; newer ones the name before it, and behind it the arguments alone.
+// the arguments in a fence; newer ones the name before it, and behind it the arguments alone. So do
+// Kimi's, with more around the name (`numbered`).
 class DeepSeekReader final : public MarkedReader {
  public:
   explicit DeepSeekReader(const CallForm& form)
-      : MarkedReader({form.call, form.args, form.call_end, form.end}) {}
+      : MarkedReader({form.call, form.args, form.call_end, form.end}), numbered_(form.numbered) {}
 
  protected:
   Step PutChar(char c) override;
@@ -32,11 +34,15 @@ class DeepSeekReader final : public MarkedReader {
     kBehind,  // Behind a call's arguments.
   };
 
+  // Makes the name of a call's id: functions.NAME:NUMBER.
+  void SplitId();
   Step BeginArguments(char c);
   Step PutArguments(char c);
 
+  const bool numbered_;
   State state_ = State::kBetween;
   std::string name_;
+  std::string id_;
   JsonValue value_;
 };
 
@@ -46,7 +52,7 @@ MarkedReader::Step DeepSeekReader::PutChar(char c) {
       return IsSpace(c) ? Step::kGoOn : Fail();
     case State::kHead:
       if (IsSpace(c)) return Step::kGoOn;
-      if (!IsNameChar(c)) return Fail();
+      if (!IsNameChar(c) && !(numbered_ && c == ':')) return Fail();
       name_ += c;
       return Step::kGoOn;
     case State::kBehindSeparator:
@@ -55,6 +61,7 @@ MarkedReader::Step DeepSeekReader::PutChar(char c) {
         state_ = State::kFence;
         return PutChar(c);
       }
+      if (numbered_) return Fail();
       name_.clear();  // It was a type.
       state_ = State::kName;
       [[fallthrough]];
@@ -96,12 +103,13 @@ MarkedReader::Step DeepSeekReader::PutMark(int mark) {
       return Step::kGoOn;
     case kSeparator:
       if (state_ != State::kHead || name_.empty()) return Fail();
+      if (numbered_) SplitId();
       state_ = State::kBehindSeparator;
       return Step::kGoOn;
     case kCallEnd:
       if (state_ == State::kBehindSeparator || state_ == State::kName || state_ == State::kFence) {
         if (!MayBegin(name_)) return Fail();
-        Begin(name_);
+        Begin(name_, id_);
         End();
       } else if (state_ != State::kBehind) {
         return Fail();
@@ -116,9 +124,18 @@ MarkedReader::Step DeepSeekReader::PutMark(int mark) {
   }
 }
 
+void DeepSeekReader::SplitId() {
+  constexpr std::string_view kSpace = "functions.";
+  const size_t number = name_.rfind(':');
+  // Without a number it is no id, as another call may have the same.
+  id_ = number == std::string::npos ? "" : name_;
+  name_.resize(std::min(number, name_.size()));
+  if (name_.starts_with(kSpace)) name_.erase(0, kSpace.size());
+}
+
 MarkedReader::Step DeepSeekReader::BeginArguments(char c) {
   if (!MayBegin(name_)) return Fail();
-  Begin(name_);
+  Begin(name_, id_);
   value_ = JsonValue();
   state_ = State::kArguments;
   return PutArguments(c);

@@ -80,19 +80,19 @@ std::optional<std::string> JsonNumber(std::string_view word) {
   return IsJsonNumber(digits) ? std::optional(digits) : std::nullopt;
 }
 
-std::string Quoted(std::string_view text) {
+}  // namespace
+
+std::string QuotedText(std::string_view text) {
   std::string json = "\"";
   for (const char c : text) AppendJsonChar(c, &json);
   return json + '"';
 }
 
-}  // namespace
-
 std::string JsonOfWord(std::string_view word) {
   if (word == "True" || word == "true") return "true";
   if (word == "False" || word == "false") return "false";
   if (word == "None" || word == "null") return "null";
-  return JsonNumber(word).value_or(Quoted(word));
+  return JsonNumber(word).value_or(QuotedText(word));
 }
 
 bool LiteralReader::Begins(char c) {
@@ -210,7 +210,7 @@ LiteralReader::Step LiteralReader::PutWord(char c, std::string* json) {
     return Step::kInvalid;
   }
   while (!word_.empty() && IsSpace(word_.back())) word_.pop_back();
-  *json += key_ ? Quoted(word_) : JsonOfWord(word_);
+  *json += key_ ? QuotedText(word_) : JsonOfWord(word_);
   word_.clear();
   if (EndPart(Step::kBehind) == Step::kBehind) return Step::kBehind;
   return Put(c, json);

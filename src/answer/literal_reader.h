@@ -13,6 +13,9 @@ namespace ropeway::answer {
 // Appends a character to the inside of a JSON string.
 void AppendJsonChar(char c, std::string* json);
 
+// The text as a JSON string.
+std::string QuotedText(std::string_view text);
+
 // A word, which is a literal without quotation marks, as JSON: a number, true, false, null, or
 // else a string.
 std::string JsonOfWord(std::string_view word);

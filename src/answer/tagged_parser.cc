@@ -11,12 +11,13 @@
 namespace ropeway::answer {
 namespace {
 
-std::unique_ptr<CallReader> MakeReader(const CallForm& form, bool marked) {
+// `mark`: what the block has begun with; "": nothing.
+std::unique_ptr<CallReader> MakeReader(const CallForm& form, std::string_view mark) {
   switch (form.syntax) {
     case CallSyntax::kTagged:
     case CallSyntax::kList:
     case CallSyntax::kBare:
-      return MakeJsonReader(form, marked);
+      return MakeJsonReader(form, !mark.empty());
     case CallSyntax::kMistral:
       return MakeMistralReader(form);
     case CallSyntax::kPythonic:
@@ -25,6 +26,8 @@ std::unique_ptr<CallReader> MakeReader(const CallForm& form, bool marked) {
       return MakeDeepSeekReader(form);
     case CallSyntax::kGemma:
       return MakeGemmaReader(form);
+    case CallSyntax::kXml:
+      return MakeXmlReader(form, mark == form.call);
     case CallSyntax::kNone:
     case CallSyntax::kHarmony:
       break;
@@ -81,9 +84,8 @@ class TaggedParser final : public AnswerParser {
         filter_(format.controls),
         open_({format.reasoning.open}),
         close_({format.reasoning.close}),
-        marks_(reads_calls_ && !format.calls.begin.empty()
-                   ? std::vector<std::string>{format.calls.begin, format.calls.end}
-                   : std::vector<std::string>()) {
+        marks_(reads_calls_ && !format.calls.begin.empty() ? Marks(format.calls)
+                                                           : std::vector<std::string>()) {
     if (!close_.any()) {
       state_ = State::kText;
     } else if (options.in_thought) {
@@ -134,6 +136,11 @@ class TaggedParser final : public AnswerParser {
     kText,
     kCalls,  // reader_ reads.
   };
+
+  // In the order of Mark. Some models leave out the mark before the first call.
+  static std::vector<std::string> Marks(const CallForm& form) {
+    return {form.begin, form.end, form.syntax == CallSyntax::kXml ? form.call : ""};
+  }
 
   void Put(char c) {
     switch (state_) {
@@ -211,11 +218,12 @@ class TaggedParser final : public AnswerParser {
     const int mark = marks_.Put(c, &passed);
     Text(passed);
     if (mark == kBegin) BeginCalls(form_.begin);
+    if (mark == kCall) BeginCalls(form_.call);
     if (mark == kEnd && !std::exchange(lacks_end_, false)) Text(form_.end);
   }
 
   void BeginCalls(std::string_view mark) {
-    reader_ = MakeReader(form_, !mark.empty());
+    reader_ = MakeReader(form_, mark);
     raw_ = mark;
     mark_size_ = mark.size();
     found_ = false;
@@ -265,7 +273,7 @@ class TaggedParser final : public AnswerParser {
     }
   }
 
-  enum Mark : int { kBegin, kEnd };
+  enum Mark : int { kBegin, kEnd, kCall };
   // How much may be read again, in lengths of the answer so far: it takes linear time.
   static constexpr size_t kMostAgain = 4;
 

@@ -108,6 +108,29 @@ TEST_F(LlmEngineAnswersTest, ToolsAreCalled) {
   EXPECT_NE(Run(request).tool_calls[0].id, id);
 }
 
+// Of calls whose values are raw text the tool's schema says what they are.
+TEST_F(LlmEngineAnswersTest, SchemasGiveRawValuesTheirTypes) {
+  test_.answers = std::make_shared<const ModelAnswers>(
+      *answer::DetectFormat("", true, {.tool_parser = "qwen3_coder", .reasoning = "none"}),
+      ByteTokenizer());
+  test_.Start();
+  const std::string text =
+      "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2\n"
+      "</parameter>\n</function>\n</tool_call>";
+  Request request = ChatRequest(text, true);
+  EXPECT_EQ(Run(request).tool_calls[0].arguments, "{\"a\":1,\"b\":2}");
+  std::get<Chat>(request.prompt).tools[0].parameters =
+      R"({"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"}}})";
+  const TestSink::Seen seen = Run(request);
+  EXPECT_EQ(seen.text, "");
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].name, "add");
+  EXPECT_EQ(seen.tool_calls[0].arguments, "{\"a\":\"1\",\"b\":2}");
+  // A required one would have to be held to a grammar, and there is none.
+  std::get<Chat>(request.prompt).tool_choice = ToolChoice::kRequired;
+  EXPECT_EQ(test_.engine->Submit(request, NewSink()).status().code(), StatusCode::kUnimplemented);
+}
+
 TEST_F(LlmEngineAnswersTest, WithoutToolsACallIsText) {
   test_.Start();
   TestSink::Seen seen = Run(ChatRequest(kCall));

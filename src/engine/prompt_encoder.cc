@@ -322,7 +322,12 @@ Status PromptEncoder::Render(const Chat& chat, const StoppedFn& stopped, Parts* 
   parts->answer.emplace();
   parts->answer->in_thought = answers_ != nullptr && answers_->EndsInThought(*rendered);
   if (chat.tool_choice != ToolChoice::kNone) {
-    for (const Tool& tool : chat.tools) parts->answer->tools.push_back(tool.name);
+    const bool typed =
+        answers_ != nullptr && answers_->format().calls.syntax == answer::CallSyntax::kXml;
+    for (const Tool& tool : chat.tools) {
+      parts->answer->tools.push_back(tool.name);
+      if (typed) parts->answer->types.push_back(answer::ReadArgumentTypes(tool.parameters));
+    }
   }
   // The template writes the beginning-of-text token itself.
   parts->add_special = false;

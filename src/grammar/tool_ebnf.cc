@@ -178,6 +178,7 @@ class ToolWriter {
         return NotSupported("its template shows no known form of calls");
       case CallSyntax::kPythonic:
       case CallSyntax::kGemma:
+      case CallSyntax::kXml:
         return NotSupported("its calls are of a form that is not JSON");
       case CallSyntax::kBare:
         return Bare();
@@ -215,11 +216,17 @@ class ToolWriter {
                               : ebnf_.Behind(form_.begin, rule, many_));
   }
 
-  // Both of its forms: the model takes the one that it knows.
+  // Both of DeepSeek's forms: the model takes the one that it knows. Or Kimi's, which is numbered.
   Node DeepSeekCalls() {
     const Node call = Mark(form_.call);
     const Node args = Mark(form_.args);
     const Node call_end = Mark(form_.call_end);
+    if (form_.numbered) {
+      const Node number = ebnf_.Repeat(ebnf_.Class("[0-9]"), 1, 9);
+      const Node one =
+          Call({call, ebnf_.Literal("functions.")}, {ebnf_.Literal(":"), number, args}, {call_end});
+      return ebnf_.Sequence({Several(one, ""), Mark(form_.end)});
+    }
     const Node fenced = Call({call, ebnf_.Literal("function"), args},
                              {ebnf_.Literal("\n```json\n")}, {ebnf_.Literal("\n```"), call_end});
     const Node plain = Call({call}, {args}, {call_end});

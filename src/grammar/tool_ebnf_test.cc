@@ -250,6 +250,10 @@ const FormCase kForms[] = {
     {"deepseek", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁begin｜>%<｜tool▁calls▁end｜>",
      "<｜tool▁calls▁begin｜>%\n%<｜tool▁calls▁end｜>",
      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>@\n```json\n$\n```<｜tool▁call▁end｜>"},
+    {"kimi_k2", "<|tool_calls_section_begin|>",
+     "<|tool_calls_section_begin|>%<|tool_calls_section_end|>",
+     "<|tool_calls_section_begin|>%%<|tool_calls_section_end|>",
+     "<|tool_call_begin|>functions.@:12<|tool_call_argument_begin|>$<|tool_call_end|>"},
     {"mistral", "[TOOL_CALLS]", "[TOOL_CALLS][%]", "[TOOL_CALLS][%, %]",
      "{\"name\": \"@\", \"arguments\": $}"},
     {"mistral", "[TOOL_CALLS]", "%", "%%", "[TOOL_CALLS]@[ARGS]$"},
@@ -462,7 +466,8 @@ TEST(ToolEbnfTest, AToolThatIsNotSupportedIsNamed) {
 }
 
 TEST(ToolEbnfTest, AFormWithoutAGrammarIsNamed) {
-  for (const char* form : {"gemma", "pythonic", "lfm2", "none"}) {
+  for (const char* form :
+       {"gemma", "pythonic", "lfm2", "qwen3_coder", "seed_oss", "minimax_m2", "glm45", "none"}) {
     const Model model(form, true);
     const Status required = model.Ebnf(Tools(ToolChoice::kRequired)).status();
     EXPECT_EQ(required.code(), StatusCode::kUnimplemented);
