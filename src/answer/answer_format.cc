@@ -251,6 +251,18 @@ bool HasChannels(const AnswerFormat& format) {
          std::string_view(format.reasoning.name) == kHarmonyName;
 }
 
+std::vector<std::string> BareStarts(const CallForm& form, const std::vector<std::string>& tools) {
+  std::vector<std::string> starts;
+  for (const std::string& tool : tools) {
+    if (form.syntax == CallSyntax::kBare) {
+      starts.push_back("{\"name\": \"" + tool + "\", \"parameters\": ");
+    } else if (form.syntax == CallSyntax::kPythonic) {
+      starts.push_back("[" + tool + "(");
+    }
+  }
+  return starts;
+}
+
 StatusOr<AnswerFormat> DetectFormat(std::string_view chat_template, bool reads_tools,
                                     const FormatNames& names) {
   const std::string_view reasoning = names.reasoning;

@@ -75,6 +75,10 @@ struct AnswerFormat {
 // Whether answers are messages in channels (harmony): thoughts are one, whatever calls look like.
 bool HasChannels(const AnswerFormat& format);
 
+// How the calls of an answer begin that has nothing else and does not begin with `form.begin`; none
+// for forms whose calls always do.
+std::vector<std::string> BareStarts(const CallForm& form, const std::vector<std::string>& tools);
+
 // Names for --tool-parser: "hermes", "llama3_json", "mistral", ...
 std::vector<std::string_view> CallFormNames();
 

@@ -22,6 +22,9 @@ struct AnswerOptions {
   // The types of their arguments, tool by tool, for forms whose calls lack them (kXml); others
   // leave it empty.
   std::vector<ArgumentTypes> types = {};
+  // The answer is calls alone, or a text that has another form: what does not begin as calls do is
+  // all text.
+  bool calls_alone = false;
   // Whatever distinguishes this answer from all others of its conversation: ids of calls are made
   // of it, so that the same request gives the same ids.
   uint64_t digest = 0;

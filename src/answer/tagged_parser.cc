@@ -80,12 +80,12 @@ class TaggedParser final : public AnswerParser {
   TaggedParser(const AnswerFormat& format, const AnswerOptions& options)
       : form_(format.calls),
         reads_calls_(!options.tools.empty() && format.calls.syntax != CallSyntax::kNone),
+        alone_(options.calls_alone && reads_calls_),
         writer_(options, format.calls.short_ids),
         filter_(format.controls),
         open_({format.reasoning.open}),
         close_({format.reasoning.close}),
-        marks_(reads_calls_ && !format.calls.begin.empty() ? Marks(format.calls)
-                                                           : std::vector<std::string>()) {
+        marks_(MarksOf(format.calls, options)) {
     if (!close_.any()) {
       state_ = State::kText;
     } else if (options.in_thought) {
@@ -130,17 +130,23 @@ class TaggedParser final : public AnswerParser {
   int calls() const override { return writer_.calls(); }
 
  private:
+  std::vector<std::string> MarksOf(const CallForm& form, const AnswerOptions& options) const {
+    std::vector<std::string> marks;
+    if (!reads_calls_) return marks;
+    marks = {form.begin, form.begin.empty() ? std::string() : form.end,
+             form.syntax == CallSyntax::kXml ? form.call : std::string()};
+    if (!alone_) return marks;
+    const std::vector<std::string> starts = BareStarts(form, options.tools);
+    marks.insert(marks.end(), starts.begin(), starts.end());
+    return marks;
+  }
+
   enum class State : uint8_t {
     kBegins,  // Of the answer there is white space, or a part of the mark of thoughts.
     kThought,
     kText,
     kCalls,  // reader_ reads.
   };
-
-  // In the order of Mark. Some models leave out the mark before the first call.
-  static std::vector<std::string> Marks(const CallForm& form) {
-    return {form.begin, form.end, form.syntax == CallSyntax::kXml ? form.call : ""};
-  }
 
   void Put(char c) {
     switch (state_) {
@@ -205,8 +211,14 @@ class TaggedParser final : public AnswerParser {
   }
 
   void PutText(char c) {
-    const bool bare = form_.begin.empty() || form_.syntax == CallSyntax::kBare ||
-                      form_.syntax == CallSyntax::kPythonic;
+    if (alone_) {
+      // White space before calls stands only behind a thought.
+      const bool shown = IsSpace(c) && !skips_space_ && !marks_.holds() && calls() == 0;
+      begun_ = begun_ || shown;
+      if (begun_) return Text(marks_.Take() + c);
+    }
+    const bool bare = !alone_ && (form_.begin.empty() || form_.syntax == CallSyntax::kBare ||
+                                  form_.syntax == CallSyntax::kPythonic);
     const char first = form_.syntax == CallSyntax::kPythonic ? '[' : '{';
     // Calls without a mark are all of the answer.
     if (reads_calls_ && bare && !begun_ && calls() == 0 && !marks_.holds() && c == first) {
@@ -220,6 +232,10 @@ class TaggedParser final : public AnswerParser {
     if (mark == kBegin) BeginCalls(form_.begin);
     if (mark == kCall) BeginCalls(form_.call);
     if (mark == kEnd && !std::exchange(lacks_end_, false)) Text(form_.end);
+    if (mark > kCall) {
+      BeginCalls({});
+      Again(marks_.mark(mark));
+    }
   }
 
   void BeginCalls(std::string_view mark) {
@@ -279,6 +295,7 @@ class TaggedParser final : public AnswerParser {
 
   const CallForm& form_;
   const bool reads_calls_;
+  const bool alone_;
   CallWriter writer_;
   ControlFilter filter_;
   MarkFinder open_;

@@ -334,11 +334,16 @@ Ebnf::Node JsonRules::Escape() {
 
 // Right-recursive rules of this form: a mask takes microseconds. With a repeated group it takes a
 // thousand times that.
-Ebnf::Node JsonRules::Character(Ebnf::Node next) {
+Ebnf::Node JsonRules::Character(Ebnf::Node next) { return CharacterBut({}, next); }
+
+Ebnf::Node JsonRules::CharacterBut(const std::set<char>& letters, Ebnf::Node next) {
   // All of Unicode but for control characters, the quotation mark, the backslash and the
   // surrogates.
+  std::string small = "\\x5d-";
+  for (const char letter : letters)
+    small += fmt::format("\\x{:02x}\\x{:02x}-", letter - 1, letter + 1);
   const Ebnf::Node plain =
-      ebnf_->Class("[\\x20-\\x21\\x23-\\x5b\\x5d-\\x7f\\u0080-\\ud7ff\\ue000-\\U0010ffff]");
+      ebnf_->Class("[\\x20-\\x21\\x23-\\x5b" + small + "\\x7f\\u0080-\\ud7ff\\ue000-\\U0010ffff]");
   return ebnf_->Choice(
       {ebnf_->Sequence({plain, next}), ebnf_->Sequence({ebnf_->Literal("\\"), Escape(), next})});
 }
@@ -352,6 +357,24 @@ Ebnf::Node JsonRules::StringRest(int least) {
   Ebnf::Node node = *rest_;
   for (int i = 0; i < least; ++i) node = ebnf_->Shared(Character(node));
   return node;
+}
+
+Ebnf::Node JsonRules::StringRestBut(const std::vector<std::string_view>& words) {
+  std::map<char, std::vector<std::string_view>> rests;
+  std::set<char> letters;
+  std::vector<Ebnf::Node> ways;
+  for (const std::string_view word : words) {
+    if (word.empty()) continue;
+    rests[word.front()].push_back(word.substr(1));
+    letters.insert(word.front());
+  }
+  const bool is_word = std::find(words.begin(), words.end(), "") != words.end();
+  if (!is_word) ways.push_back(ebnf_->Literal("\""));
+  for (const auto& [letter, rest] : rests) {
+    ways.push_back(ebnf_->Sequence({ebnf_->Literal(std::string(1, letter)), StringRestBut(rest)}));
+  }
+  ways.push_back(CharacterBut(letters, StringRest()));
+  return ebnf_->Shared(ebnf_->Choice(ways));
 }
 
 Ebnf::Node JsonRules::LimitedString(int least, int most) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,10 @@ class Ebnf {
   // Rules that call each other in a circle, without a character between; none: there are no such
   // rules.
   std::vector<Rule> FindLeftRecursion(Rule root) const;
+  // Whether a text of the node may begin with `text`, which is not empty; true also where that
+  // would take long to find out. REQUIRES: all rules are defined, recur only behind a character,
+  // and have no tokens.
+  bool MayBegin(Node node, std::string_view text) const;
   // Rules that no finite text matches.
   std::vector<Rule> FindEndless(Rule root) const;
 
@@ -92,6 +97,8 @@ class Ebnf {
     std::optional<Node> body;
     int max_characters = kNoLimit;
   };
+
+  class Beginning;
 
   const Part& At(Node node) const { return *parts_[static_cast<size_t>(node)]; }
   Node Intern(Part part);
@@ -139,6 +146,9 @@ class JsonRules {
   // What follows a string's opening quotation mark, with the closing one: `least` characters or
   // more.
   Ebnf::Node StringRest(int least = 0);
+  // The same, for strings that are none of `words` as they are spelled here. REQUIRES: letters
+  // alone.
+  Ebnf::Node StringRestBut(const std::vector<std::string_view>& words);
   // A string of `least` to `most` characters. An escape counts as the characters that it is written
   // with, up to the last one, which only has to begin within the limit: so a string is never longer
   // than `most`, and may have to be shorter.
@@ -168,6 +178,8 @@ class JsonRules {
 
  private:
   Ebnf::Node Escape();
+  // As Character, but for these letters.
+  Ebnf::Node CharacterBut(const std::set<char>& letters, Ebnf::Node next);
 
   Ebnf* const ebnf_;
   const Spaces spaces_;

@@ -9,8 +9,25 @@
 #include "core/output_bounds.h"
 #include "grammar/pattern_ebnf.h"
 #include "grammar/schema_ebnf.h"
+#include "grammar/schema_limits.h"
 
 namespace ropeway::grammar {
+
+namespace {
+
+StatusOr<nlohmann::ordered_json> ReadSchema(const std::string& schema) {
+  if (schema.size() > core::kMaxSchemaBytes) {
+    return InvalidArgument(fmt::format("the schema has {} bytes; at most {} are supported",
+                                       schema.size(), core::kMaxSchemaBytes));
+  }
+  return base::ReadOrderedJson(schema, core::kSchemaBounds, "the schema");
+}
+
+Status NoForm() {
+  return InvalidArgument("the output's form is not one of those that OutputFormat has");
+}
+
+}  // namespace
 
 StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
   switch (format.kind) {
@@ -19,12 +36,7 @@ StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
     case OutputFormat::Kind::kJsonObject:
       return AnyObjectEbnf();
     case OutputFormat::Kind::kJsonSchema: {
-      if (format.schema.size() > core::kMaxSchemaBytes) {
-        return InvalidArgument(fmt::format("the schema has {} bytes; at most {} are supported",
-                                           format.schema.size(), core::kMaxSchemaBytes));
-      }
-      StatusOr<nlohmann::ordered_json> schema =
-          base::ReadOrderedJson(format.schema, core::kSchemaBounds, "the schema");
+      const StatusOr<nlohmann::ordered_json> schema = ReadSchema(format.schema);
       return schema.ok() ? SchemaToEbnf(*schema) : schema.status();
     }
     case OutputFormat::Kind::kChoice:
@@ -32,7 +44,43 @@ StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
     case OutputFormat::Kind::kRegex:
       return PatternEbnf(format.regex);
   }
-  return InvalidArgument("the output's form is not one of those that OutputFormat has");
+  return NoForm();
+} catch (...) {
+  return base::CurrentFailure("reading the output's form");
+}
+
+namespace {
+
+StatusOr<Ebnf::Node> WriteText(const OutputFormat& format, Ebnf* ebnf, JsonRules* json) {
+  switch (format.kind) {
+    case OutputFormat::Kind::kText:
+      break;
+    case OutputFormat::Kind::kJsonObject:
+      return AnyObject(ebnf, json);
+    case OutputFormat::Kind::kJsonSchema: {
+      const StatusOr<nlohmann::ordered_json> schema = ReadSchema(format.schema);
+      return schema.ok() ? ValueEbnf(*schema, ebnf, json) : schema.status();
+    }
+    case OutputFormat::Kind::kChoice:
+      return ChoiceText(format.choices, ebnf);
+    case OutputFormat::Kind::kRegex:
+      return PatternText(format.regex, ebnf);
+  }
+  return NoForm();
+}
+
+}  // namespace
+
+StatusOr<Ebnf::Node> OutputText(const OutputFormat& format, Ebnf* ebnf, JsonRules* json) try {
+  const StatusOr<Ebnf::Node> node = WriteText(format, ebnf, json);
+  if (!node.ok()) return node;
+  const Ebnf::Rule rule = ebnf->Declare();
+  ebnf->Define(rule, *node);
+  if (ebnf->Print(rule).size() > kMaxEbnfBytes) {
+    return InvalidArgument(
+        fmt::format("it is too large: its grammar has more than {} bytes", kMaxEbnfBytes));
+  }
+  return ebnf->Call(rule);
 } catch (...) {
   return base::CurrentFailure("reading the output's form");
 }

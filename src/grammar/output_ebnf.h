@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "grammar/ebnf.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 
@@ -13,6 +14,10 @@ namespace ropeway::grammar {
 // not supported. Takes under a second whatever the form says, and usually under a millisecond.
 // REQUIRES: format.kind is not kText.
 StatusOr<std::string> OutputEbnf(const OutputFormat& format);
+
+// The same as a part of a larger grammar, which gets rules of its own. kInvalidArgument too if
+// these have more text than a grammar of the form alone may have.
+StatusOr<Ebnf::Node> OutputText(const OutputFormat& format, Ebnf* ebnf, JsonRules* json);
 
 // `error` as the sender of this form is told it: with the field that asked for the form.
 Status OfField(const OutputFormat& format, const Status& error);

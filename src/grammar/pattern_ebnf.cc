@@ -75,7 +75,7 @@ std::vector<Node> WriteEscapes(Ebnf* ebnf, const CharacterSet& set) {
 
 void PatternWriter::Spend(int steps) {
   steps_ += steps;
-  if (steps_ > kMaxSteps || ebnf_->bytes() > 4 * kMaxEbnfBytes)
+  if (steps_ > kMaxSteps || ebnf_->bytes() - bytes_before_ > 4 * kMaxEbnfBytes)
     throw Rejected{"the regular expression is too large once its counts are written out"};
 }
 
@@ -301,14 +301,22 @@ Node PatternWriter::String(const Place& place) {
 
 StatusOr<std::string> PatternEbnf(std::string_view regex) try {
   Ebnf ebnf;
+  const StatusOr<Ebnf::Node> node = PatternText(regex, &ebnf);
+  if (!node.ok()) return node.status();
   const Ebnf::Rule root = ebnf.Declare();
-  ebnf.Define(root, PatternWriter(&ebnf, nullptr).WholeText(regex));
+  ebnf.Define(root, *node);
   std::string text = ebnf.Print(root);
   if (text.size() > kMaxEbnfBytes) {
     return InvalidArgument(fmt::format(
         "the regular expression is too large: its grammar has more than {} bytes", kMaxEbnfBytes));
   }
   return text;
+} catch (...) {
+  return base::CurrentFailure("reading the regular expression");
+}
+
+StatusOr<Node> PatternText(std::string_view regex, Ebnf* ebnf) try {
+  return PatternWriter(ebnf, nullptr).WholeText(regex);
 } catch (const Rejected& rejected) {
   return InvalidArgument(rejected.message);
 } catch (...) {

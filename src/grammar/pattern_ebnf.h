@@ -20,13 +20,16 @@ namespace ropeway::grammar {
 // as they are, and not as JSON strings. kInvalidArgument: `regex` is not supported, is too large or
 // matches the empty text alone.
 StatusOr<std::string> PatternEbnf(std::string_view regex);
+// The same as a part of a larger grammar. Its size is for the caller to bound.
+StatusOr<Ebnf::Node> PatternText(std::string_view regex, Ebnf* ebnf);
 
 // Writes expressions into one grammar. Not thread-safe.
 class PatternWriter {
  public:
   // How a character is written: in a JSON string or as it is. `ebnf` must outlive it; `json` may be
   // null where no JSON strings are asked for.
-  PatternWriter(Ebnf* ebnf, JsonRules* json) : ebnf_(ebnf), json_(json) {}
+  PatternWriter(Ebnf* ebnf, JsonRules* json)
+      : ebnf_(ebnf), json_(json), bytes_before_(ebnf->bytes()) {}
 
   // The JSON strings in which the keyword `pattern` of `place` finds a match. Each matched
   // character has one spelling. Throws Rejected, also where the length of the match may break
@@ -61,6 +64,7 @@ class PatternWriter {
 
   Ebnf* const ebnf_;
   JsonRules* const json_;
+  const size_t bytes_before_;
   bool in_json_ = true;
   int steps_ = 0;
   // By the node's address, while its tree lives.

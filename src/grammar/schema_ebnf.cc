@@ -468,6 +468,15 @@ StatusOr<Ebnf::Node> ArgumentsEbnf(const nlohmann::ordered_json& schema, Ebnf* e
   return base::CurrentFailure("reading the schema");
 }
 
+StatusOr<Ebnf::Node> ValueEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf,
+                               JsonRules* json) try {
+  return ebnf->Call(Converter(schema, ebnf, json).Convert());
+} catch (const Rejected& rejected) {
+  return InvalidArgument(rejected.message);
+} catch (...) {
+  return base::CurrentFailure("reading the schema");
+}
+
 Ebnf::Node AnyObject(Ebnf* ebnf, JsonRules* json) {
   return ebnf->Shared(json->Object(json->String(), json->Any(), 0, Ebnf::kNoLimit));
 }
@@ -481,23 +490,30 @@ std::string AnyObjectEbnf() {
 }
 
 StatusOr<std::string> ChoiceEbnf(const std::vector<std::string>& choices) {
+  Ebnf ebnf;
+  const StatusOr<Node> node = ChoiceText(choices, &ebnf);
+  if (!node.ok()) return node.status();
+  const Ebnf::Rule root = ebnf.Declare();
+  ebnf.Define(root, *node);
+  return ebnf.Print(root);
+}
+
+StatusOr<Node> ChoiceText(const std::vector<std::string>& choices, Ebnf* ebnf) {
   if (choices.empty() || choices.size() > core::kMaxChoices) {
     return InvalidArgument(
         fmt::format("expected 1 to {} choices, got {}", core::kMaxChoices, choices.size()));
   }
-  Ebnf ebnf;
+  const size_t before = ebnf->bytes();
   std::vector<Node> ways;
   for (const std::string& choice : choices) {
     if (choice.empty()) return InvalidArgument("a choice must not be empty");
-    ways.push_back(ebnf.Literal(choice));
-    if (ebnf.bytes() > kMaxEbnfBytes) {
+    ways.push_back(ebnf->Literal(choice));
+    if (ebnf->bytes() - before > kMaxEbnfBytes) {
       return InvalidArgument(
           fmt::format("the choices are too long: at most {} bytes are supported", kMaxEbnfBytes));
     }
   }
-  const Ebnf::Rule root = ebnf.Declare();
-  ebnf.Define(root, ebnf.Choice(ways));
-  return ebnf.Print(root);
+  return ebnf->Choice(ways);
 }
 
 }  // namespace ropeway::grammar

@@ -25,6 +25,8 @@ StatusOr<std::string> SchemaToEbnf(const nlohmann::ordered_json& schema);
 // to bound.
 StatusOr<Ebnf::Node> ArgumentsEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf,
                                    JsonRules* json);
+// For any schema.
+StatusOr<Ebnf::Node> ValueEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf, JsonRules* json);
 // Any JSON object.
 Ebnf::Node AnyObject(Ebnf* ebnf, JsonRules* json);
 
@@ -34,6 +36,8 @@ std::string AnyObjectEbnf();
 // The grammar of one of these texts, as they are. kInvalidArgument: there are none or too many of
 // them, or they are too long.
 StatusOr<std::string> ChoiceEbnf(const std::vector<std::string>& choices);
+// The same as a part of a larger grammar.
+StatusOr<Ebnf::Node> ChoiceText(const std::vector<std::string>& choices, Ebnf* ebnf);
 
 }  // namespace ropeway::grammar
 

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "core/output_bounds.h"
 #include "grammar/ebnf.h"
+#include "grammar/output_ebnf.h"
 #include "grammar/schema_ebnf.h"
 #include "grammar/schema_limits.h"
 
@@ -29,11 +30,13 @@ bool IsStrict(const Tool& tool) { return tool.strict; }
 class ToolWriter {
  public:
   ToolWriter(const answer::AnswerFormat& format, const ControlTokens& controls, const Chat& chat,
-             JsonRules::Spaces spaces)
+             const OutputFormat& text, JsonRules::Spaces spaces)
       : form_(format.calls),
         controls_(controls),
         chat_(chat),
+        text_(text),
         required_(chat.tool_choice == ToolChoice::kRequired),
+        alone_(required_ || text.kind != OutputFormat::Kind::kText),
         many_(chat.parallel_tool_calls),
         json_(&ebnf_, spaces) {}
 
@@ -42,12 +45,15 @@ class ToolWriter {
       if (Status status = AddTool(i); !status.ok()) return status;
       if (ebnf_.bytes() > 4 * kMaxToolsEbnfBytes) return TooLarge();
     }
+    if (alone_ && !required_) {
+      if (Status status = AddShape(); !status.ok()) return OfField(text_, status);
+    }
     const StatusOr<Node> answer = Answer();
     if (!answer.ok()) return answer.status();
     const Ebnf::Rule root = ebnf_.Declare();
     ebnf_.Define(root, *answer);
     std::string text = ebnf_.Print(root);
-    if (text.size() > kMaxToolsEbnfBytes) return TooLarge();
+    if (text.size() > kMaxToolsEbnfBytes + (shape_ ? kMaxEbnfBytes : 0)) return TooLarge();
     return text;
   }
 
@@ -88,6 +94,33 @@ class ToolWriter {
     return {};
   }
 
+  // Of an answer that calls nothing. None may begin as calls do, which the parser would read.
+  Status AddShape() {
+    StatusOr<Node> shape = ebnf_.Literal("");
+    if (text_.kind == OutputFormat::Kind::kJsonObject && form_.syntax == CallSyntax::kBare) {
+      const Node key =
+          ebnf_.Sequence({ebnf_.Literal("\""), json_.StringRestBut({"arguments", "parameters"})});
+      shape = json_.Object(key, json_.Any(), 0, Ebnf::kNoLimit);
+    } else {
+      shape = OutputText(text_, &ebnf_, &json_);
+    }
+    if (!shape.ok()) return shape.status();
+    shape_ = *shape;
+    std::vector<std::string> names;
+    for (const Callee& callee : callees_) names.emplace_back(callee.name);
+    std::vector<std::string> starts = answer::BareStarts(form_, names);
+    if (!form_.begin.empty() && form_.begin.front() != answer::kControl) {
+      starts.push_back(form_.begin);
+    }
+    for (const std::string& start : starts) {
+      if (!ebnf_.MayBegin(*shape_, start)) continue;
+      return InvalidArgument(fmt::format(
+          "its texts may begin with '{}', as calls of this model do, so tool_choice must be none",
+          start));
+    }
+    return {};
+  }
+
   StatusOr<Node> Arguments(const Tool& tool) {
     if (tool.parameters.empty()) return ebnf_.Literal("{}");
     const StatusOr<Json> schema =
@@ -110,12 +143,15 @@ class ToolWriter {
   // What the form has no grammar for.
   Status NotSupported(std::string_view why) const {
     const auto strict = std::find_if(chat_.tools.begin(), chat_.tools.end(), IsStrict);
-    const std::string field =
-        required_ ? "tool_choice"
-                  : fmt::format("tools[{}].function.strict", strict - chat_.tools.begin());
+    std::string field = "tool_choice";
+    std::string what = "a required call";
+    if (alone_ && !required_) {
+      what = fmt::format("{} beside tools", text_.field.empty() ? "format" : text_.field);
+    } else if (!required_) {
+      what = field = fmt::format("tools[{}].function.strict", strict - chat_.tools.begin());
+    }
     return {StatusCode::kUnimplemented,
-            fmt::format("{} is not supported for this model: {} ('{}')",
-                        required_ ? "a required call" : field, why, form_.name),
+            fmt::format("{} is not supported for this model: {} ('{}')", what, why, form_.name),
             field};
   }
 
@@ -173,6 +209,12 @@ class ToolWriter {
   // --- Forms.
 
   StatusOr<Node> Answer() {
+    const StatusOr<Node> calls = Calls();
+    if (!calls.ok() || !shape_ || form_.syntax == CallSyntax::kHarmony) return calls;
+    return ebnf_.Choice({*calls, *shape_});
+  }
+
+  StatusOr<Node> Calls() {
     switch (form_.syntax) {
       case CallSyntax::kNone:
         return NotSupported("its template shows no known form of calls");
@@ -205,7 +247,7 @@ class ToolWriter {
   StatusOr<Node> Blocks(Node block, std::string_view separator, bool many) {
     if (IsEnd(form_.begin))
       return NotSupported("its calls begin with a token that ends the answer");
-    if (required_) {
+    if (alone_) {
       const Node one = ebnf_.Sequence({Mark(form_.begin), block});
       return many ? Several(one, separator) : one;
     }
@@ -237,7 +279,7 @@ class ToolWriter {
   // The calls are all of the answer, or it is a text that does not begin as one.
   StatusOr<Node> Bare() {
     const Node calls = Several(Object("parameters"), "; ");
-    if (required_) return calls;
+    if (alone_) return calls;
     if (!form_.begin.empty() && !TokenOf(form_.begin)) {
       return NotSupported("the mark of its calls is no token");
     }
@@ -272,14 +314,18 @@ class ToolWriter {
                                          {ebnf_.Literal(" "), json}, {}),
                                     Call({ebnf_.Literal(" to=functions.")},
                                          {*channel, ebnf_.Literal("commentary "), json}, {})});
-    // What the model says before: its thoughts, and where no call is required what it is about to
-    // do.
+    // What the model says before: its thoughts, and where calls need not be alone what it is about
+    // to do.
     Nodes before = {ebnf_.Literal("analysis")};
-    if (!required_) before.push_back(ebnf_.Literal("commentary"));
+    if (!alone_) before.push_back(ebnf_.Literal("commentary"));
     const Node spoken = ebnf_.Shared(ebnf_.Sequence({*channel, ebnf_.Choice(before), *message, free,
                                                      *end, *start, ebnf_.Literal("assistant")}));
     Nodes last = {call};
-    if (!required_) {
+    if (shape_) {
+      const Node typed = ebnf_.Sequence({ebnf_.Literal(" "), json});
+      last.push_back(ebnf_.Sequence(
+          {*channel, ebnf_.Literal("final"), ebnf_.Choice({*message, typed}), *shape_}));
+    } else if (!alone_) {
       last.push_back(ebnf_.Sequence({*channel, ebnf_.Literal("final"), *message, free}));
     }
     return ebnf_.Sequence({ebnf_.Repeat(spoken, 0, Ebnf::kNoLimit), ebnf_.Choice(last)});
@@ -288,12 +334,15 @@ class ToolWriter {
   const answer::CallForm& form_;
   const ControlTokens& controls_;
   const Chat& chat_;
+  const OutputFormat& text_;
   const bool required_;
+  const bool alone_;  // No text stands beside calls.
   const bool many_;
   size_t schema_bytes_ = 0;  // Of the schemas so far that are enforced.
   Ebnf ebnf_;
   JsonRules json_;
   std::vector<Callee> callees_;
+  std::optional<Node> shape_;  // Of an answer without calls, if it has a form.
 };
 
 }  // namespace
@@ -306,9 +355,9 @@ bool ConstrainsCalls(const Chat& chat) {
 }
 
 StatusOr<std::string> ToolEbnf(const answer::AnswerFormat& format, const ControlTokens& controls,
-                               const Chat& chat) try {
+                               const Chat& chat, const OutputFormat& text) try {
   const auto write = [&](JsonRules::Spaces spaces) {
-    return ToolWriter(format, controls, chat, spaces).Write();
+    return ToolWriter(format, controls, chat, text, spaces).Write();
   };
   StatusOr<std::string> ebnf = write(JsonRules::Spaces::kAny);
   const bool large =

@@ -87,9 +87,12 @@ class Model {
   }
 
   const answer::AnswerFormat& format() const { return format_; }
-  StatusOr<std::string> Ebnf(const Chat& chat) const { return ToolEbnf(format_, controls_, chat); }
-  std::shared_ptr<const Grammar> MustCompile(const Chat& chat) const {
-    const StatusOr<std::string> ebnf = Ebnf(chat);
+  StatusOr<std::string> Ebnf(const Chat& chat, const OutputFormat& text = {}) const {
+    return ToolEbnf(format_, controls_, chat, text);
+  }
+  std::shared_ptr<const Grammar> MustCompile(const Chat& chat,
+                                             const OutputFormat& text = {}) const {
+    const StatusOr<std::string> ebnf = Ebnf(chat, text);
     EXPECT_TRUE(ebnf.ok()) << ebnf.status().message();
     if (!ebnf.ok()) return nullptr;
     StatusOr<std::shared_ptr<const Grammar>> grammar = Grammar::Compile(vocabulary_, *ebnf);
@@ -186,8 +189,9 @@ class Model {
     return std::nullopt;
   }
 
-  answer::ReadAnswer Read(const std::string& text) const {
-    return answer::ReadPieces(format_, {.tools = {"add", "now", "set"}}, {text});
+  answer::ReadAnswer Read(const std::string& text, bool alone = false) const {
+    return answer::ReadPieces(format_, {.tools = {"add", "now", "set"}, .calls_alone = alone},
+                              {text});
   }
 
  private:
@@ -420,6 +424,166 @@ TEST(ToolEbnfTest, OnlyStrictToolsAreHeldToTheirSchema) {
   });
 }
 
+// --- Beside a form.
+
+OutputFormat Form(OutputFormat::Kind kind, const char* text = "",
+                  std::vector<std::string> choices = {}) {
+  OutputFormat form;
+  form.kind = kind;
+  (kind == OutputFormat::Kind::kRegex ? form.regex : form.schema) = text;
+  form.choices = std::move(choices);
+  form.field = "response_format";
+  return form;
+}
+OutputFormat Schema(const char* schema) { return Form(OutputFormat::Kind::kJsonSchema, schema); }
+OutputFormat Regex(const char* regex) { return Form(OutputFormat::Kind::kRegex, regex); }
+OutputFormat AnyJsonObject() { return Form(OutputFormat::Kind::kJsonObject); }
+OutputFormat Choices(std::vector<std::string> choices) {
+  return Form(OutputFormat::Kind::kChoice, "", std::move(choices));
+}
+
+// Texts of it begin much as bare calls do.
+constexpr const char* kPerson = R"({"type":"object","properties":{"name":{"type":"string"},
+    "arguments":{"type":"object"},"age":{"type":"integer"}},"required":["name"]})";
+
+bool IsPerson(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("name") && json["name"].is_string() &&
+         (!json.contains("age") || json["age"].is_number_integer());
+}
+
+// An answer that has this text and calls nothing.
+std::string TextAnswer(const FormCase& of, const std::string& text) {
+  return (std::string(of.form) == "harmony" ? "<|channel|>final<|message|>" : "") + text;
+}
+
+TEST(ToolEbnfTest, BesideAFormAnAnswerIsCallsOrOfTheForm) {
+  ForEachForm([](const FormCase& of, const Model& model) {
+    Chat chat = Tools(ToolChoice::kAuto);
+    chat.tools[0].strict = false;
+    const auto grammar = model.MustCompile(chat, Schema(kPerson));
+    const auto judge = [&](const char* name, const char* arguments) {
+      return model.Judge(grammar, Answer(of, of.one, name, arguments));
+    };
+    EXPECT_EQ(judge("set", R"({"on": true})"), "accepted");
+    EXPECT_EQ(judge("set", R"({"on": 1})"), "rejected");
+    EXPECT_EQ(judge("add", R"({"x": [1]})"), "accepted") << "it is not strict";
+    EXPECT_EQ(judge("sit", R"({"on": true})"), "rejected");
+    const std::string person = R"({"name": "add", "arguments": {"a": 1}, "age": 3})";
+    EXPECT_EQ(model.Judge(grammar, TextAnswer(of, person)), "accepted");
+    EXPECT_EQ(model.Judge(grammar, TextAnswer(of, R"({"age": 3})")), "rejected");
+    EXPECT_EQ(model.Judge(grammar, TextAnswer(of, "Hello")), "rejected");
+    EXPECT_EQ(model.Judge(grammar, TextAnswer(of, "")), "prefix");
+    EXPECT_EQ(model.Judge(grammar, "Hm. " + Answer(of, of.one, "now", "{}")), "rejected");
+    EXPECT_EQ(model.Judge(grammar, Answer(of, of.one, "now", "{}") + person), "rejected");
+    const answer::ReadAnswer read = model.Read(model.Marked(TextAnswer(of, person)), true);
+    EXPECT_EQ(read.text, person);
+    EXPECT_TRUE(read.calls.empty());
+    // Where calls are required, no answer is of the form.
+    chat.tool_choice = ToolChoice::kRequired;
+    EXPECT_EQ(*model.Ebnf(chat, Schema(kPerson)), *model.Ebnf(chat));
+  });
+}
+
+TEST(ToolEbnfTest, TheParserTellsCallsFromTheForm) {
+  base::SeededRandom random(3);
+  const OutputFormat forms[] = {Schema(kPerson), AnyJsonObject(), Regex("-[a-z ]{0,30}!"),
+                                Choices({"yes", "{\"name\": \"add\"", "{", " no "})};
+  ForEachForm([&](const FormCase& of, const Model& model) {
+    const std::string begin =
+        std::string(of.form) == "harmony" ? model.Marked("<|channel|>final<|message|>") : "";
+    for (const OutputFormat& form : forms) {
+      SCOPED_TRACE(static_cast<int>(form.kind));
+      const auto grammar = model.MustCompile(Tools(ToolChoice::kAuto), form);
+      int calls = 0;
+      int texts = 0;
+      for (int i = 0; i < 60; ++i) {
+        const std::string mark = i % 2 == 0 && !begin.empty() ? begin
+                                 : *of.mark == '\0' ? "{\"name\": \"set\", \"parameters\": "
+                                                    : model.Marked(of.mark);
+        const std::optional<std::string> text = model.Walk(grammar, &random, mark);
+        if (!text) continue;
+        const answer::ReadAnswer read = model.Read(*text, true);
+        if (!read.calls.empty()) {
+          ++calls;
+          EXPECT_EQ(read.text, "") << *text;
+          for (const ToolCall& call : read.calls) EXPECT_TRUE(IsValid(call)) << *text;
+          continue;
+        }
+        ++texts;
+        EXPECT_TRUE(!begin.empty() || read.text == *text) << *text;
+        if (form.kind == OutputFormat::Kind::kJsonSchema) {
+          EXPECT_TRUE(IsPerson(read.text)) << *text;
+        } else if (form.kind == OutputFormat::Kind::kJsonObject) {
+          EXPECT_TRUE(nlohmann::json::accept(read.text)) << *text;
+        } else if (form.kind == OutputFormat::Kind::kRegex) {
+          EXPECT_EQ(read.text.find('!'), read.text.size() - 1) << *text;
+        } else {
+          EXPECT_EQ(std::count(form.choices.begin(), form.choices.end(), read.text), 1) << *text;
+        }
+      }
+      EXPECT_GT(calls, 3);
+      EXPECT_GT(texts, 3);
+    }
+  });
+}
+
+TEST(ToolEbnfTest, AFormWhoseTextsBeginAsCallsDoIsRejected) {
+  const Chat chat = Tools(ToolChoice::kAuto);
+  const auto fault = [&](const char* form, bool tokens, const OutputFormat& text) {
+    return Model(form, tokens).Ebnf(chat, text).status();
+  };
+  const OutputFormat call_like = Schema(
+      R"({"type":"object","properties":{"name":{"type":"string"},"parameters":{"type":"object"}}})");
+  const Status status = fault("llama3_json", true, call_like);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.field(), "response_format");
+  EXPECT_EQ(status.message(),
+            "response_format: its texts may begin with '{\"name\": \"add\", \"parameters\": ', as "
+            "calls of this model do, so tool_choice must be none");
+  EXPECT_FALSE(fault("llama3_json", true, Schema("{\"type\":\"object\"}")).ok());
+  EXPECT_TRUE(fault("hermes", true, call_like).ok());
+  EXPECT_TRUE(fault("llama3_json", true,
+                    Schema(R"({"type":"object","properties":{"name":{"enum":["adds","ad"]},
+                               "parameters":{"type":"object"}}})"))
+                  .ok());
+  const OutputFormat any = Regex(".*");
+  EXPECT_FALSE(fault("hermes", false, any).ok());
+  EXPECT_TRUE(fault("hermes", true, any).ok()) << "no text has the token";
+  const OutputFormat choice = Choices({"a", "functools["});
+  EXPECT_FALSE(fault("functools", false, choice).ok());
+  EXPECT_TRUE(fault("nemotron", false, choice).ok());
+}
+
+// Any object, where calls are objects, too.
+TEST(ToolEbnfTest, ObjectsBesideBareCallsAreNone) {
+  const Model model("llama3_json", true);
+  const auto grammar = model.MustCompile(Tools(ToolChoice::kAuto), AnyJsonObject());
+  for (const char* text : {R"({"name": "add", "parameters": {"a": 1}})", "{}",
+                           R"({"name": "add", "parameter": 1, "argumentss": "", "": 2})",
+                           R"({"a": {"parameters": {"arguments": 1}}, "para\"m": 1, "é": 2})"}) {
+    EXPECT_EQ(model.Judge(grammar, text), "accepted") << text;
+  }
+  for (const char* text : {R"({"name": "add", "parameters": {"b": 1}})", R"({"parameters": 1})",
+                           R"({"name": "a", "arguments": {}})"}) {
+    EXPECT_EQ(model.Judge(grammar, text), "rejected") << text;
+  }
+}
+
+TEST(ToolEbnfTest, AFormBesideToolsIsBoundedAsAlone) {
+  Chat chat = Tools(ToolChoice::kAuto);
+  const Model model("hermes", true);
+  OutputFormat large = Choices({});
+  for (int i = 0; i < 700; ++i) large.choices.push_back(fmt::format("{:060}", i));
+  EXPECT_TRUE(model.Ebnf(chat, large).ok());
+  for (std::string& text : large.choices) text += text;
+  const Status status = model.Ebnf(chat, large).status();
+  EXPECT_EQ(status.field(), "response_format");
+  EXPECT_THAT(status.message(), HasSubstr("response_format: the choices are too long"));
+  EXPECT_THAT(model.Ebnf(chat, Schema("{\"not\": {}}")).status().message(),
+              HasSubstr("response_format: at '#'"));
+}
+
 TEST(ToolEbnfTest, ControlTokensStandOnlyWhereTheFormHasThem) {
   const Model model("phi4", true);
   const auto grammar = model.MustCompile(Tools(ToolChoice::kRequired));
@@ -474,6 +638,9 @@ TEST(ToolEbnfTest, AFormWithoutAGrammarIsNamed) {
     EXPECT_EQ(required.field(), "tool_choice");
     EXPECT_THAT(required.message(), HasSubstr(fmt::format("('{}')", form)));
     EXPECT_EQ(model.Ebnf(Tools(ToolChoice::kAuto)).status().field(), "tools[0].function.strict");
+    const Status beside = model.Ebnf(Tools(ToolChoice::kAuto), Schema(kPerson)).status();
+    EXPECT_EQ(beside.field(), "tool_choice");
+    EXPECT_THAT(beside.message(), HasSubstr("response_format beside tools is not supported for"));
   }
   // Its mark, as text, could stand anywhere in a text.
   const Model llama("llama3_json", false);
@@ -518,9 +685,11 @@ TEST(ToolEbnfTest, ManyToolsCompile) {
       *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});
   for (const TestVocabulary* const vocabulary : {SmallVocabulary(), LargeVocabulary()}) {
     if (vocabulary == nullptr) GTEST_SKIP() << "no model";
-    for (const ToolChoice choice : {ToolChoice::kRequired, ToolChoice::kAuto}) {
+    for (const auto& [choice, text] : {std::pair(ToolChoice::kRequired, OutputFormat()),
+                                       std::pair(ToolChoice::kAuto, OutputFormat()),
+                                       std::pair(ToolChoice::kAuto, Schema(kPerson))}) {
       chat.tool_choice = choice;
-      const StatusOr<std::string> ebnf = ToolEbnf(format, {}, chat);
+      const StatusOr<std::string> ebnf = ToolEbnf(format, {}, chat, text);
       ASSERT_TRUE(ebnf.ok()) << ebnf.status().message();
       const auto grammar = MustCompile(*vocabulary, *ebnf);
       ASSERT_NE(grammar, nullptr);
@@ -548,9 +717,11 @@ TEST(ToolEbnfTest, GrammarsAreSmall) {
       for (const std::string& text : format.controls) {
         controls[text] = static_cast<TokenId>(1'000 + controls.size());
       }
-      const StatusOr<std::string> ebnf = ToolEbnf(format, controls, chat);
-      ASSERT_TRUE(ebnf.ok()) << name << ": " << ebnf.status().message();
-      EXPECT_LT(MustCompile(*vocabulary, *ebnf)->bytes(), size_t{3} << 20) << name;
+      for (const OutputFormat& text : {OutputFormat(), Schema(kPerson), AnyJsonObject()}) {
+        const StatusOr<std::string> ebnf = ToolEbnf(format, controls, chat, text);
+        ASSERT_TRUE(ebnf.ok()) << name << ": " << ebnf.status().message();
+        EXPECT_LT(MustCompile(*vocabulary, *ebnf)->bytes(), size_t{3} << 20) << name;
+      }
     }
   }
 }
