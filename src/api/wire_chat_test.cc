@@ -6,7 +6,10 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <variant>
 #include <vector>
+
+#include "api/wire_format.h"
 
 namespace ropeway::api::wire {
 namespace {
@@ -101,6 +104,23 @@ TEST(WireChat, WhatCallsMustBeIsToldToThoseThatCanBeTold) {
     } else {
       EXPECT_EQ(Written(chat, kind)["tool_choice"], "required");
     }
+  }
+}
+
+// Which of both an answer is, is for the server to say.
+TEST(WireChat, ToolsStandBesideAFormOfTheText) {
+  Request request;
+  request.prompt = WithCalls();
+  std::get<Chat>(request.prompt).tool_choice = ToolChoice::kAuto;
+  request.format.kind = OutputFormat::Kind::kJsonSchema;
+  request.format.schema = R"({"type":"object"})";
+  for (const BackendKind kind : {BackendKind::kOpenAi, BackendKind::kLlamaCpp, BackendKind::kOllama,
+                                 BackendKind::kRopeway}) {
+    const StatusOr<WireRequest> written = MakeWireFormat(kind, {})->Write(request);
+    ASSERT_TRUE(written.ok()) << written.status().message();
+    const OrderedJson body = OrderedJson::parse(written->body);
+    EXPECT_EQ(body["tools"].size(), 2U);
+    EXPECT_TRUE(body.contains(kind == BackendKind::kOllama ? "format" : "response_format"));
   }
 }
 

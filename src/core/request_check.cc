@@ -126,19 +126,6 @@ Status CheckToolChoice(const Chat& chat) {
       fmt::format("tool_choice names '{}', which is none of the tools", chat.tool_name), field);
 }
 
-// An answer's form is that of its text, and a call is no text.
-Status CheckFormatOfCalls(const Request& request) {
-  const auto* chat = std::get_if<Chat>(&request.prompt);
-  const bool calls =
-      chat != nullptr && !chat->tools.empty() && chat->tool_choice != ToolChoice::kNone;
-  if (!calls || request.format.kind == OutputFormat::Kind::kText) return {};
-  const std::string form = request.format.field.empty() ? "format" : request.format.field;
-  return InvalidArgument(
-      fmt::format("tool_choice must be none beside {}: an answer that has a form calls no tools",
-                  form),
-      "tool_choice");
-}
-
 }  // namespace
 
 Status CheckChat(const Chat& chat) {
@@ -166,10 +153,10 @@ Status CheckRequest(const Request& request) {
   for (const Parameter& row : Parameters()) {
     if (Status status = CheckParameter(row, request); !status.ok()) return status;
   }
-  for (Status status : {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
-                        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
-                        CheckSessionId(request.session_id), CheckClass(request),
-                        CheckResume(request), CheckFormatOfCalls(request)}) {
+  for (Status status :
+       {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
+        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
+        CheckSessionId(request.session_id), CheckClass(request), CheckResume(request)}) {
     if (!status.ok()) return status;
   }
   return {};

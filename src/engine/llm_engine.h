@@ -131,7 +131,8 @@ class LlmEngine final : public service::FrontDesk {
   // MakeLive.
   StatusOr<std::shared_ptr<const GrammarText>> GrammarOf(const Request& request,
                                                          const LiveRequest* before) const;
-  StatusOr<std::shared_ptr<const GrammarText>> GrammarOfCalls(const Chat& chat,
+  // Of a chat that may call tools.
+  StatusOr<std::shared_ptr<const GrammarText>> GrammarOfCalls(const Request& request,
                                                               const LiveRequest* before) const;
   // `before`: another one of the same call, whose grammar it shares if they ask for the same; or
   // null. Throws std::bad_alloc.

@@ -176,9 +176,100 @@ TEST_F(LlmEngineCallsTest, WhatCannotBeHeldIsRejectedAtOnce) {
   std::get<Chat>(request.prompt).tool_choice = ToolChoice::kAuto;
   request.max_tokens = 1;
   EXPECT_EQ(Run(request).text, "a") << "nothing holds it";
-  request = Ask("a", ToolChoice::kRequired);
-  request.format.kind = OutputFormat::Kind::kJsonObject;
-  EXPECT_EQ(Fault(request).field(), "tool_choice");
+  // Beside a form nothing is free.
+  request = Ask("a", ToolChoice::kAuto);
+  request.format.kind = OutputFormat::Kind::kJsonSchema;
+  request.format.schema = R"({"not": {}})";
+  request.format.field = "guided_json";
+  EXPECT_EQ(Fault(request).field(), "guided_json");
+}
+
+Request WithForm(Request request) {
+  request.format.kind = OutputFormat::Kind::kJsonSchema;
+  request.format.schema = R"({"type":"object","properties":{"name":{"type":"string",
+      "maxLength":20},"arguments":{"type":"object"}},"required":["name"]})";
+  request.format.field = "response_format";
+  return request;
+}
+
+TEST_F(LlmEngineCallsTest, BesideAFormTheModelCallsOrAnswersByIt) {
+  Start();
+  const std::string text = R"({"name": "now", "arguments": {}})";
+  TestSink::Seen seen = Run(WithForm(Ask(text, ToolChoice::kAuto)));
+  EXPECT_EQ(seen.text, text);
+  EXPECT_THAT(seen.tool_calls, IsEmpty());
+  EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+  // A call within the text is text.
+  const std::string inside = R"({"name": "<tool_call>\n{"})";
+  EXPECT_EQ(Run(WithForm(Ask(inside, ToolChoice::kAuto))).text, inside);
+  seen = Run(WithForm(Ask(HermesCall("now", "{}"), ToolChoice::kAuto)));
+  EXPECT_EQ(seen.text, "");
+  ASSERT_THAT(seen.tool_calls, SizeIs(testing::Ge(1U)));
+  EXPECT_EQ(seen.tool_calls[0].name, "now");
+  EXPECT_EQ(seen.tool_calls[0].arguments, "{}");
+  // What would be neither is one of both.
+  seen = Run(WithForm(Ask("Hello there.", ToolChoice::kAuto)));
+  EXPECT_NE(seen.text.empty(), seen.tool_calls.empty());
+  // Where a call is required, the form is no way out of it; where none may be, it is the only one.
+  seen = Run(WithForm(Ask(text, ToolChoice::kRequired, "now")));
+  EXPECT_EQ(seen.text, "");
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  seen = Run(WithForm(Ask(HermesCall("now", "{}"), ToolChoice::kNone)));
+  EXPECT_THAT(seen.text, testing::StartsWith("{"));
+  EXPECT_THAT(seen.tool_calls, IsEmpty());
+}
+
+TEST_F(LlmEngineCallsTest, BareCallsAndObjectsAreToldApart) {
+  Start("llama3_json");
+  const std::string text = R"({"name": "now", "arguments": {}})";
+  TestSink::Seen seen = Run(WithForm(Ask(text, ToolChoice::kAuto)));
+  EXPECT_EQ(seen.text, text);
+  EXPECT_THAT(seen.tool_calls, IsEmpty());
+  Request request = WithForm(Ask(R"({"name": "now", "parameters": {}})", ToolChoice::kAuto));
+  std::get<Chat>(request.prompt).parallel_tool_calls = false;
+  seen = Run(request);
+  EXPECT_EQ(seen.text, "");
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].name, "now");
+  request.format.schema = "{}";
+  EXPECT_EQ(Fault(request).field(), "response_format");
+}
+
+TEST_F(LlmEngineCallsTest, ThoughtsComeBeforeCallsOrTheForm) {
+  answer::AnswerFormat format =
+      *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});
+  format.reasoning = {"parentheses", "(", ")"};
+  Start(std::move(format));
+  for (const std::string begin : {"(two) ", "(two)\n\n", ""}) {
+    const std::string thought = begin.empty() ? "" : "two";
+    TestSink::Seen seen = Run(WithForm(Ask(begin + R"({"name": "x"})", ToolChoice::kAuto)));
+    EXPECT_EQ(seen.reasoning, thought);
+    EXPECT_EQ(seen.text, R"({"name": "x"})");
+    Request request = WithForm(Ask(begin + HermesCall("now", "{}"), ToolChoice::kAuto));
+    std::get<Chat>(request.prompt).parallel_tool_calls = false;
+    seen = Run(request);
+    EXPECT_EQ(seen.reasoning, thought);
+    EXPECT_EQ(seen.text, "");
+    EXPECT_THAT(seen.tool_calls, SizeIs(1));
+  }
+}
+
+TEST_F(LlmEngineCallsTest, ChoicesShareAGrammarOnlyOfTheSameForm) {
+  Start();
+  std::vector<SinkRequest> all;
+  std::vector<std::shared_ptr<TestSink>> sinks;
+  const auto add = [&](Request request) {
+    sinks.push_back(NewSink());
+    all.push_back({std::move(request), sinks.back()});
+  };
+  add(WithForm(Ask("{", ToolChoice::kAuto)));
+  add(WithForm(Ask("{", ToolChoice::kAuto)));
+  add(Ask("Hello", ToolChoice::kAuto));
+  all.back().request.max_tokens = 5;
+  ASSERT_TRUE(test_.engine->SubmitAll(std::move(all)).ok());
+  EXPECT_THAT(sinks[0]->WaitEnd().text, testing::StartsWith("{"));
+  EXPECT_THAT(sinks[1]->WaitEnd().text, testing::StartsWith("{"));
+  EXPECT_EQ(sinks[2]->WaitEnd().text, "Hello");
 }
 
 TEST_F(LlmEngineCallsTest, AModelWithoutAKnownFormCallsNone) {

@@ -42,7 +42,7 @@ StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOf(const Request&
                                                                   const LiveRequest* before) const {
   if (const auto* chat = std::get_if<Chat>(&request.prompt);
       chat != nullptr && !chat->tools.empty() && chat->tool_choice != ToolChoice::kNone) {
-    return GrammarOfCalls(*chat, before);
+    return GrammarOfCalls(request, before);
   }
   const OutputFormat& format = request.format;
   if (format.kind == OutputFormat::Kind::kText) return std::shared_ptr<const GrammarText>();
@@ -53,7 +53,9 @@ StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOf(const Request&
 }
 
 StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOfCalls(
-    const Chat& chat, const LiveRequest* before) const {
+    const Request& request, const LiveRequest* before) const {
+  const auto& chat = std::get<Chat>(request.prompt);
+  const OutputFormat& format = request.format;
   const ModelAnswers* const answers = config_.answers.get();
   if (answers == nullptr || answers->format().calls.syntax == answer::CallSyntax::kNone) {
     return InvalidArgument(
@@ -61,15 +63,19 @@ StatusOr<std::shared_ptr<const GrammarText>> LlmEngine::GrammarOfCalls(
         "--tool-parser names the form where there is one",
         "tool_choice");
   }
-  if (!grammar::ConstrainsCalls(chat)) return std::shared_ptr<const GrammarText>();
+  if (!grammar::ConstrainsCalls(chat) && format.kind == OutputFormat::Kind::kText) {
+    return std::shared_ptr<const GrammarText>();
+  }
   const Chat* const other =
       before == nullptr ? nullptr : std::get_if<Chat>(&before->request.prompt);
   if (other != nullptr && other->tool_choice == chat.tool_choice &&
       other->tool_name == chat.tool_name &&
-      other->parallel_tool_calls == chat.parallel_tool_calls && other->tools == chat.tools) {
+      other->parallel_tool_calls == chat.parallel_tool_calls && other->tools == chat.tools &&
+      before->request.format == format) {
     return before->grammar;
   }
-  StatusOr<std::string> ebnf = grammar::ToolEbnf(answers->format(), answers->controls(), chat);
+  StatusOr<std::string> ebnf =
+      grammar::ToolEbnf(answers->format(), answers->controls(), chat, format);
   if (!ebnf.ok()) return ebnf.status();
   return std::make_shared<const GrammarText>(*std::move(ebnf));
 }

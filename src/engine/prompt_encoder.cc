@@ -210,6 +210,7 @@ void PromptEncoder::BeginAnswer(LiveRequest* live, const Parts& parts,
   // Where the marks of thoughts are no tokens, a form begins at once.
   if (live->constraint != nullptr && answers_->thoughts() == nullptr) options.in_thought = false;
   if (!options.tools.empty()) {
+    options.calls_alone = live->request.format.kind != OutputFormat::Kind::kText;
     options.digest = base::Mix64(live->seed, live->request.choice);
     for (const TokenId id : ids)
       options.digest = base::Mix64(options.digest, static_cast<uint64_t>(id));
@@ -222,9 +223,9 @@ std::shared_ptr<const core::Constraint> PromptEncoder::ConstraintOf(const LiveRe
   const ThoughtTokens* const thoughts =
       answers_ != nullptr && parts.answer ? answers_->thoughts() : nullptr;
   if (live.constraint == nullptr || thoughts == nullptr) return live.constraint;
-  // Of calls: there its grammar has the thoughts, too.
+  // There the grammar of calls has the thoughts, too.
   const bool harmony = answers_->format().calls.syntax == answer::CallSyntax::kHarmony;
-  if (harmony && live.request.format.kind == OutputFormat::Kind::kText) return live.constraint;
+  if (harmony && !parts.answer->tools.empty()) return live.constraint;
   return std::make_shared<ThoughtConstraint>(
       live.constraint, thoughts,
       parts.answer->in_thought || answer::HasChannels(answers_->format()));

@@ -2,17 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/fair_pool.h"
+#include "engine/test_constraint.h"
 #include "engine/test_fakes.h"
 #include "tokenizer/bpe_tables.h"
 #include "tokenizer/make_tokenizer.h"
+#include "tokenizer/test_whole_tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
 namespace ropeway::engine {
@@ -90,6 +94,62 @@ TEST_F(PromptEncoderTest, SessionsAndLongRetentionKeepBlocksLonger) {
   request.cache_retention = CacheRetention::kNormal;
   request.session_id = "a session";
   EXPECT_EQ(Encode(request).retention, CacheRetention::kLong);
+}
+
+// Bytes, and the tokens of messages in channels.
+class ChannelTokenizer final : public tokenizer::WholeTokenizer {
+ public:
+  ChannelTokenizer() {
+    for (int i = 0; i < 256; ++i) texts_.emplace_back(1, static_cast<char>(i));
+    for (const char* text : {"<end>", "final", "<|start|>", "<|channel|>", "<|constrain|>",
+                             "<|message|>", "<|end|>"}) {
+      texts_.emplace_back(text);
+    }
+  }
+  std::vector<TokenId> Encode(std::string_view text,
+                              const tokenizer::EncodeOptions&) const override {
+    return {text.begin(), text.end()};
+  }
+  std::string_view Bytes(TokenId id, bool with_special) const override {
+    return IsSpecial(id) && !with_special ? "" : std::string_view(texts_[static_cast<size_t>(id)]);
+  }
+  bool IsEnd(TokenId id) const override { return id == 256; }
+  bool IsSpecial(TokenId id) const override { return id == 256 || id > 257; }
+  int32_t vocab_size() const override { return static_cast<int32_t>(texts_.size()); }
+  std::optional<TokenId> Find(std::string_view token) const override {
+    const auto found = std::find(texts_.begin(), texts_.end(), token);
+    if (found == texts_.end()) return std::nullopt;
+    return static_cast<TokenId>(found - texts_.begin());
+  }
+  std::optional<TokenId> bos() const override { return std::nullopt; }
+  std::optional<TokenId> eos() const override { return 256; }
+
+ private:
+  std::vector<std::string> texts_;
+};
+
+// The grammar of an answer in channels has the thoughts where it has calls, and begins behind them
+// where it is a form's alone.
+TEST_F(PromptEncoderTest, ThoughtsInChannelsStandBeforeAForm) {
+  const auto tokens = std::make_shared<ChannelTokenizer>();
+  const ModelAnswers answers(*answer::DetectFormat("", true, {.tool_parser = "harmony"}), *tokens);
+  ASSERT_NE(answers.thoughts(), nullptr);
+  const auto render = [](const Chat& chat, const StoppedFn&) {
+    return StatusOr(tokenizer::RenderedChat{chat.messages.back().content});
+  };
+  const PromptEncoder encoder(tokens, render, 4096, {}, nullptr, nullptr, &answers);
+  for (const ToolChoice choice : {ToolChoice::kAuto, ToolChoice::kRequired, ToolChoice::kNone}) {
+    LiveRequest live;
+    live.constraint = std::make_shared<TestConstraint>(
+        TestConstraint::Options{.vocab_size = tokens->vocab_size()});
+    live.request.prompt =
+        Chat{.messages = {{"user", "a"}}, .tools = {{.name = "f"}}, .tool_choice = choice};
+    live.request.format.kind = OutputFormat::Kind::kJsonObject;
+    PromptEncoder::Job job(&encoder, &live);
+    const std::optional<StatusOr<core::CoreRequest>> core = job.Run();
+    ASSERT_TRUE(core && core->ok());
+    EXPECT_EQ((*core)->constraint == live.constraint, choice != ToolChoice::kNone);
+  }
 }
 
 // The names that the front end makes are those that the core would.
