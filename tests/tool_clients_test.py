@@ -39,6 +39,9 @@ if URL:
     import openai
     from pydantic import BaseModel, Field
 
+    class Answer(BaseModel):
+        answer: str
+
     class Person(BaseModel):
         """A person."""
         name: str = Field(max_length=20)
@@ -204,6 +207,25 @@ class OpenAiTest(ClientTest):
                         self.assertTrue(last.message.content or last.message.tool_calls)
 
 
+    def test_tools_beside_a_form(self):
+        import jsonschema
+
+        form = {"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": Person.model_json_schema()}}
+        for seed in range(4):
+            messages = [{"role": "user", "content": INVENT if seed % 2 else "What is the weather in Bern?"}]
+            body = {"messages": messages, "tools": self.tools(True), "response_format": form, "max_tokens": 100, "seed": seed,
+                    "temperature": 1.5, "parallel_tool_calls": False}
+            with self.subTest(seed=seed):
+                whole, streamed = (self.turn(self.small, stream, **body).message for stream in (False, True))
+                self.assertEqual(whole.content or "", streamed.content or "")
+                self.assertNotEqual(bool(whole.content), bool(whole.tool_calls))
+                for call, again in zip(whole.tool_calls or [], streamed.tool_calls or [], strict=True):
+                    self.assertEqual(call.function.arguments, again.function.arguments)
+                    jsonschema.validate(json.loads(call.function.arguments), self.SCHEMAS[call.function.name])
+                if whole.content:
+                    Person.model_validate_json(whole.content)
+
+
 class LangChainTest(ClientTest):
     def model(self, url, **more):
         from langchain_openai import ChatOpenAI
@@ -251,7 +273,7 @@ class LangChainTest(ClientTest):
 
 
 class OpenAiAgentsTest(ClientTest):
-    def ask_before(self, url, **settings):
+    def ask_before(self, url, output_type=None, **settings):
         import agents
 
         agents.set_tracing_disabled(True)
@@ -261,19 +283,23 @@ class OpenAiAgentsTest(ClientTest):
                 agent = agents.Agent(name="Helper", instructions="You answer questions by tools.",
                                      model=agents.OpenAIChatCompletionsModel(model="default", openai_client=client),
                                      tools=[agents.function_tool(function) for function in functions],
-                                     model_settings=agents.ModelSettings(**settings))
-                if not stream:
-                    return (await agents.Runner.run(agent, question)).final_output
-                run = agents.Runner.run_streamed(agent, question)
-                async for _ in run.stream_events():
-                    pass
-                return run.final_output
+                                     model_settings=agents.ModelSettings(**settings), output_type=output_type)
+                if stream:
+                    run = agents.Runner.run_streamed(agent, question)
+                    async for _ in run.stream_events():
+                        pass
+                else:
+                    run = await agents.Runner.run(agent, question)
+                return run.final_output_as(output_type, raise_if_incorrect_type=True).answer if output_type else run.final_output
 
         return lambda *case: asyncio.run(ask(*case))
 
     def test_a_loop(self):
         self.check_loop(self.ask_before(GATEWAY))
         self.check_loop(self.ask_before(GATEWAY, parallel_tool_calls=True, include_usage=True, store=False))
+
+    def test_an_output_type(self):
+        self.check_loop(self.ask_before(GATEWAY, output_type=Answer))
 
     def test_a_broken_call(self):
         self.check_stumble(self.ask_before(GATEWAY))
