@@ -115,7 +115,7 @@ struct Chat {
   ToolChoice tool_choice = ToolChoice::kAuto;
   std::string tool_name = {};  // With kRequired: the tool that is called; "": any of them.
   // Whether one answer may have several calls. Where nothing holds calls to a form (kAuto without a
-  // strict tool), false is not enforced.
+  // strict tool, and no form of the answer), false is not enforced.
   bool parallel_tool_calls = true;
   // A JSON object, as text, of further variables of the template, such as
   // {"enable_thinking": false}; "": none. It may not set the template's own: messages, tools,

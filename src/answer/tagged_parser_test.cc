@@ -90,6 +90,42 @@ TEST(TaggedParserTest, TextWithoutMarksIsTheText) {
   EXPECT_EQ(Call("llama3_json", "Hi {}"), "[][Hi {}]");
 }
 
+// As a grammar of calls or a form has them.
+TEST(TaggedParserTest, CallsAloneBeginTheAnswer) {
+  const auto read = [](const char* form, const std::string& text) {
+    return ReadEveryWay(form, text, {.tools = TestTools(), .calls_alone = true});
+  };
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>)";
+  EXPECT_EQ(read("hermes", call + "\n" + call).Calls(), "f {\"a\": 1}\nf {\"a\": 1}\n");
+  EXPECT_EQ(read("hermes", call + "\n" + call).text, "");
+  const std::string bare = R"({"name": "f", "parameters": {"a": 1}})";
+  EXPECT_EQ(read("llama3_json", bare + "; " + bare).Calls(), "f {\"a\": 1}\nf {\"a\": 1}\n");
+  EXPECT_EQ(read("llama3_json", "<|python_tag|>" + bare).Calls(), "f {\"a\": 1}\n");
+  EXPECT_EQ(read("pythonic", "[f(a=1), g()]").Calls(), "f {\"a\":1}\ng {}\n");
+  for (const std::string& text : std::vector<std::string>{
+           "a" + call, " " + call, "\"" + call + "\"", "<tool_call", " <tool_call> \n"}) {
+    EXPECT_EQ(Read(FormatOf("hermes"), {.tools = TestTools(), .calls_alone = true}, text),
+              "[][" + text + "]");
+  }
+  for (const char* text :
+       {R"({"name": "f", "arguments": {"a": 1}})", R"({"name": "x", "parameters": {}})",
+        R"( {"name": "f", "parameters": {}})", R"({"name" : "f", "parameters": {}})",
+        R"([{"name": "f", "parameters": {}}])", R"({"name": "f", "parameters":)", "{\"n", "[f"}) {
+    EXPECT_EQ(read("llama3_json", text).text, text);
+    EXPECT_EQ(read("pythonic", text).text, text);
+  }
+  // What begins otherwise is not held back.
+  const AnswerFormat format = FormatOf("llama3_json");
+  const auto parser = MakeAnswerParser(format, {.tools = TestTools(), .calls_alone = true});
+  Delta delta;
+  parser->Add(R"({"name": "f", "age")", &delta);
+  EXPECT_EQ(delta.text, R"({"name": "f", "age")");
+  // A thought comes first, and white space behind it.
+  const std::string shown = Read(FormatOf("hermes"), {.tools = TestTools(), .calls_alone = true},
+                                 "<think>x</think>\n\n" + call);
+  EXPECT_TRUE(shown.starts_with("[x][] ") && shown.ends_with("f{\"a\": 1}")) << shown;
+}
+
 TEST(TaggedParserTest, ThoughtsStandApart) {
   EXPECT_EQ(Think("<think>\nTwo.\nAnd two.\n</think>\n\nFour.\n"), "[Two.\nAnd two.][Four.\n]");
   EXPECT_EQ(Think(" \n<think>x</think>"), "[x][]");

@@ -51,7 +51,7 @@ class Ebnf::Beginning {
  private:
   using Places = std::set<size_t>;
   static constexpr int kMostDepth = 2'000;
-  static constexpr size_t kMostReadings = 100'000;
+  static constexpr size_t kMostReadings = 20'000;
 
   // The places in the text to which the node may lead from `at`.
   const Places& Read(Node node, size_t at) {

@@ -73,7 +73,7 @@ TEST(EbnfBeginningTest, IsBounded) {
     wide.push_back(ebnf.Choice(ways));
   }
   EXPECT_TRUE(ebnf.MayBegin(ebnf.Choice(wide), "y"));
-  wide.resize(100);
+  wide.resize(40);
   EXPECT_FALSE(ebnf.MayBegin(ebnf.Choice(wide), "y"));
 }
 
