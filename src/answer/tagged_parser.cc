@@ -130,6 +130,8 @@ class TaggedParser final : public AnswerParser {
   int calls() const override { return writer_.calls(); }
 
  private:
+  // In the order of Mark, then what calls begin with where they are all of the answer. Some models
+  // leave out the mark before the first call.
   std::vector<std::string> MarksOf(const CallForm& form, const AnswerOptions& options) const {
     std::vector<std::string> marks;
     if (!reads_calls_) return marks;
