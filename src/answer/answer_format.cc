@@ -253,6 +253,7 @@ bool HasChannels(const AnswerFormat& format) {
 
 std::vector<std::string> BareStarts(const CallForm& form, const std::vector<std::string>& tools) {
   std::vector<std::string> starts;
+  if (form.syntax == CallSyntax::kXml && !form.call.empty()) starts.push_back(form.call);
   for (const std::string& tool : tools) {
     if (form.syntax == CallSyntax::kBare) {
       starts.push_back("{\"name\": \"" + tool + "\", \"parameters\": ");

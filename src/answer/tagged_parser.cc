@@ -130,13 +130,15 @@ class TaggedParser final : public AnswerParser {
   int calls() const override { return writer_.calls(); }
 
  private:
-  // In the order of Mark, then what calls begin with where they are all of the answer. Some models
-  // leave out the mark before the first call.
+  // In the order of Mark. Some models leave out the mark before the first call.
   std::vector<std::string> MarksOf(const CallForm& form, const AnswerOptions& options) const {
     std::vector<std::string> marks;
     if (!reads_calls_) return marks;
-    marks = {form.begin, form.begin.empty() ? std::string() : form.end,
-             form.syntax == CallSyntax::kXml ? form.call : std::string()};
+    if (form.begin.empty()) {
+      marks = {"", "", ""};
+    } else {
+      marks = {form.begin, form.end, form.syntax == CallSyntax::kXml ? form.call : ""};
+    }
     if (!alone_) return marks;
     const std::vector<std::string> starts = BareStarts(form, options.tools);
     marks.insert(marks.end(), starts.begin(), starts.end());
