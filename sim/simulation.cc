@@ -155,7 +155,6 @@ Simulation::Simulation(const Setup& setup, bool verbose)
 void Simulation::StartEngine() {
   engine::EngineCoreOptions options = setup_.core;
   options.is_end = IsEnd;
-  options.note_steps = true;
   if (setup_.plant == Plant::kAgingForgotten) options.queue.max_wait = kNoMaxWait;
   if (setup_.plant == Plant::kShortRope) options.step.long_rope_above = core::kNoLongRope;
   if (setup_.plant == Plant::kBatchJoined) options.scheduler.urgent_joins = true;
@@ -168,6 +167,7 @@ void Simulation::StartEngine() {
                                                  Tamper(setup_.plant, &events);
                                                  Receive(std::move(events));
                                                });
+  core_->NoteSteps(true);
 }
 
 void Add(const core::TransitionCounts& more, core::TransitionCounts* sum) {

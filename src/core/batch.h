@@ -145,6 +145,16 @@ struct StepContent {
   bool empty() const { return items.empty() && preempted.empty() && fetching.empty(); }
 };
 
+// One step that computed something, or preempted a sequence.
+struct StepTrace {
+  uint64_t step = 0;
+  base::TimePoint begin{};
+  base::TimePoint end{};
+  base::Duration forward{};   // The forward pass with sampling.
+  base::Duration sampling{};  // The part of `forward` that searches for tokens.
+  StepContent content;        // Its sequences are requests.
+};
+
 }  // namespace ropeway::core
 
 #endif  // ROPEWAY_CORE_BATCH_H_

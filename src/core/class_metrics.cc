@@ -10,9 +10,11 @@ base::Histogram* AddLatency(base::Metrics* metrics, Priority priority, const cha
   return metrics->AddHistogram(name, help, base::LatencyBuckets(), LabelsOf(priority));
 }
 
-ClassMetrics MakeOne(base::Metrics* metrics, Priority priority, const QueueOptions& options) {
+ClassMetrics MakeOne(base::Metrics* metrics, RecentLatencies* recent, Priority priority,
+                     const QueueOptions& options) {
   const auto index = static_cast<size_t>(priority);
   return {metrics,
+          recent,
           priority,
           {.ttft = options.ttft_limits[index], .latency = options.latency_limits[index]}};
 }
@@ -21,7 +23,8 @@ ClassMetrics MakeOne(base::Metrics* metrics, Priority priority, const QueueOptio
 
 base::Metrics::Labels LabelsOf(Priority priority) { return {{"priority", PriorityName(priority)}}; }
 
-ClassMetrics::ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits)
+ClassMetrics::ClassMetrics(base::Metrics* metrics, RecentLatencies* recent, Priority priority,
+                           const Limits& limits)
     : ttft_(AddLatency(metrics, priority, "ropeway_time_to_first_token_seconds",
                        "Time from a request's arrival to its first generated token, by class.")),
       inter_token_(metrics->AddHistogram("ropeway_inter_token_latency_seconds",
@@ -59,6 +62,7 @@ ClassMetrics::ClassMetrics(base::Metrics* metrics, Priority priority, const Limi
                                        "Predicted wait of a request of the class that arrives now, "
                                        "for the tenant with the longest wait.",
                                        LabelsOf(priority))),
+      recent_(recent),
       limits_(limits) {
   metrics
       ->AddGauge("ropeway_ttft_limit_seconds", "Limit of the class on the time to the first token.",
@@ -77,16 +81,25 @@ void ClassMetrics::Started(base::Duration after, base::Duration formation) const
 
 void ClassMetrics::FirstToken(base::Duration after) const {
   ttft_->Observe(base::ToSeconds(after));
-  if (after > limits_.ttft) late_first_tokens_->Increment();
+  const base::TimePoint now = base::RealClock().Now();
+  recent_->ttft.Add(after, now);
+  if (after <= limits_.ttft) return;
+  late_first_tokens_->Increment();
+  recent_->late.Add(after, now);
 }
 
 void ClassMetrics::Token(base::Duration since) const {
   inter_token_->Observe(base::ToSeconds(since));
+  recent_->inter_token.Add(since, base::RealClock().Now());
 }
 
 void ClassMetrics::EndedAfter(base::Duration after) const {
   e2e_->Observe(base::ToSeconds(after));
-  if (after > limits_.latency) late_ends_->Increment();
+  const base::TimePoint now = base::RealClock().Now();
+  recent_->e2e.Add(after, now);
+  if (after <= limits_.latency) return;
+  late_ends_->Increment();
+  recent_->late.Add(after, now);
 }
 
 void ClassMetrics::Ended(const PhaseTimes& times) const {
@@ -102,9 +115,9 @@ void ClassMetrics::SetQueue(int waiting, int running, double wait_seconds) const
 }
 
 RequestMetrics::RequestMetrics(base::Metrics* metrics, const QueueOptions& options)
-    : classes_{MakeOne(metrics, Priority::kHigh, options),
-               MakeOne(metrics, Priority::kMedium, options),
-               MakeOne(metrics, Priority::kLow, options)} {
+    : classes_{MakeOne(metrics, recent_.get(), Priority::kHigh, options),
+               MakeOne(metrics, recent_.get(), Priority::kMedium, options),
+               MakeOne(metrics, recent_.get(), Priority::kLow, options)} {
   for (const FinishReason reason : {FinishReason::kStop, FinishReason::kLength,
                                     FinishReason::kCancelled, FinishReason::kFailed}) {
     ended_[static_cast<size_t>(reason)] =

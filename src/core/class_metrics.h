@@ -4,13 +4,23 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/recent_times.h"
 #include "ropeway/options.h"
 #include "ropeway/request.h"
 
 namespace ropeway::core {
+
+// What requests of all classes took in the last minute and hour, by base::RealClock. Thread-safe.
+struct RecentLatencies {
+  base::RecentTimes ttft;         // From arrival to the first token.
+  base::RecentTimes inter_token;  // Between two tokens of a request.
+  base::RecentTimes e2e;          // From arrival to the end.
+  base::RecentTimes late;  // What was beyond a limit of its class: to the first token or end.
+};
 
 // The metrics of the requests of one class. In a gateway, a request starts when it is sent to a
 // backend, and the pieces of its output stand for tokens. Thread-safe.
@@ -22,8 +32,9 @@ class ClassMetrics {
     base::Duration latency{};  // To the end.
   };
 
-  // `metrics` must outlive it.
-  ClassMetrics(base::Metrics* metrics, Priority priority, const Limits& limits);
+  // Both pointers must outlive it.
+  ClassMetrics(base::Metrics* metrics, RecentLatencies* recent, Priority priority,
+               const Limits& limits);
 
   // A request started `after` its arrival. `formation`: how much of this it waited for others to
   // fill its batch.
@@ -53,6 +64,7 @@ class ClassMetrics {
   base::Gauge* const waiting_;
   base::Gauge* const running_;
   base::Gauge* const expected_wait_;
+  RecentLatencies* const recent_;
   const Limits limits_;
 };
 
@@ -67,8 +79,10 @@ class RequestMetrics {
   }
   // A request ended for `reason`, `after` its arrival.
   void Ended(Priority priority, FinishReason reason, base::Duration after) const;
+  const RecentLatencies& recent() const { return *recent_; }
 
  private:
+  const std::unique_ptr<RecentLatencies> recent_ = std::make_unique<RecentLatencies>();
   const std::array<ClassMetrics, kNumPriorities> classes_;  // By Priority.
   std::array<base::Counter*, 4> ended_{};                   // By FinishReason.
 };

@@ -166,7 +166,7 @@ bool EngineCore::Step() {
     MoveBlocks(schedule);
     NoteSchedule(schedule);
     BuildBatch(schedule);
-    if (options_.note_steps) {
+    if (notes_steps_) {
       NoteContent(schedule, transfers_.counts().fetched_blocks - fetched);
     }
     if (builder_.batch().items.empty()) {

@@ -179,8 +179,10 @@ class EngineCore {
   bool has_background() const { return device_status_.ok() && transfers_.anything_to_store(); }
   const CoreStats& stats() const { return stats_; }
 
-  // What the newest step consisted of, also while its events are emitted. Empty if
-  // EngineCoreOptions::note_steps is not set, or memory was short for it.
+  // Whether last_step() is filled in, from the next step on.
+  void NoteSteps(bool notes) { notes_steps_ = notes; }
+  // What the newest step consisted of, also while its events are emitted. Empty unless steps are
+  // noted, or if memory was short for it.
   const core::StepContent& last_step() const { return last_step_; }
 
   // OK, or why the device was lost.
@@ -263,6 +265,7 @@ class EngineCore {
   };
   std::vector<OpenBatch> batches_;
   CoreStats stats_;
+  bool notes_steps_ = false;
   core::StepContent last_step_;
 };
 

@@ -163,6 +163,7 @@ void EngineLoop::Admit(core::CoreRequest arrival) {
   const auto live = std::static_pointer_cast<LiveRequest>(arrival.context);
   arrival.group = live->group;
   const auto prompt_tokens = static_cast<int32_t>(arrival.prompt.size());
+  live->prompt_tokens = prompt_tokens;
   Status status = lost() ? CopyStatus(device_status_) : core_.Add(std::move(arrival));
   if (!status.ok()) {
     output_->Reject(live, std::move(status));
@@ -180,6 +181,7 @@ void EngineLoop::Step() {
   in_step_since_ = step_begin_;
   // A flush is for all that came before it.
   if (flush_asked_ && !has_messages() && inbox_.size() == 0) core_.Flush();
+  core_.NoteSteps(trace_ != nullptr || step_log_.watched());
   core_.Step();
   if (in_step()) Publish(clock_->Now());  // It had no events.
   const CoreStats& stats = core_.stats();
@@ -275,6 +277,7 @@ void EngineLoop::CountStep(base::Duration took) {
   metrics_->step_rows->Observe(stats.last_rows);
   metrics_->batch_size->Observe(stats.last_items);
   metrics_->step_time->Observe(seconds);
+  metrics_->recent_steps.Add(took, base::RealClock().Now());
   metrics_->busy_seconds->Increment(seconds);
   if (stats.waiting + stats.preempted > 0) {
     metrics_->slots_used->Increment(seconds * stats.last_items);
@@ -318,11 +321,14 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
 }
 
 void EngineLoop::TraceStep(base::TimePoint end) {
-  if (trace_ == nullptr || core_.last_step().empty()) return;
+  const bool watched = step_log_.watched();
+  if ((trace_ == nullptr && !watched) || core_.last_step().empty()) return;
   try {
     const CoreStats& stats = core_.stats();
-    trace_->Step({stats.steps, step_begin_, end, stats.last_forward, stats.last_sampling,
-                  core_.last_step()});
+    core::StepTrace step{stats.steps,        step_begin_,         end,
+                         stats.last_forward, stats.last_sampling, core_.last_step()};
+    if (watched) step_log_.Add(step);
+    if (trace_ != nullptr) trace_->Step(std::move(step));
   } catch (const std::bad_alloc&) {  // A trace may lack a step.
   }
 }

@@ -21,6 +21,7 @@
 #include "engine/work_window.h"
 #include "policy/scheduling_policy.h"
 #include "scheduler/queue_load.h"
+#include "service/activity.h"
 #include "service/front_desk.h"
 
 namespace ropeway::engine {
@@ -55,6 +56,10 @@ class EngineLoop {
 
   // Ends all requests as cancelled, and the thread.
   void Stop();
+
+  // The last steps, while they are watched.
+  service::StepLog* steps() { return &step_log_; }
+  const service::StepLog* steps() const { return &step_log_; }
 
   // As of the last step.
   struct Snapshot {
@@ -132,6 +137,7 @@ class EngineLoop {
   OutputProcessor* const output_;
   const LiveRequests* const requests_;
   TraceWriter* const trace_;
+  service::StepLog step_log_;
   const std::unique_ptr<policy::SchedulingPolicy> policy_;
   EngineCore core_;  // The engine thread's once that runs.
   kvcache::KvTier* const tier_;

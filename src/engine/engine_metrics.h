@@ -70,6 +70,7 @@ class EngineMetrics {
   base::Counter* const rejected;
   const TurnMetrics turns;
   const core::RequestMetrics requests;
+  base::RecentTimes recent_steps;  // By base::RealClock.
 
   // Adds a gauge that is 1 and tells something by its labels.
   void AddInfo(const char* name, const char* help, const base::Metrics::Labels& labels) {

@@ -139,7 +139,6 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
   core.max_model_len =
       ResolveMaxModelLen(options.model.max_model_len, model_context_length,
                          core.UsableBlocks(layout), kvcache::KvWindows(layout.windows));
-  core.note_steps = !options.trace_file.empty();
   return core;
 }
 

@@ -26,7 +26,6 @@ struct EngineCoreOptions {
   kvcache::KvTier* tier = nullptr;                // Null: none. Must outlive the core.
   int32_t max_model_len = 0;                      // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
-  bool note_steps = false;                        // EngineCore::last_step() is filled in.
   // Check integrity after each step or Abort that leaves the core idle; a violation ends the
   // process (base/check.h).
 #ifdef NDEBUG

@@ -182,6 +182,19 @@ EngineStats LlmEngine::Stats() const {
   return OrIfShort(EngineStats(), [this] { return StatsOf(loop_.snapshot()); });
 }
 
+service::Activity LlmEngine::ActivityAfter(const service::ActivityCursor& cursor) const {
+  return OrIfShort(service::Activity(), [&] {
+    service::Activity activity;
+    activity.now = config_.clock->Now();
+    activity.steps = loop_.steps()->After(cursor.step);
+    activity.ended = requests_.ended().After(cursor.ended);
+    service::AddRecent(metrics_.requests.recent(), &activity);
+    activity.step = service::SummaryOf(metrics_.recent_steps, base::RealClock().Now());
+    if (config_.tier != nullptr) activity.disk_blocks = config_.tier->Usage().blocks;
+    return activity;
+  });
+}
+
 std::string LlmEngine::MetricsText() const {
   return OrIfShort(std::string(), [this] {
     const EngineLoop::Snapshot loop = loop_.snapshot();

@@ -100,6 +100,8 @@ class LlmEngine final : public service::FrontDesk {
   int RetryAfterSeconds(const std::string& tenant) const override;
   std::vector<service::RequestInfo> Requests() const override;
   service::QueueInfo Queue(const std::string* tenant, double weight) const override;
+  void SetWatched(bool watched) override { loop_.steps()->set_watched(watched); }
+  service::Activity ActivityAfter(const service::ActivityCursor& cursor) const override;
   EngineStats Stats() const override;
   StatusOr<std::unique_ptr<service::Tokenization>> Tokenize(std::string text,
                                                             bool add_special) const override;

@@ -21,15 +21,7 @@
 
 namespace ropeway::engine {
 
-// One step that computed something, or preempted a sequence.
-struct StepTrace {
-  uint64_t step = 0;
-  base::TimePoint begin{};
-  base::TimePoint end{};
-  base::Duration forward{};   // The forward pass with sampling.
-  base::Duration sampling{};  // The part of `forward` that searches for tokens.
-  core::StepContent content;  // Its sequences are requests.
-};
+using core::StepTrace;
 
 // The trace is an array of events in Chrome's JSON format, which viewers load even if it is cut
 // off. A slice per step on the track "steps"; a slice per request, from its arrival to its end, and

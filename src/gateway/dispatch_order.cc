@@ -110,6 +110,7 @@ std::vector<service::RequestInfo> DispatchOrder::Requests(base::TimePoint now) c
     info.age_seconds = base::ToSeconds(now - entry->arrived);
     info.priority = entry->request.priority;
     info.queue_position = position;
+    info.replica = entry->replica;
     infos.push_back(std::move(info));
   };
   for (size_t i = 0; i < order.size(); ++i) add(order[i].entry, static_cast<int32_t>(i));

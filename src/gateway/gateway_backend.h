@@ -89,6 +89,7 @@ class GatewayBackend final : public service::FrontDesk {
   int RetryAfterSeconds(const std::string& tenant) const override;
   std::vector<service::RequestInfo> Requests() const override;
   service::QueueInfo Queue(const std::string* tenant, double weight) const override;
+  service::Activity ActivityAfter(const service::ActivityCursor& cursor) const override;
   EngineStats Stats() const override;
   std::vector<BackendStatus> Backends() const override;
   StatusOr<std::unique_ptr<service::Tokenization>> Tokenize(std::string text,

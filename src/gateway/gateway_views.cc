@@ -137,6 +137,10 @@ std::vector<service::RequestInfo> GatewayBackend::Requests() const {
     const base::TimePoint now = config_.clock->Now();
     for (const Model& model : models_) {
       std::vector<service::RequestInfo> its = model.dispatcher->Requests(now);
+      for (service::RequestInfo& info : its) {
+        if (info.replica < 0) continue;
+        info.backend = model.replicas[static_cast<size_t>(info.replica)].name();
+      }
       all.insert(all.end(), std::make_move_iterator(its.begin()),
                  std::make_move_iterator(its.end()));
     }
@@ -163,6 +167,16 @@ service::QueueInfo GatewayBackend::Queue(const std::string* tenant, double weigh
     ++queue.classes[static_cast<size_t>(client.priority())].waiting;
   });
   return queue;
+}
+
+service::Activity GatewayBackend::ActivityAfter(const service::ActivityCursor& cursor) const {
+  return service::OrIfShort(service::Activity(), [&] {
+    service::Activity activity;
+    activity.now = config_.clock->Now();
+    activity.ended = requests_.ended().After(cursor.ended);
+    service::AddRecent(metrics_.requests.recent(), &activity);
+    return activity;
+  });
 }
 
 EngineStats GatewayBackend::Stats() const {

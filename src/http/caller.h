@@ -17,6 +17,7 @@ enum class Rights {
   kKey,         // API keys; all clients where there are none.
   kKeyOrAdmin,  // What kKey admits, and the admin key.
   kMetrics,     // What kKeyOrAdmin admits, and keys for metrics alone.
+  kView,        // The admin key alone; all clients where there is no key at all.
   kAdmin,       // The admin key alone.
 };
 

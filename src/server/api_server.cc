@@ -68,6 +68,7 @@ class ApiServer::Impl {
   void StopAccepting() { context_.http.state = http::HttpContext::State::kStopping; }
 
   void Stop(std::chrono::milliseconds grace) {
+    context_.events.Stop();  // Its streams would last.
     server_.Stop(grace);
     context_.StopHelpers();
   }

@@ -13,6 +13,7 @@
 #include "base/words.h"
 #include "core/request_check.h"
 #include "http/exchange.h"
+#include "server/status_json.h"
 
 namespace ropeway::server {
 namespace {
@@ -45,31 +46,6 @@ Json BatchingJson(const EngineStats& stats) {
           {"avg_step_size", stats.avg_step_size},
           {"avg_step_rows", stats.avg_step_rows},
           {"avg_step_duration_ms", stats.avg_step_duration_ms}};
-}
-
-// GET /health's "backends": those behind a gateway.
-Json BackendJson(const BackendStatus& backend) {
-  const auto known = [](double ms) { return ms > 0 ? Json(ms) : Json(nullptr); };
-  return {{"model", backend.model},
-          {"name", backend.name},
-          {"state", backend.state},
-          {"reason", backend.reason.empty() ? Json(nullptr) : Json(backend.reason)},
-          {"in_flight", backend.in_flight},
-          {"outstanding_tokens", backend.outstanding_tokens},
-          {"concurrency", {{"limit", backend.concurrency}, {"learned", backend.learned}}},
-          {"latency_ms",
-           {{"p50", known(backend.latency_p50_ms)}, {"p99", known(backend.latency_p99_ms)}}},
-          {"sent", backend.sent},
-          {"completed", backend.completed},
-          {"retries", backend.retries},
-          {"resumptions", backend.resumptions},
-          {"failures",
-           {{"unreachable", backend.unreachable},
-            {"busy", backend.busy},
-            {"broken", backend.broken},
-            {"rejected", backend.rejected},
-            {"timeouts", backend.timeouts},
-            {"ejections", backend.ejections}}}};
 }
 
 http::HttpReply HealthReply(bool good, const std::string& reason, const Json& more = Json::object(),
@@ -108,22 +84,6 @@ Json ModelJson(const service::ModelInfo& model, const std::string& name,
 }
 
 // --- The queue.
-
-const char* StateName(service::RequestInfo::State state) {
-  switch (state) {
-    case service::RequestInfo::State::kEncoding:
-      return "encoding";
-    case service::RequestInfo::State::kWaiting:
-      return "waiting";
-    case service::RequestInfo::State::kRunning:
-      return "running";
-    case service::RequestInfo::State::kPreempted:
-      return "preempted";
-    case service::RequestInfo::State::kEnded:
-      return "ended";
-  }
-  return "";
-}
 
 Json RequestJson(const service::RequestInfo& request, bool with_tenant) {
   Json json = {{"id", request.id}};

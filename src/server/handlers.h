@@ -43,6 +43,9 @@ StatusOr<service::ModelInfo> ModelToAsk(const std::string& name, const http::Cal
 http::Route::Handler Tokenizes(ServerContext* context);
 http::Route::Handler Detokenizes(ServerContext* context);
 
+// GET /admin/events. `context` must outlive the handler.
+http::Route::Handler StreamsEvents(ServerContext* context);
+
 // The metrics of all tenants, or of `tenant` alone if that is not "", in the Prometheus text
 // format.
 std::string TenantText(const http::HttpMetrics& metrics, const std::vector<KeyUsage>& usage,

@@ -38,6 +38,8 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
        "Liveness and readiness, and how requests are batched"},
       {"GET", "/metrics", http::Rights::kMetrics, own, plain(AnswerMetrics),
        "Metrics for Prometheus"},
+      {"GET", "/admin/events", http::Rights::kView, own, StreamsEvents(context),
+       "What the server does, as a stream"},
       {"GET", "/admin/requests", http::Rights::kAdmin, own, plain(AnswerRequests),
        "Unfinished requests"},
       {"POST", "/admin/requests/{id}/cancel", http::Rights::kAdmin, own, plain(AnswerCancel),

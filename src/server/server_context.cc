@@ -32,6 +32,7 @@ ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* b
       any_model(options.any_model),
       other_names(options.other_names),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
+      events(backend),
       limits_(options.limits),
       // One tenant alone gets half of the places.
       helpers_(std::max(1, options.limits.helper_threads),

@@ -16,6 +16,7 @@
 #include "http/http_context.h"
 #include "http/socket_stream.h"
 #include "server/api_keys.h"
+#include "server/event_feed.h"
 #include "server/key_limits.h"
 #include "server/server_options.h"
 #include "service/front_desk.h"
@@ -61,6 +62,7 @@ class ServerContext final : public http::HttpApplication {
   const bool any_model;                        // ServerOptions::any_model.
   const std::vector<std::string> other_names;  // ServerOptions::other_names.
   KeyLimits key_limits;
+  EventFeed events;
 
   // Tells of a body's fields that are ignored: in the header of the answer, and of each once in the
   // log.

@@ -280,6 +280,20 @@ std::vector<service::RequestInfo> FakeBackend::Requests() const {
   return all;
 }
 
+void FakeBackend::set_activity(service::Activity activity) {
+  const std::lock_guard lock(mutex_);
+  activity_ = std::move(activity);
+}
+
+service::Activity FakeBackend::ActivityAfter(const service::ActivityCursor& cursor) const {
+  const std::lock_guard lock(mutex_);
+  ++looks_;
+  service::Activity after = activity_;
+  std::erase_if(after.steps, [&](const auto& step) { return step.step <= cursor.step; });
+  std::erase_if(after.ended, [&](const auto& ended) { return ended.number <= cursor.ended; });
+  return after;
+}
+
 StatusOr<std::string> FakeBackend::Detokenize(const std::vector<TokenId>& ids) const {
   std::string text;
   for (const TokenId id : ids) {

@@ -62,6 +62,10 @@ class FakeBackend final : public service::FrontDesk {
   // These before the server starts. A tenant's wait is the queue's times its weight.
   void set_queue(service::QueueInfo queue) { queue_ = std::move(queue); }
   void set_stats(EngineStats stats) { stats_ = std::move(stats); }
+  // What it has done; steps and ends behind a cursor are shown.
+  void set_activity(service::Activity activity);
+  bool watched() const { return watched_; }
+  int looks() const { return looks_; }  // Calls of ActivityAfter.
   void set_sampling(SamplingParams sampling) { sampling_ = std::move(sampling); }
   void set_backends(std::vector<BackendStatus> backends) { backends_ = std::move(backends); }
   void set_models(std::vector<service::ModelInfo> models) { models_ = std::move(models); }
@@ -90,6 +94,8 @@ class FakeBackend final : public service::FrontDesk {
   std::vector<service::RequestInfo> Requests() const override;
   service::QueueInfo Queue(const std::string* tenant, double weight) const override;
   EngineStats Stats() const override { return stats_; }
+  void SetWatched(bool watched) override { watched_ = watched; }
+  service::Activity ActivityAfter(const service::ActivityCursor& cursor) const override;
   std::vector<BackendStatus> Backends() const override { return backends_; }
   StatusOr<std::unique_ptr<service::Tokenization>> Tokenize(std::string, bool) const override;
   StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(Chat, bool) const override;
@@ -124,6 +130,9 @@ class FakeBackend final : public service::FrontDesk {
   service::Health health_;
   service::QueueInfo queue_;
   EngineStats stats_;
+  service::Activity activity_;
+  std::atomic<bool> watched_{false};
+  mutable std::atomic<int> looks_{0};
   SamplingParams sampling_;
   std::vector<BackendStatus> backends_;
   std::vector<service::ModelInfo> models_;  // Empty: "fake-model" alone.

@@ -1,5 +1,7 @@
 #include "service/active_request.h"
 
+#include <chrono>
+
 #include "base/failure.h"
 #include "service/sinks.h"
 
@@ -63,8 +65,28 @@ void ActiveRequest::Tell(const Outcome& outcome) {
   told_ = true;
   if (End()) bytes.Release();
   if (turn != nullptr) turn->turn.Abandon();
+  end_code_ = outcome.status.code();
+  finish_ = outcome.finish;
   CallSink(id, [&] { sink_->OnEnd(id, outcome); });
   CallSink(id, [&] { sink_.reset(); });
+}
+
+EndedRequest ActiveRequest::ended_as() const {
+  EndedRequest ended;
+  ended.id = id;
+  ended.tenant = tenant();
+  ended.priority = priority();
+  ended.code = end_code_;
+  ended.reason = finish_.reason;
+  if (end_code_ == StatusCode::kCancelled) ended.reason = FinishReason::kCancelled;
+  if (end_code_ != StatusCode::kOk && end_code_ != StatusCode::kCancelled) {
+    ended.reason = FinishReason::kFailed;
+  }
+  ended.usage = finish_.usage;
+  ended.preemptions = finish_.preemptions;
+  ended.times = finish_.times;
+  ended.ended_at = base::ToSeconds(std::chrono::system_clock::now().time_since_epoch());
+  return ended;
 }
 
 void ActiveRequest::Fail(const Status& status) { Tell(Outcome::Failed(base::CopyStatus(status))); }

@@ -14,6 +14,7 @@
 #include "core/sequence.h"
 #include "ropeway/backend.h"
 #include "ropeway/request.h"
+#include "service/activity.h"
 #include "service/front_desk.h"
 #include "store/session.h"
 #include "store/session_store.h"
@@ -89,6 +90,9 @@ class ActiveRequest {
   // Without `output`, which its end adds.
   PhaseTimes Times() const;
 
+  // The tokens of its prompt; 0: not known yet. Any thread.
+  std::atomic<int32_t> prompt_tokens{0};
+
   // It was cancelled; the thread that ends it may not know yet. Any thread.
   std::atomic<bool> cancel_asked{false};
   // Its sink is told the end, or was: nothing is left to cancel.
@@ -104,6 +108,8 @@ class ActiveRequest {
   void TellAlive();
   // The sink threw, or wants no more.
   bool gone() const { return gone_; }
+  // What its sink was told of its end, without texts. REQUIRES: told(); the thread that told it.
+  EndedRequest ended_as() const;
   // Whether the sink was told the end.
   bool ended() const { return sink_ == nullptr; }
   // Its answer is complete, and its end waits for the store.
@@ -127,6 +133,8 @@ class ActiveRequest {
   std::shared_ptr<Sink> sink_;  // Null: it was told the end.
   bool admitted_ = false;
   bool gone_ = false;
+  StatusCode end_code_ = StatusCode::kOk;  // Of the Outcome that it told.
+  Finish finish_;
 };
 
 }  // namespace ropeway::service

@@ -17,6 +17,7 @@
 #include "ropeway/request.h"
 #include "ropeway/stats.h"
 #include "ropeway/status.h"
+#include "service/activity.h"
 
 namespace ropeway::service {
 
@@ -79,6 +80,9 @@ struct RequestInfo {
   // Requests that start before it, as of a moment ago; negative: it runs, or is not in the queue
   // yet.
   int32_t queue_position = -1;
+  int32_t prompt_tokens = 0;  // 0: not known.
+  int replica = -1;           // Of a gateway: which of its model's backends computes it; -1: none.
+  std::string backend = {};   // The name of that.
 };
 
 // The queue, as of a moment ago.
@@ -148,6 +152,11 @@ class FrontDesk : public Backend {
   virtual QueueInfo Queue(const std::string* tenant, double weight) const = 0;
 
   virtual EngineStats Stats() const = 0;
+
+  // Whether it is watched: until then no steps are kept. One thread at a time.
+  virtual void SetWatched(bool /*watched*/) {}
+  // What there was behind `cursor`.
+  virtual Activity ActivityAfter(const ActivityCursor& cursor) const = 0;
 
   // For gateways: the state of each backend.
   virtual std::vector<BackendStatus> Backends() const { return {}; }

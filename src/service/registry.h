@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 #include "service/active_request.h"
+#include "service/activity.h"
 #include "service/front_desk.h"
 #include "service/intake.h"
 
@@ -48,12 +50,22 @@ class Registry {
     return {};
   }
 
-  // Forgets a request that has ended, or that was not accepted after all.
+  // Forgets a request that has ended, or that was not accepted after all. The thread that told its
+  // sink the end.
   void Erase(RequestId id) {
+    std::shared_ptr<T> request;
+    {
+      const std::lock_guard lock(mu_);
+      if (const auto node = requests_.extract(id); !node.empty()) request = node.mapped();
+    }
+    // Before Drain returns.
+    if (request != nullptr && request->told()) KeepEnded(*request);
     const std::lock_guard lock(mu_);
-    requests_.erase(id);
     if (requests_.empty()) empty_.notify_all();
   }
+
+  // The last requests that ended.
+  const EndedRequests& ended() const { return ended_; }
 
   // The request of this id; null if there is none, or if its sink was told the end.
   std::shared_ptr<T> Find(RequestId id) const {
@@ -126,7 +138,8 @@ class Registry {
                      .tenant = request->tenant(),
                      .state = state,
                      .age_seconds = base::ToSeconds(now - request->arrival),
-                     .priority = request->priority()});
+                     .priority = request->priority(),
+                     .prompt_tokens = request->prompt_tokens.load()});
     });
     SetPositions(queue, &all);
     return all;
@@ -148,7 +161,15 @@ class Registry {
     return {StatusCode::kUnavailable, owner_ + " is stopping and accepts no new requests"};
   }
 
+  void KeepEnded(const T& request) noexcept {
+    try {
+      ended_.Add(request.ended_as());
+    } catch (const std::bad_alloc&) {  // Only what is shown lacks it.
+    }
+  }
+
   const std::string owner_;
+  EndedRequests ended_;
   std::atomic<int> queued_{0};
   mutable std::mutex mu_;  // Guards all that follows.
   mutable std::condition_variable empty_;
