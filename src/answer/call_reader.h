@@ -99,28 +99,6 @@ std::unique_ptr<CallReader> MakeGemmaReader(const CallForm& form);              
 // `named`: the block has begun with the mark of a call, and that of the block is missing.
 std::unique_ptr<CallReader> MakeXmlReader(const CallForm& form, bool named);  // kXml.
 
-// Follows one JSON value, to find its end. It takes whatever has balanced brackets and strings.
-class JsonValue {
- public:
-  enum class Step : uint8_t {
-    kInside,   // The character is a part of the value, or white space before it.
-    kEnd,      // It is the value's last character.
-    kBehind,   // The value, a number or a word, ended before it.
-    kInvalid,  // No value has it here.
-  };
-  Step Put(char c);
-  // Whether the value has begun.
-  bool begun() const { return begun_; }
-  bool in_string() const { return in_string_; }
-
- private:
-  std::string open_;  // The brackets that are open.
-  bool begun_ = false;
-  bool in_string_ = false;
-  bool escaped_ = false;
-  bool scalar_ = false;  // A number or a word at the top.
-};
-
 }  // namespace ropeway::answer
 
 #endif  // ROPEWAY_ANSWER_CALL_READER_H_

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "answer/json_calls.h"
 #include "answer/marked_reader.h"
 
 namespace ropeway::answer {

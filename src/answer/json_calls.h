@@ -1,7 +1,9 @@
-// Calls as JSON objects.
+// JSON as it comes, one character at a time, and calls as JSON objects.
 #ifndef ROPEWAY_ANSWER_JSON_CALLS_H_
 #define ROPEWAY_ANSWER_JSON_CALLS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -11,6 +13,28 @@ namespace ropeway::answer {
 
 // What may be held back of a call before its name is known.
 inline constexpr size_t kMostHeld = size_t{64} << 10U;
+
+// Follows one JSON value, to find its end. It takes whatever has balanced brackets and strings.
+class JsonValue {
+ public:
+  enum class Step : uint8_t {
+    kInside,   // The character is a part of the value, or white space before it.
+    kEnd,      // It is the value's last character.
+    kBehind,   // The value, a number or a word, ended before it.
+    kInvalid,  // No value has it here.
+  };
+  Step Put(char c);
+  // Whether the value has begun.
+  bool begun() const { return begun_; }
+  bool in_string() const { return in_string_; }
+
+ private:
+  std::string open_;  // The brackets that are open.
+  bool begun_ = false;
+  bool in_string_ = false;
+  bool escaped_ = false;
+  bool scalar_ = false;  // A number or a word at the top.
+};
 
 // Decodes the characters of a JSON string, from behind its first quotation mark.
 class JsonString {
