@@ -39,9 +39,11 @@ constexpr TypeName kTypes[] = {
 
 // The supported keywords, each in one table: those that say nothing about values, those of forms,
 // and those of types.
-constexpr const char* kAnnotations[] = {"title",     "description", "default",     "examples",
-                                        "example",   "$comment",    "deprecated",  "readOnly",
-                                        "writeOnly", "$defs",       "definitions", "discriminator"};
+constexpr const char* kAnnotations[] = {"title", "description", "default", "examples", "example",
+                                        "$comment", "deprecated", "readOnly", "writeOnly", "$defs",
+                                        "definitions", "discriminator",
+                                        // OpenAPI's, unknown to JSON Schema: it allows no null.
+                                        "nullable"};
 constexpr const char* kRootAnnotations[] = {"$schema", "$id"};
 
 struct FormKeywords {
