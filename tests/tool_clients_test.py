@@ -381,12 +381,13 @@ class SmolagentsTest(ClientTest):
         """A class, since a decorated function would have to have its source in a file of its own."""
         import smolagents
 
-        inputs = {"weather": {"city": {"type": "string", "description": "A city.", "enum": list(typing.get_args(City))}},
+        inputs = {"weather": {"city": {"type": "string", "description": "A city.", "enum": list(typing.get_args(City))},
+                              "unit": {"type": "string", "description": "A unit.", "enum": ["celsius"], "nullable": True}},
                   "add": {name: {"type": "integer", "description": "A number.", "enum": list(typing.get_args(Small))}
                           for name in ("first", "second")}}
         fields = {"name": function.__name__, "description": function.__doc__, "inputs": inputs[function.__name__],
                   "output_type": "string", "skip_forward_signature_validation": True,
-                  "forward": lambda _, **arguments: function(**arguments)}
+                  "forward": lambda _, unit=None, **arguments: function(**arguments)}
         return type("OwnTool", (smolagents.Tool,), fields)()
 
     def test_a_loop(self):
