@@ -67,9 +67,9 @@ class Grammar final : public core::Constraint, public std::enable_shared_from_th
  public:
   // `ebnf` is in xgrammar's notation; its first rule is `root`. It must have no left recursion
   // (masks would be too narrow) and no rule that can come back to itself without a character. Masks
-  // near the limit of a rule of limited length (`r2[max_chars=4]`) are cheap where each such rule is
-  // all of a JSON string's text: it stands between literals that end and begin with its quotation
-  // marks.
+  // near the limit of a rule of limited length (`r2[max_chars=4]`) are cheap where each such rule
+  // is all of a JSON string's text: it stands between literals that end and begin with its
+  // quotation marks.
   //
   // kInvalidArgument: the text is no grammar, or compiling takes more than `work`. Takes 10 to 400
   // ms; what xgrammar does not count (reading the text, building automata) grows with the text,
