@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "grammar/ebnf.h"
+#include "grammar/json_rules.h"
 #include "grammar/pattern_ebnf.h"
 #include "grammar/schema_ebnf.h"
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "grammar/ebnf.h"
+#include "grammar/json_rules.h"
 #include "ropeway/request.h"
 #include "ropeway/status.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "grammar/ebnf.h"
+#include "grammar/json_rules.h"
 #include "grammar/regex_tree.h"
 #include "grammar/schema_tree.h"
 #include "ropeway/status.h"

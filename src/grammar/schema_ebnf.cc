@@ -15,6 +15,7 @@
 #include "core/output_bounds.h"
 #include "grammar/ebnf.h"
 #include "grammar/format_ebnf.h"
+#include "grammar/json_rules.h"
 #include "grammar/pattern_ebnf.h"
 #include "grammar/range_ebnf.h"
 #include "grammar/schema_tree.h"

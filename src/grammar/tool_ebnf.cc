@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "core/output_bounds.h"
 #include "grammar/ebnf.h"
+#include "grammar/json_rules.h"
 #include "grammar/output_ebnf.h"
 #include "grammar/schema_ebnf.h"
 #include "grammar/schema_limits.h"
