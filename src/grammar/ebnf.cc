@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -51,6 +52,17 @@ Ebnf::Node Ebnf::Literal(std::string_view text) {
 
 Ebnf::Node Ebnf::Class(std::string_view brackets) {
   return Intern({.kind = Kind::kClass, .text = std::string(brackets)});
+}
+
+Ebnf::Node Ebnf::ClassBut(std::string_view excluded) {
+  const std::set<char> sorted(excluded.begin(), excluded.end());
+  std::string brackets = "[";
+  int first = 1;
+  for (const char c : sorted) {
+    if (c > first) brackets += fmt::format("\\x{:02x}-\\x{:02x}", first, c - 1);
+    first = c + 1;
+  }
+  return Class(brackets + fmt::format("\\x{:02x}-\\ud7ff\\ue000-\\U0010ffff]", first));
 }
 
 Ebnf::Node Ebnf::Sequence(const std::vector<Node>& parts) {

@@ -29,6 +29,8 @@ class Ebnf {
   Node Literal(std::string_view text);
   // One character of a class in brackets, such as "[0-9a-f]".
   Node Class(std::string_view brackets);
+  // One character of all but NUL and these, which are ASCII.
+  Node ClassBut(std::string_view excluded);
   Node Sequence(const std::vector<Node>& parts);
   // REQUIRES: `ways` is not empty.
   Node Choice(const std::vector<Node>& ways);

@@ -79,16 +79,30 @@ void PatternWriter::Spend(int steps) {
     throw Rejected{"the regular expression is too large once its counts are written out"};
 }
 
+CharacterSet PatternWriter::LeftOut() const {
+  std::vector<CharacterSet::Range> ranges;
+  if (json_ != nullptr) {
+    for (const char c : json_->left_out()) ranges.emplace_back(c, c);
+  }
+  return CharacterSet(std::move(ranges));
+}
+
 CharacterSet PatternWriter::Raw(const CharacterSet& set) const {
   // NUL ends the texts of many programs, so it is never written raw.
-  if (!in_json_) return set.And(CharacterSet({{1, 0x10ffff}}));
+  if (!escapes_) return set.And(CharacterSet({{1, 0x10ffff}})).And(LeftOut().Not());
   return set.And(CharacterSet({{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0x10ffff}}));
 }
 
 Node PatternWriter::Character(const CharacterSet& set, Node next) {
   const CharacterSet raw = Raw(set);
-  const std::vector<Node> escapes = in_json_ ? WriteEscapes(ebnf_, set) : std::vector<Node>();
-  if (raw.empty() && escapes.empty()) throw Rejected{"the regular expression has a NUL character"};
+  const std::vector<Node> escapes = escapes_ ? WriteEscapes(ebnf_, set) : std::vector<Node>();
+  if (raw.empty() && escapes.empty()) {
+    throw Rejected{set.And(LeftOut()).empty()
+                       ? "the regular expression has a NUL character"
+                       : fmt::format("the regular expression has a character that strings in this "
+                                     "model's calls are written without: '{}'",
+                                     json_->left_out())};
+  }
   if (!raw.empty() && !escapes.empty()) next = ebnf_->Shared(next);
   std::vector<Node> ways;
   if (IsOne(raw)) {
@@ -230,7 +244,7 @@ Node PatternWriter::OneOf(const std::vector<RegexWay>& ways, Node next) {
 }
 
 Node PatternWriter::WholeText(std::string_view regex) {
-  in_json_ = false;
+  escapes_ = false;
   const std::vector<RegexWay> ways = ReadRegex(regex);
   if (std::all_of(ways.begin(), ways.end(),
                   [](const RegexWay& way) { return way.body.longest == 0; }))
@@ -263,23 +277,23 @@ void CheckLengths(const Place& place, const std::vector<RegexWay>& ways, std::st
 }  // namespace
 
 Node PatternWriter::WholeString(const Place& place, std::string_view regex) {
-  in_json_ = true;
+  escapes_ = json_->has_escapes();
   std::vector<RegexWay> ways = ReadRegex(regex);
   for (RegexWay& way : ways) way.from_start = way.to_end = true;
   CheckLengths(place, ways, "format");
-  return ebnf_->Shared(ebnf_->Sequence({ebnf_->Literal("\""), OneOf(ways, ebnf_->Literal("\""))}));
+  return ebnf_->Shared(ebnf_->Sequence({json_->Quote(), OneOf(ways, json_->Quote())}));
 }
 
 Node PatternWriter::String(const Place& place) {
   const nlohmann::ordered_json& pattern = *Find(*place.schema, "pattern");
   if (!pattern.is_string()) Reject(place.path, "the keyword 'pattern' must be a text");
-  in_json_ = true;
+  escapes_ = json_->has_escapes();
   try {
     const std::vector<RegexWay> ways = ReadRegex(pattern.get_ref<const std::string&>());
     CheckLengths(place, ways, "pattern");
     std::vector<Node> nodes;
     for (const RegexWay& way : ways) {
-      const Node next = way.to_end ? ebnf_->Literal("\"") : json_->StringRest();
+      const Node next = way.to_end ? json_->Quote() : json_->StringRest();
       const Node match = Write(way.body, next, false).value();
       written_.clear();
       if (way.from_start) {
@@ -291,8 +305,7 @@ Node PatternWriter::String(const Place& place) {
       ebnf_->Define(prefix, ebnf_->Choice({match, any}));
       nodes.push_back(ebnf_->Call(prefix));
     }
-    return ebnf_->Shared(
-        ebnf_->Sequence({ebnf_->Literal("\""), ebnf_->Shared(ebnf_->Choice(nodes))}));
+    return ebnf_->Shared(ebnf_->Sequence({json_->Quote(), ebnf_->Shared(ebnf_->Choice(nodes))}));
   } catch (const Rejected& rejected) {
     if (rejected.message.starts_with("at '")) throw;
     Reject(place.path, fmt::format("the keyword 'pattern': {}", rejected.message));

@@ -27,16 +27,16 @@ StatusOr<Ebnf::Node> PatternText(std::string_view regex, Ebnf* ebnf);
 // Writes expressions into one grammar. Not thread-safe.
 class PatternWriter {
  public:
-  // How a character is written: in a JSON string or as it is. `ebnf` must outlive it; `json` may be
-  // null where no JSON strings are asked for.
+  // How a character is written: in a string of `json` or as it is. `ebnf` must outlive it; `json`
+  // may be null where no strings are asked for.
   PatternWriter(Ebnf* ebnf, JsonRules* json)
       : ebnf_(ebnf), json_(json), bytes_before_(ebnf->bytes()) {}
 
-  // The JSON strings in which the keyword `pattern` of `place` finds a match. Each matched
+  // The strings in which the keyword `pattern` of `place` finds a match. Each matched
   // character has one spelling. Throws Rejected, also where the length of the match may break
   // minLength or maxLength.
   Ebnf::Node String(const Place& place);
-  // The JSON strings that match as a whole: what the keyword `format` of `place` asks for. Throws
+  // The strings that match as a whole: what the keyword `format` of `place` asks for. Throws
   // Rejected where their length may break minLength or maxLength. REQUIRES: `regex` is supported.
   Ebnf::Node WholeString(const Place& place, std::string_view regex);
   // The texts that match as a whole. Throws Rejected.
@@ -59,6 +59,8 @@ class PatternWriter {
   std::optional<Ebnf::Node> WriteRun(const CharacterSet& set, int least, int most, Ebnf::Node next);
   // One character of the set, as it is written, before `next`.
   Ebnf::Node Character(const CharacterSet& set, Ebnf::Node next);
+  // JsonRules::left_out().
+  CharacterSet LeftOut() const;
   // The part of the set that is written raw.
   CharacterSet Raw(const CharacterSet& set) const;
   void Spend(int steps);
@@ -66,7 +68,7 @@ class PatternWriter {
   Ebnf* const ebnf_;
   JsonRules* const json_;
   const size_t bytes_before_;
-  bool in_json_ = true;
+  bool escapes_ = true;  // As JSON does.
   int steps_ = 0;
   // By the node's address, while its tree lives.
   std::map<std::tuple<const Regex*, Ebnf::Node, bool>, std::optional<Ebnf::Node>> written_;

@@ -9,10 +9,10 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/failure.h"
 #include "base/words.h"
-#include "core/output_bounds.h"
 #include "grammar/ebnf.h"
 #include "grammar/format_ebnf.h"
 #include "grammar/json_rules.h"
@@ -45,13 +45,14 @@ class Converter {
     return keywords.form == Form::kTypes && keywords.types == std::vector<Type>{Type::kObject};
   }
 
-  Ebnf::Rule Convert() {
+  // `holder`: of the members of a schema of objects.
+  Ebnf::Rule Convert(JsonRules::Holder holder = JsonRules::Holder::kObject) {
     const Ebnf::Rule root = ebnf_.Declare();
-    ebnf_.Define(root, Schema({&tree_.root(), "#"}, {}));
+    ebnf_.Define(root, Schema({&tree_.root(), "#"}, {.holder = holder}));
     // A reference is converted here and not where it stands: a chain of them takes no stack.
     for (size_t i = 0; i < references_.size(); ++i) {
       const Reference reference = references_[i];
-      ebnf_.Define(reference.rule, Schema(reference.target, reference.forced));
+      ebnf_.Define(reference.rule, Schema(reference.target, reference.manner));
     }
     CheckRules(root);
     return root;
@@ -77,13 +78,16 @@ class Converter {
     Converter* const converter;
   };
 
-  // Properties that must be written though they are optional.
-  using Forced = std::set<std::string>;
+  // How objects are written.
+  struct Manner {
+    std::set<std::string> forced = {};  // Properties that must be there though they are optional.
+    JsonRules::Holder holder = JsonRules::Holder::kObject;
+  };
 
   struct Reference {
     Ebnf::Rule rule;
     Place target;
-    Forced forced;
+    Manner manner;
   };
 
   void CheckRules(Ebnf::Rule root) const {
@@ -104,7 +108,7 @@ class Converter {
     }
   }
 
-  Node Schema(const Place& place, const Forced& forced) {
+  Node Schema(const Place& place, const Manner& manner) {
     if (ebnf_.bytes() - bytes_before_ > 4 * kMaxEbnfBytes) RejectSize();
     const Nesting nesting(this, place);
     const Json& schema = *place.schema;
@@ -118,31 +122,32 @@ class Converter {
         return json_.Any();
       case Form::kReference:
         tree_.CheckTypes(place, "$ref", keywords, tree_.Target(place));
-        return Call(tree_.Target(place), forced);
+        return Call(tree_.Target(place), manner);
       case Form::kAllOf:
         tree_.CheckTypes(place, "allOf", keywords, tree_.Only(place, "allOf"));
-        return Schema(tree_.Only(place, "allOf"), forced);
+        return Schema(tree_.Only(place, "allOf"), manner);
       case Form::kValues:
         return Values(place);
       case Form::kAnyOf:
-        return AnyOf(place, keywords, forced);
+        return AnyOf(place, keywords, manner);
       case Form::kOneOf:
-        return OneOf(place, keywords, forced);
+        return OneOf(place, keywords, manner);
       case Form::kTypes:
         break;
     }
     std::vector<Node> ways;
-    for (const Type type : keywords.types) ways.push_back(OfType(place, type, forced));
+    for (const Type type : keywords.types) ways.push_back(OfType(place, type, manner));
     return ebnf_.Shared(ebnf_.Choice(ways));
   }
 
-  Node Call(const Place& target, const Forced& forced) {
+  Node Call(const Place& target, const Manner& manner) {
     std::string key = target.path;
-    for (const std::string& name : forced) key += '\n' + name;
+    key += JsonRules::Brackets(manner.holder);
+    for (const std::string& name : manner.forced) key += '\n' + name;
     const auto [entry, added] = rules_.emplace(std::move(key), -1);
     if (added) {
       entry->second = ebnf_.Declare();
-      references_.push_back({entry->second, target, forced});
+      references_.push_back({entry->second, target, manner});
     }
     return ebnf_.Call(entry->second);
   }
@@ -158,22 +163,30 @@ class Converter {
                  kMaxEnumValues));
     }
     std::vector<Node> ways;
-    for (const Json* const value : values) ways.push_back(ebnf_.Literal(value->dump()));
+    for (const Json* const value : values) ways.push_back(Value(place, *value));
     return ebnf_.Shared(ebnf_.Choice(ways));
   }
 
-  Node AnyOf(const Place& place, const Keywords& keywords, const Forced& forced) {
+  Node Value(const Place& place, const Json& value) {
+    const std::optional<Node> written = json_.Value(value);
+    if (written) return *written;
+    Reject(place.path,
+           "a value of the keyword 'const' or 'enum' has the mark in it that ends strings in this "
+           "model's calls");
+  }
+
+  Node AnyOf(const Place& place, const Keywords& keywords, const Manner& manner) {
     std::vector<Node> ways;
     for (const Place& way : tree_.Alternatives(place, "anyOf", keywords))
-      ways.push_back(Schema(way, forced));
+      ways.push_back(Schema(way, manner));
     return ebnf_.Shared(ebnf_.Choice(ways));
   }
 
   // Exactly one alternative must be valid. So each two of them must exclude each other, and what
   // tells objects apart is always written.
-  Node OneOf(const Place& place, const Keywords& keywords, const Forced& forced) {
+  Node OneOf(const Place& place, const Keywords& keywords, const Manner& manner) {
     const std::vector<Place> alternatives = tree_.Alternatives(place, "oneOf", keywords);
-    std::vector<Forced> tags(alternatives.size(), forced);
+    std::vector<Manner> tags(alternatives.size(), manner);
     for (size_t i = 0; i < alternatives.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
         std::string tag;
@@ -186,8 +199,8 @@ class Converter {
                           j, i));
         }
         if (tag.empty()) continue;
-        tags[i].insert(tag);
-        tags[j].insert(tag);
+        tags[i].forced.insert(tag);
+        tags[j].forced.insert(tag);
       }
     }
     std::vector<Node> ways;
@@ -196,12 +209,12 @@ class Converter {
     return ebnf_.Shared(ebnf_.Choice(ways));
   }
 
-  Node OfType(const Place& place, Type type, const Forced& forced) {
+  Node OfType(const Place& place, Type type, const Manner& manner) {
     switch (type) {
       case Type::kNull:
-        return ebnf_.Literal("null");
+        return json_.Null();
       case Type::kBoolean:
-        return ebnf_.Shared(ebnf_.Choice({ebnf_.Literal("true"), ebnf_.Literal("false")}));
+        return json_.Boolean();
       case Type::kInteger:
       case Type::kNumber:
         if (const std::optional<Node> range = NumericRange(place, type, &ebnf_)) return *range;
@@ -211,7 +224,7 @@ class Converter {
       case Type::kArray:
         return Array(place);
       case Type::kObject:
-        return Object(place, forced);
+        return Object(place, manner);
     }
     return json_.Any();
   }
@@ -226,7 +239,8 @@ class Converter {
     if (most && *most < least)
       Reject(place.path, "the keyword 'maxLength' is less than 'minLength'");
     if (most) return json_.LimitedString(least, *most);
-    return ebnf_.Shared(ebnf_.Sequence({ebnf_.Literal("\""), json_.StringRest(least)}));
+    if (least == 0) return ebnf_.Shared(json_.String());
+    return ebnf_.Shared(ebnf_.Sequence({json_.Quote(), json_.StringRest(least)}));
   }
 
   Node Array(const Place& place) {
@@ -278,7 +292,7 @@ class Converter {
     for (size_t i = 0; i < values.size(); ++i) {
       const auto equal = [&](const Json* value) { return *value == *values[i]; };  // 1 and 1.0.
       if (std::any_of(values.begin(), values.begin() + static_cast<ptrdiff_t>(i), equal)) continue;
-      members.push_back({ebnf_.Literal(values[i]->dump()), /*required=*/false});
+      members.push_back({Value(place, *values[i]), /*required=*/false});
     }
     return InOrder(place, "[]", members, "Items", least, most);
   }
@@ -311,7 +325,7 @@ class Converter {
                                    keyword, kMaxObjectOptional, kMaxOptional));
   }
 
-  Node Object(const Place& place, const Forced& forced) {
+  Node Object(const Place& place, const Manner& manner) {
     const std::vector<std::string> required = tree_.Required(place);
     const Json* const properties = Find(*place.schema, "properties");
     if (properties != nullptr && !properties->is_object()) {
@@ -323,7 +337,7 @@ class Converter {
       Reject(place.path, "the keyword 'maxProperties' is less than 'minProperties'");
     }
     if (properties == nullptr || properties->empty())
-      return FreeObject(place, required, least, most);
+      return FreeObject(place, manner.holder, required, least, most);
 
     if (Find(*place.schema, "propertyNames") != nullptr) {
       Reject(place.path, "the keyword 'propertyNames' is not supported beside 'properties'");
@@ -331,16 +345,17 @@ class Converter {
     const std::set<std::string> wanted(required.begin(), required.end());
     std::vector<JsonRules::Member> members;
     for (const auto& [name, schema] : properties->items()) {
-      const bool needed = wanted.count(name) > 0 || forced.count(name) > 0;
+      const bool needed = wanted.count(name) > 0 || manner.forced.count(name) > 0;
       if (schema.is_boolean() && !schema.template get<bool>() && !needed)
         continue;  // It may not be there.
       const Place at = Under(Under(place, "properties"), name, schema);
-      members.push_back(Member(name, Schema(at, {}), needed));
+      const Node key = Key(place, name, manner.holder);
+      members.push_back({json_.Pair(key, Schema(at, {}), manner.holder), needed});
     }
     for (const std::string& name : required) {
       if (properties->find(name) == properties->end()) RejectRequired(place, name);
     }
-    return Members(place, "properties", members, least, most);
+    return Members(place, "properties", manner.holder, members, least, most);
   }
 
   [[noreturn]] static void RejectRequired(const Place& place, const std::string& name) {
@@ -349,35 +364,40 @@ class Converter {
                        Shown(name)));
   }
 
-  JsonRules::Member Member(const std::string& name, Node value, bool required) {
-    const Node space = json_.Space();
-    return {ebnf_.Sequence(
-                {ebnf_.Literal(Json(name).dump()), space, ebnf_.Literal(":"), json_.Gap(), value}),
-            required};
+  Node Key(const Place& place, const std::string& name, JsonRules::Holder holder) {
+    const std::optional<Node> key = json_.Key(name, holder);
+    if (key) return *key;
+    Reject(place.path,
+           fmt::format("the name '{}' of a property {}", Shown(name),
+                       holder == JsonRules::Holder::kCall
+                           ? "must be a name in Python, as this model writes calls in its syntax"
+                           : "has the mark in it that ends strings in this model's calls"));
   }
 
-  Node Members(const Place& place, const char* keyword,
+  Node Members(const Place& place, const char* keyword, JsonRules::Holder holder,
                const std::vector<JsonRules::Member>& members, std::optional<int> least,
                std::optional<int> most) {
     const auto optional = std::count_if(members.begin(), members.end(),
                                         [](const auto& each) { return !each.required; });
     CountOptional(place, keyword, static_cast<int>(optional));
-    return InOrder(place, "{}", members, "Properties", least.value_or(0), most);
+    return InOrder(place, JsonRules::Brackets(holder), members, "Properties", least.value_or(0),
+                   most);
   }
 
   // An object without `properties`.
-  Node FreeObject(const Place& place, const std::vector<std::string>& required,
-                  std::optional<int> least, std::optional<int> most) {
+  Node FreeObject(const Place& place, JsonRules::Holder holder,
+                  const std::vector<std::string>& required, std::optional<int> least,
+                  std::optional<int> most) {
     const std::optional<Place> values = tree_.Child(place, "additionalProperties");
     const bool closed = values && values->schema->is_boolean() && !values->schema->get<bool>();
     const Node value = closed || !values ? json_.Any() : Schema(*values, {});
-    Node key = json_.String();
+    Node key = json_.AnyKey(holder);
     if (const std::optional<Place> names = tree_.Child(place, "propertyNames"); names && !closed) {
       const std::optional<Place> name = tree_.Resolve(*names);
       if (name && name->schema->is_object() && tree_.Read(*name).form == Form::kValues) {
-        return ListedKeys(place, *name, value, required, least, most);
+        return ListedKeys(place, holder, *name, value, required, least, most);
       }
-      key = Key(place, name);
+      key = FittingKey(place, holder, name);
     }
     if (!required.empty()) RejectRequired(place, required[0]);
     if (least.value_or(0) > 1) {
@@ -387,11 +407,12 @@ class Converter {
     }
     if (closed && least.value_or(0) > 0)
       Reject(place.path, "the keyword 'minProperties' asks for properties that none may have");
-    return json_.Object(key, value, least.value_or(0), closed ? 0 : most.value_or(Ebnf::kNoLimit));
+    return json_.Object(key, value, least.value_or(0), closed ? 0 : most.value_or(Ebnf::kNoLimit),
+                        holder);
   }
 
   // An object whose keys are of a list.
-  Node ListedKeys(const Place& place, const Place& names, Node value,
+  Node ListedKeys(const Place& place, JsonRules::Holder holder, const Place& names, Node value,
                   const std::vector<std::string>& required, std::optional<int> least,
                   std::optional<int> most) {
     std::vector<std::string> keys;
@@ -412,15 +433,20 @@ class Converter {
     std::vector<JsonRules::Member> members;
     for (const std::string& key : keys) {
       const bool needed = std::find(required.begin(), required.end(), key) != required.end();
-      members.push_back(Member(key, value, needed));
+      members.push_back({json_.Pair(Key(place, key, holder), value, holder), needed});
     }
-    return Members(place, "propertyNames", members, least, most);
+    return Members(place, "propertyNames", holder, members, least, most);
   }
 
   // A key that is valid by `propertyNames`.
-  Node Key(const Place& place, const std::optional<Place>& name) {
+  Node FittingKey(const Place& place, JsonRules::Holder holder, const std::optional<Place>& name) {
     const bool any = name && name->schema->is_boolean() && name->schema->get<bool>();
-    if (any) return json_.String();
+    if (any) return json_.AnyKey(holder);
+    if (holder == JsonRules::Holder::kCall) {
+      Reject(place.path,
+             "the keyword 'propertyNames' must be an 'enum' here, as this model writes calls in "
+             "Python's syntax");
+    }
     const Keywords keywords = name && name->schema->is_object() ? tree_.Read(*name) : Keywords{};
     const bool strings =
         keywords.form == Form::kTypes && keywords.types == std::vector<Type>{Type::kString};
@@ -460,7 +486,7 @@ StatusOr<std::string> SchemaToEbnf(const nlohmann::ordered_json& schema) try {
 StatusOr<Ebnf::Node> ArgumentsEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf,
                                    JsonRules* json) try {
   Converter converter(schema, ebnf, json);
-  const Ebnf::Rule root = converter.Convert();
+  const Ebnf::Rule root = converter.Convert(json->arguments());
   if (!converter.IsOfObjects()) Reject("#", "the keyword 'type' must be \"object\"");
   return ebnf->Call(root);
 } catch (const Rejected& rejected) {
@@ -478,43 +504,17 @@ StatusOr<Ebnf::Node> ValueEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf,
   return base::CurrentFailure("reading the schema");
 }
 
-Ebnf::Node AnyObject(Ebnf* ebnf, JsonRules* json) {
-  return ebnf->Shared(json->Object(json->String(), json->Any(), 0, Ebnf::kNoLimit));
+Ebnf::Node AnyArguments(Ebnf* ebnf, JsonRules* json) {
+  const JsonRules::Holder holder = json->arguments();
+  return ebnf->Shared(json->Object(json->AnyKey(holder), json->Any(), 0, Ebnf::kNoLimit, holder));
 }
 
 std::string AnyObjectEbnf() {
   Ebnf ebnf;
   JsonRules json(&ebnf);
   const Ebnf::Rule root = ebnf.Declare();
-  ebnf.Define(root, AnyObject(&ebnf, &json));
+  ebnf.Define(root, AnyArguments(&ebnf, &json));
   return ebnf.Print(root);
-}
-
-StatusOr<std::string> ChoiceEbnf(const std::vector<std::string>& choices) {
-  Ebnf ebnf;
-  const StatusOr<Node> node = ChoiceText(choices, &ebnf);
-  if (!node.ok()) return node.status();
-  const Ebnf::Rule root = ebnf.Declare();
-  ebnf.Define(root, *node);
-  return ebnf.Print(root);
-}
-
-StatusOr<Node> ChoiceText(const std::vector<std::string>& choices, Ebnf* ebnf) {
-  if (choices.empty() || choices.size() > core::kMaxChoices) {
-    return InvalidArgument(
-        fmt::format("expected 1 to {} choices, got {}", core::kMaxChoices, choices.size()));
-  }
-  const size_t before = ebnf->bytes();
-  std::vector<Node> ways;
-  for (const std::string& choice : choices) {
-    if (choice.empty()) return InvalidArgument("a choice must not be empty");
-    ways.push_back(ebnf->Literal(choice));
-    if (ebnf->bytes() - before > kMaxEbnfBytes) {
-      return InvalidArgument(
-          fmt::format("the choices are too long: at most {} bytes are supported", kMaxEbnfBytes));
-    }
-  }
-  return ebnf->Choice(ways);
 }
 
 }  // namespace ropeway::grammar

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "grammar/ebnf.h"
 #include "grammar/json_rules.h"
@@ -22,23 +21,17 @@ namespace ropeway::grammar {
 // schema, as a JSON pointer, the keyword at fault and what was expected.
 StatusOr<std::string> SchemaToEbnf(const nlohmann::ordered_json& schema);
 
-// The same as a part of a larger grammar, for schemas of objects alone. Its size is for the caller
-// to bound.
+// The same as a part of a larger grammar, for schemas of objects alone, which are the arguments of
+// a call by the syntax of `json`. Its size is for the caller to bound.
 StatusOr<Ebnf::Node> ArgumentsEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf,
                                    JsonRules* json);
-// For any schema.
+// Any arguments: in JSON any object.
+Ebnf::Node AnyArguments(Ebnf* ebnf, JsonRules* json);
+// Values of any schema, as a part of a larger grammar. REQUIRES: `json` spells them as JSON.
 StatusOr<Ebnf::Node> ValueEbnf(const nlohmann::ordered_json& schema, Ebnf* ebnf, JsonRules* json);
-// Any JSON object.
-Ebnf::Node AnyObject(Ebnf* ebnf, JsonRules* json);
 
 // The grammar of JSON objects.
 std::string AnyObjectEbnf();
-
-// The grammar of one of these texts, as they are. kInvalidArgument: there are none or too many of
-// them, or they are too long.
-StatusOr<std::string> ChoiceEbnf(const std::vector<std::string>& choices);
-// The same as a part of a larger grammar.
-StatusOr<Ebnf::Node> ChoiceText(const std::vector<std::string>& choices, Ebnf* ebnf);
 
 }  // namespace ropeway::grammar
 

@@ -12,6 +12,7 @@
 
 #include "base/random.h"
 #include "base/utf8.h"
+#include "grammar/output_ebnf.h"
 #include "grammar/test_vocabularies.h"
 
 namespace ropeway::grammar {

@@ -39,7 +39,11 @@ class ToolWriter {
         required_(chat.tool_choice == ToolChoice::kRequired),
         alone_(required_ || text.kind != OutputFormat::Kind::kText),
         many_(chat.parallel_tool_calls),
-        json_(&ebnf_, spaces) {}
+        spaces_(spaces),
+        json_(&ebnf_, spaces,
+              {.python = form_.syntax == CallSyntax::kPythonic,
+               .quote = form_.quote.substr(form_.quote.starts_with(answer::kControl) ? 1 : 0),
+               .quote_token = TokenOf(form_.quote)}) {}
 
   StatusOr<std::string> Write() {
     for (size_t i = 0; i < chat_.tools.size(); ++i) {
@@ -72,8 +76,18 @@ class ToolWriter {
   Status AddTool(size_t index) {
     const Tool& tool = chat_.tools[index];
     if (!chat_.tool_name.empty() && tool.name != chat_.tool_name) return {};
-    if (!required_ && !tool.strict) {
-      callees_.push_back({tool.name, AnyObject(&ebnf_, &json_)});
+    const bool enforced = required_ || tool.strict;
+    // Python has no such names, and answer::PythonicReader reads no call of one.
+    if (form_.syntax == CallSyntax::kPythonic && tool.name.find_first_of("0123456789-") == 0) {
+      if (!enforced) return {};
+      const std::string field = fmt::format("tools[{}].function.name", index);
+      return InvalidArgument(
+          fmt::format("{} must not begin with '{}', as this model writes calls in Python's syntax",
+                      field, tool.name[0]),
+          field);
+    }
+    if (!enforced) {
+      callees_.push_back({tool.name, AnyArguments(&ebnf_, &json_)});
       return {};
     }
     // Together, so that many tools take no longer than one schema may.
@@ -103,7 +117,8 @@ class ToolWriter {
           ebnf_.Sequence({ebnf_.Literal("\""), json_.StringRestBut({"arguments", "parameters"})});
       shape = json_.Object(key, json_.Any(), 0, Ebnf::kNoLimit);
     } else {
-      shape = OutputText(text_, &ebnf_, &json_);
+      JsonRules json(&ebnf_, spaces_);  // Calls may spell values in another way.
+      shape = OutputText(text_, &ebnf_, json_.is_json() ? &json_ : &json);
     }
     if (!shape.ok()) return shape.status();
     shape_ = *shape;
@@ -123,13 +138,14 @@ class ToolWriter {
   }
 
   StatusOr<Node> Arguments(const Tool& tool) {
-    if (tool.parameters.empty()) return ebnf_.Literal("{}");
+    const Node none = ebnf_.Literal(JsonRules::Brackets(json_.arguments()));
+    if (tool.parameters.empty()) return none;
     const StatusOr<Json> schema =
         base::ReadOrderedJson(tool.parameters, core::kSchemaBounds, "the schema");
     if (!schema.ok()) return schema.status();
     StatusOr<Node> arguments = ArgumentsEbnf(*schema, &ebnf_, &json_);
     // As of any `properties` that are listed, there are no others.
-    if (arguments.ok() && HasNoArguments(*schema)) return ebnf_.Literal("{}");
+    if (arguments.ok() && HasNoArguments(*schema)) return none;
     return arguments;
   }
 
@@ -210,6 +226,7 @@ class ToolWriter {
   // --- Forms.
 
   StatusOr<Node> Answer() {
+    if (shape_ && callees_.empty()) return *shape_;  // No tool has a name that can be called.
     const StatusOr<Node> calls = Calls();
     if (!calls.ok() || !shape_ || form_.syntax == CallSyntax::kHarmony) return calls;
     return ebnf_.Choice({*calls, *shape_});
@@ -219,12 +236,15 @@ class ToolWriter {
     switch (form_.syntax) {
       case CallSyntax::kNone:
         return NotSupported("its template shows no known form of calls");
-      case CallSyntax::kPythonic:
-      case CallSyntax::kGemma:
       case CallSyntax::kXml:
         return NotSupported("its calls are of a form that is not JSON");
       case CallSyntax::kBare:
         return Bare();
+      case CallSyntax::kPythonic:
+        return Pythonic();
+      case CallSyntax::kGemma:
+        if (IsEnd(form_.quote)) return NotSupported("the mark of its strings ends the answer");
+        return Blocks(Call({ebnf_.Literal("call:")}, {}, {Mark(form_.end)}), "", many_);
       case CallSyntax::kHarmony:
         return Harmony();
       case CallSyntax::kTagged:
@@ -284,12 +304,34 @@ class ToolWriter {
     if (!form_.begin.empty() && !TokenOf(form_.begin)) {
       return NotSupported("the mark of its calls is no token");
     }
-    const Node first = ebnf_.Class(
-        "[\\x01-\\x08\\x0b-\\x0c\\x0e-\\x1f\\x21-\\x7a\\x7c-\\ud7ff\\ue000-\\U0010ffff]");
-    const Node any = ebnf_.Class("[\\x01-\\ud7ff\\ue000-\\U0010ffff]");
-    const Node text =
-        ebnf_.Shared(ebnf_.Sequence({first, ebnf_.Shared(ebnf_.Repeat(any, 0, Ebnf::kNoLimit))}));
-    return ebnf_.Choice({calls, ebnf_.Optional(text)});
+    return ebnf_.Choice({calls, TextBut('{', AnyText())});
+  }
+
+  // One list of calls, alone or in marks. The parser takes a list without marks, too, if it begins
+  // the answer.
+  StatusOr<Node> Pythonic() {
+    const Node list =
+        ebnf_.Sequence({ebnf_.Literal("["), Several(Call({}, {}, {}), ", "), ebnf_.Literal("]")});
+    if (form_.begin.empty()) {
+      return alone_ ? list : ebnf_.Choice({list, TextBut('[', AnyText())});
+    }
+    const Node block = ebnf_.Sequence({list, Mark(form_.end)});
+    if (alone_) return Blocks(block, "", false);
+    if (!TokenOf(form_.begin)) return NotSupported("the mark of its calls is no token");
+    const StatusOr<Node> text = Blocks(block, "", many_);
+    if (!text.ok()) return text;
+    const Node calls = ebnf_.Sequence({Mark(form_.begin), block});
+    return ebnf_.Choice({many_ ? ebnf_.Sequence({calls, *text}) : calls, TextBut('[', *text)});
+  }
+
+  Node AnyText() {
+    const Node any = ebnf_.ClassBut("");
+    return ebnf_.Shared(ebnf_.Repeat(any, 0, Ebnf::kNoLimit));
+  }
+  // Nothing, or a first character, which is neither white space nor `c`, and `rest`.
+  Node TextBut(char c, Node rest) {
+    const Node first = ebnf_.ClassBut(std::string("\t\n\r ") + c);
+    return ebnf_.Optional(ebnf_.Shared(ebnf_.Sequence({first, rest})));
   }
 
   // Messages. The one with a call ends the answer: so does its end mark.
@@ -339,6 +381,7 @@ class ToolWriter {
   const bool required_;
   const bool alone_;  // No text stands beside calls.
   const bool many_;
+  const JsonRules::Spaces spaces_;
   size_t schema_bytes_ = 0;  // Of the schemas so far that are enforced.
   Ebnf ebnf_;
   JsonRules json_;

@@ -22,14 +22,14 @@ bool ConstrainsCalls(const Chat& chat);
 // The grammar, in EBNF, of answers by the form of `format.calls`; it says nothing of a thought
 // before the answer, but for Harmony, whose thoughts are messages. kRequired: calls alone, by the
 // tools' schemas. kAuto: any text in which all that is read as a call is one of a tool, the strict
-// ones by their schemas, the others with any object. kAuto beside a form of `text`: calls alone, of
-// these, or a text of that form, which no parser with calls_alone takes for calls.
+// ones by their schemas, the others with any arguments. kAuto beside a form of `text`: calls alone,
+// of these, or a text of that form, which no parser with calls_alone takes for calls.
 //
 // The answer::AnswerParser of `format` reads each call as it was meant. `format` is as Resolve
 // leaves it, and `controls` has its control tokens. kInvalidArgument names a tool and what of its
-// schema is not supported, or the field of `text`, which may begin as calls do; kUnimplemented a
-// form without a grammar. Takes as long as OutputEbnf. REQUIRES: ConstrainsCalls(chat), or kAuto
-// and `text` is a form.
+// name or its schema is not supported, or the field of `text`, which may begin as calls do;
+// kUnimplemented a form without a grammar. Takes as long as OutputEbnf. REQUIRES:
+// ConstrainsCalls(chat), or kAuto and `text` is a form.
 StatusOr<std::string> ToolEbnf(const answer::AnswerFormat& format, const ControlTokens& controls,
                                const Chat& chat, const OutputFormat& text = {});
 
