@@ -25,6 +25,8 @@ struct AnswerOptions {
   // The answer is calls alone, or a text that has another form: what does not begin as calls do is
   // all text.
   bool calls_alone = false;
+  // The answer is held to calls: the beginning of one, which the answer's end cut, is no text.
+  bool only_calls = false;
   // Whatever distinguishes this answer from all others of its conversation: ids of calls are made
   // of it, so that the same request gives the same ids.
   uint64_t digest = 0;
@@ -32,7 +34,8 @@ struct AnswerOptions {
 
 // A function of the options and of the text so far: however the text is cut, the parts of all
 // deltas together are the same. So an answer that goes on elsewhere is read on from its text so
-// far. Nothing is lost: what turns out to be no call is text. Thread rule: one thread at a time.
+// far. Nothing is lost: what turns out to be no call is text, but for
+// AnswerOptions::only_calls. Thread rule: one thread at a time.
 class AnswerParser {
  public:
   virtual ~AnswerParser() = default;

@@ -50,6 +50,9 @@ class CallWriter {
   void Arguments(char c) { Arguments(std::string_view(&c, 1)); }
   // The call is complete: without arguments it gets "{}".
   void End();
+  // The call ends as it stands. It gets no arguments that the model did not write: a program would
+  // take them for the model's.
+  void Cut() { open_ = false; }
 
   int calls() const { return calls_; }
 

@@ -52,7 +52,9 @@ constexpr std::string_view kTo = "to=";
 class HarmonyParser final : public AnswerParser {
  public:
   HarmonyParser(const AnswerFormat& format, const AnswerOptions& options)
-      : finder_(MarksOf(format)), writer_(options, format.calls.short_ids) {
+      : finder_(MarksOf(format)),
+        writer_(options, format.calls.short_ids),
+        only_calls_(options.only_calls) {
     if (options.in_thought) state_ = State::kThought;
     if (format.calls.syntax == CallSyntax::kHarmony) return;
     AnswerOptions of_text = options;
@@ -77,8 +79,8 @@ class HarmonyParser final : public AnswerParser {
     writer_.set_delta(delta);
     for (const char c : finder_.Take()) Put(c);
     // Of a header at the answer's end nothing is known to be text, but for one that began none.
-    if (state_ == State::kBegins) ShowHeader();
-    if (state_ == State::kCall) writer_.End();
+    if (state_ == State::kBegins && !only_calls_) ShowHeader();
+    if (state_ == State::kCall) writer_.Cut();
     if (inner_ != nullptr) inner_->Finish(delta);
   }
 
@@ -220,6 +222,7 @@ class HarmonyParser final : public AnswerParser {
   std::unique_ptr<AnswerParser> inner_;  // Reads the text; null: it has no calls.
   MarkFinder finder_;
   CallWriter writer_;
+  const bool only_calls_;
   Delta* delta_ = nullptr;
   State state_ = State::kBegins;
   std::string header_;  // The present part of the header.

@@ -123,7 +123,10 @@ TEST(HarmonyParserTest, CutAnswersEndAsTheyStand) {
   EXPECT_EQ(Harmony("<|channel|>final<|message|>a<|end|><|start|>assist"), "[][a]");
   EXPECT_EQ(Harmony("<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\": \"P"),
             "[][] f {\"a\": \"P");
-  EXPECT_EQ(Harmony("<|channel|>commentary to=functions.f<|message|>"), "[][] f {}");
+  EXPECT_EQ(Harmony("<|channel|>commentary to=functions.f<|message|>"), "[][] f ");
+  EXPECT_EQ(Harmony("<|channel|>commentary to=functions.f<|message|><|call|>"), "[][] f {}");
+  EXPECT_EQ(Harmony(" to=functions.f", {.tools = TestTools(), .only_calls = true}), "[][]");
+  EXPECT_EQ(Harmony(" to=functions.f"), "[][ to=functions.f]");
 }
 
 TEST(HarmonyParserTest, PromptsMayEndWithinAThought) {

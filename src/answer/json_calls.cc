@@ -246,12 +246,12 @@ ObjectReader::Step ObjectReader::End(CallWriter* calls) {
 
 ObjectReader::Step ObjectReader::Fail(CallWriter* calls) {
   if (!begun_) return Step::kNoCall;
-  calls->End();
+  calls->Cut();
   return Step::kBroken;
 }
 
 void ObjectReader::Finish(CallWriter* calls) {
-  if (begun_) calls->End();
+  if (begun_) calls->Cut();
 }
 
 namespace {

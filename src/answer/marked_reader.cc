@@ -59,7 +59,7 @@ CallReader::Step MarkedReader::Finish(CallWriter* calls) {
   if (open_) PutText(held);
   if (open_) {
     Cut();
-    End();
+    EndCut();
   }
   rest_ += std::exchange(raw_, {});
   return any_ ? Step::kDone : Step::kNoCall;
@@ -93,6 +93,11 @@ void MarkedReader::End() {
   open_ = false;
 }
 
+void MarkedReader::EndCut() {
+  calls_->Cut();
+  open_ = false;
+}
+
 CallReader::Step MarkedReader::Fail() {
   if (!any_) return Step::kNoCall;
   rest_ = std::exchange(raw_, {});
@@ -101,7 +106,7 @@ CallReader::Step MarkedReader::Fail() {
 
 CallReader::Step MarkedReader::Break(char c) {
   if (!open_) return Fail();
-  End();
+  EndCut();
   rest_ = c;
   return Step::kDone;
 }

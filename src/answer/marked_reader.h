@@ -65,6 +65,8 @@ class MarkedReader : public CallReader {
   virtual bool quotes() const { return false; }
   // The answer ends within the open call: the last of its arguments may be written.
   virtual void Cut() {}
+  // The open call ends as it stands.
+  void EndCut();
 
   bool MayBegin(std::string_view name) const { return calls_->MayBegin(name); }
   // REQUIRES: MayBegin(name).

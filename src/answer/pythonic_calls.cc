@@ -18,7 +18,7 @@ class PythonicReader final : public MarkedReader {
   Step PutChar(char c) override;
   // The block's end.
   Step PutMark(int /*mark*/) override {
-    if (open()) End();
+    if (open()) EndCut();
     return any() ? Step::kDone : Step::kNoCall;
   }
   bool quotes() const override { return state_ == State::kValue && value_.in_string(); }

@@ -81,6 +81,7 @@ class TaggedParser final : public AnswerParser {
       : form_(format.calls),
         reads_calls_(!options.tools.empty() && format.calls.syntax != CallSyntax::kNone),
         alone_(options.calls_alone && reads_calls_),
+        only_calls_(options.only_calls && reads_calls_),
         writer_(options, format.calls.short_ids),
         filter_(format.controls),
         open_({format.reasoning.open}),
@@ -108,6 +109,7 @@ class TaggedParser final : public AnswerParser {
     writer_.set_delta(delta);
     switch (state_) {
       case State::kBegins:
+        if (only_calls_) return;
         Text(std::exchange(space_, {}) + open_.Take());
         break;
       case State::kThought:
@@ -115,6 +117,10 @@ class TaggedParser final : public AnswerParser {
         return;
       case State::kText:
       case State::kCalls:
+        if (only_calls_) {
+          if (state_ == State::kCalls) reader_->Finish(&writer_);
+          return;
+        }
         // Each time less is left: what ends a block is text, or belongs to its calls.
         while (state_ == State::kCalls) {
           EndBlock(reader_->Finish(&writer_));
@@ -300,6 +306,7 @@ class TaggedParser final : public AnswerParser {
   const CallForm& form_;
   const bool reads_calls_;
   const bool alone_;
+  const bool only_calls_;
   CallWriter writer_;
   ControlFilter filter_;
   MarkFinder open_;

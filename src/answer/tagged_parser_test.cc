@@ -259,6 +259,46 @@ TEST(TaggedParserTest, ACallThatIsCutEndsAsItStands) {
             "[][] f{\"a\": \"b");
   EXPECT_EQ(Call("hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ]}</tool_call>c"),
             "[][]}c] f{\"a\": ");
+  EXPECT_EQ(Call("hermes", "<tool_call>{\"name\": \"f\", \"arguments"), "[][] f");
+  EXPECT_EQ(Call("hermes", "<tool_call>{\"name\": \"f\"}"), "[][] f{}") << "it has none";
+}
+
+// A program would take invented arguments for the model's, and markup for what it says.
+TEST(TaggedParserTest, WhatIsCutGetsNoArgumentsAndOfCallsAloneNoText) {
+  const std::string json = R"({"a": 1})";
+  const std::string tagged = "<tool_call>\n{\"name\": \"f\", \"arguments\": " + json +
+                             "}\n</tool_call>\n<tool_call>\n{\"arguments\": " + json +
+                             ", \"name\": \"g\"}\n</tool_call>";
+  const std::string object = R"({"name": "f", "parameters": {"a": 1}})";
+  for (const auto& [form, text] : std::vector<std::pair<const char*, std::string>>{
+           {"hermes", tagged},
+           {"generic", tagged},
+           {"llama3_json", object + "; " + object},
+           {"mistral", "[TOOL_CALLS]f[ARGS]" + json + "[TOOL_CALLS]g[ARGS]" + json},
+           {"mistral", "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": " + json + "}]"},
+           {"pythonic", "[f(a=1), g(a=1)]"},
+           {"gemma", "<|tool_call>call:f{a:1}<tool_call|>"},
+           {"kimi_k2",
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0"
+            "<|tool_call_argument_begin|>" +
+                json + "<|tool_call_end|><|tool_calls_section_end|>"},
+           {"functools", "functools[" + object + ", " + object + "]"}}) {
+    const ReadAnswer whole = ReadEveryWay(form, text);
+    ASSERT_FALSE(whole.calls.empty()) << form;
+    EXPECT_TRUE(whole.proper()) << form;
+    // Tokens are not cut: here all marks are text.
+    StatusOr<AnswerFormat> format = DetectFormat("", true, {.tool_parser = form});
+    ASSERT_TRUE(format.ok());
+    Resolve([](std::string_view) { return false; }, &*format);
+    const AnswerOptions options{.tools = TestTools(), .only_calls = true};
+    for (size_t size = 0; size < text.size(); ++size) {
+      const std::string cut = text.substr(0, size);
+      const ReadAnswer read = ReadPieces(*format, options, {cut});
+      EXPECT_EQ(read.text, "") << form << ": " << cut;
+      for (const ToolCall& call : read.calls)
+        EXPECT_NE(call.arguments, "{}") << form << ": " << cut;
+    }
+  }
 }
 
 TEST(TaggedParserTest, LlamaCalls) {

@@ -77,6 +77,25 @@ TEST_F(LlmEngineCallsTest, ARequiredCallIsMadeWhateverTheModelWouldSay) {
   EXPECT_EQ(seen.tool_calls[0].arguments, "{\"a\": 42}");
 }
 
+TEST_F(LlmEngineCallsTest, OfACallThatIsCutNothingIsInventedOrText) {
+  Start();
+  const std::string call = HermesCall("now", "{}");
+  for (size_t size = 1; size < call.size(); ++size) {
+    Request request = Ask(call, ToolChoice::kRequired, "now");
+    request.max_tokens = static_cast<int32_t>(size);
+    const TestSink::Seen seen = Run(request);
+    EXPECT_EQ(seen.text, "") << size;
+    EXPECT_EQ(seen.finish->reason, FinishReason::kLength);
+    ASSERT_LE(seen.tool_calls.size(), 1U);
+    if (seen.tool_calls.empty() || size >= call.find("{}") + 2) continue;
+    EXPECT_NE(seen.tool_calls[0].arguments, "{}") << size;
+  }
+  // Where text may come it stays text.
+  Request request = Ask("<tool_ca", ToolChoice::kAuto);
+  request.max_tokens = 8;
+  EXPECT_EQ(Run(request).text, "<tool_ca");
+}
+
 TEST_F(LlmEngineCallsTest, TheModelMayThinkBeforeItsCall) {
   answer::AnswerFormat format =
       *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});

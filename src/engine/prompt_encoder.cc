@@ -211,6 +211,8 @@ void PromptEncoder::BeginAnswer(LiveRequest* live, const Parts& parts,
   if (live->constraint != nullptr && answers_->thoughts() == nullptr) options.in_thought = false;
   if (!options.tools.empty()) {
     options.calls_alone = live->request.format.kind != OutputFormat::Kind::kText;
+    const auto* const chat = std::get_if<Chat>(&live->request.prompt);
+    options.only_calls = chat != nullptr && chat->tool_choice == ToolChoice::kRequired;
     options.digest = base::Mix64(live->seed, live->request.choice);
     for (const TokenId id : ids)
       options.digest = base::Mix64(options.digest, static_cast<uint64_t>(id));
