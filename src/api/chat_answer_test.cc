@@ -77,6 +77,35 @@ TEST(ChatAnswer, AWholeAnswerHasThoughtsAndCalls) {
   EXPECT_EQ(answer["choices"][0]["message"]["content"], "So");
 }
 
+// A client would act on it.
+TEST(ChatAnswer, ACallThatIsNotWholeIsNoReason) {
+  for (const auto& [arguments, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"", "stop"},
+           {"{", "stop"},
+           {R"({"a":"}\"}")", "stop"},
+           {R"({"a":{"b":[1]})", "stop"},
+           {"{}", "tool_calls"},
+           {R"({"a":"{\"","b":[{}]})", "tool_calls"}}) {
+    const auto whole = StartedAnswer("");
+    ChoiceOutput output;
+    output.tool_calls = {{"c0", "f", "{}"}, {"c1", "f", arguments}};
+    output.finish = EndOf();
+    EXPECT_EQ(json::parse(whole->Whole({output}))["choices"][0]["finish_reason"], reason);
+    output.finish = EndOf(FinishReason::kLength);
+    EXPECT_EQ(json::parse(whole->Whole({output}))["choices"][0]["finish_reason"], "length");
+    const auto stream = StartedAnswer(R"(,"stream":true)");
+    Delta first = CallDelta(0, "c0", "f", "{}");
+    Delta second = CallDelta(1, "c1", "f", "");
+    stream->OnDelta(0, std::move(first));
+    stream->OnDelta(0, std::move(second));
+    for (const char c : arguments) {
+      Delta more = CallDelta(1, "", "", std::string(1, c));
+      stream->OnDelta(0, std::move(more));
+    }
+    EXPECT_EQ(ChoiceOf(stream->OnEnd(0, EndOf()))["finish_reason"], reason) << arguments;
+  }
+}
+
 TEST(ChatAnswer, CallsAreStreamedAsOpenAiDoes) {
   const auto format = StartedAnswer(R"(,"stream":true,"stream_options":{"include_usage":true})");
   Delta thought;

@@ -66,7 +66,7 @@ class OllamaReply final : public WireReply {
     }
     if (!done_) return Broken("ended its stream without a line that has 'done': true");
     Delta rest;
-    answer_.Rest(&rest);
+    answer_.Rest(false, &rest);
     if (rest.says()) give(std::move(rest));
     return Outcome::Ended(end_);
   }

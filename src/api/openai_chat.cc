@@ -211,7 +211,7 @@ class ChatFormat final : public OpenAiFormat {
     return member;
   }
 
-  const char* StopReason(size_t calls) const override { return calls > 0 ? "tool_calls" : "stop"; }
+  const char* StopReason(bool calls) const override { return calls ? "tool_calls" : "stop"; }
 
   void FinishBody(FieldReport* report) override {
     if (body_.has_messages) {

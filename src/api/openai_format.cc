@@ -265,10 +265,29 @@ void OpenAiFormat::Start(AnswerHead head) {
   begin_ += ",\"choices\":[";
 }
 
-bool OpenAiFormat::HasEvent(size_t choice, Delta* delta) {
-  for (const ToolCallDelta& call : delta->tool_calls) {
-    calls_[choice] = std::max(calls_[choice], static_cast<size_t>(call.index) + 1);
+void LastCall::Add(const ToolCallDelta& call) {
+  if (call.index < index_) return;
+  if (call.index > index_) {
+    *this = LastCall();
+    index_ = call.index;
   }
+  for (const char c : call.arguments) {
+    begun_ = true;
+    if (in_string_) {
+      in_string_ = escaped_ || c != '"';
+      escaped_ = !escaped_ && c == '\\';
+    } else if (c == '"') {
+      in_string_ = true;
+    } else if (c == '{' || c == '[') {
+      ++depth_;
+    } else if (c == '}' || c == ']') {
+      --depth_;
+    }
+  }
+}
+
+bool OpenAiFormat::HasEvent(size_t choice, Delta* delta) {
+  for (const ToolCallDelta& call : delta->tool_calls) calls_[choice].Add(call);
   if (!delta->tokens.empty()) return delta->says() || logprobs() || shows_ids();
   if (!shows_ids()) return delta->says();
   Delta& rest = rests_[choice];
@@ -310,14 +329,14 @@ std::string OpenAiFormat::MakeChunk(size_t choice, std::string_view output,
   return out;
 }
 
-std::string OpenAiFormat::ReasonOf(const Finish& finish, size_t calls) const {
+std::string OpenAiFormat::ReasonOf(const Finish& finish, bool calls) const {
   const bool cut = finish.reason == FinishReason::kLength;
   return fmt::format("\"{}\"", cut ? "length" : StopReason(calls));
 }
 
 std::string OpenAiFormat::OnEnd(size_t choice, const Finish& finish) {
   finishes_[choice] = finish;
-  const std::string reason = ReasonOf(finish, calls_[choice]);
+  const std::string reason = ReasonOf(finish, calls_[choice].whole());
   const Delta& rest = rests_[choice];
   const std::string output = rest.says() ? OutputMember(rest) : words_.no_output;
   const std::string tail = ",\"ropeway\":" + RopewayJson({&finish, 1});
@@ -352,7 +371,10 @@ std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const 
   for (size_t i = 0; i < choices.size(); ++i) {
     Json choice = ChoiceJson(i, choices[i]);
     const bool cut = choices[i].finish.reason == FinishReason::kLength;
-    choice["finish_reason"] = cut ? "length" : StopReason(choices[i].tool_calls.size());
+    LastCall last;
+    if (!choices[i].tool_calls.empty())
+      last.Add({0, "", "", choices[i].tool_calls.back().arguments});
+    choice["finish_reason"] = cut ? "length" : StopReason(last.whole());
     if (i > 0) answer += ',';
     answer += DumpJson(choice);
     finishes.push_back(choices[i].finish);

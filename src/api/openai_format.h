@@ -69,6 +69,22 @@ size_t TopCount(const OutputToken& token);
 // "decoded_token"}, ...}. The rank of a token that is not among the most probable ones is null.
 nlohmann::ordered_json PromptLogprobs(const std::vector<OutputToken>& tokens);
 
+// Whether the last call of tools in an answer is whole: a client acts on calls where the
+// "finish_reason" says so.
+class LastCall {
+ public:
+  void Add(const ToolCallDelta& call);
+  // Whether there is one, whose arguments have ended.
+  bool whole() const { return begun_ && depth_ == 0 && !in_string_; }
+
+ private:
+  int32_t index_ = -1;
+  bool begun_ = false;  // Of its arguments there is something.
+  int64_t depth_ = 0;   // Brackets that are open.
+  bool in_string_ = false;
+  bool escaped_ = false;
+};
+
 // Streams server-sent events. What all chunks of an answer share is written once, so that a token
 // costs its own text.
 class OpenAiFormat : public ApiFormat {
@@ -108,8 +124,8 @@ class OpenAiFormat : public ApiFormat {
 
   // A chunk's member for what a delta says.
   virtual std::string OutputMember(const Delta& delta) const = 0;
-  // The "finish_reason" of a choice that ended by itself. `calls`: its calls of tools.
-  virtual const char* StopReason(size_t /*calls*/) const { return "stop"; }
+  // The "finish_reason" of a choice that ended by itself. `calls`: with whole calls of tools.
+  virtual const char* StopReason(bool /*calls*/) const { return "stop"; }
 
   const AnswerHead& head() const { return head_; }
   bool logprobs() const { return body_->request.logprobs.has_value(); }
@@ -134,7 +150,7 @@ class OpenAiFormat : public ApiFormat {
   std::string MakeChunk(size_t choice, std::string_view output, std::string_view logprobs,
                         const ChunkEnd& end) const;
   // The finish reason as a JSON value.
-  std::string ReasonOf(const Finish& finish, size_t calls) const;
+  std::string ReasonOf(const Finish& finish, bool calls) const;
   bool shows_ids() const { return body_->gateway && body_->gateway->ids; }
 
   const Words words_;
@@ -144,7 +160,7 @@ class OpenAiFormat : public ApiFormat {
   std::string begin_;             // What every chunk begins with, up to its choices.
   std::vector<Finish> finishes_;  // By choice, in a stream.
   std::vector<Delta> rests_;      // By choice, in a stream: see HasEvent.
-  std::vector<size_t> calls_;     // By choice, in a stream: its calls of tools so far.
+  std::vector<LastCall> calls_;   // By choice, in a stream.
 };
 
 }  // namespace ropeway::api

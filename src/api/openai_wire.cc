@@ -223,6 +223,7 @@ std::optional<Outcome> OpenAiReply::Give(Delta delta, const DeltaFn& give) {
 std::optional<Outcome> OpenAiReply::TakeFinish(std::string_view reason) {
   if (reason.empty() || reason == "null") return std::nullopt;  // As some write none.
   finished_ = true;
+  calls_ = reason == "tool_calls";
   return ReadReason(reason, &end_.reason);
 }
 
@@ -239,7 +240,7 @@ Outcome OpenAiReply::End(const DeltaFn& give) {
     return Broken("ended its stream without a finish_reason and without [DONE]");
   }
   Delta rest;
-  answer_.Rest(&rest);
+  answer_.Rest(calls_, &rest);
   if (rest.says()) give(std::move(rest));
   if (!finished_ && max_tokens_ && std::max(end_.usage.completion_tokens, 0) >= *max_tokens_) {
     end_.reason = FinishReason::kLength;

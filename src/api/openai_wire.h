@@ -86,6 +86,7 @@ class OpenAiReply : public WireReply {
   uint64_t token_bytes_ = 0;  // The bytes of the tokens so far.
   bool has_pieces_ = false;   // A `delta` said something.
   bool finished_ = false;     // A finish_reason came.
+  bool calls_ = false;        // It was that of calls.
   bool complete_ = false;     // [DONE] came, or too much behind a finish_reason.
 };
 

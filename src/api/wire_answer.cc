@@ -86,9 +86,10 @@ void AnswerReader::AddCall(const Json& entry, bool marked, bool whole, FieldRead
     more.id = id.empty() ? fmt::format("call_{}_{}", messages_, calls_.size()) : id;
     more.name = name;
     if (whole && value.is_null()) arguments = "{}";
-    call = &calls_.emplace_back(Call{index, std::move(id), std::move(name), {}});
+    call = &calls_.emplace_back(Call{index, std::move(id), std::move(name), {}, false});
   }
   more.index = static_cast<int32_t>(call - calls_.data());
+  call->any = call->any || !arguments.empty();
   more.arguments = call->halves.Join(std::move(arguments), marked);
   if (more.name.empty() && more.arguments.empty()) return;
   delta->reasoning += thought_halves_.Rest();
@@ -99,7 +100,7 @@ void AnswerReader::AddCall(const Json& entry, bool marked, bool whole, FieldRead
 void AnswerReader::Resume(uint64_t index, bool begins) {
   if (index >= kMostCalls) return;
   const size_t known = static_cast<size_t>(index) + (begins ? 0 : 1);
-  while (calls_.size() < known) calls_.push_back({calls_.size(), "", "", {}});
+  while (calls_.size() < known) calls_.push_back({calls_.size(), "", "", {}, true});
 }
 
 AnswerReader::Call* AnswerReader::Find(std::optional<uint64_t> index, std::string_view id,
@@ -115,11 +116,12 @@ AnswerReader::Call* AnswerReader::Find(std::optional<uint64_t> index, std::strin
   return nullptr;
 }
 
-void AnswerReader::Rest(Delta* delta) {
+void AnswerReader::Rest(bool whole, Delta* delta) {
   delta->reasoning += thought_halves_.Rest();
   delta->text += text_halves_.Rest();
   for (size_t i = 0; i < calls_.size(); ++i) {
     std::string rest = calls_[i].halves.Rest();
+    if (rest.empty() && whole && !calls_[i].any) rest = "{}";  // It has none.
     if (rest.empty()) continue;
     delta->tool_calls.push_back({static_cast<int32_t>(i), "", "", std::move(rest)});
   }

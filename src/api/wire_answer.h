@@ -39,8 +39,8 @@ class AnswerReader {
   // `whole`: each entry that has a name is a call, and one without arguments has none to come.
   void AddCalls(const nlohmann::json& list, bool marked, bool whole, FieldReader* fields,
                 Delta* delta);
-  // What is left when the answer is over.
-  void Rest(Delta* delta);
+  // What is left when the answer is over. `whole`: the server says that it ended with whole calls.
+  void Rest(bool whole, Delta* delta);
 
  private:
   struct Call {
@@ -48,6 +48,7 @@ class AnswerReader {
     std::string id;                 // As the server has it; "": it has none.
     std::string name;
     HalfJoiner halves;  // Of its arguments.
+    bool any = false;   // There were some, or another server may have had them.
   };
 
   void AddCall(const nlohmann::json& entry, bool marked, bool whole, FieldReader* fields,

@@ -68,6 +68,15 @@ TEST(WireAnswer, AStreamHasThoughtsTextAndCalls) {
   }
 }
 
+// Here only a call that was cut is without.
+TEST(WireAnswer, AWholeCallHasArguments) {
+  const std::string begun = Calling(R"({"index":0,"id":"c1","function":{"name":"now"}})");
+  EXPECT_EQ(Shown(ReadCalls({begun}).sink.calls), "c1 now({}) ");
+  const std::string cut = R"({"choices":[{"delta":{},"finish_reason":"length"}]})";
+  const ReadStream read = ReadInPieces(*MakeOpenAi({}), ChatRequest(), Events({begun, cut}), 99);
+  EXPECT_EQ(Shown(read.sink.calls), "c1 now() ");
+}
+
 TEST(WireAnswer, SoHasAWholeDocument) {
   const std::string body =
       R"({"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant",

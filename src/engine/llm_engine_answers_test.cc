@@ -231,7 +231,7 @@ TEST_F(LlmEngineAnswersTest, WithoutTokensForMarksAFormBeginsAtOnce) {
   EXPECT_EQ(seen.text, "no");
 }
 
-TEST_F(LlmEngineAnswersTest, StopStringsEndTheAnswerWhereverItStands) {
+TEST_F(LlmEngineAnswersTest, StopStringsEndTheTextNotTheThought) {
   test_.Start();
   Request request = ChatRequest("(two) four (or)");
   request.stop = {"ou"};
@@ -240,9 +240,9 @@ TEST_F(LlmEngineAnswersTest, StopStringsEndTheAnswerWhereverItStands) {
   EXPECT_EQ(seen.text, "f");
   request.stop = {"wo"};
   seen = Run(request);
-  EXPECT_EQ(seen.reasoning, "t");
-  EXPECT_EQ(seen.text, "");
-  EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+  EXPECT_EQ(seen.reasoning, "two");
+  EXPECT_EQ(seen.text, "four (or)");
+  EXPECT_EQ(seen.finish->reason, FinishReason::kLength);
 }
 
 // The next turn's template is given what the model thought and called, and the ids that it

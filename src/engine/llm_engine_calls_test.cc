@@ -96,6 +96,47 @@ TEST_F(LlmEngineCallsTest, OfACallThatIsCutNothingIsInventedOrText) {
   EXPECT_EQ(Run(request).text, "<tool_ca");
 }
 
+TEST_F(LlmEngineCallsTest, StopStringsEndTheTextNotACall) {
+  Start();
+  const std::string call = HermesCall("add", "{\"a\": 42}");
+  const std::string text = "Hm, so. " + call + " End; more";
+  for (const char* stop : {"name", "arguments", ",", "}", "add", "\n", "tool", "{\"", "42"}) {
+    SCOPED_TRACE(stop);
+    Request request = Ask(call, ToolChoice::kRequired);
+    std::get<Chat>(request.prompt).parallel_tool_calls = false;
+    request.stop = {stop};
+    TestSink::Seen seen = Run(request);
+    EXPECT_EQ(seen.text, "");
+    EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+    ASSERT_THAT(seen.tool_calls, SizeIs(1));
+    EXPECT_EQ(seen.tool_calls[0].arguments, "{\"a\": 42}");
+    // Beside text.
+    request = Ask(text, ToolChoice::kAuto);
+    request.max_tokens = static_cast<int32_t>(text.size());
+    request.stop = {stop, "d; m"};
+    request.sampling.seed = 3;
+    seen = Run(request);
+    EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+    if (std::string_view(stop) == ",") {
+      EXPECT_EQ(seen.text, "Hm");
+      EXPECT_THAT(seen.tool_calls, IsEmpty());
+      continue;
+    }
+    EXPECT_EQ(seen.text, "Hm, so. En");
+    ASSERT_THAT(seen.tool_calls, SizeIs(1));
+    EXPECT_EQ(seen.tool_calls[0].arguments, "{\"a\": 42}");
+    // As another engine would have gone on.
+    for (size_t done = 1; done < seen.tokens.size(); ++done) {
+      Request rest = request;
+      for (size_t i = 0; i < done; ++i) rest.resume_ids.push_back(seen.tokens[i].id);
+      const TestSink::Seen resumed = Run(rest);
+      EXPECT_EQ(resumed.tokens.size(), seen.tokens.size() - done);
+      EXPECT_TRUE(seen.text.ends_with(resumed.text)) << resumed.text;
+      EXPECT_EQ(resumed.finish->reason, FinishReason::kStop);
+    }
+  }
+}
+
 TEST_F(LlmEngineCallsTest, TheModelMayThinkBeforeItsCall) {
   answer::AnswerFormat format =
       *answer::DetectFormat("", true, {.tool_parser = "hermes", .reasoning = "none"});

@@ -99,16 +99,10 @@ bool RequestOutput::Append(TokenId token, Delta* delta) {
   const int32_t generated = ++finish_.usage.completion_tokens;
   const answer::AnswerParser* const parser = live_->parser.get();
   const bool thought = parser != nullptr && parser->thinking();
-  std::string text = TextOf(token);
-  tokenizer::StopMatcher::Step step;
-  if (generated < live_->request.sampling.min_tokens) {
-    step.text = std::move(text);
-  } else {
-    step = stops_.Append(text);
-  }
-  Read(step.text, delta);
+  const bool looks = generated >= live_->request.sampling.min_tokens;
+  const bool stopped = Read(TextOf(token), looks, delta);
   if (thought || (parser != nullptr && parser->thinking())) ++finish_.usage.reasoning_tokens;
-  return step.stop.has_value();
+  return stopped;
 }
 
 std::string RequestOutput::TextOf(TokenId token) {
@@ -122,14 +116,42 @@ std::string RequestOutput::TextOf(TokenId token) {
   return mark.empty() ? std::string() : detokenizer_.Finish().append(mark);
 }
 
-void RequestOutput::Read(std::string_view text, Delta* delta) {
+bool RequestOutput::Read(std::string_view text, bool looks, Delta* delta) {
   answer::AnswerParser* const parser = live_->parser.get();
+  looks = looks && !live_->request.stop.empty();
   if (parser == nullptr) {
-    delta->text += text;
-    return;
+    std::string said(text);
+    const bool stopped = looks && LookForStop(&said);
+    delta->text += said;
+    return stopped;
   }
-  if (live_->turn != nullptr) shown_ += text;
-  parser->Add(text, delta);
+  if (!looks) {
+    if (live_->turn != nullptr) shown_ += text;
+    parser->Add(text, delta);
+    return false;
+  }
+  // By characters: what follows a stop string, perhaps a call, is no part of the answer.
+  bool stopped = false;
+  std::string said = std::exchange(delta->text, {});
+  for (size_t i = 0; i < text.size() && !stopped; ++i) {
+    if (live_->turn != nullptr) shown_ += text[i];
+    parser->Add(text.substr(i, 1), delta);
+    stopped = LookForStop(&delta->text);
+    said += std::exchange(delta->text, {});
+  }
+  delta->text = std::move(said);
+  // A session keeps what was said.
+  if (stopped && shown_.ends_with(unsaid_)) shown_.resize(shown_.size() - unsaid_.size());
+  return stopped;
+}
+
+bool RequestOutput::LookForStop(std::string* said) {
+  if (said->empty()) return false;
+  unsaid_ += *said;
+  tokenizer::StopMatcher::Step step = stops_.Append(*said);
+  unsaid_.erase(0, step.text.size());
+  *said = std::move(step.text);
+  return step.stop.has_value();
 }
 
 RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {
@@ -152,15 +174,19 @@ bool RequestOutput::Send(Delta delta) {
 FinishReason RequestOutput::SendRest(FinishReason reason) {
   Delta rest;
   if (verdict_ == Verdict::kGoOn) {
-    tokenizer::StopMatcher::Step step = stops_.Append(detokenizer_.Finish());
-    if (step.stop) {
+    bool stopped = Read(detokenizer_.Finish(), /*looks=*/true, &rest);
+    if (!stopped && live_->parser != nullptr) {
+      std::string said = std::exchange(rest.text, {});
+      live_->parser->Finish(&rest);
+      stopped = LookForStop(&rest.text);
+      rest.text.insert(0, said);
+    }
+    if (stopped) {
       reason = FinishReason::kStop;
     } else {
-      step.text += stops_.Finish();
+      rest.text += stops_.Finish();
     }
-    Read(step.text, &rest);
   }
-  if (live_->parser != nullptr) live_->parser->Finish(&rest);
   if (!rest.says()) return reason;
   return Send(std::move(rest)) ? reason : FinishReason::kCancelled;
 }

@@ -22,7 +22,9 @@ namespace ropeway::engine {
 //
 // An end token or stop token counts as generated and is reported with its log-prob, as in vLLM; its
 // text is not shown. A stop string's tokens count too, those after it do not. The text of the first
-// min_tokens - 1 tokens is not looked at for stop strings, nor as the beginning of one.
+// min_tokens - 1 tokens is not looked at for stop strings, nor as the beginning of one. Of a chat's
+// answer the text alone is looked at: within a thought or a call a stop string would leave what no
+// client can use.
 //
 // A request may go on where another engine left off (Request::resume_ids). Its ids so far are
 // replayed without telling the sink: held-back text, counts and stop strings are then as if this
@@ -82,8 +84,12 @@ class RequestOutput {
   bool Append(TokenId token, Delta* delta);
   // The text that a token adds: of a chat's answer marked text.
   std::string TextOf(TokenId token);
-  // Adds what `text` says to the delta.
-  void Read(std::string_view text, Delta* delta);
+  // Adds what `text` says to the delta. `looks`: for stop strings, too. Returns whether that ended
+  // at one.
+  bool Read(std::string_view text, bool looks, Delta* delta);
+  // Looks for stop strings in what the answer says, and makes of it what can be shown now. Returns
+  // whether that ended at one.
+  bool LookForStop(std::string* said);
   void Measure(base::TimePoint at);
   // False if the sink wants no more.
   bool Send(Delta delta);
@@ -99,6 +105,7 @@ class RequestOutput {
   const base::Clock* const clock_;
   tokenizer::Detokenizer detokenizer_;
   tokenizer::StopMatcher stops_;
+  std::string unsaid_;         // What stops_ was given and holds back.
   uint64_t text_bytes_ = 0;    // All tokens' bytes so far, before stop strings are cut.
   std::string shown_;          // The marked text before it was read, of a session's turn.
   uint64_t prompt_bytes_ = 0;  // The prompt's tokens so far, special tokens too.
