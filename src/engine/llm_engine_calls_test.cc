@@ -224,6 +224,28 @@ TEST_F(LlmEngineCallsTest, ACallGoesOnWhereAnotherEngineLeftOff) {
   }
 }
 
+TEST_F(LlmEngineCallsTest, WithoutATemplateNoFormIsLookedAt) {
+  test_.Start();
+  for (const ToolChoice choice : {ToolChoice::kAuto, ToolChoice::kRequired, ToolChoice::kNone}) {
+    Request request = Ask("a", choice);
+    std::get<Chat>(request.prompt).tools[1].parameters = R"({"not":{}})";
+    request.format.kind = OutputFormat::Kind::kJsonSchema;
+    request.format.schema = R"({"not":{}})";
+    const Status fault = Fault(request);
+    EXPECT_EQ(fault.field(), "messages");
+    EXPECT_THAT(fault.message(), HasSubstr("no chat template"));
+  }
+}
+
+TEST_F(LlmEngineCallsTest, ParametersOfNothingAreNoArguments) {
+  Start();
+  Request request = Ask("Hello there.", ToolChoice::kRequired, "now");
+  std::get<Chat>(request.prompt).tools[1].parameters = "{}";
+  const TestSink::Seen seen = Run(request);
+  ASSERT_THAT(seen.tool_calls, SizeIs(1));
+  EXPECT_EQ(seen.tool_calls[0].arguments, "{}");
+}
+
 TEST_F(LlmEngineCallsTest, WhatCannotBeHeldIsRejectedAtOnce) {
   Start();
   Request request = Ask("a", ToolChoice::kRequired);

@@ -84,6 +84,9 @@ StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request,
                                                            const LiveRequest* before) {
   if (Status status = CheckModel(request.request.model); !status.ok()) return status;
   if (Status status = core::CheckRequest(request.request); !status.ok()) return status;
+  // Before its form is looked at, which takes work.
+  const bool is_chat = std::holds_alternative<Chat>(request.request.prompt);
+  if (is_chat && config_.render_chat == nullptr) return NoChatTemplate();
   StatusOr<std::shared_ptr<const GrammarText>> text = GrammarOf(request.request, before);
   if (!text.ok()) return text.status();
   auto live = std::make_shared<LiveRequest>(std::move(request));

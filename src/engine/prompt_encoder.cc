@@ -21,12 +21,6 @@ namespace {
 // text is a little too long is told its exact length.
 constexpr size_t kCountedBeyond = 8;
 
-Status NoChatTemplate() {
-  return InvalidArgument(
-      "this model has no chat template; use a completion with a text prompt (ropeway run --raw)",
-      "messages");
-}
-
 // What an error about a request's length is about.
 std::string WhatIsLong(const Request& request) {
   return request.session_id.empty()
@@ -109,6 +103,12 @@ void Append(const std::vector<TokenId>& more, std::vector<TokenId>* ids) {
 }
 
 }  // namespace
+
+Status NoChatTemplate() {
+  return InvalidArgument(
+      "this model has no chat template; use a completion with a text prompt (ropeway run --raw)",
+      "messages");
+}
 
 PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                              ChatRenderer render_chat, int32_t max_model_len,

@@ -33,6 +33,9 @@ using StoppedFn = std::function<bool(size_t held)>;
 using ChatRenderer =
     std::function<StatusOr<tokenizer::RenderedChat>(const Chat&, const StoppedFn& stopped)>;
 
+// What a chat is told where there is no renderer.
+Status NoChatTemplate();
+
 // What a job does for its first pieces of about a millisecond is done in its turn; one that takes
 // longer gives way (base::PieceEnd).
 inline constexpr int kPiecesInTurn = 16;

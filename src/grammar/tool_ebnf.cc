@@ -139,7 +139,7 @@ class ToolWriter {
 
   StatusOr<Node> Arguments(const Tool& tool) {
     const Node none = ebnf_.Literal(JsonRules::Brackets(json_.arguments()));
-    if (tool.parameters.empty()) return none;
+    if (tool.parameters.empty() || tool.parameters == "{}") return none;
     const StatusOr<Json> schema =
         base::ReadOrderedJson(tool.parameters, core::kSchemaBounds, "the schema");
     if (!schema.ok()) return schema.status();
