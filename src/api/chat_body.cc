@@ -31,7 +31,10 @@ constexpr std::string_view kFunctionFields[] = {"name", "description", "paramete
 // `ordered`: the same function, with its keys in order.
 void ReadFunction(const json& value, const OrderedJson& ordered, const std::string& at,
                   FieldReport* report, Tool* tool) {
-  report->Add(Store(ReadString(Member(value, "name"), at + ".name"), &tool->name));
+  const json& name = Member(value, "name");
+  report->Add(name.is_null()
+                  ? InvalidArgument(fmt::format("'{}.name' is missing.", at), at + ".name")
+                  : Store(ReadString(name, at + ".name"), &tool->name));
   tool->description = ReadTextMember(value, "description", at, report);
   const json& parameters = Member(value, "parameters");
   if (parameters.is_object()) {
@@ -63,6 +66,16 @@ Status ReadTools(const json& value, const std::string& field, ChatDraft* draft) 
       continue;
     }
     const json& function = Member(value[i], "function");
+    // As other APIs have tools.
+    if (function.is_null() && (value[i].contains("name") || value[i].contains("input_schema"))) {
+      report->Add(InvalidArgument(
+          fmt::format("'{}.function' is missing; 'name', 'description' and 'parameters' of a tool "
+                      "belong under it{}.",
+                      at,
+                      value[i].contains("input_schema") ? " ('input_schema' as 'parameters')" : ""),
+          at + ".function"));
+      continue;
+    }
     if (function.is_object()) {
       Tool& tool = draft->tools.emplace_back();
       ReadFunction(function, (*ordered)[i]["function"], at + ".function", report, &tool);

@@ -269,6 +269,11 @@ TEST(ChatTools, ABadChoiceIsNamed) {
     EXPECT_EQ(fault.code(), StatusCode::kInvalidArgument) << choice;
     EXPECT_EQ(fault.field(), field) << choice << ": " << fault.message();
   }
+  EXPECT_THAT(status("\"any\"").message(), testing::HasSubstr("\"allowed_tools\""));
+  EXPECT_EQ(
+      status(R"({"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}})").message(),
+      "'tool_choice.allowed_tools.tools' must be a list of at least one tool, but is an empty "
+      "array.");
   // Without tools there is none to be called.
   for (const char* without :
        {R"(,"tool_choice":"auto")", R"(,"tool_choice":"none","tools":[])",
@@ -301,6 +306,19 @@ TEST(ChatTools, ABadToolIsNamed) {
         Messages(kAsk, R"(,"tool_choice":"none","tools":[)" + tool + "]").status();
     EXPECT_EQ(status.field(), field) << tool << ": " << status.message();
   }
+  const auto message = [](const std::string& fields) {
+    return Messages(kAsk, "," + fields).status().message();
+  };
+  const std::string missing = "'tools[0].function.name' is missing.";
+  EXPECT_EQ(message(R"("tools":[{"type":"function","function":{}}])"), missing);
+  EXPECT_EQ(message(R"("tools":[{"function":{"name":null}}])"), missing);
+  // As other APIs have them.
+  const std::string flat =
+      "'tools[0].function' is missing; 'name', 'description' and 'parameters' of a tool belong "
+      "under it";
+  EXPECT_EQ(message(R"("tools":[{"type":"function","name":"f","parameters":{}}])"), flat + ".");
+  EXPECT_EQ(message(R"("tools":[{"name":"f","input_schema":{}}])"),
+            flat + " ('input_schema' as 'parameters').");
   std::string many;
   for (int i = 0; i < 129; ++i) {
     many += fmt::format(R"({}{{"function":{{"name":"f{}"}}}})", i == 0 ? "" : ",", i);

@@ -68,14 +68,14 @@ constexpr FieldRow kFieldRows[] = {
     {"best_of", kChat, K::kNoEffectWith, "1"},
     {"bad_words", kBoth, K::kNoEffectWith, "[]"},
     {"logits_processors", kBoth, K::kNoEffectWith, "[]"},
-    {"functions", kChat, K::kNoEffectWith, "[]"},
+    {"functions", kChat, K::kNoEffectWith, "[]", "tools"},
     {"documents", kChat, K::kNoEffectWith, "[]"},
     {"mm_processor_kwargs", kChats, K::kNoEffectWith, "[]"},
     {"messages[].annotations", kChats, K::kNoEffectWith, "[]"},
     {"messages[].audio", kChats, K::kNoEffectWith, "[]"},
-    {"messages[].function_call", kChats, K::kNoEffectWith, "[]"},
+    {"messages[].function_call", kChats, K::kNoEffectWith, "[]", "tool_calls"},
     {"messages[].refusal", kChats, K::kNoEffectWith, R"("")"},
-    {"function_call", kChat, K::kNoEffectWith, R"("none" or "auto")"},
+    {"function_call", kChat, K::kNoEffectWith, R"("none" or "auto")", "tool_choice"},
     {"modalities", kChat, K::kNoEffectWith, R"(["text"])"},
 
     // They would change the answer, or ask for more than one holds.
@@ -118,6 +118,9 @@ Status CheckValue(const FieldRow& row, const json& value, const std::string& fie
     same_type = same_type || value.type() == good.type() ||
                 (value.is_number() && good.is_number()) || good.is_structured();
     rest.remove_prefix(std::min(rest.find(kOr), rest.size() - kOr.size()) + kOr.size());
+  }
+  if (std::string_view(row.instead) != "") {
+    return Unsupported(field, fmt::format("; use '{}'", row.instead));
   }
   return same_type ? SupportsOnly(field, row.values) : Mismatch(value, field, row.values);
 }

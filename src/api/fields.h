@@ -45,6 +45,7 @@ struct FieldRow {
   uint32_t dialects;
   FieldKind kind;
   const char* values = "";
+  const char* instead = "";  // The field that does what a client wants of this one.
 };
 
 std::span<const FieldRow> FieldRows();

@@ -157,7 +157,11 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
   };
   EXPECT_EQ(message(kChat, "function_call", "\"auto\""), "");
   EXPECT_EQ(message(kChat, "function_call", "\"f\""),
-            "'function_call' supports only \"none\" or \"auto\".");
+            "'function_call' is not supported; use 'tool_choice'.");
+  EXPECT_EQ(message(kChat, "functions", R"([{"name":"f"}])"),
+            "'functions' is not supported; use 'tools'.");
+  EXPECT_EQ(message(kTokenize, "messages[].function_call", R"({"name":"f"})"),
+            "'messages[].function_call' is not supported; use 'tool_calls'.");
   EXPECT_EQ(message(kCompletions, "function_call", "\"auto\""), "no row");
   for (const char* none : {"[]", "{}", "\"\"", "false"}) {
     for (const char* name : {"functions", "messages[].function_call", "messages[].audio",

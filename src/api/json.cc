@@ -21,7 +21,7 @@ constexpr size_t kMaxShown = 64;  // Bytes of a client's text in an error messag
 std::string Shown(const json& value) {
   if (value.is_number() || value.is_boolean()) return value.dump();
   if (value.is_object()) return "an object";
-  if (value.is_array()) return "an array";
+  if (value.is_array()) return value.empty() ? "an empty array" : "an array";
   if (value.is_null()) return "null";
   const auto& text = value.get_ref<const std::string&>();
   return fmt::format("\"{}\"{}", ShownName(text), text.size() > kMaxShown ? "..." : "");

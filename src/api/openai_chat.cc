@@ -70,7 +70,8 @@ Status ReadToolChoice(const json& value, const std::string& field, OpenAiBody* b
   }
   if (value != "none" && value != "auto" && value != "required") {
     return Mismatch(value, field,
-                    R"("none", "auto", "required" or {"type": "function", "function": {"name"}})");
+                    R"("none", "auto", "required", {"type": "function", "function": {"name"}} or )"
+                    R"({"type": "allowed_tools", "allowed_tools": {"mode", "tools"}})");
   }
   body->tool_choice = value.get<std::string>();
   return {};

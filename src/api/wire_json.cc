@@ -55,6 +55,8 @@ Outcome HttpFailure(int http_status, std::string_view body) {
   if (said.empty() && !body.starts_with('<')) said = body;
   std::string message = fmt::format("it answered with HTTP {}", http_status);
   if (!said.empty()) message += ": " + said;
+  // A client is told of its own mistake as the backend tells it.
+  if (kind == FailureKind::kRejected && !said.empty()) message = std::move(said);
   Status status(code, std::move(message));
   if (kind == FailureKind::kRejected && document.ok()) status = wire::WithParam(status, *document);
   return Outcome::Failed(kind, std::move(status));

@@ -111,7 +111,12 @@ void GatewayBackend::TakeFailure(ClientRequest* client, uint32_t attempt, Outcom
   if (failure.status.code() == StatusCode::kCancelled) {
     said = "it ended the request before its answer was complete";
   }
-  Status status(CodeOf(failure), Named(*client, said), failure.status.field());
+  // A server's own words about a client's mistake say all; where the backend stands is no client's
+  // business. What is said of a server begins with "it".
+  const bool whole = failure.kind == FailureKind::kRejected && !said.starts_with("it ");
+  Status status(CodeOf(failure),
+                whole ? base::PrintableText(said.substr(0, kMostSaid)) : Named(*client, said),
+                failure.status.field());
   status.set_api_code(failure.status.api_code());
   status.set_retry_after_seconds(failure.status.retry_after_seconds());
   failure.status = std::move(status);

@@ -334,6 +334,24 @@ TEST(GatewayFailureTest, OutputThatWaitsForTheGatewayIsNoHang) {
   EXPECT_EQ(gateway->Backends()[0].timeouts, 0U);
 }
 
+TEST(GatewayFailureTest, AClientsOwnMistakeIsToldInTheBackendsWords) {
+  const auto told = [](const char* message) {
+    BackendScript script;
+    script.fail_after = 0;
+    script.failure = Outcome::Failed(FailureKind::kRejected,
+                                     Status(StatusCode::kInvalidArgument, message, "tools"));
+    const auto backend =
+        std::make_shared<ScriptedBackend>([script](const Request&) { return script; });
+    ScriptedGateway gateway({backend});
+    const Record record = gateway.Submit(ScriptedRequest())->WaitEnd();
+    EXPECT_EQ(record.status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(record.status.field(), "tools");
+    return record.status.message();
+  };
+  EXPECT_EQ(told("'tools' is wrong."), "'tools' is wrong.");
+  EXPECT_EQ(told("it has no field for tools"), "backend a: it has no field for tools");
+}
+
 TEST(GatewayFailureTest, AHangWithoutHelpNamesTheBackend) {
   BackendScript script;
   script.hang_after = 2;

@@ -166,7 +166,7 @@ std::vector<Misbehaviour> Misbehaviours() {
       {"an error with status 200", net::JsonReply(R"({"error":"Unexpected endpoint"})"),
        FailKind::kBroken, "Unexpected endpoint"},
       {"400", net::JsonReply(R"({"error":{"message":"too\nlong"}})", 400), FailKind::kRejected,
-       "HTTP 400: too long"},
+       "too long"},
       {"401", net::JsonReply(R"({"error":"no"})", 401), FailKind::kBroken, "API key"},
       {"404", net::JsonReply(R"({"error":"model 'x' not found"})", 404), FailKind::kBroken,
        "HTTP 404: model 'x' not found"},

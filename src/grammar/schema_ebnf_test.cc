@@ -384,7 +384,7 @@ TEST_F(SchemaEbnfTest, WhateverWouldNotBeEnforcedIsRejectedByName) {
        "at '#/properties/a~0~1': a schema must be an object, true or false"},
       {R"({"properties": 5})", "at '#': the keyword 'properties' must be an object with schemas"},
       {R"({"required": "a"})", "at '#': the keyword 'required' must be a list of names"},
-      {R"({"enum": []})", "at '#': the keyword 'enum' must be a list of values"},
+      {R"({"enum": []})", "at '#': the keyword 'enum' is empty: it allows no value"},
       {R"({"properties": {"a": {"$id": "x"}}})",
        "at '#/properties/a': the keyword '$id' is not supported"},
       {R"({"$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [{}]})",

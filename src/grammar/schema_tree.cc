@@ -402,8 +402,8 @@ std::vector<const Json*> SchemaTree::ValuesOf(const Place& place) const {
   if (one != nullptr) {
     values.push_back(one);
   } else {
-    if (!several->is_array() || several->empty())
-      Reject(place.path, "the keyword 'enum' must be a list of values");
+    if (!several->is_array()) Reject(place.path, "the keyword 'enum' must be a list of values");
+    if (several->empty()) Reject(place.path, "the keyword 'enum' is empty: it allows no value");
     Spend(several->size());
     for (const Json& value : *several) values.push_back(&value);
   }

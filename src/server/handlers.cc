@@ -273,7 +273,30 @@ http::HttpReply AnswerUndrain(const http::HttpRequest& /*request*/, ServerContex
   return DrainReply(*context);
 }
 
+namespace {
+
+// What clients of other APIs ask for; "" where it is none of that.
+std::string ForOtherApi(std::string_view path) {
+  constexpr std::string_view kVersion = "/v1";
+  if (path.ends_with('/')) path.remove_suffix(1);
+  if (path.starts_with(kVersion)) path.remove_prefix(kVersion.size());
+  static constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"/responses", "OpenAI's Responses API"}, {"/messages", "Anthropic's Messages API"},
+      {"/embeddings", "An embedding of texts"}, {"/api/chat", "Ollama's API"},
+      {"/api/generate", "Ollama's API"},
+  };
+  for (const auto& [other, what] : kOthers) {
+    if (path != other) continue;
+    return fmt::format("{} is not supported; use /v1/chat/completions.", what);
+  }
+  return {};
+}
+
+}  // namespace
+
 http::HttpReply AnswerNothing(const http::HttpRequest& request, ServerContext* context) {
+  const std::string other = ForOtherApi(request.match.argument);
+  if (!other.empty()) return http::ErrorReply({404, other, "invalid_request_error", "", ""});
   const std::string_view meant = context->http.routes.Suggest(request.match.argument);
   const std::string message =
       meant.empty() ? "There is nothing at this path."
