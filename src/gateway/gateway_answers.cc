@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/failure.h"
 #include "base/log.h"
@@ -27,6 +30,16 @@ StatusCode CodeOf(const Outcome& failure) {
   const bool misleads = code == StatusCode::kOk || code == StatusCode::kCancelled ||
                         code == StatusCode::kInvalidArgument;
   return misleads ? StatusCode::kUnavailable : code;
+}
+
+// The field that the client sent for one that a backend names: a form of the answer is passed on in
+// the field that the backend has for it.
+std::string FieldOf(const Request& request, const std::string& named) {
+  static constexpr std::string_view kForms[] = {"response_format", "structured_outputs", "format",
+                                                "guided_choice",   "guided_regex",       "regex"};
+  const std::string_view field = std::string_view(named).substr(0, named.find('.'));
+  const bool form = std::find(std::begin(kForms), std::end(kForms), field) != std::end(kForms);
+  return form && !request.format.field.empty() ? request.format.field : named;
 }
 
 }  // namespace
@@ -114,9 +127,12 @@ void GatewayBackend::TakeFailure(ClientRequest* client, uint32_t attempt, Outcom
   // A server's own words about a client's mistake say all; where the backend stands is no client's
   // business. What is said of a server begins with "it".
   const bool whole = failure.kind == FailureKind::kRejected && !said.starts_with("it ");
+  const std::string& named = failure.status.field();
+  std::string field = FieldOf(client->request, named);
+  if (!named.empty() && said.starts_with(named + ":")) said.replace(0, named.size(), field);
   Status status(CodeOf(failure),
                 whole ? base::PrintableText(said.substr(0, kMostSaid)) : Named(*client, said),
-                failure.status.field());
+                std::move(field));
   status.set_api_code(failure.status.api_code());
   status.set_retry_after_seconds(failure.status.retry_after_seconds());
   failure.status = std::move(status);

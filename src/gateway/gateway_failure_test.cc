@@ -352,6 +352,25 @@ TEST(GatewayFailureTest, AClientsOwnMistakeIsToldInTheBackendsWords) {
   EXPECT_EQ(told("it has no field for tools"), "backend a: it has no field for tools");
 }
 
+TEST(GatewayFailureTest, TheFieldOfAFormIsTheOneThatTheClientSent) {
+  const auto backend = std::make_shared<ScriptedBackend>([](const Request&) {
+    BackendScript script;
+    script.fail_after = 0;
+    const std::string field = "response_format.json_schema.schema";
+    script.failure = Outcome::Failed(FailureKind::kRejected, Status(StatusCode::kInvalidArgument,
+                                                                    field + ": at '#': no", field));
+    return script;
+  });
+  ScriptedGateway gateway({backend});
+  Request request = ScriptedRequest();
+  request.format.kind = OutputFormat::Kind::kJsonSchema;
+  request.format.schema = "{}";
+  request.format.field = "guided_json";
+  const Record record = gateway.Submit(std::move(request))->WaitEnd();
+  EXPECT_EQ(record.status.message(), "guided_json: at '#': no");
+  EXPECT_EQ(record.status.field(), "guided_json");
+}
+
 TEST(GatewayFailureTest, AHangWithoutHelpNamesTheBackend) {
   BackendScript script;
   script.hang_after = 2;
