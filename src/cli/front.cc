@@ -71,6 +71,8 @@ flags::FlagTable ServerRows(FrontFlags* flags) {
         {"--unknown-fields", flags::ChoiceValue(&flags->unknown_fields, {"ignore", "reject"}),
          "What to do with an unknown field of a request: ignore (the log and the header "
          "x-ropeway-ignored name it; a field that resembles a known one is a 400) or reject (400)"},
+        {"--web,!--no-web", flags::SwitchValue(&server.web).Default("on"),
+         "Serve the dashboard at / and the chat at /chat, pages for browsers"},
         {"--drain-timeout", flags::DurationValue(&flags->drain_timeout),
          "How long running requests may continue after SIGTERM or Ctrl-C; a second signal ends "
          "the program at once"}}}};

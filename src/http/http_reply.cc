@@ -14,6 +14,7 @@ namespace {
 constexpr std::pair<int, std::string_view> kReasons[] = {
     {200, "OK"},
     {204, "No Content"},
+    {304, "Not Modified"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {403, "Forbidden"},
@@ -50,6 +51,9 @@ std::string HttpDate() {
                      kMonths[t.tm_mon], t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
+// RFC 9110, sections 15.3.5 and 15.4.5: an answer without content.
+bool HasContent(int status) { return status != 204 && status != 304; }
+
 std::string ReplyHead(int status, std::string_view content_type, const Framing& framing) {
   std::string head =
       fmt::format("HTTP/1.{} {} {}\r\nServer: ropeway\r\nDate: {}\r\nConnection: {}\r\n",
@@ -58,8 +62,7 @@ std::string ReplyHead(int status, std::string_view content_type, const Framing& 
   if (!framing.request_id.empty()) {
     head += fmt::format("x-request-id: {}\r\n", framing.request_id);
   }
-  // RFC 9110, section 15.3.5: it has no content.
-  if (status != 204) head += fmt::format("Content-Type: {}\r\n", content_type);
+  if (HasContent(status)) head += fmt::format("Content-Type: {}\r\n", content_type);
   return head;
 }
 
@@ -93,7 +96,7 @@ Status TooManyAnswers() {
 std::string SerializeHead(const HttpReply& reply, const Framing& framing) {
   std::string out = ReplyHead(reply.status, reply.content_type, framing);
   for (const auto& [name, value] : reply.headers) out += name + ": " + value + "\r\n";
-  if (reply.status != 204) out += fmt::format("Content-Length: {}\r\n", reply.body.size());
+  if (HasContent(reply.status)) out += fmt::format("Content-Length: {}\r\n", reply.body.size());
   return out + "\r\n";
 }
 

@@ -194,6 +194,7 @@ RequestHead HeadOf(const Message& message) {
   head.host = std::string(ValueOf(message, beast::field::host));
   head.origin = JoinedValues(message, "Origin");
   head.asked_headers = JoinedValues(message, "Access-Control-Request-Headers");
+  head.if_none_match = JoinedValues(message, "If-None-Match");
   head.preflight = head.method == "OPTIONS" && !head.origin.empty() &&
                    message.count("Access-Control-Request-Method") > 0;
   head.forwarded_for = JoinedValues(message, "X-Forwarded-For");

@@ -24,6 +24,7 @@ struct RequestHead {
   std::string host;
   std::string origin;
   std::string asked_headers;  // Access-Control-Request-Headers.
+  std::string if_none_match;
 
   bool preflight = false;  // OPTIONS with Origin and Access-Control-Request-Method.
   // All lines of X-Forwarded-For, or else of Forwarded, as one list; "" without either.

@@ -163,6 +163,7 @@ std::optional<HttpReply> RequestReader::ChargeBody() {
 void RequestReader::Complete() {
   const RequestHead& head = parser_.head();
   request_.framing = head.framing;
+  request_.if_none_match = head.if_none_match;
   if (place_->probe_only()) request_.framing.keep_alive = false;
   request_.body = parser_.TakeBody();
   request_.body_hold = std::move(hold_);

@@ -26,6 +26,7 @@ struct HttpRequest {
   std::string allow_origin;
   std::string allow_headers;  // What the preflight of such a page is told.
   bool preflight = false;     // It is such a preflight.
+  std::string if_none_match;  // The header; "": none.
   std::string body;
   base::SharedBudget::Hold body_hold;  // Held as long as `body`.
   Framing framing;

@@ -102,7 +102,7 @@ std::string_view RouteTable::Suggest(std::string_view path) const {
   std::string_view nearest;
   size_t least = kFar;
   for (const Route& route : routes_) {
-    if (route.path.find('{') != std::string_view::npos) continue;
+    if (route.limits.page || route.path.find('{') != std::string_view::npos) continue;
     size_t edits = base::EditDistance(path, route.path, kFar);
     if (route.path.starts_with(kVersionPrefix)) {
       const std::string_view shorter = route.path.substr(kVersionPrefix.size());

@@ -21,6 +21,7 @@ class Exchange;
 struct RouteLimits {
   bool takes_body = false;    // The handler looks at the body; others' are read and dropped.
   bool cross_origin = false;  // Pages of other origins may use it; see OriginRule.
+  bool page = false;          // For browsers: RouteTable::Suggest names it to no client.
   bool probe = false;         // Answered whatever the load: without a place, and without a turn.
 };
 

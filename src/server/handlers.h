@@ -19,7 +19,7 @@ namespace ropeway::server {
 using Answer = http::HttpReply(const http::HttpRequest& request, ServerContext* context);
 Answer AnswerModels, AnswerModel, AnswerQueue, AnswerLivez, AnswerReadyz, AnswerHealth,
     AnswerMetrics, AnswerVersion, AnswerOpenApi, AnswerRequests, AnswerCancel, AnswerDrain,
-    AnswerUndrain, AnswerTokenizerInfo, AnswerNothing;
+    AnswerUndrain, AnswerTokenizerInfo, AnswerNothing, AnswerDashboard, AnswerChat, AnswerWebFile;
 
 // Why no new requests are taken. REQUIRES: not kServing.
 const char* NotAccepting(http::HttpContext::State state);

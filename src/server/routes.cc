@@ -11,6 +11,7 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
   const http::RouteLimits own;  // No page of another origin may use it.
   const http::RouteLimits none = {.cross_origin = true};
   const http::RouteLimits body = {.takes_body = true, .cross_origin = true};
+  const http::RouteLimits page = {.page = true};
   const http::RouteLimits probe = {.cross_origin = true, .probe = true};
   return {
       DialectRoute(context, "/v1/completions", api::MakeOpenAiCompletions, "Continue a text"),
@@ -48,6 +49,11 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
        "Reject new requests"},
       {"DELETE", "/admin/drain", http::Rights::kAdmin, own, plain(AnswerUndrain),
        "Accept new requests again"},
+      {"GET", "/", http::Rights::kOpen, page, plain(AnswerDashboard),
+       "The dashboard, a page for browsers"},
+      {"GET", "/chat", http::Rights::kOpen, page, plain(AnswerChat), "A chat, a page for browsers"},
+      {"GET", "/web/{file}", http::Rights::kOpen, page, plain(AnswerWebFile),
+       "What those pages load"},
   };
 }
 

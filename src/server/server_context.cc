@@ -31,6 +31,7 @@ ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* b
       sampling(SamplingOf(*backend)),
       any_model(options.any_model),
       other_names(options.other_names),
+      web(options.web),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
       events(backend),
       limits_(options.limits),

@@ -61,6 +61,7 @@ class ServerContext final : public http::HttpApplication {
   const SamplingParams sampling;               // The model's, for requests that give none.
   const bool any_model;                        // ServerOptions::any_model.
   const std::vector<std::string> other_names;  // ServerOptions::other_names.
+  const bool web;                              // ServerOptions::web.
   KeyLimits key_limits;
   EventFeed events;
 

@@ -66,6 +66,8 @@ struct ServerOptions : http::HttpOptions {
   // Where there is one model, a request may call it as it likes, but a gateway's: that routes by
   // names.
   bool any_model = false;
+  // Serves the page at "/" (web/).
+  bool web = true;
   // What requests may call that one model besides the names that it lists.
   std::vector<std::string> other_names;
 };
