@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# setup.sh build|test: installs the Debian packages of scripts/packages.txt that are missing.
+# setup.sh build|test|page: installs the Debian packages of scripts/packages.txt that are missing.
 # With nothing missing it costs one dpkg-query.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 profile=${1:-build}
 case $profile in
-  build | test) ;;
-  *) die "unknown profile '$profile': build or test" ;;
+  build | test | page) ;;
+  *) die "unknown profile '$profile': build, test or page" ;;
 esac
 
 wanted=()
@@ -15,6 +15,7 @@ while read -r line_profile package _; do
     '' | '#'*) ;;
     build) wanted+=("$package") ;;
     test) [ "$profile" = build ] || wanted+=("$package") ;;
+    page) [ "$profile" != page ] || wanted+=("$package") ;;
     *) die "packages.txt: unknown profile '$line_profile'" ;;
   esac
 done <"$root/scripts/packages.txt"
