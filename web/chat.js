@@ -299,7 +299,10 @@ async function run(index, which) {
     wantsKey = true;
     askKey();
   }
-  speak(answers.map((answer) => answer.error ?? `Answer: ${answer.text.slice(0, 3000)}`).join('\n'));
+  speak(answers.map((answer, i) => {
+    const name = which.length > 1 ? `Answer ${which[i].toUpperCase()}` : 'Answer';
+    return `${name}: ${answer.error ?? answer.text.slice(0, 3000)}`;
+  }).join('\n'));
 }
 
 function stop() {
@@ -336,11 +339,11 @@ function grow() {
 
 // ---- The key and the models.
 
-function askKey(quietly = false) {
+function askKey() {
   byId('key-form').hidden = false;
   byId('key-button').setAttribute('aria-expanded', 'true');
   byId('key-forget').hidden = readKey() === '';
-  if (!quietly) byId('key-input').focus();
+  byId('key-input').focus();
 }
 
 function closeKey() {
@@ -395,6 +398,7 @@ byId('key-forget').addEventListener('click', () => {
   input.focus();
 });
 byId('key-button').addEventListener('click', () => {
+  setSide(false);
   if (byId('key-form').hidden) {
     askKey();
   } else {

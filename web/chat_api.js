@@ -54,7 +54,7 @@ async function request(path, options) {
     message = `The server answered with status ${reply.status}.`;
   }
   const retry = parseInt(reply.headers.get('Retry-After') ?? '', 10);
-  if (Number.isFinite(retry)) message += ` (try again in ${retry} s)`;
+  if (Number.isFinite(retry)) message = `${message.replace(/\.$/, '')}; try again in ${retry} s.`;
   throw new ApiError(reply.status, message);
 }
 

@@ -16,13 +16,30 @@ export function makeButton(text, className, onClick) {
   return button;
 }
 
+// Pages that came by http from another machine have no clipboard but this old way to it.
+function copyOldWay(text) {
+  const focused = document.activeElement;
+  const area = make('textarea', 'hidden-text');
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand('copy');
+  area.remove();
+  focused?.focus();
+  if (!done) throw new Error('The browser does not copy.');
+}
+
 // Puts a text on the clipboard and says so on the button for a moment.
 export async function copyText(text, button) {
   const label = button.textContent;
   if (button.dataset.busy) return;
   button.dataset.busy = 'yes';
   try {
-    await navigator.clipboard.writeText(text);
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text);
+    } else {
+      copyOldWay(text);
+    }
     button.textContent = 'Copied';
   } catch {
     button.textContent = 'Not allowed';
