@@ -14,6 +14,7 @@
 #include "cli/perplexity.h"
 #include "cli/run_flags.h"
 #include "cli/serve.h"
+#include "cli/top.h"
 #include "flags/program.h"
 #include "loadgen/load_options.h"
 
@@ -30,6 +31,7 @@ int Main(int argc, char** argv) {
   cli::GatewayFlags gateway;
   cli::RunFlags run;
   loadgen::BenchServeFlags bench_serve;
+  cli::TopFlags top;
   cli::PerplexityFlags perplexity;
   cli::ModelsFlags models;
   cli::InspectFlags inspect;
@@ -57,6 +59,7 @@ int Main(int argc, char** argv) {
        "kernels, steps, engine, disk-tier,\norder-price, replay",
        nullptr,
        {loadgen::BenchServeCommand(&bench_serve)}},
+      cli::TopCommand(&top),
       cli::ModelsCommand(&models),
       cli::PerplexityCommand(&perplexity),
       cli::InspectCommand(&inspect),

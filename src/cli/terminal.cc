@@ -42,6 +42,11 @@ void OnSignal(int signal) {
   errno = error;
 }
 
+winsize SizeOf(int descriptor) {
+  winsize size = {};
+  return isatty(descriptor) != 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size : winsize{};
+}
+
 }  // namespace
 
 CaughtSignals::CaughtSignals(std::initializer_list<int> signals) {
@@ -82,6 +87,17 @@ bool WaitForInput(int descriptor) {
     eventfd_read(wake, &times);
   }
   return false;
+}
+
+bool WaitForInput(std::initializer_list<int> descriptors, std::chrono::milliseconds patience) {
+  std::vector<pollfd> ready = {{wake, POLLIN, 0}};
+  for (const int descriptor : descriptors) ready.push_back({descriptor, POLLIN, 0});
+  if (came == 0) poll(ready.data(), ready.size(), static_cast<int>(patience.count()));
+  if (ready[0].revents != 0) {
+    eventfd_t times = 0;
+    eventfd_read(wake, &times);
+  }
+  return came == 0;
 }
 
 LineReader::Event LineReader::Read(std::string* line) {
@@ -140,10 +156,9 @@ std::string ForTerminal(std::string_view text) {
   return safe;
 }
 
-int ColumnsOf(int descriptor) {
-  winsize size = {};
-  return isatty(descriptor) != 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
+int ColumnsOf(int descriptor) { return SizeOf(descriptor).ws_col; }
+
+int RowsOf(int descriptor) { return SizeOf(descriptor).ws_row; }
 
 void SetCharacterLocale() {
   if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {

@@ -34,6 +34,8 @@ class CaughtSignals {
 // Waits until bytes, or the end, can be read from a file descriptor. False: a caught signal came
 // that is not taken.
 bool WaitForInput(int descriptor);
+// The same with one of several descriptors, and at most for so long.
+bool WaitForInput(std::initializer_list<int> descriptors, std::chrono::milliseconds patience);
 
 // Reads lines from a file descriptor without buffering ahead of the terminal.
 class LineReader {
@@ -63,6 +65,8 @@ std::string ForTerminal(std::string_view text);
 
 // The columns of the terminal at this descriptor; 0: not known, or it is none.
 int ColumnsOf(int descriptor);
+// Its lines.
+int RowsOf(int descriptor);
 
 // Takes the text of terminals for UTF-8, as everywhere in Ropeway, where the environment names no
 // encoding. Call before other threads start.
