@@ -1,0 +1,192 @@
+// The ropeway's content: columns of steps, and which request has which row ("lane").
+
+const MOST_COLUMNS = 400;
+const MOST_LANES = 72;
+const QUEUE_HEAD = 5;        // Waiting requests that are shown.
+const REST_AFTER_END = 6;    // Columns between two requests of one lane.
+const PAUSE_SECONDS = 0.5;   // Without a step: a mark between the columns.
+const FOLLOWED_PER_SECOND = 22;  // Columns that eyes can follow.
+
+export class RopeModel {
+  constructor() {
+    this.follow = true;  // Several steps become a column where they are fast.
+    this.clear();
+  }
+
+  clear() {
+    this.columns = [];
+    this.head = 0;       // The number of the newest column, counted from 1.
+    this.lanes = [];     // Of each lane its riders, the newest last.
+    this.riders = new Map();  // By request id, those that have not ended.
+    this.scale = 1;
+    this.scaleSet = 0;
+    this.speed = 0;      // Steps a second.
+    this.ticks = 0;
+    this.hidden = 0;     // Waiting requests without a lane.
+  }
+
+  add(store) {
+    const {frame} = store;
+    this.chooseScale(store);
+    this.giveLanes(store);
+    if (store.gateway && store.newSteps.length === 0) {
+      // A gateway has no steps: a column is a tenth of a second.
+      if (frame.requests.length > 0 || frame.ended.length > 0) this.addStep(tick(store), store);
+    } else {
+      for (const step of store.newSteps) this.addStep(step, store);
+    }
+    this.endRiders(store);
+  }
+
+  chooseScale(store) {
+    const {frame} = store;
+    const steps = store.newSteps;
+    if (steps.length > 1) {
+      const span = frame.at - steps[0].at;
+      if (span > 0) this.speed += (steps.length / span - this.speed) * 0.1;
+    }
+    if (!this.follow) {
+      this.scale = 1;
+    } else if (frame.at - this.scaleSet > 3) {
+      let wanted = 1;
+      while (wanted < 16 && this.speed / wanted > FOLLOWED_PER_SECOND * 1.3) wanted *= 2;
+      // Not to and fro at a limit.
+      const near = this.speed / this.scale;
+      if (wanted > this.scale || near < FOLLOWED_PER_SECOND * 0.5) {
+        if (wanted !== this.scale) this.scaleSet = frame.at;
+        this.scale = wanted;
+      }
+    }
+  }
+
+  addStep(step, store) {
+    const last = this.columns[this.columns.length - 1];
+    const idle = last && !store.gateway ? step.at - last.until : 0;
+    if (last && idle > PAUSE_SECONDS && !last.pause) this.addColumn({pause: idle, at: last.until});
+    let column = this.columns[this.columns.length - 1];
+    if (!column || column.pause || column.steps >= this.scale) column = this.addColumn({at: step.at});
+    ++column.steps;
+    column.step = step.step;
+    column.until = step.at + step.ms / 1000;
+    column.ms = Math.max(column.ms, step.ms);
+    for (const [id, kind, , tokens] of step.rows) {
+      let cell = column.cells.get(id);
+      if (!cell) column.cells.set(id, cell = {prefill: 0, decode: 0});
+      if (kind === 0) {
+        cell.prefill += tokens;
+      } else {
+        cell.decode += tokens;
+      }
+      column.tokens += tokens;
+      const rider = this.riders.get(id);
+      if (rider) rider.last = column.number;
+    }
+    for (const id of step.preempted) column.marks.push([id, 'preempted']);
+    for (const id of step.resumed) column.marks.push([id, 'resumed']);
+    for (const id of step.moved || []) column.marks.push([id, 'moved']);
+    const fetching = new Set(step.fetching);
+    for (const [id, rider] of this.riders) {
+      if (column.cells.has(id)) continue;
+      const {phase} = rider.request;
+      let line = 'rest';
+      if (fetching.has(id)) {
+        line = 'fetching';
+      } else if (phase === 'waiting' || phase === 'encoding' || phase === 'preempted') {
+        line = phase === 'encoding' ? 'waiting' : phase;
+      }
+      column.lines.set(id, line);
+    }
+  }
+
+  addColumn(part) {
+    const column = {
+      number: ++this.head, steps: 0, step: 0, ms: 0, tokens: 0, until: part.at, pause: 0,
+      cells: new Map(), lines: new Map(), marks: [], ...part,
+    };
+    this.columns.push(column);
+    if (this.columns.length > MOST_COLUMNS) this.columns.shift();
+    return column;
+  }
+
+  // Rows for what runs and for the head of the queue. A request keeps its row.
+  giveLanes(store) {
+    this.hidden = 0;
+    let waiting = 0;
+    for (const request of store.active()) {
+      if (this.riders.has(request.id)) {
+        if (request.state === 'waiting' || request.state === 'encoding') ++waiting;
+        continue;
+      }
+      const queued = request.state === 'waiting' || request.state === 'encoding';
+      if (queued && ++waiting > QUEUE_HEAD) {
+        ++this.hidden;
+        continue;
+      }
+      if (!this.ride(request)) ++this.hidden;
+    }
+    // Those that came and ended between two frames.
+    for (const step of store.newSteps) {
+      for (const id of step.started) {
+        const request = store.requests.get(id);
+        if (request && !this.riders.has(id)) this.ride(request);
+      }
+    }
+  }
+
+  ride(request) {
+    let lane = this.lanes.findIndex((riders) => {
+      const last = riders[riders.length - 1];
+      return !last || (last.end > 0 && last.end + REST_AFTER_END <= this.head);
+    });
+    if (lane < 0) {
+      if (this.lanes.length >= MOST_LANES) return false;
+      lane = this.lanes.push([]) - 1;
+    }
+    const rider = {request, lane, from: this.head + 1, last: this.head, end: 0};
+    this.lanes[lane].push(rider);
+    this.riders.set(request.id, rider);
+    return true;
+  }
+
+  endRiders(store) {
+    for (const [id, rider] of this.riders) {
+      const {request} = rider;
+      if (!request.ended && request.phase !== 'gone') continue;
+      rider.end = Math.max(rider.last, rider.from, 1);
+      this.riders.delete(id);
+    }
+    const oldest = this.columns.length > 0 ? this.columns[0].number : 0;
+    for (const riders of this.lanes) {
+      while (riders.length > 0 && riders[0].end > 0 && riders[0].end < oldest) riders.shift();
+    }
+    // Empty rows at the end are no rows.
+    while (this.lanes.length > 0) {
+      const last = this.lanes[this.lanes.length - 1];
+      if (last.length > 0) break;
+      this.lanes.pop();
+    }
+    if (store.frame.requests.length === 0 && this.columns.length === 0) this.lanes = [];
+  }
+
+  // What a paused view goes on to show.
+  snapshot() {
+    return {
+      columns: this.columns.slice(), head: this.head, lanes: this.lanes.map((lane) => lane.slice()),
+    };
+  }
+}
+
+function tick(store) {
+  const {frame} = store;
+  const rows = [];
+  const moved = [];
+  for (const seen of frame.requests) {
+    const request = store.requests.get(seen.id);
+    if (!request) continue;
+    if (seen.state === 'running') rows.push([seen.id, 1, 0, 1]);
+    if (request.movedAt === frame.at) moved.push(seen.id);
+  }
+  const resumed = [];
+  const preempted = [];
+  return {step: 0, at: frame.at, ms: 100, rows, moved, resumed, preempted, fetching: []};
+}
