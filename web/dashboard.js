@@ -40,7 +40,7 @@ function drawAll() {
   drawQueues(store);
   drawBackends(store);
   drawTable(store, openRequest);
-  describeRope(store, model.hidden);
+  describeRope(store, model);
   rope.label(store);
   panel.draw(store);
   charts.draw(store);

@@ -37,8 +37,9 @@ export class Series {
   }
 }
 
-function clockOf(at) {
-  return new Date(at * 1000).toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit'});
+function clockOf(at, withSeconds) {
+  const second = withSeconds ? '2-digit' : undefined;
+  return new Date(at * 1000).toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit', second});
 }
 
 class LineChart {
@@ -49,6 +50,7 @@ class LineChart {
     this.unit = unit;
     this.stepped = stepped;
     this.chart = null;
+    this.short = true;  // The time that it covers.
   }
 
   make() {
@@ -72,7 +74,7 @@ class LineChart {
             type: 'linear', grid: {display: false, borderColor: colour.line},
             ticks: {
               color: colour.muted, maxTicksLimit: 5, maxRotation: 0,
-              callback: (value) => clockOf(value),
+              callback: (value) => clockOf(value, this.short),
             },
           },
           y: {
@@ -89,7 +91,7 @@ class LineChart {
           },
           tooltip: {
             callbacks: {
-              title: (items) => clockOf(items[0].parsed.x),
+              title: (items) => clockOf(items[0].parsed.x, true),
               label: (item) => `${item.dataset.label}: ${rate(item.parsed.y)}${this.unit}`,
             },
           },
@@ -108,6 +110,7 @@ class LineChart {
     });
     if (points.length > 0) {
       const last = points[points.length - 1].at;
+      this.short = last - points[0].at < 600;
       Object.assign(this.chart.options.scales.x, {min: Math.min(points[0].at, last - 60), max: last});
     }
     this.chart.update('none');

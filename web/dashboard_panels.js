@@ -6,6 +6,7 @@ import {blockedWords} from './dashboard_why.js';
 
 const TABLE_ENDED = 12;  // Ended requests in the table.
 const MOST_CELLS = 240;  // Of the map of KV blocks.
+const MAP_HIGH = 150;    // About its height in pixels.
 
 function tile(parent, {name, value, unit, bad}) {
   if (!parent.firstChild) {
@@ -29,15 +30,15 @@ export function drawTiles(store) {
   }
   const timeTile = (name, times) => {
     const [value, unit] = times.count > 0 ? timeParts(times.p50) : ['–', ''];
-    return {name, value, unit};
+    return {name, value, unit: unit && `${unit} median`};
   };
   const tiles = [
     {name: 'Output', value: rate(rates.output), unit: 'tokens/s'},
     {name: 'Prompts', value: rate(rates.prompt), unit: 'tokens/s'},
     {name: 'Running', value: count(running), unit: hello.slots > 0 ? `of ${count(hello.slots)}` : ''},
     {name: 'Waiting', value: count(waiting), unit: ''},
-    timeTile('First token, median', minute.ttft_ms),
-    timeTile('Between tokens, median', minute.itl_ms),
+    timeTile('First token', minute.ttft_ms),
+    timeTile('Between tokens', minute.itl_ms),
     {name: 'Utilisation', value: percent(rates.busy).replace(' %', ''), unit: '%'},
   ];
   keep(byId('rates'), tiles, (one) => one.name, () => make('div', 'tile'), tile);
@@ -75,7 +76,7 @@ export function drawTable(store, onChoose) {
 }
 
 // In words, for those who cannot see the canvas.
-export function describeRope(store, hidden) {
+export function describeRope(store, {hidden, scale}) {
   const {queue} = store.frame;
   let running = 0;
   let waiting = 0;
@@ -90,11 +91,12 @@ export function describeRope(store, hidden) {
   const canvas = byId('ropeway');
   if (canvas.getAttribute('aria-label') !== words) canvas.setAttribute('aria-label', words);
   const all = Object.values(queue.classes).reduce((sum, one) => sum + one.waiting, 0);
-  const more = hidden > 0 ? ` ${countOf(hidden, 'more request')} of ${count(all)} that wait ` +
-      `${hidden === 1 ? 'has' : 'have'} no row.` : '';
-  setText(byId('rope-text'), (store.gateway ?
-      'Each row is a request, each column a tenth of a second. The newest is at the right.' :
-      'Each row is a request, each column a step of the engine. The newest is at the right.') + more);
+  const more = hidden > 0 ? ` ${count(hidden)} of ${count(all)} waiting requests ` +
+      `${hidden === 1 ? 'has' : 'have'} no row yet.` : '';
+  let column = scale > 1 ? `${scale} steps of the engine` : 'a step of the engine';
+  if (store.gateway) column = 'a tenth of a second';
+  setText(byId('rope-text'), `Each row is a request, each column ${column}. ` +
+      `New ones come in at the right.${more}`);
 }
 
 export function drawLegend(gateway) {
@@ -102,13 +104,14 @@ export function drawLegend(gateway) {
     ['waiting', 'waiting'], ['decode', 'at a backend'], ['preempted', 'preempted'],
     ['ink', 'changed its backend ◆'], ['finished', 'finished ●'],
   ] : [
-    ['waiting', 'waiting'], ['prefill', 'prompt chunk (higher: more tokens)'],
-    ['decode', 'decode: one token'], ['preempted', 'preempted ▼'], ['good', 'resumed ▲'],
+    ['waiting', 'waiting'], ['prefill', 'prompt, chunk by chunk (higher: more tokens)'],
+    ['decode', 'answer, token by token'], ['preempted', 'preempted ▼'], ['good', 'resumed ▲'],
     ['fetching', 'fetching from disk'], ['finished', 'finished ●'],
   ];
-  const classes = [['high', 'class high'], ['medium', 'medium'], ['low', 'low (the line below)']];
+  const classes = [['', 'Line below, the class:'], ['high', 'high'], ['medium', 'medium'], ['low', 'low']];
   keep(byId('legend'), [...entries, ...classes], ([colour, text]) => colour + text,
       ([colour, text]) => {
+        if (!colour) return make('li', 'legend-break', text);
         const swatch = make('span', 'swatch');
         swatch.style.background = `var(--${colour})`;
         if (classes.some(([name]) => name === colour)) swatch.style.height = '4px';
@@ -125,8 +128,9 @@ export function drawBlocks({frame}) {
   const wide = Math.max(120, byId('blocks').clientWidth - 32);
   const perCell = Math.max(1, Math.ceil(total / MOST_CELLS));
   const cells = Math.ceil(total / perCell);
-  const columns = Math.min(cells, 24);
-  const side = Math.min(22, wide / columns);
+  // Cells as large as the panel has room for.
+  const side = Math.max(8, Math.min(34, Math.floor(Math.sqrt((wide * MAP_HIGH) / cells))));
+  const columns = Math.max(1, Math.floor(wide / side));
   const rows = Math.ceil(cells / columns);
   const context = sharpContext(canvas, wide, rows * side);
   const colour = colours(['held', 'cached', 'free']);
@@ -187,7 +191,7 @@ export function drawQueues(store) {
     setText(name.firstChild, row.name);
     bar.children[0].style.width = `${(100 * row.running) / most}%`;
     bar.children[1].style.width = `${(100 * row.waiting) / most}%`;
-    const wait = row.wait > 0.05 ? `, a new one about ${seconds(row.wait)}` : '';
+    const wait = row.wait > 0.05 ? `; a new one waits about ${seconds(row.wait)}` : '';
     setText(words, `${row.running} running, ${row.waiting} waiting${wait}`);
   });
 }

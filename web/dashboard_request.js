@@ -42,12 +42,14 @@ export class RequestPanel {
     if (!this.request) this.before = document.activeElement;
     this.request = request;
     this.panel.hidden = false;
+    document.body.classList.add('has-panel');
     this.draw(store);
     byId('panel-title').focus();
   }
 
   close() {
     this.panel.hidden = true;
+    document.body.classList.remove('has-panel');
     this.request = null;
     if (this.before && this.before.isConnected) this.before.focus();
     this.before = null;

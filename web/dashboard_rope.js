@@ -98,7 +98,7 @@ export class Rope {
       this.shownRows = wanted;
     }
     const row = Math.max(7, Math.min(30, Math.floor(420 / this.shownRows)));
-    const labels = wide < 560 ? 104 : 172;
+    const labels = wide < 560 ? 112 : 172;
     return {
       view, row, labels, wide: Math.max(80, wide - labels), column: wide < 560 ? 6 : 8,
       high: row * this.shownRows + AXIS,
@@ -121,6 +121,7 @@ export class Rope {
       for (const rider of riders) this.drawRide(context, rider, size);
     }
     const runs = new Map();
+    this.marksAt = new Map();
     for (const column of view.columns) {
       const x = xOf(column.number);
       if (x < -step || x > wide) continue;
@@ -209,7 +210,10 @@ export class Rope {
     }
     for (const [id, mark] of column.marks) {
       const lane = this.laneOf(id);
-      if (lane >= 0) this.drawMark(context, mark, x + cell / 2, lane * row, row);
+      if (lane < 0) continue;
+      this.drawMark(context, mark, x + cell / 2, lane * row, row);
+      if (!this.marksAt.has(lane)) this.marksAt.set(lane, []);
+      this.marksAt.get(lane).push(x + cell / 2);
     }
   }
 
@@ -271,8 +275,12 @@ export class Rope {
     for (const {lane, from, to, tokens} of runs.values()) {
       const text = count(tokens);
       const wide = context.measureText(text).width;
-      if (to - from + step < wide - 6) continue;
-      context.fillText(text, from, lane * row + 1);
+      const marks = this.marksAt.get(lane) || [];
+      // Beside a mark at its beginning; nothing where another mark would be hidden.
+      const at = marks.some((x) => x >= from - 6 && x < from + step) ? from + step + 3 : from;
+      if (marks.some((x) => x > at - 6 && x < at + wide + 6)) continue;
+      if (runsAfter(runs, lane, to).some((x) => x < at + wide + 2)) continue;
+      context.fillText(text, at, lane * row + 1);
     }
   }
 
@@ -322,7 +330,7 @@ export class Rope {
       const column = columns[i];
       const x = this.xOf(column.number);
       if (x < -step) break;
-      if (!this.slow && !column.pause) {
+      if (!column.pause) {
         const bar = Math.max(1, (column.ms / most) * (high - 4));
         context.fillStyle = colour.waiting;
         context.fillRect(x, top + high - bar, step - 1, bar);
@@ -342,7 +350,6 @@ export class Rope {
     context.textAlign = 'right';
     context.fillStyle = colour.muted;
     context.fillText('now', wide - 2, top + AXIS - 4);
-    this.longest = most;
   }
 
   // Buttons of the rows, at the side where new columns come in.
@@ -390,7 +397,7 @@ export class Rope {
 
   requestAt(event) {
     if (!this.size) return null;
-    const {view, row, column: step} = this.size;
+    const {view, row} = this.size;
     const riders = view.lanes[Math.floor(event.offsetY / row)];
     if (!riders || riders.length === 0) return null;
     for (const rider of riders) {
@@ -438,6 +445,15 @@ function rowNote(request, store) {
   if (request.phase === 'preempted') return 'preempted';
   if (request.phase === 'fetching') return 'from disk';
   return request.tenant;
+}
+
+// Where the next chunks of a lane begin.
+function runsAfter(runs, lane, x) {
+  const found = [];
+  for (const run of runs.values()) {
+    if (run.lane === lane && run.from > x) found.push(run.from);
+  }
+  return found;
 }
 
 function addRun(runs, id, column, lane, x, tokens) {

@@ -79,22 +79,23 @@ export class RopeModel {
       }
       column.tokens += tokens;
       const rider = this.riders.get(id);
-      if (rider) rider.last = column.number;
+      if (!rider) continue;
+      rider.last = column.number;
+      rider.began = true;
+      rider.preempted = false;
     }
-    for (const id of step.preempted) column.marks.push([id, 'preempted']);
+    for (const id of step.preempted) {
+      column.marks.push([id, 'preempted']);
+      const rider = this.riders.get(id);
+      if (rider) rider.preempted = true;
+    }
     for (const id of step.resumed) column.marks.push([id, 'resumed']);
     for (const id of step.moved || []) column.marks.push([id, 'moved']);
     const fetching = new Set(step.fetching);
     for (const [id, rider] of this.riders) {
       if (column.cells.has(id)) continue;
-      const {phase} = rider.request;
-      let line = 'rest';
-      if (fetching.has(id)) {
-        line = 'fetching';
-      } else if (phase === 'waiting' || phase === 'encoding' || phase === 'preempted') {
-        line = phase === 'encoding' ? 'waiting' : phase;
-      }
-      column.lines.set(id, line);
+      const line = lineOf(rider, step, fetching.has(id), store.gateway);
+      if (line) column.lines.set(id, line);
     }
   }
 
@@ -112,6 +113,7 @@ export class RopeModel {
   giveLanes(store) {
     this.hidden = 0;
     let waiting = 0;
+    const first = new Set(store.newSteps.flatMap((step) => step.started));
     for (const request of store.active()) {
       if (this.riders.has(request.id)) {
         if (request.state === 'waiting' || request.state === 'encoding') ++waiting;
@@ -122,18 +124,18 @@ export class RopeModel {
         ++this.hidden;
         continue;
       }
-      if (!this.ride(request)) ++this.hidden;
+      if (!this.ride(request, first)) ++this.hidden;
     }
     // Those that came and ended between two frames.
     for (const step of store.newSteps) {
       for (const id of step.started) {
         const request = store.requests.get(id);
-        if (request && !this.riders.has(id)) this.ride(request);
+        if (request && !this.riders.has(id)) this.ride(request, first);
       }
     }
   }
 
-  ride(request) {
+  ride(request, first) {
     let lane = this.lanes.findIndex((riders) => {
       const last = riders[riders.length - 1];
       return !last || (last.end > 0 && last.end + REST_AFTER_END <= this.head);
@@ -142,7 +144,10 @@ export class RopeModel {
       if (this.lanes.length >= MOST_LANES) return false;
       lane = this.lanes.push([]) - 1;
     }
-    const rider = {request, lane, from: this.head + 1, last: this.head, end: 0};
+    const rider = {
+      request, lane, from: this.head + 1, last: this.head, end: 0, began: request.lastRow > 0 && !first.has(request.id),
+      preempted: request.state === 'preempted',
+    };
     this.lanes[lane].push(rider);
     this.riders.set(request.id, rider);
     return true;
@@ -174,6 +179,17 @@ export class RopeModel {
       columns: this.columns.slice(), head: this.head, lanes: this.lanes.map((lane) => lane.slice()),
     };
   }
+}
+
+// What a request without tokens in a step does. Its state is that of the frame, which is later
+// than most of the frame's steps; so the rows seen before tell it.
+function lineOf(rider, step, fetches, gateway) {
+  const {request} = rider;
+  if (gateway) return request.phase === 'encoding' ? 'waiting' : request.phase;
+  if (request.ended && step.step > request.lastRow) return '';
+  if (fetches) return 'fetching';
+  if (rider.preempted) return 'preempted';
+  return rider.began ? 'rest' : 'waiting';
 }
 
 function tick(store) {
