@@ -46,6 +46,7 @@ function drawAll() {
   charts.draw(store);
   const idle = store.frame.at - busyAt > IDLE_SECONDS;
   byId('idle').hidden = !idle || paused;
+  setText(byId('idle-title'), `Nothing runs. Send a ${store.lastEnded > 0 ? '' : 'first '}request:`);
 }
 
 function drawSoon() {
@@ -53,7 +54,17 @@ function drawSoon() {
   pending = setTimeout(drawAll, Math.max(0, PANELS_MS - (performance.now() - drawnAt)));
 }
 
+const QUESTION = '{"messages": [{"role": "user", "content": "What is a ropeway?"}], "max_tokens": 100}';
+
+// The server's own address is this page's.
+function sayHowToAsk() {
+  const key = storedKey() ? `  -H 'Authorization: Bearer YOUR_API_KEY' \\\n` : '';
+  setText(byId('idle-curl'), `curl ${location.origin}/v1/chat/completions \\\n${key}` +
+      `  -H 'Content-Type: application/json' \\\n  -d '${QUESTION}'`);
+}
+
 function onHello(hello) {
+  sayHowToAsk();
   store.setHello(hello);
   const [name] = hello.models;
   const more = hello.models.length > 1 ? ` and ${hello.models.length - 1} more` : '';
@@ -61,6 +72,7 @@ function onHello(hello) {
   byId('server').title = `Ropeway ${hello.version}, ${hello.strategy}: ${hello.models.join(', ')}`;
   document.title = store.gateway ? 'Ropeway gateway' : 'Ropeway';
   byId('scale-auto').parentElement.hidden = store.gateway;
+  byId('board').classList.toggle('is-gateway', store.gateway);
   drawLegend(store.gateway);
 }
 
@@ -156,8 +168,5 @@ function connectControls(events) {
   });
 }
 
-const QUESTION = '{"messages": [{"role": "user", "content": "What is a ropeway?"}], "max_tokens": 100}';
-setText(byId('idle-curl'), `curl ${location.origin}/v1/chat/completions \\\n` +
-    `  -H 'Content-Type: application/json' \\\n  -d '${QUESTION}'`);
 drawLegend(false);
 connectControls(watch({onHello, onFrame, onState}));

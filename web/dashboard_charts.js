@@ -137,23 +137,27 @@ export class Charts {
     });
   }
 
-  add({frame}) {
+  add(store) {
+    const {frame} = store;
+    const rates = store.rates();
     let running = 0;
     let waiting = 0;
     for (const one of Object.values(frame.queue.classes)) {
       running += one.running;
       waiting += one.waiting;
     }
-    this.series.add(frame.at, [frame.rates.output, frame.rates.prompt, running, waiting]);
+    this.series.add(frame.at, [rates.output, rates.prompt, running, waiting]);
   }
 
   // At most once a second.
-  draw({frame}) {
+  draw(store) {
+    const {frame} = store;
     if (Math.abs(frame.at - this.drawnAt) < 1) return;
     this.drawnAt = frame.at;
     for (const chart of this.charts) chart.draw();
-    const {rates} = frame;
-    byId('throughput-text').textContent = `Tokens per second: ${rate(rates.output)} of answers, ` +
+    const rates = store.rates();
+    const of = store.gateway ? 'Tokens per second of ended requests' : 'Tokens per second';
+    byId('throughput-text').textContent = `${of}: ${rate(rates.output)} of answers, ` +
         `${rate(rates.prompt)} of prompts now`;
     byId('load-text').textContent = 'Requests since this page was opened';
   }

@@ -21,7 +21,8 @@ function tile(parent, {name, value, unit, bad}) {
 
 export function drawTiles(store) {
   const {frame, hello} = store;
-  const {rates, minute, queue} = frame;
+  const {minute, queue} = frame;
+  const rates = store.rates();
   let running = 0;
   let waiting = 0;
   for (const one of Object.values(queue.classes)) {
@@ -39,8 +40,15 @@ export function drawTiles(store) {
     {name: 'Waiting', value: count(waiting), unit: ''},
     timeTile('First token', minute.ttft_ms),
     timeTile('Between tokens', minute.itl_ms),
-    {name: 'Utilisation', value: percent(rates.busy).replace(' %', ''), unit: '%'},
   ];
+  if (store.gateway) {
+    const backends = frame.backends || [];
+    const up = backends.filter((one) => one.state === 'up').length;
+    tiles.push({name: 'Backends up', value: count(up), unit: `of ${count(backends.length)}`,
+      bad: up === 0});
+  } else {
+    tiles.push({name: 'Utilisation', value: percent(rates.busy).replace(' %', ''), unit: '%'});
+  }
   keep(byId('rates'), tiles, (one) => one.name, () => make('div', 'tile'), tile);
 }
 
@@ -90,6 +98,7 @@ export function describeRope(store, {hidden, scale}) {
       `${waiting} waiting, ${preempted} preempted. The table below says the same.`;
   const canvas = byId('ropeway');
   if (canvas.getAttribute('aria-label') !== words) canvas.setAttribute('aria-label', words);
+  setText(byId('rope-title'), store.gateway ? 'Requests under way' : 'The running batch');
   const all = Object.values(queue.classes).reduce((sum, one) => sum + one.waiting, 0);
   const more = hidden > 0 ? ` ${count(hidden)} of ${count(all)} waiting requests ` +
       `${hidden === 1 ? 'has' : 'have'} no row yet.` : '';
@@ -101,8 +110,8 @@ export function describeRope(store, {hidden, scale}) {
 
 export function drawLegend(gateway) {
   const entries = gateway ? [
-    ['waiting', 'waiting'], ['decode', 'at a backend'], ['preempted', 'preempted'],
-    ['ink', 'changed its backend ◆'], ['finished', 'finished ●'],
+    ['waiting', 'waiting'], ['', 'At a backend: in its colour, as below.'],
+    ['preempted', 'preempted'], ['ink', 'changed its backend ◆'], ['finished', 'finished ●'],
   ] : [
     ['waiting', 'waiting'], ['prefill', 'prompt, chunk by chunk (higher: more tokens)'],
     ['decode', 'answer, token by token'], ['preempted', 'preempted ▼'], ['good', 'resumed ▲'],
@@ -201,9 +210,10 @@ const TIMES = [
   ['e2e_ms', 'Whole request', 'E2E'], ['step_ms', 'Step', ''],
 ];
 
-export function drawTimes({frame}, span) {
+export function drawTimes({frame, gateway}, span) {
   const window = frame[span];
-  keep(byId('latency-body'), TIMES, ([field]) => field, ([, name, short]) => {
+  // A gateway has no steps.
+  keep(byId('latency-body'), gateway ? TIMES.slice(0, 3) : TIMES, ([field]) => field, ([, name, short]) => {
     const head = make('th', '', name, make('span', 'unit', short ? ` ${short}` : ''));
     head.scope = 'row';
     const row = make('tr', '', head);
@@ -225,21 +235,26 @@ export function drawTimes({frame}, span) {
       'None was late: all kept the limits of their class.');
 }
 
-export function drawBackends({frame, gateway}) {
+export function drawBackends(store) {
+  const {frame, gateway} = store;
   const backends = frame.backends || [];
   byId('backends').hidden = !gateway;
   if (!gateway) return;
   keep(byId('backend-cards'), backends, (one) => `${one.model}\n${one.name}`, () =>
-    make('li', 'backend', make('div', 'backend-name', make('span', ''), make('span', 'tag')),
+    make('li', 'backend',
+        make('div', 'backend-name', make('span', 'swatch'), make('span', 'name'), make('span', 'tag')),
         make('p', 'backend-reason'), make('span', 'bar', make('span', 'is-running')),
         make('dl', 'pairs')),
   (card, one) => {
     card.dataset.state = one.state;
     const [name, reason, bar, pairs] = card.children;
-    setText(name.children[0], one.name);
-    setText(name.children[1], one.state.replace('_', ' '));
+    const colour = `var(--${store.backendColour(one.name)})`;
+    name.children[0].style.background = colour;
+    setText(name.children[1], one.name);
+    setText(name.children[2], one.state.replace('_', ' '));
     setText(reason, one.reason || one.model);
     const {limit} = one.concurrency;
+    bar.children[0].style.background = colour;
     bar.children[0].style.width = `${Math.min(100, (100 * one.in_flight) / Math.max(1, limit))}%`;
     const {p50, p99} = one.latency_ms;
     const entries = [

@@ -4,11 +4,13 @@ import {byId, colours, count, keep, make, setText, sharpContext, tenantName, tim
 
 const FRAME_MS = 33;      // At most 30 pictures a second.
 const LEAST_ROWS = 8;
+const MOST_HIGH = 400;   // Of all rows.
 const AXIS = 46;          // Height of the step times and the seconds.
 const BOTTOM = 10;
 const NAMES = [
   'card', 'sunk', 'line', 'ink', 'muted', 'prefill', 'decode', 'preempted', 'waiting', 'fetching',
   'finished', 'high', 'medium', 'low', 'good', 'accent', 'accent-soft', 'bad',
+  'backend-0', 'backend-1', 'backend-2', 'backend-3', 'backend-4', 'backend-5',
 ];
 
 export class Rope {
@@ -97,7 +99,7 @@ export class Rope {
     } else if (this.drawn - this.fullAt > 10000) {
       this.shownRows = wanted;
     }
-    const row = Math.max(7, Math.min(30, Math.floor(420 / this.shownRows)));
+    const row = Math.max(7, Math.min(34, Math.floor(MOST_HIGH / this.shownRows)));
     const labels = wide < 560 ? 112 : 172;
     return {
       view, row, labels, wide: Math.max(80, wide - labels), column: wide < 560 ? 6 : 8,
@@ -185,8 +187,8 @@ export class Rope {
       return;
     }
     const cell = step > 4 ? step - 1 : step;
-    const body = row - (row >= 14 ? 8 : 4);
-    for (const [id, {prefill, decode}] of column.cells) {
+    const body = bodyOf(row);
+    for (const [id, {prefill, decode, colour: its}] of column.cells) {
       const lane = this.laneOf(id);
       if (lane < 0) continue;
       const bottom = (lane + 1) * row - (row >= 14 ? 4 : 2);
@@ -195,7 +197,7 @@ export class Rope {
         high = body * (0.3 + 0.7 * Math.min(1, Math.log2(1 + prefill) / 9));
         addRun(runs, id, column, lane, x, prefill);
       }
-      context.fillStyle = prefill > 0 ? colour.prefill : colour.decode;
+      context.fillStyle = prefill > 0 ? colour.prefill : colour[its];
       context.fillRect(x, bottom - high, cell, high);
       if (prefill > 0 && decode > 0) {
         context.fillStyle = colour.decode;
@@ -325,12 +327,12 @@ export class Rope {
     context.textAlign = 'center';
     const now = columns.length > 0 ? Math.floor(columns[columns.length - 1].at) : 0;
     let second = -1;
-    let free = wide - 30;
+    let free = wide - 50;
     for (let i = columns.length - 1; i >= 0; --i) {
       const column = columns[i];
       const x = this.xOf(column.number);
       if (x < -step) break;
-      if (!column.pause) {
+      if (column.ms > 0) {
         const bar = Math.max(1, (column.ms / most) * (high - 4));
         context.fillStyle = colour.waiting;
         context.fillRect(x, top + high - bar, step - 1, bar);
@@ -445,6 +447,12 @@ function rowNote(request, store) {
   if (request.phase === 'preempted') return 'preempted';
   if (request.phase === 'fetching') return 'from disk';
   return request.tenant;
+}
+
+// The height of the largest chunk: above it there is room for its tokens, or a mark.
+function bodyOf(row) {
+  if (row >= 24) return row - 15;
+  return row - (row >= 14 ? 8 : 4);
 }
 
 // Where the next chunks of a lane begin.

@@ -71,11 +71,12 @@ export class RopeModel {
     column.ms = Math.max(column.ms, step.ms);
     for (const [id, kind, , tokens] of step.rows) {
       let cell = column.cells.get(id);
-      if (!cell) column.cells.set(id, cell = {prefill: 0, decode: 0});
+      if (!cell) column.cells.set(id, cell = {prefill: 0, decode: 0, colour: 'decode'});
       if (kind === 0) {
         cell.prefill += tokens;
       } else {
         cell.decode += tokens;
+        if (step.colours) cell.colour = step.colours.get(id);
       }
       column.tokens += tokens;
       const rider = this.riders.get(id);
@@ -196,13 +197,17 @@ function tick(store) {
   const {frame} = store;
   const rows = [];
   const moved = [];
+  const colours = new Map();
   for (const seen of frame.requests) {
     const request = store.requests.get(seen.id);
     if (!request) continue;
-    if (seen.state === 'running') rows.push([seen.id, 1, 0, 1]);
+    if (seen.state === 'running') {
+      rows.push([seen.id, 1, 0, 1]);
+      colours.set(seen.id, store.backendColour(request.backend));
+    }
     if (request.movedAt === frame.at) moved.push(seen.id);
   }
   const resumed = [];
   const preempted = [];
-  return {step: 0, at: frame.at, ms: 100, rows, moved, resumed, preempted, fetching: []};
+  return {step: 0, at: frame.at, ms: 0, rows, colours, moved, resumed, preempted, fetching: []};
 }

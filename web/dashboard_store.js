@@ -2,6 +2,7 @@
 
 const MOST_ENDED = 256;  // As many as the server keeps.
 const MOST_EVENTS = 48;  // Of one request's life.
+const RATE_SECONDS = 10;  // A gateway's rates are of so long.
 const GONE_AFTER = 5;    // Seconds after which a request that no frame names any more is dropped.
 
 // The states as the page shows them; the first six are drawn in the ropeway.
@@ -31,7 +32,8 @@ export class Store {
     this.lastEndedAt = 0;
     this.lastStep = 0;
     this.newSteps = [];
-    this.frames = 0;
+    this.endedTokens = [];  // Of a gateway, in the last seconds.
+    this.began = 0;
     this.generation = (this.generation || 0) + 1;
   }
 
@@ -61,7 +63,7 @@ export class Store {
   add(frame) {
     if (this.isOther(frame)) this.clear();
     this.frame = frame;
-    ++this.frames;
+    if (this.began === 0) this.began = frame.at;
     for (const seen of frame.requests) this.addRequest(seen, frame.at);
     // Some came and ended between two frames, and have steps.
     for (const ended of frame.ended) this.shellOf(ended);
@@ -172,6 +174,7 @@ export class Store {
       preemptions: ended.preemptions,
     });
     note(request, ended.at, 'ended', ended.reason);
+    if (this.gateway) this.endedTokens.push(ended);
     this.ended.push(request);
     while (this.ended.length > MOST_ENDED) {
       const old = this.ended.shift();
@@ -189,6 +192,27 @@ export class Store {
         this.requests.delete(request.id);
       }
     }
+  }
+
+  // Tokens a second. A gateway computes none itself: there it is the tokens of ended requests.
+  rates() {
+    const {at, rates} = this.frame;
+    if (!this.gateway) return rates;
+    this.endedTokens = this.endedTokens.filter((ended) => ended.at > at - RATE_SECONDS);
+    let prompt = 0;
+    let output = 0;
+    for (const ended of this.endedTokens) {
+      prompt += ended.prompt;
+      output += ended.output;
+    }
+    return {prompt: prompt / RATE_SECONDS, output: output / RATE_SECONDS, busy: 0};
+  }
+
+  // Which of the six colours a backend has.
+  backendColour(name) {
+    const backends = this.frame.backends || [];
+    const at = backends.findIndex((one) => one.name === name);
+    return `backend-${Math.max(0, at) % 6}`;
   }
 
   // Requests of the last frame: what runs, then the queue in its order.

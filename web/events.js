@@ -88,7 +88,9 @@ export function watch({onHello, onFrame, onState, key = storedKey()}) {
       const wrong = current !== '';
       current = '';
       storeKey('');
-      onState({kind: wrong ? 'wrong-key' : 'key', text: message, seconds: 0});
+      // The words of a 401 say no more than that.
+      const text = response.status === 403 ? message : '';
+      onState({kind: wrong ? 'wrong-key' : 'key', text, seconds: 0});
     } else if (response.status === 429) {
       later('busy', message || 'Too many pages watch this server.');
     } else {
