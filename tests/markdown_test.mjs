@@ -158,7 +158,7 @@ const kBadUrls = [
   '&#106;avascript:alert(1)', 'javascript://x.org/%0aalert(1)', 'javascript:http://x.org',
   'data:text/html,<script>alert(1)</script>', 'data:image/svg+xml;base64,AAAA',
   'vbscript:msgbox(1)', 'file:///etc/passwd', 'blob:http://x.org/1', '//x.org', '/admin/drain',
-  'http:', 'http://', 'https:///', 'http:javascript:alert(1)', 'feed:javascript:alert(1)',
+  'http:', 'http:x.org', 'http://', 'https:///', 'http:javascript:alert(1)', 'feed:javascript:alert(1)',
   'view-source:http://x.org', '<javascript:alert(1)>', '\\javascript:alert(1)', 'mailto:a@x.org',
 ];
 for (const url of kBadUrls) {

@@ -88,13 +88,13 @@ function openChat(next) {
 
 const list = new ChatList(byId('chats'), store, {
   open(id) {
-    const next = store.load(id);
+    const next = id === chat.id ? chat : store.load(id);
     if (next === null) {
       notice('This chat is not in the browser any more.');
       list.show(chat.id);
       return;
     }
-    openChat(next);
+    if (next !== chat) openChat(next);
     setSide(false);
     input.focus();
   },
