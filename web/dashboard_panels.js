@@ -1,7 +1,6 @@
 // The panels around the ropeway: tiles, table, blocks, queues, times, backends.
 import {byId, colours, count, countOf, keep, make, percent, rate, seconds, setText,
   sharpContext, tenantName, time, timeParts} from './dashboard_format.js';
-import {STATE_NAMES} from './dashboard_store.js';
 import {blockedWords} from './dashboard_why.js';
 
 const TABLE_ENDED = 12;  // Ended requests in the table.
@@ -70,8 +69,7 @@ export function drawTable(store, onChoose) {
     return row;
   }, (row, request) => {
     const age = (request.ended ? request.ended.at : store.frame.at) - request.came;
-    const state = request.ended ? `ended: ${request.ended.reason}` :
-        STATE_NAMES[request.phase] || request.phase;
+    const state = store.stateWords(request);
     const place = request.phase === 'waiting' && request.position !== null ?
         `, ${request.position} ahead` : '';
     const texts = [
@@ -111,7 +109,7 @@ export function describeRope(store, {hidden, scale}) {
 export function drawLegend(gateway) {
   const entries = gateway ? [
     ['waiting', 'waiting'], ['', 'At a backend: in its colour, as below.'],
-    ['preempted', 'preempted'], ['ink', 'changed its backend ◆'], ['finished', 'finished ●'],
+    ['preempted', 'waits for another backend'], ['ink', 'changed its backend ◆'], ['finished', 'finished ●'],
   ] : [
     ['waiting', 'waiting'], ['prefill', 'prompt, chunk by chunk (higher: more tokens)'],
     ['decode', 'answer, token by token'], ['preempted', 'preempted ▼'], ['good', 'resumed ▲'],

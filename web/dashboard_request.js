@@ -1,7 +1,6 @@
 // The panel with the life of one request.
 import {byId, clock, count, keep, make, seconds, setText, tenantName, time} from
     './dashboard_format.js';
-import {STATE_NAMES} from './dashboard_store.js';
 import {whyItWaits} from './dashboard_why.js';
 
 const EVENT_WORDS = {
@@ -17,6 +16,13 @@ const EVENT_WORDS = {
   fetching: 'fetches KV blocks from disk',
   moved: 'changed its backend',
   ended: 'ended',
+};
+
+// Where a gateway's words differ.
+const GATEWAY_WORDS = {
+  running: 'computed there',
+  preempted: 'waits for another backend',
+  resumed: 'goes on',
 };
 
 const REASONS = {
@@ -60,12 +66,10 @@ export class RequestPanel {
     const {request} = this;
     if (!request || !store.frame) return;
     setText(byId('panel-title'), `Request ${request.id}`);
-    const state = request.ended ? `ended: ${request.ended.reason}` :
-        STATE_NAMES[request.phase] || request.phase;
     const tags = [
       {key: 'class', text: `class ${request.class}`, name: `chip class-${request.class}`},
       {key: 'tenant', text: request.tenant === '' ? 'no key' : `tenant ${tenantName(request.tenant)}`},
-      {key: 'state', text: state},
+      {key: 'state', text: store.stateWords(request)},
     ];
     if (request.backend) tags.push({key: 'backend', text: `at ${request.backend}`});
     keep(byId('panel-tags'), tags, (tag) => tag.key, (tag) => make('span', tag.name || 'tag'),
@@ -75,7 +79,7 @@ export class RequestPanel {
         });
     setText(byId('why'), whyItWaits(request, store));
     this.drawFacts(request, store);
-    this.drawLife(request);
+    this.drawLife(request, store.gateway);
   }
 
   drawFacts(request, store) {
@@ -84,9 +88,15 @@ export class RequestPanel {
     const facts = [
       ['Prompt', request.prompt > 0 ? `${count(request.prompt)} tokens` : 'not known yet'],
       ['of these from the KV cache', cached === null ? 'not known yet' : `${count(cached)} tokens`],
-      ['Answer', `${count(Math.max(0, request.output))} tokens`],
-      ['Preempted', request.preemptions === 1 ? 'once' : `${count(request.preemptions)} times`],
     ];
+    // A gateway counts the tokens at the end.
+    if (!store.gateway || ended) {
+      facts.push(['Answer', `${count(Math.max(0, request.output))} tokens`]);
+    }
+    if (!store.gateway) {
+      facts.push(
+          ['Preempted', request.preemptions === 1 ? 'once' : `${count(request.preemptions)} times`]);
+    }
     if (request.chunks > 0) facts.push(['Chunks of the prompt, as seen', count(request.chunks)]);
     if (store.gateway) facts.push(['Changes of backend', count(request.moves)]);
     facts.push(['Age', seconds((ended ? ended.at : store.frame.at) - request.came)]);
@@ -108,7 +118,7 @@ export class RequestPanel {
         });
   }
 
-  drawLife(request) {
+  drawLife(request, gateway) {
     const {events} = request;
     const life = byId('panel-life');
     if (life.of !== request) {
@@ -116,7 +126,7 @@ export class RequestPanel {
       keep(life, [], () => '', () => null, () => {});
     }
     keep(life, events, (event) => event, (event) => {
-      let words = EVENT_WORDS[event.what] || event.what;
+      let words = (gateway && GATEWAY_WORDS[event.what]) || EVENT_WORDS[event.what] || event.what;
       if (event.what === 'ended') words += `: ${REASONS[event.detail] || event.detail}`;
       else if (event.detail) words += ` ${event.what === 'resumed' ? '(' : ''}${event.detail}` +
           `${event.what === 'resumed' ? ')' : ''}`;

@@ -385,7 +385,7 @@ export class Rope {
       chip.className = `chip class-${request.class}`;
       setText(note, rowNote(request, store));
       const says = `Request ${request.id}, class ${request.class}, tenant ` +
-          `${tenantName(request.tenant)}, ${request.phase}`;
+          `${tenantName(request.tenant)}, ${store.stateWords(request)}`;
       if (button.getAttribute('aria-label') !== says) button.setAttribute('aria-label', says);
     });
     const rows = this.size.row * this.shownRows;
@@ -441,6 +441,7 @@ function rowNote(request, store) {
     return request.ended.reason === 'stop' || request.ended.reason === 'length' ?
         'finished' : request.ended.reason;
   }
+  if (store.gateway && request.phase === 'preempted') return 'waits again';
   if (store.gateway && request.backend) return request.backend;
   if (request.phase === 'waiting' && request.position !== null) return `${request.position} ahead`;
   if (request.phase === 'encoding') return 'encoding';

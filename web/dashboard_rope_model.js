@@ -197,6 +197,8 @@ function tick(store) {
   const {frame} = store;
   const rows = [];
   const moved = [];
+  const resumed = [];
+  const preempted = [];
   const colours = new Map();
   for (const seen of frame.requests) {
     const request = store.requests.get(seen.id);
@@ -206,8 +208,8 @@ function tick(store) {
       colours.set(seen.id, store.backendColour(request.backend));
     }
     if (request.movedAt === frame.at) moved.push(seen.id);
+    else if (request.resumedAt === frame.at) resumed.push(seen.id);
+    if (request.preemptedAt === frame.at) preempted.push(seen.id);
   }
-  const resumed = [];
-  const preempted = [];
   return {step: 0, at: frame.at, ms: 0, rows, colours, moved, resumed, preempted, fetching: []};
 }

@@ -5,8 +5,8 @@ const MOST_EVENTS = 48;  // Of one request's life.
 const RATE_SECONDS = 10;  // A gateway's rates are of so long.
 const GONE_AFTER = 5;    // Seconds after which a request that no frame names any more is dropped.
 
-// The states as the page shows them; the first six are drawn in the ropeway.
-export const STATE_NAMES = {
+// The states as the page shows them.
+const STATE_NAMES = {
   encoding: 'encoding',
   waiting: 'waiting',
   prefill: 'prefill',
@@ -92,18 +92,31 @@ export class Store {
       request.backend = seen.backend;
     }
     if (seen.state !== request.state) {
-      // A step says better than the state when a sequence of an engine starts.
-      if (seen.state !== 'preempted' && (seen.state !== 'running' || this.gateway)) {
-        note(request, at, seen.state, '');
+      if (this.gateway) {
+        this.noteAtGateway(request, seen.state, at);
+      } else if (seen.state !== 'preempted' && seen.state !== 'running') {
+        note(request, at, seen.state, '');  // The others are told by steps.
       }
-      // A gateway has no steps that say it.
-      if (seen.state === 'preempted' && this.gateway) preempt(request, at);
       request.state = seen.state;
     }
     if (seen.state !== 'running') {
       request.phase = seen.state;
     } else if (!['prefill', 'decode', 'fetching'].includes(request.phase)) {
       request.phase = 'running';
+    }
+  }
+
+  // There, what was sent and waits again is preempted: its backend was lost, or had no place.
+  noteAtGateway(request, state, at) {
+    if (state === 'preempted') {
+      preempt(request, at);
+      request.preemptedAt = at;
+    } else if (state === 'running' && request.wasPreempted) {
+      request.wasPreempted = false;
+      request.resumedAt = at;
+      note(request, at, 'resumed', '');
+    } else {
+      note(request, at, state, '');
     }
   }
 
@@ -206,6 +219,14 @@ export class Store {
       output += ended.output;
     }
     return {prompt: prompt / RATE_SECONDS, output: output / RATE_SECONDS, busy: 0};
+  }
+
+  // What a request does, in words.
+  stateWords(request) {
+    if (request.ended) return `ended: ${request.ended.reason}`;
+    if (this.gateway && request.phase === 'preempted') return 'waits for another backend';
+    if (this.gateway && request.phase === 'running') return 'at a backend';
+    return STATE_NAMES[request.phase] || request.phase;
   }
 
   // Which of the six colours a backend has.

@@ -51,7 +51,9 @@ export function whyItWaits(request, store) {
     case 'encoding':
       return 'Its prompt is being turned into tokens; then it takes its place in the queue.';
     case 'preempted': {
-      const began = 'It gave its slot and its KV blocks to another request and goes on later where it was';
+      const began = store.gateway ?
+          'Its backend was lost or had no place, and it goes on at another one' :
+          'It gave its slot and its KV blocks to another request and goes on later where it was';
       if (request.position > 0) return `${began}; ${aheadWords(request)}${classWords(request)}.`;
       return first ? `${began}; it is next, but ${first}.` : `${began}; it is next.`;
     }
