@@ -5,6 +5,8 @@ import {blockedWords} from './dashboard_why.js';
 
 const TABLE_ENDED = 12;  // Ended requests in the table.
 const MOST_CELLS = 240;  // Of the map of KV blocks.
+const DISK_ROWS = 3;
+const DISK_GAP = 8;
 const MAP_HIGH = 150;    // About its height in pixels.
 
 function tile(parent, {name, value, unit, bad}) {
@@ -139,9 +141,13 @@ export function drawBlocks({frame}) {
   const side = Math.max(8, Math.min(34, Math.floor(Math.sqrt((wide * MAP_HIGH) / cells))));
   const columns = Math.max(1, Math.floor(wide / side));
   const rows = Math.ceil(cells / columns);
-  const context = sharpContext(canvas, wide, rows * side);
-  const colour = colours(['held', 'cached', 'free']);
-  context.clearRect(0, 0, wide, rows * side);
+  // The disk's have their own rows, of which there may be many more.
+  const onDisk = Math.min(Math.ceil(disk / perCell), DISK_ROWS * columns);
+  const below = rows * side + DISK_GAP;
+  const high = onDisk > 0 ? below + Math.ceil(onDisk / columns) * side : rows * side;
+  const context = sharpContext(canvas, wide, high);
+  const colour = colours(['held', 'cached', 'free', 'disk']);
+  context.clearRect(0, 0, wide, high);
   for (let i = 0; i < cells; ++i) {
     // The part of the pool that this cell stands for, from its middle.
     const at = Math.min(total - 0.5, (i + 0.5) * perCell);
@@ -150,10 +156,16 @@ export function drawBlocks({frame}) {
     const y = Math.floor(i / columns) * side;
     context.fillRect(x, y, side - 2, side - 2);
   }
+  context.fillStyle = colour.disk;
+  for (let i = 0; i < onDisk; ++i) {
+    context.fillRect((i % columns) * side, below + Math.floor(i / columns) * side, side - 2, side - 2);
+  }
+  const left = Math.ceil(disk / perCell) - onDisk;
+  const more = left > 0 ? `, and ${count(left * perCell)} more on disk than it shows` : '';
   const words = `${percent(held / total)} held, ${percent(cached / total)} cached, ` +
-      `${percent(free / total)} free of ${countOf(total, 'block')}`;
+      `${percent(free / total)} free of ${countOf(total, 'block')}, and ${count(disk)} on disk`;
   canvas.setAttribute('aria-label', `KV blocks: ${words}`);
-  setText(byId('blocks-text'), `${countOf(total, 'block')}; a cell is ${countOf(perCell, 'block')}`);
+  setText(byId('blocks-text'), `${countOf(total, 'block')}; a cell is ${countOf(perCell, 'block')}${more}`);
   const entries = [
     ['held', 'held by requests', held], ['cached', 'cached', cached], ['free', 'free', free],
     ['disk', 'on disk', disk],

@@ -4,7 +4,8 @@ import {byId, colours, count, keep, make, setText, sharpContext, tenantName, tim
 
 const FRAME_MS = 33;      // At most 30 pictures a second.
 const LEAST_ROWS = 8;
-const MOST_HIGH = 400;   // Of all rows.
+const MOST_HIGH = 400;   // Of all rows, but for
+const LEAST_ROW = 12;    // the least height of one.
 const AXIS = 46;          // Height of the step times and the seconds.
 const BOTTOM = 10;
 const NAMES = [
@@ -99,7 +100,7 @@ export class Rope {
     } else if (this.drawn - this.fullAt > 10000) {
       this.shownRows = wanted;
     }
-    const row = Math.max(7, Math.min(34, Math.floor(MOST_HIGH / this.shownRows)));
+    const row = Math.max(LEAST_ROW, Math.min(34, Math.floor(MOST_HIGH / this.shownRows)));
     const labels = wide < 560 ? 112 : 172;
     return {
       view, row, labels, wide: Math.max(80, wide - labels), column: wide < 560 ? 6 : 8,
@@ -378,7 +379,7 @@ export class Rope {
       button.style.top = `${lane * row}px`;
       button.style.height = `${row}px`;
       button.className = `row-label${request.ended ? ' is-over' : ''}` +
-          `${row < 14 ? ' is-thin' : ''}${request.id === this.chosen ? ' is-chosen' : ''}`;
+          `${row < 20 ? ' is-thin' : ''}${request.id === this.chosen ? ' is-chosen' : ''}`;
       const [id, chip, note] = button.children;
       setText(id, `${request.id}`);
       setText(chip, request.class);

@@ -116,11 +116,16 @@ export class RopeModel {
     let waiting = 0;
     const first = new Set(store.newSteps.flatMap((step) => step.started));
     for (const request of store.active()) {
-      if (this.riders.has(request.id)) {
-        if (request.state === 'waiting' || request.state === 'encoding') ++waiting;
+      const queued = request.state === 'waiting' || request.state === 'encoding';
+      const rider = this.riders.get(request.id);
+      if (rider) {
+        // Others came before it: a row is for the head of the queue.
+        if (queued && ++waiting > 2 * QUEUE_HEAD && !rider.began) {
+          this.drop(rider);
+          ++this.hidden;
+        }
         continue;
       }
-      const queued = request.state === 'waiting' || request.state === 'encoding';
       if (queued && ++waiting > QUEUE_HEAD) {
         ++this.hidden;
         continue;
@@ -152,6 +157,12 @@ export class RopeModel {
     this.lanes[lane].push(rider);
     this.riders.set(request.id, rider);
     return true;
+  }
+
+  drop(rider) {
+    this.riders.delete(rider.request.id);
+    const riders = this.lanes[rider.lane];
+    riders.splice(riders.indexOf(rider), 1);
   }
 
   endRiders(store) {
