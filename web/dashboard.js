@@ -46,7 +46,9 @@ function drawAll() {
   charts.draw(store);
   const idle = store.frame.at - busyAt > IDLE_SECONDS;
   byId('idle').hidden = !idle || paused;
-  setText(byId('idle-title'), `Nothing runs. Send a ${store.lastEnded > 0 ? '' : 'first '}request:`);
+  byId('ropeway-rows').inert = idle && !paused;  // They are behind it.
+  const which = store.lastEnded > 0 ? 'a' : 'a first';
+  setText(byId('idle-title'), `Nothing runs. Send ${which} request:`);
 }
 
 function drawSoon() {
@@ -54,7 +56,9 @@ function drawSoon() {
   pending = setTimeout(drawAll, Math.max(0, PANELS_MS - (performance.now() - drawnAt)));
 }
 
-const QUESTION = '{"messages": [{"role": "user", "content": "What is a ropeway?"}], "max_tokens": 100}';
+const QUESTION = JSON.stringify({
+  messages: [{role: 'user', content: 'What is a ropeway?'}], max_tokens: 100,
+});
 
 // The server's own address is this page's.
 function sayHowToAsk() {
@@ -78,6 +82,8 @@ function onHello(hello) {
 
 function onFrame(frame) {
   store.add(frame);
+  byId('before').hidden = true;
+  byId('board').hidden = false;
   if (store.generation !== generation) {
     generation = store.generation;
     model.clear();
@@ -105,6 +111,7 @@ function onState(state) {
   if (state.kind === 'connecting' && status.dataset.state === 'lost') return;
   status.dataset.state = state.kind;
   setText(status, WORDS[state.kind](state));
+  setText(byId('before'), status.textContent);
   byId('retry').hidden = state.kind !== 'lost' && state.kind !== 'busy';
   const asks = state.kind === 'key' || state.kind === 'wrong-key';
   if (asks !== !byId('key-form').hidden || state.kind === 'wrong-key') showKeyForm(asks, state);
@@ -114,7 +121,8 @@ function onState(state) {
 
 function showKeyForm(asks, state) {
   byId('key-form').hidden = !asks;
-  byId('board').hidden = asks;
+  byId('board').hidden = asks || !store.frame;
+  byId('before').hidden = asks || store.frame !== null;
   if (!asks) return;
   const wrong = state.kind === 'wrong-key';
   const message = byId('key-message');

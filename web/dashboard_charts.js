@@ -38,8 +38,9 @@ export class Series {
 }
 
 function clockOf(at, withSeconds) {
-  const second = withSeconds ? '2-digit' : undefined;
-  return new Date(at * 1000).toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit', second});
+  const format = {hour: '2-digit', minute: '2-digit'};
+  if (withSeconds) format.second = '2-digit';
+  return new Date(at * 1000).toLocaleTimeString('en-GB', format);
 }
 
 class LineChart {
@@ -56,7 +57,7 @@ class LineChart {
   make() {
     if (!window.Chart) return;
     if (this.chart) this.chart.destroy();
-    const colour = colours(['ink', 'muted', 'line', 'card', ...this.kinds.map((kind) => kind.colour)]);
+    const colour = colours(['ink', 'muted', 'line', ...this.kinds.map((kind) => kind.colour)]);
     this.chart = new window.Chart(this.canvas, {
       type: 'line',
       data: {
@@ -111,7 +112,8 @@ class LineChart {
     if (points.length > 0) {
       const last = points[points.length - 1].at;
       this.short = last - points[0].at < 600;
-      Object.assign(this.chart.options.scales.x, {min: Math.min(points[0].at, last - 60), max: last});
+      const first = Math.min(points[0].at, last - 60);
+      Object.assign(this.chart.options.scales.x, {min: first, max: last});
     }
     this.chart.update('none');
   }

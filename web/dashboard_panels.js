@@ -24,6 +24,7 @@ export function drawTiles(store) {
   const {frame, hello} = store;
   const {minute, queue} = frame;
   const rates = store.rates();
+  const slots = hello.slots > 0 ? `of ${count(hello.slots)}` : '';
   let running = 0;
   let waiting = 0;
   for (const one of Object.values(queue.classes)) {
@@ -37,7 +38,7 @@ export function drawTiles(store) {
   const tiles = [
     {name: 'Output', value: rate(rates.output), unit: 'tokens/s'},
     {name: 'Prompts', value: rate(rates.prompt), unit: 'tokens/s'},
-    {name: 'Running', value: count(running), unit: hello.slots > 0 ? `of ${count(hello.slots)}` : ''},
+    {name: 'Running', value: count(running), unit: slots},
     {name: 'Waiting', value: count(waiting), unit: ''},
     timeTile('First token', minute.ttft_ms),
     timeTile('Between tokens', minute.itl_ms),
@@ -111,13 +112,16 @@ export function describeRope(store, {hidden, scale}) {
 export function drawLegend(gateway) {
   const entries = gateway ? [
     ['waiting', 'waiting'], ['', 'At a backend: in its colour, as below.'],
-    ['preempted', 'waits for another backend'], ['ink', 'changed its backend ◆'], ['finished', 'finished ●'],
+    ['preempted', 'waits for another backend'], ['ink', 'changed its backend ◆'],
+    ['finished', 'finished ●'],
   ] : [
     ['waiting', 'waiting'], ['prefill', 'prompt, chunk by chunk (higher: more tokens)'],
     ['decode', 'answer, token by token'], ['preempted', 'preempted ▼'], ['good', 'resumed ▲'],
     ['fetching', 'fetching from disk'], ['finished', 'finished ●'],
   ];
-  const classes = [['', 'Line below, the class:'], ['high', 'high'], ['medium', 'medium'], ['low', 'low']];
+  const classes = [
+    ['', 'Line below, the class:'], ['high', 'high'], ['medium', 'medium'], ['low', 'low'],
+  ];
   keep(byId('legend'), [...entries, ...classes], ([colour, text]) => colour + text,
       ([colour, text]) => {
         if (!colour) return make('li', 'legend-break', text);
@@ -158,14 +162,16 @@ export function drawBlocks({frame}) {
   }
   context.fillStyle = colour.disk;
   for (let i = 0; i < onDisk; ++i) {
-    context.fillRect((i % columns) * side, below + Math.floor(i / columns) * side, side - 2, side - 2);
+    const y = below + Math.floor(i / columns) * side;
+    context.fillRect((i % columns) * side, y, side - 2, side - 2);
   }
   const left = Math.ceil(disk / perCell) - onDisk;
   const more = left > 0 ? `, and ${count(left * perCell)} more on disk than it shows` : '';
   const words = `${percent(held / total)} held, ${percent(cached / total)} cached, ` +
       `${percent(free / total)} free of ${countOf(total, 'block')}, and ${count(disk)} on disk`;
   canvas.setAttribute('aria-label', `KV blocks: ${words}`);
-  setText(byId('blocks-text'), `${countOf(total, 'block')}; a cell is ${countOf(perCell, 'block')}${more}`);
+  setText(byId('blocks-text'),
+      `${countOf(total, 'block')}; a cell is ${countOf(perCell, 'block')}${more}`);
   const entries = [
     ['held', 'held by requests', held], ['cached', 'cached', cached], ['free', 'free', free],
     ['disk', 'on disk', disk],
@@ -223,11 +229,14 @@ const TIMES = [
 export function drawTimes({frame, gateway}, span) {
   const window = frame[span];
   // A gateway has no steps.
-  keep(byId('latency-body'), gateway ? TIMES.slice(0, 3) : TIMES, ([field]) => field, ([, name, short]) => {
+  const shown = gateway ? TIMES.slice(0, 3) : TIMES;
+  keep(byId('latency-body'), shown, ([field]) => field, ([, name, short]) => {
     const head = make('th', '', name, make('span', 'unit', short ? ` ${short}` : ''));
     head.scope = 'row';
     const row = make('tr', '', head);
-    for (let i = 0; i < 3; ++i) row.append(make('td', 'number', make('span', ''), ' ', make('span', 'unit')));
+    for (let i = 0; i < 3; ++i) {
+      row.append(make('td', 'number', make('span', ''), ' ', make('span', 'unit')));
+    }
     return row;
   }, (row, [field]) => {
     const times = window[field];
@@ -252,7 +261,8 @@ export function drawBackends(store) {
   if (!gateway) return;
   keep(byId('backend-cards'), backends, (one) => `${one.model}\n${one.name}`, () =>
     make('li', 'backend',
-        make('div', 'backend-name', make('span', 'swatch'), make('span', 'name'), make('span', 'tag')),
+        make('div', 'backend-name', make('span', 'swatch'), make('span', 'name'),
+            make('span', 'tag')),
         make('p', 'backend-reason'), make('span', 'bar', make('span', 'is-running')),
         make('dl', 'pairs')),
   (card, one) => {

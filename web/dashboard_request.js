@@ -1,6 +1,5 @@
 // The panel with the life of one request.
-import {byId, clock, count, keep, make, seconds, setText, tenantName, time} from
-    './dashboard_format.js';
+import {byId, clock, count, keep, make, seconds, setText, time} from './dashboard_format.js';
 import {whyItWaits} from './dashboard_why.js';
 
 const EVENT_WORDS = {
@@ -68,7 +67,7 @@ export class RequestPanel {
     setText(byId('panel-title'), `Request ${request.id}`);
     const tags = [
       {key: 'class', text: `class ${request.class}`, name: `chip class-${request.class}`},
-      {key: 'tenant', text: request.tenant === '' ? 'no key' : `tenant ${tenantName(request.tenant)}`},
+      {key: 'tenant', text: request.tenant === '' ? 'no key' : `tenant ${request.tenant}`},
       {key: 'state', text: store.stateWords(request)},
     ];
     if (request.backend) tags.push({key: 'backend', text: `at ${request.backend}`});
@@ -94,8 +93,8 @@ export class RequestPanel {
       facts.push(['Answer', `${count(Math.max(0, request.output))} tokens`]);
     }
     if (!store.gateway) {
-      facts.push(
-          ['Preempted', request.preemptions === 1 ? 'once' : `${count(request.preemptions)} times`]);
+      const often = request.preemptions;
+      facts.push(['Preempted', often === 1 ? 'once' : `${count(often)} times`]);
     }
     if (request.chunks > 0) facts.push(['Chunks of the prompt, as seen', count(request.chunks)]);
     if (store.gateway) facts.push(['Changes of backend', count(request.moves)]);

@@ -1,5 +1,5 @@
 // Draws the ropeway, and keeps a button for each row.
-import {byId, colours, count, keep, make, setText, sharpContext, tenantName, time} from
+import {byId, colours, count, countOf, keep, make, setText, sharpContext, tenantName, time} from
     './dashboard_format.js';
 
 const FRAME_MS = 33;      // At most 30 pictures a second.
@@ -269,7 +269,7 @@ export class Rope {
   }
 
   // The tokens of chunks that follow each other, where there is room to write them.
-  drawRuns(context, runs, {row, column: step}) {
+  drawRuns(context, runs, {row, wide: most, column: step}) {
     if (row < 18) return;
     context.font = '600 10px system-ui, sans-serif';
     context.textBaseline = 'top';
@@ -280,7 +280,8 @@ export class Rope {
       const wide = context.measureText(text).width;
       const marks = this.marksAt.get(lane) || [];
       // Beside a mark at its beginning; nothing where another mark would be hidden.
-      const at = marks.some((x) => x >= from - 6 && x < from + step) ? from + step + 3 : from;
+      const at = marks.some((x) => x >= from - 6 && x < from + step) ?
+          from + step + 3 : Math.min(from, most - wide - 4);
       if (marks.some((x) => x > at - 6 && x < at + wide + 6)) continue;
       if (runsAfter(runs, lane, to).some((x) => x < at + wide + 2)) continue;
       context.fillText(text, at, lane * row + 1);
@@ -424,8 +425,8 @@ export class Rope {
     const parts = [];
     if (column && column.pause) parts.push(`Nothing ran for ${time(column.pause * 1000)}`);
     if (column && column.step > 0) {
-      parts.push(`Step ${count(column.step)}: ${time(column.ms)}, ${column.cells.size} sequences, ` +
-          `${count(column.tokens)} tokens`);
+      parts.push(`Step ${count(column.step)}: ${time(column.ms)}, ` +
+          `${countOf(column.cells.size, 'sequence')}, ${countOf(column.tokens, 'token')}`);
     }
     const cell = request && column && column.cells.get(request.id);
     if (request) {
@@ -444,7 +445,9 @@ function rowNote(request, store) {
   }
   if (store.gateway && request.phase === 'preempted') return 'waits again';
   if (store.gateway && request.backend) return request.backend;
-  if (request.phase === 'waiting' && request.position !== null) return `${request.position} ahead`;
+  if (request.phase === 'waiting' && request.position !== null) {
+    return request.position === 0 ? 'next' : `${request.position} ahead`;
+  }
   if (request.phase === 'encoding') return 'encoding';
   if (request.phase === 'preempted') return 'preempted';
   if (request.phase === 'fetching') return 'from disk';

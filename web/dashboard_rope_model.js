@@ -64,7 +64,9 @@ export class RopeModel {
     const idle = last && !store.gateway ? step.at - last.until : 0;
     if (last && idle > PAUSE_SECONDS && !last.pause) this.addColumn({pause: idle, at: last.until});
     let column = this.columns[this.columns.length - 1];
-    if (!column || column.pause || column.steps >= this.scale) column = this.addColumn({at: step.at});
+    if (!column || column.pause || column.steps >= this.scale) {
+      column = this.addColumn({at: step.at});
+    }
     ++column.steps;
     column.step = step.step;
     column.until = step.at + step.ms / 1000;
@@ -151,7 +153,8 @@ export class RopeModel {
       lane = this.lanes.push([]) - 1;
     }
     const rider = {
-      request, lane, from: this.head + 1, last: this.head, end: 0, began: request.lastRow > 0 && !first.has(request.id),
+      request, lane, from: this.head + 1, last: this.head, end: 0,
+      began: request.lastRow > 0 && !first.has(request.id),
       preempted: request.state === 'preempted',
     };
     this.lanes[lane].push(rider);

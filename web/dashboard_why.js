@@ -4,8 +4,8 @@ import {countOf, seconds} from './dashboard_format.js';
 // The rules by which the server names what keeps the first of the queue waiting. See
 // docs/scheduling.md, and docs/gateway.md for those of a gateway.
 const RULES = {
-  'max_num_seqs': (hello) => `all ${hello.slots > 0 ? `${hello.slots} ` : ''}slots are taken, and ` +
-      'none may be taken from what runs',
+  'max_num_seqs': ({slots}) => `all ${slots > 0 ? `${slots} ` : ''}slots are taken, and none may ` +
+      'be taken from what runs',
   'max_num_batched_tokens': () => 'the tokens that one step may compute are given to others first',
   'free KV blocks': () => 'the KV cache has too few free blocks for it',
   'a preemption in this step': () => 'a running request just gave way for memory, and nothing ' +
@@ -37,7 +37,6 @@ function classWords(request) {
   return '';
 }
 
-// `at` is the time of the frame, Unix seconds.
 export function whyItWaits(request, store) {
   const {frame, hello} = store;
   const rule = frame.queue.blocked_by;
@@ -61,7 +60,7 @@ export function whyItWaits(request, store) {
       if (request.position === null) return 'It has just come and gets its place in the queue.';
       if (request.position > 0) {
         const then = first ? `, and for the first of them ${first}` : '';
-        return `${aheadWords(request)}${classWords(request)}${then}.`.replace(/^./, (c) => c.toUpperCase());
+        return `${aheadWords(request)}${classWords(request)}${then}.`;
       }
       return first ? `It is the next to start, but ${first}.` : 'It is the next to start.';
     case 'fetching':
