@@ -214,7 +214,9 @@ export class Rope {
     for (const [id, mark] of column.marks) {
       const lane = this.laneOf(id);
       if (lane < 0) continue;
-      this.drawMark(context, mark, x + cell / 2, lane * row, row);
+      // A column of several steps may have both.
+      const aside = {preempted: -3, resumed: 3, moved: 0}[mark];
+      this.drawMark(context, mark, x + cell / 2 + aside, lane * row, row);
       if (!this.marksAt.has(lane)) this.marksAt.set(lane, []);
       this.marksAt.get(lane).push(x + cell / 2);
     }
