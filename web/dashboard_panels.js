@@ -280,7 +280,7 @@ export function drawBackends(store) {
     const entries = [
       ['In flight', `${one.in_flight} of ${limit}`],
       ['Completed', count(one.completed)],
-      ['Latency p50', p50 === null ? '–' : time(p50)],
+      ['Time p50', p50 === null ? '–' : time(p50)],
       ['p99', p99 === null ? '–' : time(p99)],
       ['Retries', count(one.retries)],
       ['Resumptions', count(one.resumptions)],
