@@ -43,6 +43,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.start_answer(status, kind)
         self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
 
+    def handle(self):
+        try:
+            super().handle()
+        except ConnectionError:
+            pass  # The page was closed.
+
     def do_GET(self):
         path = self.path.partition("?")[0]
         if path == "/admin/events":

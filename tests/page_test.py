@@ -7,10 +7,12 @@ usage: page_test.py --ropeway PROGRAM --model FILE.gguf [--update]     (./test -
 --update writes the screenshots of docs/images/ anew.
 """
 import argparse
+import http.client
 import http.server
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,11 @@ if PROGRAM:
     from gateway_server import Gateway, backend
     from ropeway_server import RopewayServer, eventually
 
+    class Replica(RopewayServer):
+        """It takes requests of a gateway, and goes on with those of another."""
+        key = "key-of-the-gateway-0123"
+
+
 # What would tell if it were taken for HTML.
 ATTACK = '<img src=x onerror="window.taken=1"><script>window.taken=1</script>'
 STATE, BACKEND, PREEMPTED = 3, 4, 7  # Columns of #batch-table.
@@ -44,7 +51,14 @@ ROWS = "#batch-table tbody tr"
 def request(server, key="", **fields):
     """Sends it and lets it run."""
     body = {"prompt": "The cable car leaves the valley and", "max_tokens": 400, "ignore_eos": True, **fields}
-    thread = threading.Thread(target=server.request, args=("POST", "/v1/completions", body, key), daemon=True)
+
+    def send():
+        try:
+            server.request("POST", "/v1/completions", body, key)
+        except (OSError, http.client.HTTPException):
+            pass  # The test is over, and so is the server.
+
+    thread = threading.Thread(target=send, daemon=True)
     thread.start()
     return thread
 
@@ -99,7 +113,7 @@ class DashboardTest(PageCase):
         server = self.serve("--max-num-seqs", "2")
         browser = self.open(server)
         self.live()
-        self.assertTrue(browser.visible("#idle"), "it says that nothing runs")
+        browser.until(lambda: browser.visible("#idle"), "it says that nothing runs")
         name = json.loads(server.get("/v1/models")[1])["data"][0]["id"]
         self.assertIn(name, browser.text("#server"))
         threads = [request(server, priority=one) for one in ("high", "low", "medium")]
@@ -172,10 +186,16 @@ class DashboardTest(PageCase):
 
 class GatewayTest(PageCase):
     def test_a_stream_changes_its_backend(self):
-        flags = ("--max-num-seqs", "4", "--kv-cache-size", "96MiB")
-        replicas = [self.serve(*flags) for _ in range(2)]
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        keys = pathlib.Path(folder.name) / "keys.toml"
+        keys.touch(mode=0o600)
+        keys.write_text(f'[[keys]]\nname = "gateway"\nkey = "{Replica.key}"\ngateway = true\n', encoding="utf-8")
+        flags = ("--max-num-seqs", "4", "--kv-cache-size", "96MiB", "--api-keys", keys)
+        replicas = [self.started(Replica(PROGRAM, MODEL, *flags)) for _ in range(2)]
         gateway = self.started(Gateway(PROGRAM, *(word for number, one in enumerate(replicas) for word in backend(
-            f"http://127.0.0.1:{one.port}", kind="ropeway", model="ours", upstream="default", name=f"replica-{number}"))))
+            f"http://127.0.0.1:{one.port}", kind="ropeway", model="ours", upstream="default", name=f"replica-{number}",
+            key_env="REPLICA_KEY")), environment={"REPLICA_KEY": Replica.key}))
         browser = self.open(gateway)
         self.live()
         browser.until(lambda: "replica-0" in browser.text("#backends") and "replica-1" in browser.text("#backends"), "both are shown")
@@ -187,7 +207,7 @@ class GatewayTest(PageCase):
         other = f"replica-{1 - int(first[-1])}"
         browser.until(lambda: any(again[0] == row[0] and again[BACKEND].startswith(other) for again in browser.rows(ROWS)),
                       "the same request is at the other")
-        browser.until(lambda: "unreachable" in browser.text("#backends").lower() or "down" in browser.text("#backends").lower(),
+        browser.until(lambda: re.search("ejected|not answering|not reached|cannot|refused", browser.text("#backends")),
                       "the dead one is shown")
         self.check_rules()
         self.assertTrue(thread.is_alive(), "the test saw nothing of a running stream")
@@ -215,7 +235,7 @@ class ChatTest(PageCase):
         facts = browser.all_text("#pane-a .answer .facts")[-1]
         self.assertRegex(facts, r"tokens/s|tok/s")
         self.assertRegex(facts, r"\d")
-        self.assertEqual(browser.all_text("#pane-a .turn .user"), ["Tell me a long story about a cable car."])
+        self.assertTrue(browser.text("#pane-a .turn .user").startswith("Tell me a long story about a cable car."))
         browser.driver.refresh()
         browser.until(lambda: self.answers() and len(self.answers()[-1]) > len(first), "the browser has kept it")
         self.check_rules()
@@ -263,6 +283,7 @@ class TextTest(PageCase):
                 stream.piece(line)
             stream.finish("stop")
 
+        self.allowed = ("/tokenizer_info",)  # A 400: no engine behind the gateway has a tokenizer.
         double = backend_double.Double(behave)
         self.addCleanup(double.close)
         gateway = self.started(Gateway(PROGRAM, *backend(double)))
@@ -326,12 +347,12 @@ class LookTest(PageCase):
     def check_look(self, name):
         browser = self.browser
         for scheme in ("light", "dark"):
-            for size in (WIDE, NARROW):
+            for size in (NARROW, WIDE):
                 browser.show(scheme, size)
+                time.sleep(1)  # It is drawn anew.
                 with self.subTest(page=name, scheme=scheme, width=size[0]):
                     self.assertEqual(browser.faults(), [])
                     self.assertFalse(browser.wider_than_screen())
-            browser.show(scheme)
             if UPDATE:
                 IMAGES.mkdir(exist_ok=True)
                 browser.picture(IMAGES / f"{name}-{scheme}.png")
@@ -364,7 +385,9 @@ class LookTest(PageCase):
         server = self.serve("--max-num-seqs", "4")
         browser = self.open(server, "/chat")
         browser.until(lambda: browser.run("return document.querySelector('#model')?.value"), "the model is known")
-        browser.find("#input").send_keys("What is a cable car? Answer with a short list.")
+        browser.run("document.querySelector('#settings-a').open = true")
+        browser.find("#temperature").send_keys("0")
+        browser.find("#input").send_keys("Write a Python function that adds two numbers.")
         browser.click("#send")
         browser.until(lambda: browser.all_text("#pane-a .answer .facts"), "the answer", 300)
         browser.until(lambda: not browser.visible("#stop"), "the end", 300)
