@@ -177,5 +177,20 @@ TEST(WordWrap, AWordIsShownWithTheSpaceBehindIt) {
   EXPECT_EQ(wrap.End(), "");
 }
 
+TEST(WaitForInput, EndsByOneOfItsDescriptorsATimeOrASignal) {
+  const CaughtSignals signals({SIGWINCH});
+  std::array<int, 2> quiet = {};
+  ASSERT_EQ(pipe(quiet.data()), 0);
+  const Pipe ready("x");
+  EXPECT_TRUE(WaitForInput({quiet[0], ready.reader()}, std::chrono::hours(1)));
+  EXPECT_TRUE(WaitForInput({quiet[0], -1}, std::chrono::milliseconds(1)));
+  raise(SIGWINCH);
+  EXPECT_FALSE(WaitForInput({quiet[0]}, std::chrono::hours(1)));
+  EXPECT_TRUE(CaughtSignals::Take(SIGWINCH));
+  EXPECT_TRUE(WaitForInput({quiet[0]}, std::chrono::milliseconds(1)));
+  close(quiet[0]);
+  close(quiet[1]);
+}
+
 }  // namespace
 }  // namespace ropeway::cli

@@ -255,8 +255,9 @@ flags::Command TopCommand(TopFlags* f) {
         {"--once", flags::SwitchValue(&f->once),
          "Print one screen as plain text and end, as without a terminal"}}}};
   command.footer =
-      "Keys: q quits, m and h choose the last minute or hour, p pauses, j and k scroll. Without "
-      "colours where\nNO_COLOR is set.\n\nExample:\n  ropeway top --once";
+      "Keys: q quits, m and h choose the last minute or hour, p pauses, j and k scroll.\n"
+      "NO_COLOR=1 leaves out the colours.\n\n"
+      "Example:\n  ropeway top --once";
   command.run = [f] { return RunTop(*f); };
   return command;
 }

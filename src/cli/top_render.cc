@@ -34,6 +34,8 @@ Tone ClassTone(const std::string& priority) {
   return priority == "low" ? Tone::kDim : Tone::kNone;
 }
 
+std::string Named(const std::string& name) { return name.empty() ? "-" : name; }
+
 // Lays out one screen.
 class Layout {
  public:
@@ -203,14 +205,15 @@ class Layout {
     for (const TopTenant& tenant : model_.tenants) {
       if (lines.size() == kTableLines) break;
       lines.push_back(TableRow(
-          columns, {{tenant.name}, {CountText(tenant.waiting)}, {CountText(tenant.running)}}, width,
-          view_.paint));
+          columns, {{Named(tenant.name)}, {CountText(tenant.waiting)}, {CountText(tenant.running)}},
+          width, view_.paint));
     }
     return lines;
   }
 
   void AddTenantsLine(Lines* lines) const {
-    if (model_.tenants.empty()) return;
+    // Where the server has no keys, all requests are of one tenant without a name.
+    if (model_.tenants.empty() || model_.tenants[0].name.empty()) return;
     TopLine line = Label("Tenants");
     for (const TopTenant& tenant : model_.tenants) {
       const std::string text =
@@ -320,7 +323,7 @@ class Layout {
 
   std::vector<TopCell> RequestCells(const TopRequest& request) const {
     std::vector<TopCell> cells = {{std::to_string(request.id)},
-                                  {request.tenant},
+                                  {Named(request.tenant)},
                                   {request.priority, ClassTone(request.priority)},
                                   {request.state, StateTone(request.state)}};
     const std::string prompt = request.prompt > 0 ? CountText(request.prompt) : "-";
@@ -334,9 +337,9 @@ class Layout {
     return cells;
   }
 
-  // How much of the prompt is computed.
+  // How much of the prompt is computed, until all of it is.
   std::string PromptBar(const TopRequest& request) const {
-    if (!request.computed || request.prompt <= 0) return "";
+    if (!request.computed || *request.computed >= request.prompt) return "";
     TopLine line(12, Paint::kPlain);
     AddBar({{static_cast<double>(*request.computed)}}, static_cast<double>(request.prompt), 12,
            Paint::kPlain, &line);
@@ -358,7 +361,7 @@ class Layout {
     lines->push_back(TitleRow(columns, width_, view_.paint));
     for (size_t i = 0; i + 1 < most && i < model_.ended.size(); ++i) {
       const TopEnded& one = model_.ended[i];
-      std::vector<TopCell> cells = {{std::to_string(one.id)}, {one.tenant}};
+      std::vector<TopCell> cells = {{std::to_string(one.id)}, {Named(one.tenant)}};
       if (wide()) cells.push_back({one.priority, ClassTone(one.priority)});
       const bool failed = one.reason == "failed";
       cells.insert(cells.end(), {{one.reason, failed ? Tone::kBad : Tone::kNone},

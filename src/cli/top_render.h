@@ -13,10 +13,10 @@ namespace ropeway::cli {
 
 // What the person at the terminal chose, and how the connection is.
 struct TopView {
-  std::string server;    // Its URL.
-  double connected = 0;  // For so many seconds.
-  std::string lost;      // Why there is no connection, and what happens next; "": there is one.
-  bool hour = false;     // Percentiles of the last hour in place of the last minute.
+  std::string server = {};  // Its URL.
+  double connected = 0;     // For so many seconds.
+  std::string lost = {};    // Why there is no connection, and what happens next; "": there is one.
+  bool hour = false;        // Percentiles of the last hour in place of the last minute.
   bool paused = false;
   bool keys = true;   // The last line lists the keys.
   size_t scroll = 0;  // The request that stands first.

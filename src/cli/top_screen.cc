@@ -99,7 +99,8 @@ bool TopTerminal::Draw(const std::vector<std::string>& lines) {
   std::string text;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i < shown_.size() && shown_[i] == lines[i]) continue;
-    text += fmt::format("\033[{};1H{}\033[K", i + 1, lines[i]);
+    // Behind a line of all columns the cursor stands on the last one, so the row is erased before.
+    text += fmt::format("\033[{};1H\033[2K{}", i + 1, lines[i]);
   }
   if (lines.size() < shown_.size()) text += fmt::format("\033[{};1H\033[J", lines.size() + 1);
   if (shown_.empty()) text.insert(0, "\033[2J");
