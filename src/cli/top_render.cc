@@ -17,6 +17,7 @@ constexpr int kTimesWidth = 45;    // Of the table of percentiles.
 constexpr int kClassesWidth = 33;  // Of the table of classes.
 constexpr int kGap = 2;            // Between tables beside each other.
 constexpr int kWide = 100;         // From here on tables of requests have more columns.
+constexpr int kNarrow = 75;        // Below it they have fewer.
 constexpr size_t kTableLines = 5;  // Of tables beside each other, with their titles.
 constexpr size_t kLeastRows = 4;   // For requests, before other parts give way.
 constexpr size_t kMostEndedOnce = 10;
@@ -116,9 +117,9 @@ class Layout {
     TopLine rates = Label("Tokens");
     rates.Add(fmt::format("prompt {}  output {}", RateText(model_.prompt_rate),
                           RateText(model_.output_rate)));
-    if (!model_.strategy.empty()) rates.Add("  strategy " + model_.strategy, Tone::kDim);
     rates.Add(fmt::format("  late {}", CountText(window().late)),
               window().late > 0 ? Tone::kBad : Tone::kNone);
+    if (!model_.strategy.empty()) rates.Add("  strategy " + model_.strategy, Tone::kDim);
     lines->push_back(rates);
   }
 
@@ -307,33 +308,33 @@ class Layout {
   }
 
   bool wide() const { return width_ >= kWide; }
+  bool narrow() const { return width_ < kNarrow; }
 
   std::vector<TopColumn> RequestColumns() const {
-    std::vector<TopColumn> columns = {
-        {"REQUEST", 8}, {"TENANT", 0, false}, {"CLASS", 6, false}, {"STATE", 9, false}};
-    if (model_.gateway()) {
-      columns.insert(columns.end(),
-                     {{"PROMPT", 8}, {"AGE", 7}, {"POS", 5}, {"BACKEND", wide() ? 32 : 20, false}});
-    } else {
-      if (wide()) columns.push_back({"", 12, false});
-      columns.insert(columns.end(), {{"PROMPT", 13}, {"OUTPUT", 7}, {"AGE", 7}, {"POS", 5}});
-    }
+    std::vector<TopColumn> columns = {{"REQUEST", 8}, {"TENANT", 0, false}};
+    if (!narrow()) columns.push_back({"CLASS", 6, false});
+    columns.push_back({"STATE", 9, false});
+    if (!model_.gateway() && wide()) columns.push_back({"", 12, false});
+    columns.push_back({"PROMPT", model_.gateway() ? 8 : 13});
+    if (!model_.gateway()) columns.push_back({"OUTPUT", 7});
+    columns.push_back({"AGE", 7});
+    if (!narrow()) columns.push_back({"POS", 5});
+    if (model_.gateway()) columns.push_back({"BACKEND", wide() ? 32 : 20, false});
     return columns;
   }
 
   std::vector<TopCell> RequestCells(const TopRequest& request) const {
-    std::vector<TopCell> cells = {{std::to_string(request.id)},
-                                  {Named(request.tenant)},
-                                  {request.priority, ClassTone(request.priority)},
-                                  {request.state, StateTone(request.state)}};
+    std::vector<TopCell> cells = {{std::to_string(request.id)}, {Named(request.tenant)}};
+    if (!narrow()) cells.push_back({request.priority, ClassTone(request.priority)});
+    cells.push_back({request.state, StateTone(request.state)});
+    if (!model_.gateway() && wide()) cells.push_back({PromptBar(request)});
     const std::string prompt = request.prompt > 0 ? CountText(request.prompt) : "-";
     const bool computing = request.computed && *request.computed < request.prompt;
-    if (!model_.gateway() && wide()) cells.push_back({PromptBar(request)});
     cells.push_back({computing ? fmt::format("{}/{}", *request.computed, request.prompt) : prompt});
     if (!model_.gateway()) cells.push_back({request.output ? CountText(*request.output) : "-"});
     cells.push_back({SecondsText(request.age)});
-    cells.push_back({request.position ? CountText(*request.position) : "-"});
-    if (model_.gateway()) cells.push_back({request.backend.empty() ? "-" : request.backend});
+    if (!narrow()) cells.push_back({request.position ? CountText(*request.position) : "-"});
+    if (model_.gateway()) cells.push_back({Named(request.backend)});
     return cells;
   }
 
@@ -350,13 +351,11 @@ class Layout {
     if (most == 0) return;
     std::vector<TopColumn> columns = {{"ENDED", 8}, {"TENANT", 0, false}};
     if (wide()) columns.push_back({"CLASS", 6, false});
-    columns.insert(columns.end(), {{"REASON", 9, false},
-                                   {"PROMPT", 7},
-                                   {"CACHED", 7},
-                                   {"OUTPUT", 7},
-                                   {"QUEUE", 7},
-                                   {"PREFILL", 7},
-                                   {"DECODE", 7}});
+    columns.insert(columns.end(), {{"REASON", 9, false}, {"PROMPT", 7}});
+    if (!narrow()) columns.push_back({"CACHED", 7});
+    columns.push_back({"OUTPUT", 7});
+    if (!narrow()) columns.push_back({"QUEUE", 7});
+    columns.insert(columns.end(), {{"PREFILL", 7}, {"DECODE", 7}});
     if (wide()) columns.push_back({"PREEMPTED", 9});
     lines->push_back(TitleRow(columns, width_, view_.paint));
     for (size_t i = 0; i + 1 < most && i < model_.ended.size(); ++i) {
@@ -364,13 +363,13 @@ class Layout {
       std::vector<TopCell> cells = {{std::to_string(one.id)}, {Named(one.tenant)}};
       if (wide()) cells.push_back({one.priority, ClassTone(one.priority)});
       const bool failed = one.reason == "failed";
-      cells.insert(cells.end(), {{one.reason, failed ? Tone::kBad : Tone::kNone},
-                                 {CountText(one.prompt)},
-                                 {CountText(one.cached)},
-                                 {CountText(one.output)},
-                                 {MillisecondsText(one.queue_ms)},
-                                 {MillisecondsText(one.prefill_ms)},
-                                 {MillisecondsText(one.decode_ms)}});
+      cells.insert(cells.end(),
+                   {{one.reason, failed ? Tone::kBad : Tone::kNone}, {CountText(one.prompt)}});
+      if (!narrow()) cells.push_back({CountText(one.cached)});
+      cells.push_back({CountText(one.output)});
+      if (!narrow()) cells.push_back({MillisecondsText(one.queue_ms)});
+      cells.insert(cells.end(),
+                   {{MillisecondsText(one.prefill_ms)}, {MillisecondsText(one.decode_ms)}});
       if (wide()) cells.push_back({CountText(one.preemptions)});
       lines->push_back(TableRow(columns, cells, width_, view_.paint));
     }

@@ -92,7 +92,7 @@ TEST(TopRender, AScreenOf80Columns) {
  ropeway 0.1.0  engine  SmolLM2-135M  http://127.0.0.1:8080     connected 1m05s
 Slots   [################........] 2/3 running  4 waiting  busy 87 %
 Blocks  [###+++++++..............] 120 held  304 cached  600 free  12 disk
-Tokens  prompt 1,235/s  output 7.2/s  strategy continuous  late 2
+Tokens  prompt 1,235/s  output 7.2/s  late 2  strategy continuous
 minute       p50      p95      p99    count    class   waiting  running     wait
 TTFT      120 ms   340 ms   1.20 s       34    high          0        1    0.0 s
 ITL        12 ms    18 ms    25 ms   12,345    medium        0        1    1.2 s
@@ -121,7 +121,7 @@ TEST(TopRender, AScreenOf120Columns) {
  ropeway 0.1.0  engine  SmolLM2-135M  http://127.0.0.1:8080                                             connected 1m05s
 Slots   [###############################...............] 2/3 running  4 waiting  busy 87 %
 Blocks  [#####++++++++++++++...........................] 120 held  304 cached  600 free  12 disk
-Tokens  prompt 1,235/s  output 7.2/s  strategy continuous  late 2
+Tokens  prompt 1,235/s  output 7.2/s  late 2  strategy continuous
 minute       p50      p95      p99    count    class   waiting  running     wait  tenant                waiting  running
 TTFT      120 ms   340 ms   1.20 s       34    high          0        1    0.0 s  acme                        3        1
 ITL        12 ms    18 ms    25 ms   12,345    medium        0        1    1.2 s  Bücher 图书馆               0        1
@@ -216,6 +216,15 @@ TEST(TopRender, TheHourAndAConnectionThatIsLost) {
   EXPECT_THAT(text, HasSubstr("ITL            -        -        -        0"));
   EXPECT_THAT(text, HasSubstr("p go on"));
   EXPECT_THAT(text, Not(HasSubstr("connected")));
+}
+
+TEST(TopRender, ANarrowScreenHasFewerColumns) {
+  const std::string text = Whole(Render(BusyModel(), Plain(), 60, 24).lines);
+  EXPECT_THAT(text, HasSubstr("\n REQUEST TENANT      STATE            PROMPT  OUTPUT     AGE\n"));
+  EXPECT_THAT(text, HasSubstr("\n       2 Bücher 图…  running        512/2048       0   0.5 s\n"));
+  EXPECT_THAT(text, HasSubstr("\nQueue   high 1  medium 1  low 0 (+4 waiting)"));
+  EXPECT_THAT(text, HasSubstr("stop"));
+  EXPECT_THAT(text, HasSubstr("1.24 s\n"));
 }
 
 TEST(TopRender, NoSizeAndNoPaintBreaksIt) {
