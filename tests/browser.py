@@ -11,7 +11,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
 AXE = pathlib.Path(axe_playwright_python.__file__).parent / "axe.min.js"
-WIDE, NARROW = (1280, 900), (360, 740)
+WIDE, TALL, NARROW = (1280, 900), (1280, 1240), (360, 740)
 PATIENCE = 60
 
 

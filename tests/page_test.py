@@ -33,7 +33,7 @@ if PROGRAM:
     import backend_double
     import page_server
     import record_events
-    from browser import NARROW, WIDE, Browser
+    from browser import NARROW, TALL, WIDE, Browser
     from gateway_server import Gateway, backend
     from ropeway_server import RopewayServer, eventually
 
@@ -117,10 +117,14 @@ class DashboardTest(PageCase):
         name = json.loads(server.get("/v1/models")[1])["data"][0]["id"]
         self.assertIn(name, browser.text("#server"))
         threads = [request(server, priority=one) for one in ("high", "low", "medium")]
-        rows = browser.until(lambda: (lambda rows: len(rows) >= 3 and sum("decode" in row[STATE] for row in rows) == 2 and rows)(
-            browser.rows(ROWS)), "two run and one waits")
+
+        def two_run_and_one_waits():
+            rows = browser.rows(ROWS)
+            states = [row[STATE].split()[0] for row in rows]
+            return rows if states.count("decode") == 2 and states.count("waiting") == 1 else None
+
+        rows = browser.until(two_run_and_one_waits, "two run and one waits")
         self.assertEqual({row[1] for row in rows[:3]}, {"high", "medium", "low"})
-        self.assertTrue(any("waiting" in row[STATE] for row in rows))
         self.assertFalse(browser.visible("#idle"))
         browser.until(lambda: "tokens" in browser.text("#rates"), "rates have units")
         for thread in threads:
@@ -354,6 +358,8 @@ class LookTest(PageCase):
                     self.assertEqual(browser.faults(), [])
                     self.assertFalse(browser.wider_than_screen())
             if UPDATE:
+                browser.show(scheme, TALL if name == "dashboard" else WIDE)
+                time.sleep(1)
                 IMAGES.mkdir(exist_ok=True)
                 browser.picture(IMAGES / f"{name}-{scheme}.png")
                 self.assertLess((IMAGES / f"{name}-{scheme}.png").stat().st_size, 200_000)
