@@ -80,7 +80,7 @@ RouteMatch RouteTable::Match(std::string_view method, std::string_view target) c
   RouteMatch match;
   const std::string_view path = SplitTarget(target).path;
   std::string_view shorter = path;
-  if (path.size() > 1 && path.ends_with('/')) shorter.remove_suffix(1);
+  if (path.size() > 2 && path.ends_with('/')) shorter.remove_suffix(1);  // Not of "//".
   if (Find(method, shorter, &match)) return match;
   if (Find(method, std::string(kVersionPrefix).append(shorter), &match)) return match;
   match.route = &nothing_;

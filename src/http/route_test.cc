@@ -85,6 +85,15 @@ TEST(RouteTable, TheVersionAndASlashAtTheEndAreUpToTheClient) {
   EXPECT_EQ(name_of("http://h/queue/"), "/v1/queue");
 }
 
+TEST(RouteTable, TheRootHasOnePath) {
+  const RouteTable table({{"GET", "/"}}, {"", "other"});
+  EXPECT_EQ(table.Match("GET", "/").name, "/");
+  EXPECT_EQ(table.Match("GET", "/?a=1").name, "/");
+  for (const char* path : {"//", "///", "/v1", "/v1/", ""}) {
+    EXPECT_EQ(table.Match("GET", path).name, "other") << path;
+  }
+}
+
 TEST(RouteTable, SuggestsWhatWasMeant) {
   const auto suggest = [](const std::string& path) { return Table().Suggest(path); };
   EXPECT_EQ(suggest("/v1/chat/completion"), "/v1/chat/completions");
