@@ -72,7 +72,7 @@ class Browser:
             if found:
                 return found
             if time.monotonic() > deadline:
-                raise AssertionError(f"not within {patience} s: {what}; console: {self.read_logs() or self.console}")
+                raise AssertionError(f"not within {patience} s: {what}; console: {self.read_logs()}; the page: {self.text('main')[:2000]}")
             time.sleep(0.05)
 
     def read_logs(self):
