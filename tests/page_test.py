@@ -4,7 +4,7 @@
 
 usage: page_test.py --ropeway PROGRAM --model FILE.gguf [--update]     (./test --suite page)
 
---update writes the screenshots of docs/images/ anew.
+--update writes the screenshots of docs/pictures/ anew.
 """
 import argparse
 import http.client
@@ -21,7 +21,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-IMAGES = ROOT / "docs" / "images"
+IMAGES = ROOT / "docs" / "pictures"
 PACKAGES = ("selenium==4.51.0",)
 AXE = ("axe-playwright-python==0.1.8",)  # For its axe.min.js.
 TESTS = ("DashboardTest", "GatewayTest", "ChatTest", "TextTest", "LookTest")
