@@ -47,6 +47,8 @@ class DialectsTest(unittest.TestCase):
         self.assertGreaterEqual(len(rows), 15)
         self.assertEqual(len(set(rows)), len(rows))
         for _, path in rows:
+            if path == "/":
+                continue  # A slash stands for other things, too.
             others = [str(p.relative_to(SRC)) for room in ("server", "http")
                       for p in sorted((SRC / room).rglob("*.cc"))
                       if not p.stem.endswith("_test") and not p.name.startswith("test_")

@@ -201,7 +201,11 @@ class TaggedParser final : public AnswerParser {
   }
 
   void Think(std::string_view text) { Show(text, /*holds_space=*/true, &delta_->reasoning); }
-  void Text(std::string_view text) { Show(text, reads_calls_, &delta_->text); }
+  void Text(std::string_view text) {
+    // What is no call there is a part of a mark, which the end of the answer has cut, if need be in
+    // the middle of a character.
+    if (!only_calls_) Show(text, reads_calls_, &delta_->text);
+  }
 
   void Show(std::string_view text, bool holds_space, std::string* out) {
     std::string passed;

@@ -295,6 +295,9 @@ TEST(TaggedParserTest, WhatIsCutGetsNoArgumentsAndOfCallsAloneNoText) {
       const std::string cut = text.substr(0, size);
       const ReadAnswer read = ReadPieces(*format, options, {cut});
       EXPECT_EQ(read.text, "") << form << ": " << cut;
+      // The detokenizer's sign for a character that is cut.
+      EXPECT_EQ(ReadPieces(*format, options, {cut + "\xEF\xBF\xBD"}).text, "")
+          << form << ": " << cut;
       for (const ToolCall& call : read.calls)
         EXPECT_NE(call.arguments, "{}") << form << ": " << cut;
     }

@@ -13,11 +13,14 @@
 #include <vector>
 
 #include "base/failure.h"
+#include "grammar/schema_limits.h"
 #include "work_counter.h"
 
 namespace ropeway::grammar {
 
 namespace {
+
+static_assert(kMaxMinLength <= xgrammar::kMostMinimum);
 
 // A thread's work is counted while one of these lives.
 class WorkLimit {

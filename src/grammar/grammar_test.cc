@@ -151,6 +151,43 @@ TEST_P(SmallGrammarTest, AMaskKnowsLimitsOutsideOfStrings) {
   }
 }
 
+// Escapes use up more of the limit than they count towards the minimum: the limit slips.
+TEST_P(SmallGrammarTest, AMaskKnowsThatALimitMaySlip) {
+  const StatusOr<std::string> ebnf = SchemaToEbnf(nlohmann::ordered_json::parse(
+      R"({"type": "array", "items": {"type": "string", "minLength": 4, "maxLength": 4}})"));
+  ASSERT_TRUE(ebnf.ok());
+  const auto grammar = MustCompile(*vocabulary_, *ebnf);
+  for (const char* text : {"[\"a\\n", "[\"a\\nb", "[\"\\n\\n", "[\"a\\nbc", "[\"abc", "[\"abcd"}) {
+    const std::vector<TokenId> ids = vocabulary_->Encode(text);
+    Matcher matcher(grammar);
+    for (const TokenId id : ids) ASSERT_TRUE(matcher.Accept(id).ok()) << text;
+    ExpectMaskEqualsAccept(*vocabulary_, &matcher, ids);
+  }
+}
+
+// A kept mask takes the same work as a new one: where a matcher is made by the same ids, it ends at
+// the same token.
+TEST_P(SmallGrammarTest, AKeptMaskTakesItsWork) {
+  const StatusOr<std::string> ebnf = SchemaToEbnf(nlohmann::ordered_json::parse(
+      R"({"type": "array", "items": {"type": "string", "maxLength": 20}})"));
+  ASSERT_TRUE(ebnf.ok());
+  const auto grammar = MustCompile(*vocabulary_, *ebnf);
+  const std::vector<TokenId> ids = vocabulary_->Encode("[\"a b c d e f g h");
+  std::vector<uint32_t> mask(vocabulary_->vocabulary->mask_words());
+  for (const int64_t work : {20, 100, 300, 600, 1000, 2000, 5000}) {
+    Matcher stepped(grammar);
+    Matcher replayed(grammar);
+    bool made = true;
+    for (const TokenId id : ids) {
+      ASSERT_TRUE(stepped.Accept(id).ok());
+      ASSERT_TRUE(replayed.Accept(id).ok());
+      const bool last = id == ids.back();
+      if (made) made = stepped.Mask(mask, last ? work : kStepWork).ok();
+    }
+    EXPECT_EQ(made, replayed.Mask(mask, work).ok()) << work;
+  }
+}
+
 // As much work as far from the limit, and not that of all tokens that are too long.
 TEST_P(GrammarTest, AMaskNearALimitTakesLittleWork) {
   const StatusOr<std::string> ebnf = SchemaToEbnf(nlohmann::ordered_json::parse(

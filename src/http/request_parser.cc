@@ -195,6 +195,7 @@ RequestHead HeadOf(const Message& message) {
   head.origin = JoinedValues(message, "Origin");
   head.asked_headers = JoinedValues(message, "Access-Control-Request-Headers");
   head.if_none_match = JoinedValues(message, "If-None-Match");
+  head.fetch_site = JoinedValues(message, "Sec-Fetch-Site");
   head.preflight = head.method == "OPTIONS" && !head.origin.empty() &&
                    message.count("Access-Control-Request-Method") > 0;
   head.forwarded_for = JoinedValues(message, "X-Forwarded-For");

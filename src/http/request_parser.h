@@ -25,6 +25,7 @@ struct RequestHead {
   std::string origin;
   std::string asked_headers;  // Access-Control-Request-Headers.
   std::string if_none_match;
+  std::string fetch_site;  // Sec-Fetch-Site, which browsers write themselves.
 
   bool preflight = false;  // OPTIONS with Origin and Access-Control-Request-Method.
   // All lines of X-Forwarded-For, or else of Forwarded, as one list; "" without either.

@@ -129,6 +129,10 @@ std::optional<HttpReply> RequestReader::CheckPage(const RequestHead& head) const
   if (!context_->open || !context_->on_loopback) return std::nullopt;
   const HostRule& hosts = context_->hosts;
   if (!hosts.Allows(head.host) || !hosts.Allows(AuthorityOf(head.target))) return WrongHost();
+  // A frame or a link of another page says no origin.
+  const RouteLimits& limits = request_.match.route->limits;
+  const bool foreign = head.fetch_site == "cross-site" || head.fetch_site == "same-site";
+  if (foreign && !limits.cross_origin && !limits.page) return WrongOrigin();
   // OPTIONS is answered to all: without CORS headers the browser sends nothing further.
   const bool good = head.origin.empty() || request_.match.options ||
                     IsOwnOrigin(head.origin, head.host) ||

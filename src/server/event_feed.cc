@@ -1,15 +1,28 @@
 #include "server/event_feed.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <exception>
+#include <random>
 #include <utility>
 
 #include "base/clock.h"
 #include "server/event_frame.h"
 
 namespace ropeway::server {
+namespace {
+
+std::string NewProcess() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+}  // namespace
+
+EventFeed::EventFeed(service::FrontDesk* desk) : desk_(desk), process_(NewProcess()) {}
+
 std::deque<EventFeed::Frame> EventFeed::Watcher::Take() {
   const std::lock_guard lock(mutex_);
   return std::exchange(frames_, {});
@@ -47,6 +60,28 @@ void EventFeed::Stop() {
   if (ended.joinable()) ended.join();
 }
 
+void EventFeed::Watcher::Put(const Frame& frame) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (frames_.size() >= kMostWaiting) return;
+    frames_.push_back(frame);
+  }
+  wake_();
+}
+
+void EventFeed::Serve(const std::vector<std::shared_ptr<Watcher>>& watchers) {
+  const bool any_fresh = std::any_of(watchers.begin(), watchers.end(),
+                                     [](const auto& watcher) { return watcher->fresh_; });
+  const Frame first = any_fresh ? First() : nullptr;
+  const Frame next = Next();
+  for (const std::shared_ptr<Watcher>& watcher : watchers) {
+    const Frame& frame = watcher->fresh_ ? first : next;
+    if (frame == nullptr) continue;
+    watcher->Put(frame);
+    watcher->fresh_ = false;
+  }
+}
+
 void EventFeed::Loop() {
   pthread_setname_np(pthread_self(), "ropeway-events");
   bool watched = false;
@@ -65,22 +100,13 @@ void EventFeed::Loop() {
       cursor_ = {};
       made_ = {};
     }
-    Frame frame;
     try {
-      frame = Next();
+      lock.lock();
+      const std::vector<std::shared_ptr<Watcher>> all = watchers_;
+      lock.unlock();
+      Serve(all);
     } catch (const std::exception&) {  // No memory: there is a next frame.
-    }
-    lock.lock();
-    const std::vector<std::shared_ptr<Watcher>> all = watchers_;
-    lock.unlock();
-    for (const std::shared_ptr<Watcher>& watcher : all) {
-      if (frame == nullptr) break;
-      {
-        const std::lock_guard own(watcher->mutex_);
-        if (watcher->frames_.size() >= kMostWaiting) continue;
-        watcher->frames_.push_back(frame);
-      }
-      watcher->wake_();
+      if (lock.owns_lock()) lock.unlock();
     }
     lock.lock();
     changed_.wait_for(lock, kPeriod, [this] { return stopped_; });
@@ -97,17 +123,27 @@ void EventFeed::Loop() {
   if (watched) desk_->SetWatched(false);
 }
 
+EventFeed::Frame EventFeed::First() {
+  return Make(desk_->ActivityAfter({.step = cursor_.step, .ended = 0}), desk_->Requests());
+}
+
 EventFeed::Frame EventFeed::Next() {
-  FrameParts parts;
-  parts.activity = desk_->ActivityAfter(cursor_);
-  parts.requests = desk_->Requests();
-  const bool idle =
-      parts.requests.empty() && parts.activity.steps.empty() && parts.activity.ended.empty();
+  service::Activity activity = desk_->ActivityAfter(cursor_);
+  std::vector<service::RequestInfo> requests = desk_->Requests();
+  const bool idle = requests.empty() && activity.steps.empty() && activity.ended.empty();
   const auto now = std::chrono::steady_clock::now();
   if (std::exchange(was_idle_, idle) && idle && now - made_ < kIdlePeriod) return nullptr;
   made_ = now;
-  if (!parts.activity.steps.empty()) cursor_.step = parts.activity.steps.back().step;
-  if (!parts.activity.ended.empty()) cursor_.ended = parts.activity.ended.back().number;
+  if (!activity.steps.empty()) cursor_.step = activity.steps.back().step;
+  if (!activity.ended.empty()) cursor_.ended = activity.ended.back().number;
+  return Make(std::move(activity), std::move(requests));
+}
+
+EventFeed::Frame EventFeed::Make(service::Activity activity,
+                                 std::vector<service::RequestInfo> requests) {
+  FrameParts parts;
+  parts.activity = std::move(activity);
+  parts.requests = std::move(requests);
   parts.at = base::ToSeconds(std::chrono::system_clock::now().time_since_epoch());
   parts.queue = desk_->Queue(nullptr, 1.0);
   parts.stats = desk_->Stats();

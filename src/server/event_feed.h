@@ -43,21 +43,27 @@ class EventFeed {
     friend class EventFeed;
     explicit Watcher(std::function<void()> wake) : wake_(std::move(wake)) {}
 
+    // Takes a frame, unless too many wait.
+    void Put(const Frame& frame);
+
     const std::function<void()> wake_;  // Called when there is something to take.
+    bool fresh_ = true;                 // It has had no frame. The feed's thread's.
     mutable std::mutex mutex_;
     std::deque<Frame> frames_;  // GUARDED_BY(mutex_)
     bool closed_ = false;       // GUARDED_BY(mutex_)
   };
 
   // `desk` must outlive it.
-  explicit EventFeed(service::FrontDesk* desk) : desk_(desk) {}
+  explicit EventFeed(service::FrontDesk* desk);
   ~EventFeed() { Stop(); }
   EventFeed(const EventFeed&) = delete;
   EventFeed& operator=(const EventFeed&) = delete;
 
-  // Adds a watcher. The first frame has the last requests that ended; while there is another
-  // watcher, those that ended since its last frame. Null: there are kMostWatchers, or it is
-  // stopped. Throws std::bad_alloc with nothing changed.
+  // A random text, other than that of any other process.
+  const std::string& process() const { return process_; }
+
+  // Adds a watcher, whose first frame comes at once and has the last requests that ended. Null:
+  // there are kMostWatchers, or it is stopped. Throws std::bad_alloc with nothing changed.
   std::shared_ptr<Watcher> Watch(std::function<void()> wake);
   void Leave(const std::shared_ptr<Watcher>& watcher);
 
@@ -66,10 +72,16 @@ class EventFeed {
 
  private:
   void Loop();
+  // Makes a frame for all of them, and another one for those that are new.
+  void Serve(const std::vector<std::shared_ptr<Watcher>>& watchers);
   // The next frame; null: nothing has happened since the last.
   Frame Next();
+  // A frame with all requests that ended of late.
+  Frame First();
+  Frame Make(service::Activity activity, std::vector<service::RequestInfo> requests);
 
   service::FrontDesk* const desk_;
+  const std::string process_;
   // The thread's own.
   service::ActivityCursor cursor_;
   std::chrono::steady_clock::time_point made_{};

@@ -138,12 +138,13 @@ void AddWindow(const char* name, const service::Activity& activity,
 
 }  // namespace
 
-std::string HelloEvent(const service::FrontDesk& desk) {
+std::string HelloEvent(const service::FrontDesk& desk, const std::string& process) {
   Json models = Json::array();
   for (const service::ModelInfo& model : desk.Models()) models.push_back(model.id);
   const EngineStats stats = desk.Stats();
   const bool gateway = !desk.Backends().empty();
   const Json hello = {{"version", ROPEWAY_VERSION},
+                      {"process", process},
                       {"kind", gateway ? "gateway" : "engine"},
                       {"models", std::move(models)},
                       {"slots", stats.max_batch_size},

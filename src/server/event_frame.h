@@ -27,8 +27,8 @@ struct FrameParts {
   std::vector<BackendStatus> backends;
 };
 
-// The first event: what does not change.
-std::string HelloEvent(const service::FrontDesk& desk);
+// The first event: what does not change. `process` tells one process of the server from another.
+std::string HelloEvent(const service::FrontDesk& desk, const std::string& process);
 // One event. It holds no text of a prompt, an answer or an error.
 std::string FrameEvent(const FrameParts& parts);
 

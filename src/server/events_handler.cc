@@ -48,6 +48,12 @@ asio::awaitable<http::Sent> SendEvents(ServerContext* context,
   const std::shared_ptr<http::SocketStream> stream = exchange->stream;
   const Watching watching(&context->events, stream);
   if (watching.watcher() == nullptr) {
+    if (context->http.state == http::HttpContext::State::kStopping) {
+      const http::Sent sent = co_await exchange->Send(context->Rejection(
+          {StatusCode::kUnavailable, NotAccepting(http::HttpContext::State::kStopping)},
+          exchange->request.caller.tenant));
+      co_return sent;
+    }
     const std::string message = "Too many clients watch this server: at most " +
                                 std::to_string(EventFeed::kMostWatchers) +
                                 " may read /admin/events at once.";
@@ -58,7 +64,7 @@ asio::awaitable<http::Sent> SendEvents(ServerContext* context,
   }
   if (framing.http_1_0) framing.keep_alive = false;
   std::string bytes = exchange->StreamHead(kEventStream, {});
-  http::AppendChunk(HelloEvent(*context->backend), framing, &bytes);
+  http::AppendChunk(HelloEvent(*context->backend, context->events.process()), framing, &bytes);
   while (true) {
     const bool closed = watching.watcher()->closed();
     for (const EventFeed::Frame& frame : watching.watcher()->Take()) {

@@ -307,5 +307,25 @@ TEST_F(HttpHostTest, WithKeysOrForOthersAnyNameWillDo) {
   EXPECT_EQ(StatusOf("llm.example"), 200);
 }
 
+// A frame's or an image's request says no origin; the browser says all the same that it is another
+// page's.
+TEST_F(ServerTest, FramesOfOtherPagesOpenNoPathOfTheServersOwn) {
+  const auto get = [&](const std::string& path, const std::string& site) {
+    TestClient client(port());
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: " + site +
+                "\r\n\r\n");
+    return client.ReadHead().status;
+  };
+  for (const char* path : {"/admin/events", "/v1/queue", "/metrics"}) {
+    EXPECT_EQ(get(path, "cross-site"), 403) << path;
+    EXPECT_EQ(get(path, "same-site"), 403) << path;
+    EXPECT_EQ(get(path, "same-origin"), 200) << path;
+    EXPECT_EQ(get(path, "none"), 200) << path;
+  }
+  for (const char* path : {"/", "/chat", "/web/style.css", "/v1/models"}) {
+    EXPECT_EQ(get(path, "cross-site"), 200) << path;
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::server

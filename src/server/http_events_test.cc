@@ -201,6 +201,19 @@ TEST_F(HttpEventsTest, WatchersAreBounded) {
   EXPECT_TRUE(Eventually([&] { return EventClient(port()).status() == 200; }));
 }
 
+// Whether or not there are others.
+TEST_F(HttpEventsTest, TheFirstFrameHasTheLastRequests) {
+  backend_.set_activity(SomeActivity());
+  EventClient first(port());
+  EXPECT_EQ(first.Next("frame")["ended"].size(), 1U);
+  EXPECT_EQ(first.Next("frame")["ended"].size(), 0U);
+  EventClient second(port());
+  EXPECT_EQ(second.Next("hello")["process"].get<std::string>().size(), 16U);
+  EXPECT_EQ(second.Next("frame")["ended"].size(), 1U);
+  EXPECT_EQ(second.Next("frame")["ended"].size(), 0U);
+  EXPECT_EQ(first.Next("frame")["ended"].size(), 0U);
+}
+
 // A client that reads nothing costs a few frames of memory, and delays no other.
 TEST_F(HttpEventsTest, ASlowWatcherLosesFrames) {
   TestClient slow(port(), /*receive_buffer=*/1024);

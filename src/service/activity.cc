@@ -10,8 +10,9 @@ void EndedRequests::Add(EndedRequest ended) noexcept {
   try {
     const std::lock_guard lock(mutex_);
     ended.number = ++last_;
-    bytes_ += BytesOf(ended);
+    const size_t bytes = BytesOf(ended);
     ended_.push_back(std::move(ended));
+    bytes_ += bytes;
     while (ended_.size() > kMost || bytes_ > kMostBytes) {
       bytes_ -= BytesOf(ended_.front());
       ended_.pop_front();

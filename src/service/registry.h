@@ -56,11 +56,12 @@ class Registry {
     std::shared_ptr<T> request;
     {
       const std::lock_guard lock(mu_);
-      if (const auto node = requests_.extract(id); !node.empty()) request = node.mapped();
+      if (const auto it = requests_.find(id); it != requests_.end()) request = it->second;
     }
-    // Before Drain returns.
+    // Before Drain may return.
     if (request != nullptr && request->told()) KeepEnded(*request);
     const std::lock_guard lock(mu_);
+    requests_.erase(id);
     if (requests_.empty()) empty_.notify_all();
   }
 

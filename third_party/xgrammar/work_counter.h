@@ -26,6 +26,9 @@ inline thread_local int64_t work_left = INT64_MAX;
 // string's text, so that nothing but a quotation mark follows it.
 inline thread_local bool limits_in_strings = false;
 
+// The most characters that such a rule may require.
+inline constexpr int32_t kMostMinimum = 8;
+
 inline void SpendWork(int64_t units = 1) {
   work_left -= units;
   if (work_left < 0) throw OutOfWork();
