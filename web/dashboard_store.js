@@ -41,15 +41,15 @@ export class Store {
     return this.hello.kind === 'gateway';
   }
 
+  // Another server process counts its steps and requests anew; this one goes on where it was.
   setHello(hello) {
-    if (hello.kind !== this.hello.kind || hello.models.join() !== this.hello.models.join()) {
-      this.clear();
-    }
+    if (!hello.process || hello.process !== this.hello.process) this.clear();
     this.hello = hello;
   }
 
-  // Another server process counts its steps and requests anew.
+  // Whether a frame is of another process than the last one, where `hello` named none.
   isOther(frame) {
+    if (this.hello.process) return false;
     if (frame.steps.length > 0 && frame.steps[0].step < this.lastStep) return true;
     if (frame.ended.length > 0 && this.lastEnded > 0) {
       const last = frame.ended[frame.ended.length - 1];
