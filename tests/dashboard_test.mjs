@@ -1,8 +1,10 @@
-// Tests the modules of the dashboard in node: what the page knows after another connection.
+// Tests the modules of the dashboard in node: what the page knows after another connection, and how
+// lists are kept.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
+import {keep} from '../web/dashboard_format.js';
 import {Store} from '../web/dashboard_store.js';
 
 const kHello = {kind: 'gateway', models: ['m'], slots: 0, strategy: '', version: '1',
@@ -68,4 +70,97 @@ test('without a process in hello, steps and ends that begin anew tell of another
   store.add(frame(102, {ends: [ended(1, 102)]}));
   assert.equal(store.generation, generation + 1);
   assert.equal(store.recentlyEnded(9).length, 1);
+});
+
+// As much of the DOM as keep() needs. As in Chromium, an element that is moved or removed loses
+// the focus.
+class Node {
+  constructor(name) {
+    this.name = name;
+    this.children = [];
+    this.parent = null;
+    this.touched = 0;  // How often it was put somewhere.
+  }
+  get firstChild() {
+    return this.children[0] ?? null;
+  }
+  get nextSibling() {
+    return this.parent.children[this.parent.children.indexOf(this) + 1] ?? null;
+  }
+  contains(other) {
+    return this === other || this.children.some((child) => child.contains(other));
+  }
+  remove() {
+    if (this.parent === null) return;
+    if (this.contains(document.activeElement)) document.activeElement = document.body;
+    this.parent.children.splice(this.parent.children.indexOf(this), 1);
+    this.parent = null;
+  }
+  insertBefore(child, place) {
+    assert.ok(place === null || place.parent === this);
+    assert.notEqual(child, place);
+    ++child.touched;
+    child.remove();
+    this.children.splice(place === null ? this.children.length : this.children.indexOf(place), 0,
+        child);
+    child.parent = this;
+  }
+  focus() {
+    document.activeElement = this;
+  }
+}
+
+function listOf(names) {
+  const body = new Node('body');
+  globalThis.document = {body, activeElement: body};
+  const list = new Node('list');
+  body.insertBefore(list, null);
+  show(list, names);
+  return list;
+}
+
+// Shows these rows, and returns the names of those that were moved.
+function show(list, names) {
+  for (const child of list.children) child.touched = 0;
+  const before = new Set(list.children);
+  keep(list, [...names], (name) => name, (name) => new Node(name), () => {});
+  assert.equal(list.children.map((child) => child.name).join(''), names);
+  return list.children.filter((child) => before.has(child) && child.touched > 0)
+      .map((child) => child.name).join('');
+}
+
+test('rows go and come, and the others stay where they are', () => {
+  const moved = (before, after) => show(listOf(before), after);
+  assert.equal(moved('abcd', 'bcd'), '');
+  assert.equal(moved('abcd', 'c'), '');
+  assert.equal(moved('abcd', ''), '');
+  assert.equal(moved('abcd', 'xaybcdz'), '');
+  assert.equal(moved('abcd', 'xbdy'), '');
+  assert.equal(moved('abcd', 'bcad'), 'a');  // As a request that ends.
+  assert.equal(moved('abcd', 'dabc'), 'd');
+  assert.equal(moved('abcd', 'badc'), 'ac');
+});
+
+test('a row in focus keeps it, also where it has to move', () => {
+  for (const after of ['bcd', 'cd', 'xc', 'bcad', 'abdc', 'dcba', 'cabd', 'xcy']) {
+    const list = listOf('abcd');
+    const row = list.children[2];
+    row.focus();
+    show(list, after);
+    assert.equal(document.activeElement, row, after);
+  }
+  const list = listOf('abcd');
+  list.children[2].focus();
+  show(list, 'abd');
+  assert.equal(document.activeElement, document.body);
+});
+
+test('any order becomes any other', () => {
+  const orders = (letters) => letters === '' ? [''] : [...letters].flatMap((letter) =>
+    orders(letters.replace(letter, '')).map((rest) => letter + rest));
+  for (const order of orders('abcde')) {
+    const list = listOf('abcde');
+    show(list, order);
+    show(list, 'edxba');
+  }
 });

@@ -66,14 +66,20 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Brings the children of `parent` to one for each item, made by create() and kept by key.
+// Brings the children of `parent` to one for each item, made by create() and kept by key. What is
+// in place is not touched: a browser takes the focus from an element that is moved.
 export function keep(parent, items, keyOf, create, update) {
   const known = parent.keptByKey || (parent.keptByKey = new Map());
-  const wanted = new Set();
+  const focused = document.activeElement;
+  const wanted = new Set(items.map(keyOf));
+  for (const [key, child] of known) {
+    if (wanted.has(key)) continue;
+    child.remove();
+    known.delete(key);
+  }
   let place = parent.firstChild;
   for (const item of items) {
     const key = keyOf(item);
-    wanted.add(key);
     let child = known.get(key);
     if (!child) {
       child = create(item);
@@ -81,15 +87,15 @@ export function keep(parent, items, keyOf, create, update) {
     }
     if (child === place) {
       place = place.nextSibling;
+    } else if (place && place.nextSibling === child) {
+      place = child.nextSibling;  // The one before it goes further down, when its turn comes.
     } else {
       parent.insertBefore(child, place);
     }
     update(child, item);
   }
-  for (const [key, child] of known) {
-    if (wanted.has(key)) continue;
-    child.remove();
-    known.delete(key);
+  if (document.activeElement !== focused && parent.contains(focused)) {
+    focused.focus({preventScroll: true});  // It had to move.
   }
 }
 
