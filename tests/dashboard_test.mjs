@@ -1,11 +1,12 @@
-// Tests the modules of the dashboard in node: what the page knows after another connection, and how
-// lists are kept.
+// Tests the modules of the dashboard in node: what the page knows after another connection, how
+// lists are kept, and what becomes of an event that cannot be shown.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import {keep} from '../web/dashboard_format.js';
 import {Store} from '../web/dashboard_store.js';
+import {watch} from '../web/events.js';
 
 const kHello = {kind: 'gateway', models: ['m'], slots: 0, strategy: '', version: '1',
   process: 'one'};
@@ -163,4 +164,78 @@ test('any order becomes any other', () => {
     show(list, order);
     show(list, 'edxba');
   }
+});
+
+// What console.error was called with while `run` ran.
+async function errorsOf(t, run) {
+  const errors = [];
+  t.mock.method(console, 'error', (...words) => errors.push(words.map(String).join(' ')));
+  await run();
+  t.mock.restoreAll();
+  return errors;
+}
+
+// Watches a server that sends `text` and ends, or fails, until the connection is lost.
+function watchOnce(text, handlers, fails = null) {
+  globalThis.fetch = async () => {
+    if (text === null) throw new TypeError('Failed to fetch');
+    return new Response(new ReadableStream({
+      pull(controller) {
+        if (text !== '') {
+          controller.enqueue(new TextEncoder().encode(text));
+          text = '';
+        } else if (fails) {
+          controller.error(fails);
+        } else {
+          controller.close();
+        }
+      },
+    }));
+  };
+  return new Promise((resolve) => {
+    const states = [];
+    const watcher = watch({key: '', onHello() {}, onFrame() {}, ...handlers, onState({kind}) {
+      states.push(kind);
+      if (kind !== 'lost') return;
+      // The next try is made after this call.
+      setTimeout(() => {
+        watcher.stop();
+        resolve(states);
+      }, 0);
+    }});
+  });
+}
+
+const kEvents = 'event: hello\ndata: {}\n\nevent: frame\ndata: {"at":1}\n\n' +
+    'event: frame\ndata: {"at":\n\nevent: frame\ndata: {"at":2}\n\n';
+
+test('an event that cannot be shown is logged, and the next one is read', async (t) => {
+  const frames = [];
+  let states = [];
+  const errors = await errorsOf(t, async () => {
+    states = await watchOnce(kEvents, {
+      onHello() {
+        throw new TypeError('a fault in onHello');
+      },
+      onFrame({at}) {
+        frames.push(at);
+        if (at === 1) throw new TypeError('a fault in onFrame');
+      },
+    });
+  });
+  assert.deepEqual(frames, [1, 2]);
+  assert.deepEqual(states, ['connecting', 'live', 'lost']);
+  assert.equal(errors.length, 3);
+  assert.match(errors[0], /hello.*a fault in onHello/);
+  assert.match(errors[1], /frame.*a fault in onFrame/);
+  assert.match(errors[2], /SyntaxError/);
+});
+
+test('a lost connection is no error of the page', async (t) => {
+  const errors = await errorsOf(t, async () => {
+    await watchOnce(null, {});
+    await watchOnce('event: hello\ndata: {}\n\n', {}, new TypeError('network error'));
+    await watchOnce('', {}, new DOMException('', 'AbortError'));
+  });
+  assert.deepEqual(errors, []);
 });

@@ -25,6 +25,15 @@ function storeKey(key) {
   }
 }
 
+// The connection failed, which is no fault of this page.
+class Lost extends Error {}
+
+function orLost(promise) {
+  return promise.catch(() => {
+    throw new Lost();
+  });
+}
+
 // Splits a text stream into events. Calls each(name, data).
 export class EventSplitter {
   constructor(each) {
@@ -98,17 +107,25 @@ export function watch({onHello, onFrame, onState, key = storedKey()}) {
     }
   }
 
+  function take(name, data) {
+    const value = JSON.parse(data);
+    if (name === 'hello') {
+      failures = 0;
+      if (current) storeKey(current);
+      onState({kind: 'live', text: '', seconds: 0});
+      onHello(value);
+    } else if (name === 'frame') {
+      onFrame(value);
+    }
+  }
+
   async function read(response, mine) {
     const splitter = new EventSplitter((name, data) => {
       if (mine.signal.aborted) return;
-      const value = JSON.parse(data);
-      if (name === 'hello') {
-        failures = 0;
-        if (current) storeKey(current);
-        onState({kind: 'live', text: '', seconds: 0});
-        onHello(value);
-      } else if (name === 'frame') {
-        onFrame(value);
+      try {
+        take(name, data);
+      } catch (error) {
+        console.error(`An event "${name}" could not be shown:`, error);  // The next one may be.
       }
     });
     const reader = response.body.getReader();
@@ -118,7 +135,7 @@ export function watch({onHello, onFrame, onState, key = storedKey()}) {
       for (;;) {
         clearTimeout(watchdog);
         watchdog = setTimeout(() => mine.abort(), SILENCE_MS);
-        const {done, value} = await reader.read();
+        const {done, value} = await orLost(reader.read());
         if (done) return;
         splitter.push(decoder.decode(value, {stream: true}));
       }
@@ -139,9 +156,9 @@ export function watch({onHello, onFrame, onState, key = storedKey()}) {
     try {
       const headers = {Accept: 'text/event-stream'};
       if (current) headers.Authorization = `Bearer ${current}`;
-      const response = await fetch('/admin/events', {
+      const response = await orLost(fetch('/admin/events', {
         headers, signal: mine.signal, cache: 'no-store', credentials: 'omit',
-      });
+      }));
       clearTimeout(patience);
       if (!response.ok) {
         await refused(response);
@@ -149,7 +166,7 @@ export function watch({onHello, onFrame, onState, key = storedKey()}) {
       }
       await read(response, mine);
     } catch (error) {
-      if (error instanceof SyntaxError) console.warn('An event was no JSON.');
+      if (!(error instanceof Lost)) console.error(error);
     } finally {
       clearTimeout(patience);
     }
