@@ -28,7 +28,8 @@ class Storage {
 }
 
 function chatOf(id, used, text = 'x') {
-  return {id, title: `T${id}`, used, turns: [{user: text, answers: {}}]};
+  return {id, title: `T${id}`, used, system: '', settings: {},
+    turns: [{user: text, answers: {}}]};
 }
 
 test('fifty chats are kept, and the oldest go', () => {
@@ -77,6 +78,29 @@ test('spoilt storage reads as empty', () => {
   const store = new ChatStore(storage, () => {});
   assert.deepEqual(store.index(), []);
   assert.equal(store.load('x'), null);
+});
+
+test('a damaged chat is none, and goes from the list', () => {
+  const good = {...chatOf('x', 1), settings: {a: {}, b: {}},
+    turns: [{user: 'u', answers: {a: {text: 'A', state: 'done'}}}]};
+  const damages = [
+    {settings: undefined}, {settings: 'x'}, {settings: null}, {system: undefined}, {title: 7},
+    {turns: {}}, {turns: [null]}, {turns: [{user: 'u'}]}, {turns: [{user: 'u', answers: null}]},
+    {turns: [{answers: {}}]}, {turns: [...good.turns, {user: 'u', answers: {a: null}}]},
+    {turns: [{user: 'u', answers: {a: {state: 'done'}}}]},
+  ];
+  for (const storage of [new Storage(), null]) {
+    const store = new ChatStore(storage, () => {});
+    for (const damage of damages) {
+      store.save(chatOf('other', 2));
+      store.save({...good, ...damage});
+      assert.equal(store.load('x'), null, JSON.stringify(damage));
+      assert.deepEqual(store.index().map((entry) => entry.id), ['other']);
+      if (storage) assert.equal(storage.getItem('ropeway-chat-x'), null);
+    }
+    store.save(good);
+    assert.deepEqual(store.load('x'), good);
+  }
 });
 
 test('a pane goes on from its own answers, else from the first one\'s', () => {

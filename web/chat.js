@@ -100,7 +100,11 @@ const list = new ChatList(byId('chats'), store, {
   },
   rename(id, title) {
     const renamed = id === chat.id ? chat : store.load(id);
-    if (renamed === null) return;
+    if (renamed === null) {
+      notice('This chat is not in the browser any more.');
+      list.show(chat.id);
+      return;
+    }
     renamed.title = title;
     renamed.named = true;
     store.save(renamed);

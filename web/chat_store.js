@@ -7,6 +7,22 @@ const kPrefix = 'ropeway-chat-';
 const kMaxChats = 50;
 const kMaxBytes = 2 * 1024 * 1024;
 
+function isObject(value) {
+  return typeof value === 'object' && value !== null;
+}
+
+// Whether what was kept has all that the page reads of a chat.
+function isChat(value) {
+  return isObject(value) && typeof value.title === 'string' && typeof value.system === 'string' &&
+      isObject(value.settings) && Array.isArray(value.turns) && value.turns.every(isTurn);
+}
+
+function isTurn(turn) {
+  return isObject(turn) && typeof turn.user === 'string' && isObject(turn.answers) &&
+      Object.values(turn.answers).every(
+          (answer) => isObject(answer) && typeof answer.text === 'string');
+}
+
 export class ChatStore {
   // `onNotice` gets a sentence for the reader when something is not kept. `storage` is null where
   // the browser keeps nothing: then chats live as long as the page.
@@ -25,9 +41,12 @@ export class ChatStore {
         .sort((a, b) => b.used - a.used);
   }
 
+  // Null if there is none, or a damaged one: that goes from the list, too.
   load(id) {
     const chat = this.#read(kPrefix + id);
-    return chat !== null && Array.isArray(chat.turns) ? chat : null;
+    if (isChat(chat)) return chat;
+    this.remove(id);
+    return null;
   }
 
   // Keeps a chat; the oldest make room for it.
