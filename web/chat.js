@@ -1,6 +1,6 @@
 // The chat page: several chats, one or two panes, a composer.
 
-import {fetchModels, hasThinkingSwitch, keepKey, readKey} from './chat_api.js';
+import {fetchModels, keepKey, readKey} from './chat_api.js';
 import {ChatList} from './chat_list.js';
 import {runAnswer} from './chat_run.js';
 import {SettingsView, defaultSettings} from './chat_settings.js';
@@ -370,8 +370,6 @@ async function loadModels() {
         {label: 'Try again', run: loadModels});
     return false;
   }
-  const thinking = await hasThinkingSwitch();
-  for (const pane of ['a', 'b']) settingsViews[pane].showThinking(thinking);
   return true;
 }
 

@@ -65,17 +65,6 @@ export async function fetchModels() {
   return list.data.map((model) => String(model.id));
 }
 
-// Whether the model's chat template has a switch for thinking. A gateway may not know.
-export async function hasThinkingSwitch() {
-  try {
-    const reply = await request('/tokenizer_info', {headers: headers()});
-    const {chat_template: template} = await reply.json();
-    return typeof template === 'string' && template.includes('enable_thinking');
-  } catch {
-    return false;
-  }
-}
-
 // The body of a request. A seed has up to 64 bits, of which a number of this language keeps 53, so
 // it is written as its digits.
 function bodyOf(settings, messages) {

@@ -51,9 +51,11 @@ export class SettingsView {
     seed.placeholder = 'drawn';
     seed.title = 'The same request with the same seed gives the same answer';
     this.#field('seed', 'seed', 'Seed', seed);
+    // Only the first model's template could be asked for such a switch, and of a gateway's not even
+    // that, so it is always here. Others pass it over.
     this.#select('thinking', 'thinking', 'Thinking', [['', 'default'], ['on', 'on'],
       ['off', 'off']]);
-    this.showThinking(false);
+    this.fields.get('thinking').title = 'For models whose chat template has such a switch';
     this.grid.addEventListener('input', () => {
       this.#read();
       onChange();
@@ -78,10 +80,6 @@ export class SettingsView {
       select.append(option);
     }
     this.#field(name, id, label, select);
-  }
-
-  showThinking(shown) {
-    this.fields.get('thinking').parentElement.hidden = !shown;
   }
 
   showModels(models) {
