@@ -88,6 +88,7 @@ function onFrame(frame) {
     generation = store.generation;
     model.clear();
     rope.clear();
+    if (panel.request) panel.close();  // It is of another process.
   }
   if (frame.requests.length > 0 || frame.steps.length > 0) busyAt = frame.at;
   model.add(store);
