@@ -126,6 +126,9 @@ class OneServer(unittest.TestCase):
         kind = reply.headers.get_content_type()
         if kind == "text/event-stream":
             answer = gather(text)
+        elif path == "/":
+            self.assertEqual(kind, "text/html")
+            answer = {}
         else:
             self.assertEqual(kind, "application/json" if text else kind)
             answer = json.loads(text) if text else {}

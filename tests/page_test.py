@@ -289,7 +289,6 @@ class TextTest(PageCase):
                 stream.piece(line)
             stream.finish("stop")
 
-        self.allowed = ("/tokenizer_info",)  # A 400: no engine behind the gateway has a tokenizer.
         double = backend_double.Double(behave)
         self.addCleanup(double.close)
         gateway = self.started(Gateway(PROGRAM, *backend(double)))

@@ -188,8 +188,8 @@ class Attack:
         return [send(schema) for _ in range(6) for schema in dear_schemas("name").values()]
 
     def masks(self):
-        """Strings near the end of their length, at which it takes longest to find the tokens that may come next."""
-        schema = {"type": "array", "items": {"type": "string", "maxLength": 3}, "minItems": 900}
+        """Strings near their limit that may not end yet: there it takes longest to find the tokens that may come next."""
+        schema = {"type": "array", "items": {"type": "string", "minLength": 4, "maxLength": 7}, "minItems": 900}
         body = json.dumps({"prompt": "Once upon a time", "max_tokens": 2000, "n": 16, "temperature": 1.5,
                            "guided_json": schema}).encode()
         return [self.repeat("masks", "/v1/completions", body)]
