@@ -90,7 +90,7 @@ StatusOr<std::string> OutputEbnf(const OutputFormat& format) try {
 }
 
 StatusOr<Ebnf::Node> OutputText(const OutputFormat& format, Ebnf* ebnf, JsonRules* json) try {
-  const StatusOr<Ebnf::Node> node = WriteText(format, ebnf, json);
+  StatusOr<Ebnf::Node> node = WriteText(format, ebnf, json);
   if (!node.ok()) return node;
   const Ebnf::Rule rule = ebnf->Declare();
   ebnf->Define(rule, *node);

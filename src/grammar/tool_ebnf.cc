@@ -227,7 +227,7 @@ class ToolWriter {
 
   StatusOr<Node> Answer() {
     if (shape_ && callees_.empty()) return *shape_;  // No tool has a name that can be called.
-    const StatusOr<Node> calls = Calls();
+    StatusOr<Node> calls = Calls();
     if (!calls.ok() || !shape_ || form_.syntax == CallSyntax::kHarmony) return calls;
     return ebnf_.Choice({*calls, *shape_});
   }
@@ -318,7 +318,7 @@ class ToolWriter {
     const Node block = ebnf_.Sequence({list, Mark(form_.end)});
     if (alone_) return Blocks(block, "", false);
     if (!TokenOf(form_.begin)) return NotSupported("the mark of its calls is no token");
-    const StatusOr<Node> text = Blocks(block, "", many_);
+    StatusOr<Node> text = Blocks(block, "", many_);
     if (!text.ok()) return text;
     const Node calls = ebnf_.Sequence({Mark(form_.begin), block});
     return ebnf_.Choice({many_ ? ebnf_.Sequence({calls, *text}) : calls, TextBut('[', *text)});

@@ -27,15 +27,16 @@ struct TokenLengths {
     for (size_t index = 0; index < tokens.size(); ++index) {
       const auto& [id, text] = tokens[index];
       if (lengths[index] < levels) {
-        within[static_cast<size_t>(lengths[index])][static_cast<size_t>(id) / 32] |= 1U << (id % 32);
+        within[static_cast<size_t>(lengths[index])][static_cast<size_t>(id) / 32] |= 1U
+                                                                                     << (id % 32);
       } else {
         longer.push_back(static_cast<int32_t>(index));
       }
       const size_t mark = text.find_first_of("\"\\");
       if (mark == std::string::npos) continue;
       const auto begins = [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; };
-      const auto before = std::count_if(
-          text.begin(), text.begin() + static_cast<std::ptrdiff_t>(mark), begins);
+      const auto before =
+          std::count_if(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(mark), begins);
       first_mark[index] = static_cast<uint8_t>(std::min<std::ptrdiff_t>(before, kNoMark - 1));
       marked.push_back(static_cast<int32_t>(index));
     }
