@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "pictures"
 PACKAGES = ("selenium==4.51.0",)
 AXE = ("axe-playwright-python==0.1.8",)  # For its axe.min.js.
-TESTS = ("DashboardTest", "GatewayTest", "ChatTest", "TextTest", "LookTest")
+TESTS = ("DashboardTest", "GatewayTest", "ChatTest", "TextTest", "LookTest", "TopTest")
 PROGRAM = os.environ.get("ROPEWAY_TEST_PROGRAM", "")  # Set where a test runs in its venv.
 MODEL = os.environ.get("ROPEWAY_TEST_MODEL", "")
 UPDATE = os.environ.get("ROPEWAY_TEST_UPDATE", "") == "1"
@@ -402,6 +402,38 @@ class LookTest(PageCase):
         browser.click("#compare")
         self.assertEqual(browser.faults(), [])
         self.check_rules()
+
+
+class TopTest(PageCase):
+    """`ropeway top` in tmux, as on a server."""
+
+    @classmethod
+    def setUpClass(cls):
+        """It needs no browser."""
+
+    TMUX = ("tmux", "-L", f"ropeway-test-{os.getpid()}", "-f", "/dev/null")
+
+    def tmux(self, *words):
+        return subprocess.run([*self.TMUX, *words], capture_output=True, text=True, check=False, timeout=30).stdout
+
+    def screen(self):
+        return self.tmux("capture-pane", "-p", "-t", "top")
+
+    def test_it_draws_obeys_keys_and_gives_the_terminal_back(self):
+        server = self.serve("--max-num-seqs", "4")
+        self.addCleanup(self.tmux, "kill-server")
+        self.tmux("new-session", "-d", "-s", "top", "-x", "100", "-y", "30", "sh")
+        self.tmux("send-keys", "-t", "top", f"PS1='ready> '; {PROGRAM} top --url http://127.0.0.1:{server.port}", "Enter")
+        eventually(lambda: "Slots" in self.screen(), "it draws")
+        request(server)
+        eventually(lambda: re.search(r"1/4 running", self.screen()), "it shows the request")
+        self.tmux("send-keys", "-t", "top", "h")
+        eventually(lambda: re.search(r"^ *hour ", self.screen(), re.M), "it shows the hour")
+        self.tmux("resize-window", "-t", "top", "-x", "60", "-y", "20")
+        eventually(lambda: "Slots" in self.screen() and max(map(len, self.screen().splitlines())) <= 60, "it fits")
+        self.tmux("send-keys", "-t", "top", "q")
+        eventually(lambda: self.screen().rstrip().endswith("ready>") and "Slots" not in self.screen(), "the shell is back")
+
 
 def main():
     from client_venvs import run_in_venvs
