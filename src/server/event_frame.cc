@@ -108,8 +108,11 @@ void AddQueue(const FrameParts& parts, Writer* out) {
     ++(request.state == service::RequestState::kRunning ? tenant.running : tenant.waiting);
   }
   std::vector<std::pair<std::string_view, Tenant>> tenants(by_name.begin(), by_name.end());
-  std::stable_sort(tenants.begin(), tenants.end(), [](const auto& a, const auto& b) {
-    return a.second.waiting + a.second.running > b.second.waiting + b.second.running;
+  // The busiest first, then by name.
+  std::sort(tenants.begin(), tenants.end(), [](const auto& a, const auto& b) {
+    const int a_all = a.second.waiting + a.second.running;
+    const int b_all = b.second.waiting + b.second.running;
+    return std::pair(-a_all, a.first) < std::pair(-b_all, b.first);
   });
   out->Add(R"(}},"tenants":[)");
   out->ForEach(tenants, kMaxFrameTenants, [&](const auto& tenant) {
