@@ -69,6 +69,11 @@ void EventFeed::Watcher::Put(const Frame& frame) {
   wake_();
 }
 
+std::vector<std::shared_ptr<EventFeed::Watcher>> EventFeed::Watchers() {
+  const std::lock_guard lock(mutex_);
+  return watchers_;
+}
+
 void EventFeed::Serve(const std::vector<std::shared_ptr<Watcher>>& watchers) {
   const bool any_fresh = std::any_of(watchers.begin(), watchers.end(),
                                      [](const auto& watcher) { return watcher->fresh_; });
@@ -101,12 +106,8 @@ void EventFeed::Loop() {
       made_ = {};
     }
     try {
-      lock.lock();
-      const std::vector<std::shared_ptr<Watcher>> all = watchers_;
-      lock.unlock();
-      Serve(all);
+      Serve(Watchers());
     } catch (const std::exception&) {  // No memory: there is a next frame.
-      if (lock.owns_lock()) lock.unlock();
     }
     lock.lock();
     changed_.wait_for(lock, kPeriod, [this] { return stopped_; });

@@ -72,6 +72,7 @@ class EventFeed {
 
  private:
   void Loop();
+  std::vector<std::shared_ptr<Watcher>> Watchers();
   // Makes a frame for all of them, and another one for those that are new.
   void Serve(const std::vector<std::shared_ptr<Watcher>>& watchers);
   // The next frame; null: nothing has happened since the last.

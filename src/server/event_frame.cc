@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 
 #include "api/json.h"
@@ -161,8 +162,7 @@ std::string FrameEvent(const FrameParts& parts) {
   const service::Activity& activity = parts.activity;
   // The newest steps.
   const size_t steps = std::min(activity.steps.size(), kMaxFrameSteps);
-  const std::vector<core::StepTrace> shown(activity.steps.end() - static_cast<int64_t>(steps),
-                                           activity.steps.end());
+  const auto shown = std::span(activity.steps).last(steps);
   out.Add(R"({{"at":{:.3f},"steps":[)", parts.at);
   out.ForEach(shown, steps, [&](const auto& step) { AddStep(step, activity.now, &out); });
   out.Add(R"(],"steps_left_out":{},"requests":[)", activity.steps.size() - steps);
