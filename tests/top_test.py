@@ -121,8 +121,17 @@ class RealServerTest(TopCase):
             cls.server.request("POST", "/v1/completions", {"prompt": "one two three", "max_tokens": 64,
                                                            "ignore_eos": True}, key="users-key")
 
+    def once_with_a_running_request(self):
+        """One screen, and again while none shows a running request: between two of a client none runs."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            reply = once("--once", "--url", f"http://127.0.0.1:{self.server.port}/v1", ROPEWAY_ADMIN_KEY=ADMIN_KEY)
+            if " medium running " in reply.stdout:
+                return reply
+            self.assertLess(time.monotonic(), deadline, reply.stdout + reply.stderr)
+
     def test_once_prints_one_screen_as_plain_text(self):
-        reply = once("--once", "--url", f"http://127.0.0.1:{self.server.port}/v1", ROPEWAY_ADMIN_KEY=ADMIN_KEY)
+        reply = self.once_with_a_running_request()
         self.assertEqual((reply.returncode, reply.stderr), (0, ""))
         self.assertNotIn("\x1b", reply.stdout)
         for pattern in (r"^ ropeway \d\S+  engine  ", r"^Slots   \[[#.]+\] \d/1 running", r"^Blocks .* free",
