@@ -4,6 +4,24 @@
 
 namespace ropeway::api {
 
+const char* AnswerStateName(AnswerState state) {
+  switch (state) {
+    case AnswerState::kQueued:
+      return "queued";
+    case AnswerState::kInProgress:
+      return "in_progress";
+    case AnswerState::kCompleted:
+      return "completed";
+    case AnswerState::kIncomplete:
+      return "incomplete";
+    case AnswerState::kFailed:
+      return "failed";
+    case AnswerState::kCancelled:
+      return "cancelled";
+  }
+  return "failed";
+}
+
 ApiError ToApiError(const Status& status) {
   const auto error = [&](int http_status, const char* type, const char* code) -> ApiError {
     return {http_status, status.message(), type, status.field(), code};

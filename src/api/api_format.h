@@ -52,6 +52,26 @@ struct GatewayFields {
   bool ids = false;
 };
 
+// How long the answer is kept, and what it goes on from.
+struct Keeping {
+  std::optional<bool> store;  // As the body says it.
+  bool background = false;    // It is computed whether or not a client waits for it.
+  std::string previous;      // The id of the stored response that the input goes on from; "": none.
+  std::string conversation;  // The id of the conversation whose next turn it is; "": none.
+};
+
+// Where a stored answer is.
+enum class AnswerState : uint8_t {
+  kQueued,
+  kInProgress,
+  kCompleted,
+  kIncomplete,  // A limit cut it.
+  kFailed,
+  kCancelled,
+};
+// "queued", "in_progress", "completed", "incomplete", "failed", "cancelled".
+const char* AnswerStateName(AnswerState state);
+
 // What a body asks of the backend: `n` choices for each of the prompts. Choice i of an answer
 // belongs to prompt i / n.
 struct ApiRequest {
@@ -72,6 +92,7 @@ struct ApiRequest {
   std::optional<GatewayFields> gateway;  // The API key decides about it, too.
   // Names of fields that the dialect does not know, also where Parse fails. Client text.
   std::vector<std::string> ignored;
+  Keeping keeping = {};
 
   size_t choices() const { return prompts.size() * static_cast<size_t>(n); }
 };
@@ -83,6 +104,7 @@ struct AnswerHead {
   std::string model;             // The served name.
   std::string fingerprint = {};  // OpenAI's system_fingerprint; "": none.
   Priority priority = Priority::kMedium;  // The class that serves the request.
+  bool stored = false;                    // The answer is kept, and can be fetched by its id.
   // With ApiRequest::shows_prompts: the text of each prompt. Else empty.
   std::vector<std::string> prompt_texts;
 };
@@ -141,8 +163,28 @@ class ApiFormat {
   // Says nothing, and keeps proxies from closing a quiet stream.
   virtual std::string_view KeepAlive() const { return {}; }
 
+  // What every id of an answer begins with, such as "resp_"; AnswerHead::id follows it.
+  virtual std::string_view id_prefix() const = 0;
+  // A stored answer that has no output: queued, in progress, failed or cancelled; JSON. `error`:
+  // why it failed; else null.
+  virtual std::string Pending(AnswerState state, const ApiError* error) const = 0;
+
   // The body of a reply with error.http_status; JSON. Called without Parse.
   virtual std::string ErrorBody(const ApiError& error) const { return ErrorJson(error); }
+};
+
+// A dialect whose prompts and answers are lists of items, each a JSON object as text with an "id".
+class ItemFormat : public ApiFormat {
+ public:
+  // Puts what came before, items of earlier inputs and answers, before the body's own input. Call
+  // after Parse, and before the prompt is moved out.
+  virtual Status Continue(const std::vector<std::string>& items) = 0;
+  // The items of the body's own input, in order. Call after Start.
+  virtual std::vector<std::string> InputItems() const = 0;
+  // The items of an answer. Call after Start.
+  virtual std::vector<std::string> OutputItems(const ChoiceOutput& output) const = 0;
+  // Leaves out of the stream all events up to the one with this sequence number. Call before Begin.
+  virtual void StartAfter(int64_t sequence_number) = 0;
 };
 
 // Makes the format of one request.

@@ -356,14 +356,28 @@ std::string OpenAiFormat::StreamError(const ApiError& error) const {
   return "data: " + ErrorJson(error) + "\n\n";
 }
 
-// Written choice by choice: as JSON values log-probabilities take ten times their memory.
-std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const {
+Json OpenAiFormat::Envelope() const {
   Json begin = {{"id", head_.id},
                 {"object", words_.object},
                 {"created", head_.created},
                 {"model", head_.model}};
   if (!head_.fingerprint.empty()) begin["system_fingerprint"] = head_.fingerprint;
   if (body_->service_tier) begin["service_tier"] = ServiceTier(head_.priority);
+  return begin;
+}
+
+std::string OpenAiFormat::Pending(AnswerState state, const ApiError* error) const {
+  Json answer = Envelope();
+  answer["status"] = AnswerStateName(state);
+  answer["choices"] = Json::array();
+  if (error != nullptr) answer["error"] = Json::parse(ErrorJson(*error))["error"];
+  return DumpJson(answer);
+}
+
+// Written choice by choice: as JSON values log-probabilities take ten times their memory.
+std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const {
+  Json begin = Envelope();
+  if (head_.stored) begin["status"] = AnswerStateName(AnswerState::kCompleted);
   std::string answer = DumpJson(begin);
   answer.back() = ',';  // It goes on.
   answer += "\"choices\":[";

@@ -101,6 +101,9 @@ class OpenAiFormat : public ApiFormat {
   // No "[DONE]" follows: the answer is incomplete.
   std::string StreamError(const ApiError& error) const final;
   std::string_view KeepAlive() const final { return ": keep-alive\n\n"; }
+  std::string_view id_prefix() const final { return words_.id_prefix; }
+  // As a whole answer without choices, and with "status" and "error".
+  std::string Pending(AnswerState state, const ApiError* error) const final;
 
  protected:
   struct Words {
@@ -149,6 +152,8 @@ class OpenAiFormat : public ApiFormat {
   };
   std::string MakeChunk(size_t choice, std::string_view output, std::string_view logprobs,
                         const ChunkEnd& end) const;
+  // What a whole answer begins with.
+  nlohmann::ordered_json Envelope() const;
   // The finish reason as a JSON value.
   std::string ReasonOf(const Finish& finish, bool calls) const;
   bool shows_ids() const { return body_->gateway && body_->gateway->ids; }

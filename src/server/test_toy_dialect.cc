@@ -56,6 +56,10 @@ class ToyFormat final : public api::ApiFormat {
   std::string OnEnd(size_t, const Finish&) override { return Line({{"over", true}}); }
   std::string Done() override { return ""; }
   std::string StreamError(const api::ApiError& error) const override { return Line(Oops(error)); }
+  std::string_view id_prefix() const override { return "toy-"; }
+  std::string Pending(api::AnswerState state, const api::ApiError*) const override {
+    return json{{"will", api::AnswerStateName(state)}}.dump();
+  }
   std::string ErrorBody(const api::ApiError& error) const override { return Oops(error).dump(); }
 
  private:
