@@ -37,7 +37,7 @@ ALLOWED = {
                "executor", "store", "service"],
     "http": ["base", "net"],  # Of net only what compiles Asio.
     "api": ["base", "core", "net", "http/http_error.h"],  # The gateway's library, which programs link, holds it.
-    "server": ["base", "core", "net", "http", "api", "service"],
+    "server": ["base", "core", "net", "http", "api", "store", "service"],
     "gateway": ["base", "core", "net", "api", "policy", "scheduler", "store", "service"],
     "flags": ["base"],
     "loadgen": ["base", "flags", "net"],
