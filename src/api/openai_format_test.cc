@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -500,6 +501,39 @@ TEST(Errors, EveryCodeHasAStatus) {
   }
   EXPECT_EQ(json::parse(ErrorJson(ToApiError(InvalidArgument("why"))))["error"]["param"], nullptr);
   EXPECT_TRUE(json::accept(ErrorJson(ToApiError(InvalidArgument("bad \xff byte")))));
+}
+
+TEST(OpenAiFormat, AStoredAnswerHasAStatus) {
+  Format format = MakeOpenAiChat();
+  ASSERT_TRUE(format->Parse("{" + std::string(kMessages) + "}", {}).ok());
+  AnswerHead head{.id = "1", .created = 1700000000, .model = "m", .prompt_texts = {}};
+  head.stored = true;
+  format->Start(head);
+  EXPECT_EQ(format->id_prefix(), "chatcmpl-");
+  EXPECT_EQ(json::parse(format->Pending(AnswerState::kQueued, nullptr)),
+            (json{{"id", "chatcmpl-1"},
+                  {"object", "chat.completion"},
+                  {"created", 1700000000},
+                  {"model", "m"},
+                  {"status", "queued"},
+                  {"choices", json::array()}}));
+  const ApiError error{503, "the device was lost", "service_unavailable_error", "", "unavailable"};
+  const json failed = json::parse(format->Pending(AnswerState::kFailed, &error));
+  EXPECT_EQ(failed["status"], "failed");
+  EXPECT_EQ(failed["error"]["message"], "the device was lost");
+  EXPECT_EQ(json::parse(format->Whole({ChoiceOutput()}))["status"], "completed");
+  EXPECT_FALSE(json::parse(StartChat("")->Whole({ChoiceOutput()})).contains("status"));
+}
+
+TEST(AnswerState, HasANameOfItsOwn) {
+  std::set<std::string> names;
+  for (const AnswerState state :
+       {AnswerState::kQueued, AnswerState::kInProgress, AnswerState::kCompleted,
+        AnswerState::kIncomplete, AnswerState::kFailed, AnswerState::kCancelled}) {
+    names.insert(AnswerStateName(state));
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"queued", "in_progress", "completed", "incomplete",
+                                          "failed", "cancelled"}));
 }
 
 }  // namespace

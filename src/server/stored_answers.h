@@ -27,8 +27,8 @@ struct StoredRequest {
   bool background = false;
   double weight = 1.0;
   std::string cache_scope;
-  std::string previous;  // See api::Keeping; as is the next one.
-  std::string conversation;
+  std::string previous;      // Keeping::previous.
+  std::string conversation;  // Keeping::conversation.
   // Of a turn of a conversation: the items that it had before. They stay as they were, whatever
   // becomes of the conversation.
   std::vector<std::string> items;

@@ -51,8 +51,8 @@ struct Object {
 
 struct ObjectInfo {
   ObjectName name;
-  int64_t created_ms = 0;  // Unix time, as is the next one.
-  int64_t expires_ms = 0;  // After SessionOptions::ttl without a change.
+  int64_t created_ms = 0;  // Unix time.
+  int64_t expires_ms = 0;  // Unix time: SessionOptions::ttl after the last change.
   uint64_t bytes = 0;      // Of its records with their keys.
   bool open = false;
   bool lost = false;  // Its record was found damaged: it can only be deleted.
@@ -61,9 +61,9 @@ struct ObjectInfo {
 struct ObjectStoreStats {
   uint64_t objects = 0;  // Hidden ones too.
   uint64_t bytes = 0;
-  uint64_t expired = 0;        // Since the start, as are the next two.
-  uint64_t lost = 0;           // Found damaged.
-  uint64_t failed_writes = 0;  // Changes that were not written at once.
+  uint64_t expired = 0;        // Since the start.
+  uint64_t lost = 0;           // Found damaged since the start.
+  uint64_t failed_writes = 0;  // Changes since the start that were not written at once.
 };
 
 // What is stored is never evicted: new objects beyond a bound are rejected. SessionOptions has the
