@@ -56,7 +56,7 @@ class StoredAnswers {
 
   // Both must outlive it.
   StoredAnswers(store::ObjectStore* store, service::FrontDesk* backend);
-  // Parks what runs in the background, as Stop.
+  // Parks what runs in the background.
   ~StoredAnswers();
 
   // Goes on with what was under way when the last process ended.
