@@ -3,95 +3,102 @@
 #define ROPEWAY_SERVER_STORED_ANSWERS_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api/api_format.h"
-#include "ropeway/backend.h"
+#include "server/key_limits.h"
+#include "server/stored_run.h"
 #include "service/front_desk.h"
 #include "store/object_store.h"
 
 namespace ropeway::server {
 
-// What a stored answer is made of, apart from its output: all that a restart needs to go on.
-struct StoredRequest {
-  std::string tenant;
-  std::string id;        // With its dialect's prefix, by which the dialect is found.
-  std::string body;      // As the client sent it.
-  api::AnswerHead head;  // `id` without the prefix.
-  uint64_t seed = 0;     // Drawn, where the body gives none.
-  bool background = false;
-  double weight = 1.0;
-  std::string cache_scope;
-  std::string previous;      // Keeping::previous.
-  std::string conversation;  // Keeping::conversation.
-  // Of a turn of a conversation: the items that it had before. They stay as they were, whatever
-  // becomes of the conversation.
-  std::vector<std::string> items;
+struct StoredAnswersOptions {
+  std::vector<api::ApiFormatMaker> dialects;  // A stored answer's is found by its id's prefix.
+  api::BodyLimits body;
+  SamplingParams sampling = {};  // For requests that give none.
 };
 
-// One choice of it so far.
-struct StoredChoice {
-  std::vector<Delta> pieces;  // What was said, as it came. Tokens only where they are reported.
-  std::vector<TokenId> ids;   // Generated so far; empty where the backend does not tell them.
-  std::optional<Finish> finish;
-};
+// A conversation's item, or an answer's, as JSON text.
+using Items = std::vector<std::string>;
 
-// A stored answer as it is now.
-struct StoredAnswer {
-  std::shared_ptr<const StoredRequest> request;
-  api::AnswerState state = api::AnswerState::kQueued;
-  std::optional<api::ApiError> error;  // With kFailed.
-  std::vector<StoredChoice> choices;   // Empty while it is under way.
-};
-
-// Thread rule: every method from any thread; those that read the disk say so.
+// Every stored answer, under way or complete, by its tenant and its id. Another tenant's ids are
+// unknown: kNotFound, in whose message the id stands.
+//
+// Thread rule: every method from any thread; those that read the disk, and may take milliseconds
+// per megabyte, say so.
 class StoredAnswers {
  public:
   using DoneFn = store::ObjectStore::DoneFn;
 
-  // Both must outlive it.
-  StoredAnswers(store::ObjectStore* store, service::FrontDesk* backend);
-  // Parks what runs in the background.
+  // Both pointers must outlive it.
+  StoredAnswers(StoredAnswersOptions options, store::ObjectStore* store,
+                service::FrontDesk* backend);
+  // Parks what is under way.
   ~StoredAnswers();
+  StoredAnswers(const StoredAnswers&) = delete;
+  StoredAnswers& operator=(const StoredAnswers&) = delete;
 
-  // Goes on with what was under way when the last process ended.
+  // Goes on with what was under way when the last process ended. Call once.
   void Resume();
-  // Takes no more; notes how far each answer in the background is, and cancels it at the backend:
-  // the next process goes on with it. The others are left to their connections.
+  // Takes no more; notes how far each recorded answer is, and cancels it at the backend: the next
+  // process goes on with it. What is not recorded is left to its connection.
   void Park();
 
-  // The body that tells of an answer under way, made once for each of its states; null: it is not
-  // under way. Takes no lock of the engine and reads no disk.
+  // The exclusive right to change a conversation; released with the last copy.
+  using ConversationHold = std::shared_ptr<void>;
+  // kInvalidArgument with the api_code "conversation_busy": a turn of it runs, or it is being
+  // changed.
+  StatusOr<ConversationHold> HoldConversation(const std::string& tenant, const std::string& id);
+
+  // What comes before the input of a request that goes on from `keeping`'s answer or conversation.
+  // kNotFound and kInvalidArgument name the field; the latter also where an ancestor has failed, or
+  // is under way, or is a turn of a conversation. Reads the disk.
+  StatusOr<Items> History(const std::string& tenant, const api::Keeping& keeping) const;
+
+  // Hands a request to the backend and records its answer. `format` has parsed the body and been
+  // started; the prompts are moved out of its request. `tickets`: one for each choice; none: nobody
+  // is charged. `hold`: of request.conversation. Fails as Backend::SubmitAll, and as
+  // ObjectStore::CheckRoom.
+  StatusOr<std::shared_ptr<StoredRun>> Begin(StoredRequest request, api::ApiFormat* format,
+                                             std::vector<KeyTicket> tickets, ConversationHold hold);
+
+  // The body that tells of an answer under way, made once for each of its states; null: none of
+  // this id is under way. Takes microseconds.
   std::shared_ptr<const std::string> Pending(const std::string& tenant,
                                              const std::string& id) const;
-  // kNotFound: the tenant has none of this id. kDataLoss: damaged. Reads the disk.
-  StatusOr<StoredAnswer> Find(const std::string& tenant, const std::string& id) const;
-  // Gives the sinks, one for each choice, all of the answer from its beginning on, and the end, as
-  // the backend would. A sink that wants no more is dropped, and the answer goes on.
-  Status Watch(const std::string& tenant, const std::string& id,
-               const std::vector<std::shared_ptr<Sink>>& sinks);
+  // The body that shows an answer, under way or complete. kDataLoss: it is damaged. Reads the disk.
+  StatusOr<std::string> Show(const std::string& tenant, const std::string& id) const;
+  // The items of an answer's own input, in order. kInvalidArgument where its dialect has none.
+  // Reads the disk.
+  StatusOr<Items> InputItems(const std::string& tenant, const std::string& id) const;
+  // An answer to be watched from its beginning on, and a format that has parsed its body and been
+  // started, to write it. Reads the disk.
+  struct Watched {
+    std::shared_ptr<StoredRun> run;
+    std::unique_ptr<api::ApiFormat> format;
+  };
+  StatusOr<Watched> Watch(const std::string& tenant, const std::string& id);
   // Ends an answer in the background as cancelled; one that has ended stays as it is.
-  // kInvalidArgument: it is not in the background.
+  // kInvalidArgument: it is not in the background. Reads the disk.
   Status Cancel(const std::string& tenant, const std::string& id);
-  // Ends it if it is under way, and removes it; `done` is called when that is in the log.
+  // Ends it if it is under way, and removes it; `done` is called when that is in the log, or with
+  // the reason why not. kNotFound, without a call of `done`.
   Status Delete(const std::string& tenant, const std::string& id, DoneFn done);
 
-  // The items before the input of a request that goes on from `previous`: those of all its
-  // ancestors, the first one's first. kInvalidArgument (field previous_response_id), also where one
-  // of them has failed or is under way. Reads the disk.
-  StatusOr<std::vector<std::string>> History(const std::string& tenant,
-                                             const std::string& previous) const;
+  // The store of all this, for conversations and lists.
+  store::ObjectStore* store() const;
 
-  // The exclusive right to change a conversation; released by the destructor.
-  using ConversationHold = std::shared_ptr<void>;
-  // kInvalidArgument with api_code "conversation_busy": a turn of it runs, or it is being changed.
-  StatusOr<ConversationHold> HoldConversation(const std::string& tenant, const std::string& id);
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
 };
+
+// An id that no other has: `prefix`, such as "conv_", and 32 hex digits.
+std::string DrawId(std::string_view prefix);
 
 }  // namespace ropeway::server
 
