@@ -156,23 +156,17 @@ Generation::Generation(std::shared_ptr<http::Exchange> exchange, ServerContext* 
       stream_(exchange_->stream),
       http_(exchange_->request),
       context_(context),
-      format_(make_format()),
-      submission_(context->backend) {}
+      format_(make_format()) {}
 
 asio::awaitable<http::Sent> Generation::Run() {
   http::Sent sent;
   Status failure;
   try {
     sent = co_await TryRun();
-    NoteOutcome();
   } catch (...) {
     failure = http::StatusFromException();
-    NoteOutcome();
-    submission_.Cancel();
   }
-  if (!failure.ok() && stream_began_) {
-    sent = co_await SendStreamError(failure);
-  } else if (!failure.ok()) {
+  if (!failure.ok()) {
     http::HttpReply reply = context_->Rejection(failure, http_.caller.tenant);
     sent = co_await exchange_->Send(std::move(reply));
   }
@@ -194,20 +188,26 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     exchange_->record.model.assign(format_->request()->request.model, 0, 129);
   }
   std::optional<http::HttpReply> rejection;
+  std::unique_ptr<AnswerSource> source;
   if (status.ok()) {
     std::vector<KeyTicket> tickets;
     rejection = ApplyKey(&tickets);
-    if (!rejection) status = Submit(std::move(tickets));
+    if (!rejection) {
+      StatusOr<std::unique_ptr<AnswerSource>> submitted = Submit(std::move(tickets));
+      status = submitted.status();
+      if (status.ok()) source = *std::move(submitted);
+    }
   }
   if (!status.ok()) rejection = context_->Rejection(status, http_.caller.tenant);
   turn.End();
   http::Sent sent;
   if (rejection) {
     sent = co_await exchange_->Send(*std::move(rejection));
-  } else if (format_->request()->stream) {
-    sent = co_await SendStream();
   } else {
-    sent = co_await SendWhole();
+    const bool streams = format_->request()->stream;
+    auto sender = std::make_shared<AnswerSender>(exchange_, context_, format_, std::move(source),
+                                                 std::move(shown_));
+    sent = co_await sender->Run(streams);
   }
   co_return sent;
 }
@@ -263,11 +263,11 @@ Status Generation::Prepare() {
   }
   // Each choice shows its prompt, and while the answer is written it is copied. A small answer is
   // free.
-  shown_bytes_ = bytes * static_cast<size_t>(api.n);
-  const size_t written = shown_bytes_ > http::kFreeAnswerBytes ? 2 * shown_bytes_ : 0;
+  shown_.bytes = bytes * static_cast<size_t>(api.n);
+  const size_t written = shown_.bytes > http::kFreeAnswerBytes ? 2 * shown_.bytes : 0;
   const std::string& tenant = http_.caller.tenant;
-  const bool good = context_->http.ChargeAnswer(tenant, bytes, &prompt_texts_) &&
-                    context_->http.ChargeAnswer(tenant, written, &shown_);
+  const bool good = context_->http.ChargeAnswer(tenant, bytes, &shown_.texts) &&
+                    context_->http.ChargeAnswer(tenant, written, &shown_.written);
   return good ? Status() : http::TooManyAnswers();
 }
 
@@ -296,13 +296,16 @@ std::optional<http::HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tick
   return std::nullopt;
 }
 
-Status Generation::Submit(std::vector<KeyTicket> tickets) {
+StatusOr<std::unique_ptr<AnswerSource>> Generation::Submit(std::vector<KeyTicket> tickets) {
   api::ApiRequest* const api = format_->request();
   head_.id = http_.id;
   head_.created = static_cast<int64_t>(std::time(nullptr));
   head_.priority = api->request.priority;
   format_->Start(std::move(head_));
-  return submission_.Submit(api, std::move(tickets), Sinks());
+  auto submission = std::make_unique<Submission>(context_->backend);
+  Status status = submission->Submit(api, std::move(tickets), Sinks());
+  if (!status.ok()) return status;
+  return std::unique_ptr<AnswerSource>(std::move(submission));
 }
 
 Submission::SinkMaker Generation::Sinks() const {

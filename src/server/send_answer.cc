@@ -1,11 +1,10 @@
-// Generation, its second half: sends the backend's output, whole or as a stream.
+#include "server/send_answer.h"
+
 #include <chrono>
 #include <functional>
-#include <string>
 #include <utility>
 
 #include "base/chat_size.h"
-#include "server/generation.h"
 #include "service/sinks.h"
 
 namespace ropeway::server {
@@ -43,16 +42,16 @@ using Holds = std::vector<base::SharedBudget::Hold>;
 
 // Takes the choices that ended, and what is held for their memory. True if all have, or one has
 // failed, which ends the wait.
-bool CollectEnded(Submission* submission, std::vector<api::ChoiceOutput>* choices, Holds* holds,
+bool CollectEnded(AnswerSource* source, std::vector<api::ChoiceOutput>* choices, Holds* holds,
                   Status* failure) {
   bool all = true;
-  for (size_t i = 0; i < submission->size(); ++i) {
-    if (submission->ended(i)) continue;
-    if (!submission->Look(i).ended) {
+  for (size_t i = 0; i < source->size(); ++i) {
+    if (source->ended(i)) continue;
+    if (!source->Look(i).ended) {
       all = false;
       continue;
     }
-    ServerSink::Output output = submission->Take(i);
+    AnswerSource::Output output = source->Take(i);
     *failure = EndStatus(*output.end);
     if (!failure->ok()) return true;
     api::ChoiceOutput& choice = (*choices)[i];
@@ -91,11 +90,47 @@ size_t CountText(const std::vector<api::ChoiceOutput>& choices) {
 
 }  // namespace
 
-void Generation::NoteOutcome() {
+AnswerSender::AnswerSender(std::shared_ptr<http::Exchange> exchange, ServerContext* context,
+                           std::shared_ptr<api::ApiFormat> format,
+                           std::unique_ptr<AnswerSource> source, ShownPrompts shown)
+    : exchange_(std::move(exchange)),
+      stream_(exchange_->stream),
+      http_(exchange_->request),
+      context_(context),
+      format_(std::move(format)),
+      source_(std::move(source)),
+      shown_(std::move(shown)) {}
+
+asio::awaitable<http::Sent> AnswerSender::Run(bool streams) {
+  http::Sent sent;
+  Status failure;
+  try {
+    // No conditional operator: GCC 12 miscompiles a co_await in one.
+    if (streams) {
+      sent = co_await SendStream();
+    } else {
+      sent = co_await SendWhole();
+    }
+    NoteOutcome();
+  } catch (...) {
+    failure = http::StatusFromException();
+    NoteOutcome();
+  }
+  source_->Cancel();
+  if (!failure.ok() && stream_began_) {
+    sent = co_await SendStreamError(failure);
+  } else if (!failure.ok()) {
+    http::HttpReply reply = context_->Rejection(failure, http_.caller.tenant);
+    sent = co_await exchange_->Send(std::move(reply));
+  }
+  co_return sent;
+}
+
+void AnswerSender::NoteOutcome() {
   using Milliseconds = std::chrono::duration<double, std::milli>;
   http::AccessRecord& record = exchange_->record;
-  for (size_t i = 0; i < submission_.size(); ++i) {
-    const ServerSink::Known known = submission_.known(i);
+  for (size_t i = 0; i < source_->size(); ++i) {
+    const AnswerFacts known = source_->facts(i);
     if (!known.admitted) continue;
     if (!record.tokens) record.tokens.emplace();
     // Choices of one prompt share it.
@@ -110,7 +145,7 @@ void Generation::NoteOutcome() {
   }
 }
 
-http::HttpReply Generation::FailureReply(const Status& failure) const {
+http::HttpReply AnswerSender::FailureReply(const Status& failure) const {
   http::HttpReply reply = context_->Rejection(failure, http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
   // admin's cancel.
@@ -125,21 +160,21 @@ http::HttpReply Generation::FailureReply(const Status& failure) const {
   return reply;
 }
 
-http::HttpHeaders Generation::AnswerHeaders() {
+http::HttpHeaders AnswerSender::AnswerHeaders() {
   http::HttpHeaders headers = context_->key_limits.Headers(http_.caller.tenant);
-  if (const std::optional<int32_t> position = submission_.queue_position()) {
+  if (const std::optional<int32_t> position = source_->queue_position()) {
     headers.emplace_back("x-ropeway-queue-position", std::to_string(*position));
   }
   return headers;
 }
 
-bool Generation::AllAdmitted(Status* failure) {
+bool AnswerSender::AllAdmitted(Status* failure) {
   bool all = true;
-  for (size_t i = 0; i < submission_.size(); ++i) {
-    const ServerSink::Progress progress = submission_.Look(i);
+  for (size_t i = 0; i < source_->size(); ++i) {
+    const AnswerSource::Progress progress = source_->Look(i);
     // Also after its admission: a status code tells clients more than a stream that breaks off.
     if (progress.failed) {
-      *failure = submission_.Take(i).end->status;
+      *failure = source_->Take(i).end->status;
       return false;
     }
     if (!progress.admitted && !progress.ended) all = false;
@@ -147,17 +182,17 @@ bool Generation::AllAdmitted(Status* failure) {
   return all;
 }
 
-std::string Generation::StreamError(const Status& failure) {
+std::string AnswerSender::StreamError(const Status& failure) {
   const api::ApiError error = api::ToApiError(failure);
   exchange_->Note(error);
   return format_->StreamError(error);
 }
 
-bool Generation::AppendOutput(std::string* bytes) {
+bool AnswerSender::AppendOutput(std::string* bytes) {
   bool all_ended = true;
-  for (size_t i = 0; i < submission_.size(); ++i) {
-    if (submission_.ended(i)) continue;
-    ServerSink::Output output = submission_.Take(i);
+  for (size_t i = 0; i < source_->size(); ++i) {
+    if (source_->ended(i)) continue;
+    AnswerSource::Output output = source_->Take(i);
     for (Delta& delta : output.deltas) {
       http::AppendChunk(format_->OnDelta(i, std::move(delta)), http_.framing, bytes);
     }
@@ -180,7 +215,7 @@ bool Generation::AppendOutput(std::string* bytes) {
   return all_ended;
 }
 
-asio::awaitable<http::Sent> Generation::SendStreamError(Status status) {
+asio::awaitable<http::Sent> AnswerSender::SendStreamError(Status status) {
   std::string bytes;
   http::AppendChunk(StreamError(status), http_.framing, &bytes);
   http::AppendLastChunk(http_.framing, &bytes);
@@ -188,17 +223,17 @@ asio::awaitable<http::Sent> Generation::SendStreamError(Status status) {
   co_return http::Sent{.status = 200, .keep_alive = false};
 }
 
-asio::awaitable<StatusOr<std::string>> Generation::WriteWhole(
+asio::awaitable<StatusOr<std::string>> AnswerSender::WriteWhole(
     std::shared_ptr<const std::vector<api::ChoiceOutput>> choices) {
   const bool is_short = CountLogprobs(*choices) <= kMaxInlineLogprobs &&
-                        CountText(*choices) + shown_bytes_ <= kMaxInlineText;
+                        CountText(*choices) + shown_.bytes <= kMaxInlineText;
   if (is_short) co_return format_->Whole(*choices);
   std::function<std::string()> write = [this, choices] { return format_->Whole(*choices); };
   StatusOr<std::string> written = co_await OnHelper(std::move(write));
   co_return written;
 }
 
-asio::awaitable<StatusOr<std::string>> Generation::OnHelper(std::function<std::string()> write) {
+asio::awaitable<StatusOr<std::string>> AnswerSender::OnHelper(std::function<std::string()> write) {
   while (true) {
     HelperWork work = [self = shared_from_this(), write]() -> StatusOr<std::string> {
       return write();
@@ -212,21 +247,21 @@ asio::awaitable<StatusOr<std::string>> Generation::OnHelper(std::function<std::s
   }
 }
 
-asio::awaitable<http::Sent> Generation::SendWhole() {
-  auto choices = std::make_shared<std::vector<api::ChoiceOutput>>(submission_.size());
+asio::awaitable<http::Sent> AnswerSender::SendWhole() {
+  auto choices = std::make_shared<std::vector<api::ChoiceOutput>>(source_->size());
   Holds holds;
   Status failure;
-  while (!CollectEnded(&submission_, choices.get(), &holds, &failure)) {
+  while (!CollectEnded(source_.get(), choices.get(), &holds, &failure)) {
     if (stream_->gone()) co_return http::Sent{};
     co_await stream_->Wait(Never());
   }
-  if (submission_.cut()) context_->http.metrics.CountCutAnswer();
+  if (source_->cut()) context_->http.metrics.CountCutAnswer();
   http::HttpReply reply;
   if (failure.ok()) {
     StatusOr<std::string> body = co_await WriteWhole(std::move(choices));
     if (stream_->gone()) co_return http::Sent{};
     holds.clear();
-    shown_.Release();
+    shown_.written.Release();
     failure = body.status();
     if (failure.ok()) reply.body = *std::move(body);
   }
@@ -239,7 +274,7 @@ asio::awaitable<http::Sent> Generation::SendWhole() {
   co_return sent;
 }
 
-asio::awaitable<http::Sent> Generation::SendStream() {
+asio::awaitable<http::Sent> AnswerSender::SendStream() {
   if (http_.framing.http_1_0)
     http_.framing.keep_alive = false;  // Only the connection's end ends the body.
   http::Sent sent;
@@ -254,7 +289,7 @@ asio::awaitable<http::Sent> Generation::SendStream() {
     co_await stream_->Wait(Never());
   }
   StatusOr<std::string> begin = std::string();
-  if (shown_bytes_ <= kMaxInlineText) {
+  if (shown_.bytes <= kMaxInlineText) {
     begin = format_->Begin();
   } else {
     std::function<std::string()> write = [this] { return format_->Begin(); };
@@ -269,7 +304,7 @@ asio::awaitable<http::Sent> Generation::SendStream() {
   std::string bytes = exchange_->StreamHead(format_->stream_content_type(), AnswerHeaders());
   http::AppendChunk(*begin, http_.framing, &bytes);
   begin = std::string();
-  shown_.Release();
+  shown_.written.Release();
   stream_began_ = true;
   http::SocketStream::Deadline deadline = Never();  // For the next bytes; set by the first write.
   sent.status = 200;

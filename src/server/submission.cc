@@ -127,22 +127,20 @@ std::optional<int32_t> ServerSink::queue_position() {
   return queue_position_;
 }
 
-ServerSink::Known ServerSink::known() {
+AnswerFacts ServerSink::facts() {
   std::lock_guard lock(mutex_);
-  return known_;
+  return facts_;
 }
 
 // The key's account is updated before the client can see the event: its next request may come at
 // once.
 
 void ServerSink::OnAdmitted(RequestId, const Admission& admission) {
-  Status within;
-  admitted_ = true;
-  if (resumed_ == 0) within = ticket_.Admitted(admission.prompt_tokens);
+  Status within = charge_.Admitted(admission);
   std::lock_guard lock(mutex_);
   queue_position_ = admission.queue_position;
-  known_.admitted = true;
-  known_.prompt_tokens = admission.prompt_tokens;
+  facts_.admitted = true;
+  facts_.prompt_tokens = admission.prompt_tokens;
   if (!within.ok()) {
     EndEarly(std::move(within));
     return;
@@ -153,16 +151,15 @@ void ServerSink::OnAdmitted(RequestId, const Admission& admission) {
 
 bool ServerSink::OnDelta(RequestId, Delta delta) {
   const auto tokens = static_cast<int64_t>(delta.tokens.size());
-  generated_ += tokens;
-  if (!ticket_.Generated(tokens)) limited_ = true;
+  const bool within = charge_.Generated(tokens);
   std::lock_guard lock(mutex_);
-  known_.generated += tokens;
-  if (tokens > 0 && !known_.first) known_.first = std::chrono::steady_clock::now() - made_;
+  facts_.generated += tokens;
+  if (tokens > 0 && !facts_.first) facts_.first = std::chrono::steady_clock::now() - made_;
   if (!wake_ || ended_early_) return false;
   const Kept kept = Keep(std::move(delta), &pending_.deltas);
   if (kept == Kept::kYes) {
     if (wakes_on_delta()) Signal(Wake::kNews);
-    return !limited_;
+    return within;
   }
   if (kept == Kept::kTooMuchMemory && is_whole()) {
     cut_ = true;
@@ -175,33 +172,11 @@ bool ServerSink::OnDelta(RequestId, Delta delta) {
 }
 
 void ServerSink::OnEnd(RequestId, const Outcome& outcome) {
-  const Finish& finish = outcome.finish;
-  const bool cancelled = finish.reason == FinishReason::kCancelled;
-  const bool answered = outcome.status.ok() || (cancelled && admitted_);
-  if (answered) {
-    if (cancelled && finish.batch_num == 0 && generated_ == 0) ticket_.RefundPrompt();
-    ticket_.End(std::max(int64_t{finish.usage.completion_tokens} - resumed_, generated_));
-  } else {
-    ticket_.End(generated_);
-  }
+  Outcome end = charge_.Ended(outcome);
   std::lock_guard lock(mutex_);
   if (ended_early_) return;
-  if (answered) {
-    known_ = {true,
-              finish.usage.prompt_tokens,
-              finish.usage.cached_tokens,
-              finish.usage.completion_tokens,
-              finish.times.queue,
-              finish.times.queue + finish.times.prefill};
-    pending_.end = Outcome::Ended(finish);
-    // Cancelled by OnDelta, and to its client as much as max_tokens would have bounded it.
-    if (limited_ && cancelled) {
-      pending_.end->finish.reason = FinishReason::kLength;
-      pending_.end->finish.cut_by = kTokensPerMinute;
-    }
-  } else {
-    pending_.end = outcome;
-  }
+  if (end.status.ok()) facts_ = FactsOf(end.finish);
+  pending_.end = std::move(end);
   Signal(Wake::kNews);
 }
 
@@ -263,8 +238,7 @@ Status Submission::Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets,
         request.prompt = std::move(prompt);
       }
       std::shared_ptr<ServerSink> sink = make_sink();
-      sink->SetTicket(std::move(tickets[choices_.size()]));
-      sink->SetResumed(static_cast<int32_t>(request.resume_ids.size()));
+      sink->SetCharge({std::move(tickets[choices_.size()]), request.resume_ids.size()});
       choices_.push_back({0, sink, false});
       all.push_back({std::move(request), std::move(sink)});
     }
@@ -283,8 +257,8 @@ bool Submission::cut() const {
                      [](const Choice& choice) { return choice.sink->cut(); });
 }
 
-ServerSink::Output Submission::Take(size_t choice) {
-  ServerSink::Output output = choices_[choice].sink->Take();
+AnswerSource::Output Submission::Take(size_t choice) {
+  Output output = choices_[choice].sink->Take();
   if (output.end) choices_[choice].ended = true;
   return output;
 }

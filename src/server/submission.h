@@ -15,6 +15,8 @@
 
 #include "api/api_format.h"
 #include "base/shared_budget.h"
+#include "server/answer_source.h"
+#include "server/choice_charge.h"
 #include "server/key_limits.h"
 #include "service/front_desk.h"
 
@@ -32,44 +34,22 @@ class ServerSink : public Sink {
 
   explicit ServerSink(WakeFn wake) : wake_(std::move(wake)) {}
 
-  // All three are called before the backend has the sink. The request's share of its key's limits.
-  void SetTicket(KeyTicket ticket) { ticket_ = std::move(ticket); }
-  // The number of tokens that another server generated: it has charged them, and the
-  // prompt.
-  void SetResumed(int32_t tokens) { resumed_ = tokens; }
+  // Both are called before the backend has the sink. What charges the request's key.
+  void SetCharge(ChoiceCharge charge) { charge_ = std::move(charge); }
   // What `tenant`'s answers may take in memory; without it, as much as they need.
   void SetBudget(std::shared_ptr<base::SharedBudget> answers, std::string tenant);
 
-  // What arrived since the last Take. Nothing follows once `end` was taken.
-  struct Output {
-    bool admitted = false;  // OnAdmitted was called, now or earlier.
-    std::vector<Delta> deltas;
-    std::optional<Outcome> end;
-    base::SharedBudget::Hold held;  // For the deltas' memory.
-  };
+  using Output = AnswerSource::Output;
   Output Take();
 
-  // How far the request is. Takes nothing, but like Take asks to be woken by what comes next.
-  struct Progress {
-    bool admitted = false;
-    bool ended = false;
-    bool failed = false;  // It ended so, or was cancelled before it was admitted.
-  };
+  // Takes nothing, but like Take asks to be woken by what comes next.
+  using Progress = AnswerSource::Progress;
   Progress Look();
 
   // Admission's; absent before the request is admitted.
   std::optional<int32_t> queue_position();
 
-  // What is known so far of its tokens and times, for the log.
-  struct Known {
-    bool admitted = false;
-    int64_t prompt_tokens = 0;
-    int64_t cached_tokens = 0;
-    int64_t generated = 0;
-    std::optional<std::chrono::nanoseconds> queue;  // Time in the queue; known at the end.
-    std::optional<std::chrono::nanoseconds> first;  // From its submission to the first token.
-  };
-  Known known();
+  AnswerFacts facts();
 
   // The request ended for its client, but not for the backend, which is to cancel it.
   bool ended_early();
@@ -104,11 +84,7 @@ class ServerSink : public Sink {
   void EndEarly(Status status);
 
   // Used by the backend's threads, which call one at a time.
-  KeyTicket ticket_;
-  bool admitted_ = false;
-  int32_t resumed_ = 0;    // Tokens of Request::resume_ids.
-  int64_t generated_ = 0;  // Tokens.
-  bool limited_ = false;   // The key has no more tokens for it.
+  ChoiceCharge charge_;
 
   std::shared_ptr<base::SharedBudget> answers_;  // Null: no bound. Outlives what is held.
   std::string tenant_;
@@ -120,7 +96,7 @@ class ServerSink : public Sink {
   bool ended_early_ = false;
   bool cut_ = false;
   std::optional<int32_t> queue_position_;
-  Known known_;
+  AnswerFacts facts_;
   const std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
   bool signalled_ = false;  // The connection was woken and has not taken yet.
 };
@@ -164,13 +140,13 @@ class CollectorSink final : public ServerSink {
 
 // All choices of one HTTP request. Its destructor lets the sinks go of the connection and cancels
 // what has not ended. Thread rule: the connection's strand.
-class Submission {
+class Submission final : public AnswerSource {
  public:
   using SinkMaker = std::function<std::shared_ptr<ServerSink>()>;
 
   // `backend` must outlive it.
   explicit Submission(service::FrontDesk* backend) : backend_(backend) {}
-  ~Submission() { Cancel(); }
+  ~Submission() override { Cancel(); }
   Submission(const Submission&) = delete;
   Submission& operator=(const Submission&) = delete;
 
@@ -179,22 +155,17 @@ class Submission {
   Status Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets, const SinkMaker& make_sink);
 
   // As the destructor.
-  void Cancel();
+  void Cancel() override;
 
-  // The first choice's; see ServerSink.
-  std::optional<int32_t> queue_position() { return choices_.front().sink->queue_position(); }
-
-  ServerSink::Known known(size_t choice) const { return choices_[choice].sink->known(); }
-
-  size_t size() const { return choices_.size(); }
-  bool ended(size_t choice) const { return choices_[choice].ended; }
-  // Whether a choice was cut; see ServerSink.
-  bool cut() const;
-
-  // See ServerSink.
-  ServerSink::Progress Look(size_t choice) { return choices_[choice].sink->Look(); }
-  // REQUIRES: !ended(choice).
-  ServerSink::Output Take(size_t choice);
+  size_t size() const override { return choices_.size(); }
+  bool ended(size_t choice) const override { return choices_[choice].ended; }
+  Progress Look(size_t choice) override { return choices_[choice].sink->Look(); }
+  Output Take(size_t choice) override;
+  AnswerFacts facts(size_t choice) const override { return choices_[choice].sink->facts(); }
+  std::optional<int32_t> queue_position() override {
+    return choices_.front().sink->queue_position();
+  }
+  bool cut() const override;
 
  private:
   struct Choice {
