@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/chat_size.h"
-#include "service/sinks.h"
+#include "server/delta_merge.h"
 
 namespace ropeway::server {
 namespace {
@@ -54,16 +54,12 @@ bool CollectEnded(AnswerSource* source, std::vector<api::ChoiceOutput>* choices,
     AnswerSource::Output output = source->Take(i);
     *failure = EndStatus(*output.end);
     if (!failure->ok()) return true;
-    api::ChoiceOutput& choice = (*choices)[i];
-    choice.finish = output.end->finish;
-    if (output.deltas.empty()) continue;
-    holds->push_back(std::move(output.held));
-    Delta& collected = output.deltas.front();
-    choice.text = std::move(collected.text);
-    choice.reasoning = std::move(collected.reasoning);
-    service::AddTo(collected.tool_calls, &choice.tool_calls);
-    choice.tokens = std::move(collected.tokens);
-    choice.prompt_tokens = std::move(collected.prompt_tokens);
+    Delta all;
+    if (!output.deltas.empty()) {
+      holds->push_back(std::move(output.held));
+      all = std::move(output.deltas.front());
+    }
+    (*choices)[i] = OutputOf(std::move(all), output.end->finish);
   }
   return all;
 }

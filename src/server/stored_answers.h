@@ -2,13 +2,19 @@
 #ifndef ROPEWAY_SERVER_STORED_ANSWERS_H_
 #define ROPEWAY_SERVER_STORED_ANSWERS_H_
 
-#include <cstdint>
+#include <chrono>
+#include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "api/api_format.h"
+#include "server/answer_records.h"
 #include "server/key_limits.h"
 #include "server/stored_run.h"
 #include "service/front_desk.h"
@@ -16,14 +22,7 @@
 
 namespace ropeway::server {
 
-struct StoredAnswersOptions {
-  std::vector<api::ApiFormatMaker> dialects;  // A stored answer's is found by its id's prefix.
-  api::BodyLimits body;
-  SamplingParams sampling = {};  // For requests that give none.
-};
-
-// A conversation's item, or an answer's, as JSON text.
-using Items = std::vector<std::string>;
+class ConversationHolds;
 
 // Every stored answer, under way or complete, by its tenant and its id. Another tenant's ids are
 // unknown: kNotFound, in whose message the id stands.
@@ -90,11 +89,45 @@ class StoredAnswers {
   Status Delete(const std::string& tenant, const std::string& id, DoneFn done);
 
   // The store of all this, for conversations and lists.
-  store::ObjectStore* store() const;
+  store::ObjectStore* store() const { return store_; }
 
  private:
-  class Impl;
-  const std::unique_ptr<Impl> impl_;
+  using Key = std::pair<std::string, std::string>;  // Tenant and id.
+
+  // An answer of an earlier process that is not in the backend's hands yet.
+  struct Waiting {
+    std::shared_ptr<StoredRun> run;
+    std::vector<StoredChoice> choices;  // What it had then.
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+  };
+
+  // Null where it is not under way.
+  std::shared_ptr<StoredRun> Live(const std::string& tenant, const std::string& id) const;
+  void ResumeOne(const store::ObjectInfo& info);
+  StoredRun::Parts PartsOf(const StoredRequest& request, const api::ApiFormat& format,
+                           const Request& asked) const;
+  // --- The thread's.
+
+  void Loop();
+  void SubmitWaiting();
+  // False: to be tried again.
+  bool SubmitOne(Waiting* waiting);
+  Status HandOver(const Waiting& waiting);
+  void Save(const std::shared_ptr<StoredRun>& run);
+  void Forget(const StoredRun& run);
+
+  const std::shared_ptr<base::SharedBudget> answers_;  // Null: no bound.
+  const AnswerRecords records_;
+  store::ObjectStore* const store_;
+  service::FrontDesk* const backend_;
+  const std::shared_ptr<RunInbox> inbox_;
+  const std::shared_ptr<ConversationHolds> holds_;
+
+  mutable std::mutex mutex_;
+  std::map<Key, std::shared_ptr<StoredRun>> live_;  // GUARDED_BY(mutex_)
+  std::deque<Waiting> waiting_;                     // GUARDED_BY(mutex_)
+  bool parked_ = false;                             // GUARDED_BY(mutex_)
+  std::thread thread_;
 };
 
 // An id that no other has: `prefix`, such as "conv_", and 32 hex digits.

@@ -3,18 +3,25 @@
 #ifndef ROPEWAY_SERVER_STORED_RUN_H_
 #define ROPEWAY_SERVER_STORED_RUN_H_
 
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/api_format.h"
+#include "base/shared_budget.h"
 #include "ropeway/backend.h"
+#include "server/answer_source.h"
+#include "server/choice_charge.h"
 
 namespace ropeway::server {
-
-class StoredRun;  // stored_run.cc defines it with its watcher.
 
 // What a stored answer is made of, apart from its output: all that a restart needs to go on.
 struct StoredRequest {
@@ -45,6 +52,176 @@ struct StoredAnswer {
   api::AnswerState state = api::AnswerState::kQueued;
   std::optional<api::ApiError> error;  // With kFailed.
   std::vector<StoredChoice> choices;
+};
+
+class StoredRun;
+
+// Which answers the thread that writes records is to look at. Thread rule: any thread.
+class RunInbox {
+ public:
+  void Add(std::shared_ptr<StoredRun> run);
+  // What was added since; waits for it until `deadline`, or Close.
+  std::vector<std::shared_ptr<StoredRun>> Take(std::chrono::steady_clock::time_point deadline);
+  void Close();
+  bool closed() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable added_;
+  std::vector<std::shared_ptr<StoredRun>> runs_;  // GUARDED_BY(mutex_)
+  bool closed_ = false;                           // GUARDED_BY(mutex_)
+};
+
+// The bodies that tell of an answer under way; what it has no output for.
+struct PendingBodies {
+  std::shared_ptr<const std::string> queued;
+  std::shared_ptr<const std::string> in_progress;
+};
+
+// An answer under way, or one that was read from the store. The backend's sinks record its pieces;
+// a thread writes them to the store (Due, Pack, Written); connections read them. A connection sees
+// nothing of an answer whose record is to be written first (StoredRequest::background, stream), and
+// no end before it is settled: in the store, or given up.
+//
+// Thread rule: every method from any thread, except where it says another.
+class StoredRun : public std::enable_shared_from_this<StoredRun> {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  // Called under the run's lock: must neither block nor call back.
+  using WakeFn = std::function<void()>;
+
+  struct Parts {
+    std::shared_ptr<RunInbox> inbox;
+    Backend* backend = nullptr;                   // Outlives its sinks.
+    std::shared_ptr<base::SharedBudget> answers;  // What the output may take in memory; null: all.
+    bool keep_tokens = false;                     // The answer reports them.
+    PendingBodies bodies;
+    std::shared_ptr<void> conversation;  // The right to change it; released when it is settled.
+    bool recorded = false;               // The store has it, from an earlier process.
+  };
+
+  // An answer under way.
+  StoredRun(std::shared_ptr<const StoredRequest> request, size_t choices, Parts parts);
+  // One that has ended. `hold`: for its memory.
+  StoredRun(StoredAnswer answer, base::SharedBudget::Hold hold);
+
+  const StoredRequest& request() const { return *request_; }
+  size_t size() const { return choices_.size(); }
+
+  // --- The backend's side.
+
+  // Goes on from what an earlier process has recorded. Call before any sink is made.
+  void Prime(std::vector<StoredChoice> choices);
+  // The choices that are to be generated, and behind which ids.
+  std::vector<size_t> Unfinished() const;
+  std::vector<TokenId> ids(size_t choice) const;
+  // Call once for each that is to be generated.
+  std::shared_ptr<Sink> MakeSink(size_t choice, ChoiceCharge charge);
+  // What the backend calls the choices whose sinks were made, in order.
+  void SetIds(const std::vector<RequestId>& ids);
+  // It could not be handed to the backend, or not be recorded as it must: it fails.
+  void Fail(Status status);
+
+  // --- Those who ask for it.
+
+  // Ends it as cancelled, unless it has ended by itself. False: it has.
+  bool Cancel(std::shared_ptr<const std::string> body = nullptr);
+  // It is removed from the store: nothing more is written. Returns whether it may be in the store.
+  bool Drop();
+  // Cancels it at the backend and leaves its record as it is. Without effect on one without a
+  // record.
+  void Park();
+  // Writes the record also if it is not admitted yet.
+  void RecordNow();
+  // The body that tells of it; null once it is settled.
+  std::shared_ptr<const std::string> body() const;
+  bool settled() const;
+  bool recorded() const;
+
+  // --- The writer's side; one thread, but Written.
+
+  enum class Write { kNothing, kFirst, kCheckpoint, kFinal };
+  // What is to be written now. After other than kNothing, Written follows.
+  Write Due(TimePoint now);
+  // The part of the record that changes, for that write. `state`: what it says.
+  std::string Pack(Write write, api::AnswerState* state);
+  void Written(Write write, const Status& status);
+  // All output of a choice. REQUIRES: kFinal is due.
+  api::ChoiceOutput Collected(size_t choice) const;
+
+  // --- Readers.
+
+  uint64_t Watch(WakeFn wake);
+  // The function is not called once this has returned.
+  void Unwatch(uint64_t watcher);
+
+  AnswerSource::Progress Look(size_t choice) const;
+  // The output behind the first `*pieces` pieces, to which it adds what it returns: all as one, or
+  // at most `most` pieces. `*more`: there are more by now.
+  AnswerSource::Output Read(size_t choice, bool as_one, size_t most, size_t* pieces,
+                            bool* more) const;
+  AnswerFacts facts(size_t choice) const;
+  std::optional<int32_t> queue_position() const;
+
+ private:
+  class RecordingSink;
+  struct Choice {
+    StoredChoice kept;
+    size_t with_ids = 0;  // The pieces that kept.ids account for.
+    bool ids_known = true;
+    bool sent = false;  // To the backend.
+    RequestId id = 0;   // 0: the backend does not have it, or its id is not known yet.
+    bool admitted = false;
+    bool ended = false;
+    AnswerFacts facts;
+  };
+
+  // The sink's calls.
+  void OnAdmitted(size_t choice, const Admission& admission, Status within);
+  bool OnDelta(size_t choice, Delta delta);
+  void OnEnd(size_t choice, Outcome end);
+
+  // All of these under the lock.
+  bool stopped() const {
+    return cancelled_ || dropped_ || !failure_.ok() || (parked_ && request_->background);
+  }
+  bool records_first() const { return request_->background || request_->stream; }
+  bool AllAdmitted() const;
+  bool AllEnded() const;
+  bool Charge(size_t bytes);
+  api::AnswerState State() const;
+  void Keep(Delta delta, Choice* choice);
+  void Settle();
+  void Wake();
+  // The choices to be cancelled at the backend, once the lock is released.
+  std::vector<RequestId> Running() const;
+  void CancelAll(const std::vector<RequestId>& ids) const;
+
+  const std::shared_ptr<const StoredRequest> request_;
+  Parts parts_;  // Its bodies and `conversation` change under the lock.
+  const TimePoint made_ = std::chrono::steady_clock::now();
+
+  mutable std::mutex mutex_;
+  std::vector<Choice> choices_;
+  std::optional<api::ApiError> error_;  // Of one that was read and has failed.
+  Status failure_;
+  bool cancelled_ = false;
+  bool parked_ = false;
+  bool dropped_ = false;
+  bool interrupted_ = false;  // A choice ended because it is parked.
+  bool record_now_ = false;
+  bool recorded_ = false;
+  bool writing_ = false;
+  bool settled_ = false;
+  bool news_ = false;     // There is output that no record has.
+  int64_t unsaved_ = 0;   // Tokens of it.
+  TimePoint saved_at_{};  // The last checkpoint.
+  std::shared_ptr<const std::string> cancelled_body_;
+  std::optional<int32_t> queue_position_;
+  size_t bytes_ = 0;
+  base::SharedBudget::Hold held_;
+  std::map<uint64_t, WakeFn> watchers_;
+  uint64_t next_watcher_ = 1;
 };
 
 }  // namespace ropeway::server

@@ -1,60 +1,12 @@
 #include "server/submission.h"
 
 #include <algorithm>
-#include <iterator>
 
-#include "base/chat_size.h"
 #include "base/random.h"
 #include "http/http_reply.h"
+#include "server/delta_merge.h"
 
 namespace ropeway::server {
-namespace {
-
-// The approximate sizes of tokens and of a delta in memory.
-size_t MemoryOf(const std::vector<OutputToken>& tokens) {
-  size_t bytes = 0;
-  for (const OutputToken& token : tokens) {
-    bytes +=
-        sizeof(OutputToken) + token.bytes.size() + token.top_logprobs.size() * sizeof(TokenLogprob);
-    for (const std::string& top : token.top_bytes) bytes += sizeof(top) + top.size();
-  }
-  return bytes;
-}
-
-// What the model says.
-size_t MemoryOfSaid(const Delta& delta) {
-  return base::TextBytes(delta) + delta.tool_calls.size() * sizeof(ToolCallDelta);
-}
-
-// Adds what is said more; pieces of one call become one.
-void AppendSaid(Delta* more, Delta* all) {
-  all->text += more->text;
-  all->reasoning += more->reasoning;
-  for (ToolCallDelta& call : more->tool_calls) {
-    if (!all->tool_calls.empty() && all->tool_calls.back().index == call.index) {
-      all->tool_calls.back().arguments += call.arguments;
-    } else {
-      all->tool_calls.push_back(std::move(call));
-    }
-  }
-}
-
-size_t MemoryOf(const Delta& delta) {
-  return sizeof(Delta) + MemoryOfSaid(delta) + MemoryOf(delta.tokens) +
-         MemoryOf(delta.prompt_tokens);
-}
-
-void AppendTokens(std::vector<OutputToken> tokens, std::vector<OutputToken>* to) {
-  if (to->empty()) {
-    *to = std::move(tokens);
-  } else {
-    to->insert(to->end(), std::make_move_iterator(tokens.begin()),
-               std::make_move_iterator(tokens.end()));
-  }
-}
-
-}  // namespace
-
 ServerSink::Output ServerSink::Take() {
   std::lock_guard lock(mutex_);
   Output taken = std::move(pending_);
@@ -202,10 +154,7 @@ ServerSink::Kept CollectorSink::Keep(Delta delta, std::vector<Delta>* pending) {
   const size_t tokens = MemoryOf(delta.prompt_tokens) + (keep_tokens_ ? MemoryOf(delta.tokens) : 0);
   if (!Charge(2 * (MemoryOfSaid(delta) + tokens))) return Kept::kTooMuchMemory;
   if (pending->empty()) pending->emplace_back();
-  Delta& all = pending->back();
-  AppendSaid(&delta, &all);
-  AppendTokens(std::move(delta.prompt_tokens), &all.prompt_tokens);
-  if (keep_tokens_) AppendTokens(std::move(delta.tokens), &all.tokens);
+  Append(std::move(delta), keep_tokens_, &pending->back());
   return Kept::kYes;
 }
 
@@ -218,6 +167,24 @@ void Submission::Cancel() {
   choices_.clear();
 }
 
+std::vector<Request> ChoiceRequests(api::ApiRequest* api) {
+  std::vector<Request> requests;
+  requests.reserve(api->choices());
+  for (api::Prompt& prompt : api->prompts) {
+    for (int32_t k = 0; k < api->n; ++k) {
+      Request& request = requests.emplace_back(api->request);
+      request.choice += static_cast<uint32_t>(k);
+      if (api->prompt_logprobs_once && k > 0) request.prompt_logprobs.reset();
+      if (k + 1 < api->n) {
+        request.prompt = prompt;
+      } else {
+        request.prompt = std::move(prompt);
+      }
+    }
+  }
+  return requests;
+}
+
 Status Submission::Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets,
                           const SinkMaker& make_sink) {
   // The backend draws the seed of a single choice.
@@ -227,21 +194,11 @@ Status Submission::Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets,
   std::vector<SinkRequest> all;
   all.reserve(api->choices());
   choices_.reserve(api->choices());
-  for (api::Prompt& prompt : api->prompts) {
-    for (int32_t k = 0; k < api->n; ++k) {
-      Request request = api->request;
-      request.choice += static_cast<uint32_t>(k);
-      if (api->prompt_logprobs_once && k > 0) request.prompt_logprobs.reset();
-      if (k + 1 < api->n) {
-        request.prompt = prompt;
-      } else {
-        request.prompt = std::move(prompt);
-      }
-      std::shared_ptr<ServerSink> sink = make_sink();
-      sink->SetCharge({std::move(tickets[choices_.size()]), request.resume_ids.size()});
-      choices_.push_back({0, sink, false});
-      all.push_back({std::move(request), std::move(sink)});
-    }
+  for (Request& request : ChoiceRequests(api)) {
+    std::shared_ptr<ServerSink> sink = make_sink();
+    sink->SetCharge({std::move(tickets[choices_.size()]), request.resume_ids.size()});
+    choices_.push_back({0, sink, false});
+    all.push_back({std::move(request), std::move(sink)});
   }
   const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(all));
   if (!ids.ok()) {

@@ -138,6 +138,9 @@ class CollectorSink final : public ServerSink {
   const bool keep_tokens_;
 };
 
+// The request of each choice, in order. Moves the prompts out of `api`.
+std::vector<Request> ChoiceRequests(api::ApiRequest* api);
+
 // All choices of one HTTP request. Its destructor lets the sinks go of the connection and cancels
 // what has not ended. Thread rule: the connection's strand.
 class Submission final : public AnswerSource {

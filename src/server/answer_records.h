@@ -1,0 +1,67 @@
+// Reads stored answers and conversations back, and makes of them what dialects write.
+#ifndef ROPEWAY_SERVER_ANSWER_RECORDS_H_
+#define ROPEWAY_SERVER_ANSWER_RECORDS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/api_format.h"
+#include "base/shared_budget.h"
+#include "server/stored_run.h"
+#include "store/conversation.h"
+#include "store/object_store.h"
+
+namespace ropeway::server {
+
+struct StoredAnswersOptions {
+  std::vector<api::ApiFormatMaker> dialects;  // A stored answer's is found by its id's prefix.
+  api::BodyLimits body;
+  SamplingParams sampling = {};                 // For requests that give none.
+  std::shared_ptr<base::SharedBudget> answers;  // What their output may take in memory; null: all.
+};
+
+// Items of conversations and answers, as JSON texts.
+using Items = std::vector<std::string>;
+
+store::ObjectName Response(const std::string& tenant, const std::string& id);
+// kNotFound about that field.
+Status NoSuchAnswer(const std::string& id, const char* field);
+// Whether answers in this state show their output.
+bool HasOutput(api::AnswerState state);
+
+// Thread rule: every method from any thread. All but Show read the disk.
+class AnswerRecords {
+ public:
+  // `store` must outlive it.
+  AnswerRecords(StoredAnswersOptions options, store::ObjectStore* store);
+
+  // kNotFound; kDataLoss: it is damaged. `hidden_too`: see ObjectStore::Read.
+  StatusOr<StoredAnswer> Read(const std::string& tenant, const std::string& id,
+                              bool hidden_too = false) const;
+  // A format that has parsed the request's body, and been started.
+  StatusOr<std::unique_ptr<api::ApiFormat>> Reopen(const StoredRequest& request) const;
+  // The body that shows an answer. `format`: as Reopen gives it.
+  std::string Show(const StoredAnswer& answer, const api::ApiFormat& format) const;
+
+  // The items before a request's own input: those of its conversation, or of all its ancestors,
+  // the first one's first. Fails as StoredAnswers::History.
+  StatusOr<Items> Before(const StoredRequest& request) const;
+  StatusOr<store::Conversation> ReadConversation(const std::string& tenant,
+                                                 const std::string& id) const;
+  // The conversation of a request with one more turn, its input and this output.
+  StatusOr<store::ObjectChange> Turn(const StoredRequest& request,
+                                     const api::ChoiceOutput& output) const;
+
+ private:
+  StatusOr<Items> Ancestors(const std::string& tenant, const std::string& previous) const;
+
+  const std::vector<api::ApiFormatMaker> dialects_;
+  api::BodyLimits limits_;
+  const SamplingParams sampling_;
+  store::ObjectStore* const store_;
+};
+
+}  // namespace ropeway::server
+
+#endif  // ROPEWAY_SERVER_ANSWER_RECORDS_H_

@@ -1,0 +1,527 @@
+#include "server/stored_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "http/http_reply.h"
+#include "server/delta_merge.h"
+#include "server/stored_record.h"
+
+namespace ropeway::server {
+namespace {
+
+// An answer's output is written at the latest after so many tokens, or so long.
+constexpr int64_t kCheckpointTokens = 64;
+constexpr std::chrono::seconds kCheckpointPause{1};
+
+}  // namespace
+
+// --- RunInbox
+
+void RunInbox::Add(std::shared_ptr<StoredRun> run) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  runs_.push_back(std::move(run));
+  added_.notify_one();
+}
+
+std::vector<std::shared_ptr<StoredRun>> RunInbox::Take(
+    std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  added_.wait_until(lock, deadline, [this] { return closed_ || !runs_.empty(); });
+  return std::exchange(runs_, {});
+}
+
+void RunInbox::Close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  added_.notify_one();
+}
+
+bool RunInbox::closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+// --- StoredRun: the backend's side
+
+// Passes what becomes of one choice to the run.
+class StoredRun::RecordingSink final : public Sink {
+ public:
+  RecordingSink(std::shared_ptr<StoredRun> run, size_t choice, ChoiceCharge charge)
+      : run_(std::move(run)), choice_(choice), charge_(std::move(charge)) {}
+
+  // As with ServerSink the key's account is updated first.
+
+  void OnAdmitted(RequestId, const Admission& admission) override {
+    run_->OnAdmitted(choice_, admission, charge_.Admitted(admission));
+  }
+  bool OnDelta(RequestId, Delta delta) override {
+    const bool within = charge_.Generated(static_cast<int64_t>(delta.tokens.size()));
+    return run_->OnDelta(choice_, std::move(delta)) && within;
+  }
+  void OnEnd(RequestId, const Outcome& outcome) override {
+    run_->OnEnd(choice_, charge_.Ended(outcome));
+  }
+
+ private:
+  const std::shared_ptr<StoredRun> run_;
+  const size_t choice_;
+  ChoiceCharge charge_;
+};
+
+StoredRun::StoredRun(std::shared_ptr<const StoredRequest> request, size_t choices, Parts parts)
+    : request_(std::move(request)),
+      parts_(std::move(parts)),
+      choices_(choices),
+      recorded_(parts_.recorded),
+      bytes_(request_->body.size()) {}
+
+StoredRun::StoredRun(StoredAnswer answer, base::SharedBudget::Hold hold)
+    : request_(std::move(answer.request)),
+      choices_(std::max<size_t>(1, answer.choices.size())),
+      error_(std::move(answer.error)),
+      cancelled_(answer.state == api::AnswerState::kCancelled),
+      recorded_(true),
+      settled_(true),
+      held_(std::move(hold)) {
+  for (size_t i = 0; i < answer.choices.size(); ++i) {
+    Choice& choice = choices_[i];
+    choice.kept = std::move(answer.choices[i]);
+    choice.admitted = choice.ended = true;
+    if (choice.kept.finish) choice.facts = FactsOf(*choice.kept.finish);
+  }
+}
+
+void StoredRun::Prime(std::vector<StoredChoice> choices) {
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < choices_.size() && i < choices.size(); ++i) {
+    Choice& choice = choices_[i];
+    choice.kept = std::move(choices[i]);
+    choice.with_ids = choice.kept.pieces.size();
+    choice.admitted = choice.ended = choice.kept.finish.has_value();
+    for (const Delta& piece : choice.kept.pieces) bytes_ += MemoryOf(piece);
+  }
+}
+
+std::vector<size_t> StoredRun::Unfinished() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<size_t> unfinished;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (!choices_[i].ended) unfinished.push_back(i);
+  }
+  return unfinished;
+}
+
+std::vector<TokenId> StoredRun::ids(size_t choice) const {
+  const std::lock_guard lock(mutex_);
+  return choices_[choice].kept.ids;
+}
+
+std::shared_ptr<Sink> StoredRun::MakeSink(size_t choice, ChoiceCharge charge) {
+  {
+    const std::lock_guard lock(mutex_);
+    choices_[choice].sent = true;
+  }
+  return std::make_shared<RecordingSink>(shared_from_this(), choice, std::move(charge));
+}
+
+void StoredRun::SetIds(const std::vector<RequestId>& ids) {
+  std::vector<RequestId> running;
+  {
+    const std::lock_guard lock(mutex_);
+    size_t next = 0;
+    for (Choice& choice : choices_) {
+      if (!choice.sent || next == ids.size()) continue;
+      if (!choice.ended) choice.id = ids[next];
+      ++next;
+    }
+    if (stopped()) running = Running();
+  }
+  CancelAll(running);
+}
+
+void StoredRun::Fail(Status status) {
+  std::vector<RequestId> running;
+  {
+    const std::lock_guard lock(mutex_);
+    if (settled_) return;
+    if (!stopped()) failure_ = std::move(status);
+    running = Running();
+    if (running.empty()) {
+      for (Choice& choice : choices_) choice.ended = true;
+    }
+  }
+  CancelAll(running);
+  parts_.inbox->Add(shared_from_this());
+}
+
+void StoredRun::OnAdmitted(size_t choice, const Admission& admission, Status within) {
+  std::vector<RequestId> running;
+  bool all = false;
+  {
+    const std::lock_guard lock(mutex_);
+    choices_[choice].admitted = true;
+    choices_[choice].facts.admitted = true;
+    choices_[choice].facts.prompt_tokens = admission.prompt_tokens;
+    if (choice == 0) queue_position_ = admission.queue_position;
+    all = AllAdmitted() && !recorded_ && records_first();
+    if (!within.ok() && !stopped()) {
+      failure_ = std::move(within);
+      running = Running();
+    }
+    Wake();
+  }
+  CancelAll(running);
+  if (all) parts_.inbox->Add(shared_from_this());
+}
+
+bool StoredRun::OnDelta(size_t index, Delta delta) {
+  bool due = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped()) return false;
+    Choice& choice = choices_[index];
+    const auto tokens = static_cast<int64_t>(delta.tokens.size());
+    choice.admitted = true;
+    choice.facts.admitted = true;
+    choice.facts.generated += tokens;
+    if (tokens > 0 && !choice.facts.first) {
+      choice.facts.first = std::chrono::steady_clock::now() - made_;
+    }
+    Keep(std::move(delta), &choice);
+    news_ = true;
+    unsaved_ += tokens;
+    if (!Charge(MemoryOf(choice.kept.pieces.back()))) {
+      failure_ = http::TooManyAnswers();
+      return false;
+    }
+    due = recorded_ && !writing_ && unsaved_ >= kCheckpointTokens;
+    Wake();
+  }
+  if (due) parts_.inbox->Add(shared_from_this());
+  return true;
+}
+
+void StoredRun::Keep(Delta delta, Choice* choice) {
+  for (const OutputToken& token : delta.tokens) {
+    choice->ids_known = choice->ids_known && token.id >= 0;
+    if (choice->ids_known) choice->kept.ids.push_back(token.id);
+  }
+  const bool has_tokens = !delta.tokens.empty();
+  if (!parts_.keep_tokens) delta.tokens.clear();
+  delta.batch_num = 0;  // A matter of timing.
+  choice->kept.pieces.push_back(std::move(delta));
+  // What comes without a token, at the end, comes again where the answer goes on from its ids.
+  if (has_tokens) choice->with_ids = choice->kept.pieces.size();
+}
+
+bool StoredRun::Charge(size_t bytes) {
+  bytes_ += bytes;
+  if (parts_.answers == nullptr || bytes_ <= http::kFreeAnswerBytes) return true;
+  const auto all = static_cast<int64_t>(bytes_);
+  if (!held_.taken()) return parts_.answers->Take(request_->tenant, all, &held_);
+  return all <= held_.amount() || held_.Grow(all - held_.amount());
+}
+
+void StoredRun::OnEnd(size_t index, Outcome end) {
+  std::vector<RequestId> running;
+  {
+    const std::lock_guard lock(mutex_);
+    Choice& choice = choices_[index];
+    choice.ended = true;
+    choice.id = 0;
+    const bool cancelled = end.finish.reason == FinishReason::kCancelled;
+    if (parked_ && (cancelled || !end.status.ok())) {
+      interrupted_ = true;
+    } else if (!end.status.ok() || end.finish.reason == FinishReason::kFailed) {
+      if (!stopped()) {
+        failure_ = end.status.ok() ? Status(StatusCode::kInternal, "The request failed.")
+                                   : std::move(end.status);
+      }
+      running = Running();
+    } else {
+      choice.admitted = true;
+      choice.facts = FactsOf(end.finish);
+      choice.kept.finish = end.finish;
+      news_ = true;
+    }
+  }
+  CancelAll(running);
+  parts_.inbox->Add(shared_from_this());
+}
+
+bool StoredRun::AllAdmitted() const {
+  return std::ranges::all_of(choices_, [](const Choice& choice) { return choice.admitted; });
+}
+
+bool StoredRun::AllEnded() const {
+  return std::ranges::all_of(choices_, [](const Choice& choice) { return choice.ended; });
+}
+
+std::vector<RequestId> StoredRun::Running() const {
+  std::vector<RequestId> running;
+  for (const Choice& choice : choices_) {
+    if (!choice.ended && choice.id != 0) running.push_back(choice.id);
+  }
+  return running;
+}
+
+void StoredRun::CancelAll(const std::vector<RequestId>& ids) const {
+  for (const RequestId id : ids) static_cast<void>(parts_.backend->Cancel(id));
+}
+
+// --- StoredRun: those who ask for it
+
+bool StoredRun::Cancel(std::shared_ptr<const std::string> body) {
+  std::vector<RequestId> running;
+  {
+    const std::lock_guard lock(mutex_);
+    if (settled_ || AllEnded()) return false;
+    if (!stopped()) cancelled_ = true;
+    cancelled_body_ = std::move(body);
+    running = Running();
+  }
+  CancelAll(running);
+  return true;
+}
+
+bool StoredRun::Drop() {
+  std::vector<RequestId> running;
+  bool may_be_stored = false;
+  {
+    const std::lock_guard lock(mutex_);
+    dropped_ = true;
+    may_be_stored = recorded_ || writing_;
+    running = Running();
+  }
+  CancelAll(running);
+  parts_.inbox->Add(shared_from_this());
+  return may_be_stored;
+}
+
+void StoredRun::Park() {
+  std::vector<RequestId> running;
+  {
+    const std::lock_guard lock(mutex_);
+    if (settled_ || !records_first() || stopped()) return;
+    parked_ = true;
+    // A client that reads it may do so to the end of the grace that the server gives.
+    if (request_->background) running = Running();
+  }
+  CancelAll(running);
+  parts_.inbox->Add(shared_from_this());
+}
+
+void StoredRun::RecordNow() {
+  {
+    const std::lock_guard lock(mutex_);
+    record_now_ = true;
+  }
+  parts_.inbox->Add(shared_from_this());
+}
+
+std::shared_ptr<const std::string> StoredRun::body() const {
+  const std::lock_guard lock(mutex_);
+  if (settled_) return nullptr;
+  if (cancelled_ && cancelled_body_ != nullptr) return cancelled_body_;
+  return State() == api::AnswerState::kQueued ? parts_.bodies.queued : parts_.bodies.in_progress;
+}
+
+bool StoredRun::settled() const {
+  const std::lock_guard lock(mutex_);
+  return settled_;
+}
+
+bool StoredRun::recorded() const {
+  const std::lock_guard lock(mutex_);
+  return recorded_;
+}
+
+// --- StoredRun: the writer's side
+
+StoredRun::Write StoredRun::Due(TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  if (settled_ || writing_) return Write::kNothing;
+  const bool ended = AllEnded();
+  Write write = Write::kNothing;
+  if (dropped_) {
+    if (ended || Running().empty()) Settle();
+  } else if (ended && interrupted_) {
+    if (recorded_ && news_) {
+      write = Write::kCheckpoint;
+    } else {
+      Settle();
+    }
+  } else if (ended) {
+    // Its client is told of the failure, or has left.
+    const bool unknown = !recorded_ && (cancelled_ || !failure_.ok());
+    if (unknown) Settle();
+    if (!unknown) write = Write::kFinal;
+  } else if (!recorded_) {
+    if (records_first() && !stopped() && (record_now_ || AllAdmitted())) write = Write::kFirst;
+  } else if (news_ && (unsaved_ >= kCheckpointTokens || now - saved_at_ >= kCheckpointPause)) {
+    write = Write::kCheckpoint;
+  }
+  writing_ = write != Write::kNothing;
+  return write;
+}
+
+std::string StoredRun::Pack(Write write, api::AnswerState* state) {
+  const std::lock_guard lock(mutex_);
+  const bool final = write == Write::kFinal;
+  *state = State();
+  std::optional<api::ApiError> error;
+  if (final && !failure_.ok()) error = api::ToApiError(failure_);
+  const bool shows =
+      !final || *state == api::AnswerState::kCompleted || *state == api::AnswerState::kIncomplete;
+  std::vector<ChoicePart> parts;
+  for (const Choice& choice : choices_) {
+    ChoicePart& part = parts.emplace_back();
+    part.choice = &choice.kept;
+    if (!shows) continue;
+    part.ids = choice.ids_known;
+    if (final || choice.ended) {
+      part.pieces = choice.kept.pieces.size();
+    } else if (choice.ids_known) {
+      part.pieces = choice.with_ids;  // Without ids it starts again.
+    }
+  }
+  std::string packed = PackAnswer(*state, error, parts);
+  news_ = false;
+  unsaved_ = 0;
+  saved_at_ = std::chrono::steady_clock::now();
+  return packed;
+}
+
+void StoredRun::Written(Write write, const Status& status) {
+  std::vector<RequestId> running;
+  {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    const bool was_recorded = recorded_;
+    if (status.ok()) recorded_ = true;
+    if (!status.ok() && !was_recorded) {
+      failure_ = status;
+      running = Running();
+    }
+    // What the store could not write at once it keeps in memory, and writes later.
+    if (write == Write::kFinal || (!status.ok() && !was_recorded)) Settle();
+    Wake();
+  }
+  CancelAll(running);
+  parts_.inbox->Add(shared_from_this());
+}
+
+api::ChoiceOutput StoredRun::Collected(size_t index) const {
+  const std::lock_guard lock(mutex_);
+  const Choice& choice = choices_[index];
+  return OutputOf(choice.kept.pieces, choice.kept.finish.value_or(Finish()));
+}
+
+api::AnswerState StoredRun::State() const {
+  using api::AnswerState;
+  if (!failure_.ok() || error_) return AnswerState::kFailed;
+  if (cancelled_) return AnswerState::kCancelled;
+  bool begun = false;
+  bool ended = true;
+  bool cut = false;
+  for (const Choice& choice : choices_) {
+    begun = begun || !choice.kept.pieces.empty();
+    if (!choice.kept.finish) {
+      ended = false;
+    } else if (choice.kept.finish->reason == FinishReason::kCancelled) {
+      return AnswerState::kCancelled;
+    } else if (choice.kept.finish->reason == FinishReason::kLength) {
+      cut = true;
+    }
+  }
+  if (!ended) return begun ? AnswerState::kInProgress : AnswerState::kQueued;
+  return cut ? AnswerState::kIncomplete : AnswerState::kCompleted;
+}
+
+void StoredRun::Settle() {
+  settled_ = true;
+  parts_.conversation.reset();
+  Wake();
+}
+
+// --- StoredRun: readers
+
+uint64_t StoredRun::Watch(WakeFn wake) {
+  const std::lock_guard lock(mutex_);
+  watchers_.emplace(next_watcher_, std::move(wake));
+  return next_watcher_++;
+}
+
+void StoredRun::Unwatch(uint64_t watcher) {
+  // Destroyed after the lock is released: the function may own objects that lock in turn.
+  WakeFn dropped;
+  const std::lock_guard lock(mutex_);
+  const auto found = watchers_.find(watcher);
+  if (found == watchers_.end()) return;
+  dropped.swap(found->second);
+  watchers_.erase(found);
+}
+
+void StoredRun::Wake() {
+  for (const auto& [watcher, wake] : watchers_) wake();
+}
+
+AnswerSource::Progress StoredRun::Look(size_t index) const {
+  const std::lock_guard lock(mutex_);
+  const Choice& choice = choices_[index];
+  const bool admitted = choice.admitted && (recorded_ || !records_first());
+  const bool failed = settled_ && choice.kept.pieces.empty() && !choice.kept.finish;
+  return {admitted, settled_, failed};
+}
+
+AnswerSource::Output StoredRun::Read(size_t index, bool as_one, size_t most, size_t* pieces,
+                                     bool* more) const {
+  const std::lock_guard lock(mutex_);
+  const Choice& choice = choices_[index];
+  const std::vector<Delta>& all = choice.kept.pieces;
+  AnswerSource::Output output;
+  output.admitted = choice.admitted;
+  *more = false;
+  if (as_one && !settled_) return output;
+  const size_t end = as_one ? all.size() : std::min(all.size(), *pieces + most);
+  if (as_one) output.deltas.emplace_back();
+  for (; *pieces < end; ++*pieces) {
+    if (as_one) {
+      Append(all[*pieces], true, &output.deltas.front());
+    } else {
+      output.deltas.push_back(all[*pieces]);
+    }
+  }
+  *more = end < all.size();
+  if (!settled_ || *more) return output;
+  if (error_) {
+    output.end = Outcome::Failed({StatusCode::kInternal, error_->message, error_->param});
+  } else if (!failure_.ok()) {
+    output.end = Outcome::Failed(failure_);
+  } else if (dropped_) {
+    output.end = Outcome::Failed({StatusCode::kCancelled, "The answer was deleted."});
+  } else if (interrupted_) {
+    output.end = Outcome::Failed(
+        {StatusCode::kUnavailable,
+         "The server stops. It goes on with this answer when it starts again: ask for it then."});
+  } else if (cancelled_ || !choice.kept.finish) {
+    output.end = Outcome::Failed({StatusCode::kCancelled, "The answer was cancelled."});
+  } else {
+    output.end = Outcome::Ended(*choice.kept.finish);
+  }
+  return output;
+}
+
+AnswerFacts StoredRun::facts(size_t choice) const {
+  const std::lock_guard lock(mutex_);
+  return choices_[choice].facts;
+}
+
+std::optional<int32_t> StoredRun::queue_position() const {
+  const std::lock_guard lock(mutex_);
+  return queue_position_;
+}
+
+}  // namespace ropeway::server
