@@ -99,7 +99,7 @@ class FullDiskTest(unittest.TestCase):
                 self.disk.fill(left)
                 output = self.starts_and_serves("--state-path", state)
                 if left == 0:
-                    self.assertIn("sessions cannot be stored", output)
+                    self.assertIn("state cannot be stored", output)
         self.disk.empty()
         self.assertNotIn("cannot be stored", self.starts_and_serves("--state-path", state))
         return None

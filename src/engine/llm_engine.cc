@@ -232,7 +232,7 @@ Status OpenFiles(LlmEngineConfig* config) {
   const EngineOptions& options = config->options;
   if (config->sessions == nullptr) {
     StatusOr<std::unique_ptr<store::SessionStore>> opened =
-        store::OpenSessionStore(options.sessions, std::move(config->state));
+        store::OpenSessionStore(options.sessions, std::move(config->state_writer));
     if (!opened.ok()) return opened.status();
     config->sessions = *std::move(opened);
   }

@@ -31,7 +31,7 @@
 #include "service/front_desk.h"
 #include "service/intake.h"
 #include "store/session_store.h"
-#include "store/state_db.h"
+#include "store/state_writer.h"
 #include "tokenizer/tokenizer.h"
 
 namespace ropeway::engine {
@@ -58,7 +58,7 @@ struct LlmEngineConfig {
   std::string model_digest;               // ModelInfo::digest.
   std::string limits;                     // ModelInfo::limits without max_model_len.
   std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.
-  std::unique_ptr<store::StateDb> state;  // Where sessions are kept; null: as the options say.
+  std::shared_ptr<store::StateWriter> state_writer;  // Of sessions; null: as the options say.
   // What OpenFiles opens.
   std::unique_ptr<store::SessionStore> sessions;
   std::unique_ptr<TraceWriter> trace;  // Null: none.

@@ -320,7 +320,8 @@ void TestEngine::Start() {
   config.render_chat = render_chat;
   config.answers = answers;
   config.executor = std::make_unique<EchoExecutor>(control);
-  config.state = std::move(state);
+  if (state != nullptr)
+    config.state_writer = std::make_shared<store::StateWriter>(std::move(state));
   config.tier = std::move(tier);
   config.clock = &clock;
   config.random = &random;

@@ -54,10 +54,9 @@ class GatewaySessionTest : public testing::Test {
       backends.back()->set_resumes(true);
     }
     gateway_ = std::make_unique<ScriptedGateway>(backends, [&](GatewayConfig* config) {
-      store::SessionStoreOptions options;
-      options.period = std::chrono::milliseconds(20);
-      auto opened = store::SessionStore::Open(std::move(options),
-                                              std::make_unique<store::FaultyStateDb>(control_));
+      auto opened = store::SessionStore::Open(
+          {}, std::make_shared<store::StateWriter>(std::make_unique<store::FaultyStateDb>(control_),
+                                                   std::chrono::milliseconds(20)));
       ASSERT_TRUE(opened.ok()) << opened.status().message();
       config->sessions = *std::move(opened);
       if (change) change(config);

@@ -1,10 +1,8 @@
 #include "store/session_store.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 #include <tuple>
 
@@ -30,6 +28,11 @@ Status Lost(const std::string& id, const Status& why) {
           "session_id"};
 }
 
+Status Unavailable(const Status& failure) {
+  return {StatusCode::kUnavailable,
+          fmt::format("sessions cannot be stored now: {}", failure.message()), "session_id"};
+}
+
 void AddRemoval(const std::string& key, std::vector<StateChange>* changes) {
   changes->push_back({kHeadPrefix + key, std::nullopt});
   changes->push_back({kStatePrefix + key, std::nullopt});
@@ -43,20 +46,14 @@ void AddRecords(const std::string& key, const SessionRecords& records,
 
 }  // namespace
 
-SessionStore::SessionStore(SessionStoreOptions options, std::unique_ptr<StateDb> db)
+SessionStore::SessionStore(SessionStoreOptions options, std::shared_ptr<StateWriter> writer)
     : options_(std::move(options)),
-      db_(std::move(db)),
+      writer_(std::move(writer)),
+      db_(writer_->db()),
       index_(static_cast<size_t>(options_.sessions.max_sessions),
              static_cast<uint64_t>(options_.sessions.store_bytes)) {}
 
-SessionStore::~SessionStore() {
-  {
-    const std::lock_guard lock(mu_);
-    stop_ = true;
-  }
-  work_came_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
+SessionStore::~SessionStore() { writer_->Remove(this); }
 
 std::chrono::milliseconds SessionStore::Ttl() const {
   // Beyond a century every session is kept for ever.
@@ -65,15 +62,14 @@ std::chrono::milliseconds SessionStore::Ttl() const {
 
 int64_t SessionStore::Now() const { return options_.unix_ms ? options_.unix_ms() : SystemUnixMs(); }
 
-Status SessionStore::ReadHeads() {
+Status SessionStore::Load(const StateDb& db) {
   size_t visited = 0;
   const std::lock_guard lock(mu_);
-  const Status status = db_->Visit(kHeadPrefix, [&](std::string_view key, std::string_view value) {
+  const Status status = db.Visit(kHeadPrefix, [&](std::string_view key, std::string_view value) {
     ++visited;
     ReadHead(key.substr(sizeof(kHeadPrefix) - 1), value);
   });
   if (status.code() == StatusCode::kUnavailable && visited == 0) return status;
-  heads_read_ = true;
   if (status.ok()) return {};
   incomplete_ = true;
   base::Log().error("some sessions cannot be read: {}", status.message());
@@ -102,12 +98,12 @@ StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::
   const std::string key = SessionKey(tenant, id);
   const int64_t now = Now();
   const std::lock_guard lock(mu_);
-  if (!failure_.ok()) return Unavailable();
+  if (const Status failure = writer_->failure(); !failure.ok()) return Unavailable(failure);
   RemoveExpired(now);
   std::shared_ptr<Entry> entry = index_.Find(key);
   if (incomplete_ && entry == nullptr && !removed_.contains(key) && !removing_.contains(key)) {
-    // It may be one that ReadHeads could not read.
-    const StatusOr<std::string> record = db_->Read(kHeadPrefix + key);
+    // It may be one that Load could not read.
+    const StatusOr<std::string> record = db_.Read(kHeadPrefix + key);
     if (record.ok()) ReadHead(key, *record);
     RemoveExpired(now);
     entry = index_.Find(key);
@@ -139,11 +135,6 @@ StatusOr<SessionTurn> SessionStore::Begin(const std::string& tenant, const std::
   if (Status status = index_.CheckBounds(false); !status.ok()) return status;
   entry->turn = ++turns_;
   return SessionTurn(this, std::move(entry));
-}
-
-Status SessionStore::Unavailable() const {
-  return {StatusCode::kUnavailable,
-          fmt::format("sessions cannot be stored now: {}", failure_.message()), "session_id"};
 }
 
 void SessionStore::RemoveExpired(int64_t now) {
@@ -179,7 +170,7 @@ StatusOr<SessionState> SessionStore::Load(const SessionTurn& turn) {
   StatusOr<SessionState> state = SessionState();
   if (unwritten != nullptr) {
     state = UnpackState(entry->key, head, unwritten->state);
-  } else if (StatusOr<std::string> record = db_->Read(kStatePrefix + entry->key); record.ok()) {
+  } else if (StatusOr<std::string> record = db_.Read(kStatePrefix + entry->key); record.ok()) {
     state = UnpackState(entry->key, head, *record);
   } else {
     state = record.status();
@@ -233,7 +224,7 @@ void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn do
     ++work_added_;
   }
   turn->entry_ = nullptr;
-  work_came_.notify_one();
+  writer_->Wake();
 }
 
 std::vector<SessionInfo> SessionStore::List(const std::string& tenant) const {
@@ -241,7 +232,7 @@ std::vector<SessionInfo> SessionStore::List(const std::string& tenant) const {
   std::vector<SessionInfo> all;
   {
     const std::lock_guard lock(mu_);
-    all = index_.List(tenant, now, db_->durable());
+    all = index_.List(tenant, now, db_.durable());
   }
   std::sort(all.begin(), all.end(), [](const SessionInfo& a, const SessionInfo& b) {
     return std::tie(a.last_used, a.id) < std::tie(b.last_used, b.id);
@@ -262,7 +253,9 @@ Status SessionStore::Close(const std::string& tenant, const std::string& id) {
   {
     const std::lock_guard lock(mu_);
     const std::shared_ptr<Entry> entry = index_.Find(key);
-    if (entry == nullptr && !failure_.ok()) return Unavailable();
+    if (const Status failure = writer_->failure(); entry == nullptr && !failure.ok()) {
+      return Unavailable(failure);
+    }
     if (entry == nullptr || !entry->is_kept() ||
         (entry->turn == 0 && entry->head.expires_ms <= now)) {
       return {StatusCode::kNotFound, fmt::format("there is no session '{}'", id), "session_id"};
@@ -278,7 +271,7 @@ Status SessionStore::Close(const std::string& tenant, const std::string& id) {
     ++work_added_;
     index_.Forget(entry.get());
   }
-  work_came_.notify_one();
+  writer_->Wake();
   std::unique_lock lock(ending->mu);
   ending->ended.wait(lock, [&] { return ending->status.has_value(); });
   if (ending->status->ok()) return {};
@@ -303,98 +296,71 @@ SessionStoreStats SessionStore::stats() const {
   return stats;
 }
 
-void SessionStore::Loop() {
-  pthread_setname_np(pthread_self(), "ropeway-store");
-  while (true) {
-    std::list<Work> work;
-    {
-      std::unique_lock lock(mu_);
-      work_came_.wait_for(lock, options_.period, [this] { return stop_ || !work_.empty(); });
-      try {
-        RemoveExpired(Now());
-      } catch (const std::bad_alloc&) {  // Tried again in the next round.
-      }
-      if (NothingToWrite()) {
-        if (stop_) return;
-        if (failure_.ok()) continue;  // Else a write without changes tells whether it still fails.
-      }
-      work.swap(work_);
-    }
-    const Status status = WriteAll(work);
-    Note(status);
-    Settle(work, status);
-    Tell(work, status);
-    const std::lock_guard lock(mu_);
-    // Writes that fail at the end are dropped.
-    if (stop_ && work_.empty() && !status.ok()) return;
-  }
-}
-
-std::vector<StateChange> SessionStore::Collect(const std::list<Work>& work) {
+bool SessionStore::Collect(std::vector<StateChange>* changes) {
   std::vector<const Work*> wanted;
   {
     const std::lock_guard lock(mu_);
+    try {
+      RemoveExpired(Now());
+    } catch (const std::bad_alloc&) {  // Tried again in the next round.
+    }
+    if (NothingToWrite()) return false;
+    writing_.swap(work_);
     removing_.swap(removed_);
     for (const std::shared_ptr<Entry>& entry : index_.Unwritten()) {
       retried_.emplace_back(entry, entry->unwritten);
     }
-    for (const Work& each : work) {
+    for (const Work& each : writing_) {
       if (each.records == nullptr || IsKept(each)) wanted.push_back(&each);
     }
   }
-  // Records are immutable: they are copied without the lock.
-  std::vector<StateChange> changes;
-  // Removals first: a removed session may have been started anew.
-  for (const std::string& key : removing_) AddRemoval(key, &changes);
-  for (const auto& [entry, records] : retried_) AddRecords(entry->key, *records, &changes);
+  // Records are immutable: they are copied without the lock. Removals first: a removed session may
+  // have been started anew.
+  for (const std::string& key : removing_) AddRemoval(key, changes);
+  for (const auto& [entry, records] : retried_) AddRecords(entry->key, *records, changes);
   for (const Work* each : wanted) {
     if (each->records == nullptr) {
-      AddRemoval(each->entry->key, &changes);
+      AddRemoval(each->entry->key, changes);
     } else {
-      AddRecords(each->entry->key, *each->records, &changes);
+      AddRecords(each->entry->key, *each->records, changes);
     }
   }
-  return changes;
+  return true;
 }
 
-Status SessionStore::WriteAll(const std::list<Work>& work) {
-  retried_.clear();
-  try {
-    const Status status = db_->Write(Collect(work));
-    return status.ok() && !heads_read_ ? ReadHeads() : status;
-  } catch (const std::exception& e) {
-    return {StatusCode::kResourceExhausted, e.what()};
-  }
-}
-
-void SessionStore::Settle(const std::list<Work>& work, const Status& status) {
-  const std::lock_guard lock(mu_);
-  failure_ = status;
-  if (status.ok()) {
-    removing_.clear();
-    for (const auto& [entry, records] : retried_) {
-      if (entry->unwritten == records) index_.SetUnwritten(entry.get(), nullptr);
-    }
-  } else {
-    removed_.merge(removing_);
-    removing_.clear();
-  }
-  retried_.clear();
-  for (const Work& each : work) {
-    Entry* const entry = each.entry.get();
-    if (each.records == nullptr) {
-      try {
-        if (!status.ok()) removed_.insert(entry->key);
-      } catch (const std::bad_alloc&) {  // Close has reported that it may come back.
+void SessionStore::Settle(const Status& status) {
+  std::list<Work> work;
+  work.swap(writing_);
+  {
+    const std::lock_guard lock(mu_);
+    if (status.ok()) {
+      for (const auto& [entry, records] : retried_) {
+        if (entry->unwritten == records) index_.SetUnwritten(entry.get(), nullptr);
       }
-      continue;
+    } else {
+      removed_.merge(removing_);
     }
-    if (!IsKept(each)) continue;
-    entry->turn = 0;
-    if (!status.ok()) ++counts_.failed_writes;
-    index_.SetUnwritten(entry, status.ok() ? nullptr : each.records);
-    index_.SetHead(entry, each.head, each.records->head.size());
+    removing_.clear();
+    for (const Work& each : work) SettleWork(each, status);
   }
+  retried_.clear();
+  Tell(work, status);
+}
+
+void SessionStore::SettleWork(const Work& work, const Status& status) {
+  Entry* const entry = work.entry.get();
+  if (work.records == nullptr) {
+    try {
+      if (!status.ok()) removed_.insert(entry->key);
+    } catch (const std::bad_alloc&) {  // Close has reported that it may come back.
+    }
+    return;
+  }
+  if (!IsKept(work)) return;
+  entry->turn = 0;
+  if (!status.ok()) ++counts_.failed_writes;
+  index_.SetUnwritten(entry, status.ok() ? nullptr : work.records);
+  index_.SetHead(entry, work.head, work.records->head.size());
 }
 
 void SessionStore::Tell(const std::list<Work>& work, const Status& status) {
@@ -406,17 +372,6 @@ void SessionStore::Tell(const std::list<Work>& work, const Status& status) {
     work_ended_ += work.size();
   }
   work_done_.notify_all();
-}
-
-void SessionStore::Note(const Status& status) {
-  if (!status.ok() && !failing_) {
-    base::TryLog(spdlog::level::err,
-                 "sessions cannot be stored, and new turns are rejected until they can: {}",
-                 status.message());
-  } else if (status.ok() && failing_) {
-    base::TryLog(spdlog::level::info, "sessions can be stored again");
-  }
-  failing_ = !status.ok();
 }
 
 SessionTurn& SessionTurn::operator=(SessionTurn&& other) noexcept {
@@ -435,11 +390,10 @@ void SessionTurn::Abandon() noexcept {
 }
 
 StatusOr<std::unique_ptr<SessionStore>> SessionStore::Open(SessionStoreOptions options,
-                                                           std::unique_ptr<StateDb> db) {
-  std::unique_ptr<SessionStore> store(new SessionStore(std::move(options), std::move(db)));
-  store->failure_ = store->ReadHeads();
-  store->Note(store->failure_);
-  store->thread_ = std::thread([self = store.get()] { self->Loop(); });
+                                                           std::shared_ptr<StateWriter> writer) {
+  StateWriter* const added_to = writer.get();
+  std::unique_ptr<SessionStore> store(new SessionStore(std::move(options), std::move(writer)));
+  added_to->Add(store.get());
   return store;
 }
 
@@ -456,19 +410,34 @@ Status CheckSessionOptions(const SessionOptions& options) {
   return {};
 }
 
-StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(const SessionOptions& options,
-                                                         std::unique_ptr<StateDb> db) {
-  SessionStoreOptions store{.sessions = options};
-  if (db == nullptr && options.state_path.empty()) db = std::make_unique<MemoryStateDb>();
-  if (db == nullptr) {
+StatusOr<std::shared_ptr<StateWriter>> OpenStateWriter(const SessionOptions& options) {
+  std::unique_ptr<StateDb> db;
+  if (options.state_path.empty()) {
+    db = std::make_unique<MemoryStateDb>();
+  } else {
     StatusOr<std::unique_ptr<RocksStateDb>> opened = RocksStateDb::Open(
         options.state_path + "/sessions", static_cast<uint64_t>(options.store_bytes));
     if (!opened.ok()) return opened.status();
     db = *std::move(opened);
-    store.sessions.store_bytes =
-        static_cast<int64_t>(RocksStateDb::kValueShare * static_cast<double>(options.store_bytes));
   }
-  return SessionStore::Open(std::move(store), std::move(db));
+  return std::make_shared<StateWriter>(std::move(db));
+}
+
+int64_t ValueBytes(const SessionOptions& options) {
+  if (options.state_path.empty()) return options.store_bytes;
+  return static_cast<int64_t>(RocksStateDb::kValueShare * static_cast<double>(options.store_bytes));
+}
+
+StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(const SessionOptions& options,
+                                                         std::shared_ptr<StateWriter> writer) {
+  if (writer == nullptr) {
+    StatusOr<std::shared_ptr<StateWriter>> opened = OpenStateWriter(options);
+    if (!opened.ok()) return opened.status();
+    writer = *std::move(opened);
+  }
+  SessionStoreOptions store{.sessions = options};
+  store.sessions.store_bytes = ValueBytes(options);
+  return SessionStore::Open(std::move(store), std::move(writer));
 }
 
 }  // namespace ropeway::store

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -23,7 +22,7 @@
 #include "ropeway/status.h"
 #include "store/session.h"
 #include "store/session_index.h"
-#include "store/state_db.h"
+#include "store/state_writer.h"
 
 namespace ropeway::store {
 
@@ -33,8 +32,6 @@ struct SessionStoreOptions {
   // The ttl counts from the last use. store_bytes is of all records with their keys, and checked
   // when a turn begins: running turns may exceed it by what they add.
   SessionOptions sessions{};
-  // How often expired sessions are removed and failed writes are retried.
-  std::chrono::milliseconds period{1000};
   std::function<int64_t()> unix_ms = nullptr;  // The time; null: the system's clock.
 };
 
@@ -77,19 +74,19 @@ class SessionTurn {
 // Each tenant has its own sessions: the same id of two tenants names two sessions. New turns beyond
 // a bound are rejected; sessions are removed only when they expire.
 //
-// A thread of the store writes all pending turns together, with one sync.
-// Thread rule: every method from any thread.
-class SessionStore {
+// The writer writes all pending turns together, and each of its periods expired sessions are
+// removed and failed writes retried. Thread rule: every method from any thread.
+class SessionStore final : private StateWriter::Client {
  public:
-  // Called on the store's thread when a turn was written or could not be; must not block.
+  // Called on the writer's thread when a turn was written or could not be; must not block.
   using DoneFn = std::function<void(const Status&)>;
 
-  // Reads the sessions in `db`. Damaged records become lost sessions. A database that is closed for
-  // a full disk is tried again every period.
+  // Reads the sessions in the writer's database. Damaged records become lost sessions. A database
+  // that is closed for a full disk is tried again every period.
   static StatusOr<std::unique_ptr<SessionStore>> Open(SessionStoreOptions options,
-                                                      std::unique_ptr<StateDb> db);
+                                                      std::shared_ptr<StateWriter> writer);
   // Writes pending turns. No DoneFn is called after it.
-  ~SessionStore();
+  ~SessionStore() override;
   SessionStore(const SessionStore&) = delete;
   SessionStore& operator=(const SessionStore&) = delete;
 
@@ -131,7 +128,7 @@ class SessionStore {
   friend class SessionTurn;
   using Entry = SessionEntry;
 
-  // A job of the store's thread.
+  // A job of the writer.
   struct Work {
     std::shared_ptr<Entry> entry;
     uint64_t turn = 0;
@@ -140,9 +137,9 @@ class SessionStore {
     DoneFn done;
   };
 
-  SessionStore(SessionStoreOptions options, std::unique_ptr<StateDb> db);
-  // Reads all heads. Not OK: the database is closed, and none was read.
-  Status ReadHeads();
+  SessionStore(SessionStoreOptions options, std::shared_ptr<StateWriter> writer);
+  // Reads all heads.
+  Status Load(const StateDb& db) override;
   void ReadHead(std::string_view key, std::string_view record);  // REQUIRES: mu_ is held.
   std::chrono::milliseconds Ttl() const;
   int64_t Now() const;
@@ -150,7 +147,6 @@ class SessionStore {
 
   // REQUIRE that mu_ is held.
   void RemoveExpired(int64_t now);
-  Status Unavailable() const;  // REQUIRES: !failure_.ok().
   bool NothingToWrite() const {
     return work_.empty() && removed_.empty() && index_.num_unwritten() == 0;
   }
@@ -159,21 +155,17 @@ class SessionStore {
     return !work.entry->closed && work.entry->turn == work.turn;
   }
 
-  void Loop();
-  // The changes to write now, oldest first. Throws std::bad_alloc.
-  std::vector<StateChange> Collect(const std::list<Work>& work);
-  // Also reads the heads if that was not possible before.
-  Status WriteAll(const std::list<Work>& work);
-  // The outcome of WriteAll: for the entries, then for the callers.
-  void Settle(const std::list<Work>& work, const Status& status);
+  bool Collect(std::vector<StateChange>* changes) override;
+  // For the entries, then for the callers.
+  void Settle(const Status& status) override;
+  void SettleWork(const Work& work, const Status& status);  // REQUIRES: mu_ is held.
   void Tell(const std::list<Work>& work, const Status& status);
-  void Note(const Status& status);
 
   const SessionStoreOptions options_;
-  const std::unique_ptr<StateDb> db_;
+  const std::shared_ptr<StateWriter> writer_;
+  const StateDb& db_;  // The writer's.
 
   mutable std::mutex mu_;  // Guards the fields below, and all entries.
-  std::condition_variable work_came_;
   std::condition_variable work_done_;
   SessionIndex index_;
   std::list<Work> work_;
@@ -181,28 +173,31 @@ class SessionStore {
   uint64_t work_added_ = 0;  // Since the start.
   uint64_t work_ended_ = 0;
   std::unordered_set<std::string> removed_;  // Keys of sessions whose records are to be removed.
-  // The sessions that the running write removes. Only the store's thread changes it, and reads it
+  // The sessions that the running write removes. Only the writer's thread changes it, and reads it
   // without mu_.
   std::unordered_set<std::string> removing_;
   SessionStoreStats counts_;
   bool incomplete_ = false;  // Some records could not be read at start.
-  Status failure_;           // The last write; the store's thread tries again while it is not OK.
-  bool stop_ = false;
 
-  // Used by the store's thread only, and before it starts.
+  // Used by the writer's thread only: what the running write writes.
+  std::list<Work> writing_;
   std::vector<std::pair<std::shared_ptr<Entry>, std::shared_ptr<const SessionRecords>>> retried_;
-  bool heads_read_ = false;
-  bool failing_ = false;  // The last write failed, and this was logged.
-  std::thread thread_;
 };
 
 // kInvalidArgument with the option at fault, as it is called in a configuration.
 Status CheckSessionOptions(const SessionOptions& options);
 
-// The store that the options describe: in the directory `sessions` of their state_path, or in
-// memory. `db`: kept there instead; null: as they say. REQUIRES: the options are valid.
-StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(const SessionOptions& options,
-                                                         std::unique_ptr<StateDb> db = nullptr);
+// The writer to the database that the options describe: in the directory `sessions` of their
+// state_path, or in memory. REQUIRES: the options are valid.
+StatusOr<std::shared_ptr<StateWriter>> OpenStateWriter(const SessionOptions& options);
+
+// What the values of one client may take in that database: at most the options' store_bytes.
+int64_t ValueBytes(const SessionOptions& options);
+
+// The store that the options describe. `writer`: what it is kept by; null: one of its own, by
+// OpenStateWriter. REQUIRES: the options are valid.
+StatusOr<std::unique_ptr<SessionStore>> OpenSessionStore(
+    const SessionOptions& options, std::shared_ptr<StateWriter> writer = nullptr);
 
 // The metrics of a store of sessions, of an engine or of a gateway.
 using SessionMetrics = base::SampledMetrics<SessionStoreStats>;

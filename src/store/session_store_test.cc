@@ -50,13 +50,14 @@ class SessionStoreTest : public testing::Test {
  protected:
   SessionStoreTest() {
     options_.unix_ms = [this] { return now_ms_.load(); };
-    options_.period = std::chrono::milliseconds(5);
     options_.sessions.ttl = std::chrono::seconds(1);
   }
 
   void Open() {
     store_.reset();
-    auto store = SessionStore::Open(options_, std::make_unique<FaultyStateDb>(control_));
+    auto store = SessionStore::Open(
+        options_, std::make_shared<StateWriter>(std::make_unique<FaultyStateDb>(control_),
+                                                std::chrono::milliseconds(5)));
     ASSERT_TRUE(store.ok());
     store_ = *std::move(store);
   }
