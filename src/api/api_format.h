@@ -54,8 +54,9 @@ struct GatewayFields {
 
 // How long the answer is kept, and what it goes on from.
 struct Keeping {
-  std::optional<bool> store;  // As the body says it.
-  bool background = false;    // It is computed whether or not a client waits for it.
+  std::optional<bool> store;    // As the body says it.
+  bool stores_unasked = false;  // The dialect stores what does not say it.
+  bool background = false;      // It is computed whether or not a client waits for it.
   std::string previous;      // The id of the stored response that the input goes on from; "": none.
   std::string conversation;  // The id of the conversation whose next turn it is; "": none.
 };

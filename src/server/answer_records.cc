@@ -18,9 +18,6 @@ using store::ObjectKind;
 constexpr size_t kMostAncestors = 1000;
 constexpr size_t kMostHistoryBytes = size_t{64} << 20;
 
-constexpr char kPrevious[] = "previous_response_id";
-constexpr char kConversation[] = "conversation";
-
 // The same status about the field of the request that is at fault.
 Status About(const Status& status, const char* field) {
   Status about(status.code(), status.message(), field);

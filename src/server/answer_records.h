@@ -21,6 +21,10 @@ struct StoredAnswersOptions {
   std::shared_ptr<base::SharedBudget> answers;  // What their output may take in memory; null: all.
 };
 
+// The fields of requests that name what they go on from.
+inline constexpr char kPrevious[] = "previous_response_id";
+inline constexpr char kConversation[] = "conversation";
+
 // Items of conversations and answers, as JSON texts.
 using Items = std::vector<std::string>;
 

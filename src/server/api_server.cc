@@ -27,10 +27,10 @@ class ApiServer::Impl {
         context_(options, backend, routes, NoRoute),
         server_(&context_.http) {}
 
-  Status Start() { return keys_.ok() ? server_.Start() : keys_; }
+  Status Start() { return Started(keys_.ok() ? server_.Start() : keys_); }
 
   Status Start(http::ServerPort port) {
-    return keys_.ok() ? server_.Start(std::move(port)) : keys_;
+    return Started(keys_.ok() ? server_.Start(std::move(port)) : keys_);
   }
 
   Status Reload(const ServerOptions& options, const std::optional<http::TlsFiles>& files) {
@@ -65,15 +65,25 @@ class ApiServer::Impl {
 
   int64_t answered() const { return context_.http.metrics.answered(); }
 
-  void StopAccepting() { context_.http.state = http::HttpContext::State::kStopping; }
+  void StopAccepting() {
+    context_.http.state = http::HttpContext::State::kStopping;
+    if (context_.stored != nullptr) context_.stored->Park();
+  }
 
   void Stop(std::chrono::milliseconds grace) {
     context_.events.Stop();  // Its streams would last.
+    if (context_.stored != nullptr) context_.stored->Park();
     server_.Stop(grace);
     context_.StopHelpers();
   }
 
  private:
+  // What was under way when the last process ended goes on once this one serves.
+  Status Started(Status status) {
+    if (status.ok() && context_.stored != nullptr) context_.stored->Resume();
+    return status;
+  }
+
   const Status keys_;       // Whether the keys can be used.
   const bool had_gateway_;  // Whether one key was a gateway's at the start.
   ServerContext context_;

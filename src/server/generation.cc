@@ -186,13 +186,19 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     context_->TellIgnored(format_->request()->ignored, exchange_.get());
     // The name that the client asked for, where no model was found. The log shows 128 bytes.
     exchange_->record.model.assign(format_->request()->request.model, 0, 129);
+    if (status.ok()) status = co_await Recall(&turn);
+    if (stream_->gone()) co_return http::Sent{};
   }
   std::optional<http::HttpReply> rejection;
   std::unique_ptr<AnswerSource> source;
   if (status.ok()) {
     std::vector<KeyTicket> tickets;
     rejection = ApplyKey(&tickets);
-    if (!rejection) {
+    if (!rejection && keeps_) {
+      StatusOr<std::shared_ptr<StoredRun>> begun = BeginStored(std::move(tickets));
+      status = begun.status();
+      if (status.ok()) run_ = *std::move(begun);
+    } else if (!rejection) {
       StatusOr<std::unique_ptr<AnswerSource>> submitted = Submit(std::move(tickets));
       status = submitted.status();
       if (status.ok()) source = *std::move(submitted);
@@ -203,6 +209,8 @@ asio::awaitable<http::Sent> Generation::TryRun() {
   http::Sent sent;
   if (rejection) {
     sent = co_await exchange_->Send(*std::move(rejection));
+  } else if (run_ != nullptr) {
+    sent = co_await SendStored();
   } else {
     const bool streams = format_->request()->stream;
     auto sender = std::make_shared<AnswerSender>(exchange_, context_, format_, std::move(source),
@@ -232,6 +240,8 @@ asio::awaitable<Status> Generation::ReadBody(http::IoTurns::Turn* turn) {
   co_await exchange_->turns->Begin(std::move(flow), stream_, turn);
   if (stream_->gone()) co_return status;
   if (is_small) status = Prepare();
+  // The record takes it.
+  if (keeps_) body_ = std::move(http_.body);
   http_.body = std::string();
   http_.body_hold.Release();
   co_return status;
@@ -249,6 +259,8 @@ Status Generation::Prepare() {
   if (!model.ok()) return model.status();
   format_->request()->request.model = model->id;
   status = CheckLogprobs(api, *model);
+  if (!status.ok()) return status;
+  status = ReadKeeping();
   if (!status.ok()) return status;
   head_.model = model->id;
   head_.fingerprint = model->fingerprint;

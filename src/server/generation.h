@@ -14,8 +14,10 @@
 #include "http/exchange.h"
 #include "http/http_reply.h"
 #include "http/route.h"
+#include "server/run_watcher.h"
 #include "server/send_answer.h"
 #include "server/server_context.h"
+#include "server/stored_answers.h"
 #include "server/submission.h"
 
 namespace ropeway::server {
@@ -39,11 +41,21 @@ class Generation : public std::enable_shared_from_this<Generation> {
   boost::asio::awaitable<Status> ReadBody(http::IoTurns::Turn* turn);
   // What the body alone decides. Any thread; may take milliseconds per megabyte.
   Status Prepare();
+  // Whether the answer is to be stored, and whether it can be.
+  Status ReadKeeping();
+  // Puts what came before, which the store has, before the request's input. Ends in a turn of the
+  // I/O thread, unless the client has left.
+  boost::asio::awaitable<Status> Recall(http::IoTurns::Turn* turn);
   // Gives the request its key's rights and takes tickets from the key's limits, or returns why not.
   std::optional<http::HttpReply> ApplyKey(std::vector<KeyTicket>* tickets);
   // Hands the request to the backend.
   StatusOr<std::unique_ptr<AnswerSource>> Submit(std::vector<KeyTicket> tickets);
   Submission::SinkMaker Sinks() const;
+  // The same for an answer that is stored.
+  StatusOr<std::shared_ptr<StoredRun>> BeginStored(std::vector<KeyTicket> tickets);
+  // Sends the answer of a stored run; in the background, that it is queued.
+  boost::asio::awaitable<http::Sent> SendStored();
+  boost::asio::awaitable<http::Sent> SendQueued(std::unique_ptr<RunWatcher> watcher);
 
   const std::shared_ptr<http::Exchange> exchange_;
   const std::shared_ptr<http::SocketStream> stream_;  // The exchange's.
@@ -54,6 +66,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   api::AnswerHead head_;       // Until the format has it.
   int32_t max_model_len_ = 0;  // The model's; 0: it is not known.
   ShownPrompts shown_;         // Until the sender has them.
+
+  // --- Of an answer that is stored.
+  bool keeps_ = false;
+  std::string body_;  // The request's, which is a part of the record.
+  StoredAnswers::ConversationHold conversation_;
+  base::SharedBudget::Hold history_;  // Memory of what came before.
+  std::shared_ptr<StoredRun> run_;
 };
 
 // The handler of a dialect's route. `context` must outlive it.

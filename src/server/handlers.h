@@ -46,6 +46,12 @@ http::Route::Handler Detokenizes(ServerContext* context);
 // GET /admin/events. `context` must outlive the handler.
 http::Route::Handler StreamsEvents(ServerContext* context);
 
+// Streams a stored answer from its beginning, or from where its format was told to, to its end.
+// `context` must outlive the coroutine.
+boost::asio::awaitable<http::Sent> SendWatched(std::shared_ptr<http::Exchange> exchange,
+                                               ServerContext* context,
+                                               StoredAnswers::Watched watched);
+
 // The metrics of all tenants, or of `tenant` alone if that is not "", in the Prometheus text
 // format.
 std::string TenantText(const http::HttpMetrics& metrics, const std::vector<KeyUsage>& usage,

@@ -7,6 +7,7 @@
 
 #include "api/api_format.h"
 #include "api/fields.h"
+#include "api/openai_format.h"
 #include "http/http_reply.h"
 
 namespace ropeway::server {
@@ -18,6 +19,19 @@ SamplingParams SamplingOf(const service::FrontDesk& backend) {
   SamplingParams sampling = models.empty() ? SamplingParams() : models.front().sampling;
   sampling.given = SamplingParams::kNoneGiven;
   return sampling;
+}
+
+// `answers`: what they may take in memory.
+std::unique_ptr<StoredAnswers> MakeStored(const ServerOptions& options, SamplingParams sampling,
+                                          std::shared_ptr<base::SharedBudget> answers,
+                                          service::FrontDesk* backend) {
+  if (options.objects == nullptr) return nullptr;
+  StoredAnswersOptions stored;
+  stored.dialects = {api::MakeOpenAiChat, api::MakeOpenAiCompletions};
+  stored.body = options.limits.body;
+  stored.sampling = std::move(sampling);
+  stored.answers = std::move(answers);
+  return std::make_unique<StoredAnswers>(std::move(stored), options.objects, backend);
 }
 
 }  // namespace
@@ -34,6 +48,7 @@ ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* b
       web(options.web),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
       events(backend),
+      stored(MakeStored(options, sampling, http.answers, backend)),
       limits_(options.limits),
       // One tenant alone gets half of the places.
       helpers_(std::max(1, options.limits.helper_threads),

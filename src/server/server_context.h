@@ -19,6 +19,7 @@
 #include "server/event_feed.h"
 #include "server/key_limits.h"
 #include "server/server_options.h"
+#include "server/stored_answers.h"
 #include "service/front_desk.h"
 
 namespace ropeway::server {
@@ -64,6 +65,7 @@ class ServerContext final : public http::HttpApplication {
   const bool web;                              // ServerOptions::web.
   KeyLimits key_limits;
   EventFeed events;
+  const std::unique_ptr<StoredAnswers> stored;  // Null: the server stores no answers.
 
   // Tells of a body's fields that are ignored: in the header of the answer, and of each once in the
   // log.

@@ -13,6 +13,10 @@
 #include "http/http_options.h"
 #include "ropeway/request.h"
 
+namespace ropeway::store {
+class ObjectStore;
+}  // namespace ropeway::store
+
 namespace ropeway::server {
 
 struct ServerLimits : http::HttpLimits {
@@ -70,6 +74,8 @@ struct ServerOptions : http::HttpOptions {
   bool web = true;
   // What requests may call that one model besides the names that it lists.
   std::vector<std::string> other_names;
+  // Where answers and conversations are stored; must outlive the server. Null: nowhere.
+  store::ObjectStore* objects = nullptr;
 };
 
 }  // namespace ropeway::server

@@ -213,6 +213,7 @@ StatusOr<RequestId> FakeBackend::SubmitOne(SinkRequest submitted) {
     sink->OnEnd(id, Outcome::Failed(running.script.failure));
     return id;
   }
+  running.emitted = static_cast<int>(request.resume_ids.size());
   running.request = std::move(request);
   running.sink = std::move(sink);
   running_.emplace(id, std::move(running));
