@@ -356,8 +356,26 @@ std::string Banner(const server::ServerOptions& options, uint16_t port, const st
       chats ? "chat/completions" : "completions", key, ask);
 }
 
+namespace {
+
+// Opens what --state-path names.
+Status OpenState(const SessionOptions& sessions, Front* front) {
+  if (sessions.state_path.empty()) return {};
+  StatusOr<std::shared_ptr<store::StateWriter>> writer = store::OpenStateWriter(sessions);
+  if (!writer.ok()) return writer.status();
+  front->writer = *std::move(writer);
+  StatusOr<std::unique_ptr<store::ObjectStore>> objects =
+      store::ObjectStore::Open(sessions, front->writer.get());
+  if (!objects.ok()) return objects.status();
+  front->objects = *std::move(objects);
+  front->options.objects = front->objects.get();
+  return {};
+}
+
+}  // namespace
+
 StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
-                             const DescriptorsBehind& behind) {
+                             const DescriptorsBehind& behind, const SessionOptions& sessions) {
   base::RaiseDescriptorLimit();
   StatusOr<server::ServerOptions> options = ResolveFront(flags, max_queued_requests);
   if (!options.ok()) return options.status();
@@ -368,7 +386,9 @@ StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
   for (const std::string& file : SecretsOthersCanRead(flags)) {
     spdlog::warn(ExposedText(file));
   }
-  return Front{*std::move(options), *std::move(port)};
+  Front front{*std::move(options), *std::move(port)};
+  if (Status opened = OpenState(sessions, &front); !opened.ok()) return opened;
+  return StatusOr<Front>(std::move(front));
 }
 
 StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::string& what,

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "ropeway/status.h"
 #include "server/server_options.h"
 #include "service/front_desk.h"
+#include "store/object_store.h"
+#include "store/state_writer.h"
 
 namespace ropeway::cli {
 
@@ -69,16 +72,20 @@ Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
 std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what,
                    bool chats);
 
-// A server that is checked, and has its port, before what it serves is loaded.
+// A server that is checked, and has its port and its store, before what it serves is loaded.
 struct Front {
   server::ServerOptions options;
   http::ServerPort port;
+  // With --state-path: what writes there, and the answers and conversations that clients store.
+  std::shared_ptr<store::StateWriter> writer = nullptr;
+  std::unique_ptr<store::ObjectStore> objects = nullptr;
 };
 
 // Raises the limit on descriptors, resolves the flags, fits the connections to the limit and reads
-// the TLS files. Takes the port, without listening yet. Logs the secrets that other users can read.
+// the TLS files. Takes the port, without listening yet, and opens the store. Logs the secrets that
+// other users can read.
 StatusOr<Front> PrepareFront(const FrontFlags& flags, int max_queued_requests,
-                             const DescriptorsBehind& behind);
+                             const DescriptorsBehind& behind, const SessionOptions& sessions);
 
 // Serves `backend` until the program is asked to end, then drains it; `what` names in the banner
 // what is served. SIGHUP reads the files of keys and certificates that the flags name anew.

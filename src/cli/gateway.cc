@@ -186,10 +186,13 @@ StatusOr<int64_t> RunGateway(GatewayFlags* flags, ServerSignals* signals) {
     if (backend.local) behind.fixed += EngineDescriptors(flags->engine.options).fixed;
     WarnIfExposed(backend);
   }
-  StatusOr<Front> front = PrepareFront(*flags, flags->options.queue.max_queued_requests, behind);
+  StatusOr<Front> front = PrepareFront(*flags, flags->options.queue.max_queued_requests, behind,
+                                       options->sessions);
   if (!front.ok()) return front.status();
   options->tenants = TenantsOf(front->options.api_keys);
-  auto sessions = store::OpenSessionStore(options->sessions);  // Before a model is loaded.
+  // Sessions are the library's; HTTP's conversations are objects of the front.
+  options->sessions.state_path.clear();
+  auto sessions = store::OpenSessionStore(options->sessions);
   if (!sessions.ok()) return sessions.status();
   const StatusOr<const service::FrontDesk*> tokens = OpenLocalBackends(*flags, &*options);
   if (!tokens.ok()) return tokens.status();

@@ -86,7 +86,8 @@ StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
   ApplyLog(flags.engine.log);
   // Before the model is pulled, which takes longer than loading it.
   StatusOr<Front> front = PrepareFront(flags, flags.engine.options.queue.max_queued_requests,
-                                       EngineDescriptors(flags.engine.options));
+                                       EngineDescriptors(flags.engine.options),
+                                       flags.engine.options.sessions);
   if (!front.ok()) return front.status();
   front->options.any_model = ServesAnyModel(flags.any_model, front->options);
   const StatusOr<EngineFlags> with_model = WithModel(flags);
@@ -97,9 +98,13 @@ StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
   // A user that pulled the model by its short name asks for it by that name.
   const hub::RegistryModel* const known = KnownModel(engine_options->model.path);
   if (known != nullptr) front->options.other_names = {known->name};
-  // A gateway asks which model this is.
+  // A gateway asks which model this is, and an answer that a restart interrupted goes on with no
+  // other one.
   engine_options->model.digest =
+      front->objects != nullptr ||
       std::ranges::any_of(front->options.api_keys, [](const auto& key) { return key.gateway; });
+  // Sessions are the library's; HTTP's conversations are objects of the front.
+  engine_options->sessions.state_path.clear();
 
   const base::RealClock clock;
   base::SystemRandom random;

@@ -58,7 +58,8 @@ class ConversationHolds {
   static std::shared_ptr<void> Take(const std::shared_ptr<ConversationHolds>& holds, Key key) {
     const std::lock_guard lock(holds->mutex_);
     if (!holds->held_.insert(key).second) return nullptr;
-    return {nullptr, [holds, key = std::move(key)](void*) {
+    // Any pointer that is not null.
+    return {holds.get(), [holds, key = std::move(key)](void*) {
               const std::lock_guard release(holds->mutex_);
               holds->held_.erase(key);
             }};

@@ -51,7 +51,7 @@ TEST_F(StoredAnswersTest, AnAnswerIsShownWithoutItsClient) {
   const std::string body = ShownAtEnd(id);
   EXPECT_EQ(ContentIn(body), "w0 w1 w2 ");
   EXPECT_EQ(json::parse(body)["id"], id);
-  EXPECT_EQ(StatusIn(body), "incomplete");  // max_tokens has cut it.
+  EXPECT_EQ(StatusIn(body), "completed");
   EXPECT_EQ(json::parse(body)["ropeway"]["seed"], 5);
   EXPECT_THAT(Shown(id, "another"), HasSubstr("There is no answer with the id"));
   Start();
@@ -237,6 +237,7 @@ TEST_F(StoredAnswersTest, OnlyTheBackgroundCanBeCancelled) {
   request.tenant = "t";
   StatusOr<std::shared_ptr<StoredRun>> run = TryBegin(R"(,"stream":true)", request);
   ASSERT_TRUE(run.ok());
+  ASSERT_TRUE(Eventually([&] { return (*run)->recorded(); }));
   EXPECT_THAT(answers().Cancel("t", (*run)->request().id).message(),
               HasSubstr("was not asked for with background: true"));
   RunWatcher(*run, false, true, [] {}).Cancel();

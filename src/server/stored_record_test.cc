@@ -13,7 +13,10 @@ StoredRequest RequestOfTest() {
   request.tenant = "t";
   request.id = "resp_1";
   request.body = R"({"input":"x"})";
-  request.head = {.id = "1", .created = 17, .model = "m", .fingerprint = "f"};
+  request.head.id = "1";
+  request.head.created = 17;
+  request.head.model = "m";
+  request.head.fingerprint = "f";
   request.head.priority = Priority::kLow;
   request.head.prompt_texts = {"p", ""};
   request.seed = ~uint64_t{0};

@@ -114,8 +114,13 @@ class StoredAnswersTest : public testing::Test {
 
   // The body that shows the answer once it is not under way any more.
   std::string ShownAtEnd(const std::string& id, const std::string& tenant = "t") {
-    EXPECT_TRUE(Eventually([&] { return answers().Pending(tenant, id) == nullptr; }));
-    return Shown(id, tenant);
+    std::string shown;
+    EXPECT_TRUE(Eventually([&] {
+      shown = Shown(id, tenant);
+      return !shown.starts_with("error:") && shown.find("\"queued\"") == std::string::npos &&
+             shown.find("\"in_progress\"") == std::string::npos;
+    })) << shown;
+    return shown;
   }
   std::string Shown(const std::string& id, const std::string& tenant = "t") {
     const StatusOr<std::string> shown = answers().Show(tenant, id);
