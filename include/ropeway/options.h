@@ -167,6 +167,9 @@ struct SessionOptions {
   std::chrono::seconds ttl{std::chrono::hours(24)};
   int max_sessions = 10000;                // More are rejected.
   int64_t store_bytes = int64_t{1} << 30;  // What sessions may take, memory and disk each.
+  // Each write is synced to the device, so that it survives a loss of power too, not only the death
+  // of the process.
+  bool fsync = false;
 };
 
 struct EngineOptions {

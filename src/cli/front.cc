@@ -245,7 +245,10 @@ flags::FlagTable StateTable(SessionOptions* sessions) {
          "Maximum number of open sessions; more are rejected with 429"},
         {"--session-store-size", flags::SizeValue(&sessions->store_bytes, 1 << 20),
          "Maximum total size of all sessions, both in memory and on disk; more is rejected with "
-         "429"}}}};
+         "429"},
+        {"--session-fsync", flags::OnOffValue(&sessions->fsync),
+         "Sync what is stored to the device before it counts as stored: then it survives a loss of "
+         "power, not only the death of the process"}}}};
 }
 
 StatusOr<server::ServerOptions> ResolveFront(const FrontFlags& flags, int max_queued_requests) {

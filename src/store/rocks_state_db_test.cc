@@ -37,7 +37,7 @@ class RocksStateDbTest : public testing::Test {
   ~RocksStateDbTest() override { fs::remove_all(path_); }
 
   std::unique_ptr<RocksStateDb> Open(uint64_t storage = kStorage) {
-    StatusOr<std::unique_ptr<RocksStateDb>> db = RocksStateDb::Open(path_, storage);
+    StatusOr<std::unique_ptr<RocksStateDb>> db = RocksStateDb::Open(path_, storage, true);
     EXPECT_TRUE(db.ok()) << db.status().message();
     return db.ok() ? *std::move(db) : nullptr;
   }
@@ -77,7 +77,7 @@ TEST_F(RocksStateDbTest, ADirectoryOfOthersIsRejectedUntouched) {
     const fs::path file = fs::path(path_) / name;
     fs::create_directories(file.parent_path());
     std::ofstream(file) << "a user's";
-    const auto db = RocksStateDb::Open(path_, kStorage);
+    const auto db = RocksStateDb::Open(path_, kStorage, true);
     ASSERT_EQ(db.status().code(), StatusCode::kInvalidArgument) << name;
     EXPECT_EQ(db.status().field(), "state_path");
     EXPECT_THAT(db.status().message(), testing::HasSubstr("was not made by Ropeway"));
@@ -96,7 +96,7 @@ TEST_F(RocksStateDbTest, ADirectoryThatCannotBeReadIsRejectedUntouched) {
   Status status;
   {
     const base::UnreadableDirectory unreadable(path_);
-    status = RocksStateDb::Open(path_, kStorage).status();
+    status = RocksStateDb::Open(path_, kStorage, true).status();
   }
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.field(), "state_path");
@@ -129,13 +129,13 @@ TEST_F(RocksStateDbTest, OnlyItsOwnerMayReadIt) {
 
 TEST_F(RocksStateDbTest, ASecondProcessAndAFileAtItsPathAreRejectedByName) {
   auto db = Open();
-  const auto second = RocksStateDb::Open(path_, kStorage);
+  const auto second = RocksStateDb::Open(path_, kStorage, true);
   ASSERT_FALSE(second.ok());
   EXPECT_NE(second.status().message().find(path_), std::string::npos) << second.status().message();
   db.reset();
   fs::remove_all(path_);
   std::ofstream(path_) << "a file";
-  const auto file = RocksStateDb::Open(path_, kStorage);
+  const auto file = RocksStateDb::Open(path_, kStorage, true);
   ASSERT_FALSE(file.ok());
   EXPECT_NE(file.status().message().find(path_), std::string::npos) << file.status().message();
   EXPECT_EQ(file.status().field(), "state_path");
@@ -147,7 +147,8 @@ TEST_F(RocksStateDbTest, WhatWasWrittenSurvivesAKill) {
   for (int round = 0; round < 5; ++round) {
     const pid_t child = fork();
     if (child == 0) {
-      auto db = RocksStateDb::Open(path_, kStorage);
+      const bool sync = round % 2 == 0;
+      auto db = RocksStateDb::Open(path_, kStorage, sync);
       const std::string name = "round" + std::to_string(round);
       const bool good = db.ok() && Put(db->get(), name, std::string(5000, 'v')).ok();
       kill(getpid(), good ? SIGKILL : SIGTERM);
@@ -196,7 +197,7 @@ TEST_F(RocksStateDbTest, DamageInTheMiddleOfTheLogIsAnError) {
     log.seekp(1000);
     log.put('z');
   }
-  const auto damaged = RocksStateDb::Open(path_, kStorage);
+  const auto damaged = RocksStateDb::Open(path_, kStorage, true);
   ASSERT_FALSE(damaged.ok());
   EXPECT_EQ(damaged.status().code(), StatusCode::kDataLoss) << damaged.status().message();
   EXPECT_NE(damaged.status().message().find(path_), std::string::npos);
@@ -252,7 +253,7 @@ TEST_F(RocksStateDbTest, ADiskThatIsFullFromAnyWriteOnIsAnErrorUntilItHasRoom) {
     FullDisk disk;
     disk.writes_left = n;
     disk.tells = n % 2 == 0;
-    auto opened = RocksStateDb::Open(path_, 1 << 20, disk.env());
+    auto opened = RocksStateDb::Open(path_, 1 << 20, true, disk.env());
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     std::unique_ptr<RocksStateDb> db = *std::move(opened);
     std::map<std::string, Expected> all;
@@ -299,7 +300,7 @@ TEST_F(RocksStateDbTest, AStartOnAFullDiskSucceedsAndIsWholeOnceThereIsRoom) {
     }
     FullDisk disk;
     disk.writes_left = n;
-    auto opened = RocksStateDb::Open(path_, kStorage, disk.env());
+    auto opened = RocksStateDb::Open(path_, kStorage, true, disk.env());
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     const std::unique_ptr<RocksStateDb> db = *std::move(opened);
     const StatusOr<std::string> before = db->Read("key");
@@ -325,7 +326,7 @@ TEST_F(RocksStateDbTest, AStartOnAFullDiskSucceedsAndIsWholeOnceThereIsRoom) {
 // Attempts on a full disk leave no files behind.
 TEST_F(RocksStateDbTest, NothingIsTriedWhileTheDiskSaysThatItIsFull) {
   FullDisk disk;
-  auto opened = RocksStateDb::Open(path_, kStorage, disk.env());
+  auto opened = RocksStateDb::Open(path_, kStorage, true, disk.env());
   ASSERT_TRUE(opened.ok());
   const std::unique_ptr<RocksStateDb> db = *std::move(opened);
   ASSERT_TRUE(Put(db.get(), "key", "value").ok());
@@ -335,6 +336,19 @@ TEST_F(RocksStateDbTest, NothingIsTriedWhileTheDiskSaysThatItIsFull) {
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(db->Write({}).ok());
   EXPECT_EQ(std::distance(fs::directory_iterator(path_), fs::directory_iterator()), files);
   EXPECT_EQ(db->Read("key").value(), "value");  // What is open can be read meanwhile.
+}
+
+TEST_F(RocksStateDbTest, EachWriteIsSyncedOrNone) {
+  for (const bool sync : {false, true}) {
+    fs::remove_all(path_);
+    FullDisk disk;
+    auto opened = RocksStateDb::Open(path_, kStorage, sync, disk.env());
+    ASSERT_TRUE(opened.ok());
+    ASSERT_TRUE(Put(opened->get(), "key", "value").ok());
+    const int64_t before = disk.syncs;
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(Put(opened->get(), "key", "value").ok());
+    EXPECT_EQ(disk.syncs - before, sync ? 5 : 0);
+  }
 }
 
 TEST_F(RocksStateDbTest, RocksDbWritesNoLogOfItsOwn) {

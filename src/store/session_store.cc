@@ -415,8 +415,9 @@ StatusOr<std::shared_ptr<StateWriter>> OpenStateWriter(const SessionOptions& opt
   if (options.state_path.empty()) {
     db = std::make_unique<MemoryStateDb>();
   } else {
-    StatusOr<std::unique_ptr<RocksStateDb>> opened = RocksStateDb::Open(
-        options.state_path + "/sessions", static_cast<uint64_t>(options.store_bytes));
+    StatusOr<std::unique_ptr<RocksStateDb>> opened =
+        RocksStateDb::Open(options.state_path + "/sessions",
+                           static_cast<uint64_t>(options.store_bytes), options.fsync);
     if (!opened.ok()) return opened.status();
     db = *std::move(opened);
   }

@@ -139,17 +139,18 @@ Status DiskFull(const std::string& path, const std::string& why) {
 
 }  // namespace
 
-RocksStateDb::RocksStateDb(std::string path, uint64_t storage_bytes, rocksdb::Env* env)
+RocksStateDb::RocksStateDb(std::string path, uint64_t storage_bytes, bool sync, rocksdb::Env* env)
     : path_(std::move(path)),
       storage_bytes_(storage_bytes),
+      sync_(sync),
       env_(env != nullptr ? env : rocksdb::Env::Default()) {}
 
 RocksStateDb::~RocksStateDb() = default;
 
 StatusOr<std::unique_ptr<RocksStateDb>> RocksStateDb::Open(const std::string& path,
-                                                           uint64_t storage_bytes,
+                                                           uint64_t storage_bytes, bool sync,
                                                            rocksdb::Env* env) {
-  std::unique_ptr<RocksStateDb> db(new RocksStateDb(path, storage_bytes, env));
+  std::unique_ptr<RocksStateDb> db(new RocksStateDb(path, storage_bytes, sync, env));
   Status status = db->OpenDb();
   if (!status.ok() && status.code() != StatusCode::kUnavailable) return status;
   db->failed_ = !status.ok();
@@ -241,7 +242,7 @@ Status RocksStateDb::Write(std::span<const StateChange> changes) {
     if (!status.ok()) return StatusOf(status, path_);
   }
   rocksdb::WriteOptions options;
-  options.sync = true;
+  options.sync = sync_;
   const std::shared_lock lock(mu_);
   if (db_ == nullptr) return Closed();
   const rocksdb::Status status = db_->Write(options, &batch);

@@ -38,8 +38,8 @@ class StateDb {
 
   virtual ~StateDb() = default;
 
-  // Makes all changes, in order, or none. After OK they survive the process and, if durable(), a
-  // power cut. After a failure (kUnavailable: a full disk) it may be called again, without changes
+  // Makes all changes, in order, or none. After OK they survive the process if durable(). After a
+  // failure (kUnavailable: a full disk) it may be called again, without changes
   // too, and works once the cause is gone; the failed changes may or may not be there after a
   // restart.
   virtual Status Write(std::span<const StateChange> changes) = 0;
@@ -69,8 +69,8 @@ class MemoryStateDb final : public StateDb {
   std::map<std::string, std::string> values_;  // GUARDED_BY(mu_)
 };
 
-// Each Write is synced to the device before it returns. One process at a time may open the
-// directory, and only its owner may read it: it contains conversations.
+// One process at a time may open the directory, and only its owner may read it: it contains
+// conversations.
 class RocksStateDb final : public StateDb {
  public:
   // Opens the database in the directory `path`, which is created if need be. `storage_bytes` bounds
@@ -78,10 +78,12 @@ class RocksStateDb final : public StateDb {
   // overwritten or removed values that are not compacted yet. A torn end of the log, as after a
   // power cut, is cut off. Other damage, or another process that uses the directory, is an error
   // that names the path. On a full disk it succeeds with a database that is closed: each Write
-  // tries to open it, and until then everything is kUnavailable with the reason. `env`: for tests;
-  // null: the machine's.
+  // tries to open it, and until then everything is kUnavailable with the reason. `sync`: each Write
+  // is synced to the device before it returns, and survives a power cut; else it is in the system's
+  // hands, and survives the process's death, whatever its cause. `env`: for tests; null: the
+  // machine's.
   static StatusOr<std::unique_ptr<RocksStateDb>> Open(const std::string& path,
-                                                      uint64_t storage_bytes,
+                                                      uint64_t storage_bytes, bool sync,
                                                       rocksdb::Env* env = nullptr);
   static constexpr double kValueShare = 0.4;
 
@@ -93,7 +95,7 @@ class RocksStateDb final : public StateDb {
   bool durable() const override { return true; }
 
  private:
-  RocksStateDb(std::string path, uint64_t storage_bytes, rocksdb::Env* env);
+  RocksStateDb(std::string path, uint64_t storage_bytes, bool sync, rocksdb::Env* env);
 
   // Opens the database; kUnavailable if the disk is full.
   Status OpenDb();
@@ -105,6 +107,7 @@ class RocksStateDb final : public StateDb {
 
   const std::string path_;
   const uint64_t storage_bytes_;
+  const bool sync_;
   rocksdb::Env* const env_;
   mutable std::shared_mutex mu_;     // Held exclusively while db_ is reopened.
   std::unique_ptr<rocksdb::DB> db_;  // Null if it could not be opened. GUARDED_BY(mu_)

@@ -38,10 +38,15 @@ class LimitedFile final : public rocksdb::FSWritableFileOwnerWrapper {
                   const rocksdb::DataVerificationInfo&, IODebugContext* context) override {
     return Append(data, options, context);
   }
-  IOStatus Sync(const IOOptions&, IODebugContext*) override { return TakeWrite(disk_); }
-  IOStatus Fsync(const IOOptions&, IODebugContext*) override { return TakeWrite(disk_); }
+  IOStatus Sync(const IOOptions&, IODebugContext*) override { return TakeSync(); }
+  IOStatus Fsync(const IOOptions&, IODebugContext*) override { return TakeSync(); }
 
  private:
+  IOStatus TakeSync() {
+    ++disk_->syncs;
+    return TakeWrite(disk_);
+  }
+
   FullDisk* const disk_;
 };
 

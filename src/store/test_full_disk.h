@@ -23,6 +23,7 @@ class FullDisk {
   // more.
   std::atomic<int64_t> writes_left{kEndless};
   bool is_full() const { return writes_left <= 0; }
+  std::atomic<int64_t> syncs{0};  // Of files, so far.
   // Whether the file system says that it is full before one tries.
   std::atomic<bool> tells{true};
 
