@@ -163,10 +163,12 @@ struct CacheOptions {
 
 struct SessionOptions {
   std::string state_path;  // Directory of what must survive a restart; "": in memory.
-  // A session unused for so long is closed.
+  // A session unused for so long is closed; a stored response or conversation that has not changed
+  // for so long is deleted.
   std::chrono::seconds ttl{std::chrono::hours(24)};
   int max_sessions = 10000;                // More are rejected.
   int64_t store_bytes = int64_t{1} << 30;  // What sessions may take, memory and disk each.
+  int max_stored = 100000;                 // Responses and conversations; more are rejected.
   // Each write is synced to the device, so that it survives a loss of power too, not only the death
   // of the process.
   bool fsync = false;

@@ -58,6 +58,9 @@ class SharedBudget {
     // Takes `more` for the same tenant; false, with nothing taken, if that is too much.
     // REQUIRES: taken, more >= 0.
     bool Grow(int64_t more) { return budget_->Grow(this, more); }
+    // Changes the amount, even beyond what the tenant may hold and what there is: for what must be
+    // kept, however large it becomes. REQUIRES: taken, amount >= 0.
+    void Resize(int64_t amount) noexcept { budget_->Resize(this, amount); }
     // Returns all of it. The Hold is empty then and may be taken again.
     void Release() {
       if (budget_ != nullptr) std::exchange(budget_, nullptr)->Release(this);
@@ -78,17 +81,18 @@ class SharedBudget {
   // `hold` is empty, amount >= 0, spare >= 0.
   bool Take(std::string_view tenant, int64_t amount, Hold* hold, int64_t spare = 0) {
     const std::lock_guard lock(mutex_);
-    auto account = accounts_.find(tenant);
+    const auto account = accounts_.find(tenant);
     const int64_t held = account == accounts_.end() ? 0 : account->second.held;
     if (!Fits(held, 0, amount, spare)) return false;
-    if (account == accounts_.end()) account = accounts_.emplace(tenant, Account()).first;
-    account->second.held += amount;
-    ++account->second.holds;
-    used_ += amount;
-    hold->budget_ = this;
-    hold->account_ = account;
-    hold->amount_ = amount;
+    Give(tenant, amount, hold);
     return true;
+  }
+
+  // Takes `amount`, even if that is too much: for what is there already. Throws std::bad_alloc,
+  // with nothing taken. REQUIRES: `hold` is empty, amount >= 0.
+  void TakeAnyway(std::string_view tenant, int64_t amount, Hold* hold) {
+    const std::lock_guard lock(mutex_);
+    Give(tenant, amount, hold);
   }
 
   int64_t total() const { return total_; }
@@ -114,6 +118,25 @@ class SharedBudget {
   bool Fits(int64_t held, int64_t own, int64_t more, int64_t spare) const {
     if (more > total_ - used_) return false;
     return used_ == own || held + more <= total_ - used_ - more + spare;
+  }
+
+  // REQUIRES: mutex_ is held.
+  void Give(std::string_view tenant, int64_t amount, Hold* hold) {
+    auto account = accounts_.find(tenant);
+    if (account == accounts_.end()) account = accounts_.emplace(tenant, Account()).first;
+    account->second.held += amount;
+    ++account->second.holds;
+    used_ += amount;
+    hold->budget_ = this;
+    hold->account_ = account;
+    hold->amount_ = amount;
+  }
+
+  void Resize(Hold* hold, int64_t amount) noexcept {
+    const std::lock_guard lock(mutex_);
+    const int64_t more = amount - std::exchange(hold->amount_, amount);
+    hold->account_->second.held += more;
+    used_ += more;
   }
 
   bool Grow(Hold* hold, int64_t more) {

@@ -68,6 +68,26 @@ TEST(SharedBudgetTest, ManyGreedyTenantsLeaveAShare) {
   }
 }
 
+TEST(SharedBudgetTest, WhatMustBeKeptIsHeldBeyondTheTotal) {
+  SharedBudget budget(100);
+  Hold old;
+  budget.TakeAnyway("a", 130, &old);
+  EXPECT_EQ(budget.used(), 130);
+  Hold more;
+  EXPECT_FALSE(budget.Take("b", 0, &more));
+  old.Resize(40);
+  EXPECT_EQ(budget.held("a"), 40);
+  ASSERT_TRUE(budget.Take("b", 30, &more));
+  more.Resize(90);
+  EXPECT_EQ(budget.used(), 130);
+  EXPECT_FALSE(old.Grow(1));
+  more.Release();
+  EXPECT_TRUE(old.Grow(10));
+  old.Release();
+  EXPECT_EQ(budget.used(), 0);
+  EXPECT_EQ(budget.tenants(), 0U);
+}
+
 TEST(SharedBudgetTest, AnEmptyBudgetGivesAllToOneHold) {
   SharedBudget budget(1000);
   {

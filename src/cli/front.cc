@@ -246,6 +246,9 @@ flags::FlagTable StateTable(SessionOptions* sessions) {
         {"--session-store-size", flags::SizeValue(&sessions->store_bytes, 1 << 20),
          "Maximum total size of all sessions, both in memory and on disk; more is rejected with "
          "429"},
+        {"--max-stored", flags::IntValue(&sessions->max_stored, 1, 10000000),
+         "Maximum number of stored responses and conversations, in a fair share for each tenant; "
+         "more are rejected with 429"},
         {"--session-fsync", flags::OnOffValue(&sessions->fsync),
          "Sync what is stored to the device before it counts as stored: then it survives a loss of "
          "power, not only the death of the process"}}}};

@@ -138,6 +138,8 @@ TEST_F(GatewayTest, EveryFlagReachesItsOption) {
                    "21",
                    "--session-store-size",
                    "22MiB",
+                   "--max-stored",
+                   "23",
                    "--session-fsync",
                    "on",
                    "--ttft-limits",
@@ -186,6 +188,7 @@ TEST_F(GatewayTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(options_.sessions.ttl, std::chrono::seconds(90));
   EXPECT_EQ(options_.sessions.max_sessions, 21);
   EXPECT_EQ(options_.sessions.store_bytes, 22 << 20);
+  EXPECT_EQ(options_.sessions.max_stored, 23);
   EXPECT_TRUE(options_.sessions.fsync);
   EXPECT_EQ(options_.queue.ttft_limits[2], milliseconds(180'000));
   EXPECT_EQ(options_.queue.latency_limits[0], milliseconds(4000));

@@ -136,6 +136,7 @@ TEST(GatewayTest, BadOptionsAreNamed) {
   EXPECT_EQ(field([](GatewayOptions* o) { o->batch_control = "none"; }), "batch_control");
   EXPECT_EQ(field([](GatewayOptions* o) { o->queue.policy = "none"; }), "policy");
   EXPECT_EQ(field([](GatewayOptions* o) { o->sessions.max_sessions = 0; }), "max_sessions");
+  EXPECT_EQ(field([](GatewayOptions* o) { o->sessions.max_stored = 0; }), "max_stored");
   EXPECT_EQ(field([](GatewayOptions* o) { o->sessions.state_path = "/dev/null/state"; }),
             "state_path");
   EXPECT_EQ(field([](GatewayOptions* o) { o->models[0].backends[0].weight = 0; }), "weight");

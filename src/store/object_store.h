@@ -3,68 +3,24 @@
 #ifndef ROPEWAY_STORE_OBJECT_STORE_H_
 #define ROPEWAY_STORE_OBJECT_STORE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ropeway/options.h"
 #include "ropeway/status.h"
+#include "store/object.h"
+#include "store/object_index.h"
+#include "store/object_record.h"
+#include "store/state_writer.h"
 
 namespace ropeway::store {
-
-class StateWriter;
-
-enum class ObjectKind : uint8_t { kResponse = 1, kConversation = 2 };
-
-// Each tenant has its own objects: the same id of two tenants names two.
-struct ObjectName {
-  ObjectKind kind = ObjectKind::kResponse;
-  std::string tenant;
-  std::string id;
-
-  bool operator==(const ObjectName&) const = default;
-};
-
-// What an object becomes.
-struct ObjectChange {
-  ObjectName name;
-  // Set: the object is new, and this part of it never changes. Absent: it exists.
-  std::optional<std::string> fixed;
-  std::string state;  // The part that later changes replace.
-  // With `fixed`: the id of a response of the same tenant that comes before this one, and is kept
-  // as long as this one; "": none.
-  std::string parent;
-  // It is not complete: Open() lists it after a restart, and it does not expire.
-  bool open = false;
-};
-
-// An object's two parts, as they were last changed.
-struct Object {
-  std::string fixed;
-  std::string state;
-  std::string parent;
-  int64_t created_ms = 0;  // Unix time.
-};
-
-struct ObjectInfo {
-  ObjectName name;
-  int64_t created_ms = 0;  // Unix time.
-  int64_t expires_ms = 0;  // Unix time: SessionOptions::ttl after the last change.
-  uint64_t bytes = 0;      // Of its records with their keys.
-  bool open = false;
-  bool lost = false;  // Its record was found damaged: it can only be deleted.
-};
-
-struct ObjectStoreStats {
-  uint64_t objects = 0;  // Hidden ones too.
-  uint64_t bytes = 0;
-  uint64_t expired = 0;        // Since the start.
-  uint64_t lost = 0;           // Found damaged since the start.
-  uint64_t failed_writes = 0;  // Changes since the start that were not written at once.
-};
 
 // What is stored is never evicted: new objects beyond a bound are rejected. SessionOptions has the
 // bounds; tenants share both, the count and the bytes, by a base::SharedBudget each. Objects go
@@ -74,16 +30,19 @@ struct ObjectStoreStats {
 // ancestor alone (`hidden_too`). It goes with the last of them.
 //
 // Thread rule: every method from any thread.
-class ObjectStore {
+class ObjectStore final : private StateWriter::Client {
  public:
   // Called once, on the writer's thread, when the changes are in the log, or the reason why not;
   // must not block.
   using DoneFn = std::function<void(const Status&)>;
 
-  // Reads the heads of all objects. Damaged records become lost objects. `writer` must outlive it.
+  // Reads the heads of all objects; while the database is closed for a full disk they are not
+  // there, and every name is kUnavailable. Damaged records become lost objects. `writer` must
+  // outlive it. `unix_ms`: the time; null: the system's clock.
   static StatusOr<std::unique_ptr<ObjectStore>> Open(const SessionOptions& options,
-                                                     StateWriter* writer);
-  ~ObjectStore();
+                                                     StateWriter* writer,
+                                                     std::function<int64_t()> unix_ms = nullptr);
+  ~ObjectStore() override;
   ObjectStore(const ObjectStore&) = delete;
   ObjectStore& operator=(const ObjectStore&) = delete;
 
@@ -94,11 +53,11 @@ class ObjectStore {
 
   // Makes all changes together, or none. New objects count against their tenant's budget
   // (kResourceExhausted); changes of old ones are always taken. kUnavailable: as CheckRoom, for new
-  // objects. kNotFound: an object that is to change was deleted; `parent` is not there.
-  // kInvalidArgument: an id that exists is new. On these, `done` is not called. After OK, `done` is
-  // called; if the write fails, new objects are as if they had never been, and changes of old ones
-  // stay in memory, are read back from there, and are written once that works again (`done` is
-  // called with the failure).
+  // objects. kNotFound: an object that is to change was deleted; `parent` is not there, or hidden.
+  // kDataLoss: one of these is lost. kInvalidArgument: an id that exists is new, or an object is
+  // named twice. On these, `done` is not called. After OK, `done` is called; if the write fails,
+  // new objects are as if they had never been, and changes of old ones stay in memory, are read
+  // back from there, and are written once that works again (`done` is called with the failure).
   Status Write(std::vector<ObjectChange> changes, DoneFn done);
 
   // kNotFound: there is none of this name (or it is hidden); kDataLoss, with the reason: damaged,
@@ -106,7 +65,8 @@ class ObjectStore {
   StatusOr<Object> Read(const ObjectName& name, bool hidden_too = false);
 
   // Removes the object, or hides it while it has successors, and calls `done` when that is in the
-  // log. kNotFound, without a call of `done`: there is none.
+  // log. kNotFound, or kUnavailable while the objects are not read yet, without a call of `done`:
+  // there is none.
   Status Delete(const ObjectName& name, DoneFn done);
 
   // The objects of a tenant, or of all (null), the oldest first; hidden ones are left out.
@@ -117,10 +77,82 @@ class ObjectStore {
   ObjectStoreStats stats() const;
 
  private:
-  class Impl;
-  explicit ObjectStore(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  using EntryPtr = ObjectIndex::EntryPtr;
+
+  // A call of Write or Delete whose outcome is not known yet.
+  struct Group {
+    size_t changes = 0;
+    bool fresh = false;  // It changes objects that were never written.
+    DoneFn done;
+  };
+  // A change that Write is about to make.
+  struct Staged {
+    ObjectChange change;
+    EntryPtr entry;
+    ObjectHead head;
+    ObjectRecords records;
+  };
+  // What the running write writes of an entry.
+  struct Written {
+    EntryPtr entry;
+    uint64_t version = 0;
+    bool closed = false;
+    ObjectRecords records;
+  };
+  // An entry as it is when Read looks.
+  struct Seen {
+    EntryPtr entry;
+    ObjectHead head;
+    uint64_t version = 0;
+    ObjectRecords unwritten;
+  };
+
+  ObjectStore(const SessionOptions& options, StateWriter* writer, std::function<int64_t()> unix_ms);
+  // StateWriter::Client.
+  Status Load(const StateDb& db) override;
+  bool Collect(std::vector<StateChange>* changes) override;
+  void Settle(const Status& status) override;
+
+  std::vector<ObjectInfo> ListIf(const std::string* tenant, bool open_only) const;
+  EntryPtr LoadedEntry(std::string_view key, std::string_view record) const;
+  // Not OK: as Read, where the head cannot be read.
+  Status LoadLate(const ObjectName& name, const std::string& key);
+  StatusOr<std::string> ReadPart(std::string_view prefix, const Seen& seen, const ObjectPart& part,
+                                 const std::shared_ptr<const std::string>& unwritten) const;
+
+  // REQUIRE that mu_ is held.
+  void AddLoaded(std::vector<EntryPtr> entries);
+  Status Missing(const ObjectName& name) const;
+  Status Unavailable() const;  // OK: something can be written.
+  Status Stage(std::vector<Staged>* all, size_t i, int64_t now);
+  Status StageNew(std::vector<Staged>* all, size_t i, int64_t now);
+  StatusOr<EntryPtr> FindParent(const std::vector<Staged>& all, size_t i) const;
+  StatusOr<Seen> Look(const ObjectName& name, const std::string& key, bool hidden_too) const;
+
+  StateWriter* const writer_;
+  const StateDb& db_;  // The writer's.
+  const int64_t ttl_ms_;
+  const std::function<int64_t()> unix_ms_;
+
+  mutable std::mutex mu_;  // Guards the fields below, and all entries.
+  ObjectIndex index_;
+  std::list<Group> groups_;
+  bool loaded_ = false;
+  bool incomplete_ = false;  // Some heads could not be loaded.
+  uint64_t lost_ = 0;
+  uint64_t failed_writes_ = 0;
+
+  // Used by the writer's thread only: what the running write writes.
+  std::list<Group> settling_;
+  std::list<EntryPtr> writing_;  // All entries of written_. The index's, so under mu_.
+  std::vector<Written> written_;
 };
+
+// For clients: why an object is not there, or can only be deleted.
+Status NoObject(const ObjectName& name);
+Status ObjectLost(const ObjectEntry& entry);
+// "response" or "conversation".
+const char* KindName(ObjectKind kind);
 
 }  // namespace ropeway::store
 

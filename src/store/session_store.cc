@@ -15,13 +15,6 @@ namespace {
 constexpr char kHeadPrefix[] = "h";
 constexpr char kStatePrefix[] = "s";
 
-int64_t SystemUnixMs() {
-  using std::chrono::system_clock;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             system_clock::now().time_since_epoch())
-      .count();
-}
-
 Status Lost(const std::string& id, const Status& why) {
   return {StatusCode::kDataLoss,
           fmt::format("the session '{}' is lost ({}); it can only be closed", id, why.message()),
@@ -55,11 +48,6 @@ SessionStore::SessionStore(SessionStoreOptions options, std::shared_ptr<StateWri
 
 SessionStore::~SessionStore() { writer_->Remove(this); }
 
-std::chrono::milliseconds SessionStore::Ttl() const {
-  // Beyond a century every session is kept for ever.
-  return std::min<std::chrono::seconds>(options_.sessions.ttl, std::chrono::hours(24 * 36500));
-}
-
 int64_t SessionStore::Now() const { return options_.unix_ms ? options_.unix_ms() : SystemUnixMs(); }
 
 Status SessionStore::Load(const StateDb& db) {
@@ -87,7 +75,7 @@ void SessionStore::ReadHead(std::string_view key, std::string_view record) {
   } else {
     ++counts_.lost;
     entry->lost = head.status();
-    entry->head.expires_ms = Now() + Ttl().count();
+    entry->head.expires_ms = Now() + TtlMs(options_.sessions);
     base::Log().error("session '{}' is lost: {}", entry->id, entry->lost.message());
   }
   entry->head_bytes = record.size();
@@ -210,7 +198,7 @@ void SessionStore::Commit(SessionTurn* turn, const SessionState& next, DoneFn do
   auto records = std::make_shared<SessionRecords>();
   records->state = PackState(entry->key, next);
   work.head.last_used_ms = Now();
-  work.head.expires_ms = work.head.last_used_ms + Ttl().count();
+  work.head.expires_ms = work.head.last_used_ms + TtlMs(options_.sessions);
   ++work.head.turns;
   work.head.tokens = next.num_tokens();
   work.head.state_bytes = records->state.size();
@@ -402,6 +390,7 @@ Status CheckSessionOptions(const SessionOptions& options) {
   const std::tuple<const char*, int64_t, int64_t> least[] = {
       {"session_ttl", options.ttl.count(), 1},
       {"max_sessions", options.max_sessions, 1},
+      {"max_stored", options.max_stored, 1},
       {"session_store_bytes", options.store_bytes, kLeastBytes}};
   for (const auto& [name, value, bound] : least) {
     if (value >= bound) continue;
@@ -422,6 +411,18 @@ StatusOr<std::shared_ptr<StateWriter>> OpenStateWriter(const SessionOptions& opt
     db = *std::move(opened);
   }
   return std::make_shared<StateWriter>(std::move(db));
+}
+
+int64_t SystemUnixMs() {
+  using std::chrono::system_clock;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             system_clock::now().time_since_epoch())
+      .count();
+}
+
+int64_t TtlMs(const SessionOptions& options) {
+  const auto ttl = std::min<std::chrono::seconds>(options.ttl, std::chrono::hours(24 * 36500));
+  return std::chrono::milliseconds(ttl).count();
 }
 
 int64_t ValueBytes(const SessionOptions& options) {

@@ -141,7 +141,6 @@ class SessionStore final : private StateWriter::Client {
   // Reads all heads.
   Status Load(const StateDb& db) override;
   void ReadHead(std::string_view key, std::string_view record);  // REQUIRES: mu_ is held.
-  std::chrono::milliseconds Ttl() const;
   int64_t Now() const;
   void Abandon(Entry* entry, uint64_t turn) noexcept;
 
@@ -190,6 +189,12 @@ Status CheckSessionOptions(const SessionOptions& options);
 // The writer to the database that the options describe: in the directory `sessions` of their
 // state_path, or in memory. REQUIRES: the options are valid.
 StatusOr<std::shared_ptr<StateWriter>> OpenStateWriter(const SessionOptions& options);
+
+// The system's clock, as Unix time.
+int64_t SystemUnixMs();
+
+// The options' ttl. Beyond a century everything is kept for ever.
+int64_t TtlMs(const SessionOptions& options);
 
 // What the values of one client may take in that database: at most the options' store_bytes.
 int64_t ValueBytes(const SessionOptions& options);

@@ -1,0 +1,175 @@
+#include "store/object_index.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+namespace ropeway::store {
+
+ObjectIndex::EntryPtr ObjectIndex::Find(const std::string& key) const {
+  const auto it = by_key_.find(key);
+  return it == by_key_.end() ? nullptr : it->second;
+}
+
+Status ObjectIndex::NoRoom(const std::string& tenant, uint64_t bytes, bool place) const {
+  const std::string message =
+      place ? fmt::format(
+                  "too many responses and conversations are stored: this tenant has {}, and "
+                  "all tenants share {} (--max-stored)",
+                  places_.held(tenant), places_.total())
+            : fmt::format(
+                  "the responses and conversations that are stored are too large for {} "
+                  "bytes more: this tenant's take {}, and all tenants share {} "
+                  "(--session-store-size)",
+                  bytes, bytes_.held(tenant), bytes_.total());
+  return {StatusCode::kResourceExhausted, message, "store"};
+}
+
+Status ObjectIndex::CheckRoom(const std::string& tenant, uint64_t bytes) const {
+  base::SharedBudget::Hold place;
+  base::SharedBudget::Hold room;
+  const auto wanted = static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX));
+  if (!places_.Take(tenant, 1, &place)) return NoRoom(tenant, bytes, true);
+  if (!bytes_.Take(tenant, wanted, &room)) return NoRoom(tenant, bytes, false);
+  return {};
+}
+
+Status ObjectIndex::TakeRoom(ObjectEntry* entry) {
+  const std::string& tenant = entry->name.tenant;
+  if (!places_.Take(tenant, 1, &entry->place)) return NoRoom(tenant, entry->size(), true);
+  if (!bytes_.Take(tenant, static_cast<int64_t>(entry->size()), &entry->bytes)) {
+    entry->place.Release();
+    return NoRoom(tenant, entry->size(), false);
+  }
+  return {};
+}
+
+void ObjectIndex::Insert(const EntryPtr& entry) {
+  if (!entry->place.taken()) places_.TakeAnyway(entry->name.tenant, 1, &entry->place);
+  if (!entry->bytes.taken()) {
+    bytes_.TakeAnyway(entry->name.tenant, static_cast<int64_t>(entry->size()), &entry->bytes);
+  }
+  const auto [it, inserted] = by_order_.emplace(entry->head.order, entry);
+  try {
+    by_key_.emplace(entry->key, entry);
+  } catch (...) {
+    by_order_.erase(it);
+    throw;
+  }
+  if (entry->parent != nullptr) ++entry->parent->successors;
+  if (!entry->head.open) next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+}
+
+void ObjectIndex::Change(const EntryPtr& entry, ObjectHead head, ObjectRecords records) noexcept {
+  entry->head = std::move(head);
+  entry->head_bytes = records.head->size();
+  ++entry->version;
+  entry->unwritten.head = std::move(records.head);
+  if (records.fixed != nullptr) entry->unwritten.fixed = std::move(records.fixed);
+  if (records.state != nullptr) entry->unwritten.state = std::move(records.state);
+  entry->bytes.Resize(static_cast<int64_t>(entry->size()));
+  if (!entry->head.open) next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+  MarkDirty(entry);
+}
+
+void ObjectIndex::Delete(const EntryPtr& entry) {
+  if (entry->successors == 0) return Remove(entry);
+  ObjectHead head = entry->head;
+  head.hidden = true;
+  ObjectRecords records;
+  records.head = std::make_shared<const std::string>(PackObjectHead(entry->key, head));
+  Change(entry, std::move(head), std::move(records));
+}
+
+void ObjectIndex::Remove(EntryPtr entry) noexcept {
+  while (true) {
+    entry->closed = true;
+    ++entry->version;
+    entry->unwritten = {};
+    entry->place.Release();
+    entry->bytes.Release();
+    by_key_.erase(entry->key);
+    by_order_.erase(entry->head.order);
+    MarkDirty(entry);
+    ObjectEntry* const parent = std::exchange(entry->parent, nullptr);
+    if (parent == nullptr || --parent->successors > 0 || !parent->head.hidden) return;
+    entry = by_order_.find(parent->head.order)->second;
+  }
+}
+
+void ObjectIndex::Lose(ObjectEntry* entry, Status why, int64_t expires_ms) noexcept {
+  entry->lost = std::move(why);
+  if (!entry->head.open) return;
+  entry->head.open = false;
+  entry->head.expires_ms = expires_ms;
+  next_expiry_ = std::min(next_expiry_, expires_ms);
+}
+
+void ObjectIndex::DeleteExpired(int64_t now) {
+  if (now < next_expiry_) return;
+  std::vector<EntryPtr> expired;
+  int64_t next = INT64_MAX;
+  // Successors first: then ancestors that expire with them need not be hidden.
+  for (const auto& [order, entry] : std::views::reverse(by_order_)) {
+    if (entry->IsExpired(now)) {
+      expired.push_back(entry);
+    } else if (!entry->head.open && !entry->head.hidden) {
+      next = std::min(next, entry->head.expires_ms);
+    }
+  }
+  for (const EntryPtr& entry : expired) {
+    Delete(entry);
+    ++num_expired_;
+  }
+  next_expiry_ = next;
+}
+
+void ObjectIndex::RemoveOrphans() {
+  std::vector<EntryPtr> orphans;
+  for (const auto& [order, entry] : by_order_) {
+    if (entry->head.hidden && entry->successors == 0) orphans.push_back(entry);
+  }
+  for (const EntryPtr& entry : orphans) Remove(entry);
+}
+
+void ObjectIndex::MarkDirty(const EntryPtr& entry) noexcept {
+  if (entry->dirty_) return;
+  entry->dirty_ = true;
+  if (entry->writing_) return;  // ReturnDirty adds it.
+  entry->node_.front() = entry;
+  dirty_.splice(dirty_.end(), entry->node_);
+}
+
+void ObjectIndex::TakeDirty(std::list<EntryPtr>* writing) noexcept {
+  writing->swap(dirty_);
+  for (const EntryPtr& entry : *writing) {
+    entry->dirty_ = false;
+    entry->writing_ = true;
+  }
+}
+
+void ObjectIndex::ReturnDirty(std::list<EntryPtr>* writing, bool written) noexcept {
+  while (!writing->empty()) {
+    const EntryPtr entry = writing->front();
+    entry->writing_ = false;
+    entry->dirty_ |= !written;
+    if (entry->dirty_) {
+      dirty_.splice(dirty_.end(), *writing, writing->begin());
+    } else {
+      writing->front() = nullptr;
+      entry->node_.splice(entry->node_.end(), *writing, writing->begin());
+    }
+  }
+}
+
+void ObjectIndex::RemoveFresh() noexcept {
+  // Successors first. Their parents, which Remove may add, are closed then.
+  dirty_.sort([](const EntryPtr& a, const EntryPtr& b) { return a->head.order > b->head.order; });
+  for (const EntryPtr& entry : dirty_) {
+    if (entry->fresh && !entry->closed) Remove(entry);
+  }
+}
+
+}  // namespace ropeway::store
