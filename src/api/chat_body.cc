@@ -26,10 +26,12 @@ Status ReadMessages(const json& value, const std::string& field, ChatDraft* draf
 // --- Tools.
 
 constexpr std::string_view kToolFields[] = {"type", "function"};
-constexpr std::string_view kFunctionFields[] = {"name", "description", "parameters", "strict"};
+// Of a flat tool the first as well.
+constexpr std::string_view kFunctionFields[] = {"type", "name", "description", "parameters",
+                                                "strict"};
 
 // `ordered`: the same function, with its keys in order.
-void ReadFunction(const json& value, const OrderedJson& ordered, const std::string& at,
+void ReadFunction(const json& value, const OrderedJson& ordered, const std::string& at, bool nested,
                   FieldReport* report, Tool* tool) {
   const json& name = Member(value, "name");
   report->Add(name.is_null()
@@ -44,7 +46,23 @@ void ReadFunction(const json& value, const OrderedJson& ordered, const std::stri
   }
   const json& strict = Member(value, "strict");
   if (!strict.is_null()) report->Add(Store(ReadBool(strict, at + ".strict"), &tool->strict));
-  ReportOthers(value, "tools[].function.", at, kFunctionFields, report);
+  const std::span<const std::string_view> used = kFunctionFields;
+  ReportOthers(value, nested ? "tools[].function." : "tools[].", at, used.subspan(nested ? 1 : 0),
+               report);
+}
+
+void ReadFlatTool(const json& value, const OrderedJson& ordered, const std::string& at,
+                  ChatDraft* draft) {
+  // As chats have it.
+  if (value.contains("function") && !value.contains("name")) {
+    return draft->report->Add(InvalidArgument(
+        fmt::format("'{}.name' is missing; 'name', 'description' and 'parameters' stand beside "
+                    "'type', not under 'function'.",
+                    at),
+        at + ".name"));
+  }
+  Tool& tool = draft->tools.emplace_back();
+  ReadFunction(value, ordered, at, /*nested=*/false, draft->report, &tool);
 }
 
 Status ReadTools(const json& value, const std::string& field, ChatDraft* draft) {
@@ -65,6 +83,10 @@ Status ReadTools(const json& value, const std::string& field, ChatDraft* draft) 
       report->Add(SupportsOnly(at + ".type", "\"function\""));
       continue;
     }
+    if (draft->tool_form == ToolForm::kFlat) {
+      ReadFlatTool(value[i], (*ordered)[i], at, draft);
+      continue;
+    }
     const json& function = Member(value[i], "function");
     // As other APIs have tools.
     if (function.is_null() && (value[i].contains("name") || value[i].contains("input_schema"))) {
@@ -78,7 +100,8 @@ Status ReadTools(const json& value, const std::string& field, ChatDraft* draft) 
     }
     if (function.is_object()) {
       Tool& tool = draft->tools.emplace_back();
-      ReadFunction(function, (*ordered)[i]["function"], at + ".function", report, &tool);
+      ReadFunction(function, (*ordered)[i]["function"], at + ".function", /*nested=*/true, report,
+                   &tool);
     } else {
       report->Add(Mismatch(function, at + ".function", "an object"));
     }
@@ -192,7 +215,24 @@ constexpr ChatField kRows[] = {
      }},
 };
 
+void CutOut(std::string_view words, std::string* text) {
+  const size_t at = text->find(words);
+  if (at != text->npos) text->erase(at, words.size());
+}
+
 }  // namespace
+
+Status WithFlatTools(const Status& fault) {
+  constexpr std::string_view kNest = ".function";
+  if (!fault.field().starts_with("tools[")) return fault;
+  std::string message = fault.message();
+  std::string field = fault.field();
+  CutOut(kNest, &message);
+  CutOut(kNest, &field);
+  Status flat(fault.code(), std::move(message), std::move(field));
+  flat.set_api_code(fault.api_code());
+  return flat;
+}
 
 std::span<const ChatField> ChatFieldRows() { return kRows; }
 
@@ -205,7 +245,8 @@ Chat TakeChat(ChatDraft* draft, FieldReport* report) {
   // An answer that goes on with a message begins no other.
   chat.add_generation_prompt =
       draft->add_generation_prompt.value_or(!draft->continue_final_message);
-  const Status fault = core::CheckChat(chat);
+  Status fault = core::CheckChat(chat);
+  if (draft->tool_form == ToolForm::kFlat) fault = WithFlatTools(fault);
   report->AddTogether(fault, {"messages", "tools", "add_generation_prompt"});
   return chat;
 }

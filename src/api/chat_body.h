@@ -3,6 +3,7 @@
 #ifndef ROPEWAY_API_CHAT_BODY_H_
 #define ROPEWAY_API_CHAT_BODY_H_
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -16,7 +17,14 @@
 
 namespace ropeway::api {
 
+// How a dialect writes a tool.
+enum class ToolForm : uint8_t {
+  kNested,  // {"type": "function", "function": {"name", ...}}
+  kFlat,    // {"type": "function", "name", ...}
+};
+
 struct ChatDraft : BodySource {
+  ToolForm tool_form = ToolForm::kNested;
   bool has_messages = false;
   std::vector<ChatMessage> messages;
   std::vector<Tool> tools;
@@ -47,6 +55,9 @@ FieldReaders<Draft> ChatReaders() {
 
 // The chat of a body that has messages. What its fields have wrong together goes to `report`.
 Chat TakeChat(ChatDraft* draft, FieldReport* report);
+
+// A fault of a nested tool, as it is called where tools are flat.
+Status WithFlatTools(const Status& fault);
 
 }  // namespace ropeway::api
 

@@ -165,21 +165,9 @@ class MessageReader {
     if (given == "") report_->Add(Mismatch(given, name, "the name of a tool"));
     const json& arguments = Member(function, "arguments");
     report_->Add(Store(arguments.is_object() ? TextOf(index, call_index)
-                                             : ReadArguments(arguments, at + ".arguments"),
+                                             : ReadCallArguments(arguments, at + ".arguments"),
                        &call->arguments));
     ReportOthers(function, "messages[].tool_calls[].function.", at, kCalledFields, report_);
-  }
-
-  StatusOr<std::string> ReadArguments(const json& value, const std::string& at) const {
-    // A tool without parameters, as some write it.
-    if (value.is_null() || value == "") return std::string("{}");
-    StatusOr<std::string> text = ReadString(value, at);
-    if (!text.ok()) return Mismatch(value, at, "a JSON object, as text");
-    // A call may have been cut or written badly. Agents send it back to the model with what is
-    // wrong with it, and templates need an object.
-    const StatusOr<json> object = base::ReadJson(*text, base::kChatJsonBounds, "the text");
-    if (!object.ok() || !object->is_object()) return DumpJson(json{{kBadArguments, *text}});
-    return text;
   }
 
   // The arguments of a call that are no text, in the order in which they were sent.
@@ -235,6 +223,18 @@ std::string ReadTextMember(const json& object, const char* name, const std::stri
   const json& value = Member(object, name);
   std::string text;
   if (!value.is_null()) report->Add(Store(ReadString(value, at + "." + name), &text));
+  return text;
+}
+
+StatusOr<std::string> ReadCallArguments(const json& value, const std::string& at) {
+  // A tool without parameters, as some write it.
+  if (value.is_null() || value == "") return std::string("{}");
+  StatusOr<std::string> text = ReadString(value, at);
+  if (!text.ok()) return Mismatch(value, at, "a JSON object, as text");
+  // A call may have been cut or written badly. Agents send it back to the model with what is
+  // wrong with it, and templates need an object.
+  const StatusOr<json> object = base::ReadJson(*text, base::kChatJsonBounds, "the text");
+  if (!object.ok() || !object->is_object()) return DumpJson(json{{kBadArguments, *text}});
   return text;
 }
 

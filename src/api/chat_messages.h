@@ -31,6 +31,10 @@ void ReportOthers(const nlohmann::json& object, std::string_view parent, const s
 std::string ReadTextMember(const nlohmann::json& object, const char* name, const std::string& at,
                            FieldReport* report);
 
+// The arguments of a call, as text. Text that is no JSON object is put into one, so that a chat
+// template can show it to the model.
+StatusOr<std::string> ReadCallArguments(const nlohmann::json& value, const std::string& at);
+
 }  // namespace ropeway::api
 
 #endif  // ROPEWAY_API_CHAT_MESSAGES_H_

@@ -1,146 +1,22 @@
 // POST /v1/chat/completions: OpenAI's chat.
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "api/chat_messages.h"
 #include "api/openai_format.h"
-#include "base/json.h"
-#include "base/utf8.h"
+#include "api/tool_choice.h"
 
 namespace ropeway::api {
 namespace {
 
-using nlohmann::json;
 using Json = nlohmann::ordered_json;
-using base::Member;
-
-// --- Fields.
-
-constexpr char kToolChoice[] = "tool_choice";
-
-// The name in {"type": "function", "function": {"name"}}, which is at `at`.
-StatusOr<std::string> ReadToolName(const json& value, const std::string& at, OpenAiBody* body) {
-  const std::string inner = at + ".function";
-  const json& function = Member(value, "function");
-  if (!function.is_object()) return Mismatch(function, inner, "an object with the tool's \"name\"");
-  const json& name = Member(function, "name");
-  if (!name.is_string() || name == "") return Mismatch(name, inner + ".name", "the name of a tool");
-  constexpr std::string_view kUsed[] = {"type", "function"};
-  ReportOthers(value, "tool_choice.", at, kUsed, body->report);
-  return name.get<std::string>();
-}
-
-// {"mode": "auto" or "required", "tools": [...]}.
-Status ReadAllowedTools(const json& value, const std::string& at, OpenAiBody* body) {
-  if (!value.is_object()) return Mismatch(value, at, "an object with \"mode\" and \"tools\"");
-  const json& mode = Member(value, "mode");
-  if (mode != "auto" && mode != "required") {
-    return Mismatch(mode, at + ".mode", R"("auto" or "required")");
-  }
-  const json& tools = Member(value, "tools");
-  if (!tools.is_array() || tools.empty()) {
-    return Mismatch(tools, at + ".tools", "a list of at least one tool");
-  }
-  body->tool_choice = mode.get<std::string>();
-  for (size_t i = 0; i < tools.size() && !body->report->full(); ++i) {
-    const std::string place = fmt::format("{}.tools[{}]", at, i);
-    if (!tools[i].is_object()) return Mismatch(tools[i], place, "an object");
-    if (Member(tools[i], "type") != "function") {
-      return SupportsOnly(place + ".type", "\"function\"");
-    }
-    StatusOr<std::string> name = ReadToolName(tools[i], place, body);
-    if (!name.ok()) return name.status();
-    body->allowed_tools.push_back(*std::move(name));
-  }
-  return {};
-}
-
-Status ReadToolChoice(const json& value, const std::string& field, OpenAiBody* body) {
-  const json& type = Member(value, "type");
-  if (type == "allowed_tools") {
-    return ReadAllowedTools(Member(value, "allowed_tools"), field + ".allowed_tools", body);
-  }
-  if (type == "function") {
-    body->tool_choice = "function";
-    return Store(ReadToolName(value, field, body), &body->tool_name);
-  }
-  if (value != "none" && value != "auto" && value != "required") {
-    return Mismatch(value, field,
-                    R"("none", "auto", "required", {"type": "function", "function": {"name"}} or )"
-                    R"({"type": "allowed_tools", "allowed_tools": {"mode", "tools"}})");
-  }
-  body->tool_choice = value.get<std::string>();
-  return {};
-}
-
-using Names = std::set<std::string_view>;
-
-Status NoneOfTheTools(const std::string& field, const std::string& name) {
-  return InvalidArgument(
-      fmt::format("'{}' is '{}', which is none of 'tools'.", field, ShownName(name)), field);
-}
-
-// Leaves the model only the tools that it may call.
-void KeepAllowedTools(const std::vector<std::string>& allowed, const Names& names, Chat* chat,
-                      FieldReport* report) {
-  for (size_t i = 0; i < allowed.size() && !report->full(); ++i) {
-    if (names.contains(allowed[i])) continue;
-    report->AddTogether(
-        NoneOfTheTools(fmt::format("tool_choice.allowed_tools.tools[{}].function.name", i),
-                       allowed[i]),
-        {"tools"});
-  }
-  const Names kept(allowed.begin(), allowed.end());
-  std::erase_if(chat->tools, [&](const Tool& tool) { return !kept.contains(tool.name); });
-}
-
-void SetToolChoice(const OpenAiBody& body, Chat* chat, FieldReport* report) {
-  const std::string& choice = body.tool_choice;
-  // A tool that is named is called once, as at OpenAI: its arguments are the answer.
-  chat->parallel_tool_calls = body.parallel_tool_calls && body.tool_name.empty();
-  if (chat->tools.empty()) {
-    if (choice == "required" || choice == "function") {
-      report->AddTogether(InvalidArgument("'tool_choice' needs 'tools' to be called.", kToolChoice),
-                          {"tools"});
-    }
-    return;
-  }
-  if (choice == "none") chat->tool_choice = ToolChoice::kNone;
-  if (choice == "required" || choice == "function") chat->tool_choice = ToolChoice::kRequired;
-  chat->tool_name = body.tool_name;
-  Names names;
-  for (const Tool& tool : chat->tools) names.insert(tool.name);
-  if (!body.tool_name.empty() && !names.contains(body.tool_name)) {
-    report->AddTogether(NoneOfTheTools("tool_choice.function.name", body.tool_name), {"tools"});
-  }
-  if (!body.allowed_tools.empty()) KeepAllowedTools(body.allowed_tools, names, chat, report);
-}
 
 // --- The answer.
 
-Json ChatToken(std::string_view bytes, float logprob) {
-  Json list = Json::array();
-  for (const char c : bytes) list.push_back(static_cast<uint8_t>(c));
-  return {{"token", base::ReplaceInvalidUtf8(bytes)},
-          {"logprob", FiniteLogprob(logprob)},
-          {"bytes", std::move(list)}};
-}
-
 Json ChatLogprobs(const std::vector<OutputToken>& tokens) {
-  Json content = Json::array();
-  for (const OutputToken& token : tokens) {
-    Json entry = ChatToken(token.bytes, token.logprob);
-    entry["top_logprobs"] = Json::array();
-    for (size_t i = 0; i < TopCount(token); ++i) {
-      entry["top_logprobs"].push_back(ChatToken(token.top_bytes[i], token.top_logprobs[i].logprob));
-    }
-    content.push_back(std::move(entry));
-  }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
+  return {{"content", TokensJson(tokens)}, {"refusal", nullptr}};
 }
 
 // As OpenAI streams a call: what it is with its first piece, then more of its arguments.
@@ -264,7 +140,7 @@ class ChatFormat final : public OpenAiFormat {
 const FieldTable<OpenAiBody>& ChatFields() {
   static const FieldTable<OpenAiBody> table = [] {
     FieldReaders<OpenAiBody> own = ChatReaders<OpenAiBody>();
-    own.insert({{kToolChoice, ReadToolChoice},
+    own.insert({{"tool_choice", ReadToolChoice},
                 {"parallel_tool_calls", FieldOf(ReadBool, &OpenAiBody::parallel_tool_calls)},
                 {"logprobs", FieldOf(ReadBool, &OpenAiBody::logprobs)},
                 {"top_logprobs", IntField(0, kMaxLogprobs, &OpenAiBody::top_logprobs)}});

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 
 #include "base/utf8.h"
@@ -50,28 +49,6 @@ double Milliseconds(std::chrono::nanoseconds time) {
   return std::round(static_cast<double>(time.count()) / 1e3) / 1e3;
 }
 
-// Ropeway's own block of an answer (docs/api.md). Written as text: nlohmann/json's constructor from
-// a list leaks what it has when memory runs out in its middle.
-std::string RopewayJson(std::span<const Finish> choices) {
-  const Finish& finish = choices.front();
-  const bool started = finish.batch_num > 0;
-  const auto or_null = [started](int64_t n) { return started ? fmt::format("{}", n) : "null"; };
-  const std::string batch_num = or_null(finish.batch_num);
-  const PhaseTimes& times = finish.times;
-  const auto cut = std::ranges::find_if(choices, [](const Finish& f) { return *f.cut_by != 0; });
-  const auto lowered =
-      std::ranges::find_if(choices, [](const Finish& f) { return f.max_tokens > 0; });
-  std::string limits;
-  if (lowered != choices.end()) limits = fmt::format(",\"max_tokens\":{}", lowered->max_tokens);
-  if (cut != choices.end()) limits += fmt::format(",\"cut_by\":\"{}\"", cut->cut_by);
-  return fmt::format(
-      "{{\"batch_num\":{},\"seed\":{},\"batch\":{},\"batch_size\":{},\"queue_ms\":{},"
-      "\"formation_ms\":{},\"prefill_ms\":{},\"decode_ms\":{},\"output_ms\":{}{}}}",
-      batch_num, finish.seed, batch_num, or_null(finish.batch_size), Milliseconds(times.queue),
-      Milliseconds(times.formation), Milliseconds(times.prefill), Milliseconds(times.decode),
-      Milliseconds(times.output), limits);
-}
-
 // For a gateway, of the tokens of one chunk: their ids, and with log-probabilities where each one's
 // text begins, in bytes of the generated text.
 std::string IdMembers(const std::vector<OutputToken>& tokens, bool offsets) {
@@ -86,26 +63,17 @@ std::string IdMembers(const std::vector<OutputToken>& tokens, bool offsets) {
   return members;
 }
 
-const char* ServiceTier(Priority priority) {
-  switch (priority) {
-    case Priority::kHigh:
-      return "priority";
-    case Priority::kMedium:
-      return "default";
-    case Priority::kLow:
-      return "flex";
-  }
-  return "default";
-}
-
-void CheckLengths(const OpenAiBody& body, const char* zero_tokens_need, FieldReport* report) {
+void CheckLengths(const OpenAiBody& body, std::string_view zero_tokens_need, FieldReport* report) {
   const Request& request = body.request;
   const std::string& field = body.max_tokens_field;
   if (request.max_tokens == 0 && !body.shows_prompts && !body.prompt_logprobs) {
     report->AddTogether(
-        InvalidArgument(fmt::format("'{}' must be at least 1, but is 0; 0 is allowed only with {}.",
-                                    field, zero_tokens_need),
-                        field),
+        InvalidArgument(
+            zero_tokens_need.empty()
+                ? fmt::format("'{}' must be at least 1, but is 0.", field)
+                : fmt::format("'{}' must be at least 1, but is 0; 0 is allowed only with {}.",
+                              field, zero_tokens_need),
+            field),
         {"echo", "prompt_logprobs"});
   }
   if (request.max_tokens && request.sampling.min_tokens > *request.max_tokens) {
@@ -195,6 +163,65 @@ size_t TopCount(const OutputToken& token) {
   return std::min(token.top_logprobs.size(), token.top_bytes.size());
 }
 
+namespace {
+
+Json TokenJson(std::string_view bytes, float logprob) {
+  Json list = Json::array();
+  for (const char c : bytes) list.push_back(static_cast<uint8_t>(c));
+  return {{"token", base::ReplaceInvalidUtf8(bytes)},
+          {"logprob", FiniteLogprob(logprob)},
+          {"bytes", std::move(list)}};
+}
+
+}  // namespace
+
+Json TokensJson(const std::vector<OutputToken>& tokens) {
+  Json content = Json::array();
+  for (const OutputToken& token : tokens) {
+    Json entry = TokenJson(token.bytes, token.logprob);
+    entry["top_logprobs"] = Json::array();
+    for (size_t i = 0; i < TopCount(token); ++i) {
+      entry["top_logprobs"].push_back(TokenJson(token.top_bytes[i], token.top_logprobs[i].logprob));
+    }
+    content.push_back(std::move(entry));
+  }
+  return content;
+}
+
+const char* ServiceTier(Priority priority) {
+  switch (priority) {
+    case Priority::kHigh:
+      return "priority";
+    case Priority::kMedium:
+      return "default";
+    case Priority::kLow:
+      return "flex";
+  }
+  return "default";
+}
+
+// Written as text: nlohmann/json's constructor from a list leaks what it has when memory runs out
+// in its middle.
+std::string RopewayJson(std::span<const Finish> choices) {
+  const Finish& finish = choices.front();
+  const bool started = finish.batch_num > 0;
+  const auto or_null = [started](int64_t n) { return started ? fmt::format("{}", n) : "null"; };
+  const std::string batch_num = or_null(finish.batch_num);
+  const PhaseTimes& times = finish.times;
+  const auto cut = std::ranges::find_if(choices, [](const Finish& f) { return *f.cut_by != 0; });
+  const auto lowered =
+      std::ranges::find_if(choices, [](const Finish& f) { return f.max_tokens > 0; });
+  std::string limits;
+  if (lowered != choices.end()) limits = fmt::format(",\"max_tokens\":{}", lowered->max_tokens);
+  if (cut != choices.end()) limits += fmt::format(",\"cut_by\":\"{}\"", cut->cut_by);
+  return fmt::format(
+      "{{\"batch_num\":{},\"seed\":{},\"batch\":{},\"batch_size\":{},\"queue_ms\":{},"
+      "\"formation_ms\":{},\"prefill_ms\":{},\"decode_ms\":{},\"output_ms\":{}{}}}",
+      batch_num, finish.seed, batch_num, or_null(finish.batch_size), Milliseconds(times.queue),
+      Milliseconds(times.formation), Milliseconds(times.prefill), Milliseconds(times.decode),
+      Milliseconds(times.output), limits);
+}
+
 Json PromptLogprobs(const std::vector<OutputToken>& tokens) {
   const auto entry = [](float logprob, Json rank, const std::string& bytes) -> Json {
     return {{"logprob", FiniteLogprob(logprob)},
@@ -218,29 +245,36 @@ Json PromptLogprobs(const std::vector<OutputToken>& tokens) {
   return list;
 }
 
-Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
-  const StatusOr<nlohmann::json> document = ReadJson(body, limits.json);
+Status ReadOpenAiBody(std::string_view text, const BodyLimits& limits,
+                      const FieldTable<OpenAiBody>& table, std::string_view zero_tokens_need,
+                      const std::function<void(FieldReport* report)>& finish, OpenAiBody* body) {
+  const StatusOr<nlohmann::json> document = ReadJson(text, limits.json);
   if (!document.ok()) return document.status();
-  body_->max_choices = limits.max_choices;
-  FieldReport report(table_.dialect, limits);
-  body_->report = &report;
-  body_->text = body;
-  body_->bounds = limits.json;
-  const Status read = ReadFields(*document, table_, body_);
-  body_->report = nullptr;
-  body_->text = {};
-  body_->ignored = report.ignored();
+  body->max_choices = limits.max_choices;
+  FieldReport report(table.dialect, limits);
+  body->report = &report;
+  body->text = text;
+  body->bounds = limits.json;
+  const Status read = ReadFields(*document, table, body);
+  body->report = nullptr;
+  body->text = {};
+  body->ignored = report.ignored();
   if (!document->is_object()) return read;
-  CheckStream(*body_, &report);
-  FinishBody(&report);
-  CheckLengths(*body_, words_.zero_tokens_need, &report);
-  CheckGateway(*body_, &report);
-  ResolvePriority(body_, &report);
-  CheckChoices(*body_, &report);
+  CheckStream(*body, &report);
+  finish(&report);
+  CheckLengths(*body, zero_tokens_need, &report);
+  CheckGateway(*body, &report);
+  ResolvePriority(body, &report);
+  CheckChoices(*body, &report);
   // Without a token to generate, the prompt is all that there is to compute.
-  Request& request = body_->request;
+  Request& request = body->request;
   if (request.max_tokens == 0 && !request.prompt_logprobs) request.prompt_logprobs = 0;
   return report.status();
+}
+
+Status OpenAiFormat::Parse(std::string_view body, const BodyLimits& limits) {
+  const auto finish = [this](FieldReport* report) { FinishBody(report); };
+  return ReadOpenAiBody(body, limits, table_, words_.zero_tokens_need, finish, body_);
 }
 
 void OpenAiFormat::Start(AnswerHead head) {

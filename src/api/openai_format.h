@@ -3,9 +3,11 @@
 #define ROPEWAY_API_OPENAI_FORMAT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +57,12 @@ FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody
 const FieldTable<OpenAiBody>& CompletionFields();
 const FieldTable<OpenAiBody>& ChatFields();
 
+// Reads a body by the table of its dialect; `finish` then checks the fields together and completes
+// the request. `zero_tokens_need`: the fields that max_tokens 0 needs one of; "": it is an error.
+Status ReadOpenAiBody(std::string_view text, const BodyLimits& limits,
+                      const FieldTable<OpenAiBody>& table, std::string_view zero_tokens_need,
+                      const std::function<void(FieldReport* report)>& finish, OpenAiBody* body);
+
 // A token as a key that no other token's bytes share: its text, or "bytes:\xe2\x96" where that is
 // not valid UTF-8. OpenAI writes completions' tokens so.
 std::string TokenKey(std::string_view bytes);
@@ -64,6 +72,16 @@ double FiniteLogprob(float logprob);
 
 // How many of the token's top log-probabilities can be shown.
 size_t TopCount(const OutputToken& token);
+
+// OpenAI's list of tokens with their log-probabilities: {"token", "logprob", "bytes",
+// "top_logprobs"}.
+nlohmann::ordered_json TokensJson(const std::vector<OutputToken>& tokens);
+
+// OpenAI's name of the tier that serves a class.
+const char* ServiceTier(Priority priority);
+
+// Ropeway's own block of an answer (docs/api.md).
+std::string RopewayJson(std::span<const Finish> choices);
 
 // vLLM's "prompt_logprobs": for each token of the prompt null or {"<id>": {"logprob", "rank",
 // "decoded_token"}, ...}. The rank of a token that is not among the most probable ones is null.

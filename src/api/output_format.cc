@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "api/chat_messages.h"
+#include "base/json.h"
 #include "core/output_bounds.h"
 
 namespace ropeway::api {
@@ -85,48 +88,64 @@ Status RejectGrammar(const json& value, const std::string& field, OpenAiBody*) {
                      "a regular expression");
 }
 
-// OpenAI's {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}. The schema is
-// always enforced, also without `strict`.
-Status ReadNamedSchema(const json& format, OpenAiBody* body) {
-  const auto named = format.find("json_schema");
-  const std::string field = "response_format.json_schema";
-  if (named == format.end() || !named->is_object()) {
-    return Mismatch(named == format.end() ? json() : *named, field,
-                    "an object with a name and a schema");
-  }
-  const auto schema = named->find("schema");
-  if (schema == named->end()) {
+// The members of an object that describes a schema: "name", "description", "schema" and "strict",
+// and for a flat one its "type". The schema is always enforced, also without `strict`.
+Status ReadDescribedSchema(const json& named, const std::vector<std::string_view>& path, bool flat,
+                           OpenAiBody* body) {
+  std::string field(path[0]);
+  for (size_t i = 1; i < path.size(); ++i) field += "." + std::string(path[i]);
+  const auto schema = named.find("schema");
+  if (schema == named.end()) {
     return Mismatch(json(), field + ".schema", "a JSON Schema: an object, true or false");
   }
-  constexpr std::string_view kUsed[] = {"name", "description", "schema", "strict"};
-  for (const auto& [name, value] : named->items()) {
-    const std::string path = field + "." + ShownName(name);
+  constexpr std::string_view kUsed[] = {"name", "description", "schema", "strict", "type"};
+  const std::span<const std::string_view> used = kUsed;
+  for (const auto& [name, value] : named.items()) {
+    const std::string at = field + "." + ShownName(name);
     if (name == "strict") {
-      if (!value.is_null()) body->report->Add(ReadBool(value, path).status());
+      if (!value.is_null()) body->report->Add(ReadBool(value, at).status());
     } else if (name == "name" || name == "description") {
-      if (!value.is_null()) body->report->Add(ReadString(value, path).status());
-    } else if (name != "schema") {
-      body->report->AddOther("response_format.json_schema.", name, value, path, kUsed);
+      if (!value.is_null()) body->report->Add(ReadString(value, at).status());
+    } else if (name != "schema" && !(flat && name == "type")) {
+      body->report->AddOther(field + ".", name, value, at, used.first(flat ? 5 : 4));
     }
   }
-  return SetSchema(*schema, {"response_format", "json_schema", "schema"}, body);
+  std::vector<std::string_view> inner = path;
+  inner.emplace_back("schema");
+  return SetSchema(*schema, inner, body);
+}
+
+// OpenAI's {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}.
+Status ReadNamedSchema(const json& format, OpenAiBody* body) {
+  const auto named = format.find("json_schema");
+  if (named == format.end() || !named->is_object()) {
+    return Mismatch(named == format.end() ? json() : *named, "response_format.json_schema",
+                    "an object with a name and a schema");
+  }
+  return ReadDescribedSchema(*named, {"response_format", "json_schema"}, /*flat=*/false, body);
+}
+
+// Which of the forms the format asks for; it stands in the field `field`.
+StatusOr<std::string> ReadFormatType(const json& value, const std::string& field) {
+  if (!value.is_object()) {
+    return Mismatch(value, field,
+                    R"({"type": "text"}, {"type": "json_object"} or {"type": "json_schema"})");
+  }
+  const json& type = base::Member(value, "type");
+  if (!type.is_string()) {
+    return Mismatch(type, field + ".type", R"("text", "json_object" or "json_schema")");
+  }
+  if (type != "text" && type != "json_object" && type != "json_schema") {
+    return SupportsOnly(field + ".type", R"("text", "json_object" and "json_schema")");
+  }
+  return type.get<std::string>();
 }
 
 Status ReadResponseFormat(const json& value, const std::string& field, OpenAiBody* body) {
-  const std::string expected =
-      R"({"type": "text"}, {"type": "json_object"} or {"type": "json_schema"})";
-  if (!value.is_object()) return Mismatch(value, field, expected);
-  const auto type = value.find("type");
-  if (type == value.end() || !type->is_string()) {
-    return Mismatch(type == value.end() ? json() : *type, field + ".type",
-                    R"("text", "json_object" or "json_schema")");
-  }
-  const auto& name = type->get_ref<const std::string&>();
-  if (name == "text") return {};
-  if (name == "json_schema") return ReadNamedSchema(value, body);
-  if (name != "json_object") {
-    return SupportsOnly(field + ".type", R"("text", "json_object" and "json_schema")");
-  }
+  const StatusOr<std::string> type = ReadFormatType(value, field);
+  if (!type.ok()) return type.status();
+  if (*type == "text") return {};
+  if (*type == "json_schema") return ReadNamedSchema(value, body);
   // llama.cpp's server takes a schema here.
   const auto schema = value.find("schema");
   if (schema == value.end() || schema->is_null()) return SetJsonObject(field, body);
@@ -166,6 +185,18 @@ FieldReader<OpenAiBody> SchemaField(const char* name) {
 }
 
 }  // namespace
+
+Status ReadTextFormat(const json& value, OpenAiBody* body) {
+  const std::string field = "text.format";
+  const StatusOr<std::string> type = ReadFormatType(value, field);
+  if (!type.ok()) return type.status();
+  if (*type == "json_schema") {
+    return ReadDescribedSchema(value, {"text", "format"}, /*flat=*/true, body);
+  }
+  constexpr std::string_view kUsed[] = {"type"};
+  ReportOthers(value, "text.format.", field, kUsed, body->report);
+  return *type == "text" ? Status() : SetJsonObject(field, body);
+}
 
 FieldReaders<OpenAiBody> OutputFormatReaders() {
   return {{"response_format", ReadResponseFormat},

@@ -19,6 +19,10 @@ namespace ropeway::api {
 // rejected. The schema is not read here: the engine does that.
 FieldReaders<OpenAiBody> OutputFormatReaders();
 
+// The `format` of a body's field `text`: {"type": "text"}, {"type": "json_object"} or {"type":
+// "json_schema", "name", "schema"}.
+Status ReadTextFormat(const nlohmann::json& value, OpenAiBody* body);
+
 namespace wire {
 
 // Adds what asks a server of this kind for the form. kUnimplemented if the kind has no way to.
