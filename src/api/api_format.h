@@ -87,6 +87,8 @@ struct ApiRequest {
   // The answer reports request.prompt_logprobs once for each prompt: the first choice alone is
   // asked for them.
   bool prompt_logprobs_once = false;
+  // Of the body's texts other than prompts, what the answer repeats.
+  size_t repeated_bytes = 0;
   // The class that the body asks for and the field that names it. The API key decides about it.
   std::optional<Priority> priority;
   const char* priority_field = "priority";
@@ -107,7 +109,15 @@ struct AnswerHead {
   Priority priority = Priority::kMedium;  // The class that serves the request.
   bool stored = false;                    // The answer is kept, and can be fetched by its id.
   // With ApiRequest::shows_prompts: the text of each prompt. Else empty.
-  std::vector<std::string> prompt_texts;
+  std::vector<std::string> prompt_texts = {};
+};
+
+// A part of what an answer says: a stretch of its thoughts or of its text, or one call of a tool.
+struct SaidPart {
+  enum class Kind : uint8_t { kThought, kText, kCall };
+  Kind kind = Kind::kText;
+  size_t bytes = 0;   // Of the thoughts or the text.
+  size_t tokens = 0;  // Of ChoiceOutput::tokens, those that belong to it.
 };
 
 // The output of one choice, complete.
@@ -118,7 +128,13 @@ struct ChoiceOutput {
   Finish finish;
   std::string reasoning = {};
   std::vector<ToolCall> tool_calls = {};
+  // The order in which it was said. Empty where that was not noted: first the thoughts, then the
+  // text, then the calls, as models do.
+  std::vector<SaidPart> parts = {};
 };
+// Adds a delta that follows, with its place in the order. Of one delta thoughts come before text,
+// and text before calls. A token that says nothing belongs to what was said before it.
+void AddTo(Delta delta, ChoiceOutput* output);
 
 // One request and its answer in one dialect. The server calls Parse, then Start, then either Whole,
 // or Begin, Delta and End for the choices in any order, and Done. Thread rule: one thread at a
@@ -180,7 +196,8 @@ class ItemFormat : public ApiFormat {
   // Puts what came before, items of earlier inputs and answers, before the body's own input. Call
   // after Parse, and before the prompt is moved out.
   virtual Status Continue(const std::vector<std::string>& items) = 0;
-  // The items of the body's own input, in order. Call after Start.
+  // The items of the body's own input, in order. Call after Start, of an answer that is stored or a
+  // conversation's turn; of another they are not kept.
   virtual std::vector<std::string> InputItems() const = 0;
   // The items of an answer. Call after Start.
   virtual std::vector<std::string> OutputItems(const ChoiceOutput& output) const = 0;

@@ -29,6 +29,7 @@ enum Dialect : uint32_t {
   kChat = 1U << 1U,
   kTokenize = 1U << 2U,
   kDetokenize = 1U << 3U,
+  kResponses = 1U << 4U,
 };
 
 enum class FieldKind : uint8_t {

@@ -1,4 +1,4 @@
-// What OpenAI's two dialects, completions and chat, share: fields, chunks, usage and errors.
+// What OpenAI's dialects, completions, chat and responses, share: fields, chunks, usage and errors.
 #ifndef ROPEWAY_API_OPENAI_FORMAT_H_
 #define ROPEWAY_API_OPENAI_FORMAT_H_
 
@@ -19,9 +19,10 @@
 
 namespace ropeway::api {
 
-// POST /v1/completions and POST /v1/chat/completions.
+// POST /v1/completions, POST /v1/chat/completions and POST /v1/responses, which is an ItemFormat.
 std::unique_ptr<ApiFormat> MakeOpenAiCompletions();
 std::unique_ptr<ApiFormat> MakeOpenAiChat();
+std::unique_ptr<ApiFormat> MakeOpenAiResponses();
 
 // A body of either dialect, with what it says about the answer's form.
 struct OpenAiBody : ApiRequest, ChatDraft {

@@ -64,7 +64,7 @@ struct Parameter {
   uint32_t known = 0;
   uint32_t known_as = 0;
   // What requests may call it besides; null: no more.
-  std::array<const char*, 3> aliases = {};
+  std::array<const char*, 4> aliases = {};
   const char* help = nullptr;    // Its flag's help, which `run` has; null: no flag.
   const char* letter = nullptr;  // Another name of that: "-n".
 };

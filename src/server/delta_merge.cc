@@ -68,9 +68,10 @@ api::ChoiceOutput OutputOf(Delta all, const Finish& finish) {
 }
 
 api::ChoiceOutput OutputOf(const std::vector<Delta>& pieces, const Finish& finish) {
-  Delta all;
-  for (const Delta& piece : pieces) Append(piece, true, &all);
-  return OutputOf(std::move(all), finish);
+  api::ChoiceOutput output;
+  for (const Delta& piece : pieces) api::AddTo(piece, &output);
+  output.finish = finish;
+  return output;
 }
 
 }  // namespace ropeway::server

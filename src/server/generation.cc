@@ -204,7 +204,13 @@ asio::awaitable<http::Sent> Generation::TryRun() {
       if (status.ok()) source = *std::move(submitted);
     }
   }
-  if (!status.ok()) rejection = context_->Rejection(status, http_.caller.tenant);
+  if (!status.ok()) {
+    rejection = context_->Rejection(status, http_.caller.tenant);
+    // It would be the same again: OpenAI's clients retry other 503s.
+    if (rejection->status == 503 && !status.field().empty()) {
+      rejection->headers.emplace_back("x-should-retry", "false");
+    }
+  }
   turn.End();
   http::Sent sent;
   if (rejection) {
@@ -265,16 +271,17 @@ Status Generation::Prepare() {
   head_.model = model->id;
   head_.fingerprint = model->fingerprint;
   max_model_len_ = model->max_model_len;
-  if (!api.shows_prompts) return {};
-  size_t bytes = 0;
+  size_t bytes = api.repeated_bytes;
+  if (!api.shows_prompts && bytes <= http::kFreeAnswerBytes) return {};
   for (const api::Prompt& prompt : api.prompts) {
+    if (!api.shows_prompts) break;
     StatusOr<std::string> text = PromptText(prompt, backend);
     if (!text.ok()) return text.status();
     bytes += text->size();
     head_.prompt_texts.push_back(*std::move(text));
   }
-  // Each choice shows its prompt, and while the answer is written it is copied. A small answer is
-  // free.
+  // Each choice shows its prompt, the answer what it repeats of the body, and while the answer is
+  // written it is copied. A small answer is free.
   shown_.bytes = bytes * static_cast<size_t>(api.n);
   const size_t written = shown_.bytes > http::kFreeAnswerBytes ? 2 * shown_.bytes : 0;
   const std::string& tenant = http_.caller.tenant;

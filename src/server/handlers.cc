@@ -281,8 +281,9 @@ std::string ForOtherApi(std::string_view path) {
   if (path.ends_with('/')) path.remove_suffix(1);
   if (path.starts_with(kVersion)) path.remove_prefix(kVersion.size());
   static constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
-      {"/responses", "OpenAI's Responses API"}, {"/messages", "Anthropic's Messages API"},
-      {"/embeddings", "An embedding of texts"}, {"/api/chat", "Ollama's API"},
+      {"/messages", "Anthropic's Messages API"},
+      {"/embeddings", "An embedding of texts"},
+      {"/api/chat", "Ollama's API"},
       {"/api/generate", "Ollama's API"},
   };
   for (const auto& [other, what] : kOthers) {

@@ -55,7 +55,10 @@ TEST(OpenApi, HasEveryFieldAndParametersWithTheirRanges) {
     ++dialects;
     const json body = paths[std::string(route.path)]["post"]["requestBody"]["content"];
     const json fields = body["application/json"]["schema"]["properties"];
-    EXPECT_TRUE(fields.contains(route.path == "/v1/completions" ? "prompt" : "messages"));
+    const std::string prompt = route.path == "/v1/completions" ? "prompt"
+                               : route.path == "/v1/responses" ? "input"
+                                                               : "messages";
+    EXPECT_TRUE(fields.contains(prompt)) << route.path;
     EXPECT_TRUE(fields.contains("stream"));
     for (const core::Parameter& row : core::Parameters()) {
       ASSERT_TRUE(fields.contains(row.name)) << row.name;
@@ -72,7 +75,7 @@ TEST(OpenApi, HasEveryFieldAndParametersWithTheirRanges) {
     EXPECT_EQ(fields["stop"]["type"], json::parse(R"(["string","array"])"));
     EXPECT_EQ(fields["ignore_eos"]["type"], "boolean");
   }
-  EXPECT_EQ(dialects, 2U);
+  EXPECT_EQ(dialects, 3U);
 }
 
 class HttpOpenApiTest : public ServerTest {};

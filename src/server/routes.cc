@@ -16,6 +16,8 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
   return {
       DialectRoute(context, "/v1/completions", api::MakeOpenAiCompletions, "Continue a text"),
       DialectRoute(context, "/v1/chat/completions", api::MakeOpenAiChat, "Answer a chat"),
+      DialectRoute(context, "/v1/responses", api::MakeOpenAiResponses,
+                   "Answer a list of items: messages, thoughts, calls of tools and their outputs"),
       {"GET", "/v1/models", http::Rights::kKey, none, plain(AnswerModels), "The served models"},
       {"GET", "/v1/models/{model}", http::Rights::kKey, none, plain(AnswerModel),
        "One of the served models"},

@@ -27,7 +27,7 @@ std::unique_ptr<StoredAnswers> MakeStored(const ServerOptions& options, Sampling
                                           service::FrontDesk* backend) {
   if (options.objects == nullptr) return nullptr;
   StoredAnswersOptions stored;
-  stored.dialects = {api::MakeOpenAiChat, api::MakeOpenAiCompletions};
+  stored.dialects = {api::MakeOpenAiResponses, api::MakeOpenAiChat, api::MakeOpenAiCompletions};
   stored.body = options.limits.body;
   stored.sampling = std::move(sampling);
   stored.answers = std::move(answers);

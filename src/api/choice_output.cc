@@ -1,0 +1,53 @@
+#include <iterator>
+#include <utility>
+
+#include "api/api_format.h"
+
+namespace ropeway::api {
+namespace {
+
+// The last part, if it is of this kind; else a new one.
+SaidPart* PartOf(SaidPart::Kind kind, std::vector<SaidPart>* parts) {
+  if (parts->empty() || parts->back().kind != kind) parts->push_back({kind});
+  return &parts->back();
+}
+
+void AddCall(ToolCallDelta call, ChoiceOutput* output) {
+  const auto index = static_cast<size_t>(call.index);
+  if (index > output->tool_calls.size()) return;  // No backend of ours leaves one out.
+  if (index == output->tool_calls.size()) {
+    output->tool_calls.emplace_back();
+    output->parts.push_back({SaidPart::Kind::kCall});
+  }
+  ToolCall& known = output->tool_calls[index];
+  known.id += call.id;
+  known.name += call.name;
+  known.arguments += call.arguments;
+}
+
+}  // namespace
+
+void AddTo(Delta delta, ChoiceOutput* output) {
+  const size_t before = output->parts.size();
+  if (!delta.reasoning.empty()) {
+    PartOf(SaidPart::Kind::kThought, &output->parts)->bytes += delta.reasoning.size();
+    output->reasoning += delta.reasoning;
+  }
+  if (!delta.text.empty()) {
+    PartOf(SaidPart::Kind::kText, &output->parts)->bytes += delta.text.size();
+    output->text += delta.text;
+  }
+  for (ToolCallDelta& call : delta.tool_calls) AddCall(std::move(call), output);
+  if (!output->parts.empty()) {
+    output->parts.back().tokens += delta.tokens.size();
+    // What came before anything was said.
+    if (before == 0) output->parts.front().tokens += output->tokens.size();
+  }
+  output->prompt_tokens.insert(output->prompt_tokens.end(),
+                               std::make_move_iterator(delta.prompt_tokens.begin()),
+                               std::make_move_iterator(delta.prompt_tokens.end()));
+  output->tokens.insert(output->tokens.end(), std::make_move_iterator(delta.tokens.begin()),
+                        std::make_move_iterator(delta.tokens.end()));
+}
+
+}  // namespace ropeway::api
