@@ -20,14 +20,13 @@ using K = FieldKind;
 
 constexpr FieldRow kFieldRows[] = {
     // Bookkeeping, or about parts that there are none of. A prompt_cache_key says on which machine
-    // to look for a prefix. Nothing is stored.
+    // to look for a prefix.
     {"user", kGenerate, K::kNoEffect, "a string"},
     {"safety_identifier", kGenerate, K::kNoEffect, "a string"},
     {"prompt_cache_key", kGenerate, K::kNoEffect, "a string"},
     {"request_id", kGenerate, K::kNoEffect, "a string"},
     {"metadata", kBoth, K::kNoEffect, "an object of strings"},
     {"stream_options.include_obfuscation", kGenerate, K::kNoEffect, "true or false"},
-    {"store", kChat, K::kNoEffect, "true or false"},
     // Front ends send these, and servers that they were written for use them.
     {"keep_alive", kGenerate, K::kNoEffect},
     {"chat_id", kGenerate, K::kNoEffect},
@@ -48,7 +47,6 @@ constexpr FieldRow kFieldRows[] = {
     {"messages[].tool_calls[].index", kChats, K::kNoEffect},
     {"tools[].cache_control", kChats | kResponses, K::kNoEffect},
 
-    {"store", kCompletions, K::kNoEffectWith, "false"},
     {"use_beam_search", kGenerate, K::kNoEffectWith, "false"},
     {"early_stopping", kGenerate, K::kNoEffectWith, "false"},
     {"include_stop_str_in_output", kGenerate, K::kNoEffectWith, "false"},

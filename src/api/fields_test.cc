@@ -165,15 +165,15 @@ TEST(FieldsTest, AFieldIsCheckedByItsKind) {
             "'messages[].function_call' is not supported; use 'tool_calls'.");
   EXPECT_EQ(message(kCompletions, "function_call", "\"auto\""), "no row");
   for (const char* none : {"[]", "{}", "\"\"", "false"}) {
-    for (const char* name : {"functions", "messages[].function_call", "messages[].audio",
-                             "messages[].refusal", "store"}) {
-      const Dialect dialect = name == std::string_view("store") ? kCompletions : kChat;
-      EXPECT_EQ(message(dialect, name, none), "") << "as empty as any";
+    for (const char* name :
+         {"functions", "messages[].function_call", "messages[].audio", "messages[].refusal"}) {
+      EXPECT_EQ(message(kChat, name, none), "") << "as empty as any";
     }
   }
   EXPECT_EQ(message(kTokenize, "messages[].audio", "[1]"), "'messages[].audio' supports only [].");
   EXPECT_EQ(message(kChat, "length_penalty", "1.0"), "");
-  EXPECT_EQ(message(kCompletions, "store", "0"), "'store' must be false, but is 0.");
+  EXPECT_EQ(message(kCompletions, "use_beam_search", "0"),
+            "'use_beam_search' must be false, but is 0.");
   EXPECT_EQ(message(kCompletions, "mirostat", "2"), "'mirostat' supports only 0.");
   EXPECT_EQ(message(kChat, "keep_alive", "{}"), "");
   EXPECT_EQ(message(kChat, "metadata", R"({"a":1})"),

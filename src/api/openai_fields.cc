@@ -97,6 +97,14 @@ Status ReadServiceTier(const json& value, const std::string& field, OpenAiBody* 
   return {};
 }
 
+Status ReadStore(const json& value, const std::string& field, OpenAiBody* body) {
+  return Store(ReadBool(value, field), &body->keeping.store);
+}
+
+Status ReadBackground(const json& value, const std::string& field, OpenAiBody* body) {
+  return Store(ReadBool(value, field), &body->keeping.background);
+}
+
 // --- What a gateway says.
 
 Status ReadTenantName(const json& value, const std::string& path, std::string* name) {
@@ -165,6 +173,8 @@ FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody
               {"priority", ReadPriority},
               {"service_tier", ReadServiceTier},
               {"prompt_cache_retention", ReadCacheRetention},
+              {"store", ReadStore},
+              {"background", ReadBackground},
               {"ropeway_gateway", ReadGateway}});
   for (const core::Parameter& row : core::Parameters()) {
     const auto reader = [&row](const json& value, const std::string& field, OpenAiBody* body) {

@@ -260,7 +260,8 @@ TEST(CompletionRequest, EdgesOfRanges) {
                                                         {"service_tier", "\"auto\""},
                                                         {"priority", "2"},
                                                         {"request_id", "\"r\""},
-                                                        {"store", "false"}}) {
+                                                        {"store", "true"},
+                                                        {"background", "true"}}) {
     StatusOr<OpenAiBody> api = CompletionWith(field, value);
     EXPECT_TRUE(api.ok()) << field << "=" << value << ": " << api.status().message();
   }
@@ -365,7 +366,8 @@ TEST(CompletionRequest, RejectsByName) {
       {"cache_salt", {"1", "\"\"", "\"" + std::string(257, 's') + "\"", "[\"s\"]"}},
       {"prompt_cache_key", {"{}"}},
       {"prompt_cache_retention", {"\"1h\"", "\"\"", "24", "\"IN_MEMORY\"", "{}"}},
-      {"store", {"true", "1"}},
+      {"store", {"\"true\"", "1"}},
+      {"background", {"\"true\"", "1"}},
       {"cache_scope", {"\"s\""}},
       {"promt", {"1", "[]"}},
       {"repeat_penalty", {"0", "11"}},

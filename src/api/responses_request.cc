@@ -136,14 +136,6 @@ Status ReadMetadata(const json& value, const std::string& field, ResponsesBody* 
 
 // --- How long it is kept.
 
-Status ReadStore(const json& value, const std::string& field, ResponsesBody* body) {
-  return Store(ReadBool(value, field), &body->keeping.store);
-}
-
-Status ReadBackground(const json& value, const std::string& field, ResponsesBody* body) {
-  return Store(ReadBool(value, field), &body->keeping.background);
-}
-
 Status ReadPrevious(const json& value, const std::string& field, ResponsesBody* body) {
   if (!value.is_string() || value == "") return Mismatch(value, field, "the id of a response");
   body->keeping.previous = value.get<std::string>();
@@ -304,8 +296,6 @@ const FieldTable<OpenAiBody>& ResponsesFields() {
                 {"top_logprobs", IntField(0, kMaxLogprobs, &OpenAiBody::top_logprobs)},
                 {"truncation", Own(ReadTruncation)},
                 {"metadata", Own(ReadMetadata)},
-                {"store", Own(ReadStore)},
-                {"background", Own(ReadBackground)},
                 {"previous_response_id", Own(ReadPrevious)},
                 {"conversation", Own(ReadConversation)}});
     FieldTable<OpenAiBody> all = WithOpenAiFields(kResponses, std::move(own));

@@ -19,6 +19,7 @@
 #include "http/client_address.h"
 #include "server/api_keys.h"
 #include "server/api_server.h"
+#include "store/session_store.h"
 
 namespace ropeway::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "api/api_format.h"
 #include "base/shared_budget.h"
 #include "ropeway/backend.h"
 
@@ -32,6 +33,8 @@ class AnswerSource {
     bool admitted = false;  // It is admitted, now or earlier.
     std::vector<Delta> deltas;
     std::optional<Outcome> end;
+    // The whole choice, where the source keeps it in its parts; then there are no deltas.
+    std::optional<api::ChoiceOutput> whole;
     base::SharedBudget::Hold held;  // For the deltas' memory.
   };
   // How far a choice is.
@@ -48,7 +51,7 @@ class AnswerSource {
   virtual bool ended(size_t choice) const = 0;
   // Takes nothing, but like Take asks to be woken by what comes next. REQUIRES: !ended(choice).
   virtual Progress Look(size_t choice) = 0;
-  // Of an answer that is sent whole, all output is one delta. REQUIRES: !ended(choice).
+  // Of an answer that is sent whole, all output is one delta, or `whole`. REQUIRES: !ended(choice).
   virtual Output Take(size_t choice) = 0;
   virtual AnswerFacts facts(size_t choice) const = 0;
   // Admission's, of the first choice; absent before the request is admitted.

@@ -54,6 +54,10 @@ bool CollectEnded(AnswerSource* source, std::vector<api::ChoiceOutput>* choices,
     AnswerSource::Output output = source->Take(i);
     *failure = EndStatus(*output.end);
     if (!failure->ok()) return true;
+    if (output.whole) {
+      (*choices)[i] = *std::move(output.whole);
+      continue;
+    }
     Delta all;
     if (!output.deltas.empty()) {
       holds->push_back(std::move(output.held));

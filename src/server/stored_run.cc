@@ -486,14 +486,11 @@ AnswerSource::Output StoredRun::Read(size_t index, bool as_one, size_t most, siz
   *more = false;
   if (as_one && !settled_) return output;
   const size_t end = as_one ? all.size() : std::min(all.size(), *pieces + most);
-  if (as_one) output.deltas.emplace_back();
-  for (; *pieces < end; ++*pieces) {
-    if (as_one) {
-      Append(all[*pieces], true, &output.deltas.front());
-    } else {
-      output.deltas.push_back(all[*pieces]);
-    }
+  if (as_one) {
+    output.whole = OutputOf(all, choice.kept.finish.value_or(Finish()));
+    *pieces = end;
   }
+  for (; *pieces < end; ++*pieces) output.deltas.push_back(all[*pieces]);
   *more = end < all.size();
   if (!settled_ || *more) return output;
   if (error_) {

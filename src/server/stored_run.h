@@ -156,8 +156,8 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   void Unwatch(uint64_t watcher);
 
   AnswerSource::Progress Look(size_t choice) const;
-  // The output behind the first `*pieces` pieces, to which it adds what it returns: all as one, or
-  // at most `most` pieces. `*more`: there are more by now.
+  // The output behind the first `*pieces` pieces, to which it adds what it returns: all as a
+  // whole, or at most `most` pieces. `*more`: there are more by now.
   AnswerSource::Output Read(size_t choice, bool as_one, size_t most, size_t* pieces,
                             bool* more) const;
   AnswerFacts facts(size_t choice) const;
