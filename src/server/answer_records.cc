@@ -154,8 +154,8 @@ StatusOr<std::unique_ptr<api::ApiFormat>> AnswerRecords::Reopen(
   return Status(StatusCode::kDataLoss, fmt::format("No dialect has ids such as '{}'.", request.id));
 }
 
-StatusOr<store::ObjectChange> AnswerRecords::Turn(const StoredRequest& request,
-                                                  const api::ChoiceOutput& output) const {
+StatusOr<AnswerRecords::TurnChange> AnswerRecords::Turn(const StoredRequest& request,
+                                                        const api::ChoiceOutput& output) const {
   StatusOr<store::Conversation> conversation =
       ReadConversation(request.tenant, request.conversation);
   if (!conversation.ok()) return conversation.status();
@@ -163,14 +163,16 @@ StatusOr<store::ObjectChange> AnswerRecords::Turn(const StoredRequest& request,
   if (!format.ok()) return format.status();
   const auto* items = dynamic_cast<const api::ItemFormat*>(format->get());
   if (items == nullptr) return Status(StatusCode::kInternal, "The dialect has no items.");
+  TurnChange change;
+  change.with.name = {ObjectKind::kConversation, request.tenant, request.conversation};
+  change.without = change.with;
+  change.without.state = store::PackConversation(*conversation);
   for (Items more : {items->InputItems(), items->OutputItems(output)}) {
     conversation->items_made += more.size();
     conversation->items.insert(conversation->items.end(), std::make_move_iterator(more.begin()),
                                std::make_move_iterator(more.end()));
   }
-  store::ObjectChange change;
-  change.name = {ObjectKind::kConversation, request.tenant, request.conversation};
-  change.state = store::PackConversation(*conversation);
+  change.with.state = store::PackConversation(*conversation);
   return change;
 }
 

@@ -8,7 +8,7 @@
 
 #include "api/api_format.h"
 #include "base/shared_budget.h"
-#include "server/stored_run.h"
+#include "server/stored_answer.h"
 #include "store/conversation.h"
 #include "store/object_store.h"
 
@@ -53,9 +53,12 @@ class AnswerRecords {
   StatusOr<Items> Before(const StoredRequest& request) const;
   StatusOr<store::Conversation> ReadConversation(const std::string& tenant,
                                                  const std::string& id) const;
-  // The conversation of a request with one more turn, its input and this output.
-  StatusOr<store::ObjectChange> Turn(const StoredRequest& request,
-                                     const api::ChoiceOutput& output) const;
+  // The conversation of a request with one more turn, its input and this output; and without it.
+  struct TurnChange {
+    store::ObjectChange with;
+    store::ObjectChange without;
+  };
+  StatusOr<TurnChange> Turn(const StoredRequest& request, const api::ChoiceOutput& output) const;
 
  private:
   StatusOr<Items> Ancestors(const std::string& tenant, const std::string& previous) const;

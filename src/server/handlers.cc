@@ -151,7 +151,10 @@ http::HttpReply AnswerMetrics(const http::HttpRequest& request, ServerContext* c
   const http::Caller& caller = request.caller;
   http::HttpReply reply;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  if (caller.sees_all) reply.body = context->backend->MetricsText() + context->http.metrics.Text();
+  if (caller.sees_all) {
+    reply.body = context->backend->MetricsText() + context->http.metrics.Text();
+    if (context->stored != nullptr) reply.body += context->stored->MetricsText();
+  }
   reply.body += TenantText(context->http.metrics, context->key_limits.Usage(),
                            caller.sees_all ? std::string() : caller.tenant);
   return reply;

@@ -272,9 +272,24 @@ std::shared_ptr<const std::string> StoredAnswers::Pending(const std::string& ten
   return run == nullptr || !run->recorded() ? nullptr : run->body();
 }
 
+std::string StoredAnswers::MetricsText() const {
+  size_t under_way = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    under_way = live_.size();
+  }
+  return metrics_.Text(store_->stats(), under_way);
+}
+
 // --- Restarts
 
 void StoredAnswers::Resume() {
+  resume_ = true;
+  ResumeWhenRead();
+}
+
+void StoredAnswers::ResumeWhenRead() {
+  if (!store_->loaded() || !resume_.exchange(false)) return;
   for (const store::ObjectInfo& info : store_->Opened()) {
     if (info.name.kind != ObjectKind::kResponse || info.lost) continue;
     try {
@@ -402,6 +417,7 @@ void StoredAnswers::Loop() {
     std::vector<std::shared_ptr<StoredRun>> runs = inbox_->Take(tick + kTick);
     if (Clock::now() >= tick + kTick) {
       tick = Clock::now();
+      ResumeWhenRead();
       SubmitWaiting();
       const std::lock_guard lock(mutex_);
       for (const auto& [key, run] : live_) runs.push_back(run);
@@ -434,17 +450,24 @@ void StoredAnswers::Save(const std::shared_ptr<StoredRun>& run) {
   AnswerState state = AnswerState::kQueued;
   change.state = run->Pack(write, &state);
   change.open = write != Write::kFinal;
+  std::optional<store::ObjectChange> without;
   if (write == Write::kFinal && !request.conversation.empty() && HasOutput(state)) {
-    StatusOr<store::ObjectChange> turn = records_.Turn(request, run->Collected(0));
+    StatusOr<AnswerRecords::TurnChange> turn = records_.Turn(request, run->Collected(0));
     if (turn.ok()) {
-      changes.push_back(*std::move(turn));
+      changes.push_back(std::move(turn->with));
+      // The store drops what is new where it cannot write, but keeps changes of what it had.
+      if (!run->recorded()) without = std::move(turn->without);
     } else {
       run->Fail(turn.status());
-      change.state = run->Pack(write, &state);
+      changes.front().state = run->Pack(write, &state);
     }
   }
   const Status status = store_->Write(
-      std::move(changes), [run, write](const Status& written) { run->Written(write, written); });
+      std::move(changes),
+      [run, write, store = store_, without = std::move(without)](const Status& written) {
+        if (!written.ok() && without) static_cast<void>(store->Write({*without}, nullptr));
+        run->Written(write, written);
+      });
   if (!status.ok()) run->Written(write, status);
 }
 

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_SERVER_STORED_ANSWERS_H_
 #define ROPEWAY_SERVER_STORED_ANSWERS_H_
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -16,6 +17,7 @@
 #include "api/api_format.h"
 #include "server/answer_records.h"
 #include "server/key_limits.h"
+#include "server/stored_metrics.h"
 #include "server/stored_run.h"
 #include "service/front_desk.h"
 #include "store/object_store.h"
@@ -59,7 +61,7 @@ class StoredAnswers {
   StatusOr<Items> History(const std::string& tenant, const api::Keeping& keeping) const;
 
   // Hands a request to the backend and records its answer. `format` has parsed the body and been
-  // started; the prompts are moved out of its request. `tickets`: one for each choice; none: nobody
+  // started; the prompts are moved out of its request. `tickets`: one for each choice; none: no key
   // is charged. `hold`: of request.conversation. Fails as Backend::SubmitAll, and as
   // ObjectStore::CheckRoom.
   StatusOr<std::shared_ptr<StoredRun>> Begin(StoredRequest request, api::ApiFormat* format,
@@ -88,6 +90,9 @@ class StoredAnswers {
   // the reason why not. kNotFound, without a call of `done`.
   Status Delete(const std::string& tenant, const std::string& id, DoneFn done);
 
+  // In the Prometheus text format.
+  std::string MetricsText() const;
+
   // The store of all this, for conversations and lists.
   store::ObjectStore* store() const { return store_; }
 
@@ -103,6 +108,9 @@ class StoredAnswers {
 
   // Null where it is not under way.
   std::shared_ptr<StoredRun> Live(const std::string& tenant, const std::string& id) const;
+  // Resumes, if that is still to be done, once the store has read what it has: where its disk was
+  // full at the start, that is later.
+  void ResumeWhenRead();
   void ResumeOne(const store::ObjectInfo& info);
   StoredRun::Parts PartsOf(const StoredRequest& request, const api::ApiFormat& format,
                            const Request& asked) const;
@@ -118,6 +126,7 @@ class StoredAnswers {
 
   const std::shared_ptr<base::SharedBudget> answers_;  // Null: no bound.
   const AnswerRecords records_;
+  const StoredMetrics metrics_;
   store::ObjectStore* const store_;
   service::FrontDesk* const backend_;
   const std::shared_ptr<RunInbox> inbox_;
@@ -127,6 +136,7 @@ class StoredAnswers {
   std::map<Key, std::shared_ptr<StoredRun>> live_;  // GUARDED_BY(mutex_)
   std::deque<Waiting> waiting_;                     // GUARDED_BY(mutex_)
   bool parked_ = false;                             // GUARDED_BY(mutex_)
+  std::atomic<bool> resume_{false};                 // It was asked to, and has not yet.
   std::thread thread_;
 };
 

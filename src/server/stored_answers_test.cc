@@ -216,7 +216,7 @@ TEST_F(StoredAnswersTest, AFullDiskRejectsWhatIsNewAndKeepsWhatWasAccepted) {
   EXPECT_EQ(ContentIn(Shown(accepted)), Words(200));
 }
 
-// Answers that nobody may ask for are not there: its client left before it had the id.
+// An answer whose id no client has is not kept.
 TEST_F(StoredAnswersTest, AWholeAnswerEndsWithItsConnection) {
   backend_.set_script(EndlessScript);
   StoredRequest request;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ropeway/status.h"
-#include "server/stored_run.h"
+#include "server/stored_answer.h"
 
 namespace ropeway::server {
 

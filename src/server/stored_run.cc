@@ -271,7 +271,7 @@ void StoredRun::CancelAll(const std::vector<RequestId>& ids) const {
   for (const RequestId id : ids) static_cast<void>(parts_.backend->Cancel(id));
 }
 
-// --- StoredRun: those who ask for it
+// --- StoredRun: what clients ask
 
 bool StoredRun::Cancel(std::shared_ptr<const std::string> body) {
   std::vector<RequestId> running;

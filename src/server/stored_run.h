@@ -20,39 +20,9 @@
 #include "ropeway/backend.h"
 #include "server/answer_source.h"
 #include "server/choice_charge.h"
+#include "server/stored_answer.h"
 
 namespace ropeway::server {
-
-// What a stored answer is made of, apart from its output: all that a restart needs to go on.
-struct StoredRequest {
-  std::string tenant;
-  std::string id;        // With its dialect's prefix, by which the dialect is found.
-  std::string body;      // As the client sent it.
-  api::AnswerHead head;  // `id` without the prefix.
-  uint64_t seed = 0;     // Drawn, where the body gives none.
-  bool background = false;
-  bool stream = false;
-  double weight = 1.0;
-  std::string cache_scope;
-  std::string previous;      // Keeping::previous.
-  std::string conversation;  // Keeping::conversation.
-  std::string basis;         // What decides the bits of its output; "": not known. See ModelInfo.
-};
-
-// One choice of it so far.
-struct StoredChoice {
-  std::vector<Delta> pieces;  // What was said, as it came. Tokens only where they are reported.
-  std::vector<TokenId> ids;   // Generated so far; empty where the backend does not tell them.
-  std::optional<Finish> finish;
-};
-
-// A stored answer as it is now.
-struct StoredAnswer {
-  std::shared_ptr<const StoredRequest> request;
-  api::AnswerState state = api::AnswerState::kQueued;
-  std::optional<api::ApiError> error;  // With kFailed.
-  std::vector<StoredChoice> choices;
-};
 
 class StoredRun;
 
@@ -122,7 +92,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   // It could not be handed to the backend, or not be recorded as it must: it fails.
   void Fail(Status status);
 
-  // --- Those who ask for it.
+  // --- What clients ask.
 
   // Ends it as cancelled, unless it has ended by itself. False: it has.
   bool Cancel(std::shared_ptr<const std::string> body = nullptr);

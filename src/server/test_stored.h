@@ -34,7 +34,7 @@ inline std::shared_ptr<store::StateDbControl> CopyOf(const store::StateDbControl
   return copy;
 }
 
-// A model whose answers can be gone on with.
+// A model whose answers can be resumed.
 inline std::vector<service::ModelInfo> ModelsWithDigest(const std::string& digest) {
   service::ModelInfo model;
   model.id = "fake-model";

@@ -193,6 +193,11 @@ std::vector<ObjectInfo> ObjectStore::List(const std::string* tenant) const {
 
 std::vector<ObjectInfo> ObjectStore::Opened() const { return ListIf(nullptr, true); }
 
+bool ObjectStore::loaded() const {
+  const std::lock_guard lock(mu_);
+  return loaded_;
+}
+
 ObjectStoreStats ObjectStore::stats() const {
   const std::lock_guard lock(mu_);
   return {.objects = index_.size(),

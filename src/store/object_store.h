@@ -73,6 +73,8 @@ class ObjectStore final : private StateWriter::Client {
   std::vector<ObjectInfo> List(const std::string* tenant) const;
   // Those that are open, the oldest first.
   std::vector<ObjectInfo> Opened() const;
+  // Whether the objects are read. Until then, on a full disk, everything is kUnavailable.
+  bool loaded() const;
 
   ObjectStoreStats stats() const;
 
