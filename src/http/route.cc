@@ -18,33 +18,57 @@ bool IsSchemeChar(char c) {
 
 struct Target {
   std::string_view authority;
-  std::string_view path;  // Without its query.
+  std::string_view path;
+  std::string_view query;
 };
 
 Target SplitTarget(std::string_view target) {
-  target = target.substr(0, target.find('?'));
+  std::string_view query;
+  if (const size_t mark = target.find('?'); mark != std::string_view::npos) {
+    query = target.substr(mark + 1);
+    target = target.substr(0, mark);
+  }
+  const Target whole = {{}, target, query};
   const size_t colon = target.find("://");
-  if (target.starts_with('/') || colon == std::string_view::npos || colon == 0) return {{}, target};
+  if (target.starts_with('/') || colon == std::string_view::npos || colon == 0) return whole;
   for (char c : target.substr(0, colon)) {
-    if (!IsSchemeChar(c)) return {{}, target};
+    if (!IsSchemeChar(c)) return whole;
   }
   target.remove_prefix(colon + 3);
   const size_t slash = target.find('/');
-  if (slash == std::string_view::npos) return {target, "/"};
-  return {target.substr(0, slash), target.substr(slash)};
+  if (slash == std::string_view::npos) return {target, "/", query};
+  return {target.substr(0, slash), target.substr(slash), query};
 }
 
-// The argument in `path` by `pattern`, "" where that has none; nullopt: the path is another.
-std::optional<std::string_view> ArgumentOf(std::string_view path, std::string_view pattern) {
+// A pattern's text before its first argument, that argument's name, and the rest.
+struct Cut {
+  std::string_view begin;
+  std::string_view name;
+  std::string_view rest;
+};
+
+std::optional<Cut> CutAtArgument(std::string_view pattern) {
   const size_t open = pattern.find('{');
-  if (open == std::string_view::npos) {
-    return path == pattern ? std::optional(std::string_view()) : std::nullopt;
+  if (open == std::string_view::npos) return std::nullopt;
+  const size_t close = pattern.find('}', open);
+  return Cut{pattern.substr(0, open), pattern.substr(open + 1, close - open - 1),
+             pattern.substr(close + 1)};
+}
+
+// The arguments in `path` by `pattern`; nullopt: the path is another.
+std::optional<std::vector<std::string>> ArgumentsOf(std::string_view path,
+                                                    std::string_view pattern) {
+  std::vector<std::string> arguments;
+  while (const std::optional<Cut> cut = CutAtArgument(pattern)) {
+    if (!path.starts_with(cut->begin)) return std::nullopt;
+    path.remove_prefix(cut->begin.size());
+    const size_t size = cut->rest.empty() ? path.size() : std::min(path.find('/'), path.size());
+    if (size == 0) return std::nullopt;
+    arguments.emplace_back(path.substr(0, size));
+    path.remove_prefix(size);
+    pattern = cut->rest;
   }
-  const std::string_view begin = pattern.substr(0, open);
-  const std::string_view end = pattern.substr(pattern.find('}') + 1);
-  if (!path.starts_with(begin) || !path.ends_with(end)) return std::nullopt;
-  if (path.size() <= begin.size() + end.size()) return std::nullopt;
-  return path.substr(begin.size(), path.size() - begin.size() - end.size());
+  return path == pattern ? std::optional(std::move(arguments)) : std::nullopt;
 }
 
 void AddMethods(const Route& route, RouteMatch* match) {
@@ -56,6 +80,15 @@ std::string_view LastPart(std::string_view path) { return path.substr(path.rfind
 
 }  // namespace
 
+std::vector<std::string_view> ArgumentNames(std::string_view path) {
+  std::vector<std::string_view> names;
+  while (const std::optional<Cut> cut = CutAtArgument(path)) {
+    names.push_back(cut->name);
+    path = cut->rest;
+  }
+  return names;
+}
+
 std::string_view AuthorityOf(std::string_view target) { return SplitTarget(target).authority; }
 
 RouteTable::RouteTable(std::vector<Route> routes, Route nothing)
@@ -63,29 +96,31 @@ RouteTable::RouteTable(std::vector<Route> routes, Route nothing)
 
 bool RouteTable::Find(std::string_view method, std::string_view path, RouteMatch* match) const {
   for (const Route& route : routes_) {
-    const std::optional<std::string_view> argument = ArgumentOf(path, route.path);
-    if (!argument || (match->route != nullptr && match->name != route.path)) continue;
+    if (match->route != nullptr && match->name != route.path) continue;
+    std::optional<std::vector<std::string>> arguments = ArgumentsOf(path, route.path);
+    if (!arguments) continue;
     const bool takes = route.method == method || (route.method == "GET" && method == "HEAD");
     if (match->route == nullptr || takes) match->route = &route;
     match->name = route.path;
     match->method_allowed = match->method_allowed || takes;
     match->options = method == "OPTIONS";
     AddMethods(route, match);
-    match->argument = *argument;
+    match->arguments = *std::move(arguments);
   }
   return match->route != nullptr;
 }
 
 RouteMatch RouteTable::Match(std::string_view method, std::string_view target) const {
   RouteMatch match;
-  const std::string_view path = SplitTarget(target).path;
+  const auto [authority, path, query] = SplitTarget(target);
+  match.query = query;
   std::string_view shorter = path;
   if (path.size() > 2 && path.ends_with('/')) shorter.remove_suffix(1);  // Not of "//".
   if (Find(method, shorter, &match)) return match;
   if (Find(method, std::string(kVersionPrefix).append(shorter), &match)) return match;
   match.route = &nothing_;
   match.name = nothing_.path;
-  match.argument = path;
+  match.arguments.emplace_back(path);
   match.options = path == "*" && method == "OPTIONS";  // The server as a whole.
   match.method_allowed = !match.options;
   for (const Route& route : routes_) {

@@ -35,9 +35,10 @@ struct Route {
   using Handler = std::function<boost::asio::awaitable<Sent>(std::shared_ptr<Exchange>)>;
 
   std::string_view method;  // "GET" takes HEAD too.
-  // One part may be an argument, "/v1/models/{model}": at least one character, of any kind. It
-  // is also answered with a slash at its end, and without "/v1" at its begin. Metrics and log lines
-  // name the route so, whatever the client wrote.
+  // Parts may be arguments, "/v1/things/{thing}/items/{item}": at least one character each, of any
+  // kind but '/'; what ends the path may hold that too. It is also answered with a slash at its
+  // end, and without "/v1" at its begin. Metrics and log lines name the route so, whatever the
+  // client wrote.
   std::string_view path;
   Rights rights = Rights::kKey;
   RouteLimits limits = {};
@@ -49,6 +50,9 @@ struct Route {
   std::function<std::string(const HttpError&)> write_error = nullptr;
 };
 
+// The names of a path's arguments: "thing" and "item".
+std::vector<std::string_view> ArgumentNames(std::string_view path);
+
 // The authority of `target`, the host and the port of a whole URL; "" for a path.
 std::string_view AuthorityOf(std::string_view target);
 
@@ -58,9 +62,11 @@ struct RouteMatch {
   // values of labels.
   std::string_view name;
   bool method_allowed = false;
-  bool options = false;       // OPTIONS of a known path or of "*", which the table answers.
-  std::string methods = {};   // The path's methods, "GET, HEAD"; for OPTIONS *, all paths'.
-  std::string argument = {};  // As the client wrote it; where the path is unknown all of that.
+  bool options = false;      // OPTIONS of a known path or of "*", which the table answers.
+  std::string methods = {};  // The path's methods, "GET, HEAD"; for OPTIONS *, all paths'.
+  // The path's, as the client wrote them; where it is unknown, all of it.
+  std::vector<std::string> arguments = {};
+  std::string query = {};  // What follows the target's "?", as the client wrote it.
 };
 
 // Immutable, so thread-safe.
@@ -70,7 +76,7 @@ class RouteTable {
   RouteTable(std::vector<Route> routes, Route nothing);
 
   // `target` as in the request line: a path, or a whole URL whose host does not matter (RFC 9112,
-  // section 3.2.2). A query is ignored.
+  // section 3.2.2). The first row whose path it is names the route.
   RouteMatch Match(std::string_view method, std::string_view target) const;
 
   // The path that a client may have meant by `path`, which is unknown: one within two edits, or

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "http/http_reply.h"
 
@@ -29,13 +31,19 @@ RouteMatch Match(std::string_view method, std::string_view target) {
   return Table().Match(method, target);
 }
 
+// The only one that its path has.
+std::string Argument(const RouteMatch& match) {
+  EXPECT_EQ(match.arguments.size(), 1U);
+  return match.arguments.empty() ? "" : match.arguments.front();
+}
+
 TEST(RouteTable, MatchesPathsExactly) {
   EXPECT_EQ(Match("POST", "/v1/completions").name, "/v1/completions");
   EXPECT_TRUE(Match("POST", "/v1/completions").route->limits.takes_body);
   EXPECT_EQ(Match("POST", "/v1/chat/completions?x=1").name, "/v1/chat/completions");
   EXPECT_EQ(Match("GET", "/v1/models").name, "/v1/models");
   EXPECT_EQ(Match("GET", "/v1/models/a/b").name, "/v1/models/{model}");
-  EXPECT_EQ(Match("GET", "/v1/models/a/b").argument, "a/b");
+  EXPECT_EQ(Argument(Match("GET", "/v1/models/a/b")), "a/b");
   EXPECT_EQ(Match("GET", "/metrics").name, "/metrics");
   for (const char* path : {"",
                            "/",
@@ -77,11 +85,11 @@ TEST(RouteTable, TheVersionAndASlashAtTheEndAreUpToTheClient) {
   EXPECT_EQ(name_of("/models"), "/v1/models");
   EXPECT_EQ(name_of("/v1/models/"), "/v1/models");
   EXPECT_EQ(name_of("/models/m"), "/v1/models/{model}");
-  EXPECT_EQ(Match("GET", "/models/a/b").argument, "a/b");
-  EXPECT_EQ(Match("GET", "/v1/models/a/").argument, "a");
-  EXPECT_EQ(Match("GET", "/v1/models/a//").argument, "a/") << "one slash is the path's";
+  EXPECT_EQ(Argument(Match("GET", "/models/a/b")), "a/b");
+  EXPECT_EQ(Argument(Match("GET", "/v1/models/a/")), "a");
+  EXPECT_EQ(Argument(Match("GET", "/v1/models/a//")), "a/") << "one slash is the path's";
   EXPECT_EQ(name_of("/admin/requests/"), "/admin/requests");
-  EXPECT_EQ(Match("POST", "/admin/requests/1/cancel/").argument, "1");
+  EXPECT_EQ(Argument(Match("POST", "/admin/requests/1/cancel/")), "1");
   EXPECT_EQ(name_of("http://h/queue/"), "/v1/queue");
 }
 
@@ -127,15 +135,47 @@ TEST(RouteTable, OptionsOfAKnownPathAreTheTables) {
 TEST(RouteTable, WholeUrlsAreTargetsToo) {
   EXPECT_EQ(Match("GET", "http://any.host:8080/livez").name, "/livez");
   EXPECT_EQ(Match("POST", "HTTPS://h/v1/completions?x=http://y/z").name, "/v1/completions");
-  EXPECT_EQ(Match("GET", "http://h/v1/models/http://x").argument, "http://x");
-  EXPECT_EQ(Match("GET", "/v1/models/a://b/livez").argument, "a://b/livez");
+  EXPECT_EQ(Argument(Match("GET", "http://h/v1/models/http://x")), "http://x");
+  EXPECT_EQ(Argument(Match("GET", "/v1/models/a://b/livez")), "a://b/livez");
 }
 
 TEST(RouteTable, AnArgumentMayStandWithinThePath) {
   const RouteMatch match = Match("POST", "/admin/requests/17/cancel");
-  EXPECT_EQ(match.argument, "17");
+  EXPECT_EQ(Argument(match), "17");
   EXPECT_FALSE(Match("GET", "/admin/requests/17/cancel").method_allowed);
   EXPECT_EQ(match.name, "/admin/requests/{id}/cancel");
+}
+
+TEST(RouteTable, APathMayHaveSeveralArguments) {
+  const RouteTable table({{"GET", "/v1/talks/{id}/items/{item}"},
+                          {"GET", "/v1/talks/{id}/items"},
+                          {"GET", "/v1/talks/{id}"}},
+                         {"", "other"});
+  const auto match = [&](std::string_view path) { return table.Match("GET", path); };
+  using Arguments = std::vector<std::string>;
+  EXPECT_EQ(match("/v1/talks/a/items/b").name, "/v1/talks/{id}/items/{item}");
+  EXPECT_EQ(match("/v1/talks/a/items/b").arguments, (Arguments{"a", "b"}));
+  EXPECT_EQ(match("/talks/items/items/items/").arguments, (Arguments{"items", "items"}));
+  EXPECT_EQ(match("/v1/talks/a/items/b/c").arguments, (Arguments{"a", "b/c"}));
+  EXPECT_EQ(match("/v1/talks/a/items//").name, "/v1/talks/{id}") << "no argument is empty";
+  EXPECT_EQ(match("/v1/talks/a/items").name, "/v1/talks/{id}/items");
+  EXPECT_EQ(match("/v1/talks/a/items").arguments, Arguments{"a"});
+  EXPECT_EQ(match("/v1/talks/a/b/items").arguments, Arguments{"a/b/items"})
+      << "none has a slash, but at the end";
+  EXPECT_EQ(match("/v1/talks/a").name, "/v1/talks/{id}");
+  EXPECT_EQ(match("/v1/talks//").name, "other");
+  EXPECT_EQ(ArgumentNames("/v1/talks/{id}/items/{item}"),
+            (std::vector<std::string_view>{"id", "item"}));
+  EXPECT_TRUE(ArgumentNames("/v1/talks").empty());
+}
+
+TEST(RouteTable, AQueryIsKept) {
+  EXPECT_EQ(Match("GET", "/v1/models/m?a=1&b=%20?").query, "a=1&b=%20?");
+  EXPECT_EQ(Argument(Match("GET", "/v1/models/m?a=1")), "m");
+  EXPECT_EQ(Match("GET", "http://h/livez?x=http://y").query, "x=http://y");
+  EXPECT_EQ(Match("GET", "/livez").query, "");
+  EXPECT_EQ(Match("GET", "/livez?").query, "");
+  EXPECT_EQ(Match("GET", "/nowhere?a=b").query, "a=b");
 }
 
 TEST(RouteTable, ChecksTheMethod) {

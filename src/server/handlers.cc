@@ -182,7 +182,7 @@ http::HttpReply AnswerModels(const http::HttpRequest& request, ServerContext* co
 }
 
 http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* context) {
-  const std::string name = base::PercentDecoded(request.match.argument);
+  const std::string name = base::PercentDecoded(request.match.arguments.front());
   const StatusOr<service::ModelInfo> model = FindModel(name, *context);
   if (!model.ok()) return http::ErrorReply(api::ToApiError(model.status()));
   return JsonReply(
@@ -245,7 +245,7 @@ http::HttpReply AnswerRequests(const http::HttpRequest& /*request*/, ServerConte
 }
 
 http::HttpReply AnswerCancel(const http::HttpRequest& request, ServerContext* context) {
-  const std::string& argument = request.match.argument;
+  const std::string& argument = request.match.arguments.front();
   const std::optional<RequestId> id = base::ParseNumber<RequestId>(argument);
   if (!id || !context->backend->Cancel(*id).ok()) {
     return http::ErrorReply({404,
@@ -299,9 +299,9 @@ std::string ForOtherApi(std::string_view path) {
 }  // namespace
 
 http::HttpReply AnswerNothing(const http::HttpRequest& request, ServerContext* context) {
-  const std::string other = ForOtherApi(request.match.argument);
+  const std::string other = ForOtherApi(request.match.arguments.front());
   if (!other.empty()) return http::ErrorReply({404, other, "invalid_request_error", "", ""});
-  const std::string_view meant = context->http.routes.Suggest(request.match.argument);
+  const std::string_view meant = context->http.routes.Suggest(request.match.arguments.front());
   const std::string message =
       meant.empty() ? "There is nothing at this path."
                     : fmt::format("There is nothing at this path; did you mean {}?", meant);

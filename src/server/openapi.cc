@@ -95,12 +95,9 @@ std::string IdOf(const http::Route& route) {
 
 Json Operation(const http::Route& route) {
   Json operation = {{"operationId", IdOf(route)}, {"summary", route.summary}};
-  if (const size_t open = route.path.find('{'); open != std::string_view::npos) {
-    const size_t close = route.path.find('}');
-    operation["parameters"] = {{{"name", route.path.substr(open + 1, close - open - 1)},
-                                {"in", "path"},
-                                {"required", true},
-                                {"schema", {{"type", "string"}}}}};
+  for (const std::string_view name : http::ArgumentNames(route.path)) {
+    operation["parameters"].push_back(
+        {{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
   }
   if (route.limits.takes_body) {
     operation["requestBody"] = {{"required", true}, {"content", Content(BodySchema(route.fields))}};

@@ -58,7 +58,7 @@ http::HttpReply AnswerChat(const http::HttpRequest& request, ServerContext* cont
 }
 
 http::HttpReply AnswerWebFile(const http::HttpRequest& request, ServerContext* context) {
-  return FileReply(request, request.match.argument, context);
+  return FileReply(request, request.match.arguments.front(), context);
 }
 
 }  // namespace ropeway::server
