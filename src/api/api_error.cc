@@ -1,8 +1,12 @@
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "api/api_format.h"
+#include "api/json.h"
 
 namespace ropeway::api {
+
+using Json = nlohmann::ordered_json;
 
 const char* AnswerStateName(AnswerState state) {
   switch (state) {
@@ -28,10 +32,14 @@ ApiError ToApiError(const Status& status) {
   };
   switch (status.code()) {
     case StatusCode::kInvalidArgument:
-      return error(400, "invalid_request_error", status.api_code());
+      return error(status.api_code() == std::string_view(kConversationBusy) ? 409 : 400,
+                   "invalid_request_error", status.api_code());
     case StatusCode::kUnimplemented:
       return error(400, "invalid_request_error", "unsupported_parameter");
     case StatusCode::kNotFound:
+      if (!status.field().empty() && status.field() != "model") {
+        return error(404, "invalid_request_error", "not_found");
+      }
       return {404, status.message(), "invalid_request_error", "model", "model_not_found"};
     case StatusCode::kResourceExhausted:
       return error(429, "rate_limit_error", "rate_limit_exceeded");
@@ -48,15 +56,14 @@ ApiError ToApiError(const Status& status) {
   return error(500, "server_error", "internal_error");
 }
 
-std::string ErrorJson(const ApiError& error) {
-  using Json = nlohmann::ordered_json;
-  auto or_null = [](const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); };
-  Json body;
-  body["error"] = {{"message", error.message},
-                   {"type", error.type},
-                   {"param", or_null(error.param)},
-                   {"code", or_null(error.code)}};
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+Json ErrorObject(const ApiError& error) {
+  const auto or_null = [](const std::string& s) { return s.empty() ? Json(nullptr) : Json(s); };
+  return {{"message", error.message},
+          {"type", error.type},
+          {"param", or_null(error.param)},
+          {"code", or_null(error.code)}};
 }
+
+std::string ErrorJson(const ApiError& error) { return DumpJson({{"error", ErrorObject(error)}}); }
 
 }  // namespace ropeway::api

@@ -25,10 +25,16 @@ namespace ropeway::api {
 // (ApiFormat::ErrorBody).
 using ApiError = http::HttpError;
 
-// Maps a failed status to what a client is told. REQUIRES: !status.ok().
+// The api_code of a kInvalidArgument that is a conflict (409): a turn of the conversation runs.
+inline constexpr char kConversationBusy[] = "conversation_busy";
+
+// Maps a failed status to what a client is told. A kNotFound whose field is "" or "model" is of a
+// model. REQUIRES: !status.ok().
 ApiError ToApiError(const Status& status);
 
-// {"error": {"message", "type", "param", "code"}} as JSON text.
+// {"message", "type", "param", "code"}.
+nlohmann::ordered_json ErrorObject(const ApiError& error);
+// {"error": ErrorObject} as JSON text.
 std::string ErrorJson(const ApiError& error);
 
 // What a request's body may hold.

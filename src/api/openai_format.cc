@@ -404,7 +404,7 @@ std::string OpenAiFormat::Pending(AnswerState state, const ApiError* error) cons
   Json answer = Envelope();
   answer["status"] = AnswerStateName(state);
   answer["choices"] = Json::array();
-  if (error != nullptr) answer["error"] = Json::parse(ErrorJson(*error))["error"];
+  if (error != nullptr) answer["error"] = ErrorObject(*error);
   return DumpJson(answer);
 }
 

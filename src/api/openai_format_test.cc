@@ -503,6 +503,25 @@ TEST(Errors, EveryCodeHasAStatus) {
   EXPECT_TRUE(json::accept(ErrorJson(ToApiError(InvalidArgument("bad \xff byte")))));
 }
 
+TEST(Errors, WhatIsNotThereIsAModelOrWhatItsFieldSays) {
+  const auto told = [](const Status& status) {
+    const ApiError error = ToApiError(status);
+    return std::to_string(error.http_status) + " " + error.param + " " + error.code;
+  };
+  EXPECT_EQ(told({StatusCode::kNotFound, "why"}), "404 model model_not_found");
+  EXPECT_EQ(told({StatusCode::kNotFound, "why", "model"}), "404 model model_not_found");
+  EXPECT_EQ(told({StatusCode::kNotFound, "why", "conversation"}), "404 conversation not_found");
+}
+
+TEST(Errors, ABusyConversationIsAConflict) {
+  Status busy = InvalidArgument("why", "conversation");
+  busy.set_api_code(kConversationBusy);
+  const ApiError error = ToApiError(busy);
+  EXPECT_EQ(error.http_status, 409);
+  EXPECT_EQ(json::parse(ErrorJson(error)), json::parse(R"({"error":{"message":"why",
+      "type":"invalid_request_error","param":"conversation","code":"conversation_busy"}})"));
+}
+
 TEST(OpenAiFormat, AStoredAnswerHasAStatus) {
   Format format = MakeOpenAiChat();
   ASSERT_TRUE(format->Parse("{" + std::string(kMessages) + "}", {}).ok());
