@@ -30,6 +30,7 @@ enum Dialect : uint32_t {
   kTokenize = 1U << 2U,
   kDetokenize = 1U << 3U,
   kResponses = 1U << 4U,
+  kConversations = 1U << 5U,
 };
 
 enum class FieldKind : uint8_t {

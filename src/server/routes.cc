@@ -3,6 +3,7 @@
 #include "api/openai_format.h"
 #include "server/generation.h"
 #include "server/handlers.h"
+#include "server/stored_handlers.h"
 
 namespace ropeway::server {
 
@@ -13,11 +14,74 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
   const http::RouteLimits body = {.takes_body = true, .cross_origin = true};
   const http::RouteLimits page = {.page = true};
   const http::RouteLimits probe = {.cross_origin = true, .probe = true};
+  // What is done with the stored answers of a dialect.
+  constexpr api::ApiFormatMaker responses = api::MakeOpenAiResponses;
+  constexpr api::ApiFormatMaker chat = api::MakeOpenAiChat;
+  constexpr api::ApiFormatMaker text = api::MakeOpenAiCompletions;
+  const auto shows = [=](api::ApiFormatMaker of) { return ShowsAnswer(context, of); };
+  const auto cancels = [=](api::ApiFormatMaker of) { return CancelsAnswer(context, of); };
+  const auto deletes = [=](api::ApiFormatMaker of, std::string_view object) {
+    return DeletesAnswer(context, of, object);
+  };
+  const auto talk = [=](ConversationWork* work) {
+    return Stored(context, [=](StoredCall* call) { return work(call, responses); });
+  };
   return {
       DialectRoute(context, "/v1/completions", api::MakeOpenAiCompletions, "Continue a text"),
       DialectRoute(context, "/v1/chat/completions", api::MakeOpenAiChat, "Answer a chat"),
       DialectRoute(context, "/v1/responses", api::MakeOpenAiResponses,
                    "Answer a list of items: messages, thoughts, calls of tools and their outputs"),
+      {"GET", "/v1/responses/{id}/input_items", http::Rights::kKey, none,
+       ListsInputItems(context, responses), "The items of a stored response's own input"},
+      {"POST", "/v1/responses/{id}/cancel", http::Rights::kKey, none, cancels(responses),
+       "End a response in the background"},
+      {"GET", "/v1/responses/{id}", http::Rights::kKey, none, shows(responses),
+       "A stored response, whole or as a stream"},
+      {"DELETE", "/v1/responses/{id}", http::Rights::kKey, none, deletes(responses, "response"),
+       "Delete a stored response"},
+      {"POST", "/v1/chat/completions/{id}/cancel", http::Rights::kKey, none, cancels(chat),
+       "End a chat's answer in the background"},
+      {"GET", "/v1/chat/completions/{id}", http::Rights::kKey, none, shows(chat),
+       "A chat's stored answer, whole or as a stream"},
+      {"DELETE", "/v1/chat/completions/{id}", http::Rights::kKey, none,
+       deletes(chat, "chat.completion.deleted"), "Delete a chat's stored answer"},
+      {"POST", "/v1/completions/{id}/cancel", http::Rights::kKey, none, cancels(text),
+       "End a text in the background"},
+      {"GET", "/v1/completions/{id}", http::Rights::kKey, none, shows(text),
+       "A stored text, whole or as a stream"},
+      {"DELETE", "/v1/completions/{id}", http::Rights::kKey, none,
+       deletes(text, "text_completion.deleted"), "Delete a stored text"},
+      {"POST",
+       "/v1/conversations",
+       http::Rights::kKey,
+       body,
+       talk(CreateConversation),
+       "Begin a conversation",
+       {"items", "metadata"}},
+      {"GET", "/v1/conversations/{id}/items/{item}", http::Rights::kKey, none,
+       talk(ShowConversationItem), "One item of a conversation"},
+      {"DELETE", "/v1/conversations/{id}/items/{item}", http::Rights::kKey, none,
+       talk(DeleteConversationItem), "Take an item out of a conversation"},
+      {"GET", "/v1/conversations/{id}/items", http::Rights::kKey, none, talk(ListConversationItems),
+       "The items of a conversation"},
+      {"POST",
+       "/v1/conversations/{id}/items",
+       http::Rights::kKey,
+       body,
+       talk(AddConversationItems),
+       "Add items to a conversation",
+       {"items"}},
+      {"GET", "/v1/conversations/{id}", http::Rights::kKey, none, talk(ShowConversation),
+       "A conversation"},
+      {"POST",
+       "/v1/conversations/{id}",
+       http::Rights::kKey,
+       body,
+       talk(UpdateConversation),
+       "Replace a conversation's metadata",
+       {"metadata"}},
+      {"DELETE", "/v1/conversations/{id}", http::Rights::kKey, none, talk(DeleteConversation),
+       "Delete a conversation"},
       {"GET", "/v1/models", http::Rights::kKey, none, plain(AnswerModels), "The served models"},
       {"GET", "/v1/models/{model}", http::Rights::kKey, none, plain(AnswerModel),
        "One of the served models"},
@@ -47,6 +111,8 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
        "Unfinished requests"},
       {"POST", "/admin/requests/{id}/cancel", http::Rights::kAdmin, own, plain(AnswerCancel),
        "End one request"},
+      {"GET", "/admin/stored", http::Rights::kAdmin, own, Stored(context, ListStored),
+       "Stored answers and conversations"},
       {"POST", "/admin/drain", http::Rights::kAdmin, own, plain(AnswerDrain),
        "Reject new requests"},
       {"DELETE", "/admin/drain", http::Rights::kAdmin, own, plain(AnswerUndrain),
