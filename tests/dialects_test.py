@@ -8,6 +8,7 @@ import unittest
 SRC = pathlib.Path(__file__).parent.parent / "src"
 ROWS = pathlib.Path("server/routes.cc")
 HEADER = pathlib.Path("api/openai_format.h")
+STORED = pathlib.Path("server/server_context.cc")  # Lists the dialects whose answers can be stored.
 
 
 def mentions(name, tests):
@@ -29,6 +30,7 @@ class DialectsTest(unittest.TestCase):
             found = mentions(maker, tests=False)
             self.assertEqual(found.pop(HEADER), 1, maker)
             self.assertEqual(found.pop(ROWS), 1, maker)
+            self.assertEqual(found.pop(STORED, 1), 1, maker)
             self.assertEqual(list(found.values()), [1], f"{maker}: {found}")
 
     def test_so_is_a_toy(self):

@@ -253,12 +253,19 @@ class LangChainTest(ClientTest):
                 for call in reply.tool_calls:
                     messages.append(ToolMessage(by_name[call["name"]](**call["args"]), tool_call_id=call["id"]))
                 more = {}
-            return messages[-1].content
+            return str(messages[-1].text)
 
         return ask
 
     def test_a_loop(self):
         self.check_loop(self.ask_with(self.model(GATEWAY), 4))
+
+    def test_responses(self):
+        self.check_loop(self.ask_with(self.model(GATEWAY, use_responses_api=True), 4))
+        small = self.model(URL, temperature=0, max_tokens=60, use_responses_api=True)
+        self.check_small(self.ask_with(small, 2, tool_choice="any"))
+        form = self.model(URL, temperature=0, max_tokens=100, use_responses_api=True).with_structured_output(Person, method="json_schema")
+        self.assertIsInstance(form.invoke(INVENT), Person)
 
     def test_a_small_model(self):
         self.check_small(self.ask_with(self.model(URL, temperature=0, max_tokens=60), 2, tool_choice="any"))
@@ -273,15 +280,17 @@ class LangChainTest(ClientTest):
 
 
 class OpenAiAgentsTest(ClientTest):
-    def ask_before(self, url, output_type=None, **settings):
+    def ask_before(self, url, output_type=None, responses=False, **settings):
         import agents
+
+        model = agents.OpenAIResponsesModel if responses else agents.OpenAIChatCompletionsModel
 
         agents.set_tracing_disabled(True)
 
         async def ask(functions, question, stream):
             async with openai.AsyncOpenAI(base_url=url, api_key="any", max_retries=0, timeout=300) as client:
                 agent = agents.Agent(name="Helper", instructions="You answer questions by tools.",
-                                     model=agents.OpenAIChatCompletionsModel(model="default", openai_client=client),
+                                     model=model(model="default", openai_client=client),
                                      tools=[agents.function_tool(function) for function in functions],
                                      model_settings=agents.ModelSettings(**settings), output_type=output_type)
                 if stream:
@@ -300,6 +309,12 @@ class OpenAiAgentsTest(ClientTest):
 
     def test_an_output_type(self):
         self.check_loop(self.ask_before(GATEWAY, output_type=Answer))
+
+    def test_responses(self):
+        self.check_loop(self.ask_before(GATEWAY, responses=True))
+        self.check_loop(self.ask_before(GATEWAY, output_type=Answer, responses=True))
+        self.check_stumble(self.ask_before(GATEWAY, responses=True))
+        self.check_small(self.ask_before(URL, responses=True, tool_choice="required", temperature=0, max_tokens=60))
 
     def test_a_broken_call(self):
         self.check_stumble(self.ask_before(GATEWAY))
