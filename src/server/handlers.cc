@@ -299,9 +299,12 @@ std::string ForOtherApi(std::string_view path) {
 }  // namespace
 
 http::HttpReply AnswerNothing(const http::HttpRequest& request, ServerContext* context) {
-  const std::string other = ForOtherApi(request.match.arguments.front());
+  // A path that is known and switched off has none.
+  const std::vector<std::string>& arguments = request.match.arguments;
+  const std::string path = arguments.empty() ? std::string() : arguments.front();
+  const std::string other = ForOtherApi(path);
   if (!other.empty()) return http::ErrorReply({404, other, "invalid_request_error", "", ""});
-  const std::string_view meant = context->http.routes.Suggest(request.match.arguments.front());
+  const std::string_view meant = context->http.routes.Suggest(path);
   const std::string message =
       meant.empty() ? "There is nothing at this path."
                     : fmt::format("There is nothing at this path; did you mean {}?", meant);
