@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every ```sh block of curl commands in README.md, docs/api.md, docs/structured_output.md, docs/tools.md and
 docs/responses.md against `ropeway serve`, and all of docs/security.md, in order: its TLS files, its keys, its server and its curl
-commands. A block followed by a ```json block must print exactly that; any other must not print an error,
+commands, and the answer of docs/responses.md that survives a kill. A block followed by a ```json block must print exactly that; any other must not print an error,
 and the answer that the README's transcript shows must be the one that its command gets. Each metric of
 the server must be named in a page.
 
@@ -100,6 +100,33 @@ def check_security():
             os.chdir(home)
 
 
+def check_stored():
+    """Does what docs/responses.md says about an answer that survives a kill, in an empty folder; how many blocks, and what is wrong."""
+    name = "docs/responses.md"
+    (serve, _), = blocks_of(name, "ropeway")
+    flags = shlex.split(serve)
+    assert flags[:2] == ["ropeway", "serve"], flags
+    steps = blocks_of(name, "id=$(curl") + blocks_of(name, "until")
+    assert len(steps) == 2, steps
+    goes_on = [block for block in blocks_of(name) if "$(cat id)" in block[0]]
+    smoke_test.ARGS.ropeway = os.path.abspath(smoke_test.ARGS.ropeway)
+    smoke_test.ARGS.model = os.path.abspath(smoke_test.ARGS.model)
+    home = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        server = smoke_test.Server(*flags[2:])
+        try:
+            wrong = [check(server, name, *steps[0])]
+            server.process.kill()
+            server.process.wait()
+            server = smoke_test.Server(*flags[2:])
+            wrong += [check(server, name, *block) for block in steps[1:] + goes_on]
+        finally:
+            server.stop()
+            os.chdir(home)
+    return 1 + len(steps) + len(goes_on), [w for w in wrong if w]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
@@ -111,7 +138,7 @@ def main():
     try:
         for name in ("README.md", "docs/api.md", "docs/structured_output.md", "docs/tools.md",
                      "docs/responses.md"):
-            found = blocks_of(name)
+            found = [block for block in blocks_of(name) if "$(cat id)" not in block[0]]
             if not found:
                 wrong.append(f"{name}: no curl block found")
             blocks += len(found)
@@ -119,9 +146,9 @@ def main():
         wrong += [f"no page names the metric {name}" for name in unnamed_metrics(server)]
     finally:
         server.stop()
-    more, faults = check_security()
-    blocks += more
-    wrong += faults
+    for more, faults in (check_security(), check_stored()):
+        blocks += more
+        wrong += faults
     print("\n".join(wrong) if wrong else f"{blocks} blocks print what they should")
     return 1 if wrong else 0
 

@@ -237,19 +237,16 @@ flags::FlagTable FrontTable(FrontFlags* flags) {
 
 flags::FlagTable StateTable(SessionOptions* sessions) {
   return {
-      {"State (no effect over HTTP yet)",
+      {"Stored answers",
        {{"--state-path", flags::TextValue(&sessions->state_path, "DIR").Default("none: in memory"),
-         "Directory for what survives a restart: sessions"},
+         "Directory for what survives a restart: answers and conversations that clients store"},
         {"--session-ttl", flags::DurationValue(&sessions->ttl, std::chrono::seconds(1)),
-         "Time after which an unused session is closed"},
-        {"--max-sessions", flags::IntValue(&sessions->max_sessions, 1, 10000000),
-         "Maximum number of open sessions; more are rejected with 429"},
+         "Time after which a stored answer, or a conversation without a turn, is removed"},
+        {"--max-sessions", flags::IntValue(&sessions->max_stored, 1, 10000000),
+         "Maximum number of stored answers and conversations, in a fair share for each tenant; more "
+         "are rejected with 429"},
         {"--session-store-size", flags::SizeValue(&sessions->store_bytes, 1 << 20),
-         "Maximum total size of all sessions, both in memory and on disk; more is rejected with "
-         "429"},
-        {"--max-stored", flags::IntValue(&sessions->max_stored, 1, 10000000),
-         "Maximum number of stored responses and conversations, in a fair share for each tenant; "
-         "more are rejected with 429"},
+         "Maximum size of all that is stored, on disk; more is rejected with 429"},
         {"--session-fsync", flags::OnOffValue(&sessions->fsync),
          "Sync what is stored to the device before it counts as stored: then it survives a loss of "
          "power, not only the death of the process"}}}};

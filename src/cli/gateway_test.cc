@@ -72,7 +72,7 @@ TEST_F(GatewayTest, TheDefaultsAreTheLibrarys) {
   EXPECT_EQ(options_.queue.latency_limits, own.queue.latency_limits);
   EXPECT_EQ(options_.sessions.state_path, "");
   EXPECT_EQ(options_.sessions.ttl, own.sessions.ttl);
-  EXPECT_EQ(options_.sessions.max_sessions, own.sessions.max_sessions);
+  EXPECT_EQ(options_.sessions.max_stored, own.sessions.max_stored);
   EXPECT_EQ(options_.sessions.store_bytes, own.sessions.store_bytes);
   EXPECT_EQ(options_.failover.hold_timeout, milliseconds(0));
   EXPECT_FALSE(options_.strict);
@@ -138,8 +138,6 @@ TEST_F(GatewayTest, EveryFlagReachesItsOption) {
                    "21",
                    "--session-store-size",
                    "22MiB",
-                   "--max-stored",
-                   "23",
                    "--session-fsync",
                    "on",
                    "--ttft-limits",
@@ -186,9 +184,8 @@ TEST_F(GatewayTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(options_.request_timeout, milliseconds(15'000));
   EXPECT_EQ(options_.sessions.state_path, "s");
   EXPECT_EQ(options_.sessions.ttl, std::chrono::seconds(90));
-  EXPECT_EQ(options_.sessions.max_sessions, 21);
+  EXPECT_EQ(options_.sessions.max_stored, 21);
   EXPECT_EQ(options_.sessions.store_bytes, 22 << 20);
-  EXPECT_EQ(options_.sessions.max_stored, 23);
   EXPECT_TRUE(options_.sessions.fsync);
   EXPECT_EQ(options_.queue.ttft_limits[2], milliseconds(180'000));
   EXPECT_EQ(options_.queue.latency_limits[0], milliseconds(4000));

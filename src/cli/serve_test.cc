@@ -119,15 +119,14 @@ TEST_F(ServeTest, EveryFlagReachesItsOption) {
 
 TEST_F(ServeTest, FlagsOfStateAndTraceReachTheirOptions) {
   ASSERT_EQ(Parse({"serve", "--state-path", "s", "--session-ttl", "90s", "--max-sessions", "2",
-                   "--session-store-size", "3MiB", "--max-stored", "4", "--session-fsync", "on",
+                   "--session-store-size", "3MiB", "--session-fsync", "on",
                    "--trace-file", "t"}),
             "");
   const EngineOptions& engine = flags_.engine.options;
   EXPECT_EQ(engine.sessions.state_path, "s");
   EXPECT_EQ(engine.sessions.ttl, std::chrono::seconds(90));
-  EXPECT_EQ(engine.sessions.max_sessions, 2);
+  EXPECT_EQ(engine.sessions.max_stored, 2);
   EXPECT_EQ(engine.sessions.store_bytes, 3 << 20);
-  EXPECT_EQ(engine.sessions.max_stored, 4);
   EXPECT_TRUE(engine.sessions.fsync);
   EXPECT_EQ(engine.trace_file, "t");
 }

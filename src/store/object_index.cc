@@ -17,7 +17,7 @@ Status ObjectIndex::NoRoom(const std::string& tenant, uint64_t bytes, bool place
   const std::string message =
       place ? fmt::format(
                   "too many responses and conversations are stored: this tenant has {}, and "
-                  "all tenants share {} (--max-stored)",
+                  "all tenants share {} (--max-sessions)",
                   places_.held(tenant), places_.total())
             : fmt::format(
                   "the responses and conversations that are stored are too large for {} "

@@ -216,7 +216,7 @@ TEST_F(ObjectStoreTest, TheCountIsSharedByTenants) {
   }
   const Status full = Write(New(Response("r4", "greedy"), "1"));
   EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(full.message(), HasSubstr("--max-stored"));
+  EXPECT_THAT(full.message(), HasSubstr("--max-sessions"));
   EXPECT_EQ(store_->CheckRoom("greedy", 1).code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(CodeOf(Response("r4", "greedy")), StatusCode::kNotFound);
   EXPECT_TRUE(store_->CheckRoom("modest", 1).ok());
