@@ -51,7 +51,9 @@ TEST(OpenApi, HasEveryFieldAndParametersWithTheirRanges) {
   const json paths = Document()["paths"];
   size_t dialects = 0;
   for (const http::Route& route : ServerRoutes(nullptr)) {
-    if (route.fields.empty()) continue;
+    if (route.method != "POST" || std::ranges::find(route.fields, "stream") == route.fields.end()) {
+      continue;
+    }
     ++dialects;
     const json body = paths[std::string(route.path)]["post"]["requestBody"]["content"];
     const json fields = body["application/json"]["schema"]["properties"];

@@ -95,7 +95,10 @@ asio::awaitable<StatusOr<std::string>> RunStored(std::shared_ptr<http::Exchange>
     }
     if (!stream->gone()) {
       std::vector<std::string> ignored = std::move(call->ignored);
-      for (std::string& name : call->query.Unread()) ignored.push_back(std::move(name));
+      // Work that fails may not have come to read its parameters.
+      if (answer.ok()) {
+        for (std::string& name : call->query.Unread()) ignored.push_back(std::move(name));
+      }
       context->TellIgnored(ignored, exchange.get());
     }
   } catch (...) {
