@@ -245,7 +245,7 @@ TEST_F(ConversationsTest, AFullBudgetAndAFullDiskAreTold) {
     if (reply.status != 200) told = std::to_string(reply.status) + reply.body;
   }
   EXPECT_THAT(told, HasSubstr("429"));
-  EXPECT_THAT(told, HasSubstr("max-stored"));
+  EXPECT_THAT(told, HasSubstr("max-sessions"));
   StartWithTenants();
   control_->disk_full = true;
   EXPECT_EQ(Error("POST", kTalks, "{}", "key-of-two-2"), "503 - unavailable");
