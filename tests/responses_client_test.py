@@ -9,6 +9,7 @@ import io
 import json
 import pathlib
 import re
+import tempfile
 import typing
 import unittest
 
@@ -119,10 +120,16 @@ class ResponsesTest(TimedCase):
         self.assertEqual((caught.exception.param, caught.exception.code), ("input", "context_length_exceeded"))
 
     def test_the_page(self):
-        [block] = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(block.replace("127.0.0.1:8080", f"127.0.0.1:{shared_server().port}"), {})  # pylint: disable=exec-used
-        self.assertTrue(printed.getvalue().strip())
+        blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+        self.assertEqual(len(blocks), 2)
+        with tempfile.TemporaryDirectory() as state:
+            server = Server("--state-path", state)
+            try:
+                with contextlib.redirect_stdout(io.StringIO()) as printed:
+                    exec("".join(blocks).replace("127.0.0.1:8080", f"127.0.0.1:{server.port}"), {})  # pylint: disable=exec-used
+            finally:
+                server.stop()
+        self.assertGreaterEqual(len(printed.getvalue().splitlines()), 2)
 
 
 if __name__ == "__main__":

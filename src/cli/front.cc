@@ -243,7 +243,8 @@ flags::FlagTable StateTable(SessionOptions* sessions) {
         {"--session-ttl", flags::DurationValue(&sessions->ttl, std::chrono::seconds(1)),
          "Time after which a stored answer, or a conversation without a turn, is removed"},
         {"--max-sessions", flags::IntValue(&sessions->max_stored, 1, 10000000),
-         "Maximum number of stored answers and conversations, in a fair share for each tenant; more "
+         "Maximum number of stored answers and conversations, in a fair share for each tenant; "
+         "more "
          "are rejected with 429"},
         {"--session-store-size", flags::SizeValue(&sessions->store_bytes, 1 << 20),
          "Maximum size of all that is stored, on disk; more is rejected with 429"},
@@ -366,7 +367,10 @@ namespace {
 Status OpenState(const SessionOptions& sessions, Front* front) {
   if (sessions.state_path.empty()) return {};
   StatusOr<std::shared_ptr<store::StateWriter>> writer = store::OpenStateWriter(sessions);
-  if (!writer.ok()) return writer.status();
+  if (!writer.ok()) {
+    const Status& why = writer.status();
+    return {why.code(), "--state-path: " + why.message(), why.field()};
+  }
   front->writer = *std::move(writer);
   StatusOr<std::unique_ptr<store::ObjectStore>> objects =
       store::ObjectStore::Open(sessions, front->writer.get());

@@ -14,7 +14,7 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
   const http::RouteLimits body = {.takes_body = true, .cross_origin = true};
   const http::RouteLimits page = {.page = true};
   const http::RouteLimits probe = {.cross_origin = true, .probe = true};
-  // What is done with the stored answers of a dialect.
+  // The dialects, and what is done with their stored answers.
   constexpr api::ApiFormatMaker responses = api::MakeOpenAiResponses;
   constexpr api::ApiFormatMaker chat = api::MakeOpenAiChat;
   constexpr api::ApiFormatMaker text = api::MakeOpenAiCompletions;
@@ -27,9 +27,9 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
     return Stored(context, [=](StoredCall* call) { return work(call, responses); });
   };
   return {
-      DialectRoute(context, "/v1/completions", api::MakeOpenAiCompletions, "Continue a text"),
-      DialectRoute(context, "/v1/chat/completions", api::MakeOpenAiChat, "Answer a chat"),
-      DialectRoute(context, "/v1/responses", api::MakeOpenAiResponses,
+      DialectRoute(context, "/v1/completions", text, "Continue a text"),
+      DialectRoute(context, "/v1/chat/completions", chat, "Answer a chat"),
+      DialectRoute(context, "/v1/responses", responses,
                    "Answer a list of items: messages, thoughts, calls of tools and their outputs"),
       {"GET", "/v1/responses/{id}/input_items", http::Rights::kKey, none,
        ListsInputItems(context, responses), "The items of a stored response's own input"},

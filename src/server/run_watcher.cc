@@ -41,7 +41,7 @@ AnswerSource::Output RunWatcher::Take(size_t choice) {
 void RunWatcher::Cancel() {
   if (watcher_ == 0) return;
   run_->Unwatch(std::exchange(watcher_, 0));
-  if (owns_ && !run_->request().background) static_cast<void>(run_->Cancel());
+  if (owns_) run_->Leave();
 }
 
 }  // namespace ropeway::server

@@ -143,6 +143,35 @@ TEST_F(StoredAnswersTest, ParkingKeepsWhatThereIs) {
   EXPECT_GE(backend_.submitted().back().resume_ids.size(), 99U);  // All that it had.
 }
 
+TEST_F(StoredAnswersTest, AStreamThatIsCutByTheServersStopGoesOn) {
+  backend_.set_step_pause(std::chrono::milliseconds(1));
+  StoredRequest request;
+  request.tenant = "t";
+  StatusOr<std::shared_ptr<StoredRun>> run =
+      TryBegin(R"(,"stream":true,"max_tokens":200)", request);
+  ASSERT_TRUE(run.ok());
+  RunWatcher watcher(*run, false, true, [] {});
+  ASSERT_TRUE(backend_.WaitDeltas(20));
+  answers().Park();
+  ASSERT_TRUE(backend_.WaitDeltas(40));  // It may end in the time that is left.
+  watcher.Cancel();
+  EXPECT_TRUE(backend_.WaitIdle());
+  Start();
+  answers().Resume();
+  EXPECT_EQ(ContentIn(ShownAtEnd((*run)->request().id)), Words(200));
+}
+
+TEST_F(StoredAnswersTest, WhatIsCancelledWhileTheServerStopsDoesNotGoOn) {
+  backend_.set_script(EndlessScript);
+  const std::shared_ptr<StoredRun> run = Begin();
+  ASSERT_TRUE(Eventually([&] { return run->recorded(); }));
+  ASSERT_TRUE(answers().Cancel("t", run->request().id).ok());
+  answers().Park();
+  Start();
+  EXPECT_TRUE(process_->objects->Opened().empty());
+  EXPECT_EQ(StatusIn(Shown(run->request().id)), "cancelled");
+}
+
 TEST_F(StoredAnswersTest, ABusyBackendIsAskedAgain) {
   backend_.set_step_pause(std::chrono::milliseconds(1));
   const std::string id = Begin(R"(,"max_tokens":300)")->request().id;

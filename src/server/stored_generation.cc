@@ -142,10 +142,7 @@ asio::awaitable<http::Sent> Generation::SendStored() {
 asio::awaitable<http::Sent> Generation::SendQueued(std::unique_ptr<RunWatcher> watcher) {
   const http::SocketStream::Deadline patience =
       std::chrono::steady_clock::now() + kAdmissionPatience;
-  const auto known = [&watcher] {
-    const AnswerSource::Progress progress = watcher->Look(0);
-    return progress.admitted || progress.ended;
-  };
+  const auto known = [&] { return watcher->Look(0).ended || run_->recorded(); };
   bool asked = false;
   while (!known()) {
     if (stream_->gone()) co_return http::Sent{};

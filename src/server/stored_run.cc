@@ -278,12 +278,25 @@ bool StoredRun::Cancel(std::shared_ptr<const std::string> body) {
   {
     const std::lock_guard lock(mutex_);
     if (settled_ || AllEnded()) return false;
-    if (!stopped()) cancelled_ = true;
+    if (failure_.ok() && !dropped_) cancelled_ = true;
     cancelled_body_ = std::move(body);
     running = Running();
   }
   CancelAll(running);
   return true;
+}
+
+void StoredRun::Leave() {
+  if (request_->background) return;
+  std::vector<RequestId> running;
+  {
+    const std::lock_guard lock(mutex_);
+    if (settled_ || AllEnded()) return;
+    // Of a server that stops the client may ask again after the next start.
+    if (!parked_ && failure_.ok() && !dropped_) cancelled_ = true;
+    running = Running();
+  }
+  CancelAll(running);
 }
 
 bool StoredRun::Drop() {
@@ -347,7 +360,7 @@ StoredRun::Write StoredRun::Due(TimePoint now) {
   Write write = Write::kNothing;
   if (dropped_) {
     if (ended || Running().empty()) Settle();
-  } else if (ended && interrupted_) {
+  } else if (ended && interrupted_ && !cancelled_) {
     if (recorded_ && news_) {
       write = Write::kCheckpoint;
     } else {
@@ -499,7 +512,7 @@ AnswerSource::Output StoredRun::Read(size_t index, bool as_one, size_t most, siz
     output.end = Outcome::Failed(failure_);
   } else if (dropped_) {
     output.end = Outcome::Failed({StatusCode::kCancelled, "The answer was deleted."});
-  } else if (interrupted_) {
+  } else if (interrupted_ && !cancelled_) {
     output.end = Outcome::Failed(
         {StatusCode::kUnavailable,
          "The server stops. It goes on with this answer when it starts again: ask for it then."});

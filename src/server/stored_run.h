@@ -96,6 +96,8 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
 
   // Ends it as cancelled, unless it has ended by itself. False: it has.
   bool Cancel(std::shared_ptr<const std::string> body = nullptr);
+  // Its client closed the connection, which ends it as cancelled, unless it is in the background.
+  void Leave();
   // It is removed from the store: nothing more is written. Returns whether it may be in the store.
   bool Drop();
   // Cancels it at the backend and leaves its record as it is. Without effect on one without a

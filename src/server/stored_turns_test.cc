@@ -1,0 +1,250 @@
+// Requests whose answers are stored, and those that go on from them, over HTTP.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "server/test_stored_http.h"
+
+namespace ropeway::server {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class StoredTurnsTest : public StoredHttpTest {
+ protected:
+  json Respond(const std::string& members, int status = 200) const {
+    return Told("POST", "/v1/responses", "{" + members + R"(,"max_output_tokens":2})", status);
+  }
+  std::string Id(const std::string& members) const { return Respond(members).value("id", ""); }
+
+  // What the backend's last request says: "role: text" of each message.
+  std::vector<std::string> LastChat() const {
+    std::vector<std::string> said;
+    const Request last = backend_.submitted().back();
+    for (const ChatMessage& message : std::get<Chat>(last.prompt).messages) {
+      said.push_back(message.role + ": " + message.content);
+    }
+    return said;
+  }
+
+  size_t CountItems(const std::string& conversation) const {
+    return Told("GET", "/v1/conversations/" + conversation + "/items?limit=100")["data"].size();
+  }
+};
+
+TEST_F(StoredTurnsTest, AResponseIsStoredUnlessItSaysNot) {
+  const json reply = Respond(R"("input":"hi")");
+  EXPECT_EQ(reply["store"], true);
+  EXPECT_EQ(Told("GET", "/v1/responses/" + reply["id"].get<std::string>()), reply);
+  const json unstored = Respond(R"("input":"hi","store":false)");
+  EXPECT_EQ(unstored["store"], false);
+  EXPECT_EQ(Error("GET", "/v1/responses/" + unstored["id"].get<std::string>()), "404 id not_found");
+  EXPECT_EQ(objects_->List(nullptr).size(), 1U);
+}
+
+TEST_F(StoredTurnsTest, AChatIsStoredIfItSaysSo) {
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":2)";
+  const json reply = Told("POST", "/v1/chat/completions", body + R"(,"store":true,"n":2})");
+  EXPECT_EQ(Told("GET", "/v1/chat/completions/" + reply["id"].get<std::string>()), reply);
+  static_cast<void>(Told("POST", "/v1/chat/completions", body + "}"));
+  EXPECT_EQ(objects_->List(nullptr).size(), 1U);
+}
+
+TEST_F(StoredTurnsTest, ATurnHasWhatWasSaidBefore) {
+  const std::string first = Id(R"("input":"one","instructions":"first rule")");
+  const std::string second =
+      Id(R"("input":"two","instructions":"second rule","previous_response_id":")" + first + '"');
+  EXPECT_THAT(LastChat(),
+              ElementsAre("system: second rule", "user: one", "assistant: w0 w1 ", "user: two"));
+  // What others go on from stays for them.
+  EXPECT_EQ(Ask("DELETE", "/v1/responses/" + first).status, 200);
+  EXPECT_EQ(Ask("DELETE", "/v1/responses/" + second).status, 200);
+  EXPECT_EQ(Error("POST", "/v1/responses",
+                  R"({"input":"three","previous_response_id":")" + second + "\"}"),
+            "404 previous_response_id not_found");
+}
+
+TEST_F(StoredTurnsTest, AnAncestorIsDeletedForOthersOnly) {
+  const std::string first = Id(R"("input":"one")");
+  const std::string second = Id(R"("input":"two","previous_response_id":")" + first + '"');
+  EXPECT_EQ(Ask("DELETE", "/v1/responses/" + first).status, 200);
+  EXPECT_EQ(Error("GET", "/v1/responses/" + first), "404 id not_found");
+  static_cast<void>(Respond(R"("input":"three","previous_response_id":")" + second + '"'));
+  EXPECT_EQ(LastChat().size(), 5U);
+  // An answer that is not stored may go on from one that is.
+  static_cast<void>(
+      Respond(R"("input":"x","store":false,"previous_response_id":")" + second + '"'));
+  EXPECT_EQ(LastChat().size(), 5U);
+}
+
+TEST_F(StoredTurnsTest, ATurnOfAConversationIsAppended) {
+  const std::string id = Told("POST", "/v1/conversations", "{}")["id"];
+  static_cast<void>(Respond(R"("input":"one","conversation":")" + id + '"'));
+  const json reply = Respond(R"("input":"two","conversation":{"id":")" + id + "\"}");
+  EXPECT_EQ(reply["conversation"]["id"], id);
+  EXPECT_THAT(LastChat(), ElementsAre("user: one", "assistant: w0 w1 ", "user: two"));
+  EXPECT_EQ(CountItems(id), 4U);
+  // Its turns are gone on from by the conversation alone.
+  EXPECT_EQ(Error("POST", "/v1/responses",
+                  R"({"input":"x","previous_response_id":)" + reply["id"].dump() + "}"),
+            "400 previous_response_id -");
+  EXPECT_THAT(last_message_, HasSubstr("is a turn of the conversation '" + id + "'"));
+}
+
+TEST_F(StoredTurnsTest, AConversationHasOneTurnAtATime) {
+  backend_.set_script(EndlessScript);
+  const std::string id = Told("POST", "/v1/conversations", "{}")["id"];
+  const std::string turn = R"({"input":"x","conversation":")" + id + "\"";
+  const std::string path = BeginAt("/v1/responses", turn);
+  EXPECT_EQ(Error("POST", "/v1/responses", turn + "}"), "409 conversation conversation_busy");
+  EXPECT_EQ(Ask("POST", path + "/cancel").status, 200);
+  EXPECT_TRUE(Reaches(path, "cancelled"));
+  EXPECT_EQ(CountItems(id), 0U);
+  backend_.set_script([](const Request&) { return FakeScript(); });
+  EXPECT_TRUE(Eventually([&] {
+    return Ask("POST", "/v1/responses", turn + R"(,"max_output_tokens":2})").status == 200;
+  }));
+  EXPECT_EQ(CountItems(id), 2U);
+}
+
+TEST_F(StoredTurnsTest, AConversationIsBusyAfterARestartToo) {
+  backend_.set_script(EndlessScript);
+  const std::string id = Told("POST", "/v1/conversations", "{}")["id"];
+  const std::string turn = R"({"input":"x","conversation":")" + id + "\"";
+  const std::string path = BeginAt("/v1/responses", turn);
+  StartStored();
+  EXPECT_EQ(Error("POST", "/v1/responses", turn + "}"), "409 conversation conversation_busy");
+  ASSERT_TRUE(backend_.WaitActive(1));
+  EXPECT_EQ(Ask("POST", path + "/cancel").status, 200);
+  EXPECT_TRUE(Reaches(path, "cancelled"));
+}
+
+TEST_F(StoredTurnsTest, ATurnThatIsNotStoredLeavesNoItems) {
+  const std::string id = Told("POST", "/v1/conversations", "{}")["id"];
+  const std::string turn = R"({"input":"x","max_output_tokens":2,"conversation":")" + id + "\"}";
+  control_->CloseGate();
+  backend_.set_script([this](const Request&) {
+    control_->disk_full = true;  // While it is computed.
+    return FakeScript();
+  });
+  control_->OpenGate();
+  EXPECT_EQ(Ask("POST", "/v1/responses", turn).status, 503);
+  backend_.set_script([](const Request&) { return FakeScript(); });
+  control_->disk_full = false;
+  ASSERT_TRUE(Eventually([&] { return objects_->CheckRoom("", 100).ok(); }));
+  EXPECT_EQ(CountItems(id), 0U);
+  StartStored();
+  EXPECT_EQ(CountItems(id), 0U);
+  EXPECT_TRUE(Eventually([&] { return Ask("POST", "/v1/responses", turn).status == 200; }));
+  EXPECT_EQ(CountItems(id), 2U);
+}
+
+TEST_F(StoredTurnsTest, WhatCannotBeGoneOnFromNamesTheField) {
+  const auto goes_on = [this](const std::string& members) {
+    return Error("POST", "/v1/responses", R"({"input":"x",)" + members + "}");
+  };
+  EXPECT_EQ(goes_on(R"("previous_response_id":"resp_0")"), "404 previous_response_id not_found");
+  EXPECT_EQ(goes_on(R"("conversation":"conv_0")"), "404 conversation not_found");
+  EXPECT_EQ(goes_on(R"("conversation":"conv_0","previous_response_id":"resp_0")"),
+            "400 previous_response_id -");
+  EXPECT_EQ(goes_on(R"("conversation":"conv_0","store":false)"), "400 conversation -");
+  EXPECT_EQ(goes_on(R"("background":true,"store":false)"), "400 background -");
+  const std::string chat =
+      Ended(api::MakeOpenAiChat, R"({"messages":[{"role":"user","content":"hi"}]})");
+  EXPECT_EQ(goes_on(R"("previous_response_id":")" + chat + '"'), "400 previous_response_id -");
+  backend_.set_script(EndlessScript);
+  const std::string running = Begin();
+  const std::string id = running.substr(running.rfind('/') + 1);
+  EXPECT_EQ(goes_on(R"("previous_response_id":")" + id + '"'), "400 previous_response_id -");
+  EXPECT_EQ(Ask("POST", running + "/cancel").status, 200);
+  EXPECT_TRUE(Reaches(running, "cancelled"));
+  EXPECT_EQ(goes_on(R"("previous_response_id":")" + id + '"'), "400 previous_response_id -");
+  EXPECT_THAT(last_message_, HasSubstr("is cancelled"));
+}
+
+TEST_F(StoredTurnsTest, AnotherTenantsTurnsAreNotThere) {
+  StartWithTenants();
+  const std::string body = R"({"input":"x","max_output_tokens":2)";
+  const std::string id = Told("POST", "/v1/responses", body + "}", 200, "key-of-one-1")["id"];
+  const std::string goes_on = body + R"(,"previous_response_id":")" + id + "\"}";
+  EXPECT_EQ(Error("POST", "/v1/responses", goes_on, "key-of-two-2"),
+            "404 previous_response_id not_found");
+  EXPECT_EQ(Ask("POST", "/v1/responses", goes_on, "key-of-one-1").status, 200);
+}
+
+TEST_F(StoredTurnsTest, AStreamIsCancelledWhenItsClientLeaves) {
+  backend_.set_script(EndlessScript);
+  TestClient client(port());
+  client.Send(PostBytes("/v1/responses", R"({"input":"x","stream":true})"));
+  static_cast<void>(client.ReadHead());
+  ASSERT_EQ(objects_->Opened().size(), 1U);  // Its id has left.
+  const std::string path = "/v1/responses/" + objects_->Opened().front().name.id;
+  client.Close(true);
+  EXPECT_TRUE(backend_.WaitIdle());
+  EXPECT_TRUE(Reaches(path, "cancelled"));
+}
+
+TEST_F(StoredTurnsTest, AStreamInTheBackgroundNeedsNoClient) {
+  backend_.set_step_pause(std::chrono::milliseconds(2));
+  TestClient client(port());
+  client.Send(PostBytes("/v1/responses", R"({"input":"x","stream":true,"background":true})"));
+  static_cast<void>(client.ReadHead());
+  ASSERT_EQ(objects_->Opened().size(), 1U);
+  const std::string path = "/v1/responses/" + objects_->Opened().front().name.id;
+  client.Close(true);
+  EXPECT_TRUE(Reaches(path, "incomplete"));
+  EXPECT_EQ(backend_.cancelled(), 0);
+}
+
+TEST_F(StoredTurnsTest, AStoredStreamHasTheEventsOfOneThatIsNot) {
+  const auto events = [this](const std::string& more) {
+    std::string body =
+        Ask("POST", "/v1/responses", R"({"input":"x","stream":true,"seed":1)" + more + "}").body;
+    body = std::regex_replace(body, std::regex("[0-9a-f]{24,32}"), "ID");
+    body = std::regex_replace(body, std::regex("\"created_at\":[0-9]+"), "");
+    return std::regex_replace(body, std::regex("\"store\":(true|false)"), "");
+  };
+  const std::string stored = events("");
+  EXPECT_THAT(stored, HasSubstr("response.output_text.delta"));
+  EXPECT_EQ(stored, events(R"(,"store":false)"));
+}
+
+// A request that the backend does not take is an error, and nothing is stored.
+TEST_F(StoredTurnsTest, WhatIsRejectedInTheBackgroundIsAnError) {
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.fail_unadmitted = true;
+    script.failure = InvalidArgument("The prompt is too long.", "input");
+    return script;
+  });
+  const std::string body = R"({"input":"x","background":true})";
+  EXPECT_EQ(Error("POST", "/v1/responses", body), "400 input -");
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.rejection = {StatusCode::kResourceExhausted, "The queue is full."};
+    return script;
+  });
+  EXPECT_EQ(Ask("POST", "/v1/responses", body).status, 429);
+  EXPECT_TRUE(objects_->List(nullptr).empty());
+}
+
+TEST_F(StoredTurnsTest, WhatWaitsLongInTheBackgroundGetsItsIdMeanwhile) {
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.admit = false;
+    return script;
+  });
+  const std::string path = Begin();
+  EXPECT_TRUE(Reaches(path, "queued"));
+  EXPECT_EQ(Ask("POST", path + "/cancel").status, 200);
+  EXPECT_TRUE(Reaches(path, "cancelled"));
+}
+
+}  // namespace
+}  // namespace ropeway::server
