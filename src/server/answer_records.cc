@@ -64,6 +64,13 @@ StatusOr<Items> AnswerRecords::Before(const StoredRequest& request) const {
   StatusOr<store::Conversation> conversation =
       ReadConversation(request.tenant, request.conversation);
   if (!conversation.ok()) return conversation.status();
+  if (conversation->items.size() >= kMostConversationItems ||
+      BytesOf(conversation->items) > kMostHistoryBytes) {
+    return InvalidArgument(
+        fmt::format("The conversation '{}' is full: it may have {} items, of {} bytes together.",
+                    request.conversation, kMostConversationItems, kMostHistoryBytes),
+        kConversation);
+  }
   return std::move(conversation->items);
 }
 

@@ -25,6 +25,9 @@ struct StoredAnswersOptions {
 inline constexpr char kPrevious[] = "previous_response_id";
 inline constexpr char kConversation[] = "conversation";
 
+// A conversation that has so many takes no more, and no turn.
+inline constexpr size_t kMostConversationItems = 10'000;
+
 // Items of conversations and answers, as JSON texts.
 using Items = std::vector<std::string>;
 

@@ -17,8 +17,6 @@ namespace ropeway::server {
 
 // A client may add so many items at once.
 inline constexpr size_t kMostItemsAtOnce = 20;
-// A conversation holds so many, its turns' too.
-inline constexpr size_t kMostConversationItems = 10'000;
 
 // What the body of a request about a conversation says.
 struct ConversationBody {

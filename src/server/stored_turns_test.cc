@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/test_stored_http.h"
+#include "store/conversation.h"
 
 namespace ropeway::server {
 namespace {
@@ -123,6 +124,19 @@ TEST_F(StoredTurnsTest, AConversationIsBusyAfterARestartToo) {
   ASSERT_TRUE(backend_.WaitActive(1));
   EXPECT_EQ(Ask("POST", path + "/cancel").status, 200);
   EXPECT_TRUE(Reaches(path, "cancelled"));
+}
+
+TEST_F(StoredTurnsTest, AFullConversationTakesNoTurn) {
+  store::Conversation conversation;
+  conversation.items.assign(kMostConversationItems, "{}");
+  store::ObjectChange change;
+  change.name = {store::ObjectKind::kConversation, "", "conv_1"};
+  change.fixed = "";
+  change.state = store::PackConversation(conversation);
+  ASSERT_TRUE(objects_->Write({change}, nullptr).ok());
+  EXPECT_EQ(Error("POST", "/v1/responses", R"({"input":"x","conversation":"conv_1"})"),
+            "400 conversation -");
+  EXPECT_THAT(last_message_, HasSubstr("is full: it may have 10000 items"));
 }
 
 TEST_F(StoredTurnsTest, ATurnThatIsNotStoredLeavesNoItems) {
