@@ -186,8 +186,8 @@ StatusOr<int64_t> RunGateway(GatewayFlags* flags, ServerSignals* signals) {
     if (backend.local) behind.fixed += EngineDescriptors(flags->engine.options).fixed;
     WarnIfExposed(backend);
   }
-  StatusOr<Front> front = PrepareFront(*flags, flags->options.queue.max_queued_requests, behind,
-                                       options->sessions);
+  StatusOr<Front> front =
+      PrepareFront(*flags, flags->options.queue.max_queued_requests, behind, options->sessions);
   if (!front.ok()) return front.status();
   options->tenants = TenantsOf(front->options.api_keys);
   // Sessions are the library's; HTTP's conversations are objects of the front.

@@ -85,9 +85,9 @@ StatusOr<EngineFlags> WithModel(const ServeFlags& flags) {
 StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
   ApplyLog(flags.engine.log);
   // Before the model is pulled, which takes longer than loading it.
-  StatusOr<Front> front = PrepareFront(flags, flags.engine.options.queue.max_queued_requests,
-                                       EngineDescriptors(flags.engine.options),
-                                       flags.engine.options.sessions);
+  StatusOr<Front> front =
+      PrepareFront(flags, flags.engine.options.queue.max_queued_requests,
+                   EngineDescriptors(flags.engine.options), flags.engine.options.sessions);
   if (!front.ok()) return front.status();
   front->options.any_model = ServesAnyModel(flags.any_model, front->options);
   const StatusOr<EngineFlags> with_model = WithModel(flags);

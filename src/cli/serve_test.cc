@@ -119,8 +119,7 @@ TEST_F(ServeTest, EveryFlagReachesItsOption) {
 
 TEST_F(ServeTest, FlagsOfStateAndTraceReachTheirOptions) {
   ASSERT_EQ(Parse({"serve", "--state-path", "s", "--session-ttl", "90s", "--max-sessions", "2",
-                   "--session-store-size", "3MiB", "--session-fsync", "on",
-                   "--trace-file", "t"}),
+                   "--session-store-size", "3MiB", "--session-fsync", "on", "--trace-file", "t"}),
             "");
   const EngineOptions& engine = flags_.engine.options;
   EXPECT_EQ(engine.sessions.state_path, "s");

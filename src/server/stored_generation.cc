@@ -140,15 +140,13 @@ asio::awaitable<http::Sent> Generation::SendStored() {
 }
 
 asio::awaitable<http::Sent> Generation::SendQueued(std::unique_ptr<RunWatcher> watcher) {
-  const http::SocketStream::Deadline patience =
-      std::chrono::steady_clock::now() + kAdmissionPatience;
+  http::SocketStream::Deadline patience = std::chrono::steady_clock::now() + kAdmissionPatience;
   const auto known = [&] { return watcher->Look(0).ended || run_->recorded(); };
-  bool asked = false;
   while (!known()) {
     if (stream_->gone()) co_return http::Sent{};
-    co_await stream_->Wait(asked ? http::SocketStream::Deadline::max() : patience);
-    if (asked || std::chrono::steady_clock::now() < patience) continue;
-    asked = true;
+    co_await stream_->Wait(patience);
+    if (std::chrono::steady_clock::now() < patience) continue;
+    patience = http::SocketStream::Deadline::max();
     run_->RecordNow();
   }
   http::HttpReply reply;
