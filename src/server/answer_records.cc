@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "server/delta_merge.h"
@@ -56,19 +57,20 @@ AnswerRecords::AnswerRecords(StoredAnswersOptions options, store::ObjectStore* s
       store_(store) {
   // What was accepted once stays accepted.
   limits_.reject_unknown = false;
+  limits_.max_choices = std::numeric_limits<int>::max();
 }
 
-StatusOr<Items> AnswerRecords::Before(const StoredRequest& request) const {
-  if (!request.previous.empty()) return Ancestors(request.tenant, request.previous);
-  if (request.conversation.empty()) return Items();
-  StatusOr<store::Conversation> conversation =
-      ReadConversation(request.tenant, request.conversation);
+StatusOr<Items> AnswerRecords::Before(const std::string& tenant, const std::string& previous,
+                                      const std::string& conversation_id, bool holds) const {
+  if (!previous.empty()) return Ancestors(tenant, previous, holds);
+  if (conversation_id.empty()) return Items();
+  StatusOr<store::Conversation> conversation = ReadConversation(tenant, conversation_id);
   if (!conversation.ok()) return conversation.status();
   if (conversation->items.size() >= kMostConversationItems ||
       BytesOf(conversation->items) > kMostHistoryBytes) {
     return InvalidArgument(
         fmt::format("The conversation '{}' is full: it may have {} items, of {} bytes together.",
-                    request.conversation, kMostConversationItems, kMostHistoryBytes),
+                    conversation_id, kMostConversationItems, kMostHistoryBytes),
         kConversation);
   }
   return std::move(conversation->items);
@@ -85,12 +87,12 @@ StatusOr<store::Conversation> AnswerRecords::ReadConversation(const std::string&
   return store::UnpackConversation(object->state);
 }
 
-StatusOr<Items> AnswerRecords::Ancestors(const std::string& tenant,
-                                         const std::string& previous) const {
+StatusOr<Items> AnswerRecords::Ancestors(const std::string& tenant, const std::string& previous,
+                                         bool hidden_too) const {
   std::vector<Items> turns;  // The last one first.
   size_t bytes = 0;
   for (std::string id = previous; !id.empty();) {
-    StatusOr<StoredAnswer> answer = Read(tenant, id, !turns.empty());
+    StatusOr<StoredAnswer> answer = Read(tenant, id, hidden_too || !turns.empty());
     if (!answer.ok()) return About(answer.status(), kPrevious);
     const StoredRequest& request = *answer->request;
     if (!HasOutput(answer->state)) {
@@ -115,7 +117,7 @@ StatusOr<Items> AnswerRecords::Ancestors(const std::string& tenant,
     for (std::string& item : items->OutputItems(OutputOfChoice(answer->choices.front()))) {
       turn.push_back(std::move(item));
     }
-    bytes += BytesOf(turn);
+    bytes += BytesOf(turn) + request.body.size();
     if (turns.size() > kMostAncestors || bytes > kMostHistoryBytes) {
       return InvalidArgument(fmt::format("The answers before this one are too many: at most {}, of "
                                          "{} bytes together, are read.",
@@ -168,12 +170,14 @@ StatusOr<AnswerRecords::TurnChange> AnswerRecords::Turn(const StoredRequest& req
   if (!conversation.ok()) return conversation.status();
   StatusOr<std::unique_ptr<api::ApiFormat>> format = Reopen(request);
   if (!format.ok()) return format.status();
-  const auto* items = dynamic_cast<const api::ItemFormat*>(format->get());
+  auto* const items = dynamic_cast<api::ItemFormat*>(format->get());
   if (items == nullptr) return Status(StatusCode::kInternal, "The dialect has no items.");
   TurnChange change;
   change.with.name = {ObjectKind::kConversation, request.tenant, request.conversation};
   change.without = change.with;
   change.without.state = store::PackConversation(*conversation);
+  // The ids that it has already are not given again.
+  if (Status continued = items->Continue(conversation->items); !continued.ok()) return continued;
   for (Items more : {items->InputItems(), items->OutputItems(output)}) {
     conversation->items_made += more.size();
     conversation->items.insert(conversation->items.end(), std::make_move_iterator(more.begin()),

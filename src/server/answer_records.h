@@ -52,8 +52,10 @@ class AnswerRecords {
   std::string Show(const StoredAnswer& answer, const api::ApiFormat& format) const;
 
   // The items before a request's own input: those of its conversation, or of all its ancestors,
-  // the first one's first. Fails as StoredAnswers::History.
-  StatusOr<Items> Before(const StoredRequest& request) const;
+  // the first one's first. `holds`: the store has the request, and keeps its ancestors for it, also
+  // where they are deleted. Fails as StoredAnswers::History.
+  StatusOr<Items> Before(const std::string& tenant, const std::string& previous,
+                         const std::string& conversation, bool holds) const;
   StatusOr<store::Conversation> ReadConversation(const std::string& tenant,
                                                  const std::string& id) const;
   // The conversation of a request with one more turn, its input and this output; and without it.
@@ -64,7 +66,8 @@ class AnswerRecords {
   StatusOr<TurnChange> Turn(const StoredRequest& request, const api::ChoiceOutput& output) const;
 
  private:
-  StatusOr<Items> Ancestors(const std::string& tenant, const std::string& previous) const;
+  StatusOr<Items> Ancestors(const std::string& tenant, const std::string& previous,
+                            bool hidden_too) const;
 
   const std::vector<api::ApiFormatMaker> dialects_;
   api::BodyLimits limits_;

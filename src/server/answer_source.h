@@ -33,6 +33,7 @@ class AnswerSource {
     bool admitted = false;  // It is admitted, now or earlier.
     std::vector<Delta> deltas;
     std::optional<Outcome> end;
+    bool breaks_off = false;  // A stream is cut there, without an end.
     // The whole choice, where the source keeps it in its parts; then there are no deltas.
     std::optional<api::ChoiceOutput> whole;
     base::SharedBudget::Hold held;  // For the deltas' memory.

@@ -27,10 +27,16 @@ class ApiServer::Impl {
         context_(options, backend, routes, NoRoute),
         server_(&context_.http) {}
 
-  Status Start() { return Started(keys_.ok() ? server_.Start() : keys_); }
+  Status Start() {
+    if (!keys_.ok()) return keys_;
+    Resume();
+    return server_.Start();
+  }
 
   Status Start(http::ServerPort port) {
-    return Started(keys_.ok() ? server_.Start(std::move(port)) : keys_);
+    if (!keys_.ok()) return keys_;
+    Resume();
+    return server_.Start(std::move(port));
   }
 
   Status Reload(const ServerOptions& options, const std::optional<http::TlsFiles>& files) {
@@ -78,10 +84,9 @@ class ApiServer::Impl {
   }
 
  private:
-  // What was under way when the last process ended goes on once this one serves.
-  Status Started(Status status) {
-    if (status.ok() && context_.stored != nullptr) context_.stored->Resume();
-    return status;
+  // What was under way when the last process ended goes on, before clients can ask for it.
+  void Resume() {
+    if (context_.stored != nullptr) context_.stored->Resume();
   }
 
   const Status keys_;       // Whether the keys can be used.

@@ -33,6 +33,7 @@ Status NoSuchItem(const StoredCall& call) {
 struct KeptConversation {
   store::Conversation conversation;
   int64_t created_ms = 0;
+  size_t packed_bytes = 0;  // Of its record as it is stored.
 };
 
 StatusOr<KeptConversation> Read(const StoredCall& call) {
@@ -41,7 +42,7 @@ StatusOr<KeptConversation> Read(const StoredCall& call) {
   if (!object.ok()) return object.status();
   StatusOr<store::Conversation> conversation = store::UnpackConversation(object->state);
   if (!conversation.ok()) return conversation.status();
-  return KeptConversation{*std::move(conversation), object->created_ms};
+  return KeptConversation{*std::move(conversation), object->created_ms, object->state.size()};
 }
 
 // Changes a conversation, alone, and answers with what `change` returns.
@@ -57,6 +58,11 @@ StatusOr<std::string> ChangeKept(StoredCall* call, Change change) {
   store::ObjectChange write;
   write.name = NameOf(*call);
   write.state = store::PackConversation(kept->conversation);
+  // Changes of what is stored are always taken; what grows is to have room.
+  if (write.state.size() > kept->packed_bytes) {
+    Status room = call->store().CheckRoom(call->tenant, write.state.size() - kept->packed_bytes);
+    if (!room.ok()) return room;
+  }
   if (Status status = call->Write({std::move(write)}, *std::move(hold)); !status.ok()) {
     return status.code() == StatusCode::kNotFound ? NoSuchConversation(*call) : status;
   }

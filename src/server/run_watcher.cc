@@ -25,7 +25,10 @@ RunWatcher::RunWatcher(std::shared_ptr<StoredRun> run, bool as_one, bool owns,
 
 AnswerSource::Progress RunWatcher::Look(size_t choice) {
   *signalled_ = false;
-  return run_->Look(choice);
+  Progress progress = run_->Look(choice);
+  // One that reads an answer that is known already sends its headers at once.
+  if (!owns_) progress.admitted = true;
+  return progress;
 }
 
 AnswerSource::Output RunWatcher::Take(size_t choice) {

@@ -200,6 +200,10 @@ bool AnswerSender::AppendOutput(std::string* bytes) {
       all_ended = false;
       continue;
     }
+    if (output.breaks_off) {
+      stream_->Close();
+      return true;
+    }
     const Status status = EndStatus(*output.end);
     if (!status.ok()) {
       http::AppendChunk(StreamError(status), http_.framing, bytes);

@@ -30,6 +30,8 @@ using store::ObjectName;
 
 // How often answers under way are looked at for a checkpoint, and for room at the backend.
 constexpr std::chrono::milliseconds kTick{250};
+// The longest pause between two tries to hand an answer of an earlier process to the backend.
+constexpr std::chrono::milliseconds kMostPause{5000};
 // A model that the backend does not know after a restart may be that of a replica that it has not
 // reached yet.
 constexpr std::chrono::minutes kModelPatience{5};
@@ -144,18 +146,24 @@ StatusOr<std::shared_ptr<StoredRun>> StoredAnswers::Begin(StoredRequest request,
     if (parked_) return Status(StatusCode::kUnavailable, "The server is stopping.");
     live_.emplace(key, run);
   }
+  // What throws or fails from here on takes it back.
+  bool taken = false;
+  const auto take_back = [&](StoredAnswers* answers) {
+    if (!taken) answers->Forget(*run);
+  };
+  const std::unique_ptr<StoredAnswers, decltype(take_back)> guard(this, take_back);
   std::vector<SinkRequest> all;
+  std::vector<size_t> choices;
   tickets.resize(api->choices());
   for (Request& asked : ChoiceRequests(api)) {
     const size_t choice = all.size();
     all.push_back({std::move(asked), run->MakeSink(choice, {std::move(tickets[choice]), 0})});
+    choices.push_back(choice);
   }
   const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(all));
-  if (!ids.ok()) {
-    Forget(*run);
-    return ids.status();
-  }
-  run->SetIds(*ids);
+  if (!ids.ok()) return ids.status();
+  run->SetIds(choices, *ids);
+  taken = true;
   return run;
 }
 
@@ -198,6 +206,10 @@ StatusOr<Items> StoredAnswers::InputItems(const std::string& tenant, const std::
 
 StatusOr<StoredAnswers::Watched> StoredAnswers::Watch(const std::string& tenant,
                                                       const std::string& id) {
+  const auto take = [&](size_t bytes, base::SharedBudget::Hold* hold) {
+    return answers_ == nullptr || bytes <= http::kFreeAnswerBytes ||
+           answers_->Take(tenant, static_cast<int64_t>(bytes), hold);
+  };
   Watched watched;
   watched.run = Live(tenant, id);
   // A whole answer has no id that a client knows before its end.
@@ -210,36 +222,36 @@ StatusOr<StoredAnswers::Watched> StoredAnswers::Watch(const std::string& tenant,
       for (const Delta& piece : choice.pieces) bytes += MemoryOf(piece);
     }
     base::SharedBudget::Hold hold;
-    if (answers_ != nullptr && bytes > http::kFreeAnswerBytes &&
-        !answers_->Take(tenant, static_cast<int64_t>(bytes), &hold)) {
-      return http::TooManyAnswers();
-    }
+    if (!take(bytes, &hold)) return http::TooManyAnswers();
     watched.run = std::make_shared<StoredRun>(*std::move(answer), std::move(hold));
   }
+  if (!take(2 * watched.run->request().body.size(), &watched.hold)) return http::TooManyAnswers();
   StatusOr<std::unique_ptr<api::ApiFormat>> format = records_.Reopen(watched.run->request());
   if (!format.ok()) return format.status();
   watched.format = *std::move(format);
   return watched;
 }
 
-Status StoredAnswers::Cancel(const std::string& tenant, const std::string& id) {
+Status StoredAnswers::Cancel(const std::string& tenant, const std::string& id, DoneFn done) {
   const auto foreground = [&id] {
     return InvalidArgument(
         fmt::format("The answer '{}' was not asked for with background: true; "
                     "it ends when its client closes the connection.",
                     id));
   };
-  const std::shared_ptr<StoredRun> run = Live(tenant, id);
-  if (run == nullptr) {
-    const StatusOr<StoredAnswer> answer = records_.Read(tenant, id);
-    if (!answer.ok()) return answer.status();
-    return answer->request->background ? Status() : foreground();
+  if (const std::shared_ptr<StoredRun> run = Live(tenant, id)) {
+    if (!run->recorded()) return NoSuchAnswer(id, "");
+    if (!run->request().background && !run->resumed()) return foreground();
+    run->Cancel(std::move(done));
+    return {};
   }
-  if (!run->request().background) return foreground();
-  StatusOr<std::unique_ptr<api::ApiFormat>> format = records_.Reopen(run->request());
-  if (!format.ok()) return format.status();
-  static_cast<void>(run->Cancel(
-      std::make_shared<const std::string>((*format)->Pending(AnswerState::kCancelled, nullptr))));
+  const StatusOr<StoredAnswer> answer = records_.Read(tenant, id);
+  if (!answer.ok()) return answer.status();
+  if (answer->state == AnswerState::kQueued || answer->state == AnswerState::kInProgress) {
+    return {StatusCode::kUnavailable, "The server is starting or stopping: cancel it later."};
+  }
+  if (!answer->request->background) return foreground();
+  done({});
   return {};
 }
 
@@ -259,11 +271,7 @@ Status StoredAnswers::Delete(const std::string& tenant, const std::string& id, D
 
 StatusOr<Items> StoredAnswers::History(const std::string& tenant,
                                        const api::Keeping& keeping) const {
-  StoredRequest request;
-  request.tenant = tenant;
-  request.previous = keeping.previous;
-  request.conversation = keeping.conversation;
-  return records_.Before(request);
+  return records_.Before(tenant, keeping.previous, keeping.conversation, false);
 }
 
 std::shared_ptr<const std::string> StoredAnswers::Pending(const std::string& tenant,
@@ -323,10 +331,14 @@ void StoredAnswers::ResumeOne(const store::ObjectInfo& info) {
   if (!request.conversation.empty()) {
     parts.conversation = ConversationHolds::Take(holds_, {request.tenant, request.conversation});
   }
+  const bool has_turn = request.conversation.empty() || parts.conversation != nullptr;
   auto run = std::make_shared<StoredRun>(answer->request, choices, std::move(parts));
   const std::lock_guard lock(mutex_);
   live_.emplace(Key{request.tenant, request.id}, run);
-  waiting_.push_back({std::move(run), std::move(answer->choices)});
+  Waiting& waiting = waiting_.emplace_back();
+  waiting.run = std::move(run);
+  waiting.choices = std::move(answer->choices);
+  waiting.needs_turn = !has_turn;
 }
 
 void StoredAnswers::SubmitWaiting() {
@@ -336,31 +348,52 @@ void StoredAnswers::SubmitWaiting() {
     if (parked_) return;
     waiting.swap(waiting_);
   }
-  std::erase_if(waiting, [this](Waiting& one) { return SubmitOne(&one); });
+  bool busy = false;
+  std::erase_if(waiting, [&](Waiting& one) {
+    if (busy || Clock::now() < one.next) return false;
+    const bool over = SubmitOne(&one);
+    busy = !over;  // What comes behind it waits for its turn.
+    return over;
+  });
   const std::lock_guard lock(mutex_);
-  waiting_.insert(waiting_.begin(), std::make_move_iterator(waiting.begin()),
-                  std::make_move_iterator(waiting.end()));
+  for (Waiting& one : waiting) {
+    if (parked_) {
+      live_.erase({one.run->request().tenant, one.run->request().id});
+    } else {
+      waiting_.push_back(std::move(one));
+    }
+  }
 }
 
 bool StoredAnswers::SubmitOne(Waiting* waiting) {
-  const Status status = HandOver(*waiting);
+  Status status;
+  try {
+    status = HandOver(waiting);
+  } catch (const std::exception&) {
+    status = {StatusCode::kResourceExhausted, "out of memory"};
+  }
   if (status.ok()) return true;
   const bool busy =
       status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kUnavailable;
-  const bool unknown =
-      status.code() == StatusCode::kNotFound && Clock::now() - waiting->since < kModelPatience;
-  if (busy || unknown) return false;
+  const bool unknown = status.code() == StatusCode::kNotFound && status.field() == "model" &&
+                       Clock::now() - waiting->since < kModelPatience;
+  if (busy || unknown) {
+    waiting->pause = std::clamp(2 * waiting->pause, kTick, kMostPause);
+    waiting->next = Clock::now() + waiting->pause;
+    return false;
+  }
   waiting->run->Fail(status);
   return true;
 }
 
-Status StoredAnswers::HandOver(const Waiting& waiting) {
-  StoredRun& run = *waiting.run;
+Status StoredAnswers::Prepare(Waiting* waiting) const {
+  StoredRun& run = *waiting->run;
   const StoredRequest& request = run.request();
   StatusOr<std::unique_ptr<api::ApiFormat>> format = records_.Reopen(request);
   if (!format.ok()) return format.status();
-  StatusOr<Items> before = records_.Before(request);
-  if (!before.ok()) return InvalidArgument(before.status().message(), before.status().field());
+  StatusOr<Items> before =
+      records_.Before(request.tenant, request.previous, request.conversation, true);
+  if (!before.ok()) return before.status();
   if (!before->empty()) {
     auto* items = dynamic_cast<api::ItemFormat*>(format->get());
     Status continued = items == nullptr ? Status() : items->Continue(*before);
@@ -378,21 +411,41 @@ Status StoredAnswers::HandOver(const Waiting& waiting) {
   const bool resumes = !request.basis.empty() && backend_->CanResume() &&
                        request.basis == BasisOf(*backend_, request.head.model) &&
                        !asked.prompt_logprobs;
-  if (resumes) run.Prime(waiting.choices);
   std::vector<Request> requests = ChoiceRequests(api);
-  std::vector<SinkRequest> all;
-  for (const size_t choice : run.Unfinished()) {
-    Request& one = requests[choice];
+  if (resumes) run.Prime(std::move(waiting->choices));
+  waiting->choices.clear();
+  waiting->unfinished = run.Unfinished();
+  for (const size_t choice : waiting->unfinished) {
+    Request& one = waiting->requests.emplace_back(std::move(requests[choice]));
     if (resumes) one.resume_ids = run.ids(choice);
-    all.push_back({std::move(one), run.MakeSink(choice, {})});
+  }
+  return {};
+}
+
+Status StoredAnswers::HandOver(Waiting* waiting) {
+  StoredRun& run = *waiting->run;
+  const StoredRequest& request = run.request();
+  if (waiting->needs_turn) {
+    StatusOr<ConversationHold> hold = HoldConversation(request.tenant, request.conversation);
+    if (!hold.ok()) return {StatusCode::kUnavailable, hold.status().message()};
+    run.SetConversation(*std::move(hold));
+    waiting->needs_turn = false;
+  }
+  if (waiting->requests.empty()) {
+    Status status = Prepare(waiting);
+    if (!status.ok()) return status;
+  }
+  std::vector<SinkRequest> all;
+  for (size_t i = 0; i < waiting->requests.size(); ++i) {
+    all.push_back({waiting->requests[i], run.MakeSink(waiting->unfinished[i], {})});
   }
   if (all.empty()) {
-    inbox_->Add(waiting.run);  // It had ended.
+    inbox_->Add(waiting->run);  // It had ended.
     return {};
   }
   const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(all));
   if (!ids.ok()) return ids.status();
-  run.SetIds(*ids);
+  run.SetIds(waiting->unfinished, *ids);
   return {};
 }
 
@@ -417,57 +470,89 @@ void StoredAnswers::Loop() {
     std::vector<std::shared_ptr<StoredRun>> runs = inbox_->Take(tick + kTick);
     if (Clock::now() >= tick + kTick) {
       tick = Clock::now();
-      ResumeWhenRead();
-      SubmitWaiting();
-      const std::lock_guard lock(mutex_);
-      for (const auto& [key, run] : live_) runs.push_back(run);
-    }
-    for (const std::shared_ptr<StoredRun>& run : runs) {
       try {
-        Save(run);
-      } catch (const std::exception&) {
-        run->Fail(http::StatusFromException());
+        ResumeWhenRead();
+        SubmitWaiting();
+        const std::lock_guard lock(mutex_);
+        for (const auto& [key, run] : live_) runs.push_back(run);
+      } catch (const std::exception& e) {
+        base::TryLog(spdlog::level::err, "stored answers are looked at again later: {}", e.what());
       }
     }
+    for (const std::shared_ptr<StoredRun>& run : runs) Save(run);
   }
 }
 
 void StoredAnswers::Save(const std::shared_ptr<StoredRun>& run) {
+  StoredRun::Write write = StoredRun::Write::kNothing;
+  try {
+    TrySave(run, &write);
+  } catch (const std::exception& e) {
+    base::TryLog(spdlog::level::err, "the answer {} is written later: {}", run->request().id,
+                 e.what());
+    if (write != StoredRun::Write::kNothing) run->Retry();
+  }
+}
+
+void StoredAnswers::TrySave(const std::shared_ptr<StoredRun>& run, StoredRun::Write* due) {
   using Write = StoredRun::Write;
-  const Write write = run->Due(Clock::now());
+  const Write write = *due = run->Due(Clock::now());
   if (write == Write::kNothing) {
     if (run->settled()) Forget(*run);
+    Waiting waiting;
+    if (run->TakeLost(&waiting.choices)) {
+      waiting.run = run;
+      waiting.next = Clock::now() + kTick;
+      const std::lock_guard lock(mutex_);
+      waiting_.push_back(std::move(waiting));
+    }
     return;
   }
   const StoredRequest& request = run->request();
   std::vector<store::ObjectChange> changes(1);
-  store::ObjectChange& change = changes.front();
-  change.name = Response(request.tenant, request.id);
+  changes.front().name = Response(request.tenant, request.id);
+  changes.front().open = write != Write::kFinal;
   if (!run->recorded()) {
-    change.fixed = PackRequest(request);
-    change.parent = request.previous;
+    changes.front().fixed = PackRequest(request);
+    changes.front().parent = request.previous;
   }
   AnswerState state = AnswerState::kQueued;
-  change.state = run->Pack(write, &state);
-  change.open = write != Write::kFinal;
+  changes.front().state = run->Pack(write, &state);
   std::optional<store::ObjectChange> without;
+  Status status;
   if (write == Write::kFinal && !request.conversation.empty() && HasOutput(state)) {
     StatusOr<AnswerRecords::TurnChange> turn = records_.Turn(request, run->Collected(0));
+    status = turn.status();
     if (turn.ok()) {
       changes.push_back(std::move(turn->with));
       // The store drops what is new where it cannot write, but keeps changes of what it had.
       if (!run->recorded()) without = std::move(turn->without);
-    } else {
-      run->Fail(turn.status());
-      changes.front().state = run->Pack(write, &state);
     }
   }
-  const Status status = store_->Write(
-      std::move(changes),
-      [run, write, store = store_, without = std::move(without)](const Status& written) {
-        if (!written.ok() && without) static_cast<void>(store->Write({*without}, nullptr));
-        run->Written(write, written);
-      });
+  const auto done = [run, write, store = store_, without](const Status& written) {
+    try {
+      if (!written.ok() && without) static_cast<void>(store->Write({*without}, nullptr));
+      run->Written(write, written);
+    } catch (const std::exception&) {
+      run->Retry();
+    }
+  };
+  if (status.ok()) status = store_->Write(changes, done);
+  if (status.ok()) return;
+  // What it goes on from is not there any more.
+  if (status.code() == StatusCode::kNotFound && status.field().empty()) {
+    status = {status.code(), status.message(),
+              request.conversation.empty() ? kPrevious : kConversation};
+  }
+  if (!run->recorded() || changes.size() == 1) {
+    run->Written(write, status);
+    return;
+  }
+  // The answer of a turn that its conversation does not take has failed.
+  run->Fail(status);
+  changes.resize(1);
+  changes.front().state = run->Pack(write, &state);
+  status = store_->Write(std::move(changes), done);
   if (!status.ok()) run->Written(write, status);
 }
 

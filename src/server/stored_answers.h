@@ -43,7 +43,8 @@ class StoredAnswers {
   StoredAnswers(const StoredAnswers&) = delete;
   StoredAnswers& operator=(const StoredAnswers&) = delete;
 
-  // Goes on with what was under way when the last process ended. Call once.
+  // Goes on with what was under way when the last process ended. Call once, before clients can ask
+  // for anything.
   void Resume();
   // Takes no more; notes how far each recorded answer is, and cancels it at the backend: the next
   // process goes on with it. What is not recorded is left to its connection.
@@ -81,11 +82,14 @@ class StoredAnswers {
   struct Watched {
     std::shared_ptr<StoredRun> run;
     std::unique_ptr<api::ApiFormat> format;
+    base::SharedBudget::Hold hold;  // Memory of the request, and of a format's copy.
   };
   StatusOr<Watched> Watch(const std::string& tenant, const std::string& id);
-  // Ends an answer in the background as cancelled; one that has ended stays as it is.
-  // kInvalidArgument: it is not in the background. Reads the disk.
-  Status Cancel(const std::string& tenant, const std::string& id);
+  // Ends an answer in the background as cancelled, and calls `done` when that is in the log, or
+  // with the reason why not; at once where it has ended, which changes nothing. kInvalidArgument:
+  // it is not in the background, and its client is there; kUnavailable: the server stops. On these,
+  // `done` is not called. Reads the disk.
+  Status Cancel(const std::string& tenant, const std::string& id, DoneFn done);
   // Ends it if it is under way, and removes it; `done` is called when that is in the log, or with
   // the reason why not. kNotFound, without a call of `done`.
   Status Delete(const std::string& tenant, const std::string& id, DoneFn done);
@@ -104,6 +108,11 @@ class StoredAnswers {
     std::shared_ptr<StoredRun> run;
     std::vector<StoredChoice> choices;  // What it had then.
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+    std::chrono::milliseconds pause{0};  // Before the next try, which is at:
+    std::chrono::steady_clock::time_point next{};
+    bool needs_turn = false;         // It has no right to change its conversation yet.
+    std::vector<size_t> unfinished;  // The choices to be generated, once that is known.
+    std::vector<Request> requests;   // Theirs.
   };
 
   // Null where it is not under way.
@@ -120,8 +129,12 @@ class StoredAnswers {
   void SubmitWaiting();
   // False: to be tried again.
   bool SubmitOne(Waiting* waiting);
-  Status HandOver(const Waiting& waiting);
+  Status Prepare(Waiting* waiting) const;
+  Status HandOver(Waiting* waiting);
+  // Writes what is due of the run.
   void Save(const std::shared_ptr<StoredRun>& run);
+  // `write` is set once it is due.
+  void TrySave(const std::shared_ptr<StoredRun>& run, StoredRun::Write* write);
   void Forget(const StoredRun& run);
 
   const std::shared_ptr<base::SharedBudget> answers_;  // Null: no bound.

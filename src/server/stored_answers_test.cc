@@ -68,9 +68,9 @@ TEST_F(StoredAnswersTest, WhatIsUnderWayHasABodyOfItsOwn) {
   }));
   EXPECT_EQ(answers().Pending("t", id), answers().Pending("t", id));  // The same text.
   EXPECT_EQ(answers().Pending("another", id), nullptr);
-  ASSERT_TRUE(answers().Cancel("t", id).ok());
+  ASSERT_TRUE(Cancel(id).ok());
   EXPECT_EQ(StatusIn(ShownAtEnd(id)), "cancelled");
-  EXPECT_TRUE(answers().Cancel("t", id).ok());  // Once more changes nothing.
+  EXPECT_TRUE(Cancel(id).ok());  // Once more changes nothing.
   EXPECT_EQ(StatusIn(Shown(id)), "cancelled");
   Start();
   EXPECT_EQ(StatusIn(Shown(id)), "cancelled");
@@ -165,11 +165,88 @@ TEST_F(StoredAnswersTest, WhatIsCancelledWhileTheServerStopsDoesNotGoOn) {
   backend_.set_script(EndlessScript);
   const std::shared_ptr<StoredRun> run = Begin();
   ASSERT_TRUE(Eventually([&] { return run->recorded(); }));
-  ASSERT_TRUE(answers().Cancel("t", run->request().id).ok());
+  ASSERT_TRUE(Cancel(run->request().id).ok());
   answers().Park();
   Start();
   EXPECT_TRUE(process_->objects->Opened().empty());
   EXPECT_EQ(StatusIn(Shown(run->request().id)), "cancelled");
+}
+
+// A gateway's only backend may be away for a while.
+TEST_F(StoredAnswersTest, WhatLosesItsBackendGoesOnElsewhere) {
+  std::atomic<int> calls{0};
+  backend_.set_step_pause(std::chrono::milliseconds(1));
+  backend_.set_script([&calls](const Request&) {
+    FakeScript script;
+    const int call = ++calls;
+    if (call <= 2) script.fail_after = 10 * call;
+    script.failure = {StatusCode::kUnavailable, "no backend is available"};
+    return script;
+  });
+  backend_.set_hold_failures(true);
+  const std::shared_ptr<StoredRun> run = Begin(R"(,"max_tokens":60)");
+  ASSERT_TRUE(Eventually([&] { return run->recorded(); }));
+  backend_.set_hold_failures(false);
+  EXPECT_EQ(WatchToEnd(run), Words(60) + ".");
+  EXPECT_EQ(ContentIn(ShownAtEnd(run->request().id)), Words(60));
+  EXPECT_EQ(calls, 3);
+}
+
+TEST_F(StoredAnswersTest, WhatWaitsToBeResumedCanBeCancelled) {
+  backend_.set_step_pause(std::chrono::milliseconds(1));
+  const std::string id = Begin(R"(,"max_tokens":300)")->request().id;
+  ASSERT_TRUE(backend_.WaitDeltas(50));
+  StartAfterKill();
+  backend_.set_rejection({StatusCode::kUnavailable, "No backend is there."});
+  answers().Resume();
+  ASSERT_TRUE(Cancel(id).ok());
+  EXPECT_EQ(StatusIn(Shown(id)), "cancelled");
+  backend_.set_rejection({});
+  Start();
+  EXPECT_EQ(StatusIn(Shown(id)), "cancelled");
+}
+
+TEST_F(StoredAnswersTest, AnOpenAnswerThatIsNotGoneOnWithYetCannotBeCancelled) {
+  backend_.set_step_pause(std::chrono::milliseconds(1));
+  const std::string id = Begin(R"(,"max_tokens":300)")->request().id;
+  ASSERT_TRUE(backend_.WaitDeltas(50));
+  StartAfterKill();
+  EXPECT_EQ(Cancel(id).code(), StatusCode::kUnavailable);
+  answers().Resume();
+  EXPECT_EQ(ContentIn(ShownAtEnd(id)), Words(300));
+}
+
+// Retries neither charge the answer again nor read it again.
+TEST_F(StoredAnswersTest, ABusyBackendMayStaySoForLong) {
+  backend_.set_models(ModelsWithDigest("d1"));
+  backend_.set_step_pause(std::chrono::milliseconds(1));
+  const std::string id = Begin(R"(,"max_tokens":300)")->request().id;
+  ASSERT_TRUE(backend_.WaitDeltas(100));
+  StartAfterKill();
+  backend_.set_rejection({StatusCode::kResourceExhausted, "The queue is full."});
+  answers().Resume();
+  ASSERT_TRUE(Eventually([&] { return control_->reads > 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  const int reads = control_->reads;
+  std::this_thread::sleep_for(std::chrono::milliseconds(900));
+  EXPECT_EQ(control_->reads, reads);
+  backend_.set_rejection({});
+  EXPECT_EQ(ContentIn(ShownAtEnd(id)), Words(300));
+}
+
+TEST_F(StoredAnswersTest, WhatWasSaidOfACancelledAnswerIsStreamedAgain) {
+  backend_.set_script(EndlessScript);
+  const std::shared_ptr<StoredRun> run = Begin();
+  ASSERT_TRUE(backend_.WaitDeltas(30));
+  ASSERT_TRUE(Eventually([&] { return run->recorded(); }));
+  ASSERT_TRUE(Cancel(run->request().id).ok());
+  const std::string live = WatchToEnd(run);
+  EXPECT_THAT(live, testing::EndsWith("!The answer was cancelled."));
+  EXPECT_THAT(live, HasSubstr("w20 "));
+  Start();
+  StatusOr<StoredAnswers::Watched> again = answers().Watch("t", run->request().id);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(WatchToEnd(again->run), live);
 }
 
 TEST_F(StoredAnswersTest, ABusyBackendIsAskedAgain) {
@@ -267,7 +344,7 @@ TEST_F(StoredAnswersTest, OnlyTheBackgroundCanBeCancelled) {
   StatusOr<std::shared_ptr<StoredRun>> run = TryBegin(R"(,"stream":true)", request);
   ASSERT_TRUE(run.ok());
   ASSERT_TRUE(Eventually([&] { return (*run)->recorded(); }));
-  EXPECT_THAT(answers().Cancel("t", (*run)->request().id).message(),
+  EXPECT_THAT(Cancel((*run)->request().id).message(),
               HasSubstr("was not asked for with background: true"));
   RunWatcher(*run, false, true, [] {}).Cancel();
   EXPECT_EQ(StatusIn(ShownAtEnd((*run)->request().id)), "cancelled");

@@ -151,6 +151,31 @@ asio::awaitable<http::Sent> AnswerShow(std::shared_ptr<http::Exchange> exchange,
   co_return sent;
 }
 
+// Answers once the end is in the log, with what is stored then.
+asio::awaitable<http::Sent> AnswerCancel(std::shared_ptr<http::Exchange> exchange,
+                                         ServerContext* context, Dialect dialect) {
+  StoredWork cancel = [](StoredCall* call) -> StatusOr<std::string> {
+    const Status status =
+        call->answers().Cancel(call->tenant, call->arguments.front(), call->write.Done());
+    if (!status.ok()) return status;
+    call->write.set_taken();
+    return std::string();
+  };
+  const StatusOr<std::string> done =
+      co_await RunStored(exchange, context, OfDialect(dialect, std::move(cancel)));
+  http::Sent sent;
+  if (done.ok()) {
+    StoredWork show = [](StoredCall* call) {
+      return call->answers().Show(call->tenant, call->arguments.front());
+    };
+    sent = co_await AnswerStored(exchange, context, OfDialect(dialect, std::move(show)));
+  } else {
+    http::HttpReply reply = context->Rejection(done.status(), exchange->request.caller.tenant);
+    sent = co_await exchange->Send(std::move(reply));
+  }
+  co_return sent;
+}
+
 }  // namespace
 
 std::string DeletedJson(const std::string& id, std::string_view object) {
@@ -187,12 +212,9 @@ http::Route::Handler DeletesAnswer(ServerContext* context, api::ApiFormatMaker d
 }
 
 http::Route::Handler CancelsAnswer(ServerContext* context, api::ApiFormatMaker dialect) {
-  return Stored(context, OfDialect(Dialect(dialect), [](StoredCall* call) -> StatusOr<std::string> {
-                  const std::string& id = call->arguments.front();
-                  const Status status = call->answers().Cancel(call->tenant, id);
-                  if (!status.ok()) return status;
-                  return call->answers().Show(call->tenant, id);
-                }));
+  return [context, known = Dialect(dialect)](std::shared_ptr<http::Exchange> exchange) {
+    return AnswerCancel(std::move(exchange), context, known);
+  };
 }
 
 http::Route::Handler ListsInputItems(ServerContext* context, api::ApiFormatMaker dialect) {

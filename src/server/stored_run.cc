@@ -14,6 +14,34 @@ namespace {
 constexpr int64_t kCheckpointTokens = 64;
 constexpr std::chrono::seconds kCheckpointPause{1};
 
+// An answer in the background whose backend is gone waits for another one for so long.
+constexpr std::chrono::minutes kBackendPatience{10};
+
+// What an error that was stored means.
+Status StatusOf(const api::ApiError& error) {
+  StatusCode code = StatusCode::kInternal;
+  switch (error.http_status) {
+    case 400:
+      code = StatusCode::kInvalidArgument;
+      break;
+    case 404:
+      code = StatusCode::kNotFound;
+      break;
+    case 408:
+      code = StatusCode::kDeadlineExceeded;
+      break;
+    case 429:
+      code = StatusCode::kResourceExhausted;
+      break;
+    case 503:
+      code = StatusCode::kUnavailable;
+      break;
+    default:
+      break;
+  }
+  return {code, error.message, error.param};
+}
+
 }  // namespace
 
 // --- RunInbox
@@ -58,7 +86,12 @@ class StoredRun::RecordingSink final : public Sink {
   }
   bool OnDelta(RequestId, Delta delta) override {
     const bool within = charge_.Generated(static_cast<int64_t>(delta.tokens.size()));
-    return run_->OnDelta(choice_, std::move(delta)) && within;
+    try {
+      return run_->OnDelta(choice_, std::move(delta)) && within;
+    } catch (const std::exception&) {
+      run_->Fail(http::StatusFromException());
+      return false;
+    }
   }
   void OnEnd(RequestId, const Outcome& outcome) override {
     run_->OnEnd(choice_, charge_.Ended(outcome));
@@ -95,11 +128,13 @@ StoredRun::StoredRun(StoredAnswer answer, base::SharedBudget::Hold hold)
 
 void StoredRun::Prime(std::vector<StoredChoice> choices) {
   const std::lock_guard lock(mutex_);
+  bytes_ = request_->body.size();
   for (size_t i = 0; i < choices_.size() && i < choices.size(); ++i) {
     Choice& choice = choices_[i];
     choice.kept = std::move(choices[i]);
     choice.with_ids = choice.kept.pieces.size();
     choice.admitted = choice.ended = choice.kept.finish.has_value();
+    news_ = news_ || choice.ended;
     for (const Delta& piece : choice.kept.pieces) bytes_ += MemoryOf(piece);
   }
 }
@@ -119,22 +154,15 @@ std::vector<TokenId> StoredRun::ids(size_t choice) const {
 }
 
 std::shared_ptr<Sink> StoredRun::MakeSink(size_t choice, ChoiceCharge charge) {
-  {
-    const std::lock_guard lock(mutex_);
-    choices_[choice].sent = true;
-  }
   return std::make_shared<RecordingSink>(shared_from_this(), choice, std::move(charge));
 }
 
-void StoredRun::SetIds(const std::vector<RequestId>& ids) {
+void StoredRun::SetIds(const std::vector<size_t>& choices, const std::vector<RequestId>& ids) {
   std::vector<RequestId> running;
   {
     const std::lock_guard lock(mutex_);
-    size_t next = 0;
-    for (Choice& choice : choices_) {
-      if (!choice.sent || next == ids.size()) continue;
-      if (!choice.ended) choice.id = ids[next];
-      ++next;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (!choices_[choices[i]].ended) choices_[choices[i]].id = ids[i];
     }
     if (stopped()) running = Running();
   }
@@ -180,7 +208,7 @@ bool StoredRun::OnDelta(size_t index, Delta delta) {
   bool due = false;
   {
     const std::lock_guard lock(mutex_);
-    if (stopped()) return false;
+    if (stopped() || settled_) return false;
     Choice& choice = choices_[index];
     const auto tokens = static_cast<int64_t>(delta.tokens.size());
     choice.admitted = true;
@@ -190,6 +218,7 @@ bool StoredRun::OnDelta(size_t index, Delta delta) {
       choice.facts.first = std::chrono::steady_clock::now() - made_;
     }
     Keep(std::move(delta), &choice);
+    lost_since_.reset();
     news_ = true;
     unsaved_ += tokens;
     if (!Charge(MemoryOf(choice.kept.pieces.back()))) {
@@ -228,12 +257,18 @@ void StoredRun::OnEnd(size_t index, Outcome end) {
   std::vector<RequestId> running;
   {
     const std::lock_guard lock(mutex_);
+    if (settled_) return;
     Choice& choice = choices_[index];
     choice.ended = true;
     choice.id = 0;
     const bool cancelled = end.finish.reason == FinishReason::kCancelled;
     if (parked_ && (cancelled || !end.status.ok())) {
       interrupted_ = true;
+    } else if (lost_ && (cancelled || !end.status.ok())) {
+      // The others of a lost choice.
+    } else if (IsLost(end.status)) {
+      lost_ = true;
+      running = Running();
     } else if (!end.status.ok() || end.finish.reason == FinishReason::kFailed) {
       if (!stopped()) {
         failure_ = end.status.ok() ? Status(StatusCode::kInternal, "The request failed.")
@@ -273,17 +308,25 @@ void StoredRun::CancelAll(const std::vector<RequestId>& ids) const {
 
 // --- StoredRun: what clients ask
 
-bool StoredRun::Cancel(std::shared_ptr<const std::string> body) {
+void StoredRun::Cancel(DoneFn done) {
   std::vector<RequestId> running;
   {
-    const std::lock_guard lock(mutex_);
-    if (settled_ || AllEnded()) return false;
-    if (failure_.ok() && !dropped_) cancelled_ = true;
-    cancelled_body_ = std::move(body);
+    std::unique_lock lock(mutex_);
+    if (settled_) {
+      lock.unlock();
+      done({});
+      return;
+    }
+    settled_fns_.push_back(std::move(done));
+    if (!AllEnded() && failure_.ok() && !dropped_) cancelled_ = true;
     running = Running();
+    // The backend does not have it: it waits to be resumed.
+    if (running.empty() && resumed() && cancelled_) {
+      for (Choice& choice : choices_) choice.ended = true;
+    }
   }
   CancelAll(running);
-  return true;
+  parts_.inbox->Add(shared_from_this());
 }
 
 void StoredRun::Leave() {
@@ -319,6 +362,7 @@ void StoredRun::Park() {
     const std::lock_guard lock(mutex_);
     if (settled_ || !records_first() || stopped()) return;
     parked_ = true;
+    if (lost_) interrupted_ = true;
     // A client that reads it may do so to the end of the grace that the server gives.
     if (request_->background) running = Running();
   }
@@ -337,13 +381,17 @@ void StoredRun::RecordNow() {
 std::shared_ptr<const std::string> StoredRun::body() const {
   const std::lock_guard lock(mutex_);
   if (settled_) return nullptr;
-  if (cancelled_ && cancelled_body_ != nullptr) return cancelled_body_;
   return State() == api::AnswerState::kQueued ? parts_.bodies.queued : parts_.bodies.in_progress;
 }
 
 bool StoredRun::settled() const {
   const std::lock_guard lock(mutex_);
   return settled_;
+}
+
+void StoredRun::SetConversation(std::shared_ptr<void> hold) {
+  const std::lock_guard lock(mutex_);
+  parts_.conversation = std::move(hold);
 }
 
 bool StoredRun::recorded() const {
@@ -360,6 +408,8 @@ StoredRun::Write StoredRun::Due(TimePoint now) {
   Write write = Write::kNothing;
   if (dropped_) {
     if (ended || Running().empty()) Settle();
+  } else if (ended && lost_ && !parked_ && !stopped()) {
+    // It goes on elsewhere (TakeLost).
   } else if (ended && interrupted_ && !cancelled_) {
     if (recorded_ && news_) {
       write = Write::kCheckpoint;
@@ -386,15 +436,12 @@ std::string StoredRun::Pack(Write write, api::AnswerState* state) {
   *state = State();
   std::optional<api::ApiError> error;
   if (final && !failure_.ok()) error = api::ToApiError(failure_);
-  const bool shows =
-      !final || *state == api::AnswerState::kCompleted || *state == api::AnswerState::kIncomplete;
   std::vector<ChoicePart> parts;
   for (const Choice& choice : choices_) {
     ChoicePart& part = parts.emplace_back();
     part.choice = &choice.kept;
-    if (!shows) continue;
     part.ids = choice.ids_known;
-    if (final || choice.ended) {
+    if (final || choice.kept.finish) {
       part.pieces = choice.kept.pieces.size();
     } else if (choice.ids_known) {
       part.pieces = choice.with_ids;  // Without ids it starts again.
@@ -419,11 +466,47 @@ void StoredRun::Written(Write write, const Status& status) {
       running = Running();
     }
     // What the store could not write at once it keeps in memory, and writes later.
-    if (write == Write::kFinal || (!status.ok() && !was_recorded)) Settle();
+    if (write == Write::kFinal || (!status.ok() && !was_recorded)) Settle(status);
     Wake();
   }
   CancelAll(running);
   parts_.inbox->Add(shared_from_this());
+}
+
+bool StoredRun::IsLost(const Status& status) {
+  if (status.code() != StatusCode::kUnavailable || !recorded_ || !request_->background)
+    return false;
+  if (stopped() || parked_) return false;
+  const TimePoint now = std::chrono::steady_clock::now();
+  if (!lost_since_) lost_since_ = now;
+  return now - *lost_since_ < kBackendPatience;
+}
+
+bool StoredRun::TakeLost(std::vector<StoredChoice>* had) {
+  const std::lock_guard lock(mutex_);
+  if (!lost_ || settled_ || parked_ || stopped() || !AllEnded()) return false;
+  lost_ = false;
+  bytes_ = request_->body.size();
+  had->clear();
+  for (Choice& choice : choices_) {
+    if (!choice.kept.finish) {
+      choice.kept.pieces.resize(choice.ids_known ? choice.with_ids : 0);
+      if (!choice.ids_known) choice.kept.ids.clear();
+      had->push_back(std::exchange(choice.kept, {}));
+      choice.with_ids = 0;
+      choice.ids_known = true;
+      choice.ended = false;
+    } else {
+      had->push_back(choice.kept);
+    }
+  }
+  return true;
+}
+
+void StoredRun::Retry() {
+  const std::lock_guard lock(mutex_);
+  writing_ = false;
+  news_ = true;
 }
 
 api::ChoiceOutput StoredRun::Collected(size_t index) const {
@@ -453,9 +536,11 @@ api::AnswerState StoredRun::State() const {
   return cut ? AnswerState::kIncomplete : AnswerState::kCompleted;
 }
 
-void StoredRun::Settle() {
+void StoredRun::Settle(const Status& status) {
   settled_ = true;
   parts_.conversation.reset();
+  for (const DoneFn& done : settled_fns_) done(status);
+  settled_fns_.clear();
   Wake();
 }
 
@@ -506,22 +591,21 @@ AnswerSource::Output StoredRun::Read(size_t index, bool as_one, size_t most, siz
   for (; *pieces < end; ++*pieces) output.deltas.push_back(all[*pieces]);
   *more = end < all.size();
   if (!settled_ || *more) return output;
-  if (error_) {
-    output.end = Outcome::Failed({StatusCode::kInternal, error_->message, error_->param});
-  } else if (!failure_.ok()) {
-    output.end = Outcome::Failed(failure_);
-  } else if (dropped_) {
-    output.end = Outcome::Failed({StatusCode::kCancelled, "The answer was deleted."});
-  } else if (interrupted_ && !cancelled_) {
-    output.end = Outcome::Failed(
-        {StatusCode::kUnavailable,
-         "The server stops. It goes on with this answer when it starts again: ask for it then."});
-  } else if (cancelled_ || !choice.kept.finish) {
-    output.end = Outcome::Failed({StatusCode::kCancelled, "The answer was cancelled."});
-  } else {
-    output.end = Outcome::Ended(*choice.kept.finish);
-  }
+  output.end = EndOf(choice);
+  // A stream does not end: the client asks for the rest once the server has started again.
+  output.breaks_off = interrupted_ && !cancelled_ && !dropped_;
   return output;
+}
+
+Outcome StoredRun::EndOf(const Choice& choice) const {
+  if (error_) return Outcome::Failed(StatusOf(*error_));
+  if (!failure_.ok()) return Outcome::Failed(failure_);
+  if (dropped_) return Outcome::Failed({StatusCode::kCancelled, "The answer was deleted."});
+  if (cancelled_) return Outcome::Failed({StatusCode::kCancelled, "The answer was cancelled."});
+  if (!interrupted_ && choice.kept.finish) return Outcome::Ended(*choice.kept.finish);
+  return Outcome::Failed(
+      {StatusCode::kUnavailable,
+       "The server stops. It goes on with this answer when it starts again: ask for it then."});
 }
 
 AnswerFacts StoredRun::facts(size_t choice) const {

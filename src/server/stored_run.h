@@ -59,6 +59,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   using TimePoint = std::chrono::steady_clock::time_point;
   // Called under the run's lock: must neither block nor call back.
   using WakeFn = std::function<void()>;
+  using DoneFn = std::function<void(const Status&)>;
 
   struct Parts {
     std::shared_ptr<RunInbox> inbox;
@@ -85,17 +86,18 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   // The choices that are to be generated, and behind which ids.
   std::vector<size_t> Unfinished() const;
   std::vector<TokenId> ids(size_t choice) const;
-  // Call once for each that is to be generated.
+  // One for each that is to be generated.
   std::shared_ptr<Sink> MakeSink(size_t choice, ChoiceCharge charge);
-  // What the backend calls the choices whose sinks were made, in order.
-  void SetIds(const std::vector<RequestId>& ids);
+  // What the backend, which has them now, calls these choices.
+  void SetIds(const std::vector<size_t>& choices, const std::vector<RequestId>& ids);
   // It could not be handed to the backend, or not be recorded as it must: it fails.
   void Fail(Status status);
 
   // --- What clients ask.
 
-  // Ends it as cancelled, unless it has ended by itself. False: it has.
-  bool Cancel(std::shared_ptr<const std::string> body = nullptr);
+  // Ends it as cancelled, unless it has ended by itself. `done` is called once it is settled, with
+  // what the store said.
+  void Cancel(DoneFn done);
   // Its client closed the connection, which ends it as cancelled, unless it is in the background.
   void Leave();
   // It is removed from the store: nothing more is written. Returns whether it may be in the store.
@@ -109,15 +111,24 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   std::shared_ptr<const std::string> body() const;
   bool settled() const;
   bool recorded() const;
+  // Whether an earlier process began it: then no client has its connection.
+  bool resumed() const { return parts_.recorded; }
+  // The right to change its conversation, where it did not have it at once.
+  void SetConversation(std::shared_ptr<void> hold);
 
   // --- The writer's side; one thread, but Written.
 
   enum class Write { kNothing, kFirst, kCheckpoint, kFinal };
-  // What is to be written now. After other than kNothing, Written follows.
+  // What is to be written now. After other than kNothing, Written or Retry is to follow.
   Write Due(TimePoint now);
   // The part of the record that changes, for that write. `state`: what it says.
   std::string Pack(Write write, api::AnswerState* state);
   void Written(Write write, const Status& status);
+  // The write could not be made for want of memory: it is due again.
+  void Retry();
+  // Whether its backend was lost while it ran in the background: then it is to be generated anew,
+  // or behind the ids of `had`, what there was of it.
+  bool TakeLost(std::vector<StoredChoice>* had);
   // All output of a choice. REQUIRES: kFinal is due.
   api::ChoiceOutput Collected(size_t choice) const;
 
@@ -141,8 +152,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
     StoredChoice kept;
     size_t with_ids = 0;  // The pieces that kept.ids account for.
     bool ids_known = true;
-    bool sent = false;  // To the backend.
-    RequestId id = 0;   // 0: the backend does not have it, or its id is not known yet.
+    RequestId id = 0;  // 0: the backend does not have it, or its id is not known yet.
     bool admitted = false;
     bool ended = false;
     AnswerFacts facts;
@@ -163,14 +173,17 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   bool Charge(size_t bytes);
   api::AnswerState State() const;
   void Keep(Delta delta, Choice* choice);
-  void Settle();
+  void Settle(const Status& status = {});
+  // Whether a choice that ended so is to be generated elsewhere.
+  bool IsLost(const Status& status);
+  Outcome EndOf(const Choice& choice) const;
   void Wake();
   // The choices to be cancelled at the backend, once the lock is released.
   std::vector<RequestId> Running() const;
   void CancelAll(const std::vector<RequestId>& ids) const;
 
   const std::shared_ptr<const StoredRequest> request_;
-  Parts parts_;  // Its bodies and `conversation` change under the lock.
+  Parts parts_;  // Its `conversation` changes under the lock.
   const TimePoint made_ = std::chrono::steady_clock::now();
 
   mutable std::mutex mutex_;
@@ -180,15 +193,17 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   bool cancelled_ = false;
   bool parked_ = false;
   bool dropped_ = false;
-  bool interrupted_ = false;  // A choice ended because it is parked.
+  bool interrupted_ = false;             // A choice ended because it is parked.
+  bool lost_ = false;                    // A choice ended because its backend was lost.
+  std::optional<TimePoint> lost_since_;  // Without output since.
   bool record_now_ = false;
   bool recorded_ = false;
   bool writing_ = false;
   bool settled_ = false;
-  bool news_ = false;     // There is output that no record has.
-  int64_t unsaved_ = 0;   // Tokens of it.
-  TimePoint saved_at_{};  // The last checkpoint.
-  std::shared_ptr<const std::string> cancelled_body_;
+  bool news_ = false;                // There is output that no record has.
+  int64_t unsaved_ = 0;              // Tokens of it.
+  TimePoint saved_at_{};             // The last checkpoint.
+  std::vector<DoneFn> settled_fns_;  // Those of Cancel.
   std::optional<int32_t> queue_position_;
   size_t bytes_ = 0;
   base::SharedBudget::Hold held_;

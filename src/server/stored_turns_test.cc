@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -124,6 +125,47 @@ TEST_F(StoredTurnsTest, AConversationIsBusyAfterARestartToo) {
   ASSERT_TRUE(backend_.WaitActive(1));
   EXPECT_EQ(Ask("POST", path + "/cancel").status, 200);
   EXPECT_TRUE(Reaches(path, "cancelled"));
+}
+
+TEST_F(StoredTurnsTest, AnAncestorThatIsDeletedIsThereForWhatGoesOnAfterARestart) {
+  backend_.set_step_pause(std::chrono::milliseconds(1));
+  const std::string first = Id(R"("input":"one")");
+  const std::string path =
+      BeginAt("/v1/responses",
+              R"({"input":"two","max_output_tokens":300,"previous_response_id":")" + first + '"');
+  EXPECT_EQ(Ask("DELETE", "/v1/responses/" + first).status, 200);
+  StartStored();
+  EXPECT_TRUE(Reaches(path, "incomplete"));
+  EXPECT_EQ(LastChat().size(), 3U);
+}
+
+TEST_F(StoredTurnsTest, AnIdIsInAConversationOnce) {
+  const std::string id = Told("POST", "/v1/conversations", "{}")["id"];
+  const std::string turn =
+      R"("input":[{"id":"msg_mine","role":"user","content":"x"}],"conversation":")" + id + '"';
+  static_cast<void>(Respond(turn));
+  static_cast<void>(Respond(turn));
+  std::set<std::string> ids;
+  const json items = Told("GET", "/v1/conversations/" + id + "/items");
+  for (const json& item : items["data"]) {
+    ids.insert(item["id"].get<std::string>());
+  }
+  EXPECT_EQ(ids.size(), 4U);
+}
+
+TEST_F(StoredTurnsTest, AConversationGrowsWithinTheBudget) {
+  SessionOptions bounds;
+  bounds.store_bytes = 1 << 20;
+  StartStored({}, bounds);
+  const std::string path = "/v1/conversations/" +
+                           Told("POST", "/v1/conversations", "{}")["id"].get<std::string>() +
+                           "/items";
+  const std::string body =
+      R"({"items":[{"role":"user","content":")" + std::string(200'000, 'x') + "\"}]}";
+  EXPECT_EQ(Ask("POST", path, body).status, 200);
+  EXPECT_EQ(Ask("POST", path, body).status, 200);
+  EXPECT_EQ(Ask("POST", path, body).status, 429);
+  EXPECT_EQ(Told("GET", path)["data"].size(), 2U);
 }
 
 TEST_F(StoredTurnsTest, AFullConversationTakesNoTurn) {

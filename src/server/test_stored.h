@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -110,6 +111,16 @@ class StoredAnswersTest : public testing::Test {
     StatusOr<std::shared_ptr<StoredRun>> run = TryBegin(more, std::move(request));
     EXPECT_TRUE(run.ok()) << run.status().message();
     return run.ok() ? *run : nullptr;
+  }
+
+  // Cancels an answer of "t", and waits until that is in the log.
+  Status Cancel(const std::string& id) {
+    std::atomic<bool> done{false};
+    Status status = answers().Cancel("t", id, [&done](const Status&) { done = true; });
+    if (status.ok()) {
+      EXPECT_TRUE(Eventually([&done] { return done.load(); }));
+    }
+    return status;
   }
 
   // The body that shows the answer once it is not under way any more.
