@@ -121,6 +121,8 @@ class StoredAnswers {
   // full at the start, that is later.
   void ResumeWhenRead();
   void ResumeOne(const store::ObjectInfo& info);
+  // What decides the bits of a model's output; "": not known.
+  std::string BasisOf(const std::string& name) const;
   StoredRun::Parts PartsOf(const StoredRequest& request, const api::ApiFormat& format,
                            const Request& asked) const;
   // --- The thread's.

@@ -4,7 +4,6 @@
 #define ROPEWAY_SERVER_STORED_RUN_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -20,27 +19,10 @@
 #include "ropeway/backend.h"
 #include "server/answer_source.h"
 #include "server/choice_charge.h"
+#include "server/run_inbox.h"
 #include "server/stored_answer.h"
 
 namespace ropeway::server {
-
-class StoredRun;
-
-// Which answers the thread that writes records is to look at. Thread rule: any thread.
-class RunInbox {
- public:
-  void Add(std::shared_ptr<StoredRun> run);
-  // What was added since; waits for it until `deadline`, or Close.
-  std::vector<std::shared_ptr<StoredRun>> Take(std::chrono::steady_clock::time_point deadline);
-  void Close();
-  bool closed() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable added_;
-  std::vector<std::shared_ptr<StoredRun>> runs_;  // GUARDED_BY(mutex_)
-  bool closed_ = false;                           // GUARDED_BY(mutex_)
-};
 
 // The bodies that tell of an answer under way; what it has no output for.
 struct PendingBodies {
@@ -147,6 +129,10 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   std::optional<int32_t> queue_position() const;
 
  private:
+  // Output is written at the latest after so many tokens, or so long.
+  static constexpr int64_t kCheckpointTokens = 64;
+  static constexpr std::chrono::seconds kCheckpointPause{1};
+
   class RecordingSink;
   struct Choice {
     StoredChoice kept;
