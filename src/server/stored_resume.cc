@@ -1,4 +1,5 @@
 // StoredAnswers: how answers go on after a restart, and the thread that writes records.
+#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -202,6 +203,7 @@ void StoredAnswers::Park() {
 // --- The thread that writes records
 
 void StoredAnswers::Loop() {
+  pthread_setname_np(pthread_self(), "ropeway-stored");
   Clock::time_point tick = Clock::now();
   while (!inbox_->closed()) {
     std::vector<std::shared_ptr<StoredRun>> runs = inbox_->Take(tick + kTick);
