@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Stored answers before a gateway: `ropeway gateway --state-path` owns them, and two `ropeway serve` behind it compute
+them. A server, the gateway, and all are killed by SIGKILL in turns, while clients do all that stored_test.py does; then a second
+gateway, without that store, knows none of the answers.
+
+usage: stored_gateway_test.py --ropeway PROGRAM --model TINY.gguf [--least N] [--seed N]
+"""
+import argparse
+import itertools
+import pathlib
+import sys
+import tempfile
+
+from gateway_server import Gateway, backend
+from ropeway_server import RopewayServer
+from stored_client import call, path_of
+from stored_jobs import Wrong, check_all, jobs_of, never_killed, refused_with
+from stored_test import ADMIN_KEY, KEY, SERVE, STATES, Killer, check_strangers, keys_file
+
+GATEWAYS_KEY = "key-of-the-gateway-0123"
+
+
+class Replica(RopewayServer):
+    key = GATEWAYS_KEY
+    failure = Wrong
+
+
+class Before(Gateway):
+    key, admin_key = KEY, ADMIN_KEY
+    failure = Wrong
+
+    def call(self, method, path, body=None, key=KEY):
+        return call(self.port, method, path, body, key)
+
+
+class Fleet:
+    """A gateway and two servers behind it, which keep their ports: where one dies, its answers go on in the other."""
+
+    def __init__(self, args, folder, name):
+        self.args, self.folder, self.name = args, pathlib.Path(folder), name
+        keys = self.folder / "gateway.toml"
+        keys.write_text(f'[[keys]]\nname = "gateway"\nkey = "{GATEWAYS_KEY}"\ngateway = true\n', encoding="utf-8")
+        keys.chmod(0o600)
+        self.flags = (*SERVE, "--api-keys", keys)
+        self.replicas = [self.new_replica(0) for _ in range(2)]
+        self.gateway = self.new_gateway(name)
+
+    def new_replica(self, port):
+        return Replica(self.args.ropeway, self.args.model, *self.flags, port=port)
+
+    def new_gateway(self, name):
+        words = [word for i, one in enumerate(self.replicas) for word in backend(
+            f"http://127.0.0.1:{one.port}", kind="ropeway", model="ours", upstream="default", name=f"replica-{i}",
+            key_env="REPLICA_KEY")]
+        return Before(self.args.ropeway, *words, "--state-path", self.folder / name, "--api-keys", keys_file(self.folder),
+                      "--admin-key", ADMIN_KEY, "--max-wait", "1h", environment={"REPLICA_KEY": GATEWAYS_KEY})
+
+    def again(self):
+        """Starts what was killed."""
+        self.replicas = [one if one.process.returncode is None else self.new_replica(one.port) for one in self.replicas]
+        if self.gateway.process.returncode is not None:
+            self.gateway = self.new_gateway(self.name)
+        return self.gateway
+
+    def kill(self, gateway=True, replicas=2):
+        """The gateway first: it has no time to see that all its servers have gone."""
+        for one in [self.gateway] * gateway + self.replicas[:replicas]:
+            one.process.kill()
+            one.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--least", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    jobs = jobs_of(args.seed)
+    with tempfile.TemporaryDirectory(prefix="ropeway-stored-gateway-") as folder:
+        try:
+            undisturbed = Fleet(args, folder, "undisturbed")
+            wanted = never_killed(undisturbed.gateway.port, jobs, KEY)
+            undisturbed.kill()
+            fleet = Fleet(args, folder, "killed")
+            # Before a gateway hardly anything is queued for long enough to be seen.
+            killer = Killer(args, fleet.again, jobs, wanted, STATES[1:])
+            killer.clients.retries = True
+            turns = itertools.cycle((("a server", {"gateway": False, "replicas": 1}), ("the gateway", {"replicas": 0}), ("all", {})))
+
+            def kill(_):
+                what, fields = next(turns)
+                print(f"killed: {what}", flush=True)
+                fleet.kill(**fields)
+
+            gateway = killer.run(kill, at_least=3)
+            check_all(gateway.port, killer.clients, ADMIN_KEY)
+            check_strangers(gateway, killer.clients)
+            second = fleet.new_gateway("second")
+            for identifier in sorted(killer.clients.accepted)[:20]:
+                refused_with(404, second.call, "GET", path_of(identifier))
+            second.process.kill()
+            fleet.kill()
+        except Wrong as wrong:
+            print(f"WRONG: {wrong}")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
