@@ -12,7 +12,7 @@ from ropeway_bench import suite
 
 NAMES = ("schedulers", "priorities", "fairness", "long-prompt", "sessions", "prefixes", "determinism",
          "kernels", "order-price", "serial-vs-batched", "knobs", "http", "users", "engine", "steps", "models", "first-answers",
-         "gateway")
+         "gateway", "conversations")
 
 
 def main():
