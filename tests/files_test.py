@@ -10,6 +10,7 @@ usage: files_test.py --ropeway PROGRAM --model FILE.gguf --tiny TINY.gguf [unitt
 """
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -23,6 +24,7 @@ import threading
 import time
 import unittest
 
+from ropeway_server import eventually
 from smoke_test import ARGS, Server
 
 IN_NAMESPACE = "ROPEWAY_TEST_MAY_MOUNT"
@@ -166,6 +168,48 @@ class FullDiskTest(unittest.TestCase):
         output = self.ends(server)
         self.assertLessEqual(output.count("is off until the next start"), 1, output)
         return None
+
+    def test_stored_answers_on_a_full_disk(self):
+        if not self.may_mount:
+            return  # The C++ tests do it.
+        flags = ("--state-path", self.disk.path / "state")
+        body = {"input": "word " * 200, "max_output_tokens": 4, "ignore_eos": True, "seed": 1}
+        server = self.serve(*flags)
+        kept = {}  # By id.
+
+        def store(**more):
+            status, reply = server.post("/v1/responses", {**body, **more})
+            if status == 200:
+                kept[reply["id"]] = reply["output"]
+            return status, reply
+
+        self.assertEqual(store()[0], 200)
+        self.disk.fill(0)
+        # What the log has claimed before is still written.
+        refused = next((reply for status, reply in (store() for _ in range(5000)) if status != 200), None)
+        self.assertIsNotNone(refused, "a full disk takes 5,000 answers")
+        self.assertRegex(refused["error"]["message"], "No space left|is full|cannot be stored")
+        for more in ({"store": False}, {"background": True}, {}):
+            status, reply = store(**more)
+            self.assertEqual(status, 200 if more == {"store": False} else 503, reply)
+            if more == {"store": False}:
+                del kept[reply["id"]]
+        self.serves(server)
+        # All that was accepted is there; and again once there is room, also after a kill.
+        self.shows(server, kept)
+        self.disk.empty()
+        eventually(lambda: store()[0] == 200, "answers are stored again")
+        server.process.kill()
+        server.process.wait()
+        server = self.serve(*flags)
+        self.shows(server, kept)
+        self.ends(server)
+
+    def shows(self, server, kept):
+        for identifier, output in kept.items():
+            status, text, _ = server.get(f"/v1/responses/{identifier}")
+            self.assertEqual(status, 200, text)
+            self.assertEqual(json.loads(text)["output"], output)
 
     def without_a_mount(self, command, flag):
         """Files that may not grow: it may reject the directory, but it does not die."""
