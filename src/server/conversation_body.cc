@@ -27,6 +27,9 @@ Status AboutItems(const Status& status) {
   for (const char* const before : {"'", "\""}) {
     const std::string quoted = before + std::string(kTheirs);
     for (size_t at = 0; (at = message.find(quoted, at)) != std::string::npos; ++at) {
+      const size_t end = at + quoted.size();
+      // Not the type "input_text".
+      if (end == message.size() || message[end] == '_') continue;
       message.replace(at + 1, kTheirs.size(), kOurs);
     }
   }

@@ -237,8 +237,9 @@ AnswerSource::Output StoredRun::Read(size_t index, bool as_one, size_t most, siz
 Outcome StoredRun::EndOf(const Choice& choice) const {
   if (error_) return Outcome::Failed(StatusOf(*error_));
   if (!failure_.ok()) return Outcome::Failed(failure_);
-  if (dropped_) return Outcome::Failed({StatusCode::kCancelled, "The answer was deleted."});
-  if (cancelled_) return Outcome::Failed({StatusCode::kCancelled, "The answer was cancelled."});
+  // The client's own doing: not to be tried again.
+  if (dropped_) return Outcome::Failed(InvalidArgument("The answer was deleted."));
+  if (cancelled_) return Outcome::Failed(InvalidArgument("The answer was cancelled."));
   if (!interrupted_ && choice.kept.finish) return Outcome::Ended(*choice.kept.finish);
   return Outcome::Failed(
       {StatusCode::kUnavailable,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "store/session_store.h"
@@ -23,18 +25,30 @@ ObjectStore::ObjectStore(const SessionOptions& options, StateWriter* writer,
       unix_ms_(unix_ms ? std::move(unix_ms) : SystemUnixMs),
       index_(options.max_stored, ValueBytes(options)) {}
 
+namespace {
+
+// Why nothing can be written or read, without paths: clients see it. The log has it whole.
+std::string ReasonOf(const Status& failure) {
+  std::string text = failure.message();
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  constexpr const char* kFull = "no space left on device";
+  return text.find(kFull) != std::string::npos ? kFull : "the disk cannot be used";
+}
+
+}  // namespace
+
 Status ObjectStore::Missing(const ObjectName& name) const {
   if (loaded_) return NoObject(name);
   return {StatusCode::kUnavailable,
           fmt::format("the {} '{}' cannot be read now: {}", KindName(name.kind), name.id,
-                      writer_->failure().message())};
+                      ReasonOf(writer_->failure()))};
 }
 
 Status ObjectStore::Unavailable() const {
   const Status failure = writer_->failure();
   if (failure.ok()) return {};
   return {StatusCode::kUnavailable,
-          fmt::format("nothing new can be stored now: {}", failure.message()), "store"};
+          fmt::format("nothing new can be stored now: {}", ReasonOf(failure)), "store"};
 }
 
 Status ObjectStore::CheckRoom(const std::string& tenant, uint64_t bytes) const {
@@ -263,8 +277,9 @@ void ObjectStore::Settle(const Status& status) {
     }
   }
   written_.clear();
+  const Status told = status.ok() ? Status() : Status(status.code(), ReasonOf(status));
   for (const Group& group : ended) {
-    if (group.done) group.done(status);
+    if (group.done) group.done(told);
   }
 }
 
