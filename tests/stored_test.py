@@ -17,10 +17,11 @@ import pathlib
 import random
 import sys
 import tempfile
+import threading
 import time
 
 from ropeway_server import RopewayServer, eventually
-from stored_client import ENDED, call, path_of, plain, replay, status_of
+from stored_client import ENDED, Events, call, path_of, plain, replay, status_of, stream
 from stored_jobs import Clients, Wrong, check_all, jobs_of, never_killed, refused_with
 
 STATES = ("queued", "in_progress", "completed", "incomplete", "cancelled")
@@ -135,9 +136,14 @@ def check_drain(args, folder):
     server = Server(args, folder, "drained")
     ids = [server.call("POST", "/v1/responses", body)["id"] for body in bodies]
     eventually(lambda: sum(server.call("GET", path_of(one))["status"] == "in_progress" for one in ids) >= 2, "two run")
+    watched = Events()
+    reader = threading.Thread(target=stream, args=(server.port, "POST", "/v1/responses", bodies[0] | {"stream": True}, KEY, watched))
+    reader.start()
+    eventually(lambda: watched.identifier, "a stream has begun")
     begin = time.monotonic()
     code = server.drain()
     took = time.monotonic() - begin
+    reader.join()
     if code != 0 or took > 5:
         raise Wrong(f"the drain ended after {took:.1f} s with exit code {code}")
     server = Server(args, folder, "drained")
@@ -148,6 +154,12 @@ def check_drain(args, folder):
     wait_until_ended(server, again)
     if parked != [plain(server.call("GET", path_of(one))) for one in again]:
         raise Wrong("what was parked ends with another text")
+    # That the server stops is told by events whose numbers those to come have, too.
+    watched.seen = [event for event in watched.seen if event["type"] not in ("response.failed", "error")]
+    watched.whole = False
+    stream(server.port, "GET", f"{path_of(watched.identifier)}?stream=true&starting_after={watched.last}", None, KEY, watched)
+    if plain(watched.seen) != plain(replay(server.port, watched.identifier, KEY).seen) or not watched.whole:
+        raise Wrong("a stream that the drain has cut goes on otherwise")
     server.kill()
     print(f"a drain of {took:.2f} s; at the next start: {', '.join(states)}", flush=True)
     if "in_progress" not in states and "queued" not in states:
