@@ -291,6 +291,8 @@ class Clients:
 
         if step.how in (WATCHED, STREAM):
             stream(port, "POST", step.path, body, self.key, events, seen)
+            if not events.identifier:
+                raise OSError("cut before its first event")
             return
         answer = call(port, "POST", step.path, body, self.key)
         self.accept(answer["id"], key, step)

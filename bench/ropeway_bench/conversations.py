@@ -38,9 +38,9 @@ def add_flags(parser):
     parser.add_argument("--part", choices=(TURNS, POLLING, "all"), default="all")
     parser.add_argument("--users", type=whole(1, 1000), default=6, help="that chat at once, a conversation each")
     parser.add_argument("--turns", type=whole(2, 100), default=10, help="of each conversation")
-    parser.add_argument("--first-tokens", type=whole(4, 100000), default=1000, help="words of a first message")
-    parser.add_argument("--input-tokens", type=whole(4, 100000), default=60, help="words of later messages")
-    parser.add_argument("--output-tokens", type=whole(1, 100000), default=40, help="of each answer")
+    parser.add_argument("--first-tokens", type=whole(4, 100000), default=1500, help="words of a first message")
+    parser.add_argument("--input-tokens", type=whole(4, 100000), default=100, help="words of later messages")
+    parser.add_argument("--output-tokens", type=whole(1, 100000), default=80, help="of each answer")
     parser.add_argument("--polls", type=whole(1, 100000), default=1000, help="polling: so many a second")
     parser.add_argument("--poll-seconds", type=whole(1, 3600), default=10, help="polling: for so long, twice")
 
