@@ -62,8 +62,8 @@ int Main(int argc, char** argv) {
   program.description = "Measures Ropeway's engine and its parts";
   program.footer =
       "Other names run bench/run.py, which drives servers: schedulers, priorities, fairness, "
-      "long-prompt,\nsessions, prefixes, knobs, serial-vs-batched, http, users, models, "
-      "first-answers";
+      "long-prompt,\nsessions, conversations, prefixes, knobs, serial-vs-batched, http, users, "
+      "models,\nfirst-answers";
   program.commands = {KernelsCommand(),    StepsCommand(),       EngineCommand(), DiskTierCommand(),
                       OrderPriceCommand(), DeterminismCommand(), ReplayCommand(), GatewayCommand()};
   const auto is_here = [&program](std::string_view name) {

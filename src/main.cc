@@ -54,8 +54,8 @@ int Main(int argc, char** argv) {
        {},
        "The other benchmarks are in ropeway-bench; `ropeway bench NAME` runs them "
        "(docs/benchmarks.md):\n"
-       "schedulers, priorities, fairness, long-prompt, sessions, prefixes, knobs, "
-       "serial-vs-batched,\ngateway, http, users, models, first-answers, determinism, "
+       "schedulers, priorities, fairness, long-prompt, sessions, conversations, prefixes, "
+       "knobs,\nserial-vs-batched, gateway, http, users, models, first-answers, determinism, "
        "kernels, steps, engine, disk-tier,\norder-price, replay",
        nullptr,
        {loadgen::BenchServeCommand(&bench_serve)}},

@@ -277,7 +277,9 @@ void ObjectStore::Settle(const Status& status) {
     }
   }
   written_.clear();
-  const Status told = status.ok() ? Status() : Status(status.code(), ReasonOf(status));
+  const Status told = status.ok()
+                          ? Status()
+                          : Status(status.code(), "it cannot be stored now: " + ReasonOf(status));
   for (const Group& group : ended) {
     if (group.done) group.done(told);
   }
