@@ -49,6 +49,7 @@ store::ObjectStore::DoneFn PendingWrite::Done(std::shared_ptr<void> keep) {
     keep.reset();
     end->status = status;
     end->done = true;
+    const std::lock_guard lock(end->mutex);
     if (const auto alive = end->stream.lock()) alive->PostSignal();
   };
 }
@@ -59,6 +60,11 @@ asio::awaitable<Status> PendingWrite::Wait(std::shared_ptr<http::SocketStream> s
   while (!end->done && !stream->gone()) co_await stream->Wait(http::SocketStream::Deadline::max());
   if (!end->done) co_return Status(StatusCode::kCancelled, "The client left.");
   co_return end->status;
+}
+
+void PendingWrite::Close() {
+  const std::lock_guard lock(end_->mutex);
+  end_->stream.reset();
 }
 
 StoredCall::StoredCall(http::Exchange* exchange, ServerContext* context)
@@ -85,6 +91,8 @@ asio::awaitable<StatusOr<std::string>> RunStored(std::shared_ptr<http::Exchange>
   try {
     base::Flow flow = http::FlowOf(exchange->request.caller);
     const auto call = std::make_shared<StoredCall>(exchange.get(), context);
+    // However this ends.
+    const std::shared_ptr<void> close(nullptr, [call](void*) { call->write.Close(); });
     HelperWork on_helper = [call, work = std::move(work)]() -> StatusOr<std::string> {
       return work(call.get());
     };

@@ -7,6 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,16 @@ class PendingWrite {
   // OK at once if no write was taken. kCancelled: the client has left.
   boost::asio::awaitable<Status> Wait(std::shared_ptr<http::SocketStream> stream) const;
 
+  // The connection's last call: the store's thread does not touch the stream once this has
+  // returned, for it may not be the one that destroys it.
+  void Close();
+
  private:
   // The store's and the connection's, whichever is longer there.
   struct End {
-    std::weak_ptr<http::SocketStream> stream;
-    Status status;  // Set before `done`.
+    std::mutex mutex;
+    std::weak_ptr<http::SocketStream> stream;  // Empty once closed. GUARDED_BY(mutex)
+    Status status;                             // Set before `done`.
     std::atomic<bool> done{false};
   };
   const std::shared_ptr<End> end_;

@@ -13,6 +13,7 @@
 #include "api/openai_format.h"
 #include "server/run_watcher.h"
 #include "server/stored_answers.h"
+#include "server/stored_record.h"
 #include "server/test_fake_backend.h"
 #include "server/test_server.h"
 #include "store/object_store.h"
@@ -111,6 +112,14 @@ class StoredAnswersTest : public testing::Test {
     StatusOr<std::shared_ptr<StoredRun>> run = TryBegin(more, std::move(request));
     EXPECT_TRUE(run.ok()) << run.status().message();
     return run.ok() ? *run : nullptr;
+  }
+
+  // How many ids of its first choice are stored.
+  size_t SavedIds(const std::string& id) {
+    const StatusOr<store::Object> object = process_->objects->Read(Response("t", id));
+    if (!object.ok()) return 0;
+    const StatusOr<StoredAnswer> answer = UnpackAnswer(object->state);
+    return answer.ok() && !answer->choices.empty() ? answer->choices.front().ids.size() : 0;
   }
 
   // Cancels an answer of "t", and waits until that is in the log.
