@@ -129,6 +129,8 @@ class StoredAnswers {
 
   void Loop();
   void SubmitWaiting();
+  // Of what waits: it waits on, or is left to the next process. REQUIRES: mutex_ is held.
+  void PutBack(Waiting waiting);
   // False: to be tried again.
   bool SubmitOne(Waiting* waiting);
   Status Prepare(Waiting* waiting) const;

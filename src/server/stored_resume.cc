@@ -95,12 +95,14 @@ void StoredAnswers::SubmitWaiting() {
     return over;
   });
   const std::lock_guard lock(mutex_);
-  for (Waiting& one : waiting) {
-    if (parked_) {
-      live_.erase({one.run->request().tenant, one.run->request().id});
-    } else {
-      waiting_.push_back(std::move(one));
-    }
+  for (Waiting& one : waiting) PutBack(std::move(one));
+}
+
+void StoredAnswers::PutBack(Waiting waiting) {
+  if (parked_) {
+    live_.erase({waiting.run->request().tenant, waiting.run->request().id});
+  } else {
+    waiting_.push_back(std::move(waiting));
   }
 }
 
@@ -192,9 +194,7 @@ void StoredAnswers::Park() {
   {
     const std::lock_guard lock(mutex_);
     parked_ = true;
-    for (const Waiting& waiting : waiting_)
-      live_.erase({waiting.run->request().tenant, waiting.run->request().id});
-    waiting_.clear();
+    for (Waiting& waiting : std::exchange(waiting_, {})) PutBack(std::move(waiting));
     for (const auto& [key, run] : live_) runs.push_back(run);
   }
   for (const std::shared_ptr<StoredRun>& run : runs) run->Park();
@@ -243,7 +243,7 @@ void StoredAnswers::TrySave(const std::shared_ptr<StoredRun>& run, StoredRun::Wr
       waiting.run = run;
       waiting.next = Clock::now() + kTick;
       const std::lock_guard lock(mutex_);
-      waiting_.push_back(std::move(waiting));
+      PutBack(std::move(waiting));
     }
     return;
   }
