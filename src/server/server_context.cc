@@ -70,6 +70,14 @@ http::HttpReply ServerContext::Rejection(const Status& status, const std::string
   return reply;
 }
 
+http::HttpReply ServerContext::ReplyOf(StatusOr<std::string> body,
+                                       const std::string& tenant) const {
+  if (!body.ok()) return Rejection(body.status(), tenant);
+  http::HttpReply reply;
+  reply.body = *std::move(body);
+  return reply;
+}
+
 std::string ServerContext::ErrorBody(const http::HttpError& error) const {
   return api::ErrorJson(error);
 }

@@ -53,6 +53,8 @@ class ServerContext final : public http::HttpApplication {
   // With the headers that say whether and when to retry. REQUIRES: !status.ok().
   http::HttpReply Rejection(const Status& status, const std::string& tenant) const override;
   std::string ErrorBody(const http::HttpError& error) const override;
+  // The reply of a request of `tenant` with this body, or with why there is none.
+  http::HttpReply ReplyOf(StatusOr<std::string> body, const std::string& tenant) const;
 
   const ServerLimits& limits() const { return limits_; }
 

@@ -120,12 +120,7 @@ asio::awaitable<StatusOr<std::string>> RunStored(std::shared_ptr<http::Exchange>
 asio::awaitable<http::Sent> AnswerStored(std::shared_ptr<http::Exchange> exchange,
                                          ServerContext* context, StoredWork work) {
   StatusOr<std::string> answer = co_await RunStored(exchange, context, std::move(work));
-  http::HttpReply reply;
-  if (answer.ok()) {
-    reply.body = *std::move(answer);
-  } else {
-    reply = context->Rejection(answer.status(), exchange->request.caller.tenant);
-  }
+  http::HttpReply reply = context->ReplyOf(std::move(answer), exchange->request.caller.tenant);
   const http::Sent sent = co_await exchange->Send(std::move(reply));
   co_return sent;
 }

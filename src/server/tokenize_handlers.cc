@@ -312,12 +312,7 @@ boost::asio::awaitable<http::Sent> AnswerTokenizer(std::shared_ptr<http::Exchang
   }
   stream->set_answering(false);
   job.reset();
-  http::HttpReply reply;
-  if (answer.ok()) {
-    reply.body = *std::move(answer);
-  } else {
-    reply = context->Rejection(answer.status(), exchange->request.caller.tenant);
-  }
+  http::HttpReply reply = context->ReplyOf(std::move(answer), exchange->request.caller.tenant);
   const http::Sent sent = co_await exchange->Send(std::move(reply));
   co_return sent;
 }
