@@ -157,7 +157,7 @@ std::shared_ptr<StoredRun> StoredAnswers::Live(const std::string& tenant,
                                                const std::string& id) const {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find({tenant, id});
-  if (found == live_.end() || found->second->settled()) return nullptr;
+  if (found == live_.end() || !found->second->under_way()) return nullptr;
   return found->second;
 }
 

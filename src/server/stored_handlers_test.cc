@@ -95,6 +95,21 @@ TEST_F(StoredRoutesTest, WhatIsUnderWayIsPolledAndCancelled) {
   EXPECT_EQ(objects_->List(nullptr).size(), 3U);
 }
 
+TEST_F(StoredRoutesTest, WhatIsDeletedIsGoneBeforeItsBackendEndsIt) {
+  backend_.set_script(EndlessScript);
+  const std::string of_id = Begin();
+  EXPECT_TRUE(Reaches(of_id, "in_progress"));
+  backend_.set_hold_steps(true);
+  EXPECT_EQ(Told("DELETE", of_id)["deleted"], true);
+  EXPECT_EQ(Error("GET", of_id), "404 id not_found");
+  EXPECT_EQ(Error("GET", of_id + "?stream=true"), "404 id not_found");
+  EXPECT_EQ(Error("GET", of_id + "/input_items"), "404 id not_found");
+  EXPECT_EQ(Error("POST", of_id + "/cancel"), "404 id not_found");
+  EXPECT_EQ(Error("DELETE", of_id), "404 id not_found");
+  backend_.set_hold_steps(false);
+  EXPECT_TRUE(backend_.WaitIdle());
+}
+
 // Nothing is read, and no helper thread is needed.
 TEST_F(StoredRoutesTest, PollsDoNotWaitForTheDisk) {
   backend_.set_script(EndlessScript);

@@ -333,6 +333,11 @@ bool StoredRun::settled() const {
   return settled_;
 }
 
+bool StoredRun::under_way() const {
+  const std::lock_guard lock(mutex_);
+  return !settled_ && !dropped_;
+}
+
 void StoredRun::SetConversation(std::shared_ptr<void> hold) {
   const std::lock_guard lock(mutex_);
   parts_.conversation = std::move(hold);

@@ -92,6 +92,9 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   // The body that tells of it; null once it is settled.
   std::shared_ptr<const std::string> body() const;
   bool settled() const;
+  // Whether it is neither settled nor removed. What is removed stays until its backend ends it, but
+  // is not shown any more.
+  bool under_way() const;
   bool recorded() const;
   // Whether an earlier process began it: then no client has its connection.
   bool resumed() const { return parts_.recorded; }

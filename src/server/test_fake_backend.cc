@@ -123,6 +123,12 @@ void FakeBackend::set_hold_failures(bool hold) {
   hold_failures_ = hold;
 }
 
+void FakeBackend::set_hold_steps(bool hold) {
+  std::lock_guard lock(mutex_);
+  hold_steps_ = hold;
+  changed_.notify_all();
+}
+
 std::vector<Request> FakeBackend::submitted() const {
   std::lock_guard lock(mutex_);
   return submitted_;
@@ -319,7 +325,7 @@ Status FakeBackend::Drain(std::chrono::nanoseconds) {
 void FakeBackend::Run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (running_.empty()) {
+    if (running_.empty() || hold_steps_) {
       changed_.wait(lock);
       continue;
     }

@@ -72,6 +72,7 @@ class FakeBackend final : public service::FrontDesk {
   // A model that it accepts though Models() does not list it.
   void set_unlisted(std::string model) { unlisted_ = std::move(model); }
   void set_hold_failures(bool hold);  // Failures after admission wait while true.
+  void set_hold_steps(bool hold);     // No request gets on, nor is one cancelled, while true.
   std::vector<Request> submitted() const;
   std::vector<size_t> submissions() const;  // How many requests each SubmitAll had.
   int active() const;
@@ -145,6 +146,7 @@ class FakeBackend final : public service::FrontDesk {
   std::vector<size_t> submissions_;
   RequestId next_id_ = 1;
   bool hold_failures_ = false;
+  bool hold_steps_ = false;
   int cancelled_ = 0;
   int64_t deltas_ = 0;
   bool stopping_ = false;
