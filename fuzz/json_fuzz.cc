@@ -7,7 +7,8 @@
 #include <variant>
 #include <vector>
 
-#include "api/openai_format.h"
+#include "api/dialects.h"
+#include "api/fields.h"
 #include "base/json.h"
 #include "core/request_check.h"
 #include "fuzz/fuzz_target.h"

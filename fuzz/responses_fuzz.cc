@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/openai_format.h"
+#include "api/dialects.h"
 #include "base/json.h"
 #include "core/request_check.h"
 #include "fuzz/fuzz_target.h"

@@ -7,7 +7,7 @@ import unittest
 
 SRC = pathlib.Path(__file__).parent.parent / "src"
 ROWS = pathlib.Path("server/routes.cc")
-HEADER = pathlib.Path("api/openai_format.h")
+HEADER = pathlib.Path("api/dialects.h")
 STORED = pathlib.Path("server/server_context.cc")  # Lists the dialects whose answers can be stored.
 
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/openai_format.h"
+#include "api/dialects.h"
 #include "api/test_events.h"
 
 namespace ropeway::api {

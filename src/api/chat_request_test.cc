@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/dialects.h"
 #include "api/test_request_bodies.h"
 
 namespace ropeway::api {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/dialects.h"
 #include "api/test_events.h"
 #include "api/test_request_bodies.h"
 

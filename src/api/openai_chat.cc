@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/dialects.h"
 #include "api/openai_format.h"
 #include "api/tool_choice.h"
 

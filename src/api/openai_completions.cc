@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/dialects.h"
 #include "api/openai_format.h"
 #include "base/utf8.h"
 

@@ -19,11 +19,6 @@
 
 namespace ropeway::api {
 
-// POST /v1/completions, POST /v1/chat/completions and POST /v1/responses, which is an ItemFormat.
-std::unique_ptr<ApiFormat> MakeOpenAiCompletions();
-std::unique_ptr<ApiFormat> MakeOpenAiChat();
-std::unique_ptr<ApiFormat> MakeOpenAiResponses();
-
 // A body of either dialect, with what it says about the answer's form.
 struct OpenAiBody : ApiRequest, ChatDraft {
   int max_choices = 0;  // The server's bound.

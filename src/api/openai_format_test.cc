@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/dialects.h"
 #include "api/test_events.h"
 
 namespace ropeway::api {

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "api/dialects.h"
 #include "api/test_request_bodies.h"
 
 namespace ropeway::api {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "api/api_format.h"
-#include "api/openai_format.h"
+#include "api/dialects.h"
 #include "api/responses_answer.h"
 #include "api/responses_request.h"
 #include "api/responses_stream.h"

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "api/dialects.h"
+
 namespace ropeway::api {
 namespace {
 

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/dialects.h"
 #include "api/test_request_bodies.h"
 
 namespace ropeway::api {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "api/dialects.h"
+
 namespace ropeway::api {
 
 using nlohmann::json;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/openai_format.h"
+#include "api/dialects.h"
 #include "api/test_events.h"
 #include "base/utf8.h"
 

@@ -1,6 +1,6 @@
 #include "server/routes.h"
 
-#include "api/openai_format.h"
+#include "api/dialects.h"
 #include "server/generation.h"
 #include "server/handlers.h"
 #include "server/stored_handlers.h"

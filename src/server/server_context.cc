@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "api/api_format.h"
+#include "api/dialects.h"
 #include "api/fields.h"
-#include "api/openai_format.h"
 #include "http/http_reply.h"
 
 namespace ropeway::server {

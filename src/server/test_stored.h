@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/openai_format.h"
+#include "api/dialects.h"
 #include "server/run_watcher.h"
 #include "server/stored_answers.h"
 #include "server/stored_record.h"

@@ -1,0 +1,20 @@
+// The dialects of the generation API. Each is made in a file of its own, and has a row in
+// ServerRoutes (server/routes.cc).
+#ifndef ROPEWAY_API_DIALECTS_H_
+#define ROPEWAY_API_DIALECTS_H_
+
+#include <memory>
+
+#include "api/api_format.h"
+
+namespace ropeway::api {
+
+// OpenAI's: POST /v1/completions, POST /v1/chat/completions and POST /v1/responses, which is an
+// ItemFormat.
+std::unique_ptr<ApiFormat> MakeOpenAiCompletions();
+std::unique_ptr<ApiFormat> MakeOpenAiChat();
+std::unique_ptr<ApiFormat> MakeOpenAiResponses();
+
+}  // namespace ropeway::api
+
+#endif  // ROPEWAY_API_DIALECTS_H_
