@@ -139,6 +139,8 @@ void Checks::OnEvents(const std::vector<engine::CoreEvent>& events, const Status
       case engine::CoreEvent::Kind::kPromptScored:
         OnScored(event, &record);
         break;
+      case engine::CoreEvent::Kind::kPooled:  // Nothing asks for embeddings.
+        break;
       case engine::CoreEvent::Kind::kToken:
         OnToken(event, &record);
         break;

@@ -148,6 +148,22 @@ struct OutputFormat {
   bool operator==(const OutputFormat&) const = default;
 };
 
+// Which of the model's last hidden states, one for each token of the prompt, make its embedding.
+enum class Pooling : uint8_t {
+  kModel,  // What the model was made for; a model that does not say it: kLast.
+  kMean,   // The mean of all.
+  kLast,   // The last token's.
+  kFirst,  // The first token's, for models that read prompts in both directions (BERT's [CLS]).
+};
+
+// How the embedding of a prompt is made: docs/numerics.md has the order of sums.
+struct EmbeddingParams {
+  Pooling pooling = Pooling::kModel;
+  bool normalize = true;  // Its length is 1, unless it is all zeros.
+
+  bool operator==(const EmbeddingParams&) const = default;
+};
+
 // How long a request's KV blocks stay cached after its end, compared to those of others. A hint,
 // not a time: blocks of requests with kLong are evicted later, but they are evicted if others are
 // used more.
@@ -219,6 +235,11 @@ struct Request {
   // As logprobs, for the tokens of the prompt, each given those before it (teacher-forced).
   std::optional<int32_t> prompt_logprobs;
 
+  // The prompt's embedding is asked for, and nothing is generated: max_tokens must be absent or 0.
+  // The prompt may be as long as max_model_len. Not with log-probs, a format, resume_ids, nor in a
+  // session.
+  std::optional<EmbeddingParams> embedding;
+
   // From Submit on; a request that has not ended by then fails with kDeadlineExceeded. Above 0.
   // Absent: EngineOptions::request_timeout.
   std::optional<std::chrono::milliseconds> timeout;
@@ -282,6 +303,9 @@ struct Delta {
   // for. They are not in `text`.
   std::string reasoning = {};
   std::vector<ToolCallDelta> tool_calls = {};
+
+  // With Request.embedding, once: hidden_size numbers of the model.
+  std::vector<float> embedding = {};
 
   // Whether it has something that the model said.
   bool says() const { return !text.empty() || !reasoning.empty() || !tool_calls.empty(); }
@@ -365,6 +389,7 @@ struct Result {
   // Of a chat's answer; see Delta.
   std::string reasoning = {};
   std::vector<ToolCall> tool_calls = {};
+  std::vector<float> embedding = {};  // With Request.embedding.
 };
 
 }  // namespace ropeway

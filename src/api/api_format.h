@@ -137,6 +137,7 @@ struct ChoiceOutput {
   // The order in which it was said. Empty where that was not noted: first the thoughts, then the
   // text, then the calls, as models do.
   std::vector<SaidPart> parts = {};
+  std::vector<float> embedding = {};  // With Request::embedding.
 };
 // Adds a delta that follows, with its place in the order. Of one delta thoughts come before text,
 // and text before calls. A token that says nothing belongs to what was said before it.
@@ -189,8 +190,8 @@ class ApiFormat {
   // What every id of an answer begins with, such as "resp_"; AnswerHead::id follows it.
   virtual std::string_view id_prefix() const = 0;
   // A stored answer that has no output: queued, in progress, failed or cancelled; JSON. `error`:
-  // why it failed; else null.
-  virtual std::string Pending(AnswerState state, const ApiError* error) const = 0;
+  // why it failed; else null. Of a dialect whose answers can be stored.
+  virtual std::string Pending(AnswerState /*state*/, const ApiError* /*error*/) const { return ""; }
 
   // The body of a reply with error.http_status; JSON. Called without Parse.
   virtual std::string ErrorBody(const ApiError& error) const { return ErrorJson(error); }

@@ -46,6 +46,7 @@ void AddTo(Delta delta, ChoiceOutput* output) {
   output->prompt_tokens.insert(output->prompt_tokens.end(),
                                std::make_move_iterator(delta.prompt_tokens.begin()),
                                std::make_move_iterator(delta.prompt_tokens.end()));
+  if (!delta.embedding.empty()) output->embedding = std::move(delta.embedding);
   output->tokens.insert(output->tokens.end(), std::make_move_iterator(delta.tokens.begin()),
                         std::make_move_iterator(delta.tokens.end()));
 }

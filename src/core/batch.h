@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,8 +33,16 @@ struct SampleSpec {
   int32_t prompt_len = 0;
   int32_t num_logprobs = -1;         // -1: none; k >= 0: the chosen token's and the k best ones'.
   int32_t num_prompt_logprobs = -1;  // The same for the positions of the item that are scored.
+  // How the sequence's embedding is made, never kModel; absent: none is wanted.
+  std::optional<Pooling> pooling;
   // Ids that end the sequence: not sampled while fewer than params.min_tokens were generated.
   std::vector<TokenId> end_ids;
+
+  // The last layer is to be computed for the prompt's rows beside the last one: what is cached of
+  // them does not spare it.
+  bool needs_all_rows() const {
+    return num_prompt_logprobs >= 0 || (pooling && *pooling != Pooling::kLast);
+  }
 };
 
 inline const SampleSpec kDefaultSampleSpec{};
@@ -70,6 +79,11 @@ struct BatchItem {
   // before is part of this item.
   int32_t score_begin = 0;
   int32_t score_end = 0;
+  // The last hidden states, after the final norm, of the positions [pool_begin, pool_end) are added
+  // to `pool_sum`, one after the other. Empty, or within the item's own positions.
+  int32_t pool_begin = 0;
+  int32_t pool_end = 0;
+  std::span<const float> pool_sum{};  // [hidden_size]; empty: zeros.
   // Valid where sample, or where ids are scored: all ids that the sequence has now, by position.
   // The sampler counts its penalties from them anew each time, so a resumed sequence has no state
   // to rebuild.
@@ -114,9 +128,16 @@ struct Scored {
   base::Duration took{};                   // As Sampled::took.
 };
 
+// The sum of hidden states so far.
+struct Pooled {
+  uint64_t sequence = 0;
+  std::vector<float> sum;  // [hidden_size]
+};
+
 struct StepResult {
   std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
   std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
+  std::vector<Pooled> pooled;    // In the order of the batch's items that pool.
   // The experts (in a mixture of experts) that some row went through, summed over the layers. Each
   // one's weights were read once.
   int64_t experts_read = 0;

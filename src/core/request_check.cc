@@ -77,6 +77,21 @@ Status CheckResume(const Request& request) {
                          field);
 }
 
+Status CheckEmbedding(const Request& request) {
+  if (!request.embedding) return {};
+  const auto excludes = [](const char* what) {
+    return InvalidArgument(
+        fmt::format("{} cannot be used with embedding, which generates nothing", what), what);
+  };
+  if (request.max_tokens.value_or(0) != 0) return excludes("max_tokens");
+  if (request.logprobs) return excludes("logprobs");
+  if (request.prompt_logprobs) return excludes("prompt_logprobs");
+  if (!request.resume_ids.empty()) return excludes("resume_ids");
+  if (!request.session_id.empty()) return excludes("session_id");
+  if (request.format.kind != OutputFormat::Kind::kText) return excludes("format");
+  return {};
+}
+
 size_t BytesOf(const std::string& text) { return text.size(); }
 size_t BytesOf(const std::vector<TokenId>& ids) { return ids.size() * sizeof(TokenId); }
 size_t BytesOf(const Chat& chat) { return base::MemoryBytes(chat); }
@@ -153,10 +168,10 @@ Status CheckRequest(const Request& request) {
   for (const Parameter& row : Parameters()) {
     if (Status status = CheckParameter(row, request); !status.ok()) return status;
   }
-  for (Status status :
-       {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
-        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
-        CheckSessionId(request.session_id), CheckClass(request), CheckResume(request)}) {
+  for (Status status : {CheckLengths(request), CheckLogprobs(request.logprobs, "logprobs"),
+                        CheckLogprobs(request.prompt_logprobs, "prompt_logprobs"),
+                        CheckSessionId(request.session_id), CheckClass(request),
+                        CheckResume(request), CheckEmbedding(request)}) {
     if (!status.ok()) return status;
   }
   return {};

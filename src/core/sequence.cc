@@ -25,6 +25,13 @@ Sequence::Sequence(CoreRequest core_request, uint64_t sequences_before)
   std::sort(request.stop_ids.begin(), request.stop_ids.end());
 }
 
+PositionRange Sequence::left_to_pool() const {
+  if (!spec.pooling) return {};
+  const bool last = *spec.pooling == Pooling::kLast;
+  const bool first = *spec.pooling == Pooling::kFirst;
+  return {std::max(pooled, last ? prompt_len - 1 : 0), first ? 1 : prompt_len};
+}
+
 void Sequence::UseLongRope() {
   cache_root = LongRopeRoot(cache_root);
   long_rope = true;

@@ -96,6 +96,14 @@ struct ConstraintRun {
   std::optional<base::Duration> expected;  // What its next mask may take; absent: not known yet.
 };
 
+// Positions [begin, end) of a sequence; empty where begin >= end.
+struct PositionRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+
+  bool empty() const { return begin >= end; }
+};
+
 // One request on its way through the engine core, which owns it; the scheduler, the policy and the
 // KV cache see it by reference, and each keeps its own part.
 //
@@ -120,6 +128,10 @@ struct Sequence : Job {
   // Ids of the prompt below it are scored, and their log-probs emitted: not computed again after a
   // preemption. Only with spec.num_prompt_logprobs >= 0.
   int32_t scored = 0;
+  // The hidden states of the positions below it that the embedding is made of are in `pool_sum`,
+  // also after a preemption. Only with spec.pooling.
+  int32_t pooled = 0;
+  std::vector<float> pool_sum;
   uint64_t first_token_step = 0;  // 0: no token yet.
 
   // The prompt, then what was generated: Job::length of them.
@@ -138,6 +150,8 @@ struct Sequence : Job {
 
   // Log-probs of its prompt are still to be computed.
   bool scores() const { return spec.num_prompt_logprobs >= 0 && scored < prompt_len; }
+  // The positions whose hidden states make the embedding, and are not in `pool_sum` yet.
+  PositionRange left_to_pool() const;
   // As CoreRequest::rope_length.
   int32_t rope_length() const { return scores() ? prompt_len : num_ids(); }
   // See CoreRequest. Nothing of it is computed from here on. REQUIRES: it holds no blocks.

@@ -24,6 +24,18 @@ void SetScoreRange(const scheduler::ScheduledItem& planned, core::BatchItem* ite
   item->score_end = end;
 }
 
+// Sets the positions of this item that the sequence's embedding is made of.
+void SetPoolRange(const scheduler::ScheduledItem& planned, core::BatchItem* item) {
+  const core::Sequence& sequence = *planned.sequence;
+  const core::PositionRange left = sequence.left_to_pool();
+  const int32_t begin = std::max(planned.start, left.begin);
+  const int32_t end = std::min(planned.start + planned.num_tokens, left.end);
+  if (begin >= end) return;
+  item->pool_begin = begin;
+  item->pool_end = end;
+  item->pool_sum = sequence.pool_sum;
+}
+
 }  // namespace
 
 BatchBuilder::BatchBuilder(int max_items, int32_t groups) : groups_(groups) {
@@ -41,6 +53,7 @@ void BatchBuilder::Add(const scheduler::ScheduledItem& planned) {
   core::Sequence& sequence = *planned.sequence;
   core::BatchItem item{.sequence = sequence.id(), .start = planned.start, .sample = planned.sample};
   SetScoreRange(planned, &item);
+  SetPoolRange(planned, &item);
   Work work{planned, {}};
   const bool scores = item.score_begin < item.score_end;
   if (scores || (sequence.spec.num_prompt_logprobs >= 0 && sequence.scored == 0)) {
@@ -97,7 +110,12 @@ Status BatchBuilder::CheckResult(const core::StepResult& result) const {
   };
   size_t sampled = 0;
   size_t scored = 0;
+  size_t pooled = 0;
   for (const core::BatchItem& item : batch_.items) {
+    if (item.pool_begin < item.pool_end &&
+        (pooled >= result.pooled.size() || result.pooled[pooled++].sequence != item.sequence)) {
+      return unexpected(fmt::format("pooled nothing for sequence {}", item.sequence));
+    }
     if (item.sample &&
         (sampled >= result.sampled.size() || result.sampled[sampled++].sequence != item.sequence)) {
       return unexpected(fmt::format("sampled no token for sequence {}", item.sequence));
@@ -114,6 +132,9 @@ Status BatchBuilder::CheckResult(const core::StepResult& result) const {
   if (sampled != result.sampled.size()) {
     return unexpected(
         fmt::format("sampled {} tokens instead of {}", result.sampled.size(), sampled));
+  }
+  if (pooled != result.pooled.size()) {
+    return unexpected(fmt::format("pooled {} items instead of {}", result.pooled.size(), pooled));
   }
   if (scored == result.scored.size()) return {};
   return unexpected(fmt::format("scored {} ids instead of {}", result.scored.size(), scored));
@@ -136,6 +157,14 @@ void BatchBuilder::TakeScored(size_t item, core::StepResult* result, size_t* nex
     work.scored.push_back(std::move(result->scored[(*next)++]));
     sequence->scored = position + 1;
   }
+}
+
+void BatchBuilder::TakePooled(size_t item, core::StepResult* result, size_t* next) {
+  const core::BatchItem& asked = batch_.items[item];
+  if (asked.pool_begin >= asked.pool_end) return;
+  core::Sequence* const sequence = work_[item].planned.sequence;
+  sequence->pool_sum = std::move(result->pooled[(*next)++].sum);
+  sequence->pooled = asked.pool_end;
 }
 
 void BatchBuilder::NoteItems(std::vector<core::StepContent::Item>* items) const {

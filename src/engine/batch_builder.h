@@ -52,6 +52,9 @@ class BatchBuilder {
   // result->scored are taken, also by the items before. REQUIRES: the result was checked.
   void TakeScored(size_t item, core::StepResult* result, size_t* next);
 
+  // The same for the sum of hidden states that the item has added to.
+  void TakePooled(size_t item, core::StepResult* result, size_t* next);
+
   // Appends what each sequence computes in the step. Throws std::bad_alloc with some appended.
   void NoteItems(std::vector<core::StepContent::Item>* items) const;
 

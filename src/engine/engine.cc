@@ -29,7 +29,8 @@ size_t BytesOf(const std::vector<OutputToken>& tokens) {
 
 size_t BytesOf(const Result& result) {
   return sizeof(Result) + result.text.capacity() + result.status.message().size() +
-         BytesOf(result.tokens) + BytesOf(result.prompt_tokens);
+         BytesOf(result.tokens) + BytesOf(result.prompt_tokens) +
+         result.embedding.size() * sizeof(float);
 }
 
 // The results that PollFinished has not given out yet. Thread-safe.

@@ -361,6 +361,7 @@ void EngineCore::OnShortOfMemory() {
 void EngineCore::Apply(core::StepResult* result) {
   size_t sampled = 0;
   size_t scored = 0;
+  size_t pooled = 0;
   for (size_t i = 0; i < builder_.work().size(); ++i) {
     BatchBuilder::Work& work = builder_.work()[i];
     core::Sequence* sequence = work.planned.sequence;
@@ -372,6 +373,7 @@ void EngineCore::Apply(core::StepResult* result) {
     if (!work.scored.empty()) {
       AddEvent(CoreEvent::Kind::kPromptScored, *sequence).scored = std::move(work.scored);
     }
+    builder_.TakePooled(i, result, &pooled);
     if (work.planned.sample) {
       core::Sampled& token = result->sampled[sampled++];
       if (MaskFiller::MaySample(*sequence)) {
@@ -380,6 +382,12 @@ void EngineCore::Apply(core::StepResult* result) {
         HoldBack(sequence);
       }
     } else if (sequence->request.max_tokens == 0 && sequence->computed == sequence->num_ids()) {
+      if (sequence->spec.pooling) {
+        CoreEvent& event = AddEvent(CoreEvent::Kind::kPooled, *sequence);
+        event.pool_sum = std::move(sequence->pool_sum);
+        event.pooled_positions =
+            *sequence->spec.pooling == Pooling::kMean ? sequence->prompt_len : 1;
+      }
       End(sequence, core::SequenceEvent::kEnd, FinishReason::kLength);
     }
   }

@@ -40,7 +40,7 @@ namespace ropeway::engine {
 // What happened to a request in a step, in order. After kFinished or kFailed the core does not know
 // the id any more, and its blocks are released.
 struct CoreEvent {
-  enum class Kind { kStarted, kPromptScored, kToken, kPreempted, kFinished, kFailed };
+  enum class Kind { kStarted, kPromptScored, kPooled, kToken, kPreempted, kFinished, kFailed };
   Kind kind = Kind::kToken;
   RequestId id = 0;
   std::shared_ptr<core::RequestContext> context;  // The CoreRequest's.
@@ -48,6 +48,9 @@ struct CoreEvent {
   // kPromptScored, if the request wants prompt log-probs: the next ids of its prompt. The first
   // event of a request begins with the id at position 0, whose log-prob is NaN.
   std::vector<core::Scored> scored;
+  // kPooled: the sum of the hidden states that its embedding is made of, and how many they are.
+  std::vector<float> pool_sum;
+  int32_t pooled_positions = 0;
   core::Sampled sampled;  // kToken. An end token is reported too, before kFinished.
   FinishReason reason = FinishReason::kStop;  // kFinished.
   int32_t prompt_tokens = 0;                  // kFinished.

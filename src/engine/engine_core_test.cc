@@ -178,6 +178,55 @@ TEST_F(EngineCoreTest, APreemptionWithinThePromptScoresTheRestOnly) {
   ExpectScored(second);
 }
 
+// Part of invariant 1: chunks, company, preemption and cached blocks change no bit of an embedding.
+TEST_F(EngineCoreTest, EmbeddingsAreTheSameChunkedAndPreempted) {
+  constexpr Pooling kAll[] = {Pooling::kMean, Pooling::kLast, Pooling::kFirst};
+  for (const int chunk : {1, 7, 0}) {
+    ended_.clear();
+    log_.clear();
+    Start(9, {.scheduler = {
+                  .max_num_seqs = 64, .max_num_batched_tokens = 32, .max_prefill_chunk = chunk}});
+    std::vector<core::CoreRequest> requests;
+    for (RequestId id = 1; id <= 9; ++id) {
+      requests.push_back(MakeRequest(id, static_cast<int32_t>(5 + id * 9), 0));
+      requests.back().spec.pooling = kAll[id % 3];
+      ASSERT_TRUE(core_->Add(requests.back()).ok());
+    }
+    // It grows, and takes the blocks of those that prefill.
+    ASSERT_TRUE(Add(10, 20, 100).ok());
+    RunToEnd();
+    for (const core::CoreRequest& request : requests) {
+      const auto length = static_cast<int32_t>(request.prompt.size());
+      const Pooling pooling = *request.spec.pooling;
+      const std::vector<float> sum =
+          TestExecutor::PoolOf(request.prompt, pooling == Pooling::kLast ? length - 1 : 0,
+                               pooling == Pooling::kFirst ? 1 : length);
+      EXPECT_EQ(CountOf(request.id, Kind::kPooled), 1) << request.id;
+      for (const CoreEvent& event : log_) {
+        if (event.id != request.id || event.kind != Kind::kPooled) continue;
+        EXPECT_EQ(event.pool_sum, sum) << request.id << ", chunks of " << chunk;
+        EXPECT_EQ(event.pooled_positions, static_cast<int32_t>(sum[1]));
+      }
+    }
+  }
+}
+
+// What is cached spares the prompt of an embedding that is the last token's, and of no other.
+TEST_F(EngineCoreTest, OnlyTheLastTokensEmbeddingHasHits) {
+  for (const Pooling pooling : {Pooling::kLast, Pooling::kMean}) {
+    Start(12, {});
+    for (RequestId id = 1; id <= 2; ++id) {
+      core::CoreRequest request = MakeRequest(1, 70, 0);
+      request.id = id;
+      request.spec.pooling = pooling;
+      ASSERT_TRUE(core_->Add(request).ok());
+      RunToEnd();
+    }
+    EXPECT_EQ(ended_.at(2).cached_tokens, pooling == Pooling::kLast ? 64 : 0);
+    ended_.clear();
+  }
+}
+
 // The high one takes the low one's slot and blocks, and the older high one at once its own.
 TEST_F(EngineCoreTest, AStartIsReportedBeforeAPreemptionInTheSameStep) {
   other_policy_ = *policy::MakePolicy({.policy = "priority", .strict_priority = true});

@@ -305,6 +305,7 @@ void EngineLoop::Track(const CoreEvent& event, base::TimePoint now) {
       assert(moved || live.state() == State::kEnded);
       break;
     case CoreEvent::Kind::kPromptScored:
+    case CoreEvent::Kind::kPooled:
     case CoreEvent::Kind::kToken:
       live.Move(State::kPreempted, State::kRunning);
       break;

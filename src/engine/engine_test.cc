@@ -114,6 +114,32 @@ TEST_F(EngineTest, ScoresAPromptAsItWasGenerated) {
   }
 }
 
+TEST_F(EngineTest, EmbedsPrompts) {
+  Start();
+  Request request;
+  request.prompt = std::vector<TokenId>{1, 2, 3, 4, 5};
+  request.embedding.emplace();
+  const Result last = *engine_->Submit(request)->Wait();
+  EXPECT_TRUE(last.status.ok()) << last.status.message();
+  EXPECT_EQ(last.finish.reason, FinishReason::kLength);
+  EXPECT_EQ(last.finish.usage.prompt_tokens, 5);
+  EXPECT_EQ(last.finish.usage.completion_tokens, 0);
+  EXPECT_TRUE(last.text.empty());
+  ASSERT_FALSE(last.embedding.empty());
+  double length = 0;
+  for (const float x : last.embedding) length += double{x} * double{x};
+  EXPECT_NEAR(length, 1.0, 1e-6);
+  // Of one token, the mean is the last one's.
+  request.prompt = std::vector<TokenId>{1};
+  request.embedding->pooling = Pooling::kMean;
+  const Result mean = *engine_->Submit(request)->Wait();
+  request.embedding->pooling = Pooling::kLast;
+  EXPECT_EQ(engine_->Submit(request)->Wait()->embedding, mean.embedding);
+  EXPECT_NE(mean.embedding, last.embedding);
+  request.max_tokens = 1;
+  EXPECT_EQ(engine_->Submit(request).status().field(), "max_tokens");
+}
+
 TEST_F(EngineTest, WaitEndsAtItsTimeoutAndTheRequestGoesOn) {
   Start();
   // Without the promise a tiny model may be done before this thread gets to wait.

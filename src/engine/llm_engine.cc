@@ -37,7 +37,7 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingP
       sessions_(std::move(config_.sessions)),
       trace_(std::move(config_.trace)),
       encoder_(config_.tokenizer, config_.render_chat, max_model_len_, config_.cache_root,
-               sessions_.get(), &metrics_.turns, config_.answers.get()),
+               sessions_.get(), &metrics_.turns, config_.answers.get(), config_.pooling),
       intake_(config_.clock, sessions_.get(), config_.options.request_timeout,
               config_.max_request_bytes),
       places_(scheduler::SharedByTenants(config_.options.queue.max_queued_requests)),

@@ -51,7 +51,8 @@ struct LlmEngineConfig {
   // How answers to chats are read; null: they are text.
   std::shared_ptr<const ModelAnswers> answers;
   std::unique_ptr<executor::Executor> executor;
-  std::string kernels_name;  // The executor's kernel table, for the metrics.
+  Pooling pooling = Pooling::kLast;  // Of embeddings, where a request leaves it to the model.
+  std::string kernels_name;          // The executor's kernel table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   core::CacheRoot cache_root;
   std::string fingerprint;                // ModelInfo::fingerprint.

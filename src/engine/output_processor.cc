@@ -135,6 +135,7 @@ void OutputProcessor::HandleEvent(const CoreEvent& event, base::TimePoint at) {
     case CoreEvent::Kind::kStarted:
       return;
     case CoreEvent::Kind::kPromptScored:
+    case CoreEvent::Kind::kPooled:
     case CoreEvent::Kind::kToken:
       AddOutput(live, event, at);
       return;
@@ -156,8 +157,7 @@ void OutputProcessor::AddOutput(LiveRequest* live, const CoreEvent& event, base:
   RequestOutput* const output = live->output.get();
   if (output->closed()) return;
   try {
-    const bool token = event.kind == CoreEvent::Kind::kToken;
-    switch (token ? output->AddToken(event, at) : output->AddScored(event)) {
+    switch (output->Add(event, at)) {
       case RequestOutput::Verdict::kGoOn:
         return;
       case RequestOutput::Verdict::kReaderGone:

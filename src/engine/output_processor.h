@@ -80,7 +80,7 @@ class OutputProcessor {
   void Handle(Stored& message);
   void Handle(AliveAsk& message);
   void HandleEvent(const CoreEvent& event, base::TimePoint at);
-  // kToken and kPromptScored.
+  // kToken, kPromptScored and kPooled.
   void AddOutput(LiveRequest* live, const CoreEvent& event, base::TimePoint at);
   // Ends the request, now or when its session's turn is stored.
   void End(LiveRequest* live, FinishReason reason, base::TimePoint at);

@@ -113,7 +113,8 @@ Status NoChatTemplate() {
 PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
                              ChatRenderer render_chat, int32_t max_model_len,
                              core::CacheRoot cache_root, store::SessionStore* sessions,
-                             const TurnMetrics* metrics, const ModelAnswers* answers)
+                             const TurnMetrics* metrics, const ModelAnswers* answers,
+                             Pooling pooling)
     : tokenizer_(std::move(tokenizer)),
       render_chat_(std::move(render_chat)),
       max_model_len_(max_model_len),
@@ -121,6 +122,7 @@ PromptEncoder::PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokeniz
       sessions_(sessions),
       metrics_(metrics),
       answers_(answers),
+      pooling_(pooling),
       vocabulary_(VocabularyDigest(*tokenizer_)) {
   for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
     if (tokenizer_->IsEnd(id)) end_ids_.push_back(id);
@@ -259,6 +261,10 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live, const Parts
   core.spec.choice = request.choice;
   core.spec.num_logprobs = request.logprobs.value_or(-1);
   core.spec.num_prompt_logprobs = request.prompt_logprobs.value_or(-1);
+  if (request.embedding) {
+    core.spec.pooling = request.embedding->pooling;
+    if (*core.spec.pooling == Pooling::kModel) core.spec.pooling = pooling_;
+  }
   core.spec.end_ids = EndIds(request);
   core.constraint = ConstraintOf(*live, parts);
   core.ignore_eos = request.ignore_eos;
@@ -447,7 +453,7 @@ StatusOr<int32_t> PromptEncoder::ResolveMaxTokens(const Request& request,
                                                   size_t prompt_tokens) const {
   if (prompt_tokens == 0) return InvalidArgument("the prompt is empty", "prompt");
   const int64_t left = int64_t{max_model_len_} - static_cast<int64_t>(prompt_tokens);
-  const int64_t wanted = request.max_tokens.value_or(INT32_MAX);
+  const int64_t wanted = request.embedding ? 0 : request.max_tokens.value_or(INT32_MAX);
   if (left < std::min<int64_t>(wanted, 1)) {
     return core::ContextLengthExceeded(
         fmt::format("{}{} exceeds the model's limit of {} tokens",

@@ -98,7 +98,8 @@ class PromptEncoder {
   // `answers`, without which answers to chats are text, must outlive it.
   PromptEncoder(std::shared_ptr<const tokenizer::Tokenizer> tokenizer, ChatRenderer render_chat,
                 int32_t max_model_len, core::CacheRoot cache_root, store::SessionStore* sessions,
-                const TurnMetrics* metrics, const ModelAnswers* answers = nullptr);
+                const TurnMetrics* metrics, const ModelAnswers* answers = nullptr,
+                Pooling pooling = Pooling::kLast);
 
   // A text, or a chat, that is only to be encoded, not to be answered. This must outlive it. Throws
   // std::bad_alloc.
@@ -185,6 +186,7 @@ class PromptEncoder {
   store::SessionStore* const sessions_;
   const TurnMetrics* const metrics_;
   const ModelAnswers* const answers_;
+  const Pooling pooling_;         // The model's.
   const std::string vocabulary_;  // Its digest.
   std::vector<TokenId> end_ids_;  // The model's end tokens.
 };

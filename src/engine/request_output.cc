@@ -6,6 +6,7 @@
 
 #include "engine/failure.h"
 #include "engine/session_text.h"
+#include "kernels/pooling.h"
 #include "service/sinks.h"
 
 namespace ropeway::engine {
@@ -152,6 +153,26 @@ bool RequestOutput::LookForStop(std::string* said) {
   unsaid_.erase(0, step.text.size());
   *said = std::move(step.text);
   return step.stop.has_value();
+}
+
+RequestOutput::Verdict RequestOutput::Add(const CoreEvent& event, base::TimePoint at) {
+  switch (event.kind) {
+    case CoreEvent::Kind::kPromptScored:
+      return AddScored(event);
+    case CoreEvent::Kind::kPooled:
+      return AddPooled(event);
+    default:
+      return AddToken(event, at);
+  }
+}
+
+RequestOutput::Verdict RequestOutput::AddPooled(const CoreEvent& event) {
+  Delta delta;
+  delta.embedding = event.pool_sum;
+  kernels::FinishPooling(event.pooled_positions, live_->request.embedding->normalize,
+                         delta.embedding);
+  if (!Send(std::move(delta))) verdict_ = Verdict::kReaderGone;
+  return verdict_;
 }
 
 RequestOutput::Verdict RequestOutput::AddScored(const CoreEvent& event) {

@@ -53,10 +53,9 @@ class RequestOutput {
   // Tells the sink that the request is queued. False if the sink threw: it wants no more.
   bool Admit(const Admission& admission);
 
-  // Takes a kToken event emitted at `at` and hands on what became known. REQUIRES: !closed().
-  Verdict AddToken(const CoreEvent& event, base::TimePoint at);
-  // Takes a kPromptScored event and hands its log-probs on. REQUIRES: !closed().
-  Verdict AddScored(const CoreEvent& event);
+  // Takes a kToken, a kPromptScored or a kPooled event emitted at `at`, and hands on what became
+  // known. REQUIRES: !closed().
+  Verdict Add(const CoreEvent& event, base::TimePoint at);
   // Whether an earlier verdict, or Admit, said that no more tokens are wanted.
   bool closed() const { return verdict_ != Verdict::kGoOn; }
   // Whether the sink has had output.
@@ -73,6 +72,9 @@ class RequestOutput {
   void Fail(const Status& status, base::TimePoint at);
 
  private:
+  Verdict AddToken(const CoreEvent& event, base::TimePoint at);
+  Verdict AddScored(const CoreEvent& event);
+  Verdict AddPooled(const CoreEvent& event);
   // Whether the token ends the output, once it has min_tokens.
   bool IsEnd(TokenId token) const;
   // Whether the token's text is not shown.

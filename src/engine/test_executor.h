@@ -51,6 +51,17 @@ class TestExecutor : public executor::Executor {
     return LogprobOf(base::Mix64(hash, static_cast<uint64_t>(token) + 1));
   }
 
+  // What the positions [begin, end) of these ids add to an embedding, whatever the chunks.
+  static std::vector<float> PoolOf(std::span<const TokenId> ids, int32_t begin, int32_t end) {
+    std::vector<float> sum(2);
+    uint64_t hash = kPoolSeed;
+    for (int32_t i = 0; i < end; ++i) {
+      hash = base::Mix64(hash, static_cast<uint64_t>(ids[static_cast<size_t>(i)]) + 1);
+      if (i >= begin) AddPooled(hash, &sum);
+    }
+    return sum;
+  }
+
   StatusOr<executor::KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                                     int max_num_seqs) override {
     const size_t block_bytes = kv_ == Kv::kNone ? 1 : base::kBlockTokens * kBytesPerToken;
@@ -123,6 +134,12 @@ class TestExecutor : public executor::Executor {
  private:
   static constexpr uint64_t kScoreSeed = 0x5C02E;
   static constexpr uint64_t kLongRope = 0x10476;
+  static constexpr uint64_t kPoolSeed = 0x9001;
+
+  static void AddPooled(uint64_t hash, std::vector<float>* sum) {
+    (*sum)[0] += LogprobOf(hash);
+    (*sum)[1] += 1.0F;
+  }
 
   core::StepResult ComputeWithoutKv() const {
     core::StepResult result;
@@ -159,6 +176,7 @@ class TestExecutor : public executor::Executor {
         continue;
       }
       Score(item, &result.scored);
+      Pool(item, &result.pooled);
       const uint64_t hash = ContextHash(item, length);
       if (!item.sample) continue;
       core::Sampled sampled;
@@ -262,6 +280,24 @@ class TestExecutor : public executor::Executor {
         const uint64_t best = base::Mix64(hash, static_cast<uint64_t>(rank) << 32);
         s.top_logprobs.push_back({static_cast<TokenId>(best % kVocabSize), LogprobOf(best)});
       }
+    }
+  }
+
+  // Like PoolOf, with the context read back through the block table.
+  void Pool(const core::BatchItem& item, std::vector<core::Pooled>* all) {
+    if (item.pool_begin == item.pool_end) return;
+    const auto end = item.start + static_cast<int32_t>(item.tokens.size());
+    if (item.pool_begin < item.start || item.pool_end > end) Violate(item, "pools beyond its rows");
+    core::Pooled& pooled = all->emplace_back();
+    pooled.sequence = item.sequence;
+    pooled.sum.assign(item.pool_sum.begin(), item.pool_sum.end());
+    pooled.sum.resize(2);
+    uint64_t hash = kPoolSeed;
+    for (int32_t position = 0; position < item.pool_end; ++position) {
+      const Slot* slot = Find(item, position);
+      if (slot == nullptr) return;
+      hash = base::Mix64(hash, static_cast<uint64_t>(slot->token) + 1);
+      if (position >= item.pool_begin) AddPooled(hash, &pooled.sum);
     }
   }
 

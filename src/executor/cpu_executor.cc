@@ -67,6 +67,14 @@ core::StepResult CpuExecutor::PrepareResult(const core::Batch& batch) const {
     sampled_rows += item.sample ? 1 : 0;
     scored_rows += static_cast<size_t>(item.score_end - item.score_begin);
   }
+  const auto hidden = static_cast<size_t>(model_->config().hidden_size);
+  for (const core::BatchItem& item : batch.items) {
+    if (item.pool_begin == item.pool_end) continue;
+    core::Pooled& pooled = result.pooled.emplace_back();
+    pooled.sequence = item.sequence;
+    pooled.sum.assign(item.pool_sum.begin(), item.pool_sum.end());
+    pooled.sum.resize(hidden);
+  }
   result.sampled.reserve(sampled_rows);
   result.scored.reserve(scored_rows);
   const int32_t tokens = model_->config().vocab_size - static_cast<int32_t>(absent_.size());

@@ -87,8 +87,9 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
   const int workers = team_->size();
   const Panels own = PanelsOf(worker);
   Chunk chunk = {&batch, &plan, result, 0, 0};
-  for (; chunk.begin < plan.outputs().size(); chunk.begin += logits_rows_) {
-    chunk.rows = std::min(logits_rows_, plan.outputs().size() - chunk.begin);
+  Pool(plan, worker, result);
+  for (; chunk.begin < plan.num_logits(); chunk.begin += logits_rows_) {
+    chunk.rows = std::min(logits_rows_, plan.num_logits() - chunk.begin);
     team_->Barrier();  // hidden_ is complete, and the logits of the last chunk are used up.
     const float* x = hidden_.data() + Product(chunk.begin, output.k);
     const std::byte* packed = w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm(),
@@ -113,6 +114,28 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
       }
     }
     w.sampling += clock_.Now() - begin;
+  }
+}
+
+// Each worker normalises some of the rows, then adds some of their columns: an element's sum is in
+// the order of positions.
+void OutputLayer::Pool(const StepPlan& plan, int worker, core::StepResult* result) {
+  if (plan.pooled().empty()) return;
+  const int hidden = model_.config().hidden_size;
+  const Worker& w = workers_[static_cast<size_t>(worker)];
+  team_->Barrier();  // hidden_ is complete.
+  for (int row = plan.num_logits() + worker; row < plan.outputs().size(); row += team_->size()) {
+    float* const x = hidden_.data() + Product(row, hidden);
+    w.packer.Norm(x, model_.output_norm(), model_.output_norm_bias(), x);
+  }
+  team_->Barrier();
+  const int begin = ShareBegin(hidden, worker, team_->size());
+  const int columns = ShareBegin(hidden, worker + 1, team_->size()) - begin;
+  for (size_t i = 0; i < plan.pooled().size(); ++i) {
+    float* const sum = result->pooled[i].sum.data() + begin;
+    for (int row = plan.pooled()[i].begin; row < plan.pooled()[i].end; ++row) {
+      kernels_.add(sum, hidden_.data() + Product(row, hidden) + begin, columns);
+    }
   }
 }
 

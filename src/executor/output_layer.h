@@ -1,5 +1,5 @@
-// The end of a forward pass: turns the last hidden states of the rows whose logits are wanted into
-// tokens and scores.
+// The end of a forward pass: turns the last hidden states of the rows that are wanted into tokens
+// and scores, and adds those of embeddings.
 //
 // The logits of a row that needs only the largest one (temperature 0, no penalties, no mask, no
 // log-probs) are never written to memory: each part of them is searched while it is in the cache.
@@ -41,7 +41,7 @@ class OutputLayer {
   // order of StepPlan::outputs().
   float* hidden() const { return hidden_.data(); }
 
-  // Computes and samples all output rows of the plan. Allocates nothing.
+  // Computes and samples, or pools, all output rows of the plan. Allocates nothing.
   // REQUIRES: every worker of the team calls it with its own number, after it has written its part
   // of hidden(); `result` as for ForwardPass::Run.
   void Compute(const core::Batch& batch, const StepPlan& plan, int worker,
@@ -86,6 +86,7 @@ class OutputLayer {
   // Finishes the logits of the columns [first, first + cols); `logits` begins with column `first`.
   void FinishLogits(int rows, int first, int cols, float* logits, int64_t stride) const;
   void ReportLargest(const Chunk& chunk, int row) const;
+  void Pool(const StepPlan& plan, int worker, core::StepResult* result);
   void SampleOrScore(const Chunk& chunk, int row, Worker* w);
 
   const model::Model& model_;

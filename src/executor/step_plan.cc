@@ -85,6 +85,10 @@ Status StepPlan::CheckIds(const core::BatchItem& item) const {
     if (known != end) return Broken("penalties without the ids before the token");
     if (!AreTokens(item.ids, limits_.vocab_size)) return Broken("no such id");
   }
+  if (item.pool_begin != item.pool_end &&
+      (item.pool_begin < item.start || item.pool_begin > item.pool_end || item.pool_end > end)) {
+    return Broken("pooled positions that are not in the item");
+  }
   if (item.score_begin == item.score_end) return {};
   if (item.score_begin <= item.start || item.score_begin > item.score_end ||
       item.score_end > end + 1) {
@@ -106,6 +110,7 @@ Status StepPlan::Build(const core::Batch& batch) {
     set->units.clear();
   }
   output_rows_.clear();
+  pooled_.clear();
   num_sampled_ = 0;
   num_scored_ = 0;
   for (size_t i = 0; i < batch.items.size(); ++i) {
@@ -118,6 +123,11 @@ Status StepPlan::Build(const core::Batch& batch) {
     }
     AddUnits(first_row, rows, item.start, &all_);
     AddOutputs(i, item, first_row);
+  }
+  int first_row = 0;
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    AddPooled(i, batch.items[i], first_row);
+    first_row += static_cast<int>(batch.items[i].tokens.size());
   }
   Finish(&all_, all_queues_.get());
   Finish(&outputs_, output_queues_.get());
@@ -139,6 +149,18 @@ void StepPlan::AddOutputs(size_t index, const core::BatchItem& item, int first_r
   const int last = item.start + static_cast<int>(item.tokens.size()) - 1;
   add(last, num_sampled_++, -1);
   AddUnits(first_output + scored, 1, last, &outputs_);
+}
+
+void StepPlan::AddPooled(size_t index, const core::BatchItem& item, int first_row) {
+  if (item.pool_begin == item.pool_end) return;
+  const int begin = outputs_.size();
+  for (int position = item.pool_begin; position < item.pool_end; ++position) {
+    output_rows_.push_back({first_row + position - item.start, -1, -1});
+    outputs_.item.push_back(static_cast<int32_t>(index));
+    outputs_.position.push_back(position);
+  }
+  pooled_.push_back({begin, outputs_.size()});
+  AddUnits(begin, outputs_.size() - begin, item.pool_begin, &outputs_);
 }
 
 void StepPlan::AddUnits(int first_row, int rows, int start, RowSet* set) const {

@@ -66,11 +66,18 @@ struct RowSet {
   int size() const { return static_cast<int>(item.size()); }
 };
 
-// A row whose logits are wanted, to draw the next token or to score a known one.
+// A row whose last hidden state is wanted: to draw the next token, to score a known one, or for an
+// embedding.
 struct OutputRow {
   int32_t row = 0;      // Index among all rows.
   int32_t sampled = 0;  // Index in StepResult.sampled, or -1 if scored.
   int32_t scored = 0;   // Index in StepResult.scored, or -1 if sampled.
+};
+
+// The rows [begin, end) of the outputs, which an item adds to its StepResult.pooled.
+struct PooledRows {
+  int32_t begin = 0;
+  int32_t end = 0;
 };
 
 // A worker's part of a RowSet: some rows, and part `part` of `parts` of each matrix's panels.
@@ -99,8 +106,12 @@ class StepPlan {
   Status Build(const core::Batch& batch);
 
   const RowSet& all() const { return all_; }  // Every token of the batch.
-  // The rows whose logits are wanted, in the order of items, then of positions.
+  // The rows whose last hidden states are wanted: first those with logits, in the order of items,
+  // then of positions; then those that are pooled.
   const RowSet& outputs() const { return outputs_; }
+  int num_logits() const { return num_sampled_ + num_scored_; }
+  // By index in StepResult.pooled.
+  const std::vector<PooledRows>& pooled() const { return pooled_; }
   const std::vector<OutputRow>& output_rows() const {
     return output_rows_;
   }  // Parallel to outputs.
@@ -117,6 +128,7 @@ class StepPlan {
   Status CheckBlocks(const core::BatchItem& item, int64_t end) const;
   Status CheckIds(const core::BatchItem& item) const;
   void AddOutputs(size_t index, const core::BatchItem& item, int first_row);
+  void AddPooled(size_t index, const core::BatchItem& item, int first_row);
   void AddUnits(int first_row, int rows, int start, RowSet* set) const;
   void SplitUnits(RowSet* set);
   void Finish(RowSet* set, UnitQueue* queues);
@@ -125,6 +137,7 @@ class StepPlan {
   RowSet all_;
   RowSet outputs_;
   std::vector<OutputRow> output_rows_;
+  std::vector<PooledRows> pooled_;
   std::vector<AttentionUnit> whole_;  // Scratch of SplitUnits.
   int32_t num_sampled_ = 0;
   int32_t num_scored_ = 0;

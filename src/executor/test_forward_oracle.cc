@@ -231,15 +231,14 @@ struct Layer {
 
 }  // namespace
 
-std::vector<std::vector<double>> OracleLogits(const model::Model& model,
+std::vector<std::vector<double>> OracleHidden(const model::Model& model,
                                               const std::vector<TokenId>& tokens) {
   const model::ModelConfig& config = model.config();
   std::vector<Layer> layers;
   for (const model::LayerWeights& layer : model.layers()) {
     layers.emplace_back(config, layer, static_cast<int>(layers.size()));
   }
-  const Rows output = OracleWeights(model.output());
-  Rows logits;
+  Rows hidden;
   const bool is_long = static_cast<int32_t>(tokens.size()) > config.long_rope_above();
   for (size_t position = 0; position < tokens.size(); ++position) {
     Vector x = WeightRow(model.token_embedding(), tokens[position]);
@@ -251,8 +250,18 @@ std::vector<std::vector<double>> OracleLogits(const model::Model& model,
     for (Layer& layer : layers) {
       layer.Apply(model.rope_row(layer.index, static_cast<int32_t>(position), is_long), &x);
     }
-    Vector row = Times(output, Norm(config, x, model.output_norm(), model.output_norm_bias()));
-    const double cap = config.logit_soft_cap;
+    hidden.push_back(Norm(config, x, model.output_norm(), model.output_norm_bias()));
+  }
+  return hidden;
+}
+
+std::vector<std::vector<double>> OracleLogits(const model::Model& model,
+                                              const std::vector<TokenId>& tokens) {
+  const Rows output = OracleWeights(model.output());
+  const double cap = model.config().logit_soft_cap;
+  Rows logits;
+  for (const Vector& hidden : OracleHidden(model, tokens)) {
+    Vector row = Times(output, hidden);
     for (double& logit : row) logit = cap > 0 ? cap * std::tanh(logit / cap) : logit;
     logits.push_back(std::move(row));
   }

@@ -15,6 +15,10 @@ namespace ropeway::executor {
 std::vector<std::vector<double>> OracleLogits(const model::Model& model,
                                               const std::vector<TokenId>& tokens);
 
+// The last hidden states, after the final norm: [tokens][hidden_size].
+std::vector<std::vector<double>> OracleHidden(const model::Model& model,
+                                              const std::vector<TokenId>& tokens);
+
 // The cosine of the angle between a and b, each with its mean taken off.
 double CenteredCosine(const std::vector<double>& a, const std::vector<double>& b);
 

@@ -122,17 +122,20 @@ void Runner::Take(const core::StepResult& result, const std::vector<Sequence*>& 
                   const core::Batch& batch) {
   size_t sampled = 0;
   size_t scored = 0;
+  size_t pooled = 0;
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const core::BatchItem& item = batch.items[i];
     for (int32_t position = item.score_begin; position < item.score_end; ++position) {
       in_batch[i]->scored.push_back(result.scored.at(scored++));
     }
+    if (item.pool_begin < item.pool_end) in_batch[i]->pool_sum = result.pooled.at(pooled++).sum;
     if (!item.sample) continue;
     in_batch[i]->sampled.push_back(result.sampled.at(sampled++));
     in_batch[i]->ids.push_back(in_batch[i]->sampled.back().token);
   }
   EXPECT_EQ(sampled, result.sampled.size());
   EXPECT_EQ(scored, result.scored.size());
+  EXPECT_EQ(pooled, result.pooled.size());
 }
 
 std::vector<std::byte> Runner::KvBytes(const Sequence& s) {
@@ -187,6 +190,14 @@ void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
     item.score_end = std::min(item.start + count + 1, s->prompt_len);
     if (item.score_begin >= item.score_end) item.score_begin = item.score_end = 0;
   }
+  if (s->spec.pooling) {
+    const bool last = *s->spec.pooling == Pooling::kLast;
+    item.pool_begin = std::max(item.start, last ? s->prompt_len - 1 : 0);
+    item.pool_end =
+        std::min(item.start + count, *s->spec.pooling == Pooling::kFirst ? 1 : s->prompt_len);
+    if (item.pool_begin >= item.pool_end) item.pool_begin = item.pool_end = 0;
+    item.pool_sum = s->pool_sum;
+  }
   item.spec = &s->spec;
   s->mask = {};
   if (s->mask_seed != 0) item.mask = &s->mask;
@@ -199,7 +210,9 @@ std::vector<Outcome> RunTogether(const std::shared_ptr<const model::Model>& mode
   const double rows = runner.Run(&sequences);
   if (mean_rows != nullptr) *mean_rows = rows;
   std::vector<Outcome> outcomes;
-  for (const Sequence& s : sequences) outcomes.push_back({s.sampled, s.scored, runner.KvBytes(s)});
+  for (const Sequence& s : sequences) {
+    outcomes.push_back({s.sampled, s.scored, runner.KvBytes(s), s.pool_sum});
+  }
   return outcomes;
 }
 
@@ -256,6 +269,8 @@ bool Same(const std::vector<Outcome>& a, const std::vector<Outcome>& b, std::str
     }
     *where = "the KV bytes of " + sequence;
     if (a[s].kv != b[s].kv) return false;
+    *where = "the sum of hidden states of " + sequence;
+    if (!std::ranges::equal(a[s].pool_sum, b[s].pool_sum, {}, Bits, Bits)) return false;
   }
   return true;
 }

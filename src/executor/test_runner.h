@@ -39,6 +39,7 @@ struct Sequence {
   std::vector<core::Sampled> sampled;
   std::vector<core::Scored>
       scored;  // With spec.num_prompt_logprobs >= 0: of the prompt from position 1.
+  std::vector<float> pool_sum;  // With spec.pooling.
 
   bool done() const {
     return static_cast<int32_t>(sampled.size()) == generate &&
@@ -105,6 +106,7 @@ struct Outcome {
   std::vector<core::Sampled> sampled;
   std::vector<core::Scored> scored;
   std::vector<std::byte> kv;
+  std::vector<float> pool_sum = {};
 };
 
 std::vector<Outcome> RunTogether(const std::shared_ptr<const model::Model>& model, const How& how,

@@ -80,9 +80,11 @@ core::BlockName KvCacheManager::PartialName(const core::Sequence& sequence) {
 int32_t KvCacheManager::MostHits(const core::Sequence& sequence) const {
   // The next token is sampled from the last id's row, which must be computed.
   const int32_t most = sequence.num_ids() - 1;
-  if (sequence.spec.num_prompt_logprobs < 0) return most;
+  if (!sequence.spec.needs_all_rows()) return most;
   if (sequence.preemptions == 0) return 0;
-  // The row before the first id that is not scored must be computed.
+  // The row before the first id that is not scored must be computed, and the first that is not
+  // pooled.
+  if (sequence.spec.pooling) return std::min(most, sequence.left_to_pool().begin);
   if (sequence.scored >= sequence.prompt_len) return most;
   return std::max(0, sequence.scored - 1);
 }

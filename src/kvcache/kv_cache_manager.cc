@@ -243,7 +243,7 @@ void KvCacheManager::GiveBackUnseen(core::Sequence* sequence) {
 }
 
 void KvCacheManager::SkipAhead(core::Sequence* sequence) {
-  if (!options_.cache.prefix_caching || sequence->spec.num_prompt_logprobs >= 0) return;
+  if (!options_.cache.prefix_caching || sequence->spec.needs_all_rows()) return;
   const int32_t full = (sequence->num_ids() - 1) / base::kBlockTokens;
   while (sequence->computed % base::kBlockTokens == 0 &&
          sequence->computed / base::kBlockTokens < full) {

@@ -99,7 +99,7 @@ class KvCacheManager {
   bool caching() const { return options_.cache.prefix_caching; }
   // Whether a preempted sequence finds what it computed, as long as its blocks are there.
   bool KeepsBlocksOf(const core::Sequence& sequence) const {
-    return options_.cache.prefix_caching && sequence.spec.num_prompt_logprobs < 0;
+    return options_.cache.prefix_caching && !sequence.spec.needs_all_rows();
   }
   // The cached prefix of a sequence that is to start or resume: at most all ids but one. A sequence
   // with prompt log-probs has no hits, and when it resumes only those before the rows that are not

@@ -21,7 +21,8 @@ size_t MemoryOf(const std::vector<OutputToken>& tokens) {
 }
 
 size_t MemoryOfSaid(const Delta& delta) {
-  return base::TextBytes(delta) + delta.tool_calls.size() * sizeof(ToolCallDelta);
+  return base::TextBytes(delta) + delta.tool_calls.size() * sizeof(ToolCallDelta) +
+         delta.embedding.size() * sizeof(float);
 }
 
 size_t MemoryOf(const Delta& delta) {
@@ -53,6 +54,7 @@ void Append(Delta more, bool keep_tokens, Delta* all) {
     }
   }
   AppendTokens(std::move(more.prompt_tokens), &all->prompt_tokens);
+  if (!more.embedding.empty()) all->embedding = std::move(more.embedding);
   if (keep_tokens) AppendTokens(std::move(more.tokens), &all->tokens);
 }
 
@@ -63,6 +65,7 @@ api::ChoiceOutput OutputOf(Delta all, const Finish& finish) {
   service::AddTo(all.tool_calls, &output.tool_calls);
   output.tokens = std::move(all.tokens);
   output.prompt_tokens = std::move(all.prompt_tokens);
+  output.embedding = std::move(all.embedding);
   output.finish = finish;
   return output;
 }

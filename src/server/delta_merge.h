@@ -10,7 +10,8 @@
 
 namespace ropeway::server {
 
-// The approximate sizes in memory: of a piece, of what the model says in it, and of tokens.
+// The approximate sizes in memory: of a piece, of what the model says in it, as text or as an
+// embedding, and of tokens.
 size_t MemoryOf(const Delta& delta);
 size_t MemoryOfSaid(const Delta& delta);
 size_t MemoryOf(const std::vector<OutputToken>& tokens);

@@ -87,6 +87,7 @@ class service::RequestHandles::Collector final : public Sink {
       result_->text += delta.text;
       result_->reasoning += delta.reasoning;
       service::AddTo(delta.tool_calls, &result_->tool_calls);
+      if (!delta.embedding.empty()) result_->embedding = std::move(delta.embedding);
       for (OutputToken& token : delta.tokens) result_->tokens.push_back(std::move(token));
       for (OutputToken& token : delta.prompt_tokens) {
         result_->prompt_tokens.push_back(std::move(token));
