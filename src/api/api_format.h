@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -139,6 +140,9 @@ struct ChoiceOutput {
   std::vector<SaidPart> parts = {};
   std::vector<float> embedding = {};  // With Request::embedding.
 };
+// The state that an answer with this output, which did not fail, has: one choice that was cut makes
+// it incomplete.
+AnswerState EndState(std::span<const ChoiceOutput> choices);
 // Adds a delta that follows, with its place in the order. Of one delta thoughts come before text,
 // and text before calls. A token that says nothing belongs to what was said before it.
 void AddTo(Delta delta, ChoiceOutput* output);

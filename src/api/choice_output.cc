@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -26,6 +27,13 @@ void AddCall(ToolCallDelta call, ChoiceOutput* output) {
 }
 
 }  // namespace
+
+AnswerState EndState(std::span<const ChoiceOutput> choices) {
+  const bool cut = std::ranges::any_of(choices, [](const ChoiceOutput& choice) {
+    return choice.finish.reason == FinishReason::kLength;
+  });
+  return cut ? AnswerState::kIncomplete : AnswerState::kCompleted;
+}
 
 void AddTo(Delta delta, ChoiceOutput* output) {
   const size_t before = output->parts.size();

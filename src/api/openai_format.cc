@@ -411,7 +411,7 @@ std::string OpenAiFormat::Pending(AnswerState state, const ApiError* error) cons
 // Written choice by choice: as JSON values log-probabilities take ten times their memory.
 std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const {
   Json begin = Envelope();
-  if (head_.stored) begin["status"] = AnswerStateName(AnswerState::kCompleted);
+  if (head_.stored) begin["status"] = AnswerStateName(EndState(choices));
   std::string answer = DumpJson(begin);
   answer.back() = ',';  // It goes on.
   answer += "\"choices\":[";

@@ -541,7 +541,12 @@ TEST(OpenAiFormat, AStoredAnswerHasAStatus) {
   const json failed = json::parse(format->Pending(AnswerState::kFailed, &error));
   EXPECT_EQ(failed["status"], "failed");
   EXPECT_EQ(failed["error"]["message"], "the device was lost");
-  EXPECT_EQ(json::parse(format->Whole({ChoiceOutput()}))["status"], "completed");
+  const ChoiceOutput whole;
+  ChoiceOutput cut;
+  cut.finish.reason = FinishReason::kLength;
+  EXPECT_EQ(json::parse(format->Whole({whole, whole}))["status"], "completed");
+  EXPECT_EQ(json::parse(format->Whole({whole, cut}))["status"], "incomplete");
+  EXPECT_EQ(json::parse(format->Whole({whole, cut}))["choices"][1]["finish_reason"], "length");
   EXPECT_FALSE(json::parse(StartChat("")->Whole({ChoiceOutput()})).contains("status"));
 }
 

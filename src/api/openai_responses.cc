@@ -38,9 +38,8 @@ class ResponsesFormat final : public ItemFormat {
   std::string Whole(const std::vector<ChoiceOutput>& choices) const override {
     const ChoiceOutput& output = choices.front();
     const std::string items = JoinItems(Items(output));
-    return ResponseJson(
-        body_, head_,
-        {.state = EndState(output.finish), .output = items, .finish = &output.finish});
+    return ResponseJson(body_, head_,
+                        {.state = EndState(choices), .output = items, .finish = &output.finish});
   }
 
   std::vector<std::string> InputItems() const override {

@@ -141,14 +141,9 @@ std::vector<OutputItem> ItemsOf(const ChoiceOutput& output, const std::string& h
   }
   OutputItem& last = items.back();
   const bool cut = last.kind == Said::kCall ? !IsWholeCall(*last.call)
-                                            : EndState(output.finish) != AnswerState::kCompleted;
+                                            : EndState({&output, 1}) != AnswerState::kCompleted;
   if (cut) last.status = "incomplete";
   return items;
-}
-
-AnswerState EndState(const Finish& finish) {
-  return finish.reason == FinishReason::kLength ? AnswerState::kIncomplete
-                                                : AnswerState::kCompleted;
 }
 
 std::string JoinItems(const std::vector<OutputItem>& items) {

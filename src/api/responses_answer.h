@@ -64,9 +64,6 @@ struct ResponseParts {
 std::string ResponseJson(const ResponsesBody& body, const AnswerHead& head,
                          const ResponseParts& parts);
 
-// The state that an answer has once it ended so.
-AnswerState EndState(const Finish& finish);
-
 // An error of a chat, with its fields as this dialect calls them.
 ApiError InResponses(ApiError error);
 

@@ -183,7 +183,7 @@ std::string ResponsesStream::OnEnd(const Finish& finish) {
   std::string out;
   if (index_ < 0) out = Open(Said::kText, nullptr);
   out += Close(items.back());
-  const AnswerState state = EndState(finish);
+  const AnswerState state = EndState({&said_, 1});
   const std::string output = JoinItems(items);
   return out + ResponseEvent(
                    state == AnswerState::kCompleted ? "response.completed" : "response.incomplete",

@@ -51,7 +51,7 @@ TEST_F(StoredAnswersTest, AnAnswerIsShownWithoutItsClient) {
   const std::string body = ShownAtEnd(id);
   EXPECT_EQ(ContentIn(body), "w0 w1 w2 ");
   EXPECT_EQ(json::parse(body)["id"], id);
-  EXPECT_EQ(StatusIn(body), "completed");
+  EXPECT_EQ(StatusIn(body), "incomplete");
   EXPECT_EQ(json::parse(body)["ropeway"]["seed"], 5);
   EXPECT_THAT(Shown(id, "another"), HasSubstr("There is no answer with the id"));
   Start();
