@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "api/api_format.h"
+#include "base/tool_calls.h"
 
 namespace ropeway::api {
 namespace {
@@ -11,19 +11,6 @@ namespace {
 SaidPart* PartOf(SaidPart::Kind kind, std::vector<SaidPart>* parts) {
   if (parts->empty() || parts->back().kind != kind) parts->push_back({kind});
   return &parts->back();
-}
-
-void AddCall(ToolCallDelta call, ChoiceOutput* output) {
-  const auto index = static_cast<size_t>(call.index);
-  if (index > output->tool_calls.size()) return;  // No backend of ours leaves one out.
-  if (index == output->tool_calls.size()) {
-    output->tool_calls.emplace_back();
-    output->parts.push_back({SaidPart::Kind::kCall});
-  }
-  ToolCall& known = output->tool_calls[index];
-  known.id += call.id;
-  known.name += call.name;
-  known.arguments += call.arguments;
 }
 
 }  // namespace
@@ -45,7 +32,9 @@ void AddTo(Delta delta, ChoiceOutput* output) {
     PartOf(SaidPart::Kind::kText, &output->parts)->bytes += delta.text.size();
     output->text += delta.text;
   }
-  for (ToolCallDelta& call : delta.tool_calls) AddCall(std::move(call), output);
+  for (const ToolCallDelta& call : delta.tool_calls) {
+    if (base::AddCall(call, &output->tool_calls)) output->parts.push_back({SaidPart::Kind::kCall});
+  }
   if (!output->parts.empty()) {
     output->parts.back().tokens += delta.tokens.size();
     // What came before anything was said.

@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/tool_calls.h"
 #include "engine/test_constraint.h"
 #include "engine/test_failing_new.h"
-#include "service/sinks.h"
 
 namespace ropeway::engine {
 namespace {
@@ -200,7 +200,7 @@ bool TestSink::OnDelta(RequestId id, Delta delta) {
   ++seen_.deltas;
   seen_.text += delta.text;
   seen_.reasoning += delta.reasoning;
-  service::AddTo(delta.tool_calls, &seen_.tool_calls);
+  base::AddCalls(delta.tool_calls, &seen_.tool_calls);
   for (OutputToken& token : delta.tokens) seen_.tokens.push_back(std::move(token));
   Check(id, delta.prompt_tokens.empty() || seen_.tokens.empty(), "the prompt after the output");
   for (OutputToken& token : delta.prompt_tokens) seen_.prompt.push_back(std::move(token));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/chat_size.h"
-#include "service/sinks.h"
+#include "base/tool_calls.h"
 
 namespace ropeway::server {
 
@@ -62,7 +62,7 @@ api::ChoiceOutput OutputOf(Delta all, const Finish& finish) {
   api::ChoiceOutput output;
   output.text = std::move(all.text);
   output.reasoning = std::move(all.reasoning);
-  service::AddTo(all.tool_calls, &output.tool_calls);
+  base::AddCalls(all.tool_calls, &output.tool_calls);
   output.tokens = std::move(all.tokens);
   output.prompt_tokens = std::move(all.prompt_tokens);
   output.embedding = std::move(all.embedding);

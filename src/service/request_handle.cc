@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "base/tool_calls.h"
 #include "service/intake.h"
-#include "service/sinks.h"
 
 namespace ropeway {
 namespace service {
@@ -86,7 +86,7 @@ class service::RequestHandles::Collector final : public Sink {
     try {
       result_->text += delta.text;
       result_->reasoning += delta.reasoning;
-      service::AddTo(delta.tool_calls, &result_->tool_calls);
+      base::AddCalls(delta.tool_calls, &result_->tool_calls);
       if (!delta.embedding.empty()) result_->embedding = std::move(delta.embedding);
       for (OutputToken& token : delta.tokens) result_->tokens.push_back(std::move(token));
       for (OutputToken& token : delta.prompt_tokens) {

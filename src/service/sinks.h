@@ -2,7 +2,6 @@
 #ifndef ROPEWAY_SERVICE_SINKS_H_
 #define ROPEWAY_SERVICE_SINKS_H_
 
-#include <cstddef>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -10,22 +9,11 @@
 #include "base/chat_size.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/tool_calls.h"
 #include "ropeway/request.h"
 
 namespace ropeway::service {
 
-// Adds what a delta says to the answer so far.
-inline void AddTo(const std::vector<ToolCallDelta>& more, std::vector<ToolCall>* calls) {
-  for (const ToolCallDelta& delta : more) {
-    const auto index = static_cast<size_t>(delta.index);
-    if (index > calls->size()) continue;  // No backend of ours leaves one out.
-    if (index == calls->size()) calls->emplace_back();
-    ToolCall& call = (*calls)[index];
-    call.id += delta.id;
-    call.name += delta.name;
-    call.arguments += delta.arguments;
-  }
-}
 // Makes calls such as a template takes again: arguments that are no JSON object become "{}". Models
 // err, and limits cut calls. A client can mend those in a history of its own, but not a session's,
 // in which they would fail every later turn. Such a call stays a call, so that a tool may answer
@@ -43,10 +31,11 @@ inline void ContinueMessage(const ChatMessage& answer, ChatMessage* message) {
   message->tool_calls.insert(message->tool_calls.end(), answer.tool_calls.begin(),
                              answer.tool_calls.end());
 }
+// Adds what a delta says to the answer so far.
 inline void AddTo(const Delta& delta, ChatMessage* answer) {
   answer->content += delta.text;
   answer->reasoning_content += delta.reasoning;
-  AddTo(delta.tool_calls, &answer->tool_calls);
+  base::AddCalls(delta.tool_calls, &answer->tool_calls);
 }
 
 // Adds an answer to the messages that a session keeps. `continues`: it goes on with the last one.
