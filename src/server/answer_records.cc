@@ -179,7 +179,6 @@ StatusOr<AnswerRecords::TurnChange> AnswerRecords::Turn(const StoredRequest& req
   // The ids that it has already are not given again.
   if (Status continued = items->Continue(conversation->items); !continued.ok()) return continued;
   for (Items more : {items->InputItems(), items->OutputItems(output)}) {
-    conversation->items_made += more.size();
     conversation->items.insert(conversation->items.end(), std::make_move_iterator(more.begin()),
                                std::make_move_iterator(more.end()));
   }

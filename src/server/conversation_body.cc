@@ -119,7 +119,6 @@ Status AddItems(Items items, store::Conversation* conversation) {
                     kMostConversationItems, conversation->items.size()),
         "items");
   }
-  conversation->items_made += items.size();
   conversation->items.insert(conversation->items.end(), std::make_move_iterator(items.begin()),
                              std::make_move_iterator(items.end()));
   return {};

@@ -259,7 +259,6 @@ TEST(ConversationBody, ItsItemsAreBounded) {
   EXPECT_TRUE(AddItems({"{}"}, &conversation).ok());
   EXPECT_EQ(AddItems({"{}"}, &conversation).field(), "items");
   EXPECT_EQ(conversation.items.size(), kMostConversationItems);
-  EXPECT_EQ(conversation.items_made, 1U);
 }
 
 }  // namespace

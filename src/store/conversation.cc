@@ -7,7 +7,7 @@
 namespace ropeway::store {
 namespace {
 
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;
 constexpr size_t kLeastItemBytes = 8;  // Its length.
 
 }  // namespace
@@ -16,7 +16,6 @@ std::string PackConversation(const Conversation& conversation) {
   RecordWriter writer;
   writer.Number(kVersion);
   writer.Text(conversation.metadata);
-  writer.Number(conversation.items_made);
   writer.Number(conversation.items.size());
   for (const std::string& item : conversation.items) writer.Text(item);
   return std::move(writer).Seal();
@@ -27,7 +26,6 @@ StatusOr<Conversation> UnpackConversation(std::string_view packed) {
   const uint64_t version = reader.Number();
   Conversation conversation;
   conversation.metadata = reader.Text();
-  conversation.items_made = reader.Number();
   conversation.items.resize(reader.Count(kLeastItemBytes));
   for (std::string& item : conversation.items) item = reader.Text();
   if (!reader.ok() || version != kVersion) {

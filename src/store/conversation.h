@@ -2,7 +2,6 @@
 #ifndef ROPEWAY_STORE_CONVERSATION_H_
 #define ROPEWAY_STORE_CONVERSATION_H_
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +13,6 @@ namespace ropeway::store {
 struct Conversation {
   std::string metadata = "{}";     // A JSON object, as text.
   std::vector<std::string> items;  // JSON objects with an "id", as texts; the oldest first.
-  uint64_t items_made = 0;         // Ever, for the ids of items.
 };
 
 std::string PackConversation(const Conversation& conversation);

@@ -3,14 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+
+#include "store/session.h"
 
 namespace ropeway::store {
 namespace {
 
 std::string PackedTalk() {
   return PackConversation({.metadata = R"({"topic":"ropes"})",
-                           .items = {R"({"id":"msg_1"})", "", R"({"id":"fc_2","a":"\u0000"})"},
-                           .items_made = 7});
+                           .items = {R"({"id":"msg_1"})", "", R"({"id":"fc_2","a":"\u0000"})"}});
 }
 
 TEST(Conversation, ComesBackAsItWasPacked) {
@@ -19,7 +21,6 @@ TEST(Conversation, ComesBackAsItWasPacked) {
   EXPECT_EQ(read->metadata, R"({"topic":"ropes"})");
   EXPECT_EQ(read->items,
             (std::vector<std::string>{R"({"id":"msg_1"})", "", R"({"id":"fc_2","a":"\u0000"})"}));
-  EXPECT_EQ(read->items_made, 7U);
   const StatusOr<Conversation> empty = UnpackConversation(PackConversation({}));
   ASSERT_TRUE(empty.ok());
   EXPECT_EQ(empty->metadata, "{}");
@@ -37,6 +38,16 @@ TEST(Conversation, EveryFlippedBitAndEveryTornRecordIsDataLoss) {
     EXPECT_EQ(UnpackConversation(packed.substr(0, size)).status().code(), StatusCode::kDataLoss)
         << size << " bytes";
   }
+}
+
+// Version 1 had a number more, which nothing read.
+TEST(Conversation, ARecordOfAnotherVersionIsDataLoss) {
+  RecordWriter writer;
+  writer.Number(1);
+  writer.Text("{}");
+  writer.Number(0);
+  writer.Number(0);
+  EXPECT_EQ(UnpackConversation(std::move(writer).Seal()).status().code(), StatusCode::kDataLoss);
 }
 
 }  // namespace
