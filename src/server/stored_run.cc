@@ -198,6 +198,7 @@ bool StoredRun::Charge(size_t bytes) {
 }
 
 void StoredRun::OnEnd(size_t index, Outcome end) {
+  const TimePoint now = std::chrono::steady_clock::now();
   std::vector<RequestId> running;
   {
     const std::lock_guard lock(mutex_);
@@ -210,7 +211,8 @@ void StoredRun::OnEnd(size_t index, Outcome end) {
       interrupted_ = true;
     } else if (lost_ && (cancelled || !end.status.ok())) {
       // The others of a lost choice.
-    } else if (IsLost(end.status)) {
+    } else if (MayGoOnElsewhere(end.status, now)) {
+      if (!lost_since_) lost_since_ = now;
       lost_ = true;
       running = Running();
     } else if (!end.status.ok() || end.finish.reason == FinishReason::kFailed) {
@@ -228,6 +230,14 @@ void StoredRun::OnEnd(size_t index, Outcome end) {
   }
   CancelAll(running);
   parts_.inbox->Add(shared_from_this());
+}
+
+bool StoredRun::MayGoOnElsewhere(const Status& status, TimePoint now) const {
+  if (status.code() != StatusCode::kUnavailable || !recorded_ || !request_->background) {
+    return false;
+  }
+  if (stopped() || parked_) return false;
+  return !lost_since_ || now - *lost_since_ < kBackendPatience;
 }
 
 bool StoredRun::AllAdmitted() const {

@@ -164,7 +164,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   void Keep(Delta delta, Choice* choice);
   void Settle(const Status& status = {});
   // Whether a choice that ended so is to be generated elsewhere.
-  bool IsLost(const Status& status);
+  bool MayGoOnElsewhere(const Status& status, TimePoint now) const;
   Outcome EndOf(const Choice& choice) const;
   void Wake();
   // The choices to be cancelled at the backend, once the lock is released.

@@ -110,15 +110,6 @@ void StoredRun::Written(Write write, const Status& status) {
   parts_.inbox->Add(shared_from_this());
 }
 
-bool StoredRun::IsLost(const Status& status) {
-  if (status.code() != StatusCode::kUnavailable || !recorded_ || !request_->background)
-    return false;
-  if (stopped() || parked_) return false;
-  const TimePoint now = std::chrono::steady_clock::now();
-  if (!lost_since_) lost_since_ = now;
-  return now - *lost_since_ < kBackendPatience;
-}
-
 bool StoredRun::TakeLost(std::vector<StoredChoice>* had) {
   const std::lock_guard lock(mutex_);
   if (!lost_ || settled_ || parked_ || stopped() || !AllEnded()) return false;
