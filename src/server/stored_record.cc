@@ -179,12 +179,11 @@ Finish UnpackFinish(RecordReader* reader) {
 }
 
 void PackChoice(const ChoicePart& part, RecordWriter* writer) {
-  const StoredChoice& choice = *part.choice;
-  writer->Number(choice.finish ? 1 : 0);
-  if (choice.finish) PackFinish(*choice.finish, writer);
-  writer->Ids(part.ids ? choice.ids : std::vector<TokenId>());
-  writer->Number(part.pieces);
-  for (size_t i = 0; i < part.pieces; ++i) PackPiece(choice.pieces[i], writer);
+  writer->Number(part.finish ? 1 : 0);
+  if (part.finish) PackFinish(*part.finish, writer);
+  writer->Ids(part.ids);
+  writer->Number(part.count);
+  part.pieces.ForEach(0, part.count, [writer](const Delta& piece) { PackPiece(piece, writer); });
 }
 
 StoredChoice UnpackChoice(RecordReader* reader) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ropeway/status.h"
+#include "server/piece_log.h"
 #include "server/stored_answer.h"
 
 namespace ropeway::server {
@@ -20,9 +21,10 @@ StatusOr<StoredRequest> UnpackRequest(std::string_view packed);
 
 // What a record holds of a choice.
 struct ChoicePart {
-  const StoredChoice* choice = nullptr;
-  size_t pieces = 0;  // The first of them.
-  bool ids = false;
+  PieceLog pieces;
+  size_t count = 0;  // Of the pieces, the first that it holds.
+  std::vector<TokenId> ids;
+  std::optional<Finish> finish;
 };
 
 // The part that changes.

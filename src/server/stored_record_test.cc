@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 
 namespace ropeway::server {
 namespace {
@@ -52,12 +53,16 @@ StoredChoice ChoiceOfTest() {
   return choice;
 }
 
+// Its first `count` pieces.
+ChoicePart PartOfTest(size_t count) {
+  StoredChoice choice = ChoiceOfTest();
+  return {PieceLog(std::move(choice.pieces)), count, std::move(choice.ids), choice.finish};
+}
+
 std::string PackedAnswer() {
-  const StoredChoice choice = ChoiceOfTest();
-  const StoredChoice empty;
   return PackAnswer(api::AnswerState::kIncomplete,
                     api::ApiError{429, "message", "type", "param", "code"},
-                    {{&choice, choice.pieces.size(), true}, {&empty, 0, false}});
+                    {PartOfTest(4), ChoicePart()});
 }
 
 TEST(StoredRecord, KeepsTheRequest) {
@@ -99,9 +104,8 @@ TEST(StoredRecord, KeepsTheOutput) {
 
 // What is packed of an answer under way: the pieces that its ids account for.
 TEST(StoredRecord, KeepsAPart) {
-  const StoredChoice choice = ChoiceOfTest();
   const StatusOr<StoredAnswer> read =
-      UnpackAnswer(PackAnswer(api::AnswerState::kInProgress, std::nullopt, {{&choice, 2, true}}));
+      UnpackAnswer(PackAnswer(api::AnswerState::kInProgress, std::nullopt, {PartOfTest(2)}));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->choices[0].pieces.size(), 2U);
   EXPECT_FALSE(read->error);

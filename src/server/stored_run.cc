@@ -64,10 +64,16 @@ StoredRun::StoredRun(StoredAnswer answer, base::SharedBudget::Hold hold)
       held_(std::move(hold)) {
   for (size_t i = 0; i < answer.choices.size(); ++i) {
     Choice& choice = choices_[i];
-    choice.kept = std::move(answer.choices[i]);
+    SetKept(std::move(answer.choices[i]), &choice);
     choice.admitted = choice.ended = true;
-    if (choice.kept.finish) choice.facts = FactsOf(*choice.kept.finish);
+    if (choice.finish) choice.facts = FactsOf(*choice.finish);
   }
+}
+
+void StoredRun::SetKept(StoredChoice kept, Choice* choice) {
+  choice->pieces = PieceLog(std::move(kept.pieces));
+  choice->ids = std::move(kept.ids);
+  choice->finish = kept.finish;
 }
 
 void StoredRun::Prime(std::vector<StoredChoice> choices) {
@@ -75,11 +81,11 @@ void StoredRun::Prime(std::vector<StoredChoice> choices) {
   bytes_ = request_->body.size();
   for (size_t i = 0; i < choices_.size() && i < choices.size(); ++i) {
     Choice& choice = choices_[i];
-    choice.kept = std::move(choices[i]);
-    choice.with_ids = choice.kept.pieces.size();
-    choice.admitted = choice.ended = choice.kept.finish.has_value();
+    for (const Delta& piece : choices[i].pieces) bytes_ += MemoryOf(piece);
+    SetKept(std::move(choices[i]), &choice);
+    choice.with_ids = choice.pieces.size();
+    choice.admitted = choice.ended = choice.finish.has_value();
     news_ = news_ || choice.ended;
-    for (const Delta& piece : choice.kept.pieces) bytes_ += MemoryOf(piece);
   }
 }
 
@@ -94,7 +100,7 @@ std::vector<size_t> StoredRun::Unfinished() const {
 
 std::vector<TokenId> StoredRun::ids(size_t choice) const {
   const std::lock_guard lock(mutex_);
-  return choices_[choice].kept.ids;
+  return choices_[choice].ids;
 }
 
 std::shared_ptr<Sink> StoredRun::MakeSink(size_t choice, ChoiceCharge charge) {
@@ -165,7 +171,7 @@ bool StoredRun::OnDelta(size_t index, Delta delta) {
     lost_since_.reset();
     news_ = true;
     unsaved_ += tokens;
-    if (!Charge(MemoryOf(choice.kept.pieces.back()))) {
+    if (!Charge(MemoryOf(choice.pieces.last()))) {
       failure_ = http::TooManyAnswers();
       return false;
     }
@@ -179,14 +185,14 @@ bool StoredRun::OnDelta(size_t index, Delta delta) {
 void StoredRun::Keep(Delta delta, Choice* choice) {
   for (const OutputToken& token : delta.tokens) {
     choice->ids_known = choice->ids_known && token.id >= 0;
-    if (choice->ids_known) choice->kept.ids.push_back(token.id);
+    if (choice->ids_known) choice->ids.push_back(token.id);
   }
   const bool has_tokens = !delta.tokens.empty();
   if (!parts_.keep_tokens) delta.tokens.clear();
   delta.batch_num = 0;  // A matter of timing.
-  choice->kept.pieces.push_back(std::move(delta));
+  choice->pieces.Add(std::move(delta));
   // What comes without a token, at the end, comes again where the answer goes on from its ids.
-  if (has_tokens) choice->with_ids = choice->kept.pieces.size();
+  if (has_tokens) choice->with_ids = choice->pieces.size();
 }
 
 bool StoredRun::Charge(size_t bytes) {
@@ -224,7 +230,7 @@ void StoredRun::OnEnd(size_t index, Outcome end) {
     } else {
       choice.admitted = true;
       choice.facts = FactsOf(end.finish);
-      choice.kept.finish = end.finish;
+      choice.finish = end.finish;
       news_ = true;
     }
   }

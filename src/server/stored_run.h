@@ -19,6 +19,7 @@
 #include "ropeway/backend.h"
 #include "server/answer_source.h"
 #include "server/choice_charge.h"
+#include "server/piece_log.h"
 #include "server/run_inbox.h"
 #include "server/stored_answer.h"
 
@@ -106,7 +107,8 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   enum class Write { kNothing, kFirst, kCheckpoint, kFinal };
   // What is to be written now. After other than kNothing, Written or Retry is to follow.
   Write Due(TimePoint now);
-  // The part of the record that changes, for that write. `state`: what it says.
+  // The part of the record that changes, for that write. `state`: what it says. Sinks do not wait
+  // while it is written.
   std::string Pack(Write write, api::AnswerState* state);
   void Written(Write write, const Status& status);
   // The write could not be made for want of memory: it is due again.
@@ -138,8 +140,11 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
 
   class RecordingSink;
   struct Choice {
-    StoredChoice kept;
-    size_t with_ids = 0;  // The pieces that kept.ids account for.
+    // As in StoredChoice.
+    PieceLog pieces;
+    std::vector<TokenId> ids;
+    std::optional<Finish> finish;
+    size_t with_ids = 0;  // The pieces that `ids` accounts for.
     bool ids_known = true;
     RequestId id = 0;  // 0: the backend does not have it, or its id is not known yet.
     bool admitted = false;
@@ -162,10 +167,12 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   bool Charge(size_t bytes);
   api::AnswerState State() const;
   void Keep(Delta delta, Choice* choice);
+  static void SetKept(StoredChoice kept, Choice* choice);
   void Settle(const Status& status = {});
   // Whether a choice that ended so is to be generated elsewhere.
   bool MayGoOnElsewhere(const Status& status, TimePoint now) const;
   Outcome EndOf(const Choice& choice) const;
+  static api::ChoiceOutput WholeOf(const Choice& choice);
   void Wake();
   // The choices to be cancelled at the backend, once the lock is released.
   std::vector<RequestId> Running() const;

@@ -68,27 +68,29 @@ StoredRun::Write StoredRun::Due(TimePoint now) {
 }
 
 std::string StoredRun::Pack(Write write, api::AnswerState* state) {
-  const std::lock_guard lock(mutex_);
   const bool final = write == Write::kFinal;
-  *state = State();
   std::optional<api::ApiError> error;
-  if (final && !failure_.ok()) error = api::ToApiError(failure_);
   std::vector<ChoicePart> parts;
-  for (const Choice& choice : choices_) {
-    ChoicePart& part = parts.emplace_back();
-    part.choice = &choice.kept;
-    part.ids = choice.ids_known;
-    if (final || choice.kept.finish) {
-      part.pieces = choice.kept.pieces.size();
-    } else if (choice.ids_known) {
-      part.pieces = choice.with_ids;  // Without ids it starts again.
+  {
+    const std::lock_guard lock(mutex_);
+    *state = State();
+    if (final && !failure_.ok()) error = api::ToApiError(failure_);
+    for (Choice& choice : choices_) {
+      ChoicePart& part = parts.emplace_back();
+      part.pieces = choice.pieces.Share();
+      if (choice.ids_known) part.ids = choice.ids;
+      part.finish = choice.finish;
+      if (final || choice.finish) {
+        part.count = part.pieces.size();
+      } else if (choice.ids_known) {
+        part.count = choice.with_ids;  // Without ids it starts again.
+      }
     }
+    news_ = false;
+    unsaved_ = 0;
+    saved_at_ = std::chrono::steady_clock::now();
   }
-  std::string packed = PackAnswer(*state, error, parts);
-  news_ = false;
-  unsaved_ = 0;
-  saved_at_ = std::chrono::steady_clock::now();
-  return packed;
+  return PackAnswer(*state, error, parts);
 }
 
 void StoredRun::Written(Write write, const Status& status) {
@@ -117,16 +119,17 @@ bool StoredRun::TakeLost(std::vector<StoredChoice>* had) {
   bytes_ = request_->body.size();
   had->clear();
   for (Choice& choice : choices_) {
-    if (!choice.kept.finish) {
-      choice.kept.pieces.resize(choice.ids_known ? choice.with_ids : 0);
-      if (!choice.ids_known) choice.kept.ids.clear();
-      had->push_back(std::exchange(choice.kept, {}));
-      choice.with_ids = 0;
-      choice.ids_known = true;
-      choice.ended = false;
-    } else {
-      had->push_back(choice.kept);
+    StoredChoice& before = had->emplace_back();
+    if (choice.finish) {
+      before = {choice.pieces.First(choice.pieces.size()), choice.ids, choice.finish};
+      continue;
     }
+    if (choice.ids_known) before = {choice.pieces.First(choice.with_ids), choice.ids, {}};
+    choice.pieces = PieceLog();
+    choice.ids.clear();
+    choice.with_ids = 0;
+    choice.ids_known = true;
+    choice.ended = false;
   }
   return true;
 }
@@ -139,8 +142,15 @@ void StoredRun::Retry() {
 
 api::ChoiceOutput StoredRun::Collected(size_t index) const {
   const std::lock_guard lock(mutex_);
-  const Choice& choice = choices_[index];
-  return OutputOf(choice.kept.pieces, choice.kept.finish.value_or(Finish()));
+  return WholeOf(choices_[index]);
+}
+
+api::ChoiceOutput StoredRun::WholeOf(const Choice& choice) {
+  api::ChoiceOutput output;
+  choice.pieces.ForEach(0, choice.pieces.size(),
+                        [&output](const Delta& piece) { api::AddTo(piece, &output); });
+  output.finish = choice.finish.value_or(Finish());
+  return output;
 }
 
 api::AnswerState StoredRun::State() const {
@@ -151,12 +161,12 @@ api::AnswerState StoredRun::State() const {
   bool ended = true;
   bool cut = false;
   for (const Choice& choice : choices_) {
-    begun = begun || !choice.kept.pieces.empty();
-    if (!choice.kept.finish) {
+    begun = begun || !choice.pieces.empty();
+    if (!choice.finish) {
       ended = false;
-    } else if (choice.kept.finish->reason == FinishReason::kCancelled) {
+    } else if (choice.finish->reason == FinishReason::kCancelled) {
       return AnswerState::kCancelled;
-    } else if (choice.kept.finish->reason == FinishReason::kLength) {
+    } else if (choice.finish->reason == FinishReason::kLength) {
       cut = true;
     }
   }
@@ -198,7 +208,7 @@ AnswerSource::Progress StoredRun::Look(size_t index) const {
   const std::lock_guard lock(mutex_);
   const Choice& choice = choices_[index];
   const bool admitted = choice.admitted && (recorded_ || !records_first());
-  const bool failed = settled_ && choice.kept.pieces.empty() && !choice.kept.finish;
+  const bool failed = settled_ && choice.pieces.empty() && !choice.finish;
   return {admitted, settled_, failed};
 }
 
@@ -206,18 +216,20 @@ AnswerSource::Output StoredRun::Read(size_t index, bool as_one, size_t most, siz
                                      bool* more) const {
   const std::lock_guard lock(mutex_);
   const Choice& choice = choices_[index];
-  const std::vector<Delta>& all = choice.kept.pieces;
+  const size_t all = choice.pieces.size();
   AnswerSource::Output output;
   output.admitted = choice.admitted;
   *more = false;
   if (as_one && !settled_) return output;
-  const size_t end = as_one ? all.size() : std::min(all.size(), *pieces + most);
+  const size_t end = as_one ? all : std::min(all, *pieces + most);
   if (as_one) {
-    output.whole = OutputOf(all, choice.kept.finish.value_or(Finish()));
-    *pieces = end;
+    output.whole = WholeOf(choice);
+  } else {
+    choice.pieces.ForEach(std::min(*pieces, end), end,
+                          [&output](const Delta& piece) { output.deltas.push_back(piece); });
   }
-  for (; *pieces < end; ++*pieces) output.deltas.push_back(all[*pieces]);
-  *more = end < all.size();
+  *pieces = std::max(*pieces, end);  // There are fewer after TakeLost.
+  *more = end < all;
   if (!settled_ || *more) return output;
   output.end = EndOf(choice);
   // A stream does not end: the client asks for the rest once the server has started again.
@@ -231,7 +243,7 @@ Outcome StoredRun::EndOf(const Choice& choice) const {
   // The client's own doing: not to be tried again.
   if (dropped_) return Outcome::Failed(InvalidArgument("The answer was deleted."));
   if (cancelled_) return Outcome::Failed(InvalidArgument("The answer was cancelled."));
-  if (!interrupted_ && choice.kept.finish) return Outcome::Ended(*choice.kept.finish);
+  if (!interrupted_ && choice.finish) return Outcome::Ended(*choice.finish);
   return Outcome::Failed(
       {StatusCode::kUnavailable,
        "The server stops. It goes on with this answer when it starts again: ask for it then."});
