@@ -97,18 +97,12 @@ std::string StoredAnswers::BasisOf(const std::string& name) const {
   return "";
 }
 
-StoredRun::Parts StoredAnswers::PartsOf(const StoredRequest& request, const api::ApiFormat& format,
-                                        const Request& asked) const {
+StoredRun::Parts StoredAnswers::PartsOf(const Request& asked) const {
   StoredRun::Parts parts;
   parts.inbox = inbox_;
   parts.backend = backend_;
   parts.answers = answers_;
   parts.keep_tokens = asked.logprobs.has_value();
-  if (!request.background && !request.stream) return parts;
-  const auto body = [&](AnswerState state) {
-    return std::make_shared<const std::string>(format.Pending(state, nullptr));
-  };
-  parts.bodies = {body(AnswerState::kQueued), body(AnswerState::kInProgress)};
   return parts;
 }
 
@@ -120,7 +114,7 @@ StatusOr<std::shared_ptr<StoredRun>> StoredAnswers::Begin(StoredRequest request,
   if (!room.ok()) return room;
   api::ApiRequest* const api = format->request();
   request.basis = BasisOf(request.head.model);
-  StoredRun::Parts parts = PartsOf(request, *format, api->request);
+  StoredRun::Parts parts = PartsOf(api->request);
   parts.conversation = std::move(hold);
   const Key key{request.tenant, request.id};
   auto run = std::make_shared<StoredRun>(std::make_shared<const StoredRequest>(std::move(request)),
@@ -162,8 +156,16 @@ std::shared_ptr<StoredRun> StoredAnswers::Live(const std::string& tenant,
 }
 
 StatusOr<std::string> StoredAnswers::Show(const std::string& tenant, const std::string& id) const {
-  if (const std::shared_ptr<StoredRun> run = Live(tenant, id)) {
+  if (const std::shared_ptr<StoredRun> run = Live(tenant, id); run != nullptr && run->recorded()) {
     if (const std::shared_ptr<const std::string> body = run->body()) return *body;
+    // Most answers are never polled: the first poll makes it.
+    if (const std::optional<AnswerState> state = run->pending()) {
+      StatusOr<std::unique_ptr<api::ApiFormat>> format = records_.Reopen(run->request());
+      if (!format.ok()) return format.status();
+      auto body = std::make_shared<const std::string>((*format)->Pending(*state, nullptr));
+      run->SetBody(*state, body);
+      return *body;
+    }
   }
   StatusOr<StoredAnswer> answer = records_.Read(tenant, id);
   if (!answer.ok()) return answer.status();

@@ -68,8 +68,8 @@ class StoredAnswers {
   StatusOr<std::shared_ptr<StoredRun>> Begin(StoredRequest request, api::ApiFormat* format,
                                              std::vector<KeyTicket> tickets, ConversationHold hold);
 
-  // The body that tells of an answer under way, made once for each of its states; null: none of
-  // this id is under way. Takes microseconds.
+  // The body that tells of an answer under way, once Show has made it for the state in which that
+  // is; else null, also if none of this id is under way. Takes microseconds.
   std::shared_ptr<const std::string> Pending(const std::string& tenant,
                                              const std::string& id) const;
   // The body that shows an answer, under way or complete. kDataLoss: it is damaged. Reads the disk.
@@ -123,8 +123,7 @@ class StoredAnswers {
   void ResumeOne(const store::ObjectInfo& info);
   // What decides the bits of a model's output; "": not known.
   std::string BasisOf(const std::string& name) const;
-  StoredRun::Parts PartsOf(const StoredRequest& request, const api::ApiFormat& format,
-                           const Request& asked) const;
+  StoredRun::Parts PartsOf(const Request& asked) const;
   // --- The thread's.
 
   void Loop();

@@ -62,11 +62,14 @@ TEST_F(StoredAnswersTest, WhatIsUnderWayHasABodyOfItsOwn) {
   backend_.set_script(EndlessScript);
   const std::shared_ptr<StoredRun> run = Begin();
   const std::string& id = run->request().id;
-  ASSERT_TRUE(Eventually([&] {
-    const auto body = answers().Pending("t", id);
-    return body != nullptr && StatusIn(*body) == "in_progress";
-  }));
-  EXPECT_EQ(answers().Pending("t", id), answers().Pending("t", id));  // The same text.
+  ASSERT_TRUE(Eventually([&] { return run->pending() == api::AnswerState::kInProgress; }));
+  ASSERT_TRUE(Eventually([&] { return run->recorded(); }));
+  EXPECT_EQ(answers().Pending("t", id), nullptr) << "made for nobody";
+  EXPECT_EQ(StatusIn(Shown(id)), "in_progress");
+  const std::shared_ptr<const std::string> body = answers().Pending("t", id);
+  ASSERT_NE(body, nullptr);
+  EXPECT_EQ(*body, Shown(id));
+  EXPECT_EQ(answers().Pending("t", id), body) << "made once";
   EXPECT_EQ(answers().Pending("another", id), nullptr);
   ASSERT_TRUE(Cancel(id).ok());
   EXPECT_EQ(StatusIn(ShownAtEnd(id)), "cancelled");
@@ -241,7 +244,7 @@ TEST_F(StoredAnswersTest, ABusyBackendIsAskedAgain) {
   backend_.set_rejection({StatusCode::kResourceExhausted, "The queue is full."});
   answers().Resume();
   std::this_thread::sleep_for(std::chrono::milliseconds(600));
-  ASSERT_NE(answers().Pending("t", id), nullptr);
+  EXPECT_EQ(StatusIn(Shown(id)), "queued");
   backend_.set_rejection({});
   EXPECT_EQ(ContentIn(ShownAtEnd(id)), Words(300));
 }

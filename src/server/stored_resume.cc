@@ -62,7 +62,7 @@ void StoredAnswers::ResumeOne(const store::ObjectInfo& info) {
   size_t choices = 1;
   if (format.ok()) {
     const api::ApiRequest& api = *(*format)->request();
-    parts = PartsOf(request, **format, api.request);
+    parts = PartsOf(api.request);
     choices = api.choices();
   }
   parts.recorded = true;

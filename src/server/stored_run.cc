@@ -338,10 +338,28 @@ void StoredRun::RecordNow() {
   parts_.inbox->Add(shared_from_this());
 }
 
+std::optional<api::AnswerState> StoredRun::pending() const {
+  const std::lock_guard lock(mutex_);
+  return PendingState();
+}
+
+std::optional<api::AnswerState> StoredRun::PendingState() const {
+  if (settled_) return std::nullopt;
+  // Its end is shown once it is in the store.
+  return State() == api::AnswerState::kQueued ? api::AnswerState::kQueued
+                                              : api::AnswerState::kInProgress;
+}
+
 std::shared_ptr<const std::string> StoredRun::body() const {
   const std::lock_guard lock(mutex_);
-  if (settled_) return nullptr;
-  return State() == api::AnswerState::kQueued ? parts_.bodies.queued : parts_.bodies.in_progress;
+  const std::optional<api::AnswerState> state = PendingState();
+  if (!state) return nullptr;
+  return *state == api::AnswerState::kQueued ? queued_body_ : in_progress_body_;
+}
+
+void StoredRun::SetBody(api::AnswerState pending, std::shared_ptr<const std::string> body) {
+  const std::lock_guard lock(mutex_);
+  (pending == api::AnswerState::kQueued ? queued_body_ : in_progress_body_).swap(body);
 }
 
 bool StoredRun::settled() const {

@@ -25,12 +25,6 @@
 
 namespace ropeway::server {
 
-// The bodies that tell of an answer under way; what it has no output for.
-struct PendingBodies {
-  std::shared_ptr<const std::string> queued;
-  std::shared_ptr<const std::string> in_progress;
-};
-
 // An answer under way, or one that was read from the store. The backend's sinks record its pieces;
 // a thread writes them to the store (Due, Pack, Written); connections read them. A connection sees
 // nothing of an answer whose record is to be written first (StoredRequest::background, stream), and
@@ -49,7 +43,6 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
     Backend* backend = nullptr;                   // Outlives its sinks.
     std::shared_ptr<base::SharedBudget> answers;  // What the output may take in memory; null: all.
     bool keep_tokens = false;                     // The answer reports them.
-    PendingBodies bodies;
     std::shared_ptr<void> conversation;  // The right to change it; released when it is settled.
     bool recorded = false;               // The store has it, from an earlier process.
   };
@@ -90,8 +83,11 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   void Park();
   // Writes the record also if it is not admitted yet.
   void RecordNow();
-  // The body that tells of it; null once it is settled.
+  // Where it is, until it is settled; then nothing.
+  std::optional<api::AnswerState> pending() const;
+  // The body that tells that it is there, once SetBody was called for it; else null.
   std::shared_ptr<const std::string> body() const;
+  void SetBody(api::AnswerState pending, std::shared_ptr<const std::string> body);
   bool settled() const;
   // Whether it is neither settled nor removed. What is removed stays until its backend ends it, but
   // is not shown any more.
@@ -166,6 +162,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   bool AllEnded() const;
   bool Charge(size_t bytes);
   api::AnswerState State() const;
+  std::optional<api::AnswerState> PendingState() const;
   void Keep(Delta delta, Choice* choice);
   static void SetKept(StoredChoice kept, Choice* choice);
   void Settle(const Status& status = {});
@@ -184,6 +181,9 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
 
   mutable std::mutex mutex_;
   std::vector<Choice> choices_;
+  // What tells of it while it is under way, for who polls it.
+  std::shared_ptr<const std::string> queued_body_;
+  std::shared_ptr<const std::string> in_progress_body_;
   std::optional<api::ApiError> error_;  // Of one that was read and has failed.
   Status failure_;
   bool cancelled_ = false;
