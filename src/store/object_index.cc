@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
+#include <functional>
 #include <utility>
 
 namespace ropeway::store {
@@ -51,15 +51,25 @@ void ObjectIndex::Insert(const EntryPtr& entry) {
   if (!entry->bytes.taken()) {
     bytes_.TakeAnyway(entry->name.tenant, static_cast<int64_t>(entry->size()), &entry->bytes);
   }
-  const auto [it, inserted] = by_order_.emplace(entry->head.order, entry);
+  const auto place = by_expiry_.emplace(std::pair(entry->expiry(), entry->head.order), entry).first;
+  auto by_order = by_order_.end();
   try {
+    by_order = by_order_.emplace(entry->head.order, entry).first;
     by_key_.emplace(entry->key, entry);
   } catch (...) {
-    by_order_.erase(it);
+    if (by_order != by_order_.end()) by_order_.erase(by_order);
+    by_expiry_.erase(place);
     throw;
   }
+  entry->place_in_expiries_ = place;
   if (entry->parent != nullptr) ++entry->parent->successors;
-  if (!entry->head.open) next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+}
+
+void ObjectIndex::MoveInExpiries(ObjectEntry* entry) noexcept {
+  // The same node: moving it needs no memory.
+  ObjectExpiries::node_type node = by_expiry_.extract(entry->place_in_expiries_);
+  node.key().first = entry->expiry();
+  entry->place_in_expiries_ = by_expiry_.insert(std::move(node)).position;
 }
 
 void ObjectIndex::Change(const EntryPtr& entry, ObjectHead head, ObjectRecords records) noexcept {
@@ -70,7 +80,7 @@ void ObjectIndex::Change(const EntryPtr& entry, ObjectHead head, ObjectRecords r
   if (records.fixed != nullptr) entry->unwritten.fixed = std::move(records.fixed);
   if (records.state != nullptr) entry->unwritten.state = std::move(records.state);
   entry->bytes.Resize(static_cast<int64_t>(entry->size()));
-  if (!entry->head.open) next_expiry_ = std::min(next_expiry_, entry->head.expires_ms);
+  MoveInExpiries(entry.get());
   MarkDirty(entry);
 }
 
@@ -92,6 +102,7 @@ void ObjectIndex::Remove(EntryPtr entry) noexcept {
     entry->bytes.Release();
     by_key_.erase(entry->key);
     by_order_.erase(entry->head.order);
+    by_expiry_.erase(entry->place_in_expiries_);
     MarkDirty(entry);
     ObjectEntry* const parent = std::exchange(entry->parent, nullptr);
     if (parent == nullptr || --parent->successors > 0 || !parent->head.hidden) return;
@@ -104,26 +115,23 @@ void ObjectIndex::Lose(ObjectEntry* entry, Status why, int64_t expires_ms) noexc
   if (!entry->head.open) return;
   entry->head.open = false;
   entry->head.expires_ms = expires_ms;
-  next_expiry_ = std::min(next_expiry_, expires_ms);
+  MoveInExpiries(entry);
 }
 
 void ObjectIndex::DeleteExpired(int64_t now) {
-  if (now < next_expiry_) return;
   std::vector<EntryPtr> expired;
-  int64_t next = INT64_MAX;
-  // Successors first: then ancestors that expire with them need not be hidden.
-  for (const auto& [order, entry] : std::views::reverse(by_order_)) {
-    if (entry->IsExpired(now)) {
-      expired.push_back(entry);
-    } else if (!entry->head.open && !entry->head.hidden) {
-      next = std::min(next, entry->head.expires_ms);
-    }
+  for (const auto& [when, entry] : by_expiry_) {
+    if (when.first > now) break;
+    ++num_looked_at_;
+    expired.push_back(entry);
   }
+  // Successors first: then ancestors that expire with them need not be hidden.
+  std::ranges::sort(expired, std::greater<>(),
+                    [](const EntryPtr& entry) { return entry->head.order; });
   for (const EntryPtr& entry : expired) {
     Delete(entry);
     ++num_expired_;
   }
-  next_expiry_ = next;
 }
 
 void ObjectIndex::RemoveOrphans() {

@@ -1,5 +1,5 @@
-// The objects of a store in memory: by name and by age, within bounds, as ancestors, and what of
-// them is to be written.
+// The objects of a store in memory: by name, by age and by expiry, within bounds, as ancestors, and
+// what of them is to be written.
 #ifndef ROPEWAY_STORE_OBJECT_INDEX_H_
 #define ROPEWAY_STORE_OBJECT_INDEX_H_
 
@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/shared_budget.h"
@@ -25,6 +26,10 @@ struct ObjectRecords {
   std::shared_ptr<const std::string> fixed;
   std::shared_ptr<const std::string> state;
 };
+
+struct ObjectEntry;
+// Entries by when they expire, which INT64_MAX is for those that do not now, and by their order.
+using ObjectExpiries = std::map<std::pair<int64_t, uint64_t>, std::shared_ptr<ObjectEntry>>;
 
 struct ObjectEntry {
   ObjectName name;
@@ -45,12 +50,15 @@ struct ObjectEntry {
   uint64_t size() const {
     return 3 * (kObjectHead.size() + key.size()) + head_bytes + head.fixed.bytes + head.state.bytes;
   }
-  bool IsExpired(int64_t now) const { return !head.open && !head.hidden && head.expires_ms <= now; }
+  // INT64_MAX: it does not, as it is now.
+  int64_t expiry() const { return head.open || head.hidden ? INT64_MAX : head.expires_ms; }
+  bool IsExpired(int64_t now) const { return expiry() <= now; }
 
  private:
   friend class ObjectIndex;
   bool dirty_ = false;    // It is to be written.
   bool writing_ = false;  // It is among those that TakeDirty returned.
+  ObjectExpiries::iterator place_in_expiries_;
   // One node, for the list of those to write: with it, marking one needs no memory. Elsewhere while
   // it is on such a list.
   std::list<std::shared_ptr<ObjectEntry>> node_ = std::list<std::shared_ptr<ObjectEntry>>(1);
@@ -90,7 +98,8 @@ class ObjectIndex {
   // Only deletion, or the time, ends a lost one.
   void Lose(ObjectEntry* entry, Status why, int64_t expires_ms) noexcept;
 
-  // Deletes what has expired. Throws std::bad_alloc with some of it deleted.
+  // Deletes what has expired, and looks at nothing else. Throws std::bad_alloc with some of it
+  // deleted.
   void DeleteExpired(int64_t now);
   // Removes hidden ones without successors, as damage to these leaves them. Throws std::bad_alloc.
   void RemoveOrphans();
@@ -108,9 +117,13 @@ class ObjectIndex {
   size_t size() const { return by_key_.size(); }
   uint64_t bytes() const { return static_cast<uint64_t>(bytes_.used()); }
   uint64_t num_expired() const { return num_expired_; }
+  // The entries that DeleteExpired has looked at.
+  uint64_t num_looked_at() const { return num_looked_at_; }
 
  private:
   void MarkDirty(const EntryPtr& entry) noexcept;
+  // Its expiry may have changed.
+  void MoveInExpiries(ObjectEntry* entry) noexcept;
   Status NoRoom(const std::string& tenant, uint64_t bytes, bool place) const;
 
   mutable base::SharedBudget places_;
@@ -119,7 +132,8 @@ class ObjectIndex {
   std::map<uint64_t, EntryPtr> by_order_;
   std::list<EntryPtr> dirty_;
   uint64_t num_expired_ = 0;
-  int64_t next_expiry_ = INT64_MAX;  // No entry expires before.
+  ObjectExpiries by_expiry_;  // All entries.
+  uint64_t num_looked_at_ = 0;
 };
 
 }  // namespace ropeway::store
