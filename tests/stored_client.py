@@ -56,8 +56,7 @@ class Events:
         self.seen.append(event)
         self.identifier = self.identifier or event.get("response", event).get("id", "")
         # Responses have no [DONE].
-        self.whole = self.whole or event.get("type", "") in ("response.completed", "response.incomplete", "response.failed",
-                                                             "response.cancelled")
+        self.whole = self.whole or event.get("type", "") in ("response.completed", "response.incomplete", "response.failed")
 
 
 def stream(port, method, path, body, key, events, seen=lambda events: None):

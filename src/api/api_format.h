@@ -28,6 +28,8 @@ using ApiError = http::HttpError;
 
 // The api_code of a kInvalidArgument that is a conflict (409): a turn of the conversation runs.
 inline constexpr char kConversationBusy[] = "conversation_busy";
+// That of the one that ends the stream of an answer which was cancelled by its id.
+inline constexpr char kAnswerCancelled[] = "answer_cancelled";
 
 // Maps a failed status to what a client is told. A kNotFound whose field is "" or "model" is of a
 // model. REQUIRES: !status.ok().

@@ -191,6 +191,13 @@ std::string ResponsesStream::OnEnd(const Finish& finish) {
 }
 
 std::string ResponsesStream::Failure(const ApiError& error) const {
+  if (error.code == kAnswerCancelled) {
+    // OpenAI's events have none for this. Of those that end a stream, "response.failed" would tell
+    // of an error, and "error" makes clients raise one.
+    return EventAt(
+        next_, "response.incomplete",
+        ",\"response\":" + ResponseJson(*body_, *head_, {.state = AnswerState::kCancelled}));
+  }
   const ResponseParts failed{.state = AnswerState::kFailed, .error = &error};
   std::string out =
       EventAt(next_, "response.failed", ",\"response\":" + ResponseJson(*body_, *head_, failed));

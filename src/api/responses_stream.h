@@ -35,7 +35,7 @@ class ResponsesStream {
   std::string Begin();
   std::string OnDelta(Delta delta);
   std::string OnEnd(const Finish& finish);
-  // What ends a stream that fails. `error` as InResponses.
+  // What ends a stream that fails, or is cancelled (kAnswerCancelled). `error` as InResponses.
   std::string Failure(const ApiError& error) const;
 
  private:

@@ -228,5 +228,20 @@ TEST(ResponsesStream, AFailureIsTwoEvents) {
   EXPECT_EQ(end[1]["error"]["message"], "It broke.");
 }
 
+TEST(ResponsesStream, ACancellationIsOneEventWithoutAnError) {
+  const auto format = StartedResponse(kStreamed);
+  std::string stream = format->Begin() + format->OnDelta(0, Says("S"));
+  const size_t before = TypedEvents(stream).size();
+  const ApiError error{400, "It was cancelled.", "invalid_request_error", "", kAnswerCancelled};
+  const std::vector<json> end = TypedEvents(format->StreamError(error));
+  ASSERT_EQ(end.size(), 1U);
+  EXPECT_EQ(end[0]["type"], "response.incomplete");
+  EXPECT_EQ(end[0]["sequence_number"], before);
+  EXPECT_EQ(end[0]["response"], json::parse(format->Pending(AnswerState::kCancelled, nullptr)));
+  EXPECT_EQ(end[0]["response"]["status"], "cancelled");
+  EXPECT_TRUE(end[0]["response"]["error"].is_null());
+  EXPECT_TRUE(end[0]["response"]["incomplete_details"].is_null());
+}
+
 }  // namespace
 }  // namespace ropeway::api

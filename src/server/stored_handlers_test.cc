@@ -188,6 +188,33 @@ TEST_F(StoredRoutesTest, WhatIsUnderWayIsStreamedToItsEnd) {
   Told("POST", of_id + "/cancel");
   client.ReadBody(&reply);
   EXPECT_THAT(reply.body, HasSubstr("w9 "));
+  // It ends as its client has asked for: without an error, with what a GET shows.
+  const size_t last = reply.body.rfind("event: ");
+  ASSERT_NE(last, std::string::npos);
+  EXPECT_EQ(reply.body.compare(last, 26, "event: response.incomplete"), 0)
+      << reply.body.substr(last);
+  const json event = json::parse(reply.body.substr(reply.body.find('{', last)));
+  EXPECT_EQ(event["response"], Told("GET", of_id));
+  EXPECT_EQ(event["response"]["status"], "cancelled");
+  EXPECT_EQ(reply.body.find("event: error"), std::string::npos);
+  EXPECT_EQ(reply.body.find("event: response.failed"), std::string::npos);
+  EXPECT_TRUE(Ask("GET", of_id + "?stream=true").body.ends_with(reply.body.substr(last)));
+}
+
+// OpenAI's chats have no end of this kind: the error says by its code that it is the client's own.
+TEST_F(StoredRoutesTest, AChatThatIsCancelledEndsItsStreamWithAnError) {
+  backend_.set_script(EndlessScript);
+  TestClient client(port());
+  client.Send(PostBytes("/v1/chat/completions",
+                        std::string(kChat) + R"(,"stream":true,"background":true})"));
+  ClientReply reply = client.ReadHead();
+  ASSERT_EQ(reply.status, 200);
+  EXPECT_TRUE(backend_.WaitDeltas(20));
+  ASSERT_TRUE(Eventually([&] { return objects_->List(nullptr).size() == 1; }));
+  Told("POST", "/v1/chat/completions/" + objects_->List(nullptr).front().name.id + "/cancel");
+  client.ReadBody(&reply);
+  EXPECT_THAT(reply.body, HasSubstr("\"code\":\"answer_cancelled\""));
+  EXPECT_EQ(reply.body.find("[DONE]"), std::string::npos);
 }
 
 TEST_F(StoredRoutesTest, AChatIsStreamedIfItWasAskedForSo) {

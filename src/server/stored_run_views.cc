@@ -242,7 +242,11 @@ Outcome StoredRun::EndOf(const Choice& choice) const {
   if (!failure_.ok()) return Outcome::Failed(failure_);
   // The client's own doing: not to be tried again.
   if (dropped_) return Outcome::Failed(InvalidArgument("The answer was deleted."));
-  if (cancelled_) return Outcome::Failed(InvalidArgument("The answer was cancelled."));
+  if (cancelled_) {
+    Status cancelled = InvalidArgument("The answer was cancelled.");
+    cancelled.set_api_code(api::kAnswerCancelled);
+    return Outcome::Failed(std::move(cancelled));
+  }
   if (!interrupted_ && choice.finish) return Outcome::Ended(*choice.finish);
   return Outcome::Failed(
       {StatusCode::kUnavailable,
