@@ -5,16 +5,14 @@ gateway, without that store, knows none of the answers.
 
 usage: stored_gateway_test.py --ropeway PROGRAM --model TINY.gguf [--least N] [--seed N]
 """
-import argparse
 import itertools
 import pathlib
 import sys
-import tempfile
 
 from gateway_server import Gateway, backend
 from ropeway_server import RopewayServer
 from stored_client import call, path_of
-from stored_jobs import Wrong, check_all, jobs_of, never_killed, refused_with
+from stored_jobs import Wrong, check_all, jobs_of, never_killed, refused_with, run
 from stored_test import ADMIN_KEY, KEY, SERVE, STATES, Killer, check_strangers, keys_file
 
 GATEWAYS_KEY = "key-of-the-gateway-0123"
@@ -69,44 +67,31 @@ class Fleet:
             one.process.wait()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--ropeway", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--least", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
+def test(args, folder):
     jobs = jobs_of(args.seed)
-    with tempfile.TemporaryDirectory(prefix="ropeway-stored-gateway-") as folder:
-        try:
-            undisturbed = Fleet(args, folder, "undisturbed")
-            wanted = never_killed(undisturbed.gateway.port, jobs, KEY)
-            undisturbed.kill()
-            fleet = Fleet(args, folder, "killed")
-            # Before a gateway hardly anything is queued for long enough to be seen.
-            killer = Killer(args, fleet.again, jobs, wanted, STATES[1:])
-            killer.clients.retries = True
-            turns = itertools.cycle((("a server", {"gateway": False, "replicas": 1}), ("the gateway", {"replicas": 0}), ("all", {})))
+    undisturbed = Fleet(args, folder, "undisturbed")
+    wanted = never_killed(undisturbed.gateway.port, jobs, KEY)
+    undisturbed.kill()
+    fleet = Fleet(args, folder, "killed")
+    # Before a gateway hardly anything is queued for long enough to be seen.
+    killer = Killer(args, fleet.again, jobs, wanted, STATES[1:])
+    killer.clients.retries = True
+    turns = itertools.cycle((("a server", {"gateway": False, "replicas": 1}), ("the gateway", {"replicas": 0}), ("all", {})))
 
-            def kill(_):
-                what, fields = next(turns)
-                print(f"killed: {what}", flush=True)
-                fleet.kill(**fields)
+    def kill(_):
+        what, fields = next(turns)
+        print(f"killed: {what}", flush=True)
+        fleet.kill(**fields)
 
-            gateway = killer.run(kill, at_least=3)
-            check_all(gateway.port, killer.clients, ADMIN_KEY)
-            check_strangers(gateway, killer.clients)
-            second = fleet.new_gateway("second")
-            for identifier in sorted(killer.clients.accepted)[:20]:
-                refused_with(404, second.call, "GET", path_of(identifier))
-            second.process.kill()
-            fleet.kill()
-        except Wrong as wrong:
-            print(f"WRONG: {wrong}")
-            return 1
-    return 0
+    gateway = killer.run(kill, at_least=3)
+    check_all(gateway.port, killer.clients, ADMIN_KEY)
+    check_strangers(gateway, killer.clients)
+    second = fleet.new_gateway("second")
+    for identifier in sorted(killer.clients.accepted)[:20]:
+        refused_with(404, second.call, "GET", path_of(identifier))
+    second.process.kill()
+    fleet.kill()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(test, least=1))

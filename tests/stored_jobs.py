@@ -1,9 +1,11 @@
 """What the kill tests of stored answers ask for, and clients that ask for it: they go on where a kill has cut them, and hold
 each answer against what a server that was never killed gave."""
+import argparse
 import collections
 import dataclasses
 import http.client
 import random
+import tempfile
 import threading
 import time
 
@@ -444,3 +446,21 @@ def refused_with(status, ask, *args, **fields):
             return
         raise Wrong(f"{refused}, not {status}") from refused
     raise Wrong(f"200 and {str(found)[:200]}, not {status}")
+
+
+def run(test, least):
+    """The exit code of test(args, folder), with the flags that the kill tests share. `least`: the default of --least."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ropeway", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--least", type=int, default=least)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="ropeway-stored-test-") as folder:
+        try:
+            test(args, folder)
+        except Wrong as wrong:
+            print(f"WRONG: {wrong}")
+            return 1
+    return 0

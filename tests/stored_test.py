@@ -10,19 +10,17 @@ usage: stored_test.py --ropeway PROGRAM --model TINY.gguf [--least N] [--seed N]
 
 --least: kills until each state of an answer was met so often.
 """
-import argparse
 import collections
 import json
 import pathlib
 import random
 import sys
-import tempfile
 import threading
 import time
 
 from ropeway_server import RopewayServer, eventually
 from stored_client import ENDED, Events, call, path_of, plain, replay, status_of, stream
-from stored_jobs import Clients, Wrong, check_all, jobs_of, never_killed, refused_with
+from stored_jobs import Clients, Wrong, check_all, jobs_of, never_killed, refused_with, run
 
 STATES = ("queued", "in_progress", "completed", "incomplete", "cancelled")
 KEY, OTHER_KEY, ADMIN_KEY = "key-of-a-tenant", "key-of-another-tenant", "key-of-the-admin"
@@ -202,32 +200,19 @@ def settled(server, pause=0.5):
     return before > 0 and server.metric("ropeway_kv_disk_blocks") == before
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--ropeway", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--least", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print(f"seed {args.seed}", flush=True)
+def test(args, folder):
     jobs = jobs_of(args.seed)
-    with tempfile.TemporaryDirectory(prefix="ropeway-stored-test-") as folder:
-        try:
-            undisturbed = Server(args, folder, "undisturbed")
-            wanted = never_killed(undisturbed.port, jobs, KEY)
-            undisturbed.kill()
-            killer = Killer(args, lambda: Server(args, folder, "killed"), jobs, wanted)
-            server = killer.run(Server.kill)
-            check_all(server.port, killer.clients, ADMIN_KEY)
-            check_strangers(server, killer.clients)
-            server.kill()
-            check_drain(args, folder)
-            check_cached(args, folder)
-        except Wrong as wrong:
-            print(f"WRONG: {wrong}")
-            return 1
-    return 0
+    undisturbed = Server(args, folder, "undisturbed")
+    wanted = never_killed(undisturbed.port, jobs, KEY)
+    undisturbed.kill()
+    killer = Killer(args, lambda: Server(args, folder, "killed"), jobs, wanted)
+    server = killer.run(Server.kill)
+    check_all(server.port, killer.clients, ADMIN_KEY)
+    check_strangers(server, killer.clients)
+    server.kill()
+    check_drain(args, folder)
+    check_cached(args, folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(test, least=3))
