@@ -13,7 +13,9 @@ from ropeway_server import PATIENCE
 from stored_client import ENDED, Events, Refused, all_items, call, path_of, plain, replay, status_of, stream
 
 CUT = (OSError, http.client.HTTPException, ValueError)  # ValueError: half a body.
-BACKGROUND, WATCHED, STREAM, WHOLE, CANCELLED = "background", "background stream", "stream", "whole", "cancelled"
+BACKGROUND, WATCHED, STREAM, WHOLE, CANCELLED, FAILED = ("background", "background stream", "stream", "whole", "cancelled",
+                                                         "failed")
+ENDLESS = 6000  # Tokens: more than any answer of these tests can be waited for.
 WORDS = "cable car valley mountain station rope wheel wind snow ticket".split()
 
 
@@ -64,7 +66,7 @@ def completion(numbers, how, tokens, **more):
 
 
 def flags_of(how):
-    return ({"background": True} if how in (BACKGROUND, WATCHED, CANCELLED) else {}) | (
+    return ({"background": True} if how in (BACKGROUND, WATCHED, CANCELLED, FAILED) else {}) | (
         {"stream": True} if how in (WATCHED, STREAM) else {})
 
 
@@ -85,7 +87,7 @@ def jobs_of(seed, chats=True):
         Job("stream", [response(numbers, STREAM, 250, **endless)]),
         Job("stream form", [response(numbers, STREAM, 2000, text={"format": form(200)})]),
         Job("whole", [response(numbers, WHOLE, 40, words=60, **endless)]),
-        Job("cancelled", [response(numbers, CANCELLED, 6000, **endless)]),
+        Job("cancelled", [response(numbers, CANCELLED, ENDLESS, **endless)]),
         Job("chain", [response(numbers, how, 80, words=60, **endless) for how in (WHOLE, BACKGROUND, STREAM)],
             "previous_response_id"),
         Job("conversation", [response(numbers, how, 80, words=40, **endless) for how in (BACKGROUND, STREAM, BACKGROUND)],
@@ -101,14 +103,23 @@ def jobs_of(seed, chats=True):
             Job("completion", [completion(numbers, BACKGROUND, 250, **endless)]),
             Job("completions", [completion(numbers, BACKGROUND, 120, n=2, logprobs=1, **endless)]),
             Job("completion stream", [completion(numbers, WATCHED, 250, **endless)]),
-            Job("chat cancelled", [chat(numbers, CANCELLED, 6000, **endless)]),
+            Job("chat cancelled", [chat(numbers, CANCELLED, ENDLESS, **endless)]),
         ]
     return made
 
 
+def failing_jobs(seed):
+    """Answers that fail after their ids are known: they want more tokens than their time allows, also where a kill gives them that
+    time again."""
+    numbers = random.Random(seed + 1)
+    late = {"ignore_eos": True, "timeout": 0.4}
+    return [Job("failed", [response(numbers, FAILED, ENDLESS, **late)]), Job("chat failed", [chat(numbers, FAILED, ENDLESS, **late)])]
+
+
 def replays(step):
-    """Whether it can be read as a stream: chats only if they were asked for as one."""
-    return step.path == "/v1/responses" or step.how in (WATCHED, STREAM)
+    """Whether it can be read as a stream, with equal events each time: chats only if they were asked for as one. How much is said
+    before a failure is a matter of timing."""
+    return step.how != FAILED and (step.path == "/v1/responses" or step.how in (WATCHED, STREAM))
 
 
 class Port(int):
@@ -345,6 +356,8 @@ class Clients:
         """The whole answer, and its stream from its beginning and from somewhere on."""
         if step.how == CANCELLED:
             return
+        if step.how == FAILED and self.states[identifier] != "failed":
+            raise Wrong(f"{self.jobs[key[0]].name}, {identifier}: it is {self.states[identifier]}, not failed")
         shown = self.again("a read", lambda port: call(port, "GET", path_of(identifier), key=self.key))
         self.compare(key, "object", plain(shown), identifier)
         if not replays(step):

@@ -20,9 +20,9 @@ import time
 
 from ropeway_server import RopewayServer, eventually
 from stored_client import ENDED, Events, call, path_of, plain, replay, status_of, stream
-from stored_jobs import Clients, Wrong, check_all, jobs_of, never_killed, refused_with, run
+from stored_jobs import Clients, Wrong, check_all, failing_jobs, jobs_of, never_killed, refused_with, run
 
-STATES = ("queued", "in_progress", "completed", "incomplete", "cancelled")
+STATES = ("queued", "in_progress", "completed", "incomplete", "cancelled", "failed")
 KEY, OTHER_KEY, ADMIN_KEY = "key-of-a-tenant", "key-of-another-tenant", "key-of-the-admin"
 KEYS = "".join(f'[[keys]]\nname = "{name}"\nkey = "{key}"\n' for name, key in (("ours", KEY), ("theirs", OTHER_KEY)))
 # Few slots, so that some wait.
@@ -201,7 +201,7 @@ def settled(server, pause=0.5):
 
 
 def test(args, folder):
-    jobs = jobs_of(args.seed)
+    jobs = jobs_of(args.seed) + failing_jobs(args.seed)
     undisturbed = Server(args, folder, "undisturbed")
     wanted = never_killed(undisturbed.port, jobs, KEY)
     undisturbed.kill()
