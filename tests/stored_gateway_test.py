@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Stored answers before a gateway: `ropeway gateway --state-path` owns them, and two `ropeway serve` behind it compute
 them. A server, the gateway, and all are killed by SIGKILL in turns, while clients do all that stored_test.py does; then a second
-gateway, without that store, knows none of the answers.
+gateway, without that store, knows none of the answers. Last, a gateway's only server is killed while an answer runs on it.
 
 usage: stored_gateway_test.py --ropeway PROGRAM --model TINY.gguf [--least N] [--seed N]
 """
 import itertools
 import pathlib
 import sys
+import time
 
 from gateway_server import Gateway, backend
-from ropeway_server import RopewayServer
-from stored_client import call, path_of
-from stored_jobs import Wrong, check_all, jobs_of, never_killed, refused_with, run
+from ropeway_server import RopewayServer, eventually
+from stored_client import ENDED, call, path_of, plain, status_of
+from stored_jobs import Wrong, check_all, difference, jobs_of, never_killed, refused_with, run
 from stored_test import ADMIN_KEY, KEY, SERVE, Killer, check_strangers, keys_file
 
 GATEWAYS_KEY = "key-of-the-gateway-0123"
@@ -32,15 +33,15 @@ class Before(Gateway):
 
 
 class Fleet:
-    """A gateway and two servers behind it, which keep their ports: where one dies, its answers go on in the other."""
+    """A gateway and servers behind it, which keep their ports: where one dies, its answers go on in another."""
 
-    def __init__(self, args, folder, name):
+    def __init__(self, args, folder, name, replicas=2):
         self.args, self.folder, self.name = args, pathlib.Path(folder), name
         keys = self.folder / "gateway.toml"
         keys.write_text(f'[[keys]]\nname = "gateway"\nkey = "{GATEWAYS_KEY}"\ngateway = true\n', encoding="utf-8")
         keys.chmod(0o600)
         self.flags = (*SERVE, "--api-keys", keys)
-        self.replicas = [self.new_replica(0) for _ in range(2)]
+        self.replicas = [self.new_replica(0) for _ in range(replicas)]
         self.gateway = self.new_gateway(name)
 
     def new_replica(self, port):
@@ -65,6 +66,40 @@ class Fleet:
         for one in [self.gateway] * gateway + self.replicas[:replicas]:
             one.process.kill()
             one.process.wait()
+
+
+def check_lone_server(args, folder):
+    """An answer whose gateway has one server alone waits for it while it is away, and ends with the text that it would have been:
+    that of its seed, which was drawn."""
+    fleet = Fleet(args, folder, "a lone server", replicas=1)
+    body = {"input": "Where does the cable car go?", "temperature": 0.8, "max_output_tokens": 1500, "ignore_eos": True,
+            "background": True}
+    ended = {}
+
+    def ask(more):
+        return fleet.gateway.call("POST", "/v1/responses", body | more)["id"]
+
+    def wait_for(identifier, states):
+        def holds():
+            ended[identifier] = fleet.gateway.call("GET", path_of(identifier))
+            return status_of(ended[identifier]) in states
+        eventually(holds, f"{identifier} is one of {states}")
+        return ended[identifier]
+
+    disturbed = ask({})
+    wait_for(disturbed, ("in_progress",))
+    fleet.kill(gateway=False)
+    time.sleep(0.3)
+    state = status_of(fleet.gateway.call("GET", path_of(disturbed)))
+    if state in ENDED:
+        raise Wrong(f"an answer that has lost its only server is {state}")
+    fleet.again()
+    answer = wait_for(disturbed, ENDED)
+    undisturbed = wait_for(ask({"seed": answer["ropeway"]["seed"]}), ENDED)
+    if status_of(answer) != "incomplete" or plain(answer["output"]) != plain(undisturbed["output"]):
+        raise Wrong(f"an answer that has lost its only server is {status_of(answer)}: "
+                    f"{difference(plain(answer['output']), plain(undisturbed['output']))}")
+    fleet.kill()
 
 
 def test(args, folder):
@@ -92,6 +127,7 @@ def test(args, folder):
         refused_with(404, second.call, "GET", path_of(identifier))
     second.process.kill()
     fleet.kill()
+    check_lone_server(args, folder)
 
 
 if __name__ == "__main__":
