@@ -95,7 +95,10 @@ def check_lone_server(args, folder):
         raise Wrong(f"an answer that has lost its only server is {state}")
     fleet.again()
     answer = wait_for(disturbed, ENDED)
-    undisturbed = wait_for(ask({"seed": answer["ropeway"]["seed"]}), ENDED)
+    seed = answer["ropeway"]["seed"]
+    undisturbed, other = (wait_for(ask({"seed": given}), ENDED) for given in (seed, seed + 1))
+    if plain(other["output"]) == plain(undisturbed["output"]):
+        raise Wrong("another seed gives the same text, which shows nothing")
     if status_of(answer) != "incomplete" or plain(answer["output"]) != plain(undisturbed["output"]):
         raise Wrong(f"an answer that has lost its only server is {status_of(answer)}: "
                     f"{difference(plain(answer['output']), plain(undisturbed['output']))}")

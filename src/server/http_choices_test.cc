@@ -82,6 +82,8 @@ TEST_F(HttpChoicesTest, OneDrawnSeedForAllChoices) {
   ASSERT_EQ(submitted.size(), 7U);
   for (int i = 0; i < 6; ++i) {
     ASSERT_TRUE(submitted[i].sampling.seed.has_value());
+    EXPECT_LE(*submitted[i].sampling.seed, 0x7FFFFFFFU) << "as short as all servers read it";
+    EXPECT_NE(submitted[i].sampling.given & SamplingParams::kSeed, 0U) << "a gateway passes it on";
     seeds.insert(*submitted[i].sampling.seed);
   }
   EXPECT_EQ(seeds.size(), 2U);

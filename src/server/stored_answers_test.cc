@@ -104,6 +104,7 @@ TEST_F(StoredAnswersTest, AnAnswerGoesOnFromItsIdsAfterAKill) {
   EXPECT_GE(last.resume_ids.size(), 64U);
   EXPECT_LT(last.resume_ids.size(), 400U);
   EXPECT_EQ(last.sampling.seed, 5U);
+  EXPECT_NE(last.sampling.given & SamplingParams::kSeed, 0U) << "a gateway passes it on";
   EXPECT_EQ(last.tenant, "t");
   EXPECT_EQ(last.model, "fake-model");
 }

@@ -3,7 +3,6 @@
 #include <ctime>
 #include <utility>
 
-#include "base/random.h"
 #include "server/generation.h"
 
 namespace ropeway::server {
@@ -112,7 +111,7 @@ StatusOr<std::shared_ptr<StoredRun>> Generation::BeginStored(std::vector<KeyTick
   head_.stored = true;
   request.id = std::string(format_->id_prefix()) + head_.id;
   request.head = head_;
-  if (!api->request.sampling.seed) api->request.sampling.seed = base::SystemRandom().Next64();
+  DrawSeed(&api->request);
   request.seed = *api->request.sampling.seed;
   request.background = api->keeping.background;
   request.stream = api->stream;

@@ -57,6 +57,14 @@ TEST_F(StoredRoutesTest, AnAnswerIsFetchedAndDeletedByItsId) {
   }
 }
 
+// What a gateway's servers draw instead would be another one than the record has.
+TEST_F(StoredRoutesTest, ADrawnSeedIsPassedOn) {
+  Told("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":2})");
+  const SamplingParams sampling = backend_.submitted().back().sampling;
+  ASSERT_TRUE(sampling.seed);
+  EXPECT_NE(sampling.given & SamplingParams::kSeed, 0U);
+}
+
 TEST_F(StoredRoutesTest, AnAnswerIsFetchedAsItWasSent) {
   for (const auto& [path, deleted, dialect, body] : AllPaths()) {
     if (dialect == api::MakeOpenAiCompletions) continue;  // It is stored in the background alone.

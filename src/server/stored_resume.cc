@@ -148,6 +148,7 @@ Status StoredAnswers::Prepare(Waiting* waiting) const {
   asked.priority = request.head.priority;
   asked.tenant_weight = request.weight;
   asked.sampling.seed = request.seed;
+  asked.sampling.given |= SamplingParams::kSeed;
   // An engine whose bits may differ begins anew.
   const bool resumes = !request.basis.empty() && backend_->CanResume() &&
                        request.basis == BasisOf(request.head.model) && !asked.prompt_logprobs;

@@ -185,12 +185,18 @@ std::vector<Request> ChoiceRequests(api::ApiRequest* api) {
   return requests;
 }
 
+void DrawSeed(Request* request) {
+  SamplingParams& sampling = request->sampling;
+  if (sampling.seed) return;
+  constexpr uint64_t kMostSeed = 0x7FFFFFFF;
+  sampling.seed = base::SystemRandom().Next64() & kMostSeed;
+  sampling.given |= SamplingParams::kSeed;
+}
+
 Status Submission::Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets,
                           const SinkMaker& make_sink) {
   // The backend draws the seed of a single choice.
-  if (api->choices() > 1 && !api->request.sampling.seed) {
-    api->request.sampling.seed = base::SystemRandom().Next64();
-  }
+  if (api->choices() > 1) DrawSeed(&api->request);
   std::vector<SinkRequest> all;
   all.reserve(api->choices());
   choices_.reserve(api->choices());

@@ -138,6 +138,10 @@ class CollectorSink final : public ServerSink {
   const bool keep_tokens_;
 };
 
+// Draws the request's seed, unless it has one: as short as all servers behind a gateway read it,
+// and passed on to them (SamplingParams::given), so that what is told of it is true.
+void DrawSeed(Request* request);
+
 // The request of each choice, in order. Moves the prompts out of `api`.
 std::vector<Request> ChoiceRequests(api::ApiRequest* api);
 
