@@ -306,7 +306,9 @@ std::optional<http::HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tick
   Request& request = api->request;
   request.tenant = caller.tenant;
   request.cache_scope = caller.cache_scope;
-  request.priority = api->priority.value_or(caller.priority);
+  // No client waits for what is in the background.
+  const Priority unasked = api->keeping.background ? Priority::kLow : caller.priority;
+  request.priority = api->priority.value_or(unasked);
   exchange_->record.priority = PriorityName(request.priority);
   request.tenant_weight = caller.weight;
   KeyLimits::Grant grant = context_->key_limits.Take(account, DemandOf(*api, max_model_len_));

@@ -1,4 +1,4 @@
-// The pieces of an output, in order, of which copies share what they have.
+// The pieces of an output, in order. Copies share the pieces that they have.
 #ifndef ROPEWAY_SERVER_PIECE_LOG_H_
 #define ROPEWAY_SERVER_PIECE_LOG_H_
 

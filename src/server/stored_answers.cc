@@ -23,8 +23,22 @@ using Clock = std::chrono::steady_clock;
 // How long the end waits for the answers that it parks.
 constexpr std::chrono::seconds kParkPatience{10};
 
+// What the bodies of answers that wait for room may take; one tenant alone has half.
+constexpr int64_t kMostWaitingBytes = int64_t{512} << 20;
+
 // What an answer's records take beside its body, about.
 constexpr uint64_t kRecordBytes = 4096;
+
+std::vector<std::shared_ptr<Sink>> SinksOf(const std::vector<SinkRequest>& requests) {
+  std::vector<std::shared_ptr<Sink>> sinks;
+  for (const SinkRequest& request : requests) sinks.push_back(request.sink);
+  return sinks;
+}
+
+// The same as a rejection that comes later.
+void Reject(const std::vector<std::shared_ptr<Sink>>& sinks, const Status& status) {
+  for (const std::shared_ptr<Sink>& sink : sinks) sink->OnEnd(0, Outcome::Failed(status));
+}
 
 }  // namespace
 
@@ -56,6 +70,7 @@ std::string DrawId(std::string_view prefix) {
 StoredAnswers::StoredAnswers(StoredAnswersOptions options, store::ObjectStore* store,
                              service::FrontDesk* backend)
     : answers_(options.answers),
+      waiting_bytes_(std::make_shared<base::SharedBudget>(kMostWaitingBytes)),
       records_(std::move(options), store),
       store_(store),
       backend_(backend),
@@ -103,6 +118,7 @@ StoredRun::Parts StoredAnswers::PartsOf(const Request& asked) const {
   parts.backend = backend_;
   parts.answers = answers_;
   parts.keep_tokens = asked.logprobs.has_value();
+  parts.waiting = waiting_bytes_;
   return parts;
 }
 
@@ -119,10 +135,12 @@ StatusOr<std::shared_ptr<StoredRun>> StoredAnswers::Begin(StoredRequest request,
   const Key key{request.tenant, request.id};
   auto run = std::make_shared<StoredRun>(std::make_shared<const StoredRequest>(std::move(request)),
                                          api->choices(), std::move(parts));
+  bool behind = false;  // Others of its tenant and class wait.
   {
     const std::lock_guard lock(mutex_);
     if (parked_) return Status(StatusCode::kUnavailable, "The server is stopping.");
     live_.emplace(key, run);
+    behind = run->patient() && waiting_.HasWaiting(AnswerQueue::FlowOf(*run));
   }
   // What throws or fails from here on takes it back.
   bool taken = false;
@@ -138,11 +156,31 @@ StatusOr<std::shared_ptr<StoredRun>> StoredAnswers::Begin(StoredRequest request,
     all.push_back({std::move(asked), run->MakeSink(choice, {std::move(tickets[choice]), 0})});
     choices.push_back(choice);
   }
-  const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(all));
-  if (!ids.ok()) return ids.status();
-  run->SetIds(choices, *ids);
+  Status submitted;
+  if (behind) {
+    submitted = {StatusCode::kResourceExhausted, "Too many answers in the background wait."};
+    Reject(SinksOf(all), submitted);
+  } else {
+    submitted = Submit(run, choices, std::move(all));
+  }
+  if (!submitted.ok() && !run->waits()) return submitted;
   taken = true;
   return run;
+}
+
+Status StoredAnswers::Submit(const std::shared_ptr<StoredRun>& run,
+                             const std::vector<size_t>& choices,
+                             std::vector<SinkRequest> requests) {
+  const std::vector<std::shared_ptr<Sink>> sinks = SinksOf(requests);
+  const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(requests));
+  if (ids.ok()) {
+    run->SetIds(choices, *ids);
+    return {};
+  }
+  if (ids.status().code() == StatusCode::kResourceExhausted && run->patient()) {
+    Reject(sinks, ids.status());
+  }
+  return ids.status();
 }
 
 // --- What is asked of those under way, and of those that have ended
@@ -247,7 +285,7 @@ Status StoredAnswers::Delete(const std::string& tenant, const std::string& id, D
     const std::lock_guard lock(mutex_);
     const auto found = live_.find({tenant, id});
     if (found != live_.end()) run = found->second;
-    std::erase_if(waiting_, [&run](const Waiting& waiting) { return waiting.run == run; });
+    if (run != nullptr) waiting_.Remove(*run);
   }
   if (run != nullptr && !run->Drop()) return NoSuchAnswer(id, "");
   Status status = store_->Delete(Response(tenant, id), std::move(done));

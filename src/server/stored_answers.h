@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "api/api_format.h"
+#include "server/answer_queue.h"
 #include "server/answer_records.h"
 #include "server/key_limits.h"
 #include "server/stored_metrics.h"
@@ -64,7 +64,8 @@ class StoredAnswers {
   // Hands a request to the backend and records its answer. `format` has parsed the body and been
   // started; the prompts are moved out of its request. `tickets`: one for each choice; none: no key
   // is charged. `hold`: of request.conversation. Fails as Backend::SubmitAll, and as
-  // ObjectStore::CheckRoom.
+  // ObjectStore::CheckRoom. An answer in the background that the backend has no room for waits here
+  // until it has.
   StatusOr<std::shared_ptr<StoredRun>> Begin(StoredRequest request, api::ApiFormat* format,
                                              std::vector<KeyTicket> tickets, ConversationHold hold);
 
@@ -103,18 +104,6 @@ class StoredAnswers {
  private:
   using Key = std::pair<std::string, std::string>;  // Tenant and id.
 
-  // An answer of an earlier process that is not in the backend's hands yet.
-  struct Waiting {
-    std::shared_ptr<StoredRun> run;
-    std::vector<StoredChoice> choices;  // What it had then.
-    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
-    std::chrono::milliseconds pause{0};  // Before the next try, which is at:
-    std::chrono::steady_clock::time_point next{};
-    bool needs_turn = false;         // It has no right to change its conversation yet.
-    std::vector<size_t> unfinished;  // The choices to be generated, once that is known.
-    std::vector<Request> requests;   // Theirs.
-  };
-
   // Null where it is not under way.
   std::shared_ptr<StoredRun> Live(const std::string& tenant, const std::string& id) const;
   // Resumes, if that is still to be done, once the store has read what it has: where its disk was
@@ -124,16 +113,20 @@ class StoredAnswers {
   // What decides the bits of a model's output; "": not known.
   std::string BasisOf(const std::string& name) const;
   StoredRun::Parts PartsOf(const Request& asked) const;
+  // Hands a run's choices to the backend. kResourceExhausted: it has no room; a patient run waits
+  // then, if StoredRun::waits says so.
+  Status Submit(const std::shared_ptr<StoredRun>& run, const std::vector<size_t>& choices,
+                std::vector<SinkRequest> requests);
   // --- The thread's.
 
   void Loop();
   void SubmitWaiting();
   // Of what waits: it waits on, or is left to the next process. REQUIRES: mutex_ is held.
-  void PutBack(Waiting waiting);
+  void PutBack(WaitingAnswer waiting);
   // False: to be tried again.
-  bool SubmitOne(Waiting* waiting);
-  Status Prepare(Waiting* waiting) const;
-  Status HandOver(Waiting* waiting);
+  bool SubmitOne(WaitingAnswer* waiting);
+  Status Prepare(WaitingAnswer* waiting) const;
+  Status HandOver(WaitingAnswer* waiting);
   // Writes what is due of the run.
   void Save(const std::shared_ptr<StoredRun>& run);
   // `write` is set once it is due.
@@ -141,6 +134,7 @@ class StoredAnswers {
   void Forget(const StoredRun& run);
 
   const std::shared_ptr<base::SharedBudget> answers_;  // Null: no bound.
+  const std::shared_ptr<base::SharedBudget> waiting_bytes_;
   const AnswerRecords records_;
   const StoredMetrics metrics_;
   store::ObjectStore* const store_;
@@ -150,7 +144,7 @@ class StoredAnswers {
 
   mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<StoredRun>> live_;  // GUARDED_BY(mutex_)
-  std::deque<Waiting> waiting_;                     // GUARDED_BY(mutex_)
+  AnswerQueue waiting_;                             // GUARDED_BY(mutex_)
   bool parked_ = false;                             // GUARDED_BY(mutex_)
   std::atomic<bool> resume_{false};                 // It was asked to, and has not yet.
   std::thread thread_;

@@ -250,6 +250,47 @@ TEST_F(StoredAnswersTest, ABusyBackendIsAskedAgain) {
   EXPECT_EQ(ContentIn(ShownAtEnd(id)), Words(300));
 }
 
+// Whether it says so at once or later.
+TEST_F(StoredAnswersTest, ABackendWithoutRoomIsWaitedFor) {
+  const Status full(StatusCode::kResourceExhausted, "The queue is full.");
+  for (const bool later : {false, true}) {
+    if (later) {
+      backend_.set_script([full](const Request&) {
+        FakeScript script;
+        script.fail_after = 0;
+        script.fail_unadmitted = true;
+        script.failure = full;
+        return script;
+      });
+    } else {
+      backend_.set_rejection(full);
+    }
+    std::vector<std::string> ids;
+    for (int i = 0; i < 12; ++i) {
+      const std::shared_ptr<StoredRun> run = Begin(R"(,"max_tokens":3)");
+      ASSERT_NE(run, nullptr);
+      ids.push_back(run->request().id);
+      ASSERT_TRUE(Eventually([&] { return run->recorded(); })) << i;
+    }
+    for (const std::string& id : ids) EXPECT_EQ(StatusIn(Shown(id)), "queued");
+    ASSERT_TRUE(Cancel(ids.back()).ok());
+    EXPECT_EQ(StatusIn(Shown(ids.back())), "cancelled");
+    ids.pop_back();
+    const size_t tried = backend_.submitted().size();
+    EXPECT_LE(tried, 40U + 10U * (later ? 1 : 0)) << "a few are tried, after pauses that grow";
+    backend_.set_script([](const Request&) { return FakeScript(); });
+    backend_.set_rejection({});
+    for (const std::string& id : ids) EXPECT_EQ(ContentIn(ShownAtEnd(id)), Words(3));
+  }
+}
+
+TEST_F(StoredAnswersTest, AnAnswerInTheForegroundIsTurnedAwayAtOnce) {
+  backend_.set_rejection({StatusCode::kResourceExhausted, "The queue is full."});
+  StoredRequest request;
+  request.tenant = "t";
+  EXPECT_EQ(TryBegin("", std::move(request)).status().code(), StatusCode::kResourceExhausted);
+}
+
 TEST_F(StoredAnswersTest, WhatIsDeletedIsGone) {
   backend_.set_script(EndlessScript);
   const std::shared_ptr<StoredRun> run = Begin();

@@ -18,9 +18,7 @@ using api::AnswerState;
 using Clock = std::chrono::steady_clock;
 
 // How often answers under way are looked at for a checkpoint, and for room at the backend.
-constexpr std::chrono::milliseconds kTick{250};
-// The longest pause between two tries to hand an answer of an earlier process to the backend.
-constexpr std::chrono::milliseconds kMostPause{5000};
+constexpr std::chrono::milliseconds kTick = AnswerQueue::kTick;
 // A model that the backend does not know after a restart may be that of a replica that it has not
 // reached yet.
 constexpr std::chrono::minutes kModelPatience{5};
@@ -74,39 +72,36 @@ void StoredAnswers::ResumeOne(const store::ObjectInfo& info) {
   auto run = std::make_shared<StoredRun>(answer->request, choices, std::move(parts));
   const std::lock_guard lock(mutex_);
   live_.emplace(Key{request.tenant, request.id}, run);
-  Waiting& waiting = waiting_.emplace_back();
+  WaitingAnswer waiting;
   waiting.run = std::move(run);
   waiting.choices = std::move(answer->choices);
   waiting.needs_turn = !has_turn;
+  waiting_.Add(std::move(waiting));
 }
 
 void StoredAnswers::SubmitWaiting() {
-  std::deque<Waiting> waiting;
+  std::vector<WaitingAnswer> due;
   {
     const std::lock_guard lock(mutex_);
     if (parked_) return;
-    waiting.swap(waiting_);
+    due = waiting_.TakeDue(Clock::now());
   }
-  bool busy = false;
-  std::erase_if(waiting, [&](Waiting& one) {
-    if (busy || Clock::now() < one.next) return false;
-    const bool over = SubmitOne(&one);
-    busy = !over;  // What comes behind it waits for its turn.
-    return over;
-  });
-  const std::lock_guard lock(mutex_);
-  for (Waiting& one : waiting) PutBack(std::move(one));
+  for (WaitingAnswer& waiting : due) {
+    if (SubmitOne(&waiting)) continue;
+    const std::lock_guard lock(mutex_);
+    PutBack(std::move(waiting));
+  }
 }
 
-void StoredAnswers::PutBack(Waiting waiting) {
+void StoredAnswers::PutBack(WaitingAnswer waiting) {
   if (parked_) {
     live_.erase({waiting.run->request().tenant, waiting.run->request().id});
   } else {
-    waiting_.push_back(std::move(waiting));
+    waiting_.Add(std::move(waiting));
   }
 }
 
-bool StoredAnswers::SubmitOne(Waiting* waiting) {
+bool StoredAnswers::SubmitOne(WaitingAnswer* waiting) {
   Status status;
   try {
     status = HandOver(waiting);
@@ -119,7 +114,7 @@ bool StoredAnswers::SubmitOne(Waiting* waiting) {
   const bool unknown = status.code() == StatusCode::kNotFound && status.field() == "model" &&
                        Clock::now() - waiting->since < kModelPatience;
   if (busy || unknown) {
-    waiting->pause = std::clamp(2 * waiting->pause, kTick, kMostPause);
+    waiting->pause = std::clamp(2 * waiting->pause, kTick, AnswerQueue::kMostPause);
     waiting->next = Clock::now() + waiting->pause;
     return false;
   }
@@ -127,7 +122,7 @@ bool StoredAnswers::SubmitOne(Waiting* waiting) {
   return true;
 }
 
-Status StoredAnswers::Prepare(Waiting* waiting) const {
+Status StoredAnswers::Prepare(WaitingAnswer* waiting) const {
   StoredRun& run = *waiting->run;
   const StoredRequest& request = run.request();
   StatusOr<std::unique_ptr<api::ApiFormat>> format = records_.Reopen(request);
@@ -163,7 +158,7 @@ Status StoredAnswers::Prepare(Waiting* waiting) const {
   return {};
 }
 
-Status StoredAnswers::HandOver(Waiting* waiting) {
+Status StoredAnswers::HandOver(WaitingAnswer* waiting) {
   StoredRun& run = *waiting->run;
   const StoredRequest& request = run.request();
   if (waiting->needs_turn) {
@@ -178,16 +173,17 @@ Status StoredAnswers::HandOver(Waiting* waiting) {
   }
   std::vector<SinkRequest> all;
   for (size_t i = 0; i < waiting->requests.size(); ++i) {
-    all.push_back({waiting->requests[i], run.MakeSink(waiting->unfinished[i], {})});
+    const size_t choice = waiting->unfinished[i];
+    all.push_back({waiting->requests[i], run.MakeSink(choice, run.TakeCharge(choice))});
   }
   if (all.empty()) {
     inbox_->Add(waiting->run);  // It had ended.
     return {};
   }
-  const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(all));
-  if (!ids.ok()) return ids.status();
-  run.SetIds(waiting->unfinished, *ids);
-  return {};
+  Status status = Submit(waiting->run, waiting->unfinished, std::move(all));
+  // It comes back from there.
+  if (status.code() == StatusCode::kResourceExhausted) return {};
+  return status;
 }
 
 void StoredAnswers::Park() {
@@ -195,7 +191,7 @@ void StoredAnswers::Park() {
   {
     const std::lock_guard lock(mutex_);
     parked_ = true;
-    for (Waiting& waiting : std::exchange(waiting_, {})) PutBack(std::move(waiting));
+    for (WaitingAnswer& waiting : waiting_.TakeAll()) PutBack(std::move(waiting));
     for (const auto& [key, run] : live_) runs.push_back(run);
   }
   for (const std::shared_ptr<StoredRun>& run : runs) run->Park();
@@ -239,10 +235,11 @@ void StoredAnswers::TrySave(const std::shared_ptr<StoredRun>& run, StoredRun::Wr
   const Write write = *due = run->Due(Clock::now());
   if (write == Write::kNothing) {
     if (run->settled()) Forget(*run);
-    Waiting waiting;
+    WaitingAnswer waiting;
     if (run->TakeLost(&waiting.choices)) {
       waiting.run = run;
       waiting.next = Clock::now() + kTick;
+      inbox_->Add(run);  // Its first record may be due.
       const std::lock_guard lock(mutex_);
       PutBack(std::move(waiting));
     }

@@ -38,6 +38,7 @@ class StoredRun::RecordingSink final : public Sink {
     }
   }
   void OnEnd(RequestId, const Outcome& outcome) override {
+    if (run_->WaitsForRoom(choice_, outcome.status, &charge_)) return;
     run_->OnEnd(choice_, charge_.Ended(outcome));
   }
 
@@ -51,6 +52,7 @@ StoredRun::StoredRun(std::shared_ptr<const StoredRequest> request, size_t choice
     : request_(std::move(request)),
       parts_(std::move(parts)),
       choices_(choices),
+      waits_(parts_.recorded),
       recorded_(parts_.recorded),
       bytes_(request_->body.size()) {}
 
@@ -59,6 +61,7 @@ StoredRun::StoredRun(StoredAnswer answer, base::SharedBudget::Hold hold)
       choices_(std::max<size_t>(1, answer.choices.size())),
       error_(std::move(answer.error)),
       cancelled_(answer.state == api::AnswerState::kCancelled),
+      waits_(false),
       recorded_(true),
       settled_(true),
       held_(std::move(hold)) {
@@ -107,10 +110,54 @@ std::shared_ptr<Sink> StoredRun::MakeSink(size_t choice, ChoiceCharge charge) {
   return std::make_shared<RecordingSink>(shared_from_this(), choice, std::move(charge));
 }
 
+ChoiceCharge StoredRun::TakeCharge(size_t choice) {
+  const std::lock_guard lock(mutex_);
+  std::optional<ChoiceCharge> charge;
+  charge.swap(choices_[choice].charge);
+  return charge ? *std::move(charge) : ChoiceCharge();
+}
+
+bool StoredRun::WaitsForRoom(size_t index, const Status& status, ChoiceCharge* charge) {
+  std::vector<RequestId> running;
+  {
+    const std::lock_guard lock(mutex_);
+    Choice& choice = choices_[index];
+    if (status.code() != StatusCode::kResourceExhausted || choice.taken) return false;
+    if (settled_ || stopped() || parked_ || !patient()) return false;
+    const auto bytes = static_cast<int64_t>(request_->body.size());
+    if (parts_.waiting != nullptr && !waiting_.taken() && !resumed() &&
+        !parts_.waiting->Take(request_->tenant, bytes, &waiting_)) {
+      return false;
+    }
+    choice.charge.emplace(std::move(*charge));
+    choice.ended = true;
+    choice.id = 0;
+    lost_ = true;
+    record_now_ = true;  // Its client is told that it is queued.
+    running = Running();
+  }
+  CancelAll(running);
+  parts_.inbox->Add(shared_from_this());
+  return true;
+}
+
+bool StoredRun::waits() const {
+  const std::lock_guard lock(mutex_);
+  return waits_ || lost_;
+}
+
+bool StoredRun::undecided() const {
+  const std::lock_guard lock(mutex_);
+  if (settled_ || waits_ || lost_) return false;
+  return std::ranges::any_of(choices_,
+                             [](const Choice& choice) { return !choice.ended && !choice.taken; });
+}
+
 void StoredRun::SetIds(const std::vector<size_t>& choices, const std::vector<RequestId>& ids) {
   std::vector<RequestId> running;
   {
     const std::lock_guard lock(mutex_);
+    if (!lost_) waits_ = false;
     for (size_t i = 0; i < choices.size(); ++i) {
       if (!choices_[choices[i]].ended) choices_[choices[i]].id = ids[i];
     }
@@ -139,7 +186,7 @@ void StoredRun::OnAdmitted(size_t choice, const Admission& admission, Status wit
   bool all = false;
   {
     const std::lock_guard lock(mutex_);
-    choices_[choice].admitted = true;
+    choices_[choice].admitted = choices_[choice].taken = true;
     choices_[choice].facts.admitted = true;
     choices_[choice].facts.prompt_tokens = admission.prompt_tokens;
     if (choice == 0) queue_position_ = admission.queue_position;
@@ -161,7 +208,7 @@ bool StoredRun::OnDelta(size_t index, Delta delta) {
     if (stopped() || settled_) return false;
     Choice& choice = choices_[index];
     const auto tokens = static_cast<int64_t>(delta.tokens.size());
-    choice.admitted = true;
+    choice.admitted = choice.taken = true;
     choice.facts.admitted = true;
     choice.facts.generated += tokens;
     if (tokens > 0 && !choice.facts.first) {
@@ -280,8 +327,7 @@ void StoredRun::Cancel(DoneFn done) {
     settled_fns_.push_back(std::move(done));
     if (!AllEnded() && failure_.ok() && !dropped_) cancelled_ = true;
     running = Running();
-    // The backend does not have it: it waits to be resumed.
-    if (running.empty() && resumed() && cancelled_) {
+    if (running.empty() && (waits_ || lost_) && cancelled_) {
       for (Choice& choice : choices_) choice.ended = true;
     }
   }

@@ -45,6 +45,8 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
     bool keep_tokens = false;                     // The answer reports them.
     std::shared_ptr<void> conversation;  // The right to change it; released when it is settled.
     bool recorded = false;               // The store has it, from an earlier process.
+    // What the bodies of answers may take that wait for a backend with room; null: all.
+    std::shared_ptr<base::SharedBudget> waiting;
   };
 
   // An answer under way.
@@ -64,6 +66,8 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   std::vector<TokenId> ids(size_t choice) const;
   // One for each that is to be generated.
   std::shared_ptr<Sink> MakeSink(size_t choice, ChoiceCharge charge);
+  // What a choice costs that the backend has not taken yet; nothing where that is not known.
+  ChoiceCharge TakeCharge(size_t choice);
   // What the backend, which has them now, calls these choices.
   void SetIds(const std::vector<size_t>& choices, const std::vector<RequestId>& ids);
   // It could not be handed to the backend, or not be recorded as it must: it fails.
@@ -95,6 +99,13 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   bool recorded() const;
   // Whether an earlier process began it: then no client has its connection.
   bool resumed() const { return parts_.recorded; }
+  // Whether it waits for a backend that has no room: no client waits for its beginning.
+  bool patient() const { return request_->background || resumed(); }
+  TimePoint made() const { return made_; }
+  // Whether it is in no backend's hands.
+  bool waits() const;
+  // Whether the backend has it and has not said whether it takes it.
+  bool undecided() const;
   // The right to change its conversation, where it did not have it at once.
   void SetConversation(std::shared_ptr<void> hold);
 
@@ -109,8 +120,8 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   void Written(Write write, const Status& status);
   // The write could not be made for want of memory: it is due again.
   void Retry();
-  // Whether its backend was lost while it ran in the background: then it is to be generated anew,
-  // or behind the ids of `had`, what there was of it.
+  // Whether it is in the background and its backend was lost, or had no room for it: then it waits
+  // from now on, to be generated anew, or behind the ids of `had`, what there was of it.
   bool TakeLost(std::vector<StoredChoice>* had);
   // All output of a choice. REQUIRES: kFinal is due.
   api::ChoiceOutput Collected(size_t choice) const;
@@ -144,12 +155,16 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
     bool ids_known = true;
     RequestId id = 0;  // 0: the backend does not have it, or its id is not known yet.
     bool admitted = false;
+    bool taken = false;  // By the backend that has it now.
     bool ended = false;
+    std::optional<ChoiceCharge> charge;  // While it waits.
     AnswerFacts facts;
   };
 
   // The sink's calls.
   void OnAdmitted(size_t choice, const Admission& admission, Status within);
+  // Keeps a choice in the background that the backend had no room for, and what it costs.
+  bool WaitsForRoom(size_t choice, const Status& status, ChoiceCharge* charge);
   bool OnDelta(size_t choice, Delta delta);
   void OnEnd(size_t choice, Outcome end);
 
@@ -181,7 +196,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
 
   mutable std::mutex mutex_;
   std::vector<Choice> choices_;
-  // What tells of it while it is under way, for who polls it.
+  // What tells of it while it is under way, for the clients that polls it.
   std::shared_ptr<const std::string> queued_body_;
   std::shared_ptr<const std::string> in_progress_body_;
   std::optional<api::ApiError> error_;  // Of one that was read and has failed.
@@ -190,7 +205,8 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   bool parked_ = false;
   bool dropped_ = false;
   bool interrupted_ = false;             // A choice ended because it is parked.
-  bool lost_ = false;                    // A choice ended because its backend was lost.
+  bool lost_ = false;                    // A choice ended because its backend was lost, or full.
+  bool waits_;                           // See waits().
   std::optional<TimePoint> lost_since_;  // Without output since.
   bool record_now_ = false;
   bool recorded_ = false;
@@ -203,6 +219,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   std::optional<int32_t> queue_position_;
   size_t bytes_ = 0;
   base::SharedBudget::Hold held_;
+  base::SharedBudget::Hold waiting_;  // Once it has waited for room.
   std::map<uint64_t, WakeFn> watchers_;
   uint64_t next_watcher_ = 1;
 };

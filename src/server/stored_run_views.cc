@@ -129,8 +129,9 @@ bool StoredRun::TakeLost(std::vector<StoredChoice>* had) {
     choice.ids.clear();
     choice.with_ids = 0;
     choice.ids_known = true;
-    choice.ended = false;
+    choice.ended = choice.taken = false;
   }
+  waits_ = true;
   return true;
 }
 

@@ -281,13 +281,20 @@ TEST_F(StoredTurnsTest, WhatIsRejectedInTheBackgroundIsAnError) {
   });
   const std::string body = R"({"input":"x","background":true})";
   EXPECT_EQ(Error("POST", "/v1/responses", body), "400 input -");
-  backend_.set_script([](const Request&) {
-    FakeScript script;
-    script.rejection = {StatusCode::kResourceExhausted, "The queue is full."};
-    return script;
-  });
-  EXPECT_EQ(Ask("POST", "/v1/responses", body).status, 429);
   EXPECT_TRUE(objects_->List(nullptr).empty());
+}
+
+// No client waits for it, so it may wait for longer than others do.
+TEST_F(StoredTurnsTest, WhatTheQueueHasNoRoomForIsQueuedInTheBackground) {
+  backend_.set_rejection({StatusCode::kResourceExhausted, "The queue is full."});
+  const json told = Told("POST", "/v1/responses", R"({"input":"x","background":true})");
+  EXPECT_EQ(told["status"], "queued");
+  EXPECT_EQ(Ask("POST", "/v1/responses", R"({"input":"x"})").status, 429);
+  backend_.set_rejection({});
+  EXPECT_TRUE(Reaches("/v1/responses/" + told["id"].get<std::string>(), "incomplete"));
+  EXPECT_EQ(backend_.submitted().back().priority, Priority::kLow);
+  Told("POST", "/v1/responses", R"({"input":"x","background":true,"priority":"high"})");
+  EXPECT_EQ(backend_.submitted().back().priority, Priority::kHigh);
 }
 
 TEST_F(StoredTurnsTest, WhatWaitsLongInTheBackgroundGetsItsIdMeanwhile) {

@@ -114,9 +114,12 @@ class StoredAnswersTest : public testing::Test {
     return run.ok() ? *run : nullptr;
   }
 
-  // How many ids of its first choice are stored.
+  // How many ids of its first choice are in the log: the store itself also tells what is to be
+  // written, which a kill would lose.
   size_t SavedIds(const std::string& id) {
-    const StatusOr<store::Object> object = process_->objects->Read(Response("t", id));
+    store::StateWriter writer(std::make_unique<store::FaultyStateDb>(CopyOf(*control_)));
+    const auto objects = *store::ObjectStore::Open(SessionOptions(), &writer);
+    const StatusOr<store::Object> object = objects->Read(Response("t", id));
     if (!object.ok()) return 0;
     const StatusOr<StoredAnswer> answer = UnpackAnswer(object->state);
     return answer.ok() && !answer->choices.empty() ? answer->choices.front().ids.size() : 0;
