@@ -22,6 +22,15 @@ Status ObjectLost(const ObjectEntry& entry) {
                       entry.name.id, entry.lost.message())};
 }
 
+void ObjectStore::FoundDamage(const Status& status) {
+  if (std::exchange(damaged_, true)) return;
+  base::TryLog(spdlog::level::err,
+               "stored responses and conversations are damaged ({}): those that can be read are "
+               "served, and none is stored; stop the server, and move that directory away or "
+               "restore it",
+               status.message());
+}
+
 ObjectIndex::EntryPtr ObjectStore::LoadedEntry(std::string_view key,
                                                std::string_view record) const {
   auto entry = std::make_shared<ObjectEntry>();
@@ -50,6 +59,7 @@ Status ObjectStore::Load(const StateDb& db) {
         if (entry != nullptr) entries.push_back(std::move(entry));
       });
   if (status.code() == StatusCode::kUnavailable && visited == 0) return status;
+  Status damage = status;
   // A damaged head does not tell the sizes of the parts.
   for (const EntryPtr& entry : entries) {
     if (entry->lost.ok()) continue;
@@ -57,14 +67,13 @@ Status ObjectStore::Load(const StateDb& db) {
          {std::pair(kObjectFixed, &entry->head.fixed), {kObjectState, &entry->head.state}}) {
       const StatusOr<std::string> record = db.Read(ObjectDbKey(prefix, entry->key));
       part->bytes = record.ok() ? record->size() : 0;
+      if (record.status().code() == StatusCode::kDataLoss) damage = record.status();
     }
   }
   const std::lock_guard lock(mu_);
   loaded_ = true;
   incomplete_ = !status.ok();
-  if (incomplete_) {
-    base::Log().error("some responses and conversations cannot be read: {}", status.message());
-  }
+  if (!damage.ok()) FoundDamage(damage);
   AddLoaded(std::move(entries));
   if (!incomplete_) index_.RemoveOrphans();
   return {};
@@ -105,9 +114,9 @@ Status ObjectStore::LoadLate(const ObjectName& name, const std::string& key) {
   const StatusOr<std::string> record = db_.Read(ObjectDbKey(kObjectHead, key));
   if (record.status().code() == StatusCode::kNotFound) return NoObject(name);
   if (!record.ok()) {
-    return {record.status().code(),
-            fmt::format("the {} '{}' cannot be read: {}", KindName(name.kind), name.id,
-                        record.status().message())};
+    return {StatusCode::kUnavailable,
+            fmt::format("the {} '{}' cannot be read now: {}", KindName(name.kind), name.id,
+                        ReasonOf(record.status()))};
   }
   const std::lock_guard lock(mu_);
   AddLoaded({LoadedEntry(key, *record)});
@@ -125,7 +134,8 @@ StatusOr<std::string> ObjectStore::ReadPart(
                                              ? "the record of its fixed part is gone"
                                              : "the record of its state is gone");
   }
-  if (!record.ok()) return record.status();
+  // A damaged file concerns more than this object.
+  if (!record.ok()) return Status(StatusCode::kUnavailable, ReasonOf(record.status()));
   return UnpackObjectPart(prefix, key, part, *record);
 }
 

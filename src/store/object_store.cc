@@ -25,27 +25,23 @@ ObjectStore::ObjectStore(const SessionOptions& options, StateWriter* writer,
       unix_ms_(unix_ms ? std::move(unix_ms) : SystemUnixMs),
       index_(options.max_stored, ValueBytes(options)) {}
 
-namespace {
-
-// Why nothing can be written or read, without paths: clients see it. The log has it whole.
-std::string ReasonOf(const Status& failure) {
+std::string ObjectStore::ReasonOf(const Status& failure) {
+  if (failure.code() == StatusCode::kDataLoss) return kFilesDamaged;
   std::string text = failure.message();
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   constexpr const char* kFull = "no space left on device";
   return text.find(kFull) != std::string::npos ? kFull : "the disk cannot be used";
 }
 
-}  // namespace
-
 Status ObjectStore::Missing(const ObjectName& name) const {
-  if (loaded_) return NoObject(name);
+  if (loaded_ && !incomplete_) return NoObject(name);
   return {StatusCode::kUnavailable,
           fmt::format("the {} '{}' cannot be read now: {}", KindName(name.kind), name.id,
-                      ReasonOf(writer_->failure()))};
+                      incomplete_ ? kFilesDamaged : ReasonOf(writer_->failure()))};
 }
 
 Status ObjectStore::Unavailable() const {
-  const Status failure = writer_->failure();
+  const Status failure = damaged_ ? Status(StatusCode::kDataLoss, "") : writer_->failure();
   if (failure.ok()) return {};
   return {StatusCode::kUnavailable,
           fmt::format("nothing new can be stored now: {}", ReasonOf(failure)), "store"};
@@ -277,11 +273,17 @@ void ObjectStore::Settle(const Status& status) {
     }
   }
   written_.clear();
-  const Status told = status.ok()
-                          ? Status()
-                          : Status(status.code(), "it cannot be stored now: " + ReasonOf(status));
+  Status told;
+  Status told_fresh;
+  if (!status.ok()) {
+    const StatusCode code =
+        status.code() == StatusCode::kDataLoss ? StatusCode::kUnavailable : status.code();
+    const std::string text = "it cannot be stored now: " + ReasonOf(status);
+    told = Status(code, text);
+    told_fresh = Status(code, text, "store");
+  }
   for (const Group& group : ended) {
-    if (group.done) group.done(told);
+    if (group.done) group.done(group.fresh ? told_fresh : told);
   }
 }
 

@@ -48,7 +48,8 @@ class ObjectStore final : private StateWriter::Client {
 
   // OK if a new object of about so many bytes would be accepted now. kResourceExhausted: the
   // tenant's budget is full, and the message names it; kUnavailable: the last write failed (a full
-  // disk) and none has succeeded since. Does not access the disk.
+  // disk) and none has succeeded since, or the database's files are damaged. Does not access the
+  // disk.
   Status CheckRoom(const std::string& tenant, uint64_t bytes) const;
 
   // Makes all changes together, or none. New objects count against their tenant's budget
@@ -60,8 +61,9 @@ class ObjectStore final : private StateWriter::Client {
   // back from there, and are written once that works again (`done` is called with the failure).
   Status Write(std::vector<ObjectChange> changes, DoneFn done);
 
-  // kNotFound: there is none of this name (or it is hidden); kDataLoss, with the reason: damaged,
-  // and from now on lost; kUnavailable: it cannot be read now. Reads the disk.
+  // kNotFound: there is none of this name (or it is hidden); kDataLoss, with the reason: its record
+  // is damaged, and from now on lost; kUnavailable: it cannot be read now, because of the disk or
+  // of damage to the database's files. Reads the disk.
   StatusOr<Object> Read(const ObjectName& name, bool hidden_too = false);
 
   // Removes the object, or hides it while it has successors, and calls `done` when that is in the
@@ -115,6 +117,10 @@ class ObjectStore final : private StateWriter::Client {
   bool Collect(std::vector<StateChange>* changes) override;
   void Settle(const Status& status) override;
 
+  // Why nothing can be written or read, without paths: clients see it. The log has it whole.
+  static std::string ReasonOf(const Status& failure);
+  static constexpr const char* kFilesDamaged = "the files of what is stored are damaged";
+
   std::vector<ObjectInfo> ListIf(const std::string* tenant, bool open_only) const;
   EntryPtr LoadedEntry(std::string_view key, std::string_view record) const;
   // Not OK: as Read, where the head cannot be read.
@@ -125,6 +131,7 @@ class ObjectStore final : private StateWriter::Client {
   // REQUIRE that mu_ is held.
   void AddLoaded(std::vector<EntryPtr> entries);
   Status Missing(const ObjectName& name) const;
+  void FoundDamage(const Status& status);
   Status Unavailable() const;  // OK: something can be written.
   Status Stage(std::vector<Staged>* all, size_t i, int64_t now);
   Status StageNew(std::vector<Staged>* all, size_t i, int64_t now);
@@ -141,6 +148,9 @@ class ObjectStore final : private StateWriter::Client {
   std::list<Group> groups_;
   bool loaded_ = false;
   bool incomplete_ = false;  // Some heads could not be loaded.
+  // The database's files were found damaged. Nothing new is stored from then on: it would be
+  // rejected in the middle of its way, when the database meets the damage again.
+  bool damaged_ = false;
   uint64_t lost_ = 0;
   uint64_t failed_writes_ = 0;
 

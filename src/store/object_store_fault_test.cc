@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -212,6 +213,22 @@ TEST_F(ObjectStoreFaultTest, AStartOnAFullDiskReadsTheObjectsOnceThereIsRoom) {
   EXPECT_TRUE(Write(Changed(Response("a"), "2")).ok());
 }
 
+TEST_F(ObjectStoreFaultTest, AWriteThatMeetsDamageIsTheLastOne) {
+  Open();
+  ASSERT_TRUE(Write(New(Response("old"), "1")).ok());
+  control_->damaged = true;
+  const Status met = Write(New(Response("a"), "1"));
+  EXPECT_EQ(met.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(met.message(), "it cannot be stored now: the files of what is stored are damaged");
+  EXPECT_EQ(met.field(), "store");
+  control_->damaged = false;
+  const int writes = control_->writes;
+  ASSERT_TRUE(Eventually([&] { return control_->writes > writes + 2; }));
+  EXPECT_EQ(store_->CheckRoom("t", 1).code(), StatusCode::kUnavailable)
+      << "RocksDB forgets it when it is opened anew, until it meets it again";
+  EXPECT_EQ(StateOf(Response("old")), "1");
+}
+
 TEST_F(ObjectStoreFaultTest, TheDestructorWritesWhatWaits) {
   Open();
   const int writes = control_->writes;
@@ -258,6 +275,60 @@ class ObjectStoreDiskTest : public testing::Test {
   const std::string path_;
   SessionOptions options_;
 };
+
+// Flips a bit in every 512 bytes of the tables below `path`, but for their ends, which opening
+// reads; returns how many tables there are.
+int DamageTables(const std::string& path) {
+  int tables = 0;
+  for (const auto& file : fs::recursive_directory_iterator(path)) {
+    if (file.path().extension() != ".sst") continue;
+    ++tables;
+    std::fstream table(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    const auto size = static_cast<int64_t>(fs::file_size(file.path()));
+    for (int64_t at = 256; at < size * 4 / 5; at += 512) {
+      table.seekg(at);
+      const int byte = table.get();
+      table.seekp(at);
+      table.put(static_cast<char>(byte ^ 1));
+    }
+  }
+  return tables;
+}
+
+TEST_F(ObjectStoreDiskTest, OfDamagedFilesClientsLearnNoPathAndNothingNewIsStored) {
+  const auto open_writer = [this] {
+    auto writer = OpenStateWriter(options_);
+    EXPECT_TRUE(writer.ok());
+    return *std::move(writer);
+  };
+  {
+    const auto writer = open_writer();
+    const auto store = Open(writer.get());
+    for (int i = 0; i < 100; ++i) {
+      const std::string id = "r" + std::to_string(i);
+      ASSERT_TRUE(Write(store.get(), {New(Response(id), std::string(3000, 'a'))}).ok());
+    }
+  }
+  open_writer().reset();  // What the log had is in tables now.
+  ASSERT_GT(DamageTables(path_), 0);
+  const auto writer = open_writer();
+  const auto store = Open(writer.get());
+  for (const Status& status :
+       {store->Read(Response("r1")).status(), store->Read(Response("r99")).status(),
+        store->Read(Response("r99"), true).status(), store->Delete(Response("r1"), nullptr)}) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_THAT(status.message(),
+                testing::MatchesRegex("the response 'r[0-9]*' cannot be read now: the files of "
+                                      "what is stored are damaged"));
+  }
+  for (const Status& status :
+       {Write(store.get(), {New(Response("new"), "1")}), store->CheckRoom("t", 1)}) {
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    EXPECT_EQ(status.message(),
+              "nothing new can be stored now: the files of what is stored are damaged");
+    EXPECT_EQ(status.field(), "store");
+  }
+}
 
 // The disk is full from the n-th write on, and has room again later.
 TEST_F(ObjectStoreDiskTest, WhatWasToldToBeStoredIsThereAfterAFullDisk) {

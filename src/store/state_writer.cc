@@ -113,12 +113,19 @@ void StateWriter::Note(const Status& status) {
     const bool all_loaded = std::ranges::all_of(members_, &Member::loaded) &&
                             std::ranges::all_of(joining_, &Member::loaded);
     if (status.ok() && !all_loaded) return;
-    changed = status.ok() != failure_.ok();
+    // A damaged database may be opened anew and written for a while, until it meets the damage.
+    if (failure_.code() == StatusCode::kDataLoss) return;
+    changed = status.code() == StatusCode::kDataLoss || status.ok() != failure_.ok();
     failure_ = status;
   }
   if (!changed) return;
   if (status.ok()) {
     base::TryLog(spdlog::level::info, "state can be stored again");
+  } else if (status.code() == StatusCode::kDataLoss) {
+    base::TryLog(spdlog::level::err,
+                 "what is stored is damaged ({}), and nothing new is stored; stop the server, and "
+                 "move that directory away or restore it",
+                 status.message());
   } else {
     base::TryLog(spdlog::level::err,
                  "state cannot be stored, and what would be new is rejected until it can: {}",

@@ -66,7 +66,7 @@ class StateWriter {
   void Wake();
 
   // Why nothing can be written now, or not yet be read: the outcome of the last write, set before
-  // clients are told of it.
+  // clients are told of it. kDataLoss, the database's files are damaged, stays.
   Status failure() const;
 
   const StateDb& db() const { return *db_; }

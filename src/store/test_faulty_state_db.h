@@ -17,7 +17,8 @@ namespace ropeway::store {
 struct StateDbControl {
   MemoryStateDb contents;
   std::atomic<bool> disk_full{false};
-  std::atomic<bool> closed{false};  // It could not be opened: nothing can be read either.
+  std::atomic<bool> damaged{false};  // Writes meet damage.
+  std::atomic<bool> closed{false};   // It could not be opened: nothing can be read either.
   std::atomic<int> writes{0};
   std::atomic<int> reads{0};
 
@@ -56,6 +57,7 @@ class FaultyStateDb final : public StateDb {
       control_->opened.wait(lock, [this] { return control_->open; });
     }
     if (control_->disk_full || control_->closed) return Full();
+    if (control_->damaged) return {StatusCode::kDataLoss, "/dir: Corruption: block checksum"};
     return control_->contents.Write(changes);
   }
   StatusOr<std::string> Read(const std::string& key) const override {
