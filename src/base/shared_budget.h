@@ -95,6 +95,16 @@ class SharedBudget {
     Give(tenant, amount, hold);
   }
 
+  // Whether others than the present tenant may come, as at the beginning. While not, it may take
+  // the whole total, too.
+  void set_shared(bool shared) {
+    const std::lock_guard lock(mutex_);
+    shared_ = shared;
+  }
+  bool shared() const {
+    const std::lock_guard lock(mutex_);
+    return shared_;
+  }
   int64_t total() const { return total_; }
   int64_t used() const {
     const std::lock_guard lock(mutex_);
@@ -117,7 +127,7 @@ class SharedBudget {
   // mutex_ is held.
   bool Fits(int64_t held, int64_t own, int64_t more, int64_t spare) const {
     if (more > total_ - used_) return false;
-    return used_ == own || held + more <= total_ - used_ - more + spare;
+    return !shared_ || used_ == own || held + more <= total_ - used_ - more + spare;
   }
 
   // REQUIRES: mutex_ is held.
@@ -160,8 +170,9 @@ class SharedBudget {
 
   const int64_t total_;
   mutable std::mutex mutex_;
-  int64_t used_ = 0;   // GUARDED_BY(mutex_)
-  Accounts accounts_;  // One per tenant that has a Hold. GUARDED_BY(mutex_)
+  bool shared_ = true;  // GUARDED_BY(mutex_)
+  int64_t used_ = 0;    // GUARDED_BY(mutex_)
+  Accounts accounts_;   // One per tenant that has a Hold. GUARDED_BY(mutex_)
 };
 
 }  // namespace ropeway::base

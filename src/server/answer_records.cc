@@ -19,13 +19,6 @@ using store::ObjectKind;
 constexpr size_t kMostAncestors = 1000;
 constexpr size_t kMostHistoryBytes = size_t{64} << 20;
 
-// The same status about the field of the request that is at fault.
-Status About(const Status& status, const char* field) {
-  Status about(status.code(), status.message(), field);
-  about.set_api_code(status.api_code());
-  return about;
-}
-
 size_t BytesOf(const Items& items) {
   size_t bytes = 0;
   for (const std::string& item : items) bytes += item.size();
@@ -37,6 +30,19 @@ api::ChoiceOutput OutputOfChoice(const StoredChoice& choice) {
 }
 
 }  // namespace
+
+Status About(const Status& status, const char* field) {
+  if (status.ok()) return status;
+  Status about(status.code(), status.message(), field);
+  about.set_api_code(status.api_code());
+  about.set_retry_after_seconds(status.retry_after_seconds());
+  return about;
+}
+
+const char* FieldThatStores(const StoredRequest& request) {
+  if (request.background) return "background";
+  return request.conversation.empty() ? "store" : kConversation;
+}
 
 Status NoSuchAnswer(const std::string& id, const char* field) {
   return {StatusCode::kNotFound, fmt::format("There is no answer with the id '{}'.", id), field};

@@ -31,6 +31,11 @@ inline constexpr size_t kMostConversationItems = 10'000;
 // Items of conversations and answers, as JSON texts.
 using Items = std::vector<std::string>;
 
+// The same status about the field of the request that is at fault.
+Status About(const Status& status, const char* field);
+// The field for which a request is stored.
+const char* FieldThatStores(const StoredRequest& request);
+
 store::ObjectName Response(const std::string& tenant, const std::string& id);
 // kNotFound about that field.
 Status NoSuchAnswer(const std::string& id, const char* field);

@@ -25,7 +25,9 @@ class ApiServer::Impl {
       : keys_(CheckApiKeys(options.api_keys, options.admin_key)),
         had_gateway_(HasGateway(options)),
         context_(options, backend, routes, NoRoute),
-        server_(&context_.http) {}
+        server_(&context_.http) {
+    context_.ShareStore(options.api_keys);
+  }
 
   Status Start() {
     if (!keys_.ok()) return keys_;
@@ -61,6 +63,7 @@ class ApiServer::Impl {
     context_.key_limits.Replace(options.api_keys);  // Changes nothing where it fails.
     // Nothing fails from here on.
     context_.access.Replace(std::move(table));
+    context_.ShareStore(options.api_keys);
     context_.http.metrics.ForgetTenants(
         [this](const std::string& tenant) { return context_.key_limits.Remembers(tenant); });
     if (files) server_.ReplaceTls(*std::move(tls));

@@ -45,9 +45,10 @@ StatusOr<KeptConversation> Read(const StoredCall& call) {
   return KeptConversation{*std::move(conversation), object->created_ms, object->state.size()};
 }
 
-// Changes a conversation, alone, and answers with what `change` returns.
+// Changes a conversation, alone, and answers with what `change` returns. `field`: of the body, that
+// makes it grow.
 template <typename Change>
-StatusOr<std::string> ChangeKept(StoredCall* call, Change change) {
+StatusOr<std::string> ChangeKept(StoredCall* call, const char* field, Change change) {
   StatusOr<StoredAnswers::ConversationHold> hold =
       call->answers().HoldConversation(call->tenant, call->arguments.front());
   if (!hold.ok()) return hold.status();
@@ -61,7 +62,7 @@ StatusOr<std::string> ChangeKept(StoredCall* call, Change change) {
   // Changes of what is stored are always taken; what grows is to have room.
   if (write.state.size() > kept->packed_bytes) {
     Status room = call->store().CheckRoom(call->tenant, write.state.size() - kept->packed_bytes);
-    if (!room.ok()) return room;
+    if (!room.ok()) return About(room, field);
   }
   if (Status status = call->Write({std::move(write)}, *std::move(hold)); !status.ok()) {
     return status.code() == StatusCode::kNotFound ? NoSuchConversation(*call) : status;
@@ -105,7 +106,7 @@ StatusOr<std::string> UpdateConversation(StoredCall* call, api::ApiFormatMaker r
   if (!body.ok()) return body.status();
   const StatusOr<Items> none = NormalItems(*body, nullptr, limits, responses);
   if (!none.ok()) return none.status();
-  return ChangeKept(call, [&](KeptConversation* kept) -> StatusOr<std::string> {
+  return ChangeKept(call, "metadata", [&](KeptConversation* kept) -> StatusOr<std::string> {
     kept->conversation.metadata = *body->metadata;
     return ConversationJson(call->arguments.front(), kept->created_ms, kept->conversation);
   });
@@ -136,7 +137,7 @@ StatusOr<std::string> AddConversationItems(StoredCall* call, api::ApiFormatMaker
   const StatusOr<ConversationBody> body = ReadConversationBody(
       call->body, limits, {.items = true, .required = "items"}, &call->ignored);
   if (!body.ok()) return body.status();
-  return ChangeKept(call, [&](KeptConversation* kept) -> StatusOr<std::string> {
+  return ChangeKept(call, "items", [&](KeptConversation* kept) -> StatusOr<std::string> {
     const Items& before = kept->conversation.items;
     StatusOr<Items> items = NormalItems(*body, &before, limits, responses);
     if (!items.ok()) return items.status();
@@ -159,7 +160,7 @@ StatusOr<std::string> ShowConversationItem(StoredCall* call, api::ApiFormatMaker
 }
 
 StatusOr<std::string> DeleteConversationItem(StoredCall* call, api::ApiFormatMaker /*responses*/) {
-  return ChangeKept(call, [&](KeptConversation* kept) -> StatusOr<std::string> {
+  return ChangeKept(call, "", [&](KeptConversation* kept) -> StatusOr<std::string> {
     Items& items = kept->conversation.items;
     const std::optional<size_t> at = FindItem(items, call->arguments[1]);
     if (!at) return NoSuchItem(*call);

@@ -252,6 +252,34 @@ TEST_F(ConversationsTest, AFullBudgetAndAFullDiskAreTold) {
   control_->disk_full = false;
 }
 
+TEST_F(ConversationsTest, TheOnlyTenantMayFillTheBudgetAndLearnsWhatMakesRoom) {
+  SessionOptions bounds;
+  bounds.max_stored = 4;
+  bounds.ttl = std::chrono::hours(2);
+  StartStored({}, bounds);
+  const std::string talk = Told("POST", kTalks, "{}")["id"];
+  for (int i = 0; i < 3; ++i) {
+    Told("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":2})");
+  }
+  const ClientReply full = Ask("POST", kTalks, "{}");
+  EXPECT_EQ(full.status, 429);
+  EXPECT_THAT(full.body, HasSubstr("stored: 4 of 4; delete some, or raise --max-sessions"));
+  const int wait = std::stoi(full.headers.at("retry-after"));
+  EXPECT_EQ(wait, 3600);
+  const auto param = [this](const std::string& body) {
+    return Error("POST", "/v1/responses", body);
+  };
+  EXPECT_THAT(param(R"({"input":"hi","max_output_tokens":2})"), HasSubstr("429 store "));
+  EXPECT_THAT(param(R"({"input":"hi","background":true})"), HasSubstr("429 background "));
+  EXPECT_THAT(param(R"({"input":"hi","conversation":")" + talk + "\"}"),
+              HasSubstr("429 conversation "));
+  EXPECT_THAT(Error("POST", kTalks + ("/" + talk) + "/items",
+                    R"({"items":[{"role":"user","content":"hi"}]})"),
+              HasSubstr("429 items "));
+  Told("DELETE", kTalks + ("/" + talk));
+  Told("POST", "/v1/responses", R"({"input":"hi","max_output_tokens":2})");
+}
+
 TEST(ConversationBody, ItsItemsAreBounded) {
   store::Conversation conversation;
   conversation.items.assign(kMostConversationItems - 1, "{}");

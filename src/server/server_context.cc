@@ -54,6 +54,13 @@ ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* b
       helpers_(std::max(1, options.limits.helper_threads),
                2 * int64_t{std::max(1, options.limits.max_helper_jobs)}, "ropeway-helper") {}
 
+void ServerContext::ShareStore(const std::vector<ApiKey>& keys) const {
+  if (stored == nullptr) return;
+  // Whom a gateway asks for is not known here.
+  const bool gateway = std::ranges::any_of(keys, &ApiKey::gateway);
+  stored->store()->SetShared(gateway || std::ranges::count(keys, false, &ApiKey::metrics_only) > 1);
+}
+
 http::Verdict ServerContext::Check(http::Rights rights, const http::RequestHead& head) const {
   return access.Check(rights, head.authorization, head.api_key);
 }

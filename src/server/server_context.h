@@ -69,6 +69,9 @@ class ServerContext final : public http::HttpApplication {
   EventFeed events;
   const std::unique_ptr<StoredAnswers> stored;  // Null: the server stores no answers.
 
+  // Divides the room for what is stored between tenants, where these keys have several.
+  void ShareStore(const std::vector<ApiKey>& keys) const;
+
   // Tells of a body's fields that are ignored: in the header of the answer, and of each once in the
   // log.
   void TellIgnored(const std::vector<std::string>& names, http::Exchange* exchange);

@@ -127,7 +127,7 @@ StatusOr<std::shared_ptr<StoredRun>> StoredAnswers::Begin(StoredRequest request,
                                                           std::vector<KeyTicket> tickets,
                                                           ConversationHold hold) {
   Status room = store_->CheckRoom(request.tenant, request.body.size() + kRecordBytes);
-  if (!room.ok()) return room;
+  if (!room.ok()) return About(room, FieldThatStores(request));
   api::ApiRequest* const api = format->request();
   request.basis = BasisOf(request.head.model);
   StoredRun::Parts parts = PartsOf(api->request);

@@ -269,7 +269,7 @@ void StoredAnswers::TrySave(const std::shared_ptr<StoredRun>& run, StoredRun::Wr
   const auto done = [run, write, store = store_, without](const Status& written) {
     try {
       if (!written.ok() && without) static_cast<void>(store->Write({*without}, nullptr));
-      run->Written(write, written);
+      run->Written(write, About(written, FieldThatStores(run->request())));
     } catch (const std::exception&) {
       run->Retry();
     }
@@ -280,6 +280,8 @@ void StoredAnswers::TrySave(const std::shared_ptr<StoredRun>& run, StoredRun::Wr
   if (status.code() == StatusCode::kNotFound && status.field().empty()) {
     status = {status.code(), status.message(),
               request.conversation.empty() ? kPrevious : kConversation};
+  } else if (status.field().empty()) {
+    status = About(status, FieldThatStores(request));
   }
   if (!run->recorded() || changes.size() == 1) {
     run->Written(write, status);

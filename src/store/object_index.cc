@@ -7,41 +7,62 @@
 #include <utility>
 
 namespace ropeway::store {
+namespace {
+
+// Room may come sooner than the next expiry, by a deletion.
+constexpr int64_t kLongestRetryMs = 3'600'000;
+
+}  // namespace
 
 ObjectIndex::EntryPtr ObjectIndex::Find(const std::string& key) const {
   const auto it = by_key_.find(key);
   return it == by_key_.end() ? nullptr : it->second;
 }
 
-Status ObjectIndex::NoRoom(const std::string& tenant, uint64_t bytes, bool place) const {
-  const std::string message =
-      place ? fmt::format(
-                  "too many responses and conversations are stored: this tenant has {}, and "
-                  "all tenants share {} (--max-sessions)",
-                  places_.held(tenant), places_.total())
-            : fmt::format(
-                  "the responses and conversations that are stored are too large for {} "
-                  "bytes more: this tenant's take {}, and all tenants share {} "
-                  "(--session-store-size)",
-                  bytes, bytes_.held(tenant), bytes_.total());
-  return {StatusCode::kResourceExhausted, message, "store"};
+void ObjectIndex::SetShared(bool shared) {
+  places_.set_shared(shared);
+  bytes_.set_shared(shared);
 }
 
-Status ObjectIndex::CheckRoom(const std::string& tenant, uint64_t bytes) const {
+Status ObjectIndex::NoRoom(const std::string& tenant, uint64_t bytes, bool place,
+                           int64_t now) const {
+  const base::SharedBudget& budget = place ? places_ : bytes_;
+  std::string message = place ? "too many responses and conversations are stored"
+                              : fmt::format(
+                                    "the responses and conversations that are stored are too large "
+                                    "for {} bytes more",
+                                    bytes);
+  const char* const unit = place ? "" : " bytes";
+  if (budget.shared()) {
+    message += fmt::format(": this tenant has {}{}, and all tenants share {}", budget.held(tenant),
+                           unit, budget.total());
+  } else {
+    message += fmt::format(": {} of {}{}", budget.used(), budget.total(), unit);
+  }
+  message +=
+      fmt::format("; delete some, or raise {}", place ? "--max-sessions" : "--session-store-size");
+  Status status(StatusCode::kResourceExhausted, std::move(message));
+  const int64_t expiry = by_expiry_.empty() ? INT64_MAX : by_expiry_.begin()->first.first;
+  const int64_t wait_ms = std::clamp<int64_t>(expiry - now, 1, kLongestRetryMs);
+  status.set_retry_after_seconds(static_cast<int>((wait_ms + 999) / 1000));
+  return status;
+}
+
+Status ObjectIndex::CheckRoom(const std::string& tenant, uint64_t bytes, int64_t now) const {
   base::SharedBudget::Hold place;
   base::SharedBudget::Hold room;
   const auto wanted = static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX));
-  if (!places_.Take(tenant, 1, &place)) return NoRoom(tenant, bytes, true);
-  if (!bytes_.Take(tenant, wanted, &room)) return NoRoom(tenant, bytes, false);
+  if (!places_.Take(tenant, 1, &place)) return NoRoom(tenant, bytes, true, now);
+  if (!bytes_.Take(tenant, wanted, &room)) return NoRoom(tenant, bytes, false, now);
   return {};
 }
 
-Status ObjectIndex::TakeRoom(ObjectEntry* entry) {
+Status ObjectIndex::TakeRoom(ObjectEntry* entry, int64_t now) {
   const std::string& tenant = entry->name.tenant;
-  if (!places_.Take(tenant, 1, &entry->place)) return NoRoom(tenant, entry->size(), true);
+  if (!places_.Take(tenant, 1, &entry->place)) return NoRoom(tenant, entry->size(), true, now);
   if (!bytes_.Take(tenant, static_cast<int64_t>(entry->size()), &entry->bytes)) {
     entry->place.Release();
-    return NoRoom(tenant, entry->size(), false);
+    return NoRoom(tenant, entry->size(), false, now);
   }
   return {};
 }

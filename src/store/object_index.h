@@ -74,11 +74,14 @@ class ObjectIndex {
   // Null: there is none.
   EntryPtr Find(const std::string& key) const;
 
+  // Whether there may be several tenants, as at the beginning; else the only one may have all.
+  void SetShared(bool shared);
+
   // kResourceExhausted, with the budget's name, if the tenant may not have one more of so many
-  // bytes.
-  Status CheckRoom(const std::string& tenant, uint64_t bytes) const;
+  // bytes. A client is to come again when the next one expires.
+  Status CheckRoom(const std::string& tenant, uint64_t bytes, int64_t now) const;
   // Takes the room of a new entry, or returns the same error.
-  Status TakeRoom(ObjectEntry* entry);
+  Status TakeRoom(ObjectEntry* entry, int64_t now);
 
   // Adds the entry, and makes it its parent's successor. One without room gets it, even beyond the
   // bounds. Throws std::bad_alloc with nothing changed but for that room. REQUIRES: no entry has
@@ -124,7 +127,7 @@ class ObjectIndex {
   void MarkDirty(const EntryPtr& entry) noexcept;
   // Its expiry may have changed.
   void MoveInExpiries(ObjectEntry* entry) noexcept;
-  Status NoRoom(const std::string& tenant, uint64_t bytes, bool place) const;
+  Status NoRoom(const std::string& tenant, uint64_t bytes, bool place, int64_t now) const;
 
   mutable base::SharedBudget places_;
   mutable base::SharedBudget bytes_;

@@ -44,13 +44,18 @@ Status ObjectStore::Unavailable() const {
   const Status failure = damaged_ ? Status(StatusCode::kDataLoss, "") : writer_->failure();
   if (failure.ok()) return {};
   return {StatusCode::kUnavailable,
-          fmt::format("nothing new can be stored now: {}", ReasonOf(failure)), "store"};
+          fmt::format("nothing new can be stored now: {}", ReasonOf(failure))};
+}
+
+void ObjectStore::SetShared(bool shared) {
+  const std::lock_guard lock(mu_);
+  index_.SetShared(shared);
 }
 
 Status ObjectStore::CheckRoom(const std::string& tenant, uint64_t bytes) const {
   const std::lock_guard lock(mu_);
   if (Status status = Unavailable(); !status.ok()) return status;
-  return index_.CheckRoom(tenant, bytes);
+  return index_.CheckRoom(tenant, bytes, unix_ms_());
 }
 
 Status ObjectStore::Write(std::vector<ObjectChange> changes, DoneFn done) {
@@ -122,7 +127,7 @@ Status ObjectStore::Stage(std::vector<Staged>* all, size_t i, int64_t now) {
   if (!staged.change.fixed) return {};
   entry->head = staged.head;
   entry->head_bytes = staged.records.head->size();
-  return index_.TakeRoom(entry);
+  return index_.TakeRoom(entry, now);
 }
 
 Status ObjectStore::StageNew(std::vector<Staged>* all, size_t i, int64_t now) {
@@ -274,16 +279,13 @@ void ObjectStore::Settle(const Status& status) {
   }
   written_.clear();
   Status told;
-  Status told_fresh;
   if (!status.ok()) {
     const StatusCode code =
         status.code() == StatusCode::kDataLoss ? StatusCode::kUnavailable : status.code();
-    const std::string text = "it cannot be stored now: " + ReasonOf(status);
-    told = Status(code, text);
-    told_fresh = Status(code, text, "store");
+    told = Status(code, "it cannot be stored now: " + ReasonOf(status));
   }
   for (const Group& group : ended) {
-    if (group.done) group.done(group.fresh ? told_fresh : told);
+    if (group.done) group.done(told);
   }
 }
 

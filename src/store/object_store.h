@@ -46,6 +46,10 @@ class ObjectStore final : private StateWriter::Client {
   ObjectStore(const ObjectStore&) = delete;
   ObjectStore& operator=(const ObjectStore&) = delete;
 
+  // Whether there may be several tenants, as at the beginning; else the only one may have all the
+  // room.
+  void SetShared(bool shared);
+
   // OK if a new object of about so many bytes would be accepted now. kResourceExhausted: the
   // tenant's budget is full, and the message names it; kUnavailable: the last write failed (a full
   // disk) and none has succeeded since, or the database's files are damaged. Does not access the

@@ -220,7 +220,6 @@ TEST_F(ObjectStoreFaultTest, AWriteThatMeetsDamageIsTheLastOne) {
   const Status met = Write(New(Response("a"), "1"));
   EXPECT_EQ(met.code(), StatusCode::kUnavailable);
   EXPECT_EQ(met.message(), "it cannot be stored now: the files of what is stored are damaged");
-  EXPECT_EQ(met.field(), "store");
   control_->damaged = false;
   const int writes = control_->writes;
   ASSERT_TRUE(Eventually([&] { return control_->writes > writes + 2; }));
@@ -326,7 +325,6 @@ TEST_F(ObjectStoreDiskTest, OfDamagedFilesClientsLearnNoPathAndNothingNewIsStore
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
     EXPECT_EQ(status.message(),
               "nothing new can be stored now: the files of what is stored are damaged");
-    EXPECT_EQ(status.field(), "store");
   }
 }
 

@@ -229,6 +229,38 @@ TEST_F(ObjectStoreTest, TheCountIsSharedByTenants) {
   EXPECT_TRUE(Write(New(Response("r4", "greedy"), "1")).ok());
 }
 
+TEST_F(ObjectStoreTest, TheOnlyTenantMayHaveAll) {
+  options_.max_stored = 8;
+  Open();
+  store_->SetShared(false);
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(Write(New(Response("r" + std::to_string(i), ""), "1")).ok()) << i;
+    now_ms_ += 10;
+  }
+  const Status full = Write(New(Response("r8", ""), "1"));
+  EXPECT_EQ(full.message(),
+            "too many responses and conversations are stored: 8 of 8; delete some, or raise "
+            "--max-sessions");
+  EXPECT_EQ(full.retry_after_seconds(), 1) << "the first expires in 920 ms";
+  store_->SetShared(true);
+  ASSERT_TRUE(Delete(Response("r7", "")).ok());
+  EXPECT_THAT(store_->CheckRoom("", 1).message(),
+              HasSubstr("this tenant has 7, and all tenants share 8; delete some, or raise "));
+}
+
+TEST_F(ObjectStoreTest, WhoFindsNoRoomIsToComeWhenSomethingExpires) {
+  for (const auto& [ttl, seconds] : {std::pair(90, 85), {86400, 3600}}) {
+    options_.max_stored = 1;
+    options_.ttl = std::chrono::seconds(ttl);
+    Open();
+    ASSERT_TRUE(Write(New(Response("a"), "1")).ok());
+    now_ms_ += 5000;
+    EXPECT_EQ(store_->CheckRoom("t", 1).retry_after_seconds(), seconds);
+    EXPECT_EQ(Write(New(Response("b"), "1")).retry_after_seconds(), seconds);
+    ASSERT_TRUE(Delete(Response("a")).ok());
+  }
+}
+
 TEST_F(ObjectStoreTest, TheBytesAreSharedByTenants) {
   options_.store_bytes = 10000;
   Open();
