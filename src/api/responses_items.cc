@@ -298,8 +298,10 @@ Status ItemMessages::Add(const InputItem& item) {
       }
       return {};
     case ItemKind::kCallOutput:
-      messages_.push_back(item.message);
-      if (calls_.contains(item.message.tool_call_id)) return {};
+      if (calls_.contains(item.message.tool_call_id)) {
+        messages_.push_back(item.message);
+        return {};
+      }
       return InvalidArgument(
           fmt::format(
               "'{}.call_id' is '{}', but no item before it is a function_call with this id.",

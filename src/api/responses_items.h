@@ -43,7 +43,7 @@ std::string ShowItem(const std::string& id, const InputItem& item);
 // other is one message, as chats have it.
 class ItemMessages {
  public:
-  // A fault where the output of a call has no call before it.
+  // A fault, with nothing added, where the output of a call has no call before it.
   Status Add(const InputItem& item);
   // Call once.
   std::vector<ChatMessage> Take();

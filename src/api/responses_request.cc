@@ -167,11 +167,11 @@ StatusOr<std::vector<ChatMessage>> MessagesOf(const std::string& instructions,
     first.message = {"system", instructions};
     static_cast<void>(messages.Add(first));  // A message has no fault.
   }
-  for (const auto* list : {&history, &items}) {
-    for (const InputItem& item : *list) {
-      Status fault = messages.Add(item);
-      if (checks && !fault.ok()) return fault;
-    }
+  // An output whose call was deleted from a conversation is no fault of this request.
+  for (const InputItem& item : history) static_cast<void>(messages.Add(item));
+  for (const InputItem& item : items) {
+    Status fault = messages.Add(item);
+    if (checks && !fault.ok()) return fault;
   }
   return messages.Take();
 }

@@ -366,6 +366,20 @@ TEST(ResponsesRequest, AChainIsTheSameChatAsItsItems) {
   }
 }
 
+TEST(ResponsesRequest, AnOutputWhoseCallIsGoneIsLeftOutOfTheHistory) {
+  const List history = {
+      R"({"id":"a","role":"user","content":"a"})",
+      R"({"id":"b","type":"function_call_output","call_id":"gone","output":"1"})"};
+  Read read = ReadBody(R"({"conversation":"conv_1","input":"c"})");
+  const Status status = read.items()->Continue(history);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Shown(read.chat()), (List{"user:a", "user:c"}));
+  Read own = ReadBody(R"({"conversation":"conv_1","input":[
+      {"type":"function_call_output","call_id":"gone","output":"1"}]})");
+  ASSERT_TRUE(own.status.ok()) << own.status.message();
+  EXPECT_EQ(own.items()->Continue(history).field(), "input[0].call_id");
+}
+
 TEST(ResponsesRequest, ItemsAreShownWithIds) {
   Read read = ReadBody(R"({"store":true,"conversation":"conv_1","input":[
       {"role":"user","content":"a","id":"mine"},{"role":"assistant","content":"b","id":"old"},
