@@ -12,8 +12,10 @@ import re
 import tempfile
 import typing
 import unittest
+import urllib.request
 
 import openai
+import pydantic
 from openai_server import MODEL, Server, TimedCase, main
 from pydantic import BaseModel, Field
 
@@ -103,6 +105,35 @@ class ResponsesTest(TimedCase):
         self.assertEqual(len(content.logprobs), 12)
         self.assertEqual("".join(entry.token for entry in content.logprobs), content.text)
         self.assertEqual({len(entry.top_logprobs) for entry in content.logprobs}, {2})
+
+    def test_the_types_of_openai_fit(self):
+        # The client itself takes whatever comes: what its types require is checked by nobody else.
+        body = {"model": MODEL, "input": QUESTION, "temperature": 0, "max_output_tokens": 8, "tools": [WEATHER]}
+        for more in ({}, {"tool_choice": "required", "max_output_tokens": 60},
+                     {"include": ["message.output_text.logprobs"], "top_logprobs": 1, "metadata": {"a": "b"}}):
+            self.check(openai.types.responses.Response, "responses", {**body, **more})
+            self.check(openai.types.responses.ResponseStreamEvent, "responses", {**body, **more, "stream": True})
+        chat = {"model": MODEL, "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 8, "logprobs": True}
+        self.check(openai.types.chat.ChatCompletion, "chat/completions", chat)
+        self.check(openai.types.chat.ChatCompletionChunk, "chat/completions",
+                   {**chat, "stream": True, "stream_options": {"include_usage": True}})
+        self.check(openai.types.Completion, "completions", {"model": MODEL, "prompt": "A ropeway", "max_tokens": 8, "logprobs": 1})
+
+    def check(self, kind, path, body):
+        """Asks, and checks that the answer, or each event of it, is one of OpenAI's type `kind`, with all that it requires."""
+        request = urllib.request.Request(f"{self.client.base_url}{path}", json.dumps(body).encode(),
+                                         {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as reply:
+            text = reply.read().decode()
+        adapter = pydantic.TypeAdapter(kind)
+        if not body.get("stream"):
+            adapter.validate_json(text, strict=True)
+            return
+        events = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+        self.assertGreater(len(events), 3)
+        for event in events:
+            if event != "[DONE]":
+                adapter.validate_json(event, strict=True)
 
     def test_nothing_is_stored(self):
         for field, value in (("store", True), ("background", True), ("previous_response_id", "resp_1"), ("conversation", "conv_1")):

@@ -9,7 +9,7 @@ from ropeway_server import PATIENCE
 PATHS = {"resp": "/v1/responses", "chatcmpl": "/v1/chat/completions", "cmpl": "/v1/completions", "conv": "/v1/conversations"}
 ENDED = ("completed", "incomplete", "failed", "cancelled")
 # Ids, times and what was cached differ from run to run.
-VOLATILE = ("created", "created_at", "cached_tokens", "ropeway")
+VOLATILE = ("created", "created_at", "cached_tokens", "cache_write_tokens", "ropeway")
 DRAWN = re.compile(r"[0-9a-f]{32}")
 
 

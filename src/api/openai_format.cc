@@ -36,8 +36,8 @@ std::string UsageJson(const std::vector<Finish>& finishes, int32_t n) {
   }
   return fmt::format(
       "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},"
-      "\"prompt_tokens_details\":{{\"cached_tokens\":{}}}{}{}}}",
-      prompt, completion, prompt + completion, cached,
+      "\"prompt_tokens_details\":{{\"cached_tokens\":{},\"cache_write_tokens\":{}}}{}{}}}",
+      prompt, completion, prompt + completion, cached, prompt - cached,
       reasoning > 0
           ? fmt::format(",\"completion_tokens_details\":{{\"reasoning_tokens\":{}}}", reasoning)
           : "",

@@ -123,7 +123,7 @@ TEST(OpenAiWhole, Completion) {
       R"({"id":"cmpl-1","object":"text_completion","created":1700000000,"model":"ser\"ved",
           "choices":[{"index":0,"text":"hello","logprobs":null,"finish_reason":"stop"}],
           "usage":{"prompt_tokens":10,"completion_tokens":4,"total_tokens":14,
-                   "prompt_tokens_details":{"cached_tokens":2}}})");
+                   "prompt_tokens_details":{"cached_tokens":2,"cache_write_tokens":8}}})");
   expected["ropeway"] = kRopeway;
   EXPECT_EQ(Answer(StartCompletion(""), Choice("hello")), expected);
 }
@@ -152,7 +152,7 @@ TEST(OpenAiWhole, ManyChoicesAndTheirUsage) {
   EXPECT_EQ(answer["choices"][2]["text"], "c");
   EXPECT_EQ(answer["choices"][3]["finish_reason"], "length");
   EXPECT_EQ(answer["usage"], json::parse(R"({"prompt_tokens":110,"completion_tokens":16,
-      "total_tokens":126,"prompt_tokens_details":{"cached_tokens":52}})"));
+      "total_tokens":126,"prompt_tokens_details":{"cached_tokens":52,"cache_write_tokens":58}})"));
   EXPECT_EQ(answer["ropeway"]["batch_num"], 3);
 }
 
@@ -166,7 +166,8 @@ TEST(OpenAiWhole, SumsOfUsageDoNotOverflow) {
   }
   EXPECT_EQ(json::parse(format->Whole(choices))["usage"],
             json::parse(R"({"prompt_tokens":4294967294,"completion_tokens":8589934588,
-      "total_tokens":12884901882,"prompt_tokens_details":{"cached_tokens":4294967294}})"));
+      "total_tokens":12884901882,
+      "prompt_tokens_details":{"cached_tokens":4294967294,"cache_write_tokens":0}})"));
 }
 
 TEST(OpenAiWhole, NoMoreIsCachedThanThePromptHas) {
@@ -377,7 +378,7 @@ TEST(OpenAiStream, ChatChunk) {
   ASSERT_EQ(done.size(), 2U);
   expected["choices"] = json::array();
   expected["usage"] = json::parse(R"({"prompt_tokens":10,"completion_tokens":4,"total_tokens":14,
-                                      "prompt_tokens_details":{"cached_tokens":2}})");
+                                      "prompt_tokens_details":{"cached_tokens":2,"cache_write_tokens":8}})");
   expected["ropeway"] = kRopeway;
   EXPECT_EQ(json::parse(done[0]), expected);
   EXPECT_EQ(done[1], "[DONE]");

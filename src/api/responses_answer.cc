@@ -64,11 +64,13 @@ std::vector<SaidPart> UsualParts(const ChoiceOutput& output) {
 std::string UsageOf(const Usage& usage) {
   const int64_t input = usage.prompt_tokens;
   const int64_t output = usage.completion_tokens;
+  const int64_t cached = std::min(usage.cached_tokens, usage.prompt_tokens);
   return fmt::format(
-      R"({{"input_tokens":{},"input_tokens_details":{{"cached_tokens":{}}},"output_tokens":{},)"
-      R"("output_tokens_details":{{"reasoning_tokens":{}}},"total_tokens":{}{}}})",
-      input, std::min(usage.cached_tokens, usage.prompt_tokens), output, usage.reasoning_tokens,
-      input + output, usage.estimated ? ",\"estimated\":true" : "");
+      R"({{"input_tokens":{},"input_tokens_details":{{"cached_tokens":{},"cache_write_tokens":{}}},)"
+      R"("output_tokens":{},"output_tokens_details":{{"reasoning_tokens":{}}},)"
+      R"("total_tokens":{}{}}})",
+      input, cached, input - cached, output, usage.reasoning_tokens, input + output,
+      usage.estimated ? ",\"estimated\":true" : "");
 }
 
 // OpenAI's code of a response's error.

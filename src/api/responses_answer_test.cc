@@ -35,7 +35,7 @@ TEST(ResponsesAnswer, ATextIsAMessage) {
       "role":"assistant","content":[{"type":"output_text","text":"So \"it\" is.","annotations":[],
       "logprobs":[]}]}])"));
   EXPECT_EQ(answer["usage"], json::parse(R"({"input_tokens":3,
-      "input_tokens_details":{"cached_tokens":2},"output_tokens":9,
+      "input_tokens_details":{"cached_tokens":2,"cache_write_tokens":1},"output_tokens":9,
       "output_tokens_details":{"reasoning_tokens":4},"total_tokens":12})"));
   EXPECT_EQ(answer["ropeway"]["seed"], 7);
 }

@@ -62,7 +62,7 @@ TEST_F(HttpChoicesTest, PromptsTimesChoicesInOrder) {
   }
   // Each prompt counts once, of 3 tokens; each choice generates 2.
   EXPECT_EQ(answer["usage"], json::parse(R"({"prompt_tokens":6,"completion_tokens":8,
-      "total_tokens":14,"prompt_tokens_details":{"cached_tokens":2}})"));
+      "total_tokens":14,"prompt_tokens_details":{"cached_tokens":2,"cache_write_tokens":4}})"));
   EXPECT_EQ(answer["ropeway"],
             json::parse(R"({"batch_num":11,"seed":9,"batch":11,"batch_size":2,"queue_ms":5.0,
                 "formation_ms":0.0,"prefill_ms":0.0,"decode_ms":0.0,"output_ms":0.0})"));
