@@ -41,7 +41,8 @@ class [[nodiscard]] Status {
   // names are constants.
   const char* api_code() const { return api_code_; }
   void set_api_code(const char* code) { api_code_ = code; }
-  // Of kResourceExhausted: seconds after which trying again may succeed; 0: that is not known.
+  // Of kResourceExhausted, and of what is busy: seconds after which trying again may succeed; 0:
+  // that is not known.
   int retry_after_seconds() const { return retry_after_seconds_; }
   void set_retry_after_seconds(int seconds) { retry_after_seconds_ = seconds; }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -114,7 +115,12 @@ size_t CharactersOf(std::string_view text) {
 }
 
 Status ReadMetadata(const json& value, const std::string& field, ResponsesBody* body) {
-  if (!value.is_object() || value.size() > kMostMetadata) {
+  if (value.is_object() && value.size() > kMostMetadata) {
+    return InvalidArgument(fmt::format("'{}' must be an object of at most {} strings, but has {}.",
+                                       field, kMostMetadata, value.size()),
+                           field);
+  }
+  if (!value.is_object()) {
     return Mismatch(value, field, fmt::format("an object of at most {} strings", kMostMetadata));
   }
   for (const auto& [key, text] : value.items()) {
@@ -302,6 +308,14 @@ const FieldTable<OpenAiBody>& ResponsesFields() {
     for (const char* of_others : {"n", "prompt_logprobs", "response_format", "ropeway_gateway"}) {
       all.readers.erase(of_others);
     }
+    // A response has output: 0 is for prompts that are only looked at.
+    FieldReader<OpenAiBody>& length = all.readers.at("max_output_tokens");
+    length = [read = length](const json& value, const std::string& field, OpenAiBody* body) {
+      Status status =
+          value == -1 ? Status()
+                      : ReadInt32(value, field, 1, std::numeric_limits<int32_t>::max()).status();
+      return status.ok() ? read(value, field, body) : status;
+    };
     return all;
   }();
   return table;

@@ -366,6 +366,22 @@ TEST(ResponsesRequest, AChainIsTheSameChatAsItsItems) {
   }
 }
 
+TEST(ResponsesRequest, ErrorsSayWhatWasExpected) {
+  json many;
+  for (int i = 0; i < 17; ++i) many["k" + std::to_string(i)] = "v";
+  EXPECT_EQ(With(",\"metadata\":" + many.dump()).status.message(),
+            "'metadata' must be an object of at most 16 strings, but has 17.");
+  for (const char* length : {"0", "-2"}) {
+    EXPECT_EQ(With(std::string(",\"max_output_tokens\":") + length).status.message(),
+              std::string("'max_output_tokens' must be an integer from 1 to 2147483647, but is ") +
+                  length + ".");
+  }
+  EXPECT_EQ(With(R"(,"conversation_id":"conv_1")").status.message(),
+            "'conversation_id' is not supported; use 'conversation'.");
+  EXPECT_EQ(With(R"(,"previous_response":"resp_1")").status.message(),
+            "'previous_response' is not supported; use 'previous_response_id'.");
+}
+
 TEST(ResponsesRequest, AnOutputWhoseCallIsGoneIsLeftOutOfTheHistory) {
   const List history = {
       R"({"id":"a","role":"user","content":"a"})",

@@ -39,6 +39,22 @@ Status About(const Status& status, const char* field) {
   return about;
 }
 
+Status AboutHistory(Status status, const std::string& previous, const std::string& conversation) {
+  if (status.api_code() != std::string_view("context_length_exceeded")) return status;
+  const bool in_conversation = !conversation.empty();
+  const char* const field = in_conversation ? kConversation : kPrevious;
+  if ((previous.empty() && !in_conversation) || status.field() == field) return status;
+  const char* const helps =
+      in_conversation ? "the conversation's items count, too: delete some, or begin a new one"
+                      : "what the response goes on from counts, too: go on from an earlier one, or "
+                        "begin anew";
+  std::string message = status.message();
+  if (message.ends_with('.')) message.pop_back();
+  Status about(status.code(), fmt::format("{}; {}", message, helps), field);
+  about.set_api_code(status.api_code());
+  return about;
+}
+
 const char* FieldThatStores(const StoredRequest& request) {
   if (request.background) return "background";
   return request.conversation.empty() ? "store" : kConversation;
@@ -75,8 +91,8 @@ StatusOr<Items> AnswerRecords::Before(const std::string& tenant, const std::stri
   if (conversation->items.size() >= kMostConversationItems ||
       BytesOf(conversation->items) > kMostHistoryBytes) {
     return InvalidArgument(
-        fmt::format("The conversation '{}' is full: it may have {} items, of {} bytes together.",
-                    conversation_id, kMostConversationItems, kMostHistoryBytes),
+        fmt::format("The conversation '{}' is full: it may have {} items, of {} MiB together.",
+                    conversation_id, kMostConversationItems, kMostHistoryBytes >> 20),
         kConversation);
   }
   return std::move(conversation->items);
@@ -126,8 +142,8 @@ StatusOr<Items> AnswerRecords::Ancestors(const std::string& tenant, const std::s
     bytes += BytesOf(turn) + request.body.size();
     if (turns.size() > kMostAncestors || bytes > kMostHistoryBytes) {
       return InvalidArgument(fmt::format("The answers before this one are too many: at most {}, of "
-                                         "{} bytes together, are read.",
-                                         kMostAncestors, kMostHistoryBytes),
+                                         "{} MiB together, are read.",
+                                         kMostAncestors, kMostHistoryBytes >> 20),
                              kPrevious);
     }
     id = request.previous;

@@ -33,6 +33,9 @@ using Items = std::vector<std::string>;
 
 // The same status about the field of the request that is at fault.
 Status About(const Status& status, const char* field);
+// Of a prompt that is too long: the same, but it says that what is before the request's own input
+// counts, and what helps. Others, and those of requests that go on from nothing, are left as is.
+Status AboutHistory(Status status, const std::string& previous, const std::string& conversation);
 // The field for which a request is stored.
 const char* FieldThatStores(const StoredRequest& request);
 

@@ -77,7 +77,9 @@ StatusOr<ConversationBody> ReadConversationBody(std::string_view body,
   const bool lacks = (fields.required == "items" && read.item_count == 0) ||
                      (fields.required == "metadata" && !read.metadata);
   if (lacks && report.status().ok()) {
-    return InvalidArgument(fmt::format("'{}' is required.", fields.required), fields.required);
+    const char* const what =
+        read.item_count == 0 && read.items == "[]" ? "is empty" : "is required";
+    return InvalidArgument(fmt::format("'{}' {}.", fields.required, what), fields.required);
   }
   if (Status status = report.status(); !status.ok()) return status;
   return read;

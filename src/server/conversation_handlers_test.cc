@@ -213,7 +213,9 @@ TEST_F(ConversationsTest, BadBodiesNameTheField) {
   EXPECT_EQ(Error("POST", kTalks, Messages(21)), "400 items -");
   EXPECT_EQ(Error("POST", items, "{}"), "400 items -");
   EXPECT_EQ(Error("POST", items, ""), "400 items -");
+  EXPECT_EQ(last_message_, "'items' is required.");
   EXPECT_EQ(Error("POST", items, R"({"items":[]})"), "400 items -");
+  EXPECT_EQ(last_message_, "'items' is empty.");
   EXPECT_EQ(Error("POST", items, R"({"items":null})"), "400 items -");
   EXPECT_EQ(Error("POST", items, R"({"items":[{"role":"user","content":"a"},{"role":"king",
                                      "content":"a"}]})"),

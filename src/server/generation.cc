@@ -205,6 +205,8 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     }
   }
   if (!status.ok()) {
+    const api::Keeping& keeping = format_->request()->keeping;
+    status = AboutHistory(std::move(status), keeping.previous, keeping.conversation);
     rejection = context_->Rejection(status, http_.caller.tenant);
     // It would be the same again: OpenAI's clients retry other 503s.
     if (rejection->status == 503 && !status.field().empty()) {

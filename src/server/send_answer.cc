@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/chat_size.h"
+#include "server/answer_records.h"
 #include "server/delta_merge.h"
 
 namespace ropeway::server {
@@ -146,7 +147,9 @@ void AnswerSender::NoteOutcome() {
 }
 
 http::HttpReply AnswerSender::FailureReply(const Status& failure) const {
-  http::HttpReply reply = context_->Rejection(failure, http_.caller.tenant);
+  const api::Keeping& keeping = format_->request()->keeping;
+  http::HttpReply reply = context_->Rejection(
+      AboutHistory(failure, keeping.previous, keeping.conversation), http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
   // admin's cancel.
   if (failure.code() == StatusCode::kCancelled && context_->http.accepting()) {

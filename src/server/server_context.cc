@@ -67,8 +67,8 @@ http::Verdict ServerContext::Check(http::Rights rights, const http::RequestHead&
 
 http::HttpReply ServerContext::Rejection(const Status& status, const std::string& tenant) const {
   http::HttpReply reply = http::ErrorReply(api::ToApiError(status));
-  if (reply.status == 429 || reply.status == 503) {
-    const int known = status.retry_after_seconds();
+  const int known = status.retry_after_seconds();
+  if (reply.status == 429 || reply.status == 503 || known > 0) {
     const int seconds = known > 0 ? known : backend->RetryAfterSeconds(tenant);
     reply.headers.emplace_back("Retry-After", std::to_string(seconds));
   }

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -49,7 +49,7 @@ class ConversationHolds {
 
   static std::shared_ptr<void> Take(const std::shared_ptr<ConversationHolds>& holds, Key key) {
     const std::lock_guard lock(holds->mutex_);
-    if (!holds->held_.insert(key).second) return nullptr;
+    if (!holds->held_.emplace(key, "").second) return nullptr;
     // Any pointer that is not null.
     return {holds.get(), [holds, key = std::move(key)](void*) {
               const std::lock_guard release(holds->mutex_);
@@ -57,9 +57,21 @@ class ConversationHolds {
             }};
   }
 
+  // Says which answer a conversation that is held is held for.
+  void Name(const Key& key, const std::string& answer) {
+    const std::lock_guard lock(mutex_);
+    if (const auto held = held_.find(key); held != held_.end()) held->second = answer;
+  }
+  // "": another request, or none.
+  std::string HolderOf(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto held = held_.find(key);
+    return held == held_.end() ? "" : held->second;
+  }
+
  private:
   std::mutex mutex_;
-  std::set<Key> held_;  // GUARDED_BY(mutex_)
+  std::map<Key, std::string> held_;  // With the answer for which it is. GUARDED_BY(mutex_)
 };
 
 std::string DrawId(std::string_view prefix) {
@@ -98,10 +110,21 @@ StatusOr<StoredAnswers::ConversationHold> StoredAnswers::HoldConversation(const 
                                                                           const std::string& id) {
   ConversationHold hold = ConversationHolds::Take(holds_, {tenant, id});
   if (hold != nullptr) return hold;
+  const std::string holder = holds_->HolderOf({tenant, id});
   Status busy = InvalidArgument(
-      fmt::format("The conversation '{}' is being changed by another request.", id), kConversation);
+      holder.empty()
+          ? fmt::format("The conversation '{}' is being changed by another request.", id)
+          : fmt::format("The conversation '{}' has a turn under way, the answer '{}'.", id, holder),
+      kConversation);
   busy.set_api_code("conversation_busy");
+  busy.set_retry_after_seconds(1);
   return busy;
+}
+
+void StoredAnswers::NameTurn(const StoredRequest& request) const {
+  // The id of an answer that is sent whole is told with its end.
+  if (request.conversation.empty() || !(request.background || request.stream)) return;
+  holds_->Name({request.tenant, request.conversation}, request.id);
 }
 
 std::string StoredAnswers::BasisOf(const std::string& name) const {
@@ -132,6 +155,7 @@ StatusOr<std::shared_ptr<StoredRun>> StoredAnswers::Begin(StoredRequest request,
   request.basis = BasisOf(request.head.model);
   StoredRun::Parts parts = PartsOf(api->request);
   parts.conversation = std::move(hold);
+  NameTurn(request);
   const Key key{request.tenant, request.id};
   auto run = std::make_shared<StoredRun>(std::make_shared<const StoredRequest>(std::move(request)),
                                          api->choices(), std::move(parts));

@@ -112,6 +112,8 @@ class StoredAnswers {
   void ResumeOne(const store::ObjectInfo& info);
   // What decides the bits of a model's output; "": not known.
   std::string BasisOf(const std::string& name) const;
+  // Tells those who find the request's conversation busy which answer it is.
+  void NameTurn(const StoredRequest& request) const;
   StoredRun::Parts PartsOf(const Request& asked) const;
   // Hands a run's choices to the backend. kResourceExhausted: it has no room; a patient run waits
   // then, if StoredRun::waits says so.

@@ -66,7 +66,10 @@ void StoredAnswers::ResumeOne(const store::ObjectInfo& info) {
   parts.recorded = true;
   if (!request.conversation.empty()) {
     StatusOr<ConversationHold> hold = HoldConversation(request.tenant, request.conversation);
-    if (hold.ok()) parts.conversation = *std::move(hold);
+    if (hold.ok()) {
+      parts.conversation = *std::move(hold);
+      NameTurn(request);
+    }
   }
   const bool has_turn = request.conversation.empty() || parts.conversation != nullptr;
   auto run = std::make_shared<StoredRun>(answer->request, choices, std::move(parts));
@@ -165,6 +168,7 @@ Status StoredAnswers::HandOver(WaitingAnswer* waiting) {
     StatusOr<ConversationHold> hold = HoldConversation(request.tenant, request.conversation);
     if (!hold.ok()) return {StatusCode::kUnavailable, hold.status().message()};
     run.SetConversation(*std::move(hold));
+    NameTurn(request);
     waiting->needs_turn = false;
   }
   if (waiting->requests.empty()) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "http/http_reply.h"
+#include "server/answer_records.h"
 #include "server/delta_merge.h"
 #include "server/stored_record.h"
 
@@ -271,7 +272,8 @@ void StoredRun::OnEnd(size_t index, Outcome end) {
     } else if (!end.status.ok() || end.finish.reason == FinishReason::kFailed) {
       if (!stopped()) {
         failure_ = end.status.ok() ? Status(StatusCode::kInternal, "The request failed.")
-                                   : std::move(end.status);
+                                   : AboutHistory(std::move(end.status), request_->previous,
+                                                  request_->conversation);
       }
       running = Running();
     } else {

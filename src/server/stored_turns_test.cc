@@ -105,6 +105,13 @@ TEST_F(StoredTurnsTest, AConversationHasOneTurnAtATime) {
   const std::string turn = R"({"input":"x","conversation":")" + id + "\"";
   const std::string path = BeginAt("/v1/responses", turn);
   EXPECT_EQ(Error("POST", "/v1/responses", turn + "}"), "409 conversation conversation_busy");
+  const std::string answer = path.substr(path.rfind('/') + 1);
+  EXPECT_EQ(last_message_,
+            "The conversation '" + id + "' has a turn under way, the answer '" + answer + "'.");
+  const ClientReply busy = Ask("DELETE", "/v1/conversations/" + id);
+  EXPECT_EQ(busy.status, 409);
+  EXPECT_THAT(busy.body, HasSubstr(answer));
+  EXPECT_EQ(busy.headers.at("retry-after"), "1");
   EXPECT_EQ(Ask("POST", path + "/cancel").status, 200);
   EXPECT_TRUE(Reaches(path, "cancelled"));
   EXPECT_EQ(CountItems(id), 0U);
@@ -113,6 +120,36 @@ TEST_F(StoredTurnsTest, AConversationHasOneTurnAtATime) {
     return Ask("POST", "/v1/responses", turn + R"(,"max_output_tokens":2})").status == 200;
   }));
   EXPECT_EQ(CountItems(id), 2U);
+}
+
+TEST_F(StoredTurnsTest, OfATooLongPromptTheHistoryIsNamed) {
+  const std::string id = Told("POST", "/v1/conversations", "{}")["id"];
+  const std::string first = Respond(R"("input":"one")")["id"];
+  const auto error = [this](const std::string& more) {
+    return Error("POST", "/v1/responses", R"({"input":"x",)" + more + "}") + ": " + last_message_;
+  };
+  for (const bool at_once : {true, false}) {
+    backend_.set_script([at_once](const Request&) {
+      FakeScript script;
+      Status* const status = at_once ? &script.rejection : &script.failure;
+      *status = InvalidArgument("the prompt is too long", "messages");
+      status->set_api_code("context_length_exceeded");
+      script.fail_after = at_once ? -1 : 0;
+      script.fail_unadmitted = true;
+      return script;
+    });
+    EXPECT_EQ(error(R"("conversation":")" + id + "\""),
+              "400 conversation context_length_exceeded: the prompt is too long; the "
+              "conversation's items count, too: delete some, or begin a new one");
+    for (const char* store : {"true", "false"}) {
+      EXPECT_EQ(
+          error(std::string(R"("store":)") + store + R"(,"previous_response_id":")" + first + "\""),
+          "400 previous_response_id context_length_exceeded: the prompt is too long; what "
+          "the response goes on from counts, too: go on from an earlier one, or begin anew");
+    }
+    EXPECT_EQ(error(R"("store":true)"),
+              "400 input context_length_exceeded: the prompt is too long");
+  }
 }
 
 TEST_F(StoredTurnsTest, AConversationIsBusyAfterARestartToo) {
