@@ -82,6 +82,7 @@ std::string Fields(const AccessRecord& r, bool json) {
   FieldWriter writer(json);
   writer.Text("id", r.id);
   writer.Text("own_id", r.own_id);
+  writer.Text("answer_id", r.answer_id);
   writer.Text("key", r.key);
   writer.Text("class", r.priority);
   writer.Text("address", r.address);

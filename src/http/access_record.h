@@ -16,11 +16,12 @@ namespace ropeway::http {
 // What is empty or absent is not shown. The texts may be the client's: they are bounded and escaped
 // where they are shown.
 struct AccessRecord {
-  std::string id;        // The answer's x-request-id.
-  std::string own_id;    // The server's, which is in an answer's body, where `id` is the client's.
-  std::string key;       // The API key's name.
-  std::string priority;  // The class that served it.
-  std::string address;   // The client's.
+  std::string id;         // The answer's x-request-id.
+  std::string own_id;     // The server's, which is in an answer's body, where `id` is the client's.
+  std::string answer_id;  // By which a stored answer can be asked for.
+  std::string key;        // The API key's name.
+  std::string priority;   // The class that served it.
+  std::string address;    // The client's.
   std::string method;
   std::string route;  // As the table of routes has it, not as the client wrote it.
   int status = 0;     // 499: the client left before its answer was complete.

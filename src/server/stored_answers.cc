@@ -135,12 +135,13 @@ std::string StoredAnswers::BasisOf(const std::string& name) const {
   return "";
 }
 
-StoredRun::Parts StoredAnswers::PartsOf(const Request& asked) const {
+StoredRun::Parts StoredAnswers::PartsOf(const api::ApiRequest& api) const {
   StoredRun::Parts parts;
   parts.inbox = inbox_;
   parts.backend = backend_;
   parts.answers = answers_;
-  parts.keep_tokens = asked.logprobs.has_value();
+  parts.keep_tokens = api.request.logprobs.has_value();
+  parts.per_prompt = static_cast<size_t>(std::max(1, api.n));
   parts.waiting = waiting_bytes_;
   return parts;
 }
@@ -153,7 +154,7 @@ StatusOr<std::shared_ptr<StoredRun>> StoredAnswers::Begin(StoredRequest request,
   if (!room.ok()) return About(room, FieldThatStores(request));
   api::ApiRequest* const api = format->request();
   request.basis = BasisOf(request.head.model);
-  StoredRun::Parts parts = PartsOf(api->request);
+  StoredRun::Parts parts = PartsOf(*api);
   parts.conversation = std::move(hold);
   NameTurn(request);
   const Key key{request.tenant, request.id};
@@ -337,10 +338,12 @@ std::string StoredAnswers::MetricsText() const {
   return metrics_.Text(store_->stats(), under_way);
 }
 
-void StoredAnswers::Forget(const StoredRun& run) {
+bool StoredAnswers::Forget(const StoredRun& run) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find({run.request().tenant, run.request().id});
-  if (found != live_.end() && found->second.get() == &run) live_.erase(found);
+  if (found == live_.end() || found->second.get() != &run) return false;
+  live_.erase(found);
+  return true;
 }
 
 }  // namespace ropeway::server

@@ -114,7 +114,7 @@ class StoredAnswers {
   std::string BasisOf(const std::string& name) const;
   // Tells those who find the request's conversation busy which answer it is.
   void NameTurn(const StoredRequest& request) const;
-  StoredRun::Parts PartsOf(const Request& asked) const;
+  StoredRun::Parts PartsOf(const api::ApiRequest& api) const;
   // Hands a run's choices to the backend. kResourceExhausted: it has no room; a patient run waits
   // then, if StoredRun::waits says so.
   Status Submit(const std::shared_ptr<StoredRun>& run, const std::vector<size_t>& choices,
@@ -133,7 +133,8 @@ class StoredAnswers {
   void Save(const std::shared_ptr<StoredRun>& run);
   // `write` is set once it is due.
   void TrySave(const std::shared_ptr<StoredRun>& run, StoredRun::Write* write);
-  void Forget(const StoredRun& run);
+  // Returns whether it was known.
+  bool Forget(const StoredRun& run);
 
   const std::shared_ptr<base::SharedBudget> answers_;  // Null: no bound.
   const std::shared_ptr<base::SharedBudget> waiting_bytes_;

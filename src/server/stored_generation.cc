@@ -126,6 +126,7 @@ StatusOr<std::shared_ptr<StoredRun>> Generation::BeginStored(std::vector<KeyTick
 
 asio::awaitable<http::Sent> Generation::SendStored() {
   const bool streams = format_->request()->stream;
+  exchange_->record.answer_id = run_->request().id;
   auto watcher = std::make_unique<RunWatcher>(run_, !streams, true, WakeOf(stream_));
   http::Sent sent;
   if (run_->request().background && !streams) {

@@ -1,4 +1,5 @@
 // StoredAnswers: how answers go on after a restart, and the thread that writes records.
+#include <fmt/format.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/utf8.h"
 #include "server/stored_answers.h"
 #include "server/stored_record.h"
 #include "server/submission.h"
@@ -23,6 +25,28 @@ constexpr std::chrono::milliseconds kTick = AnswerQueue::kTick;
 // reached yet.
 constexpr std::chrono::minutes kModelPatience{5};
 
+// " key=" and the name of the key, in lines of the log.
+std::string KeyText(const StoredRequest& request) {
+  return request.tenant.empty() ? "" : " key=" + request.tenant;
+}
+
+// Of an answer that no request's line tells of. Neither what was asked nor what was said.
+void LogEnd(const StoredRun& run) {
+  constexpr size_t kMostErrorBytes = 256;
+  const StoredRequest& request = run.request();
+  if (!request.background && !run.resumed()) return;
+  const StoredRun::Report report = run.report();
+  std::string error;
+  if (!report.error.empty()) {
+    error =
+        fmt::format(" error=\"{}\"", base::PrintableText(report.error.substr(0, kMostErrorBytes)));
+  }
+  base::TryLog(spdlog::level::info,
+               "answer id={}{} state={} tokens_in={} tokens_out={} total_ms={:.1f}{}", request.id,
+               KeyText(request), report.state, report.prompt_tokens, report.generated,
+               report.total.count(), error);
+}
+
 }  // namespace
 
 // --- Restarts
@@ -34,14 +58,19 @@ void StoredAnswers::Resume() {
 
 void StoredAnswers::ResumeWhenRead() {
   if (!store_->loaded() || !resume_.exchange(false)) return;
+  size_t count = 0;
   for (const store::ObjectInfo& info : store_->Opened()) {
     if (info.name.kind != store::ObjectKind::kResponse || info.lost) continue;
     try {
       ResumeOne(info);
+      ++count;
     } catch (const std::exception& e) {
       base::TryLog(spdlog::level::err, "the answer {} is not gone on with: {}", info.name.id,
                    e.what());
     }
+  }
+  if (count > 0) {
+    base::TryLog(spdlog::level::info, "stored answers that were under way and go on: {}", count);
   }
 }
 
@@ -60,7 +89,7 @@ void StoredAnswers::ResumeOne(const store::ObjectInfo& info) {
   size_t choices = 1;
   if (format.ok()) {
     const api::ApiRequest& api = *(*format)->request();
-    parts = PartsOf(api.request);
+    parts = PartsOf(api);
     choices = api.choices();
   }
   parts.recorded = true;
@@ -185,6 +214,10 @@ Status StoredAnswers::HandOver(WaitingAnswer* waiting) {
     return {};
   }
   Status status = Submit(waiting->run, waiting->unfinished, std::move(all));
+  if (status.ok()) {
+    base::TryLog(spdlog::level::info, "answer id={}{} goes on behind {} tokens", request.id,
+                 KeyText(request), run.report().generated);
+  }
   // It comes back from there.
   if (status.code() == StatusCode::kResourceExhausted) return {};
   return status;
@@ -238,7 +271,7 @@ void StoredAnswers::TrySave(const std::shared_ptr<StoredRun>& run, StoredRun::Wr
   using Write = StoredRun::Write;
   const Write write = *due = run->Due(Clock::now());
   if (write == Write::kNothing) {
-    if (run->settled()) Forget(*run);
+    if (run->settled() && Forget(*run)) LogEnd(*run);
     WaitingAnswer waiting;
     if (run->TakeLost(&waiting.choices)) {
       waiting.run = run;

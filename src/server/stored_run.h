@@ -43,6 +43,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
     Backend* backend = nullptr;                   // Outlives its sinks.
     std::shared_ptr<base::SharedBudget> answers;  // What the output may take in memory; null: all.
     bool keep_tokens = false;                     // The answer reports them.
+    size_t per_prompt = 1;                        // The choices of one prompt.
     std::shared_ptr<void> conversation;  // The right to change it; released when it is settled.
     bool recorded = false;               // The store has it, from an earlier process.
     // What the bodies of answers may take that wait for a backend with room; null: all.
@@ -120,6 +121,15 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   void Written(Write write, const Status& status);
   // The write could not be made for want of memory: it is due again.
   void Retry();
+  // What became of it, for the log.
+  struct Report {
+    std::string state;
+    int64_t prompt_tokens = 0;
+    int64_t generated = 0;
+    std::chrono::duration<double, std::milli> total{};  // In this process.
+    std::string error;
+  };
+  Report report() const;
   // Whether it is in the background and its backend was lost, or had no room for it: then it waits
   // from now on, to be generated anew, or behind the ids of `had`, what there was of it.
   bool TakeLost(std::vector<StoredChoice>* had);

@@ -112,6 +112,23 @@ void StoredRun::Written(Write write, const Status& status) {
   parts_.inbox->Add(shared_from_this());
 }
 
+StoredRun::Report StoredRun::report() const {
+  const std::lock_guard lock(mutex_);
+  Report report;
+  report.state = api::AnswerStateName(State());
+  if (interrupted_ && !cancelled_) report.state = "parked";
+  if (dropped_) report.state = "deleted";
+  report.total = std::chrono::steady_clock::now() - made_;
+  if (!failure_.ok()) report.error = failure_.message();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    const auto ids = static_cast<int64_t>(choice.ids.size());
+    report.generated += std::max(choice.facts.generated, ids);
+    if (i % parts_.per_prompt == 0) report.prompt_tokens += choice.facts.prompt_tokens;
+  }
+  return report;
+}
+
 bool StoredRun::TakeLost(std::vector<StoredChoice>* had) {
   const std::lock_guard lock(mutex_);
   if (!lost_ || settled_ || parked_ || stopped() || !AllEnded()) return false;

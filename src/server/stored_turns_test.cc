@@ -1,10 +1,14 @@
 // Requests whose answers are stored, and those that go on from them, over HTTP.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -162,6 +166,51 @@ TEST_F(StoredTurnsTest, AConversationIsBusyAfterARestartToo) {
   ASSERT_TRUE(backend_.WaitActive(1));
   EXPECT_EQ(Ask("POST", path + "/cancel").status, 200);
   EXPECT_TRUE(Reaches(path, "cancelled"));
+}
+
+TEST_F(StoredTurnsTest, TheLogHasALineOfEachAnswerInTheBackground) {
+  server_.reset();  // No thread may use the logger meanwhile.
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  ServerOptions options;
+  options.access_log = true;
+  StartStored(options);
+  const std::string ask = R"({"input":"my-private-words","max_output_tokens":2)";
+  std::vector<std::string> ids;
+  const auto begin = [&](FakeScript script) {
+    backend_.set_script([script](const Request&) { return script; });
+    const std::string path = BeginAt("/v1/responses", ask);
+    ids.push_back(path.substr(path.rfind('/') + 1));
+    return path;
+  };
+  EXPECT_TRUE(Reaches(begin({}), "incomplete"));
+  FakeScript fails;
+  fails.fail_after = 1;
+  fails.failure = Status(StatusCode::kInternal, "a row has\nno logit");
+  EXPECT_TRUE(Reaches(begin(fails), "failed"));
+  FakeScript endless;
+  endless.endless = true;
+  const std::string path = begin(endless);
+  StartStored(options);
+  ASSERT_TRUE(backend_.WaitActive(1));
+  EXPECT_EQ(Ask("POST", path + "/cancel").status, 200);
+  EXPECT_TRUE(Reaches(path, "cancelled"));
+  server_.reset();
+  spdlog::set_default_logger(before);
+  const std::string text = log.str();
+  EXPECT_THAT(text, HasSubstr("answer_id=" + ids[0]));
+  EXPECT_THAT(text, HasSubstr("answer id=" + ids[0] +
+                              " state=incomplete tokens_in=3 tokens_out=2 total_ms="));
+  EXPECT_THAT(text, testing::ContainsRegex("answer id=" + ids[1] +
+                                           " state=failed tokens_in=3 tokens_out=1 total_ms=.* "
+                                           "error=\"a row has"));
+  EXPECT_THAT(text, HasSubstr("answer id=" + ids[2] + " state=parked "));
+  EXPECT_THAT(text, HasSubstr("stored answers that were under way and go on: 1\n"));
+  EXPECT_THAT(text, HasSubstr("answer id=" + ids[2] + " goes on behind "));
+  EXPECT_THAT(text, HasSubstr("answer id=" + ids[2] + " state=cancelled "));
+  EXPECT_THAT(text, testing::Not(HasSubstr("my-private-words")));
 }
 
 TEST_F(StoredTurnsTest, AnAncestorThatIsDeletedIsThereForWhatGoesOnAfterARestart) {
