@@ -417,5 +417,24 @@ TEST_F(NoStoreTest, NothingIsThereAndNothingIsKept) {
   EXPECT_EQ(told("DELETE", talk + "/items/msg_1"), 404);
 }
 
+TEST_F(StoredRoutesTest, OfADamagedStoreClientsLearnBeforeAnythingIsComputed) {
+  const std::string ask = R"({"input":"hi","max_output_tokens":2)";
+  const std::string path =
+      "/v1/responses/" + Told("POST", "/v1/responses", ask + "}").value("id", "");
+  control_->damaged = true;
+  EXPECT_EQ(Error("POST", "/v1/responses", ask + "}"), "503 store unavailable");
+  control_->damaged = false;
+  const size_t submitted = backend_.submitted().size();
+  for (const char* field : {"store", "background"}) {
+    EXPECT_EQ(Error("POST", "/v1/responses", ask + ",\"" + field + "\":true}"),
+              std::string("503 ") + field + " unavailable");
+    EXPECT_EQ(last_message_,
+              "nothing new can be stored now: the files of what is stored are damaged");
+  }
+  EXPECT_EQ(backend_.submitted().size(), submitted);
+  EXPECT_EQ(Ask("POST", "/v1/responses", ask + R"(,"store":false})").status, 200);
+  EXPECT_EQ(Ask("GET", path).status, 200);
+}
+
 }  // namespace
 }  // namespace ropeway::server
