@@ -248,10 +248,9 @@ TEST_F(StoredTurnsTest, AConversationGrowsWithinTheBudget) {
                            "/items";
   const std::string body =
       R"({"items":[{"role":"user","content":")" + std::string(200'000, 'x') + "\"}]}";
-  EXPECT_EQ(Ask("POST", path, body).status, 200);
-  EXPECT_EQ(Ask("POST", path, body).status, 200);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Ask("POST", path, body).status, 200) << i;
   EXPECT_EQ(Ask("POST", path, body).status, 429);
-  EXPECT_EQ(Told("GET", path)["data"].size(), 2U);
+  EXPECT_EQ(Told("GET", path)["data"].size(), 5U);
 }
 
 TEST_F(StoredTurnsTest, AFullConversationTakesNoTurn) {

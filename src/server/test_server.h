@@ -64,7 +64,7 @@ class ServerTest : public testing::Test {
 
   // After every test, whatever it did: nothing is left in the backend.
   void TearDown() override {
-    server_->Stop();
+    if (server_ != nullptr) server_->Stop();
     EXPECT_TRUE(backend_.WaitIdle());
   }
 
