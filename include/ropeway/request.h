@@ -376,6 +376,7 @@ struct Finish {
   // What the prompt left of max_model_len, where Request::max_tokens was more; 0: it was not.
   int32_t max_tokens = 0;
   const char* cut_by = "";  // With kLength, the server's limit that ended it: kTokensPerMinute.
+  int32_t stop = -1;  // With kStop, which of Request::stop ended it; -1: none, or it is not known.
 };
 
 // A finished request, collected: what Wait and Poll return.

@@ -49,6 +49,15 @@ double Milliseconds(std::chrono::nanoseconds time) {
   return std::round(static_cast<double>(time.count()) / 1e3) / 1e3;
 }
 
+// The stop string that ended a choice, as vLLM names it: a member behind a comma; "": none did.
+std::string StopMember(const Finish& finish, const Request& request) {
+  const auto stop = static_cast<size_t>(finish.stop);
+  if (finish.stop < 0 || stop >= request.stop.size()) return "";
+  std::string member = ",\"stop_reason\":";
+  AppendJsonString(request.stop[stop], &member);
+  return member;
+}
+
 // For a gateway, of the tokens of one chunk: their ids, and with log-probabilities where each one's
 // text begins, in bytes of the generated text.
 std::string IdMembers(const std::vector<OutputToken>& tokens, bool offsets) {
@@ -374,7 +383,9 @@ std::string OpenAiFormat::OnEnd(size_t choice, const Finish& finish) {
   const Delta& rest = rests_[choice];
   const std::string output = rest.says() ? OutputMember(rest) : words_.no_output;
   const std::string tail = ",\"ropeway\":" + RopewayJson({&finish, 1});
-  return MakeChunk(choice, output, "null", {.finish_reason = reason, .tail = tail});
+  const std::string stop = StopMember(finish, body_->request);
+  return MakeChunk(choice, output, "null",
+                   {.finish_reason = reason, .in_choice = stop, .tail = tail});
 }
 
 std::string OpenAiFormat::Done() {
@@ -425,6 +436,7 @@ std::string OpenAiFormat::Whole(const std::vector<ChoiceOutput>& choices) const 
     choice["finish_reason"] = cut ? "length" : StopReason(last.whole());
     if (i > 0) answer += ',';
     answer += DumpJson(choice);
+    answer.insert(answer.size() - 1, StopMember(choices[i].finish, body_->request));
     finishes.push_back(choices[i].finish);
   }
   return answer + "],\"usage\":" + UsageJson(finishes, body_->n) + "," + MoreMembers(choices) +

@@ -139,6 +139,21 @@ TEST(OpenAiWhole, Chat) {
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
 }
 
+TEST(OpenAi, TheStopStringThatEndedAChoiceIsNamed) {
+  const std::string stops = R"(,"stop":["a\"","\n"])";
+  ChoiceOutput choice = Choice("hello");
+  EXPECT_FALSE(Answer(StartChat(stops), choice)["choices"][0].contains("stop_reason"));
+  choice.finish.stop = 0;
+  EXPECT_EQ(Answer(StartChat(stops), choice)["choices"][0]["stop_reason"], "a\"");
+  Finish finish = Ended(FinishReason::kStop);
+  const Format events = StartCompletion(stops + R"(,"stream":true)");
+  EXPECT_FALSE(Event(events->OnEnd(0, finish))["choices"][0].contains("stop_reason"));
+  finish.stop = 1;
+  const json end = Event(events->OnEnd(0, finish))["choices"][0];
+  EXPECT_EQ(end["stop_reason"], "\n");
+  EXPECT_EQ(end["finish_reason"], "stop");
+}
+
 TEST(OpenAiWhole, ManyChoicesAndTheirUsage) {
   const Format format = StartCompletion(",\"n\":2", {}, R"(["p","q"])");
   std::vector<ChoiceOutput> choices = {Choice("a"), Choice("b"), Choice("c"), Choice("d")};

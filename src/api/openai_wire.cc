@@ -55,6 +55,7 @@ OpenAiReply::OpenAiReply(const Request& request)
     : chat_(IsChat(request)),
       logprobs_(request.logprobs),
       max_tokens_(request.max_tokens),
+      stops_(request.stop),
       length_(request.max_tokens),
       answer_(request) {}
 
@@ -153,6 +154,7 @@ std::optional<Outcome> OpenAiReply::TakeObject(const Json& event, std::string_vi
   const std::string_view reason = fields.Text(Member(choice, "finish_reason"), "finish_reason");
   if (!fields.fault().empty()) return Broken(fields.fault());
   if (std::optional<Outcome> failure = Give(std::move(delta), give)) return failure;
+  TakeStop(Member(choice, "stop_reason"));
   return TakeFinish(reason);
 }
 
@@ -218,6 +220,13 @@ std::optional<Outcome> OpenAiReply::Give(Delta delta, const DeltaFn& give) {
   if (!length_.Take(base::TextBytes(delta), delta.tokens.size())) return TooLong(max_tokens_);
   give(std::move(delta));
   return std::nullopt;
+}
+
+// vLLM's and Ropeway's: the stop string, or the id of an end token.
+void OpenAiReply::TakeStop(const Json& stop) {
+  if (!stop.is_string()) return;
+  const auto found = std::ranges::find(stops_, stop.get_ref<const std::string&>());
+  if (found != stops_.end()) end_.stop = static_cast<int32_t>(found - stops_.begin());
 }
 
 std::optional<Outcome> OpenAiReply::TakeFinish(std::string_view reason) {

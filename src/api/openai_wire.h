@@ -71,11 +71,13 @@ class OpenAiReply : public WireReply {
   // The same; `marked`: the choice is of a document that MarkHalves returned.
   void ReadMarked(const nlohmann::json& choice, bool marked, FieldReader* fields, Delta* delta);
   std::optional<Outcome> Give(Delta delta, const DeltaFn& give);
+  void TakeStop(const nlohmann::json& stop);
   std::optional<Outcome> TakeFinish(std::string_view reason);
 
   const bool chat_;
   const std::optional<int32_t> logprobs_;
   const std::optional<int32_t> max_tokens_;
+  const std::vector<std::string> stops_;
   Shape shape_ = Shape::kUnknown;
   std::string start_;        // A body of unknown shape, or all of a document so far.
   size_t looked_at_ = 0;     // Bytes of it, for the first that tells the shape.

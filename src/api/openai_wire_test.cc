@@ -182,6 +182,22 @@ TEST(OpenAiWire, ReadsAChat) {
   }
 }
 
+// As vLLM and Ropeway name it; an end token's id is none.
+TEST(OpenAiWire, ReadsTheStopStringThatEndedIt) {
+  const auto wire = MakeOpenAi({});
+  Request request = CompletionRequest();
+  request.stop = {"a", "\n"};
+  const auto stop_of = [&](const std::string& reason) {
+    const std::string end =
+        R"({"choices":[{"text":"","finish_reason":"stop","stop_reason":)" + reason + "}]}";
+    const ReadStream read = ReadInPieces(*wire, request, Events({end}), 7);
+    EXPECT_FALSE(read.failure);
+    return read.end.stop;
+  };
+  EXPECT_EQ(stop_of(R"("\n")"), 1);
+  for (const char* other : {"null", "2", "\"b\"", "[]"}) EXPECT_EQ(stop_of(other), -1) << other;
+}
+
 TEST(OpenAiWire, AnEndNeedsAFinishReasonOrDone) {
   const auto wire = MakeOpenAi({});
   const std::string text = R"({"choices":[{"text":" a","finish_reason":null}]})";

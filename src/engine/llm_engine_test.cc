@@ -177,6 +177,7 @@ TEST(LlmEngineTest, StopStringAcrossTokensEndsTheText) {
   const TestSink::Seen seen = sink->WaitEnd();
   EXPECT_EQ(seen.text, "abc ");
   EXPECT_EQ(seen.finish->reason, FinishReason::kStop);
+  EXPECT_EQ(seen.finish->stop, 1);
   // The three tokens of the stop string were generated; what came after was not.
   EXPECT_EQ(seen.finish->usage.completion_tokens, 7);
   EXPECT_EQ(seen.tokens.size(), 7U);
@@ -190,7 +191,9 @@ TEST(LlmEngineTest, WhatMightHaveBecomeAStopStringIsSentAtTheEnd) {
   request.max_tokens = 5;
   auto sink = NewSink();
   ASSERT_TRUE(test.engine->Submit(request, sink).ok());
-  EXPECT_EQ(sink->WaitEnd().text, "abcEN");
+  const TestSink::Seen seen = sink->WaitEnd();
+  EXPECT_EQ(seen.text, "abcEN");
+  EXPECT_EQ(seen.finish->stop, -1);
 }
 
 TEST(LlmEngineTest, CharactersAreNeverSplit) {

@@ -152,6 +152,7 @@ bool RequestOutput::LookForStop(std::string* said) {
   tokenizer::StopMatcher::Step step = stops_.Append(*said);
   unsaid_.erase(0, step.text.size());
   *said = std::move(step.text);
+  if (step.stop) finish_.stop = static_cast<int32_t>(*step.stop);
   return step.stop.has_value();
 }
 

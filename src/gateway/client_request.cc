@@ -177,6 +177,7 @@ Finish ClientRequest::FinishOf(const Finish& end, base::TimePoint now) const {
   // It cannot be more than was asked for.
   if (end.max_tokens < request.max_tokens.value_or(0)) finish.max_tokens = end.max_tokens;
   finish.cut_by = end.cut_by;
+  finish.stop = end.stop;
   finish.batch_num = batch.number;
   finish.batch_size = batch.size;
   finish.times = Times();

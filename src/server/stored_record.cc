@@ -156,8 +156,12 @@ void EachTime(const Each& each) {
   each([](auto& f) -> auto& { return f.times.output; });
 }
 
+// With the reason goes the stop string, if there is one: records without any are as they were.
+constexpr uint64_t kReasons = 4;
+
 void PackFinish(const Finish& finish, RecordWriter* writer) {
-  writer->Number(static_cast<uint64_t>(finish.reason));
+  writer->Number(static_cast<uint64_t>(finish.reason) +
+                 kReasons * static_cast<uint64_t>(finish.stop + 1));
   writer->Number(finish.usage.estimated ? 1 : 0);
   // The server has one limit that ends answers.
   writer->Number(*finish.cut_by != '\0' ? 1 : 0);
@@ -167,7 +171,9 @@ void PackFinish(const Finish& finish, RecordWriter* writer) {
 
 Finish UnpackFinish(RecordReader* reader) {
   Finish finish;
-  finish.reason = static_cast<FinishReason>(reader->Number());
+  const uint64_t end = reader->Number();
+  finish.reason = static_cast<FinishReason>(end % kReasons);
+  finish.stop = static_cast<int32_t>(end / kReasons) - 1;
   finish.usage.estimated = reader->Number() != 0;
   finish.cut_by = reader->Number() != 0 ? kTokensPerMinute : "";
   EachNumber([&](auto field) {

@@ -102,6 +102,20 @@ TEST(StoredRecord, KeepsTheOutput) {
   EXPECT_FALSE(read->choices[1].finish);
 }
 
+TEST(StoredRecord, KeepsTheStopString) {
+  for (const int32_t stop : {-1, 0, 15}) {
+    StoredChoice choice = ChoiceOfTest();
+    choice.finish->reason = FinishReason::kStop;
+    choice.finish->stop = stop;
+    const ChoicePart part = {PieceLog(std::move(choice.pieces)), 4, {}, choice.finish};
+    const StatusOr<StoredAnswer> read =
+        UnpackAnswer(PackAnswer(api::AnswerState::kCompleted, std::nullopt, {part}));
+    ASSERT_TRUE(read.ok());
+    EXPECT_EQ(read->choices[0].finish->reason, FinishReason::kStop);
+    EXPECT_EQ(read->choices[0].finish->stop, stop);
+  }
+}
+
 // What is packed of an answer under way: the pieces that its ids account for.
 TEST(StoredRecord, KeepsAPart) {
   const StatusOr<StoredAnswer> read =
