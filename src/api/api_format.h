@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/json.h"
@@ -50,6 +51,21 @@ struct BodyLimits {
 
 // A prompt in any of its forms.
 using Prompt = decltype(Request::prompt);
+
+// A prompt of texts and of token ids that follow each other, until the server has encoded the
+// texts: ApiRequest::prompts[prompt] takes the ids. The first text gets what the vocabulary puts
+// before texts if it is the first part.
+using PromptPart = std::variant<std::string, std::vector<TokenId>>;
+struct MixedPrompt {
+  size_t prompt = 0;
+  std::vector<PromptPart> parts;
+};
+
+// A bias of each token of a text: the server encodes that, and adds to the request's logit_bias.
+struct TextBias {
+  std::string text;
+  float bias = 0.0F;
+};
 
 // What a gateway in front of this server says of a request; its API key must have the right to
 // (ApiKey::gateway).
@@ -93,6 +109,13 @@ struct ApiRequest {
   bool stream = false;
   // The answer shows the prompts: AnswerHead::prompt_texts is needed.
   bool shows_prompts = false;
+  // With it: a prompt of ids that the backend cannot write as text is shown as "", and no error.
+  bool hides_unknown_prompts = false;
+  // Texts to encode before the request is submitted.
+  std::vector<MixedPrompt> mixed_prompts;
+  std::vector<TextBias> text_biases;
+  // The answer reports the tokens, also without log-probabilities.
+  bool keeps_tokens = false;
   // The answer reports request.prompt_logprobs once for each prompt: the first choice alone is
   // asked for them.
   bool prompt_logprobs_once = false;
@@ -132,7 +155,7 @@ struct SaidPart {
 // The output of one choice, complete.
 struct ChoiceOutput {
   std::string text;
-  std::vector<OutputToken> tokens;  // With Request::logprobs.
+  std::vector<OutputToken> tokens;  // With Request::logprobs, or ApiRequest::keeps_tokens.
   std::vector<OutputToken> prompt_tokens;
   Finish finish;
   std::string reasoning = {};
@@ -174,6 +197,9 @@ class ApiFormat {
 
   // The whole answer to a request that is not streamed; JSON.
   virtual std::string Whole(const std::vector<ChoiceOutput>& choices) const = 0;
+
+  // The length of the prompt, once it is known: before Begin, of a stream that has one choice.
+  virtual void OnAdmitted(int64_t /*prompt_tokens*/) {}
 
   // The following return the next bytes of a stream; "" sends nothing.
 

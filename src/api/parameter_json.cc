@@ -160,6 +160,20 @@ Status ReadParameter(const core::Parameter& row, const json& value, const std::s
   return status;
 }
 
+void MergeBiases(std::vector<LogitBias>* biases) {
+  const core::Parameter& row = *core::FindParameter("logit_bias");
+  std::ranges::stable_sort(*biases, {}, &LogitBias::id);
+  std::vector<LogitBias> merged;
+  for (const LogitBias& bias : *biases) {
+    if (merged.empty() || merged.back().id != bias.id) merged.push_back({bias.id, 0});
+    merged.back().bias += bias.bias;
+  }
+  for (LogitBias& bias : merged) {
+    bias.bias = std::clamp(bias.bias, static_cast<float>(row.low), static_cast<float>(row.high));
+  }
+  *biases = std::move(merged);
+}
+
 void WriteParameters(const Request& request, core::ServerKind kind, OrderedJson* out) {
   for (const core::Parameter& row : core::Parameters()) {
     const char* const name = core::NameAt(row, kind);

@@ -19,6 +19,9 @@ namespace ropeway::api {
 Status ReadParameter(const core::Parameter& row, const nlohmann::json& value,
                      const std::string& field, Request* request);
 
+// Puts biases in the order of their ids, and adds up those of one id, within the row's range.
+void MergeBiases(std::vector<LogitBias>* biases);
+
 // Adds to the object `out` what the request gives and such a server takes, by its names there.
 void WriteParameters(const Request& request, core::ServerKind kind, nlohmann::ordered_json* out);
 

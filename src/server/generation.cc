@@ -232,9 +232,10 @@ asio::awaitable<Status> Generation::ReadBody(http::IoTurns::Turn* turn) {
   Status status;
   const bool is_small = http_.body.size() <= context_->limits().max_inline_body_bytes;
   if (!is_small) {
-    HelperWork work = [self = shared_from_this()]() -> StatusOr<std::string> {
-      Status prepared = self->Prepare();
-      if (!prepared.ok()) return prepared;
+    HelperWork work = [self = shared_from_this()]() -> std::optional<StatusOr<std::string>> {
+      const StatusOr<bool> done = self->Prepare();
+      if (!done.ok()) return done.status();
+      if (!*done) return std::nullopt;
       return std::string();
     };
     base::Flow flow = http::FlowOf(http_.caller);
@@ -247,7 +248,11 @@ asio::awaitable<Status> Generation::ReadBody(http::IoTurns::Turn* turn) {
   base::Flow flow = http::FlowOf(http_.caller);
   co_await exchange_->turns->Begin(std::move(flow), stream_, turn);
   if (stream_->gone()) co_return status;
-  if (is_small) status = Prepare();
+  for (bool done = !is_small; !done && status.ok();) {
+    const StatusOr<bool> prepared = Prepare();
+    status = prepared.status();
+    done = status.ok() && *prepared;
+  }
   // The record takes it.
   if (keeps_) body_ = std::move(http_.body);
   http_.body = std::string();
@@ -255,12 +260,22 @@ asio::awaitable<Status> Generation::ReadBody(http::IoTurns::Turn* turn) {
   co_return status;
 }
 
-Status Generation::Prepare() {
+StatusOr<bool> Generation::Prepare() {
+  if (!texts_) {
+    if (Status status = ParseBody(); !status.ok()) return status;
+    texts_.emplace(context_->backend, format_->request());
+  }
+  const StatusOr<bool> encoded = texts_->Step();
+  if (!encoded.ok() || !*encoded) return encoded;
+  if (Status status = ShowPrompts(); !status.ok()) return status;
+  return true;
+}
+
+Status Generation::ParseBody() {
   format_->request()->request.sampling = context_->sampling;
   Status status = format_->Parse(http_.body, context_->limits().body);
   if (!status.ok()) return status;
   const api::ApiRequest& api = *format_->request();
-  const service::FrontDesk& backend = *context_->backend;
   status = CheckCopies(api, http_.body.size());
   if (!status.ok()) return status;
   const StatusOr<service::ModelInfo> model = ModelToAsk(api.request.model, http_.caller, *context_);
@@ -273,11 +288,20 @@ Status Generation::Prepare() {
   head_.model = model->id;
   head_.fingerprint = model->fingerprint;
   max_model_len_ = model->max_model_len;
+  return {};
+}
+
+Status Generation::ShowPrompts() {
+  const api::ApiRequest& api = *format_->request();
   size_t bytes = api.repeated_bytes;
   if (!api.shows_prompts && bytes <= http::kFreeAnswerBytes) return {};
   for (const api::Prompt& prompt : api.prompts) {
     if (!api.shows_prompts) break;
-    StatusOr<std::string> text = PromptText(prompt, backend);
+    StatusOr<std::string> text = PromptText(prompt, *context_->backend);
+    if (!text.ok() && api.hides_unknown_prompts &&
+        text.status().code() == StatusCode::kUnimplemented) {
+      text = std::string();
+    }
     if (!text.ok()) return text.status();
     bytes += text->size();
     head_.prompt_texts.push_back(*std::move(text));
@@ -337,7 +361,7 @@ Submission::SinkMaker Generation::Sinks() const {
   const std::shared_ptr<base::SharedBudget> answers = context_->http.answers;
   const std::string tenant = http_.caller.tenant;
   if (!api.stream) {
-    const bool keep_tokens = api.request.logprobs.has_value();
+    const bool keep_tokens = api.request.logprobs.has_value() || api.keeps_tokens;
     return [=]() -> std::shared_ptr<ServerSink> {
       auto sink = std::make_shared<CollectorSink>(keep_tokens, wake);
       sink->SetBudget(answers, tenant);

@@ -14,6 +14,7 @@
 #include "http/exchange.h"
 #include "http/http_reply.h"
 #include "http/route.h"
+#include "server/prompt_texts.h"
 #include "server/run_watcher.h"
 #include "server/send_answer.h"
 #include "server/server_context.h"
@@ -39,8 +40,12 @@ class Generation : public std::enable_shared_from_this<Generation> {
   boost::asio::awaitable<http::Sent> TryRun();
   // Ends in a turn of the I/O thread, unless the client has left.
   boost::asio::awaitable<Status> ReadBody(http::IoTurns::Turn* turn);
-  // What the body alone decides. Any thread; may take milliseconds per megabyte.
-  Status Prepare();
+  // Does a piece of what the body alone decides, of milliseconds per megabyte. Whether that was the
+  // last. Any thread.
+  StatusOr<bool> Prepare();
+  Status ParseBody();
+  // Takes the prompts' texts, where the answer shows them.
+  Status ShowPrompts();
   // Whether the answer is to be stored, and whether it can be.
   Status ReadKeeping();
   // Puts what came before, which the store has, before the request's input. Ends in a turn of the
@@ -63,9 +68,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   http::HttpRequest& http_;
   ServerContext* const context_;
   const std::shared_ptr<api::ApiFormat> format_;
-  api::AnswerHead head_;       // Until the format has it.
-  int32_t max_model_len_ = 0;  // The model's; 0: it is not known.
-  ShownPrompts shown_;         // Until the sender has them.
+  api::AnswerHead head_;              // Until the format has it.
+  std::optional<PromptTexts> texts_;  // Once the body is parsed.
+  int32_t max_model_len_ = 0;         // The model's; 0: it is not known.
+  ShownPrompts shown_;                // Until the sender has them.
 
   // --- Of an answer that is stored.
   bool keeps_ = false;

@@ -295,6 +295,7 @@ asio::awaitable<http::Sent> AnswerSender::SendStream() {
     if (stream_->gone()) co_return http::Sent{};
     co_await stream_->Wait(Never());
   }
+  format_->OnAdmitted(source_->facts(0).prompt_tokens);
   StatusOr<std::string> begin = std::string();
   if (shown_.bytes <= kMaxInlineText) {
     begin = format_->Begin();
