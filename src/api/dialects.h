@@ -15,6 +15,9 @@ std::unique_ptr<ApiFormat> MakeOpenAiCompletions();
 std::unique_ptr<ApiFormat> MakeOpenAiChat();
 std::unique_ptr<ApiFormat> MakeOpenAiResponses();
 
+// llama.cpp's own: POST /completion.
+std::unique_ptr<ApiFormat> MakeLlamaCppCompletion();
+
 }  // namespace ropeway::api
 
 #endif  // ROPEWAY_API_DIALECTS_H_

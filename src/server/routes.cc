@@ -82,6 +82,8 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
        {"metadata"}},
       {"DELETE", "/v1/conversations/{id}", http::Rights::kKey, none, talk(DeleteConversation),
        "Delete a conversation"},
+      DialectRoute(context, "/completion", api::MakeLlamaCppCompletion,
+                   "Continue a text, in llama.cpp's own API"),
       {"GET", "/v1/models", http::Rights::kKey, none, plain(AnswerModels), "The served models"},
       {"GET", "/v1/models/{model}", http::Rights::kKey, none, plain(AnswerModel),
        "One of the served models"},
