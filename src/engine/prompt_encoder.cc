@@ -71,6 +71,7 @@ class TextTokenization final : public service::Tokenization {
       return CurrentFailure(encoding_ != nullptr ? "encoding the text" : "rendering the chat");
     }
   }
+  const std::string* text() const override { return encoding_ != nullptr ? &text_.text : nullptr; }
   size_t bytes() const override {
     if (encoding_ != nullptr) return text_.text.size() + encoding_->bytes();
     return chat_bytes_ + rendering_->bytes();

@@ -19,7 +19,8 @@ namespace ropeway::server {
 using Answer = http::HttpReply(const http::HttpRequest& request, ServerContext* context);
 Answer AnswerModels, AnswerModel, AnswerQueue, AnswerLivez, AnswerReadyz, AnswerHealth,
     AnswerMetrics, AnswerVersion, AnswerOpenApi, AnswerRequests, AnswerCancel, AnswerDrain,
-    AnswerUndrain, AnswerTokenizerInfo, AnswerNothing, AnswerDashboard, AnswerChat, AnswerWebFile;
+    AnswerUndrain, AnswerTokenizerInfo, AnswerNothing, AnswerDashboard, AnswerChat, AnswerWebFile,
+    AnswerProps, AnswerSlots;
 
 // Why no new requests are taken. REQUIRES: not kServing.
 const char* NotAccepting(http::HttpContext::State state);
@@ -42,6 +43,8 @@ StatusOr<service::ModelInfo> ModelToAsk(const std::string& name, const http::Cal
 // is computed for a client that has left. `context` must outlive the handler.
 http::Route::Handler Tokenizes(ServerContext* context);
 http::Route::Handler Detokenizes(ServerContext* context);
+// POST /apply-template, llama.cpp's, in the same way.
+http::Route::Handler AppliesTemplate(ServerContext* context);
 
 // GET /admin/events. `context` must outlive the handler.
 http::Route::Handler StreamsEvents(ServerContext* context);

@@ -121,9 +121,10 @@ TEST_F(HttpTokenizeTest, Chats) {
 
 TEST_F(HttpTokenizeTest, Detokenizes) {
   EXPECT_EQ(Good("/detokenize", R"({"tokens":[1,104,105],"model":"default"})"),
-            (json{{"prompt", "<s>hi"}}));
-  EXPECT_EQ(Good("/detokenize", R"({"tokens":[]})"), (json{{"prompt", ""}}));
-  EXPECT_EQ(Good("/detokenize", R"({"tokens":[195]})"), (json{{"prompt", "\xef\xbf\xbd"}}));
+            (json{{"prompt", "<s>hi"}, {"content", "<s>hi"}}));
+  EXPECT_EQ(Good("/detokenize", R"({"tokens":[]})"), (json{{"prompt", ""}, {"content", ""}}));
+  EXPECT_EQ(Good("/detokenize", R"({"tokens":[195]})"),
+            (json{{"prompt", "\xef\xbf\xbd"}, {"content", "\xef\xbf\xbd"}}));
 }
 
 TEST_F(HttpTokenizeTest, RejectsByName) {

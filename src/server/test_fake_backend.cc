@@ -63,6 +63,7 @@ class FakeTokenization final : public service::Tokenization {
     for (; at_ < end; ++at_) ids_.push_back(static_cast<uint8_t>(text_[at_]));
     return at_ == text_.size();
   }
+  const std::string* text() const override { return &text_; }
   size_t bytes() const override {
     return text_.size() + ids_.capacity() * sizeof(TokenId) + grown_;
   }

@@ -9,6 +9,7 @@
 
 #include "api/json.h"
 #include "api/openai_format.h"
+#include "base/utf8.h"
 #include "http/exchange.h"
 #include "server/handlers.h"
 
@@ -17,10 +18,13 @@ namespace {
 
 using nlohmann::json;
 
-// A body of either path.
+// A body of any of the paths.
 struct TokenizerDraft : api::ChatDraft {
   std::string model;
   std::optional<std::string> prompt;
+  std::optional<std::string> content;  // llama.cpp's name of it, and so are the next two.
+  std::optional<bool> add_special;
+  bool with_pieces = false;
   std::optional<Chat> chat;  // Of the fields, once all are read.
   std::optional<std::vector<TokenId>> tokens;
   std::optional<bool> add_special_tokens;
@@ -40,8 +44,20 @@ const TokenizerFields& TokenizeFields() {
     auto readers = api::ChatReaders<TokenizerDraft>();
     readers.insert({{"model", api::FieldOf(api::ReadString, &D::model)},
                     {"prompt", api::FieldOf(api::ReadString, &D::prompt)},
+                    {"content", api::FieldOf(api::ReadString, &D::content)},
+                    {"add_special", api::FieldOf(api::ReadBool, &D::add_special)},
+                    {"with_pieces", api::FieldOf(api::ReadBool, &D::with_pieces)},
                     {"add_special_tokens", api::FieldOf(api::ReadBool, &D::add_special_tokens)},
                     {"return_token_strs", api::FieldOf(api::ReadBool, &D::return_token_strs)}});
+    return TokenizerFields{api::kTokenize, std::move(readers)};
+  }();
+  return table;
+}
+
+const TokenizerFields& TemplateFields() {
+  static const TokenizerFields table = [] {
+    auto readers = api::ChatReaders<TokenizerDraft>();
+    readers.emplace("model", api::FieldOf(api::ReadString, &D::model));
     return TokenizerFields{api::kTokenize, std::move(readers)};
   }();
   return table;
@@ -73,6 +89,12 @@ StatusOr<TokenizerDraft> ReadDraft(std::string_view body, const api::BodyLimits&
   return draft;
 }
 
+// What one piece of an answer writes: about a millisecond's worth.
+constexpr size_t kIdsAtOnce = 16384;
+constexpr size_t kTokenStringsAtOnce = 2048;
+constexpr size_t kDecodedAtOnce = 8192;  // Ids.
+constexpr size_t kTextAtOnce = size_t{256} << 10;
+
 // An end of a part of `text` at about `at`, between two characters.
 size_t PartEnd(std::string_view text, size_t at) {
   if (at >= text.size()) return text.size();
@@ -83,14 +105,18 @@ size_t PartEnd(std::string_view text, size_t at) {
   return at - end < 4 ? end : at;
 }
 
-// What one piece of an answer writes: about a millisecond's worth.
-constexpr size_t kIdsAtOnce = 16384;
-constexpr size_t kTokenStringsAtOnce = 2048;
-constexpr size_t kDecodedAtOnce = 8192;  // Ids.
-constexpr size_t kTextAtOnce = size_t{256} << 10;
+// Appends the part of `text` that begins at `at` to a JSON string; returns where it ends.
+size_t AppendPart(std::string_view text, size_t at, std::string* to) {
+  const size_t end = PartEnd(text, at + kTextAtOnce);
+  // Without its quotation marks.
+  std::string part;
+  api::AppendJsonString(text.substr(at, end - at), &part);
+  to->append(part, 1, part.size() - 2);
+  return end;
+}
 
-// One request to either path on its way through the helper threads, in pieces. What it holds in
-// memory is charged to its tenant's answers as it grows.
+// One request to any of the paths on its way through the helper threads, in pieces. What it holds
+// in memory is charged to its tenant's answers as it grows.
 class TokenizerJob {
  public:
   using Answer = std::optional<StatusOr<std::string>>;
@@ -165,7 +191,9 @@ class TokenizerJob {
 
 // {"model"?, "prompt" | "messages", "add_special_tokens"?, "add_generation_prompt"?,
 // "return_token_strs"?} -> {"count", "max_model_len", "tokens"[, "token_strs"]}. Special tokens
-// written in a prompt are recognised. A failed status names the field at fault.
+// written in a prompt are recognised. As llama.cpp's clients ask: {"content", "add_special"?,
+// "with_pieces"?}; with pieces each of the tokens is {"id", "piece"}. A failed status names the
+// field at fault.
 class TokenizeJob final : public TokenizerJob {
  public:
   using TokenizerJob::TokenizerJob;
@@ -177,9 +205,13 @@ class TokenizeJob final : public TokenizerJob {
   }
 
   Status Read(TokenizerDraft* draft, const service::ModelInfo& model) override {
-    if (draft->prompt.has_value() == draft->chat.has_value()) {
+    if (draft->prompt && draft->content) {
+      return InvalidArgument("'prompt' and 'content' are the same; give one of them.", "content");
+    }
+    if ((draft->prompt || draft->content) == draft->chat.has_value()) {
       return InvalidArgument("Exactly one of 'prompt' and 'messages' is required.", "prompt");
     }
+    pieces_ = draft->with_pieces;
     max_model_len_ = model.max_model_len;
     strings_ = draft->return_token_strs;
     StatusOr<std::unique_ptr<service::Tokenization>> begun = Begin(draft);
@@ -189,12 +221,16 @@ class TokenizeJob final : public TokenizerJob {
   }
 
   StatusOr<std::unique_ptr<service::Tokenization>> Begin(TokenizerDraft* draft) {
+    // vLLM adds special tokens to a prompt, and llama.cpp none to a content.
+    std::optional<bool> special = draft->add_special_tokens;
+    if (!special) special = draft->add_special;
     if (draft->prompt) {
-      return backend().Tokenize(*std::move(draft->prompt),
-                                draft->add_special_tokens.value_or(true));
+      return backend().Tokenize(*std::move(draft->prompt), special.value_or(true));
     }
-    return backend().TokenizeChat(*std::move(draft->chat),
-                                  draft->add_special_tokens.value_or(false));
+    if (draft->content) {
+      return backend().Tokenize(*std::move(draft->content), special.value_or(false));
+    }
+    return backend().TokenizeChat(*std::move(draft->chat), special.value_or(false));
   }
 
   StatusOr<bool> Step() override {
@@ -206,6 +242,11 @@ class TokenizeJob final : public TokenizerJob {
       encoding_.reset();
       text_ = fmt::format("{{\"count\":{},\"max_model_len\":{},\"tokens\":[", ids_.size(),
                           max_model_len_);
+      return false;
+    }
+    if (listed_ < ids_.size() && pieces_) {
+      Status status = AppendPieces();
+      if (!status.ok()) return status;
       return false;
     }
     if (listed_ < ids_.size()) {
@@ -232,6 +273,25 @@ class TokenizeJob final : public TokenizerJob {
     }
   }
 
+  // A piece that is not UTF-8 is a list of its bytes.
+  Status AppendPieces() {
+    const size_t end = std::min(ids_.size(), listed_ + kTokenStringsAtOnce);
+    for (; listed_ < end; ++listed_) {
+      StatusOr<std::string> bytes = backend().Detokenize({ids_[listed_]});
+      if (!bytes.ok()) return bytes.status();
+      text_ += fmt::format("{}{{\"id\":{},\"piece\":", listed_ > 0 ? "," : "", ids_[listed_]);
+      if (base::IsValidUtf8(*bytes)) {
+        api::AppendJsonString(*bytes, &text_);
+      } else {
+        std::vector<int> values;
+        for (const char c : *bytes) values.push_back(static_cast<unsigned char>(c));
+        text_ += fmt::format("[{}]", fmt::join(values, ","));
+      }
+      text_ += "}";
+    }
+    return {};
+  }
+
   Status AppendTokenStrings() {
     const size_t end = std::min(ids_.size(), shown_ + kTokenStringsAtOnce);
     for (; shown_ < end; ++shown_) {
@@ -245,13 +305,15 @@ class TokenizeJob final : public TokenizerJob {
 
   int32_t max_model_len_ = 0;
   bool strings_ = false;
+  bool pieces_ = false;
   std::unique_ptr<service::Tokenization> encoding_;  // Until all ids are there.
   std::vector<TokenId> ids_;
   size_t listed_ = 0;  // Ids that are in "tokens".
   size_t shown_ = 0;   // Ids that are in "token_strs".
 };
 
-// {"model"?, "tokens"} -> {"prompt"}, in pieces.
+// {"model"?, "tokens"} -> {"prompt", "content"}, in pieces. Both are the text: vLLM's clients read
+// the first, llama.cpp's the second.
 class DetokenizeJob final : public TokenizerJob {
  public:
   using TokenizerJob::TokenizerJob;
@@ -277,14 +339,12 @@ class DetokenizeJob final : public TokenizerJob {
       return false;
     }
     if (text_.empty()) text_ = "{\"prompt\":\"";
-    const size_t end = PartEnd(decoded_, written_ + kTextAtOnce);
-    // Without its quotation marks.
-    std::string part;
-    api::AppendJsonString(std::string_view(decoded_).substr(written_, end - written_), &part);
-    text_.append(part, 1, part.size() - 2);
-    written_ = end;
+    written_ = AppendPart(decoded_, written_, &text_);
     if (written_ < decoded_.size()) return false;
-    text_ += "\"}";
+    constexpr std::string_view kBegin = "{\"prompt\":";
+    text_ += '"';
+    const std::string again = text_.substr(kBegin.size());
+    text_ += ",\"content\":" + again + "}";
     return true;
   }
 
@@ -292,6 +352,42 @@ class DetokenizeJob final : public TokenizerJob {
   size_t next_ = 0;      // Ids before it are decoded.
   std::string decoded_;  // Their text; any bytes.
   size_t written_ = 0;   // Bytes of it that are in the answer.
+};
+
+// {"messages", ...} -> {"prompt"}: what the model's chat template makes of a chat.
+class TemplateJob final : public TokenizerJob {
+ public:
+  using TokenizerJob::TokenizerJob;
+
+ private:
+  const TokenizerFields& fields() const override { return TemplateFields(); }
+  size_t bytes() const override { return rendering_ == nullptr ? 0 : rendering_->bytes(); }
+
+  Status Read(TokenizerDraft* draft, const service::ModelInfo& /*model*/) override {
+    if (!draft->chat) return InvalidArgument("'messages' is required.", "messages");
+    StatusOr<std::unique_ptr<service::Tokenization>> begun =
+        backend().TokenizeChat(*std::move(draft->chat), /*add_special=*/false);
+    if (!begun.ok()) return begun.status();
+    rendering_ = *std::move(begun);
+    return {};
+  }
+
+  // The text is all that is wanted: it is not encoded.
+  StatusOr<bool> Step() override {
+    const std::string* const text = rendering_->text();
+    if (text == nullptr) {
+      const StatusOr<bool> done = rendering_->Step();
+      return done.ok() ? StatusOr<bool>(false) : done;
+    }
+    if (text_.empty()) text_ = "{\"prompt\":\"";
+    written_ = AppendPart(*text, written_, &text_);
+    if (written_ < text->size()) return false;
+    text_ += "\"}";
+    return true;
+  }
+
+  std::unique_ptr<service::Tokenization> rendering_;
+  size_t written_ = 0;  // Bytes of the text that are in the answer.
 };
 
 template <typename Job>
@@ -332,6 +428,10 @@ http::Route::Handler Tokenizes(ServerContext* context) {
 
 http::Route::Handler Detokenizes(ServerContext* context) {
   return TokenizerHandler<DetokenizeJob>(context);
+}
+
+http::Route::Handler AppliesTemplate(ServerContext* context) {
+  return TokenizerHandler<TemplateJob>(context);
 }
 
 }  // namespace ropeway::server

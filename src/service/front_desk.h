@@ -113,6 +113,9 @@ class Tokenization {
   // they are, it is not called again.
   virtual StatusOr<bool> Step() = 0;
 
+  // The text that is encoded; of a chat, what it is rendered to. Null: it is not there yet.
+  virtual const std::string* text() const { return nullptr; }
+
   // The memory that it takes by now: the text, the ids, and what encoding needs.
   virtual size_t bytes() const = 0;
 
