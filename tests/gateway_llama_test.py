@@ -17,6 +17,7 @@ import urllib.request
 
 import child
 import gateway_server
+import llamacpp_shapes
 from gateway_server import ARGS, PATIENCE, SOON, GatewayCase, ask, backend, eventually, together
 from ropeway_server import RopewayServer
 
@@ -94,6 +95,12 @@ class LlamaTest(GatewayCase):
                         self.assertEqual((outcome.text, outcome.reasons), (wanted.text, wanted.reasons))
                         self.assertGreater(outcome.usage["prompt_tokens"], 3)
                         self.assertGreater(outcome.usage["completion_tokens"], 3)
+
+    def test_its_own_api_answers_as_is_recorded(self):
+        recorded = json.loads(llamacpp_shapes.RECORDED.read_text(encoding="utf-8"))
+        for name in llamacpp_shapes.REQUESTS:
+            with self.subTest(name):
+                self.assertEqual(list(llamacpp_shapes.ask(self.llama.port, name)), recorded[name])
 
     def test_its_slots_are_the_places_and_classes_hold(self):
         gateway = self.start(*backend(self.llama.url, kind="llamacpp", model="theirs"))

