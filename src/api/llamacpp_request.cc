@@ -81,9 +81,8 @@ Status ReadLlamaCppPrompt(const json& value, const std::string& path, LlamaCppBo
   if (value.empty()) return InvalidArgument(fmt::format("'{}' is empty.", path), "prompt");
   std::vector<PromptPart> parts;
   if (Status status = ReadPromptParts(value, path, &parts); !status.ok()) return status;
-  auto* const ids = std::get_if<std::vector<TokenId>>(&parts.front());
-  if (parts.size() == 1 && ids != nullptr) {
-    body->prompts.emplace_back(std::move(*ids));
+  if (parts.size() == 1) {
+    std::visit([body](auto& part) { body->prompts.emplace_back(std::move(part)); }, parts.front());
   } else {
     body->mixed_prompts.push_back({body->prompts.size(), std::move(parts)});
     body->prompts.emplace_back(std::vector<TokenId>());
@@ -131,6 +130,8 @@ Status ReadProbs(const json& value, const std::string& field, LlamaCppBody* body
   return {};
 }
 
+constexpr size_t kMostBiasBytes = 1024;  // Of a text.
+
 // The bias, or false: never.
 StatusOr<float> ReadOneBias(const json& value, const std::string& path) {
   const core::Parameter& row = *core::FindParameter("logit_bias");
@@ -151,6 +152,11 @@ Status AddBias(const json& whose, const json& value, const std::string& path, Ll
     const auto id = base::ParseNumber<TokenId>(text);
     // In an object, whose keys are strings, an id stands as one.
     if (!id || path.ends_with(']')) {
+      if (text.size() > kMostBiasBytes) {
+        return InvalidArgument(fmt::format("'{}' has a text of {} bytes; at most {} are allowed.",
+                                           path, text.size(), kMostBiasBytes),
+                               path);
+      }
       body->text_biases.push_back({text, *bias});
       return {};
     }

@@ -106,6 +106,7 @@ TEST(LlamaCppRequest, PromptsInAllForms) {
   // Texts in a list are prompts of their own.
   EXPECT_EQ(WithPrompt(R"(["a","b"])").body().prompts.size(), 2U);
   EXPECT_EQ(WithPrompt(R"(["a",1])").body().prompts.size(), 1U);
+  EXPECT_EQ(std::get<std::string>(WithPrompt(R"([["a"]])").body().prompts.at(0)), "a");
   EXPECT_EQ(WithPrompt(R"({"prompt_string":"a"})").body().prompts.size(), 1U);
 }
 
@@ -157,6 +158,9 @@ TEST(LlamaCppRequest, BiasesInAllForms) {
   EXPECT_EQ(texts.body().text_biases[1].text, "the sea");
   EXPECT_EQ(texts.body().text_biases[1].bias, -100);
   EXPECT_EQ(With(R"(,"logit_bias":{"sea":1})").body().text_biases.at(0).text, "sea");
+  const std::string most = std::string(1024, 'x');
+  EXPECT_TRUE(With(",\"logit_bias\":[[\"" + most + "\",1]]").status.ok());
+  EXPECT_EQ(With(",\"logit_bias\":[[\"" + most + "x\",1]]").status.field(), "logit_bias[0]");
   for (const char* bad : {"1", "\"a\"", "[1]", "[[1]]", "[[1,2,3]]", "[[1,101]]", "[[1,true]]",
                           "[[-1,1]]", "[[1.5,1]]", R"({"5":"x"})", R"({"-5":1})"}) {
     EXPECT_THAT(With(std::string(",\"logit_bias\":") + bad).status.field(), HasSubstr("logit_bias"))

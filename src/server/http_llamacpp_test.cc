@@ -84,6 +84,13 @@ TEST_F(HttpLlamaCppTest, TextsAmongIdsAreEncoded) {
   EXPECT_EQ(biases[0].bias, 2);
   EXPECT_EQ(biases[1].id, 98);
   EXPECT_EQ(biases[1].bias, 1);
+  // More entries than tokens that may have a bias, of few tokens.
+  json many = json::array();
+  for (int i = 0; i < 600; ++i) many.push_back({"ab", 0.125});
+  Good("/completion", json{{"prompt", "a"}, {"n_predict", 1}, {"logit_bias", many}}.dump());
+  const std::vector<LogitBias> merged = backend_.submitted().at(4).sampling.logit_bias;
+  ASSERT_EQ(merged.size(), 2U);
+  EXPECT_EQ(merged[1].bias, 75);
 }
 
 TEST_F(HttpLlamaCppTest, ErrorsAreLlamaCpps) {

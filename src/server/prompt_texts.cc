@@ -1,16 +1,20 @@
 #include "server/prompt_texts.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 #include <variant>
 
 #include "api/parameter_json.h"
+#include "core/parameters.h"
 
 namespace ropeway::server {
 
 StatusOr<bool> PromptTexts::Encode(const std::string& text, bool add_special, const char* field,
                                    std::vector<TokenId>* out) {
-  const auto named = [&](const Status& status) {  // The field that this request has.
-    return Status(status.code(), status.message(), field);
+  const auto named = [&](const Status& status) {
+    return Status(status.code(),
+                  fmt::format("'{}' has a text to encode: {}", field, status.message()), field);
   };
   if (encoding_ == nullptr) {
     StatusOr<std::unique_ptr<service::Tokenization>> begun = backend_->Tokenize(text, add_special);
@@ -52,7 +56,14 @@ StatusOr<bool> PromptTexts::StepBias() {
   if (!done.ok() || !*done) return done;
   std::vector<LogitBias>* const biases = &api_->request.sampling.logit_bias;
   for (const TokenId id : ids) biases->push_back({id, bias.bias});
-  if (++bias_ == api_->text_biases.size()) api::MergeBiases(biases);
+  ++bias_;
+  const size_t most = core::FindParameter("logit_bias")->most;
+  if (biases->size() > most || bias_ == api_->text_biases.size()) api::MergeBiases(biases);
+  if (biases->size() > most) {
+    return InvalidArgument(
+        fmt::format("'logit_bias' is for more than the {} tokens that are allowed.", most),
+        "logit_bias");
+  }
   return true;
 }
 
