@@ -7,7 +7,7 @@ import pathlib
 RECORDED = pathlib.Path(__file__).parent / "data" / "llamacpp_shapes.json"
 PROMPT = "The sea is wide and"
 CHAT = [{"role": "user", "content": "Tell me all about the sea."}]
-BOUNDED = {"prompt": PROMPT, "n_predict": 4, "temperature": 0, "seed": 1, "ignore_eos": True}
+BOUNDED = {"prompt": PROMPT, "n_predict": 4, "temperature": 0, "seed": 1}
 
 REQUESTS = {
     "completion": ("POST", "/completion", BOUNDED),

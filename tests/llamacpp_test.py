@@ -45,10 +45,10 @@ class LlamaCppTest(TimedCase):
 
     def test_how_it_ended(self):
         def end(**more):
-            answer = self.post("/completion", {**BOUNDED, **more})
+            answer = self.post("/completion", {**BOUNDED, "ignore_eos": True, **more})
             return answer["stop_type"], answer["stopping_word"], answer["truncated"]
         self.assertEqual(end(), ("limit", "", False))
-        text = self.post("/completion", {**BOUNDED, "n_predict": 8})["content"]
+        text = self.post("/completion", {**BOUNDED, "n_predict": 8, "ignore_eos": True})["content"]
         word = text.split()[1]
         self.assertEqual(end(n_predict=8, stop=["zzz", word]), ("word", word, False))
         forbidden = {"n_predict": 2, "ignore_eos": False, "logit_bias": [[2, 100]]}
