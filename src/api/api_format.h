@@ -168,6 +168,8 @@ struct ChoiceOutput {
 // The state that an answer with this output, which did not fail, has: one choice that was cut makes
 // it incomplete.
 AnswerState EndState(std::span<const ChoiceOutput> choices);
+// Its parts in order: as noted, or else as models do. All tokens are the text's then.
+std::vector<SaidPart> PartsOf(const ChoiceOutput& output);
 // Adds a delta that follows, with its place in the order. Of one delta thoughts come before text,
 // and text before calls. A token that says nothing belongs to what was said before it.
 void AddTo(Delta delta, ChoiceOutput* output);

@@ -22,6 +22,18 @@ AnswerState EndState(std::span<const ChoiceOutput> choices) {
   return cut ? AnswerState::kIncomplete : AnswerState::kCompleted;
 }
 
+std::vector<SaidPart> PartsOf(const ChoiceOutput& output) {
+  if (!output.parts.empty()) return output.parts;
+  using Said = SaidPart::Kind;
+  std::vector<SaidPart> parts;
+  if (!output.reasoning.empty()) parts.push_back({Said::kThought, output.reasoning.size()});
+  if (!output.text.empty()) {
+    parts.push_back({Said::kText, output.text.size(), output.tokens.size()});
+  }
+  parts.resize(parts.size() + output.tool_calls.size(), {Said::kCall});
+  return parts;
+}
+
 void AddTo(Delta delta, ChoiceOutput* output) {
   const size_t before = output->parts.size();
   if (!delta.reasoning.empty()) {

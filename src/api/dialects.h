@@ -17,6 +17,10 @@ std::unique_ptr<ApiFormat> MakeOpenAiResponses();
 
 // llama.cpp's own: POST /completion.
 std::unique_ptr<ApiFormat> MakeLlamaCppCompletion();
+// Anthropic's: POST /v1/messages and POST /v1/messages/count_tokens. The whole answer of the second
+// has the tokens of the prompt, and nothing is to be generated for it.
+std::unique_ptr<ApiFormat> MakeAnthropicMessages();
+std::unique_ptr<ApiFormat> MakeAnthropicCount();
 
 }  // namespace ropeway::api
 

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint32_t kBoth = kCompletions | kChat;
-constexpr uint32_t kGenerate = kBoth | kResponses;
+constexpr uint32_t kGenerate = kBoth | kResponses | kAnthropic;
 constexpr uint32_t kWithTools = kChat | kResponses;
 constexpr uint32_t kChats = kChat | kTokenize;
 
@@ -181,6 +181,55 @@ constexpr FieldRow kFieldRows[] = {
     {"cache_scope", kLlamaCpp, K::kUnsupported},  // The key's.
     {"parse_special", kTokenize, K::kNoEffectWith, "true"},
     {"ropeway_gateway", kLlamaCpp, K::kUnsupported},
+    // Of Anthropic's messages: caches and bills of its own, what other servers' blocks have, and
+    // what is called otherwise here.
+    {"cache_control", kAnthropic, K::kNoEffect},
+    {"system[].cache_control", kAnthropic, K::kNoEffect},
+    {"system[].citations", kAnthropic, K::kNoEffect},
+    {"messages[].content[].cache_control", kAnthropic, K::kNoEffect},
+    {"messages[].content[].citations", kAnthropic, K::kNoEffect},
+    {"messages[].content[].caller", kAnthropic, K::kNoEffect},
+    {"messages[].content[].toolset_name", kAnthropic, K::kNoEffect},
+    {"messages[].content[].content[].cache_control", kAnthropic, K::kNoEffect},
+    {"messages[].content[].content[].citations", kAnthropic, K::kNoEffect},
+    {"tools[].cache_control", kAnthropic, K::kNoEffect},
+    {"tools[].eager_input_streaming", kAnthropic, K::kNoEffect},
+    {"tools[].input_examples", kAnthropic, K::kNoEffect},
+    {"tools[].defer_loading", kAnthropic, K::kNoEffectWith, "false"},
+    {"tools[].allowed_callers", kAnthropic, K::kNoEffectWith, R"([] or ["direct"])"},
+    {"anthropic_version", kAnthropic, K::kNoEffect, "a string"},
+    {"anthropic_beta", kAnthropic, K::kNoEffect},
+    {"betas", kAnthropic, K::kNoEffect},
+    {"diagnostics", kAnthropic, K::kNoEffect},
+    {"inference_geo", kAnthropic, K::kNoEffect},
+    {"billing_policy", kAnthropic, K::kNoEffect},
+    {"fallback_credit_token", kAnthropic, K::kNoEffect},
+    {"fallbacks", kAnthropic, K::kNoEffect},  // Of what a model declines.
+    {"speed", kAnthropic, K::kNoEffect},
+    {"user_profile_id", kAnthropic, K::kNoEffect},
+    {"workspace_id", kAnthropic, K::kNoEffect},
+    {"mcp_servers", kAnthropic, K::kNoEffectWith, "[]"},
+    {"container", kAnthropic, K::kNoEffectWith, "[]"},
+    {"n", kAnthropic, K::kNoEffectWith, "1"},
+    {"functions", kAnthropic, K::kNoEffectWith, "[]", "tools"},
+    {"prompt", kAnthropic, K::kNoEffectWith, "", "messages"},
+    {"stop", kAnthropic, K::kNoEffectWith, "[]", "stop_sequences"},
+    {"max_completion_tokens", kAnthropic, K::kNoEffectWith, "", "max_tokens"},
+    {"max_output_tokens", kAnthropic, K::kNoEffectWith, "", "max_tokens"},
+    {"max_tokens_to_sample", kAnthropic, K::kNoEffectWith, "", "max_tokens"},
+    {"reasoning_effort", kAnthropic, K::kNoEffectWith, "", "output_config.effort"},
+    {"response_format", kAnthropic, K::kNoEffectWith, "", "output_config.format"},
+    {"store", kAnthropic, K::kNoEffectWith, "false"},
+    {"background", kAnthropic, K::kNoEffectWith, "false"},
+    {"stream_options", kAnthropic, K::kNoEffect},
+    {"compaction", kAnthropic, K::kUnsupported},
+    {"thread", kAnthropic, K::kUnsupported},  // A conversation that the server keeps.
+    {"logprobs", kAnthropic, K::kUnsupported},
+    {"prompt_logprobs", kAnthropic, K::kUnsupported},
+    {"chat_template", kAnthropic, K::kUnsupported},
+    {"add_generation_prompt", kAnthropic, K::kUnsupported},
+    {"continue_final_message", kAnthropic, K::kUnsupported},
+    {"ropeway_gateway", kAnthropic, K::kUnsupported},
 };
 
 constexpr size_t kMostFaults = 8;

@@ -31,6 +31,7 @@ enum Dialect : uint32_t {
   kDetokenize = 1U << 3U,
   kResponses = 1U << 4U,
   kConversations = 1U << 5U,
+  kAnthropic = 1U << 6U,
   kLlamaCpp = 1U << 12U,
 };
 

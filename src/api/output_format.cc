@@ -198,6 +198,10 @@ Status ReadTextFormat(const json& value, OpenAiBody* body) {
   return *type == "text" ? Status() : SetJsonObject(field, body);
 }
 
+Status ReadSchema(const json& value, const std::vector<std::string_view>& path, OpenAiBody* body) {
+  return SetSchema(value, path, body);
+}
+
 FieldReaders<OpenAiBody> OutputFormatReaders() {
   return {{"response_format", ReadResponseFormat},
           {"structured_outputs", ReadStructuredOutputs},

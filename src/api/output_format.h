@@ -5,6 +5,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "api/fields.h"
 #include "api/openai_format.h"
@@ -22,6 +24,10 @@ FieldReaders<OpenAiBody> OutputFormatReaders();
 // The `format` of a body's field `text`: {"type": "text"}, {"type": "json_object"} or {"type":
 // "json_schema", "name", "schema"}.
 Status ReadTextFormat(const nlohmann::json& value, OpenAiBody* body);
+
+// The JSON Schema that stands at `path` in the body: a form of the answer.
+Status ReadSchema(const nlohmann::json& value, const std::vector<std::string_view>& path,
+                  OpenAiBody* body);
 
 namespace wire {
 

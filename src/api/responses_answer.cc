@@ -48,19 +48,6 @@ std::string ItemWith(const OutputItem& item, const char* status, std::string_vie
   return json + "]}";
 }
 
-// The parts of an answer whose order was not noted.
-std::vector<SaidPart> UsualParts(const ChoiceOutput& output) {
-  std::vector<SaidPart> parts;
-  if (!output.reasoning.empty()) parts.push_back({Said::kThought, output.reasoning.size()});
-  if (!output.text.empty()) parts.push_back({Said::kText, output.text.size()});
-  parts.resize(parts.size() + output.tool_calls.size(), {Said::kCall});
-  // All of them are shown with the text.
-  for (SaidPart& part : parts) {
-    if (part.kind == Said::kText) part.tokens = output.tokens.size();
-  }
-  return parts;
-}
-
 std::string UsageOf(const Usage& usage) {
   const int64_t input = usage.prompt_tokens;
   const int64_t output = usage.completion_tokens;
@@ -119,7 +106,7 @@ bool IsWholeCall(const ToolCall& call) {
 }
 
 std::vector<OutputItem> ItemsOf(const ChoiceOutput& output, const std::string& hex, bool logprobs) {
-  std::vector<SaidPart> parts = output.parts.empty() ? UsualParts(output) : output.parts;
+  std::vector<SaidPart> parts = PartsOf(output);
   if (parts.empty()) parts.push_back({Said::kText, 0, output.tokens.size()});
   OutputIds ids(hex);
   std::vector<OutputItem> items;

@@ -1,5 +1,6 @@
 #include "server/handlers.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -75,6 +76,10 @@ Json ModelJson(const service::ModelInfo& model, const std::string& name,
                const http::Caller& caller) {
   Json json = {
       {"id", name}, {"object", "model"}, {"created", model.created}, {"owned_by", "ropeway"}};
+  // As Anthropic's clients read it.
+  json["type"] = "model";
+  json["display_name"] = name;
+  json["created_at"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(model.created));
   if (model.max_model_len > 0) json["max_model_len"] = model.max_model_len;
   if (!caller.gateway) return json;
   json["ropeway"] = {
@@ -178,7 +183,15 @@ http::HttpReply AnswerModels(const http::HttpRequest& request, ServerContext* co
       data.push_back(ModelJson(model, alias, request.caller));
     }
   }
-  return JsonReply({{"object", "list"}, {"data", std::move(data)}});
+  const auto id_of = [](const Json& entries, bool last) {
+    return entries.empty() ? Json() : (last ? entries.back() : entries.front())["id"];
+  };
+  Json list = {{"object", "list"},
+               {"has_more", false},
+               {"first_id", id_of(data, false)},
+               {"last_id", id_of(data, true)}};
+  list["data"] = std::move(data);
+  return JsonReply(list);
 }
 
 http::HttpReply AnswerModel(const http::HttpRequest& request, ServerContext* context) {
@@ -284,7 +297,6 @@ std::string ForOtherApi(std::string_view path) {
   if (path.ends_with('/')) path.remove_suffix(1);
   if (path.starts_with(kVersion)) path.remove_prefix(kVersion.size());
   static constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
-      {"/messages", "Anthropic's Messages API"},
       {"/embeddings", "An embedding of texts"},
       {"/api/chat", "Ollama's API"},
       {"/api/generate", "Ollama's API"},

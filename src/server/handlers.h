@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/api_format.h"
 #include "http/http_metrics.h"
 #include "http/http_reply.h"
 #include "http/request_reader.h"
@@ -45,6 +46,9 @@ http::Route::Handler Tokenizes(ServerContext* context);
 http::Route::Handler Detokenizes(ServerContext* context);
 // POST /apply-template, llama.cpp's, in the same way.
 http::Route::Handler AppliesTemplate(ServerContext* context);
+// Counts the tokens of the chat that a dialect reads: its whole answer has them as the usage of one
+// choice. Answered in the same way.
+http::Route::Handler CountsTokens(ServerContext* context, api::ApiFormatMaker make_format);
 
 // GET /admin/events. `context` must outlive the handler.
 http::Route::Handler StreamsEvents(ServerContext* context);

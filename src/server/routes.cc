@@ -7,6 +7,18 @@
 
 namespace ropeway::server {
 
+namespace {
+
+// The row of a dialect that counts the tokens of prompts.
+http::Route CountRoute(ServerContext* context, std::string_view path,
+                       api::ApiFormatMaker make_format, std::string_view summary) {
+  http::Route route = DialectRoute(context, path, make_format, summary);
+  route.handler = CountsTokens(context, make_format);
+  return route;
+}
+
+}  // namespace
+
 std::vector<http::Route> ServerRoutes(ServerContext* context) {
   const auto plain = [context](Answer* answer) { return Plain(context, answer); };
   const http::RouteLimits own;  // No page of another origin may use it.
@@ -31,6 +43,10 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
       DialectRoute(context, "/v1/chat/completions", chat, "Answer a chat"),
       DialectRoute(context, "/v1/responses", responses,
                    "Answer a list of items: messages, thoughts, calls of tools and their outputs"),
+      DialectRoute(context, "/v1/messages", api::MakeAnthropicMessages,
+                   "Answer a chat, as Anthropic's API writes it"),
+      CountRoute(context, "/v1/messages/count_tokens", api::MakeAnthropicCount,
+                 "How many tokens the prompt of such a chat takes"),
       {"GET", "/v1/responses/{id}/input_items", http::Rights::kKey, none,
        ListsInputItems(context, responses), "The items of a stored response's own input"},
       {"POST", "/v1/responses/{id}/cancel", http::Rights::kKey, none, cancels(responses),

@@ -115,7 +115,7 @@ size_t AppendPart(std::string_view text, size_t at, std::string* to) {
   return end;
 }
 
-// One request to any of the paths on its way through the helper threads, in pieces. What it holds
+// One request to one of the paths on its way through the helper threads, in pieces. What it holds
 // in memory is charged to its tenant's answers as it grows.
 class TokenizerJob {
  public:
@@ -143,28 +143,28 @@ class TokenizerJob {
   const std::vector<std::string>& ignored() const { return ignored_; }
 
  protected:
-  // Takes what the body says.
-  virtual Status Read(TokenizerDraft* draft, const service::ModelInfo& model) = 0;
+  // Takes what the body says. Puts the names of fields that it does not know into `ignored`.
+  virtual Status TakeBody(std::string_view body, std::vector<std::string>* ignored) = 0;
   // Does a piece of the answer; whether that is complete.
   virtual StatusOr<bool> Step() = 0;
   // The memory of what it has made besides the answer's text.
   virtual size_t bytes() const = 0;
-  virtual const TokenizerFields& fields() const = 0;
 
   const service::FrontDesk& backend() const { return *context_->backend; }
+  const api::BodyLimits& limits() const { return context_->limits().body; }
+  StatusOr<service::ModelInfo> Model(const std::string& name) const {
+    return ModelToAsk(name, caller_, *context_);
+  }
 
   std::string text_;  // The answer so far, JSON.
 
  private:
   StatusOr<bool> ReadBody() {
     read_ = true;
-    StatusOr<TokenizerDraft> draft = ReadDraft(body_, context_->limits().body, fields(), &ignored_);
+    Status status = TakeBody(body_, &ignored_);
     body_ = std::string();
     body_hold_.Release();
-    if (!draft.ok()) return draft.status();
-    StatusOr<service::ModelInfo> model = ModelToAsk(draft->model, caller_, *context_);
-    if (!model.ok()) return model.status();
-    if (Status status = Read(&*draft, *model); !status.ok()) return status;
+    if (!status.ok()) return status;
     return false;
   }
 
@@ -189,14 +189,33 @@ class TokenizerJob {
   std::vector<std::string> ignored_;
 };
 
+// One whose body is a draft.
+class DraftJob : public TokenizerJob {
+ public:
+  using TokenizerJob::TokenizerJob;
+
+ protected:
+  virtual Status Read(TokenizerDraft* draft, const service::ModelInfo& model) = 0;
+  virtual const TokenizerFields& fields() const = 0;
+
+ private:
+  Status TakeBody(std::string_view body, std::vector<std::string>* ignored) override {
+    StatusOr<TokenizerDraft> draft = ReadDraft(body, limits(), fields(), ignored);
+    if (!draft.ok()) return draft.status();
+    StatusOr<service::ModelInfo> model = Model(draft->model);
+    if (!model.ok()) return model.status();
+    return Read(&*draft, *model);
+  }
+};
+
 // {"model"?, "prompt" | "messages", "add_special_tokens"?, "add_generation_prompt"?,
 // "return_token_strs"?} -> {"count", "max_model_len", "tokens"[, "token_strs"]}. Special tokens
 // written in a prompt are recognised. As llama.cpp's clients ask: {"content", "add_special"?,
 // "with_pieces"?}; with pieces each of the tokens is {"id", "piece"}. A failed status names the
 // field at fault.
-class TokenizeJob final : public TokenizerJob {
+class TokenizeJob final : public DraftJob {
  public:
-  using TokenizerJob::TokenizerJob;
+  using DraftJob::DraftJob;
 
  private:
   const TokenizerFields& fields() const override { return TokenizeFields(); }
@@ -314,9 +333,9 @@ class TokenizeJob final : public TokenizerJob {
 
 // {"model"?, "tokens"} -> {"prompt", "content"}, in pieces. Both are the text: vLLM's clients read
 // the first, llama.cpp's the second.
-class DetokenizeJob final : public TokenizerJob {
+class DetokenizeJob final : public DraftJob {
  public:
-  using TokenizerJob::TokenizerJob;
+  using DraftJob::DraftJob;
 
  private:
   const TokenizerFields& fields() const override { return DetokenizeFields(); }
@@ -355,9 +374,9 @@ class DetokenizeJob final : public TokenizerJob {
 };
 
 // {"messages", ...} -> {"prompt"}: what the model's chat template makes of a chat.
-class TemplateJob final : public TokenizerJob {
+class TemplateJob final : public DraftJob {
  public:
-  using TokenizerJob::TokenizerJob;
+  using DraftJob::DraftJob;
 
  private:
   const TokenizerFields& fields() const override { return TemplateFields(); }
@@ -390,16 +409,55 @@ class TemplateJob final : public TokenizerJob {
   size_t written_ = 0;  // Bytes of the text that are in the answer.
 };
 
-template <typename Job>
+// A chat's tokens, counted.
+class CountJob final : public TokenizerJob {
+ public:
+  CountJob(ServerContext* context, http::HttpRequest* request, api::ApiFormatMaker make_format)
+      : TokenizerJob(context, request), format_(make_format()) {}
+
+ private:
+  Status TakeBody(std::string_view body, std::vector<std::string>* ignored) override {
+    Status status = format_->Parse(body, limits());
+    api::ApiRequest* const api = format_->request();
+    *ignored = api->ignored;
+    if (!status.ok()) return status;
+    if (StatusOr<service::ModelInfo> model = Model(api->request.model); !model.ok()) {
+      return model.status();
+    }
+    auto& chat = std::get<Chat>(api->prompts.front());
+    StatusOr<std::unique_ptr<service::Tokenization>> begun =
+        backend().TokenizeChat(std::move(chat), /*add_special=*/false);
+    if (!begun.ok()) return begun.status();
+    encoding_ = *std::move(begun);
+    return {};
+  }
+
+  StatusOr<bool> Step() override {
+    StatusOr<bool> done = encoding_->Step();
+    if (!done.ok() || !*done) return done;
+    api::ChoiceOutput counted;
+    counted.finish.usage.prompt_tokens = static_cast<int32_t>(encoding_->Take().size());
+    text_ = format_->Whole({counted});
+    return true;
+  }
+
+  size_t bytes() const override { return encoding_ != nullptr ? encoding_->bytes() : 0; }
+
+  const std::unique_ptr<api::ApiFormat> format_;
+  std::unique_ptr<service::Tokenization> encoding_;
+};
+
+// `more`: what the job is made of besides.
+template <typename Job, typename... More>
 boost::asio::awaitable<http::Sent> AnswerTokenizer(std::shared_ptr<http::Exchange> exchange,
-                                                   ServerContext* context) {
+                                                   ServerContext* context, More... more) {
   const std::shared_ptr<http::SocketStream>& stream = exchange->stream;
   stream->set_answering(true);
   StatusOr<std::string> answer = std::string();
   std::shared_ptr<Job> job;  // The answer's memory is charged by it until it is sent.
   try {
     base::Flow flow = http::FlowOf(exchange->request.caller);
-    job = std::make_shared<Job>(context, &exchange->request);
+    job = std::make_shared<Job>(context, &exchange->request, more...);
     HelperWork work = [job] { return job->Run(); };
     answer = co_await context->RunOnHelper(std::move(flow), stream, std::move(work));
     if (!stream->gone()) context->TellIgnored(job->ignored(), exchange.get());
@@ -413,10 +471,10 @@ boost::asio::awaitable<http::Sent> AnswerTokenizer(std::shared_ptr<http::Exchang
   co_return sent;
 }
 
-template <typename Job>
-http::Route::Handler TokenizerHandler(ServerContext* context) {
-  return [context](std::shared_ptr<http::Exchange> exchange) {
-    return AnswerTokenizer<Job>(std::move(exchange), context);
+template <typename Job, typename... More>
+http::Route::Handler TokenizerHandler(ServerContext* context, More... more) {
+  return [=](std::shared_ptr<http::Exchange> exchange) {
+    return AnswerTokenizer<Job>(std::move(exchange), context, more...);
   };
 }
 
@@ -432,6 +490,10 @@ http::Route::Handler Detokenizes(ServerContext* context) {
 
 http::Route::Handler AppliesTemplate(ServerContext* context) {
   return TokenizerHandler<TemplateJob>(context);
+}
+
+http::Route::Handler CountsTokens(ServerContext* context, api::ApiFormatMaker make_format) {
+  return TokenizerHandler<CountJob>(context, make_format);
 }
 
 }  // namespace ropeway::server
