@@ -104,7 +104,9 @@ struct ApiRequest {
   // Common to all choices: all but `prompt`, and `choice`, which is the first one's. `model` as
   // given; "" where absent. `resume_ids` is a gateway's.
   Request request;
-  std::vector<Prompt> prompts;  // At least one.
+  std::string other_model;  // What the model may be called instead; "": nothing else.
+  // None: the body asks for no output, and Whole of no choices is its answer.
+  std::vector<Prompt> prompts;
   int32_t n = 1;
   bool stream = false;
   // The answer shows the prompts: AnswerHead::prompt_texts is needed.
@@ -197,7 +199,7 @@ class ApiFormat {
   // Called once, before any part of the answer is written.
   virtual void Start(AnswerHead head) = 0;
 
-  // The whole answer to a request that is not streamed; JSON.
+  // The whole answer to a request that is not streamed, or that has no prompts; JSON.
   virtual std::string Whole(const std::vector<ChoiceOutput>& choices) const = 0;
 
   // The length of the prompt, once it is known: before Begin, of a stream that has one choice.

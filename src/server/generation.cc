@@ -189,9 +189,11 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     if (status.ok()) status = co_await Recall(&turn);
     if (stream_->gone()) co_return http::Sent{};
   }
-  std::optional<http::HttpReply> rejection;
+  std::optional<http::HttpReply> rejection;  // Or another whole reply.
   std::unique_ptr<AnswerSource> source;
-  if (status.ok()) {
+  if (status.ok() && format_->request()->prompts.empty()) {
+    rejection = AnswerAtOnce();
+  } else if (status.ok()) {
     std::vector<KeyTicket> tickets;
     rejection = ApplyKey(&tickets);
     if (!rejection && keeps_) {
@@ -278,7 +280,11 @@ Status Generation::ParseBody() {
   const api::ApiRequest& api = *format_->request();
   status = CheckCopies(api, http_.body.size());
   if (!status.ok()) return status;
-  const StatusOr<service::ModelInfo> model = ModelToAsk(api.request.model, http_.caller, *context_);
+  StatusOr<service::ModelInfo> model = ModelToAsk(api.request.model, http_.caller, *context_);
+  if (!model.ok() && !api.other_model.empty()) {
+    StatusOr<service::ModelInfo> other = ModelToAsk(api.other_model, http_.caller, *context_);
+    if (other.ok()) model = std::move(other);
+  }
   if (!model.ok()) return model.status();
   format_->request()->request.model = model->id;
   status = CheckLogprobs(api, *model);
@@ -343,12 +349,23 @@ std::optional<http::HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tick
   return std::nullopt;
 }
 
-StatusOr<std::unique_ptr<AnswerSource>> Generation::Submit(std::vector<KeyTicket> tickets) {
-  api::ApiRequest* const api = format_->request();
+void Generation::Start() {
   head_.id = http_.id;
   head_.created = static_cast<int64_t>(std::time(nullptr));
-  head_.priority = api->request.priority;
+  head_.priority = format_->request()->request.priority;
   format_->Start(std::move(head_));
+}
+
+http::HttpReply Generation::AnswerAtOnce() {
+  Start();
+  http::HttpReply reply;
+  reply.body = format_->Whole({});
+  return reply;
+}
+
+StatusOr<std::unique_ptr<AnswerSource>> Generation::Submit(std::vector<KeyTicket> tickets) {
+  api::ApiRequest* const api = format_->request();
+  Start();
   auto submission = std::make_unique<Submission>(context_->backend);
   Status status = submission->Submit(api, std::move(tickets), Sinks());
   if (!status.ok()) return status;

@@ -51,6 +51,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Puts what came before, which the store has, before the request's input. Ends in a turn of the
   // I/O thread, unless the client has left.
   boost::asio::awaitable<Status> Recall(http::IoTurns::Turn* turn);
+  // Tells the format what its answer begins with.
+  void Start();
+  // The answer of a body that asks for no output.
+  http::HttpReply AnswerAtOnce();
   // Gives the request its key's rights and takes tickets from the key's limits, or returns why not.
   std::optional<http::HttpReply> ApplyKey(std::vector<KeyTicket>* tickets);
   // Hands the request to the backend.
