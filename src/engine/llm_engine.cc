@@ -290,7 +290,8 @@ std::vector<service::ModelInfo> LlmEngine::Models() const {
            .limits = fmt::format("max_model_len {}; {}", max_model_len_, config_.limits),
            .vocabulary = config_.tokenizer->vocab_size(),
            .chats = config_.render_chat != nullptr,
-           .aliases = config_.options.model.aliases}};
+           .aliases = config_.options.model.aliases,
+           .details = config_.details}};
 }
 
 StatusOr<std::unique_ptr<service::Tokenization>> LlmEngine::Tokenize(std::string text,

@@ -58,6 +58,7 @@ struct LlmEngineConfig {
   std::string fingerprint;                // ModelInfo::fingerprint.
   std::string model_digest;               // ModelInfo::digest.
   std::string limits;                     // ModelInfo::limits without max_model_len.
+  service::ModelDetails details;          // ModelInfo::details.
   std::unique_ptr<kvcache::KvTier> tier;  // For KV blocks that the pool evicts; null: none.
   std::shared_ptr<store::StateWriter> state_writer;  // Of sessions; null: as the options say.
   // What OpenFiles opens.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "answer/generic_tools.h"
@@ -165,6 +167,29 @@ std::string Fingerprint(const model::GgufFile& file) {
   return "fp_" + base::HexText(base::Sha256(text.data(), text.size())).substr(0, 12);
 }
 
+// What the model is, by its tables.
+service::ModelDetails DetailsOf(const model::GgufFile& file, const model::ModelConfig& shape,
+                                const answer::AnswerFormat& answers) {
+  service::ModelDetails details;
+  details.architecture = shape.architecture;
+  details.bytes = file.file_bytes();
+  details.hidden_size = shape.hidden_size;
+  details.layers = shape.num_layers;
+  details.calls_tools = answers.calls.syntax != answer::CallSyntax::kNone;
+  details.thinks = std::string_view(answers.reasoning.name) != "none";
+  std::map<uint32_t, uint64_t> bytes_of_types;
+  for (const model::GgufTensor& tensor : file.tensors()) {
+    uint64_t elements = 1;
+    for (const uint64_t size : tensor.shape) elements *= size;
+    details.parameters += elements;
+    bytes_of_types[tensor.type] += tensor.bytes;
+  }
+  const auto most = std::ranges::max_element(
+      bytes_of_types, {}, [](const auto& type_and_bytes) { return type_and_bytes.second; });
+  if (most != bytes_of_types.end()) details.quantization = model::GgmlTypeName(most->first);
+  return details;
+}
+
 // The model's rows that are no token of its vocabulary.
 std::vector<TokenId> RowsWithoutToken(const tokenizer::Tokenizer& tokenizer, int rows) {
   std::vector<TokenId> absent;
@@ -223,6 +248,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   if (Status status = AddChats(check.chat_template, &config); !status.ok()) return status;
   config.sampling = options.model.sampling.Or(check.sampling);
   config.fingerprint = Fingerprint(*file);
+  config.details = DetailsOf(*file, *check.config, config.answers->format());
   config.clock = clock;
   config.random = random;
   const kernels::KvType kv_type = *kernels::KvTypeByName(options.cache.kv_dtype.c_str());

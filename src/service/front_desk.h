@@ -21,6 +21,18 @@
 
 namespace ropeway::service {
 
+// What a model is, for people and their programs. What is not known is 0 or "".
+struct ModelDetails {
+  std::string architecture = {};  // "llama".
+  std::string quantization = {};  // The type of most of its weights: "Q4_1".
+  uint64_t parameters = 0;
+  uint64_t bytes = 0;       // Of its files.
+  int32_t hidden_size = 0;  // Numbers of an embedding.
+  int32_t layers = 0;
+  bool calls_tools = false;  // Its answers' calls of tools are found.
+  bool thinks = false;       // Its answers' thoughts are found.
+};
+
 struct ModelInfo {
   std::string id;                // The served name.
   int32_t max_model_len = 0;     // 0: not known.
@@ -35,6 +47,7 @@ struct ModelInfo {
   int32_t vocabulary = 0;     // Ids of tokens are below it; 0: not known.
   bool chats = true;          // False: it has no chat template, and chats are rejected.
   std::vector<std::string> aliases = {};  // What requests may call it besides.
+  ModelDetails details = {};
 };
 
 // Whether a request that says `name` means the model.
