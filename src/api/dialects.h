@@ -21,6 +21,9 @@ std::unique_ptr<ApiFormat> MakeLlamaCppCompletion();
 // has the tokens of the prompt, and nothing is to be generated for it.
 std::unique_ptr<ApiFormat> MakeAnthropicMessages();
 std::unique_ptr<ApiFormat> MakeAnthropicCount();
+// Ollama's: POST /api/chat and POST /api/generate.
+std::unique_ptr<ApiFormat> MakeOllamaChat();
+std::unique_ptr<ApiFormat> MakeOllamaGenerate();
 
 }  // namespace ropeway::api
 

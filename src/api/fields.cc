@@ -15,6 +15,7 @@ constexpr uint32_t kBoth = kCompletions | kChat;
 constexpr uint32_t kGenerate = kBoth | kResponses | kAnthropic;
 constexpr uint32_t kWithTools = kChat | kResponses;
 constexpr uint32_t kChats = kChat | kTokenize;
+constexpr uint32_t kOllama = kOllamaChat | kOllamaGenerate;
 
 using K = FieldKind;
 
@@ -230,6 +231,54 @@ constexpr FieldRow kFieldRows[] = {
     {"add_generation_prompt", kAnthropic, K::kUnsupported},
     {"continue_final_message", kAnthropic, K::kUnsupported},
     {"ropeway_gateway", kAnthropic, K::kUnsupported},
+    // Of Ollama's API. What a model is loaded with is the server's to say, and a prompt that is too
+    // long is an error, whatever `truncate` and `shift` say.
+    {"keep_alive", kOllama, K::kNoEffect},
+    {"truncate", kOllama, K::kNoEffect, "true or false"},
+    {"shift", kOllama, K::kNoEffect, "true or false"},
+    {"tools[].items", kOllamaChat, K::kNoEffect},
+    {"messages[].tool_calls[].type", kOllamaChat, K::kNoEffect, "a string"},
+    {"messages[].tool_calls[].function.index", kOllamaChat, K::kNoEffect},
+    {"messages[].tool_calls[].function.description", kOllamaChat, K::kNoEffect},
+    {"options.num_ctx", kOllama, K::kNoEffect},
+    {"options.num_batch", kOllama, K::kNoEffect},
+    {"options.num_gpu", kOllama, K::kNoEffect},
+    {"options.num_gqa", kOllama, K::kNoEffect},
+    {"options.num_keep", kOllama, K::kNoEffect},
+    {"options.num_thread", kOllama, K::kNoEffect},
+    {"options.main_gpu", kOllama, K::kNoEffect},
+    {"options.low_vram", kOllama, K::kNoEffect},
+    {"options.f16_kv", kOllama, K::kNoEffect},
+    {"options.numa", kOllama, K::kNoEffect},
+    {"options.use_mmap", kOllama, K::kNoEffect},
+    {"options.use_mlock", kOllama, K::kNoEffect},
+    {"options.draft_num_predict", kOllama, K::kNoEffect},
+    {"options.mirostat_tau", kOllama, K::kNoEffect},
+    {"options.mirostat_eta", kOllama, K::kNoEffect},
+    {"options.mirostat", kOllama, K::kNoEffectWith, "0"},
+    {"options.tfs_z", kOllama, K::kNoEffectWith, "1"},
+    {"options.repeat_last_n", kOllama, K::kNoEffectWith, "-1"},
+    {"options.penalize_newline", kOllama, K::kNoEffectWith, "true"},
+    {"options.logits_all", kOllama, K::kNoEffectWith, "false"},
+    {"options.vocab_only", kOllama, K::kNoEffectWith, "false"},
+    {"options.embedding_only", kOllama, K::kNoEffectWith, "false"},
+    {"_debug_render_only", kOllama, K::kNoEffectWith, "false"},
+    {"messages[].images", kOllamaChat, K::kNoEffectWith, "[]"},
+    {"tool_choice", kOllamaChat, K::kNoEffectWith, R"("auto")"},
+    {"images", kOllamaGenerate, K::kNoEffectWith, "[]"},
+    {"context", kOllamaGenerate, K::kNoEffectWith, "[]"},
+    {"suffix", kOllamaGenerate, K::kUnsupported},
+    {"template", kOllama, K::kUnsupported},
+    {"width", kOllamaGenerate, K::kUnsupported},
+    {"height", kOllamaGenerate, K::kUnsupported},
+    {"steps", kOllamaGenerate, K::kUnsupported},
+    {"verbose", kOllamaModel, K::kNoEffect, "true or false"},
+    {"insecure", kOllamaModel, K::kNoEffect, "true or false"},
+    {"username", kOllamaModel, K::kNoEffect},
+    {"password", kOllamaModel, K::kNoEffect},
+    {"system", kOllamaModel, K::kNoEffect},
+    {"template", kOllamaModel, K::kNoEffect},
+    {"options", kOllamaModel, K::kNoEffect},
 };
 
 constexpr size_t kMostFaults = 8;

@@ -32,7 +32,11 @@ enum Dialect : uint32_t {
   kResponses = 1U << 4U,
   kConversations = 1U << 5U,
   kAnthropic = 1U << 6U,
-  kLlamaCpp = 1U << 12U,
+  kLlamaCpp = 1U << 13U,
+  // Ollama's. The last is of the bodies that name a model and little more.
+  kOllamaChat = 1U << 10U,
+  kOllamaGenerate = 1U << 11U,
+  kOllamaModel = 1U << 12U,
 };
 
 enum class FieldKind : uint8_t {

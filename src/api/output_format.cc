@@ -213,6 +213,13 @@ FieldReaders<OpenAiBody> OutputFormatReaders() {
           {"grammar", RejectGrammar}};
 }
 
+Status ReadPlainFormat(const json& value, const std::string& field, OpenAiBody* body) {
+  if (value == "") return {};
+  if (value == "json") return SetJsonObject(field, body);
+  if (!value.is_object()) return Mismatch(value, field, "\"json\" or a JSON Schema: an object");
+  return SetSchema(value, {field}, body);
+}
+
 namespace wire {
 namespace {
 

@@ -29,6 +29,9 @@ Status ReadTextFormat(const nlohmann::json& value, OpenAiBody* body);
 Status ReadSchema(const nlohmann::json& value, const std::vector<std::string_view>& path,
                   OpenAiBody* body);
 
+// Ollama's `format`: "json", a schema, or "" for any text.
+Status ReadPlainFormat(const nlohmann::json& value, const std::string& field, OpenAiBody* body);
+
 namespace wire {
 
 // Adds what asks a server of this kind for the form. kUnimplemented if the kind has no way to.

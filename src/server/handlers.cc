@@ -298,8 +298,6 @@ std::string ForOtherApi(std::string_view path) {
   if (path.starts_with(kVersion)) path.remove_prefix(kVersion.size());
   static constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
       {"/embeddings", "An embedding of texts"},
-      {"/api/chat", "Ollama's API"},
-      {"/api/generate", "Ollama's API"},
   };
   for (const auto& [other, what] : kOthers) {
     if (path != other) continue;

@@ -30,6 +30,8 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
   constexpr api::ApiFormatMaker responses = api::MakeOpenAiResponses;
   constexpr api::ApiFormatMaker chat = api::MakeOpenAiChat;
   constexpr api::ApiFormatMaker text = api::MakeOpenAiCompletions;
+  constexpr api::ApiFormatMaker ollama_chat = api::MakeOllamaChat;
+  constexpr api::ApiFormatMaker ollama_generate = api::MakeOllamaGenerate;
   const auto shows = [=](api::ApiFormatMaker of) { return ShowsAnswer(context, of); };
   const auto cancels = [=](api::ApiFormatMaker of) { return CancelsAnswer(context, of); };
   const auto deletes = [=](api::ApiFormatMaker of, std::string_view object) {
@@ -47,6 +49,10 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
                    "Answer a chat, as Anthropic's API writes it"),
       CountRoute(context, "/v1/messages/count_tokens", api::MakeAnthropicCount,
                  "How many tokens the prompt of such a chat takes"),
+      // Ollama's API.
+      DialectRoute(context, "/api/chat", ollama_chat, "Answer a chat, in Ollama's form"),
+      DialectRoute(context, "/api/generate", ollama_generate, "Answer a text, in Ollama's form"),
+
       {"GET", "/v1/responses/{id}/input_items", http::Rights::kKey, none,
        ListsInputItems(context, responses), "The items of a stored response's own input"},
       {"POST", "/v1/responses/{id}/cancel", http::Rights::kKey, none, cancels(responses),
