@@ -14,8 +14,11 @@ constexpr size_t kLineWidth = 78;
 
 }  // namespace
 
-Progress::Progress(std::string what, bool terminal, Write write)
-    : what_(std::move(what)), terminal_(terminal), write_(std::move(write)) {}
+Progress::Progress(std::string what, bool terminal, Write write, Tell tell)
+    : what_(std::move(what)),
+      terminal_(terminal),
+      write_(std::move(write)),
+      tell_(std::move(tell)) {}
 
 void Progress::Start(uint64_t done, uint64_t total) {
   started_ = true;
@@ -23,10 +26,12 @@ void Progress::Start(uint64_t done, uint64_t total) {
   total_ = total;
   start_ = shown_at_ = Clock::now();
   shown_tenth_ = total_ == 0 ? 0 : done_ * 10 / total_;
+  if (tell_) tell_(what_, done_, total_);
 }
 
 void Progress::Set(uint64_t done) {
   done_ = done;
+  if (tell_) tell_(what_, done_, total_);
   const Clock::time_point now = Clock::now();
   if (terminal_) {
     if (now - shown_at_ < kBetween) return;

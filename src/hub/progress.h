@@ -16,8 +16,11 @@ class Progress {
  public:
   using Write = std::function<void(std::string_view text)>;
 
+  // Called for each piece that comes. `what`: the name in the line; `total`: 0 if it is not known.
+  using Tell = std::function<void(const std::string& what, uint64_t done, uint64_t total)>;
+
   // `what`: the name in the line.
-  Progress(std::string what, bool terminal, Write write);
+  Progress(std::string what, bool terminal, Write write, Tell tell = nullptr);
 
   // `total`: bytes; 0 if that is not known.
   void Start(uint64_t done, uint64_t total);
@@ -32,6 +35,7 @@ class Progress {
   const std::string what_;
   const bool terminal_;
   const Write write_;
+  const Tell tell_;  // Null: nothing is told.
   bool started_ = false;
   uint64_t total_ = 0;
   uint64_t first_ = 0;  // Done at Start.

@@ -427,7 +427,7 @@ Status Puller::CheckWhole() {
 }
 
 Status Puller::Fetch(const Item& item, const fs::path& to) {
-  Progress progress(item.file, options_.terminal, options_.write);
+  Progress progress(item.file, options_.terminal, options_.write, options_.tell);
   const fs::path part = Parts() / item.file;
   if (!item.url.empty()) {
     const bool of_hub = item.url.starts_with(options_.access.endpoint + "/");

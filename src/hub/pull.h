@@ -25,6 +25,7 @@ struct PullOptions {
   std::string sha256;  // For a model of one file; "": as the source says.
   bool terminal = false;
   Progress::Write write = [](std::string_view) {};  // Shows progress.
+  Progress::Tell tell = nullptr;                    // Is called for each piece, if set.
   // Whether the file or folder is a model that can be opened. This room knows no formats.
   using Check = std::function<Status(const std::string& path)>;
   Check check = [](const std::string&) { return Status(); };
