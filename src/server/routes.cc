@@ -1,8 +1,11 @@
 #include "server/routes.h"
 
 #include "api/dialects.h"
+#include "api/ollama_answer.h"
+#include "api/ollama_request.h"
 #include "server/generation.h"
 #include "server/handlers.h"
+#include "server/ollama_handlers.h"
 #include "server/stored_handlers.h"
 
 namespace ropeway::server {
@@ -26,6 +29,7 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
   const http::RouteLimits body = {.takes_body = true, .cross_origin = true};
   const http::RouteLimits page = {.page = true};
   const http::RouteLimits probe = {.cross_origin = true, .probe = true};
+  const std::vector<std::string> no_fields;
   // The dialects, and what is done with their stored answers.
   constexpr api::ApiFormatMaker responses = api::MakeOpenAiResponses;
   constexpr api::ApiFormatMaker chat = api::MakeOpenAiChat;
@@ -52,6 +56,22 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
       // Ollama's API.
       DialectRoute(context, "/api/chat", ollama_chat, "Answer a chat, in Ollama's form"),
       DialectRoute(context, "/api/generate", ollama_generate, "Answer a text, in Ollama's form"),
+      {"GET", "/api/tags", http::Rights::kKey, none, plain(AnswerOllamaTags),
+       "The served models, as Ollama lists them", no_fields, api::OllamaErrorJson},
+      {"GET", "/api/ps", http::Rights::kKey, none, plain(AnswerOllamaPs),
+       "The loaded models, as Ollama lists them", no_fields, api::OllamaErrorJson},
+      {"GET", "/api/version", http::Rights::kKey, none, plain(AnswerOllamaVersion),
+       "The version of Ollama whose API this is", no_fields, api::OllamaErrorJson},
+      {"POST", "/api/show", http::Rights::kKey, body, plain(AnswerOllamaShow),
+       "What a served model is", api::OllamaModelFields(), api::OllamaErrorJson},
+      {"POST", "/api/create", http::Rights::kKey, none, plain(AnswerOllamaManages),
+       "Is not supported", no_fields, api::OllamaErrorJson},
+      {"POST", "/api/copy", http::Rights::kKey, none, plain(AnswerOllamaManages),
+       "Is not supported", no_fields, api::OllamaErrorJson},
+      {"POST", "/api/push", http::Rights::kKey, none, plain(AnswerOllamaManages),
+       "Is not supported", no_fields, api::OllamaErrorJson},
+      {"DELETE", "/api/delete", http::Rights::kKey, none, plain(AnswerOllamaManages),
+       "Is not supported", no_fields, api::OllamaErrorJson},
 
       {"GET", "/v1/responses/{id}/input_items", http::Rights::kKey, none,
        ListsInputItems(context, responses), "The items of a stored response's own input"},
