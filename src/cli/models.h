@@ -6,6 +6,7 @@
 
 #include "flags/flag.h"
 #include "ropeway/status.h"
+#include "server/server_options.h"
 
 namespace ropeway::cli {
 
@@ -31,6 +32,10 @@ flags::FlagTable YesTable(bool* yes);
 // with `yes`. kNotFound if the answer is no or there is no terminal; the message says how to fetch
 // it. OK also where nothing can be pulled: ResolveModel says what is missing.
 Status OfferPull(const std::string& model, bool yes);
+
+// What pulls models for requests: by their names in the registry, which is the built-in one unless
+// `registry` names a file.
+StatusOr<server::PullModelFn> PullerForRequests(const std::string& registry);
 
 }  // namespace ropeway::cli
 

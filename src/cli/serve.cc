@@ -47,7 +47,12 @@ flags::FlagTable EngineRows(ServeFlags* flags) {
          "Name of the model in the API: answers use the first one, requests may use any of them"},
         {"--any-model", flags::ChoiceValue(&flags->any_model, {"on", "off", "auto"}),
          "Accept any model name in requests, except with a gateway's key; auto: on if --host is a "
-         "loopback address and there are no keys"}}},
+         "loopback address and there are no keys"},
+        {"--allow-pull", flags::SwitchValue(&flags->allow_pull),
+         "Let POST /api/pull fetch models of the registry, with the admin key or, where there are "
+         "no keys, from this machine; they are served by a later start"},
+        {"--registry", flags::TextValue(&flags->registry, "FILE").Default("the built-in list"),
+         "JSON list of models that --allow-pull lets requests pull (docs/models.md)"}}},
       {"Engine",
        {{"--max-queued-requests", flags::IntValue(&options.queue.max_queued_requests, 1, 1000000),
          "Maximum waiting requests of one tenant (API key); more are rejected with 429"},
@@ -90,6 +95,12 @@ StatusOr<int64_t> Serve(const ServeFlags& flags, ServerSignals* signals) {
                    EngineDescriptors(flags.engine.options), flags.engine.options.sessions);
   if (!front.ok()) return front.status();
   front->options.any_model = ServesAnyModel(flags.any_model, front->options);
+  if (flags.allow_pull) {
+    if (Status status = CheckAllowPull(front->options); !status.ok()) return status;
+    StatusOr<server::PullModelFn> pull = PullerForRequests(flags.registry);
+    if (!pull.ok()) return pull.status();
+    front->options.pull_model = *std::move(pull);
+  }
   const StatusOr<EngineFlags> with_model = WithModel(flags);
   if (!with_model.ok()) return with_model.status();
   StatusOr<EngineOptions> engine_options =
@@ -140,6 +151,15 @@ flags::Command ServeCommand(ServeFlags* flags) {
 bool ServesAnyModel(const std::string& choice, const server::ServerOptions& options) {
   if (choice == "auto") return http::IsLoopbackHost(options.host) && options.api_keys.empty();
   return choice == "on";
+}
+
+Status CheckAllowPull(const server::ServerOptions& options) {
+  const bool own = http::IsLoopbackHost(options.host) && options.trusted_proxies.empty();
+  if (!options.admin_key.empty() || (own && options.api_keys.empty())) return {};
+  return InvalidArgument(
+      "--allow-pull needs --admin-key, unless --host is a loopback address and there are neither "
+      "API keys nor a --trusted-proxy",
+      "allow_pull");
 }
 
 StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags) {

@@ -24,6 +24,8 @@ struct ServeFlags : FrontFlags {
   bool yes = false;                // Pull it without a question.
   std::vector<std::string> names;  // What the API calls it; empty: as its file.
   std::string any_model = "auto";
+  bool allow_pull = false;  // POST /api/pull may pull models ...
+  std::string registry;     // ... of this file; "": of the built-in registry.
 };
 
 // The command; it serves until SIGTERM or SIGINT and then drains. Run it once, before any thread is
@@ -33,6 +35,10 @@ flags::Command ServeCommand(ServeFlags* flags);
 // Whether --any-model `choice` is on for a server with these options: "auto" is where only programs
 // of this machine can ask, and no keys tell them apart.
 bool ServesAnyModel(const std::string& choice, const server::ServerOptions& options);
+
+// Whether --allow-pull may be on for a server with these options: for a holder of the admin key, or
+// where only programs of this machine can ask, and no keys tell them apart.
+Status CheckAllowPull(const server::ServerOptions& options);
 
 // ResolveFront for this server.
 StatusOr<server::ServerOptions> ResolveServer(const ServeFlags& flags);

@@ -331,6 +331,25 @@ TEST_F(ServeTest, AnyNameIsTakenByItselfOnlyWhereNoStrangerAsks) {
   EXPECT_FALSE(ServesAnyModel("auto", options));
 }
 
+TEST_F(ServeTest, RequestsPullModelsOnlyWhereNoStrangerAsks) {
+  server::ServerOptions options;
+  options.host = "127.0.0.1";
+  EXPECT_TRUE(CheckAllowPull(options).ok());
+  server::ServerOptions reachable = options;
+  reachable.host = "0.0.0.0";
+  server::ServerOptions behind = options;
+  behind.trusted_proxies = {"127.0.0.1"};
+  server::ServerOptions keyed = options;
+  keyed.api_keys = {{"a", "secret-of-a"}};
+  for (server::ServerOptions* other : {&reachable, &behind, &keyed}) {
+    const Status status = CheckAllowPull(*other);
+    EXPECT_EQ(status.field(), "allow_pull");
+    EXPECT_THAT(status.message(), testing::HasSubstr("--admin-key"));
+    other->admin_key = "the-admins-key";
+    EXPECT_TRUE(CheckAllowPull(*other).ok());
+  }
+}
+
 // What --help shows is there, and few enough to be read.
 TEST(FirstFlagsTest, AreFlagsOfTheirCommand) {
   ServeFlags serve;

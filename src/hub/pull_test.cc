@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -81,6 +82,21 @@ TEST_F(PullTest, AFileOfARepository) {
   const size_t before = server_.requests().size();
   EXPECT_TRUE(PullFrom("hf:owner/repo:m.gguf").ok());
   EXPECT_EQ(server_.requests().size(), before + 1);  // The list.
+}
+
+TEST_F(PullTest, TellsHowFarItIs) {
+  PutRepo("owner/repo", {{"m.gguf", bytes_}});
+  std::vector<uint64_t> told;
+  options_.tell = [&](const std::string& what, uint64_t done, uint64_t total) {
+    EXPECT_EQ(what, "m.gguf");
+    EXPECT_EQ(total, bytes_.size());
+    told.push_back(done);
+  };
+  EXPECT_TRUE(PullFrom("hf:owner/repo").ok());
+  ASSERT_GE(told.size(), 2U);
+  EXPECT_EQ(told.front(), 0U);
+  EXPECT_EQ(told.back(), bytes_.size());
+  EXPECT_TRUE(std::ranges::is_sorted(told));
 }
 
 TEST_F(PullTest, AFolderComesWhole) {

@@ -27,6 +27,7 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
   const http::RouteLimits own;  // No page of another origin may use it.
   const http::RouteLimits none = {.cross_origin = true};
   const http::RouteLimits body = {.takes_body = true, .cross_origin = true};
+  const http::RouteLimits own_body = {.takes_body = true};
   const http::RouteLimits page = {.page = true};
   const http::RouteLimits probe = {.cross_origin = true, .probe = true};
   const std::vector<std::string> no_fields;
@@ -64,6 +65,9 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
        "The version of Ollama whose API this is", no_fields, api::OllamaErrorJson},
       {"POST", "/api/show", http::Rights::kKey, body, plain(AnswerOllamaShow),
        "What a served model is", api::OllamaModelFields(), api::OllamaErrorJson},
+      {"POST", "/api/pull", http::Rights::kView, own_body, PullsModel(context),
+       "Fetch a model, which a later start of the server may serve", api::OllamaModelFields(),
+       api::OllamaErrorJson},
       {"POST", "/api/create", http::Rights::kKey, none, plain(AnswerOllamaManages),
        "Is not supported", no_fields, api::OllamaErrorJson},
       {"POST", "/api/copy", http::Rights::kKey, none, plain(AnswerOllamaManages),

@@ -48,6 +48,7 @@ ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* b
       web(options.web),
       key_limits(options.api_keys, std::make_shared<base::RealClock>()),
       events(backend),
+      pulls(options.pull_model),
       stored(MakeStored(options, sampling, http.answers, backend)),
       limits_(options.limits),
       // One tenant alone gets half of the places.

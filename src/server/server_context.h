@@ -18,6 +18,7 @@
 #include "server/api_keys.h"
 #include "server/event_feed.h"
 #include "server/key_limits.h"
+#include "server/model_pulls.h"
 #include "server/server_options.h"
 #include "server/stored_answers.h"
 #include "service/front_desk.h"
@@ -67,6 +68,7 @@ class ServerContext final : public http::HttpApplication {
   const bool web;                              // ServerOptions::web.
   KeyLimits key_limits;
   EventFeed events;
+  ModelPulls pulls;
   const std::unique_ptr<StoredAnswers> stored;  // Null: the server stores no answers.
 
   // Divides the room for what is stored between tenants, where these keys have several.

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "api/api_format.h"
 #include "http/http_options.h"
 #include "ropeway/request.h"
+#include "ropeway/status.h"
 
 namespace ropeway::store {
 class ObjectStore;
@@ -59,6 +61,18 @@ struct ApiKey {
 inline constexpr int64_t kMaxKeyRequests = 1'000'000;
 inline constexpr int64_t kMaxKeyTokens = 1'000'000'000'000;
 
+// How far a pull of a model is.
+struct PullProgress {
+  std::string status;       // What is done, for people.
+  std::string digest = {};  // Of the file that comes, or its name; "": none does.
+  uint64_t total = 0;       // Bytes of that; 0: not known.
+  uint64_t completed = 0;
+};
+// Fetches the model of this name, and returns by what name it can be served then. Calls `tell` as
+// it goes, and gives up soon after that has returned false. Blocks for as long as it takes.
+using PullModelFn = std::function<StatusOr<std::string>(
+    const std::string& name, const std::function<bool(PullProgress)>& tell)>;
+
 struct ServerOptions : http::HttpOptions {
   ServerLimits limits;
 
@@ -76,6 +90,8 @@ struct ServerOptions : http::HttpOptions {
   std::vector<std::string> other_names;
   // Where answers and conversations are stored; must outlive the server. Null: nowhere.
   store::ObjectStore* objects = nullptr;
+  // What POST /api/pull calls; null: no request may pull a model. It may outlive the server.
+  PullModelFn pull_model = nullptr;
 };
 
 }  // namespace ropeway::server
