@@ -19,38 +19,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int32_t kDefaultMaxTokens = 16;  // OpenAI's.
 
-StatusOr<Prompt> ReadOnePrompt(const json& value, const std::string& field) {
-  if (value.is_string()) return Prompt(value.get<std::string>());
-  if (!value.is_array()) {
-    return Mismatch(value, field, "a string, a list of token ids, or a list of either");
-  }
-  if (value.empty()) return InvalidArgument(fmt::format("'{}' is empty.", field), field);
-  StatusOr<std::vector<TokenId>> ids = ReadTokenIds(value, field);
-  if (!ids.ok()) return ids.status();
-  return Prompt(*std::move(ids));
-}
-
-// A list of prompts holds prompts of one kind.
 Status ReadPrompt(const json& value, const std::string& field, OpenAiBody* body) {
-  const bool several =
-      value.is_array() && !value.empty() && (value.front().is_string() || value.front().is_array());
-  if (several && value.size() > static_cast<size_t>(body->max_choices)) {
-    return InvalidArgument(fmt::format("'{}' holds {} prompts; at most {} are allowed.", field,
-                                       value.size(), body->max_choices),
-                           field);
-  }
-  const size_t count = several ? value.size() : 1;
-  for (size_t i = 0; i < count; ++i) {
-    const json& prompt = several ? value[i] : value;
-    if (several && prompt.type() != value.front().type()) {
-      return InvalidArgument(
-          fmt::format("'{}' must hold only strings or only lists of token ids.", field), field);
-    }
-    StatusOr<Prompt> read = ReadOnePrompt(prompt, field);
-    if (!read.ok()) return read.status();
-    body->prompts.push_back(*std::move(read));
-  }
-  return {};
+  return ReadPrompts(value, field, body->max_choices, "prompts", &body->prompts);
 }
 
 Status ReadBestOf(const json& value, const std::string& field, OpenAiBody* body) {

@@ -149,6 +149,17 @@ Status ReadGateway(const json& value, const std::string& field, OpenAiBody* body
   return {};
 }
 
+StatusOr<Prompt> ReadOnePrompt(const json& value, const std::string& field) {
+  if (value.is_string()) return Prompt(value.get<std::string>());
+  if (!value.is_array()) {
+    return Mismatch(value, field, "a string, a list of token ids, or a list of either");
+  }
+  if (value.empty()) return InvalidArgument(fmt::format("'{}' is empty.", field), field);
+  StatusOr<std::vector<TokenId>> ids = ReadTokenIds(value, field);
+  if (!ids.ok()) return ids.status();
+  return Prompt(*std::move(ids));
+}
+
 // A parameter, under its name or an alias.
 Status ReadRow(const core::Parameter& row, const json& value, const std::string& field,
                OpenAiBody* body) {
@@ -162,6 +173,30 @@ Status ReadRow(const core::Parameter& row, const json& value, const std::string&
 }
 
 }  // namespace
+
+// A list of prompts holds prompts of one kind.
+Status ReadPrompts(const json& value, const std::string& field, int most, const char* what,
+                   std::vector<Prompt>* prompts) {
+  const bool several =
+      value.is_array() && !value.empty() && (value.front().is_string() || value.front().is_array());
+  if (several && value.size() > static_cast<size_t>(most)) {
+    return InvalidArgument(
+        fmt::format("'{}' holds {} {}; at most {} are allowed.", field, value.size(), what, most),
+        field);
+  }
+  const size_t count = several ? value.size() : 1;
+  for (size_t i = 0; i < count; ++i) {
+    const json& prompt = several ? value[i] : value;
+    if (several && prompt.type() != value.front().type()) {
+      return InvalidArgument(
+          fmt::format("'{}' must hold only strings or only lists of token ids.", field), field);
+    }
+    StatusOr<Prompt> read = ReadOnePrompt(prompt, field);
+    if (!read.ok()) return read.status();
+    prompts->push_back(*std::move(read));
+  }
+  return {};
+}
 
 FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody> own) {
   own.insert({{"model", FieldOf(ReadString, &Request::model)},

@@ -53,6 +53,11 @@ FieldTable<OpenAiBody> WithOpenAiFields(Dialect dialect, FieldReaders<OpenAiBody
 const FieldTable<OpenAiBody>& CompletionFields();
 const FieldTable<OpenAiBody>& ChatFields();
 
+// Adds a text, a list of token ids, or a list of at most `most` of either, to `prompts`; a message
+// calls several of them `what`.
+Status ReadPrompts(const nlohmann::json& value, const std::string& field, int most,
+                   const char* what, std::vector<Prompt>* prompts);
+
 // Reads a body by the table of its dialect; `finish` then checks the fields together and completes
 // the request. `zero_tokens_need`: the fields that max_tokens 0 needs one of; "": it is an error.
 Status ReadOpenAiBody(std::string_view text, const BodyLimits& limits,
