@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every ```sh block of curl commands in README.md, docs/api.md, docs/structured_output.md, docs/tools.md, docs/clients/llamacpp.md and
-docs/responses.md against `ropeway serve`, and all of docs/security.md, in order: its TLS files, its keys, its server and its curl
+"""Runs every ```sh block of curl commands in README.md, docs/api.md, docs/structured_output.md, docs/tools.md, docs/embeddings.md,
+docs/clients/llamacpp.md and docs/responses.md against `ropeway serve`, and all of docs/security.md, in order: its TLS files, its keys, its server and its curl
 commands, and the answer of docs/responses.md that survives a kill. A block followed by a ```json block must print exactly that; any other must not print an error,
 and the answer that the README's transcript shows must be the one that its command gets. Each metric of
 the server must be named in a page.
@@ -137,7 +137,7 @@ def main():
     blocks = 0
     try:
         for name in ("README.md", "docs/api.md", "docs/structured_output.md", "docs/tools.md",
-                     "docs/responses.md", "docs/clients/llamacpp.md"):
+                     "docs/responses.md", "docs/embeddings.md", "docs/clients/llamacpp.md"):
             found = [block for block in blocks_of(name) if "$(cat id)" not in block[0]]
             if not found:
                 wrong.append(f"{name}: no curl block found")

@@ -386,7 +386,7 @@ class ErrorTest(ClientTest):
 
     def test_what_is_not_served_is_a_404(self):
         with self.assertRaises(openai.NotFoundError):
-            self.client.embeddings.create(model=MODEL, input="x")
+            self.client.moderations.create(input="x")
 
 
 class CrowdTest(ClientTest):

@@ -160,6 +160,8 @@ enum class Pooling : uint8_t {
 struct EmbeddingParams {
   Pooling pooling = Pooling::kModel;
   bool normalize = true;  // Its length is 1, unless it is all zeros.
+  // A longer prompt is cut to the first max_model_len tokens; else it is an error.
+  bool truncate = false;
 
   bool operator==(const EmbeddingParams&) const = default;
 };

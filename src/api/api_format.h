@@ -129,6 +129,8 @@ struct ApiRequest {
   std::optional<GatewayFields> gateway;  // The API key decides about it, too.
   // Names of fields that the dialect does not know, also where Parse fails. Client text.
   std::vector<std::string> ignored;
+  // Of each embedding so many numbers are shown; 0: all. A model that has fewer is an error.
+  int32_t dimensions = 0;
   Keeping keeping = {};
 
   size_t choices() const { return prompts.size() * static_cast<size_t>(n); }

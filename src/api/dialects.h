@@ -24,6 +24,12 @@ std::unique_ptr<ApiFormat> MakeAnthropicCount();
 // Ollama's: POST /api/chat and POST /api/generate.
 std::unique_ptr<ApiFormat> MakeOllamaChat();
 std::unique_ptr<ApiFormat> MakeOllamaGenerate();
+// Embeddings: OpenAI's POST /v1/embeddings, Ollama's POST /api/embed and, older, /api/embeddings,
+// and llama-server's POST /embedding.
+std::unique_ptr<ApiFormat> MakeOpenAiEmbeddings();
+std::unique_ptr<ApiFormat> MakeOllamaEmbed();
+std::unique_ptr<ApiFormat> MakeOllamaOldEmbeddings();
+std::unique_ptr<ApiFormat> MakeLlamaEmbedding();
 
 }  // namespace ropeway::api
 

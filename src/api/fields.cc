@@ -16,6 +16,7 @@ constexpr uint32_t kGenerate = kBoth | kResponses | kAnthropic;
 constexpr uint32_t kWithTools = kChat | kResponses;
 constexpr uint32_t kChats = kChat | kTokenize;
 constexpr uint32_t kOllama = kOllamaChat | kOllamaGenerate;
+constexpr uint32_t kOllamaEmbeds = kOllamaEmbed | kOllamaOldEmbeddings;
 
 using K = FieldKind;
 
@@ -279,6 +280,22 @@ constexpr FieldRow kFieldRows[] = {
     {"system", kOllamaModel, K::kNoEffect},
     {"template", kOllamaModel, K::kNoEffect},
     {"options", kOllamaModel, K::kNoEffect},
+    // Of embeddings: vLLM's names among others.
+    {"user", kEmbeddings, K::kNoEffect, "a string"},
+    {"request_id", kEmbeddings, K::kNoEffect, "a string"},
+    {"add_special_tokens", kEmbeddings, K::kNoEffectWith, "true"},
+    {"messages", kEmbeddings, K::kNoEffectWith, "", "input"},
+    {"prompt", kEmbeddings, K::kNoEffectWith, "", "input"},
+    {"stream", kEmbeddings | kOllamaEmbeds | kLlamaEmbedding, K::kNoEffectWith, "false"},
+    {"truncate_prompt_tokens", kEmbeddings, K::kUnsupported},
+    {"input_type", kEmbeddings, K::kUnsupported},
+    {"task", kEmbeddings, K::kUnsupported},
+    {"keep_alive", kOllamaEmbeds, K::kNoEffect},
+    {"options", kOllamaEmbeds, K::kNoEffect},
+    {"prompt", kOllamaEmbed, K::kNoEffectWith, "", "input"},
+    {"input", kOllamaOldEmbeddings, K::kNoEffectWith, "", "prompt"},
+    {"image_data", kLlamaEmbedding, K::kNoEffectWith, "[]"},
+    {"encoding_format", kLlamaEmbedding, K::kNoEffectWith, R"("float")"},
 };
 
 constexpr size_t kMostFaults = 8;

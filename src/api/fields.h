@@ -37,6 +37,10 @@ enum Dialect : uint32_t {
   kOllamaChat = 1U << 10U,
   kOllamaGenerate = 1U << 11U,
   kOllamaModel = 1U << 12U,
+  kEmbeddings = 1U << 16U,
+  kOllamaEmbed = 1U << 17U,
+  kOllamaOldEmbeddings = 1U << 18U,
+  kLlamaEmbedding = 1U << 19U,
 };
 
 enum class FieldKind : uint8_t {

@@ -117,7 +117,7 @@ TEST(FieldsTest, TheDocumentHasAllFieldsThatAreNotUsed) {
   std::vector<std::pair<std::string, std::map<uint32_t, std::vector<std::string>>>> lines;
   constexpr uint32_t kBoth = kCompletions | kChat;
   for (const FieldRow& row : FieldRows()) {
-    if ((row.dialects & kBoth) == 0) continue;
+    if ((row.dialects & kBoth) == 0) continue;  // Of another page.
     std::string values = *row.values == 0 ? "any" : fmt::format("any: {}", row.values);
     if (row.kind == FieldKind::kNoEffectWith) values = fmt::format("`{}`", row.values);
     if (row.kind == FieldKind::kUnsupported) values = "none: it is not supported";

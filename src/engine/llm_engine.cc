@@ -289,6 +289,7 @@ std::vector<service::ModelInfo> LlmEngine::Models() const {
            .numerics = std::to_string(config_.cache_root.numerics_version),
            .limits = fmt::format("max_model_len {}; {}", max_model_len_, config_.limits),
            .vocabulary = config_.tokenizer->vocab_size(),
+           .embedding_size = config_.embedding_size,
            .chats = config_.render_chat != nullptr,
            .aliases = config_.options.model.aliases,
            .details = config_.details}};

@@ -52,6 +52,7 @@ struct LlmEngineConfig {
   std::shared_ptr<const ModelAnswers> answers;
   std::unique_ptr<executor::Executor> executor;
   Pooling pooling = Pooling::kLast;  // Of embeddings, where a request leaves it to the model.
+  int32_t embedding_size = 0;        // ModelInfo::embedding_size.
   std::string kernels_name;          // The executor's kernel table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   core::CacheRoot cache_root;

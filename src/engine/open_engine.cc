@@ -268,6 +268,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   file.reset();
   const model::ModelConfig& shape = model->config();
   config.model_context_length = shape.context_length;
+  config.embedding_size = shape.hidden_size;
   config.created = static_cast<int64_t>(std::time(nullptr));
   if (options.cache.kv_bytes == 0) {
     config.options.cache.kv_bytes = DefaultKvCacheBytes(

@@ -149,17 +149,19 @@ std::optional<StatusOr<core::CoreRequest>> PromptEncoder::Job::Run(size_t work) 
     if (!prepared->ok()) return *prepared;
     prepared_ = true;
     if (parts_.text) {
-      encoding_ = encoder_->tokenizer_->Begin(*parts_.text,
-                                              {.add_special = parts_.add_special,
-                                               .parse_special = true,
-                                               .quoted = parts_.quoted,
-                                               .after = LastOf(parts_.before)},
-                                              encoder_->MostIds(parts_));
+      encoding_ =
+          encoder_->tokenizer_->Begin(*parts_.text,
+                                      {.add_special = parts_.add_special,
+                                       .parse_special = true,
+                                       .quoted = parts_.quoted,
+                                       .after = LastOf(parts_.before)},
+                                      encoder_->Cuts(live_->request) ? tokenizer::Encoding::kNoLimit
+                                                                     : encoder_->MostIds(parts_));
     }
   }
   if (encoding_ != nullptr) {
     if (!encoding_->Run(work)) return std::nullopt;
-    if (encoding_->least() > encoder_->MostIds(parts_)) {
+    if (encoding_->least() > encoder_->MostIds(parts_) && !encoder_->Cuts(live_->request)) {
       return encoder_->TooLong(live_->request, parts_, encoding_->least());
     }
   }
@@ -239,6 +241,9 @@ std::shared_ptr<const core::Constraint> PromptEncoder::ConstraintOf(const LiveRe
 StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live, const Parts& parts,
                                                   std::vector<TokenId> ids) const {
   const Request& request = live->request;
+  if (Cuts(request) && ids.size() > static_cast<size_t>(max_model_len_)) {
+    ids.resize(static_cast<size_t>(max_model_len_));
+  }
   BeginAnswer(live, parts, ids);
   if (live->turn != nullptr) live->turn->next.ids = ids;
   const StatusOr<int32_t> max_tokens = ResolveMaxTokens(request, ids.size());

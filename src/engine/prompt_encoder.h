@@ -159,6 +159,10 @@ class PromptEncoder {
                       store::SessionState::Kind kind) const;
   // Renders `messages` for the model to answer.
   Status Render(const Chat& chat, const StoppedFn& stopped, Parts* parts) const;
+  // Whether a prompt that is too long loses its end.
+  static bool Cuts(const Request& request) {
+    return request.embedding && request.embedding->truncate;
+  }
   // The most ids that the text is encoded to; beyond, it cannot fit.
   size_t MostIds(const Parts& parts) const;
   Status TooLong(const Request& request, const Parts& parts, size_t least) const;

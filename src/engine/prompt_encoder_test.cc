@@ -51,6 +51,31 @@ class PromptEncoderTest : public testing::Test {
   }
 };
 
+TEST_F(PromptEncoderTest, APromptToEmbedIsCutWhereThatIsAskedFor) {
+  for (const bool ids : {false, true}) {
+    Request request;
+    if (ids) {
+      request.prompt = std::vector<TokenId>(5000, 'p');
+    } else {
+      request.prompt = std::string(5000, 'p');
+    }
+    request.embedding.emplace();
+    request.embedding->truncate = true;
+    EXPECT_EQ(Encode(request).prompt.size(), 4096U);
+    request.embedding->truncate = false;
+    const PromptEncoder encoder(std::make_shared<ByteTokenizer>(), {}, 4096, {}, nullptr, nullptr);
+    LiveRequest live;
+    live.request = request;
+    PromptEncoder::Job job(&encoder, &live);
+    const std::optional<StatusOr<core::CoreRequest>> core = job.Run();
+    ASSERT_TRUE(core);
+    EXPECT_EQ(core->status().api_code(), "context_length_exceeded");
+    request.embedding->truncate = true;
+    request.prompt = std::string(100, 'p');
+    EXPECT_EQ(Encode(request).prompt.size(), 100U);
+  }
+}
+
 TEST_F(PromptEncoderTest, EqualSendersShareAndAllOthersAreTold) {
   const std::vector<Request> all = {
       From("", "", ""),

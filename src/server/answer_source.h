@@ -28,6 +28,8 @@ struct AnswerFacts {
 // The choices of one answer. Thread rule: the connection's strand.
 class AnswerSource {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+
   // What arrived since the last Take. Nothing follows once `end` was taken.
   struct Output {
     bool admitted = false;  // It is admitted, now or earlier.
@@ -55,6 +57,9 @@ class AnswerSource {
   // Of an answer that is sent whole, all output is one delta, or `whole`. REQUIRES: !ended(choice).
   virtual Output Take(size_t choice) = 0;
   virtual AnswerFacts facts(size_t choice) const = 0;
+  // Goes on with what waits for others of the same answer. Returns when to call again, though
+  // nothing wakes.
+  virtual Time Advance() { return Time::max(); }
   // Admission's, of the first choice; absent before the request is admitted.
   virtual std::optional<int32_t> queue_position() = 0;
   // Whether a choice was ended because the tenant's answers take too much memory.

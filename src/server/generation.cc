@@ -76,11 +76,25 @@ Status CheckCopies(const api::ApiRequest& api, size_t body_bytes) {
       "n");
 }
 
+// `embedding_size`: 0 where it is not known.
+Status CheckDimensions(const api::ApiRequest& api, int32_t embedding_size) {
+  if (embedding_size == 0 || api.dimensions <= embedding_size) return {};
+  return FewerDimensions(api.dimensions, static_cast<size_t>(embedding_size));
+}
+
+// What the answer's embeddings take in memory, and as text.
+size_t EmbeddingBytes(const api::ApiRequest& api, int32_t embedding_size) {
+  constexpr size_t kUsual = 4096;  // Where the model's size is not known.
+  const size_t numbers = embedding_size > 0 ? static_cast<size_t>(embedding_size) : kUsual;
+  return api.request.embedding ? api.choices() * numbers * sizeof(float) : 0;
+}
+
 // `max_model_len`: 0 where it is not known.
 KeyDemand DemandOf(const api::ApiRequest& api, int64_t max_model_len) {
   KeyDemand demand;
   demand.prompts = api.prompts.size();
   demand.n = static_cast<size_t>(api.n);
+  demand.as_one = api.request.embedding.has_value();
   int64_t shortest = INT32_MAX;
   for (const api::Prompt& prompt : api.prompts) {
     const auto tokens = static_cast<int64_t>(base::EstimatedTokens(prompt));
@@ -227,6 +241,7 @@ asio::awaitable<http::Sent> Generation::TryRun() {
                                                  std::move(shown_));
     sent = co_await sender->Run(streams);
   }
+  http_.body_hold.Release();
   co_return sent;
 }
 
@@ -258,7 +273,8 @@ asio::awaitable<Status> Generation::ReadBody(http::IoTurns::Turn* turn) {
   // The record takes it.
   if (keeps_) body_ = std::move(http_.body);
   http_.body = std::string();
-  http_.body_hold.Release();
+  // Inputs to embed may wait here for each other.
+  if (!format_->request()->request.embedding) http_.body_hold.Release();
   co_return status;
 }
 
@@ -288,18 +304,20 @@ Status Generation::ParseBody() {
   if (!model.ok()) return model.status();
   format_->request()->request.model = model->id;
   status = CheckLogprobs(api, *model);
+  if (status.ok()) status = CheckDimensions(api, model->embedding_size);
   if (!status.ok()) return status;
   status = ReadKeeping();
   if (!status.ok()) return status;
   head_.model = model->id;
   head_.fingerprint = model->fingerprint;
   max_model_len_ = model->max_model_len;
+  embedding_size_ = model->embedding_size;
   return {};
 }
 
 Status Generation::ShowPrompts() {
   const api::ApiRequest& api = *format_->request();
-  size_t bytes = api.repeated_bytes;
+  size_t bytes = api.repeated_bytes + EmbeddingBytes(api, embedding_size_);
   if (!api.shows_prompts && bytes <= http::kFreeAnswerBytes) return {};
   for (const api::Prompt& prompt : api.prompts) {
     if (!api.shows_prompts) break;
@@ -315,7 +333,9 @@ Status Generation::ShowPrompts() {
   // Each choice shows its prompt, the answer what it repeats of the body, and while the answer is
   // written it is copied. A small answer is free.
   shown_.bytes = bytes * static_cast<size_t>(api.n);
-  const size_t written = shown_.bytes > http::kFreeAnswerBytes ? 2 * shown_.bytes : 0;
+  // A number of an embedding takes 4 bytes there, and about 12 as text.
+  const size_t copies = api.request.embedding ? 3 : 2;
+  const size_t written = shown_.bytes > http::kFreeAnswerBytes ? copies * shown_.bytes : 0;
   const std::string& tenant = http_.caller.tenant;
   const bool good = context_->http.ChargeAnswer(tenant, bytes, &shown_.texts) &&
                     context_->http.ChargeAnswer(tenant, written, &shown_.written);
@@ -366,10 +386,27 @@ http::HttpReply Generation::AnswerAtOnce() {
 StatusOr<std::unique_ptr<AnswerSource>> Generation::Submit(std::vector<KeyTicket> tickets) {
   api::ApiRequest* const api = format_->request();
   Start();
+  if (api->request.embedding) {
+    auto feed =
+        std::make_unique<InputFeed>(context_->backend, FeedWindow(), WakeOf(stream_, context_));
+    Status begun = feed->Begin(api, std::move(tickets));
+    if (!begun.ok()) return begun;
+    return std::unique_ptr<AnswerSource>(std::move(feed));
+  }
   auto submission = std::make_unique<Submission>(context_->backend);
   Status status = submission->Submit(api, std::move(tickets), Sinks());
   if (!status.ok()) return status;
   return std::unique_ptr<AnswerSource>(std::move(submission));
+}
+
+InputFeed::Window Generation::FeedWindow() const {
+  InputFeed::Window window;
+  const size_t replicas = std::clamp<size_t>(context_->backend->Backends().size(), 1, 8);
+  window.most *= replicas;
+  window.tokens *= static_cast<int64_t>(replicas);
+  // A queue with fewer places would never take them at once.
+  window.most = std::min(window.most, static_cast<size_t>(context_->limits().body.max_choices));
+  return window;
 }
 
 Submission::SinkMaker Generation::Sinks() const {

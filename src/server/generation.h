@@ -14,6 +14,7 @@
 #include "http/exchange.h"
 #include "http/http_reply.h"
 #include "http/route.h"
+#include "server/input_feed.h"
 #include "server/prompt_texts.h"
 #include "server/run_watcher.h"
 #include "server/send_answer.h"
@@ -60,6 +61,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // Hands the request to the backend.
   StatusOr<std::unique_ptr<AnswerSource>> Submit(std::vector<KeyTicket> tickets);
   Submission::SinkMaker Sinks() const;
+  // How many inputs to embed the backend may have at once.
+  InputFeed::Window FeedWindow() const;
   // The same for an answer that is stored.
   StatusOr<std::shared_ptr<StoredRun>> BeginStored(std::vector<KeyTicket> tickets);
   // Sends the answer of a stored run; in the background, that it is queued.

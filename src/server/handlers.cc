@@ -297,7 +297,7 @@ std::string ForOtherApi(std::string_view path) {
   if (path.ends_with('/')) path.remove_suffix(1);
   if (path.starts_with(kVersion)) path.remove_prefix(kVersion.size());
   static constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
-      {"/embeddings", "An embedding of texts"},
+      {"/edits", "OpenAI's Edits API"},
   };
   for (const auto& [other, what] : kOthers) {
     if (path != other) continue;

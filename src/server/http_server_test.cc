@@ -280,7 +280,7 @@ TEST_F(HttpServerTest, AnUnknownPathIsAnsweredWithTheOneThatIsNear) {
   };
   EXPECT_EQ(message("/v1/chat/completion"),
             "There is nothing at this path; did you mean /v1/chat/completions?");
-  for (const char* path : {"/v1/embeddings", "/embeddings/"}) {
+  for (const char* path : {"/v1/edits", "/edits/"}) {
     const std::string said = message(path);
     EXPECT_THAT(said, testing::HasSubstr("not supported; use /v1/chat/completions.")) << path;
   }

@@ -46,7 +46,7 @@ class KeyAccount {
 
   // Takes slots for the choices of `demand` and puts tokens aside for them, or returns why not.
   KeyLimits::Grant Take(const KeyDemand& demand, Reserve* reserve) {
-    const auto count = static_cast<int64_t>(demand.choices());
+    const auto count = demand.as_one ? 1 : static_cast<int64_t>(demand.choices());
     const std::lock_guard lock(mutex_);
     KeyLimits::Grant grant;
     if (max_requests_ > 0 && count > max_requests_) {
@@ -76,6 +76,7 @@ class KeyAccount {
     reserved_ += needed;
     reserve->tokens = needed;
     reserve->tickets = demand.choices();
+    reserve->as_one = demand.as_one;
     return grant;
   }
 
@@ -113,8 +114,9 @@ class KeyAccount {
 
   void Release(Reserve* reserve) {
     const std::lock_guard lock(mutex_);
-    --requests_;
+    if (!reserve->as_one) --requests_;
     if (--reserve->tickets > 0) return;
+    if (reserve->as_one) --requests_;
     reserved_ -= reserve->tokens;
     reserve->tokens = 0;
   }

@@ -25,6 +25,7 @@ struct KeyDemand {
   size_t n = 1;               // Choices of each prompt.
   int64_t prompt_tokens = 0;  // All prompts together, about.
   int64_t max_tokens = 1;     // That each choice may generate.
+  bool as_one = false;        // All choices together count as one request.
 
   size_t choices() const { return prompts * n; }
 };
@@ -55,7 +56,8 @@ class KeyTicket {
   // The tokens that are put aside for the choices of one HTTP request.
   struct Reserve {
     int64_t tokens = 0;
-    size_t tickets = 0;  // That may use them.
+    size_t tickets = 0;   // That may use them.
+    bool as_one = false;  // The tickets count as one request.
   };
   friend class KeyAccount;
 

@@ -7,6 +7,7 @@
 #include "base/chat_size.h"
 #include "server/answer_records.h"
 #include "server/delta_merge.h"
+#include "server/input_feed.h"
 
 namespace ropeway::server {
 namespace {
@@ -79,11 +80,21 @@ size_t CountLogprobs(const std::vector<api::ChoiceOutput>& choices) {
   return count;
 }
 
-// The bytes of the texts that were generated.
+// Where the size of the model's embeddings was not known before.
+Status CheckDimensions(int32_t dimensions, const std::vector<api::ChoiceOutput>& choices) {
+  for (const api::ChoiceOutput& choice : choices) {
+    if (static_cast<size_t>(dimensions) > choice.embedding.size()) {
+      return FewerDimensions(dimensions, choice.embedding.size());
+    }
+  }
+  return {};
+}
+
+// The bytes of the texts and the numbers that were computed.
 size_t CountText(const std::vector<api::ChoiceOutput>& choices) {
   size_t bytes = 0;
   for (const api::ChoiceOutput& choice : choices) {
-    bytes += choice.text.size() + choice.reasoning.size();
+    bytes += choice.text.size() + choice.reasoning.size() + choice.embedding.size() * 14;
     for (const ToolCall& call : choice.tool_calls) bytes += base::TextBytes(call);
   }
   return bytes;
@@ -260,8 +271,10 @@ asio::awaitable<http::Sent> AnswerSender::SendWhole() {
   Status failure;
   while (!CollectEnded(source_.get(), choices.get(), &holds, &failure)) {
     if (stream_->gone()) co_return http::Sent{};
-    co_await stream_->Wait(Never());
+    const http::SocketStream::Deadline again = source_->Advance();
+    co_await stream_->Wait(again);
   }
+  if (failure.ok()) failure = CheckDimensions(format_->request()->dimensions, *choices);
   if (source_->cut()) context_->http.metrics.CountCutAnswer();
   http::HttpReply reply;
   if (failure.ok()) {
@@ -269,6 +282,8 @@ asio::awaitable<http::Sent> AnswerSender::SendWhole() {
     if (stream_->gone()) co_return http::Sent{};
     holds.clear();
     shown_.written.Release();
+    // The vectors are gone; prompts are still there.
+    if (format_->request()->request.embedding) shown_.texts.Release();
     failure = body.status();
     if (failure.ok()) reply.body = *std::move(body);
   }

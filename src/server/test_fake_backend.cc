@@ -145,6 +145,21 @@ int FakeBackend::active() const {
   return static_cast<int>(running_.size());
 }
 
+int FakeBackend::most_active() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int>(most_active_);
+}
+
+std::vector<float> FakeBackend::EmbeddingOf(const std::string& text, int32_t size) {
+  std::vector<float> embedding(static_cast<size_t>(size));
+  uint64_t hash = std::hash<std::string>()(text);
+  for (float& x : embedding) {
+    hash = hash * 6364136223846793005U + 1442695040888963407U;
+    x = static_cast<float>(hash >> 40U) / 16777216.0F - 0.5F;
+  }
+  return embedding;
+}
+
 int FakeBackend::cancelled() const {
   std::lock_guard lock(mutex_);
   return cancelled_;
@@ -224,6 +239,7 @@ StatusOr<RequestId> FakeBackend::SubmitOne(SinkRequest submitted) {
   running.request = std::move(request);
   running.sink = std::move(sink);
   running_.emplace(id, std::move(running));
+  most_active_ = std::max(most_active_, running_.size());
   changed_.notify_all();
   return id;
 }
@@ -393,6 +409,15 @@ bool FakeBackend::Step(RequestId id, Running* running) {
     if (!sink.OnDelta(id, PromptDelta(running->request, script.prompt_begin))) {
       running->cancelled = true;
     }
+    return true;
+  }
+  if (running->request.embedding && !running->prompt_sent) {
+    running->prompt_sent = true;
+    const auto* text = std::get_if<std::string>(&running->request.prompt);
+    const int32_t size = std::max(Models().front().embedding_size, 1);
+    Delta delta;
+    delta.embedding = EmbeddingOf(text == nullptr ? "" : *text, size);
+    if (!sink.OnDelta(id, std::move(delta))) running->cancelled = true;
     return true;
   }
   if (running->emitted == script.fail_after) {

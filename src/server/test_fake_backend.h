@@ -76,6 +76,9 @@ class FakeBackend final : public service::FrontDesk {
   std::vector<Request> submitted() const;
   std::vector<size_t> submissions() const;  // How many requests each SubmitAll had.
   int active() const;
+  int most_active() const;  // That there were at once.
+  // What it embeds a text as, in `size` numbers.
+  static std::vector<float> EmbeddingOf(const std::string& text, int32_t size);
   int cancelled() const;   // Requests that ended by Cancel or by an OnDelta that returned false.
   int64_t deltas() const;  // OnDelta calls in all.
   // True if all requests end within a minute; a passing test waits for milliseconds.
@@ -148,6 +151,7 @@ class FakeBackend final : public service::FrontDesk {
   bool hold_failures_ = false;
   bool hold_steps_ = false;
   int cancelled_ = 0;
+  size_t most_active_ = 0;
   int64_t deltas_ = 0;
   bool stopping_ = false;
   std::thread thread_;

@@ -41,11 +41,12 @@ struct ModelInfo {
   std::string fingerprint = {};  // OpenAI's system_fingerprint; "": none.
   // Backends give the same bits for the same request if all three are equal and the digest is
   // known. Then one can go on where another left off (Request::resume_ids).
-  std::string digest = {};    // The digest of the model's files; "": not known.
-  std::string numerics = {};  // The version of the order of sums (docs/numerics.md).
-  std::string limits = {};    // What else decides: max_model_len, the KV type, the chat template.
-  int32_t vocabulary = 0;     // Ids of tokens are below it; 0: not known.
-  bool chats = true;          // False: it has no chat template, and chats are rejected.
+  std::string digest = {};     // The digest of the model's files; "": not known.
+  std::string numerics = {};   // The version of the order of sums (docs/numerics.md).
+  std::string limits = {};     // What else decides: max_model_len, the KV type, the chat template.
+  int32_t vocabulary = 0;      // Ids of tokens are below it; 0: not known.
+  int32_t embedding_size = 0;  // Numbers of an embedding (Request::embedding); 0: not known.
+  bool chats = true;           // False: it has no chat template, and chats are rejected.
   std::vector<std::string> aliases = {};  // What requests may call it besides.
   ModelDetails details = {};
 };

@@ -1,0 +1,217 @@
+// Embeddings over real sockets: thousands of inputs in one request, a window of them at a time.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/test_server.h"
+
+namespace ropeway::server {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr int kMostEmbedded = 2048;
+constexpr int32_t kFakeSize = 4;
+
+json EmbeddedInputs(int count) {
+  json inputs = json::array();
+  for (int i = 0; i < count; ++i) inputs.push_back("input " + std::to_string(i));
+  return inputs;
+}
+
+class HttpEmbeddingsTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    service::ModelInfo model;
+    model.id = "fake-model";
+    model.max_model_len = 2048;
+    model.embedding_size = kFakeSize;
+    backend_.set_models({model});
+    ServerTest::SetUp();
+    backend_.set_step_pause(std::chrono::microseconds(10));
+  }
+
+  ClientReply Post(const std::string& path, const json& body) {
+    TestClient client(port());
+    return client.Post(path, body.dump());
+  }
+};
+
+TEST_F(HttpEmbeddingsTest, MostInputsComeBackInOrder) {
+  const ClientReply reply = Post("/v1/embeddings", {{"input", EmbeddedInputs(kMostEmbedded)}});
+  ASSERT_EQ(reply.status, 200) << reply.body.substr(0, 300);
+  const json answer = json::parse(reply.body);
+  ASSERT_EQ(answer["data"].size(), size_t{kMostEmbedded});
+  for (int i = 0; i < kMostEmbedded; ++i) {
+    const json& one = answer["data"][static_cast<size_t>(i)];
+    ASSERT_EQ(one["index"], i);
+    const std::vector<float> expected =
+        FakeBackend::EmbeddingOf("input " + std::to_string(i), kFakeSize);
+    ASSERT_EQ(one["embedding"].get<std::vector<float>>(), expected) << i;
+  }
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 3 * kMostEmbedded);
+  EXPECT_EQ(answer["model"], "fake-model");
+  // The queue never had more than the window.
+  const std::vector<size_t> submissions = backend_.submissions();
+  EXPECT_LE(*std::max_element(submissions.begin(), submissions.end()), 128U);
+  EXPECT_LE(backend_.most_active(), 128);
+  EXPECT_GE(backend_.most_active(), 64) << "the machine is kept busy";
+}
+
+TEST_F(HttpEmbeddingsTest, AChatWaitsBehindAWindowAtMost) {
+  backend_.set_step_pause(std::chrono::milliseconds(2));
+  std::thread embeds([&] {
+    EXPECT_EQ(Post("/v1/embeddings", {{"input", EmbeddedInputs(kMostEmbedded)}}).status, 200);
+  });
+  ASSERT_TRUE(Eventually([&] { return backend_.submitted().size() > 300; }));
+  const ClientReply chat =
+      Post("/v1/chat/completions",
+           json::parse(R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1})"));
+  const size_t before = backend_.submitted().size();
+  EXPECT_EQ(chat.status, 200);
+  EXPECT_LT(before, size_t{kMostEmbedded}) << "it ended before the inputs did";
+  embeds.join();
+}
+
+TEST_F(HttpEmbeddingsTest, LongInputsHaveANarrowWindow) {
+  json inputs = json::array();
+  for (int i = 0; i < 40; ++i) inputs.push_back(std::string(4096, 'x'));  // About 1,024 tokens.
+  ASSERT_EQ(Post("/v1/embeddings", {{"input", inputs}}).status, 200);
+  EXPECT_EQ(backend_.most_active(), 4);
+}
+
+TEST_F(HttpEmbeddingsTest, WhatIsRejectedBeforeAnyIsAcceptedIsRejectedAsAWhole) {
+  backend_.set_rejection({StatusCode::kResourceExhausted, "the queue is full"});
+  const ClientReply reply = Post("/v1/embeddings", {{"input", EmbeddedInputs(300)}});
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_NE(reply.headers.at("retry-after"), "");
+  EXPECT_TRUE(backend_.submitted().empty());
+}
+
+TEST_F(HttpEmbeddingsTest, WhatIsRejectedLaterIsTriedAgain) {
+  for (const bool in_submit : {true, false}) {
+    std::atomic<int> rejected{0};
+    backend_.set_script([&](const Request& request) {
+      FakeScript script;
+      const std::string& text = std::get<std::string>(request.prompt);
+      if (text != "input 200" || rejected.exchange(1) != 0) return script;
+      const Status full(StatusCode::kResourceExhausted, "the queue is full");
+      if (in_submit) {
+        script.rejection = full;
+      } else {
+        script.fail_unadmitted = true;
+        script.failure = full;
+      }
+      return script;
+    });
+    const ClientReply reply = Post("/v1/embeddings", {{"input", EmbeddedInputs(300)}});
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(rejected, 1);
+    const json answer = json::parse(reply.body);
+    for (int i = 0; i < 300; ++i) {
+      const json& one = answer["data"][static_cast<size_t>(i)];
+      ASSERT_EQ(one["embedding"].get<std::vector<float>>(),
+                FakeBackend::EmbeddingOf("input " + std::to_string(i), kFakeSize));
+    }
+  }
+}
+
+TEST_F(HttpEmbeddingsTest, OneThatFailsFailsTheRequest) {
+  backend_.set_script([](const Request& request) {
+    FakeScript script;
+    if (std::get<std::string>(request.prompt) == "input 200") {
+      script.fail_unadmitted = true;
+      script.failure = InvalidArgument("the prompt is too long", "prompt");
+    }
+    return script;
+  });
+  const ClientReply reply = Post("/v1/embeddings", {{"input", EmbeddedInputs(kMostEmbedded)}});
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(json::parse(reply.body)["error"]["param"], "input");
+  EXPECT_TRUE(backend_.WaitIdle());
+  EXPECT_LT(backend_.submitted().size(), 600U) << "the rest is not computed";
+}
+
+TEST_F(HttpEmbeddingsTest, AClientThatLeavesCancelsWhatItAskedFor) {
+  backend_.set_hold_steps(true);
+  {
+    TestClient client(port());
+    client.Send(
+        PostBytes("/v1/embeddings", json({{"input", EmbeddedInputs(kMostEmbedded)}}).dump()));
+    ASSERT_TRUE(backend_.WaitActive(128));
+  }
+  backend_.set_hold_steps(false);
+  EXPECT_TRUE(backend_.WaitIdle());
+  EXPECT_LT(backend_.submitted().size(), 600U);
+}
+
+TEST_F(HttpEmbeddingsTest, MoreDimensionsThanThereAreAreAnError) {
+  ClientReply reply = Post("/v1/embeddings", {{"input", "a"}, {"dimensions", kFakeSize + 1}});
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(json::parse(reply.body)["error"]["param"], "dimensions");
+  EXPECT_TRUE(backend_.submitted().empty());
+  EXPECT_EQ(Post("/v1/embeddings", {{"input", "a"}, {"dimensions", kFakeSize}}).status, 200);
+  // A gateway knows the size once the answer is there.
+  service::ModelInfo unknown;
+  unknown.id = "fake-model";
+  backend_.set_models({unknown});
+  StartServer();
+  reply = Post("/v1/embeddings", {{"input", "a"}, {"dimensions", kFakeSize + 1}});
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(json::parse(reply.body)["error"]["param"], "dimensions");
+}
+
+TEST_F(HttpEmbeddingsTest, EachPathSpeaksItsDialect) {
+  const json ollama =
+      json::parse(Post("/api/embed", {{"model", "fake-model"}, {"input", "a"}}).body);
+  EXPECT_EQ(ollama["embeddings"].size(), 1U);
+  const json old =
+      json::parse(Post("/api/embeddings", {{"model", "fake-model"}, {"prompt", "a"}}).body);
+  EXPECT_EQ(old["embedding"].size(), size_t{kFakeSize});
+  EXPECT_EQ(json::parse(Post("/embedding", {{"content", "a"}}).body)[0]["index"], 0);
+  EXPECT_EQ(json::parse(Post("/embeddings", {{"input", "a"}}).body)["object"], "list")
+      << "OpenAI's without /v1";
+  const ClientReply wrong = Post("/api/embed", {{"model", "no-model"}, {"input", "a"}});
+  EXPECT_EQ(wrong.status, 404);
+  EXPECT_THAT(json::parse(wrong.body)["error"].get<std::string>(), HasSubstr("no-model"));
+}
+
+TEST_F(HttpEmbeddingsTest, AKeyPaysForItsPromptsAndCountsOneRequest) {
+  ServerOptions options;
+  options.api_keys = {
+      {.name = "k", .key = "secret", .max_concurrent_requests = 1, .tokens_per_minute = 100'000}};
+  StartServer(options);
+  const std::string headers = "Authorization: Bearer secret\r\n";
+  TestClient client(port());
+  client.Send(PostBytes("/v1/embeddings", json({{"input", EmbeddedInputs(kMostEmbedded)}}).dump(),
+                        headers));
+  const ClientReply reply = client.Read();
+  ASSERT_EQ(reply.status, 200) << reply.body.substr(0, 200);
+  EXPECT_EQ(reply.headers.at("x-ratelimit-limit-tokens"), "100000");
+  client.Send(PostBytes("/v1/embeddings", json({{"input", "a"}}).dump(), headers));
+  const int left = std::stoi(client.Read().headers.at("x-ratelimit-remaining-tokens"));
+  EXPECT_LE(left, 100'000 - 3 * kMostEmbedded + 2000) << "some come back with time";
+  EXPECT_GE(left, 100'000 - 3 * kMostEmbedded - 10);
+}
+
+TEST_F(HttpEmbeddingsTest, TheAnswersMemoryIsBounded) {
+  ServerLimits limits;
+  limits.max_answers_bytes = size_t{64} << 10;
+  StartServer(limits);
+  const ClientReply reply = Post("/v1/embeddings", {{"input", EmbeddedInputs(kMostEmbedded)}});
+  EXPECT_EQ(reply.status, 503) << reply.body.substr(0, 200);
+  EXPECT_TRUE(backend_.submitted().empty());
+  EXPECT_EQ(Post("/v1/embeddings", {{"input", EmbeddedInputs(16)}}).status, 200);
+}
+
+}  // namespace
+}  // namespace ropeway::server
