@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# fuzz.sh [--seconds N] [--seed N] [TARGET...]: runs the fuzz targets (answer, anthropic, gguf, http, json, llamacpp, ollama, responses,
-# safetensors, schema, template, tokenizer, tokenizer_json, toml, wire; all of them unless named) under libFuzzer, AddressSanitizer and
+# fuzz.sh [--seconds N] [--seed N] [TARGET...]: runs the fuzz targets (answer, anthropic, embeddings, gguf, http, json, llamacpp, ollama,
+# responses, safetensors, schema, template, tokenizer, tokenizer_json, toml, wire; all of them unless named) under libFuzzer, AddressSanitizer and
 # UBSan, N seconds each (30), as many at a time as there are cores. With a seed each run on an empty build/fuzz/corpus tries the
 # same inputs, as far as it gets; without one they are new. What it learns is kept in build/fuzz/corpus. An input that breaks a target
 # is kept in build/fuzz/found and printed; once it is mended, copy it to tests/data/fuzz/TARGET, which
 # every ./test replays.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-all="answer anthropic gguf http json llamacpp ollama responses safetensors schema template tokenizer tokenizer_json toml wire"
+all="answer anthropic embeddings gguf http json llamacpp ollama responses safetensors schema template tokenizer tokenizer_json toml wire"
 seconds=30
 seed=0
 targets=()
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
       seed=${2:?--seed wants a number}
       shift
       ;;
-    answer | anthropic | gguf | http | json | llamacpp | ollama | responses | safetensors | schema | template | tokenizer | tokenizer_json | toml | wire) targets+=("$1") ;;
+    answer | anthropic | embeddings | gguf | http | json | llamacpp | ollama | responses | safetensors | schema | template | tokenizer | tokenizer_json | toml | wire) targets+=("$1") ;;
     *) die "usage: fuzz.sh [--seconds N] [--seed N] [${all// /|}...]" ;;
   esac
   shift

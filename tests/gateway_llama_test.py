@@ -38,14 +38,14 @@ def llama_server():
 class LlamaServer:
     """A real one, with so many slots. Start it in the main thread (child.py)."""
 
-    def __init__(self, port=0):
+    def __init__(self, port=0, flags=()):
         if not port:
             with socket.create_server(("127.0.0.1", 0)) as probe:
                 port = probe.getsockname()[1]
         self.port, self.url = port, f"http://127.0.0.1:{port}"
         self.log = tempfile.TemporaryFile()
         self.process = child.start([llama_server(), "-m", ARGS.model, "-np", SLOTS, "-c", SLOTS * 1024, "-t", 2, "--port", port,
-                                    "--metrics"], stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+                                    "--metrics", *flags], stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
         eventually(self.is_ready, "llama-server is ready", pause=0.1)
 
     def is_ready(self):
@@ -69,6 +69,42 @@ class LlamaServer:
         self.process.kill()
         self.process.wait()
         self.log.close()
+
+
+class EmbeddingsTest(GatewayCase):
+    """Before a llama-server that embeds, and a Ropeway with the same model."""
+
+    def test_vectors_are_those_of_the_server(self):
+        llama = LlamaServer(flags=("--embeddings", "--pooling", "last"))
+        self.addCleanup(llama.kill)
+        ropeway = RopewayServer(ARGS.ropeway, ARGS.model)
+        self.addCleanup(lambda: (ropeway.process.kill(), ropeway.process.wait()))
+        texts = ["The cable car leaves the valley.", "Bread is made of flour.", *(f"Number {i}." for i in range(60))]
+        gateway = self.start(*backend(llama.url, kind="llamacpp", model="theirs"),
+                             *backend(f"http://127.0.0.1:{ropeway.port}", kind="ropeway", model="ours"))
+        found = {}
+        for model in ("theirs", "ours"):
+            status, text = gateway.request("POST", "/v1/embeddings", {"model": model, "input": texts})[:2]
+            self.assertEqual(status, 200, text)
+            reply = json.loads(text)
+            found[model] = [one["embedding"] for one in reply["data"]]
+            self.assertGreater(reply["usage"]["prompt_tokens"], 5 * len(texts) / 2)
+        for theirs, ours in zip(found["theirs"], found["ours"]):
+            self.assertGreater(sum(a * b for a, b in zip(theirs, ours)), 0.99)
+        # What the kind cannot do is named.
+        for field, value in (("pooling", "mean"), ("dimensions", 100_000)):
+            status, text = gateway.request("POST", "/v1/embeddings", {"model": "theirs", "input": "a", field: value})[:2]
+            self.assertEqual((status, json.loads(text)["error"]["param"]), (400, field), text)
+        [short] = json.loads(gateway.request("POST", "/v1/embeddings", {"model": "theirs", "input": texts[0], "dimensions": 8})[1])["data"]
+        self.assertEqual(len(short["embedding"]), 8)
+
+    def test_a_server_without_embeddings_says_so(self):
+        llama = LlamaServer()
+        self.addCleanup(llama.kill)
+        gateway = self.start(*backend(llama.url, kind="llamacpp", model="theirs"))
+        status, text = gateway.request("POST", "/v1/embeddings", {"model": "theirs", "input": "a"})[:2]
+        self.assertGreaterEqual(status, 400)
+        self.assertIn("embeddings", json.loads(text)["error"]["message"])
 
 
 class LlamaTest(GatewayCase):

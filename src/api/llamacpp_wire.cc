@@ -6,6 +6,7 @@
 
 #include "api/openai_wire.h"
 #include "api/parameter_json.h"
+#include "api/wire_embedding.h"
 
 namespace ropeway::api::wire {
 namespace {
@@ -74,6 +75,12 @@ class LlamaCppWire final : public OpenAiWire {
     // It takes 32 bits, and all ones for "draw one".
     if (body->contains("seed")) (*body)["seed"] = ShortSeed(SeedOf(request).value_or(0));
     return {};
+  }
+
+  Status AddEmbeddingFields(const Request& request, OrderedJson* body) const override {
+    (*body)["encoding_format"] = "base64";
+    if (!request.embedding->normalize) (*body)["embd_normalize"] = -1;
+    return CheckPooling(request);
   }
 
   Status ReadProps(std::string_view body, BackendFacts* facts) {

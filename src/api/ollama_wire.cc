@@ -10,6 +10,7 @@
 #include "api/parameter_json.h"
 #include "api/wire_answer.h"
 #include "api/wire_chat.h"
+#include "api/wire_embedding.h"
 #include "api/wire_fields.h"
 #include "api/wire_format.h"
 #include "api/wire_json.h"
@@ -175,8 +176,6 @@ class OllamaWire final : public WireFormat {
   explicit OllamaWire(std::string model) : model_(std::move(model)) {}
 
   StatusOr<WireRequest> Write(const Request& request) const override {
-    if (Status status = CheckStreamable(request); !status.ok()) return status;
-    if (Status status = CheckFromTheStart(request); !status.ok()) return status;
     const auto* chat = std::get_if<Chat>(&request.prompt);
     const auto* text = std::get_if<std::string>(&request.prompt);
     if (chat == nullptr && text == nullptr) {
@@ -184,6 +183,9 @@ class OllamaWire final : public WireFormat {
                     "it supports only a text or a chat as a prompt, not token ids", "prompt");
     }
     OrderedJson body = {{"model", model_.empty() ? request.model : model_}};
+    if (request.embedding) return WriteEmbedding(request, std::move(body));
+    if (Status status = CheckStreamable(request); !status.ok()) return status;
+    if (Status status = CheckFromTheStart(request); !status.ok()) return status;
     if (chat != nullptr) {
       if (Status status = WriteChat(*chat, core::kOllama, &body); !status.ok()) return status;
     } else {
@@ -206,6 +208,7 @@ class OllamaWire final : public WireFormat {
   }
 
   std::unique_ptr<WireReply> MakeReply(const Request& request) const override {
+    if (request.embedding) return MakeEmbeddingReply();
     return std::make_unique<OllamaReply>(request);
   }
 
@@ -227,6 +230,20 @@ class OllamaWire final : public WireFormat {
   }
 
  private:
+  // Its older path is the one that does not normalise.
+  static StatusOr<WireRequest> WriteEmbedding(const Request& request, OrderedJson body) {
+    if (Status status = CheckPooling(request); !status.ok()) return status;
+    const auto* text = std::get_if<std::string>(&request.prompt);
+    if (text == nullptr) return NoChatToEmbed();
+    if (!request.embedding->normalize) {
+      body["prompt"] = *text;
+      return WireRequest{"/api/embeddings", Dump(body)};
+    }
+    body["input"] = *text;
+    body["truncate"] = request.embedding->truncate;
+    return WireRequest{"/api/embed", Dump(body)};
+  }
+
   const std::string model_;
 };
 

@@ -10,6 +10,7 @@
 #include "api/output_format.h"
 #include "api/parameter_json.h"
 #include "api/wire_chat.h"
+#include "api/wire_embedding.h"
 #include "base/chat_size.h"
 
 namespace ropeway::api::wire {
@@ -260,11 +261,16 @@ Outcome OpenAiReply::End(const DeltaFn& give) {
 // --- The request.
 
 StatusOr<WireRequest> OpenAiWire::Write(const Request& request) const {
-  if (Status status = CheckStreamable(request); !status.ok()) return status;
   OrderedJson body = OrderedJson::object();
   std::string model = ModelName();
   if (model.empty()) model = request.model;
   if (!model.empty()) body["model"] = std::move(model);
+  if (request.embedding) {
+    if (Status status = WriteInput(request, &body); !status.ok()) return status;
+    if (Status status = AddEmbeddingFields(request, &body); !status.ok()) return status;
+    return WireRequest{"/v1/embeddings", Dump(body)};
+  }
+  if (Status status = CheckStreamable(request); !status.ok()) return status;
   if (const auto* chat = std::get_if<Chat>(&request.prompt)) {
     if (Status status = WriteChat(*chat, Kind(), &body); !status.ok()) return status;
   } else if (const auto* ids = std::get_if<std::vector<TokenId>>(&request.prompt)) {
@@ -283,6 +289,14 @@ StatusOr<WireRequest> OpenAiWire::Write(const Request& request) const {
   if (Status status = WriteOutputFormat(request.format, Kind(), &body); !status.ok()) return status;
   if (Status status = AddFields(request, &body); !status.ok()) return status;
   return WireRequest{IsChat(request) ? "/v1/chat/completions" : "/v1/completions", Dump(body)};
+}
+
+Status OpenAiWire::AddEmbeddingFields(const Request& request, OrderedJson* body) const {
+  (*body)["encoding_format"] = "float";
+  if (!request.embedding->normalize) {
+    return {StatusCode::kUnimplemented, "it normalises all embeddings", "normalize"};
+  }
+  return CheckPooling(request);
 }
 
 std::string OpenAiWire::ModelName() const {
@@ -309,6 +323,10 @@ bool OpenAiWire::IsAnswer(std::string_view media_type) const {
 }
 
 std::unique_ptr<WireReply> OpenAiWire::MakeReply(const Request& request) const {
+  return request.embedding ? MakeEmbeddingReply() : MakeStreamReply(request);
+}
+
+std::unique_ptr<WireReply> OpenAiWire::MakeStreamReply(const Request& request) const {
   return std::make_unique<OpenAiReply>(request);
 }
 

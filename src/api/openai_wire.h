@@ -97,7 +97,7 @@ class OpenAiWire : public WireFormat {
   explicit OpenAiWire(ServerModel model) : configured_(std::move(model)) {}
 
   StatusOr<WireRequest> Write(const Request& request) const final;
-  std::unique_ptr<WireReply> MakeReply(const Request& request) const override;
+  std::unique_ptr<WireReply> MakeReply(const Request& request) const final;
   bool IsAnswer(std::string_view media_type) const final;
   std::vector<std::string> Unknown(const Request& request) const override;
 
@@ -107,8 +107,13 @@ class OpenAiWire : public WireFormat {
   // Adds what else the kind wants; `body` is complete otherwise.
   // Fails as Write does.
   virtual Status AddFields(const Request& request, nlohmann::ordered_json* body) const = 0;
+  // The same for an embedding. `body` has the model and the input.
+  virtual Status AddEmbeddingFields(const Request& request, nlohmann::ordered_json* body) const;
   // What to ask for where the request wants the log-probabilities of `top` tokens.
   virtual int32_t AskedLogprobs(int32_t top) const { return top; }
+
+  // What reads the stream of a request that is no embedding's.
+  virtual std::unique_ptr<WireReply> MakeStreamReply(const Request& request) const;
 
   const ServerModel& configured() const { return configured_; }
   // The model's name at the server, as far as that is known; "": as requests have it.

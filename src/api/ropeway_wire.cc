@@ -10,6 +10,7 @@
 
 #include "api/openai_wire.h"
 #include "api/parameter_json.h"
+#include "api/wire_embedding.h"
 #include "base/sha256.h"
 #include "core/request_check.h"
 #include "core/tenant.h"
@@ -140,10 +141,6 @@ class RopewayWire final : public OpenAiWire {
  public:
   using OpenAiWire::OpenAiWire;
 
-  std::unique_ptr<WireReply> MakeReply(const Request& request) const override {
-    return std::make_unique<RopewayReply>(request, vocabulary_);
-  }
-
   std::vector<WireProbe> Probes() override {
     using Need = WireProbe::Need;
     std::vector<WireProbe> probes;
@@ -161,10 +158,29 @@ class RopewayWire final : public OpenAiWire {
  private:
   core::ServerKind Kind() const override { return core::kRopeway; }
 
+  std::unique_ptr<WireReply> MakeStreamReply(const Request& request) const override {
+    return std::make_unique<RopewayReply>(request, vocabulary_);
+  }
+
   Status AddFields(const Request& request, OrderedJson* body) const override {
-    (*body)["priority"] = PriorityName(request.priority);
     // Absent it would mean the 16 of OpenAI's completions.
     if (!IsChat(request) && !request.max_tokens) (*body)["max_tokens"] = -1;
+    return AddOwnFields(request, body);
+  }
+
+  Status AddEmbeddingFields(const Request& request, OrderedJson* body) const override {
+    (*body)["encoding_format"] = "base64";
+    const EmbeddingParams& params = *request.embedding;
+    if (params.pooling != Pooling::kModel) (*body)["pooling"] = PoolingName(params.pooling);
+    (*body)["normalize"] = params.normalize;
+    (*body)["truncate"] = params.truncate;
+    Status status = AddOwnFields(request, body);
+    body->erase("seed");
+    return status;
+  }
+
+  Status AddOwnFields(const Request& request, OrderedJson* body) const {
+    (*body)["priority"] = PriorityName(request.priority);
     if (request.timeout && request.timeout->count() > 0) {
       constexpr double kMostSeconds = 86'400;
       const double seconds = std::chrono::duration<double>(*request.timeout).count();

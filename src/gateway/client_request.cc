@@ -105,7 +105,8 @@ ClientRequest::Given ClientRequest::PassOn(Delta delta, base::TimePoint now, Out
   if (replay_ && !replay_->Skip(&delta)) return Given::kDiffers;
   if (!TakeCalls(delta.tool_calls)) return Given::kDiffers;
   const bool generated = delta.says() || !delta.tokens.empty();
-  if (!generated && delta.prompt_tokens.empty()) return gone() ? Given::kGone : whole;
+  if (!generated && delta.prompt_tokens.empty() && delta.embedding.empty())
+    return gone() ? Given::kGone : whole;
 
   prompt_tokens_ += delta.prompt_tokens.size();
   if (!ids_.empty()) given_.Add(delta);

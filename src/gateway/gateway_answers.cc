@@ -70,7 +70,8 @@ void GatewayBackend::Take(AttemptSays* said) {
 
 void GatewayBackend::TakeDelta(const std::shared_ptr<ClientRequest>& client, uint32_t attempt,
                                Delta delta) {
-  if (!delta.says() && delta.tokens.empty() && delta.prompt_tokens.empty()) return;
+  const bool scores = !delta.prompt_tokens.empty() || !delta.embedding.empty();
+  if (!delta.says() && delta.tokens.empty() && !scores) return;
   const Model& model = models_[client->model];
   const Backend& backend = *model.replicas[static_cast<size_t>(client->replica)].backend();
   const AttemptOutput output = client->Measure(delta, backend.CanResume());

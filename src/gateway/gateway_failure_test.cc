@@ -244,6 +244,54 @@ TEST(GatewayFailureTest, ThePromptsTokensAreNotRepeated) {
   }
 }
 
+// Nothing of an embedding is known before its end: whatever fails is tried elsewhere.
+TEST(GatewayFailureTest, AnEmbeddingThatFailsIsTriedElsewhere) {
+  std::atomic<int> failed{0};
+  const auto script = [&](const Request&) {
+    BackendScript one;
+    one.tokens = 0;
+    if (failed.fetch_add(1) < 1) one.fail_after = 0;
+    return one;
+  };
+  std::vector<std::shared_ptr<ScriptedBackend>> backends;
+  for (int i = 0; i < 2; ++i) backends.push_back(std::make_shared<ScriptedBackend>(script));
+  ScriptedGateway gateway(backends);
+  Request request = ScriptedRequest();
+  request.max_tokens = 0;
+  request.embedding.emplace();
+  const Record record = gateway.Submit(request)->WaitEnd();
+  EXPECT_TRUE(record.status.ok()) << record.status.message();
+  EXPECT_EQ(record.embedding, ExpectedEmbedding(request));
+  ASSERT_TRUE(record.finish);
+  EXPECT_EQ(record.finish->usage.completion_tokens, 0);
+  EXPECT_EQ(backends[0]->started() + backends[1]->started(), 2);
+}
+
+TEST(GatewayFailureTest, ManyEmbeddingsSpreadOverTheReplicas) {
+  const auto script = [](const Request&) {
+    BackendScript one;
+    one.tokens = 0;
+    return one;
+  };
+  std::vector<std::shared_ptr<ScriptedBackend>> backends;
+  for (int i = 0; i < 3; ++i) backends.push_back(std::make_shared<ScriptedBackend>(script));
+  ScriptedGateway gateway(backends);
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  std::vector<Request> requests;
+  for (int i = 0; i < 200; ++i) {
+    Request request = ScriptedRequest();
+    request.prompt = "input " + std::to_string(i);
+    request.max_tokens = 0;
+    request.embedding.emplace();
+    requests.push_back(request);
+    sinks.push_back(gateway.Submit(request));
+  }
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    EXPECT_EQ(sinks[i]->WaitEnd().embedding, ExpectedEmbedding(requests[i]));
+  }
+  for (const auto& backend : backends) EXPECT_GT(backend->started(), 20);
+}
+
 TEST(GatewayFailureTest, WithoutAnEqualBackendACutStreamFails) {
   auto backends = Resumable(2, 1000);
   BackendFacts other = ResumableFacts();

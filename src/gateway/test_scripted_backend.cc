@@ -71,6 +71,10 @@ std::string Shown(const ChatMessage& answer) {
   return shown;
 }
 
+std::vector<float> ExpectedEmbedding(const Request& request) {
+  return {static_cast<float>(HashOf(request) % 1000), 0.5F};
+}
+
 std::string ExpectedText(const Request& request, int tokens) {
   std::string text;
   for (int i = 0; i < tokens; ++i) text += TextAt(request, i);
@@ -108,12 +112,21 @@ struct ScriptedBackend::Stream {
       SayPrompt();
       return true;
     }
+    if (request.embedding) return Embed();
     if (at >= script.tokens) return Finished();
     SayToken();
     return true;
   }
 
  private:
+  // In the last moment, as servers do whose answer is one document.
+  bool Embed() {
+    Delta delta;
+    delta.embedding = ExpectedEmbedding(request);
+    if (!sink->OnDelta(id, std::move(delta))) cancelled = true;
+    return Finished();
+  }
+
   bool Hangs() {
     if (said != script.hang_after) return false;
     if (script.alive_for.count() == 0) return true;
@@ -295,6 +308,7 @@ bool RecordingSink::OnDelta(RequestId, Delta delta) {
   record_.in_order = record_.in_order && record_.admitted == 1 && record_.ends == 0;
   ++record_.deltas;
   record_.text += delta.text;
+  if (!delta.embedding.empty()) record_.embedding = delta.embedding;
   service::AddTo(delta, &record_.answer);
   for (OutputToken& token : delta.tokens) record_.tokens.push_back(std::move(token));
   for (OutputToken& token : delta.prompt_tokens) record_.prompt_tokens.push_back(std::move(token));

@@ -117,6 +117,7 @@ class RecordingSink final : public Sink {
     ChatMessage answer{"assistant", ""};  // The text too.
     std::vector<OutputToken> tokens;
     std::vector<OutputToken> prompt_tokens;
+    std::vector<float> embedding;
     std::optional<Finish> finish;  // Of an answer, or of a cancel after it was admitted.
     Status status;                 // Of any other end.
   };
@@ -137,6 +138,8 @@ class RecordingSink final : public Sink {
 
 // The output of all tokens of a request, as text.
 std::string ExpectedText(const Request& request, int tokens);
+// What it embeds a prompt as.
+std::vector<float> ExpectedEmbedding(const Request& request);
 // The same of a backend that calls tools.
 ChatMessage ExpectedAnswer(const Request& request, int tokens, const std::string& calls);
 std::string Shown(const ChatMessage& answer);
