@@ -114,6 +114,20 @@ TEST_F(KeyLimitsTest, AllOfARequestsChoicesAreAdmittedOrNone) {
   }
 }
 
+TEST_F(KeyLimitsTest, InputsToEmbedAreOneRequestUntilTheLastHasEnded) {
+  KeyDemand many = Choices(5, 1);
+  many.as_one = true;
+  KeyLimits::Grant first = limits_->Take("two", many);
+  ASSERT_TRUE(first.status.ok());
+  ASSERT_EQ(first.tickets.size(), 5U);
+  const KeyLimits::Grant second = limits_->Take("two", Choices(1, 1));
+  EXPECT_TRUE(second.status.ok());
+  for (int i = 0; i < 4; ++i) first.tickets[static_cast<size_t>(i)].End(0);
+  EXPECT_EQ(limits_->Take("two", many).status.code(), StatusCode::kResourceExhausted);
+  first.tickets[4].End(0);
+  EXPECT_TRUE(limits_->Take("two", many).status.ok());
+}
+
 TEST_F(KeyLimitsTest, TokensFillUpSteadily) {
   EXPECT_EQ(limits_->Headers("slow")[0],
             (std::pair<std::string, std::string>("x-ratelimit-limit-tokens", "600")));
