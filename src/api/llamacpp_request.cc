@@ -90,7 +90,7 @@ Status ReadLlamaCppPrompt(const json& value, const std::string& path, LlamaCppBo
   return {};
 }
 
-Status ReadPrompts(const json& value, const std::string& field, LlamaCppBody* body) {
+Status ReadOwnPrompts(const json& value, const std::string& field, LlamaCppBody* body) {
   if (!value.is_array() || HoldsNumbers(value)) return ReadLlamaCppPrompt(value, field, body);
   if (value.empty()) return InvalidArgument(fmt::format("'{}' is empty.", field), field);
   if (value.size() > static_cast<size_t>(body->max_choices)) {
@@ -326,7 +326,7 @@ void FinishLlamaCpp(LlamaCppBody* body, FieldReport* report) {
 const FieldTable<OpenAiBody>& LlamaCppFields() {
   static const FieldTable<OpenAiBody> table = [] {
     FieldTable<OpenAiBody> all =
-        WithOpenAiFields(kLlamaCpp, {{"prompt", OfLlamaCpp(ReadPrompts)},
+        WithOpenAiFields(kLlamaCpp, {{"prompt", OfLlamaCpp(ReadOwnPrompts)},
                                      {"seed", OfLlamaCpp(ReadLlamaCppSeed)},
                                      {"n", OfLlamaCpp(ReadChoiceCount)},
                                      {"n_cmpl", OfLlamaCpp(ReadChoiceCount)},

@@ -78,6 +78,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   api::AnswerHead head_;              // Until the format has it.
   std::optional<PromptTexts> texts_;  // Once the body is parsed.
   int32_t max_model_len_ = 0;         // The model's; 0: it is not known.
+  int32_t embedding_size_ = 0;        // The model's, too.
   ShownPrompts shown_;                // Until the sender has them.
 
   // --- Of an answer that is stored.
