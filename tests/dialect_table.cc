@@ -23,6 +23,14 @@ constexpr DialectColumn kColumns[] = {
     {"/v1/chat/completions", api::kChat, api::MakeOpenAiChat},
     {"/v1/responses", api::kResponses, api::MakeOpenAiResponses},
     {"/completion", api::kLlamaCpp, api::MakeLlamaCppCompletion},
+    {"/v1/messages", api::kAnthropic, api::MakeAnthropicMessages},
+    {"/v1/messages/count_tokens", api::kAnthropic, api::MakeAnthropicCount},
+    {"/api/chat", api::kOllamaChat, api::MakeOllamaChat},
+    {"/api/generate", api::kOllamaGenerate, api::MakeOllamaGenerate},
+    {"/v1/embeddings", api::kEmbeddings, api::MakeOpenAiEmbeddings},
+    {"/api/embed", api::kOllamaEmbed, api::MakeOllamaEmbed},
+    {"/api/embeddings", api::kOllamaOldEmbeddings, api::MakeOllamaOldEmbeddings},
+    {"/embedding", api::kLlamaEmbedding, api::MakeLlamaEmbedding},
 };
 
 std::string FateOf(const api::FieldRow& row) {

@@ -45,6 +45,18 @@ DIALECTS = {
         lambda prompt: {**SAMPLING, "prompt": prompt, "n_predict": TOKENS},
         lambda answer: answer["content"],
         lambda events: "".join(event["content"] for event in events)),
+    "/v1/messages": (
+        lambda prompt: {**SAMPLING, "messages": CHAT, "max_tokens": TOKENS},
+        lambda answer: answer["content"][0]["text"],
+        lambda events: "".join(event["delta"]["text"] for event in events if event["type"] == "content_block_delta")),
+    "/api/chat": (
+        lambda prompt: {"messages": CHAT, "options": {**SAMPLING, "num_predict": TOKENS}},
+        lambda answer: answer["message"]["content"],
+        lambda events: "".join(event["message"]["content"] for event in events)),
+    "/api/generate": (
+        lambda prompt: {"prompt": prompt, "raw": True, "options": {**SAMPLING, "num_predict": TOKENS}},
+        lambda answer: answer["response"],
+        lambda events: "".join(event["response"] for event in events)),
 }
 
 
