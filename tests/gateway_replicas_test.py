@@ -280,8 +280,8 @@ class LocalTest(GatewayCase):
         self.assertEqual(self.answers(lambda body: gateway.ask("/v1/completions", body | {"model": "ours"})), wanted)
         after = self.completed(gateway)
         self.assertEqual((after["here"] - before["here"], after["there"] - before["there"]), (len(wanted), 0))
-        self.assertEqual(json.loads(gateway.request("POST", "/detokenize", {"tokens": self.ids(gateway)})[1]),
-                         {"prompt": self.TEXT})
+        self.assertEqual(json.loads(gateway.request("POST", "/detokenize", {"tokens": self.ids(gateway)})[1])["prompt"],
+                         self.TEXT)
 
     def ids(self, server):
         status, text, _ = server.request("POST", "/tokenize", {"prompt": self.TEXT, "add_special_tokens": False})

@@ -45,12 +45,16 @@ std::vector<WaitingAnswer> AnswerQueue::TakeDue(TimePoint now) {
   for (auto entry = lines_.begin(); entry != lines_.end();) {
     Line& line = entry->second;
     line.LookAtTried(now);
-    while (!line.waiting.empty() && now >= line.next && now >= line.waiting.front().next &&
-           line.tried.size() < kMostTried) {
-      due.reserve(due.size() + 1);
-      line.tried.push_back(line.waiting.front().run);
-      due.push_back(std::move(line.waiting.front()));
-      line.waiting.pop_front();
+    for (auto one = line.waiting.begin();
+         one != line.waiting.end() && now >= line.next && line.tried.size() < kMostTried;) {
+      // Its model is not known yet, or its conversation has another turn: others go before.
+      if (now < one->next) {
+        ++one;
+        continue;
+      }
+      line.tried.push_back(one->run);
+      due.push_back(std::move(*one));
+      one = line.waiting.erase(one);
     }
     const bool over = line.waiting.empty() && line.tried.empty();
     entry = over ? lines_.erase(entry) : std::next(entry);

@@ -57,7 +57,7 @@ ServerContext::ServerContext(const ServerOptions& options, service::FrontDesk* b
 
 void ServerContext::ShareStore(const std::vector<ApiKey>& keys) const {
   if (stored == nullptr) return;
-  // Whom a gateway asks for is not known here.
+  // The tenants of a gateway are not known here.
   const bool gateway = std::ranges::any_of(keys, &ApiKey::gateway);
   stored->store()->SetShared(gateway || std::ranges::count(keys, false, &ApiKey::metrics_only) > 1);
 }

@@ -184,11 +184,13 @@ StatusOr<std::shared_ptr<StoredRun>> StoredAnswers::Begin(StoredRequest request,
   Status submitted;
   if (behind) {
     submitted = {StatusCode::kResourceExhausted, "Too many answers in the background wait."};
+    run->BeginSubmit();
     Reject(SinksOf(all), submitted);
+    if (run->EndSubmit()) submitted = Status();
   } else {
     submitted = Submit(run, choices, std::move(all));
   }
-  if (!submitted.ok() && !run->waits()) return submitted;
+  if (!submitted.ok()) return submitted;
   taken = true;
   return run;
 }
@@ -197,6 +199,7 @@ Status StoredAnswers::Submit(const std::shared_ptr<StoredRun>& run,
                              const std::vector<size_t>& choices,
                              std::vector<SinkRequest> requests) {
   const std::vector<std::shared_ptr<Sink>> sinks = SinksOf(requests);
+  run->BeginSubmit();
   const StatusOr<std::vector<RequestId>> ids = backend_->SubmitAll(std::move(requests));
   if (ids.ok()) {
     run->SetIds(choices, *ids);
@@ -205,7 +208,9 @@ Status StoredAnswers::Submit(const std::shared_ptr<StoredRun>& run,
   if (ids.status().code() == StatusCode::kResourceExhausted && run->patient()) {
     Reject(sinks, ids.status());
   }
-  return ids.status();
+  const bool waits = run->EndSubmit();
+  const bool full = ids.status().code() == StatusCode::kResourceExhausted;
+  return waits && full ? Status() : ids.status();
 }
 
 // --- What is asked of those under way, and of those that have ended
@@ -292,6 +297,8 @@ Status StoredAnswers::Cancel(const std::string& tenant, const std::string& id, D
     if (!run->recorded()) return NoSuchAnswer(id, "");
     if (!run->request().background && !run->resumed()) return foreground();
     run->Cancel(std::move(done));
+    const std::lock_guard lock(mutex_);
+    waiting_.Remove(*run);
     return {};
   }
   const StatusOr<StoredAnswer> answer = records_.Read(tenant, id);

@@ -112,11 +112,11 @@ class StoredAnswers {
   void ResumeOne(const store::ObjectInfo& info);
   // What decides the bits of a model's output; "": not known.
   std::string BasisOf(const std::string& name) const;
-  // Tells those who find the request's conversation busy which answer it is.
+  // For requests that find this one's conversation busy: which answer it is that changes it.
   void NameTurn(const StoredRequest& request) const;
   StoredRun::Parts PartsOf(const api::ApiRequest& api) const;
-  // Hands a run's choices to the backend. kResourceExhausted: it has no room; a patient run waits
-  // then, if StoredRun::waits says so.
+  // Hands a run's choices to the backend, or has them wait for room there. On failure what they
+  // cost is kept for the next try.
   Status Submit(const std::shared_ptr<StoredRun>& run, const std::vector<size_t>& choices,
                 std::vector<SinkRequest> requests);
   // --- The thread's.

@@ -134,6 +134,7 @@ void StoredAnswers::PutBack(WaitingAnswer waiting) {
 }
 
 bool StoredAnswers::SubmitOne(WaitingAnswer* waiting) {
+  if (!waiting->run->wanted()) return true;  // It was cancelled or deleted meanwhile.
   Status status;
   try {
     status = HandOver(waiting);
@@ -207,19 +208,25 @@ Status StoredAnswers::HandOver(WaitingAnswer* waiting) {
   std::vector<SinkRequest> all;
   for (size_t i = 0; i < waiting->requests.size(); ++i) {
     const size_t choice = waiting->unfinished[i];
-    all.push_back({waiting->requests[i], run.MakeSink(choice, run.TakeCharge(choice))});
+    Request request_now = waiting->requests[i];
+    if (std::optional<std::chrono::milliseconds>& timeout = request_now.timeout; timeout) {
+      *timeout -= std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - run.made());
+      if (timeout->count() <= 0) {
+        return {StatusCode::kDeadlineExceeded,
+                "The request did not end in time: it waited for room in the queue."};
+      }
+    }
+    all.push_back({std::move(request_now), run.MakeSink(choice, run.TakeCharge(choice))});
   }
   if (all.empty()) {
     inbox_->Add(waiting->run);  // It had ended.
     return {};
   }
-  Status status = Submit(waiting->run, waiting->unfinished, std::move(all));
-  if (status.ok()) {
+  const Status status = Submit(waiting->run, waiting->unfinished, std::move(all));
+  if (status.ok() && !run.waits()) {
     base::TryLog(spdlog::level::info, "answer id={}{} goes on behind {} tokens", request.id,
                  KeyText(request), run.report().generated);
   }
-  // It comes back from there.
-  if (status.code() == StatusCode::kResourceExhausted) return {};
   return status;
 }
 

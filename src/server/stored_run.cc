@@ -26,6 +26,9 @@ class StoredRun::RecordingSink final : public Sink {
 
   // As with ServerSink the key's account is updated first.
 
+  // Once the backend has dropped it uncalled.
+  ChoiceCharge TakeCharge() { return std::exchange(charge_, ChoiceCharge()); }
+
   void OnAdmitted(RequestId, const Admission& admission) override {
     run_->OnAdmitted(choice_, admission, charge_.Admitted(admission));
   }
@@ -108,7 +111,10 @@ std::vector<TokenId> StoredRun::ids(size_t choice) const {
 }
 
 std::shared_ptr<Sink> StoredRun::MakeSink(size_t choice, ChoiceCharge charge) {
-  return std::make_shared<RecordingSink>(shared_from_this(), choice, std::move(charge));
+  auto sink = std::make_shared<RecordingSink>(shared_from_this(), choice, std::move(charge));
+  const std::lock_guard lock(mutex_);
+  choices_[choice].sink = sink;
+  return sink;
 }
 
 ChoiceCharge StoredRun::TakeCharge(size_t choice) {
@@ -118,12 +124,39 @@ ChoiceCharge StoredRun::TakeCharge(size_t choice) {
   return charge ? *std::move(charge) : ChoiceCharge();
 }
 
+void StoredRun::BeginSubmit() {
+  const std::lock_guard lock(mutex_);
+  submitting_ = true;
+}
+
+bool StoredRun::EndSubmit() {
+  bool waits = false;
+  {
+    const std::lock_guard lock(mutex_);
+    submitting_ = false;
+    for (Choice& choice : choices_) {
+      const std::shared_ptr<RecordingSink> sink = choice.sink.lock();
+      if (sink != nullptr && !choice.charge) choice.charge.emplace(sink->TakeCharge());
+    }
+    waits = waits_ || lost_;
+  }
+  parts_.inbox->Add(shared_from_this());
+  return waits;
+}
+
+bool StoredRun::wanted() const {
+  const std::lock_guard lock(mutex_);
+  return !settled_ && !stopped();
+}
+
 bool StoredRun::WaitsForRoom(size_t index, const Status& status, ChoiceCharge* charge) {
   std::vector<RequestId> running;
   {
     const std::lock_guard lock(mutex_);
     Choice& choice = choices_[index];
-    if (status.code() != StatusCode::kResourceExhausted || choice.taken) return false;
+    const bool full = status.code() == StatusCode::kResourceExhausted;
+    const auto now = std::chrono::steady_clock::now();
+    if (choice.taken || !(full || MayGoOnElsewhere(status, now))) return false;
     if (settled_ || stopped() || parked_ || !patient()) return false;
     const auto bytes = static_cast<int64_t>(request_->body.size());
     if (parts_.waiting != nullptr && !waiting_.taken() && !resumed() &&
@@ -134,6 +167,7 @@ bool StoredRun::WaitsForRoom(size_t index, const Status& status, ChoiceCharge* c
     choice.ended = true;
     choice.id = 0;
     lost_ = true;
+    if (!full && !lost_since_) lost_since_ = now;
     record_now_ = true;  // Its client is told that it is queued.
     running = Running();
   }
@@ -158,6 +192,7 @@ void StoredRun::SetIds(const std::vector<size_t>& choices, const std::vector<Req
   std::vector<RequestId> running;
   {
     const std::lock_guard lock(mutex_);
+    submitting_ = false;
     if (!lost_) waits_ = false;
     for (size_t i = 0; i < choices.size(); ++i) {
       if (!choices_[choices[i]].ended) choices_[choices[i]].id = ids[i];
@@ -165,6 +200,7 @@ void StoredRun::SetIds(const std::vector<size_t>& choices, const std::vector<Req
     if (stopped()) running = Running();
   }
   CancelAll(running);
+  if (waits()) parts_.inbox->Add(shared_from_this());
 }
 
 void StoredRun::Fail(Status status) {

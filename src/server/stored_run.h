@@ -69,6 +69,12 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   std::shared_ptr<Sink> MakeSink(size_t choice, ChoiceCharge charge);
   // What a choice costs that the backend has not taken yet; nothing where that is not known.
   ChoiceCharge TakeCharge(size_t choice);
+  // Between BeginSubmit and SetIds or EndSubmit a thread hands it to the backend: what comes of
+  // that meanwhile is looked at (TakeLost) only then.
+  void BeginSubmit();
+  // The backend did not take it: what its choices cost is kept for the next try. Returns whether it
+  // waits.
+  bool EndSubmit();
   // What the backend, which has them now, calls these choices.
   void SetIds(const std::vector<size_t>& choices, const std::vector<RequestId>& ids);
   // It could not be handed to the backend, or not be recorded as it must: it fails.
@@ -103,6 +109,8 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   // Whether it waits for a backend that has no room: no client waits for its beginning.
   bool patient() const { return request_->background || resumed(); }
   TimePoint made() const { return made_; }
+  // Whether it is still to be generated.
+  bool wanted() const;
   // Whether it is in no backend's hands.
   bool waits() const;
   // Whether the backend has it and has not said whether it takes it.
@@ -168,6 +176,7 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
     bool taken = false;  // By the backend that has it now.
     bool ended = false;
     std::optional<ChoiceCharge> charge;  // While it waits.
+    std::weak_ptr<RecordingSink> sink;   // The last one.
     AnswerFacts facts;
   };
 
@@ -214,9 +223,10 @@ class StoredRun : public std::enable_shared_from_this<StoredRun> {
   bool cancelled_ = false;
   bool parked_ = false;
   bool dropped_ = false;
-  bool interrupted_ = false;             // A choice ended because it is parked.
-  bool lost_ = false;                    // A choice ended because its backend was lost, or full.
-  bool waits_;                           // See waits().
+  bool interrupted_ = false;  // A choice ended because it is parked.
+  bool lost_ = false;         // A choice ended because its backend was lost, or full.
+  bool waits_;                // See waits().
+  bool submitting_ = false;
   std::optional<TimePoint> lost_since_;  // Without output since.
   bool record_now_ = false;
   bool recorded_ = false;

@@ -131,7 +131,7 @@ StoredRun::Report StoredRun::report() const {
 
 bool StoredRun::TakeLost(std::vector<StoredChoice>* had) {
   const std::lock_guard lock(mutex_);
-  if (!lost_ || settled_ || parked_ || stopped() || !AllEnded()) return false;
+  if (!lost_ || submitting_ || settled_ || parked_ || stopped() || !AllEnded()) return false;
   lost_ = false;
   bytes_ = request_->body.size();
   had->clear();
