@@ -21,7 +21,7 @@ inline constexpr size_t kMostItemsAtOnce = 20;
 // What the body of a request about a conversation says.
 struct ConversationBody {
   std::optional<std::string> metadata;  // A JSON object, as text.
-  std::string items;             // A JSON list, as text.
+  std::string items;                    // A JSON list, as text.
   size_t item_count = 0;
 };
 
