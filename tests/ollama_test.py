@@ -106,7 +106,7 @@ class OllamaTest(unittest.TestCase):
         # It names the model with its tag, and sends what its pages set.
         lines = self.ask("/api/chat", {
             "model": "sea:latest", "messages": [{"role": "system", "content": "Be brief."}, *ASK], "stream": True, "keep_alive": "5m",
-            "options": {"temperature": 0.7, "top_k": 40, "num_ctx": 4096, "num_predict": 8, "repeat_penalty": 1.1, "mirostat": 0,
+            "options": {"temperature": 0.7, "seed": 7, "top_k": 40, "num_ctx": 4096, "num_predict": 8, "repeat_penalty": 1.1, "mirostat": 0,
                         "use_mmap": True, "num_thread": 2, "stop": ["<|end|>"]}})
         self.check_end(lines[-1], "length")
         # A task of its own: a title.

@@ -7,6 +7,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "server/stored_answers.h"
@@ -211,10 +212,7 @@ Status StoredAnswers::HandOver(WaitingAnswer* waiting) {
     Request request_now = waiting->requests[i];
     if (std::optional<std::chrono::milliseconds>& timeout = request_now.timeout; timeout) {
       *timeout -= std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - run.made());
-      if (timeout->count() <= 0) {
-        return {StatusCode::kDeadlineExceeded,
-                "The request did not end in time: it waited for room in the queue."};
-      }
+      if (timeout->count() <= 0) return base::RequestTimeout();
     }
     all.push_back({std::move(request_now), run.MakeSink(choice, run.TakeCharge(choice))});
   }
