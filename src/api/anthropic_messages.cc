@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -11,14 +10,13 @@
 
 #include "api/chat_messages.h"
 #include "api/json.h"
-#include "base/json.h"
+#include "api/ordered_messages.h"
 
 namespace ropeway::api::anthropic {
 namespace {
 
 using base::Member;
 using nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 // A block of Claude Code's that is for Anthropic's bills. It differs from request to request, so
 // that no prefix behind it would be found in the cache.
@@ -73,7 +71,7 @@ void ReadTexts(const json& value, const std::string& at, std::string_view parent
 class Reader {
  public:
   Reader(std::string field, const BodySource& source)
-      : field_(std::move(field)), source_(source), report_(source.report) {}
+      : field_(std::move(field)), report_(source.report), ordered_(field_, source) {}
 
   void Read(const json& value, size_t index) {
     const std::string at = fmt::format("{}[{}]", field_, index);
@@ -92,7 +90,6 @@ class Reader {
       AddPart(content.get<std::string>(), Speaker(role.get<std::string>()));
     } else if (content.is_array()) {
       const bool asks = role == "user";
-      ordered_content_ = nullptr;
       index_ = index;
       if (content.empty()) Speaker(role.get<std::string>());
       for (block_ = 0; block_ < content.size() && !report_->full(); ++block_) {
@@ -173,15 +170,9 @@ class Reader {
 
   // The input of this call, in the order in which it was sent.
   StatusOr<std::string> InputText() {
-    if (!ordered_) {
-      StatusOr<OrderedJson> list =
-          base::ReadOrderedMember(source_.text, {field_}, source_.bounds, "the list of messages");
-      if (!list.ok()) return InvalidArgument(field_ + ": " + list.status().message(), field_);
-      ordered_ = *std::move(list);
-    }
-    // Of each message once: it may have many blocks, and many keys before them.
-    if (ordered_content_ == nullptr) ordered_content_ = &ordered_->at(index_)["content"];
-    return DumpJson(ordered_content_->at(block_)["input"]);
+    StatusOr<const nlohmann::ordered_json*> content = ordered_.List(index_, "content");
+    if (!content.ok()) return content.status();
+    return DumpJson((*content)->at(block_).at("input"));
   }
 
   void ReadResult(const json& block, const std::string& at) {
@@ -218,14 +209,12 @@ class Reader {
   }
 
   const std::string field_;
-  const BodySource& source_;
   FieldReport* const report_;
   std::vector<ChatMessage> messages_;
   std::set<std::string, std::less<>> calls_;  // The ids of all so far.
   size_t index_ = 0;                          // The message that is read.
   size_t block_ = 0;                          // Its block.
-  std::optional<OrderedJson> ordered_;        // The messages again, once they are needed so.
-  OrderedJson* ordered_content_ = nullptr;    // Of the message that is read.
+  OrderedMessages ordered_;
 };
 
 }  // namespace

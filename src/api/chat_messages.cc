@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "api/json.h"
+#include "api/ordered_messages.h"
 #include "base/chat_size.h"
 #include "base/json.h"
 
@@ -18,7 +18,6 @@ namespace {
 
 using base::Member;
 using nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kPartFields[] = {"type", "text"};
 constexpr std::string_view kMessageFields[] = {
@@ -72,7 +71,7 @@ Status CheckMessage(const ChatMessage& message, const std::string& at) {
 class MessageReader {
  public:
   MessageReader(std::string field, const BodySource& source)
-      : field_(std::move(field)), source_(source), report_(source.report) {}
+      : field_(std::move(field)), report_(source.report), ordered_(field_, source) {}
 
   ChatMessage Read(const json& value, size_t index) {
     const std::string at = fmt::format("{}[{}]", field_, index);
@@ -172,18 +171,9 @@ class MessageReader {
 
   // The arguments of a call that are no text, in the order in which they were sent.
   StatusOr<std::string> TextOf(size_t index, size_t call_index) {
-    if (!ordered_) {
-      StatusOr<OrderedJson> list =
-          base::ReadOrderedMember(source_.text, {field_}, source_.bounds, "the list of messages");
-      if (!list.ok()) return InvalidArgument(field_ + ": " + list.status().message(), field_);
-      ordered_ = *std::move(list);
-    }
-    // Of each message once: a message may have many calls, and many keys before them.
-    if (calls_index_ != index) {
-      ordered_calls_ = &ordered_->at(index)["tool_calls"];
-      calls_index_ = index;
-    }
-    return DumpJson(ordered_calls_->at(call_index)["function"]["arguments"]);
+    StatusOr<const nlohmann::ordered_json*> calls = ordered_.List(index, "tool_calls");
+    if (!calls.ok()) return calls.status();
+    return DumpJson((*calls)->at(call_index).at("function").at("arguments"));
   }
 
   Status CheckAnswer(const ChatMessage& message, const std::string& at) const {
@@ -200,12 +190,9 @@ class MessageReader {
   }
 
   const std::string field_;
-  const BodySource& source_;
   FieldReport* const report_;
   std::set<std::string, std::less<>> calls_;  // The ids of all so far; "" of those without one.
-  std::optional<OrderedJson> ordered_;        // The messages again, once they are needed so.
-  OrderedJson* ordered_calls_ = nullptr;      // The calls of one of them.
-  std::optional<size_t> calls_index_;         // The index of that one.
+  OrderedMessages ordered_;
 };
 
 }  // namespace

@@ -6,21 +6,19 @@
 #include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "api/chat_messages.h"
 #include "api/json.h"
-#include "base/json.h"
+#include "api/ordered_messages.h"
 
 namespace ropeway::api {
 namespace {
 
 using base::Member;
 using nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kOllamaMessageFields[] = {"role",       "content",   "thinking",
                                                      "tool_calls", "tool_name", "tool_call_id"};
@@ -106,7 +104,7 @@ class OllamaCalls {
 class OllamaMessageReader {
  public:
   OllamaMessageReader(std::string field, const BodySource& source)
-      : field_(std::move(field)), source_(source), report_(source.report) {}
+      : field_(std::move(field)), report_(source.report), ordered_(field_, source) {}
 
   ChatMessage Read(const json& value, size_t index) {
     const std::string at = fmt::format("{}[{}]", field_, index);
@@ -191,27 +189,15 @@ class OllamaMessageReader {
 
   // The arguments of a call as text, in the order in which they were sent.
   StatusOr<std::string> ArgumentsOf(size_t index, size_t call_index) {
-    if (!ordered_) {
-      StatusOr<OrderedJson> list =
-          base::ReadOrderedMember(source_.text, {field_}, source_.bounds, "the list of messages");
-      if (!list.ok()) return InvalidArgument(field_ + ": " + list.status().message(), field_);
-      ordered_ = *std::move(list);
-    }
-    // Of each message once: a message may have many calls, and many keys before them.
-    if (calls_index_ != index) {
-      ordered_calls_ = &ordered_->at(index)["tool_calls"];
-      calls_index_ = index;
-    }
-    return DumpJson(ordered_calls_->at(call_index)["function"]["arguments"]);
+    StatusOr<const nlohmann::ordered_json*> calls = ordered_.List(index, "tool_calls");
+    if (!calls.ok()) return calls.status();
+    return DumpJson((*calls)->at(call_index).at("function").at("arguments"));
   }
 
   const std::string field_;
-  const BodySource& source_;
   FieldReport* const report_;
   OllamaCalls calls_;
-  std::optional<OrderedJson> ordered_;    // The messages again, once they are needed so.
-  OrderedJson* ordered_calls_ = nullptr;  // The calls of one of them.
-  std::optional<size_t> calls_index_;     // The index of that one.
+  OrderedMessages ordered_;
 };
 
 }  // namespace
