@@ -20,7 +20,9 @@ struct Problem {
   int window = 0;
   float soft_cap = 0.0F;
   int block_step = 1;
+  int end = 0;
 
+  int positions() const { return std::max(start + rows, end); }
   // The first position that the row sees.
   int first(int row) const { return window > 0 ? std::max(start + row + 1 - window, 0) : 0; }
 };
@@ -30,7 +32,7 @@ struct Problem {
 class Cache {
  public:
   Cache(const Problem& problem, Rng& rng, Values values = Values::kNormal)
-      : positions_(problem.start + problem.rows),
+      : positions_(problem.positions()),
         head_dim_(problem.head_dim),
         type_(problem.type),
         stride_(KvHeadBlockBytes(type_, head_dim_) + 64),
@@ -72,6 +74,7 @@ class Cache {
             .rows = problem.rows,
             .start = problem.start,
             .window = problem.window,
+            .end = problem.end,
             .group = problem.group,
             .head_dim = problem.head_dim,
             .kv_type = type_,
@@ -119,7 +122,7 @@ std::vector<float> Queries(const Problem& problem, Rng& rng) {
 }
 
 int Splits(const Problem& problem) {
-  return (problem.start + problem.rows + kSplitTokens - 1) / kSplitTokens;
+  return (problem.positions() + kSplitTokens - 1) / kSplitTokens;
 }
 
 // Partial results of all splits: [split][row][head][PartialFloats].
@@ -157,7 +160,7 @@ std::string Describe(const Problem& p) {
   return "rows " + std::to_string(p.rows) + " start " + std::to_string(p.start) + " group " +
          std::to_string(p.group) + " head_dim " + std::to_string(p.head_dim) + " " +
          KvTypeName(p.type) + " window " + std::to_string(p.window) + " soft cap " +
-         std::to_string(p.soft_cap);
+         std::to_string(p.soft_cap) + " end " + std::to_string(p.end);
 }
 
 // Each table with each type.
@@ -311,6 +314,34 @@ TEST_P(AttentionTest, RowsAreAlone) {
     ASSERT_TRUE(
         AllSameBits({row, row + width}, Merge(*kernels_, alone, Partials(*kernels_, alone, one))))
         << "row " << r;
+  }
+}
+
+// Rows that see what is behind them: each gives the bits that the last position gives with its
+// query.
+TEST_P(AttentionTest, RowsThatSeeTheSameEnd) {
+  for (const int end : {16, 17, 40, 64, 130, 1024, 1060}) {
+    for (const int rows : {1, 5, 16}) {
+      const Problem problem = {
+          .rows = rows, .start = end / 3, .group = 3, .head_dim = 32, .end = end};
+      Check(problem);
+      Problem last = problem;
+      last.type = type_;
+      Rng rng(6);
+      const Cache cache(last, rng);
+      const std::vector<float> q = Queries(last, rng);
+      AttentionArgs args = cache.Args(last, q);
+      const std::vector<float> together = Merge(*kernels_, last, Partials(*kernels_, last, args));
+      last.rows = args.rows = 1;
+      last.start = args.start = end - 1;
+      args.end = 0;
+      for (int r = 0; r < rows; ++r, args.q += args.q_stride) {
+        const auto row = together.begin() + r * 3 * 32;
+        ASSERT_TRUE(AllSameBits({row, row + 3 * 32},
+                                Merge(*kernels_, last, Partials(*kernels_, last, args))))
+            << "row " << r << " end " << end;
+      }
+    }
   }
 }
 

@@ -145,11 +145,13 @@ TEST_P(ElementwiseTest, OtherActivations) {
       ASSERT_TRUE(AllSameBits(expected, into_up.values())) << n;
       ASSERT_TRUE(into_gate.intact() && into_up.intact()) << n;
     }
-    reference_.gelu(gate.data(), n, expected.data());
-    Guarded in_place(gate, static_cast<int>(seed % 11));
-    kernels_->gelu(in_place.data(), n, in_place.data());
-    ASSERT_TRUE(AllSameBits(expected, in_place.values())) << n;
-    ASSERT_TRUE(in_place.intact()) << n;
+    for (const auto function : {&Kernels::gelu, &Kernels::exact_gelu}) {
+      (reference_.*function)(gate.data(), n, expected.data());
+      Guarded in_place(gate, static_cast<int>(seed % 11));
+      (kernels_->*function)(in_place.data(), n, in_place.data());
+      ASSERT_TRUE(AllSameBits(expected, in_place.values())) << n;
+      ASSERT_TRUE(in_place.intact()) << n;
+    }
   });
 }
 
@@ -405,6 +407,25 @@ TEST(ReferenceMath, OtherFormulasAreFollowed) {
                                    std::vector<float>{100.0F, -100.0F}.data(), 2, y.data());
   EXPECT_NEAR(y[0], 8 * 7 / (1 + std::exp(-1.702 * 7)), 1e-5);
   EXPECT_NEAR(y[1], 0.0, 1e-6);  // (-7 + 1) * -100 * sigmoid(-170).
+}
+
+TEST(ReferenceMath, TheExactGeluIsNearDoublePrecision) {
+  for (float x = -16.0F; x <= 16.0F; x += 0.000977F) {
+    float y = 0;
+    kReferenceKernels.exact_gelu(&x, 1, &y);
+    const double expected = double{x} * std::erfc(-double{x} / std::sqrt(2.0)) / 2;
+    ASSERT_NEAR(y, expected, 6e-8 + 3.2e-7 * std::max(expected, 0.0)) << x;
+  }
+  const std::vector<float> x = {0.0F, HUGE_VALF, -HUGE_VALF, std::nanf(""), 1e30F, -1e30F, 1e-40F};
+  std::vector<float> y(x.size());
+  kReferenceKernels.exact_gelu(x.data(), static_cast<int>(x.size()), y.data());
+  EXPECT_EQ(y[0], 0.0F);
+  EXPECT_EQ(y[1], HUGE_VALF);
+  EXPECT_EQ(y[2], 0.0F);
+  EXPECT_TRUE(std::isnan(y[3]));
+  EXPECT_EQ(y[4], 1e30F);
+  EXPECT_EQ(y[5], 0.0F);
+  EXPECT_NEAR(y[6], 0.5e-40F, 1e-44F);
 }
 
 TEST(ReferenceMath, LogSumExpIsStable) {

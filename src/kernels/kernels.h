@@ -127,8 +127,11 @@ struct AttentionArgs {
   float scale = 1.0F;     // Multiplies each element of q first (one rounding).
   float soft_cap = 0.0F;  // Above 0, a score s counts as soft_cap * tanh(s / soft_cap) (Gemma 2).
   int32_t rows = 0;
-  int32_t start = 0;     // Absolute position of row 0; row r sees positions 0 .. start + r, ...
-  int32_t window = 0;    // ... or, above 0, only the last `window` of these.
+  int32_t start = 0;   // Absolute position of row 0; row r sees positions 0 .. start + r, ...
+  int32_t window = 0;  // ... or, above 0, only the last `window` of these.
+  // Above 0: every row sees the positions before this one, also those behind its own. REQUIRES
+  // then: window == 0.
+  int32_t end = 0;
   int32_t group = 1;     // Query heads that share this KV head.
   int32_t head_dim = 0;  // A multiple of 16, at most 256.
 
@@ -188,6 +191,8 @@ struct Kernels {
   void (*swiglu_clamped)(const float* gate, const float* up, int n, float* y);
   // y = gelu(x). y may be x.
   void (*gelu)(const float* x, int n, float* y);
+  // The same with the exact GELU, x * (1 + erf(x / sqrt(2))) / 2 (BERT).
+  void (*exact_gelu)(const float* x, int n, float* y);
 
   // x += y.
   void (*add)(float* x, const float* y, int n);
@@ -206,7 +211,7 @@ struct Kernels {
   // Attention of all rows and heads over the positions of split `split` ([split * kSplitTokens,
   // (split + 1) * kSplitTokens)) that each row sees, not normalised. Entry (r, h) begins at partial
   // + (r * group + h) * PartialFloats(head_dim). A row that sees none of the split gets l = 0.
-  // Positions after a row's own are never read into its result.
+  // Positions that a row does not see are never read into its result.
   void (*attention)(const AttentionArgs& args, int split, float* partial);
 
   // Merges `splits` partials of one (row, head) in order, and normalises: out[head_dim]. Partial s

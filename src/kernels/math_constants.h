@@ -37,6 +37,20 @@
 // that.
 #define RW_GELU_LINEAR 0x1.988454p+0F
 #define RW_GELU_CUBIC 0x1.2444f2p-4F
+// The exact GELU, max(x, 0) - a * tail(a) with a = |x|, at most LIMIT: tail(a) = P(t) * t *
+// e^(-a^2 / 2) is the normal distribution's upper tail, t = 1 / (1 + SLOPE * a). P: own fit as
+// above. From LIMIT on the tail is +0.
+#define RW_TAIL_LIMIT 14.0F
+#define RW_TAIL_SLOPE 0x1.147ae2p-2F
+#define RW_TAIL_C8 0x1.dce3b4p-6F
+#define RW_TAIL_C7 (-0x1.04977ep-3F)
+#define RW_TAIL_C6 0x1.5f1e54p-3F
+#define RW_TAIL_C5 (-0x1.23b116p-4F)
+#define RW_TAIL_C4 0x1.bf9962p-4F
+#define RW_TAIL_C3 0x1.247ab6p-4F
+#define RW_TAIL_C2 0x1.a1b62ap-4F
+#define RW_TAIL_C1 0x1.b8656ep-4F
+#define RW_TAIL_C0 0x1.b93acep-4F
 // gpt-oss's SwiGLU.
 #define RW_CLAMPED_LIMIT 7.0F
 #define RW_CLAMPED_ALPHA 1.702F

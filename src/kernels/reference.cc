@@ -96,6 +96,27 @@ float GeluOf(float x) {
   return x / (1.0F + Exp(-(x * slope)));
 }
 
+// x times the normal distribution's share below x.
+float ExactGeluOf(float x) {
+  // Written so that NaN stays NaN.
+  const float minus = 0.0F - x;
+  const float positive = 0.0F > x ? 0.0F : x;
+  const float magnitude = minus > x ? minus : x;
+  const float a = RW_TAIL_LIMIT < magnitude ? RW_TAIL_LIMIT : magnitude;
+  const float t = 1.0F / std::fma(a, RW_TAIL_SLOPE, 1.0F);
+  float p = RW_TAIL_C8;
+  p = std::fma(p, t, RW_TAIL_C7);
+  p = std::fma(p, t, RW_TAIL_C6);
+  p = std::fma(p, t, RW_TAIL_C5);
+  p = std::fma(p, t, RW_TAIL_C4);
+  p = std::fma(p, t, RW_TAIL_C3);
+  p = std::fma(p, t, RW_TAIL_C2);
+  p = std::fma(p, t, RW_TAIL_C1);
+  p = std::fma(p, t, RW_TAIL_C0);
+  const float tail = (p * t) * Exp(0.0F - (a * a) * 0.5F);
+  return std::fma(0.0F - a, tail, positive);
+}
+
 void RmsNorm(const float* x, const float* weight, int n, float eps, float* y) {
   float lanes[kLanes] = {};
   for (int i = 0; i < n; ++i) lanes[i % kLanes] = std::fma(x[i], x[i], lanes[i % kLanes]);
@@ -170,6 +191,10 @@ void Gelu(const float* x, int n, float* y) {
   for (int i = 0; i < n; ++i) y[i] = GeluOf(x[i]);
 }
 
+void ExactGelu(const float* x, int n, float* y) {
+  for (int i = 0; i < n; ++i) y[i] = ExactGeluOf(x[i]);
+}
+
 void Add(float* x, const float* y, int n) {
   for (int i = 0; i < n; ++i) x[i] = x[i] + y[i];
 }
@@ -225,6 +250,7 @@ const Kernels kReferenceKernels = {
     .geglu = reference::GeGlu,
     .swiglu_clamped = reference::SwiGluClamped,
     .gelu = reference::Gelu,
+    .exact_gelu = reference::ExactGelu,
     .add = reference::Add,
     .add_scaled = reference::AddScaled,
     .scale = reference::ScaleBy,

@@ -133,7 +133,7 @@ void StoreKv(KvType type, const float* k, const float* v, int head_dim, int slot
 void Attention(const AttentionArgs& args, int split, float* partial) {
   const int split_begin = split * kSplitTokens;
   for (int r = 0; r < args.rows; ++r) {
-    const int after = args.start + r + 1;
+    const int after = args.end > 0 ? args.end : args.start + r + 1;
     const int first = args.window > 0 ? std::max(after - args.window, 0) : 0;
     const int begin = std::max(first, split_begin);
     const int end = std::min(after, split_begin + kSplitTokens);

@@ -271,13 +271,18 @@ static inline void GroupValues(int head_dim, AttentionTile* tile) {
   }
 }
 
+// The end of the positions that the row sees.
+RW_INLINE int EndSeen(const AttentionArgs& args, int row) {
+  return args.end > 0 ? args.end : args.start + row + 1;
+}
+
 // Finds the addresses of the group's blocks [block, block + count), and what to prefetch with each:
 // the block kBlocksAhead later, in this problem or, after its end, in the next one; the block
 // itself if there is none, or if `far` is false because an earlier tile did it. The first `hidden`
 // blocks are seen by no query and need not exist: another one stands for them.
 static inline void FindBlocks(const AttentionArgs& args, int block, int hidden, int count, bool far,
                               AttentionTile* tile) {
-  const int own = (args.start + args.rows + base::kBlockTokens - 1) / base::kBlockTokens;
+  const int own = (EndSeen(args, args.rows - 1) + base::kBlockTokens - 1) / base::kBlockTokens;
   const int distance = own < kBlocksAhead ? own : kBlocksAhead;
   for (int b = 0; b < count; ++b) {
     const int later = block + b + distance;
@@ -305,7 +310,7 @@ template <class Kv, int T>
 static void AttendTile(const AttentionArgs& args, int split_begin, bool far, AttentionTile* tile) {
   const int head_dim = args.head_dim;
   const int split_end = split_begin + kSplitTokens;
-  const int last = args.start + tile->row[T - 1] + 1;
+  const int last = EndSeen(args, tile->row[T - 1]);
   const int end = last < split_end ? last : split_end;
   const int first = FirstSeen(args, tile->row[0]);
   int begin = first > split_begin ? first / kSoftmaxTokens * kSoftmaxTokens : split_begin;
@@ -314,8 +319,8 @@ static void AttendTile(const AttentionArgs& args, int split_begin, bool far, Att
     const int most = end - begin < kSoftmaxTokens ? end - begin : kSoftmaxTokens;
     const int blocks = (most + base::kBlockTokens - 1) / base::kBlockTokens;
     for (int t = 0; t < T; ++t) {
-      const int position = args.start + tile->row[t];
-      const int seen = position + 1 - begin < most ? position + 1 - begin : most;
+      const int own_end = EndSeen(args, tile->row[t]) - begin;
+      const int seen = own_end < most ? own_end : most;
       const int hidden = FirstSeen(args, tile->row[t]) - begin;
       const int from = hidden > 0 ? hidden : 0;
       tile->from[t] = from < seen ? from : 0;

@@ -24,6 +24,7 @@ const Kernels kAvx2Kernels = {
     .geglu = GeGlu,
     .swiglu_clamped = SwiGluClamped,
     .gelu = Gelu,
+    .exact_gelu = ExactGelu,
     .add = AddTo,
     .add_scaled = AddScaled,
     .scale = ScaleBy,

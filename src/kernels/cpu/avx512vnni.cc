@@ -23,6 +23,7 @@ const Kernels kAvx512VnniKernels = {
     .geglu = GeGlu,
     .swiglu_clamped = SwiGluClamped,
     .gelu = Gelu,
+    .exact_gelu = ExactGelu,
     .add = AddTo,
     .add_scaled = AddScaled,
     .scale = ScaleBy,

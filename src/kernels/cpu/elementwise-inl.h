@@ -184,6 +184,25 @@ RW_INLINE Vec GeluOf(Vec x) {
   return OverOnePlusExp(x, Mul(x, slope));
 }
 
+// x times the normal distribution's share below x.
+RW_INLINE Vec ExactGeluOf(Vec x) {
+  // NaN stays NaN: it is the second operand.
+  const Vec positive = MaxNum(Zero(), x);
+  const Vec a = MinNum(Set1(RW_TAIL_LIMIT), MaxNum(Sub(Zero(), x), x));
+  const Vec t = Div(Set1(1.0F), Fma(a, Set1(RW_TAIL_SLOPE), Set1(1.0F)));
+  Vec p = Set1(RW_TAIL_C8);
+  p = Fma(p, t, Set1(RW_TAIL_C7));
+  p = Fma(p, t, Set1(RW_TAIL_C6));
+  p = Fma(p, t, Set1(RW_TAIL_C5));
+  p = Fma(p, t, Set1(RW_TAIL_C4));
+  p = Fma(p, t, Set1(RW_TAIL_C3));
+  p = Fma(p, t, Set1(RW_TAIL_C2));
+  p = Fma(p, t, Set1(RW_TAIL_C1));
+  p = Fma(p, t, Set1(RW_TAIL_C0));
+  const Vec tail = Mul(Mul(p, t), Exp(Sub(Zero(), Mul(Mul(a, a), Set1(0.5F)))));
+  return Fma(Sub(Zero(), a), tail, positive);
+}
+
 // cap * tanh(x / cap).
 RW_INLINE Vec SoftCap(Vec x, float cap) {
   const Vec e = Exp(Mul(x, Set1(2.0F / cap)));
@@ -216,6 +235,10 @@ static void SwiGluClamped(const float* gate, const float* up, int n, float* y) {
 
 static void Gelu(const float* x, int n, float* y) {
   for (int i = 0; i < n; i += 16) StoreN(y + i, n - i, GeluOf(LoadN(x + i, n - i)));
+}
+
+static void ExactGelu(const float* x, int n, float* y) {
+  for (int i = 0; i < n; i += 16) StoreN(y + i, n - i, ExactGeluOf(LoadN(x + i, n - i)));
 }
 
 static void AddTo(float* x, const float* y, int n) {
