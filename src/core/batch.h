@@ -79,8 +79,9 @@ struct BatchItem {
   // before is part of this item.
   int32_t score_begin = 0;
   int32_t score_end = 0;
-  // The last hidden states, after the final norm, of the positions [pool_begin, pool_end) are added
-  // to `pool_sum`, one after the other. Empty, or within the item's own positions.
+  // The last hidden states, after the final norm if there is one, of the positions [pool_begin,
+  // pool_end) are added to `pool_sum`, one after the other. Empty, or within the item's own
+  // positions.
   int32_t pool_begin = 0;
   int32_t pool_end = 0;
   std::span<const float> pool_sum{};  // [hidden_size]; empty: zeros.
@@ -92,6 +93,8 @@ struct BatchItem {
   // Valid where sample. Null: every token may be sampled. Its owner may fill it until Wait is
   // called.
   const TokenMask* mask = nullptr;
+
+  int32_t end() const { return start + static_cast<int32_t>(tokens.size()); }
 };
 
 // One forward pass over all its items.

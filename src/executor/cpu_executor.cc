@@ -45,6 +45,7 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     limits.num_blocks = (*pool)->num_blocks();
     limits.num_kv_heads = model_->config().num_kv_heads;
     limits.windows = (*pool)->groups().windows;
+    limits.causal = model_->config().causal;
     pool_ = std::move(*pool);
     team_ = std::make_unique<base::WorkerTeam>(threads_);
     plan_ = std::make_unique<StepPlan>(limits);

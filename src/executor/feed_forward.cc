@@ -20,6 +20,8 @@ void Activate(const kernels::Kernels& kernels, model::Activation activation, con
       return kernels.swiglu_clamped(gate, up, n, y);
     case model::Activation::kGelu:
       return kernels.gelu(up, n, y);
+    case model::Activation::kExactGelu:
+      return kernels.exact_gelu(up, n, y);
   }
 }
 

@@ -109,9 +109,15 @@ void ForwardPass::Embed(const Context& c, Worker* w) {
     if (config_.embedding_scale != 1.0F) {
       kernels_.scale(x, config_.embedding_scale, config_.hidden_size);
     }
+    if (model_.type_embedding() != nullptr) {
+      kernels_.add(x, model_.type_embedding(), config_.hidden_size);
+    }
     if (config_.position == model::PositionKind::kLearned) {
       kernels::UnpackRow(model_.position_embedding(), position, w->y.data());
       kernels_.add(x, w->y.data(), config_.hidden_size);
+    }
+    if (model_.embedding_norm() != nullptr) {
+      w->packer.Norm(x, model_.embedding_norm(), model_.embedding_norm_bias(), x);
     }
   }
 }
@@ -231,6 +237,10 @@ void ForwardPass::Attend(const Context& c, Worker* w) {
   if (c.set->deferred_merge) MergeDeferred(c, *w);
 }
 
+int ForwardPass::EndSeen(const core::BatchItem& item, int position) const {
+  return config_.causal ? position + 1 : item.end();
+}
+
 const float* ForwardPass::SinkOf(const Context& c, int kv_head, int head) const {
   const float* sinks = model_.layers()[static_cast<size_t>(c.layer)].sinks;
   return sinks != nullptr ? sinks + kv_head * group_ + head : nullptr;
@@ -253,6 +263,7 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
   args.rows = unit.rows;
   args.start = c.set->position[row];
   args.window = window;
+  args.end = config_.causal ? 0 : EndSeen(item, 0);
   args.group = group_;
   args.head_dim = head_dim;
   args.kv_type = pool_.type();
@@ -270,7 +281,8 @@ void ForwardPass::AttendUnit(const Context& c, const AttentionUnit& unit, const 
     args.next_kv = pool_.At(c.layer, next->kv_head);
     args.next_blocks = c.step->batch->items[next_item].blocks.data() + Product(first, groups) +
                        pool_.group(c.layer);
-    args.next_count = (position + next->rows - 1) / base::kBlockTokens + 1 - first;
+    const int end = EndSeen(c.step->batch->items[next_item], position + next->rows - 1);
+    args.next_count = (end - 1) / base::kBlockTokens + 1 - first;
   }
 
   const int partial = kernels::PartialFloats(head_dim);
@@ -303,9 +315,11 @@ void ForwardPass::MergeDeferred(const Context& c, const Worker& w) {
   const int pairs = c.set->size() * config_.num_kv_heads;
   for (int pair = w.id; pair < pairs; pair += team_->size()) {
     const int kv_head = pair % config_.num_kv_heads;
-    const int position = c.set->position[static_cast<size_t>(pair / config_.num_kv_heads)];
+    const auto row = static_cast<size_t>(pair / config_.num_kv_heads);
+    const int position = c.set->position[row];
+    const core::BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[row])];
     const int first = FirstSeen(config_.window(c.layer), position) / kernels::kSplitTokens;
-    const int splits = position / kernels::kSplitTokens + 1 - first;
+    const int splits = (EndSeen(item, position) - 1) / kernels::kSplitTokens + 1 - first;
     const float* from = deferred_.data() +
                         Product(pair, max_splits_) * static_cast<size_t>(split_stride) +
                         first * split_stride;
@@ -334,6 +348,10 @@ void ForwardPass::MultiplyAndAdd(const Addend& addend, const Slice& slice, const
     y = w->y.data();
   }
   kernels_.add(x, y, tile.rows * hidden);
+  for (int r = 0; addend.out_norm != nullptr && r < tile.rows; ++r) {
+    float* const row = x + Product(r, hidden);
+    w->packer.Norm(row, addend.out_norm, addend.out_norm_bias, row);
+  }
 }
 
 void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
@@ -341,11 +359,14 @@ void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
   const int q_size = config_.q_size();
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* attention = attention_.data() + Product(tile.row, q_size);
-    MultiplyAndAdd({layer.o, layer.o_bias, layer.attention_post_norm}, c.slice, tile,
+    MultiplyAndAdd({layer.o, layer.o_bias, layer.attention_post_norm, layer.attention_out_norm,
+                    layer.attention_out_norm_bias},
+                   c.slice, tile,
                    w->packer.Pack(layer.o.type, attention, q_size, tile.rows, q_size), w);
     if (experts_ != nullptr) return;
-    MultiplyAndAdd({layer.down, layer.down_bias, layer.ffn_post_norm}, c.slice, tile,
-                   ComputeFfn(c, tile, w), w);
+    MultiplyAndAdd({layer.down, layer.down_bias, layer.ffn_post_norm, layer.ffn_out_norm,
+                    layer.ffn_out_norm_bias},
+                   c.slice, tile, ComputeFfn(c, tile, w), w);
   });
   if (experts_ == nullptr) return;
   experts_->Compute(layer, c.slice, c.set->size(), w->id, w->x.data());

@@ -87,6 +87,9 @@ class ForwardPass {
     const kernels::Matrix& matrix;
     const float* bias;
     const float* post_norm;  // Applied to the products first; nullptr: none.
+    // The norm of the stream after that; nullptr: none.
+    const float* out_norm;
+    const float* out_norm_bias;
   };
 
   void RunWorker(const Step& step, Worker* w);
@@ -111,6 +114,8 @@ class ForwardPass {
   // x rows += packed * matrix.
   void MultiplyAndAdd(const Addend& addend, const Slice& slice, const Tile& tile,
                       const std::byte* packed, Worker* w);
+  // The end of the positions that the item's row at `position` sees.
+  int EndSeen(const core::BatchItem& item, int position) const;
   const float* SinkOf(const Context& c, int kv_head, int head) const;
 
   template <typename Fn>

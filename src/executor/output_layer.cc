@@ -117,14 +117,16 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
   }
 }
 
-// Each worker normalises some of the rows, then adds some of their columns: an element's sum is in
-// the order of positions.
+// Each worker normalises some of the rows, if there is a norm at the end, then adds some of their
+// columns: an element's sum is in the order of positions.
 void OutputLayer::Pool(const StepPlan& plan, int worker, core::StepResult* result) {
   if (plan.pooled().empty()) return;
   const int hidden = model_.config().hidden_size;
   const Worker& w = workers_[static_cast<size_t>(worker)];
   team_->Barrier();  // hidden_ is complete.
-  for (int row = plan.num_logits() + worker; row < plan.outputs().size(); row += team_->size()) {
+  const bool norm = model_.output_norm() != nullptr;
+  for (int row = plan.num_logits() + worker; norm && row < plan.outputs().size();
+       row += team_->size()) {
     float* const x = hidden_.data() + Product(row, hidden);
     w.packer.Norm(x, model_.output_norm(), model_.output_norm_bias(), x);
   }

@@ -44,6 +44,7 @@ void RowPacker::Norm(const float* x, const float* weight, const float* bias, flo
 // One group at a time, so that its normalized rows are still in the first-level cache when packed.
 const std::byte* RowPacker::NormAndPack(kernels::WeightType type, const float* x, int rows,
                                         const float* weight, const float* bias) {
+  if (weight == nullptr) return Pack(type, x, hidden_, rows, hidden_);
   const size_t group_bytes = kernels::PackedRowsBytes(type, kernels::kRowGroup, hidden_);
   for (int r = 0; r < rows; r += kernels::kRowGroup) {
     const int count = std::min(kernels::kRowGroup, rows - r);

@@ -59,7 +59,7 @@ class RowPacker {
   // The model's norm of one row of [hidden]. `bias`: of LayerNorm only.
   void Norm(const float* x, const float* weight, const float* bias, float* y) const;
 
-  // The norm of each row first. x: [rows][hidden].
+  // The norm of each row first, unless `weight` is nullptr. x: [rows][hidden].
   const std::byte* NormAndPack(kernels::WeightType type, const float* x, int rows,
                                const float* weight, const float* bias = nullptr);
 

@@ -15,10 +15,10 @@ constexpr int64_t kUnitOverhead = 64;
 
 int SplitsUpTo(int position) { return position / kernels::kSplitTokens + 1; }
 
-int64_t Cost(const AttentionUnit& unit, int position) {
+// `end`: of the positions that its last row sees.
+int64_t Cost(const AttentionUnit& unit, int unit_end) {
   const int64_t begin = int64_t{unit.split_begin} * kernels::kSplitTokens;
-  const int64_t end =
-      std::min<int64_t>(int64_t{unit.split_end} * kernels::kSplitTokens, position + unit.rows);
+  const int64_t end = std::min<int64_t>(int64_t{unit.split_end} * kernels::kSplitTokens, unit_end);
   return kUnitOverhead + unit.rows * std::max<int64_t>(end - begin, 0);
 }
 
@@ -57,6 +57,10 @@ Status StepPlan::CheckItem(const core::BatchItem& item) const {
   if (item.tokens.empty()) return Broken("an item without tokens");
   const int64_t end = int64_t{item.start} + static_cast<int64_t>(item.tokens.size());
   if (item.start < 0 || end > limits_.max_positions) return Broken("position out of range");
+  if (!limits_.causal && !item.padding &&
+      (item.start != 0 || item.sample || item.score_begin != item.score_end)) {
+    return Broken("an encoder's item that is not whole, or has logits");
+  }
   if (Status status = CheckBlocks(item, end); !status.ok()) return status;
   if (!AreTokens(item.tokens, limits_.vocab_size)) return Broken("no such token");
   return CheckIds(item);
@@ -121,7 +125,7 @@ Status StepPlan::Build(const core::Batch& batch) {
       all_.item.push_back(static_cast<int32_t>(i));
       all_.position.push_back(item.start + r);
     }
-    AddUnits(first_row, rows, item.start, &all_);
+    AddUnits(first_row, rows, item.start, item.end(), &all_);
     AddOutputs(i, item, first_row);
   }
   int first_row = 0;
@@ -129,8 +133,8 @@ Status StepPlan::Build(const core::Batch& batch) {
     AddPooled(i, batch.items[i], first_row);
     first_row += static_cast<int>(batch.items[i].tokens.size());
   }
-  Finish(&all_, all_queues_.get());
-  Finish(&outputs_, output_queues_.get());
+  Finish(batch, &all_, all_queues_.get());
+  Finish(batch, &outputs_, output_queues_.get());
   return {};
 }
 
@@ -144,11 +148,11 @@ void StepPlan::AddOutputs(size_t index, const core::BatchItem& item, int first_r
   // An id's log-prob comes from the row of the id before it.
   for (int id = item.score_begin; id < item.score_end; ++id) add(id - 1, -1, num_scored_++);
   const int scored = outputs_.size() - first_output;
-  AddUnits(first_output, scored, item.score_begin - 1, &outputs_);
+  AddUnits(first_output, scored, item.score_begin - 1, item.end(), &outputs_);
   if (!item.sample) return;
   const int last = item.start + static_cast<int>(item.tokens.size()) - 1;
   add(last, num_sampled_++, -1);
-  AddUnits(first_output + scored, 1, last, &outputs_);
+  AddUnits(first_output + scored, 1, last, item.end(), &outputs_);
 }
 
 void StepPlan::AddPooled(size_t index, const core::BatchItem& item, int first_row) {
@@ -160,14 +164,15 @@ void StepPlan::AddPooled(size_t index, const core::BatchItem& item, int first_ro
     outputs_.position.push_back(position);
   }
   pooled_.push_back({begin, outputs_.size()});
-  AddUnits(begin, outputs_.size() - begin, item.pool_begin, &outputs_);
+  AddUnits(begin, outputs_.size() - begin, item.pool_begin, item.end(), &outputs_);
 }
 
-void StepPlan::AddUnits(int first_row, int rows, int start, RowSet* set) const {
+void StepPlan::AddUnits(int first_row, int rows, int start, int end, RowSet* set) const {
   for (int r = 0; r < rows; r += kAttentionTileRows) {
     const int tile = std::min(kAttentionTileRows, rows - r);
     for (int head = 0; head < limits_.num_kv_heads; ++head) {
-      set->units.push_back({first_row + r, tile, head, 0, SplitsUpTo(start + r + tile - 1)});
+      const int seen = limits_.causal ? start + r + tile : end;
+      set->units.push_back({first_row + r, tile, head, 0, SplitsUpTo(seen - 1)});
     }
   }
 }
@@ -195,11 +200,13 @@ void StepPlan::SplitUnits(RowSet* set) {
   }
 }
 
-void StepPlan::Finish(RowSet* set, UnitQueue* queues) {
+void StepPlan::Finish(const core::Batch& batch, RowSet* set, UnitQueue* queues) {
   set->by_rows = limits_.workers > 1 && set->size() >= kMinRowsPerWorker * limits_.workers;
   SplitUnits(set);
-  const auto cost = [set](const AttentionUnit& unit) {
-    return Cost(unit, set->position[static_cast<size_t>(unit.row)]);
+  const auto cost = [set, &batch, this](const AttentionUnit& unit) {
+    const auto row = static_cast<size_t>(unit.row);
+    return Cost(unit, limits_.causal ? set->position[row] + unit.rows
+                                     : batch.items[static_cast<size_t>(set->item[row])].end());
   };
   int64_t total = 0;
   for (const AttentionUnit& unit : set->units) total += cost(unit);

@@ -30,6 +30,7 @@ struct PlanLimits {
   int num_blocks = 0;
   int num_kv_heads = 1;
   std::vector<int32_t> windows = {0};  // One per group of layers: see KvLayout.
+  bool causal = true;                  // As in ModelConfig.
 };
 
 // The first position that the row at `position` sees in layers with this window (0: none).
@@ -129,9 +130,10 @@ class StepPlan {
   Status CheckIds(const core::BatchItem& item) const;
   void AddOutputs(size_t index, const core::BatchItem& item, int first_row);
   void AddPooled(size_t index, const core::BatchItem& item, int first_row);
-  void AddUnits(int first_row, int rows, int start, RowSet* set) const;
+  // `end`: of the item's positions.
+  void AddUnits(int first_row, int rows, int start, int end, RowSet* set) const;
   void SplitUnits(RowSet* set);
-  void Finish(RowSet* set, UnitQueue* queues);
+  void Finish(const core::Batch& batch, RowSet* set, UnitQueue* queues);
 
   const PlanLimits limits_;
   RowSet all_;

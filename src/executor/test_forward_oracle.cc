@@ -34,9 +34,10 @@ Vector Times(const Rows& m, const Vector& x) {
   return y;
 }
 
-// RMSNorm, or LayerNorm where the model has it.
+// RMSNorm, or LayerNorm where the model has it; x itself where there is no weight.
 Vector Norm(const model::ModelConfig& config, const Vector& x, const float* weight,
             const float* bias) {
+  if (weight == nullptr) return x;
   const auto n = static_cast<double>(x.size());
   const bool layer_norm = config.norm == model::NormKind::kLayer && bias != nullptr;
   const double mean = layer_norm ? std::accumulate(x.begin(), x.end(), 0.0) / n : 0.0;
@@ -94,6 +95,8 @@ double Activated(model::Activation activation, double gate, double up) {
       return Gelu(gate) * up;
     case model::Activation::kGelu:
       return Gelu(up);
+    case model::Activation::kExactGelu:
+      return up * std::erfc(-up / std::sqrt(2.0)) / 2;
     case model::Activation::kSwiGluClamped:
       gate = std::min(gate, 7.0);
       return (std::clamp(up, -7.0, 7.0) + 1) * gate * Sigmoid(1.702 * gate);
@@ -198,24 +201,31 @@ struct Layer {
     for (size_t i = 0; i < x->size(); ++i) (*x)[i] += y[i];
   }
 
-  // x after the layer, at the position behind the keys so far.
-  void Apply(const float* cos_sin, Vector* x) {
-    const Vector in = Norm(config, *x, weights.attention_norm, weights.attention_norm_bias);
-    Vector queries = Add(Times(q, in), weights.q_bias);
+  // Adds the key and the value of the next position.
+  void See(const float* cos_sin, const Vector& x) {
+    const Vector in = Norm(config, x, weights.attention_norm, weights.attention_norm_bias);
     Vector key = Add(Times(k, in), weights.k_bias);
-    PrepareHeads(weights.q_norm, cos_sin, &queries);
     PrepareHeads(weights.k_norm, cos_sin, &key);
     keys.push_back(Cached(key));
     values.push_back(Cached(Add(Times(v, in), weights.v_bias)));
+  }
+
+  // x after the layer, given the keys so far.
+  void Apply(const float* cos_sin, Vector* x) const {
+    const Vector in = Norm(config, *x, weights.attention_norm, weights.attention_norm_bias);
+    Vector queries = Add(Times(q, in), weights.q_bias);
+    PrepareHeads(weights.q_norm, cos_sin, &queries);
     Vector heads;
     for (size_t h = 0; h < static_cast<size_t>(config.num_heads); ++h) {
       const Vector head = Attend(queries.data() + h * static_cast<size_t>(config.head_dim), h);
       heads.insert(heads.end(), head.begin(), head.end());
     }
     AddTo(x, Add(Times(o, heads), weights.o_bias), weights.attention_post_norm);
+    *x = Norm(config, *x, weights.attention_out_norm, weights.attention_out_norm_bias);
     const Vector ffn_in = Norm(config, *x, weights.ffn_norm, weights.ffn_norm_bias);
     AddTo(x, experts.empty() ? ffn.Apply(config.activation, ffn_in) : Mix(ffn_in),
           weights.ffn_post_norm);
+    *x = Norm(config, *x, weights.ffn_out_norm, weights.ffn_out_norm_bias);
   }
 
   const model::ModelConfig& config;
@@ -238,21 +248,31 @@ std::vector<std::vector<double>> OracleHidden(const model::Model& model,
   for (const model::LayerWeights& layer : model.layers()) {
     layers.emplace_back(config, layer, static_cast<int>(layers.size()));
   }
-  Rows hidden;
+  Rows rows;
   const bool is_long = static_cast<int32_t>(tokens.size()) > config.long_rope_above();
   for (size_t position = 0; position < tokens.size(); ++position) {
     Vector x = WeightRow(model.token_embedding(), tokens[position]);
     for (double& value : x) value *= double{config.embedding_scale};
+    x = Add(x, model.type_embedding());
     if (config.position == model::PositionKind::kLearned) {
       const Vector at = WeightRow(model.position_embedding(), static_cast<int>(position));
       for (size_t i = 0; i < x.size(); ++i) x[i] += at[i];
     }
-    for (Layer& layer : layers) {
-      layer.Apply(model.rope_row(layer.index, static_cast<int32_t>(position), is_long), &x);
-    }
-    hidden.push_back(Norm(config, x, model.output_norm(), model.output_norm_bias()));
+    rows.push_back(Norm(config, x, model.embedding_norm(), model.embedding_norm_bias()));
   }
-  return hidden;
+  for (Layer& layer : layers) {
+    const auto rope = [&](size_t position) {
+      return model.rope_row(layer.index, static_cast<int32_t>(position), is_long);
+    };
+    // In an encoder every row sees all.
+    for (size_t i = 0; !config.causal && i < rows.size(); ++i) layer.See(rope(i), rows[i]);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (config.causal) layer.See(rope(i), rows[i]);
+      layer.Apply(rope(i), &rows[i]);
+    }
+  }
+  for (Vector& x : rows) x = Norm(config, x, model.output_norm(), model.output_norm_bias());
+  return rows;
 }
 
 std::vector<std::vector<double>> OracleLogits(const model::Model& model,

@@ -73,6 +73,7 @@ std::vector<Sequence> Crowd() {
 Runner::Runner(std::shared_ptr<const model::Model> model, const How& how, int max_seqs)
     : how_(how),
       long_rope_above_(model->config().long_rope_above()),
+      causal_(model->config().causal),
       executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads,
                 how.kv_type, how.absent) {
   auto layout = executor_.Init(kPoolBytes, how.max_rows, max_seqs);
@@ -98,6 +99,7 @@ double Runner::Run(std::vector<Sequence>* sequences) {
     for (Sequence& s : *sequences) {
       left = left || !s.done();
       if (s.done() || step < s.joins || budget == 0) continue;
+      if (!causal_ && budget < s.prompt_len) continue;
       AddItem(&s, &budget, &batch);
       in_batch.push_back(&s);
     }
@@ -167,7 +169,7 @@ void Runner::DropUnseen(Sequence* s) {
 
 void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
   const auto left = static_cast<int32_t>(s->ids.size()) - s->computed;
-  const int32_t count = std::min({left, how_.chunk, *budget});
+  const int32_t count = causal_ ? std::min({left, how_.chunk, *budget}) : left;
   *budget -= count;
   if (how_.drop_unseen) DropUnseen(s);
   core::BatchItem item;

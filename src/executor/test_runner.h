@@ -96,6 +96,7 @@ class Runner {
 
   const How how_;
   const int32_t long_rope_above_;
+  const bool causal_;
   CpuExecutor executor_;
   KvLayout layout_;
   std::vector<core::BlockId> free_;

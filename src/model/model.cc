@@ -197,9 +197,13 @@ void Model::Loader::AddTensors(const ModelTensors& tensors) {
   Model& m = *model_;
   m.token_embedding_ = AddMatrix(tensors.token_embedding);
   m.position_embedding_ = AddMatrix(tensors.position_embedding);
+  m.type_embedding_ = AddVector(tensors.type_embedding);
+  m.embedding_norm_ = AddVector(tensors.embedding_norm);
+  m.embedding_norm_bias_ = AddVector(tensors.embedding_norm_bias);
   m.output_norm_ = AddVector(tensors.output_norm);
   m.output_norm_bias_ = AddVector(tensors.output_norm_bias);
   for (const LayerTensors& layer : tensors.layers) m.layers_.push_back(AddLayer(layer));
+  if (!tensors.config.causal) return;
   m.output_ = tensors.output ? AddMatrix(tensors.output) : m.token_embedding_;
 }
 
@@ -222,6 +226,10 @@ LayerWeights Model::Loader::AddLayer(const LayerTensors& t) {
   layer.ffn_norm = AddVector(t.ffn_norm);
   layer.ffn_norm_bias = AddVector(t.ffn_norm_bias);
   layer.ffn_post_norm = AddVector(t.ffn_post_norm);
+  layer.attention_out_norm = AddVector(t.attention_out_norm);
+  layer.attention_out_norm_bias = AddVector(t.attention_out_norm_bias);
+  layer.ffn_out_norm = AddVector(t.ffn_out_norm);
+  layer.ffn_out_norm_bias = AddVector(t.ffn_out_norm_bias);
   static_cast<FfnWeights&>(layer) = AddFfn(t);
   layer.router = AddMatrix(t.router);
   layer.router_bias = AddVector(t.router_bias);

@@ -51,7 +51,12 @@ struct LayerWeights : FfnWeights {
   const float* ffn_norm = nullptr;             // [hidden_size]
   const float* ffn_norm_bias = nullptr;        // LayerNorm only.
   const float* ffn_post_norm = nullptr;        // [hidden_size], of what the network adds.
-  kernels::Matrix router;                      // [experts, hidden_size]
+  // Of the residual stream after attention, and after the network; [hidden_size].
+  const float* attention_out_norm = nullptr;
+  const float* attention_out_norm_bias = nullptr;
+  const float* ffn_out_norm = nullptr;
+  const float* ffn_out_norm_bias = nullptr;
+  kernels::Matrix router;  // [experts, hidden_size]
   const float* router_bias = nullptr;
   std::vector<FfnWeights> experts;
   kernels::Matrix shared_gate;  // [1, hidden_size]
@@ -91,11 +96,14 @@ class Model {
   const std::vector<LayerWeights>& layers() const { return layers_; }
   // [context_length, hidden_size], of PositionKind::kLearned.
   const kernels::Matrix& position_embedding() const { return position_embedding_; }
-  const float* output_norm() const { return output_norm_; }            // [hidden_size]
+  // [hidden_size]; nullptr: the model has none.
+  const float* type_embedding() const { return type_embedding_; }  // Of all tokens.
+  const float* embedding_norm() const { return embedding_norm_; }
+  const float* embedding_norm_bias() const { return embedding_norm_bias_; }
+  const float* output_norm() const { return output_norm_; }
   const float* output_norm_bias() const { return output_norm_bias_; }  // LayerNorm only.
-  const kernels::Matrix& output() const {
-    return output_;
-  }  // [vocab_size, hidden_size]; may be tied.
+  // [vocab_size, hidden_size]; may be tied. Of causal models only.
+  const kernels::Matrix& output() const { return output_; }
 
   // cos[rope.dim / 2], then sin[rope.dim / 2] for `position` in the layer; scaling included.
   // `is_long`: of a sequence longer than config().long_rope_above().
@@ -114,6 +122,9 @@ class Model {
   kernels::Matrix token_embedding_;
   kernels::Matrix position_embedding_;
   kernels::Matrix output_;
+  const float* type_embedding_ = nullptr;
+  const float* embedding_norm_ = nullptr;
+  const float* embedding_norm_bias_ = nullptr;
   const float* output_norm_ = nullptr;
   const float* output_norm_bias_ = nullptr;
   std::vector<LayerWeights> layers_;

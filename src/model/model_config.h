@@ -13,18 +13,24 @@
 
 #include "kernels/kernels.h"
 #include "model/rope.h"
+#include "ropeway/request.h"
 
 namespace ropeway::model {
 
 enum class NormKind { kRms, kLayer };
+
+// Where the norms of the residual stream are. kBefore: of what each part of a layer reads, and of
+// what comes out at the end. kAfter: of the stream itself, after the embedding and after each part
+// of a layer was added to it (BERT, as Vaswani et al. 2017); there is none at the end.
+enum class NormPlacement { kBefore, kAfter };
 
 // kRopeInterleaved rotates elements 2i and 2i + 1 of a head together (llama), kRopeNeox elements i
 // and i + dim / 2 (qwen, gemma, phi); kLearned adds an embedding of the position (gpt2).
 enum class PositionKind { kRopeInterleaved, kRopeNeox, kLearned };
 
 // The feed-forward network's activation. kSwiGlu: silu(gate) * up; kGeGlu: gelu(gate) * up; kGelu:
-// no gate; kSwiGluClamped: gpt-oss's.
-enum class Activation { kSwiGlu, kGeGlu, kGelu, kSwiGluClamped };
+// no gate; kExactGelu: the same without the approximation (BERT); kSwiGluClamped: gpt-oss's.
+enum class Activation { kSwiGlu, kGeGlu, kGelu, kExactGelu, kSwiGluClamped };
 
 // A mixture of experts in place of one feed-forward network (Shazeer et al. 2017): a router's
 // logits choose, for each row, the experts that it goes through, and weight what they give.
@@ -65,12 +71,19 @@ struct ModelConfig {
   int32_t vocab_size = 0;
   int32_t context_length = 0;  // Positions.
   bool tied_output = false;    // The output matrix is the token embedding.
+  // A row sees the positions up to its own, and the model says what comes next. Otherwise (an
+  // encoder) a row sees all positions of its input, which is computed as a whole, and there is no
+  // output matrix: the model makes embeddings only.
+  bool causal = true;
+  Pooling pooling = Pooling::kLast;  // Of embeddings, where a request leaves it to the model.
+  bool token_types = false;  // Tokens have types, and the first one's embedding is added to all.
   float norm_eps = 0.0F;
   float attention_scale = 0.0F;           // Multiplies each query element.
   RopeParams rope;                        // rope.dim <= head_dim.
   std::optional<RopeParams> window_rope;  // Of layers with a window, where theirs is another.
 
   NormKind norm = NormKind::kRms;
+  NormPlacement norm_placement = NormPlacement::kBefore;
   PositionKind position = PositionKind::kRopeInterleaved;
   Activation activation = Activation::kSwiGlu;
   float embedding_scale = 1.0F;     // Multiplies each element of a token's embedding.

@@ -186,10 +186,21 @@ void TensorBinder::BindEmbeddingAndOutput() {
     result_.position_embedding =
         FindMatrix("position_embd.weight", config.hidden_size, config.context_length);
   }
-  result_.output_norm = FindVector("output_norm.weight", config.hidden_size);
-  if (config.norm == NormKind::kLayer) {
-    result_.output_norm_bias = FindVector("output_norm.bias", config.hidden_size);
+  if (config.token_types) {
+    const auto& shape = file_.FindTensor(kTokenTypes)->shape;
+    const auto types = static_cast<int32_t>(shape.size() == 2 ? shape[1] : 1);
+    result_.type_embedding =
+        Add({Find(kTokenTypes, {config.hidden_size, types}, true), 0, config.hidden_size});
   }
+  const bool after = config.norm_placement == NormPlacement::kAfter;
+  const std::string norm = after ? "token_embd_norm" : "output_norm";
+  (after ? result_.embedding_norm : result_.output_norm) =
+      FindVector(norm + ".weight", config.hidden_size);
+  if (config.norm == NormKind::kLayer) {
+    (after ? result_.embedding_norm_bias : result_.output_norm_bias) =
+        FindVector(norm + ".bias", config.hidden_size);
+  }
+  if (!config.causal) return;
   config.tied_output = file_.FindTensor("output.weight") == nullptr;
   if (!config.tied_output) {
     result_.output = FindMatrix("output.weight", config.hidden_size, config.vocab_size);
@@ -310,8 +321,7 @@ StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
   const StatusOr<const Recipe*> recipe = RecipeOf(file);
   if (!recipe.ok()) return recipe.status();
   MetadataReader reader(file, (*recipe)->architecture);
-  ModelConfig config = (*recipe)->read_config(&reader);
-  reader.RejectKeysNotRead();
+  ModelConfig config = ReadConfig(**recipe, &reader);
   if (!reader.ok()) return reader.failures().first();
   return config;
 }
@@ -326,8 +336,7 @@ StatusOr<ModelTensors> BindTensors(const GgufFile& file, Failures* failures) {
     return failures->first();
   }
   MetadataReader reader(file, (*recipe)->architecture);
-  ModelConfig config = (*recipe)->read_config(&reader);
-  reader.RejectKeysNotRead();
+  ModelConfig config = ReadConfig(**recipe, &reader);
   for (const Status& failure : reader.failures().all()) failures->Add(failure);
   // Which tensors there must be follows from the numbers of layers and experts.
   if (config.num_layers == 0 || reader.Failed("expert_count") ||

@@ -17,9 +17,12 @@ struct ModelTensors {
   ModelConfig config;  // Complete.
   TensorPart token_embedding;
   TensorPart position_embedding;
+  TensorPart type_embedding;
+  TensorPart embedding_norm;
+  TensorPart embedding_norm_bias;
   TensorPart output_norm;
   TensorPart output_norm_bias;
-  TensorPart output;  // None if tied to the embedding.
+  TensorPart output;  // None if tied to the embedding, or not causal.
   std::vector<LayerTensors> layers;
   std::vector<TensorPart> parts;  // All of the above, each once.
   // One per rotated pair; empty if the file has none. With kLongRope, the ones for short contexts.

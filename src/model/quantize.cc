@@ -104,7 +104,8 @@ uint32_t QuantizedType(std::string_view quantize, std::string_view name, uint32_
   if (quantize.empty() || !IsFloatType(type)) return type;
   const bool matrix = shape.size() >= 2 && shape[0] % kBlock == 0 && name.ends_with(".weight");
   if (!matrix || name.ends_with("ffn_gate_inp.weight") || name.ends_with("norm.weight") ||
-      name.ends_with("ffn_gate_inp_shexp.weight") || name == "position_embd.weight") {
+      name.ends_with("ffn_gate_inp_shexp.weight") || name == "position_embd.weight" ||
+      name == "token_types.weight") {
     return type;
   }
   const bool ends = name == "token_embd.weight" || name == "output.weight";

@@ -34,6 +34,7 @@ struct TinySpec {
   bool qkv_bias = false;
   bool qk_norm = false;
   int hidden = kHidden;
+  bool encoder = false;
 };
 
 const std::vector<TinySpec>& TinySpecs() {
@@ -91,6 +92,7 @@ const std::vector<TinySpec>& TinySpecs() {
        .experts_used = 2,
        .expert_ffn = 64,
        .qkv_bias = true},
+      {.name = "bert", .architecture = "bert", .kv_heads = 4, .qkv_bias = true, .encoder = true},
   };
   return specs;
 }
@@ -113,7 +115,8 @@ std::pair<double, double> RuleOf(const std::string& name, uint64_t inputs) {
   if (name.ends_with(".bias")) return {0.0, 0.1};
   if (name.ends_with("norm.weight")) return {1.0, 0.1};
   if (Contains(name, "attn_sinks")) return {0.0, 1.0};
-  if (name == "token_embd.weight" || name == "position_embd.weight" || name == "output.weight") {
+  if (name == "token_types.weight" || name == "token_embd.weight" ||
+      name == "position_embd.weight" || name == "output.weight") {
     return {0.0, 0.125};
   }
   static constexpr std::pair<const char*, double> kGains[] = {
@@ -135,12 +138,7 @@ class TinyModelMaker {
     AddMetadata();
     AddTinyTokenizer(&file_);
     Add("token_embd.weight", {spec_.hidden, kTinyVocab});
-    Add("output_norm.weight", {spec_.hidden});
-    if (!spec_.tied) Add("output.weight", {spec_.hidden, kTinyVocab});
-    if (Is("gpt2")) {
-      Add("output_norm.bias", {spec_.hidden});
-      Add("position_embd.weight", {spec_.hidden, kTinyModelContext});
-    }
+    AddEnds();
     for (int layer = 0; layer < spec_.layers; ++layer) {
       prefix_ = "blk." + std::to_string(layer) + ".";
       AddAttention();
@@ -151,6 +149,21 @@ class TinyModelMaker {
   }
 
  private:
+  void AddEnds() {
+    if (Is("bert")) {
+      Add("token_types.weight", {spec_.hidden, 2});
+      Add("token_embd_norm.weight", {spec_.hidden});
+      Add("token_embd_norm.bias", {spec_.hidden});
+      Add("position_embd.weight", {spec_.hidden, kTinyModelContext});
+      return;
+    }
+    Add("output_norm.weight", {spec_.hidden});
+    if (!spec_.tied) Add("output.weight", {spec_.hidden, kTinyVocab});
+    if (Is("gpt2")) {
+      Add("output_norm.bias", {spec_.hidden});
+      Add("position_embd.weight", {spec_.hidden, kTinyModelContext});
+    }
+  }
   bool Is(const char* architecture) const {
     return spec_.architecture == std::string(architecture);
   }
@@ -192,7 +205,8 @@ void TinyModelMaker::Add(const std::string& name, const std::vector<int>& shape)
   for (const double normal : TinyNormals(SeedOf(name), count)) {
     values.push_back(static_cast<float>(mean + deviation * normal));
   }
-  const bool exact = dims.size() == 1 || name.ends_with(".bias") || Contains(name, "ffn_gate_inp");
+  const bool exact = dims.size() == 1 || name.ends_with(".bias") ||
+                     Contains(name, "ffn_gate_inp") || name == "token_types.weight";
   const bool down = Contains(name, "ffn_down") || name == "output.weight";
   const kernels::WeightType type = down ? down_ : weights_;
   file_.SetTensor(name, dims, exact ? kernels::WeightType::kF32 : type, values);
@@ -206,8 +220,10 @@ void TinyModelMaker::AddMetadata() {
   Uint("embedding_length", spec_.hidden);
   Uint("feed_forward_length", kFfn);
   Uint("attention.head_count", kHeads);
-  if (Is("gpt2")) {
+  if (Is("gpt2") || Is("bert")) {
     Float("attention.layer_norm_epsilon", spec_.eps);
+    if (Is("bert")) file_.SetBool(Key("attention.causal"), false);
+    if (Is("bert")) Uint("pooling_type", 1);
     return;
   }
   Uint("attention.head_count_kv", spec_.kv_heads);
@@ -250,7 +266,7 @@ void TinyModelMaker::AddVariants() {
 void TinyModelMaker::AddAttention() {
   const int q = kHeads * spec_.head_dim;
   const int kv = spec_.kv_heads * spec_.head_dim;
-  AddOfLayer("attn_norm.weight", {spec_.hidden});
+  if (!Is("bert")) AddOfLayer("attn_norm.weight", {spec_.hidden});
   if (Is("gpt2")) AddOfLayer("attn_norm.bias", {spec_.hidden});
   if (Is("gpt2") || Is("phi3")) {
     AddOfLayer("attn_qkv.weight", {spec_.hidden, q + 2 * kv});
@@ -270,7 +286,13 @@ void TinyModelMaker::AddAttention() {
     AddOfLayer("attn_k_norm.weight", {spec_.head_dim});
   }
   AddOfLayer("attn_output.weight", {q, spec_.hidden});
-  if (Is("gpt2") || Is("gpt-oss")) AddOfLayer("attn_output.bias", {spec_.hidden});
+  if (Is("gpt2") || Is("gpt-oss") || Is("bert")) {
+    AddOfLayer("attn_output.bias", {spec_.hidden});
+  }
+  if (Is("bert")) {
+    AddOfLayer("attn_output_norm.weight", {spec_.hidden});
+    AddOfLayer("attn_output_norm.bias", {spec_.hidden});
+  }
   if (Is("gpt-oss")) AddOfLayer("attn_sinks.weight", {kHeads});
   if (Is("gemma2") || Is("gemma3") || Is("gpt-oss")) {
     AddOfLayer("post_attention_norm.weight", {spec_.hidden});
@@ -278,16 +300,21 @@ void TinyModelMaker::AddAttention() {
 }
 
 void TinyModelMaker::AddFfn() {
-  if (!Is("gpt-oss")) AddOfLayer("ffn_norm.weight", {spec_.hidden});
+  if (!Is("gpt-oss") && !Is("bert")) AddOfLayer("ffn_norm.weight", {spec_.hidden});
   if (Is("gpt2")) AddOfLayer("ffn_norm.bias", {spec_.hidden});
   if (Is("gemma2") || Is("gemma3")) AddOfLayer("post_ffw_norm.weight", {spec_.hidden});
   if (spec_.experts > 0) return AddExperts();
-  if (!Is("gpt2") && !Is("phi3")) AddOfLayer("ffn_gate.weight", {spec_.hidden, kFfn});
+  const bool gated = !Is("gpt2") && !Is("phi3") && !Is("bert");
+  if (gated) AddOfLayer("ffn_gate.weight", {spec_.hidden, kFfn});
   AddOfLayer("ffn_up.weight", {spec_.hidden, Is("phi3") ? 2 * kFfn : kFfn});
   AddOfLayer("ffn_down.weight", {kFfn, spec_.hidden});
-  if (Is("gpt2")) {
+  if (Is("gpt2") || Is("bert")) {
     AddOfLayer("ffn_up.bias", {kFfn});
     AddOfLayer("ffn_down.bias", {spec_.hidden});
+  }
+  if (Is("bert")) {
+    AddOfLayer("layer_output_norm.weight", {spec_.hidden});
+    AddOfLayer("layer_output_norm.bias", {spec_.hidden});
   }
 }
 
@@ -339,6 +366,17 @@ void TinyModelMaker::AddRopeFactors() {
 }  // namespace
 
 const std::vector<std::string>& TinyModelNames() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const TinySpec& spec : TinySpecs()) {
+      if (!spec.encoder) all.emplace_back(spec.name);
+    }
+    return all;
+  }();
+  return names;
+}
+
+const std::vector<std::string>& AllTinyModelNames() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
     for (const TinySpec& spec : TinySpecs()) all.emplace_back(spec.name);

@@ -14,6 +14,8 @@ namespace ropeway::model {
 
 // "llama", "llama3" (with RoPE scaling), "mistral", "mixtral", "qwen2", ...
 const std::vector<std::string>& TinyModelNames();
+// With the encoder, "bert", which generates nothing.
+const std::vector<std::string>& AllTinyModelNames();
 
 // The model of that name; `weights`: the type of its matrices but the routers', which are F32.
 GgufWriter TinyModel(const std::string& name,

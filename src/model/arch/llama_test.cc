@@ -160,7 +160,7 @@ TEST(ModelConfigTest, KeysThatWouldChangeResultsAreRejectedByName) {
               }),
               HasSubstr("only a single number"));
   EXPECT_THAT(UnsupportedWith([](GgufWriter* w) { w->SetString("general.architecture", "bloom"); }),
-              HasSubstr("\"bloom\" is not supported; \"gemma2\", \"gemma3\", \"gpt2\", "
+              HasSubstr("\"bloom\" is not supported; \"bert\", \"gemma2\", \"gemma3\", \"gpt2\", "
                         "\"gpt-oss\", \"llama\", \"phi3\", \"qwen2\", \"qwen2moe\", "
                         "\"qwen3\", \"qwen3moe\" are"));
   // The values at which they change nothing.

@@ -13,8 +13,8 @@ namespace {
 
 // By name.
 constexpr const Recipe* kRecipes[] = {
-    &kGemma2Recipe, &kGemma3Recipe, &kGpt2Recipe,     &kGptOssRecipe, &kLlamaRecipe,
-    &kPhi3Recipe,   &kQwen2Recipe,  &kQwen2MoeRecipe, &kQwen3Recipe,  &kQwen3MoeRecipe,
+    &kBertRecipe, &kGemma2Recipe, &kGemma3Recipe,   &kGpt2Recipe,  &kGptOssRecipe,   &kLlamaRecipe,
+    &kPhi3Recipe, &kQwen2Recipe,  &kQwen2MoeRecipe, &kQwen3Recipe, &kQwen3MoeRecipe,
 };
 
 // Far above any model's; they keep every product of two within 63 bits.
@@ -50,7 +50,6 @@ constexpr NeutralValue kNeutralValues[] = {
     {"residual_scale", 1},
     {"embedding_scale", 1},
     {"use_parallel_residual", 0},
-    {"pooling_type", 0},
     {"rope.scaling.yarn_log_multiplier", 0},
     {"rope.scaling.yarn_ext_factor", 1},
     {"rope.scaling.yarn_attn_factor", 1},
@@ -450,6 +449,32 @@ TensorSpecs Join(std::initializer_list<TensorSpecs> parts) {
   TensorSpecs all;
   for (const TensorSpecs& part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
+}
+
+namespace {
+
+// llama.cpp's enum llama_pooling_type. Where no one says it, an encoder's is the mean, as in
+// sentence-transformers.
+void ReadPooling(MetadataReader* reader, ModelConfig* config) {
+  constexpr const char* kKey = "pooling_type";
+  constexpr Pooling kTypes[] = {Pooling::kMean, Pooling::kFirst, Pooling::kLast};
+  const int32_t type = reader->Uint(kKey, 0, 4, 0);
+  if (type == 0) {
+    config->pooling = config->causal ? Pooling::kLast : Pooling::kMean;
+  } else if (type == 4) {
+    reader->Fail(StatusCode::kUnimplemented, kKey, "4 (a model that ranks) is not supported");
+  } else {
+    config->pooling = kTypes[type - 1];
+  }
+}
+
+}  // namespace
+
+ModelConfig ReadConfig(const Recipe& recipe, MetadataReader* reader) {
+  ModelConfig config = recipe.read_config(reader);
+  ReadPooling(reader, &config);
+  reader->RejectKeysNotRead();
+  return config;
 }
 
 const Recipe* FindRecipe(std::string_view architecture) {

@@ -129,6 +129,10 @@ struct LayerTensors : FfnTensors {
   TensorPart ffn_norm;
   TensorPart ffn_norm_bias;
   TensorPart ffn_post_norm;
+  TensorPart attention_out_norm;
+  TensorPart attention_out_norm_bias;
+  TensorPart ffn_out_norm;
+  TensorPart ffn_out_norm_bias;
   TensorPart router;
   TensorPart router_bias;
   TensorPart shared_gate;
@@ -179,19 +183,26 @@ TensorSpecs HeadNormSpecs(const ModelConfig& config);
 // The specs of all parts, one after another.
 TensorSpecs Join(std::initializer_list<TensorSpecs> parts);
 
+// The embedding of the types of tokens.
+inline constexpr const char* kTokenTypes = "token_types.weight";
+
 struct Recipe {
   std::string_view architecture;
-  // Sets every field but vocab_size and tied_output, which the tensors give.
+  // Sets every field but vocab_size and tied_output, which the tensors give, and pooling.
   ModelConfig (*read_config)(MetadataReader* reader);
   // The tensors of each layer.
   TensorSpecs (*layer_tensors)(const ModelConfig& config);
 };
+
+// The whole configuration: what the recipe reads, and what is the same for all of them.
+ModelConfig ReadConfig(const Recipe& recipe, MetadataReader* reader);
 
 // nullptr if there is none for this architecture.
 const Recipe* FindRecipe(std::string_view architecture);
 // The architectures that have a recipe: "gemma2", "llama", in quotes and with commas between.
 std::string SupportedArchitectures();
 
+extern const Recipe kBertRecipe;
 extern const Recipe kGemma2Recipe;
 extern const Recipe kGemma3Recipe;
 extern const Recipe kGpt2Recipe;

@@ -51,7 +51,7 @@ std::string TinyError(const std::string& name, const TinyEdit& edit) {
 
 class EachTinyModel : public ::testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Recipes, EachTinyModel, ::testing::ValuesIn(TinyModelNames()),
+INSTANTIATE_TEST_SUITE_P(Recipes, EachTinyModel, ::testing::ValuesIn(AllTinyModelNames()),
                          [](const auto& info) { return info.param; });
 
 TEST_P(EachTinyModel, LoadsWithTheWeightsOfItsFile) {
@@ -81,9 +81,11 @@ TEST_P(EachTinyModel, EveryTensorIsNeededAndChecked) {
   int checked = 0;
   for (const GgufTensor& tensor : file->tensors()) {
     const std::string name(tensor.name);
-    // Later layers are like the first; these two may be absent.
+    // Later layers are like the first; these three may be absent.
     if (name.starts_with("blk.") && !name.starts_with("blk.0.")) continue;
-    if (name == "output.weight" || name == "rope_freqs.weight") continue;
+    if (name == "output.weight" || name == "rope_freqs.weight" || name == "token_types.weight") {
+      continue;
+    }
     ++checked;
     const std::string error = TinyError(GetParam(), [&](GgufWriter* w) { w->RemoveTensor(name); });
     // Without the long factors of RoPE, the short ones are too many.
@@ -120,7 +122,7 @@ NumericKeys NumericKeysOf(const GgufFile& file, const std::string& architecture)
   NumericKeys keys = {
       {"vocab_size", "attention.head_count_kv", "attention.key_length", "attention.value_length"},
       {"attention.scale"}};
-  if (architecture != "gpt2") {
+  if (architecture != "gpt2" && architecture != "bert") {
     keys.integers.insert({"rope.dimension_count", "attention.sliding_window"});
     keys.floats.insert({"rope.freq_base", "rope.scaling.factor", "rope.scaling.attn_factor"});
   }
@@ -163,7 +165,8 @@ TEST_P(EachTinyModel, AbsurdNumbersAreNamed) {
                    [&](GgufWriter* w, const auto& at) { w->SetUint64(at, value); });
     }
     // Here 0 stands for none.
-    if (key == "attention.sliding_window" || (GetParam() == "mixtral" && key == "expert_count")) {
+    if (key == "attention.sliding_window" || key == "pooling_type" ||
+        (GetParam() == "mixtral" && key == "expert_count")) {
       continue;
     }
     expect_named(key, "0", [](GgufWriter* w, const auto& at) { w->SetUint32(at, 0); });
@@ -177,6 +180,26 @@ TEST_P(EachTinyModel, AbsurdNumbersAreNamed) {
                    [&](GgufWriter* w, const auto& at) { w->SetFloat32(at, value); });
     }
   }
+}
+
+TEST(RecipesTest, HowEmbeddingsArePooled) {
+  const auto with_type = [](const char* name, uint32_t type) {
+    return TinyConfig(
+        name, [&](GgufWriter* w) { w->SetUint32(name + std::string(".pooling_type"), type); });
+  };
+  EXPECT_EQ(with_type("bert", 0).pooling, Pooling::kMean);
+  EXPECT_EQ(with_type("bert", 2).pooling, Pooling::kFirst);
+  EXPECT_EQ(with_type("bert", 3).pooling, Pooling::kLast);
+  EXPECT_EQ(with_type("qwen3", 0).pooling, Pooling::kLast);
+  EXPECT_EQ(with_type("qwen3", 1).pooling, Pooling::kMean);
+  EXPECT_THAT(TinyError("bert", [](GgufWriter* w) { w->SetUint32("bert.pooling_type", 4); }),
+              HasSubstr("4 (a model that ranks) is not supported"));
+  EXPECT_THAT(TinyError("bert", [](GgufWriter* w) { w->SetBool("bert.attention.causal", true); }),
+              HasSubstr("true is not supported; only false is"));
+  // An embedding of types is not needed.
+  const auto untyped =
+      TinyConfig("bert", [](GgufWriter* w) { w->RemoveTensor("token_types.weight"); });
+  EXPECT_FALSE(untyped.token_types);
 }
 
 TEST(RecipesTest, VariantsAreRead) {
@@ -204,6 +227,14 @@ TEST(RecipesTest, VariantsAreRead) {
   EXPECT_EQ(gpt2.norm, NormKind::kLayer);
   EXPECT_EQ(gpt2.position, PositionKind::kLearned);
   EXPECT_EQ(gpt2.rope.dim, 0);
+  EXPECT_TRUE(gpt2.causal);
+  EXPECT_EQ(gpt2.pooling, Pooling::kLast);
+  const ModelConfig bert = TinyConfig("bert");
+  EXPECT_FALSE(bert.causal);
+  EXPECT_TRUE(bert.token_types);
+  EXPECT_EQ(bert.norm_placement, NormPlacement::kAfter);
+  EXPECT_EQ(bert.activation, Activation::kExactGelu);
+  EXPECT_EQ(bert.pooling, Pooling::kMean);
   const ModelConfig moe = TinyConfig("qwen2moe");
   EXPECT_FALSE(moe.experts.normalized);
   EXPECT_EQ(moe.experts.shared_intermediate_size, 64);
