@@ -142,6 +142,17 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
   return core;
 }
 
+void UseForEncoder(int32_t max_positions, EngineOptions* options) {
+  int& rows = options->scheduler.max_num_batched_tokens;
+  rows = std::max(rows, max_positions);
+  options->cache.prefix_caching = false;
+  if (options->cache.disk_path.empty()) return;
+  base::Log().warn(
+      "kv_disk_path (--kv-disk-path) is not used: nothing is kept of the inputs of a model that "
+      "makes embeddings only");
+  options->cache.disk_path.clear();
+}
+
 StatusOr<std::unique_ptr<policy::SchedulingPolicy>> PolicyOf(const EngineOptions& options) {
   return policy::MakePolicy(options.queue, options.cache.prefix_caching);
 }

@@ -55,6 +55,10 @@ Status ValidateEngineOptions(const EngineOptions& options);
 EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
                                 const executor::KvLayout& layout);
 
+// Changes the options to what an encoder can use, whose inputs have at most `max_positions` ids: a
+// step holds the longest, and nothing of an input is kept.
+void UseForEncoder(int32_t max_positions, EngineOptions* options);
+
 // The policy that the options name.
 StatusOr<std::unique_ptr<policy::SchedulingPolicy>> PolicyOf(const EngineOptions& options);
 

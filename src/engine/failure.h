@@ -17,6 +17,11 @@ using base::RetryUntilMemory;
 // As base::CurrentFailure, but a text that cannot be encoded is its request's fault.
 Status CurrentFailure(const char* doing) noexcept;
 
+// For a request to an encoder that asks for anything but an embedding.
+inline Status EmbedsOnly(const std::string& model) {
+  return InvalidArgument("The model '" + model + "' makes embeddings only.", "model");
+}
+
 }  // namespace ropeway::engine
 
 #endif  // ROPEWAY_ENGINE_FAILURE_H_

@@ -253,6 +253,7 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   if (!layout.ok()) return layout.status();
   EngineCoreOptions core = CoreOptionsOf(options, config.model_context_length, *layout);
   core.step.long_rope_above = config.cache_root.long_rope_above;
+  core.step.whole_prompts = config.embeds_only;
   core.check_integrity = config.check_integrity;
   core.tier = config.tier.get();
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
@@ -290,7 +291,8 @@ std::vector<service::ModelInfo> LlmEngine::Models() const {
            .limits = fmt::format("max_model_len {}; {}", max_model_len_, config_.limits),
            .vocabulary = config_.tokenizer->vocab_size(),
            .embedding_size = config_.embedding_size,
-           .chats = config_.render_chat != nullptr,
+           .chats = config_.render_chat != nullptr && !config_.embeds_only,
+           .embeds_only = config_.embeds_only,
            .aliases = config_.options.model.aliases,
            .details = config_.details}};
 }

@@ -53,6 +53,7 @@ struct LlmEngineConfig {
   std::unique_ptr<executor::Executor> executor;
   Pooling pooling = Pooling::kLast;  // Of embeddings, where a request leaves it to the model.
   int32_t embedding_size = 0;        // ModelInfo::embedding_size.
+  bool embeds_only = false;          // An encoder (ModelConfig::causal): it generates nothing.
   std::string kernels_name;          // The executor's kernel table, for the metrics.
   // What KV blocks depend on beside their ids; scope and salt are each request's own.
   core::CacheRoot cache_root;

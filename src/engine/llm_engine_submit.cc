@@ -84,6 +84,7 @@ StatusOr<std::shared_ptr<LiveRequest>> LlmEngine::MakeLive(SinkRequest request,
                                                            const LiveRequest* before) {
   if (Status status = CheckModel(request.request.model); !status.ok()) return status;
   if (Status status = core::CheckRequest(request.request); !status.ok()) return status;
+  if (config_.embeds_only && !request.request.embedding) return EmbedsOnly(config_.served_name);
   // Before its form is looked at, which takes work.
   const bool is_chat = std::holds_alternative<Chat>(request.request.prompt);
   if (is_chat && config_.render_chat == nullptr) return NoChatTemplate();

@@ -60,9 +60,7 @@ void CheckMemory(const model::GgufFile& file, const EngineOptions& options,
       options.model.max_model_len == 0 ? context : std::min(options.model.max_model_len, context);
   const int64_t pool = options.cache.kv_bytes > 0
                            ? options.cache.kv_bytes
-                           : DefaultKvCacheBytes(left, options.scheduler.max_num_seqs, longest,
-                                                 tensors.config.kv_block_bytes(*type),
-                                                 tensors.config.kv_groups().windows);
+                           : DefaultKvCacheBytesOf(tensors.config, options, left, longest);
   memory.kv_cache = static_cast<uint64_t>(pool);
   const uint64_t needed = memory.weights + memory.rope + memory.kv_cache;
   if (memory.available <= 0 || needed <= static_cast<uint64_t>(memory.available)) return;
@@ -305,6 +303,20 @@ int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t m
   const int64_t usable_blocks = groups.BlocksForAlone(max_model_len) * max_num_seqs;
   const int64_t blocks = std::min(available / 4, kMaxDefaultKvBytes) / block;
   return std::max<int64_t>(groups.groups(), std::min(blocks, usable_blocks)) * block;
+}
+
+int64_t DefaultKvCacheBytesOf(const model::ModelConfig& config, const EngineOptions& options,
+                              int64_t available_bytes, int32_t positions) {
+  const size_t block =
+      config.kv_block_bytes(*kernels::KvTypeByName(options.cache.kv_dtype.c_str()));
+  const SchedulingOptions& scheduler = options.scheduler;
+  if (config.causal) {
+    return DefaultKvCacheBytes(available_bytes, scheduler.max_num_seqs, positions, block,
+                               config.kv_groups().windows);
+  }
+  // The last block of each may be filled in part.
+  const int64_t rows = std::max(scheduler.max_num_batched_tokens, positions);
+  return (rows / base::kBlockTokens + scheduler.max_num_seqs) * static_cast<int64_t>(block);
 }
 
 std::string MemoryText(uint64_t bytes) {

@@ -74,6 +74,11 @@ SamplingDefaults ReadSamplingDefaults(const model::GgufFile& file,
 int64_t DefaultKvCacheBytes(int64_t available_bytes, int max_num_seqs, int32_t max_model_len,
                             size_t block_bytes, const std::vector<int32_t>& windows = {0});
 
+// The same for this model with these options, of at most `positions` in a sequence; of an encoder,
+// what the inputs of a step fill.
+int64_t DefaultKvCacheBytesOf(const model::ModelConfig& config, const EngineOptions& options,
+                              int64_t available_bytes, int32_t positions);
+
 // "3.5 GiB", "253.0 MiB", "12 KiB".
 std::string MemoryText(uint64_t bytes);
 

@@ -247,6 +247,13 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.tokenizer = std::move(check.tokenizer);
   if (Status status = AddChats(check.chat_template, &config); !status.ok()) return status;
   config.sampling = options.model.sampling.Or(check.sampling);
+  config.embeds_only = !check.config->causal;
+  config.pooling = check.config->pooling;
+  if (config.embeds_only) {
+    const int32_t context = check.config->context_length;
+    const int32_t asked = options.model.max_model_len;
+    UseForEncoder(asked == 0 ? context : std::min(asked, context), &config.options);
+  }
   config.fingerprint = Fingerprint(*file);
   config.details = DetailsOf(*file, *check.config, config.answers->format());
   config.clock = clock;
@@ -255,7 +262,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   if (Status status = AddCacheAndFiles(*check.config, kv_type, &config); !status.ok())
     return status;
   // Only blocks on disk, and what a gateway moves, can meet another model file.
-  if (!options.cache.disk_path.empty() || options.model.digest) {
+  if (!config.options.cache.disk_path.empty() || options.model.digest) {
     StatusOr<std::string> digest = model::FileDigest(*file, threads);
     if (!digest.ok()) return LoadFailure(&check, digest.status());
     config.model_digest = *std::move(digest);
@@ -271,9 +278,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.embedding_size = shape.hidden_size;
   config.created = static_cast<int64_t>(std::time(nullptr));
   if (options.cache.kv_bytes == 0) {
-    config.options.cache.kv_bytes = DefaultKvCacheBytes(
-        AvailableMemoryBytes(), options.scheduler.max_num_seqs, model->max_positions(),
-        shape.kv_block_bytes(kv_type), shape.kv_groups().windows);
+    config.options.cache.kv_bytes = DefaultKvCacheBytesOf(
+        shape, config.options, AvailableMemoryBytes(), model->max_positions());
   }
   config.cache_root.numerics_version = kernels::kNumericsVersion;
   config.cache_root.kv_dtype = options.cache.kv_dtype;

@@ -22,6 +22,7 @@ constexpr uint32_t kMaxHeadDimOfAFolder = 4096;
 
 constexpr char kSilu[] = "silu";
 constexpr char kGelu[] = "gelu_pytorch_tanh";
+constexpr char kExactGelu[] = "gelu";
 
 // clang-format off
 constexpr auto kArchitectures = std::to_array<HfArchitecture>({
@@ -49,6 +50,8 @@ constexpr auto kArchitectures = std::to_array<HfArchitecture>({
      .norm_eps = 1e-5, .window = 0},
     {.name = "GptOssForCausalLM", .gguf = "gpt-oss", .activation = kSilu,
      .rope_theta = 150000.0, .norm_eps = 1e-5, .kv_heads = 8, .head_dim = 64, .window = 128},
+    {.name = "BertModel", .gguf = "bert", .activation = kExactGelu, .norm_eps = 1e-12},
+    {.name = "BertForMaskedLM", .gguf = "bert", .activation = kExactGelu, .norm_eps = 1e-12},
 });
 // clang-format on
 
@@ -63,7 +66,7 @@ class ConfigReader {
     ReadSizes();
     ReadHeads();
     ReadNorms();
-    if (!Is("gpt2")) ReadHfRope(&in_, context_, &out_, &model_);
+    if (!Is("gpt2") && !Is("bert")) ReadHfRope(&in_, context_, &out_, &model_);
     ReadWindows();
     ReadExperts();
     ReadSoftCaps();
@@ -158,6 +161,16 @@ void ConfigReader::RejectWhatChangesAnswers() {
     only("scale_attn_by_inverse_layer_idx", false);
     only("add_cross_attention", false);
   }
+  if (Is("bert")) {
+    only("is_decoder", false);
+    only("add_cross_attention", false);
+    constexpr const char* kPositions = "position_embedding_type";
+    if (in_.Text(kPositions, "absolute") != "absolute") {
+      Lacks(kPositions, "only \"absolute\" is supported");
+    }
+    out_.SetBool(Key("attention.causal"), false, in_.Field("architectures"));
+    return;  // It has no output matrix.
+  }
   if (IsGemma()) only("use_bidirectional_attention", false);
   if (Is("gpt-oss")) {
     only_number("swiglu_alpha", 1.702);
@@ -210,7 +223,7 @@ void ConfigReader::ReadHeads() {
                          kMaxHeadDimOfAFolder));
     model_.head_dim = 0;
   }
-  if (Is("gpt2")) return;  // Its files have no such keys.
+  if (Is("gpt2") || Is("bert")) return;  // Their files have no such keys.
   out_.SetUint32(Key("attention.key_length"), model_.head_dim, in_.Field("head_dim"));
   out_.SetUint32(Key("attention.value_length"), model_.head_dim, in_.Field("head_dim"));
   if (!IsGemma()) return;
@@ -226,6 +239,9 @@ void ConfigReader::ReadNorms() {
   if (Is("gpt2")) {
     PutFloat("attention.layer_norm_epsilon", in_.Number("layer_norm_epsilon", 1e-5),
              "layer_norm_epsilon");
+  } else if (Is("bert")) {
+    PutFloat("attention.layer_norm_epsilon",
+             in_.Number("layer_norm_eps", model_.architecture->norm_eps), "layer_norm_eps");
   } else {
     PutFloat("attention.layer_norm_rms_epsilon",
              in_.Number("rms_norm_eps", model_.architecture->norm_eps), "rms_norm_eps");
@@ -345,6 +361,41 @@ void FlattenTextConfig(json* config) {
 
 HfModel ReadHfConfig(HfFields* config, GgufFile::Builder* builder) {
   return ConfigReader(config, builder).Read();
+}
+
+void ReadHfPooling(HfFields* pooling, const HfModel& model, GgufFile::Builder* builder) {
+  // GGUF's numbers are llama.cpp's enum llama_pooling_type.
+  struct Mode {
+    const char* field;
+    const char* name;  // Of newer files' "pooling_mode".
+    uint32_t type;
+  };
+  constexpr Mode kModes[] = {{"pooling_mode_mean_tokens", "mean", 1},
+                             {"pooling_mode_cls_token", "cls", 2},
+                             {"pooling_mode_lasttoken", "lasttoken", 3}};
+  constexpr const char* kMode = "pooling_mode";
+  std::string chosen = kMode;
+  uint32_t type = 0;
+  int modes = 0;
+  for (const Mode& mode : kModes) {
+    const bool named = pooling->Has(kMode) && pooling->Text(kMode) == mode.name;
+    if (!named && !(!pooling->Has(kMode) && pooling->Bool(mode.field, false))) continue;
+    type = mode.type;
+    if (!named) chosen = mode.field;
+    ++modes;
+  }
+  for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                            "pooling_mode_weightedmean_tokens"}) {
+    if (!pooling->Has(kMode) && pooling->Bool(other, false)) {
+      return pooling->Fail(StatusCode::kUnimplemented, other, "true is not supported");
+    }
+  }
+  if (modes != 1) {
+    return pooling->Fail(StatusCode::kUnimplemented, kMode,
+                         "only one of mean, cls and lasttoken is supported");
+  }
+  builder->SetUint32(fmt::format("{}.pooling_type", model.architecture->gguf), type,
+                     pooling->Field(chosen));
 }
 
 void ReadHfGeneration(HfFields* generation, GgufFile::Builder* builder) {

@@ -19,6 +19,8 @@ using nlohmann::json;
 
 constexpr char kConfig[] = "config.json";
 constexpr char kGeneration[] = "generation_config.json";
+constexpr char kModules[] = "modules.json";
+constexpr char kPooling[] = "1_Pooling/config.json";
 constexpr char kWeights[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 
@@ -49,6 +51,7 @@ class FolderReader {
 
  private:
   StatusOr<HfModel> ReadConfig();
+  Status ReadPooling(const HfModel& model);
   Status ReadGeneration();
   // The files with weights and, where an index says so, the file of each tensor.
   Status ReadIndex();
@@ -104,9 +107,44 @@ StatusOr<HfModel> FolderReader::ReadConfig() {
   HfFields fields(path_, kConfig, *config);
   const HfModel model = ReadHfConfig(&fields, &builder_);
   failures_.Add(fields.failures());
+  if (model.architecture != nullptr) failures_.Add(ReadPooling(model));
   builder_.SetString("general.name",
                      base::PrintableText(std::filesystem::path(path_).filename().string()));
   return model;
+}
+
+// What sentence-transformers does behind the model: pooling, and perhaps division by the length.
+Status FolderReader::ReadPooling(const HfModel& model) {
+  if (Exists(path_, kModules)) {
+    const StatusOr<json> modules = ReadHfFile(path_, kModules, kMaxConfigBytes, kConfigBounds);
+    if (!modules.ok()) return modules.status();
+    for (const json& module : *modules) {
+      const std::string type =
+          module.is_object() && module.contains("type") && module["type"].is_string()
+              ? module["type"].get<std::string>()
+              : "";
+      if (type.ends_with("Transformer") || type.ends_with("Pooling") ||
+          type.ends_with("Normalize")) {
+        continue;
+      }
+      return {StatusCode::kUnimplemented,
+              fmt::format("{}/{}: a module of type \"{}\" is not supported; Transformer, Pooling "
+                          "and Normalize are",
+                          path_, kModules, base::PrintableText(type.substr(0, 64))),
+              kModules};
+    }
+  }
+  if (!Exists(path_, kPooling)) return {};
+  StatusOr<base::RandomAccessFile> file =
+      base::RandomAccessFile::Open(fmt::format("{}/{}", path_, kPooling));
+  if (!file.ok()) return file.status();
+  const StatusOr<json> pooling = ReadHfFile(path_, kPooling, kMaxConfigBytes, kConfigBounds);
+  if (!pooling.ok()) return pooling.status();
+  builder_.bytes()->AddFile(*std::move(file));  // As config.json.
+  HfFields fields(path_, kPooling, *pooling);
+  ReadHfPooling(&fields, model, &builder_);
+  failures_.Add(fields.failures());
+  return {};
 }
 
 Status FolderReader::ReadGeneration() {

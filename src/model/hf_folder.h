@@ -138,6 +138,10 @@ HfModel ReadHfConfig(HfFields* config, GgufFile::Builder* builder);
 // Moves the fields of "text_config", where there is one (models that also see images), to the top.
 void FlattenTextConfig(nlohmann::json* config);
 
+// Sets how embeddings are pooled from the fields of sentence-transformers' 1_Pooling/config.json.
+// Failures as above. REQUIRES: model.architecture is set.
+void ReadHfPooling(HfFields* pooling, const HfModel& model, GgufFile::Builder* builder);
+
 // Sets general.sampling.* from the fields of generation_config.json. Failures as above.
 void ReadHfGeneration(HfFields* generation, GgufFile::Builder* builder);
 

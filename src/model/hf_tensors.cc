@@ -21,12 +21,17 @@ using NamePair = std::pair<std::string_view, std::string_view>;
 constexpr uint64_t kMaxVector = uint64_t{1} << 24;
 
 // Names without their prefix and without ".weight" or ".bias", and those in GGUF.
-constexpr auto kTopNames = std::to_array<NamePair>({{"embed_tokens", "token_embd"},
-                                                    {"norm", "output_norm"},
-                                                    {"lm_head", "output"},
-                                                    {"wte", "token_embd"},
-                                                    {"wpe", "position_embd"},
-                                                    {"ln_f", "output_norm"}});
+constexpr auto kTopNames =
+    std::to_array<NamePair>({{"embed_tokens", "token_embd"},
+                             {"norm", "output_norm"},
+                             {"lm_head", "output"},
+                             {"wte", "token_embd"},
+                             {"wpe", "position_embd"},
+                             {"ln_f", "output_norm"},
+                             {"embeddings.word_embeddings", "token_embd"},
+                             {"embeddings.position_embeddings", "position_embd"},
+                             {"embeddings.token_type_embeddings", "token_types"},
+                             {"embeddings.LayerNorm", "token_embd_norm"}});
 constexpr auto kLayerNames =
     std::to_array<NamePair>({{"input_layernorm", "attn_norm"},
                              {"self_attn.q_proj", "attn_q"},
@@ -56,7 +61,15 @@ constexpr auto kLayerNames =
                              {"attn.c_attn", "attn_qkv"},
                              {"attn.c_proj", "attn_output"},
                              {"mlp.c_fc", "ffn_up"},
-                             {"mlp.c_proj", "ffn_down"}});
+                             {"mlp.c_proj", "ffn_down"},
+                             {"attention.self.query", "attn_q"},
+                             {"attention.self.key", "attn_k"},
+                             {"attention.self.value", "attn_v"},
+                             {"attention.output.dense", "attn_output"},
+                             {"attention.output.LayerNorm", "attn_output_norm"},
+                             {"intermediate.dense", "ffn_up"},
+                             {"output.dense", "ffn_down"},
+                             {"output.LayerNorm", "layer_output_norm"}});
 // The tensors of one expert: their names follow its number.
 constexpr auto kExpertNames = std::to_array<NamePair>({{"gate_proj", "ffn_gate_exps"},
                                                        {"up_proj", "ffn_up_exps"},
@@ -97,7 +110,8 @@ std::optional<uint32_t> FloatTypeOf(const std::string& dtype) {
 // Kept as F32 in GGUF, where routing and positions are exact.
 bool IsAlwaysF32(std::string_view name) {
   return !name.ends_with(".weight") || name.ends_with("ffn_gate_inp.weight") ||
-         name.ends_with("ffn_gate_inp_shexp.weight") || name == "position_embd.weight";
+         name.ends_with("ffn_gate_inp_shexp.weight") || name == "position_embd.weight" ||
+         name == "token_types.weight";
 }
 
 class FolderTensors {
@@ -157,6 +171,14 @@ std::string_view FolderTensors::Strip(std::string_view name) const {
   for (const char* unused : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"}) {
     if (name.ends_with(unused)) return {};
   }
+  if (Is("bert")) {
+    TakePrefix(&name, "bert.");
+    // What predicts words and sentences.
+    for (const char* unused : {"pooler.", "cls.", "embeddings.position_ids"}) {
+      if (name.starts_with(unused)) return {};
+    }
+    return name;
+  }
   TakePrefix(&name, "model.") || TakePrefix(&name, "transformer.");
   if (name == "lm_head.weight" && model_.tied == true) return {};
   return name;
@@ -193,7 +215,8 @@ void FolderTensors::AddFactors(const char* name, const std::vector<float>& facto
 
 Status FolderTensors::AddOne(std::string_view stripped, const HfTensor& t) {
   std::string_view name = stripped;
-  if (TakePrefix(&name, "layers.") || TakePrefix(&name, "h.")) {
+  if (TakePrefix(&name, "layers.") || TakePrefix(&name, "h.") ||
+      TakePrefix(&name, "encoder.layer.")) {
     const std::optional<uint32_t> layer = TakeIndex(&name);
     if (layer && *layer < model_.layers) return AddOfLayer(*layer, name, t);
     return Error(t,
@@ -222,6 +245,9 @@ Status FolderTensors::AddOfLayer(uint32_t layer, std::string_view name, const Hf
 
 Status FolderTensors::AddNamed(const std::string& prefix, std::string_view gguf,
                                std::string_view ending, bool transposed, const HfTensor& t) {
+  // So the first files of BERT call them.
+  if (Is("bert") && ending == ".gamma") ending = ".weight";
+  if (Is("bert") && ending == ".beta") ending = ".bias";
   if (gguf.empty() || (ending != ".weight" && ending != ".bias")) {
     return Error(t, fmt::format("supported {} models have no such tensor", arch_.name),
                  StatusCode::kUnimplemented);

@@ -16,6 +16,7 @@ Scheduler::Scheduler(const SchedulingOptions& options, base::Duration max_wait,
                      kvcache::KvCacheManager* kv, core::SequenceMover* mover)
     : options_(options),
       long_rope_above_(step.long_rope_above),
+      whole_prompts_(step.whole_prompts),
       policy_(policy),
       kv_(kv),
       costs_(step.attention_weight, step.learn_cost),
@@ -219,11 +220,12 @@ BlockedBy Scheduler::WhatBlocks(const core::Sequence& first,
 
 bool Scheduler::HasBudget(const core::Sequence& sequence,
                           const kvcache::CachedPrefix& prefix) const {
-  if (rows_left() == 0) return false;
+  const int32_t least = whole_prompts_ ? sequence.num_ids() : 1;
+  if (rows_left() < least) return false;
   if (output_.num_prefill_tokens == 0) return true;  // The first gets a token in any case.
   const double budget =
       budget_.For(urgent_.GoesFirst(sequence), slots_.IsLong(sequence, prefix.tokens));
-  return costs_.step().ChunkFor(prefix.tokens, 1, budget) > 0;
+  return costs_.step().ChunkFor(prefix.tokens, least, budget) >= least;
 }
 
 void Scheduler::NoteBlocked(core::Sequence* head, BlockedBy rule) {
@@ -239,14 +241,17 @@ void Scheduler::AddChunk(core::Sequence* sequence) {
   const int32_t end = alone ? sequence->rope_length() : sequence->num_ids();
   const int32_t left = end - sequence->computed;
   int32_t most = std::min(left, rows_left());
-  if (options_.max_prefill_chunk > 0) most = std::min(most, options_.max_prefill_chunk);
+  if (whole_prompts_ && most < left) return;
+  if (options_.max_prefill_chunk > 0 && !whole_prompts_)
+    most = std::min(most, options_.max_prefill_chunk);
   if (most <= 0) return;
   const double budget = budget_.For(urgent_.GoesFirst(*sequence), sequence->sched.long_prefill);
   const double scoring = costs_.Scoring(*sequence);
   int32_t chunk = costs_.step().ChunkFor(sequence->computed, most, budget, scoring);
-  if (chunk == 0) {
+  const int32_t least = whole_prompts_ ? left : 1;
+  if (chunk < least) {
     if (output_.num_prefill_tokens > 0) return;
-    chunk = 1;
+    chunk = least;
   }
   const auto cost = [&] { return costs_.step().Cost(sequence->computed, chunk) + scoring * chunk; };
   const bool samples = chunk == left && !alone && sequence->request.max_tokens > 0;

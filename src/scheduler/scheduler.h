@@ -132,6 +132,7 @@ class Scheduler final : public AdmissionQueue {
 
   const SchedulingOptions options_;
   const int32_t long_rope_above_;
+  const bool whole_prompts_;
   policy::SchedulingPolicy* const policy_;
   kvcache::KvCacheManager* const kv_;
   // What lasts from step to step: costs, load, tenants, and the sequences that wait or run.

@@ -36,6 +36,9 @@ struct StepOptions {
   int mixed_prefill_budget = 0;
   // A sequence that grows longer is computed anew, with the long factors of RoPE.
   int32_t long_rope_above = core::kNoLongRope;
+  // A prompt is computed in one step, whatever that costs, as encoders need it. REQUIRES: each fits
+  // max_num_batched_tokens.
+  bool whole_prompts = false;
   double attention_weight = 0.0;  // The initial weight of StepCost.
   bool learn_cost = false;        // Learn the weight from the steps' times.
 };

@@ -47,6 +47,7 @@ struct ModelInfo {
   int32_t vocabulary = 0;      // Ids of tokens are below it; 0: not known.
   int32_t embedding_size = 0;  // Numbers of an embedding (Request::embedding); 0: not known.
   bool chats = true;           // False: it has no chat template, and chats are rejected.
+  bool embeds_only = false;    // It makes embeddings; all else is rejected.
   std::vector<std::string> aliases = {};  // What requests may call it besides.
   ModelDetails details = {};
 };

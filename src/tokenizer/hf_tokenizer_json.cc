@@ -282,6 +282,48 @@ StatusOr<BpeModel> ReadBpeModel(const json& model, size_t rows, const TextSteps&
   return read;
 }
 
+StatusOr<BpeModel> ReadVocabOnly(const json& model, size_t rows) {
+  BpeModel read;
+  if (Status status = ReadVocab(model, rows, &read); !status.ok()) return status;
+  return read;
+}
+
+StatusOr<WordPieceSteps> ReadWordPieceSteps(const json& tokenizer, const json& tokenizer_config) {
+  const json& model = Member(tokenizer, "model");
+  const json& normalizer = Member(tokenizer, "normalizer");
+  const json& pre = Member(tokenizer, "pre_tokenizer");
+  if (TextOf(Member(normalizer, "type")) != "BertNormalizer") {
+    return LacksField("normalizer", "a WordPiece without a BertNormalizer");
+  }
+  if (TextOf(Member(pre, "type")) != "BertPreTokenizer") {
+    return LacksField("pre_tokenizer", "a WordPiece without a BertPreTokenizer");
+  }
+  if (TextOf(Member(model, "continuing_subword_prefix")) != kWordPiecePrefix) {
+    return LacksField("model.continuing_subword_prefix", "another one than \"##\"");
+  }
+  const json& longest = Member(model, "max_input_chars_per_word");
+  if (!longest.is_null() && longest != 100) {
+    return LacksField("model.max_input_chars_per_word", "another number than 100");
+  }
+  const bool bert = TextOf(Member(tokenizer_config, "tokenizer_class")).starts_with("Bert");
+  const auto said = [&](const char* of_config, const char* of_normalizer) -> const json& {
+    const json& own = Member(tokenizer_config, of_config);
+    return bert && own.is_boolean() ? own : Member(normalizer, of_normalizer);
+  };
+  for (const auto& [of_config, of_normalizer] :
+       {std::pair("tokenize_chinese_chars", "handle_chinese_chars"),
+        std::pair("clean_text", "clean_text")}) {
+    if (said(of_config, of_normalizer) == false) {
+      return LacksField("normalizer." + std::string(of_normalizer), "false");
+    }
+  }
+  WordPieceSteps steps;
+  steps.lowercase = said("do_lower_case", "lowercase") != false;
+  const json& strip = said("strip_accents", "strip_accents");
+  steps.strip_accents = strip.is_boolean() ? strip == true : steps.lowercase;
+  return steps;
+}
+
 namespace {
 
 class PostProcessorReader {

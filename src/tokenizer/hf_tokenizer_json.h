@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ropeway/request.h"
@@ -45,6 +46,24 @@ Status CheckBpeModel(const nlohmann::json& model);
 // Reads one that CheckBpeModel takes. `rows`: of the model's embedding, 0 where it is not known.
 // kDataLoss naming the field at fault.
 StatusOr<BpeModel> ReadBpeModel(const nlohmann::json& model, size_t rows, const TextSteps& steps);
+
+// What continues a word in a tokenizer.json's WordPiece.
+inline constexpr std::string_view kWordPiecePrefix = "##";
+
+// As the fields of Vocabulary.
+struct WordPieceSteps {
+  bool lowercase = true;
+  bool strip_accents = true;
+};
+
+// Reads how a WordPiece's texts are normalized, by `tokenizer_config` where that says it, as
+// transformers' BertTokenizer does. kUnimplemented, naming the field, for what would encode
+// otherwise than `tokenizers` does.
+StatusOr<WordPieceSteps> ReadWordPieceSteps(const nlohmann::json& tokenizer,
+                                            const nlohmann::json& tokenizer_config);
+
+// The tokens alone; as ReadBpeModel.
+StatusOr<BpeModel> ReadVocabOnly(const nlohmann::json& model, size_t rows);
 
 // The special tokens around a text.
 struct TextEnds {

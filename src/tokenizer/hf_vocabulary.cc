@@ -46,6 +46,7 @@ class FolderVocabulary {
       return status;
     }
     if (!ReadTokens() || !AddTokens()) return status_;
+    if (v_.model == "bert") MarkWords();
     if (!ReadSpacesOfTokens()) return status_;
     Pad();
     PassOverTokensWithoutRow();
@@ -64,7 +65,10 @@ class FolderVocabulary {
   bool ReadTexts();
   bool Parse(const std::string& text, const char* name, json* document);
   bool ReadTokens();
+  bool ReadWordPieces(const json& model);
+  void MarkWords();
   bool ReadAdded(const json& list, const char* where);
+  bool ReadAddedAndEnds();
   bool AddTokens();
   bool CheckPieces(const std::vector<AddedToken>& numbered);
   bool ReadSpacesOfTokens();
@@ -161,6 +165,7 @@ bool FolderVocabulary::ReadTokens() {
     return true;
   }
   const json& model = Member(tokenizer_, "model");
+  if (TextOf(Member(model, "type")) == "WordPiece") return ReadWordPieces(model);
   if (Status status = CheckBpeModel(model); !status.ok()) return Keep(status);
   StatusOr<TextSteps> steps = ReadTextSteps(tokenizer_);
   if (!steps.ok()) return Keep(steps.status());
@@ -185,15 +190,44 @@ bool FolderVocabulary::ReadTokens() {
       v_.types[static_cast<size_t>(*v_.unk)] = static_cast<int32_t>(TokenType::kUnknown);
     }
   }
+  return ReadAddedAndEnds() && CheckPrefixSpace();
+}
+
+bool FolderVocabulary::ReadAddedAndEnds() {
   if (!ReadAdded(Member(tokenizer_, "added_tokens"), "added_tokens")) return false;
   const StatusOr<TextEnds> ends =
       ReadPostProcessor(Member(tokenizer_, "post_processor"), v_.tokens);
-  if (!ends.ok()) {
-    status_ = ends.status();
-    return false;
-  }
+  if (!ends.ok()) return Keep(ends.status());
   text_ends_ = *ends;
-  return CheckPrefixSpace();
+  return true;
+}
+
+bool FolderVocabulary::ReadWordPieces(const json& model) {
+  const StatusOr<WordPieceSteps> steps = ReadWordPieceSteps(tokenizer_, tokenizer_config_);
+  if (!steps.ok()) return Keep(steps.status());
+  v_.model = "bert";
+  v_.lowercase = steps->lowercase;
+  v_.strip_accents = steps->strip_accents;
+  StatusOr<BpeModel> read = ReadVocabOnly(model, files_.rows);
+  if (!read.ok()) return Keep(read.status());
+  v_.tokens = std::move(read->tokens);
+  v_.types = std::move(read->types);
+  v_.unk = IdOf(TextOf(Member(model, "unk_token")));
+  if (!v_.unk) return Broken("model.unk_token", "must be a token of the vocabulary");
+  return ReadAddedAndEnds();
+}
+
+// As GGUF has them: "▁" begins a word, what has none continues one.
+void FolderVocabulary::MarkWords() {
+  for (size_t i = 0; i < v_.tokens.size(); ++i) {
+    std::string& token = v_.tokens[i];
+    if (v_.types[i] != static_cast<int32_t>(TokenType::kNormal)) continue;
+    if (token.starts_with(kWordPiecePrefix)) {
+      token.erase(0, kWordPiecePrefix.size());
+    } else {
+      token.insert(0, kSpaceSymbol);
+    }
+  }
 }
 
 bool FolderVocabulary::AddToken(TokenId id, const AddedToken& token) {

@@ -12,7 +12,7 @@ ModelConfig ReadBert(MetadataReader* reader) {
   ReadSizes(reader, &c);
   c.norm = NormKind::kLayer;
   c.norm_placement = NormPlacement::kAfter;
-  c.norm_eps = static_cast<float>(reader->Float("attention.layer_norm_epsilon", 1e-12, 0.1));
+  c.norm_eps = static_cast<float>(reader->Float("attention.layer_norm_epsilon", 1e-13, 0.1));
   ReadAttentionScale(reader, &c);
   c.position = PositionKind::kLearned;
   c.activation = Activation::kExactGelu;
