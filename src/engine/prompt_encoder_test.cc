@@ -69,7 +69,7 @@ TEST_F(PromptEncoderTest, APromptToEmbedIsCutWhereThatIsAskedFor) {
     PromptEncoder::Job job(&encoder, &live);
     const std::optional<StatusOr<core::CoreRequest>> core = job.Run();
     ASSERT_TRUE(core);
-    EXPECT_EQ(core->status().api_code(), "context_length_exceeded");
+    EXPECT_STREQ(core->status().api_code(), "context_length_exceeded");
     request.embedding->truncate = true;
     request.prompt = std::string(100, 'p');
     EXPECT_EQ(Encode(request).prompt.size(), 100U);

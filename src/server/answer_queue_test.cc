@@ -18,6 +18,9 @@ using testing::IsEmpty;
 
 class AnswerQueueTest : public testing::Test {
  protected:
+  // A run tells the inbox, which it keeps, of itself.
+  ~AnswerQueueTest() override { inbox_->Take({}); }
+
   std::shared_ptr<StoredRun> Run(const std::string& id, const std::string& tenant = "t",
                                  Priority priority = Priority::kLow) {
     auto request = std::make_shared<StoredRequest>();

@@ -28,8 +28,12 @@ bool Fails(std::size_t size) {
   return ++made == fails_at;
 }
 
+void* AllocateOrNull(std::size_t size) {
+  return Fails(size) ? nullptr : std::malloc(size == 0 ? 1 : size);
+}
+
 void* Allocate(std::size_t size) {
-  void* memory = Fails(size) ? nullptr : std::malloc(size == 0 ? 1 : size);
+  void* memory = AllocateOrNull(size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -49,9 +53,16 @@ int FailAllocation(const char* thread_name, int n, std::size_t least_bytes) {
 
 }  // namespace ropeway::server
 
+// All that go through malloc, so that sanitizers see each pair of them match.
 void* operator new(std::size_t size) { return Allocate(size); }
 void* operator new[](std::size_t size) { return Allocate(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return AllocateOrNull(size); }
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return AllocateOrNull(size);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
