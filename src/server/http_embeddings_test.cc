@@ -219,6 +219,33 @@ TEST_F(HttpEmbeddingsTest, AKeyPaysForItsPromptsAndCountsOneRequest) {
                                     3 * (kMostEmbedded + 1))));
 }
 
+// As a chat that was cancelled in the queue costs nothing.
+TEST_F(HttpEmbeddingsTest, AKeyPaysOnlyForWhatWasComputedBeforeItsClientLeft) {
+  ServerOptions options;
+  options.api_keys = {{.name = "k", .key = "secret-key", .tokens_per_minute = 100'000}};
+  StartServer(options);
+  backend_.set_script([](const Request& request) {
+    FakeScript script;
+    script.starts = std::get<std::string>(request.prompt) != "queued";
+    script.ends = std::get<std::string>(request.prompt) != "begun";
+    return script;
+  });
+  {
+    TestClient client(port());
+    client.Send(PostBytes("/v1/embeddings",
+                          json({{"input", {"queued", "begun", "done", "queued", "queued"}}}).dump(),
+                          Bearer("secret-key")));
+    ASSERT_TRUE(backend_.WaitDeltas(2));
+    ASSERT_TRUE(backend_.WaitActive(4));
+  }
+  ASSERT_TRUE(backend_.WaitIdle());
+  TestClient client(port());
+  client.Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + Bearer("secret-key") + "\r\n");
+  const std::string metrics = client.Read().body;
+  const std::string prompts = "ropeway_tenant_prompt_tokens_total{tenant=\"k\"} ";
+  EXPECT_EQ(metrics.substr(metrics.find(prompts) + prompts.size(), 2), "6\n");
+}
+
 TEST_F(HttpEmbeddingsTest, TheAnswersMemoryIsBounded) {
   ServerLimits limits;
   limits.max_answers_bytes = size_t{64} << 10;

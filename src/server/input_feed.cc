@@ -159,11 +159,9 @@ void InputFeed::Cancel() {
   for (Input& input : inputs_) {
     if (input.state != State::kUnderWay) continue;
     input.facts = input.sink->facts();
+    input.sink->ChargeAtEnd(std::move(input.ticket));
     input.sink->Close();
     if (input.id != 0) static_cast<void>(backend_->Cancel(input.id));
-    if (input.facts.admitted) {
-      static_cast<void>(input.ticket.Admitted(static_cast<int32_t>(input.facts.prompt_tokens)));
-    }
     Leave(&input);
     input.state = State::kEnded;
   }

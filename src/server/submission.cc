@@ -7,6 +7,16 @@
 #include "server/delta_merge.h"
 
 namespace ropeway::server {
+namespace {
+
+// As ChoiceCharge has it: a prompt that waited until it was cancelled costs nothing.
+int32_t ComputedTokens(const Outcome& end) {
+  const bool computed = end.status.ok() || end.finish.batch_num > 0;
+  return computed ? end.finish.usage.prompt_tokens : 0;
+}
+
+}  // namespace
+
 ServerSink::Output ServerSink::Take() {
   std::lock_guard lock(mutex_);
   Output taken = std::move(pending_);
@@ -32,6 +42,19 @@ void ServerSink::Close() {
   std::lock_guard lock(mutex_);
   dropped.swap(wake_);
   std::swap(unread, pending_);
+}
+
+// Tickets lock their key's account: not under this lock.
+
+void ServerSink::ChargeAtEnd(KeyTicket ticket) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!computed_) {
+      owing_ = std::move(ticket);
+      return;
+    }
+  }
+  if (*computed_ > 0) static_cast<void>(ticket.Admitted(*computed_));
 }
 
 void ServerSink::Signal(Wake why) {
@@ -125,6 +148,14 @@ bool ServerSink::OnDelta(RequestId, Delta delta) {
 
 void ServerSink::OnEnd(RequestId, const Outcome& outcome) {
   Outcome end = charge_.Ended(outcome);
+  const int32_t computed = ComputedTokens(outcome);
+  KeyTicket owing;
+  {
+    std::lock_guard lock(mutex_);
+    computed_ = computed;
+    owing = std::move(owing_);
+  }
+  if (computed > 0) static_cast<void>(owing.Admitted(computed));
   std::lock_guard lock(mutex_);
   if (ended_early_) return;
   if (end.status.ok()) facts_ = FactsOf(end.finish);

@@ -59,6 +59,9 @@ class ServerSink : public Sink {
   // The connection's last call. `wake` is not called once this has returned, and further deltas ask
   // the backend to cancel.
   void Close();
+  // Before Close, where the sink has no charge: the connection leaves `ticket` behind, which is
+  // charged for the prompt once the backend has told the end, if the prompt began to be computed.
+  void ChargeAtEnd(KeyTicket ticket);
 
   void OnAdmitted(RequestId id, const Admission& admission) final;
   bool OnDelta(RequestId id, Delta delta) final;
@@ -97,6 +100,8 @@ class ServerSink : public Sink {
   bool cut_ = false;
   std::optional<int32_t> queue_position_;
   AnswerFacts facts_;
+  std::optional<int32_t> computed_;  // The prompt's tokens that cost something; once it has ended.
+  KeyTicket owing_;                  // ChargeAtEnd's.
   const std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
   bool signalled_ = false;  // The connection was woken and has not taken yet.
 };

@@ -374,7 +374,7 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   finish.usage = {.prompt_tokens = 3, .completion_tokens = running->emitted, .cached_tokens = 1};
   finish.reason = script.finish_failed ? FinishReason::kFailed : FinishReason::kLength;
   finish.seed = running->request.sampling.seed.value_or(77);
-  if (running->emitted > 0) {
+  if (running->emitted > 0 || (running->request.embedding && running->prompt_sent)) {
     finish.batch_num = 11 + running->request.choice;
     finish.batch_size = 2;
     finish.times.queue = std::chrono::milliseconds(5);
@@ -404,6 +404,7 @@ bool FakeBackend::Step(RequestId id, Running* running) {
         id, {.prompt_tokens = script.prompt_tokens, .queue_position = script.queue_position});
     return true;
   }
+  if (!script.starts) return true;
   if (running->request.prompt_logprobs && !running->prompt_sent) {
     running->prompt_sent = true;
     if (!sink.OnDelta(id, PromptDelta(running->request, script.prompt_begin))) {
@@ -418,8 +419,11 @@ bool FakeBackend::Step(RequestId id, Running* running) {
     Delta delta;
     delta.embedding = EmbeddingOf(text == nullptr ? "" : *text, size);
     if (!sink.OnDelta(id, std::move(delta))) running->cancelled = true;
+    std::lock_guard lock(mutex_);
+    ++deltas_;
     return true;
   }
+  if (running->request.embedding && !script.ends) return true;
   if (running->emitted == script.fail_after) {
     {
       std::lock_guard lock(mutex_);
