@@ -21,7 +21,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxEmbeddingBytes = size_t{4} << 20;  // Of an answer.
+// Of an answer: some 50,000 numbers, as long as they get.
+constexpr size_t kMaxEmbeddingBytes = WireReply::kMaxEventBytes;
 
 // The value of a digit of base64; -1: it is none.
 int DigitOf(char c) {

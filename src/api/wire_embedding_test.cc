@@ -157,7 +157,7 @@ TEST(WireEmbeddingTest, ABrokenAnswerIsAFailure) {
               HasSubstr("more than"));
   EXPECT_THAT(EmbeddingFaultOf(R"({"data":1})"), HasSubstr("data"));
   const auto reply = MakeOpenAi({})->MakeReply(EmbeddingRequest());
-  EXPECT_TRUE(reply->Feed(std::string((size_t{4} << 20U) + 1, ' '), [](Delta) {}));
+  EXPECT_TRUE(reply->Feed(std::string((size_t{1} << 20U) + 1, ' '), [](Delta) {}));
 }
 
 }  // namespace

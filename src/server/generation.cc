@@ -82,10 +82,10 @@ Status CheckDimensions(const api::ApiRequest& api, int32_t embedding_size) {
   return FewerDimensions(api.dimensions, static_cast<size_t>(embedding_size));
 }
 
-// What the answer's embeddings take in memory, and as text.
+// What the answer's embeddings take in memory; 0 where the model's size is not known, and they are
+// charged as they come.
 size_t EmbeddingBytes(const api::ApiRequest& api, int32_t embedding_size) {
-  constexpr size_t kUsual = 4096;  // Where the model's size is not known.
-  const size_t numbers = embedding_size > 0 ? static_cast<size_t>(embedding_size) : kUsual;
+  const auto numbers = static_cast<size_t>(embedding_size);
   return api.request.embedding ? api.choices() * numbers * sizeof(float) : 0;
 }
 
@@ -333,13 +333,13 @@ Status Generation::ShowPrompts() {
   // Each choice shows its prompt, the answer what it repeats of the body, and while the answer is
   // written it is copied. A small answer is free.
   shown_.bytes = bytes * static_cast<size_t>(api.n);
-  // A number of an embedding takes 4 bytes there, and about 12 as text.
-  const size_t copies = api.request.embedding ? 3 : 2;
+  const size_t copies = api.request.embedding ? kEmbeddingNumberBytes / sizeof(float) - 1 : 2;
   const size_t written = shown_.bytes > http::kFreeAnswerBytes ? copies * shown_.bytes : 0;
   const std::string& tenant = http_.caller.tenant;
   const bool good = context_->http.ChargeAnswer(tenant, bytes, &shown_.texts) &&
                     context_->http.ChargeAnswer(tenant, written, &shown_.written);
-  return good ? Status() : http::TooManyAnswers();
+  if (good) return {};
+  return api.request.embedding ? TooManyEmbeddings() : http::TooManyAnswers();
 }
 
 std::optional<http::HttpReply> Generation::ApplyKey(std::vector<KeyTicket>* tickets) {
@@ -387,8 +387,10 @@ StatusOr<std::unique_ptr<AnswerSource>> Generation::Submit(std::vector<KeyTicket
   api::ApiRequest* const api = format_->request();
   Start();
   if (api->request.embedding) {
-    auto feed =
-        std::make_unique<InputFeed>(context_->backend, FeedWindow(), WakeOf(stream_, context_));
+    InputFeed::Memory memory;
+    if (embedding_size_ == 0) memory = {context_->http.answers, http_.caller.tenant};
+    auto feed = std::make_unique<InputFeed>(context_->backend, FeedWindow(), std::move(memory),
+                                            WakeOf(stream_, context_));
     Status begun = feed->Begin(api, std::move(tickets));
     if (!begun.ok()) return begun;
     return std::unique_ptr<AnswerSource>(std::move(feed));

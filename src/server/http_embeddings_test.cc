@@ -256,5 +256,33 @@ TEST_F(HttpEmbeddingsTest, TheAnswersMemoryIsBounded) {
   EXPECT_EQ(Post("/v1/embeddings", {{"input", EmbeddedInputs(16)}}).status, 200);
 }
 
+// A gateway's: its vectors are charged as they come, whatever their size.
+TEST_F(HttpEmbeddingsTest, TheMemoryOfVectorsOfAnUnknownSizeIsBounded) {
+  service::ModelInfo unknown;
+  unknown.id = "fake-model";
+  backend_.set_models({unknown});
+  ServerLimits limits;
+  limits.max_answers_bytes = size_t{1} << 20;
+  StartServer(limits);
+  const auto embed = [&](int32_t size, int inputs) {
+    backend_.set_script([size](const Request&) {
+      FakeScript script;
+      script.embedding_size = size;
+      return script;
+    });
+    return Post("/v1/embeddings", {{"input", EmbeddedInputs(inputs)}});
+  };
+  EXPECT_EQ(embed(4, kMostEmbedded).status, 200) << "a guess would forbid it";
+  for (const auto& [size, inputs] :
+       {std::pair(500, 200), std::pair(5'000, 20), std::pair(100'000, 1), std::pair(200'000, 1)}) {
+    const ClientReply reply = embed(size, inputs);
+    EXPECT_EQ(reply.status, 503) << size << ": " << reply.body.substr(0, 200);
+    EXPECT_THAT(reply.body, HasSubstr("fewer inputs at a time"));
+    EXPECT_TRUE(backend_.WaitIdle());
+  }
+  EXPECT_EQ(embed(1'000, 40).status, 200) << "nothing of them is held";
+  EXPECT_EQ(embed(1'000, 40).status, 200);
+}
+
 }  // namespace
 }  // namespace ropeway::server

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/chat_size.h"
+#include "http/http_options.h"
 
 namespace ropeway::server {
 
@@ -13,6 +14,12 @@ Status FewerDimensions(int32_t dimensions, size_t size) {
   return InvalidArgument(
       fmt::format("'dimensions' is {}, but the model's embeddings have {}.", dimensions, size),
       "dimensions");
+}
+
+Status TooManyEmbeddings() {
+  return {StatusCode::kUnavailable,
+          "The embeddings of this request and your unread answers take too much memory together; "
+          "ask for fewer inputs at a time."};
 }
 
 Status InputFeed::Begin(api::ApiRequest* api, std::vector<KeyTicket> tickets) {
@@ -50,6 +57,7 @@ Status InputFeed::Submit(const std::vector<size_t>& batch) {
   for (const size_t i : batch) {
     Input& input = inputs_[i];
     input.sink = std::make_shared<CollectorSink>(false, wake_);
+    if (memory_.answers != nullptr) input.sink->SetBudget(memory_.answers, memory_.tenant);
     SinkRequest& request = requests.emplace_back(common_, input.sink);
     request.request.prompt = input.prompt;
     if (left) request.request.timeout = *left;
@@ -131,6 +139,17 @@ bool InputFeed::TriesAgain(const Status& end) const {
          std::chrono::steady_clock::now() - moved_ < kPatience;
 }
 
+bool InputFeed::Keep(Output* output) {
+  if (memory_.answers == nullptr) return true;
+  for (const Delta& delta : output->deltas) {
+    kept_bytes_ += delta.embedding.size() * kEmbeddingNumberBytes;
+  }
+  output->held.Release();  // The sink's, which small ones do not have.
+  const auto more = static_cast<int64_t>(kept_bytes_) - kept_.amount();
+  if (kept_bytes_ <= http::kFreeAnswerBytes || more <= 0) return true;
+  return kept_.taken() ? kept_.Grow(more) : memory_.answers->Take(memory_.tenant, more, &kept_);
+}
+
 AnswerSource::Output InputFeed::Take(size_t index) {
   Input& input = inputs_[index];
   Output output;
@@ -142,9 +161,14 @@ AnswerSource::Output InputFeed::Take(size_t index) {
   if (!output.end) return output;
   if (input.state == State::kUnderWay) {
     input.facts = input.sink->facts();
+    if (input.sink->cut() || (output.end->status.ok() && !Keep(&output))) {
+      cut_ = true;
+      output.end = Outcome::Failed(TooManyEmbeddings());
+    }
     Leave(&input);
   }
   input.state = State::kEnded;
+  if (++ended_ == inputs_.size()) output.held = std::move(kept_);
   input.prompt = std::string();
   if (output.end->status.ok()) {
     moved_ = std::chrono::steady_clock::now();

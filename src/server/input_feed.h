@@ -19,6 +19,13 @@
 
 namespace ropeway::server {
 
+// What a number of an embedding takes in memory until the answer is sent: 4 bytes there, and about
+// 12 as text.
+inline constexpr size_t kEmbeddingNumberBytes = 16;
+
+// As http::TooManyAnswers, which says nothing that one such request could change.
+Status TooManyEmbeddings();
+
 // kInvalidArgument: the model's embeddings have only `size` numbers.
 Status FewerDimensions(int32_t dimensions, size_t size);
 
@@ -41,9 +48,16 @@ class InputFeed final : public AnswerSource {
   // The request fails if nothing of it is accepted for so long.
   static constexpr std::chrono::seconds kPatience{120};
 
+  // What charges the embeddings as they come.
+  struct Memory {
+    std::shared_ptr<base::SharedBudget> answers = nullptr;  // Null: they are charged already.
+    std::string tenant = {};
+  };
+
   // `backend` must outlive it. `wake` is called when there is something to take.
-  InputFeed(service::FrontDesk* backend, const Window& window, ServerSink::WakeFn wake)
-      : backend_(backend), window_(window), wake_(std::move(wake)) {}
+  InputFeed(service::FrontDesk* backend, const Window& window, Memory memory,
+            ServerSink::WakeFn wake)
+      : backend_(backend), window_(window), memory_(std::move(memory)), wake_(std::move(wake)) {}
   ~InputFeed() override { Cancel(); }
   InputFeed(const InputFeed&) = delete;
   InputFeed& operator=(const InputFeed&) = delete;
@@ -63,7 +77,7 @@ class InputFeed final : public AnswerSource {
   Output Take(size_t input) override;
   AnswerFacts facts(size_t input) const override { return inputs_[input].facts; }
   std::optional<int32_t> queue_position() override { return position_; }
-  bool cut() const override { return false; }
+  bool cut() const override { return cut_; }
 
  private:
   enum class State : uint8_t { kWaiting, kUnderWay, kEnded };
@@ -84,11 +98,14 @@ class InputFeed final : public AnswerSource {
   bool TriesAgain(const Status& end) const;
   // The backend does not have it any more.
   void Leave(Input* input);
+  // Charges what an input's end brought. False: its tenant's answers take too much memory.
+  bool Keep(Output* output);
   // What is left of the request's time, which is absent where it has no end.
   std::optional<std::chrono::milliseconds> TimeLeft() const;
 
   service::FrontDesk* const backend_;
   const Window window_;
+  const Memory memory_;
   const ServerSink::WakeFn wake_;
   const Time begun_ = std::chrono::steady_clock::now();
   Request common_;  // Without a prompt.
@@ -96,6 +113,10 @@ class InputFeed final : public AnswerSource {
   std::deque<size_t> waiting_;  // In their order.
   size_t under_way_ = 0;
   int64_t tokens_under_way_ = 0;
+  size_t ended_ = 0;
+  size_t kept_bytes_ = 0;          // Of the embeddings that were taken.
+  base::SharedBudget::Hold kept_;  // For them; the last output's has it in the end.
+  bool cut_ = false;
   std::optional<int32_t> position_;
   Status rejection_;       // The last one.
   Status failure_;         // Nothing more can be submitted.

@@ -415,7 +415,9 @@ bool FakeBackend::Step(RequestId id, Running* running) {
   if (running->request.embedding && !running->prompt_sent) {
     running->prompt_sent = true;
     const auto* text = std::get_if<std::string>(&running->request.prompt);
-    const int32_t size = std::max(Models().front().embedding_size, 1);
+    const int32_t size =
+        std::max({script.embedding_size,
+                  script.embedding_size == 0 ? Models().front().embedding_size : 0, 1});
     Delta delta;
     delta.embedding = EmbeddingOf(text == nullptr ? "" : *text, size);
     if (!sink.OnDelta(id, std::move(delta))) running->cancelled = true;

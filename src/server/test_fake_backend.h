@@ -26,6 +26,7 @@ struct FakeScript {
   bool admit = true;             // Else it waits unadmitted, without an end, until it is cancelled.
   bool starts = true;            // Else it waits admitted, until it is cancelled.
   bool ends = true;              // Else an embedding is told, but not its end.
+  int32_t embedding_size = 0;    // Numbers of its embedding; 0: as the model has.
   bool endless = false;          // Else it ends after max_tokens deltas.
   int fail_after = -1;           // It fails after so many deltas; -1: never. Beforehand if 0 and
   bool fail_unadmitted = false;  // this is set.
