@@ -54,7 +54,7 @@ Status ReadEmbeddingBody(std::string_view text, const BodyLimits& limits,
   body->report = nullptr;
   body->ignored = report.ignored();
   if (!document->is_object()) return read;
-  if (body->prompts.empty()) {
+  if (input != nullptr && body->prompts.empty()) {
     report.AddTogether(InvalidArgument(fmt::format("'{}' is required.", input), input));
   }
   // Nothing is sampled, whatever the server's defaults are.

@@ -46,7 +46,7 @@ Status ReadInputs(const nlohmann::json& value, const std::string& field, Embeddi
 Status ReadNormalize(const nlohmann::json& value, const std::string& field, EmbeddingBody* body);
 Status ReadTruncate(const nlohmann::json& value, const std::string& field, EmbeddingBody* body);
 
-// Reads a body by its table. `input`: the field that must be there.
+// Reads a body by its table. `input`: the field that must be there; null: none.
 Status ReadEmbeddingBody(std::string_view text, const BodyLimits& limits,
                          const FieldTable<OpenAiBody>& table, const char* input,
                          EmbeddingBody* body);

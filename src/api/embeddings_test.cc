@@ -244,10 +244,9 @@ TEST(OllamaEmbedTest, FieldsAreReadOrNamed) {
       GoodEmbedding(make, {{"input", "a"}, {"options", {{"num_ctx", 9}}}, {"keep_alive", "5m"}})
           .ignored,
       IsEmpty());
-  for (const char* input : {"[1,2]", "[[1]]", "[]", "1", "{}"}) {
+  for (const char* input : {"[1,2]", "[[1]]", "[[]]", "1", "{}"}) {
     ExpectEmbeddingFault(make, {{"input", json::parse(input)}}, "input");
   }
-  ExpectEmbeddingFault(make, {{"model", "m"}}, "input");
   ExpectEmbeddingFault(make, {{"input", "a"}, {"truncate", "no"}}, "truncate");
   ExpectEmbeddingFault(make, {{"input", "a"}, {"dimensions", -1}}, "dimensions");
   EXPECT_THAT(EmbeddingFault(make, {{"input", "a"}, {"prompt", "b"}}, "prompt").message(),
@@ -267,13 +266,29 @@ TEST(OllamaEmbedTest, AnAnswerIsAsOllamas) {
   EXPECT_EQ(error, R"({"error":"It is \"long\"."})");
 }
 
+// Its clients load a model so.
+TEST(OllamaEmbedTest, NothingToEmbedHasNoEmbeddings) {
+  for (const char* body : {"{}", R"({"input":null})", R"({"input":""})", R"({"input":[]})"}) {
+    EXPECT_THAT(GoodEmbedding(MakeOllamaEmbed, json::parse(body)).prompts, IsEmpty()) << body;
+  }
+  EXPECT_EQ(GoodEmbedding(MakeOllamaEmbed, {{"input", {""}}}).prompts.size(), 1U)
+      << "an empty text is one";
+  const json answer = json::parse(EmbeddingAnswer(MakeOllamaEmbed, {{"input", ""}}, {}));
+  EXPECT_EQ(answer["embeddings"], json::array());
+  EXPECT_EQ(answer["model"], "m\"x");
+  EXPECT_EQ(answer["prompt_eval_count"], 0);
+  for (const json& body : {json::object(), json{{"prompt", ""}}}) {
+    EXPECT_THAT(GoodEmbedding(MakeOllamaOldEmbeddings, body).prompts, IsEmpty()) << body;
+  }
+  EXPECT_EQ(EmbeddingAnswer(MakeOllamaOldEmbeddings, {{"prompt", ""}}, {}), R"({"embedding":[]})");
+}
+
 TEST(OllamaEmbedTest, TheOlderPathNormalisesNothing) {
   const ApiFormatMaker make = MakeOllamaOldEmbeddings;
   const EmbeddingBody body =
       GoodEmbedding(make, {{"model", "m"}, {"prompt", "a"}, {"keep_alive", 5}});
   EXPECT_FALSE(body.request.embedding->normalize);
   EXPECT_TRUE(body.request.embedding->truncate);
-  ExpectEmbeddingFault(make, {{"model", "m"}}, "prompt");
   ExpectEmbeddingFault(make, {{"prompt", json::array({"a"})}}, "prompt");
   EXPECT_THAT(EmbeddingFault(make, {{"prompt", "a"}, {"input", "b"}}, "input").message(),
               HasSubstr("use 'prompt'"));

@@ -22,13 +22,14 @@ Status ReadMostDimensions(const json& value, const std::string& field, Embedding
 Status ReadOldPrompt(const json& value, const std::string& field, EmbeddingBody* body) {
   StatusOr<std::string> text = ReadString(value, field);
   if (!text.ok()) return text.status();
+  if (text->empty()) return {};
   body->prompts = {Prompt(*std::move(text))};
   return {};
 }
 
 Status ReadOllamaInput(const json& value, const std::string& field, EmbeddingBody* body) {
-  const bool texts =
-      value.is_string() || (value.is_array() && !value.empty() && value.front().is_string());
+  if (value == "" || value == json::array()) return {};
+  const bool texts = value.is_string() || (value.is_array() && value.front().is_string());
   if (!texts) return Mismatch(value, field, "a string or a list of strings");
   return ReadInputs(value, field, body);
 }
@@ -48,8 +49,12 @@ const FieldTable<OpenAiBody>& OllamaOldTable() {
   return table;
 }
 
+// With nothing to embed Ollama loads the model and answers with no embedding.
 class OllamaEmbeddingFormat : public EmbeddingFormat {
  public:
+  Status Parse(std::string_view body, const BodyLimits& limits) final {
+    return ReadEmbeddingBody(body, limits, table_, nullptr, &body_);
+  }
   std::string ErrorBody(const ApiError& error) const final {
     std::string out = R"({"error":)";
     AppendJsonString(error.message, &out);
@@ -93,6 +98,7 @@ class OllamaOldEmbeddings final : public OllamaEmbeddingFormat {
   }
 
   std::string Whole(const std::vector<ChoiceOutput>& choices) const override {
+    if (choices.empty()) return R"({"embedding":[]})";
     std::string out = R"({"embedding":)";
     AppendEmbedding(choices.front(), &out);
     return out + "}";

@@ -192,6 +192,14 @@ TEST_F(HttpEmbeddingsTest, EachPathSpeaksItsDialect) {
   EXPECT_EQ(json::parse(Post("/embedding", {{"content", "a"}}).body)[0]["index"], 0);
   EXPECT_EQ(json::parse(Post("/embeddings", {{"input", "a"}}).body)["object"], "list")
       << "OpenAI's without /v1";
+  const size_t submitted = backend_.submitted().size();
+  ClientReply none = Post("/api/embed", {{"model", "fake-model"}, {"input", json::array()}});
+  EXPECT_EQ(none.status, 200) << none.body;
+  EXPECT_EQ(json::parse(none.body)["embeddings"], json::array());
+  none = Post("/api/embeddings", {{"model", "fake-model"}, {"prompt", ""}});
+  EXPECT_EQ(none.status, 200) << none.body;
+  EXPECT_EQ(none.body, R"({"embedding":[]})");
+  EXPECT_EQ(backend_.submitted().size(), submitted);
   const ClientReply wrong = Post("/api/embed", {{"model", "no-model"}, {"input", "a"}});
   EXPECT_EQ(wrong.status, 404);
   EXPECT_THAT(json::parse(wrong.body)["error"].get<std::string>(), HasSubstr("no-model"));
