@@ -96,8 +96,10 @@ KeyDemand DemandOf(const api::ApiRequest& api, int64_t max_model_len) {
   demand.n = static_cast<size_t>(api.n);
   demand.as_one = api.request.embedding.has_value();
   int64_t shortest = INT32_MAX;
+  const bool cut = max_model_len > 0 && demand.as_one && api.request.embedding->truncate;
   for (const api::Prompt& prompt : api.prompts) {
-    const auto tokens = static_cast<int64_t>(base::EstimatedTokens(prompt));
+    auto tokens = static_cast<int64_t>(base::EstimatedTokens(prompt));
+    if (cut) tokens = std::min(tokens, max_model_len);
     demand.prompt_tokens += tokens;
     shortest = std::min(shortest, tokens);
   }
@@ -108,6 +110,8 @@ KeyDemand DemandOf(const api::ApiRequest& api, int64_t max_model_len) {
   }
   const size_t resumed = api.request.resume_ids.size();
   demand.max_tokens -= static_cast<int64_t>(resumed);
+  // The prompt may be shorter than it seems.
+  if (!demand.as_one) demand.max_tokens = std::max<int64_t>(1, demand.max_tokens);
   if (resumed > 0) demand.prompt_tokens = 0;  // Where it began, the prompt was paid for.
   return demand;
 }

@@ -227,6 +227,23 @@ TEST_F(HttpEmbeddingsTest, AKeyPaysForItsPromptsAndCountsOneRequest) {
                                     3 * (kMostEmbedded + 1))));
 }
 
+TEST_F(HttpEmbeddingsTest, AKeyReservesNoMoreThanATextIsCutTo) {
+  ServerOptions options;
+  options.api_keys = {{.name = "k", .key = "secret-key", .tokens_per_minute = 4200}};
+  StartServer(options);
+  backend_.set_hold_steps(true);
+  const json body = {{"input", std::string(100'000, 'x')}, {"truncate", true}};
+  TestClient first(port());
+  TestClient second(port());
+  for (TestClient* client : {&first, &second}) {
+    client->Send(PostBytes("/v1/embeddings", body.dump(), Bearer("secret-key")));
+  }
+  EXPECT_TRUE(backend_.WaitActive(2)) << "twice the context's 2,048 tokens";
+  backend_.set_hold_steps(false);
+  EXPECT_EQ(first.Read().status, 200);
+  EXPECT_EQ(second.Read().status, 200);
+}
+
 // As a chat that was cancelled in the queue costs nothing.
 TEST_F(HttpEmbeddingsTest, AKeyPaysOnlyForWhatWasComputedBeforeItsClientLeft) {
   ServerOptions options;

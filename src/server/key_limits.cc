@@ -146,7 +146,7 @@ class KeyAccount {
   // What is put aside for a request: never more than the bucket holds.
   int64_t Needed(const KeyDemand& demand) const {
     if (tokens_per_minute_ == 0) return 0;
-    const int64_t share = std::clamp(demand.max_tokens, int64_t{1},
+    const int64_t share = std::clamp(demand.max_tokens, int64_t{0},
                                      std::max(int64_t{1}, tokens_per_minute_ / kReservedParts));
     // A product of two numbers below 10^6 and 10^12, and a sum that no body reaches.
     const int64_t generated = share * static_cast<int64_t>(demand.choices());

@@ -24,7 +24,7 @@ struct KeyDemand {
   size_t prompts = 1;
   size_t n = 1;               // Choices of each prompt.
   int64_t prompt_tokens = 0;  // All prompts together, about.
-  int64_t max_tokens = 1;     // That each choice may generate.
+  int64_t max_tokens = 1;     // That each choice may generate; 0: prompts are all there is.
   bool as_one = false;        // All choices together count as one request.
 
   size_t choices() const { return prompts * n; }

@@ -215,6 +215,13 @@ TEST_F(KeyLimitsTest, APromptThatTheKeyHasNoTokensForEnds) {
   EXPECT_EQ(Rest("slow"), "600");
 }
 
+TEST_F(KeyLimitsTest, WhatGeneratesNothingReservesItsPromptsAlone) {
+  const KeyLimits::Grant grant =
+      limits_->Take("slow", {.prompts = 50, .prompt_tokens = 100, .max_tokens = 0, .as_one = true});
+  EXPECT_TRUE(grant.status.ok());
+  EXPECT_EQ(Rest("slow"), "500");
+}
+
 // Whatever the requests, however many at once: the limit and one burst.
 TEST_F(KeyLimitsTest, NoKeyGetsMoreThanItsTokensOverTime) {
   int64_t used = 0;
