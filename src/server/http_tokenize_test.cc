@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/test_failing_new.h"
 #include "server/test_server.h"
 
 namespace ropeway::server {
@@ -341,6 +342,22 @@ TEST_F(HttpTokenizeTest, AnswersThatTakeTooMuchMemoryAreRejected) {
   EXPECT_EQ(large.status, 503);
   EXPECT_NE(large.body.find("too much memory"), std::string::npos);
   EXPECT_EQ(Good("/tokenize", R"({"prompt":"hi"})")["count"], 3);
+}
+
+// The text comes twice in the answer, and is not copied as a whole for that.
+TEST_F(HttpTokenizeTest, ADecodedTextIsCopiedInParts) {
+  constexpr char kHelpers[] = "ropeway-helper";
+  constexpr int kNone = 1 << 30;
+  constexpr size_t kLength = 300'017;  // No string that doubles is so long.
+  const std::string body = json{{"tokens", std::vector<int>(kLength, 'x')}}.dump();
+  const auto allocations = [&](size_t least_bytes) {
+    FailAllocation(kHelpers, kNone, least_bytes);
+    const json answer = Good("/detokenize", body);
+    EXPECT_EQ(answer["prompt"], std::string(kLength, 'x'));
+    EXPECT_EQ(answer["content"], answer["prompt"]);
+    return FailAllocation(kHelpers, 0);
+  };
+  EXPECT_EQ(allocations(kLength) - allocations(kLength + 64), 0);
 }
 
 // So is what encoding takes before there is an answer.

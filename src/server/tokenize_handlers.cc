@@ -360,17 +360,18 @@ class DetokenizeJob final : public DraftJob {
     if (text_.empty()) text_ = "{\"prompt\":\"";
     written_ = AppendPart(decoded_, written_, &text_);
     if (written_ < decoded_.size()) return false;
-    constexpr std::string_view kBegin = "{\"prompt\":";
-    text_ += '"';
-    const std::string again = text_.substr(kBegin.size());
-    text_ += ",\"content\":" + again + "}";
-    return true;
+    text_ += again_ ? "\"}" : "\",\"content\":\"";
+    if (again_) return true;
+    again_ = true;
+    written_ = 0;
+    return false;
   }
 
   std::vector<TokenId> ids_;
   size_t next_ = 0;      // Ids before it are decoded.
   std::string decoded_;  // Their text; any bytes.
-  size_t written_ = 0;   // Bytes of it that are in the answer.
+  size_t written_ = 0;   // Bytes of it that are in the answer,
+  bool again_ = false;   // which has it once already.
 };
 
 // {"messages", ...} -> {"prompt"}: what the model's chat template makes of a chat.
