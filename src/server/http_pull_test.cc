@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/model_pulls.h"
+#include "server/test_failing_new.h"
 #include "server/test_server.h"
 
 namespace ropeway::server {
@@ -25,6 +26,7 @@ struct Registry {
   std::mutex mutex;
   std::condition_variable changed;
   bool held = false;                // Pulls wait behind their first pieces.
+  bool lingers = false;             // Pulls that are given up do not end.
   Status failure;                   // How they end, unless it is OK.
   bool fails_at_once = false;       // Before they tell anything.
   std::vector<std::string> pulled;  // The names that were asked for.
@@ -33,6 +35,11 @@ struct Registry {
   void Hold(bool hold) {
     const std::lock_guard lock(mutex);
     held = hold;
+    changed.notify_all();
+  }
+  void Linger(bool linger) {
+    const std::lock_guard lock(mutex);
+    lingers = linger;
     changed.notify_all();
   }
   std::vector<std::string> names() {
@@ -61,6 +68,8 @@ struct Registry {
     }
     if (!wanted) {
       ++given_up;
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [this] { return !lingers; });
       return Status(StatusCode::kCancelled, "nobody waits");
     }
     if (!failure.ok()) return failure;
@@ -73,6 +82,7 @@ class HttpPullTest : public ServerTest {
   void SetUp() override { StartPulling({}); }
   void TearDown() override {
     registry_->Hold(false);
+    registry_->Linger(false);
     ServerTest::TearDown();
   }
 
@@ -183,6 +193,81 @@ TEST_F(HttpPullTest, IsGivenUpWhenNobodyWaits) {
   EXPECT_EQ(registry_->given_up, 0);
   second.Close();
   EXPECT_TRUE(Eventually([&] { return registry_->given_up == 1; }));
+}
+
+TEST_F(HttpPullTest, WhatIsBeingGivenUpIsNotJoinedButFollowed) {
+  for (const char* name : {"sea", "river"}) {
+    registry_->Hold(true);
+    registry_->Linger(true);
+    registry_->given_up = 0;
+    TestClient first(port());
+    first.Send(PostBytes("/api/pull", R"({"model":"sea"})"));
+    first.ReadHead();
+    first.Close();
+    ASSERT_TRUE(Eventually([&] { return registry_->given_up == 1; }));
+    TestClient second(port());
+    second.Send(PostBytes("/api/pull", json{{"model", name}}.dump()));
+    ClientReply reply = second.ReadHead();
+    const ClientReply other = Pull(R"("model":"lake")");
+    EXPECT_EQ(other.status, 503);
+    EXPECT_THAT(PullError(other), HasSubstr("'" + std::string(name) + "' is being pulled"));
+    registry_->Hold(false);
+    registry_->Linger(false);
+    second.ReadBody(&reply);
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(PullLines(reply.body).back(), (json{{"status", "success"}})) << reply.body;
+    EXPECT_EQ(registry_->names().back(), name);
+  }
+  EXPECT_EQ(registry_->names(), (std::vector<std::string>{"sea", "sea", "sea", "river"}));
+}
+
+// One that waits for its turn may be left, too.
+TEST_F(HttpPullTest, WhatWaitsForItsTurnIsGivenUpWhenNobodyWaits) {
+  registry_->Hold(true);
+  registry_->Linger(true);
+  for (const char* name : {"sea", "river"}) {
+    TestClient client(port());
+    client.Send(PostBytes("/api/pull", json{{"model", name}}.dump()));
+    client.ReadHead();
+    client.Close();
+    ASSERT_TRUE(Eventually([&] { return registry_->given_up == 1; }));
+  }
+  std::unique_ptr<TestClient> last;
+  ClientReply reply;
+  ASSERT_TRUE(Eventually([&] {
+    last = std::make_unique<TestClient>(port());
+    last->Send(PostBytes("/api/pull", R"({"model":"lake"})"));
+    reply = last->ReadHead();
+    return reply.status == 200;
+  })) << "the server learns of the leaving soon";
+  registry_->Hold(false);
+  registry_->Linger(false);
+  last->ReadBody(&reply);
+  EXPECT_EQ(PullLines(reply.body).back(), (json{{"status", "success"}})) << reply.body;
+  EXPECT_EQ(registry_->names(), (std::vector<std::string>{"sea", "lake"}));
+}
+
+// Whichever allocation of the handler fails.
+TEST_F(HttpPullTest, AFailureBeforeTheFirstByteIsAnswered) {
+  constexpr char kIo[] = "ropeway-io";
+  constexpr size_t kLong = 3000;  // Only copies of the name are so long, and bytes of the request.
+  const std::string body = json{{"model", std::string(kLong, 'm')}, {"stream", false}}.dump();
+  const auto fail = [&](int n) {
+    FailAllocation(kIo, n, kLong);
+    return TestClient(port()).Post("/api/pull", body);
+  };
+  EXPECT_EQ(fail(1 << 30).status, 200);
+  const int made = FailAllocation(kIo, 0);
+  int answered = 0;
+  for (int n = 1; n <= made; ++n) {
+    const ClientReply reply = fail(n);
+    FailAllocation(kIo, 0);
+    if (reply.status != 503) continue;
+    ++answered;
+    EXPECT_THAT(PullError(reply), HasSubstr("too little memory"));
+  }
+  EXPECT_GE(answered, 3);
+  EXPECT_EQ(Pull(R"("model":"sea","stream":false)").status, 200);
 }
 
 TEST_F(HttpPullTest, AStopEndsIt) {

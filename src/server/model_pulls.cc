@@ -11,10 +11,19 @@
 
 namespace ropeway::server {
 
-ModelPull::Watcher::Watcher(std::shared_ptr<ModelPull> pull, std::function<void()> wake)
-    : pull_(std::move(pull)), wake_(std::move(wake)) {
-  const std::lock_guard lock(pull_->mutex_);
-  pull_->watchers_.push_back(this);
+std::unique_ptr<ModelPull::Watcher> ModelPull::Watch(const std::shared_ptr<ModelPull>& pull,
+                                                     std::function<void()> wake) {
+  std::unique_ptr<Watcher> watcher(new Watcher(pull, std::move(wake)));
+  const std::lock_guard lock(pull->mutex_);
+  // A watcher that is not in the list leaves it, too.
+  if (!pull->given_up_) pull->watchers_.push_back(watcher.get());
+  return pull->given_up_ ? nullptr : std::move(watcher);
+}
+
+bool ModelPull::GiveUpUnlessWatched() {
+  const std::lock_guard lock(mutex_);
+  given_up_ = given_up_ || watchers_.empty();
+  return given_up_;
 }
 
 ModelPull::Watcher::~Watcher() {
@@ -44,7 +53,8 @@ bool ModelPull::Tell(PullProgress progress) {
   steps_.back().progress = std::move(progress);
   ++steps_.back().times;
   WakeAll();
-  return !watchers_.empty();
+  given_up_ = given_up_ || watchers_.empty();
+  return !given_up_;
 }
 
 void ModelPull::End(StatusOr<std::string> result) {
@@ -64,34 +74,61 @@ void ModelPull::WakeAll() {
   for (const Watcher* watcher : watchers_) watcher->wake_();
 }
 
+ModelPulls::ModelPulls(PullModelFn pull) : line_(std::make_shared<Line>()) {
+  line_->pull = std::move(pull);
+}
+
 StatusOr<std::unique_ptr<ModelPull::Watcher>> ModelPulls::Join(const std::string& name,
                                                                std::function<void()> wake) {
-  const std::lock_guard lock(mutex_);
-  if (current_ != nullptr && !current_->ended()) {
-    if (current_->name() == name) {
-      return std::make_unique<ModelPull::Watcher>(current_, std::move(wake));
+  using Joined = StatusOr<std::unique_ptr<ModelPull::Watcher>>;
+  const std::lock_guard lock(line_->mutex);
+  for (const std::shared_ptr<ModelPull>& pull : {line_->current, line_->next}) {
+    if (pull == nullptr || pull->ended()) continue;
+    if (pull->name() == name) {
+      if (auto watcher = ModelPull::Watch(pull, wake)) return Joined(std::move(watcher));
+    } else if (!pull->GiveUpUnlessWatched()) {
+      return Status(StatusCode::kUnavailable,
+                    fmt::format("The model '{}' is being pulled, and one is pulled at a time.",
+                                pull->name()));
     }
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("The model '{}' is being pulled, and one is pulled at a time.",
-                              current_->name()));
   }
   auto pull = std::make_shared<ModelPull>(name);
-  auto watcher = std::make_unique<ModelPull::Watcher>(pull, std::move(wake));
-  // It owns what it uses: where a disk or a server hangs, it may outlive the server. Throws what
-  // std::thread does.
-  std::thread([pull, fetch = pull_] {
-    pthread_setname_np(pthread_self(), "ropeway-pull");
+  auto watcher = ModelPull::Watch(pull, std::move(wake));
+  if (line_->current != nullptr && !line_->current->ended()) {
+    pull->Tell({"waiting for the last pull to end"});
+    line_->next = std::move(pull);
+    return Joined(std::move(watcher));
+  }
+  line_->current.swap(pull);
+  try {
+    std::thread([line = line_] { Run(line.get()); }).detach();
+  } catch (...) {
+    line_->current.swap(pull);
+    throw;
+  }
+  return Joined(std::move(watcher));
+}
+
+void ModelPulls::Run(Line* line) {
+  pthread_setname_np(pthread_self(), "ropeway-pull");
+  std::unique_lock lock(line->mutex);
+  while (true) {
+    const std::shared_ptr<ModelPull> pull = line->current;
+    lock.unlock();
     StatusOr<std::string> result = Status(StatusCode::kInternal, "The pull did not end.");
     try {
-      result = fetch(pull->name(),
-                     [&](PullProgress progress) { return pull->Tell(std::move(progress)); });
+      result = line->pull(pull->name(),
+                          [&](PullProgress progress) { return pull->Tell(std::move(progress)); });
     } catch (...) {
       result = http::StatusFromException();
     }
+    lock.lock();
+    // Under the lock: a newcomer finds it under way, or nothing.
     pull->End(std::move(result));
-  }).detach();
-  current_ = std::move(pull);
-  return StatusOr<std::unique_ptr<ModelPull::Watcher>>(std::move(watcher));
+    const std::shared_ptr<ModelPull> next = std::exchange(line->next, nullptr);
+    if (next == nullptr || next->GiveUpUnlessWatched()) return;
+    line->current = next;
+  }
 }
 
 }  // namespace ropeway::server

@@ -17,7 +17,8 @@
 
 namespace ropeway::server {
 
-// One pull, and the requests that wait for it. Without one it is given up. Thread-safe.
+// One pull, and the requests that wait for it. Without one it is given up, which takes until it
+// next tells how far it is; no request joins it then. Thread-safe.
 class ModelPull {
  public:
   // A step as it was last told, and how often it was.
@@ -32,10 +33,9 @@ class ModelPull {
     std::string served_as = {};  // The model's name, where it did not fail.
   };
 
-  // Waits for it from construction to destruction; `wake` is called for news, under a lock.
+  // Waits for it until it is destroyed; `wake` is called for news, under a lock.
   class Watcher {
    public:
-    Watcher(std::shared_ptr<ModelPull> pull, std::function<void()> wake);
     ~Watcher();
     Watcher(const Watcher&) = delete;
     Watcher& operator=(const Watcher&) = delete;
@@ -44,6 +44,8 @@ class ModelPull {
 
    private:
     friend class ModelPull;
+    Watcher(std::shared_ptr<ModelPull> pull, std::function<void()> wake)
+        : pull_(std::move(pull)), wake_(std::move(wake)) {}
     const std::shared_ptr<ModelPull> pull_;
     const std::function<void()> wake_;
     size_t step_ = 0;     // The first step that it may not have seen.
@@ -53,6 +55,12 @@ class ModelPull {
   explicit ModelPull(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
+
+  // Null where it is being given up.
+  static std::unique_ptr<Watcher> Watch(const std::shared_ptr<ModelPull>& pull,
+                                        std::function<void()> wake);
+  // Whether it is given up, which it is from now on where no request waits for it.
+  bool GiveUpUnlessWatched();
 
   // The puller's side. Tell returns whether anybody waits.
   bool Tell(PullProgress progress);
@@ -66,6 +74,7 @@ class ModelPull {
   mutable std::mutex mutex_;
   std::vector<Step> steps_;
   std::vector<Watcher*> watchers_;
+  bool given_up_ = false;
   bool ended_ = false;
   Status status_;
   std::string served_as_;
@@ -75,19 +84,27 @@ class ModelPull {
 class ModelPulls {
  public:
   // `pull`: null where no request may pull.
-  explicit ModelPulls(PullModelFn pull) : pull_(std::move(pull)) {}
+  explicit ModelPulls(PullModelFn pull);
 
-  bool allowed() const { return pull_ != nullptr; }
+  bool allowed() const { return line_->pull != nullptr; }
 
-  // Begins to pull the model, or joins its pull that is under way. kUnavailable while another model
-  // is pulled. `wake`: see Watcher.
+  // Begins to pull the model, or joins its pull that is under way. What is being given up ends
+  // first. kUnavailable while another model is pulled. `wake`: see Watcher.
   StatusOr<std::unique_ptr<ModelPull::Watcher>> Join(const std::string& name,
                                                      std::function<void()> wake);
 
  private:
-  const PullModelFn pull_;
-  std::mutex mutex_;
-  std::shared_ptr<ModelPull> current_;  // Null: none was begun.
+  // The thread's, too: where a disk or a server hangs, that may outlive the server.
+  struct Line {
+    PullModelFn pull;
+    std::mutex mutex;
+    std::shared_ptr<ModelPull> current;  // Null: none was begun.
+    std::shared_ptr<ModelPull> next;     // Begins once the current one, given up, has ended.
+  };
+  // Runs the current one, and what follows it.
+  static void Run(Line* line);
+
+  const std::shared_ptr<Line> line_;
 };
 
 }  // namespace ropeway::server

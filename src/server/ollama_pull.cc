@@ -49,8 +49,9 @@ StatusOr<std::string> NameToPull(const api::OllamaModelBody& body) {
   return name;
 }
 
+// `began`: part of an answer may be sent.
 asio::awaitable<http::Sent> SendPull(ServerContext* context,
-                                     std::shared_ptr<http::Exchange> exchange) {
+                                     std::shared_ptr<http::Exchange> exchange, bool* began) {
   const std::shared_ptr<http::SocketStream> stream = exchange->stream;
   http::HttpRequest& request = exchange->request;
   http::Framing& framing = request.framing;
@@ -89,10 +90,9 @@ asio::awaitable<http::Sent> SendPull(ServerContext* context,
   const bool streams = body->stream;
   if (framing.http_1_0) framing.keep_alive = false;
   std::string bytes;
-  bool began = false;
   while (true) {
     ModelPull::News news = watcher->Take();
-    if (news.ended && (!streams || !began) && !news.status.ok()) {
+    if (news.ended && (!streams || !*began) && !news.status.ok()) {
       const http::Sent sent = co_await exchange->Send(context->Rejection(news.status, tenant));
       co_return sent;
     }
@@ -103,9 +103,7 @@ asio::awaitable<http::Sent> SendPull(ServerContext* context,
       co_return sent;
     }
     const bool writes = streams && (!news.steps.empty() || news.ended);
-    if (writes && !std::exchange(began, true)) {
-      bytes = exchange->StreamHead("application/x-ndjson", {});
-    }
+    if (writes && !*began) bytes = exchange->StreamHead("application/x-ndjson", {});
     if (writes) {
       for (const PullProgress& step : news.steps) {
         http::AppendChunk(ProgressLine(step), framing, &bytes);
@@ -120,6 +118,7 @@ asio::awaitable<http::Sent> SendPull(ServerContext* context,
       }
       if (news.ended) http::AppendLastChunk(framing, &bytes);
       std::string next = std::exchange(bytes, {});
+      *began = true;
       const bool written = co_await stream->Write(std::move(next));
       if (!written) stream->Close();
     }
@@ -141,12 +140,18 @@ asio::awaitable<http::Sent> PullModel(ServerContext* context,
                                       std::shared_ptr<http::Exchange> exchange) {
   exchange->stream->set_answering(true);
   http::Sent sent;
+  Status failure;
+  bool began = false;
   try {
-    sent = co_await SendPull(context, exchange);
+    sent = co_await SendPull(context, exchange, &began);
   } catch (...) {
-    // Part of an answer may be sent.
-    static_cast<void>(http::StatusFromException());
+    failure = http::StatusFromException();
+  }
+  if (!failure.ok() && began) {
     exchange->stream->Close();
+  } else if (!failure.ok()) {
+    const std::string tenant = exchange->request.caller.tenant;
+    sent = co_await exchange->Send(context->Rejection(failure, tenant));
   }
   exchange->stream->set_answering(false);
   co_return sent;
