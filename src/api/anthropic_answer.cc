@@ -192,7 +192,8 @@ std::string ErrorJson(const ApiError& error) {
                                  ErrorType(error.http_status));
   AppendJsonString(error.message, &json);
   if (!error.code.empty()) json += ",\"details\":{\"error_code\":" + Quoted(error.code) + "}";
-  return json + "},\"request_id\":null}";
+  return json +
+         "},\"request_id\":" + (error.request_id.empty() ? "null" : Quoted(error.request_id)) + "}";
 }
 
 std::string Stream::Begin(int64_t prompt_tokens) const {

@@ -239,12 +239,13 @@ TEST(AnthropicError, HasAnthropicsShapeAndTypes) {
                                                 {503, "overloaded_error"}}) {
     EXPECT_EQ(body(status)["error"]["type"], type);
   }
-  const std::string event = format->StreamError({503, "It stops.", "x", "", "unavailable"});
+  const std::string event =
+      format->StreamError({503, "It stops.", "x", "", "unavailable", "my-\"id"});
   EXPECT_EQ(event,
             R"(event: error)"
             "\n"
             R"(data: {"type":"error","error":{"type":"overloaded_error","message":"It stops.",)"
-            R"("details":{"error_code":"unavailable"}},"request_id":null})"
+            R"("details":{"error_code":"unavailable"}},"request_id":"my-\"id"})"
             "\n\n");
 }
 

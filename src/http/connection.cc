@@ -117,6 +117,9 @@ asio::awaitable<bool> Connection::ServeOne() {
   std::string& shown = read.request.framing.request_id;
   if (shown.empty()) shown = read.request.id;
   auto exchange = std::make_shared<Exchange>(context_, stream_, turns_, std::move(read.request));
+  if (const std::string_view header = exchange->route().id_header; !header.empty()) {
+    exchange->headers.emplace_back(header, exchange->request.framing.request_id);
+  }
   const std::string tenant = exchange->request.caller.tenant;  // A gateway may act for another.
   Sent sent;
   if (read.rejection) {

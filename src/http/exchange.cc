@@ -8,7 +8,8 @@ namespace {
 constexpr char kMaxAge[] = "600";  // Seconds; Chromium takes two hours at most.
 
 bool IsForPages(std::string_view name) {
-  return name.starts_with("x-") || name.starts_with("X-") || name == "Retry-After";
+  return name.starts_with("x-") || name.starts_with("X-") || name == "Retry-After" ||
+         name == "request-id";
 }
 
 }  // namespace
@@ -45,6 +46,7 @@ boost::asio::awaitable<Sent> Exchange::Send(HttpReply reply) {
   }
   if (reply.error) {
     Note(*reply.error);
+    reply.error->request_id = request.framing.request_id;
     reply.body = route().write_error ? route().write_error(*reply.error)
                                      : context_->application->ErrorBody(*reply.error);
   }

@@ -14,6 +14,8 @@ struct HttpError {
   std::string type;
   std::string param;  // The field at fault; "": none.
   std::string code;   // "": none.
+  // The answer's x-request-id, for shapes that show it; "": it is not known.
+  std::string request_id = {};
 };
 
 }  // namespace ropeway::http

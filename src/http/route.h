@@ -48,6 +48,8 @@ struct Route {
   std::vector<std::string> fields = {};
   // The body of an error; null: the application's (HttpApplication::ErrorBody).
   std::function<std::string(const HttpError&)> write_error = nullptr;
+  // The header in which the clients of its API look for x-request-id, which it repeats; "": none.
+  std::string_view id_header = {};
 };
 
 // The names of a path's arguments: "thing" and "item".

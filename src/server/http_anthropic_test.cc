@@ -104,6 +104,42 @@ TEST_F(HttpAnthropicTest, ErrorsHaveItsShape) {
   EXPECT_EQ(ErrorOf(reply)["type"], "request_too_large");
 }
 
+// Its clients show it with each error, and keep it with each message.
+TEST_F(HttpAnthropicTest, EachAnswerHasItsRequestIdWhereItsClientsLook) {
+  const auto expect_own = [](ClientReply reply, int status) {
+    EXPECT_EQ(reply.status, status) << reply.body;
+    EXPECT_NE(reply.headers["request-id"], "");
+    EXPECT_EQ(reply.headers["request-id"], reply.headers["x-request-id"]);
+    if (status == 200) return;
+    EXPECT_EQ(json::parse(reply.body)["request_id"], reply.headers["request-id"]);
+  };
+  const std::string count = "/v1/messages/count_tokens";
+  expect_own(Ask(""), 200);
+  expect_own(Ask(R"(,"stream":true)"), 200);
+  expect_own(TestClient(port()).Post(count, R"({"messages":[{"role":"user","content":"a"}]})"),
+             200);
+  expect_own(Ask(R"(,"model":"nobody")"), 404);
+  expect_own(Ask(R"(,"model":"nobody")", count), 404);
+  expect_own(TestClient(port()).Get("/v1/messages"), 405);
+  expect_own(TestClient(port()).Post("/v1/messages", std::string(10 << 20, ' ')), 413);
+  ClientReply named = Send("/v1/messages", "X-Request-Id: my-own\r\n");
+  EXPECT_EQ(named.headers["request-id"], "my-own");
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.fail_after = 1;
+    script.failure = {StatusCode::kInternal, "It broke."};
+    return script;
+  });
+  ClientReply late = StreamThatFails("/v1/messages", std::string(kAskHi) + R"(,"stream":true})");
+  EXPECT_THAT(late.body, HasSubstr("\"request_id\":\"" + late.headers["x-request-id"] + "\"}"));
+  ClientReply other = TestClient(port()).Post("/v1/completions", R"({"prompt":"a"})");
+  EXPECT_EQ(other.headers.count("request-id"), 0U);
+  ServerOptions options;
+  options.api_keys = {{.name = "a", .key = kOneKey}};
+  StartServer(options);
+  expect_own(Ask(""), 401);
+}
+
 // Its clients send the key in a header of its own.
 TEST_F(HttpAnthropicTest, TheKeyMayBeInXApiKey) {
   ServerOptions options;

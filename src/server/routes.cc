@@ -20,6 +20,12 @@ http::Route CountRoute(ServerContext* context, std::string_view path,
   return route;
 }
 
+// A row of Anthropic's API.
+http::Route AnthropicRow(http::Route route) {
+  route.id_header = "request-id";
+  return route;
+}
+
 }  // namespace
 
 std::vector<http::Route> ServerRoutes(ServerContext* context) {
@@ -50,10 +56,10 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
       DialectRoute(context, "/v1/chat/completions", chat, "Answer a chat"),
       DialectRoute(context, "/v1/responses", responses,
                    "Answer a list of items: messages, thoughts, calls of tools and their outputs"),
-      DialectRoute(context, "/v1/messages", api::MakeAnthropicMessages,
-                   "Answer a chat, as Anthropic's API writes it"),
-      CountRoute(context, "/v1/messages/count_tokens", api::MakeAnthropicCount,
-                 "How many tokens the prompt of such a chat takes"),
+      AnthropicRow(DialectRoute(context, "/v1/messages", api::MakeAnthropicMessages,
+                                "Answer a chat, as Anthropic's API writes it")),
+      AnthropicRow(CountRoute(context, "/v1/messages/count_tokens", api::MakeAnthropicCount,
+                              "How many tokens the prompt of such a chat takes")),
       // Ollama's API.
       DialectRoute(context, "/api/chat", ollama_chat, "Answer a chat, in Ollama's form"),
       DialectRoute(context, "/api/generate", ollama_generate, "Answer a text, in Ollama's form"),

@@ -197,7 +197,8 @@ bool AnswerSender::AllAdmitted(Status* failure) {
 }
 
 std::string AnswerSender::StreamError(const Status& failure) {
-  const api::ApiError error = api::ToApiError(failure);
+  api::ApiError error = api::ToApiError(failure);
+  error.request_id = http_.framing.request_id;
   exchange_->Note(error);
   return format_->StreamError(error);
 }
