@@ -35,6 +35,9 @@ ApiError ToApiError(const Status& status) {
       return error(status.api_code() == std::string_view(kConversationBusy) ? 409 : 400,
                    "invalid_request_error", status.api_code());
     case StatusCode::kUnimplemented:
+      if (status.api_code() == std::string_view(kNoTokenizer)) {
+        return error(501, "invalid_request_error", kNoTokenizer);
+      }
       return error(400, "invalid_request_error", "unsupported_parameter");
     case StatusCode::kNotFound:
       if (!status.field().empty() && status.field() != "model") {

@@ -29,6 +29,9 @@ using ApiError = http::HttpError;
 
 // The api_code of a kInvalidArgument that is a conflict (409): a turn of the conversation runs.
 inline constexpr char kConversationBusy[] = "conversation_busy";
+// Status::api_code of kUnimplemented where not a field is at fault, but the server has no
+// tokenizer.
+inline constexpr char kNoTokenizer[] = "no_tokenizer";
 // That of the one that ends the stream of an answer which was cancelled by its id.
 inline constexpr char kAnswerCancelled[] = "answer_cancelled";
 

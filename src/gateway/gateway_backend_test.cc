@@ -438,7 +438,9 @@ TEST(GatewayBackendTest, EachRequestHasItsEndWhenTheGatewayIsDestroyed) {
 
 TEST(GatewayBackendTest, OnlyALocalEngineTokenizes) {
   ScriptedGateway gateway({Plain()});
-  EXPECT_EQ(gateway->Tokenize("a", false).status().code(), StatusCode::kUnimplemented);
+  const Status status = gateway->Tokenize("a", false).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(status.api_code(), std::string("no_tokenizer"));
   EXPECT_EQ(gateway->TokenizeChat({}, true).status().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(gateway->Detokenize({1}).status().code(), StatusCode::kUnimplemented);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "api/api_format.h"
 #include "gateway/gateway_backend.h"
 
 namespace ropeway::gateway {
@@ -60,8 +61,11 @@ void AddCounts(const DispatchCounts& more, DispatchCounts* counts) {
 }
 
 Status NoTokens() {
-  return {StatusCode::kUnimplemented,
-          "this gateway has no tokenizer: send the request to a backend"};
+  Status status(StatusCode::kUnimplemented,
+                "this gateway has no tokenizer, since its first model has no backend 'local:'; "
+                "send the request to one of its backends");
+  status.set_api_code(api::kNoTokenizer);
+  return status;
 }
 
 }  // namespace

@@ -360,6 +360,30 @@ TEST_F(HttpTokenizeTest, ADecodedTextIsCopiedInParts) {
   EXPECT_EQ(allocations(kLength) - allocations(kLength + 64), 0);
 }
 
+// A gateway's.
+TEST_F(HttpTokenizeTest, WithoutATokenizerTheServerSaysSo) {
+  Status none(StatusCode::kUnimplemented, "This gateway has no tokenizer.");
+  none.set_api_code("no_tokenizer");
+  backend_.set_no_tokenizer(none);
+  const std::string chat = R"({"messages":[{"role":"user","content":"a"}]})";
+  TestClient client(port());
+  for (const auto& [path, body] :
+       std::vector<std::pair<std::string, std::string>>{{"/tokenize", R"({"prompt":"a"})"},
+                                                        {"/tokenize", chat},
+                                                        {"/detokenize", R"({"tokens":[97]})"},
+                                                        {"/apply-template", chat},
+                                                        {"/v1/messages/count_tokens", chat},
+                                                        {"/tokenizer_info", ""}}) {
+    ClientReply reply = body.empty() ? client.Get(path) : client.Post(path, body);
+    EXPECT_EQ(reply.status, 501) << path;
+    const json error = json::parse(reply.body)["error"];
+    EXPECT_EQ(error["message"], "This gateway has no tokenizer.") << path;
+    const bool anthropics = error.contains("details");
+    EXPECT_EQ(anthropics ? error["details"]["error_code"] : error["code"], "no_tokenizer") << path;
+    EXPECT_EQ(reply.headers["x-should-retry"], "false") << path;
+  }
+}
+
 // So is what encoding takes before there is an answer.
 TEST_F(HttpTokenizeTest, WhatEncodingTakesIsCharged) {
   server_->Stop();

@@ -73,8 +73,10 @@ http::HttpReply ServerContext::Rejection(const Status& status, const std::string
     const int seconds = known > 0 ? known : backend->RetryAfterSeconds(tenant);
     reply.headers.emplace_back("Retry-After", std::to_string(seconds));
   }
-  // OpenAI's clients would send a request that ran out of its own time again.
-  if (reply.status == 408) reply.headers.emplace_back("x-should-retry", "false");
+  // OpenAI's clients would send a request that ran out of its own time again, and one that the
+  // server never answers.
+  if (reply.status == 408 || reply.status == 501)
+    reply.headers.emplace_back("x-should-retry", "false");
   return reply;
 }
 

@@ -276,6 +276,7 @@ StatusOr<std::unique_ptr<service::Tokenization>> FakeBackend::Tokenize(std::stri
     hook = tokenize_hook_;
   }
   if (hook) hook();
+  if (!no_tokenizer_.ok()) return no_tokenizer_;
   return std::unique_ptr<service::Tokenization>(
       std::make_unique<FakeTokenization>(std::move(text), add_special, &tokenizations_));
 }
@@ -319,6 +320,7 @@ service::Activity FakeBackend::ActivityAfter(const service::ActivityCursor& curs
 }
 
 StatusOr<std::string> FakeBackend::Detokenize(const std::vector<TokenId>& ids) const {
+  if (!no_tokenizer_.ok()) return no_tokenizer_;
   std::string text;
   for (const TokenId id : ids) {
     if (id < 0 || id > 255) {

@@ -59,7 +59,9 @@ class FakeBackend final : public service::FrontDesk {
   void set_script(ScriptFn script);
   void set_rejection(Status rejection);  // Submit fails with it, unless it is OK.
   void set_health(service::Health health);
-  void set_tokenize_hook(std::function<void()> hook);   // Runs in each Tokenize, on its thread.
+  void set_tokenize_hook(std::function<void()> hook);  // Runs in each Tokenize, on its thread.
+  // Before the server starts: all that needs the tokenizer fails with it.
+  void set_no_tokenizer(Status status) { no_tokenizer_ = std::move(status); }
   int tokenizations() const { return tokenizations_; }  // Texts that are being tokenized.
   void set_step_pause(std::chrono::microseconds pause);
   // These before the server starts. A tenant's wait is the queue's times its weight.
@@ -108,6 +110,7 @@ class FakeBackend final : public service::FrontDesk {
   StatusOr<std::unique_ptr<service::Tokenization>> TokenizeChat(Chat, bool) const override;
   StatusOr<std::string> Detokenize(const std::vector<TokenId>&) const override;
   StatusOr<service::TokenizerInfo> DescribeTokenizer() const override {
+    if (!no_tokenizer_.ok()) return no_tokenizer_;
     return service::TokenizerInfo{"", "</s>", "{{ messages }}"};
   }
   Status Drain(std::chrono::nanoseconds deadline) override;
@@ -145,6 +148,7 @@ class FakeBackend final : public service::FrontDesk {
   std::vector<service::ModelInfo> models_;  // Empty: "fake-model" alone.
   std::string unlisted_ = "-";
   std::function<void()> tokenize_hook_;
+  Status no_tokenizer_;
   mutable std::atomic<int> tokenizations_{0};
   std::chrono::microseconds pause_{100};
   std::map<RequestId, Running> running_;
