@@ -376,7 +376,7 @@ http::Verdict Access::Check(http::Rights rights, std::string_view authorization,
           "The admin paths are closed: start the server with an admin key (--admin-key) to open "
           "them.");
     } else if (presented.tenant != kNone) {
-      verdict.rejection = Forbidden("The admin paths need the admin key, not an API key.");
+      verdict.rejection = Forbidden("This path needs the admin key, not an API key.");
     } else if (!presented.admin) {
       verdict.rejection = Unauthorized(presented.any);
     }

@@ -59,7 +59,7 @@ asio::awaitable<http::Sent> SendPull(ServerContext* context,
   Status failure;
   if (!context->pulls.allowed()) {
     http::HttpReply reply = http::ErrorReply(
-        {403, "Requests may not pull models: start the server with --allow-pull to let them.",
+        {403, "Requests may not pull models here: ropeway serve lets them with --allow-pull.",
          "invalid_request_error", "", "forbidden"});
     const http::Sent sent = co_await exchange->Send(std::move(reply));
     co_return sent;
