@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "tokenizer/bert_characters.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/text_model.h"
@@ -23,7 +24,7 @@ bool IsChinese(char32_t c) {
 
 bool IsDropped(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
-  return c == 0xFFFD || KindOf(c) == CharacterKind::kControl;
+  return c == 0xFFFD || BertKindOf(c) == CharacterKind::kControl;
 }
 
 bool IsWordOfItsOwn(char32_t c) {
@@ -31,7 +32,7 @@ bool IsWordOfItsOwn(char32_t c) {
     return (c > 0x20 && c < 0x30) || (c > 0x39 && c < 0x41) || (c > 0x5A && c < 0x61) ||
            (c > 0x7A && c < 0x7F);
   }
-  return KindOf(c) == CharacterKind::kPunctuation;
+  return BertKindOf(c) == CharacterKind::kPunctuation;
 }
 
 class WordPiece final : public TextModel {
@@ -62,7 +63,7 @@ class WordPiece final : public TextModel {
       whole.push_back(c);
     }
     for (const char32_t part : whole) {
-      if (strip_accents_ && KindOf(part) == CharacterKind::kNonspacingMark) continue;
+      if (strip_accents_ && BertKindOf(part) == CharacterKind::kNonspacingMark) continue;
       if (lowercase_) {
         AppendLowercase(part, to);
       } else {

@@ -50,6 +50,15 @@ TEST(WordPieceTest, ControlCharactersAreDroppedAndSpacesEndWords) {
   EXPECT_EQ(WpTokens(*tokenizer, "a\u00A0a\u3000a\u2028a\ra"), "| a| a| a| a| a");
 }
 
+// As in Unicode 8, so that the ids are those of `tokenizers`.
+TEST(WordPieceTest, CharactersThatUnicode8LacksStay) {
+  const auto tokenizer = MustMakeTokenizer(MakeWordPieceVocabulary(kWpPieces));
+  EXPECT_EQ(WpTokens(*tokenizer, "a \u0378"), "| a|[UNK]") << "not assigned";
+  EXPECT_EQ(WpTokens(*tokenizer, "a\U0001CF00"), "|[UNK]") << "a younger mark";
+  EXPECT_EQ(WpTokens(*tokenizer, "a\u2E52a"), "|[UNK]") << "younger punctuation";
+  EXPECT_EQ(WpTokens(*tokenizer, "a\u166Da"), "| a|[UNK]| a") << "punctuation at that time";
+}
+
 TEST(WordPieceTest, CaseAndAccentsAreDroppedAsTheVocabularySays) {
   Vocabulary vocabulary = MakeWordPieceVocabulary(kWpPieces);
   EXPECT_EQ(WpTokens(*MustMakeTokenizer(vocabulary), "UN \u00C9 e\u0301"), "| un| e| e");
