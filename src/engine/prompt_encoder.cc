@@ -243,6 +243,8 @@ StatusOr<core::CoreRequest> PromptEncoder::Finish(LiveRequest* live, const Parts
   const Request& request = live->request;
   if (Cuts(request) && ids.size() > static_cast<size_t>(max_model_len_)) {
     ids.resize(static_cast<size_t>(max_model_len_));
+    // The text is cut, not what the tokenizer adds behind it.
+    if (parts.add_special) ids.back() = tokenizer_->text_end().value_or(ids.back());
   }
   BeginAnswer(live, parts, ids);
   if (live->turn != nullptr) live->turn->next.ids = ids;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/fair_pool.h"
@@ -74,6 +75,34 @@ TEST_F(PromptEncoderTest, APromptToEmbedIsCutWhereThatIsAskedFor) {
     request.prompt = std::string(100, 'p');
     EXPECT_EQ(Encode(request).prompt.size(), 100U);
   }
+}
+
+TEST_F(PromptEncoderTest, ATextThatIsCutKeepsTheTokenBehindIt) {
+  tokenizer::Vocabulary vocabulary;
+  vocabulary.model = "bert";
+  vocabulary.tokens = {"[UNK]", "[CLS]", "[SEP]", "\u2581a", "\u2581b"};
+  vocabulary.types = {2, 3, 3, 1, 1};
+  vocabulary.unk = 0;
+  vocabulary.bos = 1;
+  vocabulary.eos = 2;
+  vocabulary.add_bos = vocabulary.add_eos = true;
+  std::shared_ptr<const tokenizer::Tokenizer> tokens = *tokenizer::MakeTokenizer(vocabulary);
+  const PromptEncoder encoder(tokens, {}, 5, {}, nullptr, nullptr);
+  const auto encode = [&](const std::variant<std::string, std::vector<TokenId>, Chat>& prompt) {
+    LiveRequest live;
+    live.request.prompt = prompt;
+    live.request.embedding.emplace();
+    live.request.embedding->truncate = true;
+    PromptEncoder::Job job(&encoder, &live);
+    const std::optional<StatusOr<core::CoreRequest>> core = job.Run();
+    EXPECT_TRUE(core && core->ok());
+    return core && core->ok() ? (*core)->prompt : std::vector<TokenId>();
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(encode("a b b"), (Ids{1, 3, 4, 4, 2}));
+  EXPECT_EQ(encode("a b b a"), (Ids{1, 3, 4, 4, 2}));
+  EXPECT_EQ(encode("a b b a a a a a"), (Ids{1, 3, 4, 4, 2}));
+  EXPECT_EQ(encode(Ids{3, 3, 3, 3, 4, 4}), (Ids{3, 3, 3, 3, 4})) << "nothing is added to ids";
 }
 
 TEST_F(PromptEncoderTest, EqualSendersShareAndAllOthersAreTold) {

@@ -89,6 +89,7 @@ class VocabularyTokenizer final : public Tokenizer {
   }
   std::optional<TokenId> bos() const override { return bos_; }
   std::optional<TokenId> eos() const override { return eos_; }
+  std::optional<TokenId> text_end() const override { return parts_.end; }
 
  private:
   const std::optional<TokenId> bos_;

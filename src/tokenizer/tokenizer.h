@@ -106,6 +106,8 @@ class Tokenizer {
 
   virtual std::optional<TokenId> bos() const = 0;
   virtual std::optional<TokenId> eos() const = 0;
+  // The token that Encode adds behind a text, if it adds one.
+  virtual std::optional<TokenId> text_end() const { return std::nullopt; }
 };
 
 }  // namespace ropeway::tokenizer
