@@ -97,6 +97,8 @@ class Engine {
   // What ModelOptions::sampling and the model say about requests that do not. A Request says all:
   // sampling_defaults().Params() is one that does not.
   const SamplingDefaults& sampling_defaults() const;
+  // Whether the model is an encoder, which makes embeddings (Request::embedding) and no text.
+  bool embeds_only() const;
 
  private:
   class Impl;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -340,7 +341,7 @@ Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
 }
 
 std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what,
-                   bool chats) {
+                   Asks asks) {
   const auto url = [&](const std::string& host) {
     const bool ipv6 = host.find(':') != std::string::npos;
     return fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https",
@@ -351,14 +352,22 @@ std::string Banner(const server::ServerOptions& options, uint16_t port, const st
                            : options.host == "::"    ? "::1"
                                                      : options.host;
   const char* const key = options.api_keys.empty() ? "" : " -H 'Authorization: Bearer YOUR_KEY'";
-  const char* const ask = chats
-                              ? R"("messages": [{"role": "user", "content": "What is a ropeway?"}])"
-                              : R"("prompt": "A ropeway is")";
+  struct Example {
+    const char* path;
+    const char* body;
+  };
+  // By Asks.
+  static constexpr std::array<Example, 3> kExamples = {{
+      {"chat/completions",
+       R"("messages": [{"role": "user", "content": "What is a ropeway?"}], "max_tokens": 100)"},
+      {"completions", R"("prompt": "A ropeway is", "max_tokens": 100)"},
+      {"embeddings", R"("input": "What is a ropeway?")"},
+  }};
+  const Example& example = kExamples[static_cast<size_t>(asks)];
   return fmt::format(
       "Ropeway {} serves {} on {}\nTry:\n"
-      "  curl {}/v1/{}{} -H 'Content-Type: application/json' -d '{{{}, \"max_tokens\": 100}}'\n",
-      ROPEWAY_VERSION, what, url(options.host), url(host),
-      chats ? "chat/completions" : "completions", key, ask);
+      "  curl {}/v1/{}{} -H 'Content-Type: application/json' -d '{{{}}}'\n",
+      ROPEWAY_VERSION, what, url(options.host), url(host), example.path, key, example.body);
 }
 
 namespace {
@@ -408,8 +417,9 @@ StatusOr<int64_t> RunFront(const FrontFlags& flags, Front front, const std::stri
   WarnIfOpen(options);
   // A banner that cannot be written does not stop the server.
   const std::vector<service::ModelInfo> models = backend->Models();
-  const bool chats = models.empty() || models.front().chats;
-  base::Output().Write(Banner(options, server.port(), what, chats));
+  Asks asks = models.empty() || models.front().chats ? Asks::kChats : Asks::kTexts;
+  if (!models.empty() && models.front().embeds_only) asks = Asks::kEmbeddings;
+  base::Output().Write(Banner(options, server.port(), what, asks));
   // What reads owns its flags: where a disk hangs, it may outlive all that is here.
   signals->StartReloads([owned = std::make_shared<const FrontFlags>(flags), server = &server] {
     return [owned, server, fresh = ReadFreshFiles(*owned)] { Reload(*owned, fresh, server); };

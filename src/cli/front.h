@@ -68,9 +68,12 @@ int64_t StateDescriptors(const SessionOptions& sessions);
 Status FitFront(int64_t descriptors, const DescriptorsBehind& behind,
                 server::ServerOptions* options);
 
-// What is said once clients can come: where, and a request to try. `chats`: the model takes them.
+// What a model is asked for.
+enum class Asks { kChats, kTexts, kEmbeddings };
+
+// What is said once clients can come: where, and a request to try.
 std::string Banner(const server::ServerOptions& options, uint16_t port, const std::string& what,
-                   bool chats);
+                   Asks asks);
 
 // A server that is checked, and has its port and its store, before what it serves is loaded.
 struct Front {

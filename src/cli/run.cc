@@ -99,7 +99,15 @@ Status ResolveWords(RunFlags* flags) {
 // The engine, and in flags->request what the model says where the flags do not.
 StatusOr<std::unique_ptr<Engine>> StartEngine(const EngineOptions& options, RunFlags* flags) {
   StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(options);
-  if (engine.ok()) (*engine)->sampling_defaults().ApplyTo(&flags->request.sampling);
+  if (!engine.ok()) return engine;
+  if ((*engine)->embeds_only()) {
+    return InvalidArgument(
+        fmt::format("the model '{}' makes embeddings only and generates no text: `ropeway serve` "
+                    "answers /v1/embeddings with it",
+                    (*engine)->model_name()),
+        "model");
+  }
+  (*engine)->sampling_defaults().ApplyTo(&flags->request.sampling);
   return engine;
 }
 

@@ -288,7 +288,7 @@ TEST_F(ServeTest, NoRequestMayHaveMoreChoicesThanMayWait) {
 TEST_F(ServeTest, TheBannersRequestFitsTheModelAndReachesTheServer) {
   server::ServerOptions options;
   options.host = "127.0.0.1";
-  EXPECT_EQ(Banner(options, 80, "m", true),
+  EXPECT_EQ(Banner(options, 80, "m", Asks::kChats),
             "Ropeway " ROPEWAY_VERSION
             " serves m on http://127.0.0.1:80\nTry:\n  curl "
             "http://127.0.0.1:80/v1/chat/completions -H 'Content-Type: application/json' -d "
@@ -297,14 +297,16 @@ TEST_F(ServeTest, TheBannersRequestFitsTheModelAndReachesTheServer) {
   options.host = "0.0.0.0";
   options.api_keys = {{"a", "secret-of-a"}};
   options.tls_cert = "cert.pem";
-  const std::string all = Banner(options, 8443, "m", false);
+  const std::string all = Banner(options, 8443, "m", Asks::kTexts);
   EXPECT_THAT(all, HasSubstr("serves m on https://0.0.0.0:8443\n"));
   EXPECT_THAT(all,
               HasSubstr("  curl https://127.0.0.1:8443/v1/completions -H 'Authorization: Bearer "
                         "YOUR_KEY' -H 'Content-Type: application/json' -d '{\"prompt\": \"A "
                         "ropeway is\", \"max_tokens\": 100}'\n"));
   options.host = "::";
-  EXPECT_THAT(Banner(options, 1, "m", true), HasSubstr("curl https://[::1]:1/v1/"));
+  EXPECT_THAT(Banner(options, 1, "m", Asks::kChats), HasSubstr("curl https://[::1]:1/v1/"));
+  EXPECT_THAT(Banner(options, 1, "m", Asks::kEmbeddings),
+              testing::EndsWith("-d '{\"input\": \"What is a ropeway?\"}'\n"));
 }
 
 TEST_F(ServeTest, TheModelMayHaveSeveralNames) {

@@ -167,6 +167,7 @@ const std::string& Engine::model_name() const { return impl_->engine->served_nam
 const SamplingDefaults& Engine::sampling_defaults() const {
   return impl_->engine->sampling_defaults();
 }
+bool Engine::embeds_only() const { return impl_->engine->embeds_only(); }
 
 StatusOr<std::shared_ptr<Backend>> OpenLocalBackend(const EngineOptions& options) {
   StatusOr<std::shared_ptr<engine::LlmEngine>> opened = engine::OpenLocalEngine(options);

@@ -124,6 +124,7 @@ class LlmEngine final : public service::FrontDesk {
   int32_t max_model_len() const { return max_model_len_; }
   const std::string& served_name() const { return config_.served_name; }
   const SamplingDefaults& sampling_defaults() const { return config_.sampling; }
+  bool embeds_only() const { return config_.embeds_only; }
 
  private:
   LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingPolicy> policy,

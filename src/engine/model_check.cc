@@ -185,9 +185,12 @@ std::string SamplingText(const SamplingDefaults& s) {
 std::string ModelText(const model::ModelConfig& c) {
   return fmt::format(
       "{}, {} layers, hidden size {}, {} heads ({} for keys and values) of {}, vocabulary {}, "
-      "context {}, {} output; {} KV bytes per token ({} in q8_0)",
+      "context {}, {}; {} KV bytes per token ({} in q8_0)",
       c.architecture, c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
-      c.vocab_size, c.context_length, c.tied_output ? "tied" : "separate",
+      c.vocab_size, c.context_length,
+      !c.causal       ? "no output"
+      : c.tied_output ? "tied output"
+                      : "separate output",
       c.kv_bytes_of_all_groups(kernels::KvType::kF16) / base::kBlockTokens,
       c.kv_bytes_of_all_groups(kernels::KvType::kQ8_0) / base::kBlockTokens);
 }
@@ -268,7 +271,11 @@ std::string VerdictText(const ModelCheck& check) {
   if (const std::string sampling = SamplingText(check.sampling); !sampling.empty()) {
     text += fmt::format("Its sampling defaults: {}\n", sampling);
   }
-  if (check.chat_template.empty()) text += "It has no chat template: chats are rejected\n";
+  if (!check.config->causal) {
+    text += "It makes embeddings only: requests for text are rejected\n";
+  } else if (check.chat_template.empty()) {
+    text += "It has no chat template: chats are rejected\n";
+  }
   for (const std::string& warning : check.warnings) text += fmt::format("It {}\n", warning);
   return text;
 }

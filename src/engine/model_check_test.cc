@@ -67,6 +67,15 @@ TEST(ModelCheckTest, ModelsOfAllArchitecturesRun) {
   }
 }
 
+TEST(ModelCheckTest, AnEncoderOnlyEmbeds) {
+  const ModelCheck check = CheckOf(model::TinyModel("bert"));
+  ASSERT_TRUE(check.ok()) << check.status().message();
+  const std::string text = VerdictText(check);
+  EXPECT_THAT(text, HasSubstr("context 1024, no output"));
+  EXPECT_THAT(text, HasSubstr("It makes embeddings only: requests for text are rejected\n"));
+  EXPECT_THAT(text, Not(HasSubstr("chats")));
+}
+
 TEST(ModelCheckTest, NamesAllReasonsAtOnce) {
   model::GgufWriter writer = model::TinyLlama();
   for (const char* name : {"blk.0.attn_q.weight", "blk.1.attn_q.weight"}) {

@@ -178,6 +178,18 @@ TEST_F(HttpOllamaTest, TellsWhatTheModelsAre) {
                              HasSubstr("repeat_penalty"), HasSubstr("1.5")));
 }
 
+TEST_F(HttpOllamaTest, AnEncoderOnlyEmbeds) {
+  service::ModelInfo model;
+  model.id = "sea";
+  model.embeds_only = true;
+  model.details = {.architecture = "bert", .calls_tools = true, .thinks = true};
+  backend_.set_models({model});
+  StartServer();
+  EXPECT_EQ(Got("/api/tags")["models"].at(0)["capabilities"], json{"embedding"});
+  const ClientReply reply = Post("/api/show", R"({"model":"sea"})");
+  EXPECT_EQ(json::parse(reply.body)["capabilities"], json{"embedding"});
+}
+
 TEST_F(HttpOllamaTest, ShowNamesWhatIsWrong) {
   for (const auto& [body, status, word] : std::vector<std::tuple<std::string, int, std::string>>{
            {"{}", 400, "'model' is required"},

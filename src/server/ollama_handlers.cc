@@ -75,6 +75,7 @@ OllamaJson DetailsJson(const service::ModelDetails& details) {
 // What a client may ask of it. A gateway's backends may do anything.
 OllamaJson CapabilitiesJson(const service::ModelInfo& model) {
   const service::ModelDetails& details = model.details;
+  if (model.embeds_only) return OllamaJson::array({"embedding"});
   OllamaJson list = OllamaJson::array({"completion"});
   const bool known = !details.architecture.empty();
   if (!known || details.calls_tools) list.push_back("tools");
