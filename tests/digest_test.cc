@@ -1,18 +1,22 @@
 // The bits themselves, checked in: a prompt's KV bytes, tokens and log-probabilities have the same
 // SHA-256 under every instruction set and on every machine; a short prompt on the default model, a
 // long one, beyond one softmax group and one split, on a tiny model with the first five weight
-// types, and a short one on a tiny model with the others. A change of bits needs a new
+// types, and a short one on a tiny model with the others; of an encoder, the embeddings of
+// inputs that are computed together. A change of bits needs a new
 // kNumericsVersion (kernels.h) and with it new lines in tests/data/digest.txt.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/sha256.h"
@@ -21,6 +25,7 @@
 #include "kernels/test_cpu_info.h"
 #include "model/open_model.h"
 #include "model/test_gguf_writer.h"
+#include "model/test_tiny_models.h"
 
 namespace ropeway::test::testing {
 namespace {
@@ -143,6 +148,64 @@ std::string DigestOf(const Work& work, const kernels::Kernels* kernels, kernels:
   return base::HexText(sha.End());
 }
 
+// The sums of inputs' hidden states on a tiny encoder, all inputs in one step. That their company
+// changes no bit is executor/encoder_test.cc's.
+std::string EncoderDigest(kernels::WeightType weights, const kernels::Kernels* kernels,
+                          kernels::KvType kv_type) {
+  constexpr int kLengths[] = {1,  2,   16, 17,
+                              65, 200, 700};  // Of the last, more than one softmax group.
+  constexpr Pooling kPoolings[] = {Pooling::kMean, Pooling::kLast, Pooling::kFirst};
+  const model::TempFile file(model::TinyModel("bert", weights).Bytes());
+  auto gguf = model::OpenModel(file.path());
+  if (!gguf.ok()) return gguf.status().message();
+  auto loaded = model::Model::Load(**gguf, 1);
+  if (!loaded.ok()) return loaded.status().message();
+  const std::shared_ptr<const model::Model> model = std::move(*loaded);
+  const int rows = std::accumulate(std::begin(kLengths), std::end(kLengths), 0);
+  const int num_blocks = rows / base::kBlockTokens + static_cast<int>(std::size(kLengths));
+  const size_t block_bytes = model->config().kv_block_bytes(kv_type);
+  executor::CpuExecutor executor(model, kernels, 2, kv_type);
+  auto layout = executor.Init(num_blocks * static_cast<int64_t>(block_bytes), rows,
+                              static_cast<int>(std::size(kLengths)));
+  if (!layout.ok()) return layout.status().message();
+
+  core::Batch batch;
+  std::vector<std::vector<TokenId>> ids;
+  std::vector<std::vector<core::BlockId>> blocks;
+  std::vector<core::SampleSpec> specs(std::size(kLengths));
+  ids.reserve(std::size(kLengths));
+  blocks.reserve(std::size(kLengths));
+  core::BlockId next = 0;
+  for (size_t i = 0; i < std::size(kLengths); ++i) {
+    std::vector<TokenId>& its = ids.emplace_back();
+    for (int k = 0; k < kLengths[i]; ++k) {
+      its.push_back(static_cast<TokenId>((11 * i + 97 * static_cast<size_t>(k)) %
+                                         static_cast<size_t>(model->config().vocab_size)));
+    }
+    blocks.emplace_back(static_cast<size_t>((kLengths[i] - 1) / base::kBlockTokens + 1));
+    std::iota(blocks.back().begin(), blocks.back().end(), next);
+    next += static_cast<core::BlockId>(blocks.back().size());
+    specs[i].prompt_len = kLengths[i];
+    specs[i].pooling = kPoolings[i % std::size(kPoolings)];
+    core::BatchItem& item = batch.items.emplace_back();
+    item.sequence = i;
+    item.tokens = item.ids = its;
+    item.blocks = blocks.back();
+    item.pool_begin = *specs[i].pooling == Pooling::kLast ? kLengths[i] - 1 : 0;
+    item.pool_end = *specs[i].pooling == Pooling::kFirst ? 1 : kLengths[i];
+    item.spec = &specs[i];
+  }
+  executor.Launch(batch);
+  const auto result = executor.Wait();
+  if (!result.ok()) return result.status().message();
+  if (result->pooled.size() != std::size(kLengths)) return "not all were pooled";
+  base::Sha256Stream sha;
+  for (const core::Pooled& pooled : result->pooled) {
+    sha.Add(pooled.sum.data(), pooled.sum.size() * sizeof(float));
+  }
+  return base::HexText(sha.End());
+}
+
 class Digest
     : public ::testing::TestWithParam<std::tuple<const char*, const char*, kernels::KvType>> {};
 
@@ -155,19 +218,23 @@ TEST_P(Digest, EqualsTheCheckedInOne) {
     GTEST_SKIP() << "needs hardware: a CPU that runs " << name;
   }
   EXPECT_STREQ(kernels->name, name);
-  EXPECT_EQ(DigestOf(WorkOf(context), kernels, kv_type), CheckedInDigest(context, kv_type));
+  const std::string_view what = context;
+  const std::string digest =
+      what == "encoder"        ? EncoderDigest(kernels::WeightType::kF32, kernels, kv_type)
+      : what == "encoder_q8_0" ? EncoderDigest(kernels::WeightType::kQ8_0, kernels, kv_type)
+                               : DigestOf(WorkOf(context), kernels, kv_type);
+  EXPECT_EQ(digest, CheckedInDigest(context, kv_type));
 }
 
-INSTANTIATE_TEST_SUITE_P(InstructionSets, Digest,
-                         ::testing::Combine(::testing::Values("short", "long", "types"),
-                                            ::testing::Values("reference", "avx2", "avx512vnni"),
-                                            ::testing::Values(kernels::KvType::kF16,
-                                                              kernels::KvType::kQ8_0)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" +
-                                  std::get<1>(info.param) + "_" +
-                                  kernels::KvTypeName(std::get<2>(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    InstructionSets, Digest,
+    ::testing::Combine(::testing::Values("short", "long", "types", "encoder", "encoder_q8_0"),
+                       ::testing::Values("reference", "avx2", "avx512vnni"),
+                       ::testing::Values(kernels::KvType::kF16, kernels::KvType::kQ8_0)),
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param) + "_" +
+             kernels::KvTypeName(std::get<2>(info.param));
+    });
 
 }  // namespace
 }  // namespace ropeway::test::testing

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -208,6 +211,43 @@ TEST_F(EngineCoreTest, EmbeddingsAreTheSameChunkedAndPreempted) {
         EXPECT_EQ(event.pooled_positions, static_cast<int32_t>(sum[1]));
       }
     }
+  }
+}
+
+// As an encoder's core.
+TEST_F(EngineCoreTest, WholePromptsAreComputedInBoundedSteps) {
+  constexpr int kRows = 128;
+  EngineCoreOptions options = {.scheduler = {.max_num_seqs = 8, .max_num_batched_tokens = kRows}};
+  options.step.whole_prompts = true;
+  options.cache.prefix_caching = false;
+  std::map<uint64_t, int> items;
+  int fullest = 0;
+  executor_.before_step = [&](const core::Batch& batch) {
+    int rows = 0;
+    for (const core::BatchItem& item : batch.items) {
+      EXPECT_EQ(item.start, 0);
+      EXPECT_FALSE(item.sample);
+      ++items[item.sequence];
+      rows += static_cast<int>(item.tokens.size());
+    }
+    fullest = std::max(fullest, rows);
+    return Status();
+  };
+  Start(12, options);
+  std::vector<core::CoreRequest> requests;
+  for (RequestId id = 1; id <= 40; ++id) {
+    requests.push_back(MakeRequest(id, static_cast<int32_t>(1 + id * 53 % kRows), 0));
+    requests.back().spec.pooling = Pooling::kMean;
+    ASSERT_TRUE(core_->Add(requests.back()).ok());
+  }
+  RunToEnd();
+  EXPECT_LE(fullest, kRows);
+  EXPECT_GT(fullest, kRows / 2);
+  EXPECT_EQ(items.size(), requests.size());
+  for (const auto& [sequence, count] : items) EXPECT_EQ(count, 1) << sequence;
+  for (const core::CoreRequest& request : requests) {
+    EXPECT_EQ(ended_.at(request.id).preemptions, 0);
+    EXPECT_EQ(CountOf(request.id, Kind::kPooled), 1);
   }
 }
 

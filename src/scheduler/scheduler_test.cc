@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "policy/fair_policy.h"
+#include "policy/policies.h"
 #include "scheduler/test_scheduler.h"
 
 namespace ropeway::scheduler {
@@ -45,6 +49,83 @@ TEST_F(SchedulerTest, ChunkLimit) {
   EXPECT_EQ(Step(), "1:0+7 2:0+7*");
   EXPECT_EQ(Step(), "2:7+1* 1:7+7");
   EXPECT_EQ(Step(), "2:8+1* 1:14+1*");
+}
+
+// As encoders need them; none generates anything.
+class WholePromptsTest : public SchedulerTest {
+ protected:
+  void StartWhole(int32_t blocks, const SchedulingOptions& options) {
+    caching_ = false;
+    step_options_.whole_prompts = true;
+    Start(blocks, options, policy_.get());
+  }
+
+  // A step, as Step() writes it. What it computed ends with it.
+  std::string StepToEnd(base::Duration took = kStep) {
+    const SchedulerOutput& plan = scheduler_->Schedule(now_);
+    now_ += took;
+    std::string text;
+    std::vector<core::Sequence*> ended;
+    for (const ScheduledItem& item : plan.items) {
+      text += (text.empty() ? "" : " ") + std::to_string(item.sequence->id()) + ":" +
+              std::to_string(item.start) + "+" + std::to_string(item.num_tokens) +
+              (item.sample ? "*" : "");
+      ended.push_back(item.sequence);
+    }
+    head_ = plan.head == nullptr
+                ? ""
+                : std::to_string(plan.head->id()) + ": " + NamesOf(plan.head_blocked_by).text;
+    scheduler_->OnStep(took);
+    for (core::Sequence* sequence : ended) {
+      sequence->computed = sequence->num_ids();
+      kv_->OnComputed(sequence);
+      scheduler_->Remove(sequence, core::SequenceEvent::kEnd);
+    }
+    CheckSound();
+    EXPECT_EQ(NumRunning(), 0) << "what has started is computed";
+    EXPECT_EQ(NumPreempted(), 0);
+    return text;
+  }
+
+  std::unique_ptr<policy::SchedulingPolicy> policy_;
+};
+
+TEST_F(WholePromptsTest, APromptIsComputedInOneStepOrWaits) {
+  StartWhole(30, {.max_num_seqs = 8, .max_num_batched_tokens = 100, .max_prefill_chunk = 10});
+  for (const int32_t length : {60, 50, 40, 10, 1, 100, 100}) Add(length, 0);
+  EXPECT_EQ(StepToEnd(), "1:0+60") << "40 rows are left, which are no whole prompt";
+  EXPECT_EQ(head_, "2: max_num_batched_tokens");
+  EXPECT_EQ(StepToEnd(), "2:0+50 3:0+40 4:0+10") << "the budget to its end";
+  EXPECT_EQ(StepToEnd(), "5:0+1") << "none passes the head of the queue";
+  EXPECT_EQ(head_, "6: max_num_batched_tokens");
+  EXPECT_EQ(StepToEnd(), "6:0+100");
+  EXPECT_EQ(StepToEnd(), "7:0+100");
+  EXPECT_TRUE(scheduler_->empty());
+}
+
+// Its blocks are for the step alone; nothing is preempted for another one's.
+TEST_F(WholePromptsTest, WhatHasNoBlocksWaitsForThoseOfTheStepBefore) {
+  StartWhole(5, {.max_num_seqs = 8, .max_num_batched_tokens = 100});
+  for (const int32_t length : {48, 40, 80}) Add(length, 0);
+  EXPECT_EQ(StepToEnd(), "1:0+48");
+  EXPECT_EQ(head_, "2: free KV blocks");
+  EXPECT_EQ(StepToEnd(), "2:0+40");
+  EXPECT_EQ(StepToEnd(), "3:0+80") << "all blocks";
+}
+
+// Between tenants steps are to be short: where a prompt alone is longer, it is computed all the
+// same.
+TEST_F(WholePromptsTest, AStepBetweenTenantsHoldsOnePromptAtLeast) {
+  policy_ = *policy::MakePolicy({.policy = "priority+fair"}, caching_);
+  step_options_.learn_cost = true;
+  tenant_ = "a";
+  StartWhole(300, {.max_num_seqs = 8, .max_num_batched_tokens = 512});
+  Add(500, 0);
+  EXPECT_EQ(StepToEnd(std::chrono::seconds(5)), "1:0+500") << "no speed is known yet";
+  for (const int32_t length : {200, 30, 30, 30}) Add(length, 0);
+  EXPECT_EQ(StepToEnd(std::chrono::seconds(2)), "2:0+200");
+  EXPECT_EQ(StepToEnd(), "3:0+30 4:0+30") << "64 are the least that a step holds";
+  EXPECT_EQ(StepToEnd(), "5:0+30");
 }
 
 TEST_F(SchedulerTest, SlotsAreKeptAndTheNextOneFollows) {
