@@ -2,7 +2,8 @@
 //
 //   embed_lines MODEL [q8_0 | q4_0] <TEXTS
 //
-// TEXTS is a JSON list of texts. Prints {"seconds": of all requests at once, "embeddings":
+// TEXTS is a JSON list of texts; the end of what is too long is cut off. Prints {"seconds": of all
+// requests at once, "embeddings":
 // [[...], ...]}.
 #include <chrono>
 #include <cstdio>
@@ -33,6 +34,7 @@ int Run(const std::string& path, const std::string& quantize) {
     Request& request = requests.emplace_back();
     request.prompt = text.get<std::string>();
     request.embedding.emplace();
+    request.embedding->truncate = true;
   }
   const auto begin = std::chrono::steady_clock::now();
   auto handles = (*engine)->SubmitMany(std::move(requests));
