@@ -63,7 +63,7 @@ int Main(int argc, char** argv) {
   program.footer =
       "Other names run bench/run.py, which drives servers: schedulers, priorities, fairness, "
       "long-prompt,\nsessions, conversations, prefixes, knobs, serial-vs-batched, http, users, "
-      "models,\nfirst-answers";
+      "models,\nembeddings, first-answers";
   program.commands = {KernelsCommand(),    StepsCommand(),       EngineCommand(), DiskTierCommand(),
                       OrderPriceCommand(), DeterminismCommand(), ReplayCommand(), GatewayCommand()};
   const auto is_here = [&program](std::string_view name) {

@@ -11,8 +11,8 @@ import sys
 from ropeway_bench import suite
 
 NAMES = ("schedulers", "priorities", "fairness", "long-prompt", "sessions", "prefixes", "determinism",
-         "kernels", "order-price", "serial-vs-batched", "knobs", "http", "users", "engine", "steps", "models", "first-answers",
-         "gateway", "conversations")
+         "kernels", "order-price", "serial-vs-batched", "knobs", "http", "users", "engine", "steps", "models", "embeddings",
+         "first-answers", "gateway", "conversations")
 
 
 def main():

@@ -55,8 +55,8 @@ int Main(int argc, char** argv) {
        "The other benchmarks are in ropeway-bench; `ropeway bench NAME` runs them "
        "(docs/benchmarks.md):\n"
        "schedulers, priorities, fairness, long-prompt, sessions, conversations, prefixes, "
-       "knobs,\nserial-vs-batched, gateway, http, users, models, first-answers, determinism, "
-       "kernels, steps, engine, disk-tier,\norder-price, replay",
+       "knobs,\nserial-vs-batched, gateway, http, users, models, embeddings, first-answers, "
+       "determinism, kernels,\nsteps, engine, disk-tier, order-price, replay",
        nullptr,
        {loadgen::BenchServeCommand(&bench_serve)}},
       cli::TopCommand(&top),

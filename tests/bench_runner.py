@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 # pylint: disable=wrong-import-position
-from ropeway_bench import (conversations, determinism, engine, fairness, first_answers, gateway, http, knobs, long_prompt,  # noqa: E402
+from ropeway_bench import (conversations, determinism, embeddings, engine, fairness, first_answers, gateway, http, knobs, long_prompt,  # noqa: E402
                            models, plot, prefixes, priorities, schedulers, serial_vs_batched, servers, sessions, steps, suite)
 from ropeway_bench.metrics import Metrics  # noqa: E402
 
@@ -22,7 +22,7 @@ ARGS = argparse.Namespace()
 MODULES = {"schedulers": schedulers, "priorities": priorities, "fairness": fairness, "long-prompt": long_prompt,
            "sessions": sessions, "serial-vs-batched": serial_vs_batched, "knobs": knobs, "http": http, "engine": engine,
            "steps": steps, "prefixes": prefixes, "determinism": determinism, "models": models,
-           "first-answers": first_answers, "gateway": gateway, "conversations": conversations}
+           "first-answers": first_answers, "embeddings": embeddings, "gateway": gateway, "conversations": conversations}
 
 
 def front(name, *flags):
