@@ -159,6 +159,10 @@ struct CacheOptions {
   int64_t disk_bytes = int64_t{8} << 30;  // What it may take there, all overhead included.
   // Bytes per second written to it in the long run; 0: what costs 3 % of the cores.
   int64_t disk_write_rate = 0;
+  // Where it publishes which blocks it has, for routers (docs/kv_cache.md): "tcp://HOST:PORT",
+  // "ipc://PATH", or a port of 127.0.0.1; "": nowhere. Whoever reads there reads prompts.
+  std::string events_address = {};
+  std::string events_topic = {};  // Of those messages.
 };
 
 struct SessionOptions {

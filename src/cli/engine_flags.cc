@@ -321,7 +321,12 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
          "Maximum size of --kv-disk-path, including all overhead"},
         {"--kv-disk-write-rate", flags::RateValue(&options.cache.disk_write_rate),
          "Mean rate of writes to --kv-disk-path, such as 20MiB/s; auto: a rate that costs 3 % of "
-         "the cores"}}}};
+         "the cores"},
+        {"--kv-events", flags::TextValue(&options.cache.events_address, "ADDRESS"),
+         "Publish which KV blocks there are, by ZeroMQ in vLLM's format, for routers: "
+         "tcp://HOST:PORT, ipc://PATH, or a port of 127.0.0.1. Whoever reads there reads prompts"},
+        {"--kv-events-topic", flags::TextValue(&options.cache.events_topic, "TEXT"),
+         "Topic of the messages of --kv-events"}}}};
 }
 
 flags::FlagTable LogTable(LogFlags* log) {

@@ -481,6 +481,7 @@ CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const core::Sequence& sequ
 }
 
 void EngineCore::EmitAll() {
+  kv_.SettleEvents();
   std::vector<CoreEvent> events;
   try {
     if (options_.check_integrity && sequences_.empty()) base::Check(CheckIntegrity());

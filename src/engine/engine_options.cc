@@ -64,6 +64,10 @@ Status ValidateCache(const CacheOptions& cache) {
     return InvalidArgument(
         "kv_disk_path (--kv-disk-path) needs prefix_caching (--prefix-caching on)", "kv_disk_path");
   }
+  if (!cache.events_address.empty() && !cache.prefix_caching) {
+    return InvalidArgument("kv_events (--kv-events) needs prefix_caching (--prefix-caching on)",
+                           "kv_events");
+  }
   return {};
 }
 
@@ -104,7 +108,8 @@ kvcache::KvCacheOptions EngineCoreOptions::CacheOf(const executor::KvLayout& lay
           .windows = layout.windows,
           .cache = cache,
           .eviction = eviction,
-          .tier = tier};
+          .tier = tier,
+          .events = block_events};
 }
 
 Status ValidateEngineOptions(const EngineOptions& options) {
@@ -146,11 +151,15 @@ void UseForEncoder(int32_t max_positions, EngineOptions* options) {
   int& rows = options->scheduler.max_num_batched_tokens;
   rows = std::max(rows, max_positions);
   options->cache.prefix_caching = false;
-  if (options->cache.disk_path.empty()) return;
-  base::Log().warn(
-      "kv_disk_path (--kv-disk-path) is not used: nothing is kept of the inputs of a model that "
-      "makes embeddings only");
-  options->cache.disk_path.clear();
+  const auto unused = [](const char* option, std::string* value) {
+    if (value->empty()) return;
+    base::Log().warn(
+        "{} is not used: nothing is kept of the inputs of a model that makes embeddings only",
+        option);
+    value->clear();
+  };
+  unused("kv_disk_path (--kv-disk-path)", &options->cache.disk_path);
+  unused("kv_events (--kv-events)", &options->cache.events_address);
 }
 
 StatusOr<std::unique_ptr<policy::SchedulingPolicy>> PolicyOf(const EngineOptions& options) {

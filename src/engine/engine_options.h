@@ -24,6 +24,7 @@ struct EngineCoreOptions {
   CacheOptions cache{};
   kvcache::EvictionPolicy eviction = kvcache::EvictionPolicy::kCost;
   kvcache::KvTier* tier = nullptr;                // Null: none. Must outlive the core.
+  kvcache::BlockEvents* block_events = nullptr;   // Null: none. Must outlive the core.
   int32_t max_model_len = 0;                      // Already lowered to what the pool holds.
   std::function<bool(TokenId)> is_end = nullptr;  // Empty: no token ends a sequence.
   // Check integrity after each step or Abort that leaves the core idle; a violation ends the

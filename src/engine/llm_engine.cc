@@ -241,6 +241,17 @@ Status OpenFiles(LlmEngineConfig* config) {
     if (!opened.ok()) return opened.status();
     config->trace = *std::move(opened);
   }
+  const CacheOptions& cache = options.cache;
+  if (config->publisher == nullptr && !cache.events_address.empty()) {
+    StatusOr<std::unique_ptr<kvcache::EventPublisher>> bound =
+        kvcache::EventPublisher::Bind(cache.events_address, cache.events_topic);
+    if (!bound.ok()) return bound.status();
+    config->publisher = *std::move(bound);
+    config->block_events = std::make_unique<kvcache::BlockEvents>(
+        [publisher = config->publisher.get()](std::vector<kvcache::BlockEvent> events) {
+          return publisher->Publish(std::move(events));
+        });
+  }
   return {};
 }
 
@@ -256,6 +267,7 @@ StatusOr<std::unique_ptr<LlmEngine>> LlmEngine::Create(LlmEngineConfig config) {
   core.step.whole_prompts = config.embeds_only;
   core.check_integrity = config.check_integrity;
   core.tier = config.tier.get();
+  core.block_events = config.block_events.get();
   core.is_end = [tokenizer = config.tokenizer](TokenId id) { return tokenizer->IsEnd(id); };
   if (Status status = core.Validate(*layout); !status.ok()) return status;
   try {

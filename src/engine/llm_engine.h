@@ -24,6 +24,8 @@
 #include "engine/trace_writer.h"
 #include "engine/watchdog.h"
 #include "executor/executor.h"
+#include "kvcache/block_events.h"
+#include "kvcache/event_publisher.h"
 #include "kvcache/kv_tier.h"
 #include "policy/scheduling_policy.h"
 #include "ropeway/options.h"
@@ -65,7 +67,9 @@ struct LlmEngineConfig {
   std::shared_ptr<store::StateWriter> state_writer;  // Of sessions; null: as the options say.
   // What OpenFiles opens.
   std::unique_ptr<store::SessionStore> sessions;
-  std::unique_ptr<TraceWriter> trace;  // Null: none.
+  std::unique_ptr<TraceWriter> trace;                  // Null: none.
+  std::unique_ptr<kvcache::EventPublisher> publisher;  // Of KV events; null: none.
+  std::unique_ptr<kvcache::BlockEvents> block_events;  // What it publishes.
   // What the texts and ids of all requests under way may take together, shared between tenants
   // (base::SharedBudget); more are rejected with kResourceExhausted. One alone is accepted, however
   // large.
@@ -76,9 +80,9 @@ struct LlmEngineConfig {
   base::Random* random = nullptr;  // For absent seeds; must outlive the engine; one call at a time.
 };
 
-// Opens the sessions and the trace file that the options name, unless they are open: before the
-// model is loaded, a mistake in their paths costs no time. kInvalidArgument with the option at
-// fault.
+// Opens the sessions, the trace file and the address of events that the options name, unless they
+// are open: before the model is loaded, a mistake in them costs no time. kInvalidArgument with the
+// option at fault.
 Status OpenFiles(LlmEngineConfig* config);
 
 // See Backend. An absent max_tokens means what the prompt leaves of max_model_len, and so does a

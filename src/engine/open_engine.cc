@@ -261,8 +261,10 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   const kernels::KvType kv_type = *kernels::KvTypeByName(options.cache.kv_dtype.c_str());
   if (Status status = AddCacheAndFiles(*check.config, kv_type, &config); !status.ok())
     return status;
-  // Only blocks on disk, and what a gateway moves, can meet another model file.
-  if (!config.options.cache.disk_path.empty() || options.model.digest) {
+  // Only blocks on disk, what a gateway moves, and names that a router compares can meet another
+  // model file.
+  if (!config.options.cache.disk_path.empty() || options.model.digest ||
+      config.publisher != nullptr) {
     StatusOr<std::string> digest = model::FileDigest(*file, threads);
     if (!digest.ok()) return LoadFailure(&check, digest.status());
     config.model_digest = *std::move(digest);

@@ -14,6 +14,8 @@
 
 namespace ropeway::kvcache {
 
+class BlockEvents;
+
 enum class EvictionPolicy {
   kCost,  // See EvictionQueue.
   kLru,   // Least recently used: a baseline.
@@ -132,6 +134,8 @@ class BlockPool {
   void SetComputed(core::BlockId block) { At(block).writer = kNoWriter; }
   // Removes the name; a cached block becomes free. REQUIRES: named, without a claim.
   void ForgetName(core::BlockId block);
+  // Is told of names that are removed; must outlive the pool.
+  void set_events(BlockEvents* events) { events_ = events; }
 
   bool named(core::BlockId block) const { return At(block).named; }
   const core::BlockName& name(core::BlockId block) const { return At(block).name; }
@@ -187,6 +191,7 @@ class BlockPool {
   std::vector<core::BlockId> buckets_;
   size_t bucket_mask_ = 0;
   EvictionQueue queue_;
+  BlockEvents* events_ = nullptr;  // Null: none.
   int32_t num_held_ = 0;
   uint64_t evictions_ = 0;
 };

@@ -46,6 +46,11 @@ KvCacheManager::KvCacheManager(const KvCacheOptions& options)
       pool_(options.num_blocks, options.eviction),
       store_(options.num_blocks) {
   evicted_.reserve(static_cast<size_t>(options.num_blocks));
+  if (options.events == nullptr) return;
+  const auto whole = std::find(options.windows.begin(), options.windows.end(), 0);
+  options.events->set_group(
+      whole == options.windows.end() ? 0 : static_cast<int32_t>(whole - options.windows.begin()));
+  pool_.set_events(options.events);
 }
 
 void KvCacheManager::Reserve(core::Sequence* sequence, int32_t positions, int32_t groups) {
@@ -203,8 +208,17 @@ void KvCacheManager::Publish(core::Sequence* sequence, int32_t index, int32_t gr
     pool_.SetReused(known);
     pool_.Unref(block, {});
     block = known;
+  } else {
+    return;  // The other sequence will publish it, and this block stays private.
   }
-  // Else the other sequence will publish it, and this block stays private.
+  Announce(*sequence, index, group);
+}
+
+void KvCacheManager::Announce(const core::Sequence& sequence, int32_t index, int32_t group) const {
+  if (options_.events == nullptr || group != options_.events->group()) return;
+  const std::vector<core::BlockName>& names = sequence.kv.names;
+  const auto i = static_cast<size_t>(index);
+  options_.events->Stored(names[i], i > 0 ? &names[i - 1] : nullptr, BlockIds(sequence, index));
 }
 
 core::BlockId KvCacheManager::PublishLate(core::Sequence* sequence, int32_t index, int32_t group) {

@@ -9,6 +9,7 @@
 
 #include "core/batch.h"
 #include "core/sequence.h"
+#include "kvcache/block_events.h"
 #include "kvcache/block_pool.h"
 #include "kvcache/kv_tier.h"
 #include "kvcache/kv_windows.h"
@@ -49,6 +50,8 @@ struct KvCacheOptions {
   CacheOptions cache{};
   EvictionPolicy eviction = EvictionPolicy::kCost;
   const KvTier* tier = nullptr;  // Null: none. Must outlive the manager.
+  // Is told which blocks there are; null: none. Must outlive the manager.
+  BlockEvents* events = nullptr;
 };
 
 // The cached part of a sequence's context when it starts. A block counts if it is there
@@ -160,6 +163,11 @@ class KvCacheManager {
   // The tier is off.
   void ForgetToStore() { store_.Clear(); }
 
+  // To be called after each step: see BlockEvents.
+  void SettleEvents() {
+    if (options_.events != nullptr) options_.events->Settle(pool_, options_.tier);
+  }
+
   // The parked tail's name. REQUIRES: sequence.parked is not a multiple of kBlockTokens, and the
   // names of the full blocks before it are known.
   static core::BlockName PartialName(const core::Sequence& sequence);
@@ -220,6 +228,8 @@ class KvCacheManager {
   void NamePending(core::Sequence* sequence, int32_t begin, int32_t end);
   void GiveBackUnseen(core::Sequence* sequence);
   void Publish(core::Sequence* sequence, int32_t index, int32_t group);
+  // Tells of the sequence's block, which is computed.
+  void Announce(const core::Sequence& sequence, int32_t index, int32_t group) const;
   // The block of a sequence that stops, published if it was private because another sequence had
   // its name when it was computed. -1: it stays private, or it was given back.
   core::BlockId PublishLate(core::Sequence* sequence, int32_t index, int32_t group);

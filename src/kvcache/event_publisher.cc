@@ -1,0 +1,294 @@
+#include "kvcache/event_publisher.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+
+namespace ropeway::kvcache {
+namespace {
+
+using nlohmann::json;
+
+// Messages that wait for one slow reader; more are lost to it.
+constexpr int kMostUnread = 4096;
+constexpr int kLingerMs = 200;
+
+Status NoAddress(const std::string& address, std::string_view reason) {
+  return InvalidArgument(
+      fmt::format("kv_events (--kv-events): cannot publish at '{}': {}", address, reason),
+      "kv_events");
+}
+
+bool IsPort(std::string_view text) {
+  int port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return error == std::errc() && end == text.data() + text.size() && port > 0 && port <= 65535;
+}
+
+// ZeroMQ takes what is too large for a port for another one.
+bool IsEndpoint(std::string_view address) {
+  if (address.starts_with("ipc://")) return true;
+  const std::string_view port = address.substr(address.rfind(':') + 1);
+  return address.starts_with("tcp://") && (port == "*" || IsPort(port));
+}
+
+// Whether only this machine can connect to it.
+bool IsLocal(std::string_view address) {
+  return address.starts_with("ipc://") || address.starts_with("tcp://127.") ||
+         address.starts_with("tcp://localhost:") || address.starts_with("tcp://[::1]:");
+}
+
+// A stored event to which the chain's next blocks may be added.
+json StoredJson(const BlockEvent& event) {
+  json parent = nullptr;
+  if (event.parent.has_value()) parent = *event.parent;
+  return json::array({"BlockStored", json::array({event.hash}), std::move(parent), event.ids,
+                      base::kBlockTokens, nullptr});
+}
+
+}  // namespace
+
+void BlockDirectory::Apply(const BlockEvent& event) {
+  if (event.kind == BlockEvent::Kind::kCleared) {
+    blocks_.clear();
+    by_order_.clear();
+    return;
+  }
+  const auto found = blocks_.find(event.hash);
+  if (event.kind == BlockEvent::Kind::kRemoved) {
+    if (found == blocks_.end()) return;
+    by_order_.erase(found->second.order);
+    blocks_.erase(found);
+    return;
+  }
+  if (found != blocks_.end()) return;
+  const auto place = by_order_.emplace_hint(by_order_.end(), next_, event.hash);
+  try {
+    blocks_.emplace(event.hash, Block{event, next_});
+  } catch (...) {
+    by_order_.erase(place);
+    throw;
+  }
+  ++next_;
+}
+
+void BlockDirectory::AddWithParents(uint64_t hash, std::unordered_map<uint64_t, bool>* added,
+                                    std::vector<BlockEvent>* all) const {
+  std::vector<const BlockEvent*> chain;
+  for (auto block = blocks_.find(hash); block != blocks_.end();) {
+    if (!added->emplace(block->first, true).second) break;
+    chain.push_back(&block->second.stored);
+    if (!block->second.stored.parent.has_value()) break;
+    block = blocks_.find(*block->second.stored.parent);
+  }
+  for (auto event = chain.rbegin(); event != chain.rend(); ++event) all->push_back(**event);
+}
+
+std::vector<BlockEvent> BlockDirectory::All() const {
+  std::vector<BlockEvent> all;
+  all.reserve(blocks_.size());
+  std::unordered_map<uint64_t, bool> added;
+  for (const auto& [order, hash] : by_order_) AddWithParents(hash, &added, &all);
+  return all;
+}
+
+std::vector<uint8_t> EncodeEvents(const std::vector<BlockEvent>& events, double seconds) {
+  json list = json::array();
+  const BlockEvent* before = nullptr;
+  for (const BlockEvent& event : events) {
+    const bool same_kind = before != nullptr && before->kind == event.kind;
+    switch (event.kind) {
+      case BlockEvent::Kind::kStored:
+        if (same_kind && event.parent == before->hash) {
+          list.back()[1].push_back(event.hash);
+          for (const TokenId id : event.ids) list.back()[3].push_back(id);
+        } else {
+          list.push_back(StoredJson(event));
+        }
+        break;
+      case BlockEvent::Kind::kRemoved:
+        if (same_kind) {
+          list.back()[1].push_back(event.hash);
+        } else {
+          list.push_back(json::array({"BlockRemoved", json::array({event.hash})}));
+        }
+        break;
+      case BlockEvent::Kind::kCleared:
+        list.push_back(json::array({"AllBlocksCleared"}));
+        break;
+    }
+    before = &event;
+  }
+  return json::to_msgpack(json::array({seconds, std::move(list), 0}));
+}
+
+// A context and its one socket.
+struct EventPublisher::Socket {
+  void* context = zmq_ctx_new();
+  void* xpub = context == nullptr ? nullptr : zmq_socket(context, ZMQ_XPUB);
+
+  Socket() = default;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  ~Socket() {
+    if (xpub != nullptr) zmq_close(xpub);
+    if (context != nullptr) zmq_ctx_term(context);
+  }
+
+  bool Set(int option, int value) const {
+    return zmq_setsockopt(xpub, option, &value, sizeof value) == 0;
+  }
+
+  // An XPUB socket never waits: what a reader does not take is lost to it.
+  void Send(const void* data, size_t size, int flags) const {
+    while (zmq_send(xpub, data, size, flags) < 0 && zmq_errno() == EINTR) {
+    }
+  }
+};
+
+StatusOr<std::unique_ptr<EventPublisher>> EventPublisher::Bind(const std::string& address,
+                                                               const std::string& topic) {
+  const std::string endpoint = IsPort(address) ? "tcp://127.0.0.1:" + address : address;
+  if (!IsEndpoint(endpoint)) {
+    return NoAddress(address, "expected tcp://HOST:PORT, ipc://PATH or a port of 127.0.0.1");
+  }
+  auto socket = std::make_unique<Socket>();
+  // Each subscription is passed on, not only the first to a topic. Readers by IPv6 may come, too.
+  if (socket->xpub == nullptr || !socket->Set(ZMQ_XPUB_VERBOSE, 1) ||
+      !socket->Set(ZMQ_SNDHWM, kMostUnread) || !socket->Set(ZMQ_LINGER, kLingerMs) ||
+      !socket->Set(ZMQ_IPV6, endpoint.starts_with("tcp://[") ? 1 : 0) ||
+      zmq_bind(socket->xpub, endpoint.c_str()) != 0) {
+    return NoAddress(address, zmq_strerror(zmq_errno()));
+  }
+  std::array<char, 256> bound{};
+  size_t size = bound.size();
+  if (zmq_getsockopt(socket->xpub, ZMQ_LAST_ENDPOINT, bound.data(), &size) != 0) {
+    return NoAddress(address, zmq_strerror(zmq_errno()));
+  }
+  std::unique_ptr<EventPublisher> publisher(new EventPublisher(std::move(socket), topic));
+  publisher->endpoint_ = bound.data();
+  publisher->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (publisher->wake_fd_ < 0) return NoAddress(address, "no file descriptor is left");
+  if (!IsLocal(publisher->endpoint_)) {
+    base::Log().warn(
+        "KV events are published at {}: whoever reaches that address reads the tokens of all "
+        "prompts and answers",
+        publisher->endpoint_);
+  }
+  publisher->thread_ = std::thread([self = publisher.get()] { self->Main(); });
+  pthread_setname_np(publisher->thread_.native_handle(), "ropeway-kv-evnt");
+  return publisher;
+}
+
+EventPublisher::EventPublisher(std::unique_ptr<Socket> socket, std::string topic)
+    : socket_(std::move(socket)), topic_(std::move(topic)) {}
+
+EventPublisher::~EventPublisher() {
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard lock(mu_);
+      stopping_ = true;
+    }
+    Wake();
+    thread_.join();
+  }
+  if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+void EventPublisher::Wake() const {
+  const uint64_t one = 1;
+  // It fails only where it is awake 2^64 times over.
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+}
+
+bool EventPublisher::Publish(std::vector<BlockEvent> events) noexcept {
+  try {
+    const std::lock_guard lock(mu_);
+    if (queue_.size() + events.size() > kMostQueued) return false;
+    queue_.insert(queue_.end(), std::make_move_iterator(events.begin()),
+                  std::make_move_iterator(events.end()));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  Wake();
+  return true;
+}
+
+// Whether there is a new one.
+bool EventPublisher::ReadSubscriptions() {
+  bool subscribed = false;
+  std::array<char, 256> frame{};
+  for (;;) {
+    const int size = zmq_recv(socket_->xpub, frame.data(), frame.size(), ZMQ_DONTWAIT);
+    if (size < 0) return subscribed;
+    subscribed = subscribed || (size > 0 && frame[0] == 1);
+  }
+}
+
+void EventPublisher::Send(const std::vector<BlockEvent>& events) {
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  for (size_t begin = 0; begin < events.size(); begin += kMostInMessage) {
+    const size_t end = std::min(events.size(), begin + kMostInMessage);
+    const std::vector<uint8_t> payload =
+        EncodeEvents({events.begin() + static_cast<ptrdiff_t>(begin),
+                      events.begin() + static_cast<ptrdiff_t>(end)},
+                     now);
+    std::array<uint8_t, 8> number{};
+    for (size_t i = 0; i < number.size(); ++i) {
+      number[i] = static_cast<uint8_t>(next_number_ >> (8 * (number.size() - 1 - i)));
+    }
+    ++next_number_;
+    socket_->Send(topic_.data(), topic_.size(), ZMQ_SNDMORE);
+    socket_->Send(number.data(), number.size(), ZMQ_SNDMORE);
+    socket_->Send(payload.data(), payload.size(), 0);
+  }
+}
+
+void EventPublisher::Main() {
+  bool tell_all = false;
+  for (;;) {
+    std::array<zmq_pollitem_t, 2> wait = {zmq_pollitem_t{socket_->xpub, 0, ZMQ_POLLIN, 0},
+                                          zmq_pollitem_t{nullptr, wake_fd_, ZMQ_POLLIN, 0}};
+    if (zmq_poll(wait.data(), static_cast<int>(wait.size()), -1) < 0 && zmq_errno() != EINTR)
+      return;
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t size = read(wake_fd_, &count, sizeof count);
+    tell_all = ReadSubscriptions() || tell_all;
+    std::vector<BlockEvent> events;
+    {
+      const std::lock_guard lock(mu_);
+      if (stopping_) return;
+      events.swap(queue_);
+    }
+    try {
+      for (const BlockEvent& event : events) directory_.Apply(event);
+      Send(events);
+      if (std::exchange(tell_all, false)) Send(directory_.All());
+    } catch (const std::bad_alloc&) {
+      // What a reader was told may be wrong now: all of it is taken back.
+      directory_.Apply({.kind = BlockEvent::Kind::kCleared});
+      try {
+        Send({{.kind = BlockEvent::Kind::kCleared}});
+      } catch (const std::bad_alloc&) {
+        base::Log().error("KV events were lost for want of memory");
+      }
+    }
+  }
+}
+
+}  // namespace ropeway::kvcache
