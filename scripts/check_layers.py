@@ -47,7 +47,7 @@ ALLOWED = {
 }
 PUBLIC = "include"  # include/ropeway: includes no room; open to every room that may include its source's.
 WIRING = "main"  # src/main.cc: the only program file that may include every room.
-OUTSIDE = ["sim", "bench", "tests", "examples", "fuzz"]  # May include anything; no room includes them.
+OUTSIDE = ["sim", "bench", "tests", "examples", "fuzz", "python"]  # May include anything; no room includes them.
 
 SUFFIXES = {".h", ".hpp", ".cc", ".cpp", ".inc", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*(?:include|import)[ \t]*(["<])([^">\n]+)[">]', re.MULTILINE)

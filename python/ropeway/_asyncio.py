@@ -1,0 +1,51 @@
+"""Wakes tasks of an event loop when the engine has output for them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import weakref
+
+from ropeway import _ropeway
+
+
+class Waker:
+    """One for each event loop. The engine's threads write to a file descriptor, which the loop
+    watches; none of them ever waits for Python."""
+
+    _of_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Waker]" = weakref.WeakKeyDictionary()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue = _ropeway.ReadyQueue()
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._keys = itertools.count(1)
+        loop.add_reader(self._queue.fd, self._wake)
+
+    @classmethod
+    def of_this_loop(cls) -> "Waker":
+        loop = asyncio.get_running_loop()
+        waker = cls._of_loop.get(loop)
+        if waker is None:
+            waker = cls._of_loop[loop] = cls(loop)
+        return waker
+
+    def watch(self, handle: _ropeway.Handle, *, only_end: bool) -> int:
+        """A key to wait with: for output of the handle, or for its end alone. One at a time."""
+        key = next(self._keys)
+        handle.notify(self._queue, key, only_end)
+        return key
+
+    async def wait(self, key: int) -> None:
+        """Returns when there may be something new. Look before: what came earlier is not told again."""
+        future = self._waiting[key] = self._loop.create_future()
+        try:
+            await future
+        finally:
+            self._waiting.pop(key, None)
+
+    def _wake(self) -> None:
+        for key in self._queue.take():
+            future = self._waiting.get(key)
+            if future is not None and not future.done():
+                future.set_result(None)

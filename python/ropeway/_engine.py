@@ -1,0 +1,372 @@
+"""The engine, its requests and their results."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import weakref
+from typing import Any, AsyncIterator, Generator, Iterator, Mapping, Sequence, Union
+
+import numpy as np
+
+from ropeway import _ropeway
+from ropeway._asyncio import Waker
+from ropeway._ropeway import Delta
+
+Prompt = Union[str, Sequence[int]]
+Message = Mapping[str, Any]
+
+# Fields of a request that the HTTP API does not have.
+_EXTRAS = ("resume_ids", "tenant", "cache_scope", "session", "choice")
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """Tokens of one request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    """Of the prompt, those that the prefix cache had."""
+    reasoning_tokens: int
+    """Of the completion, those of thoughts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A request that has ended."""
+
+    text: str
+    finish_reason: str
+    """"stop" or "length"."""
+    token_ids: list[int]
+    logprobs: np.ndarray | None
+    """float32, shape (n,): of the raw distribution. None unless `logprobs` was asked for."""
+    top_ids: np.ndarray | None
+    """int32, shape (n, k): the most probable tokens; -1 where there are fewer."""
+    top_logprobs: np.ndarray | None
+    """float32, shape (n, k); NaN where there are fewer."""
+    prompt_ids: list[int] | None
+    """With `prompt_logprobs`: the prompt's tokens, and with each its log-probability given those
+    before it (NaN for the first)."""
+    prompt_logprobs: np.ndarray | None
+    reasoning: str
+    tool_calls: list[dict[str, str]]
+    """Each {"id", "name", "arguments"}."""
+    usage: Usage
+    seed: int
+    """With which the same request gives the same text."""
+    preemptions: int
+    times: dict[str, float]
+    """Seconds in the phases "queue", "prefill" and "decode"."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """What is served. Engines give the same bits for the same request if `digest`, `numerics` and
+    `limits` are equal and `digest` is not ""."""
+
+    name: str
+    max_model_len: int
+    digest: str
+    numerics: str
+    limits: str
+    fingerprint: str
+    vocabulary: int
+    embedding_size: int
+    chats: bool
+    embeds_only: bool
+    architecture: str
+    quantization: str
+    parameters: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+    """A conversation that the engine keeps. Times are Unix seconds."""
+
+    id: str
+    turns: int
+    tokens: int
+    created: float
+    last_used: float
+    expires: float
+    turn_under_way: bool
+    durable: bool
+    lost: bool
+
+
+def _result_of(raw: dict[str, Any]) -> Result:
+    raw.pop("embedding")
+    return Result(usage=Usage(**raw.pop("usage")), **raw)
+
+
+class _Deltas:
+    """The deltas of a handle, for `async for`."""
+
+    __slots__ = ("_raw", "_waker", "_key")
+
+    def __init__(self, raw: _ropeway.Handle) -> None:
+        self._raw = raw
+        self._waker = Waker.of_this_loop()
+        self._key = self._waker.watch(raw, only_end=False)
+
+    def __aiter__(self) -> "_Deltas":
+        return self
+
+    async def __anext__(self) -> Delta:
+        while True:
+            taken = self._raw.take()
+            if taken:
+                return taken
+            if taken is None:
+                self._raw.result()
+                raise StopAsyncIteration
+            await self._waker.wait(self._key)
+
+
+class Handle:
+    """A request that was submitted.
+
+    Wait for it (`wait`, or `await handle`), look at it (`poll`), or iterate over its deltas as they
+    come (`for`, or `async for`). Dropping a handle neither cancels nor ends the request. A handle may
+    outlive its engine, with which its request ends. Thread-safe, except that one thread or task at a
+    time may iterate.
+    """
+
+    def __init__(self, raw: _ropeway.Handle) -> None:
+        self._raw = raw
+
+    @property
+    def id(self) -> int:
+        return self._raw.id
+
+    @property
+    def done(self) -> bool:
+        """Whether the request has ended."""
+        return self._raw.ended
+
+    def cancel(self) -> None:
+        """Asks that the request end with CancelledError. Returns at once."""
+        self._raw.cancel()
+
+    def poll(self) -> Result | None:
+        """The result if the request has ended, else None. Raises what made it fail."""
+        return _result_of(self._raw.result()) if self._raw.ended else None
+
+    def wait(self, timeout: float | None = None) -> Result:
+        """Blocks until the request has ended. After `timeout` seconds it raises TimeoutError, and the
+        request goes on. May be called any number of times."""
+        if not self._raw.wait(-1.0 if timeout is None else max(0.0, timeout)):
+            raise TimeoutError(f"the request has not ended within {timeout} s")
+        return _result_of(self._raw.result())
+
+    def __iter__(self) -> Iterator[Delta]:
+        while True:
+            taken = self._raw.take()
+            if taken:
+                yield taken
+            elif taken is None:
+                self._raw.result()
+                return
+            else:
+                self._raw.wait_for_output(-1.0)
+
+    def __aiter__(self) -> AsyncIterator[Delta]:
+        return _Deltas(self._raw)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._ended().__await__()
+
+    async def _ended(self) -> Result:
+        waker = Waker.of_this_loop()
+        key = waker.watch(self._raw, only_end=True)
+        while not self._raw.ended:
+            await waker.wait(key)
+        return _result_of(self._raw.result())
+
+
+def _keyword_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """For json: NumPy's numbers and arrays."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    raise TypeError(f"a request cannot hold a {type(value).__name__}")
+
+
+class Engine:
+    """A loaded model with its threads.
+
+    `model` is what `ropeway serve --model` takes: a GGUF file, a folder in Hugging Face's format, or
+    the name of a model that was pulled. The options are the flags of `ropeway serve` that set up an
+    engine, with "_" for "-" and values as the command line has them: `threads=4`,
+    `kv_cache_size="2GiB"`, `prefix_caching="off"`, `state_path="/var/lib/me"`.
+
+    Thread-safe. Not for processes that fork: create it behind the fork.
+    """
+
+    def __init__(self, model: str | os.PathLike[str], **options: Any) -> None:
+        options.setdefault("log_level", "warn")
+        keywords = [("model", _keyword_text(model))]
+        keywords += [(name, _keyword_text(value)) for name, value in options.items() if value is not None]
+        self._raw = _ropeway.open(keywords)
+        # An engine that is dropped ends its threads.
+        self._closed = weakref.finalize(self, self._raw.close)
+
+    def submit(
+        self, prompt: Prompt | None = None, *, messages: Sequence[Message] | None = None, **fields: Any
+    ) -> Handle:
+        """Queues a request and returns at once.
+
+        Give a `prompt` (a text, or token ids) or a chat's `messages`. The fields are those of
+        POST /v1/completions and /v1/chat/completions (docs/fields.md): max_tokens, temperature, top_p,
+        top_k, seed, stop, logprobs (how many top log-probabilities), tools, response_format, priority,
+        timeout ... And beside them:
+
+            session: names a conversation that the engine keeps; the prompt is its next turn.
+            tenant: whose request it is.
+            cache_scope: requests share KV blocks only within a scope.
+            choice: which of several answers to the same request and seed; 0.
+            resume_ids: what another engine had generated of this very request.
+
+        Raises InvalidArgumentError for a field that is unknown or wrong, ResourceExhaustedError for a
+        full queue. What happens later is raised where the result is asked for.
+        """
+        if (prompt is None) == (messages is None):
+            raise TypeError("give either a prompt or messages")
+        extras = {name: fields.pop(name) for name in _EXTRAS if fields.get(name) is not None}
+        ids: list[int] | None = None
+        chat = messages is not None
+        body = {name: value for name, value in fields.items() if value is not None}
+        if chat:
+            body["messages"] = messages
+            if body.get("logprobs") is not None and not isinstance(body["logprobs"], bool):
+                body["top_logprobs"] = body["logprobs"]
+                body["logprobs"] = True
+        elif isinstance(prompt, str):
+            body["prompt"] = prompt
+        else:
+            body["prompt"] = ""
+            assert prompt is not None
+            ids = [int(token) for token in prompt]
+        return Handle(
+            self._raw.submit(
+                json.dumps(body, default=_plain),
+                chat,
+                body.get("logprobs") is not None and body["logprobs"] is not False,
+                ids,
+                [int(token) for token in extras.get("resume_ids", ())],
+                extras.get("tenant", ""),
+                extras.get("cache_scope", ""),
+                extras.get("session", ""),
+                extras.get("choice", 0),
+            )
+        )
+
+    def generate(
+        self, prompt: Prompt | None = None, *, messages: Sequence[Message] | None = None, **fields: Any
+    ) -> Result:
+        """Submits a request and waits for its result; a KeyboardInterrupt cancels it."""
+        handle = self.submit(prompt, messages=messages, **fields)
+        try:
+            return handle.wait()
+        except BaseException:
+            handle.cancel()
+            raise
+
+    def generate_many(self, prompts: Sequence[Prompt], **fields: Any) -> list[Result]:
+        """Submits a request for each prompt, which are computed together, and waits for all."""
+        handles = [self.submit(prompt, **fields) for prompt in prompts]
+        try:
+            return [handle.wait() for handle in handles]
+        except BaseException:
+            for handle in handles:
+                handle.cancel()
+            raise
+
+    def embed(self, inputs: str | Sequence[str] | Sequence[Sequence[int]], *, tenant: str = "", **fields: Any) -> np.ndarray:
+        """The embeddings of the inputs: float32, shape (inputs, Model.embedding_size). The fields are
+        those of POST /v1/embeddings (docs/embeddings.md), such as `pooling` and `normalize`."""
+        if not isinstance(inputs, str) and len(inputs) == 0:
+            return np.zeros((0, self.model.embedding_size), dtype=np.float32)
+        dimensions = fields.pop("dimensions", None)
+        body = {"input": inputs, "model": "default", **fields}
+        rows = []
+        handles = self._raw.embed(json.dumps(body, default=_plain), tenant)
+        try:
+            for handle in handles:
+                handle.wait(-1.0)
+                rows.append(handle.result()["embedding"])
+        except BaseException:
+            for handle in handles:
+                handle.cancel()
+            raise
+        table = np.stack(rows)
+        if dimensions is None:
+            return table
+        table = table[:, :dimensions]
+        if not fields.get("normalize", True):
+            return table
+        return table / np.linalg.norm(table, axis=1, keepdims=True)
+
+    def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
+        """The ids of a text, as a prompt's are."""
+        return self._raw.tokenize(text, add_special)
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """The text of the ids; bytes that are no UTF-8 become U+FFFD."""
+        return self._raw.detokenize([int(token) for token in ids])
+
+    def apply_chat_template(
+        self, messages: Sequence[Message], *, tokenize: bool = False, **fields: Any
+    ) -> str | list[int]:
+        """What the model's chat template makes of the messages: a text, or its ids. The fields are
+        those of a chat that the template sees: tools, add_generation_prompt, chat_template_kwargs."""
+        body = json.dumps({"messages": messages, **fields}, default=_plain)
+        return self._raw.tokenize_chat(body) if tokenize else self._raw.render_chat(body)
+
+    @property
+    def chat_template(self) -> str:
+        """The source of the template (Jinja); "" if there is none."""
+        return self._raw.chat_template()
+
+    @property
+    def model(self) -> Model:
+        return Model(**self._raw.model())
+
+    def stats(self) -> dict[str, Any]:
+        """A snapshot, as of the newest step: EngineStats in include/ropeway/stats.h."""
+        return self._raw.stats()
+
+    def metrics(self) -> str:
+        """The metrics in Prometheus's text format."""
+        return self._raw.metrics()
+
+    def sessions(self, tenant: str = "") -> list[Session]:
+        """A tenant's sessions that have a completed turn, the least recently used first."""
+        return [Session(**session) for session in self._raw.sessions(tenant)]
+
+    def close_session(self, id: str, tenant: str = "") -> None:
+        """Deletes a session; NotFoundError if there is none of this id."""
+        self._raw.close_session(id, tenant)
+
+    def drain(self, timeout: float) -> None:
+        """Rejects new requests from now on and waits until all have ended; after `timeout` seconds it
+        cancels the rest and raises DeadlineExceededError."""
+        self._raw.drain(timeout)
+
+    def close(self) -> None:
+        """Cancels what is under way and ends the threads. Handles keep what they have."""
+        self._closed()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""The Python package on the real model. The environment has ROPEWAY_TEST_MODEL."""
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import ropeway
+
+MODEL = os.environ["ROPEWAY_TEST_MODEL"]
+CHAT = [{"role": "user", "content": "Name three colours."}]
+
+
+def open_engine(**options):
+    options.setdefault("kv_cache_size", "128MiB")
+    return ropeway.Engine(MODEL, threads=1, **options)
+
+
+class EngineTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = open_engine()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.engine.close()
+
+    def test_a_result_has_all_of_it(self):
+        result = self.engine.generate("The capital of France is", max_tokens=4, temperature=0, logprobs=3)
+        self.assertTrue(result.text.startswith(" Paris"))
+        self.assertEqual(result.finish_reason, "length")
+        self.assertEqual(result.usage.completion_tokens, 4)
+        self.assertEqual(result.logprobs.dtype, np.float32)
+        self.assertEqual(result.top_logprobs.shape, (4, 3))
+        self.assertTrue((np.diff(result.top_logprobs, axis=1) <= 0).all())
+        # Greedy: the most probable one is the token itself.
+        self.assertEqual(result.top_ids[:, 0].tolist(), result.token_ids)
+        self.assertEqual(result.top_logprobs[:, 0].tolist(), result.logprobs.tolist())
+        self.assertEqual(self.engine.detokenize(result.token_ids), result.text)
+        self.assertIsNone(result.prompt_logprobs)
+        again = self.engine.generate("The capital of France is", max_tokens=4, temperature=0)
+        self.assertIsNone(again.logprobs)
+        self.assertEqual(again.text, result.text)
+
+    def test_prompts_are_texts_ids_and_chats(self):
+        ids = self.engine.tokenize("Once upon a time")
+        by_text = self.engine.generate("Once upon a time", max_tokens=6, seed=7)
+        by_ids = self.engine.generate(np.array(ids), max_tokens=6, seed=np.int64(7))
+        self.assertEqual(by_text.text, by_ids.text)
+        self.assertEqual(by_text.seed, 7)
+        chat = self.engine.generate(messages=CHAT, max_tokens=6, temperature=0)
+        rendered = self.engine.apply_chat_template(CHAT)
+        self.assertIn("Name three colours.<|im_end|>", rendered)
+        as_ids = self.engine.apply_chat_template(CHAT, tokenize=True)
+        self.assertEqual(self.engine.detokenize(as_ids), rendered)
+        self.assertEqual(self.engine.generate(as_ids, max_tokens=6, temperature=0).text, chat.text)
+        self.assertIn("im_start", self.engine.chat_template)
+
+    def test_deltas_make_up_the_result(self):
+        handle = self.engine.submit("One, two,", max_tokens=12, seed=1, logprobs=0)
+        deltas = list(handle)
+        result = handle.wait()
+        self.assertEqual("".join(delta.text for delta in deltas), result.text)
+        self.assertEqual(np.concatenate([delta.logprobs for delta in deltas]).tolist(), result.logprobs.tolist())
+        self.assertEqual(handle.poll().text, result.text)
+        self.assertTrue(handle.done)
+
+    def test_many_are_computed_together_and_none_changes_another(self):
+        alone = [self.engine.generate(f"Number {i}:", max_tokens=8, seed=i).text for i in range(6)]
+        steps = self.engine.stats()["total_steps"]
+        handles = [self.engine.submit(f"Number {i}:", max_tokens=8, seed=i) for i in range(6)]
+        self.assertEqual([handle.wait().text for handle in handles], alone)
+        self.assertLess(self.engine.stats()["total_steps"] - steps, 6 * 8)
+        results = self.engine.generate_many(["Number 0:", "Number 0:"], max_tokens=8, seed=0)
+        self.assertEqual([result.text for result in results], [alone[0]] * 2)
+
+    def test_prompt_log_probs(self):
+        result = self.engine.generate("The sea is blue", max_tokens=0, prompt_logprobs=0)
+        self.assertEqual(result.prompt_ids, self.engine.tokenize("The sea is blue"))
+        self.assertTrue(np.isnan(result.prompt_logprobs[0]))
+        self.assertTrue((result.prompt_logprobs[1:] < 0).all())
+
+    def test_choices_of_one_seed_differ(self):
+        fields = {"max_tokens": 16, "seed": 3, "temperature": 1.0}
+        first, second = (self.engine.generate("A story:", choice=i, **fields).text for i in (0, 1))
+        self.assertNotEqual(first, second)
+        self.assertEqual(self.engine.generate("A story:", choice=1, **fields).text, second)
+
+    def test_an_output_goes_on_where_another_engine_left_off(self):
+        fields = {"max_tokens": 16, "seed": 5, "frequency_penalty": 0.5}
+        whole = self.engine.generate("Rain", **fields)
+        with open_engine() as other:
+            rest = other.generate("Rain", resume_ids=whole.token_ids[:6], **fields)
+        self.assertTrue(whole.text.endswith(rest.text))
+        self.assertEqual(rest.token_ids, whole.token_ids[6:])
+        self.assertEqual(rest.usage, whole.usage)
+
+    def test_forms_and_tools(self):
+        schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}, "required": ["n"]}
+        form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+        result = self.engine.generate(messages=CHAT, response_format=form, max_tokens=60, seed=1)
+        self.assertIn('"n"', result.text)
+        tool = {"type": "function", "function": {"name": "look", "parameters": schema}}
+        fields = {"tools": [tool], "tool_choice": "required", "max_tokens": 60, "seed": 1}
+        handle = self.engine.submit(messages=CHAT, **fields)
+        pieces = [piece for delta in handle for piece in delta.tool_calls]
+        calls = handle.wait().tool_calls
+        self.assertEqual(calls[0]["name"], "look")
+        first = [piece for piece in pieces if piece["index"] == 0]
+        self.assertEqual(first[0]["name"], "look")
+        self.assertEqual("".join(piece["arguments"] for piece in first), calls[0]["arguments"])
+
+    def test_embeddings(self):
+        table = self.engine.embed(["the sea", "an ocean", "tax law"])
+        self.assertEqual(table.shape, (3, self.engine.model.embedding_size))
+        np.testing.assert_allclose(np.linalg.norm(table, axis=1), 1, rtol=1e-5)
+        self.assertEqual(self.engine.embed("the sea")[0].tolist(), table[0].tolist())
+        np.testing.assert_allclose(np.linalg.norm(self.engine.embed("the sea", dimensions=64)), 1, rtol=1e-5)
+        self.assertEqual(self.engine.embed([]).shape, (0, table.shape[1]))
+
+    def test_bad_input_names_the_field(self):
+        for fields, field in [
+            ({"prompt": "x", "nonsense": 1}, "nonsense"),
+            ({"prompt": "x", "temperature": 9}, "temperature"),
+            ({"prompt": "x", "temperature": float("nan")}, ""),
+            ({"prompt": "x", "n": 2}, "n"),
+            ({"prompt": "x", "stream": True}, "stream"),
+            ({"prompt": [-1]}, "prompt"),
+            ({"prompt": "x", "tenant": "t", "priority": "none"}, "priority"),
+            ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ]:
+            with self.subTest(fields), self.assertRaises(ropeway.InvalidArgumentError) as raised:
+                self.engine.submit(**fields).wait(10)
+            if field:
+                self.assertEqual(raised.exception.field, field)
+        with self.assertRaises(TypeError):
+            self.engine.submit()
+        with self.assertRaises(TypeError):
+            self.engine.submit("x", messages=CHAT)
+        with self.assertRaises(TypeError):
+            self.engine.submit("x", max_tokens=object())
+        with self.assertRaisesRegex(ropeway.InvalidArgumentError, "context|tokens") as raised:
+            self.engine.generate([5] * 60_000)
+        self.assertEqual(raised.exception.code, "context_length_exceeded")
+        for options in [{"thread": 1}, {"threads": 0}, {"kv_cache_size": "much"}, {"policy": "none"}, {"port": 1}]:
+            with self.subTest(options), self.assertRaises(ropeway.InvalidArgumentError) as raised:
+                ropeway.Engine(MODEL, **options)
+            self.assertEqual(raised.exception.field, next(iter(options)))
+        with self.assertRaises(ropeway.NotFoundError):
+            ropeway.Engine("/nowhere/model.gguf")
+
+    def test_cancelling_and_time_limits(self):
+        handle = self.engine.submit("On and on", max_tokens=5000, ignore_eos=True)
+        with self.assertRaises(TimeoutError):
+            handle.wait(0.05)
+        self.assertIsNone(handle.poll())
+        next(iter(handle))
+        handle.cancel()
+        with self.assertRaises(ropeway.CancelledError):
+            handle.wait(10)
+        with self.assertRaises(ropeway.CancelledError):
+            list(handle)
+        with self.assertRaises(ropeway.DeadlineExceededError):
+            self.engine.generate("On and on", max_tokens=5000, ignore_eos=True, timeout=0.1)
+
+    def test_other_threads_run_while_one_waits(self):
+        handle = self.engine.submit("Wait", max_tokens=100, ignore_eos=True)
+        counted = 0
+        waiter = threading.Thread(target=handle.wait)
+        waiter.start()
+        while waiter.is_alive():
+            counted += 1
+        waiter.join()
+        self.assertGreater(counted, 10_000)
+
+    def test_tasks(self):
+        async def stream(i):
+            ids = [token async for delta in self.engine.submit(f"Task {i}", max_tokens=8, seed=i) for token in delta.token_ids]
+            return ids
+
+        async def run():
+            streams = asyncio.gather(*(stream(i) for i in range(8)))
+            result = await self.engine.submit("Task 0", max_tokens=8, seed=0)
+            streamed = await streams
+            self.assertEqual(streamed[0], result.token_ids)
+            handle = self.engine.submit("Cancelled", max_tokens=5000, ignore_eos=True)
+            asyncio.get_running_loop().call_later(0.1, handle.cancel)
+            with self.assertRaises(ropeway.CancelledError):
+                await asyncio.wait_for(handle, 10)
+            # It ended before anyone asked.
+            self.assertEqual((await handle_of_before).text, handle_of_before.wait().text)
+
+        handle_of_before = self.engine.submit("Before", max_tokens=1)
+        handle_of_before.wait()
+        for _ in range(2):  # Each run has a loop of its own.
+            asyncio.run(run())
+
+    def test_metrics(self):
+        self.assertIn("ropeway_generation_tokens_total", self.engine.metrics())
+        stats = self.engine.stats()
+        self.assertGreater(stats["total_steps"], 0)
+        self.assertEqual(self.engine.model.architecture, "llama")
+
+
+class LifeTest(unittest.TestCase):
+    def test_handles_outlive_their_engine(self):
+        engine = open_engine()
+        done = engine.submit("Hello", max_tokens=3, temperature=0)
+        text = done.wait().text
+        running = engine.submit("On and on", max_tokens=5000, ignore_eos=True)
+        del engine
+        gc.collect()
+        self.assertEqual(done.wait().text, text)
+        with self.assertRaises(ropeway.CancelledError):
+            running.wait(10)
+        running.cancel()
+
+    def test_a_closed_engine_says_so(self):
+        engine = open_engine()
+        engine.close()
+        engine.close()
+        for call in [lambda: engine.submit("x"), lambda: engine.model, engine.stats, lambda: engine.tokenize("x")]:
+            with self.assertRaises(ropeway.UnavailableError):
+                call()
+
+    def test_closing_beside_calls(self):
+        engine = open_engine()
+
+        def work():
+            try:
+                while True:
+                    engine.generate("x", max_tokens=2)
+                    engine.tokenize("some text " * 50)
+            except (ropeway.UnavailableError, ropeway.CancelledError):
+                pass
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        engine.close()
+        for thread in threads:
+            thread.join(20)
+            self.assertFalse(thread.is_alive())
+
+    def test_draining(self):
+        with open_engine() as engine:
+            short = engine.submit("Hello", max_tokens=3)
+            engine.drain(20)
+            self.assertTrue(short.done)
+            with self.assertRaises(ropeway.UnavailableError):
+                engine.submit("x")
+
+    def test_sessions(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fields = {"session": "s", "max_tokens": 8, "temperature": 0}
+            with open_engine(state_path=folder) as engine:
+                first = engine.generate(messages=CHAT, **fields)
+            with open_engine(state_path=folder) as engine:
+                (session,) = engine.sessions()
+                self.assertEqual((session.id, session.turns, session.durable), ("s", 1, True))
+                more = [{"role": "user", "content": "And one more?"}]
+                second = engine.generate(messages=more, **fields)
+                history = CHAT + [{"role": "assistant", "content": first.text}] + more
+                whole = engine.generate(messages=history, max_tokens=8, temperature=0)
+                self.assertEqual(second.text, whole.text)
+                engine.close_session("s")
+                with self.assertRaises(ropeway.NotFoundError):
+                    engine.close_session("s")
+
+    def test_a_key_press_interrupts_a_wait(self):
+        script = (
+            "import os, ropeway, sys\n"
+            "engine = ropeway.Engine(os.environ['ROPEWAY_TEST_MODEL'], threads=1, kv_cache_size='64MiB')\n"
+            "print('ready', flush=True)\n"
+            "try:\n"
+            "    engine.generate('On and on', max_tokens=2000, ignore_eos=True)\n"
+            "except KeyboardInterrupt:\n"
+            "    engine.drain(10)\n"
+            "    sys.exit(7)\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(20), 7)
+
+    def test_a_program_may_end_with_requests_under_way(self):
+        script = (
+            "import os, ropeway\n"
+            "engine = ropeway.Engine(os.environ['ROPEWAY_TEST_MODEL'], threads=1, kv_cache_size='64MiB')\n"
+            "handle = engine.submit('On and on', max_tokens=2000, ignore_eos=True)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script], timeout=30, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_kv_events_reach_a_reader(self):
+        import zmq
+
+        with tempfile.TemporaryDirectory() as folder, zmq.Context() as context:
+            address = f"ipc://{folder}/events"
+            with open_engine(kv_events=address, kv_events_topic="kv") as engine:
+                result = engine.generate(list(range(100, 140)), max_tokens=1)
+                self.assertEqual(result.usage.prompt_tokens, 40)
+                with context.socket(zmq.SUB) as reader:
+                    reader.setsockopt(zmq.SUBSCRIBE, b"kv")
+                    reader.setsockopt(zmq.RCVTIMEO, 10_000)
+                    reader.connect(address)
+                    topic, number, payload = reader.recv_multipart()
+                self.assertEqual((topic, len(number)), (b"kv", 8))
+                self.assertIn(b"BlockStored", payload)
+
+
+if __name__ == "__main__":
+    unittest.main()
