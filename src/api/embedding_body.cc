@@ -65,7 +65,8 @@ Status ReadEmbeddingBody(std::string_view text, const BodyLimits& limits,
 }
 
 ApiError WithInput(ApiError error, const char* input) {
-  if (error.param == "prompt") error.param = input;
+  // A gateway's backend was asked as OpenAI's API asks.
+  if (error.param == "prompt" || error.param == "input") error.param = input;
   return error;
 }
 

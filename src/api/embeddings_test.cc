@@ -99,6 +99,17 @@ TEST(OpenAiEmbeddingsTest, AWrongInputIsNamed) {
   ExpectEmbeddingFault(MakeOpenAiEmbeddings, json::object(), "input");
 }
 
+// Among 2,048 of them nobody would find it otherwise.
+TEST(OpenAiEmbeddingsTest, AWrongInputOfAListIsFound) {
+  const auto fault = [](const char* input) {
+    return EmbeddingFault(MakeOpenAiEmbeddings, {{"input", json::parse(input)}}, "input").message();
+  };
+  EXPECT_EQ(fault("[[1],[]]"), "'input[1]' is empty.");
+  EXPECT_THAT(fault("[[1],[2],[3,-1]]"), HasSubstr("'input[2][1]' must be an integer from 0"));
+  EXPECT_THAT(fault("[7,-1]"), HasSubstr("'input[1]' must be an integer from 0"));
+  EXPECT_THAT(fault("[\"a\",1]"), HasSubstr("'input[1]' is not of the type"));
+}
+
 TEST(OpenAiEmbeddingsTest, ItTakes2048InputsWhateverTheChoicesOfOtherRequests) {
   json inputs = json::array();
   for (int i = 0; i < 2048; ++i) inputs.push_back("x");
@@ -227,6 +238,14 @@ TEST(OpenAiEmbeddingsTest, AnErrorNamesTheInput) {
   const json error = json::parse(format->ErrorBody(ToApiError(InvalidArgument("Long.", "prompt"))));
   EXPECT_EQ(error["error"]["param"], "input");
   EXPECT_EQ(error["error"]["type"], "invalid_request_error");
+}
+
+// What a backend of a gateway says was asked as OpenAI's input.
+TEST(LlamaEmbeddingTest, AnErrorNamesTheContent) {
+  for (const char* param : {"prompt", "input"}) {
+    EXPECT_EQ(WithInput(ToApiError(InvalidArgument("Long.", param)), "content").param, "content");
+  }
+  EXPECT_EQ(WithInput(ToApiError(InvalidArgument("No.", "model")), "content").param, "model");
 }
 
 TEST(OllamaEmbedTest, FieldsAreReadOrNamed) {

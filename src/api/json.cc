@@ -73,7 +73,11 @@ StatusOr<std::vector<TokenId>> ReadTokenIds(const json& list, const std::string&
   ids.reserve(list.size());
   for (const json& item : list) {
     StatusOr<int32_t> id = ReadInt32(item, field, 0, std::numeric_limits<TokenId>::max());
-    if (!id.ok()) return id.status();
+    if (!id.ok()) {
+      const std::string at = fmt::format("{}[{}]", field, ids.size());
+      id = ReadInt32(item, at, 0, std::numeric_limits<TokenId>::max());
+      return InvalidArgument(id.status().message(), field);
+    }
     ids.push_back(*id);
   }
   return ids;

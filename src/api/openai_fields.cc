@@ -187,12 +187,17 @@ Status ReadPrompts(const json& value, const std::string& field, int most, const 
   const size_t count = several ? value.size() : 1;
   for (size_t i = 0; i < count; ++i) {
     const json& prompt = several ? value[i] : value;
+    const std::string at = several ? fmt::format("{}[{}]", field, i) : field;
     if (several && prompt.type() != value.front().type()) {
       return InvalidArgument(
-          fmt::format("'{}' must hold only strings or only lists of token ids.", field), field);
+          fmt::format("'{}' must hold only strings or only lists of token ids; '{}' is not of the "
+                      "type of those before it.",
+                      field, at),
+          field);
     }
-    StatusOr<Prompt> read = ReadOnePrompt(prompt, field);
-    if (!read.ok()) return read.status();
+    StatusOr<Prompt> read = ReadOnePrompt(prompt, at);
+    // The field is the list.
+    if (!read.ok()) return InvalidArgument(read.status().message(), field);
     prompts->push_back(*std::move(read));
   }
   return {};

@@ -167,7 +167,8 @@ TEST_F(HttpChoicesTest, ARejectedPromptRejectsAll) {
        {R"({"prompt":["a","bad","c"]})", R"({"prompt":["a","bad","c"],"stream":true})"}) {
     ClientReply reply = Post("/v1/completions", body);
     EXPECT_EQ(reply.status, 400);
-    EXPECT_EQ(json::parse(reply.body)["error"]["message"], "The prompt has 9999 tokens.");
+    EXPECT_EQ(json::parse(reply.body)["error"]["message"],
+              "at index 1: The prompt has 9999 tokens.");
     EXPECT_TRUE(backend_.WaitIdle());
   }
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "server/test_server.h"
@@ -73,6 +74,28 @@ TEST_F(HttpEmbeddingsTest, MostInputsComeBackInOrder) {
   // The backend still counts the one that is being told its end.
   EXPECT_LE(backend_.most_active(), 128 + 1);
   EXPECT_GE(backend_.most_active(), 64) << "the machine is kept busy";
+}
+
+TEST_F(HttpEmbeddingsTest, AFaultSaysWhichInputItIsOf) {
+  backend_.set_script([](const Request& request) {
+    FakeScript script;
+    script.failure = InvalidArgument("the prompt is empty", "prompt");
+    script.fail_unadmitted = std::get<std::string>(request.prompt) == "input 300";
+    return script;
+  });
+  ClientReply reply = Post("/v1/embeddings", {{"input", EmbeddedInputs(400)}});
+  EXPECT_EQ(reply.status, 400);
+  const json error = json::parse(reply.body)["error"];
+  EXPECT_EQ(error["message"], "at index 300: the prompt is empty");
+  EXPECT_EQ(error["param"], "input");
+  reply = Post("/v1/embeddings", {{"input", "input 300"}});
+  EXPECT_EQ(json::parse(reply.body)["error"]["message"], "the prompt is empty");
+  // So do other requests of several prompts, whole and streamed.
+  for (const bool stream : {false, true}) {
+    reply = Post("/v1/completions", {{"prompt", {"a", "input 300"}}, {"n", 3}, {"stream", stream}});
+    EXPECT_EQ(reply.status, 400);
+    EXPECT_EQ(json::parse(reply.body)["error"]["message"], "at index 1: the prompt is empty");
+  }
 }
 
 TEST_F(HttpEmbeddingsTest, AChatWaitsBehindAWindowAtMost) {

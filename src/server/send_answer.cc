@@ -42,10 +42,20 @@ http::SocketStream::Deadline KeepAliveDeadline(const api::ApiFormat& format,
 
 using Holds = std::vector<base::SharedBudget::Hold>;
 
+// A failure of choice `i` of a request with several prompts says which of them is at fault.
+Status OfPrompt(const Status& failure, size_t i, size_t choices, int n_of_each) {
+  const auto n = static_cast<size_t>(n_of_each);
+  if (failure.code() != StatusCode::kInvalidArgument || choices == n) return failure;
+  Status named =
+      InvalidArgument(fmt::format("at index {}: {}", i / n, failure.message()), failure.field());
+  named.set_api_code(failure.api_code());
+  return named;
+}
+
 // Takes the choices that ended, and what is held for their memory. True if all have, or one has
 // failed, which ends the wait.
-bool CollectEnded(AnswerSource* source, std::vector<api::ChoiceOutput>* choices, Holds* holds,
-                  Status* failure) {
+bool CollectEnded(AnswerSource* source, int n, std::vector<api::ChoiceOutput>* choices,
+                  Holds* holds, Status* failure) {
   bool all = true;
   for (size_t i = 0; i < source->size(); ++i) {
     if (source->ended(i)) continue;
@@ -54,7 +64,7 @@ bool CollectEnded(AnswerSource* source, std::vector<api::ChoiceOutput>* choices,
       continue;
     }
     AnswerSource::Output output = source->Take(i);
-    *failure = EndStatus(*output.end);
+    *failure = OfPrompt(EndStatus(*output.end), i, source->size(), n);
     if (!failure->ok()) return true;
     if (output.whole) {
       (*choices)[i] = *std::move(output.whole);
@@ -188,7 +198,7 @@ bool AnswerSender::AllAdmitted(Status* failure) {
     const AnswerSource::Progress progress = source_->Look(i);
     // Also after its admission: a status code tells clients more than a stream that breaks off.
     if (progress.failed) {
-      *failure = source_->Take(i).end->status;
+      *failure = OfPrompt(source_->Take(i).end->status, i, source_->size(), format_->request()->n);
       return false;
     }
     if (!progress.admitted && !progress.ended) all = false;
@@ -270,7 +280,7 @@ asio::awaitable<http::Sent> AnswerSender::SendWhole() {
   auto choices = std::make_shared<std::vector<api::ChoiceOutput>>(source_->size());
   Holds holds;
   Status failure;
-  while (!CollectEnded(source_.get(), choices.get(), &holds, &failure)) {
+  while (!CollectEnded(source_.get(), format_->request()->n, choices.get(), &holds, &failure)) {
     if (stream_->gone()) co_return http::Sent{};
     const http::SocketStream::Deadline again = source_->Advance();
     co_await stream_->Wait(again);
