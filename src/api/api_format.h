@@ -116,6 +116,8 @@ struct ApiRequest {
   bool shows_prompts = false;
   // With it: a prompt of ids that the backend cannot write as text is shown as "", and no error.
   bool hides_unknown_prompts = false;
+  // The answer shows the seed, to clients that read it as an integer of 32 bits.
+  bool shows_seed = false;
   // Texts to encode before the request is submitted.
   std::vector<MixedPrompt> mixed_prompts;
   std::vector<TextBias> text_biases;

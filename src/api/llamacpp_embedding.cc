@@ -6,6 +6,7 @@
 #include "api/dialects.h"
 #include "api/embedding_body.h"
 #include "api/json.h"
+#include "api/llamacpp_answer.h"
 
 namespace ropeway::api {
 namespace {
@@ -40,6 +41,10 @@ const FieldTable<OpenAiBody>& LlamaEmbeddingTable() {
 class LlamaEmbedding final : public EmbeddingFormat {
  public:
   LlamaEmbedding() : EmbeddingFormat(LlamaEmbeddingTable(), "content") {}
+
+  std::string ErrorBody(const ApiError& error) const override {
+    return LlamaCppError(WithInput(error, input_));
+  }
 
   // A list for each input, as servers that pool nothing show one for each token.
   std::string Whole(const std::vector<ChoiceOutput>& choices) const override {

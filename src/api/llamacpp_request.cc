@@ -311,6 +311,7 @@ void FinishLlamaCpp(LlamaCppBody* body, FieldReport* report) {
     report->AddTogether(InvalidArgument("'prompt' is required.", "prompt"));
   }
   ApplySamplers(body);
+  body->shows_seed = true;
   std::vector<LogitBias>* const biases = &body->request.sampling.logit_bias;
   MergeBiases(biases);
   body->keeps_tokens = body->return_tokens || body->stream;

@@ -106,6 +106,26 @@ TEST_F(HttpLlamaCppTest, ErrorsAreLlamaCpps) {
   EXPECT_EQ(reply.status, 404);
   EXPECT_EQ(json::parse(reply.body)["error"]["type"], "not_found_error");
   EXPECT_EQ(client.Get("/completion").status, 405);
+  const auto code = [](const ClientReply& failed) {
+    const json fault = json::parse(failed.body)["error"];
+    EXPECT_EQ(fault.size(), 3U) << failed.body;
+    EXPECT_EQ(fault["code"], failed.status) << failed.body;
+    return failed.status;
+  };
+  EXPECT_EQ(code(client.Post("/embedding", R"({"content":1})")), 400);
+  EXPECT_EQ(code(client.Post("/apply-template", R"({"messages":1})")), 400);
+  EXPECT_EQ(code(client.Get("/props?model=gpt-9")), 404);
+  EXPECT_EQ(code(client.Post("/slots", "{}")), 405);
+}
+
+// Clients read it as llama-server's type: 32 bits.
+TEST_F(HttpLlamaCppTest, ADrawnSeedIsShortAndTheOneThatWasUsed) {
+  for (int i = 0; i < 8; ++i) {
+    const json answer = Good("/completion", R"({"prompt":"hi","n_predict":1})");
+    const uint64_t seed = backend_.submitted().at(static_cast<size_t>(i)).sampling.seed.value_or(0);
+    EXPECT_EQ(answer["generation_settings"]["seed"], seed);
+    EXPECT_LT(seed, uint64_t{1} << 31U);
+  }
 }
 
 TEST_F(HttpLlamaCppTest, AppliesTheTemplate) {
@@ -187,7 +207,9 @@ TEST_F(HttpLlamaCppTest, SlotsShowTheCallersOwnRequestsAlone) {
   EXPECT_EQ(slots.dump().find("secret"), std::string::npos);
   TestClient client(port());
   client.Send("GET /slots?fail_on_no_slot=1 HTTP/1.1\r\nHost: localhost\r\n" + as_b + "\r\n");
-  EXPECT_EQ(client.Read().status, 503);
+  const ClientReply none = client.Read();
+  EXPECT_EQ(none.status, 503);
+  EXPECT_EQ(json::parse(none.body)["error"]["type"], "unavailable_error");
 }
 
 }  // namespace

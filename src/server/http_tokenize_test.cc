@@ -378,8 +378,13 @@ TEST_F(HttpTokenizeTest, WithoutATokenizerTheServerSaysSo) {
     EXPECT_EQ(reply.status, 501) << path;
     const json error = json::parse(reply.body)["error"];
     EXPECT_EQ(error["message"], "This gateway has no tokenizer.") << path;
-    const bool anthropics = error.contains("details");
-    EXPECT_EQ(anthropics ? error["details"]["error_code"] : error["code"], "no_tokenizer") << path;
+    if (path == "/apply-template") {  // llama.cpp's errors have no such name.
+      EXPECT_EQ(error["type"], "not_supported_error");
+    } else {
+      const bool anthropics = error.contains("details");
+      EXPECT_EQ(anthropics ? error["details"]["error_code"] : error["code"], "no_tokenizer")
+          << path;
+    }
     EXPECT_EQ(reply.headers["x-should-retry"], "false") << path;
   }
 }

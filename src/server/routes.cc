@@ -1,6 +1,7 @@
 #include "server/routes.h"
 
 #include "api/dialects.h"
+#include "api/llamacpp_answer.h"
 #include "api/ollama_answer.h"
 #include "api/ollama_request.h"
 #include "server/generation.h"
@@ -137,11 +138,12 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
       DialectRoute(context, "/completion", api::MakeLlamaCppCompletion,
                    "Continue a text, in llama.cpp's own API"),
       {"POST", "/apply-template", http::Rights::kKey, body, AppliesTemplate(context),
-       "A chat as the text that the model's chat template makes of it"},
+       "A chat as the text that the model's chat template makes of it", no_fields,
+       api::LlamaCppError},
       {"GET", "/props", http::Rights::kKey, none, plain(AnswerProps),
-       "The server's properties, as llama.cpp tells them"},
+       "The server's properties, as llama.cpp tells them", no_fields, api::LlamaCppError},
       {"GET", "/slots", http::Rights::kKey, none, plain(AnswerSlots),
-       "Running requests in slots, as llama.cpp shows them"},
+       "Running requests in slots, as llama.cpp shows them", no_fields, api::LlamaCppError},
       DialectRoute(context, "/v1/embeddings", api::MakeOpenAiEmbeddings, "Texts as vectors"),
       DialectRoute(context, "/api/embed", api::MakeOllamaEmbed, "Ollama's embeddings"),
       DialectRoute(context, "/api/embeddings", api::MakeOllamaOldEmbeddings,

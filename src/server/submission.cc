@@ -226,8 +226,8 @@ void DrawSeed(Request* request) {
 
 Status Submission::Submit(api::ApiRequest* api, std::vector<KeyTicket> tickets,
                           const SinkMaker& make_sink) {
-  // The backend draws the seed of a single choice.
-  if (api->choices() > 1) DrawSeed(&api->request);
+  // Else the backend draws the seed of a single choice, of 64 bits.
+  if (api->choices() > 1 || api->shows_seed) DrawSeed(&api->request);
   std::vector<SinkRequest> all;
   all.reserve(api->choices());
   choices_.reserve(api->choices());
