@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -30,6 +32,15 @@ FieldReader<OpenAiBody> OllamaOwn(OllamaReader read) {
 
 // --- Options: the sampling parameters, under any of their names.
 
+// Ollama takes an integer with a point, too: some clients write all numbers so. Null if it is none.
+json IntegerWithPoint(const json& value) {
+  constexpr double kExact = 1LL << 53;
+  if (!value.is_number_float()) return nullptr;
+  const auto number = value.get<double>();
+  const bool whole = std::abs(number) <= kExact && number == std::floor(number);
+  return whole ? json(static_cast<int64_t>(number)) : json();
+}
+
 // Whether it is Ollama's way to leave the option to the server: a seed of -1 is drawn.
 bool IsUnsetOption(std::string_view name, const json& value) {
   return name == "seed" && value == -1;
@@ -52,8 +63,8 @@ const FieldReaders<OpenAiBody>& OllamaOptionReaders() {
 
 Status ReadOllamaOption(const std::string& name, const json& value, const std::string& path,
                         OllamaBody* body) {
-  // Below -1 it is "to the end of the context", too.
-  if (name == "num_predict" && value.is_number_integer() && value < -1) {
+  // 0, and less than -1, is "to the end of the context", too.
+  if (name == "num_predict" && value.is_number_integer() && value <= 0) {
     return OllamaOptionReaders().at(name)(-1, path, body);
   }
   return OllamaOptionReaders().at(name)(value, path, body);
@@ -62,8 +73,10 @@ Status ReadOllamaOption(const std::string& name, const json& value, const std::s
 Status ReadOllamaOptions(const json& value, const std::string& field, OllamaBody* body) {
   if (!value.is_object()) return Mismatch(value, field, "an object");
   std::vector<std::string_view> used;  // Gathered for the first option that has no reader.
-  for (const auto& [name, option] : value.items()) {
+  for (const auto& [name, given] : value.items()) {
     const std::string path = field + "." + ShownName(name);
+    const json whole = IntegerWithPoint(given);
+    const json& option = whole.is_null() ? given : whole;
     if (OllamaOptionReaders().contains(name)) {
       if (option.is_null() || IsUnsetOption(name, option)) continue;
       body->report->Add(ReadOllamaOption(name, option, path, body));

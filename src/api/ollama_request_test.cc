@@ -109,15 +109,26 @@ TEST(OllamaRequest, OptionsAreTheParametersUnderOllamasNames) {
 }
 
 TEST(OllamaRequest, NumbersThatMeanNoLimitOrNoSeed) {
-  for (const char* all : {"-1", "-2"}) {
+  for (const char* all : {"-1", "-2", "0", "-1.0"}) {
     const OllamaRead read = WithOption("num_predict", all);
     EXPECT_TRUE(read.status.ok()) << read.status.message();
     EXPECT_EQ(read.request().max_tokens, std::nullopt);
   }
-  EXPECT_EQ(WithOption("num_predict", "0").status.field(), "options.num_predict");
   EXPECT_EQ(WithOption("seed", "-1").request().sampling.seed, std::nullopt);
   EXPECT_EQ(WithOption("seed", "0").request().sampling.seed, 0U);
   EXPECT_TRUE(WithOption("temperature", "null").status.ok());
+}
+
+// As Ollama reads them: clients whose numbers are all floats write so.
+TEST(OllamaRequest, WholeNumbersMayHaveAPoint) {
+  EXPECT_EQ(WithOption("num_predict", "7.0").request().max_tokens, 7);
+  EXPECT_EQ(WithOption("top_k", "4e1").request().sampling.top_k, 40);
+  EXPECT_EQ(WithOption("seed", "42.0").request().sampling.seed, 42U);
+  EXPECT_EQ(WithOption("seed", "-1.0").request().sampling.seed, std::nullopt);
+  EXPECT_FLOAT_EQ(WithOption("temperature", "1.0").request().sampling.temperature, 1.0F);
+  for (const char* bad : {"1e300", "-1e300", "7.5"}) {
+    EXPECT_EQ(WithOption("num_predict", bad).status.field(), "options.num_predict") << bad;
+  }
 }
 
 TEST(OllamaRequest, WhatIsWrongInAnOptionNamesIt) {
