@@ -1,4 +1,5 @@
 // POST /api/pull over real sockets, with a function in the place of the registry.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -156,6 +157,16 @@ TEST_F(HttpPullTest, FailuresAreErrors) {
   for (const char* bad : {"", R"("model":1)", R"("model":"sea","stream":1)"}) {
     EXPECT_EQ(Pull(bad).status, 400) << bad;
   }
+  const std::string padding(ServerLimits().max_inline_body_bytes, 'x');
+  EXPECT_EQ(Pull(R"("model":"sea","x":")" + padding + '"').status, 413);
+}
+
+// Only ":latest" stands for no tag.
+TEST_F(HttpPullTest, OtherTagsAreAskedForAsTheyAre) {
+  for (const char* name : {"sea:7b", "hf:owner/repo", "library/sea"}) {
+    EXPECT_EQ(Pull(fmt::format(R"("model":"{}","stream":false)", name)).status, 200) << name;
+  }
+  EXPECT_THAT(registry_->names(), testing::ElementsAre("sea:7b", "hf:owner/repo", "library/sea"));
 }
 
 TEST_F(HttpPullTest, OneModelIsPulledAtATime) {

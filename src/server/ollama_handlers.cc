@@ -169,8 +169,7 @@ http::HttpReply AnswerOllamaVersion(const http::HttpRequest& /*request*/,
 http::HttpReply AnswerOllamaShow(const http::HttpRequest& request, ServerContext* context) {
   const std::string& tenant = request.caller.tenant;
   if (request.body.size() > context->limits().max_inline_body_bytes) {
-    return http::ErrorReply({413, "The body is too large: it names a model, and little more.",
-                             "invalid_request_error", "", ""});
+    return TooLargeToNameAModel();
   }
   const StatusOr<api::OllamaModelBody> body =
       api::ReadOllamaModelBody(request.body, context->limits().body);
@@ -189,6 +188,11 @@ http::HttpReply AnswerOllamaShow(const http::HttpRequest& request, ServerContext
     reply.headers.emplace_back("x-ropeway-ignored", ignored);
   }
   return reply;
+}
+
+http::HttpReply TooLargeToNameAModel() {
+  return http::ErrorReply({413, "The body is too large: it names a model, and little more.",
+                           "invalid_request_error", "", ""});
 }
 
 http::HttpReply AnswerOllamaManages(const http::HttpRequest& /*request*/,

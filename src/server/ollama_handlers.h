@@ -15,6 +15,9 @@ namespace ropeway::server {
 // them; GET /api/version; and what makes, copies or deletes models, which no request may.
 Answer AnswerOllamaTags, AnswerOllamaPs, AnswerOllamaShow, AnswerOllamaVersion, AnswerOllamaManages;
 
+// What answers a body that should name a model, and does not fit in memory that is always there.
+http::HttpReply TooLargeToNameAModel();
+
 // POST /api/pull. `context` must outlive the handler.
 http::Route::Handler PullsModel(ServerContext* context);
 

@@ -42,9 +42,8 @@ std::string ServedText(const std::string& name) {
 // The name of the registry that a body asks for.
 StatusOr<std::string> NameToPull(const api::OllamaModelBody& body) {
   std::string name = body.model;
-  if (const std::string other = api::OtherOllamaName(name); other.size() < name.size()) {
-    name = other;
-  }
+  const std::string other = api::OtherOllamaName(name);  // Empty of one with another tag.
+  if (!other.empty() && other.size() < name.size()) name = other;
   if (name.empty()) return InvalidArgument("'model' is required.", "model");
   return name;
 }
@@ -56,7 +55,6 @@ asio::awaitable<http::Sent> SendPull(ServerContext* context,
   http::HttpRequest& request = exchange->request;
   http::Framing& framing = request.framing;
   const std::string tenant = request.caller.tenant;
-  Status failure;
   if (!context->pulls.allowed()) {
     http::HttpReply reply = http::ErrorReply(
         {403, "Requests may not pull models here: ropeway serve lets them with --allow-pull.",
@@ -64,16 +62,18 @@ asio::awaitable<http::Sent> SendPull(ServerContext* context,
     const http::Sent sent = co_await exchange->Send(std::move(reply));
     co_return sent;
   }
-  StatusOr<api::OllamaModelBody> body = InvalidArgument("The body is too large.");
-  if (request.body.size() <= context->limits().max_inline_body_bytes) {
-    body = api::ReadOllamaModelBody(request.body, context->limits().body);
+  if (request.body.size() > context->limits().max_inline_body_bytes) {
+    const http::Sent sent = co_await exchange->Send(TooLargeToNameAModel());
+    co_return sent;
   }
+  const StatusOr<api::OllamaModelBody> body =
+      api::ReadOllamaModelBody(request.body, context->limits().body);
   StatusOr<std::string> name = body.status();
   if (body.ok()) {
     context->TellIgnored(body->ignored, exchange.get());
     name = NameToPull(*body);
   }
-  failure = name.status();
+  Status failure = name.status();
   std::unique_ptr<ModelPull::Watcher> watcher;
   if (failure.ok()) {
     const auto wake = [weak = std::weak_ptr(stream)] {
