@@ -155,7 +155,8 @@ StatusOr<std::string> PullForRequest(const std::vector<hub::RegistryModel>& regi
                               base::PrintableText(name.substr(0, 200)), base::Listed(names, 16)),
                   "model");
   }
-  bool wanted = tell({"pulling manifest"});
+  server::PullProgress last = {"pulling manifest"};
+  bool wanted = tell(last);
   hub::PullOptions options;
   options.registry = registry;
   options.check = CheckOpens;
@@ -164,8 +165,11 @@ StatusOr<std::string> PullForRequest(const std::vector<hub::RegistryModel>& regi
   };
   options.tell = [&](const std::string& what, uint64_t done, uint64_t total) {
     const bool summed = what == known->file && !known->sha256.empty();
-    wanted = tell({"pulling " + what, summed ? "sha256:" + known->sha256 : what, total, done});
+    last = {"pulling " + what, summed ? "sha256:" + known->sha256 : what, total, done};
+    wanted = tell(last);
   };
+  // Where nothing comes, clients are told so, too.
+  options.download.wanted = [&] { return wanted = tell(last); };
   options.download.check_space = [&](const std::filesystem::path& folder, uint64_t bytes) {
     if (!wanted) return Status(StatusCode::kCancelled, "nobody waits for it any more");
     return hub::CheckSpace(folder, bytes);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <optional>
 #include <span>
@@ -99,6 +100,11 @@ class Downloader {
   bool TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, Head* head, Attempt* attempt);
   bool GoesOn(const net::BaseUrl& url, const Head& head) const;
   Attempt Refused(const net::BaseUrl& url, int status, const std::string& body) const;
+  // Interrupts `call` as soon as nobody wants the file any more. All must outlive the timer's wait.
+  void InterruptUnwanted(boost::asio::steady_timer* timer, net::HttpCall* call, Attempt* attempt);
+  Status NotWanted() const {
+    return {StatusCode::kCancelled, Named("nobody waits for it any more")};
+  }
   Status Check();
   Status Keep(std::string_view bytes);
   // What is noted of the file, if it is what `url` leads to.
@@ -157,7 +163,19 @@ Status Downloader::Fetch() {
     most = std::max(most, part_.bytes());
     if (!attempt.again || tries >= options_.attempts) return attempt.status;
     std::this_thread::sleep_for(options_.pause * (1 << std::min(tries - 1, 4)));
+    if (options_.wanted && !options_.wanted()) return NotWanted();
   }
+}
+
+void Downloader::InterruptUnwanted(boost::asio::steady_timer* timer, net::HttpCall* call,
+                                   Attempt* attempt) {
+  timer->expires_after(options_.ask_wanted_every);
+  timer->async_wait([=, this](const boost::system::error_code& error) {
+    if (error) return;
+    if (options_.wanted()) return InterruptUnwanted(timer, call, attempt);
+    attempt->status = NotWanted();
+    call->Interrupt();
+  });
 }
 
 Attempt Downloader::Try() {
@@ -203,10 +221,13 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
     return attempt.status.ok() && (total_ == 0 || part_.bytes() <= total_);
   };
   net::HttpEnd end;
+  boost::asio::steady_timer timer(io);
+  if (options_.wanted) InterruptUnwanted(&timer, call.get(), &attempt);
   const std::string none;
   const double timeout = std::chrono::duration<double>(options_.idle_timeout).count();
   boost::asio::co_spawn(io, call->Run(none, none, timeout, on_head, on_body),
                         [&](const std::exception_ptr& exception, net::HttpEnd result) {
+                          timer.cancel();
                           end = std::move(result);
                           if (exception) end = {net::http_error::kNetwork, "out of memory"};
                         });

@@ -39,6 +39,10 @@ struct DownloadOptions {
   // Asked before the first byte where the length is known, and again for each mebibyte that comes.
   std::function<Status(const std::filesystem::path& folder, uint64_t bytes)> check_space =
       CheckSpace;
+  // Whether anybody waits for the file: asked every so often while one is awaited, and before
+  // another attempt. Null: yes.
+  std::function<bool()> wanted = nullptr;
+  std::chrono::milliseconds ask_wanted_every{1'000};
 };
 
 // Fetches the file. Follows redirects (not from https to http). What arrived stays in `part`, and a
@@ -46,7 +50,7 @@ struct DownloadOptions {
 // same URL by its entity tag and length, or by the sum that is expected. Checks the sum of the
 // whole, and the space on disk before it is needed and while bytes come. Renames the file when it
 // is safe on disk. Fails with one sentence that names the URL: kNotFound, kUnavailable (no
-// connection, no space, a server's error), kDataLoss (another sum).
+// connection, no space, a server's error), kDataLoss (another sum), kCancelled (not wanted).
 Status Download(const DownloadRequest& request, const DownloadOptions& options, Progress* progress);
 
 // A client for `url`, behind the proxy of the environment where one is for it.

@@ -37,6 +37,8 @@ class DownloadTest : public testing::Test {
     Progress progress("model.gguf", false, [](std::string_view) {});
     DownloadOptions options = {.idle_timeout = idle_timeout_, .attempts = attempts, .pause = {}};
     if (room_) options.check_space = room_;
+    options.wanted = wanted_;
+    options.ask_wanted_every = std::chrono::milliseconds(20);
     return Download(request_, options, &progress);
   }
   // A disk on which the part may have so many bytes.
@@ -55,6 +57,7 @@ class DownloadTest : public testing::Test {
   ScratchFolder folder_;
   DownloadRequest request_;
   std::function<Status(const std::filesystem::path&, uint64_t)> room_;
+  std::function<bool()> wanted_;
   std::chrono::milliseconds idle_timeout_{20'000};
   const std::string bytes_ = SomeBytes(300'000);
 };
@@ -399,6 +402,29 @@ TEST_F(DownloadTest, GivesUpOnASilentServer) {
   const Status status = Fetch("/a", 2);
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("nothing was received for 0.5 s"));
+  EXPECT_EQ(server_.requests().size(), 2u);
+}
+
+// Or else nothing could be fetched instead until it has timed out often enough.
+TEST_F(DownloadTest, OneThatNobodyWantsDoesNotWaitForASilentServer) {
+  server_.Put("/a", {.bytes = bytes_, .hang = true});
+  int asked = 0;
+  wanted_ = [&asked] { return ++asked < 3; };
+  EXPECT_EQ(Fetch("/a", 5).code(), StatusCode::kCancelled);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(server_.requests().size(), 1u);
+  // One that is wanted is fetched all the same.
+  server_.Put("/a", {.bytes = bytes_});
+  wanted_ = [] { return true; };
+  EXPECT_TRUE(Fetch("/a").ok());
+  EXPECT_EQ(Whole(), bytes_);
+}
+
+// Nor does it try again.
+TEST_F(DownloadTest, OneThatNobodyWantsIsNotTriedAgain) {
+  server_.Put("/a", {.bytes = bytes_, .cut = 1000, .cuts = 5});
+  wanted_ = [this] { return server_.requests().size() < 2; };
+  EXPECT_EQ(Fetch("/a", 5).code(), StatusCode::kCancelled);
   EXPECT_EQ(server_.requests().size(), 2u);
 }
 
