@@ -288,6 +288,103 @@ class TimeoutTest(HostileCase):
                 self.assertTrue(not answer or answer.startswith(b"HTTP/1.1 408"), answer)
 
 
+MESSAGES = [{"role": "user", "content": "Hi"}]
+OPTIONS = ("num_predict", "temperature", "top_k", "top_p", "repeat_penalty", "seed")
+# Of each path a body, and its fields by what they take.
+DIALECTS = {
+    "/v1/messages": ({"max_tokens": 1, "messages": MESSAGES}, {
+        "number": ("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed"), "boolean": ("stream",), "text": ("model",),
+        "list": ("messages", "stop_sequences", "tools"),
+        "object": ("metadata", "thinking", "tool_choice", "output_config", "context_management")}),
+    "/v1/messages/count_tokens": ({"messages": MESSAGES}, {"text": ("model",), "list": ("messages", "tools"), "object": ("thinking",)}),
+    "/api/chat": ({"messages": MESSAGES}, {
+        "number": ("top_logprobs", *(f"options.{name}" for name in OPTIONS)), "boolean": ("stream", "logprobs"), "text": ("model",),
+        "list": ("messages", "tools"), "object": ("options",)}),
+    "/api/generate": ({"prompt": "a", "raw": True}, {
+        "number": ("top_logprobs", *(f"options.{name}" for name in OPTIONS)), "boolean": ("stream", "raw"),
+        "text": ("model", "prompt", "system"), "object": ("options",)}),
+    "/api/show": ({"model": "default"}, {"text": ("model", "name")}),
+    "/api/embed": ({"input": "a"}, {"number": ("dimensions", "timeout"), "boolean": ("truncate",), "text": ("model",)}),
+    "/api/embeddings": ({"prompt": "a"}, {"number": ("timeout",), "text": ("model", "prompt")}),
+    "/completion": ({"prompt": "a", "n_predict": 1}, {
+        "number": ("n_predict", "temperature", "top_k", "top_p", "min_p", "n_probs", "seed", "n_cmpl", "repeat_penalty"),
+        "boolean": ("stream", "ignore_eos", "return_tokens"), "text": ("model",), "list": ("samplers", "response_fields")}),
+    "/embedding": ({"content": "a"}, {"number": ("embd_normalize", "timeout"), "text": ("model",)}),
+    "/v1/embeddings": ({"input": "a"}, {"number": ("dimensions", "timeout"), "boolean": ("normalize", "truncate"), "text": ("model",)}),
+    "/apply-template": ({"messages": MESSAGES}, {"list": ("messages", "tools"), "object": ("chat_template_kwargs",)}),
+}
+WRONG = {
+    "number": ("x", [[]], {"a": 1}, 1e300, -1e300, True), "boolean": (1, "x", [[]], {"a": 1}), "text": (1, True, [[]], [1.5]),
+    "list": (1, True, "x", {"a": 1}, [[]]), "object": (1, True, "x", [[]])}
+
+
+def message_of(path, status, text):
+    """What an error says, in the form of the path's API."""
+    reply = json.loads(text)
+    if path.startswith("/api/"):
+        (message,) = reply.values()
+        assert set(reply) == {"error"}, text
+    elif path.startswith("/v1/messages"):
+        message = reply["error"]["message"]
+        assert (reply["type"], set(reply)) == ("error", {"type", "error", "request_id"}), text
+        assert reply["error"]["type"].endswith(("_error", "_large")), text
+    else:
+        message = reply["error"]["message"]
+        openai = path.startswith("/v1/")
+        assert set(reply["error"]) == {"message", "type", "code"} | ({"param"} if openai else set()), text
+        assert openai or reply["error"]["code"] == status, text
+    assert isinstance(message, str), text
+    return message
+
+
+class HostileDialectsTest(HostileCase):
+    """Each API answers what is wrong in its own form, and names the field."""
+
+    def fails(self, path, body, status=400, method="POST"):
+        got, text, headers = self.server.request(method, path, body)
+        self.assertEqual(got, status, f"{path} {str(body)[:100]}: {text[:300]}")
+        return message_of(path, got, text), headers
+
+    def test_wrong_fields(self):
+        for path, (body, fields) in DIALECTS.items():
+            for kind, names in fields.items():
+                for name, value in ((name, value) for name in names for value in WRONG[kind]):
+                    *outer, inner = name.split(".")
+                    wrong = {**body, outer[0]: {inner: value}} if outer else {**body, name: value}
+                    with self.subTest(path=path, field=name, value=value):
+                        self.assertIn(f"'{name}", self.fails(path, wrong)[0])
+
+    def test_bodies_that_are_none(self):
+        for path in DIALECTS:
+            for body in (b"", b"{", b"[1]", b"null", b'{"model":"a","model":"b"}', b'{"x":"\xff"}', b'{"x":"\\ud800"}', b'{"x":1e999}',
+                         b'{"x":' + b"[" * 1000 + b"]" * 1000 + b"}"):
+                with self.subTest(path=path, body=body[:30]):
+                    self.assertTrue(self.fails(path, body)[0])
+            self.fails(path, b'{"x":"' + b"y" * (8 << 20) + b'"}', 413)
+            _, headers = self.fails(path, b"{}", 405, "PUT")
+            self.assertEqual(headers["Allow"], "POST, OPTIONS")
+
+    def test_too_many_inputs(self):
+        for path, name in (("/api/embed", "input"), ("/v1/embeddings", "input"), ("/embedding", "content")):
+            self.assertIn("2049 inputs", self.fails(path, {name: ["a"] * 2049})[0])
+        status, text, _ = self.server.request("POST", "/v1/embeddings", {"input": ["a", "b" * 100_000]})
+        self.assertEqual(status, 400)
+        self.assertTrue(message_of("/v1/embeddings", status, text).startswith("at index 1: "), text)
+
+    def test_clients_that_leave_leave_nothing(self):
+        bodies = {"/completion": {"prompt": "a", "n_predict": -1, "ignore_eos": True, "stream": True},
+                  "/api/generate": {"prompt": "a", "raw": True, "options": {"ignore_eos": True}},
+                  "/v1/embeddings": {"input": ["a b c " * 20] * 2048}, "/api/embed": {"input": ["a b c " * 20] * 2048},
+                  "/embedding": {"content": ["a b c " * 20] * 2048}}
+        for path, body in bodies.items():
+            with contextlib.ExitStack() as stack:
+                for _ in range(3):
+                    stack.enter_context(self.connect()).sendall(post(json.dumps(body).encode(), path.encode()))
+                time.sleep(0.05)
+        for name in ("ropeway_num_requests_running", "ropeway_num_requests_waiting", "ropeway_kv_cache_usage_ratio"):
+            eventually(lambda name=name: self.server.metric(name) == 0, name)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ropeway", required=True)
