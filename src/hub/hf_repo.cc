@@ -32,12 +32,19 @@ constexpr size_t kMaxToken = 4096;
 constexpr size_t kShownFiles = 20;
 
 // What belongs to a model in safetensors, where the repository has it.
-constexpr std::array<std::string_view, 10> kSideFiles = {
-    "config.json",           "generation_config.json",
-    "tokenizer.json",        "tokenizer.model",
-    "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json",     "chat_template.jinja",
-    "chat_template.json",    "model.safetensors.index.json"};
+constexpr std::array<std::string_view, 13> kSideFiles = {"config.json",
+                                                         "generation_config.json",
+                                                         "tokenizer.json",
+                                                         "tokenizer.model",
+                                                         "tokenizer_config.json",
+                                                         "special_tokens_map.json",
+                                                         "added_tokens.json",
+                                                         "chat_template.jinja",
+                                                         "chat_template.json",
+                                                         "model.safetensors.index.json",
+                                                         "modules.json",
+                                                         "sentence_bert_config.json",
+                                                         kPoolingFile};
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -166,8 +173,20 @@ StatusOr<std::optional<RepoFile>> FileOfEntry(const json& entry) {
   return {std::move(file)};
 }
 
+// Whether an entry is the folder whose one file of a model is kPoolingFile.
+bool IsPoolingFolder(const json& entry) {
+  return entry.is_object() && entry.value("type", json()) == "directory" &&
+         entry.value("path", json()) == FolderOf(kPoolingFile);
+}
+
+// What a folder of a repository has.
+struct Listing {
+  std::vector<RepoFile> files;
+  bool pools = false;  // It has the folder of kPoolingFile.
+};
+
 // Adds the files of a page's JSON.
-Status AddFiles(const Source& source, const std::string& body, std::vector<RepoFile>* files) {
+Status AddFiles(const Source& source, const std::string& body, Listing* listing) {
   const StatusOr<json> list = base::ReadJson(body, {}, "the hub's list of files");
   if (!list.ok()) {
     return RepoError(source, StatusCode::kDataLoss, base::PrintableText(list.status().message()));
@@ -178,9 +197,40 @@ Status AddFiles(const Source& source, const std::string& body, std::vector<RepoF
   for (const json& entry : *list) {
     StatusOr<std::optional<RepoFile>> file = FileOfEntry(entry);
     if (!file.ok()) return RepoError(source, file.status().code(), file.status().message());
-    if (file->has_value()) files->push_back(**std::move(file));
+    if (file->has_value()) listing->files.push_back(**std::move(file));
+    listing->pools = listing->pools || IsPoolingFolder(entry);
   }
   return {};
+}
+
+// Adds what is in a folder of the repository, "" for its top.
+Status ListFolder(const HubAccess& access, const Source& source, const std::string& folder,
+                  Listing* listing) {
+  const StatusOr<net::BaseUrl> url = net::ParseFileUrl(access.endpoint);
+  if (!url.ok()) return url.status();
+  net::BaseUrl root = *url;
+  while (root.path.ends_with('/')) root.path.pop_back();
+  root.path += fmt::format("/api/models/{}/tree/{}{}{}", source.name, source.revision,
+                           folder.empty() ? "" : "/", folder);
+  net::BaseUrl at = root;
+  for (int pages = 0; pages < kMaxListPages; ++pages) {
+    const StatusOr<ListPage> page = FetchPage(access, root, at);
+    if (!page.ok()) return RepoError(source, page.status().code(), page.status().message());
+    if (page->reply.status != 200) return Refusal(source, access, page->reply);
+    if (Status status = AddFiles(source, page->reply.body, listing); !status.ok()) return status;
+    const std::string next = NextPage(page->reply.link);
+    if (next.empty()) return {};
+    StatusOr<net::BaseUrl> url = net::ParseLocation(page->url, next);
+    if (!url.ok() || !net::SameServer(*url, page->url)) {
+      // Without the rest, a model could lack parts that are there.
+      return RepoError(source, StatusCode::kUnavailable,
+                       fmt::format("the next page of the hub's list of files is not on the hub: {}",
+                                   base::PrintableText(next.substr(0, 200))));
+    }
+    at = *std::move(url);
+  }
+  return RepoError(source, StatusCode::kUnavailable,
+                   fmt::format("the hub's list of files has more than {} pages", kMaxListPages));
 }
 
 const RepoFile* FindFile(const std::vector<RepoFile>& files, std::string_view path) {
@@ -245,36 +295,14 @@ HubAccess HubAccessFromEnvironment() {
 }
 
 StatusOr<std::vector<RepoFile>> ListRepo(const HubAccess& access, const Source& source) {
-  const StatusOr<net::BaseUrl> url = net::ParseFileUrl(access.endpoint);
-  if (!url.ok()) return url.status();
-  net::BaseUrl root = *url;
-  while (root.path.ends_with('/')) root.path.pop_back();
-  const std::string folder = FolderOf(source.file);
-  root.path += fmt::format("/api/models/{}/tree/{}{}{}", source.name, source.revision,
-                           folder.empty() ? "" : "/", folder);
-  std::vector<RepoFile> files;
-  net::BaseUrl at = root;
-  for (int pages = 0; pages < kMaxListPages; ++pages) {
-    const StatusOr<ListPage> page = FetchPage(access, root, at);
-    if (!page.ok()) return RepoError(source, page.status().code(), page.status().message());
-    if (page->reply.status != 200) return Refusal(source, access, page->reply);
-    if (Status status = AddFiles(source, page->reply.body, &files); !status.ok()) return status;
-    const std::string next = NextPage(page->reply.link);
-    if (next.empty()) {
-      std::ranges::sort(files, {}, &RepoFile::path);
-      return files;
-    }
-    StatusOr<net::BaseUrl> url = net::ParseLocation(page->url, next);
-    if (!url.ok() || !net::SameServer(*url, page->url)) {
-      // Without the rest, a model could lack parts that are there.
-      return RepoError(source, StatusCode::kUnavailable,
-                       fmt::format("the next page of the hub's list of files is not on the hub: {}",
-                                   base::PrintableText(next.substr(0, 200))));
-    }
-    at = *std::move(url);
+  Listing listing;
+  Status status = ListFolder(access, source, FolderOf(source.file), &listing);
+  if (status.ok() && source.file.empty() && listing.pools) {
+    status = ListFolder(access, source, FolderOf(kPoolingFile), &listing);
   }
-  return RepoError(source, StatusCode::kUnavailable,
-                   fmt::format("the hub's list of files has more than {} pages", kMaxListPages));
+  if (!status.ok()) return status;
+  std::ranges::sort(listing.files, {}, &RepoFile::path);
+  return std::move(listing.files);
 }
 
 std::string NextPage(std::string_view link) {

@@ -35,8 +35,12 @@ struct RepoModel {
   std::vector<RepoFile> files;  // In the order in which they are fetched.
 };
 
-// The files at the top of the repository (or in the folder of source.file), from all pages of the
-// hub's list. kNotFound, kUnavailable or kDataLoss with a sentence.
+// How sentence-transformers pools what a model computes, beside the model's folder.
+inline constexpr char kPoolingFile[] = "1_Pooling/config.json";
+
+// The files at the top of the repository and in the folder of kPoolingFile (or those in the folder
+// of source.file), from all pages of the hub's lists. kNotFound, kUnavailable or kDataLoss with a
+// sentence.
 StatusOr<std::vector<RepoFile>> ListRepo(const HubAccess& access, const Source& source);
 
 // The URL that the field Link of a reply calls the next page, <URL>; rel="next"; "" if it has none.

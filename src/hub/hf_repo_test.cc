@@ -110,6 +110,27 @@ TEST(ListRepoTest, ListsTheFolderOfTheFileAtItsRevision) {
             server.url("/mirror/owner/repo/resolve/v2/Q8_0/model.gguf"));
 }
 
+TEST(ListRepoTest, ListsHowAnEncoderPoolsToo) {
+  TestFileServer server;
+  const std::string path = "/api/models/owner/repo/tree/main";
+  server.Put(path, {.bytes = R"([{"type": "directory", "path": "onnx"},
+                                 {"type": "directory", "path": "1_Pooling"},
+                                 {"type": "file", "path": "config.json", "size": 1}])"});
+  const HubAccess access = {.endpoint = server.url(""), .token = ""};
+  EXPECT_THAT(ListRepo(access, Repo()).status().message(), HasSubstr("not found"))
+      << "without it the vectors would be others";
+  server.Put(path + "/1_Pooling",
+             {.bytes = R"([{"type": "file", "path": "1_Pooling/config.json", "size": 9},
+                           {"type": "directory", "path": "1_Pooling"}])"});
+  const auto files = ListRepo(access, Repo());
+  ASSERT_TRUE(files.ok()) << files.status().message();
+  EXPECT_THAT(Paths(*files), ElementsAre("1_Pooling/config.json", "config.json"));
+  EXPECT_EQ((*files)[0].bytes, 9u);
+  EXPECT_EQ(server.requests().size(), 4u);
+  // A file that is named has no need of it.
+  EXPECT_THAT(Paths(*ListRepo(access, Repo("m.gguf"))), ElementsAre("config.json"));
+}
+
 TEST(ListRepoTest, FollowsARepositoryToItsNewNameWithoutGivingTheTokenAway) {
   TestFileServer server;
   TestFileServer other;
@@ -242,6 +263,15 @@ TEST(ChooseFilesTest, SafetensorsWithWhatBelongsToThem) {
                           "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                           "chat_template.json", "model.safetensors.index.json",
                           "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"));
+}
+
+TEST(ChooseFilesTest, AnEncoderWithItsPooling) {
+  const auto model = Choose({"1_Pooling/config.json", "1_Pooling/model.safetensors", "config.json",
+                             "model.safetensors", "modules.json", "sentence_bert_config.json"});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_THAT(Paths(model->files),
+              ElementsAre("config.json", "modules.json", "sentence_bert_config.json",
+                          "1_Pooling/config.json", "model.safetensors"));
 }
 
 TEST(ChooseFilesTest, TheOneGgufOrAQuestion) {

@@ -26,7 +26,7 @@ constexpr size_t kCopyChunk = size_t{4} << 20;
 
 // One file of a model.
 struct Item {
-  std::string file;  // Its name in the model's folder.
+  std::string file;  // Its path in the model's folder: its name, or kPoolingFile.
   uint64_t bytes = 0;
   std::string sha256 = {};
   std::string url = {};  // Where it is; or, where that is "", ...
@@ -264,7 +264,8 @@ Status Puller::PlanRepo(const Source& source) {
   plan_.name = model->name;
   plan_.folder = model->folder;
   for (const RepoFile& file : model->files) {
-    plan_.items.push_back({.file = fs::path(file.path).filename().string(),
+    const bool pools = model->folder && file.path == kPoolingFile;
+    plan_.items.push_back({.file = pools ? file.path : fs::path(file.path).filename().string(),
                            .bytes = file.bytes,
                            .sha256 = file.sha256,
                            .url = RepoUrl(options_.access, source, file.path)});
@@ -319,6 +320,10 @@ Status Puller::PlanPath(const Source& source) {
                           file.ends_with(".json") || file == "tokenizer.model" ||
                           file == "chat_template.jinja";
       if (wanted && IsModelName(file) && entry.is_regular_file(error)) add(entry.path());
+    }
+    if (fs::is_regular_file(path / kPoolingFile, error)) {
+      add(path / kPoolingFile);
+      plan_.items.back().file = kPoolingFile;
     }
     std::ranges::sort(plan_.items, {}, &Item::file);
   } else if (const auto split = base::ParseSplitName(path.string())) {
@@ -378,7 +383,9 @@ Status Puller::PlanName() {
 
 // What an earlier pull has left is written to, or moved: it must be Ropeway's own.
 Status Puller::CheckParts() const {
-  for (const fs::path& folder : {Parts(), WholeFolder()}) {
+  const fs::path pooling = fs::path(kPoolingFile).parent_path();
+  for (const fs::path& folder :
+       {Parts(), Parts() / pooling, WholeFolder(), WholeFolder() / pooling}) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error)) {
       if (Status status = CheckOwnEntry(entry.path()); !status.ok()) return status;
@@ -429,6 +436,9 @@ Status Puller::CheckWhole() {
 Status Puller::Fetch(const Item& item, const fs::path& to) {
   Progress progress(item.file, options_.terminal, options_.write, options_.tell);
   const fs::path part = Parts() / item.file;
+  std::error_code error;
+  fs::create_directories(part.parent_path(), error);
+  if (error) return Failed(part.parent_path(), error);
   if (!item.url.empty()) {
     const bool of_hub = item.url.starts_with(options_.access.endpoint + "/");
     return Download({.url = item.url,
@@ -449,14 +459,12 @@ Status Puller::Fetch(const Item& item, const fs::path& to) {
     const StatusOr<std::string> sum = FileSha256(part);
     if (!sum.ok()) return sum.status();
     if (*sum != item.sha256) {
-      std::error_code error;
       fs::remove(part, error);
       return {StatusCode::kDataLoss,
               fmt::format("{}: the SHA-256 sum is {}, expected {}", item.file, *sum, item.sha256)};
     }
   }
   if (status = SyncPath(part); !status.ok()) return status;
-  std::error_code error;
   fs::create_directories(to.parent_path(), error);
   fs::rename(part, to, error);
   return error ? Failed(to, error) : SyncPath(to.parent_path());

@@ -20,6 +20,8 @@
 namespace ropeway::hub {
 namespace {
 
+namespace fs = std::filesystem;
+
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -122,6 +124,53 @@ TEST_F(PullTest, AFolderComesWhole) {
   EXPECT_EQ(server_.requests().size(), before + 2);
   EXPECT_EQ(server_.fields("Range").back(), "bytes=3000-");
   EXPECT_FALSE(scratch_.Has("models/.pulls/repo"));
+}
+
+TEST_F(PullTest, AnEncoderComesWithItsPooling) {
+  const std::string path = "/api/models/owner/repo/tree/main";
+  PutRepo("owner/repo", {{"config.json", "{}"},
+                         {"model.safetensors", bytes_},
+                         {"modules.json", "[]"},
+                         {"1_Pooling/config.json", R"({"a": 1})"}});
+  server_.Put(path, {.bytes = R"([{"type": "file", "path": "config.json", "size": 2},
+                                  {"type": "file", "path": "model.safetensors", "size": 50000},
+                                  {"type": "file", "path": "modules.json", "size": 2},
+                                  {"type": "directory", "path": "1_Pooling"}])"});
+  server_.Put(path + "/1_Pooling",
+              {.bytes = R"([{"type": "file", "path": "1_Pooling/config.json", "size": 8}])"});
+  const auto model = PullFrom("hf:owner/repo");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(scratch_.Read("models/repo/config.json"), "{}");
+  EXPECT_EQ(scratch_.Read("models/repo/modules.json"), "[]");
+  EXPECT_EQ(scratch_.Read("models/repo/1_Pooling/config.json"), R"({"a": 1})");
+  EXPECT_FALSE(scratch_.Has("models/.pulls/repo"));
+  // One that was pulled without it is mended.
+  fs::remove_all(scratch_.path() / "models/repo/1_Pooling");
+  ASSERT_TRUE(PullFrom("hf:owner/repo").ok());
+  EXPECT_TRUE(scratch_.Has("models/repo/1_Pooling/config.json"));
+  // From a folder, too.
+  options_.name = "copy";
+  const auto copy = PullFrom((scratch_.path() / "models/repo").string());
+  ASSERT_TRUE(copy.ok()) << copy.status().message();
+  EXPECT_EQ(scratch_.Read("models/copy/1_Pooling/config.json"), R"({"a": 1})");
+}
+
+TEST_F(PullTest, TheFolderOfAnEncodersPoolingIsNoLink) {
+  const std::string path = "/api/models/owner/repo/tree/main";
+  PutRepo("owner/repo", {{"1_Pooling/config.json", "{}"}});
+  server_.Put(path, {.bytes = R"([{"type": "file", "path": "config.json", "size": 2},
+                                  {"type": "file", "path": "model.safetensors", "size": 2},
+                                  {"type": "directory", "path": "1_Pooling"}])"});
+  server_.Put(path + "/1_Pooling",
+              {.bytes = R"([{"type": "file", "path": "1_Pooling/config.json", "size": 2}])"});
+  for (const char* parts : {"models/.pulls/repo", "models/.pulls/repo/whole"}) {
+    fs::create_directories(scratch_.path() / parts);
+    scratch_.Write("elsewhere/config.json", "VICTIM");
+    fs::create_symlink(scratch_.path() / "elsewhere", scratch_.path() / parts / "1_Pooling");
+    EXPECT_THAT(ErrorFrom("hf:owner/repo"), HasSubstr("is a symbolic link, which is not followed"));
+    EXPECT_EQ(scratch_.Read("elsewhere/config.json"), "VICTIM");
+    fs::remove_all(scratch_.path() / "models/.pulls");
+  }
 }
 
 TEST_F(PullTest, AFolderIsOfOneStateOfItsRepository) {
