@@ -1,10 +1,9 @@
 // Embeds texts with a model, for tests and measurements that compare with other programs:
 //
-//   embed_lines MODEL [q8_0 | q4_0] <TEXTS
+//   embed_lines MODEL [q8_0 | q4_0 | "" [TOKENS]] <TEXTS
 //
-// TEXTS is a JSON list of texts; the end of what is too long is cut off. Prints {"seconds": of all
-// requests at once, "embeddings":
-// [[...], ...]}.
+// TEXTS is a JSON list of texts; the end of what is longer than TOKENS, or else than the model
+// takes, is cut off. Prints {"seconds": of all requests at once, "embeddings": [[...], ...]}.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -18,11 +17,12 @@
 namespace ropeway::test {
 namespace {
 
-int Run(const std::string& path, const std::string& quantize) {
+int Run(const std::string& path, const std::string& quantize, int tokens) {
   const nlohmann::json texts = nlohmann::json::parse(std::cin);
   EngineOptions options;
   options.model.path = path;
   options.model.quantize = quantize;
+  options.model.max_model_len = tokens;
   options.queue.max_queued_requests = static_cast<int>(texts.size()) + 1;
   auto engine = Engine::Create(options);
   if (!engine.ok()) {
@@ -63,5 +63,5 @@ int Run(const std::string& path, const std::string& quantize) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  return ropeway::test::Run(argv[1], argc > 2 ? argv[2] : "");
+  return ropeway::test::Run(argv[1], argc > 2 ? argv[2] : "", argc > 3 ? std::stoi(argv[3]) : 0);
 }

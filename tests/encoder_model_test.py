@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 from ropeway_bench import encoder_file  # noqa: E402  pylint: disable=wrong-import-position
 
 ARGS = argparse.Namespace()
+POSITIONS = 512            # All that the model has: the references are of texts of so many tokens.
 LEAST_COSINE = 0.9999      # Of each text.
 LEAST_Q8_0 = 0.998         # The same with 8 bits, which round the activations too,
 LEAST_MEAN_Q8_0 = 0.9993   # and of the mean.
@@ -52,24 +53,29 @@ class EncoderModelTest(unittest.TestCase):
         cls.ids = [one["ids"] for one in references]
         cls.expected = [halves(one["embedding"]) for one in references]
         cls.embedded = cls.embed()
-        cls.server = RopewayServer(ARGS.ropeway, cls.model)
-        cls.addClassCleanup(cls.stop)
+        cls.server = cls.serve("--max-model-len", str(POSITIONS))
 
     @classmethod
-    def stop(cls):
-        cls.server.process.terminate()
-        cls.server.process.wait(timeout=60)
-        cls.server.log.close()
+    def serve(cls, *flags):
+        server = RopewayServer(ARGS.ropeway, cls.model, *flags)
+
+        def stop():
+            server.process.terminate()
+            server.process.wait(timeout=60)
+            server.log.close()
+
+        cls.addClassCleanup(stop)
+        return server
 
     @classmethod
-    def embed(cls, *words, model=""):
-        """By the library, all together. `words`: how; `model`: another file."""
-        reply = subprocess.run([ARGS.embed, model or cls.model, *words], input=json.dumps(cls.texts), stdout=subprocess.PIPE,
+    def embed(cls, quantize="", model=""):
+        """By the library, all together. `model`: another file."""
+        reply = subprocess.run([ARGS.embed, model or cls.model, quantize, str(POSITIONS)], input=json.dumps(cls.texts), stdout=subprocess.PIPE,
                                text=True, check=True, timeout=120)
         return [array.array("f", one) for one in json.loads(reply.stdout)["embeddings"]]
 
-    def ask(self, path, body):
-        status, text = self.server.request("POST", path, body)[:2]
+    def ask(self, path, body, server=None):
+        status, text = (server or self.server).request("POST", path, body)[:2]
         self.assertEqual(status, 200, text)
         return json.loads(text)
 
@@ -119,6 +125,12 @@ class EncoderModelTest(unittest.TestCase):
         self.assertEqual(self.ask("/v1/embeddings", {"input": "word " * 510})["usage"]["prompt_tokens"], 512)
         # Ollama's default is to cut.
         self.assertEqual(self.ask("/api/embed", {"model": "default", "input": "word " * 900})["prompt_eval_count"], 512)
+
+    def test_texts_are_cut_where_sentence_transformers_cuts_them(self):
+        server = self.serve()
+        body = {"input": "word " * 300, "truncate": True}
+        self.assertEqual(self.ask("/v1/embeddings", body, server)["usage"]["prompt_tokens"], 256)
+        self.assertEqual(server.request("POST", "/v1/embeddings", {"input": "word " * 255})[0], 400)
 
     def test_it_generates_nothing(self):
         self.assertEqual(self.ask("/api/show", {"model": "default"})["capabilities"], ["embedding"])

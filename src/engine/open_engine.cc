@@ -251,8 +251,9 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.pooling = check.config->pooling;
   if (config.embeds_only) {
     const int32_t context = check.config->context_length;
-    const int32_t asked = options.model.max_model_len;
-    UseForEncoder(asked == 0 ? context : std::min(asked, context), &config.options);
+    int& length = config.options.model.max_model_len;
+    if (length == 0) length = check.config->usual_length;
+    UseForEncoder(length == 0 ? context : std::min(length, context), &config.options);
   }
   config.fingerprint = Fingerprint(*file);
   config.details = DetailsOf(*file, *check.config, config.answers->format());
@@ -271,7 +272,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
     config.cache_root.model_digest = config.model_digest;
   }
   StatusOr<std::unique_ptr<model::Model>> loaded =
-      model::Model::Load(*file, threads, options.model.max_model_len);
+      model::Model::Load(*file, threads, config.options.model.max_model_len);
   if (!loaded.ok()) return LoadFailure(&check, loaded.status());
   const std::shared_ptr<const model::Model> model = *std::move(loaded);
   file.reset();

@@ -398,6 +398,13 @@ void ReadHfPooling(HfFields* pooling, const HfModel& model, GgufFile::Builder* b
                      pooling->Field(chosen));
 }
 
+void ReadHfUsualLength(HfFields* sentences, const HfModel& model, GgufFile::Builder* builder) {
+  constexpr const char* kLength = "max_seq_length";
+  if (!sentences->Has(kLength)) return;
+  builder->SetUint32(fmt::format("{}.max_seq_length", model.architecture->gguf),
+                     sentences->Uint(kLength), sentences->Field(kLength));
+}
+
 void ReadHfGeneration(HfFields* generation, GgufFile::Builder* builder) {
   for (const core::Parameter& row : core::Parameters()) {
     if (row.gguf == nullptr || !generation->Has(row.name)) continue;

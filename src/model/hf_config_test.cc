@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,6 +15,8 @@
 #include "model/gguf.h"
 #include "model/hf_folder.h"
 #include "model/model_tensors.h"
+#include "model/open_model.h"
+#include "model/test_hf_writer.h"
 
 namespace ropeway::model {
 namespace {
@@ -273,6 +276,60 @@ TEST(HfRopeTest, KindsOfLayersHaveTheirOwn) {
               HasSubstr("\"sliding_attention\": RoPE fields of these layers alone"));
   EXPECT_THAT(HfConfigError("Gemma2ForCausalLM", heads + R"("default", "rope_theta": 20000.0}})"),
               HasSubstr("\"sliding_attention\": RoPE fields of these layers alone"));
+}
+
+// What sentence-transformers keeps beside a model.
+class EncoderFolderTest : public ::testing::Test {
+ protected:
+  EncoderFolderTest() {
+    SafetensorsWriter weights;
+    weights.Add("encoder.layer.1.output.dense.bias", {4}, "F32", {0, 1, 2, 3});
+    folder_.Write("model.safetensors", weights.Bytes());
+    std::filesystem::create_directory(folder_.PathOf("1_Pooling"));
+    WriteConfig("BertModel");
+  }
+  void WriteConfig(const std::string& architecture) {
+    folder_.Write("config.json",
+                  fmt::format(R"({{"architectures": ["{}"], "hidden_size": 4, "head_dim": 2,
+                                  "intermediate_size": 6, "num_hidden_layers": 2,
+                                  "num_attention_heads": 2, "max_position_embeddings": 8}})",
+                              architecture));
+  }
+  // A number of the metadata; 0: there is none.
+  uint64_t Number(const std::string& key) const {
+    const auto file = OpenModel(folder_.path());
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    return file.ok() ? (*file)->GetUint("bert." + key, 0, 1000).value().value_or(0) : 0;
+  }
+  std::string Error() const { return std::string(OpenModel(folder_.path()).status().message()); }
+
+  const TempFolder folder_;
+};
+
+TEST_F(EncoderFolderTest, PoolingIsRead) {
+  EXPECT_EQ(Number("pooling_type"), 0U);
+  folder_.Write("1_Pooling/config.json", R"({"pooling_mode_cls_token": true})");
+  EXPECT_EQ(Number("pooling_type"), 2U);
+  folder_.Write("1_Pooling/config.json", R"({"pooling_mode_max_tokens": true})");
+  EXPECT_THAT(Error(), HasSubstr("\"pooling_mode_max_tokens\": true is not supported"));
+}
+
+TEST_F(EncoderFolderTest, OtherModulesAreRejected) {
+  folder_.Write("modules.json", R"([{"type": "sentence_transformers.models.Transformer"},
+                                    {"type": "sentence_transformers.models.Pooling"}])");
+  EXPECT_EQ(Error(), "");
+  folder_.Write("modules.json", R"([{"type": "sentence_transformers.models.Dense"}])");
+  EXPECT_THAT(Error(), HasSubstr("a module of type \"sentence_transformers.models.Dense\" is not"));
+}
+
+TEST_F(EncoderFolderTest, TextsAreAsLongAsItSays) {
+  EXPECT_EQ(Number("max_seq_length"), 0U);
+  folder_.Write("sentence_bert_config.json", R"({"max_seq_length": 6, "do_lower_case": false})");
+  EXPECT_EQ(Number("max_seq_length"), 6U);
+  folder_.Write("sentence_bert_config.json", R"({"max_seq_length": null})");
+  EXPECT_EQ(Number("max_seq_length"), 0U);
+  folder_.Write("sentence_bert_config.json", R"({"max_seq_length": "6"})");
+  EXPECT_THAT(Error(), HasSubstr("sentence_bert_config.json \"max_seq_length\": expected a whole"));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ constexpr char kConfig[] = "config.json";
 constexpr char kGeneration[] = "generation_config.json";
 constexpr char kModules[] = "modules.json";
 constexpr char kPooling[] = "1_Pooling/config.json";
+constexpr char kSentences[] = "sentence_bert_config.json";
 constexpr char kWeights[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 
@@ -52,6 +53,7 @@ class FolderReader {
  private:
   StatusOr<HfModel> ReadConfig();
   Status ReadPooling(const HfModel& model);
+  Status ReadUsualLength(const HfModel& model);
   Status ReadGeneration();
   // The files with weights and, where an index says so, the file of each tensor.
   Status ReadIndex();
@@ -107,7 +109,10 @@ StatusOr<HfModel> FolderReader::ReadConfig() {
   HfFields fields(path_, kConfig, *config);
   const HfModel model = ReadHfConfig(&fields, &builder_);
   failures_.Add(fields.failures());
-  if (model.architecture != nullptr) failures_.Add(ReadPooling(model));
+  if (model.architecture != nullptr) {
+    failures_.Add(ReadPooling(model));
+    failures_.Add(ReadUsualLength(model));
+  }
   builder_.SetString("general.name",
                      base::PrintableText(std::filesystem::path(path_).filename().string()));
   return model;
@@ -143,6 +148,17 @@ Status FolderReader::ReadPooling(const HfModel& model) {
   builder_.bytes()->AddFile(*std::move(file));  // As config.json.
   HfFields fields(path_, kPooling, *pooling);
   ReadHfPooling(&fields, model, &builder_);
+  failures_.Add(fields.failures());
+  return {};
+}
+
+// Where sentence-transformers cuts texts to encode. What a decoder generates is not cut there.
+Status FolderReader::ReadUsualLength(const HfModel& model) {
+  if (model.architecture->gguf != std::string_view("bert") || !Exists(path_, kSentences)) return {};
+  const StatusOr<json> sentences = ReadHfFile(path_, kSentences, kMaxConfigBytes, kConfigBounds);
+  if (!sentences.ok()) return sentences.status();
+  HfFields fields(path_, kSentences, *sentences);
+  ReadHfUsualLength(&fields, model, &builder_);
   failures_.Add(fields.failures());
   return {};
 }

@@ -142,6 +142,10 @@ void FlattenTextConfig(nlohmann::json* config);
 // Failures as above. REQUIRES: model.architecture is set.
 void ReadHfPooling(HfFields* pooling, const HfModel& model, GgufFile::Builder* builder);
 
+// Sets how long texts are where no flag says it, from the fields of sentence-transformers'
+// sentence_bert_config.json. Failures as above. REQUIRES: model.architecture is set.
+void ReadHfUsualLength(HfFields* sentences, const HfModel& model, GgufFile::Builder* builder);
+
 // Sets general.sampling.* from the fields of generation_config.json. Failures as above.
 void ReadHfGeneration(HfFields* generation, GgufFile::Builder* builder);
 

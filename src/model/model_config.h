@@ -70,7 +70,9 @@ struct ModelConfig {
   int32_t intermediate_size = 0;
   int32_t vocab_size = 0;
   int32_t context_length = 0;  // Positions.
-  bool tied_output = false;    // The output matrix is the token embedding.
+  // Above 0, and at most context_length: texts are cut to so many, unless a user says otherwise.
+  int32_t usual_length = 0;
+  bool tied_output = false;  // The output matrix is the token embedding.
   // A row sees the positions up to its own, and the model says what comes next. Otherwise (an
   // encoder) a row sees all positions of its input, which is computed as a whole, and there is no
   // output matrix: the model makes embeddings only.

@@ -473,6 +473,9 @@ void ReadPooling(MetadataReader* reader, ModelConfig* config) {
 ModelConfig ReadConfig(const Recipe& recipe, MetadataReader* reader) {
   ModelConfig config = recipe.read_config(reader);
   ReadPooling(reader, &config);
+  // Of encoders; folders alone say it.
+  config.usual_length =
+      std::min(reader->Uint("max_seq_length", 2, kMaxContext, 0), config.context_length);
   reader->RejectKeysNotRead();
   return config;
 }

@@ -196,6 +196,15 @@ TEST(RecipesTest, HowEmbeddingsArePooled) {
               HasSubstr("4 (a model that ranks) is not supported"));
   EXPECT_THAT(TinyError("bert", [](GgufWriter* w) { w->SetBool("bert.attention.causal", true); }),
               HasSubstr("true is not supported; only false is"));
+  // Texts may be shorter than the positions, and not longer.
+  const auto with_length = [](uint32_t length) {
+    return TinyConfig("bert", [&](GgufWriter* w) { w->SetUint32("bert.max_seq_length", length); });
+  };
+  EXPECT_EQ(TinyConfig("bert").usual_length, 0);
+  EXPECT_EQ(with_length(100).usual_length, 100);
+  EXPECT_EQ(with_length(100'000).usual_length, TinyConfig("bert").context_length);
+  EXPECT_THAT(TinyError("bert", [](GgufWriter* w) { w->SetUint32("bert.max_seq_length", 1); }),
+              HasSubstr("max_seq_length"));
   // An embedding of types is not needed.
   const auto untyped =
       TinyConfig("bert", [](GgufWriter* w) { w->RemoveTensor("token_types.weight"); });
