@@ -258,7 +258,8 @@ constexpr FieldRow kFieldRows[] = {
     {"options.mirostat_eta", kOllama, K::kNoEffect},
     {"options.mirostat", kOllama, K::kNoEffectWith, "0"},
     {"options.tfs_z", kOllama, K::kNoEffectWith, "1"},
-    {"options.repeat_last_n", kOllama, K::kNoEffectWith, "-1"},
+    // A penalty makes it another text: FinishOllamaBody.
+    {"options.repeat_last_n", kOllama, K::kNoEffect},
     {"options.penalize_newline", kOllama, K::kNoEffectWith, "true"},
     {"options.logits_all", kOllama, K::kNoEffectWith, "false"},
     {"options.vocab_only", kOllama, K::kNoEffectWith, "false"},

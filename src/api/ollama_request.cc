@@ -61,6 +61,20 @@ const FieldReaders<OpenAiBody>& OllamaOptionReaders() {
   return readers;
 }
 
+constexpr char kLookBack[] = "repeat_last_n";
+
+// Clients send Ollama's default, 64, whether or not they want a penalty.
+Status CheckLookBack(const OllamaBody& body) {
+  const SamplingParams& s = body.request.sampling;
+  const bool penalizes =
+      s.repetition_penalty != 1.0F || s.presence_penalty != 0.0F || s.frequency_penalty != 0.0F;
+  if (!body.looks_back || !penalizes) return {};
+  return {StatusCode::kUnimplemented,
+          fmt::format("'options.{}' supports only -1 with a penalty: it looks at the whole text.",
+                      kLookBack),
+          std::string("options.") + kLookBack};
+}
+
 Status ReadOllamaOption(const std::string& name, const json& value, const std::string& path,
                         OllamaBody* body) {
   // 0, and less than -1, is "to the end of the context", too.
@@ -82,6 +96,7 @@ Status ReadOllamaOptions(const json& value, const std::string& field, OllamaBody
       body->report->Add(ReadOllamaOption(name, option, path, body));
       continue;
     }
+    if (name == kLookBack && !option.is_null()) body->looks_back = option != -1;
     for (auto it = OllamaOptionReaders().begin(); used.size() < OllamaOptionReaders().size();
          ++it) {
       used.push_back(it->first);
@@ -125,6 +140,7 @@ FieldReaders<OpenAiBody> OllamaReaders() {
 void FinishOllamaBody(OllamaBody* body, FieldReport* report) {
   body->other_model = OtherOllamaName(body->request.model);
   if (body->logprobs) body->request.logprobs = body->top_logprobs.value_or(0);
+  report->AddTogether(CheckLookBack(*body));
   if (body->raw && !body->system.empty()) {
     report->AddTogether(
         InvalidArgument("'system' cannot be used with 'raw', which leaves the prompt as it is.",

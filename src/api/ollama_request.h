@@ -20,8 +20,9 @@ struct OllamaBody : OpenAiBody {
 
   // Of /api/generate.
   std::string prompt;
-  std::string system;  // "": none.
-  bool raw = false;    // The prompt is the text as it is, without the chat template.
+  std::string system;       // "": none.
+  bool raw = false;         // The prompt is the text as it is, without the chat template.
+  bool looks_back = false;  // Penalties are to look at a part of the text (repeat_last_n).
 };
 
 // All bodies that the readers of these tables are given are OllamaBodies.

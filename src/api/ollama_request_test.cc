@@ -143,7 +143,6 @@ TEST(OllamaRequest, WhatIsWrongInAnOptionNamesIt) {
                                                         {"repeat_penalty", "0"},
                                                         {"mirostat", "1"},
                                                         {"tfs_z", "0.5"},
-                                                        {"repeat_last_n", "64"},
                                                         {"penalize_newline", "false"},
                                                         {"temperatur", "1"}}) {
     const OllamaRead read = WithOption(name, value);
@@ -155,6 +154,26 @@ TEST(OllamaRequest, WhatIsWrongInAnOptionNamesIt) {
   EXPECT_EQ(
       ChatWithMembers(R"(,"options":{"top_k":3,"num_predict":5,"max_tokens":6})").status.message(),
       "'options.num_predict' and 'options.max_tokens' differ; give one of them.");
+}
+
+// Clients send Ollama's own default, 64, with every request.
+TEST(OllamaRequest, HowFarPenaltiesLookBackMattersWithOneAlone) {
+  const auto with = [](const std::string& options) {
+    return ChatWithMembers(",\"options\":{" + options + "}").status;
+  };
+  for (const char* any : {"64", "0", "-1", "null"}) {
+    const std::string last = std::string("\"repeat_last_n\":") + any;
+    EXPECT_TRUE(with(last).ok()) << any;
+    EXPECT_TRUE(with(last + R"(,"repeat_penalty":1.0,"presence_penalty":0)").ok()) << any;
+  }
+  for (const char* penalty :
+       {R"("repeat_penalty":1.1)", R"("presence_penalty":-1)", R"("frequency_penalty":0.5)"}) {
+    EXPECT_TRUE(with(std::string(R"("repeat_last_n":-1,)") + penalty).ok()) << penalty;
+    const Status fault = with(std::string(R"("repeat_last_n":64,)") + penalty);
+    EXPECT_EQ(fault.code(), StatusCode::kUnimplemented) << penalty;
+    EXPECT_EQ(fault.field(), "options.repeat_last_n");
+    EXPECT_THAT(fault.message(), HasSubstr("'options.repeat_last_n' supports only -1 with a"));
+  }
 }
 
 TEST(OllamaRequest, WhatAModelIsLoadedWithChangesNothing) {
