@@ -123,6 +123,16 @@ int64_t PromptTokens(const std::vector<ChoiceOutput>& choices) {
   return tokens;
 }
 
+ApiError EmbeddingFormat::Shown(ApiError error) const {
+  constexpr char kHelps[] = "; with 'truncate': true it is cut";
+  // A gateway's backend may have said it.
+  if (error.code == "context_length_exceeded" && table_.readers.contains("truncate") &&
+      !error.message.ends_with(kHelps)) {
+    error.message += kHelps;
+  }
+  return WithInput(std::move(error), input_);
+}
+
 void EmbeddingFormat::AppendEmbedding(const ChoiceOutput& choice, std::string* out) const {
   std::span<const float> shown = choice.embedding;
   std::vector<float> shortened;

@@ -80,15 +80,16 @@ class EmbeddingFormat : public ApiFormat {
   std::string Done() final { return ""; }
   std::string StreamError(const ApiError& error) const final { return ErrorBody(error); }
   std::string_view id_prefix() const final { return "embd-"; }
-  std::string ErrorBody(const ApiError& error) const override {
-    return ErrorJson(WithInput(error, input_));
-  }
+  std::string ErrorBody(const ApiError& error) const override { return ErrorJson(Shown(error)); }
 
  protected:
   // `input`: the field with the texts.
   EmbeddingFormat(const FieldTable<OpenAiBody>& table, const char* input)
       : table_(table), input_(input) {}
 
+  // As the dialect's clients know it: its field's name, and what helps with a text that is too
+  // long.
+  ApiError Shown(ApiError error) const;
   // A choice's embedding as JSON, as the body asks for it.
   void AppendEmbedding(const ChoiceOutput& choice, std::string* out) const;
   // About as many bytes as all of them take.

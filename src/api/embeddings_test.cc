@@ -355,5 +355,33 @@ TEST(EmbeddingBodyTest, AnythingAnywhereIsReadOrNamed) {
   }
 }
 
+TEST(OllamaEmbedTest, AnInputThatIsNoTextIsFound) {
+  const auto fault = [](const char* input) {
+    return EmbeddingFault(MakeOllamaEmbed, {{"input", json::parse(input)}}, "input").message();
+  };
+  EXPECT_EQ(fault(R"(["a",2])"), "'input[1]' must be a string, but is 2.");
+  EXPECT_EQ(fault("[1,2]"), "'input[0]' must be a string, but is 1.");
+  EXPECT_EQ(fault("7"), "'input' must be a string or a list of strings, but is 7.");
+}
+
+TEST(EmbeddingErrorTest, ATextThatIsTooLongMayBeCut) {
+  ApiError error;
+  error.message = "the prompt has 9 tokens";
+  error.code = "context_length_exceeded";
+  error.param = "prompt";
+  for (const ApiFormatMaker make : {MakeOpenAiEmbeddings, MakeOllamaEmbed}) {
+    EXPECT_THAT(make()->ErrorBody(error), HasSubstr("9 tokens; with 'truncate': true it is cut"));
+  }
+  ApiError of_backend = error;
+  of_backend.message += "; with 'truncate': true it is cut";
+  EXPECT_THAT(MakeOllamaEmbed()->ErrorBody(of_backend),
+              testing::Not(HasSubstr("cut; with 'truncate'")));
+  for (const ApiFormatMaker make : {MakeLlamaEmbedding, MakeOllamaOldEmbeddings}) {
+    EXPECT_THAT(make()->ErrorBody(error), testing::Not(HasSubstr("truncate")));
+  }
+  error.code = "";
+  EXPECT_THAT(MakeOpenAiEmbeddings()->ErrorBody(error), testing::Not(HasSubstr("truncate")));
+}
+
 }  // namespace
 }  // namespace ropeway::api

@@ -29,8 +29,14 @@ Status ReadOldPrompt(const json& value, const std::string& field, EmbeddingBody*
 
 Status ReadOllamaInput(const json& value, const std::string& field, EmbeddingBody* body) {
   if (value == "" || value == json::array()) return {};
-  const bool texts = value.is_string() || (value.is_array() && value.front().is_string());
-  if (!texts) return Mismatch(value, field, "a string or a list of strings");
+  if (!value.is_string() && !value.is_array()) {
+    return Mismatch(value, field, "a string or a list of strings");
+  }
+  for (size_t i = 0; value.is_array() && i < value.size(); ++i) {
+    if (value[i].is_string()) continue;
+    const Status fault = Mismatch(value[i], fmt::format("{}[{}]", field, i), "a string");
+    return InvalidArgument(fault.message(), field);
+  }
   return ReadInputs(value, field, body);
 }
 
@@ -57,7 +63,7 @@ class OllamaEmbeddingFormat : public EmbeddingFormat {
   }
   std::string ErrorBody(const ApiError& error) const final {
     std::string out = R"({"error":)";
-    AppendJsonString(error.message, &out);
+    AppendJsonString(Shown(error).message, &out);
     return out + "}";
   }
 
