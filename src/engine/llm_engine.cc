@@ -321,6 +321,7 @@ StatusOr<std::unique_ptr<service::Tokenization>> LlmEngine::Tokenize(std::string
 StatusOr<std::unique_ptr<service::Tokenization>> LlmEngine::TokenizeChat(Chat chat,
                                                                          bool add_special) const {
   try {
+    if (config_.embeds_only) return EmbedsOnly(config_.served_name);
     if (Status status = core::CheckChat(chat); !status.ok()) return status;
     return encoder_.BeginChat(std::move(chat), add_special);
   } catch (const std::exception&) {

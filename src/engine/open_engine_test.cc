@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "engine/machine.h"
 #include "engine/test_fakes.h"
 #include "model/test_gguf_writer.h"
+#include "model/test_tiny_models.h"
 
 namespace ropeway::engine {
 namespace {
@@ -230,6 +232,46 @@ TEST(MachineTest, SiblingsShareACore) {
   EXPECT_EQ(CoreOf(pattern, 3), 3);
   EXPECT_EQ(CoreOf(pattern, 9), 9);
   std::filesystem::remove_all(pattern);
+}
+
+class OpenEncoderTest : public testing::Test {
+ protected:
+  OpenEncoderTest() : writer_(model::TinyModel("bert")) {}
+
+  std::unique_ptr<LlmEngine> Open(int max_model_len) {
+    const model::TempFile file(writer_.Bytes());
+    EngineOptions options;
+    options.model.path = file.path();
+    options.model.max_model_len = max_model_len;
+    options.threads = 1;
+    options.cache.kv_bytes = 1 << 20;
+    auto engine = OpenEngine(options, &clock_, &random_);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return engine.ok() ? *std::move(engine) : nullptr;
+  }
+
+  model::GgufWriter writer_;
+  base::RealClock clock_;
+  base::SystemRandom random_;
+};
+
+TEST_F(OpenEncoderTest, TextsAreAsLongAsTheModelSaysOrTheUser) {
+  constexpr int kAll = model::kTinyModelContext;
+  for (const auto& [said, asked, length] :
+       std::vector<std::array<int, 3>>{{0, 0, kAll}, {40, 0, 40}, {40, 100, 100}, {40, 8, 8}}) {
+    if (said > 0) writer_.SetUint32("bert.max_seq_length", static_cast<uint32_t>(said));
+    const auto engine = Open(asked);
+    ASSERT_NE(engine, nullptr);
+    EXPECT_EQ(engine->max_model_len(), length) << said << " " << asked;
+  }
+}
+
+TEST_F(OpenEncoderTest, AChatIsNotEvenCounted) {
+  const auto engine = Open(0);
+  ASSERT_NE(engine, nullptr);
+  const auto chat = engine->TokenizeChat({.messages = {{"user", "a"}}}, true);
+  EXPECT_THAT(chat.status().message(), HasSubstr("makes embeddings only"));
+  EXPECT_TRUE(engine->Tokenize("a", true).ok());
 }
 
 }  // namespace
