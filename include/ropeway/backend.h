@@ -122,6 +122,7 @@ struct BackendFacts {
   std::optional<int> waiting;         // Requests that wait there, of all its clients.
   std::optional<double> free_memory;  // The part of the memory for KV that is free: 0 to 1.
   std::vector<std::string> models;    // The names that it serves.
+  bool embeds_only = false;           // The model makes embeddings; all else is rejected.
   // It makes room for a request of class high by itself, and lets lower ones wait for it: such
   // requests are sent to it beyond its places, half as many more.
   bool preempts = false;

@@ -223,9 +223,13 @@ class RopewayWire final : public OpenAiWire {
     bool has_right = false;
     bool has_ids = false;
     int32_t vocabulary = 0;
+    bool found = false;
     for (const Json& entry : ModelEntries(*list, &fields)) {
+      if (!any && wire::ModelName(entry, &fields) != ModelName()) continue;
+      if (!found) facts->embeds_only = Member(entry, "embeds_only") == true;
+      found = true;
       const Json& own = fields.Object(Member(entry, "ropeway"), "ropeway");
-      if (!own.is_object() || (!any && wire::ModelName(entry, &fields) != ModelName())) continue;
+      if (!own.is_object()) continue;
       has_right = true;
       facts->model_digest = FactText(Member(own, "digest"));
       facts->numerics = FactText(Member(own, "numerics"));

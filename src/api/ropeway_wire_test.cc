@@ -247,6 +247,29 @@ TEST(RopewayWire, AFailureOfResumeIdsIsNotTheServers) {
   EXPECT_EQ(read.failure->kind, FailureKind::kRejected);
 }
 
+TEST(RopewayWire, TellsThatItsModelOnlyEmbeds) {
+  const auto embeds_only = [](const ServerModel& model, const std::string& entries) {
+    BackendFacts facts;
+    const auto wire = MakeRopeway(model);
+    const Status status =
+        ReadProbes(wire.get(),
+                   {{"/health", R"({"status":"ok"})"},
+                    {"/v1/models", "{\"object\":\"list\",\"data\":[" + entries + "]}"},
+                    {"/v1/queue", "{}"}},
+                   &facts);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return facts.embeds_only;
+  };
+  const std::string encoder = R"({"id":"e","embeds_only":true})";
+  const std::string chats = R"({"id":"c"})";
+  EXPECT_TRUE(embeds_only({}, encoder));
+  EXPECT_TRUE(embeds_only({}, encoder + "," + chats)) << "the first is the default";
+  EXPECT_FALSE(embeds_only({}, chats + "," + encoder));
+  EXPECT_TRUE(embeds_only({"e"}, chats + "," + encoder));
+  EXPECT_FALSE(embeds_only({"c"}, encoder + "," + chats));
+  EXPECT_FALSE(embeds_only({}, R"({"id":"e","embeds_only":"true"})"));
+}
+
 TEST(RopewayWire, TellsItsPlacesQueueAndMemory) {
   const auto wire = MakeRopeway({});
   BackendFacts facts;

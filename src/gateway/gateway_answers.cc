@@ -194,7 +194,7 @@ void GatewayBackend::Take(ProbeAnswered* answered) {
   if (facts.ok()) {
     // What it cannot do, it is not asked for: the dispatcher resumes where the digest is known.
     if (!replica.backend()->CanResume()) facts->model_digest.clear();
-    names_.Report(answered->model, index, std::exchange(facts->models, {}));
+    names_.Report(answered->model, index, std::exchange(facts->models, {}), facts->embeds_only);
   }
   std::string news;
   {

@@ -36,12 +36,23 @@ ModelNames::ModelNames(std::vector<Model> models)
     if (!models_[i].name.empty()) given_.emplace(models_[i].name, i);
     for (const std::string& alias : models_[i].aliases) given_.emplace(alias, i);
     reported_[i].by_replica.resize(models_[i].replicas);
+    reported_[i].embeds_only.resize(models_[i].replicas);
   }
 }
 
 std::shared_ptr<const ModelNames::Names> ModelNames::CommonOf(size_t model) const {
   const std::lock_guard lock(mu_);
   return reported_[model].common;
+}
+
+bool ModelNames::EmbedsOnly(size_t model) const {
+  const std::lock_guard lock(mu_);
+  bool any = false;
+  for (const std::optional<bool>& one : reported_[model].embeds_only) {
+    if (one && !*one) return false;
+    any = any || one.has_value();
+  }
+  return any;
 }
 
 std::optional<size_t> ModelNames::Find(const std::string& name) const {
@@ -65,13 +76,16 @@ std::string ModelNames::ForBackends(size_t model, const std::string& asked) cons
 
 std::vector<service::ModelInfo> ModelNames::List(int64_t created) const {
   std::vector<service::ModelInfo> all;
-  const auto add = [&](const std::string& name) {
-    service::ModelInfo& info = all.emplace_back();
-    info.id = name;
-    info.created = created;
-  };
   for (size_t i = 0; i < models_.size(); ++i) {
     const Model& model = models_[i];
+    const bool embeds_only = EmbedsOnly(i);
+    const auto add = [&](const std::string& name) {
+      service::ModelInfo& info = all.emplace_back();
+      info.id = name;
+      info.created = created;
+      info.chats = !embeds_only;
+      info.embeds_only = embeds_only;
+    };
     if (!model.name.empty()) {
       add(model.name);
       all.back().aliases = model.aliases;
@@ -88,11 +102,12 @@ std::vector<service::ModelInfo> ModelNames::List(int64_t created) const {
   return all;
 }
 
-void ModelNames::Report(size_t model, size_t replica, Names names) {
-  if (!models_[model].name.empty()) return;
+void ModelNames::Report(size_t model, size_t replica, Names names, bool embeds_only) {
   Reported& its = reported_[model];
   {
     const std::lock_guard lock(mu_);
+    its.embeds_only[replica] = embeds_only;
+    if (!models_[model].name.empty()) return;
     its.by_replica[replica].swap(names);
   }
   // Without the lock: it takes longer the more they report, and no other thread changes the lists.

@@ -41,8 +41,8 @@ class ModelNames {
   // All of them, with when they were made.
   std::vector<service::ModelInfo> List(int64_t created) const;
 
-  // The replica reports these names.
-  void Report(size_t model, size_t replica, std::vector<std::string> names);
+  // The replica reports these names, and whether what they name makes embeddings alone.
+  void Report(size_t model, size_t replica, std::vector<std::string> names, bool embeds_only);
   // The name of the model, or else the first one that the replica has reported; "": it has not.
   std::string OfReplica(size_t model, size_t replica) const;
 
@@ -50,15 +50,18 @@ class ModelNames {
   using Names = std::vector<std::string>;
   struct Reported {
     std::vector<Names> by_replica;
+    std::vector<std::optional<bool>> embeds_only;  // By the replica; empty: it has not said.
     std::shared_ptr<const Names> common = std::make_shared<const Names>();  // Never null.
   };
 
   std::shared_ptr<const Names> CommonOf(size_t model) const;
+  // Whether all replicas that have reported make embeddings alone.
+  bool EmbedsOnly(size_t model) const;
 
   const std::vector<Model> models_;
   std::map<std::string, size_t> given_;  // Names and aliases; constant.
   mutable std::mutex mu_;
-  std::vector<Reported> reported_;  // Of each model; used of one without a name. GUARDED_BY(mu_)
+  std::vector<Reported> reported_;  // Of each model; names of one without a name. GUARDED_BY(mu_)
 };
 
 }  // namespace ropeway::gateway

@@ -37,9 +37,9 @@ TEST(ModelNamesTest, OneWithoutANameHasThoseThatAllItsReplicasReport) {
   EXPECT_THAT(Listed(names), ElementsAre("m", "default", "alias"));
   EXPECT_EQ(names.ForBackends(1, "default"), "");
   EXPECT_EQ(names.OfReplica(1, 1), "");
-  names.Report(1, 0, {"m", "x", "y"});
+  names.Report(1, 0, {"m", "x", "y"}, false);
   EXPECT_EQ(names.Find("x"), 1U);
-  names.Report(1, 1, {"y", "m"});
+  names.Report(1, 1, {"y", "m"}, false);
   EXPECT_EQ(names.Find("x"), std::nullopt);
   EXPECT_EQ(names.Find("y"), 1U);
   EXPECT_EQ(names.Find("alias"), 1U);
@@ -49,9 +49,28 @@ TEST(ModelNamesTest, OneWithoutANameHasThoseThatAllItsReplicasReport) {
   EXPECT_EQ(names.OfReplica(1, 1), "y");
 }
 
+TEST(ModelNamesTest, OneWhoseReplicasAllEmbedOnlyEmbeds) {
+  ModelNames names({{"m", {}, 2}, {"", {}, 1}});
+  const auto embed_only = [&] {
+    std::vector<bool> all;
+    for (const service::ModelInfo& info : names.List(7)) {
+      EXPECT_EQ(info.chats, !info.embeds_only);
+      all.push_back(info.embeds_only);
+    }
+    return all;
+  };
+  EXPECT_THAT(embed_only(), ElementsAre(false, false)) << "before any has said so";
+  names.Report(0, 1, {"x"}, true);
+  EXPECT_THAT(embed_only(), ElementsAre(true, false));
+  names.Report(1, 0, {"y"}, true);
+  EXPECT_THAT(embed_only(), ElementsAre(true, true));
+  names.Report(0, 0, {"x"}, false);
+  EXPECT_THAT(embed_only(), ElementsAre(false, true));
+}
+
 TEST(ModelNamesTest, WhatOneWithANameReportsIsNothing) {
   ModelNames names({{"m", {}, 1}});
-  names.Report(0, 0, {"x"});
+  names.Report(0, 0, {"x"}, false);
   EXPECT_EQ(names.Find("x"), std::nullopt);
   EXPECT_EQ(names.OfReplica(0, 0), "m");
 }

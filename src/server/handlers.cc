@@ -81,6 +81,7 @@ Json ModelJson(const service::ModelInfo& model, const std::string& name,
   json["display_name"] = name;
   json["created_at"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(model.created));
   if (model.max_model_len > 0) json["max_model_len"] = model.max_model_len;
+  if (model.embeds_only) json["embeds_only"] = true;
   if (!caller.gateway) return json;
   json["ropeway"] = {
       {"digest", model.digest}, {"numerics", model.numerics}, {"limits", model.limits}};

@@ -234,6 +234,7 @@ inline void FrontDesk::Probe(ProbeFn done) {
     facts.model_digest = model.digest;
     facts.numerics = model.numerics;
     facts.limits = model.limits;
+    facts.embeds_only = model.embeds_only;
   }
   done(std::move(facts));
 }
