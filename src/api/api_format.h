@@ -32,6 +32,8 @@ inline constexpr char kConversationBusy[] = "conversation_busy";
 // Status::api_code of kUnimplemented where not a field is at fault, but the server has no
 // tokenizer.
 inline constexpr char kNoTokenizer[] = "no_tokenizer";
+// The same, of what a server without --state-path cannot do, now or later. Clients do not see it.
+inline constexpr char kNoStore[] = "no_store";
 // That of the one that ends the stream of an answer which was cancelled by its id.
 inline constexpr char kAnswerCancelled[] = "answer_cancelled";
 

@@ -229,7 +229,8 @@ asio::awaitable<http::Sent> Generation::TryRun() {
     status = AboutHistory(std::move(status), keeping.previous, keeping.conversation);
     rejection = context_->Rejection(status, http_.caller.tenant);
     // It would be the same again: OpenAI's clients retry other 503s.
-    if (rejection->status == 503 && !status.field().empty()) {
+    if (rejection->status == 503 && !status.field().empty() &&
+        status.api_code() != std::string_view(api::kNoStore)) {  // That has it.
       rejection->headers.emplace_back("x-should-retry", "false");
     }
   }

@@ -77,6 +77,7 @@ TEST_F(HttpResponsesTest, WithoutAStoreNothingIsKept) {
     EXPECT_EQ(ErrorOf(reply)["param"], field);
     EXPECT_THAT(ErrorOf(reply)["message"].get<std::string>(), HasSubstr("--state-path"));
     EXPECT_EQ(reply.headers["x-should-retry"], "false") << "it would be the same";
+    EXPECT_FALSE(reply.headers.contains("retry-after")) << members;
   }
   EXPECT_TRUE(backend_.submitted().empty());
   EXPECT_EQ(json::parse(Ask("").body)["store"], false);

@@ -69,13 +69,14 @@ http::Verdict ServerContext::Check(http::Rights rights, const http::RequestHead&
 http::HttpReply ServerContext::Rejection(const Status& status, const std::string& tenant) const {
   http::HttpReply reply = http::ErrorReply(api::ToApiError(status));
   const int known = status.retry_after_seconds();
-  if (reply.status == 429 || reply.status == 503 || known > 0) {
+  const bool never = status.api_code() == std::string_view(api::kNoStore);
+  if (!never && (reply.status == 429 || reply.status == 503 || known > 0)) {
     const int seconds = known > 0 ? known : backend->RetryAfterSeconds(tenant);
     reply.headers.emplace_back("Retry-After", std::to_string(seconds));
   }
   // OpenAI's clients would send a request that ran out of its own time again, and one that the
   // server never answers.
-  if (reply.status == 408 || reply.status == 501)
+  if (never || reply.status == 408 || reply.status == 501)
     reply.headers.emplace_back("x-should-retry", "false");
   return reply;
 }

@@ -21,7 +21,10 @@ std::vector<std::string> Decoded(const std::vector<std::string>& arguments) {
 
 Status NoStore(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
-    return {StatusCode::kUnavailable, "This server keeps no answers: start it with --state-path."};
+    Status none(StatusCode::kUnavailable,
+                "This server keeps no answers: start it with --state-path.");
+    none.set_api_code(api::kNoStore);
+    return none;
   }
   return {StatusCode::kNotFound,
           fmt::format("There is no '{}' here: this server keeps no answers, which needs "

@@ -27,10 +27,12 @@ Status NoStore(const api::Keeping& keeping) {
     field = "store";
   }
   if (field == nullptr) return {};
-  return {StatusCode::kUnavailable,
-          std::string("'") + field +
-              "' needs a server that stores answers: start it with --state-path.",
-          field};
+  Status none(StatusCode::kUnavailable,
+              std::string("'") + field +
+                  "' needs a server that stores answers: start it with --state-path.",
+              field);
+  none.set_api_code(api::kNoStore);
+  return none;
 }
 
 // What needs the answer to be stored; null: nothing.

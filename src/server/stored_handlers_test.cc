@@ -396,6 +396,7 @@ TEST_F(NoStoreTest, NothingIsThereAndNothingIsKept) {
     client.Send(method == "POST" ? bytes : bytes.replace(0, 4, method));
     const ClientReply reply = client.Read();
     EXPECT_THAT(reply.body, HasSubstr("--state-path")) << path;
+    EXPECT_FALSE(reply.headers.contains("retry-after")) << path;
     return reply.status;
   };
   for (const auto& [path, deleted, dialect, body] : AllPaths()) {
