@@ -185,6 +185,7 @@ TEST_F(HttpServerTest, HealthShowsBatching) {
           "max_batch_size":8,"max_batch_wait_ms":50,"total_steps":40,"total_rows":90,
           "avg_step_size":2,"avg_step_rows":2.25,"avg_step_duration_ms":12.5}})");
   EXPECT_EQ(json::parse(client.Get("/health").body), expected);
+  EXPECT_EQ(json::parse(client.Get("/v1/health").body), expected);
   for (const char* path : {"/livez", "/readyz"}) {
     EXPECT_EQ(client.Get(path).body, R"({"status":"ok"})") << path;
   }

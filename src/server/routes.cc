@@ -170,6 +170,8 @@ std::vector<http::Route> ServerRoutes(ServerContext* context) {
        "Whether new requests are admitted"},
       {"GET", "/health", http::Rights::kOpen, probe, plain(AnswerHealth),
        "Liveness and readiness, and how requests are batched"},
+      {"GET", "/v1/health", http::Rights::kOpen, probe, plain(AnswerHealth),
+       "The same, as llama-server's clients ask for it"},
       {"GET", "/metrics", http::Rights::kMetrics, own, plain(AnswerMetrics),
        "Metrics for Prometheus"},
       {"GET", "/admin/events", http::Rights::kView, own, StreamsEvents(context),
