@@ -185,14 +185,12 @@ std::string SamplingText(const SamplingDefaults& s) {
 std::string ModelText(const model::ModelConfig& c) {
   return fmt::format(
       "{}, {} layers, hidden size {}, {} heads ({} for keys and values) of {}, vocabulary {}, "
-      "context {}, {}; {} KV bytes per token ({} in q8_0)",
+      "context {}, {}",
       c.architecture, c.num_layers, c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
       c.vocab_size, c.context_length,
       !c.causal       ? "no output"
       : c.tied_output ? "tied output"
-                      : "separate output",
-      c.kv_bytes_of_all_groups(kernels::KvType::kF16) / base::kBlockTokens,
-      c.kv_bytes_of_all_groups(kernels::KvType::kQ8_0) / base::kBlockTokens);
+                      : "separate output");
 }
 
 }  // namespace
@@ -260,10 +258,22 @@ std::string VerdictText(const ModelCheck& check) {
   }
   const int32_t tokens = std::min(check.config->context_length, 2048);
   const MemoryForecast& memory = check.memory;
-  text = fmt::format("Ropeway can run this model: {}\n", ModelText(*check.config));
+  text = fmt::format("Ropeway can run this model: {}", ModelText(*check.config));
+  std::string inputs;
+  if (check.config->causal) {
+    const auto bytes = [&](kernels::KvType type) {
+      return check.config->kv_bytes_of_all_groups(type) / base::kBlockTokens;
+    };
+    text += fmt::format("; {} KV bytes per token ({} in q8_0)", bytes(kernels::KvType::kF16),
+                        bytes(kernels::KvType::kQ8_0));
+    inputs = fmt::format("KV cache {}, {}; RoPE up to {}", UsersText(check, 1, tokens),
+                         UsersText(check, 16, tokens), MemoryText(memory.rope));
+  } else {  // Nothing is kept of an input once it is computed.
+    inputs = UsersText(check, 1, tokens);
+  }
+  text += "\n";
   text += fmt::format(
-      "Memory: {} of weights; KV cache {}, {}; RoPE up to {}{}\n", MemoryText(memory.weights),
-      UsersText(check, 1, tokens), UsersText(check, 16, tokens), MemoryText(memory.rope),
+      "Memory: {} of weights; {}{}\n", MemoryText(memory.weights), inputs,
       memory.available > 0
           ? fmt::format("; {} are free here", MemoryText(static_cast<uint64_t>(memory.available)))
           : "");
