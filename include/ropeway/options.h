@@ -160,7 +160,7 @@ struct CacheOptions {
   // Bytes per second written to it in the long run; 0: what costs 3 % of the cores.
   int64_t disk_write_rate = 0;
   // Where it publishes which blocks it has, for routers (docs/kv_cache.md): "tcp://HOST:PORT",
-  // "ipc://PATH", or a port of 127.0.0.1; "": nowhere. Whoever reads there reads prompts.
+  // "ipc://PATH", or a port of 127.0.0.1; "": nowhere. Its readers see prompts.
   std::string events_address = {};
   std::string events_topic = {};  // Of those messages.
 };

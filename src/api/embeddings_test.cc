@@ -99,7 +99,7 @@ TEST(OpenAiEmbeddingsTest, AWrongInputIsNamed) {
   ExpectEmbeddingFault(MakeOpenAiEmbeddings, json::object(), "input");
 }
 
-// Among 2,048 of them nobody would find it otherwise.
+// Among 2,048 of them it would be hard to find otherwise.
 TEST(OpenAiEmbeddingsTest, AWrongInputOfAListIsFound) {
   const auto fault = [](const char* input) {
     return EmbeddingFault(MakeOpenAiEmbeddings, {{"input", json::parse(input)}}, "input").message();

@@ -324,7 +324,7 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
          "the cores"},
         {"--kv-events", flags::TextValue(&options.cache.events_address, "ADDRESS"),
          "Publish which KV blocks there are, by ZeroMQ in vLLM's format, for routers: "
-         "tcp://HOST:PORT, ipc://PATH, or a port of 127.0.0.1. Whoever reads there reads prompts"},
+         "tcp://HOST:PORT, ipc://PATH, or a port of 127.0.0.1. Its readers see prompts"},
         {"--kv-events-topic", flags::TextValue(&options.cache.events_topic, "TEXT"),
          "Topic of the messages of --kv-events"}}}};
 }

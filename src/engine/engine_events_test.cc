@@ -130,7 +130,7 @@ TEST(EngineEventsTest, ARouterKnowsWhatAnEngineHas) {
   const std::vector<TokenId> prompt = Prompt(40, 3);
   const Result result = Answer(engine->get(), prompt, 20);
   Router router(address);  // It comes late.
-  // 40 + 20 ids, the last of which was not computed.
+  // 40 + 20 ids; the last one was not computed.
   router.ReadUntil(3);
   std::vector<int> all(prompt.begin(), prompt.end());
   for (const OutputToken& token : result.tokens) all.push_back(token.id);

@@ -100,7 +100,8 @@ class Downloader {
   bool TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, Head* head, Attempt* attempt);
   bool GoesOn(const net::BaseUrl& url, const Head& head) const;
   Attempt Refused(const net::BaseUrl& url, int status, const std::string& body) const;
-  // Interrupts `call` as soon as nobody wants the file any more. All must outlive the timer's wait.
+  // Interrupts `call` as soon as no request wants the file any more. All must outlive the timer's
+  // wait.
   void InterruptUnwanted(boost::asio::steady_timer* timer, net::HttpCall* call, Attempt* attempt);
   Status NotWanted() const {
     return {StatusCode::kCancelled, Named("nobody waits for it any more")};

@@ -42,7 +42,7 @@ uint64_t EventHash(const core::BlockName& name);
 // is of no use to another. Of layers in groups (KvWindows) one group's blocks stand for all.
 //
 // Thread rule: the engine thread.
-class BlockEvents {
+class BlockEvents final : public NameWatcher {
  public:
   // Takes the changes since the last call. False: it has no room, and forgets all that it was told.
   // Must not block, nor throw.
@@ -62,7 +62,7 @@ class BlockEvents {
               std::span<const TokenId> ids) noexcept;
 
   // The pool does not have the name any more. The tier may.
-  void Unnamed(const core::BlockName& name) noexcept;
+  void Unnamed(const core::BlockName& name) noexcept override;
 
   // To be called after each step: tells what has changed. Blocks that only the tier has are looked
   // for once it has dropped any, a few with each call.

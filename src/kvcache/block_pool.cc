@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kvcache/block_events.h"
-
 namespace ropeway::kvcache {
 namespace {
 
@@ -177,7 +175,7 @@ void BlockPool::SetName(core::BlockId block, const core::BlockName& name, uint64
 
 void BlockPool::ForgetName(core::BlockId block) {
   Block& b = At(block);
-  if (events_ != nullptr) events_->Unnamed(b.name);
+  if (watcher_ != nullptr) watcher_->Unnamed(b.name);
   core::BlockId* link = &buckets_[Bucket(b.name)];
   while (*link != block) link = &At(*link).next;
   *link = b.next;

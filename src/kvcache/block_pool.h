@@ -14,8 +14,6 @@
 
 namespace ropeway::kvcache {
 
-class BlockEvents;
-
 enum class EvictionPolicy {
   kCost,  // See EvictionQueue.
   kLru,   // Least recently used: a baseline.
@@ -93,6 +91,13 @@ struct BlockWorth {
   CacheRetention retention = CacheRetention::kNormal;
 };
 
+// Is told what BlockPool forgets.
+class NameWatcher {
+ public:
+  virtual ~NameWatcher() = default;
+  virtual void Unnamed(const core::BlockName& name) noexcept = 0;
+};
+
 // A block is held (references > 0), free (no references, no name), or cached: no references, kept
 // under its name for a later hit until it is evicted. A held block may have a name too, so that
 // sequences share it. A name is `pending` until the block's bytes are computed; its writer holds it
@@ -135,7 +140,7 @@ class BlockPool {
   // Removes the name; a cached block becomes free. REQUIRES: named, without a claim.
   void ForgetName(core::BlockId block);
   // Is told of names that are removed; must outlive the pool.
-  void set_events(BlockEvents* events) { events_ = events; }
+  void set_watcher(NameWatcher* watcher) { watcher_ = watcher; }
 
   bool named(core::BlockId block) const { return At(block).named; }
   const core::BlockName& name(core::BlockId block) const { return At(block).name; }
@@ -191,7 +196,7 @@ class BlockPool {
   std::vector<core::BlockId> buckets_;
   size_t bucket_mask_ = 0;
   EvictionQueue queue_;
-  BlockEvents* events_ = nullptr;  // Null: none.
+  NameWatcher* watcher_ = nullptr;  // Null: none.
   int32_t num_held_ = 0;
   uint64_t evictions_ = 0;
 };

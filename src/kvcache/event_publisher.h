@@ -46,10 +46,10 @@ class BlockDirectory {
 std::vector<uint8_t> EncodeEvents(const std::vector<BlockEvent>& events, double seconds);
 
 // Binds an XPUB socket. A message has three parts: the topic, its number as eight bytes
-// (big-endian, from 0), and a payload. Whoever subscribes, at any time, is told of all blocks that
-// there are: all readers then get those events once more, which changes nothing for them. A reader
-// that is too slow misses messages, which shows in their numbers; to be told of all it subscribes
-// again.
+// (big-endian, from 0), and a payload. A reader that subscribes, at any time, is told of all blocks
+// that there are: all readers then get those events once more, which changes nothing for them. A
+// reader that is too slow misses messages, which shows in their numbers; to be told of all it
+// subscribes again.
 //
 // The thread "ropeway-kv-events" does all the work.
 class EventPublisher {

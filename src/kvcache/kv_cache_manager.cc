@@ -50,7 +50,7 @@ KvCacheManager::KvCacheManager(const KvCacheOptions& options)
   const auto whole = std::find(options.windows.begin(), options.windows.end(), 0);
   options.events->set_group(
       whole == options.windows.end() ? 0 : static_cast<int32_t>(whole - options.windows.begin()));
-  pool_.set_events(options.events);
+  pool_.set_watcher(options.events);
 }
 
 void KvCacheManager::Reserve(core::Sequence* sequence, int32_t positions, int32_t groups) {
