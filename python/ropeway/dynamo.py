@@ -1,0 +1,395 @@
+"""A worker of NVIDIA Dynamo with Ropeway's engine in it: python -m ropeway.dynamo --model MODEL.
+
+Dynamo's front encodes prompts and decodes answers, routes requests to workers, and goes on at another worker
+with a request whose worker died. Each worker gives the same bits for the same request, so the client cannot
+tell. docs/many-machines.md has the whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import concurrent.futures
+import hashlib
+import logging
+import os
+import socket
+from typing import Any, AsyncGenerator, Iterable
+
+from dynamo.common.backend import EngineConfig, GenerateChunk, GenerateRequest, LLMEngine, LlmRegistration, WorkerConfig
+from dynamo.common.backend.publisher import ComponentSnapshot, KvEventSource, ZmqSource
+from dynamo.llm import exceptions
+
+import ropeway
+
+logger = logging.getLogger(__name__)
+
+BLOCK_TOKENS = 16
+# Names of Dynamo's that the engine calls the same.
+_SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "logit_bias",
+    "seed",
+)
+# Of these the front's own values are defaults that mean nothing.
+_NEUTRAL = {"top_k": (-1, 0), "min_p": (0.0,), "presence_penalty": (0.0,), "frequency_penalty": (0.0,)}
+# What a guided request is called there, and what its form is here.
+_GUIDED = ("json", "regex", "choice", "grammar", "structural_tag", "json_object")
+
+
+def seed_of(request_id: str) -> int:
+    """The seed of a request that has none: all workers that it comes to draw the same."""
+    return int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:4], "big") >> 1
+
+
+def prompt_end(ids: list[int], opening: list[int], ends: Iterable[int]) -> int:
+    """Where the prompt of a chat ends in `ids`, which may have generated tokens behind it: behind the last `opening`,
+    the tokens that open an answer, if no end of a message follows. Else len(ids): there is none to be seen."""
+    length = len(opening)
+    if length == 0:
+        return len(ids)
+    for at in range(len(ids) - length, -1, -1):
+        if ids[at : at + length] == opening:
+            behind = at + length
+            return len(ids) if set(ids[behind:]) & set(ends) else behind
+    return len(ids)
+
+
+def response_format(guided: dict[str, Any]) -> dict[str, Any] | None:
+    """The form that Dynamo's `guided_decoding` asks for, as a field of a request."""
+    given = {name: value for name, value in guided.items() if name in _GUIDED and value not in (None, False)}
+    if not given:
+        return None
+    (name, value) = next(iter(given.items()))
+    if len(given) > 1 or name in ("grammar", "structural_tag"):
+        raise exceptions.InvalidArgument(f"guided_decoding: {', '.join(given)} is not supported by this worker")
+    if name == "json_object":
+        return {"type": "json_object"}
+    if name == "json":
+        return {"type": "json_schema", "json_schema": {"name": "guided", "schema": value}}
+    return {"type": name, name: value}
+
+
+def fields_of(request: GenerateRequest, request_id: str) -> dict[str, Any]:
+    """The fields of a request that are not the prompt's."""
+    sampling = request.get("sampling_options") or {}
+    stop = request.get("stop_conditions") or {}
+    output = request.get("output_options") or {}
+    fields: dict[str, Any] = {}
+    for name in _SAMPLING:
+        value = sampling.get(name)
+        if value is not None and value not in _NEUTRAL.get(name, ()):
+            fields[name] = value
+    fields.setdefault("seed", seed_of(request_id))
+    for name in ("max_tokens", "min_tokens", "ignore_eos"):
+        if stop.get(name):
+            fields[name] = stop[name]
+    # The front looks for stop strings: it has the text.
+    ids = list(stop.get("stop_token_ids") or []) + list(stop.get("stop_token_ids_hidden") or [])
+    if ids:
+        fields["stop_token_ids"] = sorted(set(ids))
+    for name in ("logprobs", "prompt_logprobs"):
+        if output.get(name) is not None:
+            fields[name] = int(output[name])
+    form = response_format(sampling.get("guided_decoding") or {})
+    if form is not None:
+        fields["response_format"] = form
+    return fields
+
+
+def exception_of(error: ropeway.RopewayError) -> Exception:
+    """Which of Dynamo's exceptions says it: what a client got wrong is told, all else goes to another worker."""
+    if isinstance(error, ropeway.ResourceExhaustedError):
+        return exceptions.WorkerUnavailable(str(error))
+    if isinstance(error, (ropeway.UnavailableError, ropeway.InternalError, ropeway.DataLossError)):
+        return exceptions.EngineShutdown(str(error))
+    if isinstance(error, ropeway.CancelledError):
+        return exceptions.Cancelled(str(error))
+    return exceptions.InvalidArgument(str(error))
+
+
+def chunk_of(delta: ropeway.Delta | ropeway.Result, index: int) -> GenerateChunk:
+    chunk: GenerateChunk = {"token_ids": delta.token_ids, "index": index}
+    if delta.logprobs is None:
+        return chunk
+    chunk["log_probs"] = delta.logprobs.tolist()
+    assert delta.top_ids is not None and delta.top_logprobs is not None
+    chunk["top_logprobs"] = [
+        [
+            {"rank": rank, "token_id": int(token), "token": None, "logprob": float(logprob)}
+            for rank, (token, logprob) in enumerate(zip(ids, logprobs), 1)
+            if token >= 0
+        ]
+        for ids, logprobs in zip(delta.top_ids, delta.top_logprobs)
+    ]
+    return chunk
+
+
+class RopewayWorker(LLMEngine):
+    """One engine. Its options are those of ropeway.Engine."""
+
+    def __init__(self, model: str, tokenizer: str, served_name: str | None, options: dict[str, str]) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._served_name = served_name
+        self._options = options
+        self._engine: ropeway.Engine | None = None
+        self._handles: dict[str, list[ropeway.Handle]] = {}
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._leaving = False
+        self._opening: list[int] = []
+        self._ends: set[int] = set()
+        self._snapshots: Any = None
+        self._snapshot_task: concurrent.futures.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    async def from_args(cls, argv: list[str] | None = None) -> tuple["RopewayWorker", WorkerConfig]:
+        parser = argparse.ArgumentParser(prog="python -m ropeway.dynamo", description=__doc__)
+        parser.add_argument("--model", required=True, help="a GGUF file, a folder, or the name of a pulled model")
+        parser.add_argument(
+            "--tokenizer",
+            help="a folder with tokenizer.json and tokenizer_config.json for Dynamo's front; needed unless --model is one",
+        )
+        parser.add_argument("--served-model-name", help="what requests call the model")
+        parser.add_argument("--namespace", default="dynamo")
+        parser.add_argument("--component", default="backend")
+        parser.add_argument("--endpoint", default="generate")
+        parser.add_argument("--endpoint-types", default="chat,completions")
+        parser.add_argument("--discovery-backend", default="etcd", help="etcd, or file on one machine")
+        parser.add_argument("--no-kv-events", action="store_true", help="the front routes without knowing the caches")
+        args, rest = parser.parse_known_args(argv)
+        tokenizer = args.tokenizer or args.model
+        if not os.path.isfile(os.path.join(tokenizer, "tokenizer.json")):
+            parser.error(f"--tokenizer: Dynamo's front needs a folder with tokenizer.json, and '{tokenizer}' is none")
+        options = options_of(rest, parser)
+        if not args.no_kv_events:
+            options.setdefault("kv_events", f"tcp://127.0.0.1:{free_port()}")
+        served = args.served_model_name or os.path.splitext(os.path.basename(args.model.rstrip("/")))[0]
+        config = WorkerConfig(
+            namespace=args.namespace,
+            component=args.component,
+            endpoint=args.endpoint,
+            model_name=tokenizer,
+            served_model_name=served,
+            endpoint_types=args.endpoint_types,
+            discovery_backend=args.discovery_backend,
+            enable_kv_routing=not args.no_kv_events,
+        )
+        return cls(args.model, tokenizer, served, options), config
+
+    async def start(self, worker_id: int) -> EngineConfig:
+        del worker_id
+        self._loop = asyncio.get_running_loop()
+        engine = await asyncio.to_thread(lambda: ropeway.Engine(self._model, digest=True, **self._options))
+        self._engine = engine
+        model = engine.model
+        self._learn_opening(engine)
+        stats = engine.stats()
+        blocks = stats["kv_blocks_free"] + stats["kv_blocks_held"] + stats["kv_blocks_cached"]
+        return EngineConfig(
+            model=self._tokenizer,
+            served_model_name=self._served_name,
+            runtime_data={"ropeway_digest": model.digest, "ropeway_numerics": model.numerics, "ropeway_limits": model.limits},
+            llm=LlmRegistration(
+                context_length=model.max_model_len,
+                kv_cache_block_size=BLOCK_TOKENS,
+                total_kv_blocks=blocks,
+                max_num_seqs=stats["max_batch_size"],
+                max_num_batched_tokens=int(self._options.get("max_num_batched_tokens", 512)),
+            ),
+        )
+
+    def _learn_opening(self, engine: ropeway.Engine) -> None:
+        """What the chat template puts before an answer, and the tokens with which messages end."""
+        if not engine.model.chats:
+            return
+        try:
+            chat = [{"role": "user", "content": "x"}]
+            with_opening = engine.apply_chat_template(chat, tokenize=True)
+            without = engine.apply_chat_template(chat, tokenize=True, add_generation_prompt=False)
+        except ropeway.RopewayError as error:
+            logger.warning("the chat template does not show where an answer begins: %s", error)
+            return
+        if with_opening[: len(without)] == without and len(with_opening) > len(without):
+            self._opening = with_opening[len(without) :]
+            self._ends = {self._opening[0]} | set(without[-2:])
+
+    def _submit(self, request: GenerateRequest, context: Any) -> list[ropeway.Handle]:
+        assert self._engine is not None
+        fields = fields_of(request, context.id())
+        ids = list(request["token_ids"])
+        count = int((request.get("sampling_options") or {}).get("n") or 1)
+        # Where these count, the engine must know where the prompt ended. A request that was begun elsewhere comes with
+        # what was generated as a part of its prompt, and with smaller limits.
+        if any(fields.get(name) for name in ("presence_penalty", "frequency_penalty", "min_tokens")):
+            end = prompt_end(ids, self._opening, self._ends)
+            generated = ids[end:]
+            if generated and count == 1:
+                resumed = dict(fields)
+                for name in ("max_tokens", "min_tokens"):
+                    if name in resumed:
+                        resumed[name] += len(generated)
+                return [self._engine.submit(ids[:end], resume_ids=generated, **resumed)]
+        return [self._engine.submit(ids, choice=choice, **fields) for choice in range(count)]
+
+    async def generate(self, request: GenerateRequest, context: Any) -> AsyncGenerator[GenerateChunk, None]:
+        if self._leaving or self._engine is None:
+            raise exceptions.EngineShutdown("this worker is stopping")
+        self._running += 1
+        self._idle.clear()
+        try:
+            try:
+                handles = self._submit(request, context)
+            except ropeway.RopewayError as error:
+                raise exception_of(error) from error
+            self._handles[context.id()] = handles
+            async for chunk in self._chunks(handles):
+                yield chunk
+        finally:
+            for handle in self._handles.pop(context.id(), []):
+                handle.cancel()
+            self._running -= 1
+            if self._running == 0:
+                self._idle.set()
+
+    async def _chunks(self, handles: list[ropeway.Handle]) -> AsyncGenerator[GenerateChunk, None]:
+        if len(handles) == 1:
+            async for chunk in self._choice(handles[0], 0):
+                yield chunk
+            return
+        # The front ends an answer with the first reason to finish that it sees, of whatever choice: they are held back
+        # until all choices have ended.
+        queue: asyncio.Queue[GenerateChunk | BaseException] = asyncio.Queue()
+
+        async def pass_on(handle: ropeway.Handle, index: int) -> None:
+            try:
+                async for chunk in self._choice(handle, index):
+                    queue.put_nowait(chunk)
+            except Exception as error:
+                queue.put_nowait(error)
+
+        tasks = [asyncio.create_task(pass_on(handle, index)) for index, handle in enumerate(handles)]
+        ends: list[GenerateChunk] = []
+        try:
+            while len(ends) < len(tasks):
+                item = await queue.get()
+                if isinstance(item, BaseException):
+                    raise item
+                if "finish_reason" in item:
+                    ends.append(item)
+                else:
+                    yield item
+        finally:
+            for task in tasks:
+                task.cancel()
+        for end in ends:
+            yield end
+
+    async def _choice(self, handle: ropeway.Handle, index: int) -> AsyncGenerator[GenerateChunk, None]:
+        try:
+            async for delta in handle:
+                yield chunk_of(delta, index)
+        except ropeway.RopewayError as error:
+            raise self._exception_of(error) from error
+        # Without usage: the front counts, and is right after a change of workers, too.
+        yield {"token_ids": [], "index": index, "finish_reason": (await self._result(handle)).finish_reason}
+
+    async def _result(self, handle: ropeway.Handle) -> ropeway.Result:
+        try:
+            return await handle
+        except ropeway.RopewayError as error:
+            raise self._exception_of(error) from error
+
+    def _exception_of(self, error: ropeway.RopewayError) -> Exception:
+        return exceptions.EngineShutdown("this worker is stopping") if self._leaving else exception_of(error)
+
+    async def abort(self, context: Any) -> None:
+        for handle in self._handles.get(context.id(), []):
+            handle.cancel()
+
+    async def cleanup(self) -> None:
+        """All that runs goes on at other workers."""
+        self._leaving = True
+        if self._snapshot_task is not None:
+            self._snapshot_task.cancel()
+            self._snapshot_task = None
+        for handles in list(self._handles.values()):
+            for handle in handles:
+                handle.cancel()
+        try:
+            await asyncio.wait_for(self._idle.wait(), 10)
+        except asyncio.TimeoutError:
+            logger.warning("%d requests did not end", self._running)
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await asyncio.to_thread(engine.close)
+
+    async def kv_event_sources(self) -> list[KvEventSource]:
+        address = self._options.get("kv_events")
+        if not address:
+            return []
+        return [ZmqSource(endpoint=address, topic=self._options.get("kv_events_topic", ""), dp_rank=0)]
+
+    def component_metrics_dp_ranks(self) -> list[int]:
+        return [0]
+
+    def attach_snapshot_publisher(self, publisher: Any) -> None:
+        self._snapshots = publisher
+        # Dynamo calls this from a thread of its own.
+        assert self._loop is not None
+        self._snapshot_task = asyncio.run_coroutine_threadsafe(self._publish_snapshots(), self._loop)
+
+    async def _publish_snapshots(self) -> None:
+        while self._engine is not None:
+            stats = self._engine.stats()
+            total = stats["kv_blocks_free"] + stats["kv_blocks_held"] + stats["kv_blocks_cached"]
+            held = stats["kv_blocks_held"]
+            self._snapshots.publish(
+                0, ComponentSnapshot(kv_used_blocks=held, kv_total_blocks=total, gpu_cache_usage=held / max(1, total), dp_rank=0)
+            )
+            await asyncio.sleep(0.25)
+
+    async def register_prometheus(self, metrics: Any) -> None:
+        engine = self._engine
+        assert engine is not None
+        metrics.register_prometheus_expfmt_callback(engine.metrics)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def options_of(words: list[str], parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Options of ropeway.Engine as flags: --kv-cache-size 1GiB, or --kv-cache-size=1GiB."""
+    options: dict[str, str] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if not name.startswith("--"):
+            parser.error(f"'{word}' is no flag")
+        if not equals:
+            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        options[name[2:].replace("-", "_")] = value
+    return options
+
+
+def main() -> None:
+    from dynamo.common.backend.run import run
+
+    run(RopewayWorker)
+
+
+if __name__ == "__main__":
+    main()
