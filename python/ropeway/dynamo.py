@@ -223,14 +223,15 @@ class RopewayWorker(LLMEngine):
             self._opening = with_opening[len(without) :]
             self._ends = {self._opening[0]} | set(without[-2:])
 
-    def _submit(self, request: GenerateRequest, context: Any) -> list[ropeway.Handle]:
+    def _submit(self, request: GenerateRequest, context: Any, resumes: bool = True) -> list[ropeway.Handle]:
+        """Its choices. Not `resumes`: all of the ids are the prompt."""
         assert self._engine is not None
         fields = fields_of(request, context.id())
         ids = list(request["token_ids"])
         count = int((request.get("sampling_options") or {}).get("n") or 1)
         # Where these count, the engine must know where the prompt ended. A request that was begun elsewhere comes with
         # what was generated as a part of its prompt, and with smaller limits.
-        if any(fields.get(name) for name in ("presence_penalty", "frequency_penalty", "min_tokens")):
+        if resumes and any(fields.get(name) for name in ("presence_penalty", "frequency_penalty", "min_tokens")):
             end = prompt_end(ids, self._opening, self._ends)
             generated = ids[end:]
             if generated and count == 1:
@@ -252,8 +253,18 @@ class RopewayWorker(LLMEngine):
             except ropeway.RopewayError as error:
                 raise exception_of(error) from error
             self._handles[context.id()] = handles
-            async for chunk in self._chunks(handles):
-                yield chunk
+            said = False
+            try:
+                async for chunk in self._chunks(handles):
+                    said = True
+                    yield chunk
+            except exceptions.EngineShutdown as error:
+                # What looked like the beginning of an answer was none: a prompt that its sender wrote so.
+                if said or getattr(error.__cause__, "field", "") != "resume_ids":
+                    raise
+                handles = self._handles[context.id()] = self._submit(request, context, resumes=False)
+                async for chunk in self._chunks(handles):
+                    yield chunk
         finally:
             for handle in self._handles.pop(context.id(), []):
                 handle.cancel()

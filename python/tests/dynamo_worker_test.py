@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""The worker of Dynamo without Dynamo: requests as Dynamo 1.6.1 sent them, on the real model. The real one is in
+dynamo_suite.py. The environment has ROPEWAY_TEST_MODEL."""
+
+import asyncio
+import copy
+import dataclasses
+import os
+import sys
+import types
+import unittest
+
+MODEL = os.environ["ROPEWAY_TEST_MODEL"]
+
+
+def fake_dynamo():
+    """What ropeway.dynamo imports."""
+
+    def module(name, **members):
+        made = sys.modules[name] = types.ModuleType(name)
+        made.__dict__.update(members)
+        return made
+
+    def record(name, *fields):
+        return dataclasses.make_dataclass(name, [(field, object, None) for field in fields])
+
+    errors = {name: type(name, (Exception,), {})
+              for name in ("InvalidArgument", "EngineShutdown", "WorkerUnavailable", "Cancelled")}
+    for name in ("dynamo", "dynamo.common"):
+        module(name)
+    module("dynamo.common.backend", LLMEngine=object, GenerateChunk=dict, GenerateRequest=dict,
+           EngineConfig=record("EngineConfig", "model", "served_model_name", "runtime_data", "llm"),
+           LlmRegistration=record("LlmRegistration", "context_length", "kv_cache_block_size", "total_kv_blocks",
+                                  "max_num_seqs", "max_num_batched_tokens"),
+           WorkerConfig=record("WorkerConfig", "namespace", "component", "endpoint", "model_name", "served_model_name",
+                               "endpoint_types", "discovery_backend", "enable_kv_routing"))
+    module("dynamo.common.backend.publisher", KvEventSource=object,
+           ComponentSnapshot=record("ComponentSnapshot", "kv_used_blocks", "kv_total_blocks", "gpu_cache_usage", "dp_rank"),
+           ZmqSource=record("ZmqSource", "endpoint", "topic", "dp_rank"))
+    exceptions = module("dynamo.llm.exceptions", **errors)
+    module("dynamo.llm", exceptions=exceptions)
+    return exceptions
+
+
+exceptions = fake_dynamo()
+import ropeway  # noqa: E402
+from ropeway import dynamo  # noqa: E402
+
+# POST /v1/chat/completions with one message, min_tokens, frequency_penalty and logprobs, as the front passed it on.
+CHAT = {
+    "model": "smollm2",
+    "token_ids": [1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182,
+                  2, 198, 1, 4093, 198, 5820, 1296, 14797, 30, 2, 198, 1, 520, 9531, 198],
+    "stop_conditions": {"max_tokens": 40, "stop": None, "stop_token_ids": None, "stop_token_ids_visible": None,
+                        "stop_token_ids_hidden": None, "min_tokens": 30, "ignore_eos": True, "max_thinking_tokens": None},
+    "sampling_options": {"n": None, "best_of": None, "presence_penalty": None, "frequency_penalty": 0.5,
+                         "repetition_penalty": None, "temperature": 0.800000011920929, "top_p": None, "top_k": None,
+                         "min_p": None, "use_beam_search": None, "length_penalty": None, "seed": 7,
+                         "include_stop_str_in_output": None, "guided_decoding": None},
+    "output_options": {"logprobs": 2, "prompt_logprobs": None, "skip_special_tokens": None, "formatted_prompt": None,
+                       "return_tokens_as_token_ids": None},
+    "eos_token_ids": [],
+    "annotations": [],
+    "routing": {"dp_rank": 0},
+}
+# POST /v1/completions with "One two three" alone.
+TEXT = copy.deepcopy(CHAT)
+TEXT["token_ids"] = [2705, 827, 1296]
+TEXT["stop_conditions"]["min_tokens"] = None
+TEXT["sampling_options"].update(frequency_penalty=None, temperature=None, seed=None)
+TEXT["output_options"]["logprobs"] = None
+
+
+def changed(request, **groups):
+    made = copy.deepcopy(request)
+    for group, values in groups.items():
+        made[group].update(values)
+    return made
+
+
+def moved(request, generated):
+    """As the front sends it to the next worker once the first one has generated so much."""
+    made = copy.deepcopy(request)
+    made["token_ids"] = request["token_ids"] + generated
+    for name in ("max_tokens", "min_tokens"):
+        if made["stop_conditions"][name]:
+            made["stop_conditions"][name] = max(0, made["stop_conditions"][name] - len(generated))
+    return made
+
+
+class Context:
+    def __init__(self, request_id="5d97f200-0fd1-429c-818b-e1f182f895c6"):
+        self._id = request_id
+
+    def id(self):
+        return self._id
+
+
+class FieldsTest(unittest.TestCase):
+    def test_fields_are_those_of_the_engine(self):
+        self.assertEqual(dynamo.fields_of(CHAT, "x"), {
+            "temperature": 0.800000011920929, "frequency_penalty": 0.5, "seed": 7, "max_tokens": 40, "min_tokens": 30,
+            "ignore_eos": True, "logprobs": 2})
+        fields = dynamo.fields_of(TEXT, "5d97f200")
+        self.assertEqual(fields, {"seed": dynamo.seed_of("5d97f200"), "max_tokens": 40, "ignore_eos": True})
+        self.assertNotEqual(dynamo.seed_of("5d97f200"), dynamo.seed_of("5d97f201"))
+        hidden = changed(TEXT, stop_conditions={"stop_token_ids_hidden": [2, 0], "stop_token_ids": [2]})
+        self.assertEqual(dynamo.fields_of(hidden, "x")["stop_token_ids"], [0, 2])
+
+    def test_forms(self):
+        of = lambda guided: dynamo.fields_of(changed(TEXT, sampling_options={"guided_decoding": guided}), "x")["response_format"]
+        self.assertEqual(of({"json": {"type": "object"}})["json_schema"]["schema"], {"type": "object"})
+        self.assertEqual(of({"choice": ["a", "b"], "regex": None}), {"type": "choice", "choice": ["a", "b"]})
+        self.assertEqual(of({"regex": "a+"}), {"type": "regex", "regex": "a+"})
+        with self.assertRaisesRegex(exceptions.InvalidArgument, "grammar"):
+            of({"grammar": "root ::= x"})
+
+    def test_where_the_prompt_of_a_chat_ends(self):
+        end = lambda ids: dynamo.prompt_end(ids, [7, 8], {1, 2})
+        self.assertEqual(end([1, 5, 7, 8]), 4)
+        self.assertEqual(end([1, 5, 7, 8, 9, 9]), 4)
+        self.assertEqual(end([1, 7, 8, 9, 2, 1, 7, 8, 3]), 8)
+        self.assertEqual(end([1, 7, 8, 9, 2, 5]), 6, "an earlier answer")
+        self.assertEqual(end([5, 6]), 2)
+        self.assertEqual(dynamo.prompt_end([5, 6], [], {1}), 2)
+
+    def test_errors(self):
+        for error, kind in [
+            (ropeway.InvalidArgumentError("x"), exceptions.InvalidArgument),
+            (ropeway.UnimplementedError("x"), exceptions.InvalidArgument),
+            (ropeway.ResourceExhaustedError("x"), exceptions.WorkerUnavailable),
+            (ropeway.UnavailableError("x"), exceptions.EngineShutdown),
+            (ropeway.InternalError("x"), exceptions.EngineShutdown),
+        ]:
+            self.assertIsInstance(dynamo.exception_of(error), kind)
+
+
+class WorkerTest(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.worker = dynamo.RopewayWorker(MODEL, "folder", "smollm2", {"threads": "1", "kv_cache_size": "64MiB"})
+        self.config = await self.worker.start(1)
+
+    async def asyncTearDown(self):
+        await self.worker.cleanup()
+
+    async def answer(self, request, context=None):
+        """(ids, log-probs, reason) by choice."""
+        choices = {}
+        async for chunk in self.worker.generate(request, context or Context()):
+            ids, logprobs, _ = choices.setdefault(chunk["index"], ([], [], []))
+            ids += chunk["token_ids"]
+            logprobs += chunk.get("log_probs", [])
+            choices[chunk["index"]][2].extend([chunk["finish_reason"]] if "finish_reason" in chunk else [])
+        return choices
+
+    async def test_the_registration_says_what_the_engine_is(self):
+        self.assertEqual(self.config.llm.kv_cache_block_size, 16)
+        self.assertGreater(self.config.llm.total_kv_blocks, 0)
+        self.assertEqual(len(self.config.runtime_data["ropeway_digest"]), 64)
+        self.assertEqual(self.config.served_model_name, "smollm2")
+
+    async def test_an_answer_goes_on_at_another_worker(self):
+        for request in (CHAT, changed(CHAT, sampling_options={"presence_penalty": 0.4, "seed": None}), TEXT):
+            (ids, logprobs, reason) = (await self.answer(request))[0]
+            self.assertEqual((len(ids), reason), (40, ["length"]))
+            self.assertEqual(len(logprobs), 40 if request["output_options"]["logprobs"] else 0)
+            for cut in (1, 9, 17):
+                self.assertFalse(set(ids[:cut]) & self.worker._ends)
+                (rest, rest_logprobs, reason) = (await self.answer(moved(request, ids[:cut])))[0]
+                self.assertEqual(rest, ids[cut:])
+                self.assertEqual(rest_logprobs, logprobs[cut:] if logprobs else [])
+                self.assertEqual(reason, ["length"])
+
+    async def test_the_beginning_of_an_answer_may_be_the_prompts(self):
+        begun = changed(CHAT, stop_conditions={"min_tokens": None, "max_tokens": 8})
+        begun["token_ids"] = CHAT["token_ids"] + [5, 6, 7, 8, 9]
+        (ids, _, _) = (await self.answer(begun))[0]
+        self.assertEqual(len(ids), 8)
+
+    async def test_choices(self):
+        choices = await self.answer(changed(TEXT, sampling_options={"n": 3, "temperature": 1.0}))
+        self.assertEqual(set(choices), {0, 1, 2})
+        for ids, _, reason in choices.values():
+            self.assertEqual((len(ids), reason), (40, ["length"]))
+        alone = await self.answer(changed(TEXT, sampling_options={"temperature": 1.0}))
+        self.assertEqual(choices[0][0], alone[0][0])
+        self.assertNotEqual(choices[0][0], choices[1][0])
+
+    async def test_log_probs_are_as_dynamo_wants_them(self):
+        async for chunk in self.worker.generate(CHAT, Context()):
+            if chunk["token_ids"]:
+                self.assertEqual(len(chunk["log_probs"]), len(chunk["token_ids"]))
+                (first, second) = chunk["top_logprobs"][0]
+                self.assertEqual((first["rank"], second["rank"]), (1, 2))
+                self.assertGreaterEqual(first["logprob"], second["logprob"])
+
+    async def test_aborting(self):
+        context = Context()
+        chunks = self.worker.generate(changed(TEXT, stop_conditions={"max_tokens": 2000}), context)
+        await anext(chunks)
+        await self.worker.abort(context)
+        with self.assertRaises(exceptions.Cancelled):
+            async for _ in chunks:
+                pass
+        await self.worker.abort(Context("another"))
+
+    async def test_leaving_moves_all(self):
+        contexts = [Context(str(i)) for i in range(3)]
+        streams = [self.worker.generate(changed(TEXT, stop_conditions={"max_tokens": 2000}), context) for context in contexts]
+        for stream in streams:
+            await anext(stream)
+
+        async def end(stream):
+            async for _ in stream:
+                pass
+
+        ends = [asyncio.create_task(end(stream)) for stream in streams]
+        await self.worker.cleanup()
+        for ended in await asyncio.gather(*ends, return_exceptions=True):
+            self.assertIsInstance(ended, exceptions.EngineShutdown)
+        with self.assertRaises(exceptions.EngineShutdown):
+            await anext(self.worker.generate(TEXT, Context()))
+        await self.worker.cleanup()
+
+    async def test_bad_input_is_the_clients(self):
+        with self.assertRaisesRegex(exceptions.InvalidArgument, "temperature"):
+            await self.answer(changed(TEXT, sampling_options={"temperature": 5.0}))
+        with self.assertRaisesRegex(exceptions.InvalidArgument, "token"):
+            await self.answer(dict(TEXT, token_ids=[10**9]))
+        with self.assertRaisesRegex(exceptions.InvalidArgument, "context|tokens"):
+            await self.answer(dict(TEXT, token_ids=[5] * 30_000))
+
+
+class ArgumentsTest(unittest.TestCase):
+    def test_flags_are_the_engines(self):
+        of = lambda *words: dynamo.options_of(list(words), None)
+        self.assertEqual(of("--kv-cache-size", "1GiB", "--threads=2", "--strict-priority"),
+                         {"kv_cache_size": "1GiB", "threads": "2", "strict_priority": "true"})
+
+
+if __name__ == "__main__":
+    unittest.main()
