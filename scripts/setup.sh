@@ -5,8 +5,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 profile=${1:-build}
 case $profile in
-  build | test | page) ;;
-  *) die "unknown profile '$profile': build, test or page" ;;
+  build | test | page | dynamo) ;;
+  *) die "unknown profile '$profile': build, test, page or dynamo" ;;
 esac
 
 wanted=()
@@ -15,7 +15,7 @@ while read -r line_profile package _; do
     '' | '#'*) ;;
     build) wanted+=("$package") ;;
     test) [ "$profile" = build ] || wanted+=("$package") ;;
-    page) [ "$profile" != page ] || wanted+=("$package") ;;
+    page | dynamo) [ "$profile" != "$line_profile" ] || wanted+=("$package") ;;
     *) die "packages.txt: unknown profile '$line_profile'" ;;
   esac
 done <"$root/scripts/packages.txt"

@@ -221,7 +221,8 @@ class RopewayWorker(LLMEngine):
             return
         if with_opening[: len(without)] == without and len(with_opening) > len(without):
             self._opening = with_opening[len(without) :]
-            self._ends = {self._opening[0]} | set(without[-2:])
+            # A message ends with a token, and often with white space, which is found in answers, too.
+            self._ends = {token for token in (self._opening[0], *without[-2:]) if engine.detokenize([token]).strip()}
 
     def _submit(self, request: GenerateRequest, context: Any, resumes: bool = True) -> list[ropeway.Handle]:
         """Its choices. Not `resumes`: all of the ids are the prompt."""

@@ -42,6 +42,9 @@ def free_port():
 class Cluster:
     """A front and its workers, in a folder of their own."""
 
+    discovery = "file"
+    front_host = "127.0.0.1"
+
     def __init__(self, *front_flags):
         self.folder = tempfile.TemporaryDirectory()
         self.port = free_port()
@@ -51,25 +54,36 @@ class Cluster:
             os.environ, DYN_FILE_KV=f"{self.folder.name}/store", DYN_LOG="error", HOME=self.folder.name,
             DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS="5")
         os.mkdir(f"{self.folder.name}/store")
-        self._start("front", "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(self.port),
-                    "--discovery-backend", "file", "--migration-limit", "3", *front_flags)
+        self.prepare()
+        self._start("front", *self.command_in(0), "-m", "dynamo.frontend", "--http-host", self.front_host, "--http-port",
+                    str(self.port), "--discovery-backend", self.discovery, "--migration-limit", "3", *front_flags)
+
+    def prepare(self):
+        pass
+
+    def command_in(self, _machine):
+        """Python on the machine: 0 is the front's."""
+        return [sys.executable]
+
+    def host_of(self, _machine):
+        return "127.0.0.1"
 
     def _start(self, name, *words, environment=None):
         log = open(f"{self.folder.name}/{name}.log", "wb")
-        process = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log,
-                                   env={**self.environment, **(environment or {})})
+        process = subprocess.Popen(words, stdout=log, stderr=log, env={**self.environment, **(environment or {})})
         log.close()
         self.processes.append(process)
         return process
 
-    def add_worker(self, *flags):
-        """Starts a worker; wait_for says when it serves."""
+    def add_worker(self, *flags, machine=1, environment=None):
+        """Starts a worker; wait_for_workers says when it serves."""
         port = free_port()
         process = self._start(
-            f"worker{len(self.workers)}", "-m", "ropeway.dynamo", "--model", MODEL, "--tokenizer", TOKENIZER,
-            "--served-model-name", "smollm2", "--discovery-backend", "file", "--threads", "1", "--kv-cache-size", "96MiB",
-            *flags, environment={"DYN_SYSTEM_PORT": str(port)})
-        process.port = port
+            f"worker{len(self.workers)}", *self.command_in(machine), "-m", "ropeway.dynamo", "--model", MODEL, "--tokenizer", TOKENIZER,
+            "--served-model-name", "smollm2", "--discovery-backend", self.discovery, "--threads", "1", "--kv-cache-size",
+            "96MiB", *flags, environment={"DYN_SYSTEM_PORT": str(port), **(environment or {})})
+        process.url = f"http://{self.host_of(machine)}:{port}"
+        process.machine = machine
         self.workers.append(process)
         return process
 
@@ -87,13 +101,13 @@ class Cluster:
 
     def is_ready(self, worker):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{worker.port}/health", timeout=2) as answer:
+            with urllib.request.urlopen(f"{worker.url}/health", timeout=2) as answer:
                 return json.load(answer)["status"] in ("ready", "healthy")
         except (OSError, ValueError, KeyError):
             return False
 
     def metrics_of(self, worker):
-        with urllib.request.urlopen(f"http://127.0.0.1:{worker.port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"{worker.url}/metrics", timeout=5) as answer:
             return answer.read().decode()
 
     def value(self, worker, name):
@@ -102,7 +116,7 @@ class Cluster:
         return sum(map(float, values))
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.front_host}:{self.port}{path}", timeout=5) as answer:
             return answer.read().decode()
 
     def logs(self):
@@ -139,11 +153,11 @@ class Answer:
         return self.texts, self.finish, self.logprobs, self.usage, self.error
 
 
-def stream(port, body, on_text=None):
+def stream(cluster, body, on_text=None):
     """The answer to a chat; `on_text` is called with all that the first choice has said by then."""
     answer = Answer()
     data = json.dumps({"model": "smollm2", "stream": True, "stream_options": {"include_usage": True}, **body}).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/chat/completions", data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(f"http://{cluster.front_host}:{cluster.port}/v1/chat/completions", data, {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=100) as lines:
             for line in lines:
@@ -167,6 +181,22 @@ def chats(count, **fields):
                "max_tokens": 60, "temperature": 0.8, "seed": 1000 + i, "ignore_eos": True, **fields}
 
 
+def ask(cluster, bodies, disturb=None):
+    """The answers to all at once; `disturb` is called once each has begun to say something."""
+    bodies = list(bodies)
+    begun = [threading.Event() for _ in bodies]
+    with concurrent.futures.ThreadPoolExecutor(len(bodies) + 1) as pool:
+        asked = [
+            pool.submit(stream, cluster, body, lambda text, event=event: len(text) > 20 and event.set())
+            for body, event in zip(bodies, begun)
+        ]
+        if disturb:
+            for event in begun:
+                assert event.wait(60), "not all have begun"
+            disturb()
+        return [one.result() for one in asked]
+
+
 class DynamoTest(unittest.TestCase):
     maxDiff = None
 
@@ -182,19 +212,7 @@ class DynamoTest(unittest.TestCase):
         cls.cluster.close()
 
     def ask(self, bodies, disturb=None):
-        """All at once; `disturb` is called once each has begun to say something."""
-        bodies = list(bodies)
-        begun = [threading.Event() for _ in bodies]
-        with concurrent.futures.ThreadPoolExecutor(len(bodies) + 1) as pool:
-            asked = [
-                pool.submit(stream, self.cluster.port, body, lambda text, event=event: len(text) > 20 and event.set())
-                for body, event in zip(bodies, begun)
-            ]
-            if disturb:
-                for event in begun:
-                    self.assertTrue(event.wait(60))
-                disturb()
-            return [one.result() for one in asked]
+        return ask(self.cluster, bodies, disturb)
 
     def compare(self, disturb, kinds):
         """The answers of a run in which a worker dies are those of a quiet one."""
@@ -222,7 +240,7 @@ class DynamoTest(unittest.TestCase):
         while good < 8:
             self.assertLess(time.monotonic(), limit)
             (body,) = chats(1, max_tokens=1, seed=good)
-            good = good + 1 if stream(self.cluster.port, body).error is None else 0
+            good = good + 1 if stream(self.cluster, body).error is None else 0
             time.sleep(0.1)
 
     KINDS = (
@@ -241,10 +259,10 @@ class DynamoTest(unittest.TestCase):
 
     def test_a_worker_is_killed_that_has_several_choices(self):
         (body,) = chats(1, n=2, max_tokens=300)
-        quiet = stream(self.cluster.port, body)
+        quiet = stream(self.cluster, body)
         self.assertIsNone(quiet.error)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(stream, self.cluster.port, body)
+            asked = pool.submit(stream, self.cluster, body)
             busy = lambda: [worker for worker in self.cluster.workers if worker.poll() is None
                             and self.cluster.value(worker, "ropeway_num_requests_running") == 2]
             self.wait_until(busy)
@@ -266,12 +284,12 @@ class DynamoTest(unittest.TestCase):
 
     def test_several_choices(self):
         (body,) = chats(1, n=2)
-        answer = stream(self.cluster.port, body)
+        answer = stream(self.cluster, body)
         self.assertIsNone(answer.error)
         self.assertEqual(set(answer.texts), {0, 1})
         self.assertEqual(answer.finish[0], "length")  # The other one's does not pass the front.
         self.assertNotEqual(answer.texts[0], answer.texts[1])
-        self.assertEqual(stream(self.cluster.port, body).texts, answer.texts)
+        self.assertEqual(stream(self.cluster, body).texts, answer.texts)
         (one,) = chats(1)
         self.assertEqual(stream(self.cluster.port, one).texts[0], answer.texts[0])
 
@@ -279,10 +297,10 @@ class DynamoTest(unittest.TestCase):
         """So the next worker draws the same one: it is that of the request's id."""
         (body,) = chats(1)
         del body["seed"]
-        first, second = (stream(self.cluster.port, body) for _ in range(2))
+        first, second = (stream(self.cluster, body) for _ in range(2))
         self.assertNotEqual(first.texts, second.texts)
         seed = int.from_bytes(hashlib.sha256(first.id.removeprefix("chatcmpl-").encode()).digest()[:4], "big") >> 1
-        self.assertEqual(stream(self.cluster.port, {**body, "seed": seed}).texts, first.texts)
+        self.assertEqual(stream(self.cluster, {**body, "seed": seed}).texts, first.texts)
 
     def test_a_client_that_leaves_frees_its_blocks(self):
         (body,) = chats(1, max_tokens=2000)
@@ -307,7 +325,7 @@ class DynamoTest(unittest.TestCase):
         (body,) = chats(1, temperature=0.8)
         for fields in ({"logit_bias": None, "top_p": 3}, {"max_tokens": -1}):
             with self.subTest(fields):
-                answer = stream(self.cluster.port, {**body, **fields})
+                answer = stream(self.cluster, {**body, **fields})
                 self.assertIsNotNone(answer.error)
 
     def test_prompts_go_where_their_prefixes_are(self):
@@ -316,7 +334,7 @@ class DynamoTest(unittest.TestCase):
         hits = lambda: sum(self.cluster.value(worker, "ropeway_prefix_cache_hits_total") for worker in alive)
         long = " ".join(f"item {i} is a {WORDS[i % 10]}" for i in range(40))
         histories = [[{"role": "user", "content": f"List {k}: {long}. Repeat it."}] for k in range(10)]
-        ask = lambda messages: stream(self.cluster.port, {"messages": messages, "max_tokens": 20, "temperature": 0, "ignore_eos": True})
+        ask = lambda messages: stream(self.cluster, {"messages": messages, "max_tokens": 20, "temperature": 0, "ignore_eos": True})
         before = hits()
         shared = 0
         for history in histories:
@@ -340,12 +358,132 @@ class AloneTest(unittest.TestCase):
             killed = threading.Timer(1.0, worker.kill)
             killed.start()
             started = time.monotonic()
-            answer = stream(cluster.port, body)
+            answer = stream(cluster, body)
             self.assertIsNotNone(answer.error, answer.finish)
             self.assertLess(time.monotonic() - started, 60)
         finally:
             cluster.close()
 
 
+class Network(Cluster):
+    """Machines are network namespaces on a bridge: the front's, three workers', and etcd beside them."""
+
+    discovery = "etcd"
+    front_host = "10.231.0.10"
+    etcd_url = "http://10.231.0.254:2379"
+
+    def prepare(self):
+        self.environment.update(ETCD_ENDPOINTS=self.etcd_url, DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS="3")
+        self.remove_links()  # Those of a run that was killed.
+        self.ip("link add rwbr type bridge", "addr add 10.231.0.254/24 dev rwbr", "link set rwbr up")
+        for machine in range(4):
+            space = f"rw{machine}"
+            self.ip(f"netns add {space}", f"link add {space} type veth peer name eth0 netns {space}", f"link set {space} master rwbr up",
+                    f"-n {space} addr add {self.host_of(machine)}/24 dev eth0", f"-n {space} link set eth0 up", f"-n {space} link set lo up")
+        self.start_etcd()
+
+    def start_etcd(self):
+        self.etcd = self._start("etcd", "etcd", "--data-dir", f"{self.folder.name}/etcd", "--listen-client-urls", self.etcd_url,
+                                "--advertise-client-urls", self.etcd_url, "--listen-peer-urls", "http://127.0.0.1:12380")
+        limit = time.monotonic() + 20
+        while True:
+            try:
+                urllib.request.urlopen(self.etcd_url + "/health", timeout=1).close()
+                return
+            except OSError:
+                assert time.monotonic() < limit, "etcd does not answer"
+                time.sleep(0.1)
+
+    @staticmethod
+    def ip(*commands):
+        for command in commands:
+            subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+
+    def command_in(self, machine):
+        return ["ip", "netns", "exec", f"rw{machine}", sys.executable]
+
+    def host_of(self, machine):
+        return f"10.231.0.{10 + machine}"
+
+    def close(self):
+        super().close()
+        self.remove_links()
+
+    @staticmethod
+    def remove_links():
+        for machine in range(4):
+            subprocess.run(["ip", "link", "del", f"rw{machine}"], capture_output=True)
+            subprocess.run(["ip", "netns", "del", f"rw{machine}"], capture_output=True)
+        subprocess.run(["ip", "link", "del", "rwbr"], capture_output=True)
+
+
+@unittest.skipUnless("--long" in sys.argv, "minutes: dynamo_suite.sh --long")
+class NetworkTest(unittest.TestCase):
+    """Three machines and etcd: 200 streams while one of them is lost in each way."""
+
+    def test_machines_are_lost(self):
+        try:
+            cluster = Network("--router-mode", "round-robin")
+        except subprocess.CalledProcessError as error:
+            self.assertIn(b"permitted", error.stderr)
+            self.skipTest("this machine does not let us make network namespaces")
+        self.addCleanup(cluster.close)
+
+        def worker_at(machine):
+            return [worker for worker in cluster.workers if worker.machine == machine][-1]
+
+        def fill():
+            """A worker on each machine. One has AVX2 alone, whatever the CPU has."""
+            for machine in (1, 2, 3):
+                known = [worker for worker in cluster.workers if worker.machine == machine]
+                if not known or known[-1].poll() is not None:
+                    cluster.add_worker(machine=machine, environment={"ROPEWAY_ISA": "avx2"} if machine == 2 else {})
+            cluster.wait_for_workers(3)
+            good = 0
+            limit = time.monotonic() + 60
+            while good < 12:
+                self.assertLess(time.monotonic(), limit, "the front keeps workers that are gone")
+                (body,) = chats(1, max_tokens=1, seed=good)
+                good = good + 1 if stream(cluster, body).error is None else 0
+
+        def link(state):
+            cluster.ip(f"link set rw1 {state}")
+
+        def restart_etcd():
+            cluster.etcd.kill()
+            cluster.etcd.wait()
+            time.sleep(2)
+            cluster.start_etcd()
+
+        def frozen():
+            worker_at(2).send_signal(signal.SIGSTOP)
+
+        def thaw():
+            if worker_at(2).poll() is None:
+                worker_at(2).send_signal(signal.SIGCONT)
+
+        fill()
+        bodies = [body for fields in ({}, {"frequency_penalty": 0.7}) for body in chats(25, max_tokens=100, **fields)]
+        quiet = ask(cluster, bodies)
+        for answer in quiet:
+            self.assertIsNone(answer.error)
+        for name, disturb, mend in [
+            ("a link is down", lambda: link("down"), lambda: link("up")),
+            ("a worker is frozen", frozen, thaw),
+            ("etcd is restarted", restart_etcd, lambda: None),
+            ("a worker is killed", lambda: worker_at(3).kill(), lambda: None),
+        ]:
+            started = time.monotonic()
+            disturbed = ask(cluster, bodies, disturb)
+            took = time.monotonic() - started
+            mend()
+            same = [a.key() == b.key() for a, b in zip(quiet, disturbed)]
+            print(f"{name}: {sum(same)} of {len(same)} the same, in {took:.1f} s", file=sys.stderr)
+            at = None if all(same) else same.index(False)
+            self.assertIsNone(at, at is not None and f"{name}: {bodies[at]}: {quiet[at].key()} and {disturbed[at].key()}")
+            time.sleep(12)  # Leases end, and workers without one exit.
+            fill()
+
+
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    unittest.main(verbosity=2, argv=[word for word in sys.argv if word != "--long"])

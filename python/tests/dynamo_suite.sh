@@ -2,6 +2,7 @@
 # Prepares what dynamo_suite.py needs, and runs it with these flags.
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 
+"$root/scripts/setup.sh" dynamo
 python=$("$root/scripts/dynamo_venv.sh")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

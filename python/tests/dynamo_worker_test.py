@@ -171,6 +171,10 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(rest_logprobs, logprobs[cut:] if logprobs else [])
                 self.assertEqual(reason, ["length"])
 
+    async def test_ends_of_messages_are_no_white_space(self):
+        # <|im_start|> and <|im_end|>
+        self.assertEqual((self.worker._opening, self.worker._ends), ([1, 520, 9531, 198], {1, 2}))
+
     async def test_the_beginning_of_an_answer_may_be_the_prompts(self):
         begun = changed(CHAT, stop_conditions={"min_tokens": None, "max_tokens": 8})
         begun["token_ids"] = CHAT["token_ids"] + [5, 6, 7, 8, 9]
