@@ -25,6 +25,8 @@ import ropeway
 logger = logging.getLogger(__name__)
 
 BLOCK_TOKENS = 16
+# An annotation of a request that asks a worker for what its answers depend on.
+_IDENTITY = "ropeway.identity"
 # Names of Dynamo's that the engine calls the same.
 _SAMPLING = (
     "temperature",
@@ -145,6 +147,7 @@ class RopewayWorker(LLMEngine):
         self._idle = asyncio.Event()
         self._idle.set()
         self._leaving = False
+        self._identity = ""
         self._opening: list[int] = []
         self._ends: set[int] = set()
         self._snapshots: Any = None
@@ -192,6 +195,7 @@ class RopewayWorker(LLMEngine):
         engine = await asyncio.to_thread(lambda: ropeway.Engine(self._model, digest=True, **self._options))
         self._engine = engine
         model = engine.model
+        self._identity = f"digest {model.digest[:16]}, numerics {model.numerics}, {model.limits}"
         self._learn_opening(engine)
         stats = engine.stats()
         blocks = stats["kv_blocks_free"] + stats["kv_blocks_held"] + stats["kv_blocks_cached"]
@@ -207,6 +211,18 @@ class RopewayWorker(LLMEngine):
                 max_num_batched_tokens=int(self._options.get("max_num_batched_tokens", 512)),
             ),
         )
+
+    async def on_endpoint_ready(self, endpoint: Any) -> None:
+        """Asks the workers that serve the same name already: a request must be able to go on at each of them."""
+        client = await endpoint.client()
+        await asyncio.sleep(1)  # It learns which there are.
+        for instance in client.instance_ids():
+            theirs = await _identity_of(client, instance)
+            if theirs is not None and theirs != self._identity:
+                raise exceptions.InvalidArgument(
+                    f"this worker would not give the same answers as worker {instance}, which serves '{self._served_name}' "
+                    f"already: here {self._identity}; there {theirs}"
+                )
 
     def _learn_opening(self, engine: ropeway.Engine) -> None:
         """What the chat template puts before an answer, and the tokens with which messages end."""
@@ -246,6 +262,9 @@ class RopewayWorker(LLMEngine):
     async def generate(self, request: GenerateRequest, context: Any) -> AsyncGenerator[GenerateChunk, None]:
         if self._leaving or self._engine is None:
             raise exceptions.EngineShutdown("this worker is stopping")
+        if _IDENTITY in (request.get("annotations") or ()):
+            yield {"token_ids": [], "index": 0, "finish_reason": "stop", "engine_data": {_IDENTITY: self._identity}}
+            return
         self._running += 1
         self._idle.clear()
         try:
@@ -374,6 +393,27 @@ class RopewayWorker(LLMEngine):
         engine = self._engine
         assert engine is not None
         metrics.register_prometheus_expfmt_callback(engine.metrics)
+
+
+async def _identity_of(client: Any, instance: int) -> str | None:
+    """What the worker's answers depend on; None: it does not say."""
+    question = {
+        "model": "",
+        "token_ids": [1],
+        "stop_conditions": {"max_tokens": 1},
+        "sampling_options": {},
+        "output_options": {},
+        "annotations": [_IDENTITY],
+        "eos_token_ids": [],
+    }
+    try:
+        async with asyncio.timeout(5):
+            async for answer in await client.direct(question, instance):
+                data = answer.data() if callable(getattr(answer, "data", None)) else answer
+                return ((data or {}).get("engine_data") or {}).get(_IDENTITY)
+    except Exception as error:  # It may be gone, or be no Ropeway.
+        logger.warning("worker %s did not say what it serves: %s", instance, error)
+    return None
 
 
 def free_port() -> int:

@@ -120,7 +120,7 @@ class Cluster:
             return answer.read().decode()
 
     def logs(self):
-        return {path.name: path.read_text(errors="replace")[-600:] for path in pathlib.Path(self.folder.name).glob("*.log")}
+        return {path.name: path.read_text(errors="replace")[-1500:] for path in pathlib.Path(self.folder.name).glob("*.log")}
 
     def close(self):
         for process in self.processes:
@@ -349,6 +349,22 @@ class DynamoTest(unittest.TestCase):
 
 
 class AloneTest(unittest.TestCase):
+    def test_a_worker_that_would_answer_otherwise_does_not_start(self):
+        cluster = Cluster("--router-mode", "round-robin")
+        try:
+            cluster.add_worker()
+            cluster.wait_for_workers(1)
+            same = cluster.add_worker()
+            other = cluster.add_worker("--kv-cache-dtype", "q8_0")
+            self.assertNotEqual(other.wait(30), 0)
+            log = cluster.logs()["worker2.log"]
+            self.assertRegex(log, "would not give the same answers as worker.*KV q8_0.*KV f16")
+            cluster.workers.remove(other)
+            cluster.wait_for_workers(2)
+            self.assertIsNone(same.poll())
+        finally:
+            cluster.close()
+
     def test_no_worker_left_is_said(self):
         cluster = Cluster("--router-mode", "round-robin")
         try:

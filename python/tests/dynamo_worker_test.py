@@ -171,6 +171,10 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(rest_logprobs, logprobs[cut:] if logprobs else [])
                 self.assertEqual(reason, ["length"])
 
+    async def test_it_says_what_its_answers_depend_on(self):
+        (chunk,) = [chunk async for chunk in self.worker.generate(dict(TEXT, annotations=["ropeway.identity"]), Context())]
+        self.assertRegex(chunk["engine_data"]["ropeway.identity"], "digest [0-9a-f]{16}, numerics .*KV f16")
+
     async def test_ends_of_messages_are_no_white_space(self):
         # <|im_start|> and <|im_end|>
         self.assertEqual((self.worker._opening, self.worker._ends), ([1, 520, 9531, 198], {1, 2}))
