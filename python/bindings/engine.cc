@@ -154,21 +154,18 @@ StatusOr<std::vector<Handle>> PythonEngine::Embed(const std::string& body,
   api::ApiRequest& api = *format->request();
   std::vector<Handle> handles;
   handles.reserve(api.prompts.size());
-  Status failed;
+  std::vector<SinkRequest> all;
   for (api::Prompt& prompt : api.prompts) {
     Request request = api.request;
     request.prompt = std::move(prompt);
     request.tenant = tenant;
-    StatusOr<Handle> handle = SubmitOne(engine.get(), std::move(request));
-    if (!handle.ok()) {
-      failed = handle.status();
-      break;
-    }
-    handles.push_back(*std::move(handle));
+    handles.push_back({0, std::make_shared<Stream>(), weak_from_this()});
+    all.push_back({std::move(request), handles.back().stream});
   }
-  if (failed.ok()) return handles;
-  for (const Handle& handle : handles) handle.Cancel();
-  return failed;
+  const StatusOr<std::vector<RequestId>> ids = engine->SubmitAll(std::move(all));
+  if (!ids.ok()) return ids.status();
+  for (size_t i = 0; i < handles.size(); ++i) handles[i].id = (*ids)[i];
+  return handles;
 }
 
 Status PythonEngine::Cancel(RequestId id) {
@@ -259,11 +256,15 @@ Status PythonEngine::Drain(std::chrono::nanoseconds limit) {
 }
 
 void PythonEngine::Close() {
+  const std::lock_guard closing(close_mu_);
   std::shared_ptr<engine::LlmEngine> engine;
   {
     const std::lock_guard lock(mu_);
     engine = std::exchange(engine_, nullptr);
   }
+  if (engine == nullptr) return;
+  // Ends what other calls wait for, such as Drain.
+  static_cast<void>(engine->Drain(std::chrono::nanoseconds(0)));
   // Its threads use the clock: it ends here, in this call, not in another thread's.
   while (engine.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

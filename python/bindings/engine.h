@@ -90,6 +90,7 @@ class PythonEngine : public std::enable_shared_from_this<PythonEngine> {
 
   base::RealClock clock_;
   base::SystemRandom random_;
+  std::mutex close_mu_;  // A second Close waits for the first.
   mutable std::mutex mu_;
   std::shared_ptr<engine::LlmEngine> engine_;  // GUARDED_BY(mu_). Null: closed.
 };

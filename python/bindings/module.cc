@@ -294,9 +294,13 @@ std::vector<PyHandle> Embed(PythonEngine& self, const std::string& body,
 
 void DefineHandle(nb::module_* module) {
   nb::class_<ReadyQueue>(*module, "ReadyQueue")
-      .def(nb::init<>())
+      .def(nb::new_([] { return std::make_shared<ReadyQueue>(); }))
       .def_prop_ro("fd", &ReadyQueue::fd)
-      .def("take", &ReadyQueue::Take);
+      .def("take", [](ReadyQueue& self) {
+        bool all = false;
+        std::vector<uint64_t> keys = self.Take(&all);
+        return std::make_pair(std::move(keys), all);
+      });
   nb::class_<PyHandle>(*module, "Handle")
       .def_prop_ro("id", [](const PyHandle& self) { return self.handle.id; })
       .def_prop_ro("ended", [](const PyHandle& self) { return self.handle.stream->ended(); })
@@ -324,7 +328,10 @@ void DefineHandle(nb::module_* module) {
            })
       .def("notify",
            [](const PyHandle& self, std::shared_ptr<ReadyQueue> queue, uint64_t key,
-              bool only_end) { self.handle.stream->Notify(std::move(queue), key, only_end); });
+              bool only_end) { self.handle.stream->Notify(std::move(queue), key, only_end); })
+      .def("forget", [](const PyHandle& self, const ReadyQueue& queue, uint64_t key) {
+        self.handle.stream->Forget(&queue, key);
+      });
 }
 
 // What `of` makes of the tokens, where log-probabilities were asked for.

@@ -40,21 +40,23 @@ ReadyQueue::~ReadyQueue() {
 }
 
 void ReadyQueue::Add(uint64_t key) noexcept {
-  try {
+  {
     const std::lock_guard lock(mu_);
-    keys_.push_back(key);
-    if (keys_.size() > 1) return;
-  } catch (const std::bad_alloc&) {
-    return;  // It is told with the next output; the end is said once more by who waits for it.
+    try {
+      keys_.push_back(key);
+    } catch (const std::bad_alloc&) {
+      all_ = true;
+    }
   }
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
 }
 
-std::vector<uint64_t> ReadyQueue::Take() {
+std::vector<uint64_t> ReadyQueue::Take(bool* all) {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t size = read(fd_, &count, sizeof count);
   const std::lock_guard lock(mu_);
+  *all = std::exchange(all_, false);
   return std::exchange(keys_, {});
 }
 
@@ -68,9 +70,9 @@ bool Stream::OnDelta(RequestId /*id*/, Delta delta) {
   whole_.prompt_tokens.insert(whole_.prompt_tokens.end(), delta.prompt_tokens.begin(),
                               delta.prompt_tokens.end());
   whole_.embedding.insert(whole_.embedding.end(), delta.embedding.begin(), delta.embedding.end());
-  if (fresh_.has_value()) {
+  if (streams_ && fresh_.has_value()) {
     Join(std::move(delta), &*fresh_);
-  } else {
+  } else if (streams_) {
     fresh_ = std::move(delta);
   }
   Tell();
@@ -79,30 +81,54 @@ bool Stream::OnDelta(RequestId /*id*/, Delta delta) {
 
 void Stream::OnEnd(RequestId id, const Outcome& outcome) {
   const std::lock_guard lock(mu_);
-  whole_.id = id;
-  whole_.status = outcome.status;
-  whole_.finish = outcome.finish;
+  // First: whatever fails below, it has ended.
   ended_ = true;
-  told_ = false;
+  whole_.id = id;
+  whole_.finish = outcome.finish;
+  try {
+    whole_.status = outcome.status;
+  } catch (const std::bad_alloc&) {
+    whole_.status = Status(StatusCode::kResourceExhausted, "no memory");  // Takes none.
+  }
+  for (Watcher& watcher : watchers_) watcher.told = false;
   Tell();
 }
 
 void Stream::Tell() {
   output_.notify_all();
   if (ended_) end_.notify_all();
-  if (queue_ == nullptr || (only_end_ && !ended_) || std::exchange(told_, true)) return;
-  queue_->Add(key_);
+  for (Watcher& watcher : watchers_) Tell(&watcher);
+}
+
+void Stream::Tell(Watcher* watcher) const {
+  if ((watcher->only_end && !ended_) || std::exchange(watcher->told, true)) return;
+  watcher->queue->Add(watcher->key);
+}
+
+void Stream::BeginToStream() {
+  if (std::exchange(streams_, true)) return;
+  Delta delta{.text = whole_.text, .tokens = whole_.tokens};
+  delta.prompt_tokens = whole_.prompt_tokens;
+  delta.reasoning = whole_.reasoning;
+  for (size_t i = 0; i < whole_.tool_calls.size(); ++i) {
+    const ToolCall& call = whole_.tool_calls[i];
+    delta.tool_calls.push_back({static_cast<int32_t>(i), call.id, call.name, call.arguments});
+  }
+  delta.embedding = whole_.embedding;
+  if (delta.says() || !delta.tokens.empty() || !delta.embedding.empty()) fresh_ = std::move(delta);
 }
 
 std::optional<Delta> Stream::Take(bool* ended) {
   const std::lock_guard lock(mu_);
+  BeginToStream();
   *ended = ended_;
-  told_ = false;
+  for (Watcher& watcher : watchers_) watcher.told = false;
   return std::exchange(fresh_, std::nullopt);
 }
 
 bool Stream::WaitForOutput(std::chrono::nanoseconds limit) {
   std::unique_lock lock(mu_);
+  BeginToStream();
   return output_.wait_for(lock, limit, [this] { return HasOutput(); });
 }
 
@@ -123,11 +149,16 @@ Result Stream::result() const {
 
 void Stream::Notify(std::shared_ptr<ReadyQueue> queue, uint64_t key, bool only_end) {
   const std::lock_guard lock(mu_);
-  queue_ = std::move(queue);
-  key_ = key;
-  only_end_ = only_end;
-  told_ = false;
-  if (HasOutput()) Tell();
+  if (!only_end) BeginToStream();
+  watchers_.push_back({std::move(queue), key, only_end, false});
+  if (only_end ? ended_ : HasOutput()) Tell(&watchers_.back());
+}
+
+void Stream::Forget(const ReadyQueue* queue, uint64_t key) {
+  const std::lock_guard lock(mu_);
+  std::erase_if(watchers_, [&](const Watcher& watcher) {
+    return watcher.queue.get() == queue && watcher.key == key;
+  });
 }
 
 void Stream::Stop() {

@@ -20,7 +20,10 @@ class Stream;
 
 // Streams with new output, for an event loop that watches a file descriptor: the engine's threads
 // never need Python's lock. Thread-safe.
-class ReadyQueue {
+//
+// Shared from this: else nanobind would give its pointers a deleter that takes Python's lock, on
+// whatever thread drops the last one.
+class ReadyQueue : public std::enable_shared_from_this<ReadyQueue> {
  public:
   ReadyQueue();
   ~ReadyQueue();
@@ -29,8 +32,9 @@ class ReadyQueue {
 
   // Readable while there are any; -1 where none could be made.
   int fd() const { return fd_; }
-  // The keys of those that became ready since the last call.
-  std::vector<uint64_t> Take();
+  // The keys of those that became ready since the last call. `*all`: some were lost for want of
+  // memory, and any may be ready.
+  std::vector<uint64_t> Take(bool* all);
 
  private:
   friend class Stream;
@@ -39,9 +43,11 @@ class ReadyQueue {
   int fd_ = -1;
   std::mutex mu_;
   std::vector<uint64_t> keys_;  // GUARDED_BY(mu_)
+  bool all_ = false;            // GUARDED_BY(mu_)
 };
 
-// What an engine says of one request. Collects the whole, and keeps what was not taken yet.
+// What an engine says of one request. Collects the whole; what was not taken yet is kept apart once
+// Take, WaitForOutput or Notify has been called, before which it is the whole.
 // Thread-safe; outlives its engine, whose last call is OnEnd.
 class Stream final : public Sink {
  public:
@@ -59,26 +65,34 @@ class Stream final : public Sink {
   Result result() const;
 
   // From now on `queue` is told of new output under `key`, or of the end alone; at once if there is
-  // some.
+  // some. Until Forget.
   void Notify(std::shared_ptr<ReadyQueue> queue, uint64_t key, bool only_end);
+  void Forget(const ReadyQueue* queue, uint64_t key);
   // The next delta is the last: its request is to be cancelled.
   void Stop();
 
  private:
+  struct Watcher {
+    std::shared_ptr<ReadyQueue> queue;
+    uint64_t key = 0;
+    bool only_end = false;
+    bool told = false;  // Since the last Take.
+  };
+
   bool HasOutput() const { return fresh_.has_value() || ended_; }  // REQUIRES: mu_ is held.
   void Tell();                                                     // REQUIRES: mu_ is held.
+  void Tell(Watcher* watcher) const;                               // REQUIRES: mu_ is held.
+  void BeginToStream();                                            // REQUIRES: mu_ is held.
 
   mutable std::mutex mu_;
   std::condition_variable output_;  // Whoever waits for the end alone is not woken by output.
   std::condition_variable end_;
-  Result whole_;                       // GUARDED_BY(mu_)
-  std::optional<Delta> fresh_;         // GUARDED_BY(mu_)
-  bool ended_ = false;                 // GUARDED_BY(mu_)
-  bool stopped_ = false;               // GUARDED_BY(mu_)
-  bool told_ = false;                  // GUARDED_BY(mu_). Since the last Take.
-  std::shared_ptr<ReadyQueue> queue_;  // GUARDED_BY(mu_)
-  uint64_t key_ = 0;                   // GUARDED_BY(mu_)
-  bool only_end_ = false;              // GUARDED_BY(mu_)
+  Result whole_;                   // GUARDED_BY(mu_)
+  std::optional<Delta> fresh_;     // GUARDED_BY(mu_)
+  bool streams_ = false;           // GUARDED_BY(mu_). Whether fresh_ is filled.
+  bool ended_ = false;             // GUARDED_BY(mu_)
+  bool stopped_ = false;           // GUARDED_BY(mu_)
+  std::vector<Watcher> watchers_;  // GUARDED_BY(mu_)
 };
 
 }  // namespace ropeway::python

@@ -16,11 +16,11 @@ class Waker:
     _of_loop: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Waker]" = weakref.WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
         self._queue = _ropeway.ReadyQueue()
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._keys = itertools.count(1)
-        loop.add_reader(self._queue.fd, self._wake)
+        # The loop holds this object no longer than it lives, and this one does not hold the loop.
+        loop.add_reader(self._queue.fd, _wake, weakref.ref(self))
 
     @classmethod
     def of_this_loop(cls) -> "Waker":
@@ -31,21 +31,31 @@ class Waker:
         return waker
 
     def watch(self, handle: _ropeway.Handle, *, only_end: bool) -> int:
-        """A key to wait with: for output of the handle, or for its end alone. One at a time."""
+        """A key to wait with: for output of the handle, or for its end alone. Until forget."""
         key = next(self._keys)
         handle.notify(self._queue, key, only_end)
         return key
 
+    def forget(self, handle: _ropeway.Handle, key: int) -> None:
+        handle.forget(self._queue, key)
+
     async def wait(self, key: int) -> None:
         """Returns when there may be something new. Look before: what came earlier is not told again."""
-        future = self._waiting[key] = self._loop.create_future()
+        future = self._waiting[key] = asyncio.get_running_loop().create_future()
         try:
             await future
         finally:
             self._waiting.pop(key, None)
 
-    def _wake(self) -> None:
-        for key in self._queue.take():
+    def wake(self) -> None:
+        keys, every = self._queue.take()
+        for key in list(self._waiting) if every else keys:
             future = self._waiting.get(key)
             if future is not None and not future.done():
                 future.set_result(None)
+
+
+def _wake(waker: "weakref.ref[Waker]") -> None:
+    alive = waker()
+    if alive is not None:
+        alive.wake()

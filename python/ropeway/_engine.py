@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
 import os
+import threading
 import weakref
 from typing import Any, AsyncIterator, Generator, Iterator, Mapping, Sequence, Union
 
@@ -12,6 +14,7 @@ import numpy as np
 
 from ropeway import _ropeway
 from ropeway._asyncio import Waker
+from ropeway._errors import InvalidArgumentError
 from ropeway._ropeway import Delta
 
 Prompt = Union[str, Sequence[int]]
@@ -115,6 +118,9 @@ class _Deltas:
     def __aiter__(self) -> "_Deltas":
         return self
 
+    def __del__(self) -> None:
+        self._waker.forget(self._raw, self._key)
+
     async def __anext__(self) -> Delta:
         while True:
             taken = self._raw.take()
@@ -131,8 +137,8 @@ class Handle:
 
     Wait for it (`wait`, or `await handle`), look at it (`poll`), or iterate over its deltas as they
     come (`for`, or `async for`). Dropping a handle neither cancels nor ends the request. A handle may
-    outlive its engine, with which its request ends. Thread-safe, except that one thread or task at a
-    time may iterate.
+    outlive its engine, with which its request ends. Thread-safe. Where several threads or
+    tasks iterate, each delta goes to one of them.
     """
 
     def __init__(self, raw: _ropeway.Handle) -> None:
@@ -182,8 +188,11 @@ class Handle:
     async def _ended(self) -> Result:
         waker = Waker.of_this_loop()
         key = waker.watch(self._raw, only_end=True)
-        while not self._raw.ended:
-            await waker.wait(key)
+        try:
+            while not self._raw.ended:
+                await waker.wait(key)
+        finally:
+            waker.forget(self._raw, key)
         return _result_of(self._raw.result())
 
 
@@ -282,8 +291,10 @@ class Engine:
 
     def generate_many(self, prompts: Sequence[Prompt], **fields: Any) -> list[Result]:
         """Submits a request for each prompt, which are computed together, and waits for all."""
-        handles = [self.submit(prompt, **fields) for prompt in prompts]
+        handles: list[Handle] = []
         try:
+            for prompt in prompts:
+                handles.append(self.submit(prompt, **fields))
             return [handle.wait() for handle in handles]
         except BaseException:
             for handle in handles:
@@ -296,6 +307,10 @@ class Engine:
         if not isinstance(inputs, str) and len(inputs) == 0:
             return np.zeros((0, self.model.embedding_size), dtype=np.float32)
         dimensions = fields.pop("dimensions", None)
+        if dimensions is not None and not 1 <= dimensions <= self.model.embedding_size:
+            raise InvalidArgumentError(
+                f"'dimensions' must be from 1 to {self.model.embedding_size}, but is {dimensions}.", "dimensions"
+            )
         body = {"input": inputs, "model": "default", **fields}
         rows = []
         handles = self._raw.embed(json.dumps(body, default=_plain), tenant)
@@ -359,7 +374,17 @@ class Engine:
     def drain(self, timeout: float) -> None:
         """Rejects new requests from now on and waits until all have ended; after `timeout` seconds it
         cancels the rest and raises DeadlineExceededError."""
-        self._raw.drain(timeout)
+        # In a thread, so that a signal ends the wait.
+        done: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+        def work() -> None:
+            try:
+                done.set_result(self._raw.drain(timeout))
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=work, name="ropeway-drain", daemon=True).start()
+        done.result()
 
     def close(self) -> None:
         """Cancels what is under way and ends the threads. Handles keep what they have."""

@@ -2,6 +2,7 @@
 """The Python package on the real model. The environment has ROPEWAY_TEST_MODEL."""
 
 import asyncio
+import ctypes
 import gc
 import os
 import signal
@@ -126,6 +127,9 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(self.engine.embed("the sea")[0].tolist(), table[0].tolist())
         np.testing.assert_allclose(np.linalg.norm(self.engine.embed("the sea", dimensions=64)), 1, rtol=1e-5)
         self.assertEqual(self.engine.embed([]).shape, (0, table.shape[1]))
+        for dimensions in (0, -1, 10**6):
+            with self.assertRaisesRegex(ropeway.InvalidArgumentError, "dimensions"):
+                self.engine.embed("the sea", dimensions=dimensions)
 
     def test_bad_input_names_the_field(self):
         for fields, field in [
@@ -204,6 +208,61 @@ class EngineTest(unittest.TestCase):
         for _ in range(2):  # Each run has a loop of its own.
             asyncio.run(run())
 
+    def test_several_wait_for_one(self):
+        async def run():
+            handle = self.engine.submit("Shared", max_tokens=40, seed=1)
+
+            async def read():
+                return [token async for delta in handle for token in delta.token_ids]
+
+            async def wait():
+                return (await handle).token_ids
+
+            first, second, *lists = await asyncio.wait_for(asyncio.gather(wait(), wait(), read(), read()), 20)
+            self.assertEqual(first, second)
+            self.assertEqual(sorted(lists[0] + lists[1]), sorted(first))
+
+        asyncio.run(run())
+
+    def test_event_loops_leave_nothing_open(self):
+        async def run():
+            await self.engine.submit("x", max_tokens=1)
+
+        asyncio.run(run())
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            asyncio.run(run())
+        gc.collect()
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), before + 1)
+
+    def test_the_engine_never_waits_for_python(self):
+        """Though a handle that is watched is dropped while its request runs, and Python's lock is held."""
+
+        async def run():
+            dropped = self.engine.submit("Dropped", max_tokens=60, ignore_eos=True)
+            task = asyncio.create_task(dropped._ended())
+            await asyncio.sleep(0.05)
+            task.cancel()
+            del dropped, task
+            await asyncio.sleep(0)
+            other = self.engine.submit("Other", max_tokens=2000, ignore_eos=True)
+            before = self.engine.stats()["total_steps"]
+            ctypes.PyDLL(None).usleep(1_500_000)  # It keeps the lock.
+            steps = self.engine.stats()["total_steps"] - before
+            other.cancel()
+            return steps
+
+        self.assertGreater(asyncio.run(run()), 100)
+
+    def test_what_was_said_before_is_read_by_who_comes_late(self):
+        handle = self.engine.submit("Late", max_tokens=10, seed=2, logprobs=1)
+        result = handle.wait()
+        deltas = list(handle)
+        self.assertEqual([token for delta in deltas for token in delta.token_ids], result.token_ids)
+        self.assertEqual(list(handle), [])
+        self.assertEqual(handle.wait().text, result.text)
+
     def test_metrics(self):
         self.assertIn("ropeway_generation_tokens_total", self.engine.metrics())
         stats = self.engine.stats()
@@ -259,6 +318,17 @@ class LifeTest(unittest.TestCase):
             self.assertTrue(short.done)
             with self.assertRaises(ropeway.UnavailableError):
                 engine.submit("x")
+
+    def test_closing_ends_a_drain(self):
+        engine = open_engine()
+        engine.submit("On and on", max_tokens=5000, ignore_eos=True)
+        draining = threading.Thread(target=engine.drain, args=(60,))
+        draining.start()
+        time.sleep(0.2)
+        started = time.monotonic()
+        engine.close()
+        draining.join(10)
+        self.assertLess(time.monotonic() - started, 5)
 
     def test_sessions(self):
         with tempfile.TemporaryDirectory() as folder:
