@@ -3,6 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "api/dialects.h"
 #include "api/fields.h"
@@ -35,6 +36,8 @@ constexpr DialectColumn kColumns[] = {
 
 std::string FateOf(const api::FieldRow& row) {
   const std::string instead = row.instead;
+  // It depends on other fields: ollama_request.cc.
+  if (row.name == std::string_view("options.repeat_last_n")) return "only `-1` with a penalty";
   switch (row.kind) {
     case api::FieldKind::kNoEffect:
       return "no effect";

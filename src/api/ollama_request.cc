@@ -63,11 +63,15 @@ const FieldReaders<OpenAiBody>& OllamaOptionReaders() {
 
 constexpr char kLookBack[] = "repeat_last_n";
 
-// Clients send Ollama's default, 64, whether or not they want a penalty.
+// Clients send Ollama's default, 64, whether or not they want a penalty. One that is the server's
+// default looks at the whole text, as everywhere.
 Status CheckLookBack(const OllamaBody& body) {
   const SamplingParams& s = body.request.sampling;
+  const auto given = [&s](uint32_t bit) { return (s.given & bit) != 0; };
   const bool penalizes =
-      s.repetition_penalty != 1.0F || s.presence_penalty != 0.0F || s.frequency_penalty != 0.0F;
+      (given(SamplingParams::kRepetitionPenalty) && s.repetition_penalty != 1.0F) ||
+      (given(SamplingParams::kPresencePenalty) && s.presence_penalty != 0.0F) ||
+      (given(SamplingParams::kFrequencyPenalty) && s.frequency_penalty != 0.0F);
   if (!body.looks_back || !penalizes) return {};
   return {StatusCode::kUnimplemented,
           fmt::format("'options.{}' supports only -1 with a penalty: it looks at the whole text.",

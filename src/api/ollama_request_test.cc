@@ -176,6 +176,20 @@ TEST(OllamaRequest, HowFarPenaltiesLookBackMattersWithOneAlone) {
   }
 }
 
+// A model's own penalty is none that the request gave.
+TEST(OllamaRequest, HowFarPenaltiesLookBackMattersNotToAServersDefault) {
+  const auto with = [](const std::string& options) {
+    const std::unique_ptr<ApiFormat> format = MakeOllamaGenerate();
+    SamplingParams& sampling = format->request()->request.sampling;
+    sampling.repetition_penalty = 1.1F;
+    sampling.given = SamplingParams::kNoneGiven;
+    return format->Parse(R"({"prompt":"Hi","options":{"repeat_last_n":64)" + options + "}}", {});
+  };
+  EXPECT_TRUE(with("").ok()) << with("").message();
+  EXPECT_TRUE(with(R"(,"temperature":0.5)").ok());
+  EXPECT_EQ(with(R"(,"repeat_penalty":1.1)").field(), "options.repeat_last_n");
+}
+
 TEST(OllamaRequest, WhatAModelIsLoadedWithChangesNothing) {
   const OllamaRead read =
       ChatWithMembers(R"(,"keep_alive":"5m","truncate":true,"shift":false,"options":{
