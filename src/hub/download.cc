@@ -100,9 +100,10 @@ class Downloader {
   bool TakeHead(const net::BaseUrl& url, const net::ReplyHead& reply, Head* head, Attempt* attempt);
   bool GoesOn(const net::BaseUrl& url, const Head& head) const;
   Attempt Refused(const net::BaseUrl& url, int status, const std::string& body) const;
-  // Interrupts `call` as soon as no request wants the file any more. All must outlive the timer's
-  // wait.
-  void InterruptUnwanted(boost::asio::steady_timer* timer, net::HttpCall* call, Attempt* attempt);
+  // Interrupts `call` as soon as no request wants the file any more, which it asks while `asks`:
+  // cancel() does not reach a wait of the timer that is over. All must outlive the timer's wait.
+  void InterruptUnwanted(boost::asio::steady_timer* timer, const bool* asks, net::HttpCall* call,
+                         Attempt* attempt);
   Status NotWanted() const {
     return {StatusCode::kCancelled, Named("nobody waits for it any more")};
   }
@@ -168,12 +169,12 @@ Status Downloader::Fetch() {
   }
 }
 
-void Downloader::InterruptUnwanted(boost::asio::steady_timer* timer, net::HttpCall* call,
-                                   Attempt* attempt) {
+void Downloader::InterruptUnwanted(boost::asio::steady_timer* timer, const bool* asks,
+                                   net::HttpCall* call, Attempt* attempt) {
   timer->expires_after(options_.ask_wanted_every);
   timer->async_wait([=, this](const boost::system::error_code& error) {
-    if (error) return;
-    if (options_.wanted()) return InterruptUnwanted(timer, call, attempt);
+    if (error || !*asks) return;
+    if (options_.wanted()) return InterruptUnwanted(timer, asks, call, attempt);
     attempt->status = NotWanted();
     call->Interrupt();
   });
@@ -223,11 +224,13 @@ Attempt Downloader::Ask(const net::BaseUrl& url, bool with_token, Head* head) {
   };
   net::HttpEnd end;
   boost::asio::steady_timer timer(io);
-  if (options_.wanted) InterruptUnwanted(&timer, call.get(), &attempt);
+  bool asks = options_.wanted != nullptr;
+  if (asks) InterruptUnwanted(&timer, &asks, call.get(), &attempt);
   const std::string none;
   const double timeout = std::chrono::duration<double>(options_.idle_timeout).count();
   boost::asio::co_spawn(io, call->Run(none, none, timeout, on_head, on_body),
                         [&](const std::exception_ptr& exception, net::HttpEnd result) {
+                          asks = false;
                           timer.cancel();
                           end = std::move(result);
                           if (exception) end = {net::http_error::kNetwork, "out of memory"};

@@ -38,7 +38,7 @@ class DownloadTest : public testing::Test {
     DownloadOptions options = {.idle_timeout = idle_timeout_, .attempts = attempts, .pause = {}};
     if (room_) options.check_space = room_;
     options.wanted = wanted_;
-    options.ask_wanted_every = std::chrono::milliseconds(20);
+    options.ask_wanted_every = ask_wanted_every_;
     return Download(request_, options, &progress);
   }
   // A disk on which the part may have so many bytes.
@@ -58,6 +58,7 @@ class DownloadTest : public testing::Test {
   DownloadRequest request_;
   std::function<Status(const std::filesystem::path&, uint64_t)> room_;
   std::function<bool()> wanted_;
+  std::chrono::milliseconds ask_wanted_every_{20};
   std::chrono::milliseconds idle_timeout_{20'000};
   const std::string bytes_ = SomeBytes(300'000);
 };
@@ -418,6 +419,20 @@ TEST_F(DownloadTest, OneThatNobodyWantsDoesNotWaitForASilentServer) {
   wanted_ = [] { return true; };
   EXPECT_TRUE(Fetch("/a").ok());
   EXPECT_EQ(Whole(), bytes_);
+}
+
+// The question may be due in the moment in which the file's last byte comes.
+TEST_F(DownloadTest, OneThatIsAlwaysAskedForEnds) {
+  ask_wanted_every_ = std::chrono::milliseconds(0);
+  const std::chrono::steady_clock::time_point late =
+      std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  // So that what does not end fails.
+  wanted_ = [late] { return std::chrono::steady_clock::now() < late; };
+  server_.Put("/a", {.bytes = "small"});
+  for (int i = 0; i < 50; ++i) {
+    const Status status = Fetch("/a");
+    ASSERT_TRUE(status.ok()) << i << ": " << status.message();
+  }
 }
 
 // Nor does it try again.
