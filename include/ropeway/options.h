@@ -48,8 +48,8 @@ struct ModelOptions {
   // "q8_0" or "q4_0": weights in F32, F16 and BF16 are quantised when they are loaded; "": as the
   // file has them.
   std::string quantize;
-  // Prompt plus output tokens of one request; 0: the model's context length. Lowered at start to
-  // what the KV pool holds.
+  // Prompt plus output tokens of one request; 0: the model's context length, of encoders its
+  // max_seq_length. Lowered at start to what the KV pool holds.
   int max_model_len = 0;
   std::string chat_template;  // Jinja text to use instead of the model file's; "": the file's.
   // How answers to chats say that a tool is to be called: "auto" (as the chat template's models

@@ -289,7 +289,7 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
          "text)"},
         {"--max-model-len,--ctx-size,-c",
          flags::IntValue(&options.model.max_model_len, 2, kMaxTokens)
-             .Default("the model's context length"),
+             .Default("the model's context length, of encoders its max_seq_length"),
          "Maximum prompt plus output tokens of one request"}}},
       {"Engine",
        {{"--threads,-t", flags::IntValue(&options.threads, 1, 1024).Default("the physical cores"),
