@@ -332,5 +332,16 @@ TEST_F(EncoderFolderTest, TextsAreAsLongAsItSays) {
   EXPECT_THAT(Error(), HasSubstr("sentence_bert_config.json \"max_seq_length\": expected a whole"));
 }
 
+TEST_F(EncoderFolderTest, LettersAreLoweredByTheTokenizerAlone) {
+  folder_.Write("sentence_bert_config.json", R"({"max_seq_length": 6, "do_lower_case": true})");
+  EXPECT_EQ(Error(), "");
+  folder_.Write("tokenizer_config.json", R"({"do_lower_case": true})");
+  EXPECT_EQ(Error(), "");
+  folder_.Write("tokenizer_config.json", R"({"do_lower_case": false})");
+  EXPECT_THAT(Error(), HasSubstr("sentence_bert_config.json \"do_lower_case\": true is not"));
+  folder_.Write("sentence_bert_config.json", R"({"do_lower_case": false})");
+  EXPECT_EQ(Error(), "");
+}
+
 }  // namespace
 }  // namespace ropeway::model

@@ -22,6 +22,7 @@ constexpr char kGeneration[] = "generation_config.json";
 constexpr char kModules[] = "modules.json";
 constexpr char kPooling[] = "1_Pooling/config.json";
 constexpr char kSentences[] = "sentence_bert_config.json";
+constexpr char kTokenizer[] = "tokenizer_config.json";
 constexpr char kWeights[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 
@@ -157,8 +158,18 @@ Status FolderReader::ReadUsualLength(const HfModel& model) {
   if (model.architecture->gguf != std::string_view("bert") || !Exists(path_, kSentences)) return {};
   const StatusOr<json> sentences = ReadHfFile(path_, kSentences, kMaxConfigBytes, kConfigBounds);
   if (!sentences.ok()) return sentences.status();
+  constexpr const char* kLowers = "do_lower_case";
   HfFields fields(path_, kSentences, *sentences);
   ReadHfUsualLength(&fields, model, &builder_);
+  if (fields.Bool(kLowers, false) && Exists(path_, kTokenizer)) {
+    // sentence-transformers does it before the tokenizer, which most often does it too.
+    const StatusOr<json> own = ReadHfFile(path_, kTokenizer, kMaxConfigBytes, kConfigBounds);
+    if (!own.ok()) return own.status();
+    if (own->is_object() && own->contains(kLowers) && (*own)[kLowers] == false) {
+      fields.Fail(StatusCode::kUnimplemented, kLowers,
+                  fmt::format("true is not supported with false in {}", kTokenizer));
+    }
+  }
   failures_.Add(fields.failures());
   return {};
 }
