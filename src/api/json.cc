@@ -41,6 +41,10 @@ Status UnknownField(const std::string& path) {
   return InvalidArgument(fmt::format("Unknown field '{}'.", path), path);
 }
 
+Status AtEntry(const Status& fault, const std::string& field) {
+  return InvalidArgument(fault.message(), field);
+}
+
 Status Mismatch(const json& value, const std::string& field, const std::string& expected) {
   return InvalidArgument(fmt::format("'{}' must be {}, but is {}.", field, expected, Shown(value)),
                          field);
@@ -76,7 +80,7 @@ StatusOr<std::vector<TokenId>> ReadTokenIds(const json& list, const std::string&
     if (!id.ok()) {
       const std::string at = fmt::format("{}[{}]", field, ids.size());
       id = ReadInt32(item, at, 0, std::numeric_limits<TokenId>::max());
-      return InvalidArgument(id.status().message(), field);
+      return AtEntry(id.status(), field);
     }
     ids.push_back(*id);
   }

@@ -45,6 +45,9 @@ Status UnknownField(const std::string& path);
 // kInvalidArgument: "'field' must be <expected>, but is <the value>."
 Status Mismatch(const nlohmann::json& value, const std::string& field, const std::string& expected);
 
+// `fault`, whose message names an entry of a list, as one of the field that holds the list.
+Status AtEntry(const Status& fault, const std::string& field);
+
 // kUnimplemented: "'field' is not supported<where>."
 Status Unsupported(const std::string& field, const std::string& where = "");
 // kUnimplemented: "'field' supports only <value>."

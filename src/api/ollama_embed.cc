@@ -34,8 +34,7 @@ Status ReadOllamaInput(const json& value, const std::string& field, EmbeddingBod
   }
   for (size_t i = 0; value.is_array() && i < value.size(); ++i) {
     if (value[i].is_string()) continue;
-    const Status fault = Mismatch(value[i], fmt::format("{}[{}]", field, i), "a string");
-    return InvalidArgument(fault.message(), field);
+    return AtEntry(Mismatch(value[i], fmt::format("{}[{}]", field, i), "a string"), field);
   }
   return ReadInputs(value, field, body);
 }

@@ -196,8 +196,7 @@ Status ReadPrompts(const json& value, const std::string& field, int most, const 
           field);
     }
     StatusOr<Prompt> read = ReadOnePrompt(prompt, at);
-    // The field is the list.
-    if (!read.ok()) return InvalidArgument(read.status().message(), field);
+    if (!read.ok()) return AtEntry(read.status(), field);
     prompts->push_back(*std::move(read));
   }
   return {};
