@@ -127,7 +127,7 @@ ApiError EmbeddingFormat::Shown(ApiError error) const {
   constexpr char kHelps[] = "; with 'truncate': true it is cut";
   // A gateway's backend may have said it.
   if (error.code == "context_length_exceeded" && table_.readers.contains("truncate") &&
-      !error.message.ends_with(kHelps)) {
+      !body_.request.embedding->truncate && !error.message.ends_with(kHelps)) {
     error.message += kHelps;
   }
   return WithInput(std::move(error), input_);

@@ -1,4 +1,5 @@
 // The dialects for embeddings: fields of bodies, and answers.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -369,12 +370,20 @@ TEST(EmbeddingErrorTest, ATextThatIsTooLongMayBeCut) {
   error.message = "the prompt has 9 tokens";
   error.code = "context_length_exceeded";
   error.param = "prompt";
+  const auto body = [](ApiFormatMaker make, const char* truncate, const ApiError& shown) {
+    const std::unique_ptr<ApiFormat> format = make();
+    const std::string request = fmt::format(R"({{"input":"a","truncate":{}}})", truncate);
+    EXPECT_TRUE(format->Parse(request, {}).ok());
+    return format->ErrorBody(shown);
+  };
   for (const ApiFormatMaker make : {MakeOpenAiEmbeddings, MakeOllamaEmbed}) {
-    EXPECT_THAT(make()->ErrorBody(error), HasSubstr("9 tokens; with 'truncate': true it is cut"));
+    EXPECT_THAT(body(make, "false", error), HasSubstr("9 tokens; with 'truncate': true it is cut"));
+    // A client that has asked for that is not told to: a gateway's backend did not do it.
+    EXPECT_THAT(body(make, "true", error), testing::Not(HasSubstr("truncate")));
   }
   ApiError of_backend = error;
   of_backend.message += "; with 'truncate': true it is cut";
-  EXPECT_THAT(MakeOllamaEmbed()->ErrorBody(of_backend),
+  EXPECT_THAT(body(MakeOllamaEmbed, "false", of_backend),
               testing::Not(HasSubstr("cut; with 'truncate'")));
   for (const ApiFormatMaker make : {MakeLlamaEmbedding, MakeOllamaOldEmbeddings}) {
     EXPECT_THAT(make()->ErrorBody(error), testing::Not(HasSubstr("truncate")));
