@@ -98,6 +98,22 @@ TEST_F(HttpEmbeddingsTest, AFaultSaysWhichInputItIsOf) {
   }
 }
 
+TEST_F(HttpEmbeddingsTest, AFaultOfAFieldIsOfNoInput) {
+  backend_.set_script([](const Request& request) {
+    FakeScript script;
+    script.failure = InvalidArgument("'dimensions' is too large", "dimensions");
+    script.fail_unadmitted = std::get<std::string>(request.prompt) == "input 1";
+    return script;
+  });
+  ClientReply reply = Post("/v1/embeddings", {{"input", EmbeddedInputs(3)}});
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(json::parse(reply.body)["error"]["message"], "'dimensions' is too large");
+  for (const bool stream : {false, true}) {
+    reply = Post("/v1/completions", {{"prompt", {"a", "input 1"}}, {"stream", stream}});
+    EXPECT_EQ(json::parse(reply.body)["error"]["message"], "'dimensions' is too large");
+  }
+}
+
 TEST_F(HttpEmbeddingsTest, AChatWaitsBehindAWindowAtMost) {
   backend_.set_step_pause(std::chrono::milliseconds(2));
   std::thread embeds([&] {
@@ -300,6 +316,8 @@ TEST_F(HttpEmbeddingsTest, TheAnswersMemoryIsBounded) {
   StartServer(limits);
   const ClientReply reply = Post("/v1/embeddings", {{"input", EmbeddedInputs(kMostEmbedded)}});
   EXPECT_EQ(reply.status, 503) << reply.body.substr(0, 200);
+  EXPECT_EQ(reply.headers.at("x-should-retry"), "false");
+  EXPECT_EQ(json::parse(reply.body)["error"]["param"], "input");
   EXPECT_TRUE(backend_.submitted().empty());
   EXPECT_EQ(Post("/v1/embeddings", {{"input", EmbeddedInputs(16)}}).status, 200);
 }
@@ -326,10 +344,33 @@ TEST_F(HttpEmbeddingsTest, TheMemoryOfVectorsOfAnUnknownSizeIsBounded) {
     const ClientReply reply = embed(size, inputs);
     EXPECT_EQ(reply.status, 503) << size << ": " << reply.body.substr(0, 200);
     EXPECT_THAT(reply.body, HasSubstr("fewer inputs at a time"));
+    EXPECT_EQ(reply.headers.at("x-should-retry"), "false");
     EXPECT_TRUE(backend_.WaitIdle());
   }
   EXPECT_EQ(embed(1'000, 40).status, 200) << "nothing of them is held";
   EXPECT_EQ(embed(1'000, 40).status, 200);
+}
+
+TEST_F(HttpEmbeddingsTest, AKeyPaysForWhatWasComputedAndIsTooMuch) {
+  service::ModelInfo unknown;
+  unknown.id = "fake-model";
+  backend_.set_models({unknown});
+  ServerOptions options;
+  options.limits.max_answers_bytes = size_t{1} << 20;
+  options.api_keys = {{.name = "k", .key = "secret-key", .tokens_per_minute = 100'000}};
+  StartServer(options);
+  backend_.set_script([](const Request&) {
+    FakeScript script;
+    script.embedding_size = 200'000;
+    return script;
+  });
+  TestClient client(port());
+  client.Send(PostBytes("/v1/embeddings", json({{"input", "a"}}).dump(), Bearer("secret-key")));
+  EXPECT_EQ(client.Read().status, 503);
+  EXPECT_TRUE(backend_.WaitIdle());
+  client.Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + Bearer("secret-key") + "\r\n");
+  EXPECT_THAT(client.Read().body,
+              HasSubstr("ropeway_tenant_prompt_tokens_total{tenant=\"k\"} 3\n"));
 }
 
 }  // namespace

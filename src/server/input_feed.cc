@@ -19,7 +19,8 @@ Status FewerDimensions(int32_t dimensions, size_t size) {
 Status TooManyEmbeddings() {
   return {StatusCode::kUnavailable,
           "The embeddings of this request and your unread answers take too much memory together; "
-          "ask for fewer inputs at a time."};
+          "ask for fewer inputs at a time.",
+          "prompt"};
 }
 
 Status InputFeed::Begin(api::ApiRequest* api, std::vector<KeyTicket> tickets) {
@@ -165,6 +166,8 @@ AnswerSource::Output InputFeed::Take(size_t index) {
       cut_ = true;
       output.end = Outcome::Failed(TooManyEmbeddings());
     }
+    // What was computed for it costs something all the same.
+    if (!output.end->status.ok()) input.sink->ChargeAtEnd(std::move(input.ticket));
     Leave(&input);
   }
   input.state = State::kEnded;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "base/chat_size.h"
@@ -42,10 +43,18 @@ http::SocketStream::Deadline KeepAliveDeadline(const api::ApiFormat& format,
 
 using Holds = std::vector<base::SharedBudget::Hold>;
 
+// Whether it is the prompt's fault, not that of a field that all prompts share.
+bool IsOfPrompt(const Status& failure) {
+  const std::string_view field = failure.field();
+  return field.empty() || field == "prompt" || field == "input" ||
+         failure.api_code() == std::string_view("context_length_exceeded");
+}
+
 // A failure of choice `i` of a request with several prompts says which of them is at fault.
 Status OfPrompt(const Status& failure, size_t i, size_t choices, int n_of_each) {
   const auto n = static_cast<size_t>(n_of_each);
-  if (failure.code() != StatusCode::kInvalidArgument || choices == n) return failure;
+  const bool tells = failure.code() == StatusCode::kInvalidArgument && IsOfPrompt(failure);
+  if (!tells || choices == n) return failure;
   Status named =
       InvalidArgument(fmt::format("at index {}: {}", i / n, failure.message()), failure.field());
   named.set_api_code(failure.api_code());
@@ -172,8 +181,9 @@ http::HttpReply AnswerSender::FailureReply(const Status& failure) const {
   http::HttpReply reply = context_->Rejection(
       AboutHistory(failure, keeping.previous, keeping.conversation), http_.caller.tenant);
   // OpenAI's clients retry after a 503, which is right of a server that stops, but would undo an
-  // admin's cancel.
-  if (failure.code() == StatusCode::kCancelled && context_->http.accepting()) {
+  // admin's cancel, and of what a field asks for too much it would be the same again.
+  const bool same = failure.code() == StatusCode::kUnavailable && !failure.field().empty();
+  if (same || (failure.code() == StatusCode::kCancelled && context_->http.accepting())) {
     reply.headers.emplace_back("x-should-retry", "false");
   }
   if (reply.status == 429) {
