@@ -13,7 +13,8 @@ import concurrent.futures
 import hashlib
 import logging
 import os
-import socket
+import re
+import tempfile
 from typing import Any, AsyncGenerator, Iterable
 
 from dynamo.common.backend import EngineConfig, GenerateChunk, GenerateRequest, LLMEngine, LlmRegistration, WorkerConfig
@@ -90,7 +91,7 @@ def fields_of(request: GenerateRequest, request_id: str) -> dict[str, Any]:
             fields[name] = value
     fields.setdefault("seed", seed_of(request_id))
     for name in ("max_tokens", "min_tokens", "ignore_eos"):
-        if stop.get(name):
+        if stop.get(name) is not None:
             fields[name] = stop[name]
     # The front looks for stop strings: it has the text.
     ids = list(stop.get("stop_token_ids") or []) + list(stop.get("stop_token_ids_hidden") or [])
@@ -106,8 +107,14 @@ def fields_of(request: GenerateRequest, request_id: str) -> dict[str, Any]:
 
 
 def exception_of(error: ropeway.RopewayError) -> Exception:
-    """Which of Dynamo's exceptions says it: what a client got wrong is told, all else goes to another worker."""
-    if isinstance(error, ropeway.ResourceExhaustedError):
+    """Which of Dynamo's exceptions says it: what a client got wrong is told, all else goes to another worker.
+
+    An InternalError, too, may be the doing of the request alone, and then each worker that it is moved to fails alike. The
+    front's --migration-limit ends that, and a failed request costs its worker nothing, while a request that one bad machine
+    failed is saved. So it is not told apart."""
+    # Time that is up is no fault of the request's. Dynamo has no exception for it but ConnectionTimeout, which says that
+    # this worker cannot be reached.
+    if isinstance(error, (ropeway.ResourceExhaustedError, ropeway.DeadlineExceededError)):
         return exceptions.WorkerUnavailable(str(error))
     if isinstance(error, (ropeway.UnavailableError, ropeway.InternalError, ropeway.DataLossError)):
         return exceptions.EngineShutdown(str(error))
@@ -134,16 +141,24 @@ def chunk_of(delta: ropeway.Delta | ropeway.Result, index: int) -> GenerateChunk
 
 
 class RopewayWorker(LLMEngine):
-    """One engine. Its options are those of ropeway.Engine."""
+    """One engine. Its options are those of ropeway.Engine. With `events` and without the option kv_events, it publishes
+    events where only its user reads them."""
 
-    def __init__(self, model: str, tokenizer: str, served_name: str | None, options: dict[str, str]) -> None:
+    def __init__(
+        self, model: str, tokenizer: str, served_name: str | None, options: dict[str, str], events: bool = False
+    ) -> None:
         self._model = model
         self._tokenizer = tokenizer
         self._served_name = served_name
         self._options = options
+        self._events = events
+        self._events_folder: tempfile.TemporaryDirectory[str] | None = None
         self._engine: ropeway.Engine | None = None
+        # By the request's id. A request that was moved keeps it, and may come back while this worker still ends its first
+        # stream: the entry is the newest one's.
         self._handles: dict[str, list[ropeway.Handle]] = {}
-        self._running = 0
+        # Of all streams that have not ended, by the list's id().
+        self._running: dict[int, list[ropeway.Handle]] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._leaving = False
@@ -174,8 +189,14 @@ class RopewayWorker(LLMEngine):
         if not os.path.isfile(os.path.join(tokenizer, "tokenizer.json")):
             parser.error(f"--tokenizer: Dynamo's front needs a folder with tokenizer.json, and '{tokenizer}' is none")
         options = options_of(rest, parser)
-        if not args.no_kv_events:
-            options.setdefault("kv_events", f"tcp://127.0.0.1:{free_port()}")
+        if args.no_kv_events and "kv_events" in options:
+            parser.error("--no-kv-events: cannot be used with --kv-events")
+        if "kv_events" in options and source_address(options["kv_events"]) is None:
+            parser.error(
+                f"--kv-events: expected ipc://PATH, tcp://HOST:PORT or a port, to which Dynamo can connect, not '{options['kv_events']}'"
+            )
+        # Without a prefix cache there is nothing to tell.
+        events = not args.no_kv_events and options.get("prefix_caching", "on") not in ("off", "false", "no", "0")
         served = args.served_model_name or os.path.splitext(os.path.basename(args.model.rstrip("/")))[0]
         config = WorkerConfig(
             namespace=args.namespace,
@@ -185,19 +206,26 @@ class RopewayWorker(LLMEngine):
             served_model_name=served,
             endpoint_types=args.endpoint_types,
             discovery_backend=args.discovery_backend,
-            enable_kv_routing=not args.no_kv_events,
+            enable_kv_routing=events,
         )
-        return cls(args.model, tokenizer, served, options), config
+        return cls(args.model, tokenizer, served, options, events), config
 
     async def start(self, worker_id: int) -> EngineConfig:
         del worker_id
         self._loop = asyncio.get_running_loop()
-        engine = await asyncio.to_thread(lambda: ropeway.Engine(self._model, digest=True, **self._options))
+        if self._events and "kv_events" not in self._options:
+            # Events hold prompts. Only this user can enter the folder, and no port has to be guessed.
+            self._events_folder = tempfile.TemporaryDirectory(prefix="ropeway-events-")
+            self._options["kv_events"] = f"ipc://{self._events_folder.name}/events"
+        # Without the digest it could not be compared with others.
+        options = {**self._options, "digest": "true"}
+        engine = await asyncio.to_thread(lambda: ropeway.Engine(self._model, **options))
         self._engine = engine
         model = engine.model
         self._identity = f"digest {model.digest[:16]}, numerics {model.numerics}, {model.limits}"
         self._learn_opening(engine)
         stats = engine.stats()
+        rows = self._options.get("max_num_batched_tokens")
         blocks = stats["kv_blocks_free"] + stats["kv_blocks_held"] + stats["kv_blocks_cached"]
         return EngineConfig(
             model=self._tokenizer,
@@ -208,7 +236,7 @@ class RopewayWorker(LLMEngine):
                 kv_cache_block_size=BLOCK_TOKENS,
                 total_kv_blocks=blocks,
                 max_num_seqs=stats["max_batch_size"],
-                max_num_batched_tokens=int(self._options.get("max_num_batched_tokens", 512)),
+                max_num_batched_tokens=None if rows is None else int(rows),
             ),
         )
 
@@ -240,24 +268,35 @@ class RopewayWorker(LLMEngine):
             # A message ends with a token, and often with white space, which is found in answers, too.
             self._ends = {token for token in (self._opening[0], *without[-2:]) if engine.detokenize([token]).strip()}
 
-    def _submit(self, request: GenerateRequest, context: Any, resumes: bool = True) -> list[ropeway.Handle]:
-        """Its choices. Not `resumes`: all of the ids are the prompt."""
+    def _submit(
+        self, request: GenerateRequest, context: Any, handles: list[ropeway.Handle], resumes: bool = True
+    ) -> None:
+        """Submits its choices and adds them to `handles`: all, or none. Not `resumes`: all of the ids are the prompt."""
         assert self._engine is not None
         fields = fields_of(request, context.id())
         ids = list(request["token_ids"])
         count = int((request.get("sampling_options") or {}).get("n") or 1)
+        generated: list[int] = []
         # Where these count, the engine must know where the prompt ended. A request that was begun elsewhere comes with
         # what was generated as a part of its prompt, and with smaller limits.
-        if resumes and any(fields.get(name) for name in ("presence_penalty", "frequency_penalty", "min_tokens")):
+        if resumes and count == 1 and any(fields.get(name) for name in ("presence_penalty", "frequency_penalty", "min_tokens")):
             end = prompt_end(ids, self._opening, self._ends)
-            generated = ids[end:]
-            if generated and count == 1:
-                resumed = dict(fields)
-                for name in ("max_tokens", "min_tokens"):
-                    if name in resumed:
-                        resumed[name] += len(generated)
-                return [self._engine.submit(ids[:end], resume_ids=generated, **resumed)]
-        return [self._engine.submit(ids, choice=choice, **fields) for choice in range(count)]
+            ids, generated = ids[:end], ids[end:]
+        if generated:
+            for name in ("max_tokens", "min_tokens"):
+                if name in fields:
+                    fields[name] += len(generated)
+            fields["resume_ids"] = generated
+        try:
+            for choice in range(count):
+                handles.append(self._engine.submit(ids, choice=choice, **fields))
+        except BaseException as error:
+            for handle in handles:
+                handle.cancel()
+            handles.clear()
+            if isinstance(error, ropeway.RopewayError):
+                raise self._exception_of(error) from error
+            raise
 
     async def generate(self, request: GenerateRequest, context: Any) -> AsyncGenerator[GenerateChunk, None]:
         if self._leaving or self._engine is None:
@@ -265,31 +304,38 @@ class RopewayWorker(LLMEngine):
         if _IDENTITY in (request.get("annotations") or ()):
             yield {"token_ids": [], "index": 0, "finish_reason": "stop", "engine_data": {_IDENTITY: self._identity}}
             return
-        self._running += 1
+        handles: list[ropeway.Handle] = []
+        self._handles[context.id()] = self._running[id(handles)] = handles
         self._idle.clear()
+        said = False
         try:
             try:
-                handles = self._submit(request, context)
-            except ropeway.RopewayError as error:
-                raise exception_of(error) from error
-            self._handles[context.id()] = handles
-            said = False
-            try:
+                self._submit(request, context, handles)
                 async for chunk in self._chunks(handles):
                     said = True
                     yield chunk
-            except exceptions.EngineShutdown as error:
-                # What looked like the beginning of an answer was none: a prompt that its sender wrote so.
+            except Exception as error:
+                # What looked like the beginning of an answer may be none: a prompt that its sender wrote so.
                 if said or getattr(error.__cause__, "field", "") != "resume_ids":
                     raise
-                handles = self._handles[context.id()] = self._submit(request, context, resumes=False)
+                # Or it is one, of a worker that answers otherwise. Nobody can tell here, so somebody should hear of it.
+                logger.warning(
+                    "request %s does not go on where it was (right if its prompt ends with words of the assistant's; else "
+                    "another worker answers otherwise than this one): %s",
+                    context.id(),
+                    error,
+                )
+                handles.clear()
+                self._submit(request, context, handles, resumes=False)
                 async for chunk in self._chunks(handles):
                     yield chunk
         finally:
-            for handle in self._handles.pop(context.id(), []):
+            for handle in handles:
                 handle.cancel()
-            self._running -= 1
-            if self._running == 0:
+            if self._handles.get(context.id()) is handles:
+                del self._handles[context.id()]
+            del self._running[id(handles)]
+            if not self._running:
                 self._idle.set()
 
     async def _chunks(self, handles: list[ropeway.Handle]) -> AsyncGenerator[GenerateChunk, None]:
@@ -353,20 +399,24 @@ class RopewayWorker(LLMEngine):
         if self._snapshot_task is not None:
             self._snapshot_task.cancel()
             self._snapshot_task = None
-        for handles in list(self._handles.values()):
+        for handles in list(self._running.values()):
             for handle in handles:
                 handle.cancel()
         try:
             await asyncio.wait_for(self._idle.wait(), 10)
         except asyncio.TimeoutError:
-            logger.warning("%d requests did not end", self._running)
+            logger.warning("%d requests did not end", len(self._running))
         engine, self._engine = self._engine, None
         if engine is not None:
             await asyncio.to_thread(engine.close)
+        if self._events_folder is not None:
+            self._events_folder.cleanup()
+            self._events_folder = None
 
     async def kv_event_sources(self) -> list[KvEventSource]:
-        address = self._options.get("kv_events")
-        if not address:
+        address = source_address(self._options.get("kv_events", ""))
+        # A model that makes embeddings only keeps no blocks, and its engine binds nothing.
+        if address is None or self._engine is None or self._engine.model.embeds_only:
             return []
         return [ZmqSource(endpoint=address, topic=self._options.get("kv_events_topic", ""), dp_rank=0)]
 
@@ -380,14 +430,23 @@ class RopewayWorker(LLMEngine):
         self._snapshot_task = asyncio.run_coroutine_threadsafe(self._publish_snapshots(), self._loop)
 
     async def _publish_snapshots(self) -> None:
+        failed = False
         while self._engine is not None:
-            stats = self._engine.stats()
-            total = stats["kv_blocks_free"] + stats["kv_blocks_held"] + stats["kv_blocks_cached"]
-            held = stats["kv_blocks_held"]
-            self._snapshots.publish(
-                0, ComponentSnapshot(kv_used_blocks=held, kv_total_blocks=total, gpu_cache_usage=held / max(1, total), dp_rank=0)
-            )
+            try:
+                self._publish_snapshot(self._engine.stats())
+                failed = False
+            except Exception as error:
+                if not failed:  # Once for all in a row.
+                    logger.warning("what this worker has free is not published: %s", error)
+                failed = True
             await asyncio.sleep(0.25)
+
+    def _publish_snapshot(self, stats: dict[str, Any]) -> None:
+        total = stats["kv_blocks_free"] + stats["kv_blocks_held"] + stats["kv_blocks_cached"]
+        held = stats["kv_blocks_held"]
+        self._snapshots.publish(
+            0, ComponentSnapshot(kv_used_blocks=held, kv_total_blocks=total, gpu_cache_usage=held / max(1, total), dp_rank=0)
+        )
 
     async def register_prometheus(self, metrics: Any) -> None:
         engine = self._engine
@@ -416,10 +475,17 @@ async def _identity_of(client: Any, instance: int) -> str | None:
     return None
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def source_address(address: str) -> str | None:
+    """Where one connects to what --kv-events binds; None: nowhere that is known before."""
+    if address.isdecimal():
+        address = f"tcp://127.0.0.1:{address}"
+    if address.startswith("ipc://"):
+        return address
+    bound = re.fullmatch(r"tcp://(\[.*\]|[^:]+):([0-9]+)", address)
+    if bound is None:
+        return None
+    host = {"*": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(bound[1], bound[1])
+    return f"tcp://{host}:{bound[2]}"
 
 
 def options_of(words: list[str], parser: argparse.ArgumentParser) -> dict[str, str]:

@@ -3,12 +3,17 @@
 dynamo_suite.py. The environment has ROPEWAY_TEST_MODEL."""
 
 import asyncio
+import contextlib
 import copy
 import dataclasses
+import io
 import os
+import stat
 import sys
+import tempfile
 import types
 import unittest
+import unittest.mock
 
 MODEL = os.environ["ROPEWAY_TEST_MODEL"]
 
@@ -107,6 +112,9 @@ class FieldsTest(unittest.TestCase):
         hidden = changed(TEXT, stop_conditions={"stop_token_ids_hidden": [2, 0], "stop_token_ids": [2]})
         self.assertEqual(dynamo.fields_of(hidden, "x")["stop_token_ids"], [0, 2])
 
+    def test_a_limit_of_none_is_a_limit(self):
+        self.assertEqual(dynamo.fields_of(changed(TEXT, stop_conditions={"max_tokens": 0}), "x")["max_tokens"], 0)
+
     def test_forms(self):
         of = lambda guided: dynamo.fields_of(changed(TEXT, sampling_options={"guided_decoding": guided}), "x")["response_format"]
         self.assertEqual(of({"json": {"type": "object"}})["json_schema"]["schema"], {"type": "object"})
@@ -129,6 +137,7 @@ class FieldsTest(unittest.TestCase):
             (ropeway.InvalidArgumentError("x"), exceptions.InvalidArgument),
             (ropeway.UnimplementedError("x"), exceptions.InvalidArgument),
             (ropeway.ResourceExhaustedError("x"), exceptions.WorkerUnavailable),
+            (ropeway.DeadlineExceededError("x"), exceptions.WorkerUnavailable),
             (ropeway.UnavailableError("x"), exceptions.EngineShutdown),
             (ropeway.InternalError("x"), exceptions.EngineShutdown),
         ]:
@@ -202,6 +211,60 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual((first["rank"], second["rank"]), (1, 2))
                 self.assertGreaterEqual(first["logprob"], second["logprob"])
 
+    async def test_batched_tokens_are_said_if_they_were_given(self):
+        self.assertIsNone(self.config.llm.max_num_batched_tokens)
+
+    async def test_a_request_that_came_back_is_its_own(self):
+        """It keeps its id: the end of its first stream does not end the second one."""
+        old = self.worker.generate(changed(TEXT, stop_conditions={"max_tokens": 2000}), Context())
+        await anext(old)
+        new = self.worker.generate(changed(TEXT, stop_conditions={"max_tokens": 2000}), Context())
+        await anext(new)
+        await old.aclose()
+        await anext(new)
+        await self.worker.abort(Context())
+        with self.assertRaises(exceptions.Cancelled):
+            async for _ in new:
+                pass
+        self.assertEqual((self.worker._handles, self.worker._running), ({}, {}))
+
+    async def test_choices_are_submitted_all_or_none(self):
+        submit = self.worker._engine.submit
+        made = []
+
+        def once(*words, **fields):
+            if fields["choice"] == 2:
+                raise ropeway.ResourceExhaustedError("full")
+            made.append(submit(*words, **fields))
+            return made[-1]
+
+        with unittest.mock.patch.object(self.worker._engine, "submit", once):
+            with self.assertRaises(exceptions.WorkerUnavailable):
+                await self.answer(changed(TEXT, sampling_options={"n": 3}, stop_conditions={"max_tokens": 2000}))
+        self.assertEqual(len(made), 2)
+        for handle in made:
+            with self.assertRaises(ropeway.CancelledError):
+                await handle
+
+    async def test_a_continuation_that_is_none_is_told_in_the_log(self):
+        begun = dict(CHAT, token_ids=CHAT["token_ids"] + [5, 6, 7, 8, 9])
+        with self.assertLogs("ropeway.dynamo", "WARNING") as logs:
+            await self.answer(begun)
+        self.assertIn("does not go on where it was", logs.output[0])
+
+    async def test_snapshots_go_on_after_a_failure(self):
+        published = []
+
+        def publish(_rank, snapshot):
+            published.append(snapshot)
+            if len(published) == 1:
+                raise RuntimeError("the first one fails")
+
+        with self.assertLogs("ropeway.dynamo", "WARNING"):
+            self.worker.attach_snapshot_publisher(types.SimpleNamespace(publish=publish))
+            while len(published) < 2:
+                await asyncio.sleep(0.05)
+
     async def test_aborting(self):
         context = Context()
         chunks = self.worker.generate(changed(TEXT, stop_conditions={"max_tokens": 2000}), context)
@@ -237,6 +300,65 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
             await self.answer(dict(TEXT, token_ids=[10**9]))
         with self.assertRaisesRegex(exceptions.InvalidArgument, "context|tokens"):
             await self.answer(dict(TEXT, token_ids=[5] * 30_000))
+
+
+class EventsTest(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        with open(f"{self.folder.name}/tokenizer.json", "w") as file:
+            file.write("{}")
+
+    async def made(self, *flags):
+        worker, config = await dynamo.RopewayWorker.from_args(
+            ["--model", MODEL, "--tokenizer", self.folder.name, "--threads", "1", "--kv-cache-size", "64MiB", *flags])
+        return worker, config
+
+    async def sources_of(self, *flags):
+        worker, config = await self.made(*flags)
+        await worker.start(1)
+        try:
+            sources = await worker.kv_event_sources()
+            self.assertEqual(config.enable_kv_routing, bool(sources))
+            return [source.endpoint for source in sources]
+        finally:
+            await worker.cleanup()
+
+    async def test_they_are_for_this_user_alone(self):
+        worker, _ = await self.made("--digest")
+        await worker.start(1)
+        (source,) = await worker.kv_event_sources()
+        path = source.endpoint.removeprefix("ipc://")
+        self.assertTrue(stat.S_ISSOCK(os.stat(path).st_mode))
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode), 0o700)
+        await worker.cleanup()
+        self.assertFalse(os.path.exists(os.path.dirname(path)))
+
+    async def test_there_are_none_without_a_prefix_cache(self):
+        self.assertEqual(await self.sources_of("--prefix-caching", "off"), [])
+        self.assertEqual(await self.sources_of("--no-kv-events"), [])
+
+    async def test_none_of_a_model_that_embeds_only(self):
+        worker, _ = await self.made()
+        worker._options["kv_events"] = "5557"
+        worker._engine = types.SimpleNamespace(model=types.SimpleNamespace(embeds_only=True))
+        self.assertEqual(await worker.kv_event_sources(), [])
+
+    async def test_where_to_connect(self):
+        for given, expected in [
+            ("5557", "tcp://127.0.0.1:5557"),
+            ("tcp://*:5557", "tcp://127.0.0.1:5557"),
+            ("tcp://0.0.0.0:5557", "tcp://127.0.0.1:5557"),
+            ("tcp://[::]:5557", "tcp://[::1]:5557"),
+            ("tcp://10.0.0.1:5557", "tcp://10.0.0.1:5557"),
+            ("ipc:///x/y", "ipc:///x/y"),
+            ("tcp://127.0.0.1:*", None),
+            ("true", None),
+        ]:
+            self.assertEqual(dynamo.source_address(given), expected)
+        for flags in (["--kv-events", "tcp://127.0.0.1:*"], ["--kv-events", "5557", "--no-kv-events"]):
+            with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+                await self.made(*flags)
 
 
 class ArgumentsTest(unittest.TestCase):
