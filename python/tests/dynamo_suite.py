@@ -291,7 +291,7 @@ class DynamoTest(unittest.TestCase):
         self.assertNotEqual(answer.texts[0], answer.texts[1])
         self.assertEqual(stream(self.cluster, body).texts, answer.texts)
         (one,) = chats(1)
-        self.assertEqual(stream(self.cluster.port, one).texts[0], answer.texts[0])
+        self.assertEqual(stream(self.cluster, one).texts[0], answer.texts[0])
 
     def test_an_absent_seed_follows_from_the_request(self):
         """So the next worker draws the same one: it is that of the request's id."""
