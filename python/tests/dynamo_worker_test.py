@@ -262,8 +262,9 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
 
         with self.assertLogs("ropeway.dynamo", "WARNING"):
             self.worker.attach_snapshot_publisher(types.SimpleNamespace(publish=publish))
-            while len(published) < 2:
-                await asyncio.sleep(0.05)
+            async with asyncio.timeout(10):
+                while len(published) < 2:
+                    await asyncio.sleep(0.05)
 
     async def test_aborting(self):
         context = Context()
