@@ -8,7 +8,7 @@ namespace ropeway::kvcache {
 namespace {
 
 // Of announced_, that are looked at in one call: some 10 microseconds.
-constexpr size_t kBucketsPerLook = 128;
+constexpr size_t kBucketsPerScan = 128;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void BlockEvents::Stored(const core::BlockName& name, const core::BlockName* par
   }
 }
 
-void BlockEvents::Unnamed(const core::BlockName& name) noexcept {
+void BlockEvents::OnNameForgotten(const core::BlockName& name) noexcept {
   const core::BlockName plain = core::GroupName(name, group_);
   if (!announced_.contains(plain)) return;
   try {
@@ -61,21 +61,21 @@ void BlockEvents::RemoveIfGone(const core::BlockName& name, const BlockPool& poo
   announced_.erase(name);
 }
 
-void BlockEvents::LookForDropped(const BlockPool& pool, const KvTier* tier) {
+void BlockEvents::ScanForDropped(const BlockPool& pool, const KvTier* tier) {
   if (tier == nullptr) return;
   const KvTierUsage usage = tier->Usage();
   if (usage.evicted_blocks != tier_evicted_ || usage.on != tier_on_) {
     tier_evicted_ = usage.evicted_blocks;
     tier_on_ = usage.on;
-    looking_ = true;
+    scanning_ = true;
     bucket_ = 0;
   }
-  if (!looking_) return;
+  if (!scanning_) return;
   if (bucket_ == 0) buckets_ = announced_.bucket_count();
   // The table has grown: its names are in other buckets now.
   if (buckets_ != announced_.bucket_count()) bucket_ = 0;
   buckets_ = announced_.bucket_count();
-  const size_t end = std::min(buckets_, bucket_ + kBucketsPerLook);
+  const size_t end = std::min(buckets_, bucket_ + kBucketsPerScan);
   std::vector<core::BlockName> gone;
   for (; bucket_ < end; ++bucket_) {
     for (auto name = announced_.begin(bucket_); name != announced_.end(bucket_); ++name) {
@@ -83,15 +83,15 @@ void BlockEvents::LookForDropped(const BlockPool& pool, const KvTier* tier) {
     }
   }
   for (const core::BlockName& name : gone) RemoveIfGone(name, pool, tier);
-  looking_ = bucket_ < buckets_;
-  if (!looking_) bucket_ = 0;
+  scanning_ = bucket_ < buckets_;
+  if (!scanning_) bucket_ = 0;
 }
 
 void BlockEvents::Settle(const BlockPool& pool, const KvTier* tier) noexcept {
   try {
     for (const core::BlockName& name : suspects_) RemoveIfGone(name, pool, tier);
     suspects_.clear();
-    LookForDropped(pool, tier);
+    ScanForDropped(pool, tier);
   } catch (const std::bad_alloc&) {
     lost_ = true;
   }
@@ -102,7 +102,7 @@ void BlockEvents::Settle(const BlockPool& pool, const KvTier* tier) noexcept {
   announced_.clear();
   suspects_.clear();
   events_.clear();
-  looking_ = false;
+  scanning_ = false;
   try {
     events_.push_back({.kind = BlockEvent::Kind::kCleared});
     lost_ = !publish_(std::exchange(events_, {}));

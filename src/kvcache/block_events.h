@@ -62,14 +62,14 @@ class BlockEvents final : public NameWatcher {
               std::span<const TokenId> ids) noexcept;
 
   // The pool does not have the name any more. The tier may.
-  void Unnamed(const core::BlockName& name) noexcept override;
+  void OnNameForgotten(const core::BlockName& name) noexcept override;
 
   // To be called after each step: tells what has changed. Blocks that only the tier has are looked
   // for once it has dropped any, a few with each call.
   void Settle(const BlockPool& pool, const KvTier* tier) noexcept;
 
   // Whether more calls of Settle are needed to look for all.
-  bool looking() const { return looking_; }
+  bool scanning() const { return scanning_; }
   size_t announced() const { return announced_.size(); }
 
  private:
@@ -77,16 +77,16 @@ class BlockEvents final : public NameWatcher {
 
   bool IsThere(const core::BlockName& name, const BlockPool& pool, const KvTier* tier) const;
   void RemoveIfGone(const core::BlockName& name, const BlockPool& pool, const KvTier* tier);
-  void LookForDropped(const BlockPool& pool, const KvTier* tier);
+  void ScanForDropped(const BlockPool& pool, const KvTier* tier);
 
   const PublishFn publish_;
   int32_t group_ = 0;
   Names announced_;                        // Without a group.
-  std::vector<core::BlockName> suspects_;  // Unnamed since the last Settle.
+  std::vector<core::BlockName> suspects_;  // Forgotten since the last Settle.
   std::vector<BlockEvent> events_;         // Since the last Settle.
   uint64_t tier_evicted_ = 0;              // As of the last look.
   bool tier_on_ = true;
-  bool looking_ = false;
+  bool scanning_ = false;
   bool lost_ = false;   // Memory was short for the removal of a block.
   size_t bucket_ = 0;   // Of announced_: where the look goes on.
   size_t buckets_ = 0;  // How many there were when it began.

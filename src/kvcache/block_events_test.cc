@@ -183,7 +183,7 @@ TEST_F(BlockEventsTest, AReaderKnowsWhatThereIs) {
       }
       do {
         kv_->SettleEvents();
-      } while (events.looking());
+      } while (events.scanning());
       for (const BlockEvent& event : std::exchange(all, {})) {
         if (event.kind == Kind::kStored && event.parent.has_value() && seed % 5 != 0) {
           ASSERT_TRUE(names.contains(*event.parent));

@@ -175,7 +175,7 @@ void BlockPool::SetName(core::BlockId block, const core::BlockName& name, uint64
 
 void BlockPool::ForgetName(core::BlockId block) {
   Block& b = At(block);
-  if (watcher_ != nullptr) watcher_->Unnamed(b.name);
+  if (watcher_ != nullptr) watcher_->OnNameForgotten(b.name);
   core::BlockId* link = &buckets_[Bucket(b.name)];
   while (*link != block) link = &At(*link).next;
   *link = b.next;

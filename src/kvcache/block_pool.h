@@ -95,7 +95,7 @@ struct BlockWorth {
 class NameWatcher {
  public:
   virtual ~NameWatcher() = default;
-  virtual void Unnamed(const core::BlockName& name) noexcept = 0;
+  virtual void OnNameForgotten(const core::BlockName& name) noexcept = 0;
 };
 
 // A block is held (references > 0), free (no references, no name), or cached: no references, kept

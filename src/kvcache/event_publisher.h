@@ -51,7 +51,7 @@ std::vector<uint8_t> EncodeEvents(const std::vector<BlockEvent>& events, double 
 // reader that is too slow misses messages, which shows in their numbers; to be told of all it
 // subscribes again.
 //
-// The thread "ropeway-kv-events" does all the work.
+// The thread "ropeway-kv-evnt" does all the work.
 class EventPublisher {
  public:
   static constexpr size_t kMostQueued = size_t{1} << 16;  // Events.
