@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/test_failing_new.h"
 #include "kvcache/event_publisher.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
@@ -51,6 +52,7 @@ class Router {
   // By hash, the ids of the block; of a chain, all before it too.
   std::map<uint64_t, std::vector<int>> ids_;
   size_t removed_ = 0;
+  size_t cleared_ = 0;
 
  private:
   bool Read() {
@@ -68,6 +70,11 @@ class Router {
   }
 
   void Apply(const json& event) {
+    if (event[0] == "AllBlocksCleared") {
+      ids_.clear();
+      ++cleared_;
+      return;
+    }
     const auto hashes = event[1].get<std::vector<uint64_t>>();
     if (event[0] == "BlockRemoved") {
       removed_ += hashes.size();
@@ -85,7 +92,7 @@ class Router {
     for (size_t i = 0; i < hashes.size(); ++i) {
       for (int t = 0; t < base::kBlockTokens; ++t)
         chain.push_back(ids[i * 16 + static_cast<size_t>(t)]);
-      ids_[hashes[i]] = chain;
+      EXPECT_TRUE(ids_.emplace(hashes[i], chain).second) << "stored twice";
     }
   }
 
@@ -149,6 +156,28 @@ TEST(EngineEventsTest, ARouterKnowsWhatAnEngineHas) {
   Router second_router(other);
   second_router.ReadUntil(3);
   EXPECT_EQ(second_router.ids_, router.ids_);
+}
+
+TEST(EngineEventsTest, APublisherShortOfMemorySaysSo) {
+  auto bound = kvcache::EventPublisher::Bind("tcp://127.0.0.1:*", "");
+  ASSERT_TRUE(bound.ok()) << bound.status().message();
+  kvcache::EventPublisher& publisher = **bound;
+  const kvcache::BlockEvent first{.hash = 1, .ids = std::vector<TokenId>(base::kBlockTokens)};
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  {
+    const FailingNew failing(1);
+    const NeverFailingNew not_here;
+    ASSERT_TRUE(publisher.Publish({first}));
+    while (!failing.fired() && std::chrono::steady_clock::now() < limit) {
+    }
+    ASSERT_TRUE(failing.fired());
+  }
+  while (publisher.Publish({}) && std::chrono::steady_clock::now() < limit) {
+  }
+  EXPECT_LT(std::chrono::steady_clock::now(), limit) << "Publish never said that events were lost";
+  EXPECT_TRUE(publisher.Publish({first}));
+  Router router(publisher.endpoint());
+  router.ReadUntil(1);
 }
 
 TEST(EngineEventsTest, WhatIsEvictedIsTakenBack) {

@@ -14,6 +14,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/log.h"
@@ -189,7 +190,13 @@ StatusOr<std::unique_ptr<EventPublisher>> EventPublisher::Bind(const std::string
         "prompts and answers",
         publisher->endpoint_);
   }
-  publisher->thread_ = std::thread([self = publisher.get()] { self->Main(); });
+  try {
+    publisher->thread_ = std::thread([self = publisher.get()] { self->Main(); });
+  } catch (const std::system_error& e) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("kv_events (--kv-events): cannot start a thread: {}", e.what()),
+                  "kv_events");
+  }
   pthread_setname_np(publisher->thread_.native_handle(), "ropeway-kv-evnt");
   return publisher;
 }
@@ -216,16 +223,31 @@ void EventPublisher::Wake() const {
 }
 
 bool EventPublisher::Publish(std::vector<BlockEvent> events) noexcept {
-  try {
+  bool taken = false;
+  {
     const std::lock_guard lock(mu_);
-    if (queue_.size() + events.size() > kMostQueued) return false;
-    queue_.insert(queue_.end(), std::make_move_iterator(events.begin()),
-                  std::make_move_iterator(events.end()));
-  } catch (const std::bad_alloc&) {
-    return false;
+    try {
+      if (!lost_ && queue_.size() + events.size() <= kMostQueued) {
+        queue_.insert(queue_.end(), std::make_move_iterator(events.begin()),
+                      std::make_move_iterator(events.end()));
+        taken = true;
+      }
+    } catch (const std::bad_alloc&) {
+      // As if there were no room.
+    }
+    if (!taken) {
+      queue_.clear();
+      lost_ = true;
+      try {
+        queue_.push_back({.kind = BlockEvent::Kind::kCleared});
+        lost_ = false;
+      } catch (const std::bad_alloc&) {
+        // Readers are told with the next call.
+      }
+    }
   }
   Wake();
-  return true;
+  return taken;
 }
 
 // Whether there is a new one.
@@ -259,33 +281,51 @@ void EventPublisher::Send(const std::vector<BlockEvent>& events) {
   }
 }
 
+void EventPublisher::Tell(const std::vector<BlockEvent>& events, bool* tell_all) {
+  for (const BlockEvent& event : events) directory_.Apply(event);
+  if (!*tell_all) {
+    Send(events);
+    return;
+  }
+  std::vector<BlockEvent> all = directory_.All();
+  all.insert(all.begin(), {.kind = BlockEvent::Kind::kCleared});
+  Send(all);
+  *tell_all = false;
+}
+
 void EventPublisher::Main() {
   bool tell_all = false;
-  for (;;) {
+  for (bool stopping = false; !stopping;) {
     std::array<zmq_pollitem_t, 2> wait = {zmq_pollitem_t{socket_->xpub, 0, ZMQ_POLLIN, 0},
                                           zmq_pollitem_t{nullptr, wake_fd_, ZMQ_POLLIN, 0}};
-    if (zmq_poll(wait.data(), static_cast<int>(wait.size()), -1) < 0 && zmq_errno() != EINTR)
+    if (zmq_poll(wait.data(), static_cast<int>(wait.size()), -1) < 0 && zmq_errno() != EINTR) {
+      base::TryLog(spdlog::level::err, "KV events are not published any more: {}",
+                   zmq_strerror(zmq_errno()));
       return;
+    }
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t size = read(wake_fd_, &count, sizeof count);
     tell_all = ReadSubscriptions() || tell_all;
     std::vector<BlockEvent> events;
     {
       const std::lock_guard lock(mu_);
-      if (stopping_) return;
+      stopping = stopping_;
       events.swap(queue_);
     }
     try {
-      for (const BlockEvent& event : events) directory_.Apply(event);
-      Send(events);
-      if (std::exchange(tell_all, false)) Send(directory_.All());
+      Tell(events, &tell_all);
     } catch (const std::bad_alloc&) {
-      // What a reader was told may be wrong now: all of it is taken back.
+      // What a reader was told may be wrong now: all of it is taken back, and the next Publish says
+      // so.
       directory_.Apply({.kind = BlockEvent::Kind::kCleared});
+      {
+        const std::lock_guard lock(mu_);
+        lost_ = true;
+      }
       try {
         Send({{.kind = BlockEvent::Kind::kCleared}});
       } catch (const std::bad_alloc&) {
-        base::Log().error("KV events were lost for want of memory");
+        base::TryLog(spdlog::level::err, "KV events were lost for want of memory");
       }
     }
   }

@@ -47,9 +47,11 @@ std::vector<uint8_t> EncodeEvents(const std::vector<BlockEvent>& events, double 
 
 // Binds an XPUB socket. A message has three parts: the topic, its number as eight bytes
 // (big-endian, from 0), and a payload. A reader that subscribes, at any time, is told of all blocks
-// that there are: all readers then get those events once more, which changes nothing for them. A
-// reader that is too slow misses messages, which shows in their numbers; to be told of all it
-// subscribes again.
+// that there are, after a kCleared: what it knew of an earlier process, or of messages that it
+// missed, is taken back. All readers get these messages, for a socket cannot address one; so that a
+// reader that counts how often a block was stored is right, each block is stored once since the
+// last kCleared or its removal. A reader that is too slow misses messages, which shows in their
+// numbers; to be told of all it subscribes again.
 //
 // The thread "ropeway-kv-evnt" does all the work.
 class EventPublisher {
@@ -62,12 +64,14 @@ class EventPublisher {
   // address that cannot be used.
   static StatusOr<std::unique_ptr<EventPublisher>> Bind(const std::string& address,
                                                         const std::string& topic);
+  // Sends what is queued.
   ~EventPublisher();
   EventPublisher(const EventPublisher&) = delete;
   EventPublisher& operator=(const EventPublisher&) = delete;
 
-  // Hands the events to the thread. False where kMostQueued of them wait, or without memory: then
-  // these are not published. Never waits for a reader. Any thread.
+  // Hands the events to the thread. False where kMostQueued of them wait, or if memory was short,
+  // also for earlier ones: then neither these nor those that wait are published, and readers are
+  // told a kCleared. Never waits for a reader. Any thread.
   bool Publish(std::vector<BlockEvent> events) noexcept;
 
   // The address with the port that was chosen for "tcp://127.0.0.1:*".
@@ -81,6 +85,8 @@ class EventPublisher {
   void Wake() const;
   bool ReadSubscriptions();
   void Send(const std::vector<BlockEvent>& events);
+  // Applies the events and sends them; or all blocks, if `tell_all`, which is reset then.
+  void Tell(const std::vector<BlockEvent>& events, bool* tell_all);
 
   const std::unique_ptr<Socket> socket_;  // Of the thread, once that runs.
   const std::string topic_;
@@ -90,6 +96,7 @@ class EventPublisher {
   std::mutex mu_;
   std::vector<BlockEvent> queue_;  // GUARDED_BY(mu_)
   bool stopping_ = false;          // GUARDED_BY(mu_)
+  bool lost_ = false;  // GUARDED_BY(mu_) The caller is still to learn that all was taken back.
 
   // Of the thread.
   BlockDirectory directory_;
