@@ -64,11 +64,13 @@ void BlockEvents::RemoveIfGone(const core::BlockName& name, const BlockPool& poo
 void BlockEvents::ScanForDropped(const BlockPool& pool, const KvTier* tier) {
   if (tier == nullptr) return;
   const KvTierUsage usage = tier->Usage();
-  if (usage.evicted_blocks != tier_evicted_ || usage.on != tier_on_) {
-    tier_evicted_ = usage.evicted_blocks;
+  const uint64_t dropped = usage.evicted_blocks + usage.rejected_blocks;
+  if (dropped != tier_dropped_ || usage.on != tier_on_) {
+    tier_dropped_ = dropped;
     tier_on_ = usage.on;
-    scanning_ = true;
-    bucket_ = 0;
+    // A tier that is full drops some in every step: a scan that began anew each time would never
+    // reach the end.
+    (scanning_ ? again_ : scanning_) = true;
   }
   if (!scanning_) return;
   if (bucket_ == 0) buckets_ = announced_.bucket_count();
@@ -83,8 +85,9 @@ void BlockEvents::ScanForDropped(const BlockPool& pool, const KvTier* tier) {
     }
   }
   for (const core::BlockName& name : gone) RemoveIfGone(name, pool, tier);
-  scanning_ = bucket_ < buckets_;
-  if (!scanning_) bucket_ = 0;
+  if (bucket_ < buckets_) return;
+  bucket_ = 0;
+  scanning_ = std::exchange(again_, false);
 }
 
 void BlockEvents::Settle(const BlockPool& pool, const KvTier* tier) noexcept {
@@ -95,17 +98,29 @@ void BlockEvents::Settle(const BlockPool& pool, const KvTier* tier) noexcept {
   } catch (const std::bad_alloc&) {
     lost_ = true;
   }
-  if (lost_) events_.clear();
-  if (!lost_ && (events_.empty() || publish_(std::exchange(events_, {})))) return;
-  // What the reader has been told is not true any more, so it is to forget it. Blocks are told of
-  // again once they are computed or read again.
+  if (lost_) {
+    Clear();
+  } else if (!events_.empty() && !publish_(std::exchange(events_, {}))) {
+    Forget();
+  }
+}
+
+// What a reader has been told is not true any more. Blocks are told of again once they are used,
+// computed or read again.
+void BlockEvents::Forget() noexcept {
   announced_.clear();
   suspects_.clear();
   events_.clear();
-  scanning_ = false;
+  scanning_ = again_ = lost_ = false;
+  bucket_ = 0;
+}
+
+void BlockEvents::Clear() noexcept {
+  Forget();
   try {
     events_.push_back({.kind = BlockEvent::Kind::kCleared});
-    lost_ = !publish_(std::exchange(events_, {}));
+    // Without room its readers forget all the same.
+    publish_(std::exchange(events_, {}));
   } catch (const std::bad_alloc&) {
     lost_ = true;
   }

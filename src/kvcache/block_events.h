@@ -44,8 +44,8 @@ uint64_t EventHash(const core::BlockName& name);
 // Thread rule: the engine thread.
 class BlockEvents final : public NameWatcher {
  public:
-  // Takes the changes since the last call. False: it has no room, and forgets all that it was told.
-  // Must not block, nor throw.
+  // Takes the changes since the last call. False: it has no room; it forgets all that it was told,
+  // and so do its readers. Must not block, nor throw.
   using PublishFn = std::function<bool(std::vector<BlockEvent> events)>;
 
   // `publish` is called by Settle.
@@ -68,14 +68,20 @@ class BlockEvents final : public NameWatcher {
   // for once it has dropped any, a few with each call.
   void Settle(const BlockPool& pool, const KvTier* tier) noexcept;
 
-  // Whether more calls of Settle are needed to look for all.
+  // All blocks are as good as gone, and readers are told so.
+  void Clear() noexcept;
+
+  // Whether more calls of Settle are needed to look for all that was dropped.
   bool scanning() const { return scanning_; }
+  // Whether another call of Settle is needed, now or once there is memory.
+  bool unsettled() const { return scanning_ || lost_; }
   size_t announced() const { return announced_.size(); }
 
  private:
   using Names = std::unordered_set<core::BlockName, core::BlockNameHash>;
 
   bool IsThere(const core::BlockName& name, const BlockPool& pool, const KvTier* tier) const;
+  void Forget() noexcept;
   void RemoveIfGone(const core::BlockName& name, const BlockPool& pool, const KvTier* tier);
   void ScanForDropped(const BlockPool& pool, const KvTier* tier);
 
@@ -84,11 +90,12 @@ class BlockEvents final : public NameWatcher {
   Names announced_;                        // Without a group.
   std::vector<core::BlockName> suspects_;  // Forgotten since the last Settle.
   std::vector<BlockEvent> events_;         // Since the last Settle.
-  uint64_t tier_evicted_ = 0;              // As of the last look.
+  uint64_t tier_dropped_ = 0;              // As of the last call.
   bool tier_on_ = true;
   bool scanning_ = false;
+  bool again_ = false;  // The tier has dropped more since the scan began.
   bool lost_ = false;   // Memory was short for the removal of a block.
-  size_t bucket_ = 0;   // Of announced_: where the look goes on.
+  size_t bucket_ = 0;   // Of announced_: where the scan goes on.
   size_t buckets_ = 0;  // How many there were when it began.
 };
 

@@ -38,7 +38,10 @@ class BlockEventsTest : public KvCacheTest {
   std::vector<BlockEvent> told_;
   bool has_room_ = true;
   BlockEvents events_{[this](std::vector<BlockEvent> events) {
-    if (!has_room_) return false;
+    if (!has_room_) {
+      told_ = {{.kind = BlockEvent::Kind::kCleared}};
+      return false;
+    }
     told_.insert(told_.end(), events.begin(), events.end());
     return true;
   }};
@@ -101,19 +104,83 @@ TEST_F(BlockEventsTest, WhatIsEvictedIsRemovedUnlessTheTierHasIt) {
 }
 
 TEST_F(BlockEventsTest, AReaderWithoutRoomForgetsAll) {
-  MakeWithEvents(8);
-  core::Sequence* first = Run(New(kBlock));
+  MakeWithEvents(12);
+  core::Sequence* first = Run(New(2 * kBlock));
+  const std::vector<BlockEvent> stored = Told();
+  ASSERT_THAT(stored, SizeIs(2));
   has_room_ = false;
-  EXPECT_THAT(Told(), IsEmpty());
-  EXPECT_EQ(events_.announced(), 0U);
-  // First of all it is told that all is gone, then of what is new.
   core::Sequence* second = Run(New(kBlock, 0));
-  EXPECT_THAT(Told(), IsEmpty());
-  has_room_ = true;
   EXPECT_THAT(Told(), ElementsAre(BlockEvent{.kind = Kind::kCleared}));
+  EXPECT_EQ(events_.announced(), 0U);
+  has_room_ = true;
+  EXPECT_THAT(Told(), IsEmpty());
   core::Sequence* third = Run(New(kBlock, 0));
   EXPECT_THAT(Told(), SizeIs(1));
-  for (core::Sequence* sequence : {first, second, third}) Release(sequence);
+  // What the pool has is told of again when it is found.
+  core::Sequence* fourth = New(2 * kBlock + 1, 2 * kBlock);
+  ASSERT_TRUE(Start(fourth));
+  EXPECT_EQ(fourth->computed, 2 * kBlock);
+  EXPECT_EQ(Told(), stored);
+  core::Sequence* fifth = New(2 * kBlock + 1, 2 * kBlock);
+  ASSERT_TRUE(Start(fifth));
+  EXPECT_THAT(Told(), IsEmpty());
+  for (core::Sequence* sequence : {first, second, third, fourth, fifth}) Release(sequence);
+}
+
+TEST_F(BlockEventsTest, ClearTakesAllBack) {
+  MakeWithEvents(8);
+  core::Sequence* sequence = Run(New(kBlock));
+  events_.Clear();
+  EXPECT_THAT(Told(), ElementsAre(BlockEvent{.kind = Kind::kCleared}));
+  EXPECT_EQ(events_.announced(), 0U);
+  EXPECT_FALSE(events_.unsettled());
+  Release(sequence);
+}
+
+// A name that no pool has, made from a number.
+core::BlockName NameFrom(uint32_t number) {
+  core::BlockName name;
+  for (size_t i = 0; i < sizeof number; ++i) {
+    name.bytes[i] = name.bytes[i + 8] = static_cast<uint8_t>(number >> (8 * i));
+  }
+  return name;
+}
+
+TEST_F(BlockEventsTest, ATierThatDropsBlocksAllTheTimeIsScannedToTheEnd) {
+  constexpr uint32_t kBlocks = 2000;
+  KvCacheOptions options;
+  options.tier = &tier_;
+  MakeWithEvents(4, options);
+  tier_.capacity = kBlocks;
+  const std::vector<TokenId> ids(kBlock);
+  for (uint32_t i = 0; i < kBlocks; ++i) {
+    tier_.Put(NameFrom(i), {});
+    events_.Stored(NameFrom(i), nullptr, ids);
+  }
+  ASSERT_THAT(Told(), SizeIs(kBlocks));
+  std::set<uint64_t> removed;
+  for (uint32_t step = 0; step < 100; ++step) {
+    tier_.Put(NameFrom(kBlocks + step), {});
+    for (const BlockEvent& event : Told()) removed.insert(event.hash);
+  }
+  for (uint32_t i = 0; i < 10; ++i) EXPECT_TRUE(removed.contains(EventHash(NameFrom(i)))) << i;
+  // The last one was dropped in the midst of a scan.
+  for (int calls = 0; events_.unsettled() && calls < 1000; ++calls) {
+    for (const BlockEvent& event : Told()) removed.insert(event.hash);
+  }
+  EXPECT_THAT(removed, SizeIs(100));
+}
+
+TEST_F(BlockEventsTest, WhatTheTierRejectsIsRemoved) {
+  KvCacheOptions options;
+  options.tier = &tier_;
+  MakeWithEvents(4, options);
+  tier_.Put(NameFrom(1), {});
+  events_.Stored(NameFrom(1), nullptr, std::vector<TokenId>(kBlock));
+  ASSERT_THAT(Told(), SizeIs(1));
+  tier_.Erase(NameFrom(1));
+  tier_.rejected = 1;
+  EXPECT_THAT(Told(), SizeIs(1));
 }
 
 TEST_F(BlockEventsTest, AGroupThatSeesAllStandsForAll) {
@@ -150,7 +217,10 @@ TEST_F(BlockEventsTest, AReaderKnowsWhatThereIs) {
     std::vector<BlockEvent> all;
     BlockEvents events{[&](std::vector<BlockEvent> told) {
       const bool has_room = seed % 5 > 0 || random() % 20 > 0;
-      if (!has_room && told.front().kind != Kind::kCleared) return false;
+      if (!has_room) {
+        all = {{.kind = Kind::kCleared}};
+        return false;
+      }
       all.insert(all.end(), told.begin(), told.end());
       return true;
     }};

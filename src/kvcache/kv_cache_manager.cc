@@ -105,6 +105,7 @@ void KvCacheManager::Start(core::Sequence* sequence, const CachedPrefix& prefix,
   const int32_t full = sequence->num_ids() / base::kBlockTokens;
   NameUpTo(sequence, full);
   NamePending(sequence, prefix.blocks, full);
+  AnnounceHits(*sequence, prefix.blocks);
 }
 
 // Those behind the prefix, which only a model with windows has, stay where they are while the rest
@@ -219,6 +220,15 @@ void KvCacheManager::Announce(const core::Sequence& sequence, int32_t index, int
   const std::vector<core::BlockName>& names = sequence.kv.names;
   const auto i = static_cast<size_t>(index);
   options_.events->Stored(names[i], i > 0 ? &names[i - 1] : nullptr, BlockIds(sequence, index));
+}
+
+// They are known, unless readers had to forget all since.
+void KvCacheManager::AnnounceHits(const core::Sequence& sequence, int32_t end) const {
+  if (options_.events == nullptr) return;
+  const int32_t group = options_.events->group();
+  for (int32_t i = 0; i < end; ++i) {
+    if (sequence.kv.blocks[Entry(i, group)] != core::kNoBlock) Announce(sequence, i, group);
+  }
 }
 
 core::BlockId KvCacheManager::PublishLate(core::Sequence* sequence, int32_t index, int32_t group) {

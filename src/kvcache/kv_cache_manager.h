@@ -167,6 +167,15 @@ class KvCacheManager {
   void SettleEvents() {
     if (options_.events != nullptr) options_.events->Settle(pool_, options_.tier);
   }
+  // Another call of SettleEvents is needed: in time, or at once.
+  bool events_unsettled() const {
+    return options_.events != nullptr && options_.events->unsettled();
+  }
+  bool events_scanning() const { return options_.events != nullptr && options_.events->scanning(); }
+  // The blocks are not to be used any more.
+  void ClearEvents() {
+    if (options_.events != nullptr) options_.events->Clear();
+  }
 
   // The parked tail's name. REQUIRES: sequence.parked is not a multiple of kBlockTokens, and the
   // names of the full blocks before it are known.
@@ -228,8 +237,9 @@ class KvCacheManager {
   void NamePending(core::Sequence* sequence, int32_t begin, int32_t end);
   void GiveBackUnseen(core::Sequence* sequence);
   void Publish(core::Sequence* sequence, int32_t index, int32_t group);
-  // Tells of the sequence's block, which is computed.
+  // Tells of the sequence's block, which is computed. No effect if it is known.
   void Announce(const core::Sequence& sequence, int32_t index, int32_t group) const;
+  void AnnounceHits(const core::Sequence& sequence, int32_t end) const;
   // The block of a sequence that stops, published if it was private because another sequence had
   // its name when it was computed. -1: it stays private, or it was given back.
   core::BlockId PublishLate(core::Sequence* sequence, int32_t index, int32_t group);

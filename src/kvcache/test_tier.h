@@ -85,6 +85,7 @@ class TestTier : public KvTier {
             .pending_bytes = pending,
             .written_bytes = written_bytes_,
             .read_bytes = read_bytes_,
+            .rejected_blocks = rejected,
             .evicted_blocks = evicted_blocks_};
   }
 
@@ -98,6 +99,7 @@ class TestTier : public KvTier {
   bool off = false;             // As Usage reports it.
   bool reject_reads = false;    // Get begins no read.
   uint64_t pending = 0;         // Bytes, as Usage reports them.
+  uint64_t rejected = 0;        // Blocks, as Usage reports them.
   int puts = 0;                 // Of new blocks.
   int flushes = 0;
   std::vector<uint64_t> cancelled;
