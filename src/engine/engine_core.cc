@@ -143,7 +143,10 @@ void EngineCore::AbortAll(FinishReason reason) {
 }
 
 bool EngineCore::Background() {
-  return has_background() && transfers_.StoreSome(kStoresPerIdleCall);
+  if (!has_background()) return false;
+  const bool more = transfers_.StoreSome(kStoresPerIdleCall);
+  kv_.SettleEvents();
+  return more || kv_.events_scanning();
 }
 
 bool EngineCore::Step() {
@@ -468,6 +471,7 @@ void EngineCore::LoseDevice(Status status) {
   while (!sequences_.empty()) {
     Fail(sequences_.begin()->second.get(), CopyStatus(device_status_));
   }
+  kv_.ClearEvents();  // Last, for a sequence that ends may publish blocks.
 }
 
 CoreEvent& EngineCore::AddEvent(CoreEvent::Kind kind, const core::Sequence& sequence) {

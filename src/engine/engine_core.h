@@ -174,12 +174,17 @@ class EngineCore {
   // No sequence waits or runs, and all events are emitted.
   bool idle() const { return sequences_.empty() && events_.empty(); }
 
-  // Does a small part of the work beside the steps, also while idle: KV blocks for a tier. Returns
-  // whether more could be done at once. Each Step does as much.
+  // Does a small part of the work beside the steps, also while idle: KV blocks for a tier, and KV
+  // events of what the tier dropped. Returns whether more could be done at once. Each Step does as
+  // much.
   bool Background();
   // Background has something to do, now or later. The blocks of a lost device are not to be
   // trusted, least of all after a restart.
-  bool has_background() const { return device_status_.ok() && transfers_.anything_to_store(); }
+  bool has_background() const {
+    return device_status_.ok() && (transfers_.anything_to_store() || kv_.events_unsettled());
+  }
+  // Tells by KV events that its blocks are gone: it will not be used any more.
+  void ClearBlockEvents() { kv_.ClearEvents(); }
   const CoreStats& stats() const { return stats_; }
 
   // Whether last_step() is filled in, from the next step on.

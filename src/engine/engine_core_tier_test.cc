@@ -390,6 +390,57 @@ TEST_F(EngineCoreTierTest, NothingOfALostDeviceIsStored) {
   EXPECT_EQ(tier_.puts, 0);
 }
 
+TEST_F(EngineCoreTierTest, ALostDeviceTakesItsBlocksBack) {
+  std::vector<kvcache::BlockEvent> told;
+  kvcache::BlockEvents block_events([&](std::vector<kvcache::BlockEvent> events) {
+    told.insert(told.end(), events.begin(), events.end());
+    return true;
+  });
+  EngineCoreOptions options;
+  options.block_events = &block_events;
+  Start(16, options);
+  Add(1, 100, 50);
+  for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(Step());
+  EXPECT_EQ(told.size(), 6U);
+  lossy_.lose = true;
+  ASSERT_TRUE(core_->Step());
+  ASSERT_EQ(told.size(), 7U);
+  EXPECT_EQ(told.back().kind, kvcache::BlockEvent::Kind::kCleared);
+  EXPECT_EQ(block_events.announced(), 0U);
+}
+
+TEST_F(EngineCoreTierTest, WhatATierDroppedIsToldWhileIdle) {
+  size_t removed = 0;
+  kvcache::BlockEvents block_events([&](const std::vector<kvcache::BlockEvent>& events) {
+    for (const kvcache::BlockEvent& event : events) {
+      removed += event.kind == kvcache::BlockEvent::Kind::kRemoved ? 1 : 0;
+    }
+    return true;
+  });
+  EngineCoreOptions options;
+  options.block_events = &block_events;
+  Start(60, options);
+  for (RequestId id = 1; id <= 6; ++id) {
+    Add(id, 800, 1, static_cast<TokenId>(id));
+    Run();
+    Store();
+  }
+  ASSERT_GT(block_events.announced(), 250U);
+  const size_t there = block_events.announced();
+  Add(7, 1, 2);
+  Step();
+  // Most are in the tier alone.
+  tier_.blocks.clear();
+  tier_.off = true;
+  Run();
+  ASSERT_TRUE(block_events.scanning()) << "too few blocks for this test";
+  EXPECT_TRUE(core_->has_background());
+  for (int calls = 0; core_->has_background() && calls < 1000; ++calls) core_->Background();
+  EXPECT_FALSE(block_events.unsettled());
+  EXPECT_LE(block_events.announced(), 60U);
+  EXPECT_EQ(removed, there - block_events.announced());
+}
+
 TEST_F(EngineCoreTierTest, ABusyTierIsLeftAlone) {
   Start(16);
   tier_.pending = uint64_t{1} << 30;

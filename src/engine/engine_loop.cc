@@ -336,6 +336,7 @@ void EngineLoop::TraceStep(base::TimePoint end) {
 
 void EngineLoop::Lose(const Status& status) {
   base::TryLog(spdlog::level::err, "the engine has failed: {}", status.message());
+  core_.ClearBlockEvents();
   {
     const std::lock_guard lock(mu_);
     device_status_ = CopyStatus(status);
