@@ -163,11 +163,14 @@ TEST(EngineEventsTest, APublisherShortOfMemorySaysSo) {
   ASSERT_TRUE(bound.ok()) << bound.status().message();
   kvcache::EventPublisher& publisher = **bound;
   const kvcache::BlockEvent first{.hash = 1, .ids = std::vector<TokenId>(base::kBlockTokens)};
+  // ZeroMQ's own threads do not survive a failure: it is to be one of the copies of the ids.
+  constexpr size_t kLarge = 1 << 20;
+  const kvcache::BlockEvent large{.hash = 2, .ids = std::vector<TokenId>(kLarge)};
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   {
-    const FailingNew failing(1);
+    const FailingNew failing(1, 1, kLarge);
     const NeverFailingNew not_here;
-    ASSERT_TRUE(publisher.Publish({first}));
+    ASSERT_TRUE(publisher.Publish({large}));
     while (!failing.fired() && std::chrono::steady_clock::now() < limit) {
     }
     ASSERT_TRUE(failing.fired());

@@ -10,15 +10,18 @@ std::atomic<bool> armed{false};
 std::atomic<int64_t> seen{0};  // Allocations since it was armed.
 std::atomic<int64_t> first{0};
 std::atomic<int64_t> last{0};
+std::atomic<size_t> least{0};
 thread_local int exempt = 0;
 
-bool Fails() {
-  if (!armed.load(std::memory_order_relaxed) || exempt > 0) return false;
+bool Fails(size_t size) {
+  if (!armed.load(std::memory_order_relaxed) || exempt > 0 || size < least.load()) return false;
   const int64_t n = ++seen;
   return n >= first.load() && n <= last.load();
 }
 
-void* AllocateOrNull(size_t size) { return Fails() ? nullptr : std::malloc(size > 0 ? size : 1); }
+void* AllocateOrNull(size_t size) {
+  return Fails(size) ? nullptr : std::malloc(size > 0 ? size : 1);
+}
 
 void* Allocate(size_t size) {
   void* memory = AllocateOrNull(size);
@@ -43,7 +46,8 @@ void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free
 
 namespace ropeway::engine {
 
-FailingNew::FailingNew(int64_t n, int64_t count) {
+FailingNew::FailingNew(int64_t n, int64_t count, size_t least_bytes) {
+  least = least_bytes;
   ::seen = 0;
   first = n;
   last = n + count - 1;

@@ -2,6 +2,7 @@
 #ifndef ROPEWAY_ENGINE_TEST_FAILING_NEW_H_
 #define ROPEWAY_ENGINE_TEST_FAILING_NEW_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace ropeway::engine {
@@ -10,7 +11,8 @@ namespace ropeway::engine {
 // std::bad_alloc, on whatever thread they come. One at a time.
 class FailingNew {
  public:
-  explicit FailingNew(int64_t n, int64_t count = 1);
+  // Of those of at least so many bytes.
+  explicit FailingNew(int64_t n, int64_t count = 1, size_t least_bytes = 0);
   ~FailingNew();
   FailingNew(const FailingNew&) = delete;
   FailingNew& operator=(const FailingNew&) = delete;
