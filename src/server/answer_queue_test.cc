@@ -19,7 +19,7 @@ using testing::IsEmpty;
 class AnswerQueueTest : public testing::Test {
  protected:
   // A run tells the inbox, which it keeps, of itself.
-  ~AnswerQueueTest() override { inbox_->Take({}); }
+  ~AnswerQueueTest() override { inbox_->Close(); }
 
   std::shared_ptr<StoredRun> Run(const std::string& id, const std::string& tenant = "t",
                                  Priority priority = Priority::kLow) {
@@ -107,6 +107,15 @@ TEST_F(AnswerQueueTest, RejectionsMakePausesThatGrow) {
   Add(Run("2"));
   Admit(run);
   EXPECT_THAT(TakeDue(), ElementsAre("2"));
+}
+
+TEST_F(AnswerQueueTest, AnInboxThatIsClosedKeepsNoRun) {
+  std::shared_ptr<StoredRun> run = Run("1");
+  const std::weak_ptr<StoredRun> alive = run;
+  inbox_->Add(run);
+  inbox_->Close();
+  inbox_->Add(std::move(run));
+  EXPECT_TRUE(alive.expired());
 }
 
 TEST_F(AnswerQueueTest, OthersAreNotHeldUp) {

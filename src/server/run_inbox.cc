@@ -19,8 +19,10 @@ std::vector<std::shared_ptr<StoredRun>> RunInbox::Take(
 }
 
 void RunInbox::Close() {
+  std::vector<std::shared_ptr<StoredRun>> dropped;  // Without the lock: a run keeps its inbox.
   const std::lock_guard lock(mutex_);
   closed_ = true;
+  dropped.swap(runs_);
   added_.notify_one();
 }
 

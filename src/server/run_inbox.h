@@ -18,6 +18,7 @@ class RunInbox {
   void Add(std::shared_ptr<StoredRun> run);
   // What was added since; waits for it until `deadline`, or Close.
   std::vector<std::shared_ptr<StoredRun>> Take(std::chrono::steady_clock::time_point deadline);
+  // Nothing is taken any more. What was not yet is dropped: runs keep their inbox.
   void Close();
   bool closed() const;
 
