@@ -40,7 +40,10 @@ void CheckBody(size_t dialect, std::string_view body) {
   const Status status = format->Parse(body, {});
   if (!status.ok()) return RequireError(status);
   const api::ApiRequest& asked = *format->request();
-  Require(asked.n == 1 && !asked.stream && !asked.prompts.empty(), "inputs, whole");
+  // Ollama takes no input at all for a question without an answer.
+  const bool may_be_empty = dialect == 1 || dialect == 2;
+  Require(asked.n == 1 && !asked.stream, "inputs, whole");
+  Require(may_be_empty || !asked.prompts.empty(), "no input");
   Require(asked.prompts.size() <= 2048, "too many inputs");
   for (const api::Prompt& prompt : asked.prompts) {
     Request request = asked.request;
@@ -48,7 +51,7 @@ void CheckBody(size_t dialect, std::string_view body) {
     const Status fits = core::CheckRequest(request);
     if (!fits.ok()) RequireError(fits);
   }
-  const size_t inputs = dialect == 2 ? 1 : asked.prompts.size();
+  const size_t inputs = asked.prompts.size();
   api::AnswerHead head;
   head.id = "1";
   head.model = std::string(body.substr(0, 8));
