@@ -73,7 +73,6 @@ void BlockEvents::ScanForDropped(const BlockPool& pool, const KvTier* tier) {
     (scanning_ ? again_ : scanning_) = true;
   }
   if (!scanning_) return;
-  if (bucket_ == 0) buckets_ = announced_.bucket_count();
   // The table has grown: its names are in other buckets now.
   if (buckets_ != announced_.bucket_count()) bucket_ = 0;
   buckets_ = announced_.bucket_count();
