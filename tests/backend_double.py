@@ -53,6 +53,12 @@ class Exchange:
         given = [body[name] for name in names if body.get(name) is not None]
         return (given + [body.get("options", {}).get("num_predict"), 8])[0] or 8
 
+    def has_left(self):
+        """Whether the gateway has closed the connection, even if the thread that answers has not seen it yet."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def leave(self):
         self.gone_at = time.monotonic()
         raise Gone
@@ -147,7 +153,8 @@ class Double:
         self.lock = threading.Lock()
         self.sockets = set()
         self.exchanges, self.looks = [], []
-        self.in_flight = self.most_in_flight = 0
+        self.running = set()
+        self.most_in_flight = 0
         self.stopping = False
         self.listener = socket.create_server(("127.0.0.1", port), backlog=512)
         self.port = self.listener.getsockname()[1]
@@ -156,6 +163,16 @@ class Double:
     @property
     def url(self):
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def in_flight(self):
+        """Exchanges that generate and whose client has not left: it gives a place away in the moment in which it leaves, which
+        may be before the thread that answers is told."""
+        with self.lock:
+            return self.count_running()
+
+    def count_running(self):
+        return sum(not exchange.has_left() for exchange in self.running)
 
     @property
     def open(self):
@@ -232,17 +249,17 @@ class Double:
     def generate(self, exchange):
         with self.lock:
             self.exchanges.append(exchange)
-            self.in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        exchange.on_over = self.ended
+            self.running.add(exchange)
+            self.most_in_flight = max(self.most_in_flight, self.count_running())
+        exchange.on_over = lambda: self.ended(exchange)
         try:
             self.behave(exchange)
         finally:
             exchange.over()
 
-    def ended(self):
+    def ended(self, exchange):
         with self.lock:
-            self.in_flight -= 1
+            self.running.discard(exchange)
 
 
 # What servers say of themselves.
