@@ -26,6 +26,8 @@ using nlohmann::json;
 
 // Messages that wait for one slow reader; more are lost to it.
 constexpr int kMostUnread = 4096;
+// Readers send nothing but subscriptions to a topic.
+constexpr int64_t kMostFromReader = 1024;
 constexpr int kLingerMs = 200;
 
 Status NoAddress(const std::string& address, std::string_view reason) {
@@ -150,7 +152,7 @@ struct EventPublisher::Socket {
     if (context != nullptr) zmq_ctx_term(context);
   }
 
-  bool Set(int option, int value) const {
+  bool Set(int option, auto value) const {
     return zmq_setsockopt(xpub, option, &value, sizeof value) == 0;
   }
 
@@ -170,7 +172,8 @@ StatusOr<std::unique_ptr<EventPublisher>> EventPublisher::Bind(const std::string
   auto socket = std::make_unique<Socket>();
   // Each subscription is passed on, not only the first to a topic. Readers by IPv6 may come, too.
   if (socket->xpub == nullptr || !socket->Set(ZMQ_XPUB_VERBOSE, 1) ||
-      !socket->Set(ZMQ_SNDHWM, kMostUnread) || !socket->Set(ZMQ_LINGER, kLingerMs) ||
+      !socket->Set(ZMQ_SNDHWM, kMostUnread) || !socket->Set(ZMQ_MAXMSGSIZE, kMostFromReader) ||
+      !socket->Set(ZMQ_LINGER, kLingerMs) ||
       !socket->Set(ZMQ_IPV6, endpoint.starts_with("tcp://[") ? 1 : 0) ||
       zmq_bind(socket->xpub, endpoint.c_str()) != 0) {
     return NoAddress(address, zmq_strerror(zmq_errno()));

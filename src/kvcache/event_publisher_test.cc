@@ -191,6 +191,52 @@ TEST(EventPublisher, ManyEventsAreManyMessages) {
   EXPECT_GE(least, EventPublisher::kMostInMessage - 1);  // A kCleared may be in the first one.
 }
 
+// One that speaks, whatever comes to its mind.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& endpoint) {
+    EXPECT_EQ(zmq_socket_monitor(xsub_, "inproc://stranger", ZMQ_EVENT_DISCONNECTED), 0);
+    EXPECT_EQ(zmq_connect(events_, "inproc://stranger"), 0);
+    EXPECT_EQ(zmq_connect(xsub_, endpoint.c_str()), 0);
+  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+  ~Stranger() {
+    zmq_close(events_);
+    zmq_close(xsub_);
+    zmq_ctx_term(context_);
+  }
+
+  void Say(const std::string& message) const {
+    EXPECT_EQ(zmq_send(xsub_, message.data(), message.size(), 0), message.size());
+  }
+  // Within ten seconds.
+  bool Disconnected() const {
+    zmq_pollitem_t wait{events_, 0, ZMQ_POLLIN, 0};
+    return zmq_poll(&wait, 1, 10'000) == 1;
+  }
+
+ private:
+  void* context_ = zmq_ctx_new();
+  void* xsub_ = zmq_socket(context_, ZMQ_XSUB);
+  void* events_ = zmq_socket(context_, ZMQ_PAIR);
+};
+
+TEST(EventPublisher, WhatStrangersSayIsIgnored) {
+  const std::unique_ptr<EventPublisher> publisher = Bound();
+  ASSERT_TRUE(publisher->Publish({Stored(1, std::nullopt, 0)}));
+  {
+    const Stranger stranger(publisher->endpoint());
+    stranger.Say("");
+    stranger.Say(std::string("\0unsubscribed before it was subscribed", 20));
+    stranger.Say("BlockStored");
+    stranger.Say("\1" + std::string(2000, 'x'));
+    EXPECT_TRUE(stranger.Disconnected()) << "a topic of any length is kept";
+  }
+  EventReader reader(publisher->endpoint());
+  EXPECT_THAT(reader.Next().batch[1], SizeIs(2));
+}
+
 TEST(EventPublisher, WhatIsTooMuchIsRejected) {
   const std::unique_ptr<EventPublisher> publisher = Bound();
   EventReader reader(publisher->endpoint());
