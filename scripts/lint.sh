@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# lint.sh: format, rooms, words in comments, shell, Python, names of machines, coroutines, one definition of
-# each name, clang-tidy.
+# lint.sh: format, rooms, words in comments, shell, Python and its types, names of machines, coroutines, one
+# definition of each name, clang-tidy.
 # Needs `./test` (or scripts/setup.sh test) once before. Says all that is wrong, not only the first thing.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
 "$root/scripts/setup.sh" test
-"$root/scripts/venv.sh" pip
+"$root/scripts/venv.sh" test
 failed=()
 # step NAME COMMAND...: one check; what it prints is shown, with its time.
 step() {
@@ -32,6 +32,7 @@ for name in sys.argv[1:]:
     with open(name, encoding="utf-8") as source:
         ast.parse(source.read(), name)'
 }
+types() { "$venv/bin/python" -m mypy; }
 # The brackets keep this file from matching itself.
 paths() {
   ! git grep -nIE -e '/[w]ork/|/[r]oot/|/[h]ome/[a-z]|/[t]mp/[A-Za-z0-9]|[.]librar[y]' \
@@ -56,6 +57,7 @@ step "rooms" layers
 step "words in comments" words
 step "shellcheck" shell
 step "python" python
+step "types of the package" types
 step "paths and hosts" paths
 step "co_await" awaits
 step "one definition" scripts/check_odr.sh

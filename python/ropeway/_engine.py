@@ -8,14 +8,14 @@ import json
 import os
 import threading
 import weakref
-from typing import Any, AsyncIterator, Generator, Iterator, Mapping, Sequence, Union
+from typing import Any, AsyncIterator, Generator, Iterator, Literal, Mapping, Sequence, Union, overload
 
 import numpy as np
 
 from ropeway import _ropeway
 from ropeway._asyncio import Waker
 from ropeway._errors import InvalidArgumentError
-from ropeway._ropeway import Delta
+from ropeway._ropeway import Delta as Delta
 
 Prompt = Union[str, Sequence[int]]
 Message = Mapping[str, Any]
@@ -112,6 +112,7 @@ class _Deltas:
 
     def __init__(self, raw: _ropeway.Handle) -> None:
         self._raw = raw
+        self._key = 0  # There may be no event loop.
         self._waker = Waker.of_this_loop()
         self._key = self._waker.watch(raw, only_end=False)
 
@@ -119,7 +120,8 @@ class _Deltas:
         return self
 
     def __del__(self) -> None:
-        self._waker.forget(self._raw, self._key)
+        if self._key != 0:
+            self._waker.forget(self._raw, self._key)
 
     async def __anext__(self) -> Delta:
         while True:
@@ -328,7 +330,8 @@ class Engine:
         table = table[:, :dimensions]
         if not fields.get("normalize", True):
             return table
-        return table / np.linalg.norm(table, axis=1, keepdims=True)
+        scaled: np.ndarray = table / np.linalg.norm(table, axis=1, keepdims=True)
+        return scaled
 
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
         """The ids of a text, as a prompt's are."""
@@ -337,6 +340,12 @@ class Engine:
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of the ids; bytes that are no UTF-8 become U+FFFD."""
         return self._raw.detokenize([int(token) for token in ids])
+
+    @overload
+    def apply_chat_template(self, messages: Sequence[Message], *, tokenize: Literal[False] = False, **fields: Any) -> str: ...
+
+    @overload
+    def apply_chat_template(self, messages: Sequence[Message], *, tokenize: Literal[True], **fields: Any) -> list[int]: ...
 
     def apply_chat_template(
         self, messages: Sequence[Message], *, tokenize: bool = False, **fields: Any
@@ -379,7 +388,8 @@ class Engine:
 
         def work() -> None:
             try:
-                done.set_result(self._raw.drain(timeout))
+                self._raw.drain(timeout)
+                done.set_result(None)
             except BaseException as error:
                 done.set_exception(error)
 

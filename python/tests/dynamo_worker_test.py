@@ -9,6 +9,7 @@ import dataclasses
 import io
 import os
 import stat
+import subprocess
 import sys
 import tempfile
 import types
@@ -49,7 +50,7 @@ def fake_dynamo():
 
 exceptions = fake_dynamo()
 import ropeway  # noqa: E402
-from ropeway import dynamo  # noqa: E402
+from ropeway import _dynamo_requests as requests, dynamo  # noqa: E402
 
 # POST /v1/chat/completions with one message, min_tokens, frequency_penalty and logprobs, as the front passed it on.
 CHAT = {
@@ -103,20 +104,20 @@ class Context:
 
 class FieldsTest(unittest.TestCase):
     def test_fields_are_those_of_the_engine(self):
-        self.assertEqual(dynamo.fields_of(CHAT, "x"), {
+        self.assertEqual(requests.fields_of(CHAT, "x"), {
             "temperature": 0.800000011920929, "frequency_penalty": 0.5, "seed": 7, "max_tokens": 40, "min_tokens": 30,
             "ignore_eos": True, "logprobs": 2})
-        fields = dynamo.fields_of(TEXT, "5d97f200")
-        self.assertEqual(fields, {"seed": dynamo.seed_of("5d97f200"), "max_tokens": 40, "ignore_eos": True})
-        self.assertNotEqual(dynamo.seed_of("5d97f200"), dynamo.seed_of("5d97f201"))
+        fields = requests.fields_of(TEXT, "5d97f200")
+        self.assertEqual(fields, {"seed": requests.seed_of("5d97f200"), "max_tokens": 40, "ignore_eos": True})
+        self.assertNotEqual(requests.seed_of("5d97f200"), requests.seed_of("5d97f201"))
         hidden = changed(TEXT, stop_conditions={"stop_token_ids_hidden": [2, 0], "stop_token_ids": [2]})
-        self.assertEqual(dynamo.fields_of(hidden, "x")["stop_token_ids"], [0, 2])
+        self.assertEqual(requests.fields_of(hidden, "x")["stop_token_ids"], [0, 2])
 
     def test_a_limit_of_none_is_a_limit(self):
-        self.assertEqual(dynamo.fields_of(changed(TEXT, stop_conditions={"max_tokens": 0}), "x")["max_tokens"], 0)
+        self.assertEqual(requests.fields_of(changed(TEXT, stop_conditions={"max_tokens": 0}), "x")["max_tokens"], 0)
 
     def test_forms(self):
-        of = lambda guided: dynamo.fields_of(changed(TEXT, sampling_options={"guided_decoding": guided}), "x")["response_format"]
+        of = lambda guided: requests.fields_of(changed(TEXT, sampling_options={"guided_decoding": guided}), "x")["response_format"]
         self.assertEqual(of({"json": {"type": "object"}})["json_schema"]["schema"], {"type": "object"})
         self.assertEqual(of({"choice": ["a", "b"], "regex": None}), {"type": "choice", "choice": ["a", "b"]})
         self.assertEqual(of({"regex": "a+"}), {"type": "regex", "regex": "a+"})
@@ -124,13 +125,13 @@ class FieldsTest(unittest.TestCase):
             of({"grammar": "root ::= x"})
 
     def test_where_the_prompt_of_a_chat_ends(self):
-        end = lambda ids: dynamo.prompt_end(ids, [7, 8], {1, 2})
+        end = lambda ids: requests.prompt_end(ids, [7, 8], {1, 2})
         self.assertEqual(end([1, 5, 7, 8]), 4)
         self.assertEqual(end([1, 5, 7, 8, 9, 9]), 4)
         self.assertEqual(end([1, 7, 8, 9, 2, 1, 7, 8, 3]), 8)
         self.assertEqual(end([1, 7, 8, 9, 2, 5]), 6, "an earlier answer")
         self.assertEqual(end([5, 6]), 2)
-        self.assertEqual(dynamo.prompt_end([5, 6], [], {1}), 2)
+        self.assertEqual(requests.prompt_end([5, 6], [], {1}), 2)
 
     def test_errors(self):
         for error, kind in [
@@ -141,7 +142,7 @@ class FieldsTest(unittest.TestCase):
             (ropeway.UnavailableError("x"), exceptions.EngineShutdown),
             (ropeway.InternalError("x"), exceptions.EngineShutdown),
         ]:
-            self.assertIsInstance(dynamo.exception_of(error), kind)
+            self.assertIsInstance(requests.exception_of(error), kind)
 
 
 class WorkerTest(unittest.IsolatedAsyncioTestCase):
@@ -193,6 +194,14 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
         begun["token_ids"] = CHAT["token_ids"] + [5, 6, 7, 8, 9]
         (ids, _, _) = (await self.answer(begun))[0]
         self.assertEqual(len(ids), 8)
+
+    async def test_a_front_of_another_version(self):
+        """It may say more, which means nothing here, and less, of which there are defaults."""
+        answer = await self.answer(CHAT)
+        newer = changed(CHAT, sampling_options={"dry_multiplier": 0.8}, stop_conditions={"max_pause": 3}, output_options={"x": [1]})
+        self.assertEqual(await self.answer({**newer, "lora_name": None, "extra_args": {"a": 1}}), answer)
+        older = {"token_ids": CHAT["token_ids"], "stop_conditions": {"max_tokens": 3}}
+        self.assertEqual([len(ids) for ids, _, _ in (await self.answer(older)).values()], [3])
 
     async def test_choices(self):
         choices = await self.answer(changed(TEXT, sampling_options={"n": 3, "temperature": 1.0}))
@@ -363,6 +372,19 @@ class EventsTest(unittest.IsolatedAsyncioTestCase):
 
 
 class ArgumentsTest(unittest.TestCase):
+    def test_another_version_is_warned_of(self):
+        version = lambda given: unittest.mock.patch("importlib.metadata.version", return_value=given)
+        with version("1.6.1"), self.assertNoLogs(dynamo.logger):
+            dynamo.check_version()
+        with version("1.7.0"), self.assertLogs(dynamo.logger) as logs:
+            dynamo.check_version()
+        self.assertRegex(logs.output[0], "1.6.1.*1.7.0")
+
+    def test_dynamo_is_missing(self):
+        done = subprocess.run([sys.executable, "-m", "ropeway.dynamo", "--model", "x"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"\Aropeway.dynamo needs NVIDIA Dynamo, which scripts/dynamo_venv.sh installs: .*\n\Z")
+
     def test_flags_are_the_engines(self):
         of = lambda *words: dynamo.options_of(list(words), None)
         self.assertEqual(of("--kv-cache-size", "1GiB", "--threads=2", "--strict-priority"),

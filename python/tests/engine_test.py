@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -207,6 +208,14 @@ class EngineTest(unittest.TestCase):
         handle_of_before.wait()
         for _ in range(2):  # Each run has a loop of its own.
             asyncio.run(run())
+
+    def test_tasks_need_an_event_loop(self):
+        handle = self.engine.submit("x", max_tokens=1)
+        with unittest.mock.patch("sys.unraisablehook") as unraisable:
+            with self.assertRaisesRegex(RuntimeError, "no running event loop"):
+                handle.__aiter__()
+            gc.collect()
+        unraisable.assert_not_called()
 
     def test_several_wait_for_one(self):
         async def run():
