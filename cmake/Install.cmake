@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 # ropeway_engine and ropeway_gateway, and every room that they link.
-set(rooms base net core answer tokenizer grammar kernels model sampling kvcache policy scheduler executor store service engine api gateway)
+set(rooms base net core answer tokenizer grammar kernels gpu model sampling kvcache policy scheduler executor store service engine api gateway)
 foreach(room ${rooms})
   set_target_properties(ropeway_${room} PROPERTIES EXPORT_NAME ${room})
   target_include_directories(ropeway_${room} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

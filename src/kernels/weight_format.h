@@ -1,4 +1,4 @@
-// Internal to this room: how weights of each type are stored, in files and in panels (layout.h).
+// For this room and gpu: how weights of each type are stored, in files and in panels (layout.h).
 #ifndef ROPEWAY_KERNELS_WEIGHT_FORMAT_H_
 #define ROPEWAY_KERNELS_WEIGHT_FORMAT_H_
 

@@ -1,0 +1,297 @@
+#include "gpu/opencl.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "gpu/opencl_library.h"
+
+namespace ropeway::gpu {
+namespace {
+
+using Library = OpenClLibrary;
+
+// Without contraction, flushed denormals or approximate division, which would change bits.
+constexpr char kBuildOptions[] = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
+
+Status Failed(const char* what, cl_int error) {
+  return Status(StatusCode::kInternal, fmt::format("{}: {}", what, OpenClErrorName(error)));
+}
+
+std::string TextOf(const Library& cl, cl_device_id device, cl_device_info what) {
+  size_t size = 0;
+  if (cl.clGetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
+  std::string text(size, '\0');
+  if (cl.clGetDeviceInfo(device, what, size, text.data(), nullptr) != CL_SUCCESS) return "";
+  text.resize(size - 1);  // Without the final zero.
+  return text;
+}
+
+template <typename T>
+T NumberOf(const Library& cl, cl_device_id device, cl_device_info what) {
+  T number{};
+  if (cl.clGetDeviceInfo(device, what, sizeof number, &number, nullptr) != CL_SUCCESS) return T{};
+  return number;
+}
+
+struct Found {
+  cl_platform_id platform;
+  cl_device_id device;
+};
+
+std::vector<Found> FindDevices(const Library& cl) {
+  std::vector<Found> found;
+  cl_uint count = 0;
+  if (cl.clGetPlatformIDs(0, nullptr, &count) != CL_SUCCESS || count == 0) return found;
+  std::vector<cl_platform_id> platforms(count);
+  if (cl.clGetPlatformIDs(count, platforms.data(), nullptr) != CL_SUCCESS) return found;
+  for (const cl_platform_id platform : platforms) {
+    cl_uint devices = 0;
+    if (cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &devices) != CL_SUCCESS) {
+      continue;  // It has none.
+    }
+    std::vector<cl_device_id> ids(devices);
+    if (cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, devices, ids.data(), nullptr) !=
+        CL_SUCCESS) {
+      continue;
+    }
+    for (const cl_device_id id : ids) found.push_back({platform, id});
+  }
+  return found;
+}
+
+// What of IEEE 754 the kernels need that the device does not have.
+std::string Unfit(const Library& cl, cl_device_id device) {
+  const auto config = NumberOf<cl_device_fp_config>(cl, device, CL_DEVICE_SINGLE_FP_CONFIG);
+  std::string missing;
+  for (const auto& [bit, name] :
+       {std::pair<cl_device_fp_config, const char*>{CL_FP_FMA, "CL_FP_FMA"},
+        {CL_FP_DENORM, "CL_FP_DENORM"},
+        {CL_FP_INF_NAN, "CL_FP_INF_NAN"},
+        {CL_FP_ROUND_TO_NEAREST, "CL_FP_ROUND_TO_NEAREST"},
+        {CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT, "CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT"}}) {
+    if ((config & bit) != 0) continue;
+    missing += missing.empty() ? "" : ", ";
+    missing += name;
+  }
+  if (!missing.empty()) return "it does not compute as IEEE 754 has it: no " + missing;
+  if (NumberOf<cl_bool>(cl, device, CL_DEVICE_ENDIAN_LITTLE) != CL_TRUE) {
+    return "its numbers are not little-endian";
+  }
+  if (NumberOf<cl_bool>(cl, device, CL_DEVICE_COMPILER_AVAILABLE) != CL_TRUE) {
+    return "it has no compiler";
+  }
+  return "";
+}
+
+OpenClDevice Describe(const Library& cl, const Found& found) {
+  OpenClDevice device;
+  device.info.name = TextOf(cl, found.device, CL_DEVICE_NAME);
+  device.info.driver = TextOf(cl, found.device, CL_DEVICE_VERSION);
+  device.info.memory_bytes = NumberOf<cl_ulong>(cl, found.device, CL_DEVICE_GLOBAL_MEM_SIZE);
+  device.info.max_buffer_bytes = NumberOf<cl_ulong>(cl, found.device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  const auto type = NumberOf<cl_device_type>(cl, found.device, CL_DEVICE_TYPE);
+  device.is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0;
+  device.unfit = Unfit(cl, found.device);
+  return device;
+}
+
+class ClBuffer final : public Buffer {
+ public:
+  ClBuffer(const Library& cl, cl_mem memory, size_t size)
+      : Buffer(size), cl_(cl), memory_(memory) {}
+  ~ClBuffer() override { cl_.clReleaseMemObject(memory_); }
+  cl_mem memory() const { return memory_; }
+
+ private:
+  const Library& cl_;
+  const cl_mem memory_;
+};
+
+class ClKernel final : public Kernel {
+ public:
+  ClKernel(const Library& cl, cl_kernel kernel) : cl_(cl), kernel_(kernel) {}
+  ~ClKernel() override { cl_.clReleaseKernel(kernel_); }
+  cl_kernel kernel() const { return kernel_; }
+
+ private:
+  const Library& cl_;
+  const cl_kernel kernel_;
+};
+
+class ClProgram final : public Program {
+ public:
+  ClProgram(const Library& cl, cl_program program) : cl_(cl), program_(program) {}
+  ~ClProgram() override { cl_.clReleaseProgram(program_); }
+
+  StatusOr<std::unique_ptr<Kernel>> Find(const char* name) override {
+    cl_int error = CL_SUCCESS;
+    const cl_kernel kernel = cl_.clCreateKernel(program_, name, &error);
+    if (kernel == nullptr) return Failed(fmt::format("kernel {}", name).c_str(), error);
+    return std::unique_ptr<Kernel>(std::make_unique<ClKernel>(cl_, kernel));
+  }
+
+ private:
+  const Library& cl_;
+  const cl_program program_;
+};
+
+class OpenClGpu final : public Gpu {
+ public:
+  OpenClGpu(const Library& cl, const Found& found, DeviceInfo info)
+      : cl_(cl), device_(found.device), info_(std::move(info)) {}
+  ~OpenClGpu() override {
+    if (queue_ != nullptr) {
+      cl_.clFinish(queue_);
+      cl_.clReleaseCommandQueue(queue_);
+    }
+    if (context_ != nullptr) cl_.clReleaseContext(context_);
+  }
+  OpenClGpu(const OpenClGpu&) = delete;
+  OpenClGpu& operator=(const OpenClGpu&) = delete;
+
+  Status Open() {
+    cl_int error = CL_SUCCESS;
+    context_ = cl_.clCreateContext(nullptr, 1, &device_, nullptr, nullptr, &error);
+    if (context_ == nullptr) return Failed("cannot open the device", error);
+    queue_ = cl_.clCreateCommandQueue(context_, device_, 0, &error);
+    if (queue_ == nullptr) return Failed("cannot make a command queue", error);
+    return {};
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size) override {
+    cl_int error = CL_SUCCESS;
+    cl_mem memory = nullptr;
+    if (size <= info_.max_buffer_bytes) {
+      memory = cl_.clCreateBuffer(context_, CL_MEM_READ_WRITE, size, nullptr, &error);
+    }
+    if (memory == nullptr) {
+      return Status(
+          StatusCode::kResourceExhausted,
+          fmt::format("the device {} has no {} bytes of memory in one piece", info_.name, size));
+    }
+    return std::unique_ptr<Buffer>(std::make_unique<ClBuffer>(cl_, memory, size));
+  }
+
+  StatusOr<std::unique_ptr<Program>> Build(const std::string& source) override {
+    const char* text = source.c_str();
+    const size_t length = source.size();
+    cl_int error = CL_SUCCESS;
+    const cl_program program = cl_.clCreateProgramWithSource(context_, 1, &text, &length, &error);
+    if (program == nullptr) return Failed("cannot make a program", error);
+    auto made = std::make_unique<ClProgram>(cl_, program);
+    error = cl_.clBuildProgram(program, 1, &device_, kBuildOptions, nullptr, nullptr);
+    if (error == CL_SUCCESS) return std::unique_ptr<Program>(std::move(made));
+    size_t size = 0;
+    cl_.clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
+    std::string log(size, '\0');
+    cl_.clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, size, log.data(), nullptr);
+    constexpr size_t kMostOfLog = 4000;
+    return Status(StatusCode::kInternal,
+                  fmt::format("the device {} does not compile the kernels: {}: {}", info_.name,
+                              OpenClErrorName(error), log.substr(0, kMostOfLog)));
+  }
+
+  void Write(View to, std::span<const std::byte> bytes) override {
+    if (bytes.empty()) return;
+    Note("writing to the device",
+         cl_.clEnqueueWriteBuffer(queue_, MemoryOf(to), CL_FALSE, to.offset, bytes.size(),
+                                  bytes.data(), 0, nullptr, nullptr));
+  }
+
+  void Read(View from, std::span<std::byte> bytes) override {
+    if (bytes.empty()) return;
+    Note("reading from the device",
+         cl_.clEnqueueReadBuffer(queue_, MemoryOf(from), CL_FALSE, from.offset, bytes.size(),
+                                 bytes.data(), 0, nullptr, nullptr));
+  }
+
+  void Launch(const Kernel& kernel, Groups groups, int lanes,
+              std::initializer_list<Argument> arguments) override {
+    if (groups.x <= 0 || groups.y <= 0) return;
+    const cl_kernel called = static_cast<const ClKernel&>(kernel).kernel();
+    cl_uint index = 0;
+    for (const Argument& argument : arguments) Set(called, argument, &index);
+    const size_t local[2] = {static_cast<size_t>(lanes), 1};
+    const size_t global[2] = {static_cast<size_t>(groups.x) * local[0],
+                              static_cast<size_t>(groups.y)};
+    Note("starting a kernel", cl_.clEnqueueNDRangeKernel(queue_, called, 2, nullptr, global, local,
+                                                         0, nullptr, nullptr));
+  }
+
+  Status Finish() override {
+    Note("waiting for the device", cl_.clFinish(queue_));
+    return failure_;
+  }
+
+ private:
+  static cl_mem MemoryOf(View view) {
+    return view.buffer == nullptr ? nullptr : static_cast<const ClBuffer*>(view.buffer)->memory();
+  }
+
+  void Set(cl_kernel kernel, const Argument& argument, cl_uint* index) {
+    const auto set = [&](size_t size, const void* value) {
+      Note("setting a kernel's parameter", cl_.clSetKernelArg(kernel, (*index)++, size, value));
+    };
+    if (const auto* number = std::get_if<int32_t>(&argument)) return set(sizeof *number, number);
+    if (const auto* number = std::get_if<float>(&argument)) return set(sizeof *number, number);
+    const View view = std::get<View>(argument);
+    const cl_mem memory = MemoryOf(view);
+    const cl_ulong offset = view.offset;
+    set(sizeof memory, &memory);
+    set(sizeof offset, &offset);
+  }
+
+  // The first failure stays: what follows is its consequence.
+  void Note(const char* what, cl_int error) {
+    if (error != CL_SUCCESS && failure_.ok()) {
+      failure_ = Status(
+          StatusCode::kInternal,
+          fmt::format("the device {} is lost: {}: {}", info_.name, what, OpenClErrorName(error)));
+    }
+  }
+
+  const Library& cl_;
+  const cl_device_id device_;
+  const DeviceInfo info_;
+  cl_context context_ = nullptr;
+  cl_command_queue queue_ = nullptr;
+  Status failure_;
+};
+
+}  // namespace
+
+std::vector<OpenClDevice> ListOpenClDevices() {
+  std::vector<OpenClDevice> devices;
+  const Library* const cl = Library::Get();
+  if (cl == nullptr) return devices;
+  for (const Found& found : FindDevices(*cl)) devices.push_back(Describe(*cl, found));
+  return devices;
+}
+
+StatusOr<std::unique_ptr<Gpu>> OpenOpenCl(int index) {
+  const Library* const cl = Library::Get();
+  if (cl == nullptr) {
+    return Status(StatusCode::kNotFound, "there is no OpenCL here: libOpenCL.so.1 is missing");
+  }
+  const std::vector<Found> found = FindDevices(*cl);
+  if (index < 0 || static_cast<size_t>(index) >= found.size()) {
+    return Status(StatusCode::kNotFound,
+                  fmt::format("there is no OpenCL device {}: there are {}", index, found.size()));
+  }
+  OpenClDevice device = Describe(*cl, found[static_cast<size_t>(index)]);
+  if (!device.unfit.empty()) {
+    return Status(StatusCode::kUnimplemented,
+                  fmt::format("the device {} cannot give the same bits as the CPU: {}",
+                              device.info.name, device.unfit));
+  }
+  auto gpu =
+      std::make_unique<OpenClGpu>(*cl, found[static_cast<size_t>(index)], std::move(device.info));
+  Status opened = gpu->Open();
+  if (!opened.ok()) return opened;
+  return std::unique_ptr<Gpu>(std::move(gpu));
+}
+
+}  // namespace ropeway::gpu

@@ -1,0 +1,35 @@
+// Internal to this room: the functions of libOpenCL.so.1.
+#ifndef ROPEWAY_GPU_OPENCL_LIBRARY_H_
+#define ROPEWAY_GPU_OPENCL_LIBRARY_H_
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include <string>
+
+namespace ropeway::gpu {
+
+struct OpenClLibrary {
+  // Null, where the library is not there or lacks a function. It stays loaded to the end.
+  static const OpenClLibrary* Get();
+
+// clang-format off
+#define ROPEWAY_OPENCL_FUNCTIONS(F) \
+  F(clGetPlatformIDs) F(clGetPlatformInfo) F(clGetDeviceIDs) F(clGetDeviceInfo) \
+  F(clCreateContext) F(clReleaseContext) F(clCreateCommandQueue) F(clReleaseCommandQueue) \
+  F(clCreateBuffer) F(clReleaseMemObject) F(clCreateProgramWithSource) F(clBuildProgram) \
+  F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) \
+  F(clSetKernelArg) F(clEnqueueNDRangeKernel) F(clEnqueueReadBuffer) \
+  F(clEnqueueWriteBuffer) F(clFinish)
+// clang-format on
+#define ROPEWAY_DECLARE(name) decltype(&::name) name = nullptr;
+  ROPEWAY_OPENCL_FUNCTIONS(ROPEWAY_DECLARE)
+#undef ROPEWAY_DECLARE
+};
+
+// "CL_OUT_OF_RESOURCES", or the number.
+std::string OpenClErrorName(cl_int error);
+
+}  // namespace ropeway::gpu
+
+#endif  // ROPEWAY_GPU_OPENCL_LIBRARY_H_
