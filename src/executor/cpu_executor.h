@@ -37,14 +37,12 @@ class CpuExecutor final : public Executor {
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
 
  private:
-  core::StepResult PrepareResult(const core::Batch& batch) const;
-
   const std::shared_ptr<const model::Model> model_;
   const kernels::Kernels* const kernels_;
   const base::RealClock clock_;  // For the times in StepResult only.
   const int threads_;
   const kernels::KvType kv_type_;
-  std::vector<TokenId> absent_;         // Ascending.
+  const std::vector<TokenId> absent_;   // Ascending.
   const core::Batch* batch_ = nullptr;  // Between Launch and Wait.
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<base::WorkerTeam> team_;

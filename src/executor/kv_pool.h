@@ -24,6 +24,9 @@ class KvPool {
   static StatusOr<std::unique_ptr<KvPool>> Create(const model::ModelConfig& config,
                                                   kernels::KvType type, int64_t bytes);
 
+  // Whole blocks that fit in `bytes`, at least one.
+  static int32_t BlocksIn(int64_t bytes, size_t block_bytes);
+
   kernels::KvType type() const { return type_; }
   int32_t num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "executor/sample_row.h"
+
 namespace ropeway::executor {
 namespace {
 
@@ -14,17 +16,6 @@ int LogitsRows(int vocab_size, int max_rows) {
   const size_t row_bytes = Product(OddLines(vocab_size), sizeof(float));
   return static_cast<int>(std::clamp<size_t>(
       kMaxLogitsBytes / row_bytes, 1, static_cast<size_t>(std::min(max_rows, kMaxLogitsRows))));
-}
-
-constexpr uint32_t kNoToken = 0;
-
-// Whether nothing is sampled for the item, since its mask is not filled.
-bool WaitsForMask(const core::BatchItem& item) { return item.mask != nullptr && !item.mask->ready; }
-
-// For the sampler, to which no words are no mask.
-std::span<const uint32_t> MaskOf(const core::BatchItem& item) {
-  if (item.mask == nullptr) return {};
-  return item.mask->words.empty() ? std::span(&kNoToken, 1) : item.mask->words;
 }
 
 }  // namespace
@@ -102,7 +93,7 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
                       logits_stride_);
       const int begin = own.begin * kernels::kPanelCols;
       const int end = std::min(own.end * kernels::kPanelCols, output.n);
-      FinishLogits(chunk.rows, begin, end - begin, logits_.data() + begin, logits_stride_);
+      Finish(chunk.rows, begin, end - begin, logits_.data() + begin, logits_stride_);
     }
     team_->Barrier();
     const base::TimePoint begin = clock_.Now();
@@ -110,7 +101,10 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
       if (only_largest) {
         ReportLargest(chunk, row);
       } else {
-        SampleOrScore(chunk, row, &w);
+        const std::span<const float> logits(logits_.data() + row * logits_stride_,
+                                            static_cast<size_t>(model_.config().vocab_size));
+        SampleOrScore(batch, plan, static_cast<size_t>(chunk.begin + row), logits, clock_,
+                      &w.sampler, result);
       }
     }
     w.sampling += clock_.Now() - begin;
@@ -151,7 +145,7 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
     const int end = std::min(begin + at_once, own.end);
     const kernels::Matrix part = model_.output().PanelRange(begin, end);
     kernels_.matmul(part, packed, chunk.rows, 0, end - begin, w.part.data(), stride);
-    FinishLogits(chunk.rows, begin * kernels::kPanelCols, part.n, w.part.data(), stride);
+    Finish(chunk.rows, begin * kernels::kPanelCols, part.n, w.part.data(), stride);
     const base::TimePoint searched_from = clock_.Now();
     for (int row = 0; row < chunk.rows; ++row) {
       const float* logits = w.part.data() + row * stride;
@@ -166,16 +160,9 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
 }
 
 // Caps also where only the largest is wanted: that may make equals of two.
-void OutputLayer::FinishLogits(int rows, int first, int cols, float* logits, int64_t stride) const {
-  const float cap = model_.config().logit_soft_cap;
-  const auto begin = std::lower_bound(absent_.begin(), absent_.end(), first);
-  const auto end = std::lower_bound(begin, absent_.end(), first + cols);
-  for (int row = 0; row < rows; ++row) {
-    float* const own = logits + row * stride;
-    if (cap > 0.0F) kernels_.soft_cap(own, cap, cols);
-    for (auto id = begin; id != end; ++id)
-      own[*id - first] = -std::numeric_limits<float>::infinity();
-  }
+void OutputLayer::Finish(int rows, int first, int cols, float* logits, int64_t stride) const {
+  FinishLogits(kernels_, model_.config().logit_soft_cap, absent_, rows, first, cols, logits,
+               stride);
 }
 
 void OutputLayer::ReportLargest(const Chunk& chunk, int row) const {
@@ -189,26 +176,6 @@ void OutputLayer::ReportLargest(const Chunk& chunk, int row) const {
   core::Sampled& sampled = chunk.result->sampled[static_cast<size_t>(wanted.sampled)];
   sampled.token = best.token;
   sampled.invalid = !(best.logit > -std::numeric_limits<float>::infinity());
-}
-
-void OutputLayer::SampleOrScore(const Chunk& chunk, int row, Worker* w) {
-  const auto index = static_cast<size_t>(chunk.begin + row);
-  const std::span<const float> logits(logits_.data() + row * logits_stride_,
-                                      static_cast<size_t>(model_.config().vocab_size));
-  const OutputRow& wanted = chunk.plan->output_rows()[index];
-  const base::TimePoint begin = clock_.Now();
-  if (wanted.sampled < 0) {
-    core::Scored& scored = chunk.result->scored[static_cast<size_t>(wanted.scored)];
-    w->sampler.Score(logits, &scored);
-    scored.took = clock_.Now() - begin;
-    return;
-  }
-  const core::BatchItem& item = ItemOf(chunk, row);
-  if (WaitsForMask(item)) return;
-  core::Sampled& sampled = chunk.result->sampled[static_cast<size_t>(wanted.sampled)];
-  const int64_t position = int64_t{chunk.plan->outputs().position[index]} + 1;
-  w->sampler.Sample(logits, *item.spec, item.ids, position, MaskOf(item), &sampled);
-  sampled.took = clock_.Now() - begin;
 }
 
 base::Duration OutputLayer::TakeSamplingTime() {

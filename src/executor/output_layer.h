@@ -83,11 +83,9 @@ class OutputLayer {
   static const core::BatchItem& ItemOf(const Chunk& chunk, int row);
   bool OnlyLargestWanted(const Chunk& chunk) const;
   void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
-  // Finishes the logits of the columns [first, first + cols); `logits` begins with column `first`.
-  void FinishLogits(int rows, int first, int cols, float* logits, int64_t stride) const;
+  void Finish(int rows, int first, int cols, float* logits, int64_t stride) const;
   void ReportLargest(const Chunk& chunk, int row) const;
   void Pool(const StepPlan& plan, int worker, core::StepResult* result);
-  void SampleOrScore(const Chunk& chunk, int row, Worker* w);
 
   const model::Model& model_;
   const kernels::Kernels& kernels_;

@@ -39,6 +39,18 @@ Slice SliceOf(const RowSet& set, int worker, int workers) {
           1};
 }
 
+Status CheckLimits(int64_t kv_cache_bytes, int threads, int max_num_batched_tokens,
+                   int max_num_seqs) {
+  if (kv_cache_bytes < 0)
+    return InvalidArgument("kv_cache_bytes must be at least 0", "kv_cache_bytes");
+  if (threads < 1) return InvalidArgument("threads must be at least 1", "threads");
+  if (max_num_batched_tokens < 1) {
+    return InvalidArgument("max_num_batched_tokens must be at least 1", "max_num_batched_tokens");
+  }
+  if (max_num_seqs < 1) return InvalidArgument("max_num_seqs must be at least 1", "max_num_seqs");
+  return {};
+}
+
 StepPlan::StepPlan(const PlanLimits& limits)
     : limits_(limits),
       all_queues_(new UnitQueue[static_cast<size_t>(limits.workers)]),

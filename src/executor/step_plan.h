@@ -33,6 +33,10 @@ struct PlanLimits {
   bool causal = true;                  // As in ModelConfig.
 };
 
+// What Executor::Init says of arguments that cannot be: kInvalidArgument, with the field.
+Status CheckLimits(int64_t kv_cache_bytes, int threads, int max_num_batched_tokens,
+                   int max_num_seqs);
+
 // The first position that the row at `position` sees in layers with this window (0: none).
 constexpr int FirstSeen(int window, int position) {
   return window > 0 && position >= window ? position + 1 - window : 0;

@@ -70,13 +70,18 @@ std::vector<Sequence> Crowd() {
   return crowd;
 }
 
+std::unique_ptr<Executor> MakeCpuExecutor(const std::shared_ptr<const model::Model>& model,
+                                          const How& how) {
+  return std::make_unique<CpuExecutor>(model, how.kernels != nullptr ? how.kernels : Best(),
+                                       how.threads, how.kv_type, how.absent);
+}
+
 Runner::Runner(std::shared_ptr<const model::Model> model, const How& how, int max_seqs)
     : how_(how),
       long_rope_above_(model->config().long_rope_above()),
       causal_(model->config().causal),
-      executor_(std::move(model), how.kernels != nullptr ? how.kernels : Best(), how.threads,
-                how.kv_type, how.absent) {
-  auto layout = executor_.Init(kPoolBytes, how.max_rows, max_seqs);
+      executor_(how.make(model, how)) {
+  auto layout = executor_->Init(kPoolBytes, how.max_rows, max_seqs);
   if (!layout.ok()) throw std::runtime_error(layout.status().message());
   layout_ = *layout;
   free_.resize(static_cast<size_t>(layout_.num_blocks));
@@ -85,7 +90,7 @@ Runner::Runner(std::shared_ptr<const model::Model> model, const How& how, int ma
   if (!how.poison) return;
   const std::vector<std::byte> nan(layout_.block_bytes, std::byte{0xFF});
   for (core::BlockId block = 0; block < layout_.num_blocks; ++block)
-    executor_.WriteBlock(block, nan);
+    executor_->WriteBlock(block, nan);
 }
 
 double Runner::Run(std::vector<Sequence>* sequences) {
@@ -107,12 +112,12 @@ double Runner::Run(std::vector<Sequence>* sequences) {
     if (batch.items.empty()) continue;
     ++steps;
     rows += batch.num_tokens();
-    executor_.Launch(batch);
+    executor_->Launch(batch);
     for (Sequence* s : in_batch) {
       s->mask_words = MaskAt(*s, s->ids.size());
       s->mask = {s->mask_words, true};
     }
-    auto result = executor_.Wait();
+    auto result = executor_->Wait();
     if (!result.ok()) throw std::runtime_error(result.status().message());
     Take(*result, in_batch, batch);
   }
@@ -147,7 +152,7 @@ std::vector<std::byte> Runner::KvBytes(const Sequence& s) {
     for (size_t g = 0; g < groups; ++g) {
       if (b < FirstBlock(g, s.computed)) continue;
       std::vector<std::byte> bytes(layout_.block_bytes);
-      executor_.ReadBlock(s.blocks[static_cast<size_t>(b) * groups + g], bytes);
+      executor_->ReadBlock(s.blocks[static_cast<size_t>(b) * groups + g], bytes);
       all.insert(all.end(), bytes.begin(), bytes.end());
     }
   }
@@ -161,7 +166,7 @@ void Runner::DropUnseen(Sequence* s) {
     for (int b = 0; b < FirstBlock(g, s->computed); ++b) {
       core::BlockId& block = s->blocks[static_cast<size_t>(b) * groups + g];
       if (block == core::kNoBlock) continue;
-      executor_.WriteBlock(block, nan);
+      executor_->WriteBlock(block, nan);
       block = core::kNoBlock;
     }
   }

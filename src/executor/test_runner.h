@@ -56,8 +56,16 @@ std::vector<uint32_t> MaskAt(const Sequence& s, size_t num_ids);
 // Twelve requests of all kinds.
 std::vector<Sequence> Crowd();
 
+struct How;
+using MakeExecutorFn = std::unique_ptr<Executor> (*)(const std::shared_ptr<const model::Model>&,
+                                                     const How&);
+
+std::unique_ptr<Executor> MakeCpuExecutor(const std::shared_ptr<const model::Model>& model,
+                                          const How& how);
+
 // How to run sequences; none of it may change what comes out.
 struct How {
+  MakeExecutorFn make = MakeCpuExecutor;
   const kernels::Kernels* kernels = nullptr;  // nullptr: the best ones.
   int threads = 1;
   int chunk = 1024;
@@ -81,7 +89,7 @@ class Runner {
   // The bytes of a sequence's full blocks that its next row sees, in the order of its positions.
   std::vector<std::byte> KvBytes(const Sequence& s);
 
-  CpuExecutor& executor() { return executor_; }
+  Executor& executor() { return *executor_; }
   const KvLayout& layout() const { return layout_; }
 
  private:
@@ -97,7 +105,7 @@ class Runner {
   const How how_;
   const int32_t long_rope_above_;
   const bool causal_;
-  CpuExecutor executor_;
+  const std::unique_ptr<Executor> executor_;
   KvLayout layout_;
   std::vector<core::BlockId> free_;
   size_t next_free_ = 0;
