@@ -94,6 +94,8 @@ StatusOr<std::unique_ptr<Ops>> Ops::Make(Gpu* gpu) {
   return ops;
 }
 
+std::unique_ptr<Ops> Ops::MakeForTypes(Gpu* gpu) { return std::unique_ptr<Ops>(new Ops(gpu)); }
+
 Ops::Ops(Gpu* gpu) : gpu_(gpu), programs_(std::make_unique<Programs>()) {}
 Ops::~Ops() = default;
 

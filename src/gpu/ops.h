@@ -93,6 +93,8 @@ class Ops {
  public:
   // Builds what does not depend on weights. `gpu` must outlive it. Errors as for Gpu::Build.
   static StatusOr<std::unique_ptr<Ops>> Make(Gpu* gpu);
+  // With none of that: for tests of what AddType builds.
+  static std::unique_ptr<Ops> MakeForTypes(Gpu* gpu);
   ~Ops();
 
   // Builds what multiplies weights of this type; needed once before MatMul and Unpack of it.

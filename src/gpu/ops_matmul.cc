@@ -1,0 +1,30 @@
+// Products with weights, and rows of them: device/matmul.cl.
+#include "gpu/ops.h"
+
+namespace ropeway::gpu {
+namespace {
+
+constexpr int kLanes = 64;    // Of a group: columns of a product.
+constexpr int kTileRows = 4;  // As TILE_ROWS in device/matmul.cl.
+
+int32_t GroupsFor(int32_t count, int32_t each) { return (count + each - 1) / each; }
+
+}  // namespace
+
+void Ops::MatMul(const DeviceMatrix& matrix, const Input& input, int rows, Rows y,
+                 const RowMatrices& which) {
+  const int tile = which.ids ? 1 : kTileRows;
+  const PackedRows& packed = input.packed;
+  gpu_->Launch(Get(matrix.type, "matmul"), {GroupsFor(rows, tile), GroupsFor(matrix.n, kLanes)},
+               kLanes,
+               {matrix.panels, matrix.n, matrix.k, matrix.bias, input.rows.at, input.rows.stride,
+                packed.levels, packed.scales, packed.sums, which.ids, which.shared_by, rows, tile,
+                y.at, y.stride});
+}
+
+void Ops::Unpack(const DeviceMatrix& matrix, View ids, int rows, Rows y) {
+  gpu_->Launch(Get(matrix.type, "unpack"), {rows, GroupsFor(matrix.k, kLanes)}, kLanes,
+               {matrix.panels, matrix.k, ids, y.at, y.stride});
+}
+
+}  // namespace ropeway::gpu
