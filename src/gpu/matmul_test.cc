@@ -87,7 +87,7 @@ struct HostMatrices {
   std::vector<std::byte> panels;
 };
 
-struct Problem {
+struct Product {
   int n;
   int k;  // Rounded up to whole stored blocks.
   int rows;
@@ -108,7 +108,7 @@ class GpuMatMul : public ::testing::TestWithParam<WeightType> {
     ASSERT_TRUE(added.ok()) << added.message();
   }
 
-  void Check(Problem problem) {
+  void Check(Product problem) {
     problem.k = WholeBlocks(type_, problem.k);
     const auto& [n, k, rows, values, with_bias, matrices, shared_by, gap] = problem;
     SCOPED_TRACE("n " + std::to_string(n) + " k " + std::to_string(k) + " rows " +

@@ -14,27 +14,13 @@
 
 #include "gpu/ops.h"
 #include "gpu/test_gpu.h"
+#include "kernels/test_util.h"
 
 namespace ropeway::gpu::testing {
 
 using Rng = std::mt19937;
 
-inline bool SameBits(float a, float b) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
-}
-
-inline ::testing::AssertionResult AllSameBits(const std::vector<float>& expected,
-                                              const std::vector<float>& actual) {
-  if (expected.size() != actual.size()) return ::testing::AssertionFailure() << "sizes differ";
-  for (size_t i = 0; i < expected.size(); ++i) {
-    if (!SameBits(expected[i], actual[i])) {
-      return ::testing::AssertionFailure() << "at " << i << " of " << expected.size()
-                                           << ": expected " << expected[i] << ", got " << actual[i];
-    }
-  }
-  return ::testing::AssertionSuccess();
-}
+using kernels::testing::AllSameBits;
 
 // Mostly numbers of ordinary size, and `odd` times in a thousand one that needs care.
 inline float Number(Rng& rng, int odd) {
