@@ -112,6 +112,8 @@ class Model {
     return (is_long && long_rope_ != nullptr ? long_rope_ : rope_)->row(position);
   }
   int32_t max_positions() const { return max_positions_; }
+  // Of all matrices and norms.
+  uint64_t weight_bytes() const { return arena_.size(); }
 
  private:
   class Loader;  // model.cc

@@ -1,0 +1,109 @@
+#include "executor/devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "executor/cpu_executor.h"
+#include "executor/gpu_executor.h"
+#include "gpu/opencl.h"
+
+namespace ropeway::executor {
+namespace {
+
+// A kind of devices; a new one is a row.
+struct Kind {
+  const char* name;
+  std::vector<Device> (*list)();
+  StatusOr<std::unique_ptr<gpu::Gpu>> (*open)(int index);
+};
+
+std::vector<Device> ListOpenCl() {
+  std::vector<Device> devices;
+  for (gpu::OpenClDevice& found : gpu::ListOpenClDevices()) {
+    devices.push_back({fmt::format("opencl:{}", devices.size()), std::move(found.info),
+                       found.is_gpu, std::move(found.unfit)});
+  }
+  return devices;
+}
+
+constexpr Kind kKinds[] = {{"opencl", ListOpenCl, gpu::OpenOpenCl}};
+
+struct Named {
+  const Kind* kind;
+  int index;
+};
+
+// nullopt: the text is no kind's name, with or without a number.
+std::optional<Named> Parse(std::string_view text) {
+  const size_t colon = text.find(':');
+  int index = 0;
+  if (colon != std::string_view::npos) {
+    const std::string_view number = text.substr(colon + 1);
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+    if (error != std::errc() || end != number.data() + number.size() || index < 0) {
+      return std::nullopt;
+    }
+  }
+  for (const Kind& kind : kKinds) {
+    if (text.substr(0, colon) == kind.name) return Named{&kind, index};
+  }
+  return std::nullopt;
+}
+
+Status WithField(const Status& status) {
+  return Status(status.code(), "--device: " + status.message(), "device");
+}
+
+}  // namespace
+
+std::vector<Device> ListDevices() {
+  std::vector<Device> all;
+  for (const Kind& kind : kKinds) {
+    for (Device& device : kind.list()) all.push_back(std::move(device));
+  }
+  return all;
+}
+
+Status CheckDeviceName(const std::string& name) {
+  if (name == "cpu" || name == "auto" || Parse(name)) return {};
+  return InvalidArgument(
+      fmt::format("--device: must be cpu, auto, opencl or opencl:NUMBER, not '{}'", name),
+      "device");
+}
+
+StatusOr<std::unique_ptr<gpu::Gpu>> OpenDevice(const std::string& name, std::string* opened) {
+  if (Status bad = CheckDeviceName(name); !bad.ok()) return bad;
+  std::string chosen = name;
+  if (name == "auto") {
+    const std::vector<Device> devices = ListDevices();
+    const auto fit = std::ranges::find_if(
+        devices, [](const Device& device) { return device.is_gpu && device.unfit.empty(); });
+    chosen = fit == devices.end() ? "cpu" : fit->name;
+  }
+  *opened = chosen;
+  if (chosen == "cpu") return std::unique_ptr<gpu::Gpu>();
+  const Named named = *Parse(chosen);
+  StatusOr<std::unique_ptr<gpu::Gpu>> gpu = named.kind->open(named.index);
+  if (!gpu.ok()) return WithField(gpu.status());
+  *opened = fmt::format("{}:{}, {}", named.kind->name, named.index, (*gpu)->info().name);
+  return gpu;
+}
+
+std::unique_ptr<Executor> MakeExecutor(std::unique_ptr<gpu::Gpu> gpu,
+                                       std::shared_ptr<const model::Model> model,
+                                       const kernels::Kernels* kernels, int threads,
+                                       kernels::KvType kv_type, std::vector<TokenId> absent) {
+  if (gpu == nullptr) {
+    return std::make_unique<CpuExecutor>(std::move(model), kernels, threads, kv_type,
+                                         std::move(absent));
+  }
+  return std::make_unique<GpuExecutor>(std::move(gpu), std::move(model), kernels, threads, kv_type,
+                                       std::move(absent));
+}
+
+}  // namespace ropeway::executor

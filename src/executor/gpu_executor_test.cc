@@ -1,0 +1,221 @@
+// The executor of other devices gives the bits of the CPU's: on PoCL, which is
+// OpenCL on this CPU.
+#include "executor/gpu_executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/test_failing_gpu.h"
+#include "executor/test_runner.h"
+#include "gpu/test_gpu.h"
+#include "model/test_tiny_models.h"
+
+namespace ropeway::executor::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<Executor> MakeGpuExecutor(const std::shared_ptr<const model::Model>& model,
+                                          const How& how) {
+  return std::make_unique<GpuExecutor>(gpu::testing::OpenTestGpu(), model, Best(), how.threads,
+                                       how.kv_type, how.absent);
+}
+
+How OnGpu(How how) {
+  how.make = MakeGpuExecutor;
+  return how;
+}
+
+std::vector<Sequence> CrowdOfFour() {
+  std::vector<Sequence> crowd;
+  const std::vector<int> prompts = {1, 17, 41, 33};
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    crowd.push_back(MakeSequence(prompts[i], 4, i + 1, i % 3 == 0 ? 0.0F : 0.9F));
+    crowd.back().joins = static_cast<int32_t>(i / 2);
+  }
+  crowd[2].spec.num_prompt_logprobs = 2;
+  return crowd;
+}
+
+class GpuArchitecture : public ::testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(GpuExecutorTest, GpuArchitecture,
+                         ::testing::ValuesIn(model::TinyModelNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(GpuArchitecture, HasTheBitsOfTheCpu) {
+  const auto crowd = CrowdOfFour();
+  for (const kernels::WeightType weights :
+       {kernels::WeightType::kF32, kernels::WeightType::kQ8_0}) {
+    const auto model = LoadGguf(model::TinyModel(GetParam(), weights));
+    How how;
+    how.chunk = 30;
+    how.kv_type =
+        weights == kernels::WeightType::kF32 ? kernels::KvType::kF16 : kernels::KvType::kQ8_0;
+    const auto expected = RunTogether(model, how, crowd);
+    how.shuffle = 3;
+    how.poison = true;
+    ExpectSame(expected, RunTogether(model, OnGpu(how), crowd), kernels::WeightTypeName(weights));
+  }
+}
+
+TEST(GpuExecutorTest, EveryTypeOfWeightsHasTheBitsOfTheCpu) {
+  model::TinyLlamaOptions options;
+  options.types.assign(std::begin(kernels::kWeightTypes), std::end(kernels::kWeightTypes));
+  options.embedding = kernels::WeightType::kQ6_K;
+  options.tied = false;
+  options.layers = 3;
+  options.hidden = 256;  // A whole stored block of the K types.
+  options.head_dim = 64;
+  options.ffn = 256;
+  const auto model = LoadTiny(options);
+  const auto crowd = CrowdOfFour();
+  ExpectSame(RunTogether(model, {}, crowd), RunTogether(model, OnGpu({}), crowd), "every type");
+}
+
+TEST(GpuExecutorTest, QuantisedExpertsHaveTheBitsOfTheCpu) {
+  const auto crowd = CrowdOfFour();
+  for (const auto& [weights, down] :
+       {std::pair{kernels::WeightType::kQ4_K, kernels::WeightType::kQ6_K},
+        {kernels::WeightType::kIQ4_XS, kernels::WeightType::kQ2_K}}) {
+    const auto model = LoadGguf(model::WideTinyExperts(weights, down));
+    ExpectSame(RunTogether(model, {}, crowd), RunTogether(model, OnGpu({}), crowd),
+               kernels::WeightTypeName(weights));
+  }
+}
+
+TEST(GpuExecutorTest, NothingAroundASequenceChangesIt) {
+  std::vector<Sequence> crowd = Crowd();
+  for (size_t i = 0; i < crowd.size(); ++i) crowd[i].mask_seed = i % 4 == 1 ? 7 : 0;
+  How how;
+  how.absent = {3, 5};
+  const auto expected = RunTogether(TinyModel(), how, crowd);
+  how.threads = 2;
+  how.max_rows = 24;
+  ExpectSame(expected, RunTogether(TinyModel(), OnGpu(how), crowd), "together");
+  how.chunk = 5;
+  how.drop_unseen = true;
+  ExpectSame(expected, RunTogether(TinyModel(), OnGpu(how), crowd), "in small chunks");
+}
+
+// An FMA that rounds twice, and a sum in another order.
+TEST(GpuExecutorTest, APlantedKernelIsCaught) {
+  static std::pair<std::string, std::string> planted;
+  How how = OnGpu({});
+  how.make = [](const std::shared_ptr<const model::Model>& model, const How& h) {
+    auto gpu = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
+    gpu->Plant(planted.first, planted.second);
+    return std::unique_ptr<Executor>(
+        std::make_unique<GpuExecutor>(std::move(gpu), model, Best(), h.threads, h.kv_type));
+  };
+  const std::vector<Sequence> one = {MakeSequence(40, 4, 5, 0.8F)};
+  const auto expected = RunTogether(TinyModel(), {}, one);
+  ExpectSame(expected, RunTogether(TinyModel(), how, one), "nothing planted");
+  for (const auto& [from, to] : {std::pair{"fma(a, b, c)", "((a) * (b) + (c))"},
+                                 std::pair{"s[i] + s[i + half_]", "s[i] + s[2 * half_ - 1 - i]"}}) {
+    planted = {from, to};
+    std::string where;
+    EXPECT_FALSE(Same(expected, RunTogether(TinyModel(), how, one), &where)) << from;
+  }
+}
+
+TEST(GpuExecutorTest, SumsOfHiddenStatesAreTheCpus) {
+  std::vector<Sequence> crowd = CrowdOfFour();
+  crowd[1].generate = crowd[3].generate = 0;
+  crowd[1].spec.pooling = Pooling::kMean;
+  crowd[3].spec.pooling = Pooling::kLast;
+  ExpectSame(RunTogether(TinyModel(), {}, crowd), RunTogether(TinyModel(), OnGpu({}), crowd),
+             "a causal model");
+  const auto encoder = LoadGguf(model::TinyModel("bert"));
+  std::vector<Sequence> inputs;
+  for (const int length : {1, 16, 40}) {
+    inputs.push_back(MakeSequence(length, 0, static_cast<uint64_t>(length), 0.0F));
+    inputs.back().spec.pooling = Pooling::kMean;
+  }
+  ExpectSame(RunTogether(encoder, {}, inputs), RunTogether(encoder, OnGpu({}), inputs),
+             "an encoder");
+}
+
+// A sequence that was preempted goes on at another device, in both directions.
+TEST(GpuExecutorTest, BlocksMoveBetweenDevices) {
+  std::vector<Sequence> whole = {MakeSequence(40, 6, 5, 0.8F)};
+  Runner uninterrupted(TinyModel(), {}, 1);
+  uninterrupted.Run(&whole);
+  for (const bool to_gpu : {true, false}) {
+    Runner first(TinyModel(), to_gpu ? How{} : OnGpu({}), 1);
+    Runner second(TinyModel(), to_gpu ? OnGpu({}) : How{}, 1);
+    std::vector<Sequence> parts = {MakeSequence(40, 3, 5, 0.8F)};
+    first.Run(&parts);
+    ASSERT_EQ(first.layout().block_bytes, second.layout().block_bytes);
+    std::vector<std::byte> bytes(first.layout().block_bytes);
+    for (core::BlockId& block : parts[0].blocks) {
+      first.executor().ReadBlock(block, bytes);
+      block = second.layout().num_blocks - 1 - block;
+      second.executor().WriteBlock(block, bytes);
+    }
+    parts[0].generate = 6;
+    second.Run(&parts);
+    EXPECT_EQ(parts[0].ids, whole[0].ids);
+    for (size_t i = 0; i < whole[0].sampled.size(); ++i) {
+      EXPECT_EQ(Bits(parts[0].sampled[i].logprob), Bits(whole[0].sampled[i].logprob)) << i;
+    }
+  }
+}
+
+TEST(GpuExecutorTest, ALostDeviceIsSaid) {
+  auto failing = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
+  FailingGpu* const gpu = failing.get();
+  GpuExecutor executor(std::move(failing), TinyModel(), Best(), 1);
+  const auto layout = executor.Init(kPoolBytes, 8, 1);
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  const Sequence s = MakeSequence(4, 1, 1, 0.0F);
+  const std::vector<core::BlockId> blocks = {0};
+  core::Batch batch;
+  core::BatchItem& item = batch.items.emplace_back();
+  item.tokens = item.ids = s.ids;
+  item.blocks = blocks;
+  item.sample = true;
+  executor.Launch(batch);
+  EXPECT_TRUE(executor.Wait().ok());
+  gpu->LoseAfter(0);
+  executor.Launch(batch);
+  const auto lost = executor.Wait();
+  EXPECT_EQ(lost.status().code(), StatusCode::kInternal);
+  EXPECT_THAT(lost.status().message(), HasSubstr("is lost"));
+  std::vector<std::byte> bytes(layout->block_bytes, std::byte{1});
+  executor.ReadBlock(0, bytes);
+  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), std::byte{0}), std::ssize(bytes));
+}
+
+TEST(GpuExecutorTest, MemoryThatIsShortIsSaid) {
+  size_t needed = 0;
+  {
+    auto counting = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
+    const FailingGpu* const gpu = counting.get();
+    GpuExecutor executor(std::move(counting), TinyModel(), Best(), 1);
+    ASSERT_TRUE(executor.Init(1 << 20, 8, 1).ok());
+    needed = gpu->allocated();
+  }
+  for (const size_t limit : {size_t{0}, size_t{100'000}, needed / 2, needed - 1}) {
+    auto limited = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
+    limited->LimitMemory(limit);
+    GpuExecutor executor(std::move(limited), TinyModel(), Best(), 1);
+    EXPECT_EQ(executor.Init(1 << 20, 8, 1).status().code(), StatusCode::kResourceExhausted)
+        << limit;
+  }
+  GpuExecutor executor(gpu::testing::OpenTestGpu(), TinyModel(), Best(), 1);
+  const Status status = executor.Init(int64_t{1} << 50, 1, 1).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.field(), "kv_cache_bytes");
+  EXPECT_EQ(executor.Init(1, 0, 1).status().field(), "max_num_batched_tokens");
+}
+
+}  // namespace
+}  // namespace ropeway::executor::testing
