@@ -27,13 +27,13 @@ using testing::Download;
 using testing::OpenTestGpu;
 using testing::Upload;
 
-constexpr float kGuard = 7.0F;  // Where nothing may be written.
+constexpr float kUnwritten = 7.0F;  // Where nothing may be written.
 
 // Values on the device, some bytes behind the begin of a buffer.
-class Placed {
+class OnDevice {
  public:
   template <typename T>
-  Placed(Gpu* gpu, const std::vector<T>& values, size_t before) {
+  OnDevice(Gpu* gpu, const std::vector<T>& values, size_t before) {
     std::vector<T> all(before / sizeof(T));
     all.insert(all.end(), values.begin(), values.end());
     all.push_back(T{});  // A buffer is never empty.
@@ -87,7 +87,7 @@ struct HostMatrices {
   std::vector<std::byte> panels;
 };
 
-struct Product {
+struct MatMulProblem {
   int n;
   int k;  // Rounded up to whole stored blocks.
   int rows;
@@ -108,7 +108,7 @@ class GpuMatMul : public ::testing::TestWithParam<WeightType> {
     ASSERT_TRUE(added.ok()) << added.message();
   }
 
-  void Check(Product problem) {
+  void Check(MatMulProblem problem) {
     problem.k = WholeBlocks(type_, problem.k);
     const auto& [n, k, rows, values, with_bias, matrices, shared_by, gap] = problem;
     SCOPED_TRACE("n " + std::to_string(n) + " k " + std::to_string(k) + " rows " +
@@ -126,7 +126,7 @@ class GpuMatMul : public ::testing::TestWithParam<WeightType> {
     for (int32_t& id : ids) id = static_cast<int32_t>(rng() % static_cast<uint32_t>(matrices));
 
     const int stride = n + gap;
-    std::vector<float> expected(static_cast<size_t>(rows * stride + 9), kGuard);
+    std::vector<float> expected(static_cast<size_t>(rows * stride + 9), kUnwritten);
     for (int r = 0; r < rows; ++r) {
       const Matrix matrix = weights.Get(type_, n, k, ids[static_cast<size_t>(r)]);
       float* const y = &expected[static_cast<size_t>(r * stride)];
@@ -136,22 +136,22 @@ class GpuMatMul : public ::testing::TestWithParam<WeightType> {
     }
 
     Gpu* const gpu = gpu_.get();
-    const std::vector<float> before(expected.size() + 3, kGuard);
-    const Placed panels(gpu, weights.panels, 128);
-    const Placed to(gpu, before, 0);
-    const Placed biases(gpu, bias, 12);
-    const Placed which(gpu, ids, 8);
+    const std::vector<float> before(expected.size() + 3, kUnwritten);
+    const OnDevice panels(gpu, weights.panels, 128);
+    const OnDevice to(gpu, before, 0);
+    const OnDevice biases(gpu, bias, 12);
+    const OnDevice which(gpu, ids, 8);
     // The input: rows with a gap, or packed ones.
     std::vector<float> apart;
     for (size_t at = 0; at < x.size(); at += static_cast<size_t>(k)) {
       apart.insert(apart.end(), &x[at], &x[at] + k);
-      apart.resize(apart.size() + static_cast<size_t>(gap), kGuard);
+      apart.resize(apart.size() + static_cast<size_t>(gap), kUnwritten);
     }
     const HostPacked packed = PackOnHost(x);
-    const Placed floats(gpu, apart, 4);
-    const Placed levels(gpu, packed.levels, 32);
-    const Placed scales(gpu, packed.scales, 20);
-    const Placed sums(gpu, packed.sums, 24);
+    const OnDevice floats(gpu, apart, 4);
+    const OnDevice levels(gpu, packed.levels, 32);
+    const OnDevice scales(gpu, packed.scales, 20);
+    const OnDevice sums(gpu, packed.sums, 24);
     Input input;
     if (kernels::WeightBlockElements(type_) == 1) {
       input.rows = {floats.view(), k + gap};
@@ -162,7 +162,7 @@ class GpuMatMul : public ::testing::TestWithParam<WeightType> {
     ops_->MatMul(matrix, input, rows, {to.view() + 3 * sizeof(float), stride},
                  {matrices > 1 ? which.view() : View{}, shared_by});
 
-    expected.insert(expected.begin(), 3, kGuard);
+    expected.insert(expected.begin(), 3, kUnwritten);
     ASSERT_TRUE(AllSameBits(expected, Download<float>(gpu, to.view(), expected.size())));
   }
 
@@ -211,15 +211,15 @@ TEST_P(GpuMatMul, UnpacksRows) {
       const HostMatrices weights(type_, kN, k, 1, values, rng);
       const std::vector<int32_t> ids = {36, 0, 16, 15, 36, 1};
       const int stride = k + 3;
-      std::vector<float> expected(2 + ids.size() * static_cast<size_t>(stride), kGuard);
+      std::vector<float> expected(2 + ids.size() * static_cast<size_t>(stride), kUnwritten);
       const std::vector<float> before = expected;
       for (size_t r = 0; r < ids.size(); ++r) {
         kernels::UnpackRow(weights.Get(type_, kN, k, 0), ids[r],
                            &expected[2 + r * static_cast<size_t>(stride)]);
       }
-      const Placed panels(gpu_.get(), weights.panels, 64);
-      const Placed which(gpu_.get(), ids, 4);
-      const Placed to(gpu_.get(), before, 0);
+      const OnDevice panels(gpu_.get(), weights.panels, 64);
+      const OnDevice which(gpu_.get(), ids, 4);
+      const OnDevice to(gpu_.get(), before, 0);
       const DeviceMatrix matrix = {type_, kN, k, panels.view(), {}};
       ops_->Unpack(matrix, which.view(), static_cast<int>(ids.size()), {to.view() + 8, stride});
       ops_->Unpack(matrix, which.view(), 0, {to.view(), stride});

@@ -4,10 +4,10 @@
 namespace ropeway::gpu {
 namespace {
 
-constexpr int kLanes = 64;    // Of a group: columns of a product.
-constexpr int kTileRows = 4;  // As TILE_ROWS in device/matmul.cl.
+constexpr int kMatMulLanes = 64;  // Of a group: columns of a product.
+constexpr int kTileRows = 4;      // As TILE_ROWS in device/matmul.cl.
 
-int32_t GroupsFor(int32_t count, int32_t each) { return (count + each - 1) / each; }
+int32_t CeilingOf(int32_t count, int32_t each) { return (count + each - 1) / each; }
 
 }  // namespace
 
@@ -15,15 +15,15 @@ void Ops::MatMul(const DeviceMatrix& matrix, const Input& input, int rows, Rows 
                  const RowMatrices& which) {
   const int tile = which.ids ? 1 : kTileRows;
   const PackedRows& packed = input.packed;
-  gpu_->Launch(Get(matrix.type, "matmul"), {GroupsFor(rows, tile), GroupsFor(matrix.n, kLanes)},
-               kLanes,
+  gpu_->Launch(Get(matrix.type, "matmul"),
+               {CeilingOf(rows, tile), CeilingOf(matrix.n, kMatMulLanes)}, kMatMulLanes,
                {matrix.panels, matrix.n, matrix.k, matrix.bias, input.rows.at, input.rows.stride,
                 packed.levels, packed.scales, packed.sums, which.ids, which.shared_by, rows, tile,
                 y.at, y.stride});
 }
 
 void Ops::Unpack(const DeviceMatrix& matrix, View ids, int rows, Rows y) {
-  gpu_->Launch(Get(matrix.type, "unpack"), {rows, GroupsFor(matrix.k, kLanes)}, kLanes,
+  gpu_->Launch(Get(matrix.type, "unpack"), {rows, CeilingOf(matrix.k, kMatMulLanes)}, kMatMulLanes,
                {matrix.panels, matrix.k, ids, y.at, y.stride});
 }
 

@@ -1,0 +1,253 @@
+// CUDA's half of the Gpu seam, against a driver made of memory of this process: what is asked of
+// the driver, and what is said when it fails. tests/gpu_nvrtc_test.py has the real compiler.
+#include "gpu/cuda.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gpu/cuda_library.h"
+#include "gpu/test_gpu.h"
+
+namespace ropeway::gpu {
+namespace {
+
+using ::testing::Contains;
+using testing::Download;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::Upload;
+
+constexpr CuResult kOutOfMemory = 2;
+constexpr CuResult kNotFoundByDriver = 500;
+constexpr CuResult kLaunchFailed = 719;
+
+// What happened at the driver since the test began.
+struct FakeDriver {
+  int devices = 1;
+  std::vector<int> architectures = {75, 90, 120};
+  std::vector<std::string> options;
+  std::string source;
+  std::vector<unsigned> launched;  // Of the last launch: groups x, y, z and lanes x, y, z.
+  CuResult failure = 0;            // What waiting finds.
+  int contexts = 0;
+  int streams = 0;
+  int modules = 0;
+  std::map<CuPointer, size_t> memory;
+};
+FakeDriver fake;
+
+template <typename T>
+T Handle(uintptr_t number) {
+  return reinterpret_cast<T>(number);
+}
+
+// The only kernel: y[i] = factor * x[i] for i < n, of VIEW(x), VIEW(y), float factor, int n.
+CuResult LaunchScale(void** places) {
+  const auto at = [&](int view) {
+    return *static_cast<CuPointer*>(places[view]) + *static_cast<uint64_t*>(places[view + 1]);
+  };
+  const auto* x = Handle<const float*>(at(0));
+  auto* y = Handle<float*>(at(2));
+  for (int i = 0; i < *static_cast<int32_t*>(places[5]); ++i) {
+    y[i] = *static_cast<float*>(places[4]) * x[i];
+  }
+  return 0;
+}
+
+CudaLibrary FakeLibrary() {
+  fake = {};
+  CudaLibrary cuda;
+  cuda.cuGetErrorName = [](CuResult error, const char** name) {
+    *name = error == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : nullptr;
+    return *name == nullptr ? 1 : 0;
+  };
+  cuda.cuDriverGetVersion = [](int* version) { return *version = 13020, 0; };
+  cuda.cuDeviceGetCount = [](int* count) { return *count = fake.devices, 0; };
+  cuda.cuDeviceGet = [](CuDevice* device, int index) { return *device = index + 40, 0; };
+  cuda.cuDeviceGetName = [](char* name, int size, CuDevice) {
+    std::strncpy(name, "Fake 1000", static_cast<size_t>(size));
+    return 0;
+  };
+  cuda.cuDeviceTotalMem = [](size_t* bytes, CuDevice) { return *bytes = 1 << 20, 0; };
+  cuda.cuDeviceGetAttribute = [](int* value, int which, CuDevice) {
+    *value = which == kCuComputeCapabilityMajor ? 10 : 3;
+    return 0;
+  };
+  cuda.cuDevicePrimaryCtxRetain = [](CuContext* context, CuDevice device) {
+    ++fake.contexts;
+    return *context = Handle<CuContext>(static_cast<uintptr_t>(device)), 0;
+  };
+  cuda.cuDevicePrimaryCtxRelease = [](CuDevice) { return --fake.contexts, 0; };
+  cuda.cuCtxSetCurrent = [](CuContext context) { return context == Handle<CuContext>(40) ? 0 : 1; };
+  cuda.cuStreamCreate = [](CuStream* stream, unsigned) {
+    ++fake.streams;
+    return *stream = Handle<CuStream>(77), 0;
+  };
+  cuda.cuStreamDestroy = [](CuStream) { return --fake.streams, 0; };
+  cuda.cuStreamSynchronize = [](CuStream) { return fake.failure; };
+  cuda.cuMemAlloc = [](CuPointer* memory, size_t size) {
+    if (size > 1 << 20) return kOutOfMemory;
+    *memory = reinterpret_cast<CuPointer>(std::calloc(size, 1));
+    fake.memory[*memory] = size;
+    return 0;
+  };
+  cuda.cuMemFree = [](CuPointer memory) {
+    std::free(Handle<void*>(memory));
+    return fake.memory.erase(memory) == 1 ? 0 : 1;
+  };
+  cuda.cuMemcpyHtoDAsync = [](CuPointer to, const void* from, size_t size, CuStream stream) {
+    std::memcpy(Handle<void*>(to), from, size);
+    return stream == Handle<CuStream>(77) ? 0 : 1;
+  };
+  cuda.cuMemcpyDtoHAsync = [](void* to, CuPointer from, size_t size, CuStream stream) {
+    std::memcpy(to, Handle<const void*>(from), size);
+    return stream == Handle<CuStream>(77) ? 0 : 1;
+  };
+  cuda.cuModuleLoadData = [](CuModule* module, const void* ptx) {
+    ++fake.modules;
+    *module = Handle<CuModule>(5);
+    return std::strcmp(static_cast<const char*>(ptx), "PTX of it") == 0 ? 0 : 1;
+  };
+  cuda.cuModuleUnload = [](CuModule) { return --fake.modules, 0; };
+  cuda.cuModuleGetFunction = [](CuFunction* function, CuModule, const char* name) {
+    *function = Handle<CuFunction>(6);
+    return std::strcmp(name, "scale") == 0 ? 0 : kNotFoundByDriver;
+  };
+  cuda.cuLaunchKernel = [](CuFunction, unsigned x, unsigned y, unsigned z, unsigned lanes,
+                           unsigned lanes_y, unsigned lanes_z, unsigned, CuStream, void** places,
+                           void**) {
+    fake.launched = {x, y, z, lanes, lanes_y, lanes_z};
+    return LaunchScale(places);
+  };
+  cuda.nvrtcGetNumSupportedArchs = [](int* count) {
+    return *count = static_cast<int>(fake.architectures.size()), 0;
+  };
+  cuda.nvrtcGetSupportedArchs = [](int* known) {
+    std::copy(fake.architectures.begin(), fake.architectures.end(), known);
+    return 0;
+  };
+  cuda.nvrtcCreateProgram = [](NvrtcProgram* program, const char* source, const char*, int,
+                               const char* const*, const char* const*) {
+    fake.source = source;
+    return *program = Handle<NvrtcProgram>(9), 0;
+  };
+  cuda.nvrtcDestroyProgram = [](NvrtcProgram*) { return 0; };
+  cuda.nvrtcCompileProgram = [](NvrtcProgram, int count, const char* const* options) {
+    fake.options.assign(options, options + count);
+    return fake.source == "good" ? 0 : 6;
+  };
+  cuda.nvrtcGetPTXSize = [](NvrtcProgram, size_t* size) { return *size = 10, 0; };
+  cuda.nvrtcGetPTX = [](NvrtcProgram, char* ptx) { return std::memcpy(ptx, "PTX of it", 10), 0; };
+  cuda.nvrtcGetProgramLogSize = [](NvrtcProgram, size_t* size) { return *size = 7, 0; };
+  cuda.nvrtcGetProgramLog = [](NvrtcProgram, char* log) {
+    return std::memcpy(log, "line 1", 7), 0;
+  };
+  return cuda;
+}
+
+class Cuda : public ::testing::Test {
+ protected:
+  ~Cuda() override {
+    gpu_.reset();
+    EXPECT_EQ(fake.contexts, 0);
+    EXPECT_EQ(fake.streams, 0);
+    EXPECT_EQ(fake.modules, 0);
+    EXPECT_TRUE(fake.memory.empty());
+  }
+  Gpu* Open() {
+    StatusOr<std::unique_ptr<Gpu>> gpu = OpenCudaWith(cuda_, 0);
+    EXPECT_TRUE(gpu.ok()) << gpu.status().message();
+    gpu_ = gpu.ok() ? *std::move(gpu) : nullptr;
+    return gpu_.get();
+  }
+
+  const CudaLibrary cuda_ = FakeLibrary();
+  std::unique_ptr<Gpu> gpu_;
+};
+
+TEST_F(Cuda, RunsAKernel) {
+  Gpu* const gpu = Open();
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_EQ(gpu->info().name, "Fake 1000");
+  EXPECT_EQ(gpu->info().driver, "CUDA 13.2");
+  EXPECT_EQ(gpu->info().memory_bytes, 1U << 20);
+  auto program = gpu->Build("good");
+  ASSERT_TRUE(program.ok()) << program.status().message();
+  auto kernel = (*program)->Find("scale");
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  const auto x = Upload<float>(gpu, {9, 1, 2, 3});
+  const auto y = Upload<float>(gpu, {5, 5, 5, 5, 5});
+  gpu->Launch(**kernel, {2, 3}, 64, {View{x.get(), 4}, View{y.get(), 8}, 0.5F, 3});
+  EXPECT_THAT(fake.launched, ElementsAre(2, 3, 1, 64, 1, 1));
+  EXPECT_THAT(Download<float>(gpu, {y.get(), 0}, 5), ElementsAre(5, 5, 0.5F, 1, 1.5F));
+  fake.launched.clear();
+  gpu->Launch(**kernel, {0, 3}, 64, {});
+  EXPECT_TRUE(fake.launched.empty());
+}
+
+TEST_F(Cuda, CompilesExactlyForTheDevice) {
+  Gpu* const gpu = Open();
+  ASSERT_NE(gpu, nullptr);
+  ASSERT_TRUE(gpu->Build("good").ok());
+  // The device is a 10.3, and the compiler knows 9.0 and 12.0.
+  EXPECT_THAT(fake.options, ElementsAre("--gpu-architecture=compute_90", "--fmad=false",
+                                        "--prec-div=true", "--prec-sqrt=true", "--ftz=false"));
+  fake.architectures.push_back(103);
+  ASSERT_TRUE(Open()->Build("good").ok());
+  EXPECT_THAT(fake.options, Contains("--gpu-architecture=compute_103"));
+  fake.architectures = {110, 120};
+  EXPECT_EQ(OpenCudaWith(cuda_, 0).status().code(), StatusCode::kUnimplemented);
+}
+
+TEST_F(Cuda, WhatCannotBeIsSaid) {
+  Gpu* const gpu = Open();
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_EQ(gpu->Allocate(size_t{1} << 40).status().code(), StatusCode::kResourceExhausted);
+  const auto bad = gpu->Build("bad");
+  EXPECT_EQ(bad.status().code(), StatusCode::kInternal);
+  EXPECT_THAT(bad.status().message(), HasSubstr("does not compile the kernels"));
+  EXPECT_THAT(bad.status().message(), HasSubstr("line 1"));
+  auto program = gpu->Build("good");
+  ASSERT_TRUE(program.ok());
+  EXPECT_EQ((*program)->Find("subtract").status().code(), StatusCode::kInternal);
+  for (const int index : {-1, 1}) {
+    const auto none = OpenCudaWith(cuda_, index);
+    EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
+    EXPECT_THAT(none.status().message(), HasSubstr("there are 1"));
+  }
+}
+
+TEST_F(Cuda, AFailureIsToldByFinishAndStays) {
+  Gpu* const gpu = Open();
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_TRUE(gpu->Finish().ok());
+  fake.failure = kLaunchFailed;
+  EXPECT_FALSE(gpu->Finish().ok());
+  fake.failure = 0;
+  const Status lost = gpu->Finish();
+  EXPECT_EQ(lost.code(), StatusCode::kInternal);
+  EXPECT_THAT(lost.message(), HasSubstr("the device Fake 1000 is lost"));
+  EXPECT_THAT(lost.message(), HasSubstr("CUDA_ERROR_LAUNCH_FAILED"));
+}
+
+// On a machine without NVIDIA's driver.
+TEST(CudaOfThisMachine, IsOpenedOrMissedWithAReason) {
+  const StatusOr<std::unique_ptr<Gpu>> gpu = OpenCuda(0);
+  if (gpu.ok()) {
+    EXPECT_FALSE(ListCudaDevices().empty());
+    return;
+  }
+  EXPECT_EQ(gpu.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(gpu.status().message(), HasSubstr("CUDA"));
+  EXPECT_THAT(gpu.status().message(), HasSubstr(" here: "));
+}
+
+}  // namespace
+}  // namespace ropeway::gpu
