@@ -15,10 +15,6 @@
 namespace ropeway::gpu {
 namespace {
 
-// Without contraction, flushed denormals or approximate division, which would change bits.
-constexpr const char* kCudaOptions[] = {"--fmad=false", "--prec-div=true", "--prec-sqrt=true",
-                                        "--ftz=false"};
-
 Status Failed(const CudaLibrary& cuda, const char* what, CuResult error) {
   return Status(StatusCode::kInternal, fmt::format("{}: {}", what, CudaErrorName(cuda, error)));
 }

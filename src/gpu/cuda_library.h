@@ -1,6 +1,6 @@
-// Internal to this room: the functions of CUDA's driver, libcuda.so.1, and of its compiler,
-// libnvrtc.so, and what of their types is needed. No header of CUDA is: their binary interface is
-// stable, and the loader asks for its versions by name.
+// Internal to this room and its tests: the functions of CUDA's driver, libcuda.so.1, and of its
+// compiler, libnvrtc.so, and what of their types is needed. No header of CUDA is: their binary
+// interface is stable, and the loader asks for its versions by name.
 #ifndef ROPEWAY_GPU_CUDA_LIBRARY_H_
 #define ROPEWAY_GPU_CUDA_LIBRARY_H_
 
@@ -27,6 +27,11 @@ using NvrtcProgram = struct NvrtcProgramOfCompiler*;
 inline constexpr int kCuComputeCapabilityMajor = 75;
 inline constexpr int kCuComputeCapabilityMinor = 76;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
+
+// Of the compiler: without contraction, flushed denormals or approximate division, which would
+// change bits.
+inline constexpr const char* kCudaOptions[] = {"--fmad=false", "--prec-div=true",
+                                               "--prec-sqrt=true", "--ftz=false"};
 
 struct CudaLibrary {
   // kNotFound, with a sentence, where the driver or the compiler is not there, lacks a function, or

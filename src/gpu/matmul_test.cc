@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -231,6 +232,30 @@ TEST_P(GpuMatMul, UnpacksRows) {
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuMatMul, ::testing::ValuesIn(kernels::kWeightTypes),
                          [](const auto& tested) { return WeightTypeName(tested.param); });
+
+// A row with every element of 16 bits that there is.
+TEST(GpuUnpack, KnowsEveryHalf) {
+  constexpr int kElements = 1 << 16;
+  std::vector<uint16_t> row(kElements);
+  std::iota(row.begin(), row.end(), uint16_t{0});
+  const std::unique_ptr<Gpu> gpu = OpenTestGpu();
+  ASSERT_NE(gpu, nullptr);
+  const std::unique_ptr<Ops> ops = Ops::MakeForTypes(gpu.get());
+  for (const WeightType type : {WeightType::kF16, WeightType::kBF16}) {
+    ASSERT_TRUE(ops->AddType(type).ok());
+    std::vector<std::byte> stored(row.size() * sizeof row[0]);
+    std::memcpy(stored.data(), row.data(), stored.size());
+    AlignedBytes bytes(kernels::MatrixBytes(type, 1, kElements));
+    const Matrix matrix = kernels::testing::Pack(type, 1, kElements, stored, &bytes);
+    std::vector<float> expected(kElements);
+    kernels::UnpackRow(matrix, 0, expected.data());
+    const OnDevice panels(gpu.get(), std::vector(bytes.get(), bytes.get() + bytes.size()), 0);
+    const OnDevice ids(gpu.get(), std::vector<int32_t>{0}, 0);
+    const OnDevice to(gpu.get(), std::vector<float>(kElements, kUnwritten), 0);
+    ops->Unpack({type, 1, kElements, panels.view(), {}}, ids.view(), 1, {to.view(), kElements});
+    ASSERT_TRUE(AllSameBits(expected, Download<float>(gpu.get(), to.view(), kElements)));
+  }
+}
 
 }  // namespace
 }  // namespace ropeway::gpu

@@ -45,16 +45,12 @@ DEVICE float SoftCap(float x, float cap) {
   return cap - (cap + cap) / (e + 1.0f);
 }
 
-// IEEE binary16 to binary32: exact.
+// IEEE binary16 to binary32: exact, without branches. A number's bits, moved to where binary32 has them, are the number
+// times 2^-112, also of a denormal one.
 DEVICE float HalfToFloat(uint h) {
-  const uint sign = (h & 0x8000u) << 16;
-  const uint exponent = (h >> 10) & 0x1Fu;
-  const uint mantissa = h & 0x3FFu;
-  if (exponent == 0) return AS_FLOAT(AS_UINT((float)mantissa * 0x1p-24f) | sign);
-  if (exponent == 31) {
-    return AS_FLOAT(sign | 0x7F800000u | (mantissa << 13) | (mantissa != 0 ? 0x400000u : 0u));
-  }
-  return AS_FLOAT(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  const uint magnitude = AS_UINT(AS_FLOAT((h & 0x7FFFu) << 13) * 0x1p112f);
+  const uint not_finite = (h & 0x7C00u) == 0x7C00u ? 0x7F800000u : 0u;
+  return AS_FLOAT(magnitude | not_finite | (h & 0x8000u) << 16);
 }
 
 // And back, rounded to nearest even.
