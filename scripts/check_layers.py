@@ -34,7 +34,7 @@ ALLOWED = {
     "executor": ["base", "core", "kernels", "gpu", "model", "sampling"],
     "store": ["base"],
     "service": ["base", "core", "scheduler", "store"],
-    "engine": ["base", "core", "answer", "tokenizer", "grammar", "kernels", "model", "kvcache", "policy", "scheduler",
+    "engine": ["base", "core", "answer", "tokenizer", "grammar", "kernels", "gpu", "model", "kvcache", "policy", "scheduler",
                "executor", "store", "service"],
     "http": ["base", "net"],  # Of net only what compiles Asio.
     "api": ["base", "core", "net", "http/http_error.h"],  # The gateway's library, which programs link, holds it.
@@ -43,7 +43,7 @@ ALLOWED = {
     "flags": ["base"],
     "loadgen": ["base", "flags", "net"],
     "hub": ["base", "core", "net"],
-    "cli": ["base", "core", "tokenizer", "model", "store", "service", "engine", "net", "http", "api",
+    "cli": ["base", "core", "tokenizer", "model", "executor", "store", "service", "engine", "net", "http", "api",
             "server", "gateway", "flags", "hub"],
 }
 PUBLIC = "include"  # include/ropeway: includes no room; open to every room that may include its source's.

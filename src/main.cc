@@ -8,6 +8,7 @@
 
 #include "base/output.h"
 #include "cli/bench_program.h"
+#include "cli/devices.h"
 #include "cli/gateway.h"
 #include "cli/inspect.h"
 #include "cli/models.h"
@@ -63,6 +64,7 @@ int Main(int argc, char** argv) {
       cli::ModelsCommand(&models),
       cli::PerplexityCommand(&perplexity),
       cli::InspectCommand(&inspect),
+      cli::DevicesCommand(),
       cli::TokenizeCommand(&tokenize),
       flags::CompletionCommand(&program, &shell)};
   program.aliases = {{"ls", {"models", "list"}}, {"version", {"--version"}}};

@@ -283,6 +283,18 @@ class LocalTest(GatewayCase):
         self.assertEqual(json.loads(gateway.request("POST", "/detokenize", {"tokens": self.ids(gateway)})[1])["prompt"],
                          self.TEXT)
 
+    def test_two_devices_in_one_process(self):
+        """The CPU's replica and that of PoCL's OpenCL give the same texts."""
+        gateway = self.start(*(word for device in ("cpu", "opencl") for word in backend(
+            f"local:{ARGS.model}", model="ours", name=device, device=device)), *self.ENGINE, "--max-wait", "1h")
+        alone = self.start(*backend(f"local:{ARGS.model}", model="ours"), *self.ENGINE)
+        wanted = self.answers(lambda body: alone.ask("/v1/completions", body))
+        before = self.completed(gateway)
+        self.assertEqual(self.answers(lambda body: gateway.ask("/v1/completions", body)), wanted)
+        after = self.completed(gateway)
+        for device in before:
+            self.assertGreater(after[device], before[device], device)
+
     def ids(self, server):
         status, text, _ = server.request("POST", "/tokenize", {"prompt": self.TEXT, "add_special_tokens": False})
         self.assertEqual(status, 200, text)

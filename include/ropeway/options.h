@@ -185,6 +185,9 @@ struct EngineOptions {
   CacheOptions cache;
   SessionOptions sessions;
 
+  // "cpu", "auto" (the first GPU that can give the same bits, else the CPU), "opencl:1" or "cuda",
+  // without a number the first one: what computes. Never changes a result.
+  std::string device = "cpu";
   int threads = 0;           // Compute threads; 0: physical cores. Never changes a result.
   int frontend_threads = 1;  // Threads that apply chat templates and encode.
   // Any request ends by then, also one that asks for a longer timeout; 0: no such limit.

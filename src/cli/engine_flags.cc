@@ -292,7 +292,10 @@ flags::FlagTable EngineSetupTable(EngineFlags* flags) {
              .Default("the model's context length, of encoders its max_seq_length"),
          "Maximum prompt plus output tokens of one request"}}},
       {"Engine",
-       {{"--threads,-t", flags::IntValue(&options.threads, 1, 1024).Default("the physical cores"),
+       {{"--device", flags::TextValue(&options.device, "DEVICE"),
+         "What computes: cpu, auto (a GPU that gives the same bits, where there is one), or what "
+         "`ropeway devices` lists, such as cuda:0 or opencl:0; never changes a result"},
+        {"--threads,-t", flags::IntValue(&options.threads, 1, 1024).Default("the physical cores"),
          "Number of compute threads; never changes a result"},
         {"--kv-cache-size",
          flags::SizeValue(&options.cache.kv_bytes, 1)

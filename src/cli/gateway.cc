@@ -147,6 +147,7 @@ StatusOr<const service::FrontDesk*> OpenLocalBackends(const GatewayFlags& flags,
       StatusOr<EngineOptions> engine_options = ResolveEngine(engine);
       if (!engine_options.ok()) return engine_options.status();
       engine_options->model.served_name = flag->model;
+      if (!flag->device.empty()) engine_options->device = flag->device;
       auto opened = engine::OpenLocalEngine(*std::move(engine_options));
       if (!opened.ok()) return opened.status();
       const bool is_first = &model == &options->models.front();

@@ -14,6 +14,7 @@
 
 #include "base/utf8.h"
 #include "base/words.h"
+#include "executor/devices.h"
 #include "gateway/replicas.h"
 #include "net/base_url.h"
 
@@ -117,6 +118,11 @@ std::string AddAlias(const std::string& value, BackendFlag* backend) {
   return "";
 }
 
+std::string SetDevice(const std::string& value, BackendFlag* backend) {
+  backend->device = value;
+  return executor::DeviceNameFault(value);
+}
+
 struct BackendField {
   std::string_view key;
   std::string (*set)(const std::string& value, BackendFlag* backend);
@@ -135,6 +141,7 @@ constexpr std::array kFields = {
     BackendField{"min-concurrency", SetLeast},
     BackendField{"key-env", SetKeyVariable},
     BackendField{"insecure", SetInsecure},
+    BackendField{"device", SetDevice},
 };
 
 std::string FieldNames() {
@@ -172,6 +179,7 @@ std::string TogetherFault(const BackendFlag& backend, const std::set<std::string
     }
     return "";
   }
+  if (given.count("device") > 0) return "'device' is only for local:MODEL";
   if (backend.insecure && !backend.where.starts_with("https://")) {
     return "'insecure' is only for https";
   }
@@ -213,7 +221,11 @@ Status SetWhere(const std::string& where, BackendFlag* backend) {
 
 // How it is called where it has no name: host and port, or the model.
 std::string DefaultName(const BackendFlag& backend) {
-  if (backend.local) return fmt::format("{}{}", kLocalPrefix, backend.where);
+  if (backend.local) {
+    // Engines of one model on several devices are its replicas.
+    return fmt::format("{}{}{}{}", kLocalPrefix, backend.where, backend.device.empty() ? "" : "/",
+                       backend.device);
+  }
   const StatusOr<net::BaseUrl> url = net::ParseBaseUrl(backend.where);
   return url.ok() ? url->Authority() : backend.where;
 }

@@ -27,6 +27,7 @@ struct BackendFlag {
   int min_concurrency = 0;           // So few it learns at least; 0: 1.
   std::string key_variable;          // The environment variable with its key; "": no key.
   bool insecure = false;             // https accepts any certificate.
+  std::string device;                // What computes, of an engine; "": as --device says.
 };
 
 // Reads "URL[,key=value]..." or "local:MODEL[,key=value]...". kInvalidArgument: a sentence that

@@ -87,6 +87,8 @@ TEST(ParseBackend, LocalIsAModelOfThisProcess) {
   EXPECT_THAT(Fault("local:"), HasSubstr("'local:' without a model"));
   EXPECT_THAT(Fault("local:m,kind=openai"), HasSubstr("'kind' is only for URLs"));
   EXPECT_THAT(Fault("local:m,key-env=K"), HasSubstr("'key-env' is only for URLs"));
+  EXPECT_THAT(Fault("local:m,device=gpu"), HasSubstr("device must be one of cpu, auto, cuda"));
+  EXPECT_THAT(Fault("http://a:1,device=cpu"), HasSubstr("'device' is only for local:MODEL"));
 }
 
 TEST(ParseBackend, WhatIsWrongNamesTheBackendAndWhatWasExpected) {
@@ -141,12 +143,14 @@ TEST(ParseBackend, SecretsAreNotShown) {
 TEST(ResolveBackends, NamesAreHostAndPortAndTheModelWhereItHelps) {
   std::vector<BackendFlag> backends =
       Backends({"http://a:1", "https://b", "http://[::1]:2", "http://c:3,kind=ollama,model=x",
-                "http://c:3,kind=ollama,model=y", "http://d:4,name=mine", "local:m"});
+                "http://c:3,kind=ollama,model=y", "http://d:4,name=mine", "local:m",
+                "local:m,device=opencl:1"});
   const Status status = ResolveBackends(&backends);
   ASSERT_TRUE(status.ok()) << status.message();
   std::vector<std::string> names;
   for (const BackendFlag& backend : backends) names.push_back(backend.name);
-  EXPECT_THAT(names, ElementsAre("a:1", "b", "[::1]:2", "c:3/x", "c:3/y", "mine", "local:m"));
+  EXPECT_THAT(names, ElementsAre("a:1", "b", "[::1]:2", "c:3/x", "c:3/y", "mine", "local:m",
+                                 "local:m/opencl:1"));
 }
 
 TEST(ResolveBackends, NamesAreDistinct) {

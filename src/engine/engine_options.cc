@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "executor/devices.h"
 #include "kernels/kernels.h"
 #include "policy/policies.h"
 #include "scheduler/cost_model.h"
@@ -113,6 +114,7 @@ kvcache::KvCacheOptions EngineCoreOptions::CacheOf(const executor::KvLayout& lay
 }
 
 Status ValidateEngineOptions(const EngineOptions& options) {
+  if (Status status = executor::CheckDeviceName(options.device); !status.ok()) return status;
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return Invalid("threads",
                    fmt::format("must be between 0 and {}, not {}", kMaxThreads, options.threads));

@@ -22,7 +22,7 @@
 #include "engine/machine.h"
 #include "engine/model_check.h"
 #include "engine/session_text.h"
-#include "executor/cpu_executor.h"
+#include "executor/devices.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
 #include "model/describe.h"
@@ -222,6 +222,13 @@ Status AddCacheAndFiles(const model::ModelConfig& shape, kernels::KvType kv_type
   return {};
 }
 
+// Free memory of what computes.
+int64_t MemoryForKv(const gpu::Gpu* gpu, const model::Model& model) {
+  if (gpu == nullptr) return AvailableMemoryBytes();
+  const auto all = static_cast<int64_t>(gpu->info().memory_bytes);
+  return std::max<int64_t>(all - static_cast<int64_t>(model.weight_bytes()), 0);
+}
+
 StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const base::Clock* clock,
                                           base::Random* random) {
   if (options.model.path.empty()) return InvalidArgument("no model is given", "model_path");
@@ -229,6 +236,10 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   const char* error = "";
   const kernels::Kernels* kernels = kernels::ChooseKernels(&error);
   if (kernels == nullptr) return InvalidArgument(error, "ROPEWAY_ISA");
+  // First: the model is read in vain where there is no such device.
+  std::string device;
+  StatusOr<std::unique_ptr<gpu::Gpu>> gpu = executor::OpenDevice(options.device, &device);
+  if (!gpu.ok()) return gpu.status();
   LlmEngineConfig config;
   config.options = options;
   if (options.threads == 0) config.options.threads = PhysicalCores();
@@ -282,7 +293,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.created = static_cast<int64_t>(std::time(nullptr));
   if (options.cache.kv_bytes == 0) {
     config.options.cache.kv_bytes = DefaultKvCacheBytesOf(
-        shape, config.options, AvailableMemoryBytes(), model->max_positions());
+        shape, config.options, MemoryForKv(gpu->get(), *model), model->max_positions());
   }
   config.cache_root.numerics_version = kernels::kNumericsVersion;
   config.cache_root.kv_dtype = options.cache.kv_dtype;
@@ -295,11 +306,12 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
                        {StatusCode::kDataLoss, "no token of its vocabulary can be generated",
                         "tokenizer.ggml.token_type"});
   }
+  const bool on_cpu = *gpu == nullptr;
   config.executor =
-      std::make_unique<executor::CpuExecutor>(model, kernels, threads, kv_type, std::move(absent));
-  config.kernels_name = kernels->name;
+      executor::MakeExecutor(*std::move(gpu), model, kernels, threads, kv_type, std::move(absent));
+  config.kernels_name = on_cpu ? kernels->name : device;
   base::Log().info("{}: {} kernels, {}, {:.1f} MiB for the KV cache in {}", config.served_name,
-                   kernels->name, base::Counted(threads, "thread"),
+                   config.kernels_name, base::Counted(threads, "thread"),
                    static_cast<double>(config.options.cache.kv_bytes) / (1 << 20),
                    kernels::KvTypeName(kv_type));
   return LlmEngine::Create(std::move(config));

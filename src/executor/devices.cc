@@ -10,6 +10,7 @@
 
 #include "executor/cpu_executor.h"
 #include "executor/gpu_executor.h"
+#include "gpu/cuda.h"
 #include "gpu/opencl.h"
 
 namespace ropeway::executor {
@@ -31,7 +32,17 @@ std::vector<Device> ListOpenCl() {
   return devices;
 }
 
-constexpr Kind kKinds[] = {{"opencl", ListOpenCl, gpu::OpenOpenCl}};
+std::vector<Device> ListCuda() {
+  std::vector<Device> devices;
+  for (gpu::DeviceInfo& info : gpu::ListCudaDevices()) {
+    devices.push_back({fmt::format("cuda:{}", devices.size()), std::move(info), true, ""});
+  }
+  return devices;
+}
+
+// "auto" prefers them in this order.
+constexpr Kind kKinds[] = {{"cuda", ListCuda, gpu::OpenCuda},
+                           {"opencl", ListOpenCl, gpu::OpenOpenCl}};
 
 struct Named {
   const Kind* kind;
@@ -69,11 +80,16 @@ std::vector<Device> ListDevices() {
   return all;
 }
 
+std::string DeviceNameFault(const std::string& name) {
+  if (name == "cpu" || name == "auto" || Parse(name)) return "";
+  std::string known = "cpu, auto";
+  for (const Kind& kind : kKinds) known += fmt::format(", {0}, {0}:NUMBER", kind.name);
+  return fmt::format("must be one of {}, not '{}'", known, name);
+}
+
 Status CheckDeviceName(const std::string& name) {
-  if (name == "cpu" || name == "auto" || Parse(name)) return {};
-  return InvalidArgument(
-      fmt::format("--device: must be cpu, auto, opencl or opencl:NUMBER, not '{}'", name),
-      "device");
+  const std::string fault = DeviceNameFault(name);
+  return fault.empty() ? Status() : InvalidArgument("--device: " + fault, "device");
 }
 
 StatusOr<std::unique_ptr<gpu::Gpu>> OpenDevice(const std::string& name, std::string* opened) {

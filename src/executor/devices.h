@@ -26,10 +26,13 @@ struct Device {
 // All but the CPU, which is always there.
 std::vector<Device> ListDevices();
 
-// kInvalidArgument, with field "device": the text names no kind of device.
+// "", or what is wrong with the name of a device: the end of a sentence that begins with the field.
+std::string DeviceNameFault(const std::string& name);
+
+// The same as kInvalidArgument with the field "device".
 Status CheckDeviceName(const std::string& name);
 
-// The device `name` ("opencl", "opencl:1" ...; without a number the first one),
+// The device `name` ("cuda", "opencl:1" ...; without a number the first one),
 // or nullptr: the CPU, which "cpu" names, and "auto" where no GPU is fit.
 // `opened`: what it is, in words. Errors have the field "device": kNotFound, or
 // kUnimplemented if it cannot give the same bits as the CPU.

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""One conversation on two devices: PoCL's OpenCL gives the same bits as the CPU, whatever was computed where. The environment
+has ROPEWAY_TEST_MODEL."""
+
+import os
+import tempfile
+import unittest
+
+import ropeway
+
+MODEL = os.environ["ROPEWAY_TEST_MODEL"]
+PROMPT = "A list of rivers and the seas into which they flow, with a sentence about each of them: " * 4
+FIELDS = {"max_tokens": 8, "temperature": 0.8, "seed": 5, "logprobs": 2}
+
+
+def open_engine(device, **options):
+    return ropeway.Engine(MODEL, device=device, threads=1, kv_cache_size="32MiB", max_model_len=1024, **options)
+
+
+def key_of(result):
+    return result.token_ids, result.logprobs.tobytes(), result.top_ids.tobytes(), result.top_logprobs.tobytes()
+
+
+class DevicesTest(unittest.TestCase):
+    def test_blocks_on_disk_serve_both(self):
+        with open_engine("cpu") as engine:
+            expected = key_of(engine.generate(PROMPT, **FIELDS))
+        for first, second in (("cpu", "opencl"), ("opencl", "cpu")):
+            with self.subTest(first), tempfile.TemporaryDirectory() as folder:
+                disk = {"kv_disk_path": folder, "kv_disk_size": "64MiB"}
+                with open_engine(first, **disk) as engine:
+                    self.assertEqual(key_of(engine.generate(PROMPT, **FIELDS)), expected)
+                with open_engine(second, **disk) as engine:
+                    result = engine.generate(PROMPT, **FIELDS)
+                    self.assertGreater(result.usage.cached_tokens, 48)
+                    self.assertEqual(key_of(result), expected)
+
+    def test_a_conversation_goes_on_at_the_other_device(self):
+        turns = [[{"role": "user", "content": "Name a river."}], [{"role": "user", "content": "And another one?"}]]
+
+        def talk(*devices):
+            results = []
+            with tempfile.TemporaryDirectory() as folder:
+                for device, messages in zip(devices, turns):
+                    with open_engine(device, state_path=folder) as engine:
+                        results.append(key_of(engine.generate(messages=messages, session="s", **FIELDS)))
+            return results
+
+        expected = talk("cpu", "cpu")
+        self.assertEqual(talk("cpu", "opencl"), expected)
+        self.assertEqual(talk("opencl", "cpu"), expected)
+
+    def test_an_output_goes_on_at_the_other_device(self):
+        fields = {name: value for name, value in FIELDS.items() if name != "logprobs"}
+        with open_engine("cpu") as engine:
+            whole = engine.generate("Once upon a time", **fields).token_ids
+        with open_engine("opencl") as engine:
+            rest = engine.generate("Once upon a time", resume_ids=whole[:3], **fields).token_ids
+        self.assertEqual(rest, whole[3:])
+
+    def test_what_is_no_device_is_said(self):
+        with self.assertRaisesRegex(ropeway.InvalidArgumentError, "must be one of cpu, auto, cuda, cuda:NUMBER, opencl, opencl:NUMBER, not 'gpu'") as raised:
+            open_engine("gpu")
+        self.assertEqual(raised.exception.field, "device")
+        with self.assertRaisesRegex(ropeway.NotFoundError, "there is no OpenCL device 9"):
+            open_engine("opencl:9")
+
+
+if __name__ == "__main__":
+    unittest.main()

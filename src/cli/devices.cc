@@ -1,0 +1,40 @@
+#include "cli/devices.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "base/output.h"
+#include "engine/machine.h"
+#include "executor/devices.h"
+
+namespace ropeway::cli {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+int PrintDevices() {
+  base::Output output;
+  output.Write(fmt::format("cpu       {}\n", engine::CpuName()));
+  for (const executor::Device& device : executor::ListDevices()) {
+    output.Write(fmt::format("{:9} {} ({}), {:.1f} GiB{}\n", device.name, device.info.name,
+                             device.info.driver,
+                             static_cast<double>(device.info.memory_bytes) / kGiB,
+                             device.unfit.empty() ? "" : "; cannot be used: " + device.unfit));
+  }
+  return output.End();
+}
+
+}  // namespace
+
+flags::Command DevicesCommand() {
+  return {"devices",
+          "List what can compute: the values of --device",
+          {},
+          "GPUs are found by CUDA and OpenCL. What cannot give the same bits as the CPU is listed "
+          "with the "
+          "reason.\n\nExample:\n  ropeway devices",
+          [] { return PrintDevices(); }};
+}
+
+}  // namespace ropeway::cli
