@@ -11,7 +11,6 @@
 #include "executor/devices.h"
 #include "kernels/kernels.h"
 #include "policy/policies.h"
-#include "scheduler/cost_model.h"
 #include "scheduler/queue_options.h"
 #include "store/session_store.h"
 
@@ -19,11 +18,6 @@ namespace ropeway::engine {
 namespace {
 
 using scheduler::Strategy;
-
-// Beside decodes prompts come in small chunks, so that no step is long: a request that arrives
-// during a step waits for its end. Larger chunks are hardly cheaper per token
-// (docs/scheduling_notes.md).
-constexpr int kMixedPrefillBudget = 32;
 
 constexpr int kMaxThreads = 1024;
 
@@ -138,10 +132,12 @@ EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_cont
   core.queue = options.queue;
   core.scheduler = options.scheduler;
   // The classic strategies compute their prompts in as few steps as possible.
-  core.step = {
-      .mixed_prefill_budget = scheduler::IsContinuous(options.scheduler) ? kMixedPrefillBudget : 0,
-      .attention_weight = scheduler::StepCost::kFirstWeight,
-      .learn_cost = true};
+  core.step = {.mixed_prefill_budget = scheduler::IsContinuous(options.scheduler)
+                                           ? layout.device.mixed_prefill_budget
+                                           : 0,
+               .attention_weight = layout.device.attention_weight,
+               .learn_cost = true,
+               .device = layout.device};
   core.cache = options.cache;
   core.max_model_len =
       ResolveMaxModelLen(options.model.max_model_len, model_context_length,

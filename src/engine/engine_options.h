@@ -52,7 +52,8 @@ struct EngineCoreOptions {
 Status ValidateEngineOptions(const EngineOptions& options);
 
 // The core's options except `is_end` and the tier; max_model_len is lowered to what the model (its
-// context length) and the KV pool hold. REQUIRES: ValidateEngineOptions(options) is OK.
+// context length) and the KV pool hold, and the device of `layout` says what no option does.
+// REQUIRES: ValidateEngineOptions(options) is OK.
 EngineCoreOptions CoreOptionsOf(const EngineOptions& options, int32_t model_context_length,
                                 const executor::KvLayout& layout);
 

@@ -69,7 +69,7 @@ class TestExecutor : public executor::Executor {
     max_tokens_ = max_num_batched_tokens;
     max_seqs_ = max_num_seqs;
     if (kv_ == Kv::kBlocks) slots_.assign(static_cast<size_t>(blocks) * base::kBlockTokens, Slot{});
-    return executor::KvLayout{blocks, block_bytes, windows};
+    return executor::KvLayout{blocks, block_bytes, windows, device};
   }
 
   // Bytes of a pool of `blocks` blocks.
@@ -110,6 +110,9 @@ class TestExecutor : public executor::Executor {
   // The windows of the groups of layers (KvLayout), set before Init. The tokens depend on what the
   // first one sees; scored ids need one without a window.
   std::vector<int32_t> windows = {0};
+
+  // What Init says of the device.
+  core::DeviceProfile device;
 
   // Changes what is computed.
   std::function<void(core::Batch* batch)> change_batch;

@@ -49,7 +49,11 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     return Status(StatusCode::kResourceExhausted,
                   std::string("cannot set up the executor: ") + e.what());
   }
-  return KvLayout{pool_->num_blocks(), pool_->block_bytes(), pool_->groups().windows};
+  KvLayout layout{pool_->num_blocks(), pool_->block_bytes(), pool_->groups().windows};
+  // The rest of the profile is its defaults: they are a CPU's.
+  layout.device.memory_bytes =
+      int64_t{pool_->num_blocks()} * static_cast<int64_t>(pool_->block_bytes());
+  return layout;
 }
 
 void CpuExecutor::Launch(const core::Batch& batch) { batch_ = &batch; }

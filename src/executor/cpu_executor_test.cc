@@ -299,6 +299,17 @@ TEST(CpuExecutorTest, APoolThatDoesNotFitIsRejected) {
   EXPECT_EQ(status.field(), "kv_cache_bytes");
 }
 
+TEST(CpuExecutorTest, ItsProfileIsASmallCpus) {
+  CpuExecutor executor(TinyModel(), Best(), 1);
+  const KvLayout layout = executor.Init(kPoolBytes, 4, 2).value();
+  EXPECT_EQ(layout.device.mixed_prefill_budget, 32);
+  EXPECT_EQ(layout.device.longest_step, std::chrono::milliseconds(100));
+  EXPECT_DOUBLE_EQ(layout.device.attention_weight, 1.0 / 700);
+  EXPECT_DOUBLE_EQ(layout.device.decode_ratio, 3.0);
+  EXPECT_EQ(static_cast<size_t>(layout.device.memory_bytes),
+            static_cast<size_t>(layout.num_blocks) * layout.block_bytes);
+}
+
 TEST(CpuExecutorTest, AMalformedBatchIsRejected) {
   CpuExecutor executor(TinyModel(), Best(), 1);
   EXPECT_EQ(executor.Wait().status().code(), StatusCode::kInternal);

@@ -9,17 +9,19 @@
 #include <vector>
 
 #include "core/batch.h"
+#include "core/device_profile.h"
 #include "ropeway/status.h"
 
 namespace ropeway::executor {
 
-// The KV pool that the executor allocated.
+// The KV pool that the executor allocated, and the device that has it.
 struct KvLayout {
   int32_t num_blocks = 0;  // Blocks in the pool: ids 0 .. num_blocks - 1.
   size_t block_bytes = 0;  // One block over a group's layers and heads; also the unit of a tier.
   // The positions that the layers of each group see; 0: all. Ascending. Each group has blocks of
   // its own; most models have one group.
   std::vector<int32_t> windows = {0};
+  core::DeviceProfile device{};
 };
 
 // Thread rule: all calls from the engine thread, which may compute inside Wait.

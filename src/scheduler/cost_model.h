@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "core/batch.h"
+#include "core/device_profile.h"
 #include "core/sequence.h"
 #include "scheduler/scheduler_output.h"
 
@@ -56,16 +57,13 @@ struct Work {
 // Thread rule: the scheduler's.
 class StepCost {
  public:
-  // Measured with SmolLM2-135M on 2 cores with AVX-512 VNNI: 0.32 us for an attended position,
-  // 224 us for a token.
-  static constexpr double kFirstWeight = 1.0 / 700;
   // 16 positions would cost as much as the token's own work: no model is that small.
   static constexpr double kMaxWeight = 1.0 / 16;
   static constexpr int32_t kMinRows = 32;
   static constexpr double kKeep =
       0.99;  // What each later step keeps of a step's weight: 100 steps count.
   static constexpr int kMinSteps = 16;  // Below it the fit is not used.
-  // Least standard deviation of the attended positions of a token. With the first weight, 100
+  // Least standard deviation of the attended positions of a token. With a weight of 1/700, 100
   // positions are a seventh of a token's work, above the noise of step times.
   static constexpr double kMinSpread = 100.0;
   static constexpr double kOutlier = 4.0;
@@ -75,7 +73,7 @@ class StepCost {
   static constexpr double kSpeedSeconds = 10.0;  // Busy time that counts in speed().
 
   // `weight`: the initial one, in [0, kMaxWeight].
-  explicit StepCost(double weight = kFirstWeight) : weight_(weight) {}
+  explicit StepCost(double weight = core::DeviceProfile{}.attention_weight) : weight_(weight) {}
 
   // Positions that the tokens [start, start + tokens) attend to.
   static double Positions(int32_t start, int32_t tokens) {

@@ -10,14 +10,6 @@ namespace {
 // Without the prefix cache a longer output is not worth recomputing after a preemption.
 constexpr int32_t kMaxGeneratedWithoutCache = 50;
 
-// Tokens of a prompt that a step computes at least beside decodes, about.
-constexpr int32_t kChunkBesideDecodes = 32;
-
-// The steps from a sequence's start until its slot can start another one, about.
-int32_t StepsToStart(const core::Sequence& sequence) {
-  return kMinRunSteps + sequence.num_ids() / kChunkBesideDecodes;
-}
-
 // What a sequence that is preempted for another one has generated, at most.
 int32_t MostGenerated(const SchedulingOptions& options, bool caching) {
   if (options.preempt_max_generated >= 0) return options.preempt_max_generated;
@@ -109,7 +101,7 @@ std::span<core::Sequence* const> DueList::Find(std::span<core::Sequence* const> 
     steps += StepsToStart(*sequence);
   }
   // Most queues are far from max_wait: then there is nothing to sort.
-  if (base::ToSeconds(max_wait_ - longest) > steps * step_seconds) return {};
+  if (base::ToSeconds(options_.max_wait - longest) > steps * step_seconds) return {};
   // By the time that they wait: one whose prompt took long to encode came late for its order.
   std::ranges::sort(due_, {}, [](const core::Sequence* s) {
     return std::tuple(s->sched.tenant, s->sched.queued_since, s->order);
@@ -128,20 +120,24 @@ std::span<core::Sequence* const> DueList::Find(std::span<core::Sequence* const> 
   return {due_.data(), firsts};
 }
 
+int32_t DueList::StepsToStart(const core::Sequence& sequence) const {
+  return kMinRunSteps + sequence.num_ids() / options_.chunk;
+}
+
 bool DueList::MustStart(std::span<core::Sequence* const> of_one_tenant, base::TimePoint now,
                         double step_seconds) const {
   // Half of its slots start others, each after kMinRunSteps and its prompt.
   const double half = HalfOf(tenants_->Of(*of_one_tenant[0]));
   double steps = 1.0;  // Until the next one can start; the first one's start takes one.
   for (const core::Sequence* sequence : of_one_tenant) {
-    const base::Duration left = max_wait_ - (now - sequence->sched.queued_since);
+    const base::Duration left = options_.max_wait - (now - sequence->sched.queued_since);
     if (base::ToSeconds(left) <= steps * step_seconds) return true;
     steps += StepsToStart(*sequence) / half;
   }
   return false;
 }
 
-Takeover::Takeover(const SchedulingOptions& options, base::Duration max_wait,
+Takeover::Takeover(const SchedulingOptions& options, const DueOptions& due,
                    const policy::SchedulingPolicy* policy, kvcache::KvCacheManager* kv,
                    const UrgentSteps* urgent, TenantTable* tenants, Slots* slots)
     : preempt_max_generated_(MostGenerated(options, kv->caching())),
@@ -150,7 +146,7 @@ Takeover::Takeover(const SchedulingOptions& options, base::Duration max_wait,
       urgent_(urgent),
       tenants_(tenants),
       slots_(slots),
-      due_(max_wait, tenants) {
+      due_(due, tenants) {
   candidates_.reserve(2 * static_cast<size_t>(slots->max()));
 }
 

@@ -4,11 +4,13 @@
 #define ROPEWAY_SCHEDULER_PREEMPTION_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <tuple>
 #include <vector>
 
 #include "base/clock.h"
+#include "core/device_profile.h"
 #include "core/sequence.h"
 #include "kvcache/kv_cache_manager.h"
 #include "policy/scheduling_policy.h"
@@ -51,13 +53,19 @@ class MemoryPreemption {
   std::vector<core::Sequence*> candidates_;  // A member to avoid allocation.
 };
 
+struct DueOptions {
+  base::Duration max_wait{};
+  // Tokens of a prompt that a step computes at least beside decodes, about.
+  int32_t chunk = core::DeviceProfile{}.mixed_prefill_budget;
+};
+
 // The sequences that must start now, so that all that wait start within max_wait of their arrival.
 // Thread rule: the scheduler's.
 class DueList {
  public:
   // The table must outlive it.
-  DueList(base::Duration max_wait, const TenantTable* tenants)
-      : max_wait_(max_wait), tenants_(tenants) {}
+  DueList(const DueOptions& options, const TenantTable* tenants)
+      : options_(options), tenants_(tenants) {}
   // For a queue of so many. Throws std::bad_alloc.
   void Reserve(size_t sequences);
   // The sequences that must start now: of each tenant, those that never ran and wait longest. A
@@ -70,7 +78,10 @@ class DueList {
   bool MustStart(std::span<core::Sequence* const> of_one_tenant, base::TimePoint now,
                  double step_seconds) const;
 
-  const base::Duration max_wait_;
+  // The steps from a sequence's start until its slot can start another one, about.
+  int32_t StepsToStart(const core::Sequence& sequence) const;
+
+  const DueOptions options_;
   const TenantTable* const tenants_;
   std::vector<core::Sequence*> due_;  // A member to avoid allocation.
 };
@@ -99,7 +110,7 @@ class DueList {
 class Takeover {
  public:
   // The others must outlive it.
-  Takeover(const SchedulingOptions& options, base::Duration max_wait,
+  Takeover(const SchedulingOptions& options, const DueOptions& due,
            const policy::SchedulingPolicy* policy, kvcache::KvCacheManager* kv,
            const UrgentSteps* urgent, TenantTable* tenants, Slots* slots);
   // For so many sequences and tenants. Throws std::bad_alloc.

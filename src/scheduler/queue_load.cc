@@ -42,12 +42,12 @@ void Pace::OnStep(const Work& work, base::Duration took) {
   Fit();
 }
 
-// Minimises the squared errors of the steps plus prior x (output_seconds - kRatio x
+// Minimises the squared errors of the steps plus prior x (output_seconds - ratio x
 // prompt_seconds)^2.
 void Pace::Fit() {
-  const double prior = kPrior * (sums_.pp / (kRatio * kRatio) + sums_.oo);
-  const double pp = sums_.pp + prior * kRatio * kRatio;
-  const double po = sums_.po - prior * kRatio;
+  const double prior = kPrior * (sums_.pp / (ratio_ * ratio_) + sums_.oo);
+  const double pp = sums_.pp + prior * ratio_ * ratio_;
+  const double po = sums_.po - prior * ratio_;
   const double oo = sums_.oo + prior;
   const double determinant = pp * oo - po * po;
   if (determinant > 0.0) {
@@ -56,9 +56,9 @@ void Pace::Fit() {
     if (prompt_seconds_ > 0.0 && output_seconds_ > 0.0) return;
   }
   // Noise has made one of them negative: the steps are too alike to tell the two apart.
-  prompt_seconds_ = (sums_.pt + kRatio * sums_.ot) /
-                    (sums_.pp + 2.0 * kRatio * sums_.po + kRatio * kRatio * sums_.oo);
-  output_seconds_ = kRatio * prompt_seconds_;
+  prompt_seconds_ = (sums_.pt + ratio_ * sums_.ot) /
+                    (sums_.pp + 2.0 * ratio_ * sums_.po + ratio_ * ratio_ * sums_.oo);
+  output_seconds_ = ratio_ * prompt_seconds_;
 }
 
 // --- LoadView.

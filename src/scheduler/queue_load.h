@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "core/device_profile.h"
 #include "core/job.h"
 #include "policy/output_predictor.h"
 #include "policy/scheduling_policy.h"
@@ -27,15 +28,12 @@ namespace ropeway::scheduler {
 // by least squares over the busy steps, with exponential forgetting. A decode of a few dozen rows
 // is bound by memory and a large chunk is not, so b is some times a: one speed for both, measured
 // while a burst's prompts are computed, promises waits that are some times too short. While steps
-// of one kind only were seen, the other follows by kRatio.
+// of one kind only were seen, the other follows by `decode_ratio`.
 //
 // Thread rule: the scheduler's.
 class Pace {
  public:
-  // Measured with SmolLM2-135M on 2 cores with AVX-512 VNNI: 224 us for a prompt's token, 650 us
-  // for a decode among 16.
-  static constexpr double kRatio = 3.0;
-  // The weight of that ratio against the steps. It decides only what these leave open.
+  // The weight of the ratio against the steps. It decides only what these leave open.
   static constexpr double kPrior = 0.001;
   static constexpr double kSeconds = 10.0;  // Busy time that counts.
   // Nothing is known before so much busy time: the first steps of a burst are small and cold.
@@ -44,6 +42,9 @@ class Pace {
   // in a row: that is a change of the machine, and all begins anew.
   static constexpr double kOutlier = 8.0;
   static constexpr int kMaxOutliers = 8;
+
+  // `decode_ratio`: b / a of the device, about (core::DeviceProfile); above 0.
+  explicit Pace(double decode_ratio = core::DeviceProfile{}.decode_ratio) : ratio_(decode_ratio) {}
 
   // `took`: without sampling.
   void OnStep(const Work& work, base::Duration took);
@@ -61,6 +62,7 @@ class Pace {
 
   void Fit();
 
+  double ratio_;
   Sums sums_;
   double busy_seconds_ = 0.0;
   double prompt_seconds_ = 0.0;  // Per unit of cost.
@@ -211,8 +213,10 @@ class LoadView {
 // Thread rule: the scheduler's.
 class QueueLoad {
  public:
-  QueueLoad(const CostModel* costs, const LoadOptions& options)
-      : costs_(costs), options_(options) {}
+  // `decode_ratio`: see Pace.
+  QueueLoad(const CostModel* costs, const LoadOptions& options,
+            double decode_ratio = core::DeviceProfile{}.decode_ratio)
+      : costs_(costs), options_(options), pace_(decode_ratio) {}
 
   // The job came; throws std::bad_alloc with nothing changed.
   void Add(const core::Job& job);

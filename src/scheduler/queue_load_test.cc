@@ -49,10 +49,19 @@ TEST(PaceTest, WhatWasNotSeenFollowsByTheUsualRatio) {
     decodes.OnStep({0, 50}, milliseconds(300));
     both.OnStep({64, 32}, milliseconds(480));
   }
-  EXPECT_NEAR(prompts.Seconds({0, 1000}), Pace::kRatio * 2.0, 1e-6);
-  EXPECT_NEAR(decodes.Seconds({1000, 0}), 6.0 / Pace::kRatio, 1e-6);
+  EXPECT_NEAR(prompts.Seconds({0, 1000}), core::DeviceProfile{}.decode_ratio * 2.0, 1e-6);
+  EXPECT_NEAR(decodes.Seconds({1000, 0}), 6.0 / core::DeviceProfile{}.decode_ratio, 1e-6);
   EXPECT_NEAR(both.Seconds({1000, 0}), 3.0, 0.1);
   EXPECT_NEAR(both.Seconds({0, 1000}), 9.0, 0.3);
+}
+
+TEST(PaceTest, TheRatioIsTheDevices) {
+  Pace prompts(8.0);
+  Pace decodes(8.0);
+  prompts.OnStep({100, 0}, milliseconds(200));
+  decodes.OnStep({0, 50}, milliseconds(800));
+  EXPECT_NEAR(prompts.Seconds({0, 1000}), 16.0, 1e-6);
+  EXPECT_NEAR(decodes.Seconds({1000, 0}), 2.0, 1e-6);
 }
 
 TEST(PaceTest, AStallIsLeftOutAndAChangeIsNot) {

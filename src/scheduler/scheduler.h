@@ -65,9 +65,9 @@ class Scheduler final : public AdmissionQueue {
   // The read of a fetching sequence is over, whatever it brought (`computed`).
   void FetchDone(core::Sequence* sequence) { slots_.FetchDone(sequence); }
 
-  // Where tenants have names, prompts make a step about this long at most, but it has at least
-  // kLeastStep units: with fewer rows the kernels are slower (docs/performance.md).
-  static constexpr base::Duration kLongestStep = std::chrono::milliseconds(100);
+  // Where tenants have names, prompts make a step about as long as the device's longest_step at
+  // most, but it has at least kLeastStep units: with fewer rows the kernels are slower
+  // (docs/performance.md).
   static constexpr double kLeastStep = 64;
 
   // Schedules the next step: moves states and allocates blocks accordingly. The reply is valid
@@ -133,6 +133,7 @@ class Scheduler final : public AdmissionQueue {
   const SchedulingOptions options_;
   const int32_t long_rope_above_;
   const bool whole_prompts_;
+  const base::Duration longest_step_;
   policy::SchedulingPolicy* const policy_;
   kvcache::KvCacheManager* const kv_;
   // What lasts from step to step: costs, load, tenants, and the sequences that wait or run.

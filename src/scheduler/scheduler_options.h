@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/batch.h"
+#include "core/device_profile.h"
 #include "ropeway/options.h"
 #include "ropeway/status.h"
 
@@ -28,11 +29,11 @@ inline bool IsPadded(const SchedulingOptions& options) {
 // InvalidArgument with the field at fault.
 Status CheckSchedulingOptions(const SchedulingOptions& options);
 
-// What no flag sets: it follows from the model and the strategy.
+// What no flag sets: it follows from the model, the strategy and the device.
 struct StepOptions {
   // Cost of all chunks in a step in which others decode: this, or twice the decodes' cost if that
-  // is more and the step is short enough (Scheduler::kLongestStep); 0: no such limit. It does not
-  // bind class high.
+  // is more and the step is short enough (device.longest_step); 0: no such limit. It does not bind
+  // class high.
   int mixed_prefill_budget = 0;
   // A sequence that grows longer is computed anew, with the long factors of RoPE.
   int32_t long_rope_above = core::kNoLongRope;
@@ -41,6 +42,8 @@ struct StepOptions {
   bool whole_prompts = false;
   double attention_weight = 0.0;  // The initial weight of StepCost.
   bool learn_cost = false;        // Learn the weight from the steps' times.
+  // For everything else that depends on the device.
+  core::DeviceProfile device{};
 };
 
 }  // namespace ropeway::scheduler

@@ -426,6 +426,29 @@ TEST_F(TenantsTest, PromptsAloneTakeShortStepsWhereTenantsHaveNames) {
   }
 }
 
+TEST_F(TenantsTest, TheDeviceSaysHowLongAStepIsAtMost) {
+  step_options_.learn_cost = true;
+  step_options_.device.longest_step = std::chrono::milliseconds(25);
+  StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 4096});
+  AddOf("a", 10'000);
+  EXPECT_EQ(Step(), "1:0+4096");
+  scheduler_->OnStep(std::chrono::milliseconds(100));
+  EXPECT_EQ(Step(), "1:4096+1024");
+}
+
+TEST_F(TenantsTest, TheDeviceSaysWhatADecodeCostsUntilOneRan) {
+  step_options_.learn_cost = true;
+  step_options_.device.decode_ratio = 8.0;
+  StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 4096});
+  AddOf("a", 10'000);
+  Step();
+  scheduler_->OnStep(std::chrono::seconds(1));
+  LoadView view;
+  scheduler_->View(&view);
+  ASSERT_TRUE(view.known());
+  EXPECT_NEAR(view.Seconds({.output = 100}), 8 * view.Seconds({.prompt = 100}), 1e-9);
+}
+
 TEST_F(TenantsTest, PromptsMakeStepsOfDecodesShortToo) {
   for (const Priority priority : {Priority::kMedium, Priority::kHigh}) {
     for (const bool named : {false, true}) {

@@ -91,7 +91,7 @@ TEST(StepCostTest, StepsThatAreAlikeOrSmallChangeNothing) {
   Machine machine(&cost, kToken, 20 * kPosition, 0.3);
   for (int i = 0; i < 500; ++i) machine.Step(0, 64);      // Short prompts.
   for (int i = 0; i < 500; ++i) machine.Step(i * 8, 16);  // As decodes: few rows.
-  EXPECT_EQ(cost.weight(), StepCost::kFirstWeight);
+  EXPECT_EQ(cost.weight(), core::DeviceProfile{}.attention_weight);
   EXPECT_EQ(cost.ChunkFor(100, 0, 1e9), 0);
 }
 

@@ -16,8 +16,8 @@ class TakeoverTest : public SlotsTest {
     options.max_num_batched_tokens = 64;
     SlotsTest::Begin(options, blocks);
     urgent_ = std::make_unique<UrgentSteps>(&policy_, 0);
-    takeover_ = std::make_unique<Takeover>(options, kMaxWait, &policy_, kv_.get(), urgent_.get(),
-                                           tenants_.get(), slots_.get());
+    takeover_ = std::make_unique<Takeover>(options, DueOptions{.max_wait = kMaxWait}, &policy_,
+                                           kv_.get(), urgent_.get(), tenants_.get(), slots_.get());
     takeover_->Reserve(32, 32);
   }
   core::Sequence* RunLow(int32_t prompt = 4) {
@@ -152,7 +152,7 @@ class DueListTest : public SlotsTest {
   DueListTest() { Begin({.max_num_seqs = 4, .max_num_batched_tokens = 64}, 64); }
   // Ids of what is due at that time, with steps of a tenth of a second.
   std::string At(double seconds) {
-    DueList list(std::chrono::seconds(10), tenants_.get());
+    DueList list({.max_wait = std::chrono::seconds(10), .chunk = chunk_}, tenants_.get());
     list.Reserve(32);
     std::string text;
     for (const core::Sequence* sequence :
@@ -161,6 +161,8 @@ class DueListTest : public SlotsTest {
     }
     return text;
   }
+
+  int32_t chunk_ = 32;
 };
 
 TEST_F(DueListTest, TheLastOneMustStartAtItsTime) {
@@ -174,6 +176,16 @@ TEST_F(DueListTest, TheFirstStartsEarlierForThoseBehindIt) {
   // Each start after kMinRunSteps of the one before: 1.7 s for the third.
   EXPECT_EQ(At(8.2), "");
   EXPECT_EQ(At(8.31), "1");
+}
+
+TEST_F(DueListTest, APromptTakesStepsByTheChunkOfTheDevice) {
+  for (int i = 0; i < 2; ++i) Add(320);
+  // The second one starts 8 + 10 steps after the first.
+  EXPECT_EQ(At(8.05), "");
+  EXPECT_EQ(At(8.15), "1");
+  chunk_ = 320;  // 8 + 1 steps.
+  EXPECT_EQ(At(8.95), "");
+  EXPECT_EQ(At(9.05), "1");
 }
 
 TEST_F(DueListTest, MoreSlotsOfATenantStartMore) {
