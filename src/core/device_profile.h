@@ -24,6 +24,15 @@ struct DeviceProfile {
   // a prompt's token, as seconds of a unit. A decode is bound by memory and a large chunk is not.
   double attention_weight = 1.0 / 700;
   double decode_ratio = 3.0;
+  // How the time of a step grows with its rows. Few rows are bound by memory: `spare` units more
+  // cost such a step little; one of fewer than `telling_rows` rows tells nothing of a token's work;
+  // and only from `efficient_step` units on the kernels are at full speed (docs/performance.md).
+  double spare = 16;
+  int32_t telling_rows = 32;
+  double efficient_step = 64;
+  // Tokens that are left of an urgent prompt, at most: a longer rest would delay the decodes by
+  // more than it gains (scheduler::UrgentSteps).
+  int32_t urgent_prompt = 128;
   // The device's memory that Init has taken. A CPU's weights are not in it: the model has them.
   int64_t memory_bytes = 0;
 };

@@ -28,6 +28,10 @@ core::DeviceProfile FastDevice() {
   device.longest_step = milliseconds(20);
   device.attention_weight = 1.0 / 7000;
   device.decode_ratio = 10.0;
+  device.spare = 128;
+  device.telling_rows = 128;
+  device.efficient_step = 256;
+  device.urgent_prompt = 512;
   return device;
 }
 
@@ -125,6 +129,16 @@ TEST_F(DeviceProfileTest, AFastDeviceTakesLargeChunksBesideDecodes) {
   Start(FastDevice(), 10);
   EXPECT_EQ(FirstChunkBesideADecode(480), 480) << "of 512 units";
   EXPECT_DOUBLE_EQ(core_->stats().attention_weight, 1.0 / 7000);
+}
+
+TEST_F(DeviceProfileTest, LongPromptsGetWhatADeviceHasToSpare) {
+  options_.scheduler.max_num_batched_tokens = 1024;
+  options_.scheduler.long_prefill_budget = 256;
+  Start(FastDevice(), 10);
+  EXPECT_EQ(FirstChunkBesideADecode(2000), 126) << "of 128 units";
+  options_.scheduler.long_prefill_budget = 64;
+  Start(FastDevice(), 10);
+  EXPECT_EQ(FirstChunkBesideADecode(2000), 63) << "of 64, which the option says";
 }
 
 TEST_F(DeviceProfileTest, AnOptionBoundsWhatTheDeviceWouldTake) {

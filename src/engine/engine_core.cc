@@ -20,9 +20,6 @@ namespace {
 constexpr int kStoresPerStep = 4;
 constexpr int kStoresPerIdleCall = 16;
 
-// Prompt tokens of a step that tell what one costs.
-constexpr int kLeastRowsToLearn = 64;
-
 // Equal for the same text, which is how a rejected request is known when it comes again.
 uint64_t ContentOf(const core::Sequence& sequence) {
   uint64_t content = 0;
@@ -299,7 +296,7 @@ void EngineCore::Compute() {
   stats_.last_sampling = result->sampling;
   CountRows();
   // A step that mostly decodes, or hardly fills, says little about what a prompt's tokens cost.
-  if (stats_.last_prefill_rows >= kLeastRowsToLearn &&
+  if (stats_.last_prefill_rows >= options_.step.device.efficient_step &&
       2 * stats_.last_prefill_rows > stats_.last_rows) {
     kv_.read_cost().OnPrefill(stats_.last_rows, took);
   }

@@ -306,6 +306,10 @@ TEST(CpuExecutorTest, ItsProfileIsASmallCpus) {
   EXPECT_EQ(layout.device.longest_step, std::chrono::milliseconds(100));
   EXPECT_DOUBLE_EQ(layout.device.attention_weight, 1.0 / 700);
   EXPECT_DOUBLE_EQ(layout.device.decode_ratio, 3.0);
+  EXPECT_DOUBLE_EQ(layout.device.spare, 16);
+  EXPECT_EQ(layout.device.telling_rows, 32);
+  EXPECT_DOUBLE_EQ(layout.device.efficient_step, 64);
+  EXPECT_EQ(layout.device.urgent_prompt, 128);
   EXPECT_EQ(static_cast<size_t>(layout.device.memory_bytes),
             static_cast<size_t>(layout.num_blocks) * layout.block_bytes);
 }

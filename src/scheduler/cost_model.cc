@@ -27,7 +27,7 @@ void StepCost::OnStep(int32_t rows, double attended_positions, base::Duration to
   const double seconds = base::ToSeconds(took);
   if (rows <= 0 || seconds <= 0.0) return;
   if (busy) AddSpeed(rows + weight_ * attended_positions, seconds);
-  if (rows >= kMinRows) Fit(attended_positions / rows, seconds / rows);
+  if (rows >= min_rows_) Fit(attended_positions / rows, seconds / rows);
 }
 
 void StepCost::Fit(double x, double y) {
@@ -112,7 +112,7 @@ std::optional<CostModel::BusyStep> CostModel::OnStep(const SchedulerOutput& step
   const double prompts = step.num_tokens + step_.weight() * step.positions - step.decode_cost;
   // Few decodes are bound by memory: their speed does not tell how fast a queue is served.
   const bool busy =
-      step.num_tokens >= StepCost::kMinRows || 2 * static_cast<int>(step.items.size()) >= limit;
+      step.num_tokens >= step_.min_rows() || 2 * static_cast<int>(step.items.size()) >= limit;
   step_.OnStep(step.num_tokens, step.positions, computing, busy);
   if (!busy) return {};
   return BusyStep{{.prompt = std::max(0.0, prompts), .output = step.decode_cost}, computing};

@@ -42,7 +42,7 @@ struct Work {
 //
 //     n + weight x (n x start + n x (n + 1) / 2)
 //
-// The weight is learned from the steps' times: over the steps with at least kMinRows tokens
+// The weight is learned from the steps' times: over the steps with at least min_rows tokens
 // (smaller ones are bound by memory and tell nothing about a token's work), least squares without
 // intercept
 //
@@ -59,7 +59,6 @@ class StepCost {
  public:
   // 16 positions would cost as much as the token's own work: no model is that small.
   static constexpr double kMaxWeight = 1.0 / 16;
-  static constexpr int32_t kMinRows = 32;
   static constexpr double kKeep =
       0.99;  // What each later step keeps of a step's weight: 100 steps count.
   static constexpr int kMinSteps = 16;  // Below it the fit is not used.
@@ -72,8 +71,10 @@ class StepCost {
   static constexpr double kSlowest = 32.0;
   static constexpr double kSpeedSeconds = 10.0;  // Busy time that counts in speed().
 
-  // `weight`: the initial one, in [0, kMaxWeight].
-  explicit StepCost(double weight = core::DeviceProfile{}.attention_weight) : weight_(weight) {}
+  // `weight`: the initial one, in [0, kMaxWeight]. `min_rows`: the device's telling_rows.
+  explicit StepCost(double weight = core::DeviceProfile{}.attention_weight,
+                    int32_t min_rows = core::DeviceProfile{}.telling_rows)
+      : min_rows_(min_rows), weight_(weight) {}
 
   // Positions that the tokens [start, start + tokens) attend to.
   static double Positions(int32_t start, int32_t tokens) {
@@ -92,6 +93,7 @@ class StepCost {
   // in speed(), the speed under load.
   void OnStep(int32_t rows, double attended_positions, base::Duration took, bool busy = true);
 
+  int32_t min_rows() const { return min_rows_; }
   double weight() const { return weight_; }
 
   // Units of cost per second of busy steps, over the last kSpeedSeconds of them; 0 before the
@@ -109,6 +111,7 @@ class StepCost {
   void Fit(double x, double y);
   void AddSpeed(double cost, double seconds);
 
+  int32_t min_rows_;
   double weight_;
   Sums sums_;
   double a_ = 0.0;  // Seconds per row; 0: nothing is expected yet.
@@ -151,8 +154,10 @@ class SamplingCost {
 class CostModel {
  public:
   // `attention_weight`: the initial one of StepCost. `learns`: what steps cost is learned; else
-  // only how long they take.
-  CostModel(double attention_weight, bool learns) : step_(attention_weight), learns_(learns) {}
+  // only how long they take. `min_rows`: see StepCost.
+  CostModel(double attention_weight, bool learns,
+            int32_t min_rows = core::DeviceProfile{}.telling_rows)
+      : step_(attention_weight, min_rows), learns_(learns) {}
 
   const StepCost& step() const { return step_; }
   const SamplingCost& sampling() const { return sampling_; }

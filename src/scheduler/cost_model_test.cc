@@ -66,6 +66,12 @@ TEST_F(CostModelTest, ABusyStepTellsItsWorkWithoutSampling) {
       << "half the slots are taken";
 }
 
+TEST_F(CostModelTest, TheDeviceSaysWhenAStepTellsThePace) {
+  CostModel large(0.0, true, /*min_rows=*/128);
+  EXPECT_FALSE(large.OnStep(StepOf(127), milliseconds(50), {}, running_, 8));
+  EXPECT_TRUE(large.OnStep(StepOf(128), milliseconds(50), {}, running_, 8));
+}
+
 TEST_F(CostModelTest, SamplingCostsItsPartOfTheStepInUnits) {
   // Two workers: 40 ms of theirs are 20 ms of the step, whose other 40 ms compute 40 tokens.
   model_.OnStep(StepOf(40), milliseconds(60), ResultOf(milliseconds(40), milliseconds(20)),

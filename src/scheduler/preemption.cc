@@ -269,7 +269,7 @@ void Takeover::StartBelowShare(StepOrder* order) {
     order->queue.Remove(sequence);
     if (!sequence->running()) continue;
     sequence->sched.first_turn =
-        has_none && sequence->num_ids() - sequence->computed <= UrgentSteps::kMaxPrompt;
+        has_none && sequence->num_ids() - sequence->computed <= urgent_->most();
   }
 }
 

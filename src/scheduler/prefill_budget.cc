@@ -8,9 +8,6 @@ namespace {
 
 // Part of a step's budget that prefills get whatever the decodes cost.
 constexpr double kLeastPart = 1.0 / 8;
-// Few decodes are bound by memory: this much more costs their step little
-// (docs/scheduling_notes.md).
-constexpr double kSpare = 16;
 // What prefills may add to many decodes, in units of the decodes' cost: a step takes at most about
 // three times as long.
 constexpr double kMixedPart = 2;
@@ -19,22 +16,22 @@ constexpr double kMixedPart = 2;
 
 void PrefillBudget::Begin(double decode_cost, bool after_urgent, double step) {
   high_ = std::max(options_.all - decode_cost, kLeastPart * options_.all);
-  high_ = std::min(high_, std::max(kUrgent, step - decode_cost));
+  high_ = std::min(high_, std::max(options_.urgent, step - decode_cost));
   others_ = high_;
-  if (after_urgent) high_ = std::min(high_, std::max(kUrgent, kMixedPart * decode_cost));
+  if (after_urgent) high_ = std::min(high_, std::max(options_.urgent, kMixedPart * decode_cost));
   if (options_.mixed > 0 && decode_cost > 0) {
     const double beside = std::min(kMixedPart * decode_cost, step - decode_cost);
     others_ = std::min(others_, std::max(options_.mixed, beside));
   }
   long_ = others_;
   if (decode_cost > 0) {
-    long_ = std::min(options_.long_ones, std::max(kSpare, kMixedPart * decode_cost));
+    long_ = std::min(options_.long_ones, std::max(options_.spare, kMixedPart * decode_cost));
   }
 }
 
 void PrefillBudget::BeginUrgent(double decode_cost, double first_need) {
   Begin(decode_cost, false);
-  high_ = std::min(high_, std::max(kUrgent, first_need));
+  high_ = std::min(high_, std::max(options_.urgent, first_need));
   long_ = high_;  // The first may be the rest of a long prompt.
   others_ = 0;
 }
@@ -50,8 +47,8 @@ void PrefillBudget::Spend(double cost, bool is_long) {
   if (is_long) long_ -= cost;
 }
 
-UrgentSteps::UrgentSteps(const policy::SchedulingPolicy* policy, int max_chunk)
-    : policy_(policy), longest_(max_chunk > 0 ? std::min(kMaxPrompt, max_chunk) : kMaxPrompt) {}
+UrgentSteps::UrgentSteps(const policy::SchedulingPolicy* policy, int max_chunk, int32_t most)
+    : policy_(policy), most_(most), longest_(max_chunk > 0 ? std::min(most, max_chunk) : most) {}
 
 bool UrgentSteps::Leaves(const Ranked& decode, const core::Sequence& urgent) const {
   const core::Sequence& its = *decode.sequence;

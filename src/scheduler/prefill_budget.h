@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/device_profile.h"
 #include "core/sequence.h"
 #include "policy/scheduling_policy.h"
 #include "scheduler/cost_model.h"
@@ -21,22 +22,23 @@ struct PrefillBudgetOptions {
   double all = 1;         // A whole step, decodes included.
   double mixed = 0;       // Beside decodes: see StepOptions::mixed_prefill_budget.
   double long_ones = 64;  // Beside decodes: see SchedulingOptions::long_prefill_budget.
+  // Of long ones, whatever the decodes cost.
+  double spare = core::DeviceProfile{}.spare;
+  // Urgent prompts go one after the other in steps of their own: the first gets what it needs, all
+  // together at most this. More would make each of them wait for all, and saves little.
+  double urgent = core::DeviceProfile{}.efficient_step;
 };
 
 // What the prefills of one step may cost, in units of StepCost. Three limits, each within the one
 // before: for class high, for the other classes, and for the long prompts among those.
 class PrefillBudget {
  public:
-  // Urgent prompts go one after the other in steps of their own: the first gets what it needs, all
-  // together at most this. More would make each of them wait for all, and saves little.
-  static constexpr double kUrgent = 64;
-
   explicit PrefillBudget(const PrefillBudgetOptions& options) : options_(options) {}
 
   // Begins a step with decodes of the given cost; 0: there are none. `after_urgent`: decodes were
   // left out of the steps before it, so prompts of class high are limited too. `step`: what the
-  // step may cost with its decodes; whatever these cost, prompts of class high get kUrgent, and
-  // the others beside decodes options.mixed.
+  // step may cost with its decodes; whatever these cost, prompts of class high get
+  // options.urgent, and the others beside decodes options.mixed.
   void Begin(double decode_cost, bool after_urgent = false,
              double step = std::numeric_limits<double>::infinity());
   // Begins a step that belongs to urgent prompts; the first needs `first_need`.
@@ -59,13 +61,14 @@ class PrefillBudget {
 // row all decode again. Thread rule: the scheduler's.
 class UrgentSteps {
  public:
-  // Tokens left of the prompt, at most: a longer rest would delay the decodes by more than it
-  // gains.
-  static constexpr int32_t kMaxPrompt = 128;
   static constexpr int kMaxSteps = 4;
 
-  // `max_chunk`: tokens of one prompt in one step; 0: no such limit. The policy must outlive it.
-  UrgentSteps(const policy::SchedulingPolicy* policy, int max_chunk);
+  // `max_chunk`: tokens of one prompt in one step; 0: no such limit. `most`: tokens left of an
+  // urgent prompt. The policy must outlive it.
+  UrgentSteps(const policy::SchedulingPolicy* policy, int max_chunk,
+              int32_t most = core::DeviceProfile{}.urgent_prompt);
+
+  int32_t most() const { return most_; }
 
   // Whether its prompt goes before other prompts: class high, or a tenant's first turn.
   bool GoesFirst(const core::Sequence& sequence) const {
@@ -98,7 +101,8 @@ class UrgentSteps {
   bool AnyLeaves(std::span<const Ranked> running, const core::Sequence& urgent) const;
 
   const policy::SchedulingPolicy* const policy_;
-  const int32_t longest_;
+  const int32_t most_;
+  const int32_t longest_;  // At most a chunk.
   core::Sequence* owner_ = nullptr;
   int steps_ = 0;  // Urgent steps in a row.
   bool paused_ = false;

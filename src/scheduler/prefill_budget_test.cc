@@ -24,6 +24,24 @@ TEST(PrefillBudget, AloneAPromptGetsTheWholeStep) {
   EXPECT_EQ(budget.For(false, true), 412);
 }
 
+TEST(PrefillBudget, TheDeviceSaysWhatCostsAStepLittle) {
+  PrefillBudgetOptions options = kOptions;
+  options.long_ones = 1000;
+  options.spare = 200;
+  options.urgent = 256;
+  PrefillBudget budget(options);
+  budget.Begin(4);
+  EXPECT_EQ(budget.For(false, true), 32) << "within what all prompts get";
+  options.mixed = 500;
+  PrefillBudget large(options);
+  large.Begin(4);
+  EXPECT_EQ(large.For(false, true), 200);
+  large.BeginUrgent(4, 10);
+  EXPECT_EQ(large.For(true, false), 256);
+  large.Begin(90, false, 100);
+  EXPECT_EQ(large.For(true, false), 256) << "class high goes on faster";
+}
+
 TEST(PrefillBudget, AStepMayHaveALimit) {
   PrefillBudget budget(kOptions);
   budget.Begin(0, false, 100);
@@ -32,7 +50,7 @@ TEST(PrefillBudget, AStepMayHaveALimit) {
   budget.Begin(40, false, 100);
   EXPECT_EQ(budget.For(false, false), 60);
   EXPECT_EQ(budget.For(false, true), 60);
-  EXPECT_EQ(budget.For(true, false), PrefillBudget::kUrgent) << "class high goes on faster";
+  EXPECT_EQ(budget.For(true, false), kOptions.urgent) << "class high goes on faster";
   budget.Begin(80, false, 100);
   EXPECT_EQ(budget.For(false, false), 32) << "prompts go on beside many decodes";
   budget.Begin(4, false, 20);
@@ -70,7 +88,7 @@ TEST(PrefillBudget, WithoutAMixedBudgetAllGetTheSame) {
 TEST(PrefillBudget, AfterUrgentStepsAllAreLimited) {
   PrefillBudget budget(kOptions);
   budget.Begin(20, /*after_urgent=*/true);
-  EXPECT_EQ(budget.For(true, false), PrefillBudget::kUrgent);
+  EXPECT_EQ(budget.For(true, false), kOptions.urgent);
   EXPECT_EQ(budget.For(false, false), 40);
   budget.Begin(50, /*after_urgent=*/true);
   EXPECT_EQ(budget.For(true, false), 100);
@@ -86,7 +104,7 @@ TEST(PrefillBudget, AnUrgentStepBelongsToTheFirstPrompt) {
   // Small ones share it.
   budget.BeginUrgent(4, 20);
   budget.Spend(20, false);
-  EXPECT_EQ(budget.For(true, false), PrefillBudget::kUrgent - 20);
+  EXPECT_EQ(budget.For(true, false), kOptions.urgent - 20);
 }
 
 class UrgentStepsTest : public testing::Test {
@@ -146,11 +164,20 @@ TEST_F(UrgentStepsTest, OnlyOfClassHigh) {
 }
 
 TEST_F(UrgentStepsTest, OnlyWhereLittleIsLeft) {
-  prompt_.length = UrgentSteps::kMaxPrompt + 1;
+  prompt_.length = steps_.most() + 1;
   EXPECT_EQ(Choose(), nullptr);
   prompt_.computed = 1;
   EXPECT_EQ(Choose(), &prompt_);
+  UrgentSteps long_ones(&policy_, 0, /*most=*/512);
+  prompt_.length = 512;
+  prompt_.computed = 0;
+  long_ones.Choose(running_, nullptr);
+  EXPECT_EQ(long_ones.owner(), &prompt_);
+  prompt_.length = 513;
+  long_ones.Choose(running_, nullptr);
+  EXPECT_EQ(long_ones.owner(), nullptr);
   // The limit is at most a chunk.
+  prompt_.length = steps_.most();
   UrgentSteps chunks(&policy_, 64);
   chunks.Choose(running_, nullptr);
   EXPECT_EQ(chunks.owner(), nullptr);
@@ -174,12 +201,12 @@ TEST_F(UrgentStepsTest, AfterFourUrgentStepsAllDecode) {
 
 TEST_F(UrgentStepsTest, StartsFirstWhereNoOtherPrefills) {
   other_.request.priority = Priority::kHigh;
-  other_.length = UrgentSteps::kMaxPrompt;
+  other_.length = steps_.most();
   Ranked first = Of(&other_);
   EXPECT_FALSE(steps_.StartsFirst(first, running_));
   prompt_.request.priority = Priority::kMedium;
   EXPECT_TRUE(steps_.StartsFirst(first, running_));
-  other_.length = UrgentSteps::kMaxPrompt + 10;
+  other_.length = steps_.most() + 10;
   EXPECT_FALSE(steps_.StartsFirst(first, running_)) << "no decode would leave it the step";
   other_.sched.cached_hint = 10;
   EXPECT_TRUE(steps_.StartsFirst(first, running_));

@@ -16,7 +16,7 @@ class SamplingTurnsTest : public testing::Test {
   // One unit takes a millisecond.
   SamplingTurnsTest() {
     SchedulerOutput step;
-    step.num_tokens = StepCost::kMinRows;
+    step.num_tokens = costs_.step().min_rows();
     costs_.OnStep(step, std::chrono::milliseconds(step.num_tokens), {}, {}, 1);
   }
 

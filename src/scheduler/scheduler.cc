@@ -17,10 +17,10 @@ Scheduler::Scheduler(const SchedulingOptions& options, base::Duration max_wait,
     : options_(options),
       long_rope_above_(step.long_rope_above),
       whole_prompts_(step.whole_prompts),
-      longest_step_(step.device.longest_step),
+      device_(step.device),
       policy_(policy),
       kv_(kv),
-      costs_(step.attention_weight, step.learn_cost),
+      costs_(step.attention_weight, step.learn_cost, step.device.telling_rows),
       load_(&costs_, LoadOptions::Of(*policy, /*preempts=*/IsContinuous(options)),
             step.device.decode_ratio),
       tenants_(policy, kv),
@@ -28,14 +28,16 @@ Scheduler::Scheduler(const SchedulingOptions& options, base::Duration max_wait,
       slots_(options, &aging_, kv, mover, &tenants_, &load_, &output_),
       batches_(options, slots_.max()),
       order_(policy, kv, static_cast<size_t>(slots_.max())),
-      urgent_(policy, options.max_prefill_chunk),
+      urgent_(policy, options.max_prefill_chunk, step.device.urgent_prompt),
       takeover_(options, {.max_wait = max_wait, .chunk = step.device.mixed_prefill_budget}, policy,
                 kv, &urgent_, &tenants_, &slots_),
       sampling_(&costs_, policy, &tenants_, static_cast<size_t>(slots_.max())),
       memory_(policy, kv, &tenants_, &slots_),
       budget_({.all = static_cast<double>(options.max_num_batched_tokens),
                .mixed = static_cast<double>(step.mixed_prefill_budget),
-               .long_ones = static_cast<double>(options.long_prefill_budget)}) {}
+               .long_ones = static_cast<double>(options.long_prefill_budget),
+               .spare = step.device.spare,
+               .urgent = step.device.efficient_step}) {}
 
 void Scheduler::Add(core::Sequence* sequence, base::TimePoint now) {
   const size_t most = queue().size() + running().size() + 1;
@@ -124,7 +126,7 @@ void Scheduler::ScheduleDecodes() {
 double Scheduler::StepLimit() const {
   const double speed = costs_.step().speed();
   if (!tenants_.named() || speed <= 0.0) return std::numeric_limits<double>::infinity();
-  return std::max(kLeastStep, speed * base::ToSeconds(longest_step_));
+  return std::max(device_.efficient_step, speed * base::ToSeconds(device_.longest_step));
 }
 
 void Scheduler::SchedulePrefills() {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "core/batch.h"
+#include "core/device_profile.h"
 #include "core/sequence.h"
 #include "core/sequence_state.h"
 #include "kvcache/kv_cache_manager.h"
@@ -65,11 +66,6 @@ class Scheduler final : public AdmissionQueue {
   // The read of a fetching sequence is over, whatever it brought (`computed`).
   void FetchDone(core::Sequence* sequence) { slots_.FetchDone(sequence); }
 
-  // Where tenants have names, prompts make a step about as long as the device's longest_step at
-  // most, but it has at least kLeastStep units: with fewer rows the kernels are slower
-  // (docs/performance.md).
-  static constexpr double kLeastStep = 64;
-
   // Schedules the next step: moves states and allocates blocks accordingly. The reply is valid
   // until the next call. It has no items only if there is no sequence, a batch fills (next_look),
   // all running sequences fetch, or a block was leaked.
@@ -115,8 +111,9 @@ class Scheduler final : public AdmissionQueue {
   // Charges slots of running sequences that have no work in this step.
   void ChargeIdle();
 
-  // What a step may cost as far as prompts decide: another tenant's request may come meanwhile,
-  // and waits for its end.
+  // What a step may cost as far as prompts decide, where tenants have names: what the device's
+  // longest_step allows, but its efficient_step at least. Another tenant's request may come
+  // meanwhile, and waits for the step's end.
   double StepLimit() const;
   // Starts the first of the queue, or passes it; false: no more start in this step.
   bool StartFirst();
@@ -133,7 +130,7 @@ class Scheduler final : public AdmissionQueue {
   const SchedulingOptions options_;
   const int32_t long_rope_above_;
   const bool whole_prompts_;
-  const base::Duration longest_step_;
+  const core::DeviceProfile device_;
   policy::SchedulingPolicy* const policy_;
   kvcache::KvCacheManager* const kv_;
   // What lasts from step to step: costs, load, tenants, and the sequences that wait or run.

@@ -434,6 +434,13 @@ TEST_F(TenantsTest, TheDeviceSaysHowLongAStepIsAtMost) {
   EXPECT_EQ(Step(), "1:0+4096");
   scheduler_->OnStep(std::chrono::milliseconds(100));
   EXPECT_EQ(Step(), "1:4096+1024");
+  step_options_.device.efficient_step = 2000;
+  sequences_.clear();
+  StartFair(1000, {.max_num_seqs = 2, .max_num_batched_tokens = 4096});
+  AddOf("a", 10'000);
+  Step();
+  scheduler_->OnStep(std::chrono::milliseconds(100));
+  EXPECT_EQ(Step(), "1:4096+2000") << "whatever that takes";
 }
 
 TEST_F(TenantsTest, TheDeviceSaysWhatADecodeCostsUntilOneRan) {
