@@ -216,6 +216,28 @@ void DrawLongRope(Setup* setup) {
       static_cast<int32_t>(random.Between(2, setup->core.max_model_len / 2));
 }
 
+// In some setups the device is no small CPU. Likewise drawn by itself; its speed is a CPU's all the
+// same, for nothing that the checks promise may rest on what a profile says.
+void DrawDevice(Setup* setup) {
+  base::SeededRandom random(base::Mix64(setup->seed, 6));
+  if (setup->plant != Plant::kNone || !random.Chance(0.3)) return;
+  core::DeviceProfile& device = setup->device;
+  device.mixed_prefill_budget = OneOf(random, {1, 8, 512});
+  device.longest_step = OneOf(random, {milliseconds(1), milliseconds(10), milliseconds(1000)});
+  device.attention_weight = OneOf(random, {0.0, 0.0001, 0.06});
+  device.decode_ratio = OneOf(random, {0.5, 1.0, 30.0});
+  device.spare = OneOf(random, {1.0, 4.0, 256.0});
+  device.telling_rows = OneOf(random, {1, 4, 128});
+  device.efficient_step = OneOf(random, {1.0, 8.0, 256.0});
+  device.urgent_prompt = OneOf(random, {1, 16, 512});
+  if (setup->core.step.mixed_prefill_budget > 0) {
+    setup->core.step.mixed_prefill_budget = device.mixed_prefill_budget;
+  }
+  if (setup->core.step.attention_weight > 0) {
+    setup->core.step.attention_weight = device.attention_weight;
+  }
+}
+
 // With Hostile::kPrompts: the length of a prompt of this tenant.
 int64_t PromptLength(const Setup& setup, int tenant, base::Random& random) {
   if (tenant == kHostile) return random.Between(setup.longest_prompt / 2, setup.longest_prompt);
@@ -378,6 +400,7 @@ Setup MakeSetup(uint64_t seed, Plant plant) {
   }
   if (!setup.backlog && setup.hostile == Hostile::kNone) {
     setup.masks = DrawMasks(seed, plant, setup.longest_output);
+    DrawDevice(&setup);
   }
   return setup;
 }
@@ -390,7 +413,7 @@ std::string Describe(const Setup& setup) {
       "max_num_seqs={} max_num_batched_tokens={} max_prefill_chunk={} max_model_len={} blocks={} "
       "requests={} users={} mean_gap_us={} prompt<={} output<={} cancels={} stops={} huge={} "
       "deadlines={} scored={} no_tokens={} caching={} tenants={} turns={} tier={} policy={}{} "
-      "max_wait_ms={} control={} batching={}/{}{}{}{} hostile={}{} masked={}/{} faults=",
+      "max_wait_ms={} control={} batching={}/{}{}{}{} hostile={}{} masked={}/{} mixed={} faults=",
       s.max_num_seqs, s.max_num_batched_tokens, s.max_prefill_chunk, setup.core.max_model_len,
       setup.blocks, setup.num_requests, setup.users, setup.mean_gap_us, setup.longest_prompt,
       setup.longest_output, setup.cancel_share, setup.stop_share, setup.huge_share,
@@ -401,7 +424,7 @@ std::string Describe(const Setup& setup) {
       s.urgent_joins ? " joins" : "", setup.backlog ? " backlog" : "",
       static_cast<int>(setup.hostile),
       long_above < core::kNoLongRope ? fmt::format(" long>{}", long_above) : "", setup.masks.share,
-      setup.masks.group);
+      setup.masks.group, setup.core.step.mixed_prefill_budget);
   for (const auto& [name, p] : setup.faults) text += name + ",";
   if (setup.faults.empty()) text += "none";
   return text;

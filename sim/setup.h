@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device_profile.h"
 #include "engine/engine_core.h"
 #include "masks.h"
 #include "plant.h"
@@ -86,6 +87,7 @@ struct Setup {
   int tenants = 1;            // They share no blocks.
   double turn_share = 0;      // Requests that go on from what an earlier one had.
   MaskSetup masks;
+  core::DeviceProfile device;  // As SimExecutor::Init returns it.
   TierSetup tier;
   // Each class always has so many more requests than slots; see SchedulingChecks' shares.
   bool backlog = false;

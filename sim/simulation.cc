@@ -147,6 +147,7 @@ Simulation::Simulation(const Setup& setup, bool verbose)
         inbox_.emplace(at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
       }) {
   executor_.on_computed = [this](const core::Batch& batch) { mask_checks_.OnComputed(batch); };
+  executor_.device = setup_.device;
   executor_.scope_of = [this](uint64_t id) { return TenantOf(setup_, id); };
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);
   StartEngine();
@@ -162,6 +163,7 @@ void Simulation::StartEngine() {
   const executor::KvLayout layout =
       *executor_.Init(engine::TestExecutor::PoolBytes(setup_.blocks),
                       options.scheduler.max_num_batched_tokens, options.scheduler.max_num_seqs);
+  options.step.device = layout.device;
   core_ = std::make_unique<engine::EngineCore>(options, layout, &executor_, policy_.get(), &clock_,
                                                [this](std::vector<engine::CoreEvent> events) {
                                                  Tamper(setup_.plant, &events);
