@@ -39,20 +39,30 @@ class Waker:
     def forget(self, handle: _ropeway.Handle, key: int) -> None:
         handle.forget(self._queue, key)
 
-    async def wait(self, key: int) -> None:
-        """Returns when there may be something new. Look before: what came earlier is not told again."""
-        future = self._waiting[key] = asyncio.get_running_loop().create_future()
+    async def wait(self, key: int, seconds: float | None = None) -> None:
+        """Returns when there may be something new, or after so many seconds. Look before: what came earlier is not told
+        again."""
+        loop = asyncio.get_running_loop()
+        future = self._waiting[key] = loop.create_future()
+        timer = None if seconds is None else loop.call_later(seconds, _finish, future)
         try:
             await future
         finally:
+            if timer is not None:
+                timer.cancel()
             self._waiting.pop(key, None)
 
     def wake(self) -> None:
         keys, every = self._queue.take()
         for key in list(self._waiting) if every else keys:
             future = self._waiting.get(key)
-            if future is not None and not future.done():
-                future.set_result(None)
+            if future is not None:
+                _finish(future)
+
+
+def _finish(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _wake(waker: "weakref.ref[Waker]") -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import weakref
-from typing import Any, AsyncIterator, Generator, Iterator, Literal, Mapping, Sequence, Union, overload
+from typing import Any, Generator, Iterator, Literal, Mapping, Sequence, Union, overload
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def _result_of(raw: dict[str, Any]) -> Result:
     return Result(usage=Usage(**raw.pop("usage")), **raw)
 
 
-class _Deltas:
+class Deltas:
     """The deltas of a handle, for `async for`."""
 
     __slots__ = ("_raw", "_waker", "_key")
@@ -116,22 +116,27 @@ class _Deltas:
         self._waker = Waker.of_this_loop()
         self._key = self._waker.watch(raw, only_end=False)
 
-    def __aiter__(self) -> "_Deltas":
+    def __aiter__(self) -> "Deltas":
         return self
 
     def __del__(self) -> None:
         if self._key != 0:
             self._waker.forget(self._raw, self._key)
 
+    async def next_within(self, seconds: float | None) -> Delta | Literal[False] | None:
+        """The next delta; False if none came so long, None behind the last."""
+        while (taken := self._raw.take()) is False:
+            await self._waker.wait(self._key, seconds)
+            if seconds is not None:
+                return self._raw.take()
+        return taken
+
     async def __anext__(self) -> Delta:
-        while True:
-            taken = self._raw.take()
-            if taken:
-                return taken
-            if taken is None:
-                self._raw.result()
-                raise StopAsyncIteration
-            await self._waker.wait(self._key)
+        taken = await self.next_within(None)
+        if taken:
+            return taken
+        self._raw.result()
+        raise StopAsyncIteration
 
 
 class Handle:
@@ -181,8 +186,8 @@ class Handle:
             else:
                 self._raw.wait_for_output(-1.0)
 
-    def __aiter__(self) -> AsyncIterator[Delta]:
-        return _Deltas(self._raw)
+    def __aiter__(self) -> Deltas:
+        return Deltas(self._raw)
 
     def __await__(self) -> Generator[Any, None, Result]:
         return self._ended().__await__()

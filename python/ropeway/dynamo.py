@@ -34,6 +34,9 @@ from ropeway._dynamo_requests import chunk_of, exception_of, fields_of, prompt_e
 logger = logging.getLogger(__name__)
 
 BLOCK_TOKENS = 16
+# The front takes a worker for lost whose stream is silent for DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS. One that waits for its
+# turn or for its prompt says an empty chunk this often.
+LIFE_SECONDS = 1.0
 # An annotation of a request that asks a worker for what its answers depend on.
 _IDENTITY = "ropeway.identity"
 # All else was not tried: Dynamo's interfaces grow with each release.
@@ -212,7 +215,7 @@ class RopewayWorker(LLMEngine):
             try:
                 self._submit(request, context, handles)
                 async for chunk in self._chunks(handles):
-                    said = True
+                    said = said or bool(chunk["token_ids"])
                     yield chunk
             except Exception as error:
                 # What looked like the beginning of an answer may be none: a prompt that its sender wrote so.
@@ -272,11 +275,9 @@ class RopewayWorker(LLMEngine):
             yield end
 
     async def _choice(self, handle: ropeway.Handle, index: int) -> AsyncGenerator[GenerateChunk, None]:
-        try:
-            async for delta in handle:
-                yield chunk_of(delta, index)
-        except ropeway.RopewayError as error:
-            raise self._exception_of(error) from error
+        deltas = aiter(handle)
+        while (delta := await deltas.next_within(LIFE_SECONDS)) is not None:
+            yield chunk_of(delta, index) if delta else {"token_ids": [], "index": index}
         # Without usage: the front counts, and is right after a change of workers, too.
         yield {"token_ids": [], "index": index, "finish_reason": (await self._result(handle)).finish_reason}
 

@@ -45,14 +45,15 @@ class Cluster:
     discovery = "file"
     front_host = "127.0.0.1"
 
-    def __init__(self, *front_flags):
+    def __init__(self, *front_flags, silence=5):
+        """`silence`: the seconds of it after which the front takes a stream for lost."""
         self.folder = tempfile.TemporaryDirectory()
         self.port = free_port()
         self.processes = []
         self.workers = []
         self.environment = dict(
             os.environ, DYN_FILE_KV=f"{self.folder.name}/store", DYN_LOG="error", HOME=self.folder.name,
-            DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS="5")
+            DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS=str(silence))
         os.mkdir(f"{self.folder.name}/store")
         self.prepare()
         self._start("front", *self.command_in(0), "-m", "dynamo.frontend", "--http-host", self.front_host, "--http-port",
@@ -362,6 +363,21 @@ class AloneTest(unittest.TestCase):
             cluster.workers.remove(other)
             cluster.wait_for_workers(2)
             self.assertIsNone(same.poll())
+        finally:
+            cluster.close()
+
+    def test_a_prompt_may_take_longer_than_silence_may_last(self):
+        cluster = Cluster("--router-mode", "round-robin", silence=2)
+        try:
+            cluster.add_worker()
+            cluster.wait_for_workers(1)
+            words = " ".join(f"{WORDS[i % 10]} {i * 7919 % 1000}" for i in range(800))
+            for count in (1, 2):
+                started = time.monotonic()
+                answer = stream(cluster, {"messages": [{"role": "user", "content": f"{count}: {words}"}], "max_tokens": 3, "n": count})
+                self.assertIsNone(answer.error)
+                self.assertEqual(answer.usage["completion_tokens"], 3 * count)
+                self.assertGreater(time.monotonic() - started, 3, "the prompt was too short to show anything")
         finally:
             cluster.close()
 

@@ -212,6 +212,31 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(choices[0][0], alone[0][0])
         self.assertNotEqual(choices[0][0], choices[1][0])
 
+    async def hits_of(salt):
+            hits = lambda: int(re.search(r"^ropeway_prefix_cache_hits_total(?:{.*})? ([0-9]+)$", self.worker._engine.metrics(), re.MULTILINE)[1])
+            before = hits()
+            request = changed(TEXT, routing={"cache_salt": salt}, stop_conditions={"max_tokens": 1})
+            await self.answer(dict(request, token_ids=list(range(100, 150))))
+            return hits() - before
+
+        self.assertEqual([await hits_of(salt) for salt in ("one", "two", "one", None, None)], [0, 0, 48, 0, 48])
+
+    async def test_a_stream_that_has_nothing_to_say_shows_its_life(self):
+        with unittest.mock.patch.object(dynamo, "LIFE_SECONDS", 0.02):
+            for count in (1, 2):
+                request = dict(changed(TEXT, stop_conditions={"max_tokens": 2}), token_ids=[count] * 1500)
+                chunks = [chunk async for chunk in self.worker.generate(changed(request, sampling_options={"n": count}), Context())]
+                silent = [chunk for chunk in chunks if chunk["token_ids"] == [] and "finish_reason" not in chunk]
+                self.assertGreater(len(silent), 2)
+                self.assertEqual(set(map(str, silent)), {str({"token_ids": [], "index": i}) for i in range(count)})
+                self.assertEqual(sum(len(chunk["token_ids"]) for chunk in chunks), 2 * count)
+
+    async def test_life_that_was_shown_is_no_beginning_of_an_answer(self):
+        begun = dict(CHAT, token_ids=[5] * 1500 + CHAT["token_ids"] + [5, 6, 7, 8, 9])
+        with unittest.mock.patch.object(dynamo, "LIFE_SECONDS", 0.02), self.assertLogs("ropeway.dynamo", "WARNING"):
+            ((ids, _, _),) = (await self.answer(begun)).values()
+        self.assertEqual(len(ids), 40)
+
     async def test_log_probs_are_as_dynamo_wants_them(self):
         async for chunk in self.worker.generate(CHAT, Context()):
             if chunk["token_ids"]:
