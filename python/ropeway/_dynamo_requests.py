@@ -46,19 +46,19 @@ def prompt_end(ids: list[int], opening: list[int], ends: Iterable[int]) -> int:
     return len(ids)
 
 
-def response_format(guided: dict[str, Any]) -> dict[str, Any] | None:
-    """The form that Dynamo's `guided_decoding` asks for, as a field of a request."""
+def form_fields(guided: dict[str, Any]) -> dict[str, Any]:
+    """The form that Dynamo's `guided_decoding` asks for, as fields of a request."""
     given = {name: value for name, value in guided.items() if name in _GUIDED and value not in (None, False)}
     if not given:
-        return None
+        return {}
     (name, value) = next(iter(given.items()))
     if len(given) > 1 or name in ("grammar", "structural_tag"):
         raise exceptions.InvalidArgument(f"guided_decoding: {', '.join(given)} is not supported by this worker")
     if name == "json_object":
-        return {"type": "json_object"}
+        return {"response_format": {"type": "json_object"}}
     if name == "json":
-        return {"type": "json_schema", "json_schema": {"name": "guided", "schema": value}}
-    return {"type": name, name: value}
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "guided", "schema": value}}}
+    return {f"guided_{name}": value}
 
 
 def fields_of(request: GenerateRequest, request_id: str) -> dict[str, Any]:
@@ -82,9 +82,7 @@ def fields_of(request: GenerateRequest, request_id: str) -> dict[str, Any]:
     for name in ("logprobs", "prompt_logprobs"):
         if output.get(name) is not None:
             fields[name] = int(output[name])
-    form = response_format(sampling.get("guided_decoding") or {})
-    if form is not None:
-        fields["response_format"] = form
+    fields.update(form_fields(sampling.get("guided_decoding") or {}))
     return fields
 
 

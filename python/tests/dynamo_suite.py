@@ -329,6 +329,18 @@ class DynamoTest(unittest.TestCase):
                 answer = stream(self.cluster, {**body, **fields})
                 self.assertIsNotNone(answer.error)
 
+    def test_forms_are_kept(self):
+        (body,) = chats(1, ignore_eos=False)
+        for fields, pattern in [
+            ({"guided_regex": "[0-9]{3}-[a-c]{2}"}, "[0-9]{3}-[a-c]{2}"),
+            ({"guided_choice": ["maybe never", "certainly"]}, "maybe never|certainly"),
+            ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": ["a", "b"]}}}}, '"[ab]"'),
+        ]:
+            with self.subTest(fields):
+                answer = stream(self.cluster, {**body, **fields})
+                self.assertIsNone(answer.error)
+                self.assertRegex(answer.texts[0], rf"\A({pattern})\Z")
+
     def test_prompts_go_where_their_prefixes_are(self):
         """Ten conversations, two turns each, by turns: the second turn finds the first one's blocks."""
         alive = [worker for worker in self.cluster.workers if worker.poll() is None]
