@@ -83,6 +83,9 @@ def fields_of(request: GenerateRequest, request_id: str) -> dict[str, Any]:
         if output.get(name) is not None:
             fields[name] = int(output[name])
     fields.update(form_fields(sampling.get("guided_decoding") or {}))
+    salt = (request.get("routing") or {}).get("cache_salt")
+    if salt:
+        fields["cache_salt"] = salt
     return fields
 
 

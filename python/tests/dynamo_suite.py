@@ -341,6 +341,20 @@ class DynamoTest(unittest.TestCase):
                 self.assertIsNone(answer.error)
                 self.assertRegex(answer.texts[0], rf"\A({pattern})\Z")
 
+    def test_blocks_are_shared_within_a_salt(self):
+        alive = [worker for worker in self.cluster.workers if worker.poll() is None]
+        hits = lambda: sum(self.cluster.value(worker, "ropeway_prefix_cache_hits_total") for worker in alive)
+        (body,) = chats(1, max_tokens=1)
+        body["messages"][0]["content"] += " Salted." * 50
+        seen = []
+        # The router does not know where salted blocks are. But there are two workers.
+        for salt in ("one", "two", "three", "one", "one"):
+            before = hits()
+            self.assertIsNone(stream(self.cluster, {**body, "cache_salt": salt}).error)
+            seen.append(hits() - before > 50)
+        self.assertEqual(seen[:3], [False] * 3)
+        self.assertIn(True, seen[3:])
+
     def test_prompts_go_where_their_prefixes_are(self):
         """Ten conversations, two turns each, by turns: the second turn finds the first one's blocks."""
         alive = [worker for worker in self.cluster.workers if worker.poll() is None]

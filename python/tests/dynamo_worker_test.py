@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import io
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -223,7 +224,8 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(reason, ["stop"])
             self.assertRegex(self.worker._engine.detokenize(ids), rf"\A({pattern})(<\|[a-z_]+\|>)?\Z")
 
-    async def hits_of(salt):
+    async def test_blocks_are_shared_within_a_salt(self):
+        async def hits_of(salt):
             hits = lambda: int(re.search(r"^ropeway_prefix_cache_hits_total(?:{.*})? ([0-9]+)$", self.worker._engine.metrics(), re.MULTILINE)[1])
             before = hits()
             request = changed(TEXT, routing={"cache_salt": salt}, stop_conditions={"max_tokens": 1})
