@@ -9,6 +9,7 @@
 #define GLOBAL __global
 #define CONSTANT __constant
 #define SHARED __local
+#define TO_SHARED __local  // Of a pointer.
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define LANE() ((int)get_local_id(0))
 #define LANES() ((int)get_local_size(0))
@@ -27,6 +28,7 @@
 #define GLOBAL
 #define CONSTANT static __constant__
 #define SHARED __shared__
+#define TO_SHARED
 #define BARRIER() __syncthreads()
 #define LANE() ((int)threadIdx.x)
 #define LANES() ((int)blockDim.x)
