@@ -14,19 +14,21 @@
 
 namespace ropeway::executor {
 
-GpuExecutor::GpuExecutor(std::unique_ptr<gpu::Gpu> gpu,
-                         std::shared_ptr<const model::Model> model,
-                         const kernels::Kernels *kernels, int threads,
-                         kernels::KvType kv_type, std::vector<TokenId> absent)
-    : gpu_(std::move(gpu)), model_(std::move(model)), kernels_(kernels),
-      threads_(threads), kv_type_(kv_type),
+GpuExecutor::GpuExecutor(std::unique_ptr<gpu::Gpu> gpu, std::shared_ptr<const model::Model> model,
+                         const kernels::Kernels* kernels, int threads, kernels::KvType kv_type,
+                         std::vector<TokenId> absent)
+    : gpu_(std::move(gpu)),
+      model_(std::move(model)),
+      kernels_(kernels),
+      threads_(threads),
+      kv_type_(kv_type),
       absent_(AbsentRows(std::move(absent), model_->config().vocab_size)) {}
 
 // What the device still reads is freed after it.
 GpuExecutor::~GpuExecutor() { static_cast<void>(gpu_->Finish()); }
 
 Status GpuExecutor::MakePool(int64_t kv_cache_bytes) {
-  const model::ModelConfig &config = model_->config();
+  const model::ModelConfig& config = model_->config();
   pool_.type = kv_type_;
   pool_.groups = config.kv_groups();
   pool_.block_bytes = config.kv_block_bytes(kv_type_);
@@ -35,39 +37,33 @@ Status GpuExecutor::MakePool(int64_t kv_cache_bytes) {
   const size_t size = static_cast<size_t>(pool_.num_blocks) * pool_.block_bytes;
   StatusOr<std::unique_ptr<gpu::Buffer>> memory = gpu_->Allocate(size);
   if (!memory.ok()) {
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("cannot allocate a KV cache of {} bytes: {}",
-                              size, memory.status().message()),
-                  "kv_cache_bytes");
+    return Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("cannot allocate a KV cache of {} bytes: {}", size, memory.status().message()),
+        "kv_cache_bytes");
   }
   pool_.memory = *std::move(memory);
   return {};
 }
 
-StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes,
-                                     int max_num_batched_tokens,
+StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                                      int max_num_seqs) {
-  if (Status bad = CheckLimits(kv_cache_bytes, threads_, max_num_batched_tokens,
-                               max_num_seqs);
+  if (Status bad = CheckLimits(kv_cache_bytes, threads_, max_num_batched_tokens, max_num_seqs);
       !bad.ok()) {
     return bad;
   }
   try {
     StatusOr<std::unique_ptr<gpu::Ops>> ops = gpu::Ops::Make(gpu_.get());
-    if (!ops.ok())
-      return ops.status();
+    if (!ops.ok()) return ops.status();
     ops_ = *std::move(ops);
     auto weights = GpuModel::Upload(*model_, gpu_.get(), ops_.get());
     // The copies are done before anything of the model or the device is given
     // up.
     Status done = gpu_->Finish();
-    if (!weights.ok())
-      return weights.status();
-    if (!done.ok())
-      return done;
+    if (!weights.ok()) return weights.status();
+    if (!done.ok()) return done;
     weights_ = *std::move(weights);
-    if (Status made = MakePool(kv_cache_bytes); !made.ok())
-      return made;
+    if (Status made = MakePool(kv_cache_bytes); !made.ok()) return made;
     PlanLimits limits;
     limits.max_rows = max_num_batched_tokens;
     limits.max_seqs = max_num_seqs;
@@ -78,133 +74,111 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes,
     limits.windows = pool_.groups.windows;
     limits.causal = model_->config().causal;
     plan_ = std::make_unique<StepPlan>(limits);
-    auto pass = GpuPass::Make(*model_, *weights_, pool_, gpu_.get(), ops_.get(),
-                              limits);
-    if (!pass.ok())
-      return pass.status();
+    auto pass = GpuPass::Make(*model_, *weights_, pool_, gpu_.get(), ops_.get(), limits);
+    if (!pass.ok()) return pass.status();
     pass_ = *std::move(pass);
     team_ = std::make_unique<base::WorkerTeam>(threads_);
-    for (int i = 0; i < threads_; ++i)
-      samplers_.emplace_back(kernels_, limits.vocab_size);
-    logits_.resize(static_cast<size_t>(kGpuLogitsRows) *
-                   static_cast<size_t>(limits.vocab_size));
-  } catch (const std::exception &e) { // No memory, or no more threads.
+    for (int i = 0; i < threads_; ++i) samplers_.emplace_back(kernels_, limits.vocab_size);
+    logits_.resize(static_cast<size_t>(kGpuLogitsRows) * static_cast<size_t>(limits.vocab_size));
+  } catch (const std::exception& e) {  // No memory, or no more threads.
     return Status(StatusCode::kResourceExhausted,
                   std::string("cannot set up the executor: ") + e.what());
   }
   return KvLayout{pool_.num_blocks, pool_.block_bytes, pool_.groups.windows};
 }
 
-void GpuExecutor::Launch(const core::Batch &batch) {
+void GpuExecutor::Launch(const core::Batch& batch) {
   batch_ = &batch;
   begun_ = clock_.Now();
   launched_ = plan_->Build(batch);
-  if (launched_.ok() && !batch.items.empty())
-    pass_->Begin(batch, *plan_);
+  if (launched_.ok() && !batch.items.empty()) pass_->Begin(batch, *plan_);
 }
 
 StatusOr<core::StepResult> GpuExecutor::Wait() {
-  const core::Batch *batch = std::exchange(batch_, nullptr);
-  if (batch == nullptr)
-    return Status(StatusCode::kInternal, "Wait was called without Launch");
-  if (!launched_.ok())
-    return launched_;
+  const core::Batch* batch = std::exchange(batch_, nullptr);
+  if (batch == nullptr) return Status(StatusCode::kInternal, "Wait was called without Launch");
+  if (!launched_.ok()) return launched_;
   Status done;
   try {
-    core::StepResult result = PrepareResult(
-        *batch, model_->config().hidden_size,
-        model_->config().vocab_size - static_cast<int32_t>(absent_.size()));
+    core::StepResult result =
+        PrepareResult(*batch, model_->config().hidden_size,
+                      model_->config().vocab_size - static_cast<int32_t>(absent_.size()));
     done = Collect(*batch, &result);
     if (done.ok()) {
       result.forward = clock_.Now() - begun_;
       return result;
     }
-  } catch (const std::bad_alloc &) {
+  } catch (const std::bad_alloc&) {
     done = Status(StatusCode::kResourceExhausted,
-                  "out of memory"); // Needs none itself.
-  } catch (const std::exception &e) {
-    done = Status(StatusCode::kInternal,
-                  std::string("a step failed: ") + e.what());
+                  "out of memory");  // Needs none itself.
+  } catch (const std::exception& e) {
+    done = Status(StatusCode::kInternal, std::string("a step failed: ") + e.what());
   }
   // The device may still read what the next step changes.
-  if (Status lost = gpu_->Finish(); !lost.ok())
-    return lost;
+  if (Status lost = gpu_->Finish(); !lost.ok()) return lost;
   return done;
 }
 
-Status GpuExecutor::Collect(const core::Batch &batch,
-                            core::StepResult *result) {
+Status GpuExecutor::Collect(const core::Batch& batch, core::StepResult* result) {
   const int rows = plan_->num_logits();
   const auto vocab = static_cast<size_t>(model_->config().vocab_size);
   base::Duration sampling{};
   for (int begin = 0; begin < rows; begin += kGpuLogitsRows) {
     const int count = std::min(kGpuLogitsRows, rows - begin);
-    pass_->GetLogits(
-        begin, count,
-        std::span(logits_).first(static_cast<size_t>(count) * vocab));
-    if (Status done = gpu_->Finish(); !done.ok())
-      return done;
+    pass_->GetLogits(begin, count, std::span(logits_).first(static_cast<size_t>(count) * vocab));
+    if (Status done = gpu_->Finish(); !done.ok()) return done;
     const base::TimePoint sampled_from = clock_.Now();
     Sample(batch, begin, count, result);
     sampling += clock_.Now() - sampled_from;
   }
   result->sampling = sampling;
-  if (Status pooled = Pool(result); !pooled.ok())
-    return pooled;
+  if (Status pooled = Pool(result); !pooled.ok()) return pooled;
   return gpu_->Finish();
 }
 
-void GpuExecutor::Sample(const core::Batch &batch, int begin, int rows,
-                         core::StepResult *result) {
+void GpuExecutor::Sample(const core::Batch& batch, int begin, int rows, core::StepResult* result) {
   const int vocab = model_->config().vocab_size;
   team_->Run([&](int worker) {
     for (int row = worker; row < rows; row += threads_) {
       const std::span<float> logits = std::span(logits_).subspan(
-          static_cast<size_t>(row) * static_cast<size_t>(vocab),
-          static_cast<size_t>(vocab));
-      FinishLogits(*kernels_, model_->config().logit_soft_cap, absent_, 1, 0,
-                   vocab, logits.data(), vocab);
-      SampleOrScore(batch, *plan_, static_cast<size_t>(begin + row), logits,
-                    clock_, &samplers_[static_cast<size_t>(worker)], result);
+          static_cast<size_t>(row) * static_cast<size_t>(vocab), static_cast<size_t>(vocab));
+      FinishLogits(*kernels_, model_->config().logit_soft_cap, absent_, 1, 0, vocab, logits.data(),
+                   vocab);
+      SampleOrScore(batch, *plan_, static_cast<size_t>(begin + row), logits, clock_,
+                    &samplers_[static_cast<size_t>(worker)], result);
     }
   });
 }
 
-Status GpuExecutor::Pool(core::StepResult *result) {
+Status GpuExecutor::Pool(core::StepResult* result) {
   const int begin = plan_->num_logits();
   const int rows = plan_->outputs().size() - begin;
-  if (rows == 0)
-    return {};
+  if (rows == 0) return {};
   const int hidden = model_->config().hidden_size;
   hidden_.resize(static_cast<size_t>(rows) * static_cast<size_t>(hidden));
   pass_->GetHidden(begin, rows, hidden_);
-  if (Status done = gpu_->Finish(); !done.ok())
-    return done;
+  if (Status done = gpu_->Finish(); !done.ok()) return done;
   for (size_t i = 0; i < plan_->pooled().size(); ++i) {
-    const PooledRows &own = plan_->pooled()[i];
+    const PooledRows& own = plan_->pooled()[i];
     for (int row = own.begin; row < own.end; ++row) {
       kernels_->add(result->pooled[i].sum.data(),
-                    hidden_.data() + static_cast<size_t>(row - begin) *
-                                         static_cast<size_t>(hidden),
+                    hidden_.data() + static_cast<size_t>(row - begin) * static_cast<size_t>(hidden),
                     hidden);
     }
   }
   return {};
 }
 
-void GpuExecutor::ReadBlock(core::BlockId block,
-                            std::span<std::byte> bytes) const {
+void GpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
   const uint64_t at = static_cast<uint64_t>(block) * pool_.block_bytes;
   gpu_->Read({pool_.memory.get(), at}, bytes);
-  if (!gpu_->Finish().ok())
-    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  if (!gpu_->Finish().ok()) std::fill(bytes.begin(), bytes.end(), std::byte{0});
 }
 
-void GpuExecutor::WriteBlock(core::BlockId block,
-                             std::span<const std::byte> bytes) {
+void GpuExecutor::WriteBlock(core::BlockId block, std::span<const std::byte> bytes) {
   const uint64_t at = static_cast<uint64_t>(block) * pool_.block_bytes;
   gpu_->Write({pool_.memory.get(), at}, bytes);
   static_cast<void>(gpu_->Finish());
 }
 
-} // namespace ropeway::executor
+}  // namespace ropeway::executor

@@ -23,44 +23,39 @@ namespace ropeway::executor {
 
 // See Executor. An item's results are those of CpuExecutor, to the bit.
 class GpuExecutor final : public Executor {
-public:
+ public:
   // `kernels` (not owned) and `threads` >= 1 are for sampling. `absent`: as for
   // CpuExecutor.
-  GpuExecutor(std::unique_ptr<gpu::Gpu> gpu,
-              std::shared_ptr<const model::Model> model,
-              const kernels::Kernels *kernels, int threads,
-              kernels::KvType kv_type = kernels::KvType::kF16,
-              std::vector<TokenId> absent = {});
+  GpuExecutor(std::unique_ptr<gpu::Gpu> gpu, std::shared_ptr<const model::Model> model,
+              const kernels::Kernels* kernels, int threads,
+              kernels::KvType kv_type = kernels::KvType::kF16, std::vector<TokenId> absent = {});
   ~GpuExecutor() override;
 
   // Copies the weights to the device. kInvalidArgument for a limit below 1,
   // kResourceExhausted if memory is short here or there.
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override;
-  void Launch(const core::Batch &batch) override; // The device begins.
+  void Launch(const core::Batch& batch) override;  // The device begins.
   StatusOr<core::StepResult> Wait() override;
   // A lost device reads as zeros; the next Wait tells.
-  void ReadBlock(core::BlockId block,
-                 std::span<std::byte> bytes) const override;
-  void WriteBlock(core::BlockId block,
-                  std::span<const std::byte> bytes) override;
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
+  void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
 
-private:
+ private:
   Status MakePool(int64_t kv_cache_bytes);
-  Status Collect(const core::Batch &batch, core::StepResult *result);
-  void Sample(const core::Batch &batch, int begin, int rows,
-              core::StepResult *result);
-  Status Pool(core::StepResult *result);
+  Status Collect(const core::Batch& batch, core::StepResult* result);
+  void Sample(const core::Batch& batch, int begin, int rows, core::StepResult* result);
+  Status Pool(core::StepResult* result);
 
   const std::unique_ptr<gpu::Gpu> gpu_;
   const std::shared_ptr<const model::Model> model_;
-  const kernels::Kernels *const kernels_;
-  const base::RealClock clock_; // For the times in StepResult only.
+  const kernels::Kernels* const kernels_;
+  const base::RealClock clock_;  // For the times in StepResult only.
   const int threads_;
   const kernels::KvType kv_type_;
   const std::vector<TokenId> absent_;
-  const core::Batch *batch_ = nullptr; // Between Launch and Wait.
-  Status launched_;                    // Why the step was not begun.
+  const core::Batch* batch_ = nullptr;  // Between Launch and Wait.
+  Status launched_;                     // Why the step was not begun.
   base::TimePoint begun_{};
   GpuKvPool pool_;
   std::unique_ptr<gpu::Ops> ops_;
@@ -68,11 +63,11 @@ private:
   std::unique_ptr<GpuPass> pass_;
   std::unique_ptr<StepPlan> plan_;
   std::unique_ptr<base::WorkerTeam> team_;
-  std::vector<sampling::Sampler> samplers_; // One a worker.
-  std::vector<float> logits_;               // [kGpuLogitsRows][vocab_size]
-  std::vector<float> hidden_; // [rows that are pooled][hidden_size]
+  std::vector<sampling::Sampler> samplers_;  // One a worker.
+  std::vector<float> logits_;                // [kGpuLogitsRows][vocab_size]
+  std::vector<float> hidden_;                // [rows that are pooled][hidden_size]
 };
 
-} // namespace ropeway::executor
+}  // namespace ropeway::executor
 
-#endif // ROPEWAY_EXECUTOR_GPU_EXECUTOR_H_
+#endif  // ROPEWAY_EXECUTOR_GPU_EXECUTOR_H_

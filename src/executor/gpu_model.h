@@ -39,8 +39,8 @@ struct GpuLayer {
   gpu::View ffn_post_norm;
   gpu::View ffn_out_norm;
   gpu::View ffn_out_norm_bias;
-  GpuFfn ffn;     // Of a layer without experts.
-  GpuFfn experts; // All of them, one after the other.
+  GpuFfn ffn;      // Of a layer without experts.
+  GpuFfn experts;  // All of them, one after the other.
   gpu::DeviceMatrix router;
   gpu::DeviceMatrix shared_gate;
   GpuFfn shared;
@@ -48,28 +48,26 @@ struct GpuLayer {
 
 // Thread rule: immutable.
 class GpuModel {
-public:
+ public:
   // Allocates, and asks for the copies: the model must live until the next
   // Gpu::Finish. Adds the types of its weights to `ops`. kResourceExhausted:
   // the device's memory is short.
-  static StatusOr<std::unique_ptr<GpuModel>>
-  Upload(const model::Model &model, gpu::Gpu *gpu, gpu::Ops *ops);
+  static StatusOr<std::unique_ptr<GpuModel>> Upload(const model::Model& model, gpu::Gpu* gpu,
+                                                    gpu::Ops* ops);
 
-  const std::vector<GpuLayer> &layers() const { return layers_; }
-  const gpu::DeviceMatrix &token_embedding() const { return token_embedding_; }
-  const gpu::DeviceMatrix &position_embedding() const {
-    return position_embedding_;
-  }
-  const gpu::DeviceMatrix &output() const { return output_; }
+  const std::vector<GpuLayer>& layers() const { return layers_; }
+  const gpu::DeviceMatrix& token_embedding() const { return token_embedding_; }
+  const gpu::DeviceMatrix& position_embedding() const { return position_embedding_; }
+  const gpu::DeviceMatrix& output() const { return output_; }
   gpu::View type_embedding() const { return type_embedding_; }
   gpu::View embedding_norm() const { return embedding_norm_; }
   gpu::View embedding_norm_bias() const { return embedding_norm_bias_; }
   gpu::View output_norm() const { return output_norm_; }
   gpu::View output_norm_bias() const { return output_norm_bias_; }
-  uint64_t bytes() const { return bytes_; } // Of the device's memory.
+  uint64_t bytes() const { return bytes_; }  // Of the device's memory.
 
-private:
-  class Uploader; // gpu_model.cc
+ private:
+  class Uploader;  // gpu_model.cc
 
   GpuModel() = default;
 
@@ -86,6 +84,6 @@ private:
   uint64_t bytes_ = 0;
 };
 
-} // namespace ropeway::executor
+}  // namespace ropeway::executor
 
-#endif // ROPEWAY_EXECUTOR_GPU_MODEL_H_
+#endif  // ROPEWAY_EXECUTOR_GPU_MODEL_H_

@@ -11,183 +11,157 @@ using gpu::DeviceMatrix;
 using gpu::Rows;
 using gpu::View;
 
-bool IsQuantised(const DeviceMatrix &matrix) {
+bool IsQuantised(const DeviceMatrix& matrix) {
   return matrix && kernels::WeightBlockElements(matrix.type) > 1;
 }
 
 gpu::Activation ActivationOf(model::Activation activation) {
   switch (activation) {
-  case model::Activation::kSwiGlu:
-    return gpu::Activation::kSwiGlu;
-  case model::Activation::kGeGlu:
-    return gpu::Activation::kGeGlu;
-  case model::Activation::kSwiGluClamped:
-    return gpu::Activation::kSwiGluClamped;
-  case model::Activation::kGelu:
-    return gpu::Activation::kGelu;
-  case model::Activation::kExactGelu:
-    return gpu::Activation::kExactGelu;
+    case model::Activation::kSwiGlu:
+      return gpu::Activation::kSwiGlu;
+    case model::Activation::kGeGlu:
+      return gpu::Activation::kGeGlu;
+    case model::Activation::kSwiGluClamped:
+      return gpu::Activation::kSwiGluClamped;
+    case model::Activation::kGelu:
+      return gpu::Activation::kGelu;
+    case model::Activation::kExactGelu:
+      return gpu::Activation::kExactGelu;
   }
-  std::abort(); // No value of the enum.
+  std::abort();  // No value of the enum.
 }
 
 // Reserves what no step exceeds, so that a step allocates nothing.
-template <typename T> size_t Reserve(std::vector<T> *values, size_t count) {
+template <typename T>
+size_t Reserve(std::vector<T>* values, size_t count) {
   values->reserve(count);
   return count * sizeof(T);
 }
 
-} // namespace
+}  // namespace
 
-GpuPass::GpuPass(const model::Model &model, const GpuModel &weights,
-                 const GpuKvPool &pool, gpu::Gpu *gpu, gpu::Ops *ops)
-    : model_(model), config_(model.config()), weights_(weights), pool_(pool),
-      gpu_(*gpu), ops_(*ops) {}
+GpuPass::GpuPass(const model::Model& model, const GpuModel& weights, const GpuKvPool& pool,
+                 gpu::Gpu* gpu, gpu::Ops* ops)
+    : model_(model),
+      config_(model.config()),
+      weights_(weights),
+      pool_(pool),
+      gpu_(*gpu),
+      ops_(*ops) {}
 
-StatusOr<std::unique_ptr<GpuPass>> GpuPass::Make(const model::Model &model,
-                                                 const GpuModel &weights,
-                                                 const GpuKvPool &pool,
-                                                 gpu::Gpu *gpu, gpu::Ops *ops,
-                                                 const PlanLimits &limits) {
+StatusOr<std::unique_ptr<GpuPass>> GpuPass::Make(const model::Model& model, const GpuModel& weights,
+                                                 const GpuKvPool& pool, gpu::Gpu* gpu,
+                                                 gpu::Ops* ops, const PlanLimits& limits) {
   try {
     std::unique_ptr<GpuPass> pass(new GpuPass(model, weights, pool, gpu, ops));
-    if (Status allocated = pass->Allocate(limits); !allocated.ok())
-      return allocated;
+    if (Status allocated = pass->Allocate(limits); !allocated.ok()) return allocated;
     return pass;
-  } catch (const std::bad_alloc &) {
-    return Status(StatusCode::kResourceExhausted,
-                  "no memory for the device's inputs");
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, "no memory for the device's inputs");
   }
 }
 
 StatusOr<View> GpuPass::AllocateBytes(size_t bytes) {
-  StatusOr<std::unique_ptr<gpu::Buffer>> buffer =
-      gpu_.Allocate(std::max<size_t>(bytes, 1));
-  if (!buffer.ok())
-    return buffer.status();
+  StatusOr<std::unique_ptr<gpu::Buffer>> buffer = gpu_.Allocate(std::max<size_t>(bytes, 1));
+  if (!buffer.ok()) return buffer.status();
   return View{buffers_.emplace_back(*std::move(buffer)).get(), 0};
 }
 
 StatusOr<Rows> GpuPass::AllocateRows(int64_t rows, int32_t width) {
-  StatusOr<View> at =
-      AllocateBytes(static_cast<size_t>(rows * width) * sizeof(float));
-  if (!at.ok())
-    return at.status();
+  StatusOr<View> at = AllocateBytes(static_cast<size_t>(rows * width) * sizeof(float));
+  if (!at.ok()) return at.status();
   return Rows{*at, width};
 }
 
-Status GpuPass::AllocateInputs(const PlanLimits &limits, RowInputs *inputs) {
+Status GpuPass::AllocateInputs(const PlanLimits& limits, RowInputs* inputs) {
   const auto rows = static_cast<size_t>(limits.max_rows);
   const auto dim = static_cast<size_t>(config_.rope.dim);
   size_t bytes = 0;
   std::vector<size_t> begins;
-  for (std::vector<int32_t> *values :
-       {&inputs->ids, &inputs->positions, &inputs->slots, &inputs->ends,
-        &inputs->row_tables}) {
+  for (std::vector<int32_t>* values :
+       {&inputs->ids, &inputs->positions, &inputs->slots, &inputs->ends, &inputs->row_tables}) {
     begins.push_back(bytes);
     bytes += Reserve(values, rows);
   }
-  for (std::vector<float> *values :
-       {&inputs->cos_sin, &inputs->window_cos_sin}) {
+  for (std::vector<float>* values : {&inputs->cos_sin, &inputs->window_cos_sin}) {
     begins.push_back(bytes);
     bytes += Reserve(values, rows * dim);
   }
   StatusOr<View> at = AllocateBytes(bytes);
-  if (!at.ok())
-    return at.status();
+  if (!at.ok()) return at.status();
   size_t next = 0;
-  for (View *view : {&inputs->at_ids, &inputs->at_positions, &inputs->at_slots,
-                     &inputs->at_ends, &inputs->at_row_tables,
-                     &inputs->at_cos_sin, &inputs->at_window}) {
+  for (View* view : {&inputs->at_ids, &inputs->at_positions, &inputs->at_slots, &inputs->at_ends,
+                     &inputs->at_row_tables, &inputs->at_cos_sin, &inputs->at_window}) {
     *view = *at + begins[next++];
   }
   return {};
 }
 
-Status GpuPass::Allocate(const PlanLimits &limits) {
+Status GpuPass::Allocate(const PlanLimits& limits) {
   const int64_t rows = limits.max_rows;
   const int64_t used = std::max(config_.experts.used, 1);
-  const int32_t inner =
-      std::max({config_.intermediate_size, config_.experts.intermediate_size,
-                config_.experts.shared_intermediate_size, 1});
+  const int32_t inner = std::max({config_.intermediate_size, config_.experts.intermediate_size,
+                                  config_.experts.shared_intermediate_size, 1});
   const int64_t inner_rows = config_.experts.count > 0 ? rows * used : rows;
-  for (RowInputs *inputs : {&all_, &outputs_}) {
-    if (Status status = AllocateInputs(limits, inputs); !status.ok())
-      return status;
+  for (RowInputs* inputs : {&all_, &outputs_}) {
+    if (Status status = AllocateInputs(limits, inputs); !status.ok()) return status;
   }
   const int64_t blocks_of_one = limits.max_positions / base::kBlockTokens + 1;
-  const auto table_entries =
-      static_cast<size_t>(limits.max_seqs * blocks_of_one *
-                          static_cast<int64_t>(limits.windows.size()));
+  const auto table_entries = static_cast<size_t>(limits.max_seqs * blocks_of_one *
+                                                 static_cast<int64_t>(limits.windows.size()));
   Reserve(&table_begins_, static_cast<size_t>(limits.max_seqs));
   StatusOr<View> tables = AllocateBytes(Reserve(&tables_, table_entries));
-  if (!tables.ok())
-    return tables.status();
+  if (!tables.ok()) return tables.status();
   at_tables_ = *tables;
 
   struct Wanted {
-    Rows *rows;
+    Rows* rows;
     int64_t count;
     int32_t width;
   };
   std::vector<Wanted> wanted = {
-      {&x_, rows, config_.hidden_size},
-      {&last_, rows, config_.hidden_size},
-      {&normed_, rows, config_.hidden_size},
-      {&q_, rows, config_.q_size()},
-      {&k_, rows, config_.kv_size()},
-      {&v_, rows, config_.kv_size()},
-      {&attention_, rows, config_.q_size()},
-      {&y_, rows, config_.hidden_size},
-      {&gate_, inner_rows, inner},
-      {&up_, inner_rows, inner},
+      {&x_, rows, config_.hidden_size},      {&last_, rows, config_.hidden_size},
+      {&normed_, rows, config_.hidden_size}, {&q_, rows, config_.q_size()},
+      {&k_, rows, config_.kv_size()},        {&v_, rows, config_.kv_size()},
+      {&attention_, rows, config_.q_size()}, {&y_, rows, config_.hidden_size},
+      {&gate_, inner_rows, inner},           {&up_, inner_rows, inner},
   };
-  if (weights_.output())
-    wanted.push_back({&logits_, kGpuLogitsRows, config_.vocab_size});
+  if (weights_.output()) wanted.push_back({&logits_, kGpuLogitsRows, config_.vocab_size});
   if (config_.experts.count > 0) {
     wanted.push_back({&router_logits_, rows, config_.experts.count});
     wanted.push_back({&shared_weights_, rows, 1});
     wanted.push_back({&expert_outputs_, rows * used, config_.hidden_size});
-    StatusOr<View> chosen =
-        AllocateBytes(static_cast<size_t>(rows * used) * sizeof(int32_t));
-    if (!chosen.ok())
-      return chosen.status();
+    StatusOr<View> chosen = AllocateBytes(static_cast<size_t>(rows * used) * sizeof(int32_t));
+    if (!chosen.ok()) return chosen.status();
     chosen_ = *chosen;
-    StatusOr<View> chosen_weights =
-        AllocateBytes(static_cast<size_t>(rows * used) * sizeof(float));
-    if (!chosen_weights.ok())
-      return chosen_weights.status();
+    StatusOr<View> chosen_weights = AllocateBytes(static_cast<size_t>(rows * used) * sizeof(float));
+    if (!chosen_weights.ok()) return chosen_weights.status();
     chosen_weights_ = *chosen_weights;
   }
-  for (const Wanted &one : wanted) {
+  for (const Wanted& one : wanted) {
     StatusOr<Rows> made = AllocateRows(one.count, one.width);
-    if (!made.ok())
-      return made.status();
+    if (!made.ok()) return made.status();
     *one.rows = *made;
   }
   const int64_t packed =
-      std::max(rows * std::max(config_.hidden_size, config_.q_size()),
-               inner_rows * int64_t{inner});
-  for (const auto &[view, bytes] :
-       {std::pair{&packed_.levels, gpu::PackedRows::LevelBytes(packed)},
-        {&packed_.scales, gpu::PackedRows::ScaleBytes(packed)},
-        {&packed_.sums, gpu::PackedRows::SumBytes(packed)}}) {
+      std::max(rows * std::max(config_.hidden_size, config_.q_size()), inner_rows * int64_t{inner});
+  for (const auto& [view, bytes] : {std::pair{&packed_.levels, gpu::PackedRows::LevelBytes(packed)},
+                                    {&packed_.scales, gpu::PackedRows::ScaleBytes(packed)},
+                                    {&packed_.sums, gpu::PackedRows::SumBytes(packed)}}) {
     StatusOr<View> made = AllocateBytes(bytes);
-    if (!made.ok())
-      return made.status();
+    if (!made.ok()) return made.status();
     *view = *made;
   }
   return {};
 }
 
-void GpuPass::FillTables(const core::Batch &batch) {
+void GpuPass::FillTables(const core::Batch& batch) {
   tables_.clear();
   table_begins_.clear();
   const int groups = pool_.groups.count();
-  for (const core::BatchItem &item : batch.items) {
+  for (const core::BatchItem& item : batch.items) {
     table_begins_.push_back(static_cast<int32_t>(tables_.size()));
-    const int blocks =
-        (item.end() + base::kBlockTokens - 1) / base::kBlockTokens;
+    const int blocks = (item.end() + base::kBlockTokens - 1) / base::kBlockTokens;
     const auto entries = static_cast<size_t>(blocks * groups);
     tables_.insert(tables_.end(), item.blocks.begin(),
                    item.blocks.begin() + static_cast<ptrdiff_t>(entries));
@@ -195,8 +169,7 @@ void GpuPass::FillTables(const core::Batch &batch) {
   gpu_.Write(at_tables_, gpu::AsBytes(tables_));
 }
 
-void GpuPass::Fill(const core::Batch &batch, const RowSet &set,
-                   RowInputs *inputs) {
+void GpuPass::Fill(const core::Batch& batch, const RowSet& set, RowInputs* inputs) {
   const auto dim = static_cast<size_t>(config_.rope.dim);
   const bool rotates = config_.position != model::PositionKind::kLearned;
   // Layers that see all positions, and those that do not, have tables of RoPE
@@ -217,18 +190,15 @@ void GpuPass::Fill(const core::Batch &batch, const RowSet &set,
   for (int row = 0; row < set.size(); ++row) {
     const auto r = static_cast<size_t>(row);
     const auto number = static_cast<size_t>(set.item[r]);
-    const core::BatchItem &item = batch.items[number];
+    const core::BatchItem& item = batch.items[number];
     const int position = set.position[r];
-    inputs->ids.push_back(
-        item.tokens[static_cast<size_t>(position - item.start)]);
+    inputs->ids.push_back(item.tokens[static_cast<size_t>(position - item.start)]);
     inputs->slots.push_back(item.padding ? -1 : position);
     inputs->ends.push_back(config_.causal ? position + 1 : item.end());
     inputs->row_tables.push_back(table_begins_[number]);
-    const auto add = [&](int layer, std::vector<float> *to) {
-      if (layer < 0)
-        return;
-      const float *const from =
-          model_.rope_row(layer, position, item.long_rope);
+    const auto add = [&](int layer, std::vector<float>* to) {
+      if (layer < 0) return;
+      const float* const from = model_.rope_row(layer, position, item.long_rope);
       to->insert(to->end(), from, from + dim);
     };
     add(full, &inputs->cos_sin);
@@ -236,7 +206,7 @@ void GpuPass::Fill(const core::Batch &batch, const RowSet &set,
   }
 }
 
-void GpuPass::Send(RowInputs *inputs) {
+void GpuPass::Send(RowInputs* inputs) {
   gpu_.Write(inputs->at_ids, gpu::AsBytes(inputs->ids));
   gpu_.Write(inputs->at_positions, gpu::AsBytes(inputs->positions));
   gpu_.Write(inputs->at_slots, gpu::AsBytes(inputs->slots));
@@ -246,7 +216,7 @@ void GpuPass::Send(RowInputs *inputs) {
   gpu_.Write(inputs->at_window, gpu::AsBytes(inputs->window_cos_sin));
 }
 
-void GpuPass::Begin(const core::Batch &batch, const StepPlan &plan) {
+void GpuPass::Begin(const core::Batch& batch, const StepPlan& plan) {
   FillTables(batch);
   Fill(batch, plan.all(), &all_);
   Fill(batch, plan.outputs(), &outputs_);
@@ -265,73 +235,63 @@ void GpuPass::Begin(const core::Batch &batch, const StepPlan &plan) {
   }
   // In the last layer, rows whose logits are not wanted need only K and V.
   ComputeKv(all_, last, x_);
-  if (outputs_.rows == 0)
-    return;
+  if (outputs_.rows == 0) return;
   ops_.Gather(x_, outputs_.at_ids, outputs_.rows, config_.hidden_size, last_);
   ComputeQ(outputs_, last, last_);
   Attend(outputs_, last);
   FinishLayer(outputs_, last, last_);
 }
 
-void GpuPass::Embed(const RowInputs &in) {
+void GpuPass::Embed(const RowInputs& in) {
   const int hidden = config_.hidden_size;
   ops_.Unpack(weights_.token_embedding(), in.at_ids, in.rows, x_);
-  if (config_.embedding_scale != 1.0F)
-    ops_.Scale(x_, config_.embedding_scale, in.rows, hidden);
+  if (config_.embedding_scale != 1.0F) ops_.Scale(x_, config_.embedding_scale, in.rows, hidden);
   // The same row for all: a stride of 0.
-  if (weights_.type_embedding())
-    ops_.Add(x_, {weights_.type_embedding(), 0}, in.rows, hidden);
+  if (weights_.type_embedding()) ops_.Add(x_, {weights_.type_embedding(), 0}, in.rows, hidden);
   if (config_.position == model::PositionKind::kLearned) {
     ops_.Unpack(weights_.position_embedding(), in.at_positions, in.rows, y_);
     ops_.Add(x_, y_, in.rows, hidden);
   }
-  Norm(x_, weights_.embedding_norm(), weights_.embedding_norm_bias(), in.rows,
-       x_);
+  Norm(x_, weights_.embedding_norm(), weights_.embedding_norm_bias(), in.rows, x_);
 }
 
 Rows GpuPass::Norm(Rows x, View weight, View bias, int rows, Rows to) {
-  if (!weight)
-    return x;
+  if (!weight) return x;
   switch (config_.norm) {
-  case model::NormKind::kRms:
-    ops_.RmsNorm(x, weight, rows, config_.hidden_size, config_.norm_eps, to);
-    break;
-  case model::NormKind::kLayer:
-    ops_.LayerNorm(x, weight, bias, rows, config_.hidden_size, config_.norm_eps,
-                   to);
-    break;
+    case model::NormKind::kRms:
+      ops_.RmsNorm(x, weight, rows, config_.hidden_size, config_.norm_eps, to);
+      break;
+    case model::NormKind::kLayer:
+      ops_.LayerNorm(x, weight, bias, rows, config_.hidden_size, config_.norm_eps, to);
+      break;
   }
   return to;
 }
 
-void GpuPass::PackFor(std::initializer_list<const DeviceMatrix *> matrices,
-                      Rows x, int rows) {
-  for (const DeviceMatrix *matrix : matrices) {
-    if (!IsQuantised(*matrix))
-      continue;
+void GpuPass::PackFor(std::initializer_list<const DeviceMatrix*> matrices, Rows x, int rows) {
+  for (const DeviceMatrix* matrix : matrices) {
+    if (!IsQuantised(*matrix)) continue;
     ops_.Pack(x, rows, matrix->k, packed_);
     return;
   }
 }
 
-void GpuPass::Multiply(const DeviceMatrix &matrix, Rows x, int rows, Rows y,
-                       const gpu::RowMatrices &which) {
+void GpuPass::Multiply(const DeviceMatrix& matrix, Rows x, int rows, Rows y,
+                       const gpu::RowMatrices& which) {
   ops_.MatMul(matrix, {x, packed_}, rows, y, which);
 }
 
-void GpuPass::ComputeQ(const RowInputs &in, int layer, Rows x) {
-  const GpuLayer &weights = weights_.layers()[static_cast<size_t>(layer)];
-  const Rows from = Norm(x, weights.attention_norm, weights.attention_norm_bias,
-                         in.rows, normed_);
+void GpuPass::ComputeQ(const RowInputs& in, int layer, Rows x) {
+  const GpuLayer& weights = weights_.layers()[static_cast<size_t>(layer)];
+  const Rows from = Norm(x, weights.attention_norm, weights.attention_norm_bias, in.rows, normed_);
   PackFor({&weights.q}, from, in.rows);
   Multiply(weights.q, from, in.rows, q_);
   RotateHeads(in, layer, config_.num_heads, weights.q_norm, q_);
 }
 
-void GpuPass::ComputeKv(const RowInputs &in, int layer, Rows x) {
-  const GpuLayer &weights = weights_.layers()[static_cast<size_t>(layer)];
-  const Rows from = Norm(x, weights.attention_norm, weights.attention_norm_bias,
-                         in.rows, normed_);
+void GpuPass::ComputeKv(const RowInputs& in, int layer, Rows x) {
+  const GpuLayer& weights = weights_.layers()[static_cast<size_t>(layer)];
+  const Rows from = Norm(x, weights.attention_norm, weights.attention_norm_bias, in.rows, normed_);
   PackFor({&weights.k, &weights.v}, from, in.rows);
   Multiply(weights.k, from, in.rows, k_);
   Multiply(weights.v, from, in.rows, v_);
@@ -339,34 +299,27 @@ void GpuPass::ComputeKv(const RowInputs &in, int layer, Rows x) {
   ops_.StoreKv(KvOf(in, layer), k_, v_, in.at_slots, in.rows);
 }
 
-void GpuPass::RotateHeads(const RowInputs &in, int layer, int heads, View norm,
-                          Rows x) {
+void GpuPass::RotateHeads(const RowInputs& in, int layer, int heads, View norm, Rows x) {
   if (norm) {
     // Each head is a row of its own.
     const Rows by_head = {x.at, config_.head_dim};
-    ops_.RmsNorm(by_head, norm, in.rows * heads, config_.head_dim,
-                 config_.norm_eps, by_head);
+    ops_.RmsNorm(by_head, norm, in.rows * heads, config_.head_dim, config_.norm_eps, by_head);
   }
-  if (config_.position == model::PositionKind::kLearned)
-    return;
-  const Rows cos_sin = {config_.window(layer) > 0 ? in.at_window
-                                                  : in.at_cos_sin,
-                        config_.rope.dim};
+  if (config_.position == model::PositionKind::kLearned) return;
+  const Rows cos_sin = {config_.window(layer) > 0 ? in.at_window : in.at_cos_sin, config_.rope.dim};
   ops_.Rope(x, in.rows, heads, config_.head_dim, config_.rope.dim,
             config_.position == model::PositionKind::kRopeNeox, cos_sin);
 }
 
-gpu::KvView GpuPass::KvOf(const RowInputs &in, int layer) const {
-  const model::KvGroups::Place &place =
-      pool_.groups.places[static_cast<size_t>(layer)];
+gpu::KvView GpuPass::KvOf(const RowInputs& in, int layer) const {
+  const model::KvGroups::Place& place = pool_.groups.places[static_cast<size_t>(layer)];
   gpu::KvView kv;
   kv.type = pool_.type;
   kv.head_dim = config_.head_dim;
   kv.kv_heads = config_.num_kv_heads;
-  kv.pool = {pool_.memory.get(),
-             static_cast<uint64_t>(place.index) *
-                 static_cast<uint64_t>(config_.num_kv_heads) *
-                 pool_.head_bytes};
+  kv.pool = {pool_.memory.get(), static_cast<uint64_t>(place.index) *
+                                     static_cast<uint64_t>(config_.num_kv_heads) *
+                                     pool_.head_bytes};
   kv.block_bytes = pool_.block_bytes;
   kv.tables = at_tables_;
   kv.row_tables = in.at_row_tables;
@@ -375,7 +328,7 @@ gpu::KvView GpuPass::KvOf(const RowInputs &in, int layer) const {
   return kv;
 }
 
-void GpuPass::Attend(const RowInputs &in, int layer) {
+void GpuPass::Attend(const RowInputs& in, int layer) {
   gpu::AttentionCall call;
   call.q = q_;
   call.out = attention_;
@@ -389,61 +342,52 @@ void GpuPass::Attend(const RowInputs &in, int layer) {
   ops_.Attend(KvOf(in, layer), call);
 }
 
-void GpuPass::MultiplyAndAdd(const Addend &addend, Rows from, int rows,
-                             Rows x) {
+void GpuPass::MultiplyAndAdd(const Addend& addend, Rows from, int rows, Rows x) {
   PackFor({&addend.matrix}, from, rows);
   Multiply(addend.matrix, from, rows, y_);
-  ops_.Add(x, Norm(y_, addend.post_norm, {}, rows, y_), rows,
-           config_.hidden_size);
+  ops_.Add(x, Norm(y_, addend.post_norm, {}, rows, y_), rows, config_.hidden_size);
   Norm(x, addend.out_norm, addend.out_norm_bias, rows, x);
 }
 
-void GpuPass::RunFfn(const GpuFfn &ffn, Rows in, int rows, int inner, Rows out,
-                     const gpu::RowMatrices &first,
-                     const gpu::RowMatrices &second) {
+void GpuPass::RunFfn(const GpuFfn& ffn, Rows in, int rows, int inner, Rows out,
+                     const gpu::RowMatrices& first, const gpu::RowMatrices& second) {
   const Rows gate = {gate_.at, inner};
   const Rows up = {up_.at, inner};
-  if (ffn.gate)
-    Multiply(ffn.gate, in, rows, gate, first);
+  if (ffn.gate) Multiply(ffn.gate, in, rows, gate, first);
   Multiply(ffn.up, in, rows, up, first);
   ops_.Activate(ActivationOf(config_.activation), gate, up, rows, inner);
   PackFor({&ffn.down}, gate, rows);
   Multiply(ffn.down, gate, rows, out, second);
 }
 
-void GpuPass::FinishLayer(const RowInputs &in, int layer, Rows x) {
-  const GpuLayer &weights = weights_.layers()[static_cast<size_t>(layer)];
-  MultiplyAndAdd({weights.o, weights.attention_post_norm,
-                  weights.attention_out_norm, weights.attention_out_norm_bias},
+void GpuPass::FinishLayer(const RowInputs& in, int layer, Rows x) {
+  const GpuLayer& weights = weights_.layers()[static_cast<size_t>(layer)];
+  MultiplyAndAdd({weights.o, weights.attention_post_norm, weights.attention_out_norm,
+                  weights.attention_out_norm_bias},
                  attention_, in.rows, x);
   if (weights.experts.up) {
     ComputeExperts(in, weights, x);
-    ops_.Add(x, Norm(y_, weights.ffn_post_norm, {}, in.rows, y_), in.rows,
-             config_.hidden_size);
+    ops_.Add(x, Norm(y_, weights.ffn_post_norm, {}, in.rows, y_), in.rows, config_.hidden_size);
     return;
   }
-  const Rows from =
-      Norm(x, weights.ffn_norm, weights.ffn_norm_bias, in.rows, normed_);
+  const Rows from = Norm(x, weights.ffn_norm, weights.ffn_norm_bias, in.rows, normed_);
   PackFor({&weights.ffn.gate, &weights.ffn.up}, from, in.rows);
   RunFfn(weights.ffn, from, in.rows, weights.ffn.up.n, y_);
-  ops_.Add(x, Norm(y_, weights.ffn_post_norm, {}, in.rows, y_), in.rows,
-           config_.hidden_size);
+  ops_.Add(x, Norm(y_, weights.ffn_post_norm, {}, in.rows, y_), in.rows, config_.hidden_size);
   Norm(x, weights.ffn_out_norm, weights.ffn_out_norm_bias, in.rows, x);
 }
 
 // y_ = the sum of each row's experts. Their weights are read for each use of
 // one: rows are not gathered by expert.
-void GpuPass::ComputeExperts(const RowInputs &in, const GpuLayer &weights,
-                             Rows x) {
-  const model::ExpertsConfig &experts = config_.experts;
-  const Rows from =
-      Norm(x, weights.ffn_norm, weights.ffn_norm_bias, in.rows, normed_);
-  PackFor({&weights.router, &weights.shared_gate, &weights.experts.gate,
-           &weights.experts.up, &weights.shared.gate, &weights.shared.up},
+void GpuPass::ComputeExperts(const RowInputs& in, const GpuLayer& weights, Rows x) {
+  const model::ExpertsConfig& experts = config_.experts;
+  const Rows from = Norm(x, weights.ffn_norm, weights.ffn_norm_bias, in.rows, normed_);
+  PackFor({&weights.router, &weights.shared_gate, &weights.experts.gate, &weights.experts.up,
+           &weights.shared.gate, &weights.shared.up},
           from, in.rows);
   Multiply(weights.router, from, in.rows, router_logits_);
-  ops_.ChooseExperts(router_logits_, in.rows, experts.count, experts.used,
-                     experts.normalized, chosen_, chosen_weights_);
+  ops_.ChooseExperts(router_logits_, in.rows, experts.count, experts.used, experts.normalized,
+                     chosen_, chosen_weights_);
   Rows shared;
   if (weights.shared.up) {
     // First: what it packs is another row's than the experts'.
@@ -453,19 +397,17 @@ void GpuPass::ComputeExperts(const RowInputs &in, const GpuLayer &weights,
     shared = y_;
     PackFor({&weights.experts.gate, &weights.experts.up}, from, in.rows);
   }
-  RunFfn(weights.experts, from, in.rows * experts.used, weights.experts.up.n,
-         expert_outputs_, {chosen_, experts.used}, {chosen_, 1});
-  ops_.SumScaled(expert_outputs_, chosen_weights_, experts.used, shared,
-                 shared_weights_.at, in.rows, config_.hidden_size, y_);
+  RunFfn(weights.experts, from, in.rows * experts.used, weights.experts.up.n, expert_outputs_,
+         {chosen_, experts.used}, {chosen_, 1});
+  ops_.SumScaled(expert_outputs_, chosen_weights_, experts.used, shared, shared_weights_.at,
+                 in.rows, config_.hidden_size, y_);
 }
 
 void GpuPass::GetLogits(int begin, int rows, std::span<float> logits) {
   const int hidden = config_.hidden_size;
-  const Rows x = {last_.at + static_cast<uint64_t>(begin) *
-                                 static_cast<uint64_t>(hidden) * 4,
+  const Rows x = {last_.at + static_cast<uint64_t>(begin) * static_cast<uint64_t>(hidden) * 4,
                   hidden};
-  const Rows from = Norm(x, weights_.output_norm(), weights_.output_norm_bias(),
-                         rows, normed_);
+  const Rows from = Norm(x, weights_.output_norm(), weights_.output_norm_bias(), rows, normed_);
   PackFor({&weights_.output()}, from, rows);
   Multiply(weights_.output(), from, rows, logits_);
   gpu_.Read(logits_.at, gpu::AsWritableBytes(logits));
@@ -473,12 +415,10 @@ void GpuPass::GetLogits(int begin, int rows, std::span<float> logits) {
 
 void GpuPass::GetHidden(int begin, int rows, std::span<float> hidden) {
   const int width = config_.hidden_size;
-  const Rows x = {last_.at + static_cast<uint64_t>(begin) *
-                                 static_cast<uint64_t>(width) * 4,
+  const Rows x = {last_.at + static_cast<uint64_t>(begin) * static_cast<uint64_t>(width) * 4,
                   width};
-  const Rows from = Norm(x, weights_.output_norm(), weights_.output_norm_bias(),
-                         rows, normed_);
+  const Rows from = Norm(x, weights_.output_norm(), weights_.output_norm_bias(), rows, normed_);
   gpu_.Read(from.at, gpu::AsWritableBytes(hidden));
 }
 
-} // namespace ropeway::executor
+}  // namespace ropeway::executor

@@ -36,18 +36,16 @@ inline constexpr int kGpuLogitsRows = 64;
 // Thread rule: one thread, Gpu's. What Begin asks for happens until the next
 // Gpu::Finish, and the plan and the pass's own memory are read until then.
 class GpuPass {
-public:
+ public:
   // Allocates the memory of every step. The arguments must outlive it.
   // kResourceExhausted: memory is short, the host's or the device's.
-  static StatusOr<std::unique_ptr<GpuPass>> Make(const model::Model &model,
-                                                 const GpuModel &weights,
-                                                 const GpuKvPool &pool,
-                                                 gpu::Gpu *gpu, gpu::Ops *ops,
-                                                 const PlanLimits &limits);
+  static StatusOr<std::unique_ptr<GpuPass>> Make(const model::Model& model, const GpuModel& weights,
+                                                 const GpuKvPool& pool, gpu::Gpu* gpu,
+                                                 gpu::Ops* ops, const PlanLimits& limits);
 
   // Computes K and V of all rows, and the last hidden states of the output
   // rows.
-  void Begin(const core::Batch &batch, const StepPlan &plan);
+  void Begin(const core::Batch& batch, const StepPlan& plan);
   // The logits of output rows [begin, begin + rows), rows <= kGpuLogitsRows, to
   // the host: [rows] [vocab_size].
   void GetLogits(int begin, int rows, std::span<float> logits);
@@ -55,101 +53,93 @@ public:
   // final norm if there is one, to the host: [rows][hidden_size].
   void GetHidden(int begin, int rows, std::span<float> hidden);
 
-private:
+ private:
   // What the device is told of a set of rows, and the host's copy of it.
   struct RowInputs {
-    std::vector<int32_t>
-        ids; // Tokens; of output rows: their places among all rows.
-    std::vector<int32_t> positions; // For positions' embeddings.
-    std::vector<int32_t> slots;     // Where K and V are stored; -1: nowhere.
-    std::vector<int32_t> ends;      // A row sees the positions before this one.
-    std::vector<int32_t> row_tables; // Where its block table begins.
-    std::vector<float>
-        cos_sin; // [rows][rope.dim], of layers that see all positions ...
-    std::vector<float> window_cos_sin;   // ... and of those with a window.
-    std::unique_ptr<gpu::Buffer> memory; // All of these, one after the other.
-    gpu::View at_ids, at_positions, at_slots, at_ends, at_row_tables,
-        at_cos_sin, at_window;
+    std::vector<int32_t> ids;             // Tokens; of output rows: their places among all rows.
+    std::vector<int32_t> positions;       // For positions' embeddings.
+    std::vector<int32_t> slots;           // Where K and V are stored; -1: nowhere.
+    std::vector<int32_t> ends;            // A row sees the positions before this one.
+    std::vector<int32_t> row_tables;      // Where its block table begins.
+    std::vector<float> cos_sin;           // [rows][rope.dim], of layers that see all positions ...
+    std::vector<float> window_cos_sin;    // ... and of those with a window.
+    std::unique_ptr<gpu::Buffer> memory;  // All of these, one after the other.
+    gpu::View at_ids, at_positions, at_slots, at_ends, at_row_tables, at_cos_sin, at_window;
     int rows = 0;
   };
 
   // What a product of the residual stream with a matrix adds to it.
   struct Addend {
-    const gpu::DeviceMatrix &matrix;
+    const gpu::DeviceMatrix& matrix;
     gpu::View post_norm;
     gpu::View out_norm;
     gpu::View out_norm_bias;
   };
 
-  GpuPass(const model::Model &model, const GpuModel &weights,
-          const GpuKvPool &pool, gpu::Gpu *gpu, gpu::Ops *ops);
-  Status Allocate(const PlanLimits &limits);
-  Status AllocateInputs(const PlanLimits &limits, RowInputs *inputs);
+  GpuPass(const model::Model& model, const GpuModel& weights, const GpuKvPool& pool, gpu::Gpu* gpu,
+          gpu::Ops* ops);
+  Status Allocate(const PlanLimits& limits);
+  Status AllocateInputs(const PlanLimits& limits, RowInputs* inputs);
   StatusOr<gpu::Rows> AllocateRows(int64_t rows, int32_t width);
   StatusOr<gpu::View> AllocateBytes(size_t bytes);
 
-  void FillTables(const core::Batch &batch);
-  void Fill(const core::Batch &batch, const RowSet &set, RowInputs *inputs);
-  void Send(RowInputs *inputs);
+  void FillTables(const core::Batch& batch);
+  void Fill(const core::Batch& batch, const RowSet& set, RowInputs* inputs);
+  void Send(RowInputs* inputs);
 
-  void Embed(const RowInputs &in);
+  void Embed(const RowInputs& in);
   // Q, or K and V, of the rows in x.
-  void ComputeQ(const RowInputs &in, int layer, gpu::Rows x);
-  void ComputeKv(const RowInputs &in, int layer, gpu::Rows x);
-  void Attend(const RowInputs &in, int layer);
-  void FinishLayer(const RowInputs &in, int layer, gpu::Rows x);
-  void ComputeExperts(const RowInputs &in, const GpuLayer &layer, gpu::Rows x);
-  void RotateHeads(const RowInputs &in, int layer, int heads, gpu::View norm,
-                   gpu::Rows x);
-  gpu::KvView KvOf(const RowInputs &in, int layer) const;
+  void ComputeQ(const RowInputs& in, int layer, gpu::Rows x);
+  void ComputeKv(const RowInputs& in, int layer, gpu::Rows x);
+  void Attend(const RowInputs& in, int layer);
+  void FinishLayer(const RowInputs& in, int layer, gpu::Rows x);
+  void ComputeExperts(const RowInputs& in, const GpuLayer& layer, gpu::Rows x);
+  void RotateHeads(const RowInputs& in, int layer, int heads, gpu::View norm, gpu::Rows x);
+  gpu::KvView KvOf(const RowInputs& in, int layer) const;
 
   // The model's norm; x where there is none.
-  gpu::Rows Norm(gpu::Rows x, gpu::View weight, gpu::View bias, int rows,
-                 gpu::Rows to);
+  gpu::Rows Norm(gpu::Rows x, gpu::View weight, gpu::View bias, int rows, gpu::Rows to);
   // Packs the rows if one of the matrices wants that.
-  void PackFor(std::initializer_list<const gpu::DeviceMatrix *> matrices,
-               gpu::Rows x, int rows);
-  void Multiply(const gpu::DeviceMatrix &matrix, gpu::Rows x, int rows,
-                gpu::Rows y, const gpu::RowMatrices &which = {});
-  void MultiplyAndAdd(const Addend &addend, gpu::Rows from, int rows,
-                      gpu::Rows x);
-  void RunFfn(const GpuFfn &ffn, gpu::Rows in, int rows, int inner,
-              gpu::Rows out, const gpu::RowMatrices &first = {},
-              const gpu::RowMatrices &second = {});
+  void PackFor(std::initializer_list<const gpu::DeviceMatrix*> matrices, gpu::Rows x, int rows);
+  void Multiply(const gpu::DeviceMatrix& matrix, gpu::Rows x, int rows, gpu::Rows y,
+                const gpu::RowMatrices& which = {});
+  void MultiplyAndAdd(const Addend& addend, gpu::Rows from, int rows, gpu::Rows x);
+  void RunFfn(const GpuFfn& ffn, gpu::Rows in, int rows, int inner, gpu::Rows out,
+              const gpu::RowMatrices& first = {}, const gpu::RowMatrices& second = {});
 
-  const model::Model &model_;
-  const model::ModelConfig &config_;
-  const GpuModel &weights_;
-  const GpuKvPool &pool_;
-  gpu::Gpu &gpu_;
-  gpu::Ops &ops_;
+  const model::Model& model_;
+  const model::ModelConfig& config_;
+  const GpuModel& weights_;
+  const GpuKvPool& pool_;
+  gpu::Gpu& gpu_;
+  gpu::Ops& ops_;
 
   std::vector<std::unique_ptr<gpu::Buffer>> buffers_;
   RowInputs all_;
   RowInputs outputs_;
-  std::vector<int32_t> tables_;       // The block tables of all items.
-  std::vector<int32_t> table_begins_; // Of each item.
+  std::vector<int32_t> tables_;        // The block tables of all items.
+  std::vector<int32_t> table_begins_;  // Of each item.
   gpu::View at_tables_;
 
-  gpu::Rows x_;      // [rows][hidden]: the residual stream.
-  gpu::Rows last_;   // The same of the output rows.
-  gpu::Rows normed_; // As x_.
+  gpu::Rows x_;       // [rows][hidden]: the residual stream.
+  gpu::Rows last_;    // The same of the output rows.
+  gpu::Rows normed_;  // As x_.
   gpu::Rows q_;
   gpu::Rows k_;
   gpu::Rows v_;
   gpu::Rows attention_;
-  gpu::Rows y_;    // [rows][hidden]
-  gpu::Rows gate_; // [rows, or uses of experts][intermediate size]
+  gpu::Rows y_;     // [rows][hidden]
+  gpu::Rows gate_;  // [rows, or uses of experts][intermediate size]
   gpu::Rows up_;
   gpu::PackedRows packed_;
-  gpu::Rows logits_;        // [kGpuLogitsRows][vocab_size]
-  gpu::Rows router_logits_; // [rows][experts]
-  gpu::View chosen_;        // [rows][used]
+  gpu::Rows logits_;         // [kGpuLogitsRows][vocab_size]
+  gpu::Rows router_logits_;  // [rows][experts]
+  gpu::View chosen_;         // [rows][used]
   gpu::View chosen_weights_;
-  gpu::Rows shared_weights_; // [rows][1]
-  gpu::Rows expert_outputs_; // [rows * used][hidden]
+  gpu::Rows shared_weights_;  // [rows][1]
+  gpu::Rows expert_outputs_;  // [rows * used][hidden]
 };
 
-} // namespace ropeway::executor
+}  // namespace ropeway::executor
 
-#endif // ROPEWAY_EXECUTOR_GPU_PASS_H_
+#endif  // ROPEWAY_EXECUTOR_GPU_PASS_H_
