@@ -74,17 +74,23 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     limits.windows = pool_.groups.windows;
     limits.causal = model_->config().causal;
     plan_ = std::make_unique<StepPlan>(limits);
-    auto pass = GpuPass::Make(*model_, *weights_, pool_, gpu_.get(), ops_.get(), limits);
+    auto pass = GpuPass::Make(*model_, *weights_, pool_, gpu_.get(), ops_.get(), limits, absent_);
     if (!pass.ok()) return pass.status();
     pass_ = *std::move(pass);
     team_ = std::make_unique<base::WorkerTeam>(threads_);
     for (int i = 0; i < threads_; ++i) samplers_.emplace_back(kernels_, limits.vocab_size);
     logits_.resize(static_cast<size_t>(kGpuLogitsRows) * static_cast<size_t>(limits.vocab_size));
+    largest_.resize(kGpuLogitsRows);
+    if (Status sent = gpu_->Finish(); !sent.ok()) return sent;
   } catch (const std::exception& e) {  // No memory, or no more threads.
     return Status(StatusCode::kResourceExhausted,
                   std::string("cannot set up the executor: ") + e.what());
   }
-  return KvLayout{pool_.num_blocks, pool_.block_bytes, pool_.groups.windows};
+  // No GPU was measured: what its steps are is guessed as of the small CPU, and learned.
+  core::DeviceProfile profile;
+  profile.memory_bytes =
+      static_cast<int64_t>(weights_->bytes() + pool_.memory->size()) + pass_->bytes();
+  return KvLayout{pool_.num_blocks, pool_.block_bytes, pool_.groups.windows, profile};
 }
 
 void GpuExecutor::Launch(const core::Batch& batch) {
@@ -106,6 +112,8 @@ StatusOr<core::StepResult> GpuExecutor::Wait() {
     done = Collect(*batch, &result);
     if (done.ok()) {
       result.forward = clock_.Now() - begun_;
+      result.device_busy = result.forward - result.sampling;
+      result.copied_bytes = pass_->TakeCopiedBytes() + std::exchange(copied_bytes_, 0);
       return result;
     }
   } catch (const std::bad_alloc&) {
@@ -125,10 +133,24 @@ Status GpuExecutor::Collect(const core::Batch& batch, core::StepResult* result) 
   base::Duration sampling{};
   for (int begin = 0; begin < rows; begin += kGpuLogitsRows) {
     const int count = std::min(kGpuLogitsRows, rows - begin);
-    pass_->GetLogits(begin, count, std::span(logits_).first(static_cast<size_t>(count) * vocab));
+    const auto size = static_cast<size_t>(count);
+    const bool only_largest = OnlyLargestWanted(batch, *plan_, begin, count);
+    if (only_largest) {
+      pass_->GetLargest(begin, count, std::span(logits_).first(size),
+                        std::span(largest_).first(size));
+    } else {
+      pass_->GetLogits(begin, count, std::span(logits_).first(size * vocab));
+    }
     if (Status done = gpu_->Finish(); !done.ok()) return done;
     const base::TimePoint sampled_from = clock_.Now();
-    Sample(batch, begin, count, result);
+    if (only_largest) {
+      for (size_t row = 0; row < size; ++row) {
+        ReportLargest(batch, *plan_, static_cast<size_t>(begin) + row, logits_[row], largest_[row],
+                      result);
+      }
+    } else {
+      Sample(batch, begin, count, result);
+    }
     sampling += clock_.Now() - sampled_from;
   }
   result->sampling = sampling;
@@ -140,10 +162,8 @@ void GpuExecutor::Sample(const core::Batch& batch, int begin, int rows, core::St
   const int vocab = model_->config().vocab_size;
   team_->Run([&](int worker) {
     for (int row = worker; row < rows; row += threads_) {
-      const std::span<float> logits = std::span(logits_).subspan(
+      const std::span<const float> logits = std::span(logits_).subspan(
           static_cast<size_t>(row) * static_cast<size_t>(vocab), static_cast<size_t>(vocab));
-      FinishLogits(*kernels_, model_->config().logit_soft_cap, absent_, 1, 0, vocab, logits.data(),
-                   vocab);
       SampleOrScore(batch, *plan_, static_cast<size_t>(begin + row), logits, clock_,
                     &samplers_[static_cast<size_t>(worker)], result);
     }
@@ -172,12 +192,14 @@ Status GpuExecutor::Pool(core::StepResult* result) {
 void GpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
   const uint64_t at = static_cast<uint64_t>(block) * pool_.block_bytes;
   gpu_->Read({pool_.memory.get(), at}, bytes);
+  Copied(bytes.size());
   if (!gpu_->Finish().ok()) std::fill(bytes.begin(), bytes.end(), std::byte{0});
 }
 
 void GpuExecutor::WriteBlock(core::BlockId block, std::span<const std::byte> bytes) {
   const uint64_t at = static_cast<uint64_t>(block) * pool_.block_bytes;
   gpu_->Write({pool_.memory.get(), at}, bytes);
+  Copied(bytes.size());
   static_cast<void>(gpu_->Finish());
 }
 

@@ -45,6 +45,7 @@ class GpuExecutor final : public Executor {
   Status MakePool(int64_t kv_cache_bytes);
   Status Collect(const core::Batch& batch, core::StepResult* result);
   void Sample(const core::Batch& batch, int begin, int rows, core::StepResult* result);
+  void Copied(size_t bytes) const { copied_bytes_ += static_cast<int64_t>(bytes); }
   Status Pool(core::StepResult* result);
 
   const std::unique_ptr<gpu::Gpu> gpu_;
@@ -64,8 +65,10 @@ class GpuExecutor final : public Executor {
   std::unique_ptr<StepPlan> plan_;
   std::unique_ptr<base::WorkerTeam> team_;
   std::vector<sampling::Sampler> samplers_;  // One a worker.
-  std::vector<float> logits_;                // [kGpuLogitsRows][vocab_size]
+  std::vector<float> logits_;                // [kGpuLogitsRows][vocab_size], or one of each row.
+  std::vector<TokenId> largest_;             // [kGpuLogitsRows]
   std::vector<float> hidden_;                // [rows that are pooled][hidden_size]
+  mutable int64_t copied_bytes_ = 0;         // Of blocks, since the last step.
 };
 
 }  // namespace ropeway::executor

@@ -51,14 +51,31 @@ GpuPass::GpuPass(const model::Model& model, const GpuModel& weights, const GpuKv
 
 StatusOr<std::unique_ptr<GpuPass>> GpuPass::Make(const model::Model& model, const GpuModel& weights,
                                                  const GpuKvPool& pool, gpu::Gpu* gpu,
-                                                 gpu::Ops* ops, const PlanLimits& limits) {
+                                                 gpu::Ops* ops, const PlanLimits& limits,
+                                                 const std::vector<TokenId>& absent) {
   try {
     std::unique_ptr<GpuPass> pass(new GpuPass(model, weights, pool, gpu, ops));
-    if (Status allocated = pass->Allocate(limits); !allocated.ok()) return allocated;
+    if (Status allocated = pass->Allocate(limits, absent); !allocated.ok()) return allocated;
     return pass;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, "no memory for the device's inputs");
   }
+}
+
+int64_t GpuPass::bytes() const {
+  int64_t bytes = 0;
+  for (const auto& buffer : buffers_) bytes += static_cast<int64_t>(buffer->size());
+  return bytes;
+}
+
+void GpuPass::Send(View to, std::span<const std::byte> bytes) {
+  gpu_.Write(to, bytes);
+  copied_bytes_ += static_cast<int64_t>(bytes.size());
+}
+
+void GpuPass::Get(View from, std::span<std::byte> bytes) {
+  gpu_.Read(from, bytes);
+  copied_bytes_ += static_cast<int64_t>(bytes.size());
 }
 
 StatusOr<View> GpuPass::AllocateBytes(size_t bytes) {
@@ -97,7 +114,7 @@ Status GpuPass::AllocateInputs(const PlanLimits& limits, RowInputs* inputs) {
   return {};
 }
 
-Status GpuPass::Allocate(const PlanLimits& limits) {
+Status GpuPass::Allocate(const PlanLimits& limits, const std::vector<TokenId>& absent) {
   const int64_t rows = limits.max_rows;
   const int64_t used = std::max(config_.experts.used, 1);
   const int32_t inner = std::max({config_.intermediate_size, config_.experts.intermediate_size,
@@ -138,6 +155,15 @@ Status GpuPass::Allocate(const PlanLimits& limits) {
     if (!chosen_weights.ok()) return chosen_weights.status();
     chosen_weights_ = *chosen_weights;
   }
+  absent_count_ = static_cast<int>(absent.size());
+  for (const auto& [view, bytes] : {std::pair{&largest_, kGpuLogitsRows * sizeof(float)},
+                                    {&largest_ids_, kGpuLogitsRows * sizeof(int32_t)},
+                                    {&absent_, absent.size() * sizeof(TokenId)}}) {
+    StatusOr<View> made = AllocateBytes(bytes);
+    if (!made.ok()) return made.status();
+    *view = *made;
+  }
+  Send(absent_, gpu::AsBytes(absent));
   for (const Wanted& one : wanted) {
     StatusOr<Rows> made = AllocateRows(one.count, one.width);
     if (!made.ok()) return made.status();
@@ -166,7 +192,7 @@ void GpuPass::FillTables(const core::Batch& batch) {
     tables_.insert(tables_.end(), item.blocks.begin(),
                    item.blocks.begin() + static_cast<ptrdiff_t>(entries));
   }
-  gpu_.Write(at_tables_, gpu::AsBytes(tables_));
+  Send(at_tables_, gpu::AsBytes(tables_));
 }
 
 void GpuPass::Fill(const core::Batch& batch, const RowSet& set, RowInputs* inputs) {
@@ -207,13 +233,13 @@ void GpuPass::Fill(const core::Batch& batch, const RowSet& set, RowInputs* input
 }
 
 void GpuPass::Send(RowInputs* inputs) {
-  gpu_.Write(inputs->at_ids, gpu::AsBytes(inputs->ids));
-  gpu_.Write(inputs->at_positions, gpu::AsBytes(inputs->positions));
-  gpu_.Write(inputs->at_slots, gpu::AsBytes(inputs->slots));
-  gpu_.Write(inputs->at_ends, gpu::AsBytes(inputs->ends));
-  gpu_.Write(inputs->at_row_tables, gpu::AsBytes(inputs->row_tables));
-  gpu_.Write(inputs->at_cos_sin, gpu::AsBytes(inputs->cos_sin));
-  gpu_.Write(inputs->at_window, gpu::AsBytes(inputs->window_cos_sin));
+  Send(inputs->at_ids, gpu::AsBytes(inputs->ids));
+  Send(inputs->at_positions, gpu::AsBytes(inputs->positions));
+  Send(inputs->at_slots, gpu::AsBytes(inputs->slots));
+  Send(inputs->at_ends, gpu::AsBytes(inputs->ends));
+  Send(inputs->at_row_tables, gpu::AsBytes(inputs->row_tables));
+  Send(inputs->at_cos_sin, gpu::AsBytes(inputs->cos_sin));
+  Send(inputs->at_window, gpu::AsBytes(inputs->window_cos_sin));
 }
 
 void GpuPass::Begin(const core::Batch& batch, const StepPlan& plan) {
@@ -403,14 +429,27 @@ void GpuPass::ComputeExperts(const RowInputs& in, const GpuLayer& weights, Rows 
                  in.rows, config_.hidden_size, y_);
 }
 
-void GpuPass::GetLogits(int begin, int rows, std::span<float> logits) {
+void GpuPass::ComputeLogits(int begin, int rows) {
   const int hidden = config_.hidden_size;
   const Rows x = {last_.at + static_cast<uint64_t>(begin) * static_cast<uint64_t>(hidden) * 4,
                   hidden};
   const Rows from = Norm(x, weights_.output_norm(), weights_.output_norm_bias(), rows, normed_);
   PackFor({&weights_.output()}, from, rows);
   Multiply(weights_.output(), from, rows, logits_);
-  gpu_.Read(logits_.at, gpu::AsWritableBytes(logits));
+  ops_.FinishLogits(logits_, rows, config_.vocab_size, config_.logit_soft_cap, absent_,
+                    absent_count_);
+}
+
+void GpuPass::GetLogits(int begin, int rows, std::span<float> logits) {
+  ComputeLogits(begin, rows);
+  Get(logits_.at, gpu::AsWritableBytes(logits));
+}
+
+void GpuPass::GetLargest(int begin, int rows, std::span<float> logits, std::span<TokenId> ids) {
+  ComputeLogits(begin, rows);
+  ops_.FindLargest(logits_, rows, config_.vocab_size, largest_, largest_ids_);
+  Get(largest_, gpu::AsWritableBytes(logits));
+  Get(largest_ids_, gpu::AsWritableBytes(ids));
 }
 
 void GpuPass::GetHidden(int begin, int rows, std::span<float> hidden) {
@@ -418,7 +457,7 @@ void GpuPass::GetHidden(int begin, int rows, std::span<float> hidden) {
   const Rows x = {last_.at + static_cast<uint64_t>(begin) * static_cast<uint64_t>(width) * 4,
                   width};
   const Rows from = Norm(x, weights_.output_norm(), weights_.output_norm_bias(), rows, normed_);
-  gpu_.Read(from.at, gpu::AsWritableBytes(hidden));
+  Get(from.at, gpu::AsWritableBytes(hidden));
 }
 
 }  // namespace ropeway::executor

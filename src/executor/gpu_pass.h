@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/batch.h"
@@ -41,17 +42,24 @@ class GpuPass {
   // kResourceExhausted: memory is short, the host's or the device's.
   static StatusOr<std::unique_ptr<GpuPass>> Make(const model::Model& model, const GpuModel& weights,
                                                  const GpuKvPool& pool, gpu::Gpu* gpu,
-                                                 gpu::Ops* ops, const PlanLimits& limits);
+                                                 gpu::Ops* ops, const PlanLimits& limits,
+                                                 const std::vector<TokenId>& absent);
 
-  // Computes K and V of all rows, and the last hidden states of the output
-  // rows.
+  // Computes K and V of all rows, and the last hidden states of the output rows.
   void Begin(const core::Batch& batch, const StepPlan& plan);
-  // The logits of output rows [begin, begin + rows), rows <= kGpuLogitsRows, to
-  // the host: [rows] [vocab_size].
+  // The logits of output rows [begin, begin + rows), rows <= kGpuLogitsRows, finished as
+  // FinishLogits has it, to the host: [rows][vocab_size].
   void GetLogits(int begin, int rows, std::span<float> logits);
+  // Only the largest of each row, as Ops::FindLargest has it.
+  void GetLargest(int begin, int rows, std::span<float> logits, std::span<TokenId> ids);
   // The last hidden states of output rows [begin, begin + rows), after the
   // final norm if there is one, to the host: [rows][hidden_size].
   void GetHidden(int begin, int rows, std::span<float> hidden);
+
+  // Between the host and the device since the last call.
+  int64_t TakeCopiedBytes() { return std::exchange(copied_bytes_, 0); }
+  // Of the device's memory.
+  int64_t bytes() const;
 
  private:
   // What the device is told of a set of rows, and the host's copy of it.
@@ -78,7 +86,10 @@ class GpuPass {
 
   GpuPass(const model::Model& model, const GpuModel& weights, const GpuKvPool& pool, gpu::Gpu* gpu,
           gpu::Ops* ops);
-  Status Allocate(const PlanLimits& limits);
+  Status Allocate(const PlanLimits& limits, const std::vector<TokenId>& absent);
+  void Send(gpu::View to, std::span<const std::byte> bytes);
+  void Get(gpu::View from, std::span<std::byte> bytes);
+  void ComputeLogits(int begin, int rows);
   Status AllocateInputs(const PlanLimits& limits, RowInputs* inputs);
   StatusOr<gpu::Rows> AllocateRows(int64_t rows, int32_t width);
   StatusOr<gpu::View> AllocateBytes(size_t bytes);
@@ -132,7 +143,12 @@ class GpuPass {
   gpu::Rows gate_;  // [rows, or uses of experts][intermediate size]
   gpu::Rows up_;
   gpu::PackedRows packed_;
-  gpu::Rows logits_;         // [kGpuLogitsRows][vocab_size]
+  gpu::Rows logits_;       // [kGpuLogitsRows][vocab_size]
+  gpu::View largest_;      // [kGpuLogitsRows] f32
+  gpu::View largest_ids_;  // [kGpuLogitsRows] int32
+  gpu::View absent_;       // Ids that are no token.
+  int absent_count_ = 0;
+  int64_t copied_bytes_ = 0;
   gpu::Rows router_logits_;  // [rows][experts]
   gpu::View chosen_;         // [rows][used]
   gpu::View chosen_weights_;

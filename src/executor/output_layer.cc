@@ -55,22 +55,6 @@ int OutputLayer::PartPanels(int rows) const {
   return std::max(part_floats_ / (rows * kernels::kPanelCols), 1);
 }
 
-const core::BatchItem& OutputLayer::ItemOf(const Chunk& chunk, int row) {
-  const int item = chunk.plan->outputs().item[static_cast<size_t>(chunk.begin + row)];
-  return chunk.batch->items[static_cast<size_t>(item)];
-}
-
-bool OutputLayer::OnlyLargestWanted(const Chunk& chunk) const {
-  for (int row = 0; row < chunk.rows; ++row) {
-    const OutputRow& wanted = chunk.plan->output_rows()[static_cast<size_t>(chunk.begin + row)];
-    if (wanted.sampled < 0) return false;
-    const core::BatchItem& item = ItemOf(chunk, row);
-    if (WaitsForMask(item)) continue;
-    if (item.mask != nullptr || !sampling::Sampler::NeedsOnlyLargest(*item.spec)) return false;
-  }
-  return true;
-}
-
 void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int worker,
                           core::StepResult* result) {
   Worker& w = workers_[static_cast<size_t>(worker)];
@@ -85,7 +69,7 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
     const float* x = hidden_.data() + Product(chunk.begin, output.k);
     const std::byte* packed = w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm(),
                                                    model_.output_norm_bias());
-    const bool only_largest = OnlyLargestWanted(chunk);
+    const bool only_largest = OnlyLargestWanted(batch, plan, chunk.begin, chunk.rows);
     if (only_largest) {
       FindLargest(chunk, packed, worker);
     } else {
@@ -99,7 +83,7 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
     const base::TimePoint begin = clock_.Now();
     for (int row = worker; row < chunk.rows; row += workers) {
       if (only_largest) {
-        ReportLargest(chunk, row);
+        ReportBest(chunk, row);
       } else {
         const std::span<const float> logits(logits_.data() + row * logits_stride_,
                                             static_cast<size_t>(model_.config().vocab_size));
@@ -165,17 +149,14 @@ void OutputLayer::Finish(int rows, int first, int cols, float* logits, int64_t s
                stride);
 }
 
-void OutputLayer::ReportLargest(const Chunk& chunk, int row) const {
-  if (WaitsForMask(ItemOf(chunk, row))) return;
+void OutputLayer::ReportBest(const Chunk& chunk, int row) const {
   Best best = workers_[0].best[static_cast<size_t>(row)];
   for (const Worker& w : workers_) {
     const Best& other = w.best[static_cast<size_t>(row)];
     if (other.logit > best.logit) best = other;
   }
-  const OutputRow& wanted = chunk.plan->output_rows()[static_cast<size_t>(chunk.begin + row)];
-  core::Sampled& sampled = chunk.result->sampled[static_cast<size_t>(wanted.sampled)];
-  sampled.token = best.token;
-  sampled.invalid = !(best.logit > -std::numeric_limits<float>::infinity());
+  ReportLargest(*chunk.batch, *chunk.plan, static_cast<size_t>(chunk.begin + row), best.logit,
+                best.token, chunk.result);
 }
 
 base::Duration OutputLayer::TakeSamplingTime() {

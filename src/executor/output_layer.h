@@ -80,11 +80,9 @@ class OutputLayer {
   };
   Panels PanelsOf(int worker) const;
   int PartPanels(int rows) const;
-  static const core::BatchItem& ItemOf(const Chunk& chunk, int row);
-  bool OnlyLargestWanted(const Chunk& chunk) const;
   void FindLargest(const Chunk& chunk, const std::byte* packed, int worker);
   void Finish(int rows, int first, int cols, float* logits, int64_t stride) const;
-  void ReportLargest(const Chunk& chunk, int row) const;
+  void ReportBest(const Chunk& chunk, int row) const;
   void Pool(const StepPlan& plan, int worker, core::StepResult* result);
 
   const model::Model& model_;

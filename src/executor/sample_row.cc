@@ -59,6 +59,25 @@ core::StepResult PrepareResult(const core::Batch& batch, int hidden_size, int32_
   return result;
 }
 
+bool OnlyLargestWanted(const core::Batch& batch, const StepPlan& plan, int begin, int rows) {
+  for (int row = begin; row < begin + rows; ++row) {
+    const auto index = static_cast<size_t>(row);
+    if (plan.output_rows()[index].sampled < 0) return false;
+    const core::BatchItem& item = batch.items[static_cast<size_t>(plan.outputs().item[index])];
+    if (WaitsForMask(item)) continue;
+    if (item.mask != nullptr || !sampling::Sampler::NeedsOnlyLargest(*item.spec)) return false;
+  }
+  return true;
+}
+
+void ReportLargest(const core::Batch& batch, const StepPlan& plan, size_t index, float logit,
+                   TokenId token, core::StepResult* result) {
+  if (WaitsForMask(batch.items[static_cast<size_t>(plan.outputs().item[index])])) return;
+  core::Sampled& sampled = result->sampled[static_cast<size_t>(plan.output_rows()[index].sampled)];
+  sampled.token = token;
+  sampled.invalid = !(logit > -std::numeric_limits<float>::infinity());
+}
+
 void FinishLogits(const kernels::Kernels& kernels, float soft_cap,
                   const std::vector<TokenId>& absent, int rows, int first, int cols, float* logits,
                   int64_t stride) {

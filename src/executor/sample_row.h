@@ -26,6 +26,14 @@ inline bool WaitsForMask(const core::BatchItem& item) {
   return item.mask != nullptr && !item.mask->ready;
 }
 
+// Whether of the output rows [begin, begin + rows) only the largest logit matters, or nothing.
+bool OnlyLargestWanted(const core::Batch& batch, const StepPlan& plan, int begin, int rows);
+
+// Writes to `result` that output row `index` has its largest logit, `logit`, at `token`; minus
+// infinity: it has none.
+void ReportLargest(const core::Batch& batch, const StepPlan& plan, size_t index, float logit,
+                   TokenId token, core::StepResult* result);
+
 // Finishes the logits of the columns [first, first + cols) of each row: caps them where `soft_cap`
 // is above 0, and makes those of `absent` (ascending ids) minus infinity. `logits` begins with
 // column `first`.

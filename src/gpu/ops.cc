@@ -18,6 +18,7 @@ constexpr const char* kRowKernels[] = {"rms_norm", "layer_norm", "rope",        
                                        "add",      "scale",      "gather",        "sum_scaled",
                                        "sigmoid",  "pack",       "choose_experts"};
 constexpr const char* kAttentionKernels[] = {"store_kv", "attend"};
+constexpr const char* kLogitsKernels[] = {"finish_logits", "largest"};
 constexpr const char* kTypeKernels[] = {"matmul", "unpack"};
 
 std::string Source(std::initializer_list<const char*> texts) {
@@ -90,6 +91,10 @@ StatusOr<std::unique_ptr<Ops>> Ops::Make(Gpu* gpu) {
   added = ops->programs_->Add(
       gpu, Source({kLanguageText, kMathConstantsText, kFloatsText, kAttentionText}),
       kAttentionKernels, &ops->programs_->common);
+  if (!added.ok()) return added;
+  added = ops->programs_->Add(gpu,
+                              Source({kLanguageText, kMathConstantsText, kFloatsText, kLogitsText}),
+                              kLogitsKernels, &ops->programs_->common);
   if (!added.ok()) return added;
   return ops;
 }

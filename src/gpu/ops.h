@@ -145,6 +145,15 @@ class Ops {
   // Over all splits, merged and normalised.
   void Attend(const KvView& kv, const AttentionCall& call);
 
+  // ops_logits.cc
+
+  // Caps each row's n logits where `cap` is above 0, and makes those of the `absent_count` ids
+  // minus infinity. absent: int32.
+  void FinishLogits(Rows logits, int rows, int n, float cap, View absent, int absent_count);
+  // The first of each row's largest logits above minus infinity; minus infinity and 0 where there
+  // is none. values: [rows] f32; ids: [rows] int32.
+  void FindLargest(Rows logits, int rows, int n, View values, View ids);
+
  private:
   struct Programs;  // ops.cc
 

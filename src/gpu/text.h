@@ -9,6 +9,7 @@ extern const char kMathConstantsText[];  // kernels/math_constants.h
 extern const char kFloatsText[];     // device/floats.cl: exp and sums, as the reference has them.
 extern const char kRowsText[];       // device/rows.cl: operations on rows of floats.
 extern const char kAttentionText[];  // device/attention.cl: the KV cache.
+extern const char kLogitsText[];     // device/logits.cl: the end of a forward pass.
 extern const char kMatMulText[];     // device/matmul.cl: of one type of weights.
 
 }  // namespace ropeway::gpu
