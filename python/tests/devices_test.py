@@ -58,6 +58,20 @@ class DevicesTest(unittest.TestCase):
             rest = engine.generate("Once upon a time", resume_ids=whole[:3], **fields).token_ids
         self.assertEqual(rest, whole[3:])
 
+    def test_metrics_say_what_the_device_does(self):
+        values = {}
+        with open_engine("opencl") as engine:
+            engine.generate("Once upon a time", max_tokens=4, temperature=0)
+            for line in engine.metrics().splitlines():
+                if line.startswith("ropeway_device_"):
+                    name, value = line.split(" ")
+                    values[name] = float(value)
+            self.assertRegex(engine.metrics(), r'ropeway_engine_info{.*kernels="opencl:0, ')
+        self.assertGreater(values["ropeway_device_busy_seconds_total"], 0)
+        self.assertGreater(values["ropeway_device_copied_bytes_total"], 1000)
+        # The weights of 135 million parameters, and the 32 MiB of the KV cache.
+        self.assertGreater(values["ropeway_device_memory_bytes"], 110e6)
+
     def test_what_is_no_device_is_said(self):
         with self.assertRaisesRegex(ropeway.InvalidArgumentError, "must be one of cpu, auto, cuda, cuda:NUMBER, opencl, opencl:NUMBER, not 'gpu'") as raised:
             open_engine("gpu")

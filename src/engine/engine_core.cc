@@ -292,6 +292,8 @@ void EngineCore::Compute() {
   control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
                              kv_.pool().num_blocks());
   stats_.experts_read += static_cast<uint64_t>(result->experts_read);
+  stats_.device_busy += result->device_busy;
+  stats_.copied_bytes += static_cast<uint64_t>(result->copied_bytes);
   stats_.last_forward = result->forward;
   stats_.last_sampling = result->sampling;
   CountRows();

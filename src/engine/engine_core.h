@@ -100,7 +100,9 @@ struct CoreStats {
   uint64_t rows = 0;            // Rows of these steps, without padding.
   uint64_t items = 0;           // Sequences of these steps, summed.
   uint64_t generated_tokens = 0;
-  uint64_t experts_read = 0;  // StepResult::experts_read, summed.
+  uint64_t experts_read = 0;  // StepResult::experts_read, summed, as the two below.
+  base::Duration device_busy{};
+  uint64_t copied_bytes = 0;
   std::array<uint64_t, scheduler::kNumPreemptReasons> preemptions_by{};  // By PreemptReason.
   std::array<int, kNumPriorities> waiting_by{};  // By class, preempted ones too.
   std::array<int, kNumPriorities> running_by{};

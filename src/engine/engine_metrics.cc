@@ -147,6 +147,12 @@ void EngineMetrics::SampleBatching() {
       "ropeway_experts_read_total",
       "Experts whose weights were read, summed over steps and layers; 0: the model has no experts.",
       [](const S& s) { return s.core.experts_read; });
+  sampled_.Add("ropeway_device_busy_seconds_total",
+               "Time in which a device other than the CPU computed and copied for steps.",
+               [](const S& s) { return base::ToSeconds(s.core.device_busy); });
+  sampled_.Add("ropeway_device_copied_bytes_total",
+               "Bytes between the host and a device other than the CPU.",
+               [](const S& s) { return s.core.copied_bytes; });
   sampled_.Add("ropeway_utilization_ratio", "Share of the last 10 seconds during which a step ran.",
                [](const S& s) { return s.engine.utilization; });
   sampled_.Add("ropeway_prompt_tokens_per_second",

@@ -77,6 +77,11 @@ class EngineMetrics {
     metrics_.AddGauge(name, help, labels)->Set(1);
   }
 
+  // Adds a gauge that stays as it is.
+  void AddGauge(const char* name, const char* help, double value) {
+    metrics_.AddGauge(name, help)->Set(value);
+  }
+
   // All metrics in the Prometheus text format, after the sampled ones were set to `sample`.
   std::string Text(const EngineSample& sample);
 

@@ -69,6 +69,9 @@ LlmEngine::LlmEngine(LlmEngineConfig config, std::unique_ptr<policy::SchedulingP
       {{"block_size", std::to_string(base::kBlockTokens)},
        {"cache_dtype", config_.options.cache.kv_dtype},
        {"num_blocks", std::to_string(layout.num_blocks)}});
+  metrics_.AddGauge("ropeway_device_memory_bytes",
+                    "Memory that the engine has of its device; of a CPU without the weights.",
+                    static_cast<double>(layout.device.memory_bytes));
   metrics_.AddInfo("ropeway_batching_info", "Batching strategy, as a label.",
                    {{"strategy", config_.options.scheduler.strategy}});
   metrics_.AddInfo(
