@@ -123,7 +123,7 @@ StatusOr<core::StepResult> GpuExecutor::Wait() {
     done = Status(StatusCode::kInternal, std::string("a step failed: ") + e.what());
   }
   // The device may still read what the next step changes.
-  if (Status lost = gpu_->Finish(); !lost.ok()) return lost;
+  if (Status lost = Finish(); !lost.ok()) return lost;
   return done;
 }
 
@@ -141,7 +141,7 @@ Status GpuExecutor::Collect(const core::Batch& batch, core::StepResult* result) 
     } else {
       pass_->GetLogits(begin, count, std::span(logits_).first(size * vocab));
     }
-    if (Status done = gpu_->Finish(); !done.ok()) return done;
+    if (Status done = Finish(); !done.ok()) return done;
     const base::TimePoint sampled_from = clock_.Now();
     if (only_largest) {
       for (size_t row = 0; row < size; ++row) {
@@ -155,7 +155,7 @@ Status GpuExecutor::Collect(const core::Batch& batch, core::StepResult* result) 
   }
   result->sampling = sampling;
   if (Status pooled = Pool(result); !pooled.ok()) return pooled;
-  return gpu_->Finish();
+  return Finish();
 }
 
 void GpuExecutor::Sample(const core::Batch& batch, int begin, int rows, core::StepResult* result) {
@@ -177,7 +177,7 @@ Status GpuExecutor::Pool(core::StepResult* result) {
   const int hidden = model_->config().hidden_size;
   hidden_.resize(static_cast<size_t>(rows) * static_cast<size_t>(hidden));
   pass_->GetHidden(begin, rows, hidden_);
-  if (Status done = gpu_->Finish(); !done.ok()) return done;
+  if (Status done = Finish(); !done.ok()) return done;
   for (size_t i = 0; i < plan_->pooled().size(); ++i) {
     const PooledRows& own = plan_->pooled()[i];
     for (int row = own.begin; row < own.end; ++row) {
@@ -189,18 +189,30 @@ Status GpuExecutor::Pool(core::StepResult* result) {
   return {};
 }
 
+Status GpuExecutor::Finish() const {
+  Status done = gpu_->Finish();
+  staged_.clear();
+  return done;
+}
+
 void GpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
   const uint64_t at = static_cast<uint64_t>(block) * pool_.block_bytes;
   gpu_->Read({pool_.memory.get(), at}, bytes);
-  Copied(bytes.size());
-  if (!gpu_->Finish().ok()) std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  copied_bytes_ += std::ssize(bytes);
+  if (!Finish().ok()) std::fill(bytes.begin(), bytes.end(), std::byte{0});
 }
 
 void GpuExecutor::WriteBlock(core::BlockId block, std::span<const std::byte> bytes) {
-  const uint64_t at = static_cast<uint64_t>(block) * pool_.block_bytes;
-  gpu_->Write({pool_.memory.get(), at}, bytes);
-  Copied(bytes.size());
-  static_cast<void>(gpu_->Finish());
+  constexpr size_t kMostStaged = 64;
+  const gpu::View to = {pool_.memory.get(), static_cast<uint64_t>(block) * pool_.block_bytes};
+  copied_bytes_ += std::ssize(bytes);
+  if (staged_.size() >= kMostStaged) static_cast<void>(Finish());
+  try {
+    gpu_->Write(to, staged_.emplace_back(bytes.begin(), bytes.end()));
+  } catch (const std::bad_alloc&) {  // Without a copy it waits.
+    gpu_->Write(to, bytes);
+    static_cast<void>(Finish());
+  }
 }
 
 }  // namespace ropeway::executor

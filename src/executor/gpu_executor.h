@@ -37,7 +37,8 @@ class GpuExecutor final : public Executor {
                           int max_num_seqs) override;
   void Launch(const core::Batch& batch) override;  // The device begins.
   StatusOr<core::StepResult> Wait() override;
-  // A lost device reads as zeros; the next Wait tells.
+  // A lost device reads as zeros; the next Wait tells. WriteBlock returns before the device has the
+  // bytes.
   void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
 
@@ -45,7 +46,8 @@ class GpuExecutor final : public Executor {
   Status MakePool(int64_t kv_cache_bytes);
   Status Collect(const core::Batch& batch, core::StepResult* result);
   void Sample(const core::Batch& batch, int begin, int rows, core::StepResult* result);
-  void Copied(size_t bytes) const { copied_bytes_ += static_cast<int64_t>(bytes); }
+  // Waits for the device, and gives up what was kept for it.
+  Status Finish() const;
   Status Pool(core::StepResult* result);
 
   const std::unique_ptr<gpu::Gpu> gpu_;
@@ -69,6 +71,8 @@ class GpuExecutor final : public Executor {
   std::vector<TokenId> largest_;             // [kGpuLogitsRows]
   std::vector<float> hidden_;                // [rows that are pooled][hidden_size]
   mutable int64_t copied_bytes_ = 0;         // Of blocks, since the last step.
+  // Blocks that the device may not have yet.
+  mutable std::vector<std::vector<std::byte>> staged_;
 };
 
 }  // namespace ropeway::executor
