@@ -5,7 +5,7 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 #define KERNEL __kernel void
-#define DEVICE
+#define DEVICE static inline __attribute__((always_inline))
 #define GLOBAL __global
 #define CONSTANT __constant
 #define SHARED __local
@@ -24,7 +24,7 @@
 #else  // CUDA
 
 #define KERNEL extern "C" __global__ void
-#define DEVICE static __device__
+#define DEVICE static __device__ __forceinline__
 #define GLOBAL
 #define CONSTANT static __constant__
 #define SHARED __shared__
