@@ -310,6 +310,32 @@ TEST_F(AttendTest, ManySequences) {
   }
 }
 
+// So many rows that heads share what is read; chunks of rows of one sequence, and single ones amid
+// them.
+TEST_F(AttendTest, ManyRows) {
+  for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {
+    for (const int heads_of_kv : {1, 2, 3, 4, 5, 8}) {
+      Problem p;
+      p.model = {type, heads_of_kv == 4 ? 64 : 16, 2 * heads_of_kv, 2};
+      p.lengths = {1200, 90, 300};
+      p.sinks = true;
+      while (p.ends.size() < 70) {
+        const int sequence = static_cast<int>(rng_() % 3);
+        const int length = p.lengths[static_cast<size_t>(sequence)];
+        const int first = 1 + static_cast<int>(rng_() % static_cast<uint32_t>(length));
+        const int rows = 1 + static_cast<int>(rng_() % 2 * (rng_() % 20));
+        for (int end = first; end < std::min(first + rows, length + 1); ++end) {
+          p.sequences.push_back(sequence);
+          p.ends.push_back(end);
+        }
+      }
+      Check(p);
+      p.window = 33;
+      Check(p);
+    }
+  }
+}
+
 // Infinities and NaN that rows do see; and a row that sees nothing.
 TEST_F(AttendTest, OddNumbers) {
   for (const KvType type : {KvType::kF16, KvType::kQ8_0}) {

@@ -2,21 +2,18 @@
 // kernels::KvHeadBlockBytes has it.
 
 #define BLOCK_TOKENS 16
-#define SOFTMAX_TOKENS 64  // Lanes of every group here: one for each position of a softmax group.
+#define SOFTMAX_TOKENS 64
 #define SPLIT_TOKENS 1024
 #define MOST_HEAD_DIM 256
-#define MOST_OF_LANE (MOST_HEAD_DIM / SOFTMAX_TOKENS)  // Elements of a head that one lane has.
+#define MOST_LANES 64
 
-// The block of KV head `head` that holds this position of the row's sequence. A pool's block has `block_lines` times
-// 64 bytes, and a head's part of it `head_bytes`.
-#define HEAD_BLOCK(row, position, head)                                                                   \
-  (AT(uchar, pool) +                                                                                      \
-   (ulong)AT(int, tables)[AT(int, row_tables)[row] + (position) / BLOCK_TOKENS * table_step + table_first] * \
-       (ulong)block_lines * 64 +                                                                          \
-   (ulong)(head) * (ulong)head_bytes)
+// The part of KV head `head` of a block. The pool's blocks are `block_lines` times 64 bytes apart, and the heads
+// `head_bytes`.
+#define HEAD_BLOCK(id, head) \
+  (AT(uchar, pool) + (ulong)(id) * (ulong)block_lines * 64 + (ulong)(head) * (ulong)head_bytes)
 
 // The largest magnitude of n elements, as bits. All lanes get it.
-DEVICE uint LargestBits(GLOBAL const float *x, int n, SHARED uint *largest) {
+DEVICE uint LargestBits(GLOBAL const float *x, int n, TO_SHARED uint *largest) {
   uint most = 0;
   for (int i = LANE(); i < n; i += LANES()) {
     const uint magnitude = AS_UINT(x[i]) & 0x7FFFFFFFu;
@@ -32,7 +29,7 @@ DEVICE uint LargestBits(GLOBAL const float *x, int n, SHARED uint *largest) {
 // A group for each row and KV head.
 KERNEL store_kv(VIEW(k), int k_stride, VIEW(v), int v_stride, VIEW(slots), int head_dim, int is_q8, VIEW(pool),
                 int head_bytes, int block_lines, VIEW(tables), VIEW(row_tables), int table_step, int table_first) {
-  SHARED uint largest[SOFTMAX_TOKENS];
+  SHARED uint largest[MOST_LANES];
   const int row = GROUP_X();
   const int head = GROUP_Y();
   const int position = AT(int, slots)[row];
@@ -45,7 +42,8 @@ KERNEL store_kv(VIEW(k), int k_stride, VIEW(v), int v_stride, VIEW(slots), int h
     v_bits = LargestBits(values, head_dim, largest);
   }
   if (position < 0) return;  // Nothing is written.
-  GLOBAL uchar *block = HEAD_BLOCK(row, position, head);
+  const int id = AT(int, tables)[AT(int, row_tables)[row] + position / BLOCK_TOKENS * table_step + table_first];
+  GLOBAL uchar *block = HEAD_BLOCK(id, head);
   const int slot = position % BLOCK_TOKENS;
   const int v_begin = (BLOCK_TOKENS + slot) * head_dim;
   if (is_q8) {
@@ -72,150 +70,325 @@ KERNEL store_kv(VIEW(k), int k_stride, VIEW(v), int v_stride, VIEW(slots), int h
   }
 }
 
-// The score of the position in `slot` of the block, for a query that is already scaled.
-DEVICE float Score(GLOBAL const uchar *block, int slot, SHARED const float *q, int head_dim, int is_q8,
-                   float soft_cap) {
-  float score = 0.0f;
+// `attend` computes several queries at once, which share K and V: rows of one sequence, heads of one KV head. It takes
+// one batch of positions after the other, of which each lane has FOUR, and then FOUR elements of the sums over V. Head
+// sizes are multiples of BLOCK_TOKENS.
+#define QUERIES 4
+#define BATCH 256
+#define BATCH_GROUPS (BATCH / SOFTMAX_TOKENS)
+#define FOUR 4
+
+// FOUR neighbouring numbers of K or V, as stored: `at` is a multiple of FOUR, counted in numbers.
+DEVICE void LoadFour(GLOBAL const uchar *block, int at, int is_q8, float *x) {
   if (is_q8) {
-    GLOBAL const SCHAR *k = (GLOBAL const SCHAR *)block + slot;
-    for (int d = 0; d < head_dim; ++d) score = FMA(q[d], (float)k[d * BLOCK_TOKENS], score);
-    score = score * ((GLOBAL const float *)(block + 2 * BLOCK_TOKENS * head_dim))[slot];
+    const uint word = ((GLOBAL const uint *)block)[at / 4];
+    for (int i = 0; i < FOUR; ++i) x[i] = (float)(SCHAR)(word >> 8 * i);
   } else {
-    GLOBAL const ushort *k = (GLOBAL const ushort *)block + slot;
-    for (int d = 0; d < head_dim; ++d) score = FMA(q[d], HalfToFloat(k[d * BLOCK_TOKENS]), score);
+    GLOBAL const uint *words = (GLOBAL const uint *)block + at / 2;
+    const uint low = words[0];
+    const uint high = words[1];
+    x[0] = HalfToFloat(low & 0xFFFFu);
+    x[1] = HalfToFloat(low >> 16);
+    x[2] = HalfToFloat(high & 0xFFFFu);
+    x[3] = HalfToFloat(high >> 16);
   }
-  return soft_cap > 0.0f ? SoftCap(score, soft_cap) : score;
 }
 
-// sum = fma(weight, element d of V, sum) for the positions in the slots [slot, after) of the block, in order.
-DEVICE float AddValues(GLOBAL const uchar *block, int slot, int after, SHARED const float *weight, int head_dim,
-                       int d, int is_q8, float sum) {
-  const int at = BLOCK_TOKENS * head_dim + d;
-  if (is_q8) {
-    GLOBAL const SCHAR *v = (GLOBAL const SCHAR *)block + at;
-    for (; slot < after; ++slot) sum = FMA(weight[slot], (float)v[slot * head_dim], sum);
-  } else {
-    GLOBAL const ushort *v = (GLOBAL const ushort *)block + at;
-    for (; slot < after; ++slot) sum = FMA(weight[slot], HalfToFloat(v[slot * head_dim]), sum);
-  }
-  return sum;
-}
-
-// A group for each row and query head: over one softmax group after the other, a lane has the score of one position,
-// then each lane its elements of the sum over V. A split ends with its merging into what those before it made.
-KERNEL attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int heads_of_kv, float factor, float soft_cap,
-              int window, VIEW(ends), int has_sinks, VIEW(sinks), int head_dim, int is_q8, VIEW(pool), int head_bytes,
-              int block_lines, VIEW(tables), VIEW(row_tables), int table_step, int table_first) {
-  SHARED float query[MOST_HEAD_DIM];
-  SHARED float scores[SOFTMAX_TOKENS];   // Then exp(score - m).
-  SHARED float weights[SOFTMAX_TOKENS];  // What V is multiplied with.
-  SHARED float largest[LANE_SUMS];
-  SHARED float sums[LANE_SUMS];
-  const int lane = LANE();
-  const int row = GROUP_X();
-  const int head = GROUP_Y();
-  const int kv_head = head / heads_of_kv;
-  const int end = AT(int, ends)[row];
-  const int begin = window > 0 && end > window ? end - window : 0;
-  const ulong at_head = (ulong)head * (ulong)head_dim;
-  GLOBAL const float *from = AT(float, q) + (ulong)row * (ulong)q_stride + at_head;
-  for (int d = lane; d < head_dim; d += LANES()) query[d] = from[d] * factor;
-  BARRIER();
-
-  float o[MOST_OF_LANE];      // Of the split: element lane + 64 * i.
-  float m = -AS_FLOAT(RW_INF_BITS);
-  float l = 0.0f;
-  float all_o[MOST_OF_LANE];  // Of the splits before it.
-  float all_m = -AS_FLOAT(RW_INF_BITS);
-  float all_l = 0.0f;
-  int merged = 0;  // Splits before it.
-  for (int i = 0; i < MOST_OF_LANE; ++i) o[i] = all_o[i] = 0.0f;
-
-  for (int group = begin / SOFTMAX_TOKENS * SOFTMAX_TOKENS; group < end; group += SOFTMAX_TOKENS) {
-    const int first = group <= begin || group % SPLIT_TOKENS == 0;  // Of the split: `o`, m and l are those of no position.
-    const int position = group + lane;
-    const int seen = position >= begin && position < end;
-    float score = -AS_FLOAT(RW_INF_BITS);
-    float v_scale = 1.0f;
-    if (seen) {
-      GLOBAL const uchar *block = HEAD_BLOCK(row, position, kv_head);
-      const int slot = position % BLOCK_TOKENS;
-      score = Score(block, slot, query, head_dim, is_q8, soft_cap);
-      if (is_q8) v_scale = ((GLOBAL const float *)(block + 2 * BLOCK_TOKENS * head_dim))[BLOCK_TOKENS + slot];
-    }
-    scores[lane] = score;
-    BARRIER();
-    if (lane < LANE_SUMS) {
-      float most = m;
-      for (int i = lane; i < SOFTMAX_TOKENS; i += LANE_SUMS) most = MaxIgnoringNan(most, scores[i]);
-      largest[lane] = most;
-    }
-    BARRIER();
-    float m_new = largest[0];
-    for (int i = 1; i < LANE_SUMS; ++i) m_new = largest[i] > m_new ? largest[i] : m_new;
-    m_new = m_new + 0.0f;  // -0 becomes +0, whichever of the two was met first.
-    const float alpha = first ? 0.0f : Exp(m - m_new);
-    const float p = seen ? Exp(score - m_new) : 0.0f;
-    scores[lane] = p;
-    weights[lane] = is_q8 ? p * v_scale : p;
-    BARRIER();
-    if (lane < LANE_SUMS) {
-      // Of a position that is not seen: + 0, which changes nothing.
-      float sum = 0.0f;
-      for (int i = lane; i < SOFTMAX_TOKENS; i += LANE_SUMS) sum = sum + scores[i];
-      sums[lane] = sum;
-    }
-    const int seen_begin = begin > group ? begin : group;
-    const int seen_end = end < group + SOFTMAX_TOKENS ? end : group + SOFTMAX_TOKENS;
-    for (int i = 0; i < MOST_OF_LANE; ++i) o[i] = o[i] * alpha;
-    for (int t = seen_begin; t < seen_end; t = (t / BLOCK_TOKENS + 1) * BLOCK_TOKENS) {
-      GLOBAL const uchar *block = HEAD_BLOCK(row, t, kv_head);
-      const int block_begin = t / BLOCK_TOKENS * BLOCK_TOKENS;
-      const int after = seen_end < block_begin + BLOCK_TOKENS ? seen_end - block_begin : BLOCK_TOKENS;
-      for (int i = 0; i < MOST_OF_LANE; ++i) {
-        const int d = lane + i * SOFTMAX_TOKENS;
-        if (d < head_dim) {
-          o[i] = AddValues(block, t - block_begin, after, weights + (block_begin - group), head_dim, d, is_q8, o[i]);
+// scores[j * FOUR + i] of query j, scaled already, and the position in slot + i of the block.
+DEVICE void Scores(GLOBAL const uchar *block, int slot, TO_SHARED const float *query, int queries, int head_dim, int is_q8,
+                   float soft_cap, float *scores) {
+  for (int i = 0; i < QUERIES * FOUR; ++i) scores[i] = 0.0f;
+  for (int begin = 0; begin < head_dim; begin += BLOCK_TOKENS) {
+    if (queries == 1) {
+      for (int d = begin; d < begin + BLOCK_TOKENS; ++d) {
+        float k[FOUR];
+        LoadFour(block, d * BLOCK_TOKENS + slot, is_q8, k);
+        for (int i = 0; i < FOUR; ++i) scores[i] = FMA(query[d * QUERIES], k[i], scores[i]);
+      }
+    } else {
+      for (int d = begin; d < begin + BLOCK_TOKENS; ++d) {
+        float k[FOUR];
+        LoadFour(block, d * BLOCK_TOKENS + slot, is_q8, k);
+        for (int j = 0; j < QUERIES; ++j) {
+          for (int i = 0; i < FOUR; ++i) {
+            scores[j * FOUR + i] = FMA(query[d * QUERIES + j], k[i], scores[j * FOUR + i]);
+          }
         }
       }
     }
-    BARRIER();  // `sums` is whole; `scores` and `weights` are free again.
-    float lane_sums[LANE_SUMS];
-    for (int i = 0; i < LANE_SUMS; ++i) lane_sums[i] = sums[i];
-    l = FMA(l, alpha, SumLanes(lane_sums));
-    m = m_new;
+  }
+  if (is_q8) {
+    GLOBAL const float *k_scales = (GLOBAL const float *)(block + 2 * BLOCK_TOKENS * head_dim) + slot;
+    for (int i = 0; i < QUERIES * FOUR; ++i) scores[i] = scores[i] * k_scales[i % FOUR];
+  }
+  if (soft_cap > 0.0f) {
+    for (int i = 0; i < QUERIES * FOUR; ++i) scores[i] = SoftCap(scores[i], soft_cap);
+  }
+}
 
-    const int next = group + SOFTMAX_TOKENS;
-    if (next >= end || next % SPLIT_TOKENS == 0) {
-      if (merged == 0) {
-        for (int i = 0; i < MOST_OF_LANE; ++i) all_o[i] = o[i];
-        all_m = m;
-        all_l = l;
-      } else {
-        const float m_both = MaxIgnoringNan(all_m, m);
-        const float a = Exp(all_m - m_both);
-        const float b = Exp(m - m_both);
-        all_l = FMA(all_l, a, l * b);
-        for (int i = 0; i < MOST_OF_LANE; ++i) all_o[i] = FMA(all_o[i], a, o[i] * b);
-        all_m = m_both;
+// sums[i] = fma(weight, element d + i of V, sums[i]) for the positions in the slots [slot, after) of the block, in
+// order.
+DEVICE void AddValues(GLOBAL const uchar *block, int slot, int after, TO_SHARED const float *weights, int head_dim, int d,
+                      int is_q8, float *sums) {
+  float v[FOUR];
+  if (slot == 0 && after == BLOCK_TOKENS) {  // So many that a compiler loads ahead.
+    for (int t = 0; t < BLOCK_TOKENS; ++t) {
+      LoadFour(block, (BLOCK_TOKENS + t) * head_dim + d, is_q8, v);
+      for (int i = 0; i < FOUR; ++i) sums[i] = FMA(weights[t], v[i], sums[i]);
+    }
+  } else {
+    for (int t = slot; t < after; ++t) {
+      LoadFour(block, (BLOCK_TOKENS + t) * head_dim + d, is_q8, v);
+      for (int i = 0; i < FOUR; ++i) sums[i] = FMA(weights[t], v[i], sums[i]);
+    }
+  }
+}
+
+// The positions of [group, group + SOFTMAX_TOKENS) that query j sees are those from SEEN_BEGIN to before SEEN_END.
+#define SEEN_BEGIN(j, group) (begins[j] > (group) ? begins[j] : (group))
+#define SEEN_END(j, group) (after[j] < (group) + SOFTMAX_TOKENS ? after[j] : (group) + SOFTMAX_TOKENS)
+
+// Group (x, y) has row x and the y-th `tile_heads` heads, counted for each KV head anew. It takes the next rows, too,
+// as far as they are of its sequence and it has queries left; their own groups have nothing to do then.
+//
+// A query's first lane, of its number, keeps the m and l of the current split and of those before it.
+KERNEL attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int rows, int tile_heads, int heads_of_kv, float factor,
+              float soft_cap, int window, VIEW(ends), int has_sinks, VIEW(sinks), int head_dim, int is_q8, VIEW(pool),
+              int head_bytes, int block_lines, VIEW(tables), VIEW(row_tables), int table_step, int table_first) {
+  SHARED float query[QUERIES * MOST_HEAD_DIM];
+  SHARED float o[QUERIES * MOST_HEAD_DIM];      // Of the split. A lane has the same elements of it all the time.
+  SHARED float all_o[QUERIES * MOST_HEAD_DIM];  // Of those before it.
+  SHARED float scores[QUERIES * BATCH];         // Then exp(score - m).
+  SHARED float weights[QUERIES * BATCH];        // What V is multiplied with.
+  SHARED float partial[QUERIES * BATCH_GROUPS * LANE_SUMS];  // Of each softmax group.
+  SHARED float group_max[QUERIES * BATCH_GROUPS];
+  SHARED float group_sum[QUERIES * BATCH_GROUPS];
+  SHARED float group_m[QUERIES * BATCH_GROUPS];
+  SHARED float alphas[QUERIES * BATCH_GROUPS];
+  SHARED float old_factor[QUERIES];  // At the end of a split: of what was before it,
+  SHARED float new_factor[QUERIES];  // and of what it adds.
+  SHARED int merge[QUERIES];         // 0: it adds nothing; 1: it is the first one that does; 2: it is a later one.
+  SHARED int begins[QUERIES];
+  SHARED int after[QUERIES];
+  SHARED int blocks[BATCH / BLOCK_TOKENS];
+  const int lane = LANE();
+
+  const int tile_rows = QUERIES / tile_heads;
+  const int row = GROUP_X();
+  const int table = AT(int, row_tables)[row];
+  if (row % tile_rows != 0 && AT(int, row_tables)[row - 1] == table) return;
+  int own_rows = 1;
+  while ((row + own_rows) % tile_rows != 0 && row + own_rows < rows && AT(int, row_tables)[row + own_rows] == table) {
+    ++own_rows;
+  }
+  const int tiles = (heads_of_kv + tile_heads - 1) / tile_heads;
+  const int kv_head = GROUP_Y() / tiles;
+  const int tile_begin = GROUP_Y() % tiles * tile_heads;
+  const int head = kv_head * heads_of_kv + tile_begin;
+  const int own_heads = heads_of_kv - tile_begin < tile_heads ? heads_of_kv - tile_begin : tile_heads;
+  const int queries = own_rows * own_heads;  // Query j is of row + j / own_heads and head + j % own_heads.
+
+  if (lane < QUERIES) {
+    const int end = lane < queries ? AT(int, ends)[row + lane / own_heads] : 0;
+    after[lane] = end;
+    begins[lane] = window > 0 && end > window ? end - window : 0;
+  }
+  for (int e = lane; e < queries * head_dim; e += LANES()) {
+    const int j = e / head_dim;
+    query[e % head_dim * QUERIES + j] = AT(float, q)[(ulong)(row + j / own_heads) * (ulong)q_stride +
+                                                     (ulong)((head + j % own_heads) * head_dim + e % head_dim)] *
+                                        factor;
+  }
+  for (int e = FOUR * lane; e < queries * head_dim; e += FOUR * LANES()) {
+    for (int i = 0; i < FOUR; ++i) o[e + i] = all_o[e + i] = 0.0f;
+  }
+  BARRIER();
+  int begin = begins[0];
+  int end = after[0];
+  for (int j = 1; j < queries; ++j) {
+    begin = begins[j] < begin ? begins[j] : begin;
+    end = after[j] > end ? after[j] : end;
+  }
+
+  float m = -AS_FLOAT(RW_INF_BITS);
+  float l = 0.0f;
+  int empty = 1;  // The split has seen no position.
+  float all_m = -AS_FLOAT(RW_INF_BITS);
+  float all_l = 0.0f;
+  int all_empty = 1;
+
+  for (int batch = begin / BATCH * BATCH; batch < end; batch += BATCH) {
+    const int position = batch + FOUR * lane;
+    const int in_block = position % BLOCK_TOKENS;
+    int seen = 0;        // A bit for each query and position.
+    int block_seen = 0;  // Some query sees a position of this block.
+    for (int j = 0; j < QUERIES; ++j) {
+      for (int i = 0; i < FOUR; ++i) {
+        seen |= (position + i >= begins[j] && position + i < after[j]) << (j * FOUR + i);
       }
-      ++merged;
-      m = -AS_FLOAT(RW_INF_BITS);
-      l = 0.0f;
-      for (int i = 0; i < MOST_OF_LANE; ++i) o[i] = 0.0f;
+      block_seen |= position - in_block + BLOCK_TOKENS > begins[j] && position - in_block < after[j];
+    }
+    int block_id = 0;
+    if (block_seen) {
+      block_id = AT(int, tables)[table + position / BLOCK_TOKENS * table_step + table_first];
+      if (in_block == 0) blocks[FOUR * lane / BLOCK_TOKENS] = block_id;
+    }
+    float score[QUERIES * FOUR];
+    float v_scale[FOUR] = {1.0f, 1.0f, 1.0f, 1.0f};
+    for (int i = 0; i < QUERIES * FOUR; ++i) score[i] = 0.0f;
+    if (seen) {
+      GLOBAL const uchar *block = HEAD_BLOCK(block_id, kv_head);
+      if (is_q8) {
+        Scores(block, in_block, query, queries, head_dim, 1, soft_cap, score);
+        GLOBAL const float *v_scales = (GLOBAL const float *)(block + 2 * BLOCK_TOKENS * head_dim) + BLOCK_TOKENS;
+        for (int i = 0; i < FOUR; ++i) v_scale[i] = v_scales[in_block + i];
+      } else {
+        Scores(block, in_block, query, queries, head_dim, 0, soft_cap, score);
+      }
+    }
+    for (int i = 0; i < QUERIES * FOUR; ++i) {
+      scores[i / FOUR * BATCH + FOUR * lane + i % FOUR] = (seen >> i & 1) ? score[i] : -AS_FLOAT(RW_INF_BITS);
+    }
+    BARRIER();
+
+    // m after each softmax group, and what the sums before it are multiplied with: from 16 maxima of each group of a
+    // query, then one, then all of a query.
+    for (int e = lane; e < queries * BATCH_GROUPS * LANE_SUMS; e += LANES()) {
+      float most = -AS_FLOAT(RW_INF_BITS);
+      for (int i = e % LANE_SUMS; i < SOFTMAX_TOKENS; i += LANE_SUMS) {
+        most = MaxIgnoringNan(most, scores[e / LANE_SUMS * SOFTMAX_TOKENS + i]);
+      }
+      partial[e] = most;
+    }
+    BARRIER();
+    if (lane < queries * BATCH_GROUPS) {
+      float most = partial[lane * LANE_SUMS];
+      for (int i = 1; i < LANE_SUMS; ++i) most = MaxIgnoringNan(most, partial[lane * LANE_SUMS + i]);
+      group_max[lane] = most;
+    }
+    BARRIER();
+    if (lane < queries) {
+      for (int g = 0; g < BATCH_GROUPS; ++g) {
+        const int group = batch + g * SOFTMAX_TOKENS;
+        if (SEEN_BEGIN(lane, group) < SEEN_END(lane, group)) {
+          // -0 becomes +0, whichever of the two was met first.
+          const float m_new = MaxIgnoringNan(m, group_max[lane * BATCH_GROUPS + g]) + 0.0f;
+          alphas[lane * BATCH_GROUPS + g] = empty ? 0.0f : Exp(m - m_new);
+          group_m[lane * BATCH_GROUPS + g] = m_new;
+          m = m_new;
+          empty = 0;
+        }
+      }
+    }
+    BARRIER();
+    for (int i = 0; i < QUERIES * FOUR; ++i) {
+      const int at = i / FOUR * BATCH + FOUR * lane + i % FOUR;
+      float p = 0.0f;
+      if (seen >> i & 1) p = Exp(score[i] - group_m[at / SOFTMAX_TOKENS]);
+      scores[at] = p;
+      weights[at] = is_q8 ? p * v_scale[i % FOUR] : p;
+    }
+    BARRIER();
+
+    for (int e = lane; e < queries * BATCH_GROUPS * LANE_SUMS; e += LANES()) {
+      // Of a position that is not seen: + 0, which changes nothing.
+      float sum = 0.0f;
+      for (int i = e % LANE_SUMS; i < SOFTMAX_TOKENS; i += LANE_SUMS) {
+        sum = sum + scores[e / LANE_SUMS * SOFTMAX_TOKENS + i];
+      }
+      partial[e] = sum;
+    }
+    for (int e = FOUR * lane; e < queries * head_dim; e += FOUR * LANES()) {
+      const int j = e / head_dim;
+      float sums[FOUR];
+      for (int i = 0; i < FOUR; ++i) sums[i] = o[e + i];
+      for (int g = 0; g < BATCH_GROUPS; ++g) {
+        const int group = batch + g * SOFTMAX_TOKENS;
+        const int seen_end = SEEN_END(j, group);
+        int t = SEEN_BEGIN(j, group);
+        if (t < seen_end) {
+          for (int i = 0; i < FOUR; ++i) sums[i] = sums[i] * alphas[j * BATCH_GROUPS + g];
+        }
+        while (t < seen_end) {
+          const int first = t / BLOCK_TOKENS * BLOCK_TOKENS;
+          const int stop = seen_end - first < BLOCK_TOKENS ? seen_end - first : BLOCK_TOKENS;
+          GLOBAL const uchar *block = HEAD_BLOCK(blocks[(first - batch) / BLOCK_TOKENS], kv_head);
+          const int at = j * BATCH + (first - batch);
+          if (is_q8) {
+            AddValues(block, t - first, stop, weights + at, head_dim, e % head_dim, 1, sums);
+          } else {
+            AddValues(block, t - first, stop, weights + at, head_dim, e % head_dim, 0, sums);
+          }
+          t = first + stop;
+        }
+      }
+      for (int i = 0; i < FOUR; ++i) o[e + i] = sums[i];
+    }
+    BARRIER();
+    if (lane < queries * BATCH_GROUPS) {
+      float lane_sums[LANE_SUMS];
+      for (int i = 0; i < LANE_SUMS; ++i) lane_sums[i] = partial[lane * LANE_SUMS + i];
+      group_sum[lane] = SumLanes(lane_sums);
+    }
+    BARRIER();
+    if (lane < queries) {
+      for (int g = 0; g < BATCH_GROUPS; ++g) {
+        const int group = batch + g * SOFTMAX_TOKENS;
+        if (SEEN_BEGIN(lane, group) < SEEN_END(lane, group)) {
+          l = FMA(l, alphas[lane * BATCH_GROUPS + g], group_sum[lane * BATCH_GROUPS + g]);
+        }
+      }
+    }
+
+    // The split ends here.
+    if (batch + BATCH >= end || (batch + BATCH) % SPLIT_TOKENS == 0) {
+      if (lane < queries) {
+        merge[lane] = empty ? 0 : all_empty ? 1 : 2;
+        if (merge[lane] == 1) {
+          all_m = m;
+          all_l = l;
+          all_empty = 0;
+        } else if (merge[lane] == 2) {
+          const float m_both = MaxIgnoringNan(all_m, m);
+          const float a = Exp(all_m - m_both);
+          const float b = Exp(m - m_both);
+          all_l = FMA(all_l, a, l * b);
+          all_m = m_both;
+          old_factor[lane] = a;
+          new_factor[lane] = b;
+        }
+        m = -AS_FLOAT(RW_INF_BITS);
+        l = 0.0f;
+        empty = 1;
+      }
+      BARRIER();
+      for (int e = FOUR * lane; e < queries * head_dim; e += FOUR * LANES()) {
+        const int j = e / head_dim;
+        for (int i = e; i < e + FOUR; ++i) {
+          if (merge[j] == 1) all_o[i] = o[i];
+          if (merge[j] == 2) all_o[i] = FMA(all_o[i], old_factor[j], o[i] * new_factor[j]);
+          o[i] = 0.0f;
+        }
+      }
+      BARRIER();
     }
   }
 
-  if (has_sinks) {
-    const float sink = AT(float, sinks)[head];
-    const float m_both = MaxIgnoringNan(all_m, sink);
-    const float a = Exp(all_m - m_both);
-    all_l = FMA(all_l, a, Exp(sink - m_both));
-    for (int i = 0; i < MOST_OF_LANE; ++i) all_o[i] = all_o[i] * a;
+  if (lane < queries) {
+    if (has_sinks) {
+      const float sink = AT(float, sinks)[head + lane % own_heads];
+      const float m_both = MaxIgnoringNan(all_m, sink);
+      const float a = Exp(all_m - m_both);
+      all_l = FMA(all_l, a, Exp(sink - m_both));
+      old_factor[lane] = a;
+    }
+    new_factor[lane] = all_l;
   }
-  GLOBAL float *to = AT(float, out) + (ulong)row * (ulong)out_stride + at_head;
-  for (int i = 0; i < MOST_OF_LANE; ++i) {
-    const int d = lane + i * SOFTMAX_TOKENS;
-    if (d < head_dim) to[d] = all_o[i] / all_l;
+  BARRIER();
+  for (int e = lane; e < queries * head_dim; e += LANES()) {
+    const int j = e / head_dim;
+    const float sum = has_sinks ? all_o[e] * old_factor[j] : all_o[e];
+    AT(float, out)[(ulong)(row + j / own_heads) * (ulong)out_stride +
+                   (ulong)((head + j % own_heads) * head_dim + e % head_dim)] = sum / new_factor[j];
   }
 }

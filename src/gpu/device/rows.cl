@@ -13,7 +13,7 @@
 
 // The sum of a row's elements, or of the squares of what they have above `less`: by virtual lanes, which are the
 // group's first lanes, and the tree. All lanes load what these add up.
-DEVICE float SumRow(GLOBAL const float *row, int n, int squares, float less, SHARED float *tile, SHARED float *sums) {
+DEVICE float SumRow(GLOBAL const float *row, int n, int squares, float less, TO_SHARED float *tile, TO_SHARED float *sums) {
   float sum = 0.0f;
   for (int begin = 0; begin < n; begin += TILE) {
     const int count = n - begin < TILE ? n - begin : TILE;
