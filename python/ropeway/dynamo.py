@@ -14,6 +14,7 @@ import importlib.metadata
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
 from typing import Any, AsyncGenerator
@@ -98,6 +99,10 @@ class RopewayWorker(LLMEngine):
             parser.error(
                 f"--kv-events: expected ipc://PATH, tcp://HOST:PORT or a port, to which Dynamo can connect, not '{options['kv_events']}'"
             )
+        try:
+            check_options(options)
+        except ropeway.InvalidArgumentError as error:
+            parser.error(str(error))
         # Without a prefix cache there is nothing to tell.
         events = not args.no_kv_events and options.get("prefix_caching", "on") not in ("off", "false", "no", "0")
         served = args.served_model_name or os.path.splitext(os.path.basename(args.model.rstrip("/")))[0]
@@ -404,6 +409,17 @@ def options_of(words: list[str], parser: argparse.ArgumentParser) -> dict[str, s
     return options
 
 
+def check_options(options: dict[str, str]) -> None:
+    """Raises what is wrong with them, before Dynamo's runtime starts and a model is loaded."""
+    try:
+        ropeway.Engine(os.devnull, **options).close()  # No model: the options are looked at first.
+    except ropeway.InvalidArgumentError as error:
+        if error.field in options:
+            raise
+    except ropeway.RopewayError:
+        pass
+
+
 def check_version() -> None:
     """Warns of a Dynamo with which this worker was not tried."""
     try:
@@ -414,11 +430,23 @@ def check_version() -> None:
         logger.warning("this worker was tried with Dynamo %s, and %s is installed", _TRIED_VERSION, version)
 
 
+def sentence_of(error: BaseException) -> str:
+    """One line, without the names of classes that Dynamo puts before what the engine says."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return re.sub(r"\A(?:[A-Z][A-Za-z]*: )+", "", text)
+
+
 def main() -> None:
     from dynamo.common.backend.run import run
 
     check_version()
-    run(RopewayWorker)
+    try:
+        run(RopewayWorker)
+    except Exception as error:
+        logger.debug("where it failed", exc_info=True)
+        sys.exit(f"ropeway.dynamo: {sentence_of(error)}")
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
 
 
 if __name__ == "__main__":

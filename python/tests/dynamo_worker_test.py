@@ -410,6 +410,34 @@ class EventsTest(unittest.IsolatedAsyncioTestCase):
 
 
 class ArgumentsTest(unittest.TestCase):
+    def test_a_failed_start_is_one_line(self):
+        for error, line in [
+            (Exception("InvalidRequest: InvalidArgumentError: no such thing"), "ropeway.dynamo: no such thing"),
+            (Exception("Internal: NotFoundError: /x: gone.\nWhat to do: look."), "ropeway.dynamo: /x: gone. What to do: look."),
+            (ropeway.InternalError(""), "ropeway.dynamo: InternalError"),
+            (OSError(5, "bad"), "ropeway.dynamo: [Errno 5] bad"),
+        ]:
+            run = unittest.mock.Mock(side_effect=error)
+            with unittest.mock.patch.dict(sys.modules, {"dynamo.common.backend.run": types.SimpleNamespace(run=run)}):
+                with self.assertRaises(SystemExit) as raised, self.assertLogs():
+                    dynamo.logger.info("Not none.")
+                    dynamo.main()
+            self.assertEqual(raised.exception.code, line)
+
+    def test_options_are_looked_at_before_anything_starts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/tokenizer.json", "w") as file:
+                file.write("{}")
+            for flags, sentence in [
+                (["--thread", "1"], "'thread' is not an option of an engine"),
+                (["--threads", "0"], "threads: expected a whole number"),
+                (["--device", "toaster"], "device"),
+            ]:
+                said = io.StringIO()
+                with contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+                    asyncio.run(dynamo.RopewayWorker.from_args(["--model", MODEL, "--tokenizer", folder, *flags]))
+                self.assertIn(sentence, said.getvalue())
+
     def test_another_version_is_warned_of(self):
         version = lambda given: unittest.mock.patch("importlib.metadata.version", return_value=given)
         with version("1.6.1"), self.assertNoLogs(dynamo.logger):
