@@ -38,6 +38,8 @@ BLOCK_TOKENS = 16
 # The front takes a worker for lost whose stream is silent for DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS. One that waits for its
 # turn or for its prompt says an empty chunk this often.
 LIFE_SECONDS = 1.0
+# How long another worker may take to say what it serves. It is asked twice.
+ANSWER_SECONDS = 5.0
 # An annotation of a request that asks a worker for what its answers depend on.
 _IDENTITY = "ropeway.identity"
 # All else was not tried: Dynamo's interfaces grow with each release.
@@ -153,12 +155,32 @@ class RopewayWorker(LLMEngine):
         client = await endpoint.client()
         await asyncio.sleep(1)  # It learns which there are.
         for instance in client.instance_ids():
-            theirs = await _identity_of(client, instance)
-            if theirs is not None and theirs != self._identity:
+            theirs = await self._identity_of(client, instance)
+            if theirs is None:
+                logger.warning("worker %s does not say what it serves: if it is no Ropeway, its answers are others", instance)
+            elif theirs != self._identity:
                 raise exceptions.InvalidArgument(
                     f"this worker would not give the same answers as worker {instance}, which serves '{self._served_name}' "
-                    f"already: here {self._identity}; there {theirs}"
+                    f"already: here {self._identity}; there {repr(theirs)[:300]}"
                 )
+
+    async def _identity_of(self, client: Any, instance: int) -> Any:
+        """What the worker's answers depend on; None if it does not say, or is gone."""
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    return await _ask_identity(client, instance)
+            except TimeoutError:
+                # The front may still send it requests, and it may answer them otherwise.
+                if instance not in client.instance_ids():
+                    return None
+            except Exception as error:
+                logger.warning("worker %s cannot be asked what it serves: %s", instance, error)
+                return None
+        raise exceptions.InvalidArgument(
+            f"worker {instance}, which serves '{self._served_name}' already, does not say within {ANSWER_SECONDS:g} s what its "
+            "answers depend on: stop it, or start this one when it answers"
+        )
 
     def _learn_opening(self, engine: ropeway.Engine) -> None:
         """What the chat template puts before an answer, and the tokens with which messages end."""
@@ -360,8 +382,7 @@ class RopewayWorker(LLMEngine):
         metrics.register_prometheus_expfmt_callback(engine.metrics)
 
 
-async def _identity_of(client: Any, instance: int) -> str | None:
-    """What the worker's answers depend on; None: it does not say."""
+async def _ask_identity(client: Any, instance: int) -> Any:
     question = {
         "model": "",
         "token_ids": [1],
@@ -371,13 +392,11 @@ async def _identity_of(client: Any, instance: int) -> str | None:
         "annotations": [_IDENTITY],
         "eos_token_ids": [],
     }
-    try:
-        async with asyncio.timeout(5):
-            async for answer in await client.direct(question, instance):
-                data = answer.data() if callable(getattr(answer, "data", None)) else answer
-                return ((data or {}).get("engine_data") or {}).get(_IDENTITY)
-    except Exception as error:  # It may be gone, or be no Ropeway.
-        logger.warning("worker %s did not say what it serves: %s", instance, error)
+    async for answer in await client.direct(question, instance):
+        data = answer.data() if callable(getattr(answer, "data", None)) else answer
+        said = data.get("engine_data") if isinstance(data, dict) else None
+        if isinstance(said, dict) and _IDENTITY in said:
+            return said[_IDENTITY]
     return None
 
 

@@ -409,6 +409,76 @@ class EventsTest(unittest.IsolatedAsyncioTestCase):
                 await self.made(*flags)
 
 
+class OthersTest(unittest.IsolatedAsyncioTestCase):
+    """Workers that serve already, when another one starts."""
+
+    async def start_beside(self, *answers):
+        """`answers`: what one says each time that it is asked; an exception, chunks, or None for no answer."""
+        worker = dynamo.RopewayWorker(MODEL, "folder", "smollm2", {})
+        worker._identity = "digest a"
+        left = list(answers)
+
+        async def direct(_question, instance):
+            self.assertEqual(instance, 77)
+            answer = left.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+
+            async def chunks():
+                if answer is None:
+                    await asyncio.sleep(60)
+                for chunk in answer:
+                    yield types.SimpleNamespace(data=lambda: chunk)
+
+            return chunks()
+
+        client = types.SimpleNamespace(instance_ids=lambda: self.instances, direct=direct)
+
+        async def make_client():
+            return client
+
+        with unittest.mock.patch.object(dynamo, "ANSWER_SECONDS", 0.05):
+            await worker.on_endpoint_ready(types.SimpleNamespace(client=make_client))
+        self.assertEqual(left, [])
+
+    def setUp(self):
+        self.instances = [77]
+
+    @staticmethod
+    def chunk(identity):
+        return {"token_ids": [], "engine_data": {"ropeway.identity": identity}}
+
+    async def test_one_that_answers_alike(self):
+        with self.assertNoLogs("ropeway.dynamo"):
+            await self.start_beside([self.chunk("digest a")])
+            await self.start_beside([{"token_ids": []}, None, {"token_ids": [], "engine_data": None}, self.chunk("digest a")])
+            await self.start_beside(None, [self.chunk("digest a")])
+
+    async def test_one_that_answers_otherwise(self):
+        with self.assertRaisesRegex(exceptions.InvalidArgument, "here digest a; there 'digest b'"):
+            await self.start_beside([self.chunk("digest b")])
+        with self.assertRaises(exceptions.InvalidArgument) as raised:
+            await self.start_beside([self.chunk({"long": "x" * 5000})])
+        self.assertLess(len(str(raised.exception)), 500)
+
+    async def test_one_that_does_not_answer(self):
+        with self.assertRaisesRegex(exceptions.InvalidArgument, "worker 77.*does not say within 0.05 s"):
+            await self.start_beside(None, None)
+
+    async def test_one_that_is_gone(self):
+        gone = unittest.mock.Mock(side_effect=[[77], []])
+        with unittest.mock.patch.object(self, "instances", None), self.assertLogs("ropeway.dynamo", "WARNING"):
+            type(self).instances = property(lambda _: gone(), lambda *_: None)
+            self.addCleanup(lambda: delattr(type(self), "instances"))
+            await self.start_beside(None)
+
+    async def test_one_that_is_no_ropeway(self):
+        for answer in ([], [{"token_ids": [5]}], [{"engine_data": {}}], [self.chunk(None)], OSError("refused")):
+            with self.subTest(answer), self.assertLogs("ropeway.dynamo", "WARNING") as logs:
+                await self.start_beside(answer)
+            self.assertIn("worker 77 does not say what it serves", logs.output[-1])
+
+
 class ArgumentsTest(unittest.TestCase):
     def test_a_failed_start_is_one_line(self):
         for error, line in [
