@@ -17,9 +17,11 @@ class Waker:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._queue = _ropeway.ReadyQueue()
-        self._waiting: dict[int, asyncio.Future[None]] = {}
+        # Several tasks may wait with one key.
+        self._waiting: dict[int, list[asyncio.Future[None]]] = {}
         self._keys = itertools.count(1)
         # The loop holds this object no longer than it lives, and this one does not hold the loop.
+        self._loop = weakref.ref(loop)
         loop.add_reader(self._queue.fd, _wake, weakref.ref(self))
 
     @classmethod
@@ -29,6 +31,10 @@ class Waker:
         if waker is None:
             waker = cls._of_loop[loop] = cls(loop)
         return waker
+
+    def check_loop(self) -> None:
+        if self._loop() is not asyncio.get_running_loop():
+            raise RuntimeError("an iterator over deltas is used in another event loop than that in which it was made")
 
     def watch(self, handle: _ropeway.Handle, *, only_end: bool) -> int:
         """A key to wait with: for output of the handle, or for its end alone. Until forget."""
@@ -43,20 +49,23 @@ class Waker:
         """Returns when there may be something new, or after so many seconds. Look before: what came earlier is not told
         again."""
         loop = asyncio.get_running_loop()
-        future = self._waiting[key] = loop.create_future()
+        future = loop.create_future()
+        waiting = self._waiting.setdefault(key, [])
+        waiting.append(future)
         timer = None if seconds is None else loop.call_later(seconds, _finish, future)
         try:
             await future
         finally:
             if timer is not None:
                 timer.cancel()
-            self._waiting.pop(key, None)
+            waiting.remove(future)
+            if not waiting:
+                self._waiting.pop(key, None)
 
     def wake(self) -> None:
         keys, every = self._queue.take()
         for key in list(self._waiting) if every else keys:
-            future = self._waiting.get(key)
-            if future is not None:
+            for future in self._waiting.get(key, ()):
                 _finish(future)
 
 

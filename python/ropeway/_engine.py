@@ -125,6 +125,7 @@ class Deltas:
 
     async def next_within(self, seconds: float | None) -> Delta | Literal[False] | None:
         """The next delta; False if none came so long, None behind the last."""
+        self._waker.check_loop()
         while (taken := self._raw.take()) is False:
             await self._waker.wait(self._key, seconds)
             if seconds is not None:

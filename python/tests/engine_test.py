@@ -233,6 +233,36 @@ class EngineTest(unittest.TestCase):
 
         asyncio.run(run())
 
+    def test_tasks_share_an_iterator(self):
+        async def run():
+            handle = self.engine.submit("Shared", max_tokens=40, seed=1, ignore_eos=True)
+            deltas = aiter(handle)
+
+            async def read():
+                return [token async for delta in deltas for token in delta.token_ids]
+
+            lists = await asyncio.wait_for(asyncio.gather(read(), read(), read()), 20)
+            self.assertEqual(sorted(sum(lists, [])), sorted(handle.wait().token_ids))
+
+        asyncio.run(run())
+
+    def test_an_iterator_is_of_one_event_loop(self):
+        handle = self.engine.submit("x", max_tokens=2000, ignore_eos=True)
+        deltas = None
+
+        async def begin():
+            nonlocal deltas
+            deltas = aiter(handle)
+            await anext(deltas)
+
+        async def go_on():
+            with self.assertRaisesRegex(RuntimeError, "event loop"):
+                await asyncio.wait_for(anext(deltas), 5)
+
+        asyncio.run(begin())
+        asyncio.run(go_on())
+        handle.cancel()
+
     def test_event_loops_leave_nothing_open(self):
         async def run():
             await self.engine.submit("x", max_tokens=1)
