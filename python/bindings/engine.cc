@@ -79,6 +79,7 @@ StatusOr<EngineOptions> OptionsOf(
   cli::EngineFlags engine_flags;
   const flags::FlagTable table =
       flags::Join({cli::EngineTable(&engine_flags),
+                   cli::BatchingTable(&engine_flags),
                    cli::SchedulingTable(&engine_flags),
                    cli::SamplingTable({}, &engine_flags.options.model.sampling),
                    cli::StateTable(&engine_flags.options.sessions),

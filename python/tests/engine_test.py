@@ -310,6 +310,11 @@ class EngineTest(unittest.TestCase):
 
 
 class LifeTest(unittest.TestCase):
+    def test_options_set_up_the_schedule(self):
+        with open_engine(policy="fair", scheduler="static", max_batch_size=3) as engine:
+            self.assertEqual(engine.stats()["strategy"], "static")
+            self.assertEqual(engine.stats()["max_batch_size"], 3)
+
     def test_handles_outlive_their_engine(self):
         engine = open_engine()
         done = engine.submit("Hello", max_tokens=3, temperature=0)
