@@ -8,11 +8,11 @@ import json
 import os
 import threading
 import weakref
-from typing import Any, Generator, Iterator, Literal, Mapping, Sequence, Union, overload
+from typing import Any, Generator, Iterator, Literal, Mapping, Sequence, Union, cast, overload
 
 import numpy as np
 
-from ropeway import _ropeway
+from ropeway import _fork, _ropeway
 from ropeway._asyncio import Waker
 from ropeway._errors import InvalidArgumentError
 from ropeway._ropeway import Delta as Delta
@@ -108,10 +108,11 @@ def _result_of(raw: dict[str, Any]) -> Result:
 class Deltas:
     """The deltas of a handle, for `async for`."""
 
-    __slots__ = ("_raw", "_waker", "_key")
+    __slots__ = ("_raw", "_generation", "_waker", "_key")
 
     def __init__(self, raw: _ropeway.Handle) -> None:
         self._raw = raw
+        self._generation = _fork.generation
         self._key = 0  # There may be no event loop.
         self._waker = Waker.of_this_loop()
         self._key = self._waker.watch(raw, only_end=False)
@@ -120,11 +121,13 @@ class Deltas:
         return self
 
     def __del__(self) -> None:
-        if self._key != 0:
+        if self._key != 0 and self._generation == _fork.generation:
             self._waker.forget(self._raw, self._key)
 
     async def next_within(self, seconds: float | None) -> Delta | Literal[False] | None:
         """The next delta; False if none came so long, None behind the last."""
+        if self._generation != _fork.generation:
+            _fork.refuse()
         self._waker.check_loop()
         while (taken := self._raw.take()) is False:
             await self._waker.wait(self._key, seconds)
@@ -150,7 +153,14 @@ class Handle:
     """
 
     def __init__(self, raw: _ropeway.Handle) -> None:
-        self._raw = raw
+        self._kept = raw
+        self._generation = _fork.generation
+
+    @property
+    def _raw(self) -> _ropeway.Handle:
+        if self._generation != _fork.generation:
+            _fork.refuse()
+        return self._kept
 
     @property
     def id(self) -> int:
@@ -194,14 +204,16 @@ class Handle:
         return self._ended().__await__()
 
     async def _ended(self) -> Result:
+        raw = self._raw
         waker = Waker.of_this_loop()
-        key = waker.watch(self._raw, only_end=True)
+        key = waker.watch(raw, only_end=True)
         try:
-            while not self._raw.ended:
+            while not raw.ended:
                 await waker.wait(key)
         finally:
-            waker.forget(self._raw, key)
-        return _result_of(self._raw.result())
+            if self._generation == _fork.generation:
+                waker.forget(raw, key)
+        return _result_of(raw.result())
 
 
 def _keyword_text(value: Any) -> str:
@@ -225,7 +237,7 @@ class Engine:
     engine, with "_" for "-" and values as the command line has them: `threads=4`,
     `kv_cache_size="2GiB"`, `prefix_caching="off"`, `state_path="/var/lib/me"`.
 
-    Thread-safe. Not for processes that fork: create it behind the fork.
+    Thread-safe. In a child that was forked its calls and those of its handles raise UnavailableError.
     """
 
     def __init__(self, model: str | os.PathLike[str], **options: Any) -> None:
@@ -235,6 +247,14 @@ class Engine:
         self._raw = _ropeway.open(keywords)
         # An engine that is dropped ends its threads.
         self._closed = weakref.finalize(self, self._raw.close)
+        _fork.watch(self)
+
+    def _leave_behind(self) -> Any:
+        """For a child that was forked."""
+        raw = self._raw
+        self._closed.detach()
+        self._raw = cast(_ropeway.Engine, _fork.Gone())
+        return raw
 
     def submit(
         self, prompt: Prompt | None = None, *, messages: Sequence[Message] | None = None, **fields: Any

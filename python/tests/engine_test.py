@@ -417,6 +417,42 @@ class LifeTest(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", script], timeout=30, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_a_fork_leaves_the_engine_behind(self):
+        script = (
+            "import asyncio, os, ropeway, signal, sys\n"
+            "open_engine = lambda: ropeway.Engine(os.environ['ROPEWAY_TEST_MODEL'], threads=1, kv_cache_size='64MiB')\n"
+            "engine = open_engine()\n"
+            "handle = engine.submit('On and on', max_tokens=2000, ignore_eos=True)\n"
+            "deltas = iter(handle)\n"
+            "next(deltas)\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    signal.alarm(15)\n"
+            "    async def wait():\n"
+            "        await handle\n"
+            "    for call in (lambda: engine.generate('x'), lambda: engine.model, handle.wait, handle.poll, handle.cancel,\n"
+            "                 lambda: next(deltas), lambda: next(iter(handle)), lambda: asyncio.run(wait())):\n"
+            "        try:\n"
+            "            call()\n"
+            "        except ropeway.UnavailableError as error:\n"
+            "            assert 'belongs to the process that made it' in str(error), error\n"
+            "        else:\n"
+            "            os._exit(1)\n"
+            "    if sys.argv[1] == 'close':\n"
+            "        engine.close()\n"
+            "        del engine, handle, deltas\n"
+            "    if sys.argv[1] == 'own':\n"
+            "        with open_engine() as own:\n"
+            "            own.generate('x', max_tokens=2)\n"
+            "    sys.exit(3)\n"
+            "_, status = os.waitpid(child, 0)\n"
+            "engine.generate('x', max_tokens=2)\n"
+            "sys.exit(os.waitstatus_to_exitcode(status))\n"
+        )
+        for way in ("end", "close", "own"):
+            done = subprocess.run([sys.executable, "-c", script, way], timeout=60, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (3, ""), way)
+
     def test_kv_events_reach_a_reader(self):
         import zmq
 
