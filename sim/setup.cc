@@ -229,6 +229,7 @@ void DrawDevice(Setup* setup) {
   device.spare = OneOf(random, {1.0, 4.0, 256.0});
   device.telling_rows = OneOf(random, {1, 4, 128});
   device.efficient_step = OneOf(random, {1.0, 8.0, 256.0});
+  device.speed_range = OneOf(random, {4.0, 32.0, 1000.0});
   device.urgent_prompt = OneOf(random, {1, 16, 512});
   if (setup->core.step.mixed_prefill_budget > 0) {
     setup->core.step.mixed_prefill_budget = device.mixed_prefill_budget;

@@ -30,6 +30,9 @@ struct DeviceProfile {
   double spare = 16;
   int32_t telling_rows = 32;
   double efficient_step = 64;
+  // By how much a full chunk is faster than a lone decode, in units a second, at most. What is
+  // slower is a stall, until several are.
+  double speed_range = 32;
   // Tokens that are left of an urgent prompt, at most: a longer rest would delay the decodes by
   // more than it gains (scheduler::UrgentSteps).
   int32_t urgent_prompt = 128;

@@ -309,6 +309,7 @@ TEST(CpuExecutorTest, ItsProfileIsASmallCpus) {
   EXPECT_DOUBLE_EQ(layout.device.spare, 16);
   EXPECT_EQ(layout.device.telling_rows, 32);
   EXPECT_DOUBLE_EQ(layout.device.efficient_step, 64);
+  EXPECT_DOUBLE_EQ(layout.device.speed_range, 32);
   EXPECT_EQ(layout.device.urgent_prompt, 128);
   EXPECT_EQ(static_cast<size_t>(layout.device.memory_bytes),
             static_cast<size_t>(layout.num_blocks) * layout.block_bytes);

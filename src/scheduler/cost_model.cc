@@ -61,7 +61,7 @@ void StepCost::Fit(double x, double y) {
 }
 
 void StepCost::AddSpeed(double cost, double seconds) {
-  if (speed_seconds_ > 0.0 && cost < speed() * seconds / kSlowest) {
+  if (speed_seconds_ > 0.0 && cost < speed() * seconds / slowest_) {
     if (++slow_steps_ < kMaxOutliers) return;
     speed_cost_ = speed_seconds_ = 0.0;
   }

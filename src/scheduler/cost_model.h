@@ -42,7 +42,7 @@ struct Work {
 //
 //     n + weight x (n x start + n x (n + 1) / 2)
 //
-// The weight is learned from the steps' times: over the steps with at least min_rows tokens
+// The weight is learned from the steps' times: over the steps with at least min_rows() tokens
 // (smaller ones are bound by memory and tell nothing about a token's work), least squares without
 // intercept
 //
@@ -67,14 +67,12 @@ class StepCost {
   static constexpr double kMinSpread = 100.0;
   static constexpr double kOutlier = 4.0;
   static constexpr int kMaxOutliers = 8;
-  // Larger than the ratio of speeds between a lone decode and a full chunk; a stall exceeds it.
-  static constexpr double kSlowest = 32.0;
   static constexpr double kSpeedSeconds = 10.0;  // Busy time that counts in speed().
 
-  // `weight`: the initial one, in [0, kMaxWeight]. `min_rows`: the device's telling_rows.
+  // `weight`: the initial one, in [0, kMaxWeight].
   explicit StepCost(double weight = core::DeviceProfile{}.attention_weight,
-                    int32_t min_rows = core::DeviceProfile{}.telling_rows)
-      : min_rows_(min_rows), weight_(weight) {}
+                    const core::DeviceProfile& device = {})
+      : min_rows_(device.telling_rows), slowest_(device.speed_range), weight_(weight) {}
 
   // Positions that the tokens [start, start + tokens) attend to.
   static double Positions(int32_t start, int32_t tokens) {
@@ -93,12 +91,13 @@ class StepCost {
   // in speed(), the speed under load.
   void OnStep(int32_t rows, double attended_positions, base::Duration took, bool busy = true);
 
+  // The device's telling_rows.
   int32_t min_rows() const { return min_rows_; }
   double weight() const { return weight_; }
 
   // Units of cost per second of busy steps, over the last kSpeedSeconds of them; 0 before the
-  // first. Steps slower than this by a factor of kSlowest are left out, unless kMaxOutliers of them
-  // come in a row.
+  // first. Steps slower than this by the device's speed_range are left out, unless kMaxOutliers of
+  // them come in a row.
   double speed() const { return speed_seconds_ > 0.0 ? speed_cost_ / speed_seconds_ : 0.0; }
 
  private:
@@ -112,6 +111,7 @@ class StepCost {
   void AddSpeed(double cost, double seconds);
 
   int32_t min_rows_;
+  double slowest_;
   double weight_;
   Sums sums_;
   double a_ = 0.0;  // Seconds per row; 0: nothing is expected yet.
@@ -154,10 +154,9 @@ class SamplingCost {
 class CostModel {
  public:
   // `attention_weight`: the initial one of StepCost. `learns`: what steps cost is learned; else
-  // only how long they take. `min_rows`: see StepCost.
-  CostModel(double attention_weight, bool learns,
-            int32_t min_rows = core::DeviceProfile{}.telling_rows)
-      : step_(attention_weight, min_rows), learns_(learns) {}
+  // only how long they take.
+  CostModel(double attention_weight, bool learns, const core::DeviceProfile& device = {})
+      : step_(attention_weight, device), learns_(learns) {}
 
   const StepCost& step() const { return step_; }
   const SamplingCost& sampling() const { return sampling_; }

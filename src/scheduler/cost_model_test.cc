@@ -67,7 +67,9 @@ TEST_F(CostModelTest, ABusyStepTellsItsWorkWithoutSampling) {
 }
 
 TEST_F(CostModelTest, TheDeviceSaysWhenAStepTellsThePace) {
-  CostModel large(0.0, true, /*min_rows=*/128);
+  core::DeviceProfile device;
+  device.telling_rows = 128;
+  CostModel large(0.0, true, device);
   EXPECT_FALSE(large.OnStep(StepOf(127), milliseconds(50), {}, running_, 8));
   EXPECT_TRUE(large.OnStep(StepOf(128), milliseconds(50), {}, running_, 8));
 }

@@ -145,5 +145,18 @@ TEST(StepCostTest, SpeedIsCostPerBusySecond) {
   EXPECT_NEAR(cost.speed(), 50.0, 1.0);
 }
 
+TEST(StepCostTest, TheDeviceSaysHowMuchSlowerALoneDecodeMayBe) {
+  core::DeviceProfile device;
+  device.speed_range = 1000;
+  StepCost cpu(0.0);
+  StepCost gpu(0.0, device);
+  for (StepCost* const cost : {&cpu, &gpu}) {
+    cost->OnStep(1024, 0.0, std::chrono::milliseconds(10));
+    cost->OnStep(1, 0.0, std::chrono::milliseconds(5));  // 512 times slower.
+  }
+  EXPECT_DOUBLE_EQ(cpu.speed(), 102'400) << "a stall";
+  EXPECT_NEAR(gpu.speed(), 1025 / 0.015, 100);
+}
+
 }  // namespace
 }  // namespace ropeway::scheduler
