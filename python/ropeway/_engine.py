@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import json
 import os
 import threading
 import weakref
-from typing import Any, Generator, Iterator, Literal, Mapping, Sequence, Union, cast, overload
+from typing import Any, Generator, Iterable, Iterator, Literal, Mapping, Sequence, Union, cast, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from ropeway import _fork, _ropeway
 from ropeway._asyncio import Waker
 from ropeway._errors import InvalidArgumentError
+from ropeway._inputs import ids_of, index_of, json_of, open_engine, seconds_of, text_of
 from ropeway._ropeway import Delta as Delta
 
-Prompt = Union[str, Sequence[int]]
+Ids = Union[Sequence[int], npt.NDArray[np.integer[Any]]]
+Prompt = Union[str, Ids]
 Message = Mapping[str, Any]
 
 # Fields of a request that the HTTP API does not have.
@@ -182,7 +184,7 @@ class Handle:
     def wait(self, timeout: float | None = None) -> Result:
         """Blocks until the request has ended. After `timeout` seconds it raises TimeoutError, and the
         request goes on. May be called any number of times."""
-        if not self._raw.wait(-1.0 if timeout is None else max(0.0, timeout)):
+        if not self._raw.wait(-1.0 if timeout is None else max(0.0, seconds_of(timeout, "timeout"))):
             raise TimeoutError(f"the request has not ended within {timeout} s")
         return _result_of(self._raw.result())
 
@@ -216,19 +218,6 @@ class Handle:
         return _result_of(raw.result())
 
 
-def _keyword_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-
-
-def _plain(value: Any) -> Any:
-    """For json: NumPy's numbers and arrays."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    raise TypeError(f"a request cannot hold a {type(value).__name__}")
-
-
 class Engine:
     """A loaded model with its threads.
 
@@ -242,9 +231,7 @@ class Engine:
 
     def __init__(self, model: str | os.PathLike[str], **options: Any) -> None:
         options.setdefault("log_level", "warn")
-        keywords = [("model", _keyword_text(model))]
-        keywords += [(name, _keyword_text(value)) for name, value in options.items() if value is not None]
-        self._raw = _ropeway.open(keywords)
+        self._raw = open_engine(model, options)
         # An engine that is dropped ends its threads.
         self._closed = weakref.finalize(self, self._raw.close)
         _fork.watch(self)
@@ -290,19 +277,18 @@ class Engine:
             body["prompt"] = prompt
         else:
             body["prompt"] = ""
-            assert prompt is not None
-            ids = [int(token) for token in prompt]
+            ids = ids_of(prompt, "prompt", "a text or token ids")
         return Handle(
             self._raw.submit(
-                json.dumps(body, default=_plain),
+                json_of(body),
                 chat,
                 body.get("logprobs") is not None and body["logprobs"] is not False,
                 ids,
-                [int(token) for token in extras.get("resume_ids", ())],
-                extras.get("tenant", ""),
-                extras.get("cache_scope", ""),
-                extras.get("session", ""),
-                extras.get("choice", 0),
+                ids_of(extras.get("resume_ids", ()), "resume_ids"),
+                text_of(extras.get("tenant", ""), "tenant"),
+                text_of(extras.get("cache_scope", ""), "cache_scope"),
+                text_of(extras.get("session", ""), "session"),
+                index_of(extras.get("choice", 0), "choice", 2**32 - 1),
             )
         )
 
@@ -317,8 +303,10 @@ class Engine:
             handle.cancel()
             raise
 
-    def generate_many(self, prompts: Sequence[Prompt], **fields: Any) -> list[Result]:
+    def generate_many(self, prompts: Iterable[Prompt], **fields: Any) -> list[Result]:
         """Submits a request for each prompt, which are computed together, and waits for all."""
+        if isinstance(prompts, (str, bytes, bytearray)) or not hasattr(prompts, "__iter__"):
+            raise TypeError(f"prompts: expected a list of prompts, not {type(prompts).__name__}")
         handles: list[Handle] = []
         try:
             for prompt in prompts:
@@ -329,19 +317,28 @@ class Engine:
                 handle.cancel()
             raise
 
-    def embed(self, inputs: str | Sequence[str] | Sequence[Sequence[int]], *, tenant: str = "", **fields: Any) -> np.ndarray:
-        """The embeddings of the inputs: float32, shape (inputs, Model.embedding_size). The fields are
+    def embed(
+        self,
+        inputs: str | Sequence[str] | Ids | Sequence[Ids] | npt.NDArray[np.str_],
+        *,
+        tenant: str = "",
+        **fields: Any,
+    ) -> np.ndarray:
+        """The embeddings of the inputs, which are a text or several, or token ids, of one input or of
+        several: float32, shape (inputs, Model.embedding_size). The fields are
         those of POST /v1/embeddings (docs/embeddings.md), such as `pooling` and `normalize`."""
+        if isinstance(inputs, (bytes, bytearray)) or not hasattr(inputs, "__len__"):
+            raise TypeError(f"inputs: expected a text, texts, or token ids, not {type(inputs).__name__}")
         if not isinstance(inputs, str) and len(inputs) == 0:
             return np.zeros((0, self.model.embedding_size), dtype=np.float32)
         dimensions = fields.pop("dimensions", None)
-        if dimensions is not None and not 1 <= dimensions <= self.model.embedding_size:
-            raise InvalidArgumentError(
-                f"'dimensions' must be from 1 to {self.model.embedding_size}, but is {dimensions}.", "dimensions"
-            )
+        if dimensions is not None:
+            dimensions = index_of(dimensions, "dimensions", self.model.embedding_size)
+            if dimensions == 0:
+                raise InvalidArgumentError("dimensions: expected at least 1, not 0", "dimensions")
         body = {"input": inputs, "model": "default", **fields}
         rows = []
-        handles = self._raw.embed(json.dumps(body, default=_plain), tenant)
+        handles = self._raw.embed(json_of(body), text_of(tenant, "tenant"))
         try:
             for handle in handles:
                 handle.wait(-1.0)
@@ -361,11 +358,13 @@ class Engine:
 
     def tokenize(self, text: str, *, add_special: bool = True) -> list[int]:
         """The ids of a text, as a prompt's are."""
-        return self._raw.tokenize(text, add_special)
+        if not isinstance(add_special, bool):
+            raise TypeError(f"add_special: expected True or False, not {type(add_special).__name__}")
+        return self._raw.tokenize(text_of(text, "text"), add_special)
 
-    def detokenize(self, ids: Sequence[int]) -> str:
+    def detokenize(self, ids: Ids) -> str:
         """The text of the ids; bytes that are no UTF-8 become U+FFFD."""
-        return self._raw.detokenize([int(token) for token in ids])
+        return self._raw.detokenize(ids_of(ids, "ids"))
 
     @overload
     def apply_chat_template(self, messages: Sequence[Message], *, tokenize: Literal[False] = False, **fields: Any) -> str: ...
@@ -378,7 +377,7 @@ class Engine:
     ) -> str | list[int]:
         """What the model's chat template makes of the messages: a text, or its ids. The fields are
         those of a chat that the template sees: tools, add_generation_prompt, chat_template_kwargs."""
-        body = json.dumps({"messages": messages, **fields}, default=_plain)
+        body = json_of({"messages": messages, **fields})
         return self._raw.tokenize_chat(body) if tokenize else self._raw.render_chat(body)
 
     @property
@@ -400,21 +399,22 @@ class Engine:
 
     def sessions(self, tenant: str = "") -> list[Session]:
         """A tenant's sessions that have a completed turn, the least recently used first."""
-        return [Session(**session) for session in self._raw.sessions(tenant)]
+        return [Session(**session) for session in self._raw.sessions(text_of(tenant, "tenant"))]
 
     def close_session(self, id: str, tenant: str = "") -> None:
         """Deletes a session; NotFoundError if there is none of this id."""
-        self._raw.close_session(id, tenant)
+        self._raw.close_session(text_of(id, "id"), text_of(tenant, "tenant"))
 
     def drain(self, timeout: float) -> None:
         """Rejects new requests from now on and waits until all have ended; after `timeout` seconds it
         cancels the rest and raises DeadlineExceededError."""
+        seconds = seconds_of(timeout, "timeout")
         # In a thread, so that a signal ends the wait.
         done: concurrent.futures.Future[None] = concurrent.futures.Future()
 
         def work() -> None:
             try:
-                self._raw.drain(timeout)
+                self._raw.drain(seconds)
                 done.set_result(None)
             except BaseException as error:
                 done.set_exception(error)

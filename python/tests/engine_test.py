@@ -136,7 +136,18 @@ class EngineTest(unittest.TestCase):
         for fields, field in [
             ({"prompt": "x", "nonsense": 1}, "nonsense"),
             ({"prompt": "x", "temperature": 9}, "temperature"),
-            ({"prompt": "x", "temperature": float("nan")}, ""),
+            ({"prompt": "x", "temperature": float("nan")}, "temperature"),
+            ({"prompt": "x", "timeout": float("inf")}, "timeout"),
+            ({"prompt": "x", "logit_bias": {"5": np.float32("nan")}}, "logit_bias"),
+            ({"prompt": "a\ud800b"}, "prompt"),
+            ({"prompt": "x", "stop": ["\udc00"]}, "stop"),
+            ({"prompt": "x", "session": "\ud800"}, "session"),
+            ({"messages": [{"role": "user", "content": "\udc00"}]}, "messages"),
+            ({"prompt": [2**31]}, "prompt"),
+            ({"prompt": np.array([5, -(2**40)])}, "prompt"),
+            ({"prompt": "x", "resume_ids": [2**40]}, "resume_ids"),
+            ({"prompt": "x", "choice": -1}, "choice"),
+            ({"prompt": "x", "choice": 2**32}, "choice"),
             ({"prompt": "x", "n": 2}, "n"),
             ({"prompt": "x", "stream": True}, "stream"),
             ({"prompt": [-1]}, "prompt"),
@@ -145,8 +156,7 @@ class EngineTest(unittest.TestCase):
         ]:
             with self.subTest(fields), self.assertRaises(ropeway.InvalidArgumentError) as raised:
                 self.engine.submit(**fields).wait(10)
-            if field:
-                self.assertEqual(raised.exception.field, field)
+            self.assertEqual(raised.exception.field, field)
         with self.assertRaises(TypeError):
             self.engine.submit()
         with self.assertRaises(TypeError):
@@ -162,6 +172,57 @@ class EngineTest(unittest.TestCase):
             self.assertEqual(raised.exception.field, next(iter(options)))
         with self.assertRaises(ropeway.NotFoundError):
             ropeway.Engine("/nowhere/model.gguf")
+
+    def test_a_wrong_type_names_the_argument(self):
+        engine = self.engine
+        handle = engine.submit("x", max_tokens=1)
+        for name, call in [
+            ("prompt", lambda: engine.submit(b"abc")),
+            ("prompt", lambda: engine.submit(bytearray(b"abc"))),
+            ("prompt", lambda: engine.submit(5)),
+            ("prompt", lambda: engine.submit([1.0])),
+            ("prompt", lambda: engine.submit(np.array([1.5]))),
+            ("prompt", lambda: engine.submit(np.array([[1, 2]]))),
+            ("prompt", lambda: engine.submit(["a", "b"])),
+            ("prompt", lambda: engine.submit({1: 2})),
+            ("prompt", lambda: engine.generate_many([CHAT, CHAT])),
+            ("prompts", lambda: engine.generate_many("abc")),
+            ("prompts", lambda: engine.generate_many(5)),
+            ("resume_ids", lambda: engine.submit("x", resume_ids="12")),
+            ("session", lambda: engine.submit("x", session=5)),
+            ("tenant", lambda: engine.submit("x", tenant=5)),
+            ("cache_scope", lambda: engine.submit("x", cache_scope=b"x")),
+            ("choice", lambda: engine.submit("x", choice="1")),
+            ("choice", lambda: engine.submit("x", choice=1.5)),
+            ("stop", lambda: engine.submit("x", stop={"a"})),
+            ("ids", lambda: engine.detokenize("12")),
+            ("ids", lambda: engine.detokenize([1.7])),
+            ("text", lambda: engine.tokenize(b"x")),
+            ("add_special", lambda: engine.tokenize("x", add_special="no")),
+            ("inputs", lambda: engine.embed(5)),
+            ("tenant", lambda: engine.embed("x", tenant=5)),
+            ("dimensions", lambda: engine.embed("x", dimensions="5")),
+            ("tenant", lambda: engine.sessions(5)),
+            ("id", lambda: engine.close_session(5)),
+            ("timeout", lambda: handle.wait("1")),
+            ("timeout", lambda: engine.drain(None)),
+            ("model", lambda: ropeway.Engine(None)),
+            ("model", lambda: ropeway.Engine(b"/x")),
+            ("threads", lambda: ropeway.Engine(MODEL, threads=[1])),
+        ]:
+            with self.subTest(name), self.assertRaisesRegex(TypeError, rf"\A{name}.*: expected [^\n]*\Z"):
+                call()
+        for name, call in [
+            ("text", lambda: engine.tokenize("\ud800")),
+            ("ids", lambda: engine.detokenize([2**31])),
+            ("input", lambda: engine.embed("\ud800")),
+            ("timeout", lambda: handle.wait(float("nan"))),
+            ("timeout", lambda: engine.drain(float("nan"))),
+        ]:
+            with self.subTest(name), self.assertRaisesRegex(ropeway.InvalidArgumentError, rf"\A{name}: [^\n]*\Z") as raised:
+                call()
+            self.assertEqual(raised.exception.field, name)
+        np.testing.assert_array_equal(engine.embed(np.array([[5, 6], [7, 8]])), engine.embed([[5, 6], [7, 8]]))
 
     def test_cancelling_and_time_limits(self):
         handle = self.engine.submit("On and on", max_tokens=5000, ignore_eos=True)
@@ -310,6 +371,14 @@ class EngineTest(unittest.TestCase):
 
 
 class LifeTest(unittest.TestCase):
+    def test_switches_are_pythons(self):
+        for caching, strict in ((False, np.True_), (True, False)):
+            with open_engine(prefix_caching=caching, strict_priority=strict) as engine:
+                runs = [engine.generate(list(range(100, 150)), max_tokens=1).usage.cached_tokens for _ in range(2)]
+                self.assertEqual(runs, [0, 48 if caching else 0])
+        with self.assertRaisesRegex(ropeway.InvalidArgumentError, "threads.*'true'"):
+            ropeway.Engine(MODEL, threads=True)
+
     def test_options_set_up_the_schedule(self):
         with open_engine(policy="fair", scheduler="static", max_batch_size=3) as engine:
             self.assertEqual(engine.stats()["strategy"], "static")
