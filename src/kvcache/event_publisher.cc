@@ -8,12 +8,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -23,37 +20,6 @@ namespace ropeway::kvcache {
 namespace {
 
 using nlohmann::json;
-
-// Messages that wait for one slow reader; more are lost to it.
-constexpr int kMostUnread = 4096;
-// Readers send nothing but subscriptions to a topic.
-constexpr int64_t kMostFromReader = 1024;
-constexpr int kLingerMs = 200;
-
-Status NoAddress(const std::string& address, std::string_view reason) {
-  return InvalidArgument(
-      fmt::format("kv_events (--kv-events): cannot publish at '{}': {}", address, reason),
-      "kv_events");
-}
-
-bool IsPort(std::string_view text) {
-  int port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size() && port > 0 && port <= 65535;
-}
-
-// ZeroMQ takes what is too large for a port for another one.
-bool IsEndpoint(std::string_view address) {
-  if (address.starts_with("ipc://")) return true;
-  const std::string_view port = address.substr(address.rfind(':') + 1);
-  return address.starts_with("tcp://") && (port == "*" || IsPort(port));
-}
-
-// Whether only this machine can connect to it.
-bool IsLocal(std::string_view address) {
-  return address.starts_with("ipc://") || address.starts_with("tcp://127.") ||
-         address.starts_with("tcp://localhost:") || address.starts_with("tcp://[::1]:");
-}
 
 // A stored event to which the chain's next blocks may be added.
 json StoredJson(const BlockEvent& event) {
@@ -139,59 +105,21 @@ std::vector<uint8_t> EncodeEvents(const std::vector<BlockEvent>& events, double 
   return json::to_msgpack(json::array({seconds, std::move(list), 0}));
 }
 
-// A context and its one socket.
-struct EventPublisher::Socket {
-  void* context = zmq_ctx_new();
-  void* xpub = context == nullptr ? nullptr : zmq_socket(context, ZMQ_XPUB);
-
-  Socket() = default;
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() {
-    if (xpub != nullptr) zmq_close(xpub);
-    if (context != nullptr) zmq_ctx_term(context);
-  }
-
-  bool Set(int option, auto value) const {
-    return zmq_setsockopt(xpub, option, &value, sizeof value) == 0;
-  }
-
-  // An XPUB socket never waits: what a reader does not take is lost to it.
-  void Send(const void* data, size_t size, int flags) const {
-    while (zmq_send(xpub, data, size, flags) < 0 && zmq_errno() == EINTR) {
-    }
-  }
-};
-
 StatusOr<std::unique_ptr<EventPublisher>> EventPublisher::Bind(const std::string& address,
                                                                const std::string& topic) {
-  const std::string endpoint = IsPort(address) ? "tcp://127.0.0.1:" + address : address;
-  if (!IsEndpoint(endpoint)) {
-    return NoAddress(address, "expected tcp://HOST:PORT, ipc://PATH or a port of 127.0.0.1");
-  }
-  auto socket = std::make_unique<Socket>();
-  // Each subscription is passed on, not only the first to a topic. Readers by IPv6 may come, too.
-  if (socket->xpub == nullptr || !socket->Set(ZMQ_XPUB_VERBOSE, 1) ||
-      !socket->Set(ZMQ_SNDHWM, kMostUnread) || !socket->Set(ZMQ_MAXMSGSIZE, kMostFromReader) ||
-      !socket->Set(ZMQ_LINGER, kLingerMs) ||
-      !socket->Set(ZMQ_IPV6, endpoint.starts_with("tcp://[") ? 1 : 0) ||
-      zmq_bind(socket->xpub, endpoint.c_str()) != 0) {
-    return NoAddress(address, zmq_strerror(zmq_errno()));
-  }
-  std::array<char, 256> bound{};
-  size_t size = bound.size();
-  if (zmq_getsockopt(socket->xpub, ZMQ_LAST_ENDPOINT, bound.data(), &size) != 0) {
-    return NoAddress(address, zmq_strerror(zmq_errno()));
-  }
-  std::unique_ptr<EventPublisher> publisher(new EventPublisher(std::move(socket), topic));
-  publisher->endpoint_ = bound.data();
+  StatusOr<std::unique_ptr<EventSocket>> socket = EventSocket::Bind(address, topic);
+  if (!socket.ok()) return socket.status();
+  std::unique_ptr<EventPublisher> publisher(new EventPublisher(*std::move(socket), topic));
   publisher->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (publisher->wake_fd_ < 0) return NoAddress(address, "no file descriptor is left");
-  if (!IsLocal(publisher->endpoint_)) {
+  if (publisher->wake_fd_ < 0) {
+    return Status(StatusCode::kResourceExhausted,
+                  "kv_events (--kv-events): no file descriptor is left", "kv_events");
+  }
+  if (!publisher->socket_->IsLocal()) {
     base::Log().warn(
         "KV events are published at {}: whoever reaches that address reads the tokens of all "
         "prompts and answers",
-        publisher->endpoint_);
+        publisher->endpoint());
   }
   try {
     publisher->thread_ = std::thread([self = publisher.get()] { self->Main(); });
@@ -204,7 +132,7 @@ StatusOr<std::unique_ptr<EventPublisher>> EventPublisher::Bind(const std::string
   return publisher;
 }
 
-EventPublisher::EventPublisher(std::unique_ptr<Socket> socket, std::string topic)
+EventPublisher::EventPublisher(std::unique_ptr<EventSocket> socket, std::string topic)
     : socket_(std::move(socket)), topic_(std::move(topic)) {}
 
 EventPublisher::~EventPublisher() {
@@ -253,17 +181,6 @@ bool EventPublisher::Publish(std::vector<BlockEvent> events) noexcept {
   return taken;
 }
 
-// Whether there is a new one.
-bool EventPublisher::ReadSubscriptions() {
-  bool subscribed = false;
-  std::array<char, 256> frame{};
-  for (;;) {
-    const int size = zmq_recv(socket_->xpub, frame.data(), frame.size(), ZMQ_DONTWAIT);
-    if (size < 0) return subscribed;
-    subscribed = subscribed || (size > 0 && frame[0] == 1);
-  }
-}
-
 void EventPublisher::Send(const std::vector<BlockEvent>& events) {
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -281,6 +198,7 @@ void EventPublisher::Send(const std::vector<BlockEvent>& events) {
     socket_->Send(topic_.data(), topic_.size(), ZMQ_SNDMORE);
     socket_->Send(number.data(), number.size(), ZMQ_SNDMORE);
     socket_->Send(payload.data(), payload.size(), 0);
+    socket_->LimitPeers();  // Many of them may come while a long list is sent.
   }
 }
 
@@ -299,16 +217,14 @@ void EventPublisher::Tell(const std::vector<BlockEvent>& events, bool* tell_all)
 void EventPublisher::Main() {
   bool tell_all = false;
   for (bool stopping = false; !stopping;) {
-    std::array<zmq_pollitem_t, 2> wait = {zmq_pollitem_t{socket_->xpub, 0, ZMQ_POLLIN, 0},
-                                          zmq_pollitem_t{nullptr, wake_fd_, ZMQ_POLLIN, 0}};
-    if (zmq_poll(wait.data(), static_cast<int>(wait.size()), -1) < 0 && zmq_errno() != EINTR) {
+    if (!socket_->Wait(wake_fd_)) {
       base::TryLog(spdlog::level::err, "KV events are not published any more: {}",
                    zmq_strerror(zmq_errno()));
       return;
     }
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t size = read(wake_fd_, &count, sizeof count);
-    tell_all = ReadSubscriptions() || tell_all;
+    tell_all = socket_->ReadSubscriptions() || tell_all;
     std::vector<BlockEvent> events;
     {
       const std::lock_guard lock(mu_);

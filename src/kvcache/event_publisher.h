@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kvcache/block_events.h"
+#include "kvcache/event_socket.h"
 #include "ropeway/status.h"
 
 namespace ropeway::kvcache {
@@ -61,7 +62,7 @@ class EventPublisher {
 
   // `address`: "tcp://HOST:PORT", "ipc://PATH", or a port alone, which is of 127.0.0.1. Events hold
   // the ids of prompts: it warns where another machine can read them. kInvalidArgument for an
-  // address that cannot be used.
+  // address that cannot be used, kResourceExhausted where no descriptors or threads are left.
   static StatusOr<std::unique_ptr<EventPublisher>> Bind(const std::string& address,
                                                         const std::string& topic);
   // Sends what is queued.
@@ -75,22 +76,18 @@ class EventPublisher {
   bool Publish(std::vector<BlockEvent> events) noexcept;
 
   // The address with the port that was chosen for "tcp://127.0.0.1:*".
-  const std::string& endpoint() const { return endpoint_; }
+  const std::string& endpoint() const { return socket_->endpoint(); }
 
  private:
-  struct Socket;
-
-  EventPublisher(std::unique_ptr<Socket> socket, std::string topic);
+  EventPublisher(std::unique_ptr<EventSocket> socket, std::string topic);
   void Main();
   void Wake() const;
-  bool ReadSubscriptions();
   void Send(const std::vector<BlockEvent>& events);
   // Applies the events and sends them; or all blocks, if `tell_all`, which is reset then.
   void Tell(const std::vector<BlockEvent>& events, bool* tell_all);
 
-  const std::unique_ptr<Socket> socket_;  // Of the thread, once that runs.
+  const std::unique_ptr<EventSocket> socket_;  // Of the thread, once that runs.
   const std::string topic_;
-  std::string endpoint_;
   int wake_fd_ = -1;
 
   std::mutex mu_;

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "kvcache/test_event_reader.h"
+
 namespace ropeway::kvcache {
 namespace {
 
@@ -24,52 +26,6 @@ BlockEvent Stored(uint64_t hash, std::optional<uint64_t> parent, TokenId first) 
   for (TokenId id = first; id < first + base::kBlockTokens; ++id) event.ids.push_back(id);
   return event;
 }
-
-struct Message {
-  std::string topic;
-  uint64_t number = 0;
-  json batch;
-};
-
-// As routers read: a SUB socket.
-class EventReader {
- public:
-  explicit EventReader(const std::string& endpoint, const std::string& topic = "") {
-    constexpr int kWaitMs = 10'000;
-    zmq_setsockopt(sub_, ZMQ_RCVTIMEO, &kWaitMs, sizeof kWaitMs);
-    zmq_setsockopt(sub_, ZMQ_SUBSCRIBE, topic.data(), topic.size());
-    EXPECT_EQ(zmq_connect(sub_, endpoint.c_str()), 0);
-  }
-  EventReader(const EventReader&) = delete;
-  EventReader& operator=(const EventReader&) = delete;
-  ~EventReader() {
-    zmq_close(sub_);
-    zmq_ctx_term(context_);
-  }
-
-  Message Next() {
-    Message message;
-    message.topic = Part().value_or("none came");
-    const std::string number = Part().value_or("");
-    EXPECT_THAT(number, SizeIs(8));
-    for (const char byte : number)
-      message.number = message.number << 8U | static_cast<uint8_t>(byte);
-    message.batch = json::from_msgpack(Part().value_or("\x90"));
-    return message;
-  }
-
- private:
-  std::optional<std::string> Part() {
-    std::string part(1 << 20, '\0');
-    const int size = zmq_recv(sub_, part.data(), part.size(), 0);
-    if (size < 0) return std::nullopt;
-    part.resize(static_cast<size_t>(size));
-    return part;
-  }
-
-  void* context_ = zmq_ctx_new();
-  void* sub_ = zmq_socket(context_, ZMQ_SUB);
-};
 
 std::unique_ptr<EventPublisher> Bound(const std::string& topic = "") {
   StatusOr<std::unique_ptr<EventPublisher>> bound =
