@@ -56,18 +56,25 @@ answers() {
 }
 
 up() {
-  local count=$1 kind=$2 model backends=() i
+  local count=$1 kind=$2 model package python backends=() i
   [[ $count =~ ^[1-9][0-9]?$ ]] || die "up: expected a number of replicas, 1 to 99, not '$count'"
   [[ $kind =~ ^(gateway|dynamo)$ ]] || die "up: expected gateway or dynamo, not '$kind'"
   [ ! -d "$state" ] || die "a cluster is up: scripts/cluster.sh down"
+  # All that may be missing is asked for before there is anything to take down.
+  if [ "$kind" = dynamo ]; then
+    package=$(python_package)
+    python=$("$root/scripts/dynamo_venv.sh")
+    "$root/scripts/venv.sh" test
+  else
+    [ -x "$ropeway" ] || die "there is no $ropeway: ./run builds it"
+  fi
   model=$("$root/scripts/fetch_model.sh")
   mkdir -p "$state"
   if [ "$kind" = dynamo ]; then
-    up_dynamo "$count" "$model"
+    up_dynamo "$count" "$model" "$package" "$python"
   else
-    [ -x "$ropeway" ] || die "there is no $ropeway: ./run builds it"
     for i in $(seq "$count"); do
-      start "replica$i" "$ropeway" serve --model "$model" --port $((port + i)) --threads 1 --kv-cache-size 256MiB
+      start "replica$i" "$ropeway" serve --model "$model" --served-model-name smollm2 --port $((port + i)) --threads 1 --kv-cache-size 256MiB
       backends+=(--backend "http://127.0.0.1:$((port + i)),kind=ropeway")
     done
     for i in $(seq "$count"); do answers "replica$i" "http://127.0.0.1:$((port + i))/readyz"; done
@@ -77,20 +84,24 @@ up() {
   say "$count replicas behind http://127.0.0.1:$port; logs in $state"
 }
 
-up_dynamo() {
-  local count=$1 model=$2 python package="" i
+# python_package: prints the folder that holds the package ropeway.
+python_package() {
+  local build
   # No other build's: those with sanitizers need more than a Python.
-  for i in release dev; do
-    if [ -z "$package" ] && compgen -G "$root/build/$i/python/ropeway/_ropeway*.so" >/dev/null; then
-      package=$root/build/$i/python/ropeway
+  for build in release dev; do
+    if compgen -G "$root/build/$build/python/ropeway/_ropeway*.so" >/dev/null; then
+      echo "$root/build/$build/python"
+      return
     fi
   done
-  [ -n "$package" ] || die "the Python package is not built: ./test, or cmake --build build/dev --target _ropeway"
-  python=$("$root/scripts/dynamo_venv.sh")
-  "$root/scripts/venv.sh" test
+  die "the Python package is not built: ./test, or cmake --build build/dev --target _ropeway"
+}
+
+up_dynamo() {
+  local count=$1 model=$2 package=$3 python=$4 i
   "$venv/bin/python" "$root/scripts/make_tokenizer_folder.py" "$model" "$state/tokenizer"
   mkdir "$state/store"
-  export DYN_FILE_KV=$state/store PYTHONPATH=${package%/ropeway} DYN_LOG=warn DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS=5
+  export DYN_FILE_KV=$state/store PYTHONPATH=$package DYN_LOG=warn DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS=5
   start front "$python" -m dynamo.frontend --http-host 127.0.0.1 --http-port "$port" --discovery-backend file \
     --router-mode kv --migration-limit 3
   for i in $(seq "$count"); do
