@@ -128,10 +128,14 @@ class GpuMatMul : public ::testing::TestWithParam<WeightType> {
 
     const int stride = n + gap;
     std::vector<float> expected(static_cast<size_t>(rows * stride + 9), kUnwritten);
+    const bool alone = matrices > 1 || shared_by > 1;
+    if (!alone) Multiply(weights.Get(type_, n, k, 0), x.data(), rows, expected.data(), stride);
     for (int r = 0; r < rows; ++r) {
-      const Matrix matrix = weights.Get(type_, n, k, ids[static_cast<size_t>(r)]);
       float* const y = &expected[static_cast<size_t>(r * stride)];
-      MultiplyRow(matrix, &x[static_cast<size_t>(r / shared_by * k)], y);
+      if (alone) {
+        Multiply(weights.Get(type_, n, k, ids[static_cast<size_t>(r)]),
+                 &x[static_cast<size_t>(r / shared_by * k)], 1, y, stride);
+      }
       const float* const b = &bias[static_cast<size_t>(ids[static_cast<size_t>(r)] * n)];
       for (int c = 0; with_bias && c < n; ++c) y[c] = y[c] + b[c];
     }
@@ -167,12 +171,12 @@ class GpuMatMul : public ::testing::TestWithParam<WeightType> {
     ASSERT_TRUE(AllSameBits(expected, Download<float>(gpu, to.view(), expected.size())));
   }
 
-  // One row times one matrix, by the reference.
-  static void MultiplyRow(const Matrix& matrix, const float* x, float* y) {
+  // By the reference.
+  static void Multiply(const Matrix& matrix, const float* x, int rows, float* y, int stride) {
     const kernels::Kernels& reference = kernels::kReferenceKernels;
-    std::vector<std::byte> packed(kernels::PackedRowsBytes(matrix.type, 1, matrix.k));
-    reference.pack_rows(matrix.type, x, matrix.k, 0, 1, matrix.k, packed.data());
-    reference.matmul(matrix, packed.data(), 1, 0, matrix.num_panels(), y, matrix.n);
+    std::vector<std::byte> packed(kernels::PackedRowsBytes(matrix.type, rows, matrix.k));
+    reference.pack_rows(matrix.type, x, matrix.k, 0, rows, matrix.k, packed.data());
+    reference.matmul(matrix, packed.data(), rows, 0, matrix.num_panels(), y, stride);
   }
 
   const WeightType type_ = GetParam();
@@ -196,7 +200,14 @@ TEST_P(GpuMatMul, HasTheReferencesBitsForEveryNumber) {
   }
 }
 
+// So many that a device has enough to do without splitting rows.
+TEST_P(GpuMatMul, HasTheReferencesBitsForManyRows) {
+  Check({.n = 250, .k = 96, .rows = 515, .bias = true, .gap = 3});
+  Check({.n = 250, .k = 512, .rows = 513, .values = Values::kHostile});
+}
+
 TEST_P(GpuMatMul, RowsHaveTheirOwnMatrices) {
+  Check({.n = 70, .k = 64, .rows = 260, .bias = true, .matrices = 5, .shared_by = 4});
   Check({.n = 70, .k = 96, .rows = 13, .bias = true, .matrices = 5, .shared_by = 1, .gap = 2});
   Check({.n = 70, .k = 96, .rows = 12, .bias = true, .matrices = 3, .shared_by = 4, .gap = 2});
   // Without ids an input row may serve several rows all the same.

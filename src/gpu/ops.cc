@@ -20,6 +20,7 @@ constexpr const char* kRowKernels[] = {"rms_norm", "layer_norm", "rope",        
 constexpr const char* kAttentionKernels[] = {"store_kv", "attend"};
 constexpr const char* kLogitsKernels[] = {"finish_logits", "largest"};
 constexpr const char* kTypeKernels[] = {"matmul", "unpack"};
+constexpr const char* kQuantisedTypeKernels[] = {"matmul", "matmul_few", "unpack"};
 
 std::string Source(std::initializer_list<const char*> texts) {
   std::string source;
@@ -109,7 +110,9 @@ Status Ops::AddType(WeightType type) {
   const std::string defines = DefinesOf(type);
   return programs_->Add(
       gpu_, Source({kLanguageText, kMathConstantsText, kFloatsText, defines.c_str(), kMatMulText}),
-      kTypeKernels, &programs_->of_type[type]);
+      kernels::FormatOf(type).quantised() ? std::span<const char* const>(kQuantisedTypeKernels)
+                                          : std::span<const char* const>(kTypeKernels),
+      &programs_->of_type[type]);
 }
 
 const Kernel& Ops::Get(const char* name) const { return *programs_->common.find(name)->second; }

@@ -38,7 +38,7 @@ struct DeviceMatrix {
 
 // Rows of k elements, quantised in blocks of 32 for any quantised type of weights.
 struct PackedRows {
-  View levels;  // [rows][k] int8
+  View levels;  // [rows][k] int8; its offset is a multiple of 16.
   View scales;  // [rows][k / 32] f32
   View sums;    // [rows][k / 32][2] int32: of the levels of each half of a block.
 

@@ -1,11 +1,15 @@
 // Products with weights, and rows of them: device/matmul.cl.
 #include "gpu/ops.h"
+#include "kernels/kernels.h"
 
 namespace ropeway::gpu {
 namespace {
 
 constexpr int kMatMulLanes = 64;  // Of a group: columns of a product.
 constexpr int kTileRows = 4;      // As TILE_ROWS in device/matmul.cl.
+constexpr int kSlices = 16;       // As SLICES there.
+// A product of fewer groups leaves most of a large GPU idle.
+constexpr int64_t kEnoughGroups = 512;
 
 int32_t CeilingOf(int32_t count, int32_t each) { return (count + each - 1) / each; }
 
@@ -15,8 +19,17 @@ void Ops::MatMul(const DeviceMatrix& matrix, const Input& input, int rows, Rows 
                  const RowMatrices& which) {
   const int tile = which.ids ? 1 : kTileRows;
   const PackedRows& packed = input.packed;
-  gpu_->Launch(Get(matrix.type, "matmul"),
-               {CeilingOf(rows, tile), CeilingOf(matrix.n, kMatMulLanes)}, kMatMulLanes,
+  const Groups groups = {CeilingOf(rows, tile), CeilingOf(matrix.n, kMatMulLanes)};
+  if (kernels::WeightBlockElements(matrix.type) > 1 &&
+      int64_t{groups.x} * groups.y < kEnoughGroups) {
+    gpu_->Launch(Get(matrix.type, "matmul_few"),
+                 {groups.x, CeilingOf(matrix.n, kernels::kPanelCols)},
+                 kSlices * kernels::kPanelCols,
+                 {matrix.panels, matrix.n, matrix.k, matrix.bias, packed.levels, packed.scales,
+                  packed.sums, which.ids, which.shared_by, rows, tile, y.at, y.stride});
+    return;
+  }
+  gpu_->Launch(Get(matrix.type, "matmul"), groups, kMatMulLanes,
                {matrix.panels, matrix.n, matrix.k, matrix.bias, input.rows.at, input.rows.stride,
                 packed.levels, packed.scales, packed.sums, which.ids, which.shared_by, rows, tile,
                 y.at, y.stride});

@@ -146,33 +146,35 @@ DEVICE void LoadColumn(GLOBAL const uchar *panel, int b, int c, Column *column) 
   }
 }
 
-// acc plus the product of a column's block and a row's: its levels, its scale and the sums of its halves.
-DEVICE float MultiplyBlock(const Column *w, GLOBAL const uint *levels, float d, int sum0, int sum1, float acc) {
+// The product of a column's block and a row's is a * b, and what AddMins adds. Of the row's block: its levels, its scale
+// and the sums of its halves.
+DEVICE void Multiply(const Column *w, GLOBAL const uint *from, float d, int sum0, int sum1, float *a, float *b) {
+  GLOBAL const uint *levels = ALIGNED(GLOBAL const uint, from, 16);
   int dot[PARTS];
   for (int part = 0; part < PARTS; ++part) {
     dot[part] = 0;
-    for (int j = part * PART_WORDS; j < (part + 1) * PART_WORDS; ++j) {
-      dot[part] += Dot4(w->levels[j], levels[j]);
-    }
+    for (int j = part * PART_WORDS; j < (part + 1) * PART_WORDS; ++j) dot[part] += Dot4(w->levels[j], levels[j]);
   }
 #if PARTS == 2
-  dot[0] -= LEVEL_OFFSET * sum0;
-  dot[1] -= LEVEL_OFFSET * sum1;
-  float u = w->scale[0] * (float)dot[0];
-  u = FMA(w->scale[1], (float)dot[1], u);
-  acc = FMA(u, d, acc);
-#if HAS_MIN
-  acc = FMA(w->min[0], d * (float)sum0, acc);
-  acc = FMA(w->min[1], d * (float)sum1, acc);
-#endif
+  const float u = w->scale[0] * (float)(dot[0] - LEVEL_OFFSET * sum0);
+  *a = FMA(w->scale[1], (float)(dot[1] - LEVEL_OFFSET * sum1), u);
+  *b = d;
 #else
-  dot[0] -= LEVEL_OFFSET * (sum0 + sum1);
-  acc = FMA(w->scale[0] * d, (float)dot[0], acc);
-#if HAS_MIN
-  acc = FMA(w->min[0], d * (float)(sum0 + sum1), acc);
+  *a = w->scale[0] * d;
+  *b = (float)(dot[0] - LEVEL_OFFSET * (sum0 + sum1));
 #endif
-#endif
+}
+
+// min0, min1: of the column's parts. Only the first counts in types of one part.
+DEVICE float AddMins(float min0, float min1, float d, int sum0, int sum1, float acc) {
+#if HAS_MIN && PARTS == 2
+  acc = FMA(min0, d * (float)sum0, acc);
+  return FMA(min1, d * (float)sum1, acc);
+#elif HAS_MIN
+  return FMA(min0, d * (float)(sum0 + sum1), acc);
+#else
   return acc;
+#endif
 }
 
 #endif
@@ -215,9 +217,11 @@ KERNEL matmul(VIEW(panels), int n, int k, VIEW(bias), VIEW(x), int x_stride, VIE
     for (int r = 0; r < TILE_ROWS; ++r) {
       if (r >= count) continue;
       const ulong at = from[r] * (ulong)blocks + b;
+      const float d = AT(const float, scales)[at];
       GLOBAL const int *sum = AT(const int, sums) + 2 * at;
-      acc[r] = MultiplyBlock(&w, AT(const uint, levels) + at * BLOCK_WORDS, AT(const float, scales)[at], sum[0],
-                             sum[1], acc[r]);
+      float a, factor;
+      Multiply(&w, AT(const uint, levels) + at * BLOCK_WORDS, d, sum[0], sum[1], &a, &factor);
+      acc[r] = AddMins(w.min[0], w.min[PARTS - 1], d, sum[0], sum[1], FMA(a, factor, acc[r]));
     }
   }
 #endif
@@ -228,6 +232,61 @@ KERNEL matmul(VIEW(panels), int n, int k, VIEW(bias), VIEW(x), int x_stride, VIE
     AT(float, y)[(ulong)(first + r) * (ulong)y_stride + column] = result;
   }
 }
+
+// The same for few rows, so that a GPU has enough to do: the lanes of a group share the blocks of 16 columns, and what
+// they found is added up in the blocks' order. Group (x, y) has the rows as above and panel y. Types that are not
+// quantised do without: their sums are chains of single features, which nothing can be taken out of.
+#define SLICES 16  // Blocks at a time, LANES() / PANEL_COLS. As kSlices in ../ops_matmul.cc.
+#if WIDTH == 0
+KERNEL matmul_few(VIEW(panels), int n, int k, VIEW(bias), VIEW(levels), VIEW(scales), VIEW(sums), VIEW(ids),
+                  int shared_by, int rows, int tile, VIEW(y), int y_stride) {
+  SHARED float products[2][TILE_ROWS][SLICES][PANEL_COLS];  // a, then b.
+  SHARED float mins[PARTS][SLICES][PANEL_COLS];
+  const int first = GROUP_X() * tile;
+  const int count = rows - first < tile ? rows - first : tile;
+  const int c = LANE() % PANEL_COLS;
+  const int column = GROUP_Y() * PANEL_COLS + c;
+  const int slice = LANE() / PANEL_COLS;  // And the row of the tile that the lane adds up.
+  const int matrix = ids_base != 0 ? AT(const int, ids)[first] : 0;
+  GLOBAL const uchar *panel = AT(const uchar, panels) + MatrixAt(matrix, n, k) + (ulong)GROUP_Y() * PanelBytes(k);
+  const int blocks = k / BLOCK;
+  const ulong own = (ulong)((first + (slice < count ? slice : 0)) / shared_by) * (ulong)blocks;
+  float acc = 0.0f;
+  for (int begin = 0; begin < blocks; begin += SLICES) {
+    const int b = begin + slice;
+    if (b < blocks) {
+      Column w;
+      LoadColumn(panel, b, c, &w);
+      for (int part = 0; part < PARTS; ++part) mins[part][slice][c] = w.min[part];
+      for (int r = 0; r < TILE_ROWS; ++r) {
+        if (r >= count) continue;
+        const ulong at = (ulong)((first + r) / shared_by) * (ulong)blocks + b;
+        GLOBAL const int *sum = AT(const int, sums) + 2 * at;
+        float a, factor;
+        Multiply(&w, AT(const uint, levels) + at * BLOCK_WORDS, AT(const float, scales)[at], sum[0], sum[1], &a,
+                 &factor);
+        products[0][r][slice][c] = a;
+        products[1][r][slice][c] = factor;
+      }
+    }
+    BARRIER();
+    if (slice < count) {
+      const int end = blocks - begin < SLICES ? blocks - begin : SLICES;
+      for (int s = 0; s < end; ++s) {
+        const ulong at = own + begin + s;
+        GLOBAL const int *sum = AT(const int, sums) + 2 * at;
+        acc = FMA(products[0][slice][s][c], products[1][slice][s][c], acc);
+        acc = AddMins(mins[0][s][c], mins[PARTS - 1][s][c], AT(const float, scales)[at], sum[0], sum[1], acc);
+      }
+    }
+    BARRIER();
+  }
+  if (slice < count && column < n) {
+    if (bias_base != 0) acc = acc + AT(const float, bias)[(ulong)matrix * n + column];
+    AT(float, y)[(ulong)(first + slice) * (ulong)y_stride + column] = acc;
+  }
+}
+#endif
 
 // Group (x, y) has elements y * LANES() and following of row ids[x]; a lane has one.
 KERNEL unpack(VIEW(panels), int k, VIEW(ids), VIEW(y), int y_stride) {
