@@ -216,8 +216,8 @@ void DrawLongRope(Setup* setup) {
       static_cast<int32_t>(random.Between(2, setup->core.max_model_len / 2));
 }
 
-// In some setups the device is no small CPU. Likewise drawn by itself; its speed is a CPU's all the
-// same, for nothing that the checks promise may rest on what a profile says.
+// In some setups the device is no small CPU. It is drawn by itself, too; its speed is a CPU's all
+// the same, for nothing that the checks promise may rest on what a profile says.
 void DrawDevice(Setup* setup) {
   base::SeededRandom random(base::Mix64(setup->seed, 6));
   if (setup->plant != Plant::kNone || !random.Chance(0.3)) return;
