@@ -55,7 +55,7 @@ class RawReader {
     const bool connected = connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
     std::string greeting("\xFF\0\0\0\0\0\0\0\0\x7F\3\0NULL", 16);
     greeting.resize(64, '\0');
-    // Who speaks before the other's handshake is complete is disconnected.
+    // A peer that speaks before the other's handshake is complete is disconnected.
     constexpr size_t kGreetingAndReady = 64 + 28;
     std::array<char, kGreetingAndReady> answer{};
     const timeval most{.tv_sec = 5, .tv_usec = 0};
