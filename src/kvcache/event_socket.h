@@ -16,10 +16,10 @@
 
 namespace ropeway::kvcache {
 
-// An XPUB socket of ZeroMQ. libzmq accepts all that connect, keeps all topics that they ask for, and
-// cannot close one connection. So where readers are too many, or ask for too many topics, all are
-// disconnected, and the address is bound again a second later: readers that mean well come back by
-// themselves, and are told of all blocks then.
+// An XPUB socket of ZeroMQ. libzmq accepts all that connect, keeps all topics that they ask for,
+// and cannot close one connection. So where readers are too many, or ask for too many topics, all
+// are disconnected, and the address is bound again a second later: readers that mean well come back
+// by themselves, and are told of all blocks then.
 //
 // Thread rule: one thread at a time.
 class EventSocket {
