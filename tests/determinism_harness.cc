@@ -45,8 +45,8 @@ class RecordingExecutor final : public executor::Executor {
     real_->Launch(batch);
   }
   StatusOr<core::StepResult> Wait() override { return real_->Wait(); }
-  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
-    real_->ReadBlock(block, bytes);
+  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
+    return real_->ReadBlock(block, bytes);
   }
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     std::vector<std::byte> copy(bytes.begin(), bytes.end());

@@ -44,7 +44,7 @@ class FailingExecutor final : public executor::Executor {
     }
     return result;
   }
-  void ReadBlock(core::BlockId, std::span<std::byte>) const override {}
+  Status ReadBlock(core::BlockId, std::span<std::byte>) const override { return {}; }
   void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
   int steps() const { return steps_; }
 

@@ -29,7 +29,7 @@ class SlowExecutor final : public executor::Executor {
     clock_->now += took_;
     return inner_->Wait();
   }
-  void ReadBlock(core::BlockId, std::span<std::byte>) const override {}
+  Status ReadBlock(core::BlockId, std::span<std::byte>) const override { return {}; }
   void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
 
  private:

@@ -37,8 +37,9 @@ class LossyExecutor final : public executor::Executor {
     if (lose) return Status(StatusCode::kUnavailable, "lost");
     return inner_->Wait();
   }
-  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
-    inner_->ReadBlock(block, bytes);
+  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
+    if (lose) return Status(StatusCode::kInternal, "lost");
+    return inner_->ReadBlock(block, bytes);
   }
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     inner_->WriteBlock(block, bytes);
@@ -388,6 +389,20 @@ TEST_F(EngineCoreTierTest, NothingOfALostDeviceIsStored) {
   EXPECT_FALSE(core_->has_background());
   EXPECT_FALSE(core_->Background());
   EXPECT_EQ(tier_.puts, 0);
+}
+
+TEST_F(EngineCoreTierTest, WhatCannotBeReadIsNotStored) {
+  Start(16);
+  Add(1, 100, 2);
+  Run();
+  ASSERT_TRUE(core_->has_background());
+  const int before = tier_.puts;
+  lossy_.lose = true;  // No step has told yet.
+  EXPECT_FALSE(core_->Background());
+  EXPECT_EQ(tier_.puts, before);
+  lossy_.lose = false;
+  Store();
+  EXPECT_GT(tier_.puts, before);
 }
 
 TEST_F(EngineCoreTierTest, ALostDeviceTakesItsBlocksBack) {

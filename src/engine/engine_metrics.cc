@@ -145,10 +145,10 @@ void EngineMetrics::SampleBatching() {
                [](const S& s) { return s.engine.avg_step_rows; });
   sampled_.Add(
       "ropeway_experts_read_total",
-      "Experts whose weights were read, summed over steps and layers; 0: the model has no experts.",
+      "Experts whose weights were read, summed over steps and layers; 0: the model has none, or a GPU computes.",
       [](const S& s) { return s.core.experts_read; });
   sampled_.Add("ropeway_device_busy_seconds_total",
-               "Time in which a device other than the CPU computed and copied for steps.",
+               "Time of steps on a device other than the CPU, without sampling.",
                [](const S& s) { return base::ToSeconds(s.core.device_busy); });
   sampled_.Add("ropeway_device_copied_bytes_total",
                "Bytes between the host and a device other than the CPU.",

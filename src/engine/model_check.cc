@@ -67,10 +67,11 @@ void CheckMemory(const model::GgufFile& file, const EngineOptions& options,
   check->Add(
       Status(StatusCode::kResourceExhausted,
              fmt::format("{}: needs {} of memory, {} for weights, {} for RoPE at all positions and "
-                         "{} for the KV cache; {} are free on this machine",
+                         "{} for the KV cache; {} are free on this {}",
                          file.path(), MemoryText(needed), MemoryText(memory.weights),
                          MemoryText(memory.rope), MemoryText(memory.kv_cache),
-                         MemoryText(static_cast<uint64_t>(memory.available))),
+                         MemoryText(static_cast<uint64_t>(memory.available)),
+                         options.device == "cpu" ? "machine" : "device"),
              "model_path"));
 }
 

@@ -25,7 +25,7 @@ struct MemoryForecast {
   uint64_t rope = 0;          // The tables of RoPE once every position was used.
   uint64_t kv_per_token = 0;  // In the type that the options ask for; behind windows less is kept.
   uint64_t kv_cache = 0;      // The whole pool.
-  int64_t available = 0;      // What this machine has free; 0: unknown.
+  int64_t available = 0;      // What this machine, or a GPU, has free; 0: unknown.
 };
 
 struct ModelCheck {

@@ -222,11 +222,26 @@ Status AddCacheAndFiles(const model::ModelConfig& shape, kernels::KvType kv_type
   return {};
 }
 
-// Free memory of what computes.
+// Free memory of what computes. Of a GPU it is all: drivers do not say what others have of it.
+int64_t DeviceMemory(const gpu::Gpu* gpu) {
+  return gpu == nullptr ? AvailableMemoryBytes() : static_cast<int64_t>(gpu->info().memory_bytes);
+}
+
+// The same once the weights are there.
 int64_t MemoryForKv(const gpu::Gpu* gpu, const model::Model& model) {
   if (gpu == nullptr) return AvailableMemoryBytes();
-  const auto all = static_cast<int64_t>(gpu->info().memory_bytes);
-  return std::max<int64_t>(all - static_cast<int64_t>(model.weight_bytes()), 0);
+  return std::max<int64_t>(DeviceMemory(gpu) - static_cast<int64_t>(model.weight_bytes()), 0);
+}
+
+// The host keeps the weights, too.
+Status CheckHostMemory(const MemoryForecast& memory) {
+  const int64_t available = AvailableMemoryBytes();
+  const uint64_t needed = memory.weights + memory.rope;
+  if (available <= 0 || needed <= static_cast<uint64_t>(available)) return {};
+  return Status(StatusCode::kResourceExhausted,
+                fmt::format("needs {} of this machine's memory beside the device's; {} are free",
+                            MemoryText(needed), MemoryText(static_cast<uint64_t>(available))),
+                "model_path");
 }
 
 StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const base::Clock* clock,
@@ -251,8 +266,9 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
         threads, PhysicalCores());
   }
   std::unique_ptr<model::GgufFile> file;
-  ModelCheck check = OpenAndCheckModel(options, AvailableMemoryBytes(), &file);
+  ModelCheck check = OpenAndCheckModel(options, DeviceMemory(gpu->get()), &file);
   if (!check.ok()) return check.status();
+  if (Status host = CheckHostMemory(check.memory); *gpu != nullptr && !host.ok()) return host;
   config.served_name = ServedName(options);
   LogCheck(check, config.served_name);
   config.tokenizer = std::move(check.tokenizer);

@@ -96,10 +96,11 @@ class TestExecutor : public executor::Executor {
     return result;
   }
 
-  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
-    if (kv_ == Kv::kNone) return;
+  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
+    if (kv_ == Kv::kNone) return {};
     std::memcpy(bytes.data(), &slots_[static_cast<size_t>(block) * base::kBlockTokens],
                 bytes.size());
+    return {};
   }
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     if (kv_ == Kv::kNone) return;

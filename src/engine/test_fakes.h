@@ -113,7 +113,7 @@ class EchoExecutor final : public executor::Executor {
                                     int max_num_seqs) override;
   void Launch(const core::Batch& batch) override { batch_ = &batch; }
   StatusOr<core::StepResult> Wait() override;
-  void ReadBlock(core::BlockId, std::span<std::byte>) const override {}
+  Status ReadBlock(core::BlockId, std::span<std::byte>) const override { return {}; }
   void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
 
   static int64_t PoolBytes(int64_t blocks) {

@@ -27,7 +27,8 @@ TierTransfers::TierTransfers(kvcache::KvTier* tier, executor::Executor* executor
 }
 
 bool TierTransfers::Put(core::BlockId block, const core::BlockName& name) {
-  executor_->ReadBlock(block, buffer_);
+  // A lost device is the next step's failure.
+  if (!executor_->ReadBlock(block, buffer_).ok()) return false;
   try {
     if (!tier_->Put(name, buffer_)) return false;
   } catch (const std::bad_alloc&) {

@@ -78,8 +78,9 @@ StatusOr<core::StepResult> CpuExecutor::Wait() {
   }
 }
 
-void CpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
+Status CpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
   std::memcpy(bytes.data(), pool_->Block(block).data(), bytes.size());
+  return {};
 }
 
 void CpuExecutor::WriteBlock(core::BlockId block, std::span<const std::byte> bytes) {

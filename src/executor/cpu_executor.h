@@ -33,7 +33,7 @@ class CpuExecutor final : public Executor {
                           int max_num_seqs) override;
   void Launch(const core::Batch& batch) override;  // Wait does the computing.
   StatusOr<core::StepResult> Wait() override;
-  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
+  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
 
  private:

@@ -261,7 +261,7 @@ TEST_P(EachKvType, BlocksSurviveATripThroughMemory) {
   Runner second(TinyModel(), how_, 2);
   for (core::BlockId& block : again[0].blocks) {
     std::vector<std::byte> bytes(first.layout().block_bytes);
-    first.executor().ReadBlock(block, bytes);
+    ASSERT_TRUE(first.executor().ReadBlock(block, bytes).ok());
     block = second.layout().num_blocks - 1 - block;
     second.executor().WriteBlock(block, bytes);
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
 #include "executor/cpu_executor.h"
 #include "executor/gpu_executor.h"
 #include "gpu/cuda.h"
@@ -94,16 +95,19 @@ Status CheckDeviceName(const std::string& name) {
 
 StatusOr<std::unique_ptr<gpu::Gpu>> OpenDevice(const std::string& name, std::string* opened) {
   if (Status bad = CheckDeviceName(name); !bad.ok()) return bad;
-  std::string chosen = name;
+  *opened = "cpu";
+  if (name == "cpu") return std::unique_ptr<gpu::Gpu>();
   if (name == "auto") {
-    const std::vector<Device> devices = ListDevices();
-    const auto fit = std::ranges::find_if(
-        devices, [](const Device& device) { return device.is_gpu && device.unfit.empty(); });
-    chosen = fit == devices.end() ? "cpu" : fit->name;
+    for (const Device& device : ListDevices()) {
+      if (!device.is_gpu || !device.unfit.empty()) continue;
+      StatusOr<std::unique_ptr<gpu::Gpu>> gpu = OpenDevice(device.name, opened);
+      if (gpu.ok()) return gpu;
+      base::Log().warn("{} is not used: {}", device.name, gpu.status().message());
+    }
+    *opened = "cpu";
+    return std::unique_ptr<gpu::Gpu>();
   }
-  *opened = chosen;
-  if (chosen == "cpu") return std::unique_ptr<gpu::Gpu>();
-  const Named named = *Parse(chosen);
+  const Named named = *Parse(name);
   StatusOr<std::unique_ptr<gpu::Gpu>> gpu = named.kind->open(named.index);
   if (!gpu.ok()) return WithField(gpu.status());
   *opened = fmt::format("{}:{}, {}", named.kind->name, named.index, (*gpu)->info().name);

@@ -45,9 +45,10 @@ class Executor {
   // requests. The result is valid until the next Launch.
   virtual StatusOr<core::StepResult> Wait() = 0;
 
-  // Copies a block's bytes out of or into the pool. REQUIRES: no pass is running;
-  // bytes.size() == block_bytes.
-  virtual void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const = 0;
+  // Copies a block's bytes out of or into the pool. ReadBlock fails where the device is lost: the
+  // bytes are then nothing, and what WriteBlock could not do is said by the next Wait. REQUIRES: no
+  // pass is running; bytes.size() == block_bytes.
+  [[nodiscard]] virtual Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const = 0;
   virtual void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) = 0;
 };
 

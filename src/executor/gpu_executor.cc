@@ -79,8 +79,11 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     pass_ = *std::move(pass);
     team_ = std::make_unique<base::WorkerTeam>(threads_);
     for (int i = 0; i < threads_; ++i) samplers_.emplace_back(kernels_, limits.vocab_size);
-    logits_.resize(static_cast<size_t>(kGpuLogitsRows) * static_cast<size_t>(limits.vocab_size));
-    largest_.resize(kGpuLogitsRows);
+    if (weights_->output()) {
+      const auto rows = static_cast<size_t>(pass_->logits_rows());
+      logits_.resize(rows * static_cast<size_t>(limits.vocab_size));
+      largest_.resize(rows);
+    }
     if (Status sent = gpu_->Finish(); !sent.ok()) return sent;
   } catch (const std::exception& e) {  // No memory, or no more threads.
     return Status(StatusCode::kResourceExhausted,
@@ -94,6 +97,9 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
 }
 
 void GpuExecutor::Launch(const core::Batch& batch) {
+  // Where no Wait followed the last one, the device may still read
+  // what this one changes.
+  if (batch_ != nullptr) static_cast<void>(Finish());
   batch_ = &batch;
   begun_ = clock_.Now();
   launched_ = plan_->Build(batch);
@@ -131,8 +137,8 @@ Status GpuExecutor::Collect(const core::Batch& batch, core::StepResult* result) 
   const int rows = plan_->num_logits();
   const auto vocab = static_cast<size_t>(model_->config().vocab_size);
   base::Duration sampling{};
-  for (int begin = 0; begin < rows; begin += kGpuLogitsRows) {
-    const int count = std::min(kGpuLogitsRows, rows - begin);
+  for (int begin = 0; begin < rows; begin += pass_->logits_rows()) {
+    const int count = std::min(pass_->logits_rows(), rows - begin);
     const auto size = static_cast<size_t>(count);
     const bool only_largest = OnlyLargestWanted(batch, *plan_, begin, count);
     if (only_largest) {
@@ -195,18 +201,18 @@ Status GpuExecutor::Finish() const {
   return done;
 }
 
-void GpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
+Status GpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
   const uint64_t at = static_cast<uint64_t>(block) * pool_.block_bytes;
   gpu_->Read({pool_.memory.get(), at}, bytes);
   copied_bytes_ += std::ssize(bytes);
-  if (!Finish().ok()) std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  return Finish();
 }
 
 void GpuExecutor::WriteBlock(core::BlockId block, std::span<const std::byte> bytes) {
-  constexpr size_t kMostStaged = 64;
+  constexpr size_t kMostStagedBytes = size_t{16} << 20;
   const gpu::View to = {pool_.memory.get(), static_cast<uint64_t>(block) * pool_.block_bytes};
   copied_bytes_ += std::ssize(bytes);
-  if (staged_.size() >= kMostStaged) static_cast<void>(Finish());
+  if (staged_.size() * bytes.size() >= kMostStagedBytes) static_cast<void>(Finish());
   try {
     gpu_->Write(to, staged_.emplace_back(bytes.begin(), bytes.end()));
   } catch (const std::bad_alloc&) {  // Without a copy it waits.

@@ -1,5 +1,5 @@
-// The executor that computes on a device other than the CPU, with the same
-// bits. Logits come back to the host, which samples.
+// The executor that computes on a device other than the CPU, with the same bits. Where more than
+// the largest logit of a row matters, its logits come back to the host, which samples.
 #ifndef ROPEWAY_EXECUTOR_GPU_EXECUTOR_H_
 #define ROPEWAY_EXECUTOR_GPU_EXECUTOR_H_
 
@@ -37,9 +37,8 @@ class GpuExecutor final : public Executor {
                           int max_num_seqs) override;
   void Launch(const core::Batch& batch) override;  // The device begins.
   StatusOr<core::StepResult> Wait() override;
-  // A lost device reads as zeros; the next Wait tells. WriteBlock returns before the device has the
-  // bytes.
-  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
+  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
+  // Returns before the device has the bytes.
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
 
  private:

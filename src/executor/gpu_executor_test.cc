@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/test_delaying_gpu.h"
 #include "executor/test_failing_gpu.h"
 #include "executor/test_runner.h"
 #include "gpu/test_gpu.h"
@@ -105,6 +106,49 @@ TEST(GpuExecutorTest, NothingAroundASequenceChangesIt) {
   ExpectSame(expected, RunTogether(TinyModel(), OnGpu(how), crowd), "in small chunks");
 }
 
+// What the device reads and writes must not change, nor go, before Finish.
+TEST(GpuExecutorTest, ADeviceMayDoAllAtTheLastMoment) {
+  How how;
+  how.max_rows = 24;
+  const auto expected = RunTogether(TinyModel(), how, Crowd());
+  how.drop_unseen = true;  // Writes blocks, too.
+  how.make = [](const std::shared_ptr<const model::Model>& model, const How& h) {
+    return std::unique_ptr<Executor>(std::make_unique<GpuExecutor>(
+        std::make_unique<DelayingGpu>(gpu::testing::OpenTestGpu()), model, Best(), h.threads));
+  };
+  ExpectSame(expected, RunTogether(TinyModel(), how, Crowd()), "delayed");
+}
+
+// Only the largest logit of a row comes back.
+TEST(GpuExecutorTest, GreedySequencesAreTheCpus) {
+  const auto model = LoadGguf(model::TinyModel("gemma2"));
+  ASSERT_GT(model->config().logit_soft_cap, 0.0F);
+  std::vector<Sequence> crowd;
+  for (const int length : {3, 20, 33}) {
+    crowd.push_back(MakeSequence(length, 12, static_cast<uint64_t>(length), 0.0F));
+    crowd.back().spec.num_logprobs = -1;
+  }
+  How how;
+  const auto all = RunTogether(model, how, crowd);
+  ExpectSame(all, RunTogether(model, OnGpu(how), crowd), "greedy");
+  for (const core::Sampled& sampled : all[0].sampled) how.absent.push_back(sampled.token);
+  const auto others = RunTogether(model, how, crowd);
+  EXPECT_NE(others[0].sampled[0].token, all[0].sampled[0].token);
+  ExpectSame(others, RunTogether(model, OnGpu(how), crowd), "without some tokens");
+}
+
+TEST(GpuExecutorTest, ManyRowsHaveOutputs) {
+  std::vector<Sequence> crowd = {MakeSequence(150, 3, 1, 0.8F), MakeSequence(130, 0, 2, 0.0F),
+                                 MakeSequence(90, 2, 3, 0.0F)};
+  crowd[0].spec.num_prompt_logprobs = 3;
+  crowd[1].spec.pooling = Pooling::kMean;
+  How how;
+  how.max_rows = 400;
+  const auto expected = RunTogether(TinyModel(), how, crowd);
+  ASSERT_EQ(expected[0].scored.size(), 149U);
+  ExpectSame(expected, RunTogether(TinyModel(), OnGpu(how), crowd), "many outputs");
+}
+
 // An FMA that rounds twice, and a sum in another order.
 TEST(GpuExecutorTest, APlantedKernelIsCaught) {
   static std::pair<std::string, std::string> planted;
@@ -156,7 +200,7 @@ TEST(GpuExecutorTest, BlocksMoveBetweenDevices) {
     ASSERT_EQ(first.layout().block_bytes, second.layout().block_bytes);
     std::vector<std::byte> bytes(first.layout().block_bytes);
     for (core::BlockId& block : parts[0].blocks) {
-      first.executor().ReadBlock(block, bytes);
+      ASSERT_TRUE(first.executor().ReadBlock(block, bytes).ok());
       block = second.layout().num_blocks - 1 - block;
       second.executor().WriteBlock(block, bytes);
     }
@@ -189,9 +233,8 @@ TEST(GpuExecutorTest, ALostDeviceIsSaid) {
   const auto lost = executor.Wait();
   EXPECT_EQ(lost.status().code(), StatusCode::kInternal);
   EXPECT_THAT(lost.status().message(), HasSubstr("is lost"));
-  std::vector<std::byte> bytes(layout->block_bytes, std::byte{1});
-  executor.ReadBlock(0, bytes);
-  EXPECT_EQ(std::count(bytes.begin(), bytes.end(), std::byte{0}), std::ssize(bytes));
+  std::vector<std::byte> bytes(layout->block_bytes);
+  EXPECT_FALSE(executor.ReadBlock(0, bytes).ok());
 }
 
 TEST(GpuExecutorTest, MemoryThatIsShortIsSaid) {

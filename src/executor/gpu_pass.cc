@@ -41,8 +41,9 @@ size_t Reserve(std::vector<T>* values, size_t count) {
 }  // namespace
 
 GpuPass::GpuPass(const model::Model& model, const GpuModel& weights, const GpuKvPool& pool,
-                 gpu::Gpu* gpu, gpu::Ops* ops)
-    : model_(model),
+                 gpu::Gpu* gpu, gpu::Ops* ops, int max_rows)
+    : logits_rows_(std::min(kGpuLogitsRows, max_rows)),
+      model_(model),
       config_(model.config()),
       weights_(weights),
       pool_(pool),
@@ -54,7 +55,7 @@ StatusOr<std::unique_ptr<GpuPass>> GpuPass::Make(const model::Model& model, cons
                                                  gpu::Ops* ops, const PlanLimits& limits,
                                                  const std::vector<TokenId>& absent) {
   try {
-    std::unique_ptr<GpuPass> pass(new GpuPass(model, weights, pool, gpu, ops));
+    std::unique_ptr<GpuPass> pass(new GpuPass(model, weights, pool, gpu, ops, limits.max_rows));
     if (Status allocated = pass->Allocate(limits, absent); !allocated.ok()) return allocated;
     return pass;
   } catch (const std::bad_alloc&) {
@@ -84,12 +85,6 @@ StatusOr<View> GpuPass::AllocateBytes(size_t bytes) {
   return View{buffers_.emplace_back(*std::move(buffer)).get(), 0};
 }
 
-StatusOr<Rows> GpuPass::AllocateRows(int64_t rows, int32_t width) {
-  StatusOr<View> at = AllocateBytes(static_cast<size_t>(rows * width) * sizeof(float));
-  if (!at.ok()) return at.status();
-  return Rows{*at, width};
-}
-
 Status GpuPass::AllocateInputs(const PlanLimits& limits, RowInputs* inputs) {
   const auto rows = static_cast<size_t>(limits.max_rows);
   const auto dim = static_cast<size_t>(config_.rope.dim);
@@ -115,69 +110,71 @@ Status GpuPass::AllocateInputs(const PlanLimits& limits, RowInputs* inputs) {
 }
 
 Status GpuPass::Allocate(const PlanLimits& limits, const std::vector<TokenId>& absent) {
-  const int64_t rows = limits.max_rows;
-  const int64_t used = std::max(config_.experts.used, 1);
-  const int32_t inner = std::max({config_.intermediate_size, config_.experts.intermediate_size,
-                                  config_.experts.shared_intermediate_size, 1});
-  const int64_t inner_rows = config_.experts.count > 0 ? rows * used : rows;
+  const auto rows = static_cast<size_t>(limits.max_rows);
+  const auto floats = [](size_t count, int32_t width) {
+    return count * static_cast<size_t>(width) * sizeof(float);
+  };
+  const model::ExpertsConfig& experts = config_.experts;
+  const size_t uses = experts.count > 0 ? rows * static_cast<size_t>(experts.used) : 0;
+  const size_t inner = std::max({floats(rows, config_.intermediate_size),
+                                 floats(rows, experts.shared_intermediate_size),
+                                 floats(uses, experts.intermediate_size)});
+  const size_t hidden = floats(rows, config_.hidden_size);
+  // What is packed: any of these rows.
+  const auto packed = static_cast<int64_t>(
+      std::max({hidden, floats(rows, config_.q_size()), inner}) / sizeof(float));
+  const size_t logits_rows = weights_.output() ? static_cast<size_t>(logits_rows_) : 0;
+  const size_t table_entries = static_cast<size_t>(limits.max_seqs) *
+                               static_cast<size_t>(limits.max_positions / base::kBlockTokens + 1) *
+                               limits.windows.size();
   for (RowInputs* inputs : {&all_, &outputs_}) {
     if (Status status = AllocateInputs(limits, inputs); !status.ok()) return status;
   }
-  const int64_t blocks_of_one = limits.max_positions / base::kBlockTokens + 1;
-  const auto table_entries = static_cast<size_t>(limits.max_seqs * blocks_of_one *
-                                                 static_cast<int64_t>(limits.windows.size()));
   Reserve(&table_begins_, static_cast<size_t>(limits.max_seqs));
-  StatusOr<View> tables = AllocateBytes(Reserve(&tables_, table_entries));
-  if (!tables.ok()) return tables.status();
-  at_tables_ = *tables;
-
   struct Wanted {
-    Rows* rows;
-    int64_t count;
-    int32_t width;
+    View* view;
+    size_t bytes;
   };
-  std::vector<Wanted> wanted = {
-      {&x_, rows, config_.hidden_size},      {&last_, rows, config_.hidden_size},
-      {&normed_, rows, config_.hidden_size}, {&q_, rows, config_.q_size()},
-      {&k_, rows, config_.kv_size()},        {&v_, rows, config_.kv_size()},
-      {&attention_, rows, config_.q_size()}, {&y_, rows, config_.hidden_size},
-      {&gate_, inner_rows, inner},           {&up_, inner_rows, inner},
+  const Wanted wanted[] = {
+      {&at_tables_, Reserve(&tables_, table_entries)},
+      {&x_.at, hidden},
+      {&last_.at, hidden},
+      {&normed_.at, hidden},
+      {&y_.at, hidden},
+      {&q_.at, floats(rows, config_.q_size())},
+      {&attention_.at, floats(rows, config_.q_size())},
+      {&k_.at, floats(rows, config_.kv_size())},
+      {&v_.at, floats(rows, config_.kv_size())},
+      {&gate_, inner},
+      {&up_, inner},
+      {&packed_.levels, gpu::PackedRows::LevelBytes(packed)},
+      {&packed_.scales, gpu::PackedRows::ScaleBytes(packed)},
+      {&packed_.sums, gpu::PackedRows::SumBytes(packed)},
+      {&logits_.at, floats(logits_rows, config_.vocab_size)},
+      {&largest_, floats(logits_rows, 1)},
+      {&largest_ids_, logits_rows * sizeof(TokenId)},
+      {&absent_, absent.size() * sizeof(TokenId)},
+      {&router_logits_.at, experts.count > 0 ? floats(rows, experts.count) : 0},
+      {&shared_weights_.at, experts.count > 0 ? floats(rows, 1) : 0},
+      {&expert_outputs_.at, floats(uses, config_.hidden_size)},
+      {&chosen_, uses * sizeof(int32_t)},
+      {&chosen_weights_, floats(uses, 1)},
   };
-  if (weights_.output()) wanted.push_back({&logits_, kGpuLogitsRows, config_.vocab_size});
-  if (config_.experts.count > 0) {
-    wanted.push_back({&router_logits_, rows, config_.experts.count});
-    wanted.push_back({&shared_weights_, rows, 1});
-    wanted.push_back({&expert_outputs_, rows * used, config_.hidden_size});
-    StatusOr<View> chosen = AllocateBytes(static_cast<size_t>(rows * used) * sizeof(int32_t));
-    if (!chosen.ok()) return chosen.status();
-    chosen_ = *chosen;
-    StatusOr<View> chosen_weights = AllocateBytes(static_cast<size_t>(rows * used) * sizeof(float));
-    if (!chosen_weights.ok()) return chosen_weights.status();
-    chosen_weights_ = *chosen_weights;
-  }
-  absent_count_ = static_cast<int>(absent.size());
-  for (const auto& [view, bytes] : {std::pair{&largest_, kGpuLogitsRows * sizeof(float)},
-                                    {&largest_ids_, kGpuLogitsRows * sizeof(int32_t)},
-                                    {&absent_, absent.size() * sizeof(TokenId)}}) {
-    StatusOr<View> made = AllocateBytes(bytes);
-    if (!made.ok()) return made.status();
-    *view = *made;
-  }
-  Send(absent_, gpu::AsBytes(absent));
   for (const Wanted& one : wanted) {
-    StatusOr<Rows> made = AllocateRows(one.count, one.width);
+    StatusOr<View> made = AllocateBytes(one.bytes);
     if (!made.ok()) return made.status();
-    *one.rows = *made;
+    *one.view = *made;
   }
-  const int64_t packed =
-      std::max(rows * std::max(config_.hidden_size, config_.q_size()), inner_rows * int64_t{inner});
-  for (const auto& [view, bytes] : {std::pair{&packed_.levels, gpu::PackedRows::LevelBytes(packed)},
-                                    {&packed_.scales, gpu::PackedRows::ScaleBytes(packed)},
-                                    {&packed_.sums, gpu::PackedRows::SumBytes(packed)}}) {
-    StatusOr<View> made = AllocateBytes(bytes);
-    if (!made.ok()) return made.status();
-    *view = *made;
+  for (Rows* of_hidden : {&x_, &last_, &normed_, &y_, &expert_outputs_}) {
+    of_hidden->stride = config_.hidden_size;
   }
+  q_.stride = attention_.stride = config_.q_size();
+  k_.stride = v_.stride = config_.kv_size();
+  logits_.stride = config_.vocab_size;
+  router_logits_.stride = experts.count;
+  shared_weights_.stride = 1;
+  absent_count_ = static_cast<int>(absent.size());
+  Send(absent_, gpu::AsBytes(absent));
   return {};
 }
 
@@ -254,16 +251,15 @@ void GpuPass::Begin(const core::Batch& batch, const StepPlan& plan) {
   Embed(all_);
   const int last = config_.num_layers - 1;
   for (int layer = 0; layer < last; ++layer) {
-    ComputeQ(all_, layer, x_);
-    ComputeKv(all_, layer, x_);
+    ComputeQkv(all_, layer, kQ | kKv, x_);
     Attend(all_, layer);
     FinishLayer(all_, layer, x_);
   }
   // In the last layer, rows whose logits are not wanted need only K and V.
-  ComputeKv(all_, last, x_);
+  ComputeQkv(all_, last, kKv, x_);
   if (outputs_.rows == 0) return;
   ops_.Gather(x_, outputs_.at_ids, outputs_.rows, config_.hidden_size, last_);
-  ComputeQ(outputs_, last, last_);
+  ComputeQkv(outputs_, last, kQ, last_);
   Attend(outputs_, last);
   FinishLayer(outputs_, last, last_);
 }
@@ -307,18 +303,15 @@ void GpuPass::Multiply(const DeviceMatrix& matrix, Rows x, int rows, Rows y,
   ops_.MatMul(matrix, {x, packed_}, rows, y, which);
 }
 
-void GpuPass::ComputeQ(const RowInputs& in, int layer, Rows x) {
+void GpuPass::ComputeQkv(const RowInputs& in, int layer, int projections, Rows x) {
   const GpuLayer& weights = weights_.layers()[static_cast<size_t>(layer)];
   const Rows from = Norm(x, weights.attention_norm, weights.attention_norm_bias, in.rows, normed_);
-  PackFor({&weights.q}, from, in.rows);
-  Multiply(weights.q, from, in.rows, q_);
-  RotateHeads(in, layer, config_.num_heads, weights.q_norm, q_);
-}
-
-void GpuPass::ComputeKv(const RowInputs& in, int layer, Rows x) {
-  const GpuLayer& weights = weights_.layers()[static_cast<size_t>(layer)];
-  const Rows from = Norm(x, weights.attention_norm, weights.attention_norm_bias, in.rows, normed_);
-  PackFor({&weights.k, &weights.v}, from, in.rows);
+  PackFor({&weights.q, &weights.k, &weights.v}, from, in.rows);
+  if ((projections & kQ) != 0) {
+    Multiply(weights.q, from, in.rows, q_);
+    RotateHeads(in, layer, config_.num_heads, weights.q_norm, q_);
+  }
+  if ((projections & kKv) == 0) return;
   Multiply(weights.k, from, in.rows, k_);
   Multiply(weights.v, from, in.rows, v_);
   RotateHeads(in, layer, config_.num_kv_heads, weights.k_norm, k_);
@@ -377,8 +370,8 @@ void GpuPass::MultiplyAndAdd(const Addend& addend, Rows from, int rows, Rows x) 
 
 void GpuPass::RunFfn(const GpuFfn& ffn, Rows in, int rows, int inner, Rows out,
                      const gpu::RowMatrices& first, const gpu::RowMatrices& second) {
-  const Rows gate = {gate_.at, inner};
-  const Rows up = {up_.at, inner};
+  const Rows gate = {gate_, inner};
+  const Rows up = {up_, inner};
   if (ffn.gate) Multiply(ffn.gate, in, rows, gate, first);
   Multiply(ffn.up, in, rows, up, first);
   ops_.Activate(ActivationOf(config_.activation), gate, up, rows, inner);

@@ -31,7 +31,7 @@ struct GpuKvPool {
   size_t head_bytes = 0;
 };
 
-// The most rows whose logits are computed together.
+// The most rows whose logits are computed together: GpuPass::logits_rows, if a step has so many.
 inline constexpr int kGpuLogitsRows = 64;
 
 // Thread rule: one thread, Gpu's. What Begin asks for happens until the next
@@ -47,7 +47,7 @@ class GpuPass {
 
   // Computes K and V of all rows, and the last hidden states of the output rows.
   void Begin(const core::Batch& batch, const StepPlan& plan);
-  // The logits of output rows [begin, begin + rows), rows <= kGpuLogitsRows, finished as
+  // The logits of output rows [begin, begin + rows), rows <= logits_rows(), finished as
   // FinishLogits has it, to the host: [rows][vocab_size].
   void GetLogits(int begin, int rows, std::span<float> logits);
   // Only the largest of each row, as Ops::FindLargest has it.
@@ -56,6 +56,8 @@ class GpuPass {
   // final norm if there is one, to the host: [rows][hidden_size].
   void GetHidden(int begin, int rows, std::span<float> hidden);
 
+  // The most rows of GetLogits and GetLargest.
+  int logits_rows() const { return logits_rows_; }
   // Between the host and the device since the last call.
   int64_t TakeCopiedBytes() { return std::exchange(copied_bytes_, 0); }
   // Of the device's memory.
@@ -85,13 +87,12 @@ class GpuPass {
   };
 
   GpuPass(const model::Model& model, const GpuModel& weights, const GpuKvPool& pool, gpu::Gpu* gpu,
-          gpu::Ops* ops);
+          gpu::Ops* ops, int max_rows);
   Status Allocate(const PlanLimits& limits, const std::vector<TokenId>& absent);
   void Send(gpu::View to, std::span<const std::byte> bytes);
   void Get(gpu::View from, std::span<std::byte> bytes);
   void ComputeLogits(int begin, int rows);
   Status AllocateInputs(const PlanLimits& limits, RowInputs* inputs);
-  StatusOr<gpu::Rows> AllocateRows(int64_t rows, int32_t width);
   StatusOr<gpu::View> AllocateBytes(size_t bytes);
 
   void FillTables(const core::Batch& batch);
@@ -99,9 +100,9 @@ class GpuPass {
   void Send(RowInputs* inputs);
 
   void Embed(const RowInputs& in);
-  // Q, or K and V, of the rows in x.
-  void ComputeQ(const RowInputs& in, int layer, gpu::Rows x);
-  void ComputeKv(const RowInputs& in, int layer, gpu::Rows x);
+  enum Projections { kQ = 1, kKv = 2 };
+  // Of the rows in x.
+  void ComputeQkv(const RowInputs& in, int layer, int projections, gpu::Rows x);
   void Attend(const RowInputs& in, int layer);
   void FinishLayer(const RowInputs& in, int layer, gpu::Rows x);
   void ComputeExperts(const RowInputs& in, const GpuLayer& layer, gpu::Rows x);
@@ -118,6 +119,7 @@ class GpuPass {
   void RunFfn(const GpuFfn& ffn, gpu::Rows in, int rows, int inner, gpu::Rows out,
               const gpu::RowMatrices& first = {}, const gpu::RowMatrices& second = {});
 
+  const int logits_rows_;
   const model::Model& model_;
   const model::ModelConfig& config_;
   const GpuModel& weights_;
@@ -140,12 +142,12 @@ class GpuPass {
   gpu::Rows v_;
   gpu::Rows attention_;
   gpu::Rows y_;     // [rows][hidden]
-  gpu::Rows gate_;  // [rows, or uses of experts][intermediate size]
-  gpu::Rows up_;
+  gpu::View gate_;  // [rows, or uses of experts][intermediate size]
+  gpu::View up_;    // as gate_
   gpu::PackedRows packed_;
-  gpu::Rows logits_;       // [kGpuLogitsRows][vocab_size]
-  gpu::View largest_;      // [kGpuLogitsRows] f32
-  gpu::View largest_ids_;  // [kGpuLogitsRows] int32
+  gpu::Rows logits_;       // [logits_rows_][vocab_size]
+  gpu::View largest_;      // [logits_rows_] f32
+  gpu::View largest_ids_;  // [logits_rows_] int32
   gpu::View absent_;       // Ids that are no token.
   int absent_count_ = 0;
   int64_t copied_bytes_ = 0;

@@ -145,6 +145,7 @@ Status StepPlan::Build(const core::Batch& batch) {
     AddPooled(i, batch.items[i], first_row);
     first_row += static_cast<int>(batch.items[i].tokens.size());
   }
+  if (outputs_.size() > limits_.max_rows) return Broken("has more outputs than rows");
   Finish(batch, &all_, all_queues_.get());
   Finish(batch, &outputs_, output_queues_.get());
   return {};
