@@ -93,8 +93,8 @@ TEST_F(RowsTest, Rope) {
                       {17, 3, 128, 96}, {64, 5, 80, 20}, {2, 32, 256, 256}};
   for (const auto& s : shapes) {
     for (const bool halves : {false, true}) {
-      TestRows x = Make(s.rows, s.heads * s.head_dim + 7, 20);
-      TestRows cos_sin = Make(s.rows, s.rope_dim + 2);
+      TestRows x = Make(s.rows, s.heads * s.head_dim + 7, 500);
+      TestRows cos_sin = Make(s.rows, s.rope_dim + 2, 200);
       ops_->Rope(x.rows(), s.rows, s.heads, s.head_dim, s.rope_dim, halves, cos_sin.rows());
       const auto rope = halves ? kReferenceKernels.rope_halves : kReferenceKernels.rope;
       for (int r = 0; r < s.rows; ++r) {

@@ -25,19 +25,20 @@ using kernels::testing::AllSameBits;
 // Mostly numbers of ordinary size, and `odd` times in a thousand one that needs care.
 inline float Number(Rng& rng, int odd) {
   using Limits = std::numeric_limits<float>;
-  constexpr float kOdd[] = {0.0F,
-                            -0.0F,
-                            Limits::infinity(),
-                            -Limits::infinity(),
-                            Limits::quiet_NaN(),
-                            Limits::denorm_min(),
-                            -3e-39F,
-                            Limits::max(),
-                            1e-31F,
-                            -90.0F,
-                            89.0F,
-                            65520.0F,
-                            -6e-8F};
+  const float kOdd[] = {0.0F,
+                        -0.0F,
+                        Limits::infinity(),
+                        -Limits::infinity(),
+                        Limits::quiet_NaN(),
+                        std::bit_cast<float>(0x7FC12345U),
+                        Limits::denorm_min(),
+                        -3e-39F,
+                        Limits::max(),
+                        1e-31F,
+                        -90.0F,
+                        89.0F,
+                        65520.0F,
+                        -6e-8F};
   if (static_cast<int>(rng() % 1000) < odd) return kOdd[rng() % std::size(kOdd)];
   return std::normal_distribution<float>()(rng) * (rng() % 8 == 0 ? 20.0F : 1.0F);
 }
