@@ -79,9 +79,9 @@ def fields_of(request: GenerateRequest, request_id: str) -> dict[str, Any]:
     ids = list(stop.get("stop_token_ids") or []) + list(stop.get("stop_token_ids_hidden") or [])
     if ids:
         fields["stop_token_ids"] = sorted(set(ids))
-    for name in ("logprobs", "prompt_logprobs"):
-        if output.get(name) is not None:
-            fields[name] = int(output[name])
+    # Not prompt_logprobs: an answer has no place for them.
+    if output.get("logprobs") is not None:
+        fields["logprobs"] = int(output["logprobs"])
     fields.update(form_fields(sampling.get("guided_decoding") or {}))
     salt = (request.get("routing") or {}).get("cache_salt")
     if salt:

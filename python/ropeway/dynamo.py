@@ -12,11 +12,13 @@ import asyncio
 import concurrent.futures
 import importlib.metadata
 import logging
+import math
 import os
 import re
 import signal
 import sys
 import tempfile
+import time
 from typing import Any, AsyncGenerator
 
 try:
@@ -40,6 +42,11 @@ BLOCK_TOKENS = 16
 LIFE_SECONDS = 1.0
 # How long another worker may take to say what it serves. It is asked twice.
 ANSWER_SECONDS = 5.0
+# Between two warnings that clients can bring about.
+WARNING_SECONDS = 10.0
+_EVENTS_SOCKET = "events"
+# Of a Unix socket, in bytes.
+_LONGEST_PATH = 107
 # An annotation of a request that asks a worker for what its answers depend on.
 _IDENTITY = "ropeway.identity"
 # All else was not tried: Dynamo's interfaces grow with each release.
@@ -69,6 +76,9 @@ class RopewayWorker(LLMEngine):
         self._idle.set()
         self._leaving = False
         self._identity = ""
+        # Of the warning of a continuation: when it was given, and how often it was not since then.
+        self._warned_at = -math.inf
+        self._unsaid = 0
         self._opening: list[int] = []
         self._ends: set[int] = set()
         self._snapshots: Any = None
@@ -125,8 +135,8 @@ class RopewayWorker(LLMEngine):
         self._loop = asyncio.get_running_loop()
         if self._events and "kv_events" not in self._options:
             # Events hold prompts. Only this user can enter the folder, and no port has to be guessed.
-            self._events_folder = tempfile.TemporaryDirectory(prefix="ropeway-events-")
-            self._options["kv_events"] = f"ipc://{self._events_folder.name}/events"
+            self._events_folder = events_folder()
+            self._options["kv_events"] = f"ipc://{self._events_folder.name}/{_EVENTS_SOCKET}"
         # Without the digest it could not be compared with others.
         options = {**self._options, "digest": "true"}
         engine = await asyncio.to_thread(lambda: ropeway.Engine(self._model, **options))
@@ -248,13 +258,7 @@ class RopewayWorker(LLMEngine):
                 # What looked like the beginning of an answer may be none: a prompt that its sender wrote so.
                 if said or getattr(error.__cause__, "field", "") != "resume_ids":
                     raise
-                # Or it is one, of a worker that answers otherwise. Nobody can tell here, so somebody should hear of it.
-                logger.warning(
-                    "request %s does not go on where it was (right if its prompt ends with words of the assistant's; else "
-                    "another worker answers otherwise than this one): %s",
-                    context.id(),
-                    error,
-                )
+                self._warn_of_continuation(context.id(), error)
                 handles.clear()
                 self._submit(request, context, handles, resumes=False)
                 async for chunk in self._chunks(handles):
@@ -267,6 +271,23 @@ class RopewayWorker(LLMEngine):
             del self._running[id(handles)]
             if not self._running:
                 self._idle.set()
+
+    def _warn_of_continuation(self, request_id: str, error: Exception) -> None:
+        """It may be one, of a worker that answers otherwise. Nobody can tell here, so somebody should hear of it. But any
+        client can bring it about, as often as it likes."""
+        now = time.monotonic()
+        if now - self._warned_at < WARNING_SECONDS:
+            self._unsaid += 1
+            return
+        logger.warning(
+            "request %s does not go on where it was (right if its prompt ends with words of the assistant's; else another "
+            "worker answers otherwise than this one); %d more since the last warning: %s",
+            request_id,
+            self._unsaid,
+            error,
+        )
+        self._warned_at = now
+        self._unsaid = 0
 
     async def _chunks(self, handles: list[ropeway.Handle]) -> AsyncGenerator[GenerateChunk, None]:
         if len(handles) == 1:
@@ -398,6 +419,15 @@ async def _ask_identity(client: Any, instance: int) -> Any:
         if isinstance(said, dict) and _IDENTITY in said:
             return said[_IDENTITY]
     return None
+
+
+def events_folder() -> "tempfile.TemporaryDirectory[str]":
+    prefix = "ropeway-events-"
+    folder = tempfile.TemporaryDirectory(prefix=prefix)
+    if len(os.fsencode(f"{folder.name}/{_EVENTS_SOCKET}")) <= _LONGEST_PATH:
+        return folder
+    folder.cleanup()
+    return tempfile.TemporaryDirectory(prefix=prefix, dir="/tmp")
 
 
 def source_address(address: str) -> str | None:

@@ -113,6 +113,8 @@ class FieldsTest(unittest.TestCase):
         self.assertNotEqual(requests.seed_of("5d97f200"), requests.seed_of("5d97f201"))
         hidden = changed(TEXT, stop_conditions={"stop_token_ids_hidden": [2, 0], "stop_token_ids": [2]})
         self.assertEqual(requests.fields_of(hidden, "x")["stop_token_ids"], [0, 2])
+        # Dynamo has no place for them in an answer, so they are not computed.
+        self.assertNotIn("prompt_logprobs", requests.fields_of(changed(TEXT, output_options={"prompt_logprobs": 1}), "x"))
 
     def test_a_limit_of_none_is_a_limit(self):
         self.assertEqual(requests.fields_of(changed(TEXT, stop_conditions={"max_tokens": 0}), "x")["max_tokens"], 0)
@@ -297,7 +299,13 @@ class WorkerTest(unittest.IsolatedAsyncioTestCase):
         begun = dict(CHAT, token_ids=CHAT["token_ids"] + [5, 6, 7, 8, 9])
         with self.assertLogs("ropeway.dynamo", "WARNING") as logs:
             await self.answer(begun)
+            await self.answer(begun)
+            await self.answer(begun)
+        self.assertEqual(len(logs.output), 1)  # Any client can bring it about.
         self.assertIn("does not go on where it was", logs.output[0])
+        with self.assertLogs("ropeway.dynamo", "WARNING") as logs, unittest.mock.patch.object(dynamo, "WARNING_SECONDS", 0):
+            await self.answer(begun)
+        self.assertIn("2 more", logs.output[0])
 
     async def test_snapshots_go_on_after_a_failure(self):
         published = []
@@ -381,6 +389,16 @@ class EventsTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode), 0o700)
         await worker.cleanup()
         self.assertFalse(os.path.exists(os.path.dirname(path)))
+
+    async def test_a_socket_has_a_short_path(self):
+        long = f"{self.folder.name}/{'x' * 100}"
+        os.mkdir(long)
+        with unittest.mock.patch.object(tempfile, "tempdir", long):
+            worker, _ = await self.made()
+            await worker.start(1)
+        (source,) = await worker.kv_event_sources()
+        self.assertLess(len(source.endpoint.removeprefix("ipc://")), 108)
+        await worker.cleanup()
 
     async def test_there_are_none_without_a_prefix_cache(self):
         self.assertEqual(await self.sources_of("--prefix-caching", "off"), [])
