@@ -341,15 +341,26 @@ nb::object IfAsked(const PyDelta& self) {
 }
 
 void DefineDelta(nb::module_* module) {
-  nb::class_<PyDelta>(*module, "Delta")
-      .def_prop_ro("text", [](const PyDelta& self) { return self.delta.text; })
-      .def_prop_ro("token_ids", [](const PyDelta& self) { return IdsOf(self.delta.tokens); })
-      .def_prop_ro("logprobs", &IfAsked<&LogprobsOf>)
-      .def_prop_ro("top_ids", &IfAsked<&TopIdsOf>)
-      .def_prop_ro("top_logprobs", &IfAsked<&TopLogprobsOf>)
-      .def_prop_ro("reasoning", [](const PyDelta& self) { return self.delta.reasoning; })
-      .def_prop_ro("tool_calls",
-                   [](const PyDelta& self) { return PiecesOf(self.delta.tool_calls); })
+  nb::class_<PyDelta>(*module, "Delta", "What a request has generated since the last delta.")
+      .def_prop_ro(
+          "text", [](const PyDelta& self) { return self.delta.text; }, "Of the answer.")
+      .def_prop_ro(
+          "token_ids", [](const PyDelta& self) { return IdsOf(self.delta.tokens); },
+          "Their text may come with a later delta: a token may end within a character.")
+      .def_prop_ro(
+          "logprobs", &IfAsked<&LogprobsOf>,
+          "float32, shape (n,): of the raw distribution. None unless `logprobs` was asked for.")
+      .def_prop_ro("top_ids", &IfAsked<&TopIdsOf>,
+                   "int32, shape (n, k): the most probable tokens; -1 where there are fewer.")
+      .def_prop_ro("top_logprobs", &IfAsked<&TopLogprobsOf>,
+                   "float32, shape (n, k); NaN where there are fewer.")
+      .def_prop_ro(
+          "reasoning", [](const PyDelta& self) { return self.delta.reasoning; },
+          "What the model thinks before it answers; it is not in `text`.")
+      .def_prop_ro(
+          "tool_calls", [](const PyDelta& self) { return PiecesOf(self.delta.tool_calls); },
+          "Pieces of calls: {\"index\", \"id\", \"name\", \"arguments\"}; id and name with a "
+          "call's first.")
       .def("__repr__", [](const PyDelta& self) {
         return nb::str("Delta(text={!r}, token_ids={!r})")
             .attr("format")(self.delta.text, IdsOf(self.delta.tokens));

@@ -8,7 +8,10 @@ from ropeway._program import path
 
 def main() -> None:
     program = path()
-    os.execv(program, [program, *sys.argv[1:]])
+    try:
+        os.execv(program, [program, *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"python -m ropeway: there is no {program} to run, which `pip install .` puts there: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -257,7 +257,8 @@ class Engine:
             tenant: whose request it is.
             cache_scope: requests share KV blocks only within a scope.
             choice: which of several answers to the same request and seed; 0.
-            resume_ids: what another engine had generated of this very request.
+            resume_ids: what another engine had generated of this very request. The result holds what
+                comes behind it; its usage counts all.
 
         Raises InvalidArgumentError for a field that is unknown or wrong, ResourceExhaustedError for a
         full queue. What happens later is raised where the result is asked for.

@@ -16,9 +16,11 @@ class Delta:
     """What a request has generated since the last delta."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """Of the answer."""
     @property
-    def token_ids(self) -> list[int]: ...
+    def token_ids(self) -> list[int]:
+        """Their text may come with a later delta: a token may end within a character."""
     @property
     def logprobs(self) -> np.ndarray | None:
         """float32, shape (n,): of the raw distribution. None unless `logprobs` was asked for."""

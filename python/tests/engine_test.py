@@ -5,6 +5,7 @@ import asyncio
 import ctypes
 import gc
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -66,6 +67,13 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(self.engine.detokenize(as_ids), rendered)
         self.assertEqual(self.engine.generate(as_ids, max_tokens=6, temperature=0).text, chat.text)
         self.assertIn("im_start", self.engine.chat_template)
+
+    def test_classes_explain_themselves(self):
+        for made in (ropeway.Delta, ropeway.Engine, ropeway.Handle, ropeway.Result):
+            names = [name for name in dir(made) if not name.startswith("_")]
+            self.assertGreater(len(made.__doc__ or ""), 20, made)
+            for name in names if made is ropeway.Delta else ():
+                self.assertTrue(getattr(made, name).__doc__, name)
 
     def test_deltas_make_up_the_result(self):
         handle = self.engine.submit("One, two,", max_tokens=12, seed=1, logprobs=0)
@@ -485,6 +493,16 @@ class LifeTest(unittest.TestCase):
         )
         done = subprocess.run([sys.executable, "-c", script], timeout=30, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_the_program_may_be_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(f"{folder}/ropeway")
+            for source in pathlib.Path(ropeway.__file__).parent.glob("*.*"):
+                os.symlink(source.resolve(), f"{folder}/ropeway/{source.name}")
+            done = subprocess.run([sys.executable, "-m", "ropeway", "serve"], env={**os.environ, "PYTHONPATH": folder},
+                                  capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"\Apython -m ropeway: there is no .*/bin/ropeway[^\n]*\n\Z")
 
     def test_a_fork_leaves_the_engine_behind(self):
         script = (
