@@ -45,19 +45,14 @@ class Waker:
     def forget(self, handle: _ropeway.Handle, key: int) -> None:
         handle.forget(self._queue, key)
 
-    async def wait(self, key: int, seconds: float | None = None) -> None:
-        """Returns when there may be something new, or after so many seconds. Look before: what came earlier is not told
-        again."""
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
+    async def wait(self, key: int) -> None:
+        """Returns when there may be something new, or at a nudge. Look before: what came earlier is not told again."""
+        future = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(key, [])
         waiting.append(future)
-        timer = None if seconds is None else loop.call_later(seconds, _finish, future)
         try:
             await future
         finally:
-            if timer is not None:
-                timer.cancel()
             waiting.remove(future)
             if not waiting:
                 self._waiting.pop(key, None)
@@ -65,13 +60,13 @@ class Waker:
     def wake(self) -> None:
         keys, every = self._queue.take()
         for key in list(self._waiting) if every else keys:
-            for future in self._waiting.get(key, ()):
-                _finish(future)
+            self.nudge(key)
 
-
-def _finish(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
+    def nudge(self, key: int) -> None:
+        """Ends the waits for this key, though there is nothing new."""
+        for future in self._waiting.get(key, ()):
+            if not future.done():
+                future.set_result(None)
 
 
 def _wake(waker: "weakref.ref[Waker]") -> None:

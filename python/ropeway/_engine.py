@@ -126,23 +126,27 @@ class Deltas:
         if self._key != 0 and self._generation == _fork.generation:
             self._waker.forget(self._raw, self._key)
 
-    async def next_within(self, seconds: float | None) -> Delta | Literal[False] | None:
-        """The next delta; False if none came so long, None behind the last."""
+    async def next_or_nudge(self) -> Delta | Literal[False] | None:
+        """The next delta; False if a nudge came before it, None behind the last."""
         if self._generation != _fork.generation:
             _fork.refuse()
         self._waker.check_loop()
-        while (taken := self._raw.take()) is False:
-            await self._waker.wait(self._key, seconds)
-            if seconds is not None:
-                return self._raw.take()
+        taken = self._raw.take()
+        if taken is False:
+            await self._waker.wait(self._key)
+            taken = self._raw.take()
         return taken
 
+    def nudge(self) -> None:
+        self._waker.nudge(self._key)
+
     async def __anext__(self) -> Delta:
-        taken = await self.next_within(None)
-        if taken:
-            return taken
-        self._raw.result()
-        raise StopAsyncIteration
+        while (taken := await self.next_or_nudge()) is False:
+            pass
+        if taken is None:
+            self._raw.result()
+            raise StopAsyncIteration
+        return taken
 
 
 class Handle:

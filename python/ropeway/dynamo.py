@@ -33,6 +33,7 @@ except ModuleNotFoundError as missing:
 
 import ropeway
 from ropeway._dynamo_requests import chunk_of, exception_of, fields_of, prompt_end
+from ropeway._engine import Deltas
 
 logger = logging.getLogger(__name__)
 
@@ -324,8 +325,13 @@ class RopewayWorker(LLMEngine):
 
     async def _choice(self, handle: ropeway.Handle, index: int) -> AsyncGenerator[GenerateChunk, None]:
         deltas = aiter(handle)
-        while (delta := await deltas.next_within(LIFE_SECONDS)) is not None:
-            yield chunk_of(delta, index) if delta else {"token_ids": [], "index": index}
+        # One task a stream: a timer for each token would cost more.
+        nudges = asyncio.create_task(_nudge(deltas))
+        try:
+            while (delta := await deltas.next_or_nudge()) is not None:
+                yield chunk_of(delta, index) if delta else {"token_ids": [], "index": index}
+        finally:
+            nudges.cancel()
         # Without usage: the front counts, and is right after a change of workers, too.
         yield {"token_ids": [], "index": index, "finish_reason": (await self._result(handle)).finish_reason}
 
@@ -401,6 +407,12 @@ class RopewayWorker(LLMEngine):
         engine = self._engine
         assert engine is not None
         metrics.register_prometheus_expfmt_callback(engine.metrics)
+
+
+async def _nudge(deltas: Deltas) -> None:
+    while True:
+        await asyncio.sleep(LIFE_SECONDS)
+        deltas.nudge()
 
 
 async def _ask_identity(client: Any, instance: int) -> Any:
