@@ -37,6 +37,9 @@ constexpr int64_t kOwnDescriptors = 96;
 constexpr int64_t kLoopDescriptors = 3;
 constexpr int64_t kDiskTierDescriptors = 448;
 constexpr int64_t kStateDescriptors = 96;
+// Of the readers of KV events: kvcache::EventSocket::kMostPeers, some that are accepted before it
+// sees that they are too many, and its own.
+constexpr int64_t kEventDescriptors = 128;
 constexpr int64_t kLeastConnections = 16;
 
 StatusOr<std::vector<std::string>> CommaList(const std::string& text) {
@@ -307,6 +310,7 @@ std::vector<std::string> SecretsOthersCanRead(const FrontFlags& flags) {
 DescriptorsBehind EngineDescriptors(const EngineOptions& engine) {
   DescriptorsBehind behind;
   behind.fixed = (engine.cache.disk_path.empty() ? 0 : kDiskTierDescriptors) +
+                 (engine.cache.events_address.empty() ? 0 : kEventDescriptors) +
                  StateDescriptors(engine.sessions);
   return behind;
 }

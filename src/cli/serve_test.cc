@@ -270,6 +270,12 @@ TEST_F(ServeTest, ConnectionsAreLoweredToTheDescriptors) {
   limits = {};
   EXPECT_TRUE(FitDescriptors(1024, engine, &options).ok());
   EXPECT_LT(limits.max_connections, alone) << "RocksDB needs some";
+  const int with_disk = limits.max_connections;
+  engine.cache.events_address = "5557";
+  limits = {};
+  EXPECT_TRUE(FitDescriptors(2048, engine, &options).ok());
+  EXPECT_LE(limits.max_connections, with_disk + 1024 - 64) << "readers of events need some";
+  engine.cache.events_address = "";
   limits = {};
   const Status few = FitDescriptors(64, engine, &options);
   EXPECT_EQ(few.code(), StatusCode::kResourceExhausted);
