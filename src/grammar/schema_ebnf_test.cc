@@ -93,7 +93,7 @@ TEST_F(SchemaEbnfTest, WhateverIsAcceptedIsValid) {
     }
   }
   EXPECT_EQ(schemas, 282);
-  EXPECT_EQ(supported, 209) << unsupported;
+  EXPECT_EQ(supported, 210) << unsupported;
   EXPECT_GE(accepted, 1600);
 }
 
@@ -220,6 +220,41 @@ TEST_F(SchemaEbnfTest, TypesBesideReferencesAndAlternatives) {
   EXPECT_EQ(RejectionOf(R"({"oneOf": [{"type": "integer"}, {"const": 1.5}]})"), "");
   EXPECT_THAT(RejectionOf(R"({"oneOf": [{"type": "integer"}, {"const": 1.0}]})"),
               HasSubstr("may both be valid"));
+}
+
+// NVIDIA Dynamo asks so for calls of one of several functions.
+TEST_F(SchemaEbnfTest, AlternativesWithoutATypeHaveThatBesideThem) {
+  const std::string calls =
+      R"({"type": "array", "items": {"type": "object", "anyOf": [
+          {"properties": {"name": {"const": "a"}, "parameters": {"type": "object"}},
+           "required": ["name", "parameters"]},
+          {"properties": {"name": {"const": "b"}, "parameters": {"type": "integer"}},
+           "required": ["name", "parameters"]}]}, "minItems": 1})";
+  EXPECT_EQ(RejectionOf(calls), "");
+  ExpectAll("accepted", calls,
+            {R"([{"name": "a", "parameters": {}}])",
+             R"([{"name": "b", "parameters": 1}, {"name": "a", "parameters": {}}])"});
+  ExpectAll("rejected", calls,
+            {"[]", "[1]", R"([{"name": "a", "parameters": 1}])", R"([{"name": "b"}])"});
+  // All of the types, and each keyword for its own.
+  const std::string mixed = R"({"type": ["string", "integer"],
+                                "anyOf": [{"minLength": 2, "maximum": 5}, {"const": "a"}]})";
+  ExpectAll("accepted", mixed, {"\"ab\"", "\"a\"", "5"});
+  ExpectAll("rejected", mixed, {"\"b\"", "6", "null", "[]"});
+  const std::string any = R"({"type": "boolean", "anyOf": [{"anyOf": [{}, {"title": "x"}]}]})";
+  ExpectAll("accepted", any, {"true"});
+  ExpectAll("rejected", any, {"null", "1"});
+  const std::string one = R"({"type": "object", "oneOf": [
+      {"properties": {"is": {"const": 1}}}, {"properties": {"is": {"const": 2}}}]})";
+  ExpectAll("accepted", one, {R"({"is": 1})", R"({"is": 2})"});
+  ExpectAll("rejected", one, {"{}", "[]"});
+  EXPECT_EQ(RejectionOf(R"({"type": "object", "anyOf": [{"minimum": 1}]})"),
+            "at '#/anyOf/0': the keyword 'minimum' is for the type 'number', which 'type' does not "
+            "have");
+  // What a reference leads to stands for itself.
+  EXPECT_THAT(RejectionOf(R"({"type": "object", "anyOf": [{"$ref": "#/$defs/a"}],
+                              "$defs": {"a": {"properties": {}}}})"),
+              HasSubstr("'#/anyOf/0' has"));
 }
 
 TEST_F(SchemaEbnfTest, LengthsCountCharacters) {

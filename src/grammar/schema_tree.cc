@@ -150,10 +150,10 @@ unsigned BitOf(const Json& value) {
   return kAllTypes;
 }
 
-// The types of the keyword; without it none.
+// The types of the keyword; without it those that are inherited, or none.
 std::vector<Type> ReadTypes(const Place& place) {
   const Json* const given = Find(*place.schema, "type");
-  if (given == nullptr) return {};
+  if (given == nullptr) return place.inherited;
   std::vector<Type> types;
   const auto add = [&](const Json& name) {
     const std::optional<Type> type =
@@ -379,7 +379,16 @@ std::optional<Place> SchemaTree::Child(const Place& place, const char* keyword) 
 std::vector<Place> SchemaTree::Alternatives(const Place& place, const char* keyword,
                                             const Keywords& keywords) const {
   std::vector<Place> alternatives = List(place, keyword);
-  for (const Place& each : alternatives) CheckTypes(place, keyword, keywords, each);
+  for (Place& each : alternatives) {
+    if (each.schema->is_object()) {
+      each.inherited = keywords.types;
+      const Form form = Read(each).form;
+      if (form == Form::kReference || form == Form::kAllOf || form == Form::kValues) {
+        each.inherited.clear();
+      }
+    }
+    CheckTypes(place, keyword, keywords, each);
+  }
   return alternatives;
 }
 
@@ -461,6 +470,14 @@ std::optional<Place> SchemaTree::Resolve(Place place) const {
   return std::nullopt;
 }
 
+unsigned SchemaTree::BitsOf(const Place& place, const Keywords& keywords) {
+  // Without `type` the other keywords say nothing of values of other types.
+  if (Find(*place.schema, "type") == nullptr && place.inherited.empty()) return kAllTypes;
+  unsigned types = 0;
+  for (const Type type : keywords.types) types |= NameOf(type).bits;
+  return types;
+}
+
 unsigned SchemaTree::TypesOf(const Place& place, int depth) const {
   const std::optional<Place> schema = depth > kMaxHops ? std::nullopt : Resolve(place);
   if (!schema) return kAllTypes;
@@ -476,12 +493,9 @@ unsigned SchemaTree::TypesOf(const Place& place, int depth) const {
       for (const Place& each : List(*schema, keywords.form == Form::kAnyOf ? "anyOf" : "oneOf")) {
         types |= TypesOf(each, depth + 1);
       }
-      return types;
+      return types & BitsOf(*schema, keywords);
     default:
-      // Without `type` the other keywords say nothing of values of other types.
-      if (Find(*schema->schema, "type") == nullptr) return kAllTypes;
-      for (const Type type : keywords.types) types |= NameOf(type).bits;
-      return types;
+      return BitsOf(*schema, keywords);
   }
 }
 

@@ -21,13 +21,15 @@ std::string Shown(const std::string& text, size_t most = 128);
 
 [[noreturn]] void Reject(const std::string& path, std::string_view why);
 
+enum class Type { kNull, kBoolean, kInteger, kNumber, kString, kArray, kObject };
+
 // A schema in its tree, and the JSON pointer to it.
 struct Place {
   const nlohmann::ordered_json* schema;
   std::string path;
+  // The `type` that it takes over from beside the anyOf or oneOf that it is in; empty: none.
+  std::vector<Type> inherited = {};
 };
-
-enum class Type { kNull, kBoolean, kInteger, kNumber, kString, kArray, kObject };
 
 // What a schema is built on. Each form allows its own keywords.
 enum class Form { kAny, kReference, kAllOf, kValues, kAnyOf, kOneOf, kTypes };
@@ -70,7 +72,8 @@ class SchemaTree {
   std::vector<Place> List(const Place& place, const char* keyword) const;
   // The schema under `keyword`.
   std::optional<Place> Child(const Place& place, const char* keyword) const;
-  // The members of anyOf or oneOf. Those of other types than `keywords` has are rejected.
+  // The members of anyOf or oneOf, which inherit the types that `keywords` has if they have none.
+  // Those of other types are rejected.
   std::vector<Place> Alternatives(const Place& place, const char* keyword,
                                   const Keywords& keywords) const;
   // Rejects `place` if `member`, which stands under its `keyword`, has other types than `keywords`.
@@ -90,6 +93,8 @@ class SchemaTree {
  private:
   // A bit for each type that a valid value may have.
   unsigned TypesOf(const Place& place, int depth) const;
+  // Those that `place` inherits or has; without any all.
+  static unsigned BitsOf(const Place& place, const Keywords& keywords);
   bool ExcludeByValue(const Place& a, const Place& b) const;
 
   static void RejectIds(const Place& place);
