@@ -4,7 +4,7 @@
 
 namespace ropeway::gpu {
 
-extern const char kLanguageText[];       // device/language.h
+extern const char kLanguageText[];       // device/language.cl
 extern const char kMathConstantsText[];  // kernels/math_constants.h
 extern const char kFloatsText[];     // device/floats.cl: exp and sums, as the reference has them.
 extern const char kRowsText[];       // device/rows.cl: operations on rows of floats.
