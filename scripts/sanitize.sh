@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 preset=${1:-}
 case $preset in
-  asan) target=unit_tests labels='^(base|net|core|answer|tokenizer|grammar|kernels|model|sampling|kvcache|policy|scheduler|executor|store|service|engine|http|api|server|gateway|flags|loadgen|hub|cli|sim)$' ;;
+  asan) target=unit_tests labels='^(base|net|core|answer|tokenizer|grammar|kernels|gpu|model|sampling|kvcache|policy|scheduler|executor|store|service|engine|http|api|server|gateway|flags|loadgen|hub|cli|sim)$' ;;
   tsan) target=thread_tests labels='^(base|net|kvcache|executor|store|service|engine|http|server|gateway)$' ;;
   *) die "usage: sanitize.sh asan|tsan [ctest flags]" ;;
 esac
