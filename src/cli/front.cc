@@ -39,7 +39,7 @@ constexpr int64_t kDiskTierDescriptors = 448;
 constexpr int64_t kStateDescriptors = 96;
 // Of the readers of KV events: kvcache::EventSocket::kMostPeers, some that are accepted before it
 // sees that they are too many, and its own.
-constexpr int64_t kEventDescriptors = 128;
+constexpr int64_t kEventDescriptors = 192;
 constexpr int64_t kLeastConnections = 16;
 
 StatusOr<std::vector<std::string>> CommaList(const std::string& text) {

@@ -29,6 +29,9 @@ constexpr int kMostUnread = 4096;
 // Messages of one reader that wait. libzmq applies also those that come while it applies the
 // others: with a longer queue a fast reader would not let it end.
 constexpr int kMostUnheard = 1;
+// Connections that wait to be accepted. Few, for libzmq accepts them all before the publisher's
+// thread sees that they are too many.
+constexpr int kBacklog = 16;
 constexpr int kMostHeardAtOnce = 1024;
 // Readers send nothing but subscriptions; their handshake may hold a name of 255 bytes.
 constexpr size_t kMostFromReader = 512;
@@ -148,7 +151,7 @@ Status EventSocket::Open(const std::string& address, const std::string& endpoint
   // Each subscription is passed on, not only the first to a topic. Readers by IPv6 may come, too.
   if (xpub_ == nullptr || !Set(ZMQ_XPUB_VERBOSE, 1) || !Set(ZMQ_SNDHWM, kMostUnread) ||
       !Set(ZMQ_RCVHWM, kMostUnheard) || !Set(ZMQ_MAXMSGSIZE, static_cast<int64_t>(frame_.size())) ||
-      !Set(ZMQ_LINGER, kLingerMs) || !Set(ZMQ_TCP_KEEPALIVE, 1) ||
+      !Set(ZMQ_BACKLOG, kBacklog) || !Set(ZMQ_LINGER, kLingerMs) || !Set(ZMQ_TCP_KEEPALIVE, 1) ||
       !Set(ZMQ_TCP_KEEPALIVE_IDLE, kKeepAliveSeconds) ||
       !Set(ZMQ_IPV6, endpoint.starts_with("tcp://[") ? 1 : 0) ||
       zmq_socket_monitor(xpub_, kMonitor, kEvents) != 0) {
