@@ -143,6 +143,7 @@ class OpenClGpu final : public Gpu {
   ~OpenClGpu() override {
     if (queue_ != nullptr) {
       cl_.clFinish(queue_);
+      for (const cl_event event : events_) cl_.clReleaseEvent(event);
       cl_.clReleaseCommandQueue(queue_);
     }
     if (context_ != nullptr) cl_.clReleaseContext(context_);
@@ -162,17 +163,22 @@ class OpenClGpu final : public Gpu {
   const DeviceInfo& info() const override { return info_; }
 
   StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size) override {
+    const Status none(
+        StatusCode::kResourceExhausted,
+        fmt::format("the device {} has no {} bytes of memory in one piece", info_.name, size));
+    if (size > info_.max_buffer_bytes) return none;
     cl_int error = CL_SUCCESS;
-    cl_mem memory = nullptr;
-    if (size <= info_.max_buffer_bytes) {
-      memory = cl_.clCreateBuffer(context_, CL_MEM_READ_WRITE, size, nullptr, &error);
+    const cl_mem memory = cl_.clCreateBuffer(context_, CL_MEM_READ_WRITE, size, nullptr, &error);
+    if (memory == nullptr) return none;
+    auto buffer = std::make_unique<ClBuffer>(cl_, memory, size);
+    // Drivers take the memory when it is first used: without a use a step would be told that there
+    // is none.
+    const char byte = 0;
+    if (cl_.clEnqueueWriteBuffer(queue_, memory, CL_TRUE, 0, 1, &byte, 0, nullptr, nullptr) !=
+        CL_SUCCESS) {
+      return none;
     }
-    if (memory == nullptr) {
-      return Status(
-          StatusCode::kResourceExhausted,
-          fmt::format("the device {} has no {} bytes of memory in one piece", info_.name, size));
-    }
-    return std::unique_ptr<Buffer>(std::make_unique<ClBuffer>(cl_, memory, size));
+    return std::unique_ptr<Buffer>(std::move(buffer));
   }
 
   StatusOr<std::unique_ptr<Program>> Build(const std::string& source) override {
@@ -196,16 +202,18 @@ class OpenClGpu final : public Gpu {
 
   void Write(View to, std::span<const std::byte> bytes) override {
     if (bytes.empty()) return;
-    Note("writing to the device",
-         cl_.clEnqueueWriteBuffer(queue_, MemoryOf(to), CL_FALSE, to.offset, bytes.size(),
-                                  bytes.data(), 0, nullptr, nullptr));
+    cl_event event = nullptr;
+    const cl_int error = cl_.clEnqueueWriteBuffer(queue_, MemoryOf(to), CL_FALSE, to.offset,
+                                                  bytes.size(), bytes.data(), 0, nullptr, &event);
+    Asked("writing to the device", error, event);
   }
 
   void Read(View from, std::span<std::byte> bytes) override {
     if (bytes.empty()) return;
-    Note("reading from the device",
-         cl_.clEnqueueReadBuffer(queue_, MemoryOf(from), CL_FALSE, from.offset, bytes.size(),
-                                 bytes.data(), 0, nullptr, nullptr));
+    cl_event event = nullptr;
+    const cl_int error = cl_.clEnqueueReadBuffer(queue_, MemoryOf(from), CL_FALSE, from.offset,
+                                                 bytes.size(), bytes.data(), 0, nullptr, &event);
+    Asked("reading from the device", error, event);
   }
 
   void Launch(const Kernel& kernel, Groups groups, int lanes,
@@ -217,12 +225,24 @@ class OpenClGpu final : public Gpu {
     const size_t local[2] = {static_cast<size_t>(lanes), 1};
     const size_t global[2] = {static_cast<size_t>(groups.x) * local[0],
                               static_cast<size_t>(groups.y)};
-    Note("starting a kernel", cl_.clEnqueueNDRangeKernel(queue_, called, 2, nullptr, global, local,
-                                                         0, nullptr, nullptr));
+    cl_event event = nullptr;
+    const cl_int error =
+        cl_.clEnqueueNDRangeKernel(queue_, called, 2, nullptr, global, local, 0, nullptr, &event);
+    Asked("starting a kernel", error, event);
   }
 
   Status Finish() override {
     Note("waiting for the device", cl_.clFinish(queue_));
+    // A command that ended abnormally is none of clFinish's errors.
+    for (const cl_event event : events_) {
+      cl_int status = CL_COMPLETE;
+      Note("asking how a command ended",
+           cl_.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
+                              nullptr));
+      if (status < 0) Note("a command ended abnormally", status);
+      cl_.clReleaseEvent(event);
+    }
+    events_.clear();
     return failure_;
   }
 
@@ -244,6 +264,12 @@ class OpenClGpu final : public Gpu {
     set(sizeof offset, &offset);
   }
 
+  // A command was put into the queue, or was not.
+  void Asked(const char* what, cl_int error, cl_event event) {
+    Note(what, error);
+    if (error == CL_SUCCESS) events_.push_back(event);
+  }
+
   // The first failure stays: what follows is its consequence.
   void Note(const char* what, cl_int error) {
     if (error != CL_SUCCESS && failure_.ok()) {
@@ -258,6 +284,7 @@ class OpenClGpu final : public Gpu {
   const DeviceInfo info_;
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;
+  std::vector<cl_event> events_;  // Of the commands since Finish.
   Status failure_;
 };
 
@@ -276,19 +303,23 @@ StatusOr<std::unique_ptr<Gpu>> OpenOpenCl(int index) {
   if (cl == nullptr) {
     return Status(StatusCode::kNotFound, "there is no OpenCL here: libOpenCL.so.1 is missing");
   }
-  const std::vector<Found> found = FindDevices(*cl);
+  return OpenOpenClWith(*cl, index);
+}
+
+StatusOr<std::unique_ptr<Gpu>> OpenOpenClWith(const OpenClLibrary& cl, int index) {
+  const std::vector<Found> found = FindDevices(cl);
   if (index < 0 || static_cast<size_t>(index) >= found.size()) {
     return Status(StatusCode::kNotFound,
                   fmt::format("there is no OpenCL device {}: there are {}", index, found.size()));
   }
-  OpenClDevice device = Describe(*cl, found[static_cast<size_t>(index)]);
+  OpenClDevice device = Describe(cl, found[static_cast<size_t>(index)]);
   if (!device.unfit.empty()) {
     return Status(StatusCode::kUnimplemented,
                   fmt::format("the device {} cannot give the same bits as the CPU: {}",
                               device.info.name, device.unfit));
   }
   auto gpu =
-      std::make_unique<OpenClGpu>(*cl, found[static_cast<size_t>(index)], std::move(device.info));
+      std::make_unique<OpenClGpu>(cl, found[static_cast<size_t>(index)], std::move(device.info));
   Status opened = gpu->Open();
   if (!opened.ok()) return opened;
   return std::unique_ptr<Gpu>(std::move(gpu));

@@ -1,11 +1,15 @@
-// Internal to this room: the functions of libOpenCL.so.1.
+// Internal to this room and its tests: the functions of libOpenCL.so.1.
 #ifndef ROPEWAY_GPU_OPENCL_LIBRARY_H_
 #define ROPEWAY_GPU_OPENCL_LIBRARY_H_
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
+#include <memory>
 #include <string>
+
+#include "gpu/gpu.h"
+#include "ropeway/status.h"
 
 namespace ropeway::gpu {
 
@@ -20,7 +24,7 @@ struct OpenClLibrary {
   F(clCreateBuffer) F(clReleaseMemObject) F(clCreateProgramWithSource) F(clBuildProgram) \
   F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) \
   F(clSetKernelArg) F(clEnqueueNDRangeKernel) F(clEnqueueReadBuffer) \
-  F(clEnqueueWriteBuffer) F(clFinish)
+  F(clEnqueueWriteBuffer) F(clFinish) F(clGetEventInfo) F(clReleaseEvent)
 // clang-format on
 #define ROPEWAY_DECLARE(name) decltype(&::name) name = nullptr;
   ROPEWAY_OPENCL_FUNCTIONS(ROPEWAY_DECLARE)
@@ -29,6 +33,9 @@ struct OpenClLibrary {
 
 // "CL_OUT_OF_RESOURCES", or the number.
 std::string OpenClErrorName(cl_int error);
+
+// OpenOpenCl (opencl.h) with this library, which must outlive the result.
+StatusOr<std::unique_ptr<Gpu>> OpenOpenClWith(const OpenClLibrary& cl, int index);
 
 }  // namespace ropeway::gpu
 

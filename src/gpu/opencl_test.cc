@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "gpu/opencl_library.h"
 #include "gpu/test_gpu.h"
 #include "gpu/text.h"
 
@@ -72,6 +74,85 @@ TEST(OpenCl, AFailureIsToldByFinishAndStays) {
     EXPECT_EQ(lost.code(), StatusCode::kInternal);
     EXPECT_THAT(lost.message(), HasSubstr("is lost"));
   }
+}
+
+// The library of this machine with functions that a test replaces, which go on to `real`.
+class OpenClLibraryFaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    real = OpenClLibrary::Get();
+    ASSERT_NE(real, nullptr);
+    library_ = *real;
+    released = 0;
+    fails = false;
+  }
+  std::unique_ptr<Gpu> Open() {
+    StatusOr<std::unique_ptr<Gpu>> gpu = OpenOpenClWith(library_, 0);
+    EXPECT_TRUE(gpu.ok()) << gpu.status().message();
+    return gpu.ok() ? *std::move(gpu) : nullptr;
+  }
+
+  static inline const OpenClLibrary* real = nullptr;
+  static inline int released = 0;
+  static inline bool fails = false;
+  OpenClLibrary library_;
+};
+
+TEST_F(OpenClLibraryFaults, ACommandThatEndsAbnormallyIsToldByFinish) {
+  library_.clGetEventInfo = [](cl_event event, cl_event_info what, size_t size, void* value,
+                               size_t* used) {
+    const cl_int error = real->clGetEventInfo(event, what, size, value, used);
+    if (fails) *static_cast<cl_int*>(value) = CL_OUT_OF_RESOURCES;
+    return error;
+  };
+  library_.clReleaseEvent = [](cl_event event) {
+    ++released;
+    return real->clReleaseEvent(event);
+  };
+  const std::unique_ptr<Gpu> gpu = Open();
+  ASSERT_NE(gpu, nullptr);
+  auto program = gpu->Build(kAddScaled);
+  ASSERT_TRUE(program.ok());
+  auto kernel = (*program)->Find("add_scaled");
+  ASSERT_TRUE(kernel.ok());
+  const auto x = Upload<float>(gpu.get(), {1});
+  released = 0;
+  float y = 2;
+  gpu->Write({x.get(), 0}, std::as_bytes(std::span(&y, 1)));
+  gpu->Launch(**kernel, {1, 1}, 4, {View{x.get(), 0}, View{x.get(), 0}, 0.5F, 1});
+  gpu->Read({x.get(), 0}, std::as_writable_bytes(std::span(&y, 1)));
+  EXPECT_TRUE(gpu->Finish().ok());
+  EXPECT_EQ(released, 3);
+  EXPECT_EQ(y, 3);
+  gpu->Launch(**kernel, {1, 1}, 4, {View{x.get(), 0}, View{x.get(), 0}, 0.5F, 1});
+  fails = true;
+  const Status lost = gpu->Finish();
+  EXPECT_EQ(lost.code(), StatusCode::kInternal);
+  EXPECT_THAT(lost.message(), HasSubstr("ended abnormally: CL_OUT_OF_RESOURCES"));
+  EXPECT_EQ(released, 4);
+}
+
+// As with drivers that take memory when it is first used.
+TEST_F(OpenClLibraryFaults, MemoryThatIsNotThereIsToldByAllocate) {
+  library_.clEnqueueWriteBuffer = [](cl_command_queue queue, cl_mem memory, cl_bool blocks,
+                                     size_t at, size_t size, const void* bytes, cl_uint count,
+                                     const cl_event* events, cl_event* event) {
+    if (fails) return cl_int{CL_MEM_OBJECT_ALLOCATION_FAILURE};
+    return real->clEnqueueWriteBuffer(queue, memory, blocks, at, size, bytes, count, events, event);
+  };
+  library_.clReleaseMemObject = [](cl_mem memory) {
+    ++released;
+    return real->clReleaseMemObject(memory);
+  };
+  const std::unique_ptr<Gpu> gpu = Open();
+  ASSERT_NE(gpu, nullptr);
+  released = 0;
+  fails = true;
+  EXPECT_EQ(gpu->Allocate(100).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(released, 1);
+  fails = false;
+  EXPECT_TRUE(gpu->Allocate(100).ok());
+  EXPECT_TRUE(gpu->Finish().ok());
 }
 
 }  // namespace
