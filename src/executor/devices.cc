@@ -35,8 +35,9 @@ std::vector<Device> ListOpenCl() {
 
 std::vector<Device> ListCuda() {
   std::vector<Device> devices;
-  for (gpu::DeviceInfo& info : gpu::ListCudaDevices()) {
-    devices.push_back({fmt::format("cuda:{}", devices.size()), std::move(info), true, ""});
+  for (gpu::CudaDevice& found : gpu::ListCudaDevices()) {
+    devices.push_back({fmt::format("cuda:{}", devices.size()), std::move(found.info), true,
+                       std::move(found.unfit)});
   }
   return devices;
 }

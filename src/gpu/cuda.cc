@@ -38,24 +38,38 @@ DeviceInfo Describe(const CudaLibrary& cuda, CuDevice device) {
   return info;
 }
 
-// What the compiler is to compile for: the device's compute capability (90 is 9.0), or, where the
-// compiler is older than the device, the highest one below it that it knows. 0: there is none.
-int ArchitectureFor(const CudaLibrary& cuda, CuDevice device) {
+// A compute capability: 90 is 9.0. 0: the driver does not say it.
+int CapabilityOf(const CudaLibrary& cuda, CuDevice device) {
   int major = 0;
   int minor = 0;
-  int count = 0;
   if (cuda.cuDeviceGetAttribute(&major, kCuComputeCapabilityMajor, device) != 0 ||
-      cuda.cuDeviceGetAttribute(&minor, kCuComputeCapabilityMinor, device) != 0 ||
-      cuda.nvrtcGetNumSupportedArchs(&count) != 0) {
+      cuda.cuDeviceGetAttribute(&minor, kCuComputeCapabilityMinor, device) != 0) {
     return 0;
   }
+  return major * 10 + minor;
+}
+
+// What the compiler is to compile for: the capability, or, where the compiler is older than the
+// device, the highest one below it that it knows. 0: there is none.
+int ArchitectureFor(const CudaLibrary& cuda, int capability) {
+  int count = 0;
+  if (cuda.nvrtcGetNumSupportedArchs(&count) != 0) return 0;
   std::vector<int> known(static_cast<size_t>(std::max(count, 0)));
   if (known.empty() || cuda.nvrtcGetSupportedArchs(known.data()) != 0) return 0;
   int best = 0;
   for (const int architecture : known) {
-    if (architecture <= major * 10 + minor) best = std::max(best, architecture);
+    if (architecture <= capability) best = std::max(best, architecture);
   }
   return best;
+}
+
+// Why no kernels can be compiled for the device; empty if they can.
+std::string UnfitCuda(const CudaLibrary& cuda, CuDevice device) {
+  if (!cuda.compiler_fault.empty()) return cuda.compiler_fault;
+  const int capability = CapabilityOf(cuda, device);
+  if (ArchitectureFor(cuda, capability) != 0) return "";
+  return fmt::format("CUDA's compiler does not compile for its compute capability, {}.{}",
+                     capability / 10, capability % 10);
 }
 
 class CudaGpu final : public Gpu {
@@ -64,8 +78,8 @@ class CudaGpu final : public Gpu {
       : cuda_(cuda), device_(device), info_(Describe(cuda, device)) {}
   ~CudaGpu() override {
     if (context_ == nullptr) return;
-    cuda_.cuCtxSetCurrent(context_);
     if (stream_ != nullptr) {
+      const Entered entered(this);
       cuda_.cuStreamSynchronize(stream_);
       cuda_.cuStreamDestroy(stream_);
     }
@@ -75,18 +89,15 @@ class CudaGpu final : public Gpu {
   CudaGpu& operator=(const CudaGpu&) = delete;
 
   Status Open() {
-    architecture_ = ArchitectureFor(cuda_, device_);
-    if (architecture_ == 0) {
-      return Status(
-          StatusCode::kUnimplemented,
-          fmt::format("CUDA's compiler here does not compile for the device {}", info_.name));
-    }
+    const int capability = CapabilityOf(cuda_, device_);
+    architecture_ = ArchitectureFor(cuda_, capability);
+    exact_ = architecture_ == capability;
     CuResult error = cuda_.cuDevicePrimaryCtxRetain(&context_, device_);
     if (error != 0) {
       context_ = nullptr;
       return Failed(cuda_, "cannot open the device", error);
     }
-    Enter();
+    const Entered entered(this);
     error = cuda_.cuStreamCreate(&stream_, kCuStreamNonBlocking);
     if (error != 0) {
       stream_ = nullptr;
@@ -101,14 +112,14 @@ class CudaGpu final : public Gpu {
 
   void Write(View to, std::span<const std::byte> bytes) override {
     if (bytes.empty()) return;
-    Enter();
+    const Entered entered(this);
     Note("writing to the device",
          cuda_.cuMemcpyHtoDAsync(PointerOf(to) + to.offset, bytes.data(), bytes.size(), stream_));
   }
 
   void Read(View from, std::span<std::byte> bytes) override {
     if (bytes.empty()) return;
-    Enter();
+    const Entered entered(this);
     Note("reading from the device",
          cuda_.cuMemcpyDtoHAsync(bytes.data(), PointerOf(from) + from.offset, bytes.size(),
                                  stream_));
@@ -118,17 +129,34 @@ class CudaGpu final : public Gpu {
               std::initializer_list<Argument> arguments) override;
 
   Status Finish() override {
-    Enter();
-    Note("waiting for the device", cuda_.cuStreamSynchronize(stream_));
+    Wait();
     return failure_;
   }
 
-  // The context belongs to a thread; the calls may come from another one than before.
-  void Enter() { Note("choosing the device", cuda_.cuCtxSetCurrent(context_)); }
+  // The driver's calls are about the thread's context. It is the device's as long as this lives;
+  // then the thread has the one that it had before, which may be another library's.
+  class Entered {
+   public:
+    explicit Entered(CudaGpu* gpu) : cuda_(gpu->cuda_) {
+      const CuResult error = cuda_.cuCtxPushCurrent(gpu->context_);
+      pushed_ = error == 0;
+      gpu->Note("choosing the device", error);
+    }
+    ~Entered() {
+      CuContext popped = nullptr;
+      if (pushed_) cuda_.cuCtxPopCurrent(&popped);
+    }
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
 
-  // For what is freed: nothing uses it any more then.
+   private:
+    const CudaLibrary& cuda_;
+    bool pushed_ = false;
+  };
+
+  // Before something is freed, too: nothing uses it any more then.
   void Wait() {
-    Enter();
+    const Entered entered(this);
     Note("waiting for the device", cuda_.cuStreamSynchronize(stream_));
   }
 
@@ -151,6 +179,7 @@ class CudaGpu final : public Gpu {
   const CuDevice device_;
   const DeviceInfo info_;
   int architecture_ = 0;
+  bool exact_ = false;  // That is the device's own.
   CuContext context_ = nullptr;
   CuStream stream_ = nullptr;
   Status failure_;
@@ -162,6 +191,7 @@ class CudaBuffer final : public Buffer {
       : Buffer(size), cuda_(cuda), gpu_(gpu), memory_(memory) {}
   ~CudaBuffer() override {
     gpu_->Wait();
+    const CudaGpu::Entered entered(gpu_);
     cuda_.cuMemFree(memory_);
   }
   CudaBuffer(const CudaBuffer&) = delete;
@@ -189,13 +219,14 @@ class CudaProgram final : public Program {
       : cuda_(cuda), gpu_(gpu), module_(module) {}
   ~CudaProgram() override {
     gpu_->Wait();
+    const CudaGpu::Entered entered(gpu_);
     cuda_.cuModuleUnload(module_);
   }
   CudaProgram(const CudaProgram&) = delete;
   CudaProgram& operator=(const CudaProgram&) = delete;
 
   StatusOr<std::unique_ptr<Kernel>> Find(const char* name) override {
-    gpu_->Enter();
+    const CudaGpu::Entered entered(gpu_);
     CuFunction function = nullptr;
     const CuResult error = cuda_.cuModuleGetFunction(&function, module_, name);
     if (error != 0) return Failed(cuda_, fmt::format("kernel {}", name).c_str(), error);
@@ -213,7 +244,7 @@ CuPointer CudaGpu::PointerOf(View view) {
 }
 
 StatusOr<std::unique_ptr<Buffer>> CudaGpu::Allocate(size_t size) {
-  Enter();
+  const Entered entered(this);
   CuPointer memory = 0;
   if (cuda_.cuMemAlloc(&memory, size) != 0) {
     return Status(
@@ -231,7 +262,10 @@ StatusOr<std::string> CudaGpu::Compile(const std::string& source) const {
   const auto destroy = [this](NvrtcProgram made) { cuda_.nvrtcDestroyProgram(&made); };
   const std::unique_ptr<std::remove_pointer_t<NvrtcProgram>, decltype(destroy)> owner(program,
                                                                                       destroy);
-  const std::string architecture = fmt::format("--gpu-architecture=compute_{}", architecture_);
+  // The device's own instructions need no compiler in the driver, which may be older than this one
+  // and not know its PTX.
+  const std::string architecture =
+      fmt::format("--gpu-architecture={}_{}", exact_ ? "sm" : "compute", architecture_);
   std::vector<const char*> options = {architecture.c_str()};
   options.insert(options.end(), std::begin(kCudaOptions), std::end(kCudaOptions));
   const NvrtcResult error =
@@ -239,10 +273,15 @@ StatusOr<std::string> CudaGpu::Compile(const std::string& source) const {
   size_t size = 0;
   std::string text;
   if (error == 0) {
-    cuda_.nvrtcGetPTXSize(program, &size);
+    const auto get_size = exact_ ? cuda_.nvrtcGetCUBINSize : cuda_.nvrtcGetPTXSize;
+    const auto get = exact_ ? cuda_.nvrtcGetCUBIN : cuda_.nvrtcGetPTX;
+    NvrtcResult got = get_size(program, &size);
     text.resize(size);
-    cuda_.nvrtcGetPTX(program, text.data());
-    return text;
+    if (got == 0) got = get(program, text.data());
+    if (got == 0 && size > 0) return text;
+    return Status(
+        StatusCode::kInternal,
+        fmt::format("CUDA's compiler does not give the kernels out: NVRTC error {}", got));
   }
   cuda_.nvrtcGetProgramLogSize(program, &size);
   text.resize(size);
@@ -254,11 +293,11 @@ StatusOr<std::string> CudaGpu::Compile(const std::string& source) const {
 }
 
 StatusOr<std::unique_ptr<Program>> CudaGpu::Build(const std::string& source) {
-  const StatusOr<std::string> ptx = Compile(source);
-  if (!ptx.ok()) return ptx.status();
-  Enter();
+  const StatusOr<std::string> compiled = Compile(source);
+  if (!compiled.ok()) return compiled.status();
+  const Entered entered(this);
   CuModule module = nullptr;
-  const CuResult error = cuda_.cuModuleLoadData(&module, ptx->c_str());
+  const CuResult error = cuda_.cuModuleLoadData(&module, compiled->c_str());
   if (error != 0) {
     return Failed(cuda_, fmt::format("the device {} does not load the kernels", info_.name).c_str(),
                   error);
@@ -291,7 +330,7 @@ void CudaGpu::Launch(const Kernel& kernel, Groups groups, int lanes,
       put(view.offset);
     }
   }
-  Enter();
+  const Entered entered(this);
   Note(
       "starting a kernel",
       cuda_.cuLaunchKernel(static_cast<const CudaKernel&>(kernel).function(),
@@ -301,17 +340,20 @@ void CudaGpu::Launch(const Kernel& kernel, Groups groups, int lanes,
 
 }  // namespace
 
-std::vector<DeviceInfo> ListCudaDevices() {
-  std::vector<DeviceInfo> devices;
-  const StatusOr<const CudaLibrary*> cuda = CudaLibrary::Get();
-  if (!cuda.ok()) return devices;
-  const int count = CountDevices(**cuda);
+std::vector<CudaDevice> ListCudaDevicesWith(const CudaLibrary& cuda) {
+  std::vector<CudaDevice> devices;
+  const int count = CountDevices(cuda);
   for (int i = 0; i < count; ++i) {
     CuDevice device = 0;
-    if ((*cuda)->cuDeviceGet(&device, i) != 0) break;
-    devices.push_back(Describe(**cuda, device));
+    if (cuda.cuDeviceGet(&device, i) != 0) break;
+    devices.push_back({Describe(cuda, device), UnfitCuda(cuda, device)});
   }
   return devices;
+}
+
+std::vector<CudaDevice> ListCudaDevices() {
+  const StatusOr<const CudaLibrary*> cuda = CudaLibrary::Get();
+  return cuda.ok() ? ListCudaDevicesWith(**cuda) : std::vector<CudaDevice>();
 }
 
 StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index) {
@@ -322,6 +364,10 @@ StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index) 
                   fmt::format("there is no CUDA device {}: there are {}", index, count));
   }
   auto gpu = std::make_unique<CudaGpu>(cuda, device);
+  if (const std::string unfit = UnfitCuda(cuda, device); !unfit.empty()) {
+    return Status(StatusCode::kUnimplemented,
+                  fmt::format("the device {} cannot be used: {}", gpu->info().name, unfit));
+  }
   Status opened = gpu->Open();
   if (!opened.ok()) return opened;
   return std::unique_ptr<Gpu>(std::move(gpu));

@@ -4,6 +4,7 @@
 #define ROPEWAY_GPU_CUDA_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gpu/gpu.h"
@@ -11,10 +12,18 @@
 
 namespace ropeway::gpu {
 
-// All devices, in the driver's order. Empty where CUDA or its compiler is not there.
-std::vector<DeviceInfo> ListCudaDevices();
+// A device as it is listed.
+struct CudaDevice {
+  DeviceInfo info;
+  // Empty: kernels can be compiled for it. Else why they cannot.
+  std::string unfit;
+};
+
+// All devices, in the driver's order. Empty without CUDA.
+std::vector<CudaDevice> ListCudaDevices();
 
 // The device of this index in ListCudaDevices. kNotFound, with the reason: there is none.
+// kUnimplemented, with the reason: it cannot be used, or does not give the same bits as the CPU.
 StatusOr<std::unique_ptr<Gpu>> OpenCuda(int index);
 
 }  // namespace ropeway::gpu

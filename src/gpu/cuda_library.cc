@@ -6,39 +6,60 @@
 namespace ropeway::gpu {
 namespace {
 
-// The first of these libraries that is there; null if none is.
-void* Open(std::initializer_list<const char*> names) {
-  for (const char* const name : names) {
-    if (void* const handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
-  }
-  return nullptr;
-}
+void* Open(const char* name) { return dlopen(name, RTLD_NOW | RTLD_LOCAL); }
 
-Status Load(CudaLibrary* cuda) {
-  const auto missing = [](const char* what) { return Status(StatusCode::kNotFound, what); };
-  void* const driver = Open({"libcuda.so.1"});
-  if (driver == nullptr) return missing("there is no CUDA here: libcuda.so.1 is missing");
-  void* const compiler =
-      Open({"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"});
-  if (compiler == nullptr) {
-    return missing("CUDA cannot be used here: its compiler, libnvrtc.so, is missing");
-  }
-  const char* absent = nullptr;
-  void* handle = driver;
+// The first function that a library lacks; null if it has them all.
 #define ROPEWAY_LOAD(name, symbol, ...)                                        \
   cuda->name = reinterpret_cast<decltype(cuda->name)>(dlsym(handle, #symbol)); \
   if (cuda->name == nullptr && absent == nullptr) absent = #symbol;
+
+const char* LoadDriver(void* handle, CudaLibrary* cuda) {
+  const char* absent = nullptr;
   ROPEWAY_CUDA_DRIVER_FUNCTIONS(ROPEWAY_LOAD)
-  handle = compiler;
+  return absent;
+}
+
+const char* LoadCompiler(void* handle, CudaLibrary* cuda) {
+  const char* absent = nullptr;
   ROPEWAY_CUDA_COMPILER_FUNCTIONS(ROPEWAY_LOAD)
+  return absent;
+}
 #undef ROPEWAY_LOAD
-  if (absent != nullptr) {
-    return missing(fmt::format("CUDA is too old here: it has no function {}", absent).c_str());
+
+// The newest compiler whose results the driver loads. The result is empty, or why there is none.
+std::string FindCompiler(CudaLibrary* cuda) {
+  int driver = 0;
+  if (cuda->cuDriverGetVersion(&driver) != 0) return "the driver does not say its version";
+  std::string fault = "CUDA's compiler, libnvrtc.so, is missing";
+  for (const char* const name :
+       {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"}) {
+    void* const handle = Open(name);
+    if (handle == nullptr) continue;
+    if (const char* const absent = LoadCompiler(handle, cuda)) {
+      fault = fmt::format("CUDA's compiler {} is too old: it has no function {}", name, absent);
+      continue;
+    }
+    int major = 0;
+    int minor = 0;
+    if (cuda->nvrtcVersion(&major, &minor) == 0 && DriverLoadsFrom(major, driver)) return "";
+    fault = fmt::format("CUDA's compiler {} is newer than the driver, which knows CUDA {}.{}", name,
+                        driver / 1000, driver % 1000 / 10);
   }
-  const CuResult error = cuda->cuInit(0);
-  if (error == 0) return {};
-  return missing(
-      fmt::format("there is no CUDA device here: {}", CudaErrorName(*cuda, error)).c_str());
+  return fault;
+}
+
+Status Load(CudaLibrary* cuda) {
+  const auto missing = [](const std::string& what) { return Status(StatusCode::kNotFound, what); };
+  void* const driver = Open("libcuda.so.1");
+  if (driver == nullptr) return missing("there is no CUDA here: libcuda.so.1 is missing");
+  if (const char* const absent = LoadDriver(driver, cuda)) {
+    return missing(fmt::format("CUDA is too old here: it has no function {}", absent));
+  }
+  if (const CuResult error = cuda->cuInit(0); error != 0) {
+    return missing(fmt::format("there is no CUDA device here: {}", CudaErrorName(*cuda, error)));
+  }
+  cuda->compiler_fault = FindCompiler(cuda);
+  return {};
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "gpu/cuda.h"
 #include "gpu/gpu.h"
 #include "ropeway/status.h"
 
@@ -34,9 +36,12 @@ inline constexpr const char* kCudaOptions[] = {"--fmad=false", "--prec-div=true"
                                                "--prec-sqrt=true", "--ftz=false"};
 
 struct CudaLibrary {
-  // kNotFound, with a sentence, where the driver or the compiler is not there, lacks a function, or
-  // finds no device. Both stay loaded to the end.
+  // kNotFound, with a sentence, where the driver is not there, lacks a function, or finds no
+  // device. What is loaded stays to the end.
   static StatusOr<const CudaLibrary*> Get();
+
+  // Empty: the compiler's functions are there. Else why they are not.
+  std::string compiler_fault;
 
 // clang-format off
 // F(name here, name in the library, types of the parameters)
@@ -51,7 +56,8 @@ struct CudaLibrary {
   F(cuDeviceGetAttribute, cuDeviceGetAttribute, int*, int, CuDevice) \
   F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, CuContext*, CuDevice) \
   F(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, CuDevice) \
-  F(cuCtxSetCurrent, cuCtxSetCurrent, CuContext) \
+  F(cuCtxPushCurrent, cuCtxPushCurrent_v2, CuContext) \
+  F(cuCtxPopCurrent, cuCtxPopCurrent_v2, CuContext*) \
   F(cuStreamCreate, cuStreamCreate, CuStream*, unsigned) \
   F(cuStreamDestroy, cuStreamDestroy_v2, CuStream) \
   F(cuStreamSynchronize, cuStreamSynchronize, CuStream) \
@@ -65,12 +71,15 @@ struct CudaLibrary {
   F(cuLaunchKernel, cuLaunchKernel, CuFunction, unsigned, unsigned, unsigned, unsigned, unsigned, \
     unsigned, unsigned, CuStream, void**, void**)
 #define ROPEWAY_CUDA_COMPILER_FUNCTIONS(F) \
+  F(nvrtcVersion, nvrtcVersion, int*, int*) \
   F(nvrtcGetNumSupportedArchs, nvrtcGetNumSupportedArchs, int*) \
   F(nvrtcGetSupportedArchs, nvrtcGetSupportedArchs, int*) \
   F(nvrtcCreateProgram, nvrtcCreateProgram, NvrtcProgram*, const char*, const char*, int, \
     const char* const*, const char* const*) \
   F(nvrtcDestroyProgram, nvrtcDestroyProgram, NvrtcProgram*) \
   F(nvrtcCompileProgram, nvrtcCompileProgram, NvrtcProgram, int, const char* const*) \
+  F(nvrtcGetCUBINSize, nvrtcGetCUBINSize, NvrtcProgram, size_t*) \
+  F(nvrtcGetCUBIN, nvrtcGetCUBIN, NvrtcProgram, char*) \
   F(nvrtcGetPTXSize, nvrtcGetPTXSize, NvrtcProgram, size_t*) \
   F(nvrtcGetPTX, nvrtcGetPTX, NvrtcProgram, char*) \
   F(nvrtcGetProgramLogSize, nvrtcGetProgramLogSize, NvrtcProgram, size_t*) \
@@ -85,7 +94,15 @@ struct CudaLibrary {
 // "CUDA_ERROR_OUT_OF_MEMORY", or the number.
 std::string CudaErrorName(const CudaLibrary& cuda, CuResult error);
 
-// OpenCuda (cuda.h) with this library, which must outlive the result.
+// Whether a driver loads what a compiler of this major version makes: one that is older than the
+// compiler knows neither its PTX nor its binaries. `driver` is as cuDriverGetVersion has it: 12040
+// is 12.4.
+inline bool DriverLoadsFrom(int compiler_major, int driver) {
+  return compiler_major <= driver / 1000;
+}
+
+// ListCudaDevices and OpenCuda (cuda.h) with this library, which must outlive the result.
+std::vector<CudaDevice> ListCudaDevicesWith(const CudaLibrary& cuda);
 StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index);
 
 }  // namespace ropeway::gpu

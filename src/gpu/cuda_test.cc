@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -25,6 +26,7 @@ using ::testing::HasSubstr;
 using testing::Upload;
 
 constexpr CuResult kOutOfMemory = 2;
+constexpr CuResult kNoContext = 201;
 constexpr CuResult kNotFoundByDriver = 500;
 constexpr CuResult kLaunchFailed = 719;
 
@@ -39,6 +41,9 @@ struct FakeDriver {
   int contexts = 0;
   int streams = 0;
   int modules = 0;
+  std::string loaded;              // By the last of them.
+  std::vector<CuContext> current;  // The thread's stack of contexts.
+  bool contracts = false;          // The arithmetic of its device.
   std::map<CuPointer, size_t> memory;
 };
 FakeDriver fake;
@@ -60,6 +65,26 @@ CuResult LaunchScale(void** places) {
   }
   return 0;
 }
+
+// What device/probe.cl has: of VIEW(numbers), VIEW(results), int count.
+CuResult LaunchProbe(void** places) {
+  const auto* numbers = Handle<const float*>(*static_cast<CuPointer*>(places[0]));
+  auto* results = Handle<float*>(*static_cast<CuPointer*>(places[2]));
+  for (int i = 0; i < *static_cast<int32_t*>(places[4]); ++i, numbers += 3, results += 5) {
+    const float a = numbers[0];
+    const float b = numbers[1];
+    const volatile float product = a * b;
+    results[1] = std::fma(a, b, numbers[2]);
+    results[0] = fake.contracts ? results[1] : product + numbers[2];
+    results[2] = product;
+    results[3] = a / b;
+    results[4] = std::sqrt(a);
+  }
+  return 0;
+}
+
+// Whether the thread's context is the device's.
+bool Entered() { return !fake.current.empty() && fake.current.back() == Handle<CuContext>(40); }
 
 CudaLibrary FakeLibrary() {
   fake = {};
@@ -85,46 +110,59 @@ CudaLibrary FakeLibrary() {
     return *context = Handle<CuContext>(static_cast<uintptr_t>(device)), 0;
   };
   cuda.cuDevicePrimaryCtxRelease = [](CuDevice) { return --fake.contexts, 0; };
-  cuda.cuCtxSetCurrent = [](CuContext context) { return context == Handle<CuContext>(40) ? 0 : 1; };
+  cuda.cuCtxPushCurrent = [](CuContext context) { return fake.current.push_back(context), 0; };
+  cuda.cuCtxPopCurrent = [](CuContext* context) {
+    *context = fake.current.back();
+    return fake.current.pop_back(), 0;
+  };
   cuda.cuStreamCreate = [](CuStream* stream, unsigned) {
     ++fake.streams;
     return *stream = Handle<CuStream>(77), 0;
   };
   cuda.cuStreamDestroy = [](CuStream) { return --fake.streams, 0; };
-  cuda.cuStreamSynchronize = [](CuStream) { return fake.failure; };
+  cuda.cuStreamSynchronize = [](CuStream) { return Entered() ? fake.failure : kNoContext; };
   cuda.cuMemAlloc = [](CuPointer* memory, size_t size) {
+    if (!Entered()) return kNoContext;
     if (size > 1 << 20) return kOutOfMemory;
     *memory = reinterpret_cast<CuPointer>(std::calloc(size, 1));
     fake.memory[*memory] = size;
     return 0;
   };
   cuda.cuMemFree = [](CuPointer memory) {
+    EXPECT_TRUE(Entered());
     std::free(Handle<void*>(memory));
     return fake.memory.erase(memory) == 1 ? 0 : 1;
   };
   cuda.cuMemcpyHtoDAsync = [](CuPointer to, const void* from, size_t size, CuStream stream) {
     std::memcpy(Handle<void*>(to), from, size);
-    return stream == Handle<CuStream>(77) ? 0 : 1;
+    return stream == Handle<CuStream>(77) && Entered() ? 0 : 1;
   };
   cuda.cuMemcpyDtoHAsync = [](void* to, CuPointer from, size_t size, CuStream stream) {
     std::memcpy(to, Handle<const void*>(from), size);
-    return stream == Handle<CuStream>(77) ? 0 : 1;
+    return stream == Handle<CuStream>(77) && Entered() ? 0 : 1;
   };
-  cuda.cuModuleLoadData = [](CuModule* module, const void* ptx) {
+  cuda.cuModuleLoadData = [](CuModule* module, const void* image) {
+    if (!Entered()) return kNoContext;
     ++fake.modules;
     *module = Handle<CuModule>(5);
-    return std::strcmp(static_cast<const char*>(ptx), "PTX of it") == 0 ? 0 : 1;
+    fake.loaded = static_cast<const char*>(image);
+    return fake.loaded == "PTX of it" || fake.loaded == "CUBIN" ? 0 : 1;
   };
-  cuda.cuModuleUnload = [](CuModule) { return --fake.modules, 0; };
+  cuda.cuModuleUnload = [](CuModule) {
+    EXPECT_TRUE(Entered());
+    return --fake.modules, 0;
+  };
   cuda.cuModuleGetFunction = [](CuFunction* function, CuModule, const char* name) {
-    *function = Handle<CuFunction>(6);
-    return std::strcmp(name, "scale") == 0 ? 0 : kNotFoundByDriver;
+    const std::string wanted = name;
+    *function = Handle<CuFunction>(wanted == "probe" ? 7 : 6);
+    return wanted == "scale" || wanted == "probe" ? 0 : kNotFoundByDriver;
   };
-  cuda.cuLaunchKernel = [](CuFunction, unsigned x, unsigned y, unsigned z, unsigned lanes,
+  cuda.cuLaunchKernel = [](CuFunction function, unsigned x, unsigned y, unsigned z, unsigned lanes,
                            unsigned lanes_y, unsigned lanes_z, unsigned, CuStream, void** places,
                            void**) {
     fake.launched = {x, y, z, lanes, lanes_y, lanes_z};
-    return LaunchScale(places);
+    if (!Entered()) return kNoContext;
+    return function == Handle<CuFunction>(7) ? LaunchProbe(places) : LaunchScale(places);
   };
   cuda.nvrtcGetNumSupportedArchs = [](int* count) {
     return *count = static_cast<int>(fake.architectures.size()), 0;
@@ -141,10 +179,12 @@ CudaLibrary FakeLibrary() {
   cuda.nvrtcDestroyProgram = [](NvrtcProgram*) { return 0; };
   cuda.nvrtcCompileProgram = [](NvrtcProgram, int count, const char* const* options) {
     fake.options.assign(options, options + count);
-    return fake.source == "good" ? 0 : 6;
+    return fake.source == "good" || fake.source.find("KERNEL probe(") != std::string::npos ? 0 : 6;
   };
   cuda.nvrtcGetPTXSize = [](NvrtcProgram, size_t* size) { return *size = 10, 0; };
   cuda.nvrtcGetPTX = [](NvrtcProgram, char* ptx) { return std::memcpy(ptx, "PTX of it", 10), 0; };
+  cuda.nvrtcGetCUBINSize = [](NvrtcProgram, size_t* size) { return *size = 6, 0; };
+  cuda.nvrtcGetCUBIN = [](NvrtcProgram, char* cubin) { return std::memcpy(cubin, "CUBIN", 6), 0; };
   cuda.nvrtcGetProgramLogSize = [](NvrtcProgram, size_t* size) { return *size = 7, 0; };
   cuda.nvrtcGetProgramLog = [](NvrtcProgram, char* log) {
     return std::memcpy(log, "line 1", 7), 0;
@@ -160,6 +200,7 @@ class Cuda : public ::testing::Test {
     EXPECT_EQ(fake.streams, 0);
     EXPECT_EQ(fake.modules, 0);
     EXPECT_TRUE(fake.memory.empty());
+    EXPECT_TRUE(fake.current.empty());
   }
   Gpu* Open() {
     StatusOr<std::unique_ptr<Gpu>> gpu = OpenCudaWith(cuda_, 0);
@@ -199,11 +240,65 @@ TEST_F(Cuda, CompilesExactlyForTheDevice) {
   // The device is a 10.3, and the compiler knows 9.0 and 12.0.
   EXPECT_THAT(fake.options, ElementsAre("--gpu-architecture=compute_90", "--fmad=false",
                                         "--prec-div=true", "--prec-sqrt=true", "--ftz=false"));
+  EXPECT_EQ(fake.loaded, "PTX of it");
+  // An older driver does not know the compiler's PTX, but its own device's instructions.
   fake.architectures.push_back(103);
   ASSERT_TRUE(Open()->Build("good").ok());
-  EXPECT_THAT(fake.options, Contains("--gpu-architecture=compute_103"));
+  EXPECT_THAT(fake.options, Contains("--gpu-architecture=sm_103"));
+  EXPECT_EQ(fake.loaded, "CUBIN");
+}
+
+TEST(CudaCompiler, IsOneThatTheDriverKnows) {
+  EXPECT_TRUE(DriverLoadsFrom(12, 12000));
+  EXPECT_TRUE(DriverLoadsFrom(11, 12040));
+  EXPECT_TRUE(DriverLoadsFrom(13, 13020));
+  EXPECT_FALSE(DriverLoadsFrom(13, 12090));
+  EXPECT_FALSE(DriverLoadsFrom(12, 11080));
+}
+
+TEST_F(Cuda, ADeviceThatCannotBeUsedIsListedWithTheReason) {
+  const auto unfit = [](const CudaLibrary& cuda) {
+    const std::vector<CudaDevice> devices = ListCudaDevicesWith(cuda);
+    EXPECT_EQ(devices.size(), 1U);
+    EXPECT_EQ(devices.at(0).info.name, "Fake 1000");
+    const Status status = OpenCudaWith(cuda, 0).status();
+    EXPECT_EQ(status.ok(), devices[0].unfit.empty());
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+      EXPECT_THAT(status.message(), HasSubstr("Fake 1000"));
+      EXPECT_THAT(status.message(), HasSubstr(devices[0].unfit));
+    }
+    return devices[0].unfit;
+  };
+  EXPECT_EQ(unfit(cuda_), "");
   fake.architectures = {110, 120};
-  EXPECT_EQ(OpenCudaWith(cuda_, 0).status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(unfit(cuda_), HasSubstr("does not compile for its compute capability, 10.3"));
+  CudaLibrary without = cuda_;
+  without.compiler_fault = "the compiler is missing";
+  without.nvrtcGetNumSupportedArchs = nullptr;
+  EXPECT_EQ(unfit(without), "the compiler is missing");
+}
+
+// Another library of the thread's has its own.
+TEST_F(Cuda, TheThreadsContextStays) {
+  const auto other = Handle<CuContext>(3);
+  fake.current = {other};
+  Gpu* const gpu = Open();
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_THAT(fake.current, ElementsAre(other));
+  {
+    auto program = gpu->Build("good");
+    ASSERT_TRUE(program.ok());
+    auto kernel = (*program)->Find("scale");
+    ASSERT_TRUE(kernel.ok());
+    const auto x = Upload<float>(gpu, {2});
+    gpu->Launch(**kernel, {1, 1}, 64, {View{x.get(), 0}, View{x.get(), 0}, 0.5F, 1});
+    EXPECT_THAT(Download<float>(gpu, {x.get(), 0}, 1), ElementsAre(1));
+    EXPECT_THAT(fake.current, ElementsAre(other));
+  }
+  gpu_.reset();
+  EXPECT_THAT(fake.current, ElementsAre(other));
+  fake.current.clear();
 }
 
 TEST_F(Cuda, WhatCannotBeIsSaid) {
