@@ -9,6 +9,7 @@
 
 #include "gpu/cuda_library.h"
 #include "gpu/ops.h"
+#include "gpu/probe.h"
 #include "kernels/kernels.h"
 
 namespace ropeway::gpu {
@@ -57,6 +58,8 @@ int Run() {
   ListingGpu gpu;
   const auto ops = Ops::Make(&gpu);
   if (!ops.ok()) return 1;
+  // Its device computes nothing: only the source counts.
+  [[maybe_unused]] const Status nothing = ProbeArithmetic(&gpu);
   std::vector<std::string> names;
   for (const auto& source : gpu.sources) names.push_back(source->kernels.front());
   for (const kernels::WeightType type : kernels::kWeightTypes) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpu/cuda_library.h"
+#include "gpu/probe.h"
 
 namespace ropeway::gpu {
 namespace {
@@ -370,6 +371,8 @@ StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index) 
   }
   Status opened = gpu->Open();
   if (!opened.ok()) return opened;
+  Status exact = ProbeArithmetic(gpu.get());
+  if (!exact.ok()) return exact;
   return std::unique_ptr<Gpu>(std::move(gpu));
 }
 

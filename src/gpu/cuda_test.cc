@@ -279,6 +279,14 @@ TEST_F(Cuda, ADeviceThatCannotBeUsedIsListedWithTheReason) {
   EXPECT_EQ(unfit(without), "the compiler is missing");
 }
 
+TEST_F(Cuda, ADeviceThatComputesOtherBitsIsRejected) {
+  fake.contracts = true;
+  const Status rejected = OpenCudaWith(cuda_, 0).status();
+  EXPECT_EQ(rejected.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(rejected.message(), HasSubstr("Fake 1000"));
+  EXPECT_THAT(rejected.message(), HasSubstr("a * b + c (with two roundings) for"));
+}
+
 // Another library of the thread's has its own.
 TEST_F(Cuda, TheThreadsContextStays) {
   const auto other = Handle<CuContext>(3);

@@ -82,8 +82,8 @@ class Gpu {
   // `size` >= 1. kResourceExhausted if the device has no such memory.
   virtual StatusOr<std::unique_ptr<Buffer>> Allocate(size_t size) = 0;
 
-  // Compiles a source in the kernel language (device/language.cl). kInternal, with what the compiler
-  // said, if it does not accept it.
+  // Compiles a source in the kernel language (device/language.cl). kInternal, with what the
+  // compiler said, if it does not accept it.
   virtual StatusOr<std::unique_ptr<Program>> Build(const std::string& source) = 0;
 
   // `bytes` must live, unchanged and not read, until Finish has returned.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gpu/opencl_library.h"
+#include "gpu/probe.h"
 
 namespace ropeway::gpu {
 namespace {
@@ -322,6 +323,8 @@ StatusOr<std::unique_ptr<Gpu>> OpenOpenClWith(const OpenClLibrary& cl, int index
       std::make_unique<OpenClGpu>(cl, found[static_cast<size_t>(index)], std::move(device.info));
   Status opened = gpu->Open();
   if (!opened.ok()) return opened;
+  Status exact = ProbeArithmetic(gpu.get());
+  if (!exact.ok()) return exact;
   return std::unique_ptr<Gpu>(std::move(gpu));
 }
 

@@ -93,6 +93,10 @@ class OpenClLibraryFaults : public ::testing::Test {
   }
 
   static inline const OpenClLibrary* real = nullptr;
+  struct Planted {
+    std::string meant, done, said;
+  };
+  static inline Planted planted;
   static inline int released = 0;
   static inline bool fails = false;
   OpenClLibrary library_;
@@ -130,6 +134,29 @@ TEST_F(OpenClLibraryFaults, ACommandThatEndsAbnormallyIsToldByFinish) {
   EXPECT_EQ(lost.code(), StatusCode::kInternal);
   EXPECT_THAT(lost.message(), HasSubstr("ended abnormally: CL_OUT_OF_RESOURCES"));
   EXPECT_EQ(released, 4);
+}
+
+// A device whose compiler makes of one expression another is not used, and the operation is named.
+TEST_F(OpenClLibraryFaults, ADeviceThatComputesOtherBitsIsRejected) {
+  library_.clCreateProgramWithSource = [](cl_context context, cl_uint count, const char** texts,
+                                          const size_t*, cl_int* error) {
+    std::string text = texts[0];
+    const size_t at = text.find(planted.meant);
+    if (at != std::string::npos) text.replace(at, planted.meant.size(), planted.done);
+    const char* changed = text.c_str();
+    return real->clCreateProgramWithSource(context, count, &changed, nullptr, error);
+  };
+  for (const Planted& fault :
+       {Planted{"to[0] = a * b + c", "to[0] = fma(a, b, c)", "a * b + c (with two roundings) for"},
+        {"to[1] = FMA(a, b, c)", "to[1] = a * b + c", "the fused a * b + c for"},
+        {"to[2] = a * b;", "to[2] = fabs(a * b) < 0x1p-126f ? 0.0f : a * b;", "a * b for"},
+        {"to[3] = a / b", "to[3] = a * (1.0f / b)", "a / b for"},
+        {"to[4] = SQRT(a)", "to[4] = a * (1.0f / sqrt(a))", "sqrt(a) for"}}) {
+    planted = fault;
+    const Status rejected = OpenOpenClWith(library_, 0).status();
+    EXPECT_EQ(rejected.code(), StatusCode::kUnimplemented) << fault.done;
+    EXPECT_THAT(rejected.message(), HasSubstr(fault.said));
+  }
 }
 
 // As with drivers that take memory when it is first used.
