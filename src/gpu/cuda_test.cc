@@ -179,7 +179,10 @@ CudaLibrary FakeLibrary() {
   cuda.nvrtcDestroyProgram = [](NvrtcProgram*) { return 0; };
   cuda.nvrtcCompileProgram = [](NvrtcProgram, int count, const char* const* options) {
     fake.options.assign(options, options + count);
-    return fake.source == "good" || fake.source.find("KERNEL probe(") != std::string::npos ? 0 : 6;
+    return fake.source == "good" ||
+                   fake.source.find("KERNEL(PROBE_LANES) probe(") != std::string::npos
+               ? 0
+               : 6;
   };
   cuda.nvrtcGetPTXSize = [](NvrtcProgram, size_t* size) { return *size = 10, 0; };
   cuda.nvrtcGetPTX = [](NvrtcProgram, char* ptx) { return std::memcpy(ptx, "PTX of it", 10), 0; };

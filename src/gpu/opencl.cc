@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "gpu/constants.h"
 #include "gpu/opencl_library.h"
 #include "gpu/probe.h"
 
@@ -82,6 +83,16 @@ std::string Unfit(const Library& cl, cl_device_id device) {
   if (NumberOf<cl_bool>(cl, device, CL_DEVICE_COMPILER_AVAILABLE) != CL_TRUE) {
     return "it has no compiler";
   }
+  const auto lanes = NumberOf<size_t>(cl, device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+  if (lanes < kMostLanes) {
+    return fmt::format("its groups have at most {} lanes, and the kernels' have {}", lanes,
+                       kMostLanes);
+  }
+  const auto shared = NumberOf<cl_ulong>(cl, device, CL_DEVICE_LOCAL_MEM_SIZE);
+  if (shared < kMostSharedBytes) {
+    return fmt::format("its groups share at most {} bytes, and the kernels' share {}", shared,
+                       kMostSharedBytes);
+  }
   return "";
 }
 
@@ -122,18 +133,33 @@ class ClKernel final : public Kernel {
 
 class ClProgram final : public Program {
  public:
-  ClProgram(const Library& cl, cl_program program) : cl_(cl), program_(program) {}
+  ClProgram(const Library& cl, cl_device_id device, cl_program program)
+      : cl_(cl), device_(device), program_(program) {}
   ~ClProgram() override { cl_.clReleaseProgram(program_); }
 
   StatusOr<std::unique_ptr<Kernel>> Find(const char* name) override {
     cl_int error = CL_SUCCESS;
     const cl_kernel kernel = cl_.clCreateKernel(program_, name, &error);
     if (kernel == nullptr) return Failed(fmt::format("kernel {}", name).c_str(), error);
-    return std::unique_ptr<Kernel>(std::make_unique<ClKernel>(cl_, kernel));
+    auto found = std::make_unique<ClKernel>(cl_, kernel);
+    // The device may not have the registers for so many lanes as the kernel is made for.
+    size_t wanted[3] = {};
+    size_t most = 0;
+    if (cl_.clGetKernelWorkGroupInfo(kernel, device_, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                     sizeof wanted, wanted, nullptr) == CL_SUCCESS &&
+        cl_.clGetKernelWorkGroupInfo(kernel, device_, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most,
+                                     nullptr) == CL_SUCCESS &&
+        most < wanted[0]) {
+      return Status(StatusCode::kInternal,
+                    fmt::format("the device runs the kernel {} by at most {} lanes, not {}", name,
+                                most, wanted[0]));
+    }
+    return std::unique_ptr<Kernel>(std::move(found));
   }
 
  private:
   const Library& cl_;
+  const cl_device_id device_;
   const cl_program program_;
 };
 
@@ -188,7 +214,7 @@ class OpenClGpu final : public Gpu {
     cl_int error = CL_SUCCESS;
     const cl_program program = cl_.clCreateProgramWithSource(context_, 1, &text, &length, &error);
     if (program == nullptr) return Failed("cannot make a program", error);
-    auto made = std::make_unique<ClProgram>(cl_, program);
+    auto made = std::make_unique<ClProgram>(cl_, device_, program);
     error = cl_.clBuildProgram(program, 1, &device_, kBuildOptions, nullptr, nullptr);
     if (error == CL_SUCCESS) return std::unique_ptr<Program>(std::move(made));
     size_t size = 0;

@@ -24,7 +24,8 @@ struct OpenClLibrary {
   F(clCreateBuffer) F(clReleaseMemObject) F(clCreateProgramWithSource) F(clBuildProgram) \
   F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) \
   F(clSetKernelArg) F(clEnqueueNDRangeKernel) F(clEnqueueReadBuffer) \
-  F(clEnqueueWriteBuffer) F(clFinish) F(clGetEventInfo) F(clReleaseEvent)
+  F(clEnqueueWriteBuffer) F(clFinish) F(clGetEventInfo) F(clReleaseEvent) \
+  F(clGetKernelWorkGroupInfo)
 // clang-format on
 #define ROPEWAY_DECLARE(name) decltype(&::name) name = nullptr;
   ROPEWAY_OPENCL_FUNCTIONS(ROPEWAY_DECLARE)

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "gpu/constants.h"
 #include "gpu/opencl_library.h"
+#include "gpu/ops.h"
 #include "gpu/test_gpu.h"
 #include "gpu/text.h"
 
@@ -20,7 +23,7 @@ using testing::OpenTestGpu;
 using testing::Upload;
 
 const std::string kAddScaled = std::string(kLanguageText) + R"(
-KERNEL add_scaled(VIEW(x), VIEW(y), float factor, int n) {
+KERNEL(4) add_scaled(VIEW(x), VIEW(y), float factor, int n) {
   const int i = GROUP_X() * LANES() + LANE();
   if (i < n) AT(float, x)[i] = FMA(factor, AT(float, y)[i], AT(float, x)[i]);
 })";
@@ -84,6 +87,7 @@ class OpenClLibraryFaults : public ::testing::Test {
     ASSERT_NE(real, nullptr);
     library_ = *real;
     released = 0;
+    most_shared = 0;
     fails = false;
   }
   std::unique_ptr<Gpu> Open() {
@@ -98,6 +102,7 @@ class OpenClLibraryFaults : public ::testing::Test {
   };
   static inline Planted planted;
   static inline int released = 0;
+  static inline cl_ulong most_shared = 0;
   static inline bool fails = false;
   OpenClLibrary library_;
 };
@@ -157,6 +162,55 @@ TEST_F(OpenClLibraryFaults, ADeviceThatComputesOtherBitsIsRejected) {
     EXPECT_EQ(rejected.code(), StatusCode::kUnimplemented) << fault.done;
     EXPECT_THAT(rejected.message(), HasSubstr(fault.said));
   }
+}
+
+TEST_F(OpenClLibraryFaults, ADeviceWithGroupsTooSmallIsRejected) {
+  library_.clGetDeviceInfo = [](cl_device_id device, cl_device_info what, size_t size, void* value,
+                                size_t* used) {
+    const cl_int error = real->clGetDeviceInfo(device, what, size, value, used);
+    if (fails && what == CL_DEVICE_MAX_WORK_GROUP_SIZE) *static_cast<size_t*>(value) = 255;
+    if (!fails && what == CL_DEVICE_LOCAL_MEM_SIZE) *static_cast<cl_ulong*>(value) = 16384;
+    return error;
+  };
+  const Status shared = OpenOpenClWith(library_, 0).status();
+  EXPECT_EQ(shared.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(shared.message(), HasSubstr("share at most 16384 bytes"));
+  fails = true;
+  const Status lanes = OpenOpenClWith(library_, 0).status();
+  EXPECT_EQ(lanes.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(lanes.message(), HasSubstr("at most 255 lanes"));
+}
+
+// As PoCL says them of the kernels of this machine.
+TEST_F(OpenClLibraryFaults, AKernelFitsItsGroup) {
+  library_.clGetKernelWorkGroupInfo = [](cl_kernel kernel, cl_device_id device,
+                                         cl_kernel_work_group_info what, size_t size, void* value,
+                                         size_t* used) {
+    const cl_int error = real->clGetKernelWorkGroupInfo(kernel, device, what, size, value, used);
+    if (fails && what == CL_KERNEL_WORK_GROUP_SIZE) *static_cast<size_t*>(value) = 3;
+    cl_ulong shared = 0;
+    real->clGetKernelWorkGroupInfo(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE, sizeof shared, &shared,
+                                   nullptr);
+    most_shared = std::max(most_shared, shared);
+    return error;
+  };
+  const std::unique_ptr<Gpu> gpu = Open();
+  ASSERT_NE(gpu, nullptr);
+  {
+    auto ops = Ops::Make(gpu.get());
+    ASSERT_TRUE(ops.ok()) << ops.status().message();
+    for (const kernels::WeightType type : kernels::kWeightTypes) {
+      ASSERT_TRUE((*ops)->AddType(type).ok());
+    }
+    EXPECT_LE(most_shared, kMostSharedBytes);
+    EXPECT_GT(most_shared, kMostSharedBytes / 2);
+  }
+  auto program = gpu->Build(kAddScaled);
+  ASSERT_TRUE(program.ok());
+  EXPECT_TRUE((*program)->Find("add_scaled").ok());
+  fails = true;
+  const Status found = (*program)->Find("add_scaled").status();
+  EXPECT_THAT(found.message(), HasSubstr("add_scaled by at most 3 lanes, not 4"));
 }
 
 // As with drivers that take memory when it is first used.

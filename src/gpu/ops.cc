@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/constants.h"
 #include "gpu/text.h"
 #include "kernels/weight_format.h"
 
@@ -24,6 +25,9 @@ constexpr const char* kQuantisedTypeKernels[] = {"matmul", "matmul_few", "unpack
 
 std::string Source(std::initializer_list<const char*> texts) {
   std::string source;
+  for (const auto& [name, value] : kConstants) {
+    source += fmt::format("#define {} {}\n", name, value);
+  }
   for (const char* text : texts) {
     source += text;
     source += '\n';

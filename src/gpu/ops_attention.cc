@@ -1,13 +1,12 @@
 // The KV cache and attention: device/attention.cl.
 #include <algorithm>
 
+#include "gpu/constants.h"
 #include "gpu/ops.h"
 
 namespace ropeway::gpu {
 namespace {
 
-constexpr int kKvLanes = 64;      // Of a group: MOST_LANES, and BATCH / FOUR there.
-constexpr int kQueries = 4;       // That a group of attend has at most: QUERIES there.
 constexpr int kManyGroups = 128;  // Enough for a device to have something to do.
 constexpr uint64_t kPoolLineBytes = 64;
 

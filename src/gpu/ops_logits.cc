@@ -1,12 +1,8 @@
 // The end of a forward pass: device/logits.cl.
+#include "gpu/constants.h"
 #include "gpu/ops.h"
 
 namespace ropeway::gpu {
-namespace {
-
-constexpr int kLogitLanes = 64;  // LOGIT_LANES there.
-
-}  // namespace
 
 void Ops::FinishLogits(Rows logits, int rows, int n, float cap, View absent, int absent_count) {
   if (cap <= 0.0F && absent_count == 0) return;

@@ -1,13 +1,11 @@
 // Products with weights, and rows of them: device/matmul.cl.
+#include "gpu/constants.h"
 #include "gpu/ops.h"
 #include "kernels/kernels.h"
 
 namespace ropeway::gpu {
 namespace {
 
-constexpr int kMatMulLanes = 64;  // Of a group: columns of a product.
-constexpr int kTileRows = 4;      // As TILE_ROWS in device/matmul.cl.
-constexpr int kSlices = 16;       // As SLICES there.
 // A product of fewer groups leaves most of a large GPU idle.
 constexpr int64_t kEnoughGroups = 512;
 
@@ -23,8 +21,7 @@ void Ops::MatMul(const DeviceMatrix& matrix, const Input& input, int rows, Rows 
   if (kernels::WeightBlockElements(matrix.type) > 1 &&
       int64_t{groups.x} * groups.y < kEnoughGroups) {
     gpu_->Launch(Get(matrix.type, "matmul_few"),
-                 {groups.x, CeilingOf(matrix.n, kernels::kPanelCols)},
-                 kSlices * kernels::kPanelCols,
+                 {groups.x, CeilingOf(matrix.n, kernels::kPanelCols)}, kFewLanes,
                  {matrix.panels, matrix.n, matrix.k, matrix.bias, packed.levels, packed.scales,
                   packed.sums, which.ids, which.shared_by, rows, tile, y.at, y.stride});
     return;

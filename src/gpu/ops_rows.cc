@@ -1,11 +1,9 @@
 // Operations on rows of floats: device/rows.cl.
+#include "gpu/constants.h"
 #include "gpu/ops.h"
 
 namespace ropeway::gpu {
 namespace {
-
-constexpr int kRowLanes = 64;   // Of a group.
-constexpr int kRowChunk = 256;  // Columns of a group: CHUNK there.
 
 // Groups for the columns [0, n) of each row.
 Groups ByChunks(int rows, int n) { return {rows, (n + kRowChunk - 1) / kRowChunk}; }

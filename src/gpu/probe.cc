@@ -54,7 +54,8 @@ std::array<float, kOperations> Expected(const Triple& numbers) {
 }  // namespace
 
 Status ProbeArithmetic(Gpu* gpu) {
-  std::string source = kLanguageText;
+  std::string source = fmt::format("#define PROBE_LANES {}\n", kProbeLanes);
+  source += kLanguageText;
   source += '\n';
   source += kProbeText;
   const StatusOr<std::unique_ptr<Program>> program = gpu->Build(source);

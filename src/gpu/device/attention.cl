@@ -5,7 +5,6 @@
 #define SOFTMAX_TOKENS 64
 #define SPLIT_TOKENS 1024
 #define MOST_HEAD_DIM 256
-#define MOST_LANES 64
 
 // The part of KV head `head` of a block. The pool's blocks are `block_lines` times 64 bytes apart, and the heads
 // `head_bytes`.
@@ -27,9 +26,9 @@ DEVICE uint LargestBits(GLOBAL const float *x, int n, TO_SHARED uint *largest) {
 }
 
 // A group for each row and KV head.
-KERNEL store_kv(VIEW(k), int k_stride, VIEW(v), int v_stride, VIEW(slots), int head_dim, int is_q8, VIEW(pool),
+KERNEL(KV_LANES) store_kv(VIEW(k), int k_stride, VIEW(v), int v_stride, VIEW(slots), int head_dim, int is_q8, VIEW(pool),
                 int head_bytes, int block_lines, VIEW(tables), VIEW(row_tables), int table_step, int table_first) {
-  SHARED uint largest[MOST_LANES];
+  SHARED uint largest[KV_LANES];
   const int row = GROUP_X();
   const int head = GROUP_Y();
   const int position = AT(int, slots)[row];
@@ -73,7 +72,6 @@ KERNEL store_kv(VIEW(k), int k_stride, VIEW(v), int v_stride, VIEW(slots), int h
 // `attend` computes several queries at once, which share K and V: rows of one sequence, heads of one KV head. It takes
 // one batch of positions after the other, of which each lane has FOUR, and then FOUR elements of the sums over V. Head
 // sizes are multiples of BLOCK_TOKENS.
-#define QUERIES 4
 #define BATCH 256
 #define BATCH_GROUPS (BATCH / SOFTMAX_TOKENS)
 #define FOUR 4
@@ -152,7 +150,7 @@ DEVICE void AddValues(GLOBAL const uchar *block, int slot, int after, TO_SHARED 
 // as far as they are of its sequence and it has queries left; their own groups have nothing to do then.
 //
 // A query's first lane, of its number, keeps the m and l of the current split and of those before it.
-KERNEL attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int rows, int tile_heads, int heads_of_kv, float factor,
+KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int rows, int tile_heads, int heads_of_kv, float factor,
               float soft_cap, int window, VIEW(ends), int has_sinks, VIEW(sinks), int head_dim, int is_q8, VIEW(pool),
               int head_bytes, int block_lines, VIEW(tables), VIEW(row_tables), int table_step, int table_first) {
   SHARED float query[QUERIES * MOST_HEAD_DIM];

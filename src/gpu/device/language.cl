@@ -4,7 +4,8 @@
 #ifdef __OPENCL_VERSION__
 
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL __kernel void
+// With the lanes of its groups: the compiler must make it fit.
+#define KERNEL(lanes) __kernel __attribute__((reqd_work_group_size(lanes, 1, 1))) void
 #define DEVICE static inline __attribute__((always_inline))
 #define GLOBAL __global
 #define CONSTANT __constant
@@ -24,7 +25,7 @@
 
 #else  // CUDA
 
-#define KERNEL extern "C" __global__ void
+#define KERNEL(lanes) extern "C" __global__ void __launch_bounds__(lanes)
 #define DEVICE static __device__ __forceinline__
 #define GLOBAL
 #define CONSTANT static __constant__

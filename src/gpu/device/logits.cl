@@ -1,8 +1,6 @@
 // The end of a forward pass: logits that are wanted, or only the largest one. A group of lanes has one row.
 
-#define LOGIT_LANES 64
-
-KERNEL finish_logits(VIEW(x), int x_stride, int n, float cap, VIEW(absent), int absent_count) {
+KERNEL(LOGIT_LANES) finish_logits(VIEW(x), int x_stride, int n, float cap, VIEW(absent), int absent_count) {
   GLOBAL float *row = AT(float, x) + (ulong)GROUP_X() * (ulong)x_stride;
   if (cap > 0.0f) {
     for (int i = LANE(); i < n; i += LANES()) row[i] = SoftCap(row[i], cap);
@@ -18,7 +16,7 @@ KERNEL finish_logits(VIEW(x), int x_stride, int n, float cap, VIEW(absent), int 
 
 // The first of the largest elements that are numbers above minus infinity: its value and its index; minus infinity and
 // 0 where there is none.
-KERNEL largest(VIEW(x), int x_stride, int n, VIEW(values), VIEW(indices)) {
+KERNEL(LOGIT_LANES) largest(VIEW(x), int x_stride, int n, VIEW(values), VIEW(indices)) {
   SHARED float best[LOGIT_LANES];
   SHARED int places[LOGIT_LANES];
   GLOBAL const float *row = AT(float, x) + (ulong)GROUP_X() * (ulong)x_stride;

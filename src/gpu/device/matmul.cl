@@ -1,9 +1,6 @@
 // Products with weights of one type, and single rows of them, from the panels of src/kernels/layout.h. What a type is
 // like comes as macros: see DefinesOf in ../ops.cc.
 
-#define PANEL_COLS 16
-#define TILE_ROWS 4  // For which a lane decodes a weight once. As kTileRows in ../ops_matmul.cc.
-
 #if WIDTH != 0
 
 // Elements are [k][16].
@@ -186,7 +183,7 @@ DEVICE ulong MatrixAt(int index, int n, int k) {
 
 // Group (x, y) has rows x * tile and following, at most TILE_ROWS, and columns y * LANES() and following; a lane has
 // one column. With ids, tile is 1, since rows have their own matrices.
-KERNEL matmul(VIEW(panels), int n, int k, VIEW(bias), VIEW(x), int x_stride, VIEW(levels), VIEW(scales), VIEW(sums),
+KERNEL(MATMUL_LANES) matmul(VIEW(panels), int n, int k, VIEW(bias), VIEW(x), int x_stride, VIEW(levels), VIEW(scales), VIEW(sums),
               VIEW(ids), int shared_by, int rows, int tile, VIEW(y), int y_stride) {
   const int first = GROUP_X() * tile;
   const int count = rows - first < tile ? rows - first : tile;
@@ -236,9 +233,8 @@ KERNEL matmul(VIEW(panels), int n, int k, VIEW(bias), VIEW(x), int x_stride, VIE
 // The same for few rows, so that a GPU has enough to do: the lanes of a group share the blocks of 16 columns, and what
 // they found is added up in the blocks' order. Group (x, y) has the rows as above and panel y. Types that are not
 // quantised do without: their sums are chains of single features, which nothing can be taken out of.
-#define SLICES 16  // Blocks at a time, LANES() / PANEL_COLS. As kSlices in ../ops_matmul.cc.
 #if WIDTH == 0
-KERNEL matmul_few(VIEW(panels), int n, int k, VIEW(bias), VIEW(levels), VIEW(scales), VIEW(sums), VIEW(ids),
+KERNEL(FEW_LANES) matmul_few(VIEW(panels), int n, int k, VIEW(bias), VIEW(levels), VIEW(scales), VIEW(sums), VIEW(ids),
                   int shared_by, int rows, int tile, VIEW(y), int y_stride) {
   SHARED float products[2][TILE_ROWS][SLICES][PANEL_COLS];  // a, then b.
   SHARED float mins[PARTS][SLICES][PANEL_COLS];
@@ -289,7 +285,7 @@ KERNEL matmul_few(VIEW(panels), int n, int k, VIEW(bias), VIEW(levels), VIEW(sca
 #endif
 
 // Group (x, y) has elements y * LANES() and following of row ids[x]; a lane has one.
-KERNEL unpack(VIEW(panels), int k, VIEW(ids), VIEW(y), int y_stride) {
+KERNEL(MATMUL_LANES) unpack(VIEW(panels), int k, VIEW(ids), VIEW(y), int y_stride) {
   const int i = GROUP_Y() * LANES() + LANE();
   if (i >= k) return;
   const int row = AT(const int, ids)[GROUP_X()];

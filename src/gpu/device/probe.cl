@@ -2,7 +2,7 @@
 
 #define RESULTS 5
 
-KERNEL probe(VIEW(numbers), VIEW(results), int count) {
+KERNEL(PROBE_LANES) probe(VIEW(numbers), VIEW(results), int count) {
   const int i = GROUP_X() * LANES() + LANE();
   if (i >= count) return;
   const float a = AT(float, numbers)[3 * i];

@@ -1,8 +1,6 @@
 // Operations on rows of floats. A group of lanes has one row, GROUP_X(), or a piece of it.
 
-#define CHUNK 256   // Columns of a group, where a row's columns are divided among groups: ops_rows.cc knows it, too.
-#define TILE 1024   // Elements of a row that are summed from shared memory at a time.
-#define MOST_LANES 64
+#define TILE 1024  // Elements of a row that are summed from shared memory at a time.
 
 // The columns of this group's chunk, one for each of its lanes at a time.
 #define FOR_COLUMNS(i, n) \
@@ -38,7 +36,7 @@ DEVICE float SumRow(GLOBAL const float *row, int n, int squares, float less, TO_
   return SumLanes(all);
 }
 
-KERNEL rms_norm(VIEW(x), int x_stride, VIEW(weight), int n, float eps, VIEW(y), int y_stride) {
+KERNEL(ROW_LANES) rms_norm(VIEW(x), int x_stride, VIEW(weight), int n, float eps, VIEW(y), int y_stride) {
   SHARED float tile[TILE];
   SHARED float sums[LANE_SUMS];
   GLOBAL const float *from = ROW(x);
@@ -49,7 +47,7 @@ KERNEL rms_norm(VIEW(x), int x_stride, VIEW(weight), int n, float eps, VIEW(y), 
   for (int i = LANE(); i < n; i += LANES()) to[i] = (from[i] * factor) * weights[i];
 }
 
-KERNEL layer_norm(VIEW(x), int x_stride, VIEW(weight), VIEW(bias), int n, float eps, VIEW(y), int y_stride) {
+KERNEL(ROW_LANES) layer_norm(VIEW(x), int x_stride, VIEW(weight), VIEW(bias), int n, float eps, VIEW(y), int y_stride) {
   SHARED float tile[TILE];
   SHARED float sums[LANE_SUMS];
   GLOBAL const float *from = ROW(x);
@@ -63,7 +61,7 @@ KERNEL layer_norm(VIEW(x), int x_stride, VIEW(weight), VIEW(bias), int n, float 
 }
 
 // Column i of the row is its pair i: of head i / pairs, so that neighbours are read together.
-KERNEL rope(VIEW(x), int x_stride, int heads, int head_dim, int rope_dim, int halves, VIEW(cos_sin),
+KERNEL(ROW_LANES) rope(VIEW(x), int x_stride, int heads, int head_dim, int rope_dim, int halves, VIEW(cos_sin),
             int cos_sin_stride) {
   const int pairs = rope_dim / 2;
   GLOBAL const float *table = ROW(cos_sin);
@@ -118,7 +116,7 @@ DEVICE float SwiGluClamped(float gate, float up) {
 }
 
 // `which`: in the order of gpu::Activation.
-KERNEL activate(int which, VIEW(gate), int gate_stride, VIEW(up), int up_stride, int n) {
+KERNEL(ROW_LANES) activate(int which, VIEW(gate), int gate_stride, VIEW(up), int up_stride, int n) {
   GLOBAL float *y = ROW(gate);
   GLOBAL const float *ups = ROW(up);
   FOR_COLUMNS(i, n) {
@@ -137,24 +135,24 @@ KERNEL activate(int which, VIEW(gate), int gate_stride, VIEW(up), int up_stride,
   }
 }
 
-KERNEL add(VIEW(x), int x_stride, VIEW(y), int y_stride, int n) {
+KERNEL(ROW_LANES) add(VIEW(x), int x_stride, VIEW(y), int y_stride, int n) {
   GLOBAL float *to = ROW(x);
   GLOBAL const float *from = ROW(y);
   FOR_COLUMNS(i, n) to[i] = to[i] + from[i];
 }
 
-KERNEL scale(VIEW(x), int x_stride, float factor, int n) {
+KERNEL(ROW_LANES) scale(VIEW(x), int x_stride, float factor, int n) {
   GLOBAL float *to = ROW(x);
   FOR_COLUMNS(i, n) to[i] = to[i] * factor;
 }
 
-KERNEL gather(VIEW(x), int x_stride, VIEW(ids), int n, VIEW(y), int y_stride) {
+KERNEL(ROW_LANES) gather(VIEW(x), int x_stride, VIEW(ids), int n, VIEW(y), int y_stride) {
   GLOBAL const float *from = AT(float, x) + (ulong)AT(int, ids)[GROUP_X()] * (ulong)x_stride;
   GLOBAL float *to = ROW(y);
   FOR_COLUMNS(i, n) to[i] = from[i];
 }
 
-KERNEL sum_scaled(VIEW(x), int x_stride, VIEW(weights), int used, int has_last, VIEW(last), int last_stride,
+KERNEL(ROW_LANES) sum_scaled(VIEW(x), int x_stride, VIEW(weights), int used, int has_last, VIEW(last), int last_stride,
                   VIEW(last_weights), int n, VIEW(y), int y_stride) {
   const ulong first = (ulong)GROUP_X() * (ulong)used;
   GLOBAL const float *from = AT(float, x) + first * (ulong)x_stride;
@@ -172,7 +170,7 @@ KERNEL sum_scaled(VIEW(x), int x_stride, VIEW(weights), int used, int has_last, 
 DEVICE float ExpWeight(float x) { return IsNan(x) ? 0.0f : Exp(x); }
 
 // One lane for each row.
-KERNEL sigmoid(VIEW(x), int x_stride, int rows) {
+KERNEL(ROW_LANES) sigmoid(VIEW(x), int x_stride, int rows) {
   const int row = GROUP_X() * LANES() + LANE();
   if (row >= rows) return;
   GLOBAL float *at = AT(float, x) + (ulong)row * (ulong)x_stride;
@@ -180,9 +178,9 @@ KERNEL sigmoid(VIEW(x), int x_stride, int rows) {
 }
 
 // A lane has four neighbouring elements, and eight lanes a block of 32.
-KERNEL pack(VIEW(x), int x_stride, int k, VIEW(levels), VIEW(scales), VIEW(sums)) {
-  SHARED uint largest[MOST_LANES];
-  SHARED int lane_sums[MOST_LANES];
+KERNEL(ROW_LANES) pack(VIEW(x), int x_stride, int k, VIEW(levels), VIEW(scales), VIEW(sums)) {
+  SHARED uint largest[ROW_LANES];
+  SHARED int lane_sums[ROW_LANES];
   const int begin = GROUP_Y() * CHUNK + 4 * LANE();
   const int inside = begin < k;
   const int lane = LANE();
@@ -226,10 +224,10 @@ DEVICE int ChosenBefore(float a, int a_id, float b, int b_id) {
 }
 
 // The experts are found one after the other, the next one by all lanes; the first lane keeps them in order.
-KERNEL choose_experts(VIEW(logits), int logits_stride, int count, int used, int normalized, VIEW(ids),
+KERNEL(ROW_LANES) choose_experts(VIEW(logits), int logits_stride, int count, int used, int normalized, VIEW(ids),
                       VIEW(weights)) {
-  SHARED float best[MOST_LANES];
-  SHARED int best_id[MOST_LANES];
+  SHARED float best[ROW_LANES];
+  SHARED int best_id[ROW_LANES];
   const int lane = LANE();
   GLOBAL const float *x = ROW(logits);
   GLOBAL int *chosen = AT(int, ids) + (ulong)GROUP_X() * (ulong)used;
