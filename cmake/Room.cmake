@@ -20,10 +20,10 @@ function(ropeway_room NAME)
   list(FILTER sources EXCLUDE REGEX "(_test\\.cc|/test_[^/]*\\.cc|/main\\.cc)$")
   if(ROPEWAY_SANITIZE)
     # PoCL compiles code that the sanitizers do not know, and is not instrumented itself: its tests
-    # stay out. CUDA's have a driver of their own.
+    # stay out. These have devices of their own.
     set(of_pocl ${tests})
     list(FILTER of_pocl INCLUDE REGEX "/(gpu/|gpu_)[^/]*_test\\.cc$")
-    list(FILTER of_pocl EXCLUDE REGEX "/gpu/cuda[^/]*_test\\.cc$")
+    list(FILTER of_pocl EXCLUDE REGEX "/gpu/(cuda|ops)_test\\.cc$")
     if(of_pocl)
       list(REMOVE_ITEM tests ${of_pocl})
     endif()

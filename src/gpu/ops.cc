@@ -73,12 +73,14 @@ struct Ops::Programs {
              Kernels* kernels) {
     StatusOr<std::unique_ptr<Program>> program = gpu->Build(source);
     if (!program.ok()) return program.status();
-    programs.push_back(*std::move(program));
+    Kernels found;
     for (const char* name : names) {
-      StatusOr<std::unique_ptr<Kernel>> kernel = programs.back()->Find(name);
+      StatusOr<std::unique_ptr<Kernel>> kernel = (*program)->Find(name);
       if (!kernel.ok()) return kernel.status();
-      kernels->emplace(name, *std::move(kernel));
+      found.emplace(name, *std::move(kernel));
     }
+    programs.push_back(*std::move(program));
+    kernels->merge(found);
     return {};
   }
 
@@ -112,11 +114,14 @@ Ops::~Ops() = default;
 Status Ops::AddType(WeightType type) {
   if (programs_->of_type.contains(type)) return {};
   const std::string defines = DefinesOf(type);
-  return programs_->Add(
+  Programs::Kernels found;
+  Status added = programs_->Add(
       gpu_, Source({kLanguageText, kMathConstantsText, kFloatsText, defines.c_str(), kMatMulText}),
       kernels::FormatOf(type).quantised() ? std::span<const char* const>(kQuantisedTypeKernels)
                                           : std::span<const char* const>(kTypeKernels),
-      &programs_->of_type[type]);
+      &found);
+  if (added.ok()) programs_->of_type.emplace(type, std::move(found));
+  return added;
 }
 
 const Kernel& Ops::Get(const char* name) const { return *programs_->common.find(name)->second; }
