@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-PACKAGES = ("nvidia-cuda-nvrtc==13.5.37",)
+REQUIREMENTS = pathlib.Path(__file__).with_name("gpu_nvrtc_requirements.txt")
 ARCHITECTURES = (75, 90)
 ARGS = argparse.Namespace()
 UNUSED = "--diag-suppress=177"  # Every source has all helper functions.
@@ -33,22 +33,28 @@ class Compiler:
         (path,) = (path for path in pathlib.Path(folder).rglob("libnvrtc.so.*"))
         self.library = ctypes.CDLL(str(path))
 
-    def text(self, program, what):
+    def result(self, program, what):
         size = ctypes.c_size_t()
         assert getattr(self.library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) == 0
         text = ctypes.create_string_buffer(size.value)
         assert getattr(self.library, f"nvrtcGet{what}")(program, text) == 0
-        return text.value.decode()
+        return text.raw
 
-    def compile(self, source, architecture, options):
-        """The PTX, or None, and what the compiler says."""
-        words = [f"--gpu-architecture=compute_{architecture}", *options]
+    def text(self, program, what):
+        return self.result(program, what).rstrip(b"\0").decode()
+
+    def compile(self, source, architecture, options, binary=False):
+        """The PTX, or the device's own instructions; or None; and what the compiler says."""
+        words = [f"--gpu-architecture={'sm' if binary else 'compute'}_{architecture}", *options]
         program = ctypes.c_void_p()
         assert self.library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"test.cu", 0, None, None) == 0
         try:
             given = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
             error = self.library.nvrtcCompileProgram(program, len(words), given)
-            return None if error else self.text(program, "PTX"), self.text(program, "ProgramLog")
+            log = self.text(program, "ProgramLog")
+            if error:
+                return None, log
+            return self.result(program, "CUBIN") if binary else self.text(program, "PTX"), log
         finally:
             self.library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -58,8 +64,8 @@ class NvrtcTest(unittest.TestCase):
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target",
-                        folder.name, *PACKAGES], check=True)
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
+                        "--require-hashes", "--target", folder.name, "-r", str(REQUIREMENTS)], check=True)
         cls.compiler = Compiler(folder.name)
         printed = json.loads(subprocess.run([ARGS.program], stdout=subprocess.PIPE, check=True).stdout)
         cls.options, cls.sources = printed["options"], printed["sources"]
@@ -75,6 +81,16 @@ class NvrtcTest(unittest.TestCase):
                     entries = re.findall(r"\.visible \.entry (\w+)\(", ptx)
                     self.assertEqual(sorted(entries), sorted(source["kernels"]))
                     self.assertEqual(INEXACT.findall(ptx), [])
+
+    def test_every_source_becomes_instructions(self):
+        for name, source in self.sources.items():
+            with self.subTest(source=name):
+                binary, log = self.compiler.compile(source["text"], ARCHITECTURES[-1], [*self.options, UNUSED], binary=True)
+                self.assertIsNotNone(binary, log)
+                self.assertEqual(log, "")
+                self.assertEqual(binary[:4], b"\x7fELF")
+                for kernel in source["kernels"]:
+                    self.assertIn(f".text.{kernel}".encode(), binary)
 
     def test_the_options_keep_operations_apart(self):
         ptx, log = self.compiler.compile(PROBE, 75, self.options)
