@@ -6,12 +6,15 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "gpu/cuda_library.h"
 #include "gpu/probe.h"
+#include "gpu/program_cache.h"
 
 namespace ropeway::gpu {
 namespace {
@@ -75,8 +78,8 @@ std::string UnfitCuda(const CudaLibrary& cuda, CuDevice device) {
 
 class CudaGpu final : public Gpu {
  public:
-  CudaGpu(const CudaLibrary& cuda, CuDevice device)
-      : cuda_(cuda), device_(device), info_(Describe(cuda, device)) {}
+  CudaGpu(const CudaLibrary& cuda, CuDevice device, const std::filesystem::path& cache)
+      : cuda_(cuda), device_(device), info_(Describe(cuda, device)), cache_(cache) {}
   ~CudaGpu() override {
     if (context_ == nullptr) return;
     if (stream_ != nullptr) {
@@ -164,8 +167,17 @@ class CudaGpu final : public Gpu {
  private:
   static CuPointer PointerOf(View view);
 
+  // Of the compiler.
+  std::vector<std::string> Options() const;
+
+  // All that the compiler's result depends on.
+  std::string CacheKey(const std::string& source) const;
+
   // The compiler's result for the source.
   StatusOr<std::string> Compile(const std::string& source) const;
+
+  // Makes the driver load a result of the compiler's.
+  CuResult Load(const std::string& compiled, CuModule* module);
 
   // The first failure stays: what follows is its consequence.
   void Note(const char* what, CuResult error) {
@@ -179,6 +191,7 @@ class CudaGpu final : public Gpu {
   const CudaLibrary& cuda_;
   const CuDevice device_;
   const DeviceInfo info_;
+  const ProgramCache cache_;
   int architecture_ = 0;
   bool exact_ = false;  // That is the device's own.
   CuContext context_ = nullptr;
@@ -255,6 +268,24 @@ StatusOr<std::unique_ptr<Buffer>> CudaGpu::Allocate(size_t size) {
   return std::unique_ptr<Buffer>(std::make_unique<CudaBuffer>(cuda_, this, memory, size));
 }
 
+std::vector<std::string> CudaGpu::Options() const {
+  // The device's own instructions need no compiler in the driver, which may be older than this one
+  // and not know its PTX.
+  std::vector<std::string> options = {
+      fmt::format("--gpu-architecture={}_{}", exact_ ? "sm" : "compute", architecture_)};
+  options.insert(options.end(), std::begin(kCudaOptions), std::end(kCudaOptions));
+  return options;
+}
+
+std::string CudaGpu::CacheKey(const std::string& source) const {
+  int major = 0;
+  int minor = 0;
+  cuda_.nvrtcVersion(&major, &minor);
+  std::string key = fmt::format("{}\n{}\nNVRTC {}.{}\n", info_.name, info_.driver, major, minor);
+  for (const std::string& option : Options()) key += option + "\n";
+  return key + source;
+}
+
 StatusOr<std::string> CudaGpu::Compile(const std::string& source) const {
   NvrtcProgram program = nullptr;
   if (cuda_.nvrtcCreateProgram(&program, source.c_str(), "ropeway.cu", 0, nullptr, nullptr) != 0) {
@@ -263,12 +294,9 @@ StatusOr<std::string> CudaGpu::Compile(const std::string& source) const {
   const auto destroy = [this](NvrtcProgram made) { cuda_.nvrtcDestroyProgram(&made); };
   const std::unique_ptr<std::remove_pointer_t<NvrtcProgram>, decltype(destroy)> owner(program,
                                                                                       destroy);
-  // The device's own instructions need no compiler in the driver, which may be older than this one
-  // and not know its PTX.
-  const std::string architecture =
-      fmt::format("--gpu-architecture={}_{}", exact_ ? "sm" : "compute", architecture_);
-  std::vector<const char*> options = {architecture.c_str()};
-  options.insert(options.end(), std::begin(kCudaOptions), std::end(kCudaOptions));
+  const std::vector<std::string> texts = Options();
+  std::vector<const char*> options;
+  for (const std::string& text : texts) options.push_back(text.c_str());
   const NvrtcResult error =
       cuda_.nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
   size_t size = 0;
@@ -293,15 +321,23 @@ StatusOr<std::string> CudaGpu::Compile(const std::string& source) const {
                             info_.name, error, text.substr(0, kMostOfLog)));
 }
 
-StatusOr<std::unique_ptr<Program>> CudaGpu::Build(const std::string& source) {
-  const StatusOr<std::string> compiled = Compile(source);
-  if (!compiled.ok()) return compiled.status();
+CuResult CudaGpu::Load(const std::string& compiled, CuModule* module) {
   const Entered entered(this);
+  return cuda_.cuModuleLoadData(module, compiled.c_str());
+}
+
+StatusOr<std::unique_ptr<Program>> CudaGpu::Build(const std::string& source) {
+  const std::string key = CacheKey(source);
   CuModule module = nullptr;
-  const CuResult error = cuda_.cuModuleLoadData(&module, compiled->c_str());
-  if (error != 0) {
-    return Failed(cuda_, fmt::format("the device {} does not load the kernels", info_.name).c_str(),
-                  error);
+  const std::optional<std::string> kept = cache_.Find(key);
+  if (!kept || Load(*kept, &module) != 0) {
+    const StatusOr<std::string> compiled = Compile(source);
+    if (!compiled.ok()) return compiled.status();
+    if (const CuResult error = Load(*compiled, &module); error != 0) {
+      return Failed(
+          cuda_, fmt::format("the device {} does not load the kernels", info_.name).c_str(), error);
+    }
+    cache_.Keep(key, *compiled);
   }
   return std::unique_ptr<Program>(std::make_unique<CudaProgram>(cuda_, this, module));
 }
@@ -357,14 +393,15 @@ std::vector<CudaDevice> ListCudaDevices() {
   return cuda.ok() ? ListCudaDevicesWith(**cuda) : std::vector<CudaDevice>();
 }
 
-StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index) {
+StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index,
+                                            const std::filesystem::path& cache) {
   const int count = CountDevices(cuda);
   CuDevice device = 0;
   if (index < 0 || index >= count || cuda.cuDeviceGet(&device, index) != 0) {
     return Status(StatusCode::kNotFound,
                   fmt::format("there is no CUDA device {}: there are {}", index, count));
   }
-  auto gpu = std::make_unique<CudaGpu>(cuda, device);
+  auto gpu = std::make_unique<CudaGpu>(cuda, device, cache);
   if (const std::string unfit = UnfitCuda(cuda, device); !unfit.empty()) {
     return Status(StatusCode::kUnimplemented,
                   fmt::format("the device {} cannot be used: {}", gpu->info().name, unfit));
@@ -379,7 +416,7 @@ StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index) 
 StatusOr<std::unique_ptr<Gpu>> OpenCuda(int index) {
   const StatusOr<const CudaLibrary*> cuda = CudaLibrary::Get();
   if (!cuda.ok()) return cuda.status();
-  return OpenCudaWith(**cuda, index);
+  return OpenCudaWith(**cuda, index, ProgramCache::DefaultFolder());
 }
 
 }  // namespace ropeway::gpu

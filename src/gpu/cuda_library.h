@@ -5,6 +5,7 @@
 #define ROPEWAY_GPU_CUDA_LIBRARY_H_
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -101,9 +102,11 @@ inline bool DriverLoadsFrom(int compiler_major, int driver) {
   return compiler_major <= driver / 1000;
 }
 
-// ListCudaDevices and OpenCuda (cuda.h) with this library, which must outlive the result.
+// ListCudaDevices and OpenCuda (cuda.h) with this library, which must outlive the result. Compiled
+// programs are kept in the folder `cache`, if it is not empty.
 std::vector<CudaDevice> ListCudaDevicesWith(const CudaLibrary& cuda);
-StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index);
+StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index,
+                                            const std::filesystem::path& cache = {});
 
 }  // namespace ropeway::gpu
 

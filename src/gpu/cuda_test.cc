@@ -2,13 +2,17 @@
 // the driver, and what is said when it fails. tests/gpu_nvrtc_test.py has the real compiler.
 #include "gpu/cuda.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,6 +30,7 @@ using ::testing::HasSubstr;
 using testing::Upload;
 
 constexpr CuResult kOutOfMemory = 2;
+constexpr CuResult kInvalidImage = 200;
 constexpr CuResult kNoContext = 201;
 constexpr CuResult kNotFoundByDriver = 500;
 constexpr CuResult kLaunchFailed = 719;
@@ -34,6 +39,7 @@ constexpr CuResult kLaunchFailed = 719;
 struct FakeDriver {
   int devices = 1;
   std::vector<int> architectures = {75, 90, 120};
+  int compiled = 0;
   std::vector<std::string> options;
   std::string source;
   std::vector<unsigned> launched;  // Of the last launch: groups x, y, z and lanes x, y, z.
@@ -41,6 +47,7 @@ struct FakeDriver {
   int contexts = 0;
   int streams = 0;
   int modules = 0;
+  int refusals = 0;
   std::string loaded;              // By the last of them.
   std::vector<CuContext> current;  // The thread's stack of contexts.
   bool contracts = false;          // The arithmetic of its device.
@@ -85,6 +92,15 @@ CuResult LaunchProbe(void** places) {
 
 // Whether the thread's context is the device's.
 bool Entered() { return !fake.current.empty() && fake.current.back() == Handle<CuContext>(40); }
+
+CuResult FakeLoad(CuModule* module, const void* image) {
+  if (!Entered()) return kNoContext;
+  fake.loaded = static_cast<const char*>(image);
+  if (fake.loaded != "PTX of it" && fake.loaded != "CUBIN") return kInvalidImage;
+  ++fake.modules;
+  *module = Handle<CuModule>(5);
+  return 0;
+}
 
 CudaLibrary FakeLibrary() {
   fake = {};
@@ -141,13 +157,7 @@ CudaLibrary FakeLibrary() {
     std::memcpy(to, Handle<const void*>(from), size);
     return stream == Handle<CuStream>(77) && Entered() ? 0 : 1;
   };
-  cuda.cuModuleLoadData = [](CuModule* module, const void* image) {
-    if (!Entered()) return kNoContext;
-    ++fake.modules;
-    *module = Handle<CuModule>(5);
-    fake.loaded = static_cast<const char*>(image);
-    return fake.loaded == "PTX of it" || fake.loaded == "CUBIN" ? 0 : 1;
-  };
+  cuda.cuModuleLoadData = FakeLoad;
   cuda.cuModuleUnload = [](CuModule) {
     EXPECT_TRUE(Entered());
     return --fake.modules, 0;
@@ -164,6 +174,10 @@ CudaLibrary FakeLibrary() {
     if (!Entered()) return kNoContext;
     return function == Handle<CuFunction>(7) ? LaunchProbe(places) : LaunchScale(places);
   };
+  cuda.nvrtcVersion = [](int* major, int* minor) {
+    *major = 13;
+    return *minor = 1, 0;
+  };
   cuda.nvrtcGetNumSupportedArchs = [](int* count) {
     return *count = static_cast<int>(fake.architectures.size()), 0;
   };
@@ -178,6 +192,7 @@ CudaLibrary FakeLibrary() {
   };
   cuda.nvrtcDestroyProgram = [](NvrtcProgram*) { return 0; };
   cuda.nvrtcCompileProgram = [](NvrtcProgram, int count, const char* const* options) {
+    ++fake.compiled;
     fake.options.assign(options, options + count);
     return fake.source == "good" ||
                    fake.source.find("KERNEL(PROBE_LANES) probe(") != std::string::npos
@@ -249,6 +264,71 @@ TEST_F(Cuda, CompilesExactlyForTheDevice) {
   ASSERT_TRUE(Open()->Build("good").ok());
   EXPECT_THAT(fake.options, Contains("--gpu-architecture=sm_103"));
   EXPECT_EQ(fake.loaded, "CUBIN");
+}
+
+// Whether opening the device, which builds a program, compiles it.
+TEST_F(Cuda, WhatWasCompiledIsKept) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / fmt::format("gpu_kernels.{}", getpid());
+  const auto compiles = [&] {
+    const int before = fake.compiled;
+    const auto gpu = OpenCudaWith(cuda_, 0, folder / "not" / "yet");
+    EXPECT_TRUE(gpu.ok()) << gpu.status().message();
+    return fake.compiled - before;
+  };
+  EXPECT_EQ(compiles(), 1);
+  EXPECT_EQ(compiles(), 0);
+  EXPECT_EQ(fake.loaded, "PTX of it");
+  // One file, and nothing half-done.
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "not" / "yet")) {
+    files.push_back(entry.path());
+  }
+  ASSERT_EQ(files.size(), 1U);
+  const auto size = std::filesystem::file_size(files[0]);
+  for (const uintmax_t cut : {uintmax_t{0}, uintmax_t{30}, size - 1}) {
+    std::filesystem::resize_file(files[0], cut);
+    EXPECT_EQ(compiles(), 1) << cut;
+    EXPECT_EQ(compiles(), 0) << cut;
+  }
+  {
+    std::fstream file(files[0], std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(size) - 3);
+    file.put('!');
+  }
+  EXPECT_EQ(compiles(), 1);
+  EXPECT_EQ(compiles(), 0);
+  // Another driver, compiler or device has its own.
+  CudaLibrary other = cuda_;
+  other.cuDriverGetVersion = [](int* version) { return *version = 13030, 0; };
+  const int before = fake.compiled;
+  ASSERT_TRUE(OpenCudaWith(other, 0, folder / "not" / "yet").ok());
+  EXPECT_EQ(fake.compiled, before + 1);
+  fake.architectures.push_back(103);
+  EXPECT_EQ(compiles(), 1);
+  std::filesystem::remove_all(folder);
+}
+
+// What the driver no longer loads is compiled again.
+TEST_F(Cuda, WhatWasKeptMayBeRefused) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / fmt::format("gpu_refused.{}", getpid());
+  ASSERT_TRUE(OpenCudaWith(cuda_, 0, folder).ok());
+  CudaLibrary once = cuda_;
+  fake.refusals = 1;
+  once.cuModuleLoadData = [](CuModule* module, const void* image) {
+    if (fake.refusals-- > 0) return kInvalidImage;
+    return FakeLoad(module, image);
+  };
+  const int before = fake.compiled;
+  EXPECT_TRUE(OpenCudaWith(once, 0, folder).ok());
+  EXPECT_EQ(fake.compiled, before + 1);
+  std::filesystem::remove_all(folder);
+}
+
+// A folder that cannot be is no failure.
+TEST_F(Cuda, NothingIsKeptWhereNothingCanBe) {
+  EXPECT_TRUE(OpenCudaWith(cuda_, 0, "/dev/null/kernels").ok());
 }
 
 TEST(CudaCompiler, IsOneThatTheDriverKnows) {
