@@ -1,4 +1,4 @@
-// Internal to this room: the sizes that the kernels (device/) and those who start them share. Each
+// Internal to this room: the sizes that the kernels (device/) and the functions of Ops share. Each
 // source begins with them as macros.
 #ifndef ROPEWAY_GPU_CONSTANTS_H_
 #define ROPEWAY_GPU_CONSTANTS_H_
@@ -11,7 +11,7 @@ namespace ropeway::gpu {
 inline constexpr int kRowLanes = 64;
 inline constexpr int kKvLanes = 64;
 inline constexpr int kLogitLanes = 64;
-inline constexpr int kMatMulLanes = 64;  // Of which each has a column of a product.
+inline constexpr int kMatMulLanes = 64;  // Each has a column of a product.
 
 inline constexpr int kRowChunk = 256;  // Columns of a group, where groups share a row.
 inline constexpr int kQueries = 4;     // That a group of attend has at most.

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "gpu/cuda.h"
 #include "gpu/gpu.h"
 #include "ropeway/status.h"
 
@@ -101,6 +100,8 @@ std::string CudaErrorName(const CudaLibrary& cuda, CuResult error);
 inline bool DriverLoadsFrom(int compiler_major, int driver) {
   return compiler_major <= driver / 1000;
 }
+
+struct CudaDevice;
 
 // ListCudaDevices and OpenCuda (cuda.h) with this library, which must outlive the result. Compiled
 // programs are kept in the folder `cache`, if it is not empty.
