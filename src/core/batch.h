@@ -144,7 +144,8 @@ struct StepResult {
   // The experts (in a mixture of experts) that some row went through, summed over the layers. Each
   // one's weights were read once.
   int64_t experts_read = 0;
-  // On a device other than the CPU: the time without sampling, and the bytes between it and the host.
+  // On a device other than the CPU: the time without sampling, and the bytes between it and the
+  // host.
   base::Duration device_busy{};
   int64_t copied_bytes = 0;
   // The forward pass's part of the step's time, and of that, the sampling's.

@@ -143,10 +143,10 @@ void EngineMetrics::SampleBatching() {
                [](const S& s) { return s.engine.max_batch_wait_ms / 1e3; });
   sampled_.Add("ropeway_step_rows_avg", "Average number of rows per step, without padding.",
                [](const S& s) { return s.engine.avg_step_rows; });
-  sampled_.Add(
-      "ropeway_experts_read_total",
-      "Experts whose weights were read, summed over steps and layers; 0: the model has none, or a GPU computes.",
-      [](const S& s) { return s.core.experts_read; });
+  sampled_.Add("ropeway_experts_read_total",
+               "Experts whose weights were read, summed over steps and layers; 0: the model has "
+               "none, or a GPU computes.",
+               [](const S& s) { return s.core.experts_read; });
   sampled_.Add("ropeway_device_busy_seconds_total",
                "Time of steps on a device other than the CPU, without sampling.",
                [](const S& s) { return base::ToSeconds(s.core.device_busy); });

@@ -10,7 +10,7 @@
 
 namespace ropeway::gpu {
 
-// Several processes may have one folder. What cannot be kept or found again is nobody's error: it
+// Several processes may have one folder. What cannot be kept or found again is no error: it
 // is compiled.
 class ProgramCache {
  public:
