@@ -30,19 +30,6 @@ std::vector<double> Distribution(const std::shared_ptr<const model::Model>& mode
   return by_id;
 }
 
-// Each matrix of another type of weights, all of them in three layers.
-model::TinyLlamaOptions EveryWeightType() {
-  model::TinyLlamaOptions options;
-  options.types.assign(std::begin(kernels::kWeightTypes), std::end(kernels::kWeightTypes));
-  options.embedding = kernels::WeightType::kQ6_K;
-  options.tied = false;
-  options.layers = 3;
-  options.hidden = 256;  // A whole stored block of the K types.
-  options.head_dim = 64;
-  options.ffn = 256;
-  return options;
-}
-
 TEST(CpuExecutorTest, AgreesWithTheOracle) {
   model::TinyLlamaOptions untied;
   untied.tied = false;

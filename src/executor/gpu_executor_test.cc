@@ -68,15 +68,7 @@ TEST_P(GpuArchitecture, HasTheBitsOfTheCpu) {
 }
 
 TEST(GpuExecutorTest, EveryTypeOfWeightsHasTheBitsOfTheCpu) {
-  model::TinyLlamaOptions options;
-  options.types.assign(std::begin(kernels::kWeightTypes), std::end(kernels::kWeightTypes));
-  options.embedding = kernels::WeightType::kQ6_K;
-  options.tied = false;
-  options.layers = 3;
-  options.hidden = 256;  // A whole stored block of the K types.
-  options.head_dim = 64;
-  options.ffn = 256;
-  const auto model = LoadTiny(options);
+  const auto model = LoadTiny(EveryWeightType());
   const auto crowd = CrowdOfFour();
   ExpectSame(RunTogether(model, {}, crowd), RunTogether(model, OnGpu({}), crowd), "every type");
 }

@@ -30,6 +30,18 @@ const std::shared_ptr<const model::Model>& TinyModel() {
   return model;
 }
 
+model::TinyLlamaOptions EveryWeightType() {
+  model::TinyLlamaOptions options;
+  options.types.assign(std::begin(kernels::kWeightTypes), std::end(kernels::kWeightTypes));
+  options.embedding = kernels::WeightType::kQ6_K;
+  options.tied = false;
+  options.layers = 3;
+  options.hidden = 256;  // A whole stored block of the K types.
+  options.head_dim = 64;
+  options.ffn = 256;
+  return options;
+}
+
 const kernels::Kernels* Best() { return kernels::ChooseKernels(nullptr); }
 
 Sequence MakeSequence(int prompt_len, int generate, uint64_t seed, float temperature) {

@@ -21,6 +21,9 @@ std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& opti
 std::shared_ptr<const model::Model> LoadGguf(const model::GgufWriter& writer);
 const std::shared_ptr<const model::Model>& TinyModel();
 
+// Each matrix of another type of weights, all of them in three layers.
+model::TinyLlamaOptions EveryWeightType();
+
 // The best kernels of this machine.
 const kernels::Kernels* Best();
 
