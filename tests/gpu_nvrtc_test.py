@@ -31,13 +31,13 @@ PROBE = """extern "C" __global__ void probe(float *x, float a, float b, float c)
 class Compiler:
     def __init__(self, folder):
         (path,) = (path for path in pathlib.Path(folder).rglob("libnvrtc.so.*"))
-        self.library = ctypes.CDLL(str(path))
+        self.nvrtc = ctypes.CDLL(str(path))
 
     def result(self, program, what):
         size = ctypes.c_size_t()
-        assert getattr(self.library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) == 0
+        assert getattr(self.nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) == 0
         text = ctypes.create_string_buffer(size.value)
-        assert getattr(self.library, f"nvrtcGet{what}")(program, text) == 0
+        assert getattr(self.nvrtc, f"nvrtcGet{what}")(program, text) == 0
         return text.raw
 
     def text(self, program, what):
@@ -47,16 +47,16 @@ class Compiler:
         """The PTX, or the device's own instructions; or None; and what the compiler says."""
         words = [f"--gpu-architecture={'sm' if binary else 'compute'}_{architecture}", *options]
         program = ctypes.c_void_p()
-        assert self.library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"test.cu", 0, None, None) == 0
+        assert self.nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"test.cu", 0, None, None) == 0
         try:
             given = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
-            error = self.library.nvrtcCompileProgram(program, len(words), given)
+            error = self.nvrtc.nvrtcCompileProgram(program, len(words), given)
             log = self.text(program, "ProgramLog")
             if error:
                 return None, log
             return self.result(program, "CUBIN") if binary else self.text(program, "PTX"), log
         finally:
-            self.library.nvrtcDestroyProgram(ctypes.byref(program))
+            self.nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 class NvrtcTest(unittest.TestCase):
