@@ -50,6 +50,22 @@ class DevicesTest(unittest.TestCase):
         self.assertEqual(talk("cpu", "opencl"), expected)
         self.assertEqual(talk("opencl", "cpu"), expected)
 
+    def test_preempted_requests_are_as_in_quiet(self):
+        prompts = ["A story about rain", "A story about snow"]
+        fields = {"max_tokens": 24, "temperature": 0.8, "ignore_eos": True, "logprobs": 1}
+        with open_engine("cpu") as engine:
+            expected = [key_of(engine.generate(prompt, seed=i, **fields)) for i, prompt in enumerate(prompts)]
+        with open_engine("opencl", max_num_seqs=2) as engine:
+            handles = [engine.submit(prompt, seed=i, priority="low", **fields) for i, prompt in enumerate(prompts)]
+            for handle in handles:
+                next(iter(handle))
+            urgent = [engine.submit("Quick", max_tokens=4, priority="high") for _ in range(2)]
+            for handle in urgent:
+                handle.wait()
+            results = [handle.wait() for handle in handles]
+            self.assertGreater(sum(result.preemptions for result in results), 0)
+            self.assertEqual([key_of(result) for result in results], expected)
+
     def test_an_output_goes_on_at_the_other_device(self):
         fields = {name: value for name, value in FIELDS.items() if name != "logprobs"}
         with open_engine("cpu") as engine:
