@@ -105,7 +105,6 @@ StatusOr<std::unique_ptr<gpu::Gpu>> OpenDevice(const std::string& name, std::str
       if (gpu.ok()) return gpu;
       base::Log().warn("{} is not used: {}", device.name, gpu.status().message());
     }
-    *opened = "cpu";
     return std::unique_ptr<gpu::Gpu>();
   }
   const Named named = *Parse(name);

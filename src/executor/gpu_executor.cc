@@ -57,8 +57,7 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     if (!ops.ok()) return ops.status();
     ops_ = *std::move(ops);
     auto weights = GpuModel::Upload(*model_, gpu_.get(), ops_.get());
-    // The copies are done before anything of the model or the device is given
-    // up.
+    // The copies are done before anything of the model or the device is given up.
     Status done = gpu_->Finish();
     if (!weights.ok()) return weights.status();
     if (!done.ok()) return done;
@@ -97,8 +96,7 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
 }
 
 void GpuExecutor::Launch(const core::Batch& batch) {
-  // Where no Wait followed the last one, the device may still read
-  // what this one changes.
+  // Where no Wait followed the last one, the device may still read what this one changes.
   if (batch_ != nullptr) static_cast<void>(Finish());
   batch_ = &batch;
   begun_ = clock_.Now();
@@ -123,8 +121,7 @@ StatusOr<core::StepResult> GpuExecutor::Wait() {
       return result;
     }
   } catch (const std::bad_alloc&) {
-    done = Status(StatusCode::kResourceExhausted,
-                  "out of memory");  // Needs none itself.
+    done = Status(StatusCode::kResourceExhausted, "out of memory");  // Needs none itself.
   } catch (const std::exception& e) {
     done = Status(StatusCode::kInternal, std::string("a step failed: ") + e.what());
   }

@@ -195,8 +195,7 @@ void GpuPass::FillTables(const core::Batch& batch) {
 void GpuPass::Fill(const core::Batch& batch, const RowSet& set, RowInputs* inputs) {
   const auto dim = static_cast<size_t>(config_.rope.dim);
   const bool rotates = config_.position != model::PositionKind::kLearned;
-  // Layers that see all positions, and those that do not, have tables of RoPE
-  // of their own.
+  // Layers that see all positions, and those that do not, have tables of RoPE of their own.
   int full = -1;
   int windowed = -1;
   for (int layer = 0; rotates && layer < config_.num_layers; ++layer) {
@@ -361,11 +360,10 @@ void GpuPass::Attend(const RowInputs& in, int layer) {
   ops_.Attend(KvOf(in, layer), call);
 }
 
-void GpuPass::MultiplyAndAdd(const Addend& addend, Rows from, int rows, Rows x) {
-  PackFor({&addend.matrix}, from, rows);
-  Multiply(addend.matrix, from, rows, y_);
-  ops_.Add(x, Norm(y_, addend.post_norm, {}, rows, y_), rows, config_.hidden_size);
-  Norm(x, addend.out_norm, addend.out_norm_bias, rows, x);
+// x += y_, normalised first and x after it, where the layer has such norms.
+void GpuPass::AddToStream(View post_norm, View out_norm, View out_norm_bias, int rows, Rows x) {
+  ops_.Add(x, Norm(y_, post_norm, {}, rows, y_), rows, config_.hidden_size);
+  Norm(x, out_norm, out_norm_bias, rows, x);
 }
 
 void GpuPass::RunFfn(const GpuFfn& ffn, Rows in, int rows, int inner, Rows out,
@@ -381,19 +379,18 @@ void GpuPass::RunFfn(const GpuFfn& ffn, Rows in, int rows, int inner, Rows out,
 
 void GpuPass::FinishLayer(const RowInputs& in, int layer, Rows x) {
   const GpuLayer& weights = weights_.layers()[static_cast<size_t>(layer)];
-  MultiplyAndAdd({weights.o, weights.attention_post_norm, weights.attention_out_norm,
-                  weights.attention_out_norm_bias},
-                 attention_, in.rows, x);
+  PackFor({&weights.o}, attention_, in.rows);
+  Multiply(weights.o, attention_, in.rows, y_);
+  AddToStream(weights.attention_post_norm, weights.attention_out_norm,
+              weights.attention_out_norm_bias, in.rows, x);
   if (weights.experts.up) {
     ComputeExperts(in, weights, x);
-    ops_.Add(x, Norm(y_, weights.ffn_post_norm, {}, in.rows, y_), in.rows, config_.hidden_size);
-    return;
+  } else {
+    const Rows from = Norm(x, weights.ffn_norm, weights.ffn_norm_bias, in.rows, normed_);
+    PackFor({&weights.ffn.gate, &weights.ffn.up}, from, in.rows);
+    RunFfn(weights.ffn, from, in.rows, weights.ffn.up.n, y_);
   }
-  const Rows from = Norm(x, weights.ffn_norm, weights.ffn_norm_bias, in.rows, normed_);
-  PackFor({&weights.ffn.gate, &weights.ffn.up}, from, in.rows);
-  RunFfn(weights.ffn, from, in.rows, weights.ffn.up.n, y_);
-  ops_.Add(x, Norm(y_, weights.ffn_post_norm, {}, in.rows, y_), in.rows, config_.hidden_size);
-  Norm(x, weights.ffn_out_norm, weights.ffn_out_norm_bias, in.rows, x);
+  AddToStream(weights.ffn_post_norm, weights.ffn_out_norm, weights.ffn_out_norm_bias, in.rows, x);
 }
 
 // y_ = the sum of each row's experts. Their weights are read for each use of
@@ -422,11 +419,15 @@ void GpuPass::ComputeExperts(const RowInputs& in, const GpuLayer& weights, Rows 
                  in.rows, config_.hidden_size, y_);
 }
 
-void GpuPass::ComputeLogits(int begin, int rows) {
+Rows GpuPass::NormOutputs(int begin, int rows) {
   const int hidden = config_.hidden_size;
   const Rows x = {last_.at + static_cast<uint64_t>(begin) * static_cast<uint64_t>(hidden) * 4,
                   hidden};
-  const Rows from = Norm(x, weights_.output_norm(), weights_.output_norm_bias(), rows, normed_);
+  return Norm(x, weights_.output_norm(), weights_.output_norm_bias(), rows, normed_);
+}
+
+void GpuPass::ComputeLogits(int begin, int rows) {
+  const Rows from = NormOutputs(begin, rows);
   PackFor({&weights_.output()}, from, rows);
   Multiply(weights_.output(), from, rows, logits_);
   ops_.FinishLogits(logits_, rows, config_.vocab_size, config_.logit_soft_cap, absent_,
@@ -446,11 +447,7 @@ void GpuPass::GetLargest(int begin, int rows, std::span<float> logits, std::span
 }
 
 void GpuPass::GetHidden(int begin, int rows, std::span<float> hidden) {
-  const int width = config_.hidden_size;
-  const Rows x = {last_.at + static_cast<uint64_t>(begin) * static_cast<uint64_t>(width) * 4,
-                  width};
-  const Rows from = Norm(x, weights_.output_norm(), weights_.output_norm_bias(), rows, normed_);
-  Get(from.at, gpu::AsWritableBytes(hidden));
+  Get(NormOutputs(begin, rows).at, gpu::AsWritableBytes(hidden));
 }
 
 }  // namespace ropeway::executor

@@ -66,24 +66,15 @@ class GpuPass {
  private:
   // What the device is told of a set of rows, and the host's copy of it.
   struct RowInputs {
-    std::vector<int32_t> ids;             // Tokens; of output rows: their places among all rows.
-    std::vector<int32_t> positions;       // For positions' embeddings.
-    std::vector<int32_t> slots;           // Where K and V are stored; -1: nowhere.
-    std::vector<int32_t> ends;            // A row sees the positions before this one.
-    std::vector<int32_t> row_tables;      // Where its block table begins.
-    std::vector<float> cos_sin;           // [rows][rope.dim], of layers that see all positions ...
-    std::vector<float> window_cos_sin;    // ... and of those with a window.
-    std::unique_ptr<gpu::Buffer> memory;  // All of these, one after the other.
+    std::vector<int32_t> ids;           // Tokens; of output rows: their places among all rows.
+    std::vector<int32_t> positions;     // For positions' embeddings.
+    std::vector<int32_t> slots;         // Where K and V are stored; -1: nowhere.
+    std::vector<int32_t> ends;          // A row sees the positions before this one.
+    std::vector<int32_t> row_tables;    // Where its block table begins.
+    std::vector<float> cos_sin;         // [rows][rope.dim], of layers that see all positions ...
+    std::vector<float> window_cos_sin;  // ... and of those with a window.
     gpu::View at_ids, at_positions, at_slots, at_ends, at_row_tables, at_cos_sin, at_window;
     int rows = 0;
-  };
-
-  // What a product of the residual stream with a matrix adds to it.
-  struct Addend {
-    const gpu::DeviceMatrix& matrix;
-    gpu::View post_norm;
-    gpu::View out_norm;
-    gpu::View out_norm_bias;
   };
 
   GpuPass(const model::Model& model, const GpuModel& weights, const GpuKvPool& pool, gpu::Gpu* gpu,
@@ -91,6 +82,8 @@ class GpuPass {
   Status Allocate(const PlanLimits& limits, const std::vector<TokenId>& absent);
   void Send(gpu::View to, std::span<const std::byte> bytes);
   void Get(gpu::View from, std::span<std::byte> bytes);
+  // The last hidden states of output rows [begin, begin + rows), after the final norm.
+  gpu::Rows NormOutputs(int begin, int rows);
   void ComputeLogits(int begin, int rows);
   Status AllocateInputs(const PlanLimits& limits, RowInputs* inputs);
   StatusOr<gpu::View> AllocateBytes(size_t bytes);
@@ -115,7 +108,8 @@ class GpuPass {
   void PackFor(std::initializer_list<const gpu::DeviceMatrix*> matrices, gpu::Rows x, int rows);
   void Multiply(const gpu::DeviceMatrix& matrix, gpu::Rows x, int rows, gpu::Rows y,
                 const gpu::RowMatrices& which = {});
-  void MultiplyAndAdd(const Addend& addend, gpu::Rows from, int rows, gpu::Rows x);
+  void AddToStream(gpu::View post_norm, gpu::View out_norm, gpu::View out_norm_bias, int rows,
+                   gpu::Rows x);
   void RunFfn(const GpuFfn& ffn, gpu::Rows in, int rows, int inner, gpu::Rows out,
               const gpu::RowMatrices& first = {}, const gpu::RowMatrices& second = {});
 

@@ -91,18 +91,14 @@ struct Ops::Programs {
 
 StatusOr<std::unique_ptr<Ops>> Ops::Make(Gpu* gpu) {
   std::unique_ptr<Ops> ops(new Ops(gpu));
-  Status added =
-      ops->programs_->Add(gpu, Source({kLanguageText, kMathConstantsText, kFloatsText, kRowsText}),
-                          kRowKernels, &ops->programs_->common);
-  if (!added.ok()) return added;
-  added = ops->programs_->Add(
-      gpu, Source({kLanguageText, kMathConstantsText, kFloatsText, kAttentionText}),
-      kAttentionKernels, &ops->programs_->common);
-  if (!added.ok()) return added;
-  added = ops->programs_->Add(gpu,
-                              Source({kLanguageText, kMathConstantsText, kFloatsText, kLogitsText}),
-                              kLogitsKernels, &ops->programs_->common);
-  if (!added.ok()) return added;
+  const std::pair<const char*, std::span<const char* const>> parts[] = {
+      {kRowsText, kRowKernels}, {kAttentionText, kAttentionKernels}, {kLogitsText, kLogitsKernels}};
+  for (const auto& [text, names] : parts) {
+    Status added =
+        ops->programs_->Add(gpu, Source({kLanguageText, kMathConstantsText, kFloatsText, text}),
+                            names, &ops->programs_->common);
+    if (!added.ok()) return added;
+  }
   return ops;
 }
 

@@ -102,8 +102,6 @@ class Ops {
 
   // ops_matmul.cc
 
-  // Quantises k elements of each row. k % 32 == 0.
-  void Pack(Rows x, int rows, int k, const PackedRows& to);
   // y[r][0 .. n) = the product of row r, plus the bias if there is one.
   void MatMul(const DeviceMatrix& matrix, const Input& input, int rows, Rows y,
               const RowMatrices& which = {});
@@ -112,6 +110,8 @@ class Ops {
 
   // ops_rows.cc
 
+  // Quantises k elements of each row. k % 32 == 0.
+  void Pack(Rows x, int rows, int k, const PackedRows& to);
   // y may be x.
   void RmsNorm(Rows x, View weight, int rows, int n, float eps, Rows y);
   void LayerNorm(Rows x, View weight, View bias, int rows, int n, float eps, Rows y);
