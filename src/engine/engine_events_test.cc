@@ -49,6 +49,14 @@ class Router {
     EXPECT_EQ(ids_.size(), blocks);
   }
 
+  // Waits until it is connected: a new reader is told to forget all before anything else. From then
+  // on it misses no event.
+  void AwaitConnection() {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (cleared_ == 0 && std::chrono::steady_clock::now() < limit) Read();
+    EXPECT_GT(cleared_, 0U);
+  }
+
   // By hash, the ids of the block; of a chain, all before it too.
   std::map<uint64_t, std::vector<int>> ids_;
   size_t removed_ = 0;
@@ -190,6 +198,7 @@ TEST(EngineEventsTest, WhatIsEvictedIsTakenBack) {
   auto engine = OpenWithEvents(file.path(), address, 1 << 17);
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   Router router(address);
+  router.AwaitConnection();  // What was evicted before is not told to it.
   for (TokenId first = 3; first < 40; ++first) Answer(engine->get(), Prompt(64, first), 2);
   const EngineStats stats = (*engine)->Stats();
   ASSERT_GT(stats.kv_blocks_cached, 0);
