@@ -52,12 +52,12 @@ StatusOr<std::unique_ptr<model::GgufFile>> OpenModelFile(const BenchFlags& flags
   return model::OpenModel(*path);
 }
 
-StatusOr<std::shared_ptr<const model::Model>> LoadModel(const BenchFlags& flags) {
+StatusOr<std::shared_ptr<const executor::Weights>> LoadModel(const BenchFlags& flags) {
   auto file = OpenModelFile(flags);
   if (!file.ok()) return file.status();
-  auto model = model::Model::Load(**file, flags.resolved_threads());
+  auto model = executor::Weights::Load(**file, flags.resolved_threads());
   if (!model.ok()) return model.status();
-  return std::shared_ptr<const model::Model>(*std::move(model));
+  return std::shared_ptr<const executor::Weights>(*std::move(model));
 }
 
 StatusOr<const kernels::Kernels*> ChooseTable(const std::string& isa) {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cli/engine_flags.h"
+#include "executor/weights.h"
 #include "flags/flag.h"
 #include "kernels/kernels.h"
 #include "model/gguf.h"
-#include "model/model.h"
 #include "ropeway/status.h"
 
 namespace ropeway::bench {
@@ -37,7 +37,7 @@ StatusOr<std::vector<int>> ParseCounts(const std::string& flag, const std::strin
 StatusOr<std::unique_ptr<model::GgufFile>> OpenModelFile(const BenchFlags& flags);
 
 // The model in it, loaded.
-StatusOr<std::shared_ptr<const model::Model>> LoadModel(const BenchFlags& flags);
+StatusOr<std::shared_ptr<const executor::Weights>> LoadModel(const BenchFlags& flags);
 
 // The kernels named `isa`; "": the ones that ROPEWAY_ISA names, or the best. kInvalidArgument where
 // this CPU cannot run them.

@@ -77,8 +77,9 @@ class RecordingExecutor final : public executor::Executor {
 // One engine and its crowd.
 class Crowd {
  public:
-  Crowd(const std::shared_ptr<const model::Model>& model, const DeterminismEngineOptions& options,
-        DeterminismRound* round, base::Random* random, std::vector<DeterminismOutput>* outputs)
+  Crowd(const std::shared_ptr<const executor::Weights>& model,
+        const DeterminismEngineOptions& options, DeterminismRound* round, base::Random* random,
+        std::vector<DeterminismOutput>* outputs)
       : model_(*model),
         options_(options),
         round_(round),
@@ -210,7 +211,7 @@ class Crowd {
     ++known->count;
   }
 
-  const model::Model& model_;
+  const executor::Weights& model_;
   const DeterminismEngineOptions& options_;
   DeterminismRound* const round_;
   base::Random* const random_;
@@ -289,7 +290,7 @@ core::CoreRequest DrawCompany(RequestId id, int32_t vocab_size, base::Random* ra
   return request;
 }
 
-DeterminismEngine::DeterminismEngine(std::shared_ptr<const model::Model> model,
+DeterminismEngine::DeterminismEngine(std::shared_ptr<const executor::Weights> model,
                                      DeterminismEngineOptions options,
                                      std::vector<const kernels::Kernels*> tables)
     : model_(std::move(model)), options_(std::move(options)), tables_(std::move(tables)) {}

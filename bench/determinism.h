@@ -9,8 +9,8 @@
 
 #include "base/random.h"
 #include "engine/engine_core.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
 #include "ropeway/status.h"
 
 namespace ropeway::bench {
@@ -88,8 +88,8 @@ struct DeterminismOutput {
 class DeterminismEngine {
  public:
   // `tables` must not be empty.
-  DeterminismEngine(std::shared_ptr<const model::Model> model, DeterminismEngineOptions options,
-                    std::vector<const kernels::Kernels*> tables);
+  DeterminismEngine(std::shared_ptr<const executor::Weights> model,
+                    DeterminismEngineOptions options, std::vector<const kernels::Kernels*> tables);
 
   // Runs all rounds; `on_round` after each one. Fails with the reason that a request or the
   // integrity check gives.
@@ -102,7 +102,7 @@ class DeterminismEngine {
   static int LongestRequest(const DeterminismEngineOptions& options);
 
  private:
-  const std::shared_ptr<const model::Model> model_;
+  const std::shared_ptr<const executor::Weights> model_;
   const DeterminismEngineOptions options_;
   const std::vector<const kernels::Kernels*> tables_;
   std::vector<DeterminismOutput> outputs_;

@@ -83,10 +83,10 @@ int RunDeterminism(const DeterminismFlags& flags) {
   options.company = flags.company;
   options.kv_type = *kernels::KvTypeByName(flags.kv_cache_dtype.c_str());
   options.seed = flags.seed;
-  if (DeterminismEngine::LongestRequest(options) > (*model)->max_positions()) {
-    return base::Fail(
-        fmt::format("--output-tokens: the model holds {} tokens, but the requests are of up to {}",
-                    (*model)->max_positions(), DeterminismEngine::LongestRequest(options)));
+  if (DeterminismEngine::LongestRequest(options) > (*model)->model()->max_positions()) {
+    return base::Fail(fmt::format(
+        "--output-tokens: the model holds {} tokens, but the requests are of up to {}",
+        (*model)->model()->max_positions(), DeterminismEngine::LongestRequest(options)));
   }
   base::Output output;
   const auto print = [&output](const Json& json) {

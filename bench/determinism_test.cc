@@ -16,12 +16,12 @@
 namespace ropeway::bench {
 namespace {
 
-std::shared_ptr<const model::Model> TestModel() {
+std::shared_ptr<const executor::Weights> TestModel() {
   const char* path = std::getenv("ROPEWAY_TEST_MODEL");
   if (path == nullptr) return nullptr;
   auto file = model::OpenModel(path);
   if (!file.ok()) return nullptr;
-  auto model = model::Model::Load(**file, 2, 512);
+  auto model = executor::Weights::Load(**file, 2, 512);
   if (!model.ok()) return nullptr;
   return *std::move(model);
 }

@@ -43,7 +43,7 @@ struct Variant {
   std::unique_ptr<StepTimer> timer;
 };
 
-StatusOr<Variant> OpenVariant(const std::shared_ptr<const model::Model>& model,
+StatusOr<Variant> OpenVariant(const std::shared_ptr<const executor::Weights>& model,
                               const kernels::Kernels* kernels, int threads) {
   Variant variant;
   variant.executor = std::make_unique<executor::CpuExecutor>(model, kernels, threads);

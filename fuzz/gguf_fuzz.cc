@@ -5,10 +5,10 @@
 
 #include "base/utf8.h"
 #include "engine/model_vocabulary.h"
+#include "executor/weights.h"
 #include "fuzz/fuzz_target.h"
 #include "model/describe.h"
 #include "model/gguf.h"
-#include "model/model.h"
 #include "model/model_tensors.h"
 #include "model/open_model.h"
 #include "tokenizer/chat_template.h"
@@ -49,7 +49,7 @@ void CheckModel(const model::GgufFile& file) {
     RequirePrintableError(tensors.status());
     return;
   }
-  const auto model = model::Model::Load(file, /*threads=*/1, /*max_positions=*/16);
+  const auto model = executor::Weights::Load(file, /*threads=*/1, /*max_positions=*/16);
   if (!model.ok()) RequirePrintableError(model.status());
 }
 

@@ -13,9 +13,9 @@
 #include <system_error>
 #include <vector>
 
+#include "executor/weights.h"
 #include "fuzz/fuzz_target.h"
 #include "model/gguf.h"
-#include "model/model.h"
 #include "model/model_tensors.h"
 #include "model/open_model.h"
 
@@ -106,7 +106,7 @@ void CheckFolder(const std::string& path, std::string_view quantize) {
     RequirePrintableError(tensors.status());
     return;
   }
-  const auto model = model::Model::Load(**opened, /*threads=*/1, /*max_positions=*/16);
+  const auto model = executor::Weights::Load(**opened, /*threads=*/1, /*max_positions=*/16);
   if (!model.ok()) RequirePrintableError(model.status());
 }
 

@@ -178,7 +178,7 @@ class ArchitectureGolden : public ::testing::TestWithParam<std::string> {
     auto file = model::OpenModel(temp.path());
     ASSERT_TRUE(file.ok()) << file.status().message();
     checksum_ = ChecksumOf(**file);
-    auto loaded = model::Model::Load(**file, 1);
+    auto loaded = executor::Weights::Load(**file, 1);
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     model_ = *std::move(loaded);
   }
@@ -210,7 +210,7 @@ class ArchitectureGolden : public ::testing::TestWithParam<std::string> {
 
   Golden golden_;
   std::string checksum_;
-  std::shared_ptr<const model::Model> model_;
+  std::shared_ptr<const executor::Weights> model_;
 };
 
 TEST_P(ArchitectureGolden, TheWeightsAreThose) { EXPECT_EQ(checksum_, golden_.weights); }

@@ -84,7 +84,7 @@ class Architectures : public ::testing::TestWithParam<std::string> {
   Architectures() : file_(model::TinyModel(GetParam()).Bytes()) {
     auto file = model::OpenModel(file_.path());
     if (!file.ok()) throw std::runtime_error(file.status().message());
-    auto model = model::Model::Load(**file, 1);
+    auto model = executor::Weights::Load(**file, 1);
     if (!model.ok()) throw std::runtime_error(model.status().message());
     model_ = *std::move(model);
   }
@@ -134,7 +134,7 @@ class Architectures : public ::testing::TestWithParam<std::string> {
   }
 
   const model::TempFile file_;
-  std::shared_ptr<const model::Model> model_;
+  std::shared_ptr<const executor::Weights> model_;
   const std::vector<core::CoreRequest> requests_ = TinyRequests();
   const base::RealClock clock_;
   const std::string folder_ =

@@ -91,8 +91,8 @@ void Record(const std::vector<engine::CoreEvent>& events, RunResult* result) {
 
 }  // namespace
 
-std::shared_ptr<const model::Model> TestModel() {
-  static const std::shared_ptr<const model::Model> model = [] {
+std::shared_ptr<const executor::Weights> TestModel() {
+  static const std::shared_ptr<const executor::Weights> model = [] {
     const char* path = std::getenv("ROPEWAY_DETERMINISM_MODEL");
     if (path == nullptr) path = std::getenv("ROPEWAY_TEST_MODEL");
     if (path == nullptr) {
@@ -104,12 +104,12 @@ std::shared_ptr<const model::Model> TestModel() {
       ADD_FAILURE() << file.status().message();
       std::abort();
     }
-    auto loaded = model::Model::Load(**file, 2, kMaxModelLen);
+    auto loaded = executor::Weights::Load(**file, 2, kMaxModelLen);
     if (!loaded.ok()) {
       ADD_FAILURE() << loaded.status().message();
       std::abort();
     }
-    return std::shared_ptr<const model::Model>(*std::move(loaded));
+    return std::shared_ptr<const executor::Weights>(*std::move(loaded));
   }();
   return model;
 }
@@ -210,7 +210,7 @@ void RunSteps(const std::vector<core::CoreRequest>& requests, const CrowdOptions
 RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOptions& options,
                    const kernels::Kernels* kernels) {
   RunResult result;
-  const std::shared_ptr<const model::Model> model =
+  const std::shared_ptr<const executor::Weights> model =
       options.model != nullptr ? options.model : TestModel();
   executor::CpuExecutor cpu(model, kernels, options.threads, options.kv_type);
   RecordingExecutor executor(&cpu, options, &result.shape);
@@ -251,7 +251,7 @@ RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOp
 
 std::map<RequestId, Output> RunAlone(const std::vector<core::CoreRequest>& requests,
                                      const kernels::Kernels* kernels, kernels::KvType kv_type,
-                                     const std::shared_ptr<const model::Model>& model) {
+                                     const std::shared_ptr<const executor::Weights>& model) {
   std::map<RequestId, Output> outputs;
   for (const core::CoreRequest& request : requests) {
     RunResult result =

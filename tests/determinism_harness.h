@@ -15,9 +15,9 @@
 #include "core/batch.h"
 #include "core/sequence_state.h"
 #include "engine/engine_core.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
 #include "kvcache/kv_tier.h"
-#include "model/model.h"
 
 namespace ropeway::test::testing {
 
@@ -34,8 +34,8 @@ struct Output {
 inline constexpr int kMaxModelLen = 768;
 
 struct CrowdOptions {
-  std::shared_ptr<const model::Model> model = nullptr;  // Null: TestModel().
-  int chunk = 512;                                      // Largest prefill chunk.
+  std::shared_ptr<const executor::Weights> model = nullptr;  // Null: TestModel().
+  int chunk = 512;                                           // Largest prefill chunk.
   int threads = 1;
   int pool_blocks = 1024;
   int max_num_seqs = 30;
@@ -76,7 +76,7 @@ struct RunResult {
 
 // The model of ROPEWAY_DETERMINISM_MODEL (its first layers, made by short_model.py), or else the
 // default model; loaded once. REQUIRES: ROPEWAY_TEST_MODEL names the default model.
-std::shared_ptr<const model::Model> TestModel();
+std::shared_ptr<const executor::Weights> TestModel();
 
 // `count` different requests: short and long prompts (two of over 512 tokens), greedy and sampled,
 // with and without log-probs, with every sampling parameter, some with log-probs of their prompts
@@ -92,10 +92,10 @@ RunResult RunCrowd(const std::vector<core::CoreRequest>& requests, const CrowdOp
                    const kernels::Kernels* kernels);
 
 // Runs each request in an engine of its own, which caches nothing. `model`: as in CrowdOptions.
-std::map<RequestId, Output> RunAlone(const std::vector<core::CoreRequest>& requests,
-                                     const kernels::Kernels* kernels,
-                                     kernels::KvType kv_type = kernels::KvType::kF16,
-                                     const std::shared_ptr<const model::Model>& model = nullptr);
+std::map<RequestId, Output> RunAlone(
+    const std::vector<core::CoreRequest>& requests, const kernels::Kernels* kernels,
+    kernels::KvType kv_type = kernels::KvType::kF16,
+    const std::shared_ptr<const executor::Weights>& model = nullptr);
 
 }  // namespace ropeway::test::testing
 

@@ -44,17 +44,17 @@ std::string CheckedInDigest(const std::string& context, kernels::KvType kv_type)
   return "(none for this kNumericsVersion)";
 }
 
-std::shared_ptr<const model::Model> LoadTinyModel(const model::TinyLlamaOptions& options) {
+std::shared_ptr<const executor::Weights> LoadTinyModel(const model::TinyLlamaOptions& options) {
   const model::TempFile file(model::TinyLlama(options).Bytes());
   auto gguf = model::OpenModel(file.path());
   if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
-  auto model = model::Model::Load(**gguf, 1);
+  auto model = executor::Weights::Load(**gguf, 1);
   if (!model.ok()) throw std::runtime_error(model.status().message());
   return std::move(*model);
 }
 
 // Layers of five types of weights. Its heads are no power of two and its groups of three.
-std::shared_ptr<const model::Model> MixedModel() {
+std::shared_ptr<const executor::Weights> MixedModel() {
   model::TinyLlamaOptions options;
   options.mixed = true;
   options.tied = false;
@@ -67,7 +67,7 @@ std::shared_ptr<const model::Model> MixedModel() {
 }
 
 // Layers of all other types.
-std::shared_ptr<const model::Model> OtherTypesModel() {
+std::shared_ptr<const executor::Weights> OtherTypesModel() {
   model::TinyLlamaOptions options;
   options.tied = false;
   options.hidden = 256;
@@ -84,7 +84,7 @@ std::shared_ptr<const model::Model> OtherTypesModel() {
 
 // What is computed. `tokens` are whole blocks: no byte of them is left unwritten.
 struct Work {
-  std::shared_ptr<const model::Model> model;
+  std::shared_ptr<const executor::Weights> model;
   int prompt_tokens;
   int chunk;
   int tokens;
@@ -158,9 +158,9 @@ std::string EncoderDigest(kernels::WeightType weights, const kernels::Kernels* k
   const model::TempFile file(model::TinyModel("bert", weights).Bytes());
   auto gguf = model::OpenModel(file.path());
   if (!gguf.ok()) return gguf.status().message();
-  auto loaded = model::Model::Load(**gguf, 1);
+  auto loaded = executor::Weights::Load(**gguf, 1);
   if (!loaded.ok()) return loaded.status().message();
-  const std::shared_ptr<const model::Model> model = std::move(*loaded);
+  const std::shared_ptr<const executor::Weights> model = std::move(*loaded);
   const int rows = std::accumulate(std::begin(kLengths), std::end(kLengths), 0);
   const int num_blocks = rows / base::kBlockTokens + static_cast<int>(std::size(kLengths));
   const size_t block_bytes = model->config().kv_block_bytes(kv_type);

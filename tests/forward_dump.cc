@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "executor/cpu_executor.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
 #include "model/gguf.h"
-#include "model/model.h"
 #include "model/open_model.h"
 
 namespace ropeway::test {
@@ -92,9 +92,9 @@ int Dump(const char* path, size_t full, const char* out_path) {
 
   auto file = model::OpenModel(path);
   if (!file.ok()) return Fail(file.status().message());
-  auto model = model::Model::Load(**file, 2);
+  auto model = executor::Weights::Load(**file, 2);
   if (!model.ok()) return Fail(model.status().message());
-  const std::shared_ptr<const model::Model> shared = *std::move(model);
+  const std::shared_ptr<const executor::Weights> shared = *std::move(model);
 
   executor::CpuExecutor executor(shared, kernels::ChooseKernels(nullptr), 2);
   const auto blocks = static_cast<int64_t>(ids.size() / base::kBlockTokens + 1);

@@ -32,7 +32,7 @@ TEST_P(EngineCoreMemoryTest, ASteadyDecodeStepAllocatesTwiceHoweverManySequences
   const model::TempFile file{model::TinyLlama({.context_length = 2304}).Bytes()};
   auto gguf = model::OpenModel(file.path());
   ASSERT_TRUE(gguf.ok());
-  auto model = model::Model::Load(**gguf, 1);
+  auto model = executor::Weights::Load(**gguf, 1);
   ASSERT_TRUE(model.ok());
   executor::CpuExecutor executor(std::move(*model), kernels::ChooseKernels(nullptr), 2);
   auto layout = executor.Init(4 << 20, 64, 32);

@@ -12,6 +12,7 @@
 #include "base/words.h"
 #include "core/parameters.h"
 #include "engine/model_vocabulary.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
 #include "kvcache/kv_windows.h"
 #include "model/model.h"
@@ -50,7 +51,7 @@ void CheckMemory(const model::GgufFile& file, const EngineOptions& options,
   const kernels::KvType* type = kernels::KvTypeByName(options.cache.kv_dtype.c_str());
   if (type == nullptr) return;  // ValidateEngineOptions names it.
   MemoryForecast& memory = check->memory;
-  memory.weights = model::LoadedBytes(tensors);
+  memory.weights = executor::LoadedBytes(tensors);
   memory.rope = model::RopeBytes(tensors.config, options.model.max_model_len);
   memory.kv_per_token = tensors.config.kv_bytes_of_all_groups(*type) / base::kBlockTokens;
   const int64_t left =

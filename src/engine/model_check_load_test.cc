@@ -17,7 +17,7 @@
 #include "engine/model_check.h"
 #include "engine/model_vocabulary.h"
 #include "engine/open_engine.h"
-#include "model/model.h"
+#include "executor/weights.h"
 #include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
@@ -121,7 +121,7 @@ TEST(ModelCheckLoadTest, TheCheckSaysWhatLoadingSays) {
     const auto file = model::OpenModel(temp.path());
     ASSERT_TRUE(file.ok()) << doctored.what;
     const ModelCheck check = CheckModel(**file, OptionsFor(temp.path()), kMuchMemory);
-    const auto loaded = model::Model::Load(**file, 1);
+    const auto loaded = executor::Weights::Load(**file, 1);
     EXPECT_EQ(check.ok(), loaded.ok())
         << doctored.what << ": " << check.status().message() << loaded.status().message();
     EXPECT_EQ(check.ok(), doctored.what == std::string("nothing")) << doctored.what;

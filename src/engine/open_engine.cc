@@ -23,9 +23,11 @@
 #include "engine/model_check.h"
 #include "engine/session_text.h"
 #include "executor/devices.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
 #include "kvcache/disk_tier.h"
 #include "model/describe.h"
+#include "model/file_digest.h"
 #include "model/gguf.h"
 #include "model/model.h"
 #include "tokenizer/chat_template.h"
@@ -228,12 +230,12 @@ int64_t DeviceMemory(const gpu::Gpu* gpu) {
 }
 
 // The same once the weights are there.
-int64_t MemoryForKv(const gpu::Gpu* gpu, const model::Model& model) {
+int64_t MemoryForKv(const gpu::Gpu* gpu, const executor::Weights& weights) {
   if (gpu == nullptr) return AvailableMemoryBytes();
-  return std::max<int64_t>(DeviceMemory(gpu) - static_cast<int64_t>(model.weight_bytes()), 0);
+  return std::max<int64_t>(DeviceMemory(gpu) - static_cast<int64_t>(weights.bytes()), 0);
 }
 
-// The host keeps the weights, too.
+// The host has the weights, too, until the device has them.
 Status CheckHostMemory(const MemoryForecast& memory) {
   const int64_t available = AvailableMemoryBytes();
   const uint64_t needed = memory.weights + memory.rope;
@@ -298,10 +300,11 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
     config.model_digest = *std::move(digest);
     config.cache_root.model_digest = config.model_digest;
   }
-  StatusOr<std::unique_ptr<model::Model>> loaded =
-      model::Model::Load(*file, threads, config.options.model.max_model_len);
+  StatusOr<std::unique_ptr<executor::Weights>> loaded =
+      executor::Weights::Load(*file, threads, config.options.model.max_model_len);
   if (!loaded.ok()) return LoadFailure(&check, loaded.status());
-  const std::shared_ptr<const model::Model> model = *std::move(loaded);
+  std::shared_ptr<const executor::Weights> weights = *std::move(loaded);
+  const std::shared_ptr<const model::Model> model = weights->model();
   file.reset();
   const model::ModelConfig& shape = model->config();
   config.model_context_length = shape.context_length;
@@ -309,7 +312,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
   config.created = static_cast<int64_t>(std::time(nullptr));
   if (options.cache.kv_bytes == 0) {
     config.options.cache.kv_bytes = DefaultKvCacheBytesOf(
-        shape, config.options, MemoryForKv(gpu->get(), *model), model->max_positions());
+        shape, config.options, MemoryForKv(gpu->get(), *weights), model->max_positions());
   }
   config.cache_root.numerics_version = kernels::kNumericsVersion;
   config.cache_root.kv_dtype = options.cache.kv_dtype;
@@ -323,8 +326,8 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
                         "tokenizer.ggml.token_type"});
   }
   const bool on_cpu = *gpu == nullptr;
-  config.executor =
-      executor::MakeExecutor(*std::move(gpu), model, kernels, threads, kv_type, std::move(absent));
+  config.executor = executor::MakeExecutor(*std::move(gpu), std::move(weights), kernels, threads,
+                                           kv_type, std::move(absent));
   config.kernels_name = on_cpu ? kernels->name : device;
   base::Log().info("{}: {} kernels, {}, {:.1f} MiB for the KV cache in {}", config.served_name,
                    config.kernels_name, base::Counted(threads, "thread"),

@@ -19,9 +19,9 @@
 namespace ropeway::executor::testing {
 namespace {
 
-const std::shared_ptr<const model::Model>& ModelNamed(const std::string& name) {
-  static std::map<std::string, std::shared_ptr<const model::Model>> models;
-  std::shared_ptr<const model::Model>& model = models[name];
+const std::shared_ptr<const Weights>& ModelNamed(const std::string& name) {
+  static std::map<std::string, std::shared_ptr<const Weights>> models;
+  std::shared_ptr<const Weights>& model = models[name];
   if (model == nullptr) model = LoadGguf(model::TinyModel(name));
   return model;
 }
@@ -40,7 +40,7 @@ std::vector<Sequence> SmallCrowd() {
 
 class Architecture : public ::testing::TestWithParam<std::string> {
  protected:
-  const std::shared_ptr<const model::Model>& model_ = ModelNamed(GetParam());
+  const std::shared_ptr<const Weights>& model_ = ModelNamed(GetParam());
 };
 
 INSTANTIATE_TEST_SUITE_P(ExecutorTest, Architecture, ::testing::ValuesIn(model::TinyModelNames()),
@@ -222,7 +222,7 @@ PanelReads ReadsOf(const kernels::Matrix& m) {
 }
 
 // The reads of all three matrices of a network.
-PanelReads ReadsOf(const model::FfnWeights& network) {
+PanelReads ReadsOf(const FfnWeights& network) {
   const PanelReads up = ReadsOf(network.up);
   for (const kernels::Matrix* m : {&network.gate, &network.down}) {
     const PanelReads reads = ReadsOf(*m);
@@ -265,11 +265,11 @@ TEST(ArchitectureEffects, ExpertsAreReadOnceAStep) {
     for (const int32_t rows : {1, 63}) {
       const int64_t counted = ExpertsReadInAStep(&executor, &batch, s, rows);
       int64_t read = 0;
-      for (const model::LayerWeights& layer : model->layers()) {
+      for (const LayerWeights& layer : model->layers()) {
         // Nothing is sampled: the last layer computes K and V alone.
         const bool last = &layer == &model->layers().back();
         int uses = 0;
-        for (const model::FfnWeights& expert : layer.experts) {
+        for (const FfnWeights& expert : layer.experts) {
           const PanelReads reads = ReadsOf(expert);
           EXPECT_LE(reads.times, 1);
           read += reads.times;

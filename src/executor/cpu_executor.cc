@@ -11,13 +11,13 @@
 
 namespace ropeway::executor {
 
-CpuExecutor::CpuExecutor(std::shared_ptr<const model::Model> model, const kernels::Kernels* kernels,
+CpuExecutor::CpuExecutor(std::shared_ptr<const Weights> weights, const kernels::Kernels* kernels,
                          int threads, kernels::KvType kv_type, std::vector<TokenId> absent)
-    : model_(std::move(model)),
+    : weights_(std::move(weights)),
       kernels_(kernels),
       threads_(threads),
       kv_type_(kv_type),
-      absent_(AbsentRows(std::move(absent), model_->config().vocab_size)) {}
+      absent_(AbsentRows(std::move(absent), weights_->config().vocab_size)) {}
 
 CpuExecutor::~CpuExecutor() = default;
 
@@ -27,23 +27,23 @@ StatusOr<KvLayout> CpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
       !bad.ok()) {
     return bad;
   }
-  auto pool = KvPool::Create(model_->config(), kv_type_, kv_cache_bytes);
+  auto pool = KvPool::Create(weights_->config(), kv_type_, kv_cache_bytes);
   if (!pool.ok()) return pool.status();
   try {
     PlanLimits limits;
     limits.workers = threads_;
     limits.max_rows = max_num_batched_tokens;
     limits.max_seqs = max_num_seqs;
-    limits.vocab_size = model_->config().vocab_size;
-    limits.max_positions = model_->max_positions();
+    limits.vocab_size = weights_->config().vocab_size;
+    limits.max_positions = weights_->model()->max_positions();
     limits.num_blocks = (*pool)->num_blocks();
-    limits.num_kv_heads = model_->config().num_kv_heads;
+    limits.num_kv_heads = weights_->config().num_kv_heads;
     limits.windows = (*pool)->groups().windows;
-    limits.causal = model_->config().causal;
+    limits.causal = weights_->config().causal;
     pool_ = std::move(*pool);
     team_ = std::make_unique<base::WorkerTeam>(threads_);
     plan_ = std::make_unique<StepPlan>(limits);
-    pass_ = std::make_unique<ForwardPass>(*model_, *kernels_, *pool_, team_.get(), clock_, limits,
+    pass_ = std::make_unique<ForwardPass>(*weights_, *kernels_, *pool_, team_.get(), clock_, limits,
                                           absent_);
   } catch (const std::exception& e) {  // No memory, or no more threads.
     return Status(StatusCode::kResourceExhausted,
@@ -64,8 +64,8 @@ StatusOr<core::StepResult> CpuExecutor::Wait() {
   try {
     if (Status status = plan_->Build(*batch); !status.ok()) return status;
     core::StepResult result =
-        PrepareResult(*batch, model_->config().hidden_size,
-                      model_->config().vocab_size - static_cast<int32_t>(absent_.size()));
+        PrepareResult(*batch, weights_->config().hidden_size,
+                      weights_->config().vocab_size - static_cast<int32_t>(absent_.size()));
     if (batch->items.empty()) return result;
     const base::TimePoint begin = clock_.Now();
     pass_->Run(*batch, plan_.get(), &result);

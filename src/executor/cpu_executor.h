@@ -11,8 +11,8 @@
 #include "executor/forward_pass.h"
 #include "executor/kv_pool.h"
 #include "executor/step_plan.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
 
 namespace ropeway::executor {
 
@@ -23,9 +23,8 @@ class CpuExecutor final : public Executor {
   // `kernels` is not owned. `threads` >= 1: the caller of Wait and threads - 1 more. `absent`: rows
   // of the vocabulary that are no token: none is ever drawn or listed, and the log-probs of the
   // others are as if it were not there. Ids of a prompt may be such rows.
-  CpuExecutor(std::shared_ptr<const model::Model> model, const kernels::Kernels* kernels,
-              int threads, kernels::KvType kv_type = kernels::KvType::kF16,
-              std::vector<TokenId> absent = {});
+  CpuExecutor(std::shared_ptr<const Weights> weights, const kernels::Kernels* kernels, int threads,
+              kernels::KvType kv_type = kernels::KvType::kF16, std::vector<TokenId> absent = {});
   ~CpuExecutor() override;
 
   // kInvalidArgument for a limit below 1, kResourceExhausted if memory or threads are short.
@@ -37,7 +36,7 @@ class CpuExecutor final : public Executor {
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
 
  private:
-  const std::shared_ptr<const model::Model> model_;
+  const std::shared_ptr<const Weights> weights_;
   const kernels::Kernels* const kernels_;
   const base::RealClock clock_;  // For the times in StepResult only.
   const int threads_;

@@ -14,7 +14,7 @@ namespace ropeway::executor::testing {
 namespace {
 
 // Log-probs over the whole vocabulary after the last of `ids`, with `chunk` tokens a step.
-std::vector<double> Distribution(const std::shared_ptr<const model::Model>& model,
+std::vector<double> Distribution(const std::shared_ptr<const Weights>& model,
                                  const std::vector<TokenId>& ids, const How& how) {
   Sequence s;
   s.ids = ids;

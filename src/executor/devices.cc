@@ -115,15 +115,15 @@ StatusOr<std::unique_ptr<gpu::Gpu>> OpenDevice(const std::string& name, std::str
 }
 
 std::unique_ptr<Executor> MakeExecutor(std::unique_ptr<gpu::Gpu> gpu,
-                                       std::shared_ptr<const model::Model> model,
+                                       std::shared_ptr<const Weights> weights,
                                        const kernels::Kernels* kernels, int threads,
                                        kernels::KvType kv_type, std::vector<TokenId> absent) {
   if (gpu == nullptr) {
-    return std::make_unique<CpuExecutor>(std::move(model), kernels, threads, kv_type,
+    return std::make_unique<CpuExecutor>(std::move(weights), kernels, threads, kv_type,
                                          std::move(absent));
   }
-  return std::make_unique<GpuExecutor>(std::move(gpu), std::move(model), kernels, threads, kv_type,
-                                       std::move(absent));
+  return std::make_unique<GpuExecutor>(std::move(gpu), std::move(weights), kernels, threads,
+                                       kv_type, std::move(absent));
 }
 
 }  // namespace ropeway::executor

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "executor/weights.h"
 #include "gpu/gpu.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
 #include "ropeway/status.h"
 
 namespace ropeway::executor {
@@ -41,7 +41,7 @@ StatusOr<std::unique_ptr<gpu::Gpu>> OpenDevice(const std::string& name, std::str
 // An executor on the device, or where it is nullptr on the CPU. The rest as for
 // CpuExecutor.
 std::unique_ptr<Executor> MakeExecutor(std::unique_ptr<gpu::Gpu> gpu,
-                                       std::shared_ptr<const model::Model> model,
+                                       std::shared_ptr<const Weights> weights,
                                        const kernels::Kernels* kernels, int threads,
                                        kernels::KvType kv_type, std::vector<TokenId> absent);
 

@@ -16,7 +16,7 @@
 namespace ropeway::executor::testing {
 namespace {
 
-std::shared_ptr<const model::Model> Bert(kernels::WeightType weights = kernels::WeightType::kF32) {
+std::shared_ptr<const Weights> Bert(kernels::WeightType weights = kernels::WeightType::kF32) {
   return LoadGguf(model::TinyModel("bert", weights));
 }
 
@@ -47,8 +47,8 @@ std::vector<Sequence> Inputs() {
   return inputs;
 }
 
-std::vector<double> OracleSum(const model::Model& model, const Sequence& s) {
-  const auto hidden = OracleHidden(model, s.ids);
+std::vector<double> OracleSum(const Weights& weights, const Sequence& s) {
+  const auto hidden = OracleHidden(weights, s.ids);
   const size_t begin = *s.spec.pooling == Pooling::kLast ? hidden.size() - 1 : 0;
   const size_t end = *s.spec.pooling == Pooling::kFirst ? 1 : hidden.size();
   std::vector<double> sum(hidden[0].size());

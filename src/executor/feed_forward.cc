@@ -74,24 +74,24 @@ constexpr size_t kLineBytes = 64;
 
 bool HasMatrix(const kernels::Matrix& m) { return m.panels != nullptr; }
 
-int NumBlocks(const model::FfnWeights& ffn) {
+int NumBlocks(const FfnWeights& ffn) {
   return (ffn.up.num_panels() + kBlockPanels - 1) / kBlockPanels;
 }
 
 // Bytes of the hidden features of `rows` rows, from a cache line on.
-size_t FeatureBytes(const model::FfnWeights& ffn, int rows) {
+size_t FeatureBytes(const FfnWeights& ffn, int rows) {
   const size_t bytes = kernels::PackedRowsBytes(ffn.down.type, rows, ffn.down.k);
   return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
 // All experts of a layer for `rows` rows: each use of an expert is a row, and an expert's last
 // group of rows may be filled up.
-size_t MaxFeatureBytes(const model::Model& model, int rows) {
-  const model::ExpertsConfig& config = model.config().experts;
+size_t MaxFeatureBytes(const Weights& weights, int rows) {
+  const model::ExpertsConfig& config = weights.config().experts;
   const int64_t uses = int64_t{rows} * config.used;
   const int64_t filled = std::min<int64_t>(uses, config.count) * (kernels::kRowGroup - 1);
   size_t most = 0;
-  for (const model::LayerWeights& layer : model.layers()) {
+  for (const LayerWeights& layer : weights.layers()) {
     size_t bytes = FeatureBytes(layer.shared, rows);
     if (!layer.experts.empty()) {
       // Experts of one layer are alike.
@@ -104,12 +104,12 @@ size_t MaxFeatureBytes(const model::Model& model, int rows) {
 }
 
 // Bytes of `rows` rows packed for any expert's gate or up matrix.
-size_t MaxInputBytes(const model::Model& model, int rows) {
+size_t MaxInputBytes(const Weights& weights, int rows) {
   size_t most = 0;
   const auto add = [&](const kernels::Matrix& m) {
     most = std::max(most, kernels::PackedRowsBytes(m.type, rows, m.k));
   };
-  for (const model::LayerWeights& layer : model.layers()) {
+  for (const LayerWeights& layer : weights.layers()) {
     add(layer.shared.gate);
     add(layer.shared.up);
     if (layer.experts.empty()) continue;
@@ -147,9 +147,9 @@ void ChooseExperts(const kernels::Kernels& kernels, const model::ExpertsConfig& 
   for (int32_t i = 0; i < config.used; ++i) weights[i] = scratch[ids[i]] / sum;
 }
 
-ExpertLayer::ExpertLayer(const model::Model& model, const kernels::Kernels& kernels,
+ExpertLayer::ExpertLayer(const Weights& weights, const kernels::Kernels& kernels,
                          base::WorkerTeam* team, int max_rows)
-    : config_(model.config()),
+    : config_(weights.config()),
       kernels_(kernels),
       team_(team),
       hidden_(config_.hidden_size),
@@ -159,7 +159,7 @@ ExpertLayer::ExpertLayer(const model::Model& model, const kernels::Kernels& kern
       chosen_(Product(max_rows, config_.experts.used)),
       weights_(Product(max_rows, config_.experts.used)),
       shared_(static_cast<size_t>(max_rows)),
-      features_(MaxFeatureBytes(model, max_rows)),
+      features_(MaxFeatureBytes(weights, max_rows)),
       sums_(Product(max_rows, hidden_)) {
   const int widest = std::max(
       {config_.experts.intermediate_size, config_.experts.shared_intermediate_size, hidden_});
@@ -168,10 +168,10 @@ ExpertLayer::ExpertLayer(const model::Model& model, const kernels::Kernels& kern
   const size_t groups = static_cast<size_t>(config_.experts.count) + 1;
   workers_.reserve(static_cast<size_t>(team->size()));
   for (int id = 0; id < team->size(); ++id) {
-    Worker& w = workers_.emplace_back(id, RowPacker(model, kernels, kRouteRows));
+    Worker& w = workers_.emplace_back(id, RowPacker(weights, kernels, kRouteRows));
     w.rows = AlignedArray<float>(Product(kernels::kRowGroup, hidden_));
     w.scratch = AlignedArray<float>(static_cast<size_t>(config_.experts.count));
-    w.packed = AlignedArray<std::byte>(MaxInputBytes(model, max_rows));
+    w.packed = AlignedArray<std::byte>(MaxInputBytes(weights, max_rows));
     w.gate = AlignedArray<float>(floats);
     w.up = AlignedArray<float>(floats);
     w.uses.resize(Product(max_rows, config_.experts.used + 1));
@@ -179,8 +179,8 @@ ExpertLayer::ExpertLayer(const model::Model& model, const kernels::Kernels& kern
   }
 }
 
-void ExpertLayer::Compute(const model::LayerWeights& layer, const Slice& slice, int rows,
-                          int worker, float* x) {
+void ExpertLayer::Compute(const LayerWeights& layer, const Slice& slice, int rows, int worker,
+                          float* x) {
   Worker& w = workers_[static_cast<size_t>(worker)];
   Route(layer, slice, rows, x, &w);
   team_->Barrier();  // All rows are normalized, and their experts known.
@@ -199,8 +199,8 @@ void ExpertLayer::Compute(const model::LayerWeights& layer, const Slice& slice, 
   }
 }
 
-void ExpertLayer::Route(const model::LayerWeights& layer, const Slice& slice, int rows,
-                        const float* x, Worker* w) {
+void ExpertLayer::Route(const LayerWeights& layer, const Slice& slice, int rows, const float* x,
+                        Worker* w) {
   // Workers that share rows have the same ones: each routes a part of them.
   int begin = slice.row_begin;
   int end = slice.row_end;
@@ -218,7 +218,7 @@ void ExpertLayer::Route(const model::LayerWeights& layer, const Slice& slice, in
   }
 }
 
-void ExpertLayer::RouteTile(const model::LayerWeights& layer, int row, int rows, Worker* w) {
+void ExpertLayer::RouteTile(const LayerWeights& layer, int row, int rows, Worker* w) {
   const model::ExpertsConfig& experts = config_.experts;
   const float* normed = normed_.data() + Product(row, hidden_);
   float* logits = logits_.data() + Product(row, logits_stride_);
@@ -243,7 +243,7 @@ void ExpertLayer::RouteTile(const model::LayerWeights& layer, int row, int rows,
   }
 }
 
-void ExpertLayer::ListUses(const model::LayerWeights& layer, int rows, Worker* w) const {
+void ExpertLayer::ListUses(const LayerWeights& layer, int rows, Worker* w) const {
   const int used = config_.experts.used;
   const size_t uses = Product(rows, used);
   for (Group& group : w->groups) group = {};
@@ -271,7 +271,7 @@ void ExpertLayer::ListUses(const model::LayerWeights& layer, int rows, Worker* w
   }
 }
 
-void ExpertLayer::ComputeHidden(const model::LayerWeights& layer, Worker* w) {
+void ExpertLayer::ComputeHidden(const LayerWeights& layer, Worker* w) {
   const auto cost = [](const Group& group) { return int64_t{group.rows()} + kWeightsCost; };
   int64_t total = 0;
   for (size_t g = 0; g < w->groups.size(); ++g) {
@@ -286,7 +286,7 @@ void ExpertLayer::ComputeHidden(const model::LayerWeights& layer, Worker* w) {
   for (size_t g = 0; g < w->groups.size(); ++g) {
     const Group& group = w->groups[g];
     if (group.rows() == 0) continue;
-    const model::FfnWeights& ffn = NetworkOf(layer, g);
+    const FfnWeights& ffn = NetworkOf(layer, g);
     const int64_t each = cost(group);
     const int64_t blocks = NumBlocks(ffn);
     // A block belongs to the worker in whose part of the cost it begins.
@@ -320,7 +320,7 @@ const std::byte* ExpertLayer::PackUses(kernels::WeightType type, const Group& gr
   return w->packed.data();
 }
 
-void ExpertLayer::ComputeBlocks(const model::FfnWeights& ffn, const Group& group, int panel_begin,
+void ExpertLayer::ComputeBlocks(const FfnWeights& ffn, const Group& group, int panel_begin,
                                 int panel_end, Worker* w) {
   const int rows = group.rows();
   const bool one_packing = !HasMatrix(ffn.gate) || SamePacking(ffn.gate, ffn.up);
@@ -344,7 +344,7 @@ void ExpertLayer::ComputeBlocks(const model::FfnWeights& ffn, const Group& group
   }
 }
 
-void ExpertLayer::ComputeOutputs(const model::LayerWeights& layer, int rows, Worker* w) {
+void ExpertLayer::ComputeOutputs(const LayerWeights& layer, int rows, Worker* w) {
   const int panels = (hidden_ + kernels::kPanelCols - 1) / kernels::kPanelCols;
   const int own_begin = ShareBegin(panels, w->id, team_->size());
   const int own_end = ShareBegin(panels, w->id + 1, team_->size());
@@ -357,7 +357,7 @@ void ExpertLayer::ComputeOutputs(const model::LayerWeights& layer, int rows, Wor
   for (size_t g = 0; g < w->groups.size(); ++g) {
     const Group& group = w->groups[g];
     if (group.rows() == 0) continue;
-    const model::FfnWeights& ffn = NetworkOf(layer, g);
+    const FfnWeights& ffn = NetworkOf(layer, g);
     const int most = group.rows() < kFewRows ? own_end - own_begin : kFfnPanels;
     const int64_t stride = OddLines(int64_t{most} * kernels::kPanelCols);
     for (int begin = own_begin; begin < own_end; begin += most) {

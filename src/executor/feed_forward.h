@@ -10,8 +10,8 @@
 #include "base/worker_team.h"
 #include "executor/row_packer.h"
 #include "executor/step_plan.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
 
 namespace ropeway::executor {
 
@@ -63,13 +63,12 @@ class ExpertLayer {
  public:
   // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it.
   // REQUIRES: the model has experts.
-  ExpertLayer(const model::Model& model, const kernels::Kernels& kernels, base::WorkerTeam* team,
+  ExpertLayer(const Weights& weights, const kernels::Kernels& kernels, base::WorkerTeam* team,
               int max_rows);
 
   // x += the layer's output, for all `rows` rows of a set. `x`: the rows of the worker's slice.
   // REQUIRES: every worker of the team calls it with its own number and slice.
-  void Compute(const model::LayerWeights& layer, const Slice& slice, int rows, int worker,
-               float* x);
+  void Compute(const LayerWeights& layer, const Slice& slice, int rows, int worker, float* x);
 
   // Experts that some row went through, summed over the layers since the last call.
   // REQUIRES: no Compute is running.
@@ -104,20 +103,19 @@ class ExpertLayer {
   };
 
   // Normalizes the rows of the worker's part and chooses their experts.
-  void Route(const model::LayerWeights& layer, const Slice& slice, int rows, const float* x,
-             Worker* w);
-  void RouteTile(const model::LayerWeights& layer, int row, int rows, Worker* w);
-  void ListUses(const model::LayerWeights& layer, int rows, Worker* w) const;
-  const model::FfnWeights& NetworkOf(const model::LayerWeights& layer, size_t group) const {
+  void Route(const LayerWeights& layer, const Slice& slice, int rows, const float* x, Worker* w);
+  void RouteTile(const LayerWeights& layer, int row, int rows, Worker* w);
+  void ListUses(const LayerWeights& layer, int rows, Worker* w) const;
+  const FfnWeights& NetworkOf(const LayerWeights& layer, size_t group) const {
     return group < layer.experts.size() ? layer.experts[group] : layer.shared;
   }
   // The worker's part of all experts' hidden features.
-  void ComputeHidden(const model::LayerWeights& layer, Worker* w);
-  void ComputeBlocks(const model::FfnWeights& ffn, const Group& group, int panel_begin,
-                     int panel_end, Worker* w);
+  void ComputeHidden(const LayerWeights& layer, Worker* w);
+  void ComputeBlocks(const FfnWeights& ffn, const Group& group, int panel_begin, int panel_end,
+                     Worker* w);
   const std::byte* PackUses(kernels::WeightType type, const Group& group, Worker* w);
   // The worker's columns of all rows' outputs.
-  void ComputeOutputs(const model::LayerWeights& layer, int rows, Worker* w);
+  void ComputeOutputs(const LayerWeights& layer, int rows, Worker* w);
 
   const model::ModelConfig& config_;
   const kernels::Kernels& kernels_;

@@ -7,9 +7,9 @@ namespace ropeway::executor {
 namespace {
 
 // Bytes of `rows` packed rows for any layer's down matrix.
-size_t MaxFfnBytes(const model::Model& model, int rows) {
+size_t MaxFfnBytes(const Weights& weights, int rows) {
   size_t bytes = 0;
-  for (const model::LayerWeights& layer : model.layers()) {
+  for (const LayerWeights& layer : weights.layers()) {
     bytes = std::max(bytes, kernels::PackedRowsBytes(layer.down.type, rows, layer.down.k));
   }
   return bytes;
@@ -17,17 +17,18 @@ size_t MaxFfnBytes(const model::Model& model, int rows) {
 
 }  // namespace
 
-ForwardPass::ForwardPass(const model::Model& model, const kernels::Kernels& kernels,
+ForwardPass::ForwardPass(const Weights& weights, const kernels::Kernels& kernels,
                          const KvPool& pool, base::WorkerTeam* team, const base::Clock& clock,
                          const PlanLimits& limits, const std::vector<TokenId>& absent)
-    : model_(model),
-      config_(model.config()),
+    : weights_(weights),
+      model_(*weights.model()),
+      config_(weights.config()),
       kernels_(kernels),
       pool_(pool),
       team_(team),
       group_(config_.num_heads / config_.num_kv_heads),
-      max_splits_((model.max_positions() + kernels::kSplitTokens - 1) / kernels::kSplitTokens),
-      output_(model, kernels, team, clock, limits.max_rows, absent) {
+      max_splits_((model_.max_positions() + kernels::kSplitTokens - 1) / kernels::kSplitTokens),
+      output_(weights, kernels, team, clock, limits.max_rows, absent) {
   const int rows = limits.max_rows;
   const int workers = team->size();
   // The most rows that all workers compute together, and the most rows of one worker's slice.
@@ -39,25 +40,25 @@ ForwardPass::ForwardPass(const model::Model& model, const kernels::Kernels& kern
   k_ = AlignedArray<float>(Product(rows, config_.kv_size()));
   v_ = AlignedArray<float>(Product(rows, config_.kv_size()));
   attention_ = AlignedArray<float>(Product(rows, config_.q_size()));
-  ffn_ = AlignedArray<std::byte>(MaxFfnBytes(model, shared));
+  ffn_ = AlignedArray<std::byte>(MaxFfnBytes(weights, shared));
   y_ = AlignedArray<float>(Product(shared, config_.hidden_size));
   deferred_ = AlignedArray<float>(
       Product(StepPlan::MaxDeferredPairs(workers), Product(max_splits_, partial)));
   workers_.reserve(static_cast<size_t>(workers));
   for (int id = 0; id < workers; ++id) {
-    Worker& w = workers_.emplace_back(id, RowPacker(model, kernels, tile_rows_));
+    Worker& w = workers_.emplace_back(id, RowPacker(weights, kernels, tile_rows_));
     w.x = AlignedArray<float>(Product(own, config_.hidden_size));
     const size_t ffn_floats =
         std::max(Product(tile_rows_, OddLines(kFfnPanels * kernels::kPanelCols)),
                  Product(kFewRows - 1, OddLines(config_.intermediate_size)));
     w.gate = AlignedArray<float>(ffn_floats);
     w.up = AlignedArray<float>(ffn_floats);
-    w.ffn = AlignedArray<std::byte>(MaxFfnBytes(model, tile_rows_));
+    w.ffn = AlignedArray<std::byte>(MaxFfnBytes(weights, tile_rows_));
     w.y = AlignedArray<float>(Product(tile_rows_, config_.hidden_size));
     w.partial = AlignedArray<float>(Product(max_splits_, kAttentionTileRows * partial));
   }
   if (config_.experts.count > 0) {
-    experts_ = std::make_unique<ExpertLayer>(model, kernels, team, rows);
+    experts_ = std::make_unique<ExpertLayer>(weights, kernels, team, rows);
   }
 }
 
@@ -104,20 +105,20 @@ void ForwardPass::Embed(const Context& c, Worker* w) {
     const core::BatchItem& item = c.step->batch->items[static_cast<size_t>(c.set->item[r])];
     const int position = c.set->position[r];
     float* x = w->x.data() + Product(row - c.slice.row_begin, config_.hidden_size);
-    kernels::UnpackRow(model_.token_embedding(),
+    kernels::UnpackRow(weights_.token_embedding(),
                        item.tokens[static_cast<size_t>(position - item.start)], x);
     if (config_.embedding_scale != 1.0F) {
       kernels_.scale(x, config_.embedding_scale, config_.hidden_size);
     }
-    if (model_.type_embedding() != nullptr) {
-      kernels_.add(x, model_.type_embedding(), config_.hidden_size);
+    if (weights_.type_embedding() != nullptr) {
+      kernels_.add(x, weights_.type_embedding(), config_.hidden_size);
     }
     if (config_.position == model::PositionKind::kLearned) {
-      kernels::UnpackRow(model_.position_embedding(), position, w->y.data());
+      kernels::UnpackRow(weights_.position_embedding(), position, w->y.data());
       kernels_.add(x, w->y.data(), config_.hidden_size);
     }
-    if (model_.embedding_norm() != nullptr) {
-      w->packer.Norm(x, model_.embedding_norm(), model_.embedding_norm_bias(), x);
+    if (weights_.embedding_norm() != nullptr) {
+      w->packer.Norm(x, weights_.embedding_norm(), weights_.embedding_norm_bias(), x);
     }
   }
 }
@@ -142,7 +143,7 @@ void ForwardPass::Multiply(const kernels::Matrix& m, const float* bias, const Sl
 }
 
 void ForwardPass::ComputeQkv(const Context& c, int projections, Worker* w) {
-  const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const LayerWeights& layer = weights_.layers()[static_cast<size_t>(c.layer)];
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
     const std::byte* packed = nullptr;
@@ -198,7 +199,7 @@ void ForwardPass::PrepareHeads(const Context& c, int row, int heads, const float
 }
 
 void ForwardPass::RopeAndStore(const Context& c, int row, int kv_head, int projections) {
-  const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const LayerWeights& layer = weights_.layers()[static_cast<size_t>(c.layer)];
   const int head_dim = config_.head_dim;
   if ((projections & kQ) != 0) {
     PrepareHeads(c, row, group_, layer.q_norm,
@@ -242,7 +243,7 @@ int ForwardPass::EndSeen(const core::BatchItem& item, int position) const {
 }
 
 const float* ForwardPass::SinkOf(const Context& c, int kv_head, int head) const {
-  const float* sinks = model_.layers()[static_cast<size_t>(c.layer)].sinks;
+  const float* sinks = weights_.layers()[static_cast<size_t>(c.layer)].sinks;
   return sinks != nullptr ? sinks + kv_head * group_ + head : nullptr;
 }
 
@@ -355,7 +356,7 @@ void ForwardPass::MultiplyAndAdd(const Addend& addend, const Slice& slice, const
 }
 
 void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
-  const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const LayerWeights& layer = weights_.layers()[static_cast<size_t>(c.layer)];
   const int q_size = config_.q_size();
   ForEachTile(c.slice, [&](const Tile& tile) {
     const float* attention = attention_.data() + Product(tile.row, q_size);
@@ -375,7 +376,7 @@ void ForwardPass::ComputeOutputAndFfn(const Context& c, Worker* w) {
 // Computes a few panels of gate and up at a time, combines and packs them while they are in the
 // cache.
 const std::byte* ForwardPass::ComputeFfn(const Context& c, const Tile& tile, Worker* w) {
-  const model::LayerWeights& layer = model_.layers()[static_cast<size_t>(c.layer)];
+  const LayerWeights& layer = weights_.layers()[static_cast<size_t>(c.layer)];
   const float* x = w->x.data() + Product(tile.x, config_.hidden_size);
   std::byte* out = c.slice.parts > 1 ? ffn_.data() : w->ffn.data();
   const int panels = layer.up.num_panels();

@@ -20,8 +20,8 @@
 #include "executor/output_layer.h"
 #include "executor/row_packer.h"
 #include "executor/step_plan.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
 
 namespace ropeway::executor {
 
@@ -34,7 +34,7 @@ class ForwardPass {
  public:
   // Allocates everything that a step needs (throws std::bad_alloc). The arguments must outlive it,
   // except for `absent`, which is the OutputLayer's.
-  ForwardPass(const model::Model& model, const kernels::Kernels& kernels, const KvPool& pool,
+  ForwardPass(const Weights& weights, const kernels::Kernels& kernels, const KvPool& pool,
               base::WorkerTeam* team, const base::Clock& clock, const PlanLimits& limits,
               const std::vector<TokenId>& absent = {});
 
@@ -125,6 +125,7 @@ class ForwardPass {
     if (slice.parts > 1) team_->Barrier();
   }
 
+  const Weights& weights_;
   const model::Model& model_;
   const model::ModelConfig& config_;
   const kernels::Kernels& kernels_;

@@ -14,11 +14,12 @@
 
 namespace ropeway::executor {
 
-GpuExecutor::GpuExecutor(std::unique_ptr<gpu::Gpu> gpu, std::shared_ptr<const model::Model> model,
+GpuExecutor::GpuExecutor(std::unique_ptr<gpu::Gpu> gpu, std::shared_ptr<const Weights> weights,
                          const kernels::Kernels* kernels, int threads, kernels::KvType kv_type,
                          std::vector<TokenId> absent)
     : gpu_(std::move(gpu)),
-      model_(std::move(model)),
+      model_(weights->model()),
+      host_weights_(std::move(weights)),
       kernels_(kernels),
       threads_(threads),
       kv_type_(kv_type),
@@ -56,12 +57,13 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     StatusOr<std::unique_ptr<gpu::Ops>> ops = gpu::Ops::Make(gpu_.get());
     if (!ops.ok()) return ops.status();
     ops_ = *std::move(ops);
-    auto weights = GpuModel::Upload(*model_, gpu_.get(), ops_.get());
+    auto weights = GpuModel::Upload(*host_weights_, gpu_.get(), ops_.get());
     // The copies are done before anything of the model or the device is given up.
     Status done = gpu_->Finish();
     if (!weights.ok()) return weights.status();
     if (!done.ok()) return done;
     weights_ = *std::move(weights);
+    host_weights_.reset();
     if (Status made = MakePool(kv_cache_bytes); !made.ok()) return made;
     PlanLimits limits;
     limits.max_rows = max_num_batched_tokens;

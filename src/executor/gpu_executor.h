@@ -13,10 +13,10 @@
 #include "executor/gpu_model.h"
 #include "executor/gpu_pass.h"
 #include "executor/step_plan.h"
+#include "executor/weights.h"
 #include "gpu/gpu.h"
 #include "gpu/ops.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
 #include "sampling/sampler.h"
 
 namespace ropeway::executor {
@@ -26,13 +26,13 @@ class GpuExecutor final : public Executor {
  public:
   // `kernels` (not owned) and `threads` >= 1 are for sampling. `absent`: as for
   // CpuExecutor.
-  GpuExecutor(std::unique_ptr<gpu::Gpu> gpu, std::shared_ptr<const model::Model> model,
+  GpuExecutor(std::unique_ptr<gpu::Gpu> gpu, std::shared_ptr<const Weights> weights,
               const kernels::Kernels* kernels, int threads,
               kernels::KvType kv_type = kernels::KvType::kF16, std::vector<TokenId> absent = {});
   ~GpuExecutor() override;
 
-  // Copies the weights to the device. kInvalidArgument for a limit below 1,
-  // kResourceExhausted if memory is short here or there.
+  // Copies the weights to the device, and gives up the host's. kInvalidArgument for a limit below
+  // 1, kResourceExhausted if memory is short here or there.
   StatusOr<KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                           int max_num_seqs) override;
   void Launch(const core::Batch& batch) override;  // The device begins.
@@ -51,6 +51,7 @@ class GpuExecutor final : public Executor {
 
   const std::unique_ptr<gpu::Gpu> gpu_;
   const std::shared_ptr<const model::Model> model_;
+  std::shared_ptr<const Weights> host_weights_;  // Until the device has them.
   const kernels::Kernels* const kernels_;
   const base::RealClock clock_;  // For the times in StepResult only.
   const int threads_;

@@ -23,7 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::unique_ptr<Executor> MakeGpuExecutor(const std::shared_ptr<const model::Model>& model,
+std::unique_ptr<Executor> MakeGpuExecutor(const std::shared_ptr<const Weights>& model,
                                           const How& how) {
   return std::make_unique<GpuExecutor>(gpu::testing::OpenTestGpu(), model, Best(), how.threads,
                                        how.kv_type, how.absent);
@@ -104,11 +104,20 @@ TEST(GpuExecutorTest, ADeviceMayDoAllAtTheLastMoment) {
   how.max_rows = 24;
   const auto expected = RunTogether(TinyModel(), how, Crowd());
   how.drop_unseen = true;  // Writes blocks, too.
-  how.make = [](const std::shared_ptr<const model::Model>& model, const How& h) {
+  how.make = [](const std::shared_ptr<const Weights>& model, const How& h) {
     return std::unique_ptr<Executor>(std::make_unique<GpuExecutor>(
         std::make_unique<DelayingGpu>(gpu::testing::OpenTestGpu()), model, Best(), h.threads));
   };
   ExpectSame(expected, RunTogether(TinyModel(), how, Crowd()), "delayed");
+}
+
+TEST(GpuExecutorTest, TheHostsWeightsAreGivenUpOnceTheDeviceHasThem) {
+  std::shared_ptr<const Weights> weights = LoadTiny();
+  const std::weak_ptr<const Weights> host = weights;
+  GpuExecutor executor(gpu::testing::OpenTestGpu(), std::move(weights), Best(), 1);
+  EXPECT_FALSE(host.expired());
+  ASSERT_TRUE(executor.Init(1 << 20, 16, 2).ok());
+  EXPECT_TRUE(host.expired());
 }
 
 // Only the largest logit of a row comes back.
@@ -145,7 +154,7 @@ TEST(GpuExecutorTest, ManyRowsHaveOutputs) {
 TEST(GpuExecutorTest, APlantedKernelIsCaught) {
   static std::pair<std::string, std::string> planted;
   How how = OnGpu({});
-  how.make = [](const std::shared_ptr<const model::Model>& model, const How& h) {
+  how.make = [](const std::shared_ptr<const Weights>& model, const How& h) {
     auto gpu = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
     gpu->Plant(planted.first, planted.second);
     return std::unique_ptr<Executor>(

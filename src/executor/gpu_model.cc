@@ -29,23 +29,23 @@ class GpuModel::Uploader {
     return OfAll(std::span(&matrix, 1), std::span(&bias, 1));
   }
 
-  GpuFfn Of(const model::FfnWeights& ffn) {
+  GpuFfn Of(const FfnWeights& ffn) {
     return {Of(ffn.gate, ffn.gate_bias), Of(ffn.up, ffn.up_bias), Of(ffn.down, ffn.down_bias)};
   }
 
-  GpuFfn Of(const std::vector<model::FfnWeights>& experts) {
-    return {OfAll(experts, &model::FfnWeights::gate, &model::FfnWeights::gate_bias),
-            OfAll(experts, &model::FfnWeights::up, &model::FfnWeights::up_bias),
-            OfAll(experts, &model::FfnWeights::down, &model::FfnWeights::down_bias)};
+  GpuFfn Of(const std::vector<FfnWeights>& experts) {
+    return {OfAll(experts, &FfnWeights::gate, &FfnWeights::gate_bias),
+            OfAll(experts, &FfnWeights::up, &FfnWeights::up_bias),
+            OfAll(experts, &FfnWeights::down, &FfnWeights::down_bias)};
   }
 
  private:
   // One matrix of each expert.
-  DeviceMatrix OfAll(const std::vector<model::FfnWeights>& experts,
-                     Matrix model::FfnWeights::*matrix, const float* model::FfnWeights::*bias) {
+  DeviceMatrix OfAll(const std::vector<FfnWeights>& experts, Matrix FfnWeights::*matrix,
+                     const float* FfnWeights::*bias) {
     std::vector<Matrix> matrices;
     std::vector<const float*> biases;
-    for (const model::FfnWeights& expert : experts) {
+    for (const FfnWeights& expert : experts) {
       matrices.push_back(expert.*matrix);
       biases.push_back(expert.*bias);
     }
@@ -95,22 +95,22 @@ class GpuModel::Uploader {
   Status status_;
 };
 
-StatusOr<std::unique_ptr<GpuModel>> GpuModel::Upload(const model::Model& model, gpu::Gpu* gpu,
+StatusOr<std::unique_ptr<GpuModel>> GpuModel::Upload(const Weights& weights, gpu::Gpu* gpu,
                                                      gpu::Ops* ops) {
   std::unique_ptr<GpuModel> made(new GpuModel);
   Uploader up(gpu, ops, made.get());
-  const model::ModelConfig& config = model.config();
+  const model::ModelConfig& config = weights.config();
   const int hidden = config.hidden_size;
-  made->token_embedding_ = up.Of(model.token_embedding(), nullptr);
-  made->position_embedding_ = up.Of(model.position_embedding(), nullptr);
-  const bool tied = model.output().panels == model.token_embedding().panels;
-  made->output_ = tied ? made->token_embedding_ : up.Of(model.output(), nullptr);
-  made->type_embedding_ = up.Floats(model.type_embedding(), hidden);
-  made->embedding_norm_ = up.Floats(model.embedding_norm(), hidden);
-  made->embedding_norm_bias_ = up.Floats(model.embedding_norm_bias(), hidden);
-  made->output_norm_ = up.Floats(model.output_norm(), hidden);
-  made->output_norm_bias_ = up.Floats(model.output_norm_bias(), hidden);
-  for (const model::LayerWeights& from : model.layers()) {
+  made->token_embedding_ = up.Of(weights.token_embedding(), nullptr);
+  made->position_embedding_ = up.Of(weights.position_embedding(), nullptr);
+  const bool tied = weights.output().panels == weights.token_embedding().panels;
+  made->output_ = tied ? made->token_embedding_ : up.Of(weights.output(), nullptr);
+  made->type_embedding_ = up.Floats(weights.type_embedding(), hidden);
+  made->embedding_norm_ = up.Floats(weights.embedding_norm(), hidden);
+  made->embedding_norm_bias_ = up.Floats(weights.embedding_norm_bias(), hidden);
+  made->output_norm_ = up.Floats(weights.output_norm(), hidden);
+  made->output_norm_bias_ = up.Floats(weights.output_norm_bias(), hidden);
+  for (const LayerWeights& from : weights.layers()) {
     GpuLayer& to = made->layers_.emplace_back();
     to.attention_norm = up.Floats(from.attention_norm, hidden);
     to.attention_norm_bias = up.Floats(from.attention_norm_bias, hidden);
@@ -129,7 +129,7 @@ StatusOr<std::unique_ptr<GpuModel>> GpuModel::Upload(const model::Model& model, 
     to.ffn_post_norm = up.Floats(from.ffn_post_norm, hidden);
     to.ffn_out_norm = up.Floats(from.ffn_out_norm, hidden);
     to.ffn_out_norm_bias = up.Floats(from.ffn_out_norm_bias, hidden);
-    to.ffn = up.Of(static_cast<const model::FfnWeights&>(from));
+    to.ffn = up.Of(static_cast<const FfnWeights&>(from));
     to.experts = up.Of(from.experts);
     to.router = up.Of(from.router, from.router_bias);
     to.shared_gate = up.Of(from.shared_gate, nullptr);

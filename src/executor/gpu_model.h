@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "executor/weights.h"
 #include "gpu/ops.h"
-#include "model/model.h"
 #include "ropeway/status.h"
 
 namespace ropeway::executor {
@@ -19,7 +19,7 @@ struct GpuFfn {
   gpu::DeviceMatrix down;
 };
 
-// As model::LayerWeights. A View without a buffer is what the layer does not
+// As LayerWeights. A View without a buffer is what the layer does not
 // have.
 struct GpuLayer {
   gpu::View attention_norm;
@@ -49,10 +49,10 @@ struct GpuLayer {
 // Thread rule: immutable.
 class GpuModel {
  public:
-  // Allocates, and asks for the copies: the model must live until the next
+  // Allocates, and asks for the copies: the weights must live until the next
   // Gpu::Finish. Adds the types of its weights to `ops`. kResourceExhausted:
   // the device's memory is short.
-  static StatusOr<std::unique_ptr<GpuModel>> Upload(const model::Model& model, gpu::Gpu* gpu,
+  static StatusOr<std::unique_ptr<GpuModel>> Upload(const Weights& weights, gpu::Gpu* gpu,
                                                     gpu::Ops* ops);
 
   const std::vector<GpuLayer>& layers() const { return layers_; }

@@ -11,7 +11,7 @@
 #include "base/page_arena.h"
 #include "core/batch.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
+#include "model/model_config.h"
 #include "ropeway/status.h"
 
 namespace ropeway::executor {

@@ -20,34 +20,34 @@ int LogitsRows(int vocab_size, int max_rows) {
 
 }  // namespace
 
-OutputLayer::Worker::Worker(const model::Model& model, const kernels::Kernels& kernels, int rows,
+OutputLayer::Worker::Worker(const Weights& weights, const kernels::Kernels& kernels, int rows,
                             int part_floats)
-    : packer(model, kernels, rows),
-      sampler(&kernels, model.config().vocab_size),
+    : packer(weights, kernels, rows),
+      sampler(&kernels, weights.config().vocab_size),
       part(static_cast<size_t>(part_floats) + Product(rows, kernels::kPanelCols)),
       best(static_cast<size_t>(rows)) {}
 
-OutputLayer::OutputLayer(const model::Model& model, const kernels::Kernels& kernels,
+OutputLayer::OutputLayer(const Weights& weights, const kernels::Kernels& kernels,
                          base::WorkerTeam* team, const base::Clock& clock, int max_rows,
                          std::vector<TokenId> absent, int part_floats)
-    : model_(model),
+    : weights_(weights),
       kernels_(kernels),
       team_(team),
       clock_(clock),
       absent_(std::move(absent)),
       part_floats_(part_floats),
-      logits_rows_(LogitsRows(model.config().vocab_size, max_rows)),
-      logits_stride_(OddLines(model.config().vocab_size)),
-      hidden_(Product(max_rows, model.config().hidden_size)),
+      logits_rows_(LogitsRows(weights.config().vocab_size, max_rows)),
+      logits_stride_(OddLines(weights.config().vocab_size)),
+      hidden_(Product(max_rows, weights.config().hidden_size)),
       logits_(Product(logits_rows_, logits_stride_)) {
   workers_.reserve(static_cast<size_t>(team->size()));
   for (int i = 0; i < team->size(); ++i) {
-    workers_.emplace_back(model, kernels, logits_rows_, part_floats);
+    workers_.emplace_back(weights, kernels, logits_rows_, part_floats);
   }
 }
 
 OutputLayer::Panels OutputLayer::PanelsOf(int worker) const {
-  const int panels = model_.output().num_panels();
+  const int panels = weights_.output().num_panels();
   return {ShareBegin(panels, worker, team_->size()), ShareBegin(panels, worker + 1, team_->size())};
 }
 
@@ -58,7 +58,7 @@ int OutputLayer::PartPanels(int rows) const {
 void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int worker,
                           core::StepResult* result) {
   Worker& w = workers_[static_cast<size_t>(worker)];
-  const kernels::Matrix& output = model_.output();
+  const kernels::Matrix& output = weights_.output();
   const int workers = team_->size();
   const Panels own = PanelsOf(worker);
   Chunk chunk = {&batch, &plan, result, 0, 0};
@@ -67,8 +67,8 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
     chunk.rows = std::min(logits_rows_, plan.num_logits() - chunk.begin);
     team_->Barrier();  // hidden_ is complete, and the logits of the last chunk are used up.
     const float* x = hidden_.data() + Product(chunk.begin, output.k);
-    const std::byte* packed = w.packer.NormAndPack(output.type, x, chunk.rows, model_.output_norm(),
-                                                   model_.output_norm_bias());
+    const std::byte* packed = w.packer.NormAndPack(
+        output.type, x, chunk.rows, weights_.output_norm(), weights_.output_norm_bias());
     const bool only_largest = OnlyLargestWanted(batch, plan, chunk.begin, chunk.rows);
     if (only_largest) {
       FindLargest(chunk, packed, worker);
@@ -86,7 +86,7 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
         ReportBest(chunk, row);
       } else {
         const std::span<const float> logits(logits_.data() + row * logits_stride_,
-                                            static_cast<size_t>(model_.config().vocab_size));
+                                            static_cast<size_t>(weights_.config().vocab_size));
         SampleOrScore(batch, plan, static_cast<size_t>(chunk.begin + row), logits, clock_,
                       &w.sampler, result);
       }
@@ -99,14 +99,14 @@ void OutputLayer::Compute(const core::Batch& batch, const StepPlan& plan, int wo
 // columns: an element's sum is in the order of positions.
 void OutputLayer::Pool(const StepPlan& plan, int worker, core::StepResult* result) {
   if (plan.pooled().empty()) return;
-  const int hidden = model_.config().hidden_size;
+  const int hidden = weights_.config().hidden_size;
   const Worker& w = workers_[static_cast<size_t>(worker)];
   team_->Barrier();  // hidden_ is complete.
-  const bool norm = model_.output_norm() != nullptr;
+  const bool norm = weights_.output_norm() != nullptr;
   for (int row = plan.num_logits() + worker; norm && row < plan.outputs().size();
        row += team_->size()) {
     float* const x = hidden_.data() + Product(row, hidden);
-    w.packer.Norm(x, model_.output_norm(), model_.output_norm_bias(), x);
+    w.packer.Norm(x, weights_.output_norm(), weights_.output_norm_bias(), x);
   }
   team_->Barrier();
   const int begin = ShareBegin(hidden, worker, team_->size());
@@ -127,7 +127,7 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
   const int64_t stride = OddLines(int64_t{at_once} * kernels::kPanelCols);
   for (int begin = own.begin; begin < own.end; begin += at_once) {
     const int end = std::min(begin + at_once, own.end);
-    const kernels::Matrix part = model_.output().PanelRange(begin, end);
+    const kernels::Matrix part = weights_.output().PanelRange(begin, end);
     kernels_.matmul(part, packed, chunk.rows, 0, end - begin, w.part.data(), stride);
     Finish(chunk.rows, begin * kernels::kPanelCols, part.n, w.part.data(), stride);
     const base::TimePoint searched_from = clock_.Now();
@@ -145,7 +145,7 @@ void OutputLayer::FindLargest(const Chunk& chunk, const std::byte* packed, int w
 
 // Caps also where only the largest is wanted: that may make equals of two.
 void OutputLayer::Finish(int rows, int first, int cols, float* logits, int64_t stride) const {
-  FinishLogits(kernels_, model_.config().logit_soft_cap, absent_, rows, first, cols, logits,
+  FinishLogits(kernels_, weights_.config().logit_soft_cap, absent_, rows, first, cols, logits,
                stride);
 }
 

@@ -15,8 +15,8 @@
 #include "core/batch.h"
 #include "executor/row_packer.h"
 #include "executor/step_plan.h"
+#include "executor/weights.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
 #include "sampling/sampler.h"
 
 namespace ropeway::executor {
@@ -33,7 +33,7 @@ class OutputLayer {
   // Allocates everything that a step needs (throws std::bad_alloc). The references must outlive it.
   // `absent`: ids that are no token, ascending: their logits are minus infinity.
   // `part_floats` does not affect results; a part is at least one panel for each row.
-  OutputLayer(const model::Model& model, const kernels::Kernels& kernels, base::WorkerTeam* team,
+  OutputLayer(const Weights& weights, const kernels::Kernels& kernels, base::WorkerTeam* team,
               const base::Clock& clock, int max_rows, std::vector<TokenId> absent = {},
               int part_floats = kLogitsPartFloats);
 
@@ -57,7 +57,7 @@ class OutputLayer {
     TokenId token;
   };
   struct alignas(64) Worker {
-    Worker(const model::Model& model, const kernels::Kernels& kernels, int rows, int part_floats);
+    Worker(const Weights& weights, const kernels::Kernels& kernels, int rows, int part_floats);
     RowPacker packer;
     sampling::Sampler sampler;
     AlignedArray<float> part;  // [rows][columns of a part]
@@ -85,7 +85,7 @@ class OutputLayer {
   void ReportBest(const Chunk& chunk, int row) const;
   void Pool(const StepPlan& plan, int worker, core::StepResult* result);
 
-  const model::Model& model_;
+  const Weights& weights_;
   const kernels::Kernels& kernels_;
   base::WorkerTeam* const team_;
   const base::Clock& clock_;

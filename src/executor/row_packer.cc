@@ -6,10 +6,10 @@ namespace ropeway::executor {
 namespace {
 
 // The most bytes that `rows` packed rows need for any matrix of the model.
-size_t MaxPackedBytes(const model::Model& model, int rows) {
-  size_t bytes = kernels::PackedRowsBytes(model.output().type, rows, model.output().k);
-  for (const model::LayerWeights& layer : model.layers()) {
-    model::ForEachMatrix(layer, [&](const kernels::Matrix& m) {
+size_t MaxPackedBytes(const Weights& weights, int rows) {
+  size_t bytes = kernels::PackedRowsBytes(weights.output().type, rows, weights.output().k);
+  for (const LayerWeights& layer : weights.layers()) {
+    ForEachMatrix(layer, [&](const kernels::Matrix& m) {
       bytes = std::max(bytes, kernels::PackedRowsBytes(m.type, rows, m.k));
     });
   }
@@ -18,13 +18,13 @@ size_t MaxPackedBytes(const model::Model& model, int rows) {
 
 }  // namespace
 
-RowPacker::RowPacker(const model::Model& model, const kernels::Kernels& kernels, int max_rows)
+RowPacker::RowPacker(const Weights& weights, const kernels::Kernels& kernels, int max_rows)
     : kernels_(kernels),
-      kind_(model.config().norm),
-      hidden_(model.config().hidden_size),
-      eps_(model.config().norm_eps),
+      kind_(weights.config().norm),
+      hidden_(weights.config().hidden_size),
+      eps_(weights.config().norm_eps),
       norm_(static_cast<size_t>(kernels::kRowGroup) * static_cast<size_t>(hidden_)),
-      packed_(MaxPackedBytes(model, max_rows)) {}
+      packed_(MaxPackedBytes(weights, max_rows)) {}
 
 const std::byte* RowPacker::Pack(kernels::WeightType type, const float* x, int64_t stride, int rows,
                                  int k) {

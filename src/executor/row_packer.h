@@ -9,8 +9,8 @@
 #include <new>
 #include <type_traits>
 
+#include "executor/weights.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
 
 namespace ropeway::executor {
 
@@ -51,7 +51,7 @@ class AlignedArray {
 class RowPacker {
  public:
   // For at most `max_rows` rows, and any of the model's matrices. Both must outlive it.
-  RowPacker(const model::Model& model, const kernels::Kernels& kernels, int max_rows);
+  RowPacker(const Weights& weights, const kernels::Kernels& kernels, int max_rows);
 
   // x: [rows][stride], k elements of each used.
   const std::byte* Pack(kernels::WeightType type, const float* x, int64_t stride, int rows, int k);

@@ -105,7 +105,7 @@ double Activated(model::Activation activation, double gate, double up) {
 }
 
 struct Network {
-  explicit Network(const model::FfnWeights& w)
+  explicit Network(const FfnWeights& w)
       : weights(&w),
         gate(OracleWeights(w.gate)),
         up(OracleWeights(w.up)),
@@ -120,12 +120,12 @@ struct Network {
     return Add(Times(down, hidden), weights->down_bias);
   }
 
-  const model::FfnWeights* weights;
+  const FfnWeights* weights;
   Rows gate, up, down;
 };
 
 struct Layer {
-  Layer(const model::ModelConfig& c, const model::LayerWeights& l, int number)
+  Layer(const model::ModelConfig& c, const LayerWeights& l, int number)
       : config(c),
         weights(l),
         index(number),
@@ -137,7 +137,7 @@ struct Layer {
         router(OracleWeights(l.router)),
         shared_gate(OracleWeights(l.shared_gate)),
         shared(l.shared) {
-    for (const model::FfnWeights& expert : l.experts) experts.emplace_back(expert);
+    for (const FfnWeights& expert : l.experts) experts.emplace_back(expert);
   }
 
   // One query head over the keys and values that it sees.
@@ -229,7 +229,7 @@ struct Layer {
   }
 
   const model::ModelConfig& config;
-  const model::LayerWeights& weights;
+  const LayerWeights& weights;
   int index;
   Rows q, k, v, o;
   Network ffn;
@@ -241,28 +241,28 @@ struct Layer {
 
 }  // namespace
 
-std::vector<std::vector<double>> OracleHidden(const model::Model& model,
+std::vector<std::vector<double>> OracleHidden(const Weights& weights,
                                               const std::vector<TokenId>& tokens) {
-  const model::ModelConfig& config = model.config();
+  const model::ModelConfig& config = weights.config();
   std::vector<Layer> layers;
-  for (const model::LayerWeights& layer : model.layers()) {
+  for (const LayerWeights& layer : weights.layers()) {
     layers.emplace_back(config, layer, static_cast<int>(layers.size()));
   }
   Rows rows;
   const bool is_long = static_cast<int32_t>(tokens.size()) > config.long_rope_above();
   for (size_t position = 0; position < tokens.size(); ++position) {
-    Vector x = WeightRow(model.token_embedding(), tokens[position]);
+    Vector x = WeightRow(weights.token_embedding(), tokens[position]);
     for (double& value : x) value *= double{config.embedding_scale};
-    x = Add(x, model.type_embedding());
+    x = Add(x, weights.type_embedding());
     if (config.position == model::PositionKind::kLearned) {
-      const Vector at = WeightRow(model.position_embedding(), static_cast<int>(position));
+      const Vector at = WeightRow(weights.position_embedding(), static_cast<int>(position));
       for (size_t i = 0; i < x.size(); ++i) x[i] += at[i];
     }
-    rows.push_back(Norm(config, x, model.embedding_norm(), model.embedding_norm_bias()));
+    rows.push_back(Norm(config, x, weights.embedding_norm(), weights.embedding_norm_bias()));
   }
   for (Layer& layer : layers) {
     const auto rope = [&](size_t position) {
-      return model.rope_row(layer.index, static_cast<int32_t>(position), is_long);
+      return weights.model()->rope_row(layer.index, static_cast<int32_t>(position), is_long);
     };
     // In an encoder every row sees all.
     for (size_t i = 0; !config.causal && i < rows.size(); ++i) layer.See(rope(i), rows[i]);
@@ -271,16 +271,16 @@ std::vector<std::vector<double>> OracleHidden(const model::Model& model,
       layer.Apply(rope(i), &rows[i]);
     }
   }
-  for (Vector& x : rows) x = Norm(config, x, model.output_norm(), model.output_norm_bias());
+  for (Vector& x : rows) x = Norm(config, x, weights.output_norm(), weights.output_norm_bias());
   return rows;
 }
 
-std::vector<std::vector<double>> OracleLogits(const model::Model& model,
+std::vector<std::vector<double>> OracleLogits(const Weights& weights,
                                               const std::vector<TokenId>& tokens) {
-  const Rows output = OracleWeights(model.output());
-  const double cap = model.config().logit_soft_cap;
+  const Rows output = OracleWeights(weights.output());
+  const double cap = weights.config().logit_soft_cap;
   Rows logits;
-  for (const Vector& hidden : OracleHidden(model, tokens)) {
+  for (const Vector& hidden : OracleHidden(weights, tokens)) {
     Vector row = Times(output, hidden);
     for (double& logit : row) logit = cap > 0 ? cap * std::tanh(logit / cap) : logit;
     logits.push_back(std::move(row));

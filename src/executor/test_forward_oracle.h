@@ -6,17 +6,17 @@
 
 #include <vector>
 
-#include "model/model.h"
+#include "executor/weights.h"
 #include "ropeway/request.h"
 
 namespace ropeway::executor {
 
 // The logits after each of `tokens`: [tokens][vocabulary].
-std::vector<std::vector<double>> OracleLogits(const model::Model& model,
+std::vector<std::vector<double>> OracleLogits(const Weights& weights,
                                               const std::vector<TokenId>& tokens);
 
 // The last hidden states, after the final norm: [tokens][hidden_size].
-std::vector<std::vector<double>> OracleHidden(const model::Model& model,
+std::vector<std::vector<double>> OracleHidden(const Weights& weights,
                                               const std::vector<TokenId>& tokens);
 
 // The cosine of the angle between a and b, each with its mean taken off.

@@ -12,21 +12,21 @@
 
 namespace ropeway::executor::testing {
 
-std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& options) {
+std::shared_ptr<const Weights> LoadTiny(const model::TinyLlamaOptions& options) {
   return LoadGguf(model::TinyLlama(options));
 }
 
-std::shared_ptr<const model::Model> LoadGguf(const model::GgufWriter& writer) {
+std::shared_ptr<const Weights> LoadGguf(const model::GgufWriter& writer) {
   const model::TempFile file(writer.Bytes());
   auto gguf = model::OpenModel(file.path());
   if (!gguf.ok()) throw std::runtime_error(gguf.status().message());
-  auto model = model::Model::Load(**gguf, 1);
-  if (!model.ok()) throw std::runtime_error(model.status().message());
-  return std::move(*model);
+  auto weights = Weights::Load(**gguf, 1);
+  if (!weights.ok()) throw std::runtime_error(weights.status().message());
+  return std::move(*weights);
 }
 
-const std::shared_ptr<const model::Model>& TinyModel() {
-  static const auto& model = *new std::shared_ptr<const model::Model>(LoadTiny());
+const std::shared_ptr<const Weights>& TinyModel() {
+  static const auto& model = *new std::shared_ptr<const Weights>(LoadTiny());
   return model;
 }
 
@@ -82,13 +82,13 @@ std::vector<Sequence> Crowd() {
   return crowd;
 }
 
-std::unique_ptr<Executor> MakeCpuExecutor(const std::shared_ptr<const model::Model>& model,
+std::unique_ptr<Executor> MakeCpuExecutor(const std::shared_ptr<const Weights>& model,
                                           const How& how) {
   return std::make_unique<CpuExecutor>(model, how.kernels != nullptr ? how.kernels : Best(),
                                        how.threads, how.kv_type, how.absent);
 }
 
-Runner::Runner(std::shared_ptr<const model::Model> model, const How& how, int max_seqs)
+Runner::Runner(std::shared_ptr<const Weights> model, const How& how, int max_seqs)
     : how_(how),
       long_rope_above_(model->config().long_rope_above()),
       causal_(model->config().causal),
@@ -223,7 +223,7 @@ void Runner::AddItem(Sequence* s, int* budget, core::Batch* batch) {
   batch->items.push_back(item);
 }
 
-std::vector<Outcome> RunTogether(const std::shared_ptr<const model::Model>& model, const How& how,
+std::vector<Outcome> RunTogether(const std::shared_ptr<const Weights>& model, const How& how,
                                  std::vector<Sequence> sequences, double* mean_rows) {
   Runner runner(model, how, static_cast<int>(sequences.size()));
   const double rows = runner.Run(&sequences);
@@ -235,7 +235,7 @@ std::vector<Outcome> RunTogether(const std::shared_ptr<const model::Model>& mode
   return outcomes;
 }
 
-std::vector<Outcome> RunAlone(const std::shared_ptr<const model::Model>& model, const How& how,
+std::vector<Outcome> RunAlone(const std::shared_ptr<const Weights>& model, const How& how,
                               const std::vector<Sequence>& sequences) {
   std::vector<Outcome> outcomes;
   for (Sequence s : sequences) {

@@ -17,9 +17,9 @@ namespace ropeway::executor::testing {
 inline constexpr int64_t kPoolBytes = int64_t{4} << 20;
 
 // Loads a model that TinyLlama makes; TinyModel has the default options and is loaded once.
-std::shared_ptr<const model::Model> LoadTiny(const model::TinyLlamaOptions& options = {});
-std::shared_ptr<const model::Model> LoadGguf(const model::GgufWriter& writer);
-const std::shared_ptr<const model::Model>& TinyModel();
+std::shared_ptr<const Weights> LoadTiny(const model::TinyLlamaOptions& options = {});
+std::shared_ptr<const Weights> LoadGguf(const model::GgufWriter& writer);
+const std::shared_ptr<const Weights>& TinyModel();
 
 // Each matrix of another type of weights, all of them in three layers.
 model::TinyLlamaOptions EveryWeightType();
@@ -60,10 +60,10 @@ std::vector<uint32_t> MaskAt(const Sequence& s, size_t num_ids);
 std::vector<Sequence> Crowd();
 
 struct How;
-using MakeExecutorFn = std::unique_ptr<Executor> (*)(const std::shared_ptr<const model::Model>&,
+using MakeExecutorFn = std::unique_ptr<Executor> (*)(const std::shared_ptr<const Weights>&,
                                                      const How&);
 
-std::unique_ptr<Executor> MakeCpuExecutor(const std::shared_ptr<const model::Model>& model,
+std::unique_ptr<Executor> MakeCpuExecutor(const std::shared_ptr<const Weights>& model,
                                           const How& how);
 
 // How to run sequences; none of it may change what comes out.
@@ -84,7 +84,7 @@ struct How {
 class Runner {
  public:
   // Throws std::runtime_error where the executor fails.
-  Runner(std::shared_ptr<const model::Model> model, const How& how, int max_seqs);
+  Runner(std::shared_ptr<const Weights> model, const How& how, int max_seqs);
 
   // Returns the mean rows per step.
   double Run(std::vector<Sequence>* sequences);
@@ -121,10 +121,10 @@ struct Outcome {
   std::vector<float> pool_sum = {};
 };
 
-std::vector<Outcome> RunTogether(const std::shared_ptr<const model::Model>& model, const How& how,
+std::vector<Outcome> RunTogether(const std::shared_ptr<const Weights>& model, const How& how,
                                  std::vector<Sequence> sequences, double* mean_rows = nullptr);
 // Each in an executor of its own.
-std::vector<Outcome> RunAlone(const std::shared_ptr<const model::Model>& model, const How& how,
+std::vector<Outcome> RunAlone(const std::shared_ptr<const Weights>& model, const How& how,
                               const std::vector<Sequence>& sequences);
 
 uint32_t Bits(float x);

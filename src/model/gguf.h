@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/number_types.h"
 #include "model/model_bytes.h"
 #include "ropeway/status.h"
 

@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "executor/weights.h"
+#include "model/file_digest.h"
 #include "model/gguf.h"
-#include "model/model.h"
 #include "model/open_model.h"
 #include "model/test_gguf_writer.h"
 #include "model/test_hf_writer.h"
@@ -130,7 +131,7 @@ TEST(HfFolderTest, LoadsAndIsQuantisedOnTheWay) {
   for (const char* quantize : {"", "q8_0", "q4_0"}) {
     const auto file = OpenModel(llama.folder.path(), quantize);
     ASSERT_TRUE(file.ok()) << file.status().message();
-    const auto model = Model::Load(**file, 2);
+    const auto model = executor::Weights::Load(**file, 2);
     ASSERT_TRUE(model.ok()) << model.status().message();
     EXPECT_EQ((*model)->config().vocab_size, 40);
     EXPECT_FALSE((*model)->config().tied_output);
@@ -445,7 +446,7 @@ TEST(HfFolderTest, WhatTheRecipeRejectsIsNamedAsInTheFolder) {
   const auto file = OpenModel(llama.folder.path());
   // k_proj still has two heads of 16.
   ASSERT_TRUE(file.ok()) << file.status().message();
-  const Status status = Model::Load(**file, 1).status();
+  const Status status = executor::Weights::Load(**file, 1).status();
   EXPECT_THAT(status.message(),
               HasSubstr("config.json \"num_key_value_heads\": 3 does not divide"));
 }

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/number_types.h"
 #include "model/rope.h"
 #include "ropeway/request.h"
 

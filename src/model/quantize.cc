@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/kernels.h"
+#include "kernels/number_types.h"
 
 namespace ropeway::model {
 namespace {

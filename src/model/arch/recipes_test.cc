@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "model/model.h"
+#include "executor/weights.h"
 #include "model/model_tensors.h"
 #include "model/open_model.h"
 #include "model/test_tiny_models.h"
@@ -57,18 +57,18 @@ INSTANTIATE_TEST_SUITE_P(Recipes, EachTinyModel, ::testing::ValuesIn(AllTinyMode
 TEST_P(EachTinyModel, LoadsWithTheWeightsOfItsFile) {
   const TempFile temp(TinyModel(GetParam()).Bytes());
   const auto file = OpenModel(temp.path()).value();
-  const auto model = Model::Load(*file, 2);
+  const auto model = executor::Weights::Load(*file, 2);
   ASSERT_TRUE(model.ok()) << model.status().message();
   const ModelConfig& c = (*model)->config();
   EXPECT_EQ(c.num_layers, static_cast<int32_t>((*model)->layers().size()));
-  for (const LayerWeights& layer : (*model)->layers()) {
+  for (const executor::LayerWeights& layer : (*model)->layers()) {
     EXPECT_EQ(layer.q.n, c.q_size());
     EXPECT_EQ(layer.k.n, c.kv_size());
     EXPECT_EQ(layer.v.n, c.kv_size());
     EXPECT_EQ(layer.o.k, c.q_size());
     EXPECT_EQ(static_cast<int32_t>(layer.experts.size()), c.experts.count);
     EXPECT_EQ(layer.up.panels == nullptr, c.experts.count > 0);
-    ForEachMatrix(layer, [](const kernels::Matrix& m) {
+    executor::ForEachMatrix(layer, [](const kernels::Matrix& m) {
       EXPECT_EQ(reinterpret_cast<uintptr_t>(m.panels) % 64, 0U);
     });
   }
