@@ -148,9 +148,11 @@ struct StepResult {
   // host.
   base::Duration device_busy{};
   int64_t copied_bytes = 0;
-  // The forward pass's part of the step's time, and of that, the sampling's.
+  // The forward pass's part of the step's time, from Wait on, and of that, the sampling's.
   base::Duration forward{};
   base::Duration sampling{};
+  // The time between Launch and Wait, if it computed then.
+  base::Duration beside{};
 };
 
 // What one step consisted of, for traces: plain numbers that outlive the sequences.

@@ -337,5 +337,21 @@ TEST_F(EngineCoreConstraintTest, TheTimeOfAMaskAndOfItsTokenIsSampling) {
   }
 }
 
+// What a device computes meanwhile is no sampling: without the masks the step would be as long.
+TEST_F(EngineCoreConstraintTest, WhatComputingHidesOfMasksIsNoSampling) {
+  Start(64, {});
+  ASSERT_TRUE(core_->Add(Masked(1, Constrain(1, {.on_mask = Takes(milliseconds(3))}))).ok());
+  base::Duration hidden{};
+  executor_.after_step = [&](const core::Batch&, core::StepResult* result) {
+    result->beside = hidden;
+  };
+  for (const int ms : {0, 1, 2, 3, 50}) {
+    hidden = milliseconds(ms);
+    ASSERT_NO_FATAL_FAILURE(StepChecked());
+    EXPECT_EQ(core_->stats().last_sampling, milliseconds(std::max(0, 3 - ms))) << ms;
+    EXPECT_EQ(core_->stats().last_forward, milliseconds(3)) << ms;
+  }
+}
+
 }  // namespace
 }  // namespace ropeway::engine

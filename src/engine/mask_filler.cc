@@ -53,9 +53,10 @@ void MaskFiller::Fill(BatchBuilder* builder) {
     run.waits_since = 0;
     Expect(now - last, &run);
     ++(filled ? counts_.filled : counts_.deferred);
-    counts_.time += now - last;
     last = now;
   }
+  filled_for_ = last - begin;
+  counts_.time += filled_for_;
 }
 
 bool MaskFiller::FillOne(core::Sequence* sequence, base::TimePoint until) {
@@ -74,6 +75,7 @@ bool MaskFiller::FillOne(core::Sequence* sequence, base::TimePoint until) {
 }
 
 void MaskFiller::AcceptSampled(BatchBuilder* builder, core::StepResult* result) {
+  result->sampling -= std::min(result->beside, std::exchange(filled_for_, {}));
   size_t sampled = 0;
   for (const BatchBuilder::Work& work : builder->work()) {
     if (!work.planned.sample) continue;

@@ -57,7 +57,8 @@ class MaskFiller {
   }
 
   // Accepts the tokens of `result` that count, and adds to each sequence's sampling the time of its
-  // mask and of its accepted ids. REQUIRES: BatchBuilder::CheckResult was OK.
+  // mask and of its accepted ids; to the step's, what of it no computing hid. REQUIRES:
+  // BatchBuilder::CheckResult was OK.
   void AcceptSampled(BatchBuilder* builder, core::StepResult* result);
 
   // The sequence has a token that AcceptSampled took, so its mask is used up. Returns whether its
@@ -78,7 +79,8 @@ class MaskFiller {
     base::Duration due{};
     core::Sequence* sequence = nullptr;
   };
-  std::vector<Turn> turns_;  // Of this step, in their order.
+  std::vector<Turn> turns_;      // Of this step, in their order.
+  base::Duration filled_for_{};  // What Fill took in this step.
 };
 
 }  // namespace ropeway::engine

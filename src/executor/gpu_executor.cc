@@ -110,6 +110,7 @@ StatusOr<core::StepResult> GpuExecutor::Wait() {
   const core::Batch* batch = std::exchange(batch_, nullptr);
   if (batch == nullptr) return Status(StatusCode::kInternal, "Wait was called without Launch");
   if (!launched_.ok()) return launched_;
+  const base::TimePoint waited_from = clock_.Now();
   Status done;
   try {
     core::StepResult result =
@@ -117,8 +118,10 @@ StatusOr<core::StepResult> GpuExecutor::Wait() {
                       model_->config().vocab_size - static_cast<int32_t>(absent_.size()));
     done = Collect(*batch, &result);
     if (done.ok()) {
-      result.forward = clock_.Now() - begun_;
-      result.device_busy = result.forward - result.sampling;
+      const base::TimePoint now = clock_.Now();
+      result.forward = now - waited_from;
+      result.beside = waited_from - begun_;
+      result.device_busy = now - begun_ - result.sampling;
       result.copied_bytes = pass_->TakeCopiedBytes() + std::exchange(copied_bytes_, 0);
       return result;
     }

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -118,6 +120,27 @@ TEST(GpuExecutorTest, TheHostsWeightsAreGivenUpOnceTheDeviceHasThem) {
   EXPECT_FALSE(host.expired());
   ASSERT_TRUE(executor.Init(1 << 20, 16, 2).ok());
   EXPECT_TRUE(host.expired());
+}
+
+// A step's parts add up to no more than it took.
+TEST(GpuExecutorTest, WhatIsDoneBeforeWaitIsNotTheForwardPass) {
+  const Sequence s = MakeSequence(20, 1, 3, 0.0F);
+  const std::vector<core::BlockId> blocks = {0, 1};
+  core::Batch batch;
+  batch.items = {
+      {.tokens = s.ids, .blocks = blocks, .sample = true, .ids = s.ids, .spec = &s.spec}};
+  GpuExecutor executor(gpu::testing::OpenTestGpu(), TinyModel(), Best(), 1);
+  ASSERT_TRUE(executor.Init(1 << 20, 64, 4).ok());
+  const auto begin = std::chrono::steady_clock::now();
+  executor.Launch(batch);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  const auto result = executor.Wait();
+  const base::Duration took = std::chrono::steady_clock::now() - begin;
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_GE(result->beside, std::chrono::milliseconds(30));
+  EXPECT_LE(result->beside + result->forward, took);
+  EXPECT_LE(result->sampling, result->forward);
+  EXPECT_GE(result->device_busy, result->beside);
 }
 
 // Only the largest logit of a row comes back.
