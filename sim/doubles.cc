@@ -111,7 +111,7 @@ core::BlockName SimTier::KeyOf(const core::BlockName& name) const {
   return key;
 }
 
-bool SimTier::Put(const core::BlockName& name, std::span<const std::byte> bytes) {
+bool SimTier::Put(const core::BlockName& name, std::vector<std::byte> bytes) {
   if (faults_->Fires("tier_off")) off = true;
   if (off) return false;
   if (Contains(name)) return true;
@@ -119,7 +119,7 @@ bool SimTier::Put(const core::BlockName& name, std::span<const std::byte> bytes)
   ++unflushed_;
   durable_.erase(KeyOf(name));
   old_.erase(KeyOf(name));
-  return kvcache::TestTier::Put(name, bytes);
+  return kvcache::TestTier::Put(name, std::move(bytes));
 }
 
 void SimTier::Flush() {

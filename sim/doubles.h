@@ -84,7 +84,7 @@ class SimTier final : public kvcache::TestTier {
   bool Contains(const core::BlockName& name) const override {
     return !off && kvcache::TestTier::Contains(name);
   }
-  bool Put(const core::BlockName& name, std::span<const std::byte> bytes) override;
+  bool Put(const core::BlockName& name, std::vector<std::byte> bytes) override;
   void Flush() override;
   bool Get(uint64_t ticket, std::vector<core::BlockName> names) override {
     return !off && kvcache::TestTier::Get(ticket, std::move(names));

@@ -53,8 +53,8 @@ class LossyExecutor final : public executor::Executor {
 // A tier that finds no memory for a block.
 class ShortOfMemoryTier final : public kvcache::TestTier {
  public:
-  bool Put(const core::BlockName& name, std::span<const std::byte> bytes) override {
-    if (!short_of_memory) return TestTier::Put(name, bytes);
+  bool Put(const core::BlockName& name, std::vector<std::byte> bytes) override {
+    if (!short_of_memory) return TestTier::Put(name, std::move(bytes));
     ++failed;
     throw std::bad_alloc();
   }

@@ -167,20 +167,21 @@ bool DiskTier::Contains(const core::BlockName& name) const {
   return index_.Find(name) != nullptr;
 }
 
-bool DiskTier::Put(const core::BlockName& name, std::span<const std::byte> bytes) {
-  if (bytes.empty() || bytes.size() > options_.block_bytes) return false;
+bool DiskTier::Put(const core::BlockName& name, std::vector<std::byte> bytes) {
+  const size_t size = bytes.size();
+  if (size == 0 || size > options_.block_bytes) return false;
   try {
-    auto copy = std::make_shared<const Bytes>(bytes.begin(), bytes.end());
+    auto shared = std::make_shared<const Bytes>(std::move(bytes));
     const std::lock_guard<std::mutex> lock(mutex_);
     if (off_ || stopping_) return false;
     if (index_.Find(name) != nullptr) return true;
-    if (put_bytes_ > 0 && put_bytes_ + bytes.size() > put_limit_) return false;
-    index_.Queue(name, last_sequence_ + 1, copy);
-    if (!Enqueue(name, std::move(copy), 0)) {
+    if (put_bytes_ > 0 && put_bytes_ + size > put_limit_) return false;
+    index_.Queue(name, last_sequence_ + 1, shared);
+    if (!Enqueue(name, std::move(shared), 0)) {
       index_.Erase(name);
       return false;
     }
-    put_bytes_ += bytes.size();
+    put_bytes_ += size;
     return true;
   } catch (const std::bad_alloc&) {
     return false;

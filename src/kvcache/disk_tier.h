@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -81,7 +80,7 @@ class DiskTier final : public KvTier {
   ~DiskTier() override;
 
   bool Contains(const core::BlockName& name) const override;
-  bool Put(const core::BlockName& name, std::span<const std::byte> bytes) override;
+  bool Put(const core::BlockName& name, std::vector<std::byte> bytes) override;
   void Flush() override;
   bool Get(uint64_t ticket, std::vector<core::BlockName> names) override;
   void Cancel(uint64_t ticket) override;

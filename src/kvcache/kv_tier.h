@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -49,9 +48,9 @@ class KvTier {
   // Whether the tier expects to have the block. Only Get can tell: it may be lost or damaged.
   virtual bool Contains(const core::BlockName& name) const = 0;
 
-  // Stores a copy of `bytes` later. False, with nothing kept, where the tier is off or its memory
-  // is full; true also where it has the block already.
-  virtual bool Put(const core::BlockName& name, std::span<const std::byte> bytes) = 0;
+  // Stores `bytes` later. False, with nothing kept, where the tier is off or its memory is full;
+  // true also where it has the block already.
+  virtual bool Put(const core::BlockName& name, std::vector<std::byte> bytes) = 0;
 
   // Makes all earlier Puts survive the process, also a kill, as soon as possible.
   virtual void Flush() = 0;

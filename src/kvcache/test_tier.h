@@ -18,7 +18,7 @@ class TestTier : public KvTier {
  public:
   bool Contains(const core::BlockName& name) const override { return blocks.contains(KeyOf(name)); }
 
-  bool Put(const core::BlockName& name, std::span<const std::byte> bytes) override {
+  bool Put(const core::BlockName& name, std::vector<std::byte> bytes) override {
     const core::BlockName key = KeyOf(name);
     if (blocks.contains(key)) {
       Touch(key);
@@ -26,10 +26,10 @@ class TestTier : public KvTier {
     }
     if (full) return false;
     while (blocks.size() >= capacity && !order_.empty()) Evict();
-    blocks[key].assign(bytes.begin(), bytes.end());
+    written_bytes_ += bytes.size();
+    blocks[key] = std::move(bytes);
     if (capacity != SIZE_MAX) positions_[key] = order_.insert(order_.end(), key);
     ++puts;
-    written_bytes_ += bytes.size();
     return true;
   }
 
