@@ -128,7 +128,8 @@ int RunSteps(const StepsFlags& flags) {
 void StepTimer::FillPool() {
   Step(MakeBatch({1, base::kBlockTokens, 0}));
   std::vector<std::byte> bytes(layout_.block_bytes);
-  base::Check(executor_->ReadBlock(0, bytes));
+  executor_->ReadBlock(0, bytes);
+  base::Check(executor_->FinishReads());
   for (int block = 1; block < layout_.num_blocks; ++block) executor_->WriteBlock(block, bytes);
 }
 

@@ -36,6 +36,11 @@ StatusOr<executor::KvLayout> SimExecutor::Init(int64_t kv_cache_bytes, int max_n
   return engine::TestExecutor::Init(kv_cache_bytes, max_num_batched_tokens, max_num_seqs);
 }
 
+Status SimExecutor::FinishReads() {
+  if (lost_) return Status(StatusCode::kUnavailable, "simulated loss of the device");
+  return engine::TestExecutor::FinishReads();
+}
+
 base::Duration SimExecutor::TimeOf(int32_t start, int32_t tokens) {
   const int64_t rows = tokens;
   return std::chrono::microseconds(50 * rows) +

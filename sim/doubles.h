@@ -30,6 +30,7 @@ class SimExecutor final : public engine::TestExecutor {
 
   StatusOr<executor::KvLayout> Init(int64_t kv_cache_bytes, int max_num_batched_tokens,
                                     int max_num_seqs) override;
+  Status FinishReads() override;
 
   // Positions of the sequence's prompt that were computed since Init.
   int32_t prompt_rows(uint64_t sequence) const {
@@ -46,7 +47,7 @@ class SimExecutor final : public engine::TestExecutor {
   // Called with each batch that was computed.
   std::function<void(const core::Batch& batch)> on_computed;
 
-  // The next step fails.
+  // The next step fails, and what is to be read before it.
   void LoseDevice() { lost_ = true; }
 
  private:

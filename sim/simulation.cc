@@ -112,6 +112,7 @@ Simulation::Simulation(const Setup& setup, bool verbose)
       verbose_(verbose),
       fault_random_(base::Mix64(setup.seed, 2)),
       check_random_(base::Mix64(setup.seed, 3)),
+      late_random_(base::Mix64(setup.seed, 7)),
       faults_(&fault_random_),
       executor_(&clock_, &faults_, setup.plant,
                 [this](uint64_t id) {
@@ -147,6 +148,11 @@ Simulation::Simulation(const Setup& setup, bool verbose)
         inbox_.emplace(at, Input{.kind = Input::Kind::kArrival, .id = 0, .made = std::move(made)});
       }) {
   executor_.on_computed = [this](const core::Batch& batch) { mask_checks_.OnComputed(batch); };
+  executor_.reads_late = [this] {
+    const bool late = late_random_.Chance(0.5);
+    Count("blocks whose bytes came late", late ? 1 : 0);
+    return late;
+  };
   executor_.device = setup_.device;
   executor_.scope_of = [this](uint64_t id) { return TenantOf(setup_, id); };
   for (const auto& [name, p] : setup.faults) faults_.Enable(name, p);

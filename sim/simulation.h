@@ -89,6 +89,7 @@ class Simulation {
   const bool verbose_;
   base::SeededRandom fault_random_;
   base::SeededRandom check_random_;
+  base::SeededRandom late_random_;
   base::FaultPoints faults_;
   base::VirtualClock clock_;
   SimExecutor executor_;

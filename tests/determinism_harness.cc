@@ -45,9 +45,10 @@ class RecordingExecutor final : public executor::Executor {
     real_->Launch(batch);
   }
   StatusOr<core::StepResult> Wait() override { return real_->Wait(); }
-  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
-    return real_->ReadBlock(block, bytes);
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) override {
+    real_->ReadBlock(block, bytes);
   }
+  Status FinishReads() override { return real_->FinishReads(); }
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     std::vector<std::byte> copy(bytes.begin(), bytes.end());
     if (options_.spoil_write) options_.spoil_write(copy);

@@ -50,7 +50,7 @@ EngineCore::EngineCore(const EngineCoreOptions& options, const executor::KvLayou
       control_(scheduler::MakeBatchSizeControl(options.scheduler.batch_control,
                                                options.scheduler.max_num_seqs)),
       transfers_(options.cache.prefix_caching ? options.tier : nullptr, executor, &kv_, clock,
-                 layout.block_bytes, options.scheduler.max_num_seqs,
+                 options.scheduler.max_num_seqs,
                  [this](core::Sequence* sequence) { scheduler_.FetchDone(sequence); }),
       builder_(std::min(options.scheduler.max_num_seqs, options.scheduler.max_num_batched_tokens),
                kv_.windows().groups()),
@@ -141,7 +141,8 @@ void EngineCore::AbortAll(FinishReason reason) {
 
 bool EngineCore::Background() {
   if (!has_background()) return false;
-  const bool more = transfers_.StoreSome(kStoresPerIdleCall);
+  bool more = transfers_.StoreSome(kStoresPerIdleCall);
+  more = transfers_.FinishStores() && more;
   kv_.SettleEvents();
   return more || kv_.events_scanning();
 }
@@ -177,7 +178,7 @@ bool EngineCore::Step() {
   } catch (const std::bad_alloc&) {
     OnShortOfMemory();
   }
-  if (device_status_.ok()) transfers_.StoreSome(kStoresPerStep);
+  if (device_status_.ok()) transfers_.FinishStores();
   UpdateStats();
   EmitAll();
   return true;
@@ -189,6 +190,8 @@ void EngineCore::MoveBlocks(const scheduler::SchedulerOutput& schedule) {
     gone.sequence->constraint_run.reset();
   }
   transfers_.StoreEvicted();
+  transfers_.StoreSome(kStoresPerStep);
+  // None is of a block that is only begun to be stored: the schedule found all of them in the tier.
   for (const scheduler::SchedulerOutput::Fetch& fetch : schedule.fetches) {
     ++stats_.last_fetches;
     transfers_.Begin(fetch.sequence, fetch.blocks, fetch.tail);
@@ -286,6 +289,7 @@ void EngineCore::Compute() {
     LoseDevice(std::move(status));
     return;
   }
+  transfers_.HandOver();
   masks_.AcceptSampled(&builder_, &*result);
   const base::Duration took = last_took_ = clock_->Now() - begin;
   scheduler_.OnStep(took, *result);
@@ -467,6 +471,7 @@ void EngineCore::End(core::Sequence* sequence, core::SequenceEvent event, Finish
 
 void EngineCore::LoseDevice(Status status) {
   device_status_ = std::move(status);
+  transfers_.DropStores();
   while (!sequences_.empty()) {
     Fail(sequences_.begin()->second.get(), CopyStatus(device_status_));
   }

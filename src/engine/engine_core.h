@@ -216,7 +216,7 @@ class EngineCore {
   void AddScheduleEvents(const scheduler::SchedulerOutput& schedule, base::TimePoint now);
   // A sequence of this batch ended.
   void LeaveBatch(uint64_t number);
-  // Hands the tier what the schedule says, before the step writes anything.
+  // Begins to move what the schedule says, before the step writes anything.
   void MoveBlocks(const scheduler::SchedulerOutput& schedule);
   void NoteSchedule(const scheduler::SchedulerOutput& schedule);
   void BuildBatch(const scheduler::SchedulerOutput& schedule);

@@ -44,8 +44,9 @@ class FailingExecutor final : public executor::Executor {
     }
     return result;
   }
-  Status ReadBlock(core::BlockId, std::span<std::byte>) const override { return {}; }
+  void ReadBlock(core::BlockId, std::span<std::byte>) override {}
   void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
+  Status FinishReads() override { return {}; }
   int steps() const { return steps_; }
 
  private:

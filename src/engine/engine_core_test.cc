@@ -29,8 +29,9 @@ class SlowExecutor final : public executor::Executor {
     clock_->now += took_;
     return inner_->Wait();
   }
-  Status ReadBlock(core::BlockId, std::span<std::byte>) const override { return {}; }
+  void ReadBlock(core::BlockId, std::span<std::byte>) override {}
   void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
+  Status FinishReads() override { return {}; }
 
  private:
   TestExecutor* const inner_;

@@ -37,9 +37,12 @@ class LossyExecutor final : public executor::Executor {
     if (lose) return Status(StatusCode::kUnavailable, "lost");
     return inner_->Wait();
   }
-  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) override {
+    inner_->ReadBlock(block, bytes);
+  }
+  Status FinishReads() override {
     if (lose) return Status(StatusCode::kInternal, "lost");
-    return inner_->ReadBlock(block, bytes);
+    return inner_->FinishReads();
   }
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     inner_->WriteBlock(block, bytes);
@@ -78,6 +81,7 @@ class EngineCoreTierTest : public testing::Test {
     const executor::KvLayout layout =
         *executor_.Init(TestExecutor::PoolBytes(blocks), options.scheduler.max_num_batched_tokens,
                         options.scheduler.max_num_seqs);
+    executor_.reads_late = [] { return true; };
     options.max_model_len = std::min(1000, blocks * base::kBlockTokens);
     options.check_integrity = true;
     options.tier = tier != nullptr ? tier : &tier_;

@@ -68,6 +68,7 @@ class TestExecutor : public executor::Executor {
     const auto blocks = static_cast<int32_t>(static_cast<size_t>(kv_cache_bytes) / block_bytes);
     max_tokens_ = max_num_batched_tokens;
     max_seqs_ = max_num_seqs;
+    late_reads_.clear();
     if (kv_ == Kv::kBlocks) slots_.assign(static_cast<size_t>(blocks) * base::kBlockTokens, Slot{});
     return executor::KvLayout{blocks, block_bytes, windows, device};
   }
@@ -89,6 +90,7 @@ class TestExecutor : public executor::Executor {
     if (before_step) {
       if (Status status = before_step(*batch_); !status.ok()) return status;
     }
+    EndLateReads();
     ++steps_;
     rows_ += batch_->num_tokens();
     core::StepResult result = kv_ == Kv::kNone ? ComputeWithoutKv() : Compute();
@@ -96,17 +98,29 @@ class TestExecutor : public executor::Executor {
     return result;
   }
 
-  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override {
-    if (kv_ == Kv::kNone) return {};
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) override {
+    if (kv_ == Kv::kNone) return;
     std::memcpy(bytes.data(), &slots_[static_cast<size_t>(block) * base::kBlockTokens],
                 bytes.size());
-    return {};
+    if (!reads_late || !reads_late()) return;
+    late_reads_.push_back({bytes, {bytes.begin(), bytes.end()}});
+    std::fill(bytes.begin(), bytes.end(), kPoison);
   }
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     if (kv_ == Kv::kNone) return;
     std::memcpy(&slots_[static_cast<size_t>(block) * base::kBlockTokens], bytes.data(),
                 bytes.size());
   }
+
+  Status FinishReads() override {
+    EndLateReads();
+    return {};
+  }
+
+  // Whether a read that begins now brings its bytes only when Wait or FinishReads returns OK, and
+  // kPoison until then. Empty: none does.
+  std::function<bool()> reads_late;
+  static constexpr std::byte kPoison{0xEE};
 
   // The windows of the groups of layers (KvLayout), set before Init. The tokens depend on what the
   // first one sees; scored ids need one without a window.
@@ -143,6 +157,13 @@ class TestExecutor : public executor::Executor {
   static void AddPooled(uint64_t hash, std::vector<float>* sum) {
     (*sum)[0] += LogprobOf(hash);
     (*sum)[1] += 1.0F;
+  }
+
+  void EndLateReads() {
+    for (const LateRead& read : late_reads_) {
+      std::copy(read.bytes.begin(), read.bytes.end(), read.to.begin());
+    }
+    late_reads_.clear();
   }
 
   core::StepResult ComputeWithoutKv() const {
@@ -342,8 +363,15 @@ class TestExecutor : public executor::Executor {
     return slot;
   }
 
+  // A read that was begun, and what it brings.
+  struct LateRead {
+    std::span<std::byte> to;
+    std::vector<std::byte> bytes;
+  };
+
   const Kv kv_;
   std::vector<Slot> slots_;  // [block][kBlockTokens]
+  std::vector<LateRead> late_reads_;
   const core::Batch* batch_ = nullptr;
   core::Batch changed_;
   int64_t steps_ = 0;

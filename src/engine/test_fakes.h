@@ -113,8 +113,9 @@ class EchoExecutor final : public executor::Executor {
                                     int max_num_seqs) override;
   void Launch(const core::Batch& batch) override { batch_ = &batch; }
   StatusOr<core::StepResult> Wait() override;
-  Status ReadBlock(core::BlockId, std::span<std::byte>) const override { return {}; }
+  void ReadBlock(core::BlockId, std::span<std::byte>) override {}
   void WriteBlock(core::BlockId, std::span<const std::byte>) override {}
+  Status FinishReads() override { return {}; }
 
   static int64_t PoolBytes(int64_t blocks) {
     return blocks * base::kBlockTokens * static_cast<int64_t>(sizeof(TokenId));

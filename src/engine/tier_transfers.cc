@@ -12,25 +12,51 @@ namespace {
 constexpr uint64_t kMostPendingBytes = uint64_t{24} << 20;
 constexpr uint64_t kMostSpilledBytes = uint64_t{96} << 20;
 
+// The most that is under way from the device, if it is more than one block.
+constexpr uint64_t kMostUnderWayBytes = uint64_t{16} << 20;
+
 // Taken from the tier at once.
 constexpr size_t kReadsAtOnce = 16;
 
 }  // namespace
 
 TierTransfers::TierTransfers(kvcache::KvTier* tier, executor::Executor* executor,
-                             kvcache::KvCacheManager* kv, const base::Clock* clock,
-                             size_t block_bytes, int max_reads, DoneFn done)
+                             kvcache::KvCacheManager* kv, const base::Clock* clock, int max_reads,
+                             DoneFn done)
     : tier_(tier), executor_(executor), kv_(kv), clock_(clock), done_(std::move(done)) {
   if (tier_ == nullptr) return;
-  buffer_.resize(block_bytes);
   reads_.reserve(static_cast<size_t>(max_reads));
 }
 
-bool TierTransfers::Put(core::BlockId block, const core::BlockName& name) {
-  // A lost device is the next step's failure.
-  if (!executor_->ReadBlock(block, buffer_).ok()) return false;
+bool TierTransfers::BeginStore(core::BlockId block, const core::BlockName& name, bool evicted) {
+  const bool full = !stores_.empty() && store_bytes() + block_bytes() > kMostUnderWayBytes;
+  if (full && !HandOver(executor_->FinishReads().ok())) return false;
   try {
-    if (!tier_->Put(name, buffer_)) return false;
+    stores_.push_back({block, name, evicted, std::vector<std::byte>(block_bytes())});
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  executor_->ReadBlock(block, stores_.back().bytes);
+  return true;
+}
+
+bool TierTransfers::HandOver(bool arrived) {
+  bool taken = arrived;
+  for (Store& store : stores_) {
+    taken = taken && Put(&store);
+    if (store.evicted) {
+      ++(taken ? counts_.spilled_blocks : counts_.lost_blocks);
+    } else if (!taken) {
+      kv_->StoreLater(store.block);
+    }
+  }
+  stores_.clear();
+  return taken;
+}
+
+bool TierTransfers::Put(Store* store) {
+  try {
+    if (!tier_->Put(store->name, std::move(store->bytes))) return false;
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -39,20 +65,37 @@ bool TierTransfers::Put(core::BlockId block, const core::BlockName& name) {
   return true;
 }
 
+bool TierTransfers::FinishStores() {
+  // A lost device is the next step's failure.
+  const bool taken = stores_.empty() || HandOver(executor_->FinishReads().ok());
+  if (flushes_ && unflushed_ && !kv_->anything_to_store()) {
+    tier_->Flush();
+    unflushed_ = false;
+  }
+  flushes_ = false;
+  return taken;
+}
+
+void TierTransfers::DropStores() {
+  // Until then the device may write into them.
+  if (!stores_.empty()) static_cast<void>(executor_->FinishReads());
+  HandOver(false);
+}
+
 void TierTransfers::StoreEvicted() {
   if (tier_ == nullptr || kv_->evicted().empty()) return;
   const kvcache::KvTierUsage usage = tier_->Usage();
-  uint64_t pending = usage.pending_bytes;
-  // The tier's bound on its memory bounds the copies here; claimed blocks may use all of it.
+  uint64_t pending = usage.pending_bytes + store_bytes();
+  // The tier's bound on its memory bounds what is read here; claimed blocks may use all of it.
   bool takes_more = true;
   for (const kvcache::BlockPool::Evicted& evicted : kv_->evicted()) {
     if (tier_->Contains(evicted.name)) continue;
-    bool taken = false;
+    bool begun = false;
     if (takes_more && (evicted.claimed || (usage.on && pending <= kMostSpilledBytes))) {
-      taken = takes_more = Put(evicted.block, evicted.name);
-      pending += buffer_.size();
+      begun = takes_more = BeginStore(evicted.block, evicted.name, true);
+      pending += block_bytes();
     }
-    ++(taken ? counts_.spilled_blocks : counts_.lost_blocks);
+    if (!begun) ++counts_.lost_blocks;
   }
   kv_->ClearEvicted();
 }
@@ -65,7 +108,7 @@ void TierTransfers::Begin(core::Sequence* sequence, int32_t blocks, bool tail) {
     for (const kvcache::KvPage& page : pages) names.push_back(page.name);
     if (reads_.size() < reads_.capacity() && tier_->Get(next_ticket_, std::move(names))) {
       sequence->kv.read_ticket = next_ticket_++;
-      const auto bytes = static_cast<int64_t>(pages.size() * kv_->options().block_bytes);
+      const auto bytes = static_cast<int64_t>(pages.size() * block_bytes());
       reads_.push_back({.sequence = sequence,
                         .pages = std::move(pages),
                         .begun = clock_->Now(),
@@ -128,7 +171,7 @@ void TierTransfers::TakeReads(base::Duration last_step) {
     tier_->Cancel(reads_[i].sequence->kv.read_ticket);
     ++counts_.late_reads;
     // Its time counts for the predicted cost even if nothing arrived.
-    reads_[i].bytes = std::max(reads_[i].bytes, static_cast<int64_t>(buffer_.size()));
+    reads_[i].bytes = std::max(reads_[i].bytes, static_cast<int64_t>(block_bytes()));
     End(reads_.begin() + static_cast<int64_t>(i));
   }
 }
@@ -137,7 +180,7 @@ void TierTransfers::Take(const kvcache::KvRead& block) {
   const auto read = Find(block.ticket);
   if (read == reads_.end()) return;
   core::Sequence* sequence = read->sequence;
-  if (block.bytes.size() != kv_->options().block_bytes) {
+  if (block.bytes.size() != block_bytes()) {
     if (!block.bytes.empty()) tier_->Cancel(block.ticket);
     End(read);
     return;
@@ -176,19 +219,18 @@ bool TierTransfers::StoreSome(int max_blocks) {
     unflushed_ = false;
     return false;
   }
-  uint64_t pending = usage.pending_bytes;
-  for (int i = 0; i < max_blocks; ++i, pending += buffer_.size()) {
+  uint64_t pending = usage.pending_bytes + store_bytes();
+  for (int i = 0; i < max_blocks; ++i, pending += block_bytes()) {
     if (pending > kMostPendingBytes) return false;
     core::BlockId block = -1;
     if (!kv_->NextToStore(&block)) break;
-    if (!Put(block, kv_->pool().name(block))) {
+    if (!BeginStore(block, kv_->pool().name(block), false)) {
       kv_->StoreLater(block);
       return false;
     }
   }
   if (kv_->anything_to_store()) return true;
-  if (unflushed_) tier_->Flush();
-  unflushed_ = false;
+  flushes_ = true;
   return false;
 }
 

@@ -16,8 +16,12 @@
 
 namespace ropeway::engine {
 
-// Copies bytes on the engine thread, between steps, a few blocks at a time; the tier's threads do
-// the rest. Without a tier every method does nothing.
+// Moves bytes on the engine thread, a few blocks at a time; the tier's threads do the rest. Without
+// a tier every method does nothing.
+//
+// A block that is to be stored is only begun to be read, before a step computes, and handed to the
+// tier when it has. In between the tier does not have the block, and nothing asks for it: schedules
+// are made, reads taken and events settled while no block is under way.
 //
 // Thread rule: the engine thread.
 class TierTransfers {
@@ -37,9 +41,9 @@ class TierTransfers {
 
   // All pointers must outlive it; `tier` may be null. At most `max_reads` reads are under way.
   TierTransfers(kvcache::KvTier* tier, executor::Executor* executor, kvcache::KvCacheManager* kv,
-                const base::Clock* clock, size_t block_bytes, int max_reads, DoneFn done);
+                const base::Clock* clock, int max_reads, DoneFn done);
 
-  // Hands the evicted blocks to the tier. REQUIRES: called after each Schedule, before the step
+  // Begins to store the evicted blocks. REQUIRES: called after each Schedule, before the step
   // computes.
   void StoreEvicted();
 
@@ -56,9 +60,17 @@ class TierTransfers {
   // The sequence that has waited longest for the tier; null: none waits.
   const core::Sequence* oldest() const;
 
-  // Hands up to `max_blocks` waiting blocks to the tier, as long as it has little pending. Returns
-  // whether more are left that it would take at once.
+  // Begins to store up to `max_blocks` waiting blocks, as long as the tier has little pending.
+  // Returns whether more are left that it would take at once. REQUIRES: as StoreEvicted, or no step
+  // runs.
   bool StoreSome(int max_blocks);
+  // Hands what was begun to the tier. REQUIRES: the executor's Wait has just returned OK.
+  void HandOver() { HandOver(true); }
+  // Ends, after each step and each other StoreSome, what is still under way. False if the tier did
+  // not take it all, or the device is lost.
+  bool FinishStores();
+  // The device is lost: nothing that was begun is stored.
+  void DropStores();
   // Blocks wait to be stored, or to be flushed.
   bool anything_to_store() const {
     return tier_ != nullptr && (kv_->anything_to_store() || unflushed_);
@@ -76,9 +88,20 @@ class TierTransfers {
     int64_t bytes = 0;      // Arrived so far.
     base::Duration took{};  // The tier's work for `bytes`.
   };
+  struct Store {
+    core::BlockId block = -1;
+    core::BlockName name;
+    bool evicted = false;
+    std::vector<std::byte> bytes;  // The executor may still write them.
+  };
 
-  // False if the tier takes no more, or finds no memory for it.
-  bool Put(core::BlockId block, const core::BlockName& name);
+  size_t block_bytes() const { return kv_->options().block_bytes; }
+  uint64_t store_bytes() const { return stores_.size() * block_bytes(); }
+  // False if the tier takes no more, or there is no memory for it.
+  bool BeginStore(core::BlockId block, const core::BlockName& name, bool evicted);
+  // `arrived`: the bytes are there; else they are nothing. False if the tier did not take them all.
+  bool HandOver(bool arrived);
+  bool Put(Store* store);
   void Take(const kvcache::KvRead& block);
   void End(std::vector<Read>::iterator read);
   void Drop(std::vector<Read>::iterator read);
@@ -90,12 +113,13 @@ class TierTransfers {
   kvcache::KvCacheManager* const kv_;
   const base::Clock* const clock_;
   const DoneFn done_;
-  std::vector<std::byte> buffer_;  // One block.
+  std::vector<Store> stores_;  // Begun.
   std::vector<Read> reads_;
   uint64_t next_ticket_ = 1;
   base::TimePoint last_end_{};    // When the last read ended: the next read's time begins there.
   base::TimePoint last_block_{};  // When the tier brought something.
   bool unflushed_ = false;        // Something was put since the last flush.
+  bool flushes_ = false;          // All that waited is begun, and the tier has little pending.
   Counts counts_;
 };
 

@@ -78,9 +78,8 @@ StatusOr<core::StepResult> CpuExecutor::Wait() {
   }
 }
 
-Status CpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
+void CpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) {
   std::memcpy(bytes.data(), pool_->Block(block).data(), bytes.size());
-  return {};
 }
 
 void CpuExecutor::WriteBlock(core::BlockId block, std::span<const std::byte> bytes) {

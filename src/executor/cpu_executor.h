@@ -32,8 +32,9 @@ class CpuExecutor final : public Executor {
                           int max_num_seqs) override;
   void Launch(const core::Batch& batch) override;  // Wait does the computing.
   StatusOr<core::StepResult> Wait() override;
-  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) override;  // At once.
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
+  Status FinishReads() override { return {}; }
 
  private:
   const std::shared_ptr<const Weights> weights_;

@@ -248,7 +248,8 @@ TEST_P(EachKvType, BlocksSurviveATripThroughMemory) {
   Runner second(TinyModel(), how_, 2);
   for (core::BlockId& block : again[0].blocks) {
     std::vector<std::byte> bytes(first.layout().block_bytes);
-    ASSERT_TRUE(first.executor().ReadBlock(block, bytes).ok());
+    first.executor().ReadBlock(block, bytes);
+    ASSERT_TRUE(first.executor().FinishReads().ok());
     block = second.layout().num_blocks - 1 - block;
     second.executor().WriteBlock(block, bytes);
   }

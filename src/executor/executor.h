@@ -45,11 +45,16 @@ class Executor {
   // requests. The result is valid until the next Launch.
   virtual StatusOr<core::StepResult> Wait() = 0;
 
-  // Copies a block's bytes out of or into the pool. ReadBlock fails where the device is lost: the
-  // bytes are then nothing, and what WriteBlock could not do is said by the next Wait. REQUIRES: no
-  // pass is running; bytes.size() == block_bytes.
-  [[nodiscard]] virtual Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const = 0;
+  // ReadBlock begins to copy a block's bytes out of the pool, as they are before whatever is asked
+  // next. They are there once the next Wait, or FinishReads, has returned OK; until then, or until
+  // FinishReads has failed, `bytes` must live, unchanged and not read. WriteBlock copies bytes into
+  // the pool; what it could not do is said by the next Wait. REQUIRES: no pass is running;
+  // bytes.size() == block_bytes.
+  virtual void ReadBlock(core::BlockId block, std::span<std::byte> bytes) = 0;
   virtual void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) = 0;
+  // Ends the reads that were begun, whether or not a Launch without its Wait followed. Fails where
+  // the device is lost: the bytes are then nothing.
+  [[nodiscard]] virtual Status FinishReads() = 0;
 };
 
 }  // namespace ropeway::executor

@@ -197,17 +197,16 @@ Status GpuExecutor::Pool(core::StepResult* result) {
   return {};
 }
 
-Status GpuExecutor::Finish() const {
+Status GpuExecutor::Finish() {
   Status done = gpu_->Finish();
   staged_.clear();
   return done;
 }
 
-Status GpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) const {
+void GpuExecutor::ReadBlock(core::BlockId block, std::span<std::byte> bytes) {
   const uint64_t at = static_cast<uint64_t>(block) * pool_.block_bytes;
   gpu_->Read({pool_.memory.get(), at}, bytes);
   copied_bytes_ += std::ssize(bytes);
-  return Finish();
 }
 
 void GpuExecutor::WriteBlock(core::BlockId block, std::span<const std::byte> bytes) {

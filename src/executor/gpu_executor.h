@@ -37,16 +37,17 @@ class GpuExecutor final : public Executor {
                           int max_num_seqs) override;
   void Launch(const core::Batch& batch) override;  // The device begins.
   StatusOr<core::StepResult> Wait() override;
-  Status ReadBlock(core::BlockId block, std::span<std::byte> bytes) const override;
+  void ReadBlock(core::BlockId block, std::span<std::byte> bytes) override;
   // Returns before the device has the bytes.
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override;
+  Status FinishReads() override { return Finish(); }
 
  private:
   Status MakePool(int64_t kv_cache_bytes);
   Status Collect(const core::Batch& batch, core::StepResult* result);
   void Sample(const core::Batch& batch, int begin, int rows, core::StepResult* result);
   // Waits for the device, and gives up what was kept for it.
-  Status Finish() const;
+  Status Finish();
   Status Pool(core::StepResult* result);
 
   const std::unique_ptr<gpu::Gpu> gpu_;
@@ -70,9 +71,9 @@ class GpuExecutor final : public Executor {
   std::vector<float> logits_;                // [kGpuLogitsRows][vocab_size], or one of each row.
   std::vector<TokenId> largest_;             // [kGpuLogitsRows]
   std::vector<float> hidden_;                // [rows that are pooled][hidden_size]
-  mutable int64_t copied_bytes_ = 0;         // Of blocks, since the last step.
+  int64_t copied_bytes_ = 0;                 // Of blocks, since the last step.
   // Blocks that the device may not have yet.
-  mutable std::vector<std::vector<std::byte>> staged_;
+  std::vector<std::vector<std::byte>> staged_;
 };
 
 }  // namespace ropeway::executor

@@ -224,7 +224,8 @@ TEST(GpuExecutorTest, BlocksMoveBetweenDevices) {
     ASSERT_EQ(first.layout().block_bytes, second.layout().block_bytes);
     std::vector<std::byte> bytes(first.layout().block_bytes);
     for (core::BlockId& block : parts[0].blocks) {
-      ASSERT_TRUE(first.executor().ReadBlock(block, bytes).ok());
+      first.executor().ReadBlock(block, bytes);
+      ASSERT_TRUE(first.executor().FinishReads().ok());
       block = second.layout().num_blocks - 1 - block;
       second.executor().WriteBlock(block, bytes);
     }
@@ -235,6 +236,39 @@ TEST(GpuExecutorTest, BlocksMoveBetweenDevices) {
       EXPECT_EQ(Bits(parts[0].sampled[i].logprob), Bits(whole[0].sampled[i].logprob)) << i;
     }
   }
+}
+
+TEST(GpuExecutorTest, AReadBringsWhatWasThereBeforeTheNextStep) {
+  GpuExecutor executor(std::make_unique<DelayingGpu>(gpu::testing::OpenTestGpu()), TinyModel(),
+                       Best(), 1);
+  const auto layout = executor.Init(kPoolBytes, 16, 1);
+  ASSERT_TRUE(layout.ok()) << layout.status().message();
+  const std::vector<core::BlockId> blocks = {1};
+  const auto compute = [&](uint64_t seed) {
+    const Sequence s = MakeSequence(16, 1, seed, 0.0F);
+    core::Batch batch;
+    core::BatchItem& item = batch.items.emplace_back();
+    item.tokens = item.ids = s.ids;
+    item.blocks = blocks;
+    item.sample = true;
+    executor.Launch(batch);
+    EXPECT_TRUE(executor.Wait().ok());
+  };
+  const auto read = [&] {
+    std::vector<std::byte> bytes(layout->block_bytes);
+    executor.ReadBlock(1, bytes);
+    EXPECT_TRUE(executor.FinishReads().ok());
+    return bytes;
+  };
+  compute(1);
+  const std::vector<std::byte> before = read();
+  const std::vector<std::byte> nothing(before.size(), std::byte{0xEE});
+  std::vector<std::byte> late = nothing;
+  executor.ReadBlock(1, late);
+  EXPECT_EQ(late, nothing) << "it waited for the device";
+  compute(2);
+  EXPECT_EQ(late, before);
+  EXPECT_NE(read(), before);
 }
 
 TEST(GpuExecutorTest, ALostDeviceIsSaid) {
@@ -258,7 +292,8 @@ TEST(GpuExecutorTest, ALostDeviceIsSaid) {
   EXPECT_EQ(lost.status().code(), StatusCode::kInternal);
   EXPECT_THAT(lost.status().message(), HasSubstr("is lost"));
   std::vector<std::byte> bytes(layout->block_bytes);
-  EXPECT_FALSE(executor.ReadBlock(0, bytes).ok());
+  executor.ReadBlock(0, bytes);
+  EXPECT_FALSE(executor.FinishReads().ok());
 }
 
 TEST(GpuExecutorTest, MemoryThatIsShortIsSaid) {
