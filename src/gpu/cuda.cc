@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <new>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -85,6 +87,7 @@ class CudaGpu final : public Gpu {
     if (stream_ != nullptr) {
       const Entered entered(this);
       cuda_.cuStreamSynchronize(stream_);
+      if (pinned_ != nullptr) cuda_.cuMemFreeHost(pinned_);
       cuda_.cuStreamDestroy(stream_);
     }
     cuda_.cuDevicePrimaryCtxRelease(device_);
@@ -107,6 +110,8 @@ class CudaGpu final : public Gpu {
       stream_ = nullptr;
       return Failed(cuda_, "cannot make a stream", error);
     }
+    // It can do without.
+    if (cuda_.cuMemHostAlloc(&pinned_, kPinnedBytes, 0) != 0) pinned_ = nullptr;
     return {};
   }
 
@@ -125,7 +130,7 @@ class CudaGpu final : public Gpu {
     if (bytes.empty()) return;
     const Entered entered(this);
     Note("reading from the device",
-         cuda_.cuMemcpyDtoHAsync(bytes.data(), PointerOf(from) + from.offset, bytes.size(),
+         cuda_.cuMemcpyDtoHAsync(PlaceFor(bytes), PointerOf(from) + from.offset, bytes.size(),
                                  stream_));
   }
 
@@ -162,9 +167,35 @@ class CudaGpu final : public Gpu {
   void Wait() {
     const Entered entered(this);
     Note("waiting for the device", cuda_.cuStreamSynchronize(stream_));
+    for (const PinnedRead& read : pinned_reads_) {
+      if (failure_.ok()) std::memcpy(read.to.data(), read.from, read.to.size());
+    }
+    pinned_reads_.clear();
+    pinned_used_ = 0;
   }
 
  private:
+  // What has arrived in pinned memory, and is to be copied to where it was asked for.
+  struct PinnedRead {
+    const std::byte* from;
+    std::span<std::byte> to;
+  };
+  static constexpr size_t kPinnedBytes = size_t{16} << 20;
+
+  // Where a read may bring its bytes. The driver lets the host wait for a copy to memory that is
+  // not pinned: as long as there is room, they come to some that is.
+  std::byte* PlaceFor(std::span<std::byte> bytes) {
+    if (pinned_ == nullptr || bytes.size() > kPinnedBytes - pinned_used_) return bytes.data();
+    std::byte* const place = static_cast<std::byte*>(pinned_) + pinned_used_;
+    try {
+      pinned_reads_.push_back({place, bytes});
+    } catch (const std::bad_alloc&) {
+      return bytes.data();
+    }
+    pinned_used_ += bytes.size();
+    return place;
+  }
+
   static CuPointer PointerOf(View view);
 
   // Of the compiler.
@@ -196,6 +227,9 @@ class CudaGpu final : public Gpu {
   bool exact_ = false;  // That is the device's own.
   CuContext context_ = nullptr;
   CuStream stream_ = nullptr;
+  void* pinned_ = nullptr;  // [kPinnedBytes], or null.
+  size_t pinned_used_ = 0;
+  std::vector<PinnedRead> pinned_reads_;
   Status failure_;
 };
 

@@ -63,6 +63,8 @@ struct CudaLibrary {
   F(cuStreamSynchronize, cuStreamSynchronize, CuStream) \
   F(cuMemAlloc, cuMemAlloc_v2, CuPointer*, size_t) \
   F(cuMemFree, cuMemFree_v2, CuPointer) \
+  F(cuMemHostAlloc, cuMemHostAlloc, void**, size_t, unsigned) \
+  F(cuMemFreeHost, cuMemFreeHost, void*) \
   F(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, CuPointer, const void*, size_t, CuStream) \
   F(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, void*, CuPointer, size_t, CuStream) \
   F(cuModuleLoadData, cuModuleLoadData, CuModule*, const void*) \

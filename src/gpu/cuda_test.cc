@@ -52,6 +52,8 @@ struct FakeDriver {
   std::vector<CuContext> current;  // The thread's stack of contexts.
   bool contracts = false;          // The arithmetic of its device.
   std::map<CuPointer, size_t> memory;
+  bool pins = true;  // Whether there is memory to pin.
+  int pinned = 0;
 };
 FakeDriver fake;
 
@@ -149,6 +151,17 @@ CudaLibrary FakeLibrary() {
     std::free(Handle<void*>(memory));
     return fake.memory.erase(memory) == 1 ? 0 : 1;
   };
+  cuda.cuMemHostAlloc = [](void** memory, size_t size, unsigned) {
+    if (!Entered()) return kNoContext;
+    if (!fake.pins) return kOutOfMemory;
+    ++fake.pinned;
+    return *memory = std::malloc(size), 0;
+  };
+  cuda.cuMemFreeHost = [](void* memory) {
+    EXPECT_TRUE(Entered());
+    std::free(memory);
+    return --fake.pinned, 0;
+  };
   cuda.cuMemcpyHtoDAsync = [](CuPointer to, const void* from, size_t size, CuStream stream) {
     std::memcpy(Handle<void*>(to), from, size);
     return stream == Handle<CuStream>(77) && Entered() ? 0 : 1;
@@ -218,6 +231,7 @@ class Cuda : public ::testing::Test {
     EXPECT_EQ(fake.streams, 0);
     EXPECT_EQ(fake.modules, 0);
     EXPECT_TRUE(fake.memory.empty());
+    EXPECT_EQ(fake.pinned, 0);
     EXPECT_TRUE(fake.current.empty());
   }
   Gpu* Open() {
@@ -407,6 +421,33 @@ TEST_F(Cuda, WhatCannotBeIsSaid) {
     const auto none = OpenCudaWith(cuda_, index);
     EXPECT_EQ(none.status().code(), StatusCode::kNotFound);
     EXPECT_THAT(none.status().message(), HasSubstr("there are 1"));
+  }
+}
+
+// The driver lets the host wait for a copy to memory that is not pinned.
+TEST_F(Cuda, ReadsComeToPinnedMemoryAsLongAsThereIsRoom) {
+  constexpr size_t kSize = size_t{1} << 20;
+  const std::vector<std::byte> nothing(kSize);
+  const std::vector<std::byte> all(kSize, std::byte{7});
+  for (const bool pins : {true, false}) {
+    fake.pins = pins;
+    Gpu* const gpu = Open();
+    ASSERT_NE(gpu, nullptr);
+    const auto buffer = Upload(gpu, all);
+    std::vector<std::vector<std::byte>> reads(18, nothing);
+    for (int round = 0; round < 2; ++round) {
+      reads.assign(18, nothing);
+      for (auto& bytes : reads) gpu->Read({buffer.get(), 0}, bytes);
+      EXPECT_EQ(std::count(reads.begin(), reads.end(), nothing), pins ? 16 : 0);
+      EXPECT_TRUE(gpu->Finish().ok());
+      EXPECT_EQ(std::count(reads.begin(), reads.end(), all), 18);
+    }
+    reads[0] = nothing;
+    gpu->Read({buffer.get(), 0}, reads[0]);
+    fake.failure = kLaunchFailed;
+    EXPECT_FALSE(gpu->Finish().ok());
+    fake.failure = 0;
+    EXPECT_EQ(reads[0] == nothing, pins);
   }
 }
 
