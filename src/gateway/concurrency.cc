@@ -26,11 +26,11 @@ void LearnedPlaces::OnFailure() {
 void LearnedPlaces::OnBusy(int in_flight, base::TimePoint now) {
   if (now < next_busy_) return;
   next_busy_ = now + kPause;
-  Decrease(std::min(limit_, std::max(in_flight, 1)));
+  BeginWindow(Fewer(std::min(limit_, std::max(in_flight, 1))));
 }
 
-void LearnedPlaces::Decrease(int from) {
-  limit_ = Bounded(static_cast<int>(kDecrease * from));
+void LearnedPlaces::BeginWindow(int limit) {
+  limit_ = Bounded(limit);
   full_ = false;
   count_ = failures_ = 0;
   num_samples_ = 0;
@@ -39,16 +39,30 @@ void LearnedPlaces::Decrease(int from) {
 
 void LearnedPlaces::EndSample() {
   if (++count_ < std::max(kWindow, limit_ / 2)) return;
-  const bool grown = HasGrown();  // Notes the median, whatever else decides.
-  if (failures_ > kFailures * count_ || (grown && by_latency_)) {
-    Decrease(limit_);
-    return;
+  const bool grown = HasGrown() && by_latency_;
+  if (!grown) tries_ = 0;
+  if (failures_ > kFailures * count_) {
+    BeginWindow(Fewer(limit_));
+  } else if (grown) {
+    BeginWindow(OthersWait() ? fell_from_ : Fewer(limit_));
+  } else {
+    BeginWindow(full_ ? limit_ + kIncrease : limit_);
   }
-  if (full_) limit_ = std::min(most_, limit_ + kIncrease);
-  full_ = false;
-  count_ = failures_ = 0;
-  num_samples_ = 0;
-  prompt_tokens_ = 0.0;
+}
+
+bool LearnedPlaces::OthersWait() {
+  if (tries_ == kTries && median_ > kHelped * fell_at_) {
+    tries_ = 0;
+    least_seconds_ = median_;
+    return true;
+  }
+  if (tries_ == 0 || tries_ == kTries) {
+    tries_ = 0;
+    fell_at_ = median_;
+    fell_from_ = limit_;
+  }
+  ++tries_;
+  return false;
 }
 
 bool LearnedPlaces::HasGrown() {
@@ -56,7 +70,7 @@ bool LearnedPlaces::HasGrown() {
   const auto middle = static_cast<std::ptrdiff_t>(num_samples_ / 2);
   const auto end = samples_.begin() + static_cast<std::ptrdiff_t>(num_samples_);
   std::nth_element(samples_.begin(), samples_.begin() + middle, end);
-  const double median = samples_[num_samples_ / 2];
+  const double median = median_ = samples_[num_samples_ / 2];
   const double mean_prompt = prompt_tokens_ / static_cast<double>(num_samples_);
   const bool grown = least_seconds_ > 0.0 && median > kGrown * least_seconds_ &&
                      (median - least_seconds_) * mean_prompt > kLeastGrowth;

@@ -26,7 +26,10 @@ struct PlacesOptions {
 //     the time to the first byte has grown: its median, by token of the prompt, is above kGrown
 //     times the least that was seen (which is forgotten by and by), and by more than kLeastGrowth.
 //     Time to the first byte, since that is where requests wait that a backend took and does not
-//     compute; what a token takes grows with the batch, and says little.
+//     compute; what a token takes grows with the batch, and says little. Where kTries windows in a
+//     row fell for that and the time is not much less, the requests that wait there are others':
+//     the places are again what they were, and the time is what is usual there. Else whoever sends
+//     to the backend directly would take all of it.
 //   - else they grow by kIncrease, if all were in use in the window.
 //
 // A backend that says it is busy lowers them at once, to kDecrease of what it has in flight, at
@@ -42,6 +45,9 @@ class LearnedPlaces {
   static constexpr double kGrown = 3.0;
   static constexpr double kLeastGrowth = 0.1;  // Seconds.
   static constexpr double kForget = 1.05;      // The least grows by this with each window.
+  static constexpr int kTries = 3;
+  // Of the time when the places first fell. Of a queue of the places' own a third is left then.
+  static constexpr double kHelped = 0.67;
   static constexpr int32_t kLeastPrompt = 64;  // Shorter prompts take as long as these.
   static constexpr base::Duration kPause = std::chrono::seconds(1);
 
@@ -68,8 +74,11 @@ class LearnedPlaces {
 
   int Bounded(int limit) const { return std::clamp(limit, std::min(least_, most_), most_); }
   void EndSample();
-  bool HasGrown();
-  void Decrease(int from);
+  bool HasGrown();  // Notes the window's median.
+  // The time has grown in this window too. Whether it is for others' requests.
+  bool OthersWait();
+  static int Fewer(int limit) { return static_cast<int>(kDecrease * limit); }
+  void BeginWindow(int limit);
 
   const int least_;
   int most_;
@@ -81,7 +90,11 @@ class LearnedPlaces {
   std::array<double, kMaxSamples> samples_{};  // Seconds per token, of this window.
   size_t num_samples_ = 0;
   double prompt_tokens_ = 0.0;  // Sum over the samples.
+  double median_ = 0.0;         // Of the newest window.
   double least_seconds_ = 0.0;  // The least median; 0: there is none yet.
+  int tries_ = 0;               // Windows in a row for whose time the places fell, of kTries.
+  double fell_at_ = 0.0;        // The median of the first of them,
+  int fell_from_ = 0;           // and the places before it.
   base::TimePoint next_busy_{};
 };
 

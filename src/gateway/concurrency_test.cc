@@ -46,10 +46,44 @@ TEST(LearnedPlacesTest, TheyFallWhenRequestsWaitThere) {
   OnePlacesWindow(&places, milliseconds(100));
   OnePlacesWindow(&places, milliseconds(250));
   EXPECT_EQ(places.limit(), 20) << "a batch that is twice as slow is no queue";
-  OnePlacesWindow(&places, milliseconds(900));
+  OnePlacesWindow(&places, seconds(20));
   EXPECT_EQ(places.limit(), 14);
-  for (int i = 0; i < 10; ++i) OnePlacesWindow(&places, seconds(20));
+  for (const int s : {10, 5, 2, 1}) OnePlacesWindow(&places, seconds(s));
   EXPECT_EQ(places.limit(), 2) << "and never below the least";
+}
+
+// A backend of 20 places, whose requests are a second there, has `others` from elsewhere.
+base::Duration TimeBeside(int others, int places) {
+  return milliseconds(100) + milliseconds(50) * std::max(0, others + places - 20);
+}
+
+TEST(LearnedPlacesTest, RequestsOfOthersDoNotTakeThemAll) {
+  LearnedPlaces places({.start = 16, .least = 1, .most = 16}, true);
+  OnePlacesWindow(&places, TimeBeside(0, 16));
+  ASSERT_EQ(places.limit(), 16);
+  int least = 16;
+  int sum = 0;
+  for (int i = 0; i < 100; ++i) {
+    OnePlacesWindow(&places, TimeBeside(60, places.limit()));
+    least = std::min(least, places.limit());
+    sum += places.limit();
+  }
+  EXPECT_EQ(least, 4);
+  EXPECT_GT(sum, 100 * 14) << "the time of others' requests is what is usual then";
+  // Once they are gone, what is usual is less again, and so is what is a queue.
+  for (int i = 0; i < 3; ++i) OnePlacesWindow(&places, TimeBeside(0, places.limit()));
+  OnePlacesWindow(&places, TimeBeside(60, 16));
+  EXPECT_LT(places.limit(), 16);
+}
+
+// Without others the places come down to what the backend has.
+TEST(LearnedPlacesTest, AQueueOfOnesOwnIsGivenUp) {
+  LearnedPlaces places({.start = 16, .least = 1, .most = 256}, true);
+  OnePlacesWindow(&places, TimeBeside(0, 16));
+  places.set_most(256, true);
+  for (int i = 0; i < 12; ++i) OnePlacesWindow(&places, TimeBeside(0, places.limit()));
+  EXPECT_LT(places.limit(), 40);
+  EXPECT_GE(places.limit(), 14);
 }
 
 TEST(LearnedPlacesTest, LongPromptsAreNoQueue) {
