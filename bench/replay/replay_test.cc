@@ -265,11 +265,10 @@ core::BlockName Name(uint8_t number) {
 TEST(TestTier, EvictsTheLeastRecentlyUsedBlock) {
   kvcache::TestTier tier;
   tier.capacity = 2;
-  const std::byte byte{};
-  EXPECT_TRUE(tier.Put(Name(1), {&byte, 1}));
-  EXPECT_TRUE(tier.Put(Name(2), {&byte, 1}));
-  EXPECT_TRUE(tier.Put(Name(1), {&byte, 1}));  // Used again.
-  EXPECT_TRUE(tier.Put(Name(3), {&byte, 1}));
+  EXPECT_TRUE(tier.Put(Name(1), std::vector<std::byte>(1)));
+  EXPECT_TRUE(tier.Put(Name(2), std::vector<std::byte>(1)));
+  EXPECT_TRUE(tier.Put(Name(1), std::vector<std::byte>(1)));  // Used again.
+  EXPECT_TRUE(tier.Put(Name(3), std::vector<std::byte>(1)));
   EXPECT_TRUE(tier.Contains(Name(1)));
   EXPECT_FALSE(tier.Contains(Name(2)));
   EXPECT_EQ(tier.Usage().blocks, 2U);
@@ -283,8 +282,7 @@ TEST(TestTier, AReadEndsWithTheFirstMissingBlock) {
   kvcache::TestTier tier;
   tier.capacity = 8;
   tier.read_at_once = true;
-  const std::byte byte{};
-  for (const uint8_t n : {1, 2, 4}) tier.Put(Name(n), {&byte, 1});
+  for (const uint8_t n : {1, 2, 4}) tier.Put(Name(n), std::vector<std::byte>(1));
   EXPECT_TRUE(tier.Get(7, {Name(1), Name(2), Name(3), Name(4)}));
   EXPECT_TRUE(tier.Get(8, {Name(4)}));
   EXPECT_TRUE(tier.Get(9, {Name(1)}));
