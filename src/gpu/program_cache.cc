@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "base/sha256.h"
+#include "base/system.h"
+#include "ropeway/status.h"
 
 namespace ropeway::gpu {
 namespace {
@@ -25,7 +29,18 @@ std::string SumOf(const std::string& key, std::string_view program) {
   return base::HexText(sum.End());
 }
 
-constexpr size_t kSumBytes = 64;
+// Of a SHA-256 sum in text: a program's file has the key's as its name, and one more at its start.
+constexpr size_t kDigits = 64;
+constexpr std::string_view kPartEnd = ".part";
+
+enum class Own { kNo, kProgram, kPart };
+
+Own OwnOf(std::string_view name) {
+  const size_t digits = std::min(name.find_first_not_of("0123456789abcdef"), name.size());
+  if (digits != kDigits) return Own::kNo;
+  if (name.size() == kDigits) return Own::kProgram;
+  return name[kDigits] == '.' && name.ends_with(kPartEnd) ? Own::kPart : Own::kNo;
+}
 
 }  // namespace
 
@@ -43,26 +58,64 @@ fs::path ProgramCache::PathOf(const std::string& key) const {
 
 std::optional<std::string> ProgramCache::Find(const std::string& key) const {
   if (folder_.empty()) return std::nullopt;
-  std::ifstream file(PathOf(key), std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (text.size() <= kSumBytes) return std::nullopt;
-  std::string program = text.substr(kSumBytes);
-  if (std::string_view(text).substr(0, kSumBytes) != SumOf(key, program)) return std::nullopt;
+  const fs::path path = PathOf(key);
+  const StatusOr<std::string> text =
+      base::ReadRegularFile(path.string(), static_cast<size_t>(limits_.bytes));
+  if (!text.ok() || text->size() <= kDigits) return std::nullopt;
+  std::string program = text->substr(kDigits);
+  if (std::string_view(*text).substr(0, kDigits) != SumOf(key, program)) return std::nullopt;
+  std::error_code ignored;
+  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);  // When it was used.
   return program;
 }
 
 void ProgramCache::Keep(const std::string& key, const std::string& program) const {
   if (folder_.empty()) return;
-  std::error_code error;
-  fs::create_directories(folder_, error);
+  base::MakePrivateDirectory(folder_);
   static std::atomic<int> kept = 0;
   const fs::path path = PathOf(key);
-  const fs::path part = folder_ / fmt::format("{}.{}.part", getpid(), kept++);
-  std::ofstream file(part, std::ios::binary | std::ios::trunc);
-  file << SumOf(key, program) << program;
-  file.close();
-  if (file.good()) fs::rename(part, path, error);
-  if (!file.good() || error) fs::remove(part, error);
+  const fs::path part = fmt::format("{}.{}.{}{}", path.string(), getpid(), kept++, kPartEnd);
+  std::error_code error;
+  const bool whole = base::ReplaceFile(part.string(), SumOf(key, program) + program);
+  if (whole) fs::rename(part, path, error);
+  if (!whole || error) {
+    fs::remove(part, error);
+    return;
+  }
+  Prune(path);
+}
+
+void ProgramCache::Prune(const fs::path& newest) const {
+  struct File {
+    fs::file_time_type used;
+    uintmax_t bytes = 0;
+    fs::path path;
+  };
+  constexpr std::chrono::hours kWritten(24);  // No process writes a file for so long.
+  const fs::file_time_type now = fs::file_time_type::clock::now();
+  std::vector<File> programs;
+  std::error_code error;
+  for (fs::directory_iterator i(folder_, error), end; !error && i != end; i.increment(error)) {
+    const Own own = OwnOf(i->path().filename().string());
+    std::error_code gone;  // Another process may remove it meanwhile.
+    if (own == Own::kNo || !fs::is_regular_file(i->symlink_status(gone))) continue;
+    File file = {i->last_write_time(gone), 0, i->path()};
+    if (!gone) file.bytes = i->file_size(gone);
+    if (gone) continue;
+    if (own == Own::kProgram)
+      programs.push_back(std::move(file));
+    else if (now - file.used > kWritten)
+      fs::remove(file.path, gone);
+  }
+  std::ranges::sort(programs, [&newest](const File& a, const File& b) {
+    return std::pair(a.path == newest, a.used) > std::pair(b.path == newest, b.used);
+  });
+  uintmax_t bytes = 0;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    bytes += programs[i].bytes;
+    if (i == 0 || (i < limits_.files && bytes <= limits_.bytes)) continue;
+    fs::remove(programs[i].path, error);
+  }
 }
 
 }  // namespace ropeway::gpu
