@@ -226,6 +226,27 @@ class LostOutputTest(unittest.TestCase):
                                  (1, "ropeway: the output could not be written\n"))
 
 
+class DevicesTest(InTempFolder):
+    """A machine without a driver for OpenCL: its loader looks into an empty folder, or is no library."""
+
+    def test_what_is_missing_is_said(self):
+        (self.folder / "libOpenCL.so.1").write_bytes(b"no library")
+        for variable, reason in (("OCL_ICD_VENDORS", "no OpenCL device was found: a driver for OpenCL must be installed"),
+                                 ("LD_LIBRARY_PATH", "OpenCL's loader cannot be used: ")):
+            with self.subTest(variable):
+                env = {**os.environ, variable: str(self.folder)}
+                listed = call("devices", env=env)
+                self.assertEqual((listed.returncode, listed.stderr), (0, ""))
+                self.assertRegex(listed.stdout, r"^cpu       \S")
+                self.assertIn(f"\nopencl    none: {reason}", listed.stdout)
+                asked = run_tiny("--device", "opencl", "hi", env=env)
+                self.assertEqual((asked.returncode, asked.stdout), (1, ""))
+                self.assertIn(f"--device: {reason}", asked.stderr)
+                self.assertTrue(asked.stderr.endswith(" (`ropeway devices` lists what there is)\n"), asked.stderr)
+                # The CPU computes where there is no GPU.
+                self.assertEqual(run_tiny("--device", "auto", "--max-tokens", "1", "hi", env=env).returncode, 0)
+
+
 class PerplexityTest(InTempFolder):
     def measure(self, *flags):
         reply = call("perplexity", "--model", ARGS.model, "--file", str(TEXT), *flags)
@@ -413,7 +434,7 @@ class CompletionTest(unittest.TestCase):
                 if re.match(r"  (    |(-\w+, )+)--", line))))
         for path in ((), ("serve",), ("gateway",), ("run",), ("perplexity",), ("bench",), ("bench", "serve"),
                      ("models",), ("models", "list"), ("models", "pull"), ("models", "show"),
-                     ("models", "rm"), ("inspect",), ("tokenize",), ("completion",)):
+                     ("models", "rm"), ("inspect",), ("devices",), ("top",), ("tokenize",), ("completion",)):
             with self.subTest(path=path):
                 self.assertTrue(flags(path))
                 self.assertEqual(flags(path), set(self.complete(*path, "--")))

@@ -20,22 +20,26 @@ namespace {
 // A kind of devices; a new one is a row.
 struct Kind {
   const char* name;
-  std::vector<Device> (*list)();
+  StatusOr<std::vector<Device>> (*list)();
   StatusOr<std::unique_ptr<gpu::Gpu>> (*open)(int index);
 };
 
-std::vector<Device> ListOpenCl() {
+StatusOr<std::vector<Device>> ListOpenCl() {
+  StatusOr<std::vector<gpu::OpenClDevice>> listed = gpu::ListOpenClDevices();
+  if (!listed.ok()) return listed.status();
   std::vector<Device> devices;
-  for (gpu::OpenClDevice& found : gpu::ListOpenClDevices()) {
+  for (gpu::OpenClDevice& found : *listed) {
     devices.push_back({fmt::format("opencl:{}", devices.size()), std::move(found.info),
                        found.is_gpu, std::move(found.unfit)});
   }
   return devices;
 }
 
-std::vector<Device> ListCuda() {
+StatusOr<std::vector<Device>> ListCuda() {
+  StatusOr<std::vector<gpu::CudaDevice>> listed = gpu::ListCudaDevices();
+  if (!listed.ok()) return listed.status();
   std::vector<Device> devices;
-  for (gpu::CudaDevice& found : gpu::ListCudaDevices()) {
+  for (gpu::CudaDevice& found : *listed) {
     devices.push_back({fmt::format("cuda:{}", devices.size()), std::move(found.info), true,
                        std::move(found.unfit)});
   }
@@ -69,15 +73,22 @@ std::optional<Named> Parse(std::string_view text) {
 }
 
 Status WithField(const Status& status) {
-  return Status(status.code(), "--device: " + status.message(), "device");
+  const char* const hint =
+      status.code() == StatusCode::kNotFound ? " (`ropeway devices` lists what there is)" : "";
+  return Status(status.code(), fmt::format("--device: {}{}", status.message(), hint), "device");
 }
 
 }  // namespace
 
-std::vector<Device> ListDevices() {
+std::vector<Device> ListDevices(std::vector<std::pair<std::string, std::string>>* missing) {
   std::vector<Device> all;
   for (const Kind& kind : kKinds) {
-    for (Device& device : kind.list()) all.push_back(std::move(device));
+    StatusOr<std::vector<Device>> listed = kind.list();
+    if (listed.ok()) {
+      for (Device& device : *listed) all.push_back(std::move(device));
+    } else if (missing != nullptr) {
+      missing->emplace_back(kind.name, listed.status().message());
+    }
   }
   return all;
 }

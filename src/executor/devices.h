@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/executor.h"
@@ -23,8 +24,10 @@ struct Device {
   std::string unfit;  // Why it cannot give the same bits as the CPU; empty: it can.
 };
 
-// All but the CPU, which is always there.
-std::vector<Device> ListDevices();
+// All but the CPU, which is always there. `missing`, if not null: of each kind that there is none
+// of, its name and the reason.
+std::vector<Device> ListDevices(
+    std::vector<std::pair<std::string, std::string>>* missing = nullptr);
 
 // "", or what is wrong with the name of a device: the end of a sentence that begins with the field.
 std::string DeviceNameFault(const std::string& name);

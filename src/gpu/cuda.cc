@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/build_log.h"
 #include "gpu/cuda_library.h"
 #include "gpu/probe.h"
 #include "gpu/program_cache.h"
@@ -28,6 +29,10 @@ Status Failed(const CudaLibrary& cuda, const char* what, CuResult error) {
 int CountDevices(const CudaLibrary& cuda) {
   int count = 0;
   return cuda.cuDeviceGetCount(&count) == 0 ? count : 0;
+}
+
+Status NoCudaDevice() {
+  return {StatusCode::kNotFound, "no CUDA device was found by NVIDIA's driver"};
 }
 
 DeviceInfo Describe(const CudaLibrary& cuda, CuDevice device) {
@@ -349,10 +354,9 @@ StatusOr<std::string> CudaGpu::Compile(const std::string& source) const {
   cuda_.nvrtcGetProgramLogSize(program, &size);
   text.resize(size);
   cuda_.nvrtcGetProgramLog(program, text.data());
-  constexpr size_t kMostOfLog = 4000;
   return Status(StatusCode::kInternal,
                 fmt::format("the device {} does not compile the kernels: NVRTC error {}: {}",
-                            info_.name, error, text.substr(0, kMostOfLog)));
+                            info_.name, error, BuildLog(std::move(text))));
 }
 
 CuResult CudaGpu::Load(const std::string& compiled, CuModule* module) {
@@ -411,7 +415,7 @@ void CudaGpu::Launch(const Kernel& kernel, Groups groups, int lanes,
 
 }  // namespace
 
-std::vector<CudaDevice> ListCudaDevicesWith(const CudaLibrary& cuda) {
+StatusOr<std::vector<CudaDevice>> ListCudaDevicesWith(const CudaLibrary& cuda) {
   std::vector<CudaDevice> devices;
   const int count = CountDevices(cuda);
   for (int i = 0; i < count; ++i) {
@@ -419,21 +423,24 @@ std::vector<CudaDevice> ListCudaDevicesWith(const CudaLibrary& cuda) {
     if (cuda.cuDeviceGet(&device, i) != 0) break;
     devices.push_back({Describe(cuda, device), UnfitCuda(cuda, device)});
   }
+  if (devices.empty()) return NoCudaDevice();
   return devices;
 }
 
-std::vector<CudaDevice> ListCudaDevices() {
+StatusOr<std::vector<CudaDevice>> ListCudaDevices() {
   const StatusOr<const CudaLibrary*> cuda = CudaLibrary::Get();
-  return cuda.ok() ? ListCudaDevicesWith(**cuda) : std::vector<CudaDevice>();
+  if (!cuda.ok()) return cuda.status();
+  return ListCudaDevicesWith(**cuda);
 }
 
 StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index,
                                             const std::filesystem::path& cache) {
   const int count = CountDevices(cuda);
+  if (count <= 0) return NoCudaDevice();
   CuDevice device = 0;
   if (index < 0 || index >= count || cuda.cuDeviceGet(&device, index) != 0) {
     return Status(StatusCode::kNotFound,
-                  fmt::format("there is no CUDA device {}: there are {}", index, count));
+                  fmt::format("there is no CUDA device {}: the last one is {}", index, count - 1));
   }
   auto gpu = std::make_unique<CudaGpu>(cuda, device, cache);
   if (const std::string unfit = UnfitCuda(cuda, device); !unfit.empty()) {

@@ -19,8 +19,8 @@ struct CudaDevice {
   std::string unfit;
 };
 
-// All devices, in the driver's order. Empty without CUDA.
-std::vector<CudaDevice> ListCudaDevices();
+// All devices, in the driver's order. kNotFound, with the reason: there is none.
+StatusOr<std::vector<CudaDevice>> ListCudaDevices();
 
 // The device of this index in ListCudaDevices. kNotFound, with the reason: there is none.
 // kUnimplemented, with the reason: it cannot be used, or does not give the same bits as the CPU.

@@ -51,12 +51,15 @@ std::string FindCompiler(CudaLibrary* cuda) {
 Status Load(CudaLibrary* cuda) {
   const auto missing = [](const std::string& what) { return Status(StatusCode::kNotFound, what); };
   void* const driver = Open("libcuda.so.1");
-  if (driver == nullptr) return missing("there is no CUDA here: libcuda.so.1 is missing");
+  if (driver == nullptr) {
+    return missing(fmt::format("NVIDIA's driver cannot be used: {}", dlerror()));
+  }
   if (const char* const absent = LoadDriver(driver, cuda)) {
-    return missing(fmt::format("CUDA is too old here: it has no function {}", absent));
+    return missing(
+        fmt::format("libcuda.so.1 is no CUDA, or too old a one: it has no function {}", absent));
   }
   if (const CuResult error = cuda->cuInit(0); error != 0) {
-    return missing(fmt::format("there is no CUDA device here: {}", CudaErrorName(*cuda, error)));
+    return missing(fmt::format("no CUDA device was found: {}", CudaErrorName(*cuda, error)));
   }
   cuda->compiler_fault = FindCompiler(cuda);
   return {};

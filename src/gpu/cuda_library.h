@@ -107,7 +107,7 @@ struct CudaDevice;
 
 // ListCudaDevices and OpenCuda (cuda.h) with this library, which must outlive the result. Compiled
 // programs are kept in the folder `cache`, if it is not empty.
-std::vector<CudaDevice> ListCudaDevicesWith(const CudaLibrary& cuda);
+StatusOr<std::vector<CudaDevice>> ListCudaDevicesWith(const CudaLibrary& cuda);
 StatusOr<std::unique_ptr<Gpu>> OpenCudaWith(const CudaLibrary& cuda, int index,
                                             const std::filesystem::path& cache = {});
 

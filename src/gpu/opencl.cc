@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "gpu/build_log.h"
 #include "gpu/constants.h"
 #include "gpu/opencl_library.h"
 #include "gpu/probe.h"
@@ -60,6 +61,12 @@ std::vector<Found> FindDevices(const Library& cl) {
     for (const cl_device_id id : ids) found.push_back({platform, id});
   }
   return found;
+}
+
+Status NoOpenClDevice() {
+  return {StatusCode::kNotFound,
+          "no OpenCL device was found: a driver for OpenCL must be installed, such as the package "
+          "intel-opencl-icd, mesa-opencl-icd or, with NVIDIA's driver, nvidia-opencl-icd"};
 }
 
 // What of IEEE 754 the kernels need that the device does not have.
@@ -221,10 +228,9 @@ class OpenClGpu final : public Gpu {
     cl_.clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
     std::string log(size, '\0');
     cl_.clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, size, log.data(), nullptr);
-    constexpr size_t kMostOfLog = 4000;
     return Status(StatusCode::kInternal,
                   fmt::format("the device {} does not compile the kernels: {}: {}", info_.name,
-                              OpenClErrorName(error), log.substr(0, kMostOfLog)));
+                              OpenClErrorName(error), BuildLog(std::move(log))));
   }
 
   void Write(View to, std::span<const std::byte> bytes) override {
@@ -317,27 +323,32 @@ class OpenClGpu final : public Gpu {
 
 }  // namespace
 
-std::vector<OpenClDevice> ListOpenClDevices() {
+StatusOr<std::vector<OpenClDevice>> ListOpenClDevices() {
+  const StatusOr<const Library*> cl = Library::Get();
+  if (!cl.ok()) return cl.status();
+  return ListOpenClDevicesWith(**cl);
+}
+
+StatusOr<std::vector<OpenClDevice>> ListOpenClDevicesWith(const OpenClLibrary& cl) {
   std::vector<OpenClDevice> devices;
-  const Library* const cl = Library::Get();
-  if (cl == nullptr) return devices;
-  for (const Found& found : FindDevices(*cl)) devices.push_back(Describe(*cl, found));
+  for (const Found& found : FindDevices(cl)) devices.push_back(Describe(cl, found));
+  if (devices.empty()) return NoOpenClDevice();
   return devices;
 }
 
 StatusOr<std::unique_ptr<Gpu>> OpenOpenCl(int index) {
-  const Library* const cl = Library::Get();
-  if (cl == nullptr) {
-    return Status(StatusCode::kNotFound, "there is no OpenCL here: libOpenCL.so.1 is missing");
-  }
-  return OpenOpenClWith(*cl, index);
+  const StatusOr<const Library*> cl = Library::Get();
+  if (!cl.ok()) return cl.status();
+  return OpenOpenClWith(**cl, index);
 }
 
 StatusOr<std::unique_ptr<Gpu>> OpenOpenClWith(const OpenClLibrary& cl, int index) {
   const std::vector<Found> found = FindDevices(cl);
+  if (found.empty()) return NoOpenClDevice();
   if (index < 0 || static_cast<size_t>(index) >= found.size()) {
-    return Status(StatusCode::kNotFound,
-                  fmt::format("there is no OpenCL device {}: there are {}", index, found.size()));
+    return Status(
+        StatusCode::kNotFound,
+        fmt::format("there is no OpenCL device {}: the last one is {}", index, found.size() - 1));
   }
   OpenClDevice device = Describe(cl, found[static_cast<size_t>(index)]);
   if (!device.unfit.empty()) {

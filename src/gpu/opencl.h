@@ -18,11 +18,12 @@ struct OpenClDevice {
   std::string unfit;
 };
 
-// All devices of all platforms, in the order in which the drivers have them. Empty without OpenCL.
-std::vector<OpenClDevice> ListOpenClDevices();
+// All devices of all platforms, in the order in which the drivers have them. kNotFound, with the
+// reason: there is none.
+StatusOr<std::vector<OpenClDevice>> ListOpenClDevices();
 
-// The device of this index in ListOpenClDevices. kNotFound: there is none. kUnimplemented, with the
-// reason: it cannot give the same bits as the CPU.
+// The device of this index in ListOpenClDevices. kNotFound, with the reason: there is none.
+// kUnimplemented, with the reason: it cannot give the same bits as the CPU.
 StatusOr<std::unique_ptr<Gpu>> OpenOpenCl(int index);
 
 }  // namespace ropeway::gpu

@@ -1,23 +1,38 @@
 #include "gpu/opencl_library.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 namespace ropeway::gpu {
 
-const OpenClLibrary* OpenClLibrary::Get() {
-  static const OpenClLibrary* const library = [] {
-    static OpenClLibrary loaded;
-    void* const handle = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) return static_cast<const OpenClLibrary*>(nullptr);
-    bool whole = true;
-#define ROPEWAY_LOAD(name)                                                 \
-  loaded.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  whole = whole && loaded.name != nullptr;
-    ROPEWAY_OPENCL_FUNCTIONS(ROPEWAY_LOAD)
+namespace {
+
+Status Load(OpenClLibrary* cl) {
+  void* const handle = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return {StatusCode::kNotFound,
+            fmt::format("OpenCL's loader cannot be used: {}; packages call it ocl-icd-libopencl1 "
+                        "or ocl-icd",
+                        dlerror())};
+  }
+  const char* absent = nullptr;
+#define ROPEWAY_LOAD(name)                                              \
+  cl->name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
+  if (cl->name == nullptr && absent == nullptr) absent = #name;
+  ROPEWAY_OPENCL_FUNCTIONS(ROPEWAY_LOAD)
 #undef ROPEWAY_LOAD
-    return whole ? static_cast<const OpenClLibrary*>(&loaded) : nullptr;
-  }();
-  return library;
+  if (absent == nullptr) return {};
+  return {StatusCode::kNotFound,
+          fmt::format("libOpenCL.so.1 is no OpenCL 1.2 or newer: it has no function {}", absent)};
+}
+
+}  // namespace
+
+StatusOr<const OpenClLibrary*> OpenClLibrary::Get() {
+  static OpenClLibrary loaded;
+  static const Status status = Load(&loaded);
+  if (!status.ok()) return status;
+  return static_cast<const OpenClLibrary*>(&loaded);
 }
 
 std::string OpenClErrorName(cl_int error) {

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gpu/gpu.h"
 #include "ropeway/status.h"
@@ -14,8 +15,9 @@
 namespace ropeway::gpu {
 
 struct OpenClLibrary {
-  // Null, where the library is not there or lacks a function. It stays loaded to the end.
-  static const OpenClLibrary* Get();
+  // kNotFound, with a sentence, where the library is not there or lacks a function. It stays loaded
+  // to the end.
+  static StatusOr<const OpenClLibrary*> Get();
 
 // clang-format off
 #define ROPEWAY_OPENCL_FUNCTIONS(F) \
@@ -35,7 +37,10 @@ struct OpenClLibrary {
 // "CL_OUT_OF_RESOURCES", or the number.
 std::string OpenClErrorName(cl_int error);
 
-// OpenOpenCl (opencl.h) with this library, which must outlive the result.
+struct OpenClDevice;
+
+// ListOpenClDevices and OpenOpenCl (opencl.h) with this library, which must outlive the result.
+StatusOr<std::vector<OpenClDevice>> ListOpenClDevicesWith(const OpenClLibrary& cl);
 StatusOr<std::unique_ptr<Gpu>> OpenOpenClWith(const OpenClLibrary& cl, int index);
 
 }  // namespace ropeway::gpu

@@ -17,8 +17,10 @@
 namespace ropeway::gpu {
 namespace {
 
+using ::testing::AllOf;
 using testing::Download;
 using ::testing::HasSubstr;
+using ::testing::Ne;
 using testing::OpenTestGpu;
 using testing::Upload;
 
@@ -29,8 +31,9 @@ KERNEL(4) add_scaled(VIEW(x), VIEW(y), float factor, int n) {
 })";
 
 TEST(OpenCl, ADeviceOfThisMachineIsFit) {
-  const std::vector<OpenClDevice> devices = ListOpenClDevices();
-  ASSERT_FALSE(devices.empty()) << "scripts/setup.sh test installs PoCL";
+  const StatusOr<std::vector<OpenClDevice>> listed = ListOpenClDevices();
+  ASSERT_TRUE(listed.ok()) << listed.status().message() << "; scripts/setup.sh test installs PoCL";
+  const std::vector<OpenClDevice>& devices = *listed;
   EXPECT_EQ(devices[0].unfit, "");
   EXPECT_GT(devices[0].info.memory_bytes, 0U);
   EXPECT_FALSE(devices[0].info.name.empty());
@@ -58,7 +61,10 @@ TEST(OpenCl, WhatCannotBeIsSaid) {
   const auto program = gpu->Build("KERNEL without the language");
   EXPECT_EQ(program.status().code(), StatusCode::kInternal);
   EXPECT_THAT(program.status().message(), HasSubstr("does not compile the kernels"));
+  EXPECT_THAT(program.status().message().back(), AllOf(Ne('\0'), Ne('\n')));
   EXPECT_EQ(OpenOpenCl(99).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(OpenOpenCl(99).status().message(),
+              HasSubstr("no OpenCL device 99: the last one is "));
   EXPECT_EQ(OpenOpenCl(-1).status().code(), StatusCode::kNotFound);
 }
 
@@ -83,8 +89,9 @@ TEST(OpenCl, AFailureIsToldByFinishAndStays) {
 class OpenClLibraryFaults : public ::testing::Test {
  protected:
   void SetUp() override {
-    real = OpenClLibrary::Get();
-    ASSERT_NE(real, nullptr);
+    const StatusOr<const OpenClLibrary*> found = OpenClLibrary::Get();
+    ASSERT_TRUE(found.ok()) << found.status().message();
+    real = *found;
     library_ = *real;
     released = 0;
     most_shared = 0;
@@ -161,6 +168,25 @@ TEST_F(OpenClLibraryFaults, ADeviceThatComputesOtherBitsIsRejected) {
     const Status rejected = OpenOpenClWith(library_, 0).status();
     EXPECT_EQ(rejected.code(), StatusCode::kUnimplemented) << fault.done;
     EXPECT_THAT(rejected.message(), HasSubstr(fault.said));
+  }
+}
+
+// A loader that knows no driver, and a driver without a device.
+TEST_F(OpenClLibraryFaults, NoDeviceIsSaidWithWhatIsMissing) {
+  OpenClLibrary no_device = library_;
+  no_device.clGetDeviceIDs = [](cl_platform_id, cl_device_type, cl_uint, cl_device_id*, cl_uint*) {
+    return cl_int{CL_DEVICE_NOT_FOUND};
+  };
+  OpenClLibrary no_driver = library_;
+  no_driver.clGetPlatformIDs = [](cl_uint, cl_platform_id*, cl_uint* count) {
+    *count = 0;
+    return cl_int{-1001};  // CL_PLATFORM_NOT_FOUND_KHR.
+  };
+  for (const OpenClLibrary& library : {no_device, no_driver}) {
+    const Status none = OpenOpenClWith(library, 0).status();
+    EXPECT_EQ(none.code(), StatusCode::kNotFound);
+    EXPECT_THAT(none.message(), HasSubstr("no OpenCL device was found: a driver"));
+    EXPECT_EQ(ListOpenClDevicesWith(library).status().message(), none.message());
   }
 }
 
