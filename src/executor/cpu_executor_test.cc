@@ -1,5 +1,6 @@
 #include "executor/cpu_executor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -285,6 +286,7 @@ TEST(CpuExecutorTest, APoolThatDoesNotFitIsRejected) {
   const Status status = executor.Init(int64_t{1} << 50, 1, 1).status();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(status.field(), "kv_cache_bytes");
+  EXPECT_THAT(status.message(), ::testing::StartsWith("--kv-cache-size: "));
 }
 
 TEST(CpuExecutorTest, ItsProfileIsASmallCpus) {

@@ -13,6 +13,16 @@
 #include "executor/sample_row.h"
 
 namespace ropeway::executor {
+namespace {
+
+// What the device's memory is too small for, with the option that decides it. Other errors stay.
+Status DoesNotFit(const std::string& what, const Status& status, const char* field) {
+  if (status.code() != StatusCode::kResourceExhausted) return status;
+  return Status(status.code(), fmt::format("{} cannot be allocated: {}", what, status.message()),
+                field);
+}
+
+}  // namespace
 
 GpuExecutor::GpuExecutor(std::unique_ptr<gpu::Gpu> gpu, std::shared_ptr<const Weights> weights,
                          const kernels::Kernels* kernels, int threads, kernels::KvType kv_type,
@@ -38,10 +48,8 @@ Status GpuExecutor::MakePool(int64_t kv_cache_bytes) {
   const size_t size = static_cast<size_t>(pool_.num_blocks) * pool_.block_bytes;
   StatusOr<std::unique_ptr<gpu::Buffer>> memory = gpu_->Allocate(size);
   if (!memory.ok()) {
-    return Status(
-        StatusCode::kResourceExhausted,
-        fmt::format("cannot allocate a KV cache of {} bytes: {}", size, memory.status().message()),
-        "kv_cache_bytes");
+    return DoesNotFit(fmt::format("--kv-cache-size: a KV cache of {} bytes", size), memory.status(),
+                      "kv_cache_bytes");
   }
   pool_.memory = *std::move(memory);
   return {};
@@ -60,7 +68,7 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     auto weights = GpuModel::Upload(*host_weights_, gpu_.get(), ops_.get());
     // The copies are done before anything of the model or the device is given up.
     Status done = gpu_->Finish();
-    if (!weights.ok()) return weights.status();
+    if (!weights.ok()) return DoesNotFit("the weights", weights.status(), "model_path");
     if (!done.ok()) return done;
     weights_ = *std::move(weights);
     host_weights_.reset();
@@ -76,7 +84,11 @@ StatusOr<KvLayout> GpuExecutor::Init(int64_t kv_cache_bytes, int max_num_batched
     limits.causal = model_->config().causal;
     plan_ = std::make_unique<StepPlan>(limits);
     auto pass = GpuPass::Make(*model_, *weights_, pool_, gpu_.get(), ops_.get(), limits, absent_);
-    if (!pass.ok()) return pass.status();
+    if (!pass.ok()) {
+      return DoesNotFit(fmt::format("--max-num-batched-tokens: the memory of a step of {} tokens",
+                                    max_num_batched_tokens),
+                        pass.status(), "max_num_batched_tokens");
+    }
     pass_ = *std::move(pass);
     team_ = std::make_unique<base::WorkerTeam>(threads_);
     for (int i = 0; i < threads_; ++i) samplers_.emplace_back(kernels_, limits.vocab_size);

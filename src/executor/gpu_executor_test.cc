@@ -23,7 +23,10 @@
 namespace ropeway::executor::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::unique_ptr<Executor> MakeGpuExecutor(const std::shared_ptr<const Weights>& model,
                                           const How& how) {
@@ -309,13 +312,21 @@ TEST(GpuExecutorTest, MemoryThatIsShortIsSaid) {
     auto limited = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
     limited->LimitMemory(limit);
     GpuExecutor executor(std::move(limited), TinyModel(), Best(), 1);
-    EXPECT_EQ(executor.Init(1 << 20, 8, 1).status().code(), StatusCode::kResourceExhausted)
-        << limit;
+    const Status short_of = executor.Init(1 << 20, 8, 1).status();
+    EXPECT_EQ(short_of.code(), StatusCode::kResourceExhausted) << limit;
+    EXPECT_THAT(short_of.message(), EndsWith(": the device has no more memory"));
+    if (limit == 0) {
+      EXPECT_EQ(short_of.field(), "model_path");
+    }
+    if (limit == needed - 1) {
+      EXPECT_EQ(short_of.field(), "max_num_batched_tokens");
+    }
   }
   GpuExecutor executor(gpu::testing::OpenTestGpu(), TinyModel(), Best(), 1);
   const Status status = executor.Init(int64_t{1} << 50, 1, 1).status();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(status.field(), "kv_cache_bytes");
+  EXPECT_THAT(status.message(), AllOf(StartsWith("--kv-cache-size: "), HasSubstr(" at most ")));
   EXPECT_EQ(executor.Init(1, 0, 1).status().field(), "max_num_batched_tokens");
 }
 

@@ -1,5 +1,7 @@
 #include "executor/kv_pool.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -25,7 +27,7 @@ StatusOr<std::unique_ptr<KvPool>> KvPool::Create(const model::ModelConfig& confi
   StatusOr<base::PageArena> memory = base::PageArena::Make(size);
   if (!memory.ok()) {
     return Status(StatusCode::kResourceExhausted,
-                  "cannot allocate a KV cache of " + std::to_string(size) + " bytes",
+                  fmt::format("--kv-cache-size: a KV cache of {} bytes cannot be allocated", size),
                   "kv_cache_bytes");
   }
   pool->memory_ = *std::move(memory);

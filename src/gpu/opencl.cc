@@ -200,7 +200,11 @@ class OpenClGpu final : public Gpu {
     const Status none(
         StatusCode::kResourceExhausted,
         fmt::format("the device {} has no {} bytes of memory in one piece", info_.name, size));
-    if (size > info_.max_buffer_bytes) return none;
+    if (size > info_.max_buffer_bytes) {
+      return Status(StatusCode::kResourceExhausted,
+                    fmt::format("the device {} gives at most {} bytes of memory in one piece",
+                                info_.name, info_.max_buffer_bytes));
+    }
     cl_int error = CL_SUCCESS;
     const cl_mem memory = cl_.clCreateBuffer(context_, CL_MEM_READ_WRITE, size, nullptr, &error);
     if (memory == nullptr) return none;

@@ -57,7 +57,9 @@ TEST(OpenCl, RunsAKernel) {
 TEST(OpenCl, WhatCannotBeIsSaid) {
   const std::unique_ptr<Gpu> gpu = OpenTestGpu();
   ASSERT_NE(gpu, nullptr);
-  EXPECT_EQ(gpu->Allocate(size_t{1} << 60).status().code(), StatusCode::kResourceExhausted);
+  const Status large = gpu->Allocate(size_t{1} << 60).status();
+  EXPECT_EQ(large.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(large.message(), HasSubstr(std::to_string(gpu->info().max_buffer_bytes)));
   const auto program = gpu->Build("KERNEL without the language");
   EXPECT_EQ(program.status().code(), StatusCode::kInternal);
   EXPECT_THAT(program.status().message(), HasSubstr("does not compile the kernels"));
