@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -294,6 +295,12 @@ class LocalTest(GatewayCase):
         after = self.completed(gateway)
         for device in before:
             self.assertGreater(after[device], before[device], device)
+
+    def test_a_device_that_is_not_there_is_said_of_its_backend(self):
+        reply = subprocess.run([ARGS.ropeway, "gateway", "--port", "0", *backend(f"local:{ARGS.model}", device="opencl:99")],
+                               capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual((reply.returncode, reply.stdout, reply.stderr.count("\n")), (1, "", 1), reply.stderr)
+        self.assertIn(f"--backend: 'local:{ARGS.model}': device: there is no OpenCL device 99", reply.stderr)
 
     def ids(self, server):
         status, text, _ = server.request("POST", "/tokenize", {"prompt": self.TEXT, "add_special_tokens": False})

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
@@ -131,6 +132,16 @@ void WarnIfExposed(const BackendFlag& backend) {
   }
 }
 
+// What is wrong with a backend's own device, said of the backend.
+Status OfBackend(const BackendFlag& flag, const Status& status) {
+  constexpr std::string_view kFlag = "--device: ";
+  if (flag.device.empty() || !status.message().starts_with(kFlag)) return status;
+  return Status(status.code(),
+                fmt::format("--backend: 'local:{}': device: {}", flag.where,
+                            status.message().substr(kFlag.size())),
+                "backend");
+}
+
 // Loads the engines of this process, each into the backend that stands for it. Returns the engine
 // of the first model, or null if it has none here.
 StatusOr<const service::FrontDesk*> OpenLocalBackends(const GatewayFlags& flags,
@@ -149,7 +160,7 @@ StatusOr<const service::FrontDesk*> OpenLocalBackends(const GatewayFlags& flags,
       engine_options->model.served_name = flag->model;
       if (!flag->device.empty()) engine_options->device = flag->device;
       auto opened = engine::OpenLocalEngine(*std::move(engine_options));
-      if (!opened.ok()) return opened.status();
+      if (!opened.ok()) return OfBackend(*flag, opened.status());
       const bool is_first = &model == &options->models.front();
       if (is_first && of_first == nullptr) of_first = opened->get();
       backend.backend = *std::move(opened);
