@@ -141,8 +141,8 @@ struct StepResult {
   std::vector<Sampled> sampled;  // In the order of the batch's items that sample.
   std::vector<Scored> scored;    // In the order of the batch's items, then of positions.
   std::vector<Pooled> pooled;    // In the order of the batch's items that pool.
-  // The experts (in a mixture of experts) that some row went through, summed over the layers. Each
-  // one's weights were read once.
+  // How often an expert's weights were read (in a mixture of experts), summed over the layers: on
+  // the CPU once for all rows that went through it, on other devices once for each of them.
   int64_t experts_read = 0;
   // On a device other than the CPU: the time without sampling, and the bytes between it and the
   // host.

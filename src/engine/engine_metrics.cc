@@ -144,8 +144,8 @@ void EngineMetrics::SampleBatching() {
   sampled_.Add("ropeway_step_rows_avg", "Average number of rows per step, without padding.",
                [](const S& s) { return s.engine.avg_step_rows; });
   sampled_.Add("ropeway_experts_read_total",
-               "Experts whose weights were read, summed over steps and layers; 0: the model has "
-               "none, or a GPU computes.",
+               "Reads of an expert's weights, summed over steps and layers: on the CPU one for all "
+               "rows that go through it, on a GPU one for each; 0: the model has no experts.",
                [](const S& s) { return s.core.experts_read; });
   sampled_.Add("ropeway_device_busy_seconds_total",
                "Time of steps on a device other than the CPU, without sampling.",

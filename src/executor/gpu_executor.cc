@@ -134,6 +134,7 @@ StatusOr<core::StepResult> GpuExecutor::Wait() {
       result.forward = now - waited_from;
       result.beside = waited_from - begun_;
       result.device_busy = now - begun_ - result.sampling;
+      result.experts_read = pass_->TakeExpertsRead();
       result.copied_bytes = pass_->TakeCopiedBytes() + std::exchange(copied_bytes_, 0);
       return result;
     }

@@ -274,6 +274,36 @@ TEST(GpuExecutorTest, AReadBringsWhatWasThereBeforeTheNextStep) {
   EXPECT_NE(read(), before);
 }
 
+// Each row reads its experts, and a row alone the same as on the CPU. In the last layer only a row
+// that is sampled does.
+TEST(GpuExecutorTest, ReadsOfExpertsAreCounted) {
+  const auto model = LoadGguf(model::TinyModel("mixtral"));
+  const model::ModelConfig& config = model->config();
+  ASSERT_GT(config.experts.used, 0);
+  const auto reads = [](Executor* executor, size_t rows) {
+    EXPECT_TRUE(executor->Init(kPoolBytes, 8, 1).ok());
+    const Sequence s = MakeSequence(static_cast<int>(rows), 1, 1, 0.0F);
+    const std::vector<core::BlockId> blocks = {0};
+    core::Batch batch;
+    core::BatchItem& item = batch.items.emplace_back();
+    item.tokens = item.ids = s.ids;
+    item.blocks = blocks;
+    item.sample = true;
+    executor->Launch(batch);
+    const auto result = executor->Wait();
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return result.ok() ? result->experts_read : -1;
+  };
+  for (const size_t rows : {1U, 5U}) {
+    GpuExecutor on_gpu(gpu::testing::OpenTestGpu(), model, Best(), 1);
+    EXPECT_EQ(reads(&on_gpu, rows),
+              config.experts.used * ((config.num_layers - 1) * static_cast<int64_t>(rows) + 1));
+  }
+  GpuExecutor on_gpu(gpu::testing::OpenTestGpu(), model, Best(), 1);
+  CpuExecutor on_cpu(model, Best(), 1);
+  EXPECT_EQ(reads(&on_gpu, 1), reads(&on_cpu, 1));
+}
+
 TEST(GpuExecutorTest, ALostDeviceIsSaid) {
   auto failing = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
   FailingGpu* const gpu = failing.get();

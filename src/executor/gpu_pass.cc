@@ -413,7 +413,9 @@ void GpuPass::ComputeExperts(const RowInputs& in, const GpuLayer& weights, Rows 
     shared = y_;
     PackFor({&weights.experts.gate, &weights.experts.up}, from, in.rows);
   }
-  RunFfn(weights.experts, from, in.rows * experts.used, weights.experts.up.n, expert_outputs_,
+  const int uses = in.rows * experts.used;
+  experts_read_ += uses;
+  RunFfn(weights.experts, from, uses, weights.experts.up.n, expert_outputs_,
          {chosen_, experts.used}, {chosen_, 1});
   ops_.SumScaled(expert_outputs_, chosen_weights_, experts.used, shared, shared_weights_.at,
                  in.rows, config_.hidden_size, y_);

@@ -60,6 +60,8 @@ class GpuPass {
   int logits_rows() const { return logits_rows_; }
   // Between the host and the device since the last call.
   int64_t TakeCopiedBytes() { return std::exchange(copied_bytes_, 0); }
+  // Experts whose weights were read, as StepResult::experts_read, since the last call.
+  int64_t TakeExpertsRead() { return std::exchange(experts_read_, 0); }
   // Of the device's memory.
   int64_t bytes() const;
 
@@ -145,6 +147,7 @@ class GpuPass {
   gpu::View absent_;       // Ids that are no token.
   int absent_count_ = 0;
   int64_t copied_bytes_ = 0;
+  int64_t experts_read_ = 0;
   gpu::Rows router_logits_;  // [rows][experts]
   gpu::View chosen_;         // [rows][used]
   gpu::View chosen_weights_;
