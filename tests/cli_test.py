@@ -231,7 +231,7 @@ class DevicesTest(InTempFolder):
 
     def test_what_is_missing_is_said(self):
         (self.folder / "libOpenCL.so.1").write_bytes(b"no library")
-        for variable, reason in (("OCL_ICD_VENDORS", "no OpenCL device was found: a driver for OpenCL must be installed"),
+        for variable, reason in (("OCL_ICD_VENDORS", "no OpenCL device was found: the GPU's driver for OpenCL is missing"),
                                  ("LD_LIBRARY_PATH", "OpenCL's loader cannot be used: ")):
             with self.subTest(variable):
                 env = {**os.environ, variable: str(self.folder)}

@@ -7,12 +7,13 @@
 
 namespace ropeway::gpu {
 
-// Its beginning, without the zero and the ends of lines at its end.
+// The end of a sentence: a colon and the log's beginning, without the zero and the ends of lines at
+// its end; nothing where the compiler said nothing.
 inline std::string BuildLog(std::string log) {
   constexpr size_t kMost = 4000;
   log.resize(log.find_last_not_of(std::string_view("\0\r\n ", 4)) + 1);
   if (log.size() > kMost) log.resize(kMost);
-  return log;
+  return log.empty() ? log : ": " + log;
 }
 
 }  // namespace ropeway::gpu

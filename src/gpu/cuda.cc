@@ -355,7 +355,7 @@ StatusOr<std::string> CudaGpu::Compile(const std::string& source) const {
   text.resize(size);
   cuda_.nvrtcGetProgramLog(program, text.data());
   return Status(StatusCode::kInternal,
-                fmt::format("the device {} does not compile the kernels: NVRTC error {}: {}",
+                fmt::format("the device {} does not compile the kernels: NVRTC error {}{}",
                             info_.name, error, BuildLog(std::move(text))));
 }
 

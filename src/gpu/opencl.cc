@@ -64,9 +64,10 @@ std::vector<Found> FindDevices(const Library& cl) {
 }
 
 Status NoOpenClDevice() {
-  return {StatusCode::kNotFound,
-          "no OpenCL device was found: a driver for OpenCL must be installed, such as the package "
-          "intel-opencl-icd, mesa-opencl-icd or, with NVIDIA's driver, nvidia-opencl-icd"};
+  return {
+      StatusCode::kNotFound,
+      "no OpenCL device was found: the GPU's driver for OpenCL is missing (such as the package "
+      "intel-opencl-icd, mesa-opencl-icd or nvidia-opencl-icd), or this user may not use the GPU"};
 }
 
 // What of IEEE 754 the kernels need that the device does not have.
@@ -233,7 +234,7 @@ class OpenClGpu final : public Gpu {
     std::string log(size, '\0');
     cl_.clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, size, log.data(), nullptr);
     return Status(StatusCode::kInternal,
-                  fmt::format("the device {} does not compile the kernels: {}: {}", info_.name,
+                  fmt::format("the device {} does not compile the kernels: {}{}", info_.name,
                               OpenClErrorName(error), BuildLog(std::move(log))));
   }
 

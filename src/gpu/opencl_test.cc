@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using testing::Download;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Ne;
 using testing::OpenTestGpu;
@@ -187,9 +188,18 @@ TEST_F(OpenClLibraryFaults, NoDeviceIsSaidWithWhatIsMissing) {
   for (const OpenClLibrary& library : {no_device, no_driver}) {
     const Status none = OpenOpenClWith(library, 0).status();
     EXPECT_EQ(none.code(), StatusCode::kNotFound);
-    EXPECT_THAT(none.message(), HasSubstr("no OpenCL device was found: a driver"));
+    EXPECT_THAT(none.message(), HasSubstr("no OpenCL device was found: the GPU's driver"));
     EXPECT_EQ(ListOpenClDevicesWith(library).status().message(), none.message());
   }
+}
+
+// As of a compiler that cannot write into its folder.
+TEST_F(OpenClLibraryFaults, ACompilerThatSaysNothingIsSaidByItsError) {
+  library_.clBuildProgram = [](cl_program, cl_uint, const cl_device_id*, const char*,
+                               void(CL_CALLBACK*)(cl_program, void*),
+                               void*) { return cl_int{CL_BUILD_PROGRAM_FAILURE}; };
+  EXPECT_THAT(OpenOpenClWith(library_, 0).status().message(),
+              EndsWith(" does not compile the kernels: CL_BUILD_PROGRAM_FAILURE"));
 }
 
 TEST_F(OpenClLibraryFaults, ADeviceWithGroupsTooSmallIsRejected) {
