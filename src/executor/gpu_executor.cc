@@ -166,6 +166,11 @@ Status GpuExecutor::Collect(const core::Batch& batch, core::StepResult* result) 
     const base::TimePoint sampled_from = clock_.Now();
     if (only_largest) {
       for (size_t row = 0; row < size; ++row) {
+        // The one number of the device's that others use as an index.
+        if (largest_[row] < 0 || static_cast<size_t>(largest_[row]) >= vocab) {
+          return Status(StatusCode::kInternal, fmt::format("the device {} is lost: {} is no token",
+                                                           gpu_->info().name, largest_[row]));
+        }
         ReportLargest(batch, *plan_, static_cast<size_t>(begin) + row, logits_[row], largest_[row],
                       result);
       }

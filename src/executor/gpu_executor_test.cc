@@ -2,6 +2,7 @@
 // OpenCL on this CPU.
 #include "executor/gpu_executor.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -327,6 +328,31 @@ TEST(GpuExecutorTest, ALostDeviceIsSaid) {
   std::vector<std::byte> bytes(layout->block_bytes);
   executor.ReadBlock(0, bytes);
   EXPECT_FALSE(executor.FinishReads().ok());
+}
+
+// A device that is about to be lost, or another library that writes into its memory: a token that
+// is none must not get anywhere.
+TEST(GpuExecutorTest, ATokenThatIsNoneIsALostDevice) {
+  for (const char* const planted : {"2147483647", "-1", "n"}) {
+    auto failing = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
+    failing->Plant("AT(int, indices)[GROUP_X()] = place",
+                   fmt::format("AT(int, indices)[GROUP_X()] = {}", planted));
+    GpuExecutor executor(std::move(failing), TinyModel(), Best(), 1);
+    ASSERT_TRUE(executor.Init(kPoolBytes, 8, 1).ok());
+    Sequence s = MakeSequence(4, 1, 1, 0.0F);
+    s.spec.num_logprobs = -1;
+    const std::vector<core::BlockId> blocks = {0};
+    core::Batch batch;
+    core::BatchItem& item = batch.items.emplace_back();
+    item.tokens = item.ids = s.ids;
+    item.blocks = blocks;
+    item.spec = &s.spec;
+    item.sample = true;
+    executor.Launch(batch);
+    const auto lost = executor.Wait();
+    EXPECT_EQ(lost.status().code(), StatusCode::kInternal) << planted;
+    EXPECT_THAT(lost.status().message(), HasSubstr("is no token")) << planted;
+  }
 }
 
 TEST(GpuExecutorTest, MemoryThatIsShortIsSaid) {
