@@ -60,7 +60,7 @@ class LateExecutor final : public executor::Executor {
 
 class TierTransfersTest : public kvcache::KvCacheTest {
  protected:
-  // A pool of `blocks` blocks, of which `stored` are cached and wait to be stored.
+  // A pool of `blocks` blocks, `stored` of them cached and waiting to be stored.
   void Begin(int32_t blocks, int32_t stored, size_t block_bytes) {
     kv_ = std::make_unique<kvcache::KvCacheManager>(
         kvcache::KvCacheOptions{.num_blocks = blocks, .block_bytes = block_bytes, .tier = &tier_});
