@@ -28,8 +28,8 @@ struct PlacesOptions {
 //     Time to the first byte, since that is where requests wait that a backend took and does not
 //     compute; what a token takes grows with the batch, and says little. Where kTries windows in a
 //     row fell for that and the time is not much less, the requests that wait there are others':
-//     the places are again what they were, and the time is what is usual there. Else other clients of
-//     the backend would take all of it.
+//     the places are again what they were, and the time is what is usual there. Else other clients
+//     of the backend would take all of it.
 //   - else they grow by kIncrease, if all were in use in the window.
 //
 // A backend that says it is busy lowers them at once, to kDecrease of what it has in flight, at
