@@ -326,6 +326,7 @@ StatusOr<std::unique_ptr<LlmEngine>> Open(const EngineOptions& options, const ba
                         "tokenizer.ggml.token_type"});
   }
   const bool on_cpu = *gpu == nullptr;
+  config.details.on_gpu = !on_cpu;
   config.executor = executor::MakeExecutor(*std::move(gpu), std::move(weights), kernels, threads,
                                            kv_type, std::move(absent));
   config.kernels_name = on_cpu ? kernels->name : device;

@@ -161,9 +161,14 @@ TEST_F(HttpOllamaTest, TellsWhatTheModelsAre) {
   EXPECT_EQ(entry["size"], 99);
   EXPECT_EQ(entry["digest"], std::string(64, '0'));
   EXPECT_EQ(entry["details"], details);
-  const json loaded = Got("/api/ps")["models"].at(0);
+  json loaded = Got("/api/ps")["models"].at(0);
   EXPECT_EQ(loaded["context_length"], 2048);
   EXPECT_EQ(loaded["expires_at"], "9999-12-31T23:59:59Z");
+  EXPECT_EQ(loaded["size_vram"], 0);
+  model.details.on_gpu = true;
+  backend_.set_models({model});
+  loaded = Got("/api/ps")["models"].at(0);
+  EXPECT_EQ(loaded["size_vram"], loaded["size"]) << "all of it is in a GPU's memory";
   ClientReply reply = Post("/api/show", R"({"name":"sea","verbose":false,"x":1})");
   EXPECT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.headers["x-ropeway-ignored"], "x");

@@ -156,7 +156,7 @@ http::HttpReply AnswerOllamaTags(const http::HttpRequest& /*request*/, ServerCon
 http::HttpReply AnswerOllamaPs(const http::HttpRequest& /*request*/, ServerContext* context) {
   return OllamaReply(ListJson(*context, [](const service::ModelInfo& model, OllamaJson* entry) {
     (*entry)["expires_at"] = kNever;
-    (*entry)["size_vram"] = 0;
+    (*entry)["size_vram"] = model.details.on_gpu ? model.details.bytes : 0;
     (*entry)["context_length"] = model.max_model_len;
   }));
 }

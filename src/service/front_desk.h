@@ -31,6 +31,7 @@ struct ModelDetails {
   int32_t layers = 0;
   bool calls_tools = false;  // Its answers' calls of tools are found.
   bool thinks = false;       // Its answers' thoughts are found.
+  bool on_gpu = false;       // A GPU computes it, and has its weights.
 };
 
 struct ModelInfo {
