@@ -170,11 +170,18 @@ struct Problem {
   std::vector<int> lengths;    // Of the sequences.
   std::vector<int> sequences;  // Of each row.
   std::vector<int32_t> ends;
-  int odd = 0;  // Of numbers in K, V and the queries, as for Number.
+  int odd = 0;       // Of numbers in K, V and the queries, as for Number.
+  size_t lacks = 0;  // Floats that the room for partials is too small by.
+
+  void Add(int sequence, int32_t end) {
+    sequences.push_back(sequence);
+    ends.push_back(end);
+  }
 };
 
 class AttendTest : public AttentionTest {
  protected:
+  // In one pass over each context, and by splits.
   void Check(const Problem& p) {
     const Model& model = p.model;
     const int head_dim = model.head_dim;
@@ -200,6 +207,7 @@ class AttendTest : public AttentionTest {
     }
     TestRows q(gpu_.get(), rng_, rows, model.heads * head_dim + 3, p.odd);
     TestRows out(gpu_.get(), rng_, rows, model.heads * head_dim + 6);
+    const TestRows out_of_splits = out.Copy();
     TestRows sinks(gpu_.get(), rng_, 1, model.heads);
     std::vector<int32_t> ends = p.ends;
     ends.push_back(0);
@@ -215,7 +223,11 @@ class AttendTest : public AttentionTest {
     call.window = p.window;
     call.ends = {device_ends.get(), 0};
     if (p.sinks) call.sinks = sinks.view();
-    ops_->Attend(cache.Send(p.sequences), call);
+    const KvView kv = cache.Send(p.sequences);
+    ops_->Attend(kv, call);
+    call.out = out_of_splits.rows();
+    call.splits = MostSplits(p.ends, p.window);
+    CheckUsedPartials(kv, call, p.lacks);
 
     for (int r = 0; r < rows; ++r) {
       const int end = p.ends[static_cast<size_t>(r)];
@@ -243,9 +255,30 @@ class AttendTest : public AttentionTest {
         }
       }
     }
-    EXPECT_TRUE(out.Match()) << NameOf(model) << ", window " << p.window << ", soft cap "
-                             << p.soft_cap << ", sinks " << p.sinks << ", odd " << p.odd
-                             << ", rows " << rows;
+    const std::string what = NameOf(model) + ", window " + std::to_string(p.window) +
+                             ", soft cap " + std::to_string(p.soft_cap) + ", sinks " +
+                             std::to_string(p.sinks) + ", odd " + std::to_string(p.odd) +
+                             ", rows " + std::to_string(rows);
+    EXPECT_TRUE(out.Match()) << what;
+    EXPECT_TRUE(out_of_splits.Match(out)) << what << ", by splits";
+  }
+
+  // Attends with room for partials; it is used where there are few rows and several splits.
+  void CheckUsedPartials(const KvView& kv, AttentionCall call, size_t lacks) {
+    constexpr size_t kBefore = 3;
+    const size_t used = static_cast<size_t>(call.rows * call.heads * call.splits) *
+                        static_cast<size_t>(PartialFloats(kv.head_dim));
+    const std::vector<uint32_t> nan(kBefore + used - lacks + (lacks > 0 ? 0 : 9), 0xFFFFFFFFU);
+    const auto room = Upload(gpu_.get(), nan);
+    call.partials = {room.get(), kBefore * sizeof(float)};
+    ops_->Attend(kv, call);
+    std::vector<uint32_t> after = Download<uint32_t>(gpu_.get(), {room.get(), 0}, nan.size());
+    const auto partials = after.begin() + kBefore;
+    const auto end = partials + static_cast<ptrdiff_t>(used - lacks);
+    EXPECT_EQ(std::any_of(partials, end, [](uint32_t bits) { return bits != 0xFFFFFFFFU; }),
+              call.splits > 1 && call.rows * kv.kv_heads < 1024 && lacks == 0);
+    std::fill(partials, end, 0xFFFFFFFFU);
+    EXPECT_EQ(after, nan);
   }
 
   // Rows of one sequence, at the edges of blocks, groups and splits.
@@ -334,6 +367,69 @@ TEST_F(AttendTest, ManyRows) {
       Check(p);
     }
   }
+}
+
+// Contexts of several splits, amid short ones.
+TEST_F(AttendTest, LongContexts) {
+  for (const Model& model : {Model{KvType::kF16, 16, 2, 2}, Model{KvType::kQ8_0, 16, 2, 1},
+                             Model{KvType::kQ8_0, 80, 1, 1}, Model{KvType::kF16, 256, 1, 1}}) {
+    const bool small = model.head_dim == 16;
+    Problem p;
+    p.model = model;
+    p.lengths = {5000, 3100, 1};
+    p.Add(0, 5000);
+    if (small) Check(p);
+    p.sinks = model.head_dim != 80;
+    p.soft_cap = model.head_dim == 80 ? 3.0F : 0.0F;
+    // Four that share a group, and the edge of a split in it; then single ones.
+    for (const int end : {1023, 1024, 1025}) p.Add(0, end);
+    for (const int end : {3071, 3072, 3073, 3074}) p.Add(1, end);
+    p.Add(2, 1);
+    p.Add(1, 3000);
+    Check(p);
+    // These begin in a later split, some of them at its edge.
+    for (const int window : {1, 1024, 2000}) {
+      p.window = window;
+      if (small) Check(p);
+    }
+  }
+}
+
+// A long context among so many rows that heads share what is read, and among still more.
+TEST_F(AttendTest, ALongContextAmongManyRows) {
+  for (const Model& model : {Model{KvType::kQ8_0, 16, 6, 2}, Model{KvType::kF16, 16, 16, 16}}) {
+    Problem p;
+    p.model = model;
+    p.lengths = {2100, 90};
+    for (int r = 0; r < 64; ++r) p.Add(r % 7 == 0 ? 0 : 1, r % 7 == 0 ? 2000 + r : 1 + r);
+    Check(p);
+  }
+}
+
+TEST_F(AttendTest, TooLittleRoomForPartialsIsLeftAlone) {
+  Problem p = Edges({KvType::kF16, 16, 2, 1});
+  p.lacks = 1;
+  Check(p);
+}
+
+TEST(MostSplits, AreThoseThatARowSees) {
+  const std::vector<int32_t> ends = {0, 1, 1024, 3072, 2049};
+  EXPECT_EQ(MostSplits({}, 0), 1);
+  EXPECT_EQ(MostSplits(std::vector<int32_t>{0, 1, 1024}, 0), 1);
+  EXPECT_EQ(MostSplits(std::vector<int32_t>{1025, 7}, 0), 2);
+  EXPECT_EQ(MostSplits(ends, 0), 3);
+  EXPECT_EQ(MostSplits(ends, 1), 1);
+  EXPECT_EQ(MostSplits(ends, 2), 2);  // 2047 and 2048.
+  EXPECT_EQ(MostSplits(ends, 1025), 2);
+  EXPECT_EQ(MostSplits(ends, 1026), 3);  // From 1023 to 2048.
+}
+
+TEST(PartialBytes, SufficeOrAreBounded) {
+  EXPECT_EQ(PartialBytes(64, 8, 4, 512, 1024), 0U);
+  // Two splits. Of more rows there are groups enough.
+  EXPECT_EQ(PartialBytes(64, 8, 4, 5, 1025), 5U * 8 * 2 * (64 + 16) * 4);
+  EXPECT_EQ(PartialBytes(64, 8, 4, 512, 1025), 255U * 8 * 2 * (64 + 16) * 4);
+  EXPECT_EQ(PartialBytes(128, 32, 8, 512, 1 << 20), size_t{64} << 20);
 }
 
 // Infinities and NaN that rows do see; and a row that sees nothing.

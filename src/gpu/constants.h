@@ -29,11 +29,17 @@ struct Constant {
   const char* name;
   int value;
 };
-inline constexpr Constant kConstants[] = {
-    {"ROW_LANES", kRowLanes},           {"KV_LANES", kKvLanes}, {"LOGIT_LANES", kLogitLanes},
-    {"MATMUL_LANES", kMatMulLanes},     {"CHUNK", kRowChunk},   {"QUERIES", kQueries},
-    {"TILE_ROWS", kTileRows},           {"SLICES", kSlices},    {"FEW_LANES", kFewLanes},
-    {"PANEL_COLS", kernels::kPanelCols}};
+inline constexpr Constant kConstants[] = {{"ROW_LANES", kRowLanes},
+                                          {"KV_LANES", kKvLanes},
+                                          {"LOGIT_LANES", kLogitLanes},
+                                          {"MATMUL_LANES", kMatMulLanes},
+                                          {"CHUNK", kRowChunk},
+                                          {"QUERIES", kQueries},
+                                          {"TILE_ROWS", kTileRows},
+                                          {"SLICES", kSlices},
+                                          {"FEW_LANES", kFewLanes},
+                                          {"PANEL_COLS", kernels::kPanelCols},
+                                          {"PARTIAL_EXTRA", kernels::PartialFloats(0)}};
 
 }  // namespace ropeway::gpu
 

@@ -18,7 +18,7 @@ using kernels::WeightType;
 constexpr const char* kRowKernels[] = {"rms_norm", "layer_norm", "rope",          "activate",
                                        "add",      "scale",      "gather",        "sum_scaled",
                                        "sigmoid",  "pack",       "choose_experts"};
-constexpr const char* kAttentionKernels[] = {"store_kv", "attend"};
+constexpr const char* kAttentionKernels[] = {"store_kv", "attend", "attend_merge"};
 constexpr const char* kLogitsKernels[] = {"finish_logits", "largest"};
 constexpr const char* kTypeKernels[] = {"matmul", "unpack"};
 constexpr const char* kQuantisedTypeKernels[] = {"matmul", "matmul_few", "unpack"};

@@ -87,7 +87,17 @@ struct AttentionCall {
   View ends;              // [rows] int32: a row sees the positions before this one ...
                           // ... and with a window only the last `window` of them.
   View sinks;             // [heads] f32; none: no sinks.
+  int32_t splits = 1;     // At least MostSplits of the rows.
+  // From here to its buffer's end is room for partials: see PartialBytes. None, or too little: each
+  // context is computed by one group of lanes.
+  View partials;
 };
+
+// The most splits (kernels::kSplitTokens) that one of the rows sees.
+int MostSplits(std::span<const int32_t> ends, int window);
+// Room with which splits are computed apart wherever that pays, unless it would be more than 64
+// MiB: then only as long as the rows times the splits of the longest context fit.
+size_t PartialBytes(int head_dim, int heads, int kv_heads, int max_rows, int max_positions);
 
 class Ops {
  public:
@@ -142,7 +152,8 @@ class Ops {
   // Writes K and V of each row's heads to its place. `slots`: [rows] int32, the row's position; -1:
   // nothing is written.
   void StoreKv(const KvView& kv, Rows k, Rows v, View slots, int rows);
-  // Over all splits, merged and normalised.
+  // Over all splits, merged and normalised. Where there are few rows and several splits, these are
+  // computed by groups of lanes of their own.
   void Attend(const KvView& kv, const AttentionCall& call);
 
   // ops_logits.cc

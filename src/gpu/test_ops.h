@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gpu/ops.h"
@@ -68,12 +69,19 @@ class TestRows {
 
   void Send() { device_ = Upload(gpu_, host_); }
 
+  // In memory of its own.
+  TestRows Copy() const { return TestRows(gpu_, stride_, host_); }
+
   // The device has what is here.
-  ::testing::AssertionResult Match() const {
-    return AllSameBits(host_, Download<float>(gpu_, {device_.get(), 0}, host_.size()));
+  ::testing::AssertionResult Match() const { return Match(*this); }
+  ::testing::AssertionResult Match(const TestRows& expected) const {
+    return AllSameBits(expected.host_, Download<float>(gpu_, {device_.get(), 0}, host_.size()));
   }
 
  private:
+  TestRows(Gpu* gpu, int stride, std::vector<float> host)
+      : gpu_(gpu), stride_(stride), host_(std::move(host)), device_(Upload(gpu, host_)) {}
+
   static constexpr size_t kBefore = 5;
 
   Gpu* gpu_;

@@ -146,13 +146,42 @@ DEVICE void AddValues(GLOBAL const uchar *block, int slot, int after, TO_SHARED 
 #define SEEN_BEGIN(j, group) (begins[j] > (group) ? begins[j] : (group))
 #define SEEN_END(j, group) (after[j] < (group) + SOFTMAX_TOKENS ? after[j] : (group) + SOFTMAX_TOKENS)
 
-// Group (x, y) has row x and the y-th `tile_heads` heads, counted for each KV head anew. It takes the next rows, too,
-// as far as they are of its sequence and it has queries left; their own groups have nothing to do then.
+// The first position that a row sees.
+DEVICE int FirstSeen(int window, int end) { return window > 0 && end > window ? end - window : 0; }
+
+// A partial is as kernels::PartialFloats has it: the sum over V, then m and l. That of query j in the group's slot:
+#define PARTIAL_FLOATS(head_dim) (ulong)((head_dim) + PARTIAL_EXTRA)
+#define PARTIAL_ROW(j) ((row + (j) / own_heads) * heads + head + (j) % own_heads)
+#define PARTIAL(j) \
+  (AT(float, partials) + ((ulong)PARTIAL_ROW(j) * (ulong)slots + (ulong)slot) * PARTIAL_FLOATS(head_dim))
+
+// Adds another split's m and l to those of the splits before it. The sums over V are multiplied with these factors.
+DEVICE void Merge(float m, float l, float *all_m, float *all_l, float *old_factor, float *new_factor) {
+  const float m_both = MaxIgnoringNan(*all_m, m);
+  *old_factor = Exp(*all_m - m_both);
+  *new_factor = Exp(m - m_both);
+  *all_l = FMA(*all_l, *old_factor, l * *new_factor);
+  *all_m = m_both;
+}
+
+// A sink is one more position, whose V is 0: only the sum's old factor is used.
+DEVICE void AddSink(float sink, float *all_m, float *all_l, float *old_factor) {
+  float unused;
+  Merge(sink, 1.0f, all_m, all_l, old_factor, &unused);
+}
+
+// Group (x, y) has row x % rows and the y-th `tile_heads` heads, counted for each KV head anew. It takes the next rows,
+// too, as far as they are of its sequence and it has queries left; their own groups have nothing to do then.
+//
+// With one slot it takes all splits of the context, merges them, and writes `out`. With more it takes the splits whose
+// number is x / rows modulo `slots`, and writes each one's partial for attend_merge: no row sees more than `slots`
+// splits, so that each has a place of its own, [row][head][slot] in `partials`.
 //
 // A query's first lane, of its number, keeps the m and l of the current split and of those before it.
-KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int rows, int tile_heads, int heads_of_kv, float factor,
-              float soft_cap, int window, VIEW(ends), int has_sinks, VIEW(sinks), int head_dim, int is_q8, VIEW(pool),
-              int head_bytes, int block_lines, VIEW(tables), VIEW(row_tables), int table_step, int table_first) {
+KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int rows, int heads, int tile_heads, int heads_of_kv,
+              float factor, float soft_cap, int window, VIEW(ends), int has_sinks, VIEW(sinks), int head_dim, int is_q8,
+              VIEW(pool), int head_bytes, int block_lines, VIEW(tables), VIEW(row_tables), int table_step,
+              int table_first, int slots, VIEW(partials)) {
   SHARED float query[QUERIES * MOST_HEAD_DIM];
   SHARED float o[QUERIES * MOST_HEAD_DIM];      // Of the split. A lane has the same elements of it all the time.
   SHARED float all_o[QUERIES * MOST_HEAD_DIM];  // Of those before it.
@@ -165,20 +194,34 @@ KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int ro
   SHARED float alphas[QUERIES * BATCH_GROUPS];
   SHARED float old_factor[QUERIES];  // At the end of a split: of what was before it,
   SHARED float new_factor[QUERIES];  // and of what it adds.
-  SHARED int merge[QUERIES];         // 0: it adds nothing; 1: it is the first one that does; 2: it is a later one.
+  // 0: it adds nothing; 1: it is the first one that does; 2: it is a later one; 3: attend_merge will know.
+  SHARED int merge[QUERIES];
   SHARED int begins[QUERIES];
   SHARED int after[QUERIES];
   SHARED int blocks[BATCH / BLOCK_TOKENS];
   const int lane = LANE();
 
   const int tile_rows = QUERIES / tile_heads;
-  const int row = GROUP_X();
+  const int row = GROUP_X() % rows;
+  const int slot = GROUP_X() / rows;
   const int table = AT(int, row_tables)[row];
   if (row % tile_rows != 0 && AT(int, row_tables)[row - 1] == table) return;
   int own_rows = 1;
   while ((row + own_rows) % tile_rows != 0 && row + own_rows < rows && AT(int, row_tables)[row + own_rows] == table) {
     ++own_rows;
   }
+  int end = 0;
+  int begin = AT(int, ends)[row];
+  for (int i = 0; i < own_rows; ++i) {
+    const int row_end = AT(int, ends)[row + i];
+    const int row_begin = FirstSeen(window, row_end);
+    begin = row_begin < begin ? row_begin : begin;
+    end = row_end > end ? row_end : end;
+  }
+  const int first_split = begin / SPLIT_TOKENS;
+  const int own_split = first_split + (slot + slots - first_split % slots) % slots;
+  int batch = (own_split == first_split ? begin : own_split * SPLIT_TOKENS) / BATCH * BATCH;
+  if (slots > 1 && batch >= end) return;
   const int tiles = (heads_of_kv + tile_heads - 1) / tile_heads;
   const int kv_head = GROUP_Y() / tiles;
   const int tile_begin = GROUP_Y() % tiles * tile_heads;
@@ -187,9 +230,9 @@ KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int ro
   const int queries = own_rows * own_heads;  // Query j is of row + j / own_heads and head + j % own_heads.
 
   if (lane < QUERIES) {
-    const int end = lane < queries ? AT(int, ends)[row + lane / own_heads] : 0;
-    after[lane] = end;
-    begins[lane] = window > 0 && end > window ? end - window : 0;
+    const int row_end = lane < queries ? AT(int, ends)[row + lane / own_heads] : 0;
+    after[lane] = row_end;
+    begins[lane] = FirstSeen(window, row_end);
   }
   for (int e = lane; e < queries * head_dim; e += LANES()) {
     const int j = e / head_dim;
@@ -201,12 +244,6 @@ KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int ro
     for (int i = 0; i < FOUR; ++i) o[e + i] = all_o[e + i] = 0.0f;
   }
   BARRIER();
-  int begin = begins[0];
-  int end = after[0];
-  for (int j = 1; j < queries; ++j) {
-    begin = begins[j] < begin ? begins[j] : begin;
-    end = after[j] > end ? after[j] : end;
-  }
 
   float m = -AS_FLOAT(RW_INF_BITS);
   float l = 0.0f;
@@ -215,7 +252,7 @@ KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int ro
   float all_l = 0.0f;
   int all_empty = 1;
 
-  for (int batch = begin / BATCH * BATCH; batch < end; batch += BATCH) {
+  for (; batch < end; batch += BATCH) {
     const int position = batch + FOUR * lane;
     const int in_block = position % BLOCK_TOKENS;
     int seen = 0;        // A bit for each query and position.
@@ -341,19 +378,21 @@ KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int ro
     // The split ends here.
     if (batch + BATCH >= end || (batch + BATCH) % SPLIT_TOKENS == 0) {
       if (lane < queries) {
-        merge[lane] = empty ? 0 : all_empty ? 1 : 2;
+        merge[lane] = empty ? 0 : slots > 1 ? 3 : all_empty ? 1 : 2;
         if (merge[lane] == 1) {
           all_m = m;
           all_l = l;
           all_empty = 0;
         } else if (merge[lane] == 2) {
-          const float m_both = MaxIgnoringNan(all_m, m);
-          const float a = Exp(all_m - m_both);
-          const float b = Exp(m - m_both);
-          all_l = FMA(all_l, a, l * b);
-          all_m = m_both;
+          float a;
+          float b;
+          Merge(m, l, &all_m, &all_l, &a, &b);
           old_factor[lane] = a;
           new_factor[lane] = b;
+        } else if (merge[lane] == 3) {
+          GLOBAL float *to = PARTIAL(lane) + head_dim;
+          to[0] = m;
+          to[1] = l;
         }
         m = -AS_FLOAT(RW_INF_BITS);
         l = 0.0f;
@@ -365,28 +404,73 @@ KERNEL(KV_LANES) attend(VIEW(q), int q_stride, VIEW(out), int out_stride, int ro
         for (int i = e; i < e + FOUR; ++i) {
           if (merge[j] == 1) all_o[i] = o[i];
           if (merge[j] == 2) all_o[i] = FMA(all_o[i], old_factor[j], o[i] * new_factor[j]);
+          if (merge[j] == 3) PARTIAL(j)[i % head_dim] = o[i];
           o[i] = 0.0f;
         }
       }
+      batch += (slots - 1) * SPLIT_TOKENS;  // The splits of other groups.
       BARRIER();
     }
   }
 
   if (lane < queries) {
     if (has_sinks) {
-      const float sink = AT(float, sinks)[head + lane % own_heads];
-      const float m_both = MaxIgnoringNan(all_m, sink);
-      const float a = Exp(all_m - m_both);
-      all_l = FMA(all_l, a, Exp(sink - m_both));
+      float a;
+      AddSink(AT(float, sinks)[head + lane % own_heads], &all_m, &all_l, &a);
       old_factor[lane] = a;
     }
     new_factor[lane] = all_l;
   }
   BARRIER();
+  if (slots > 1) return;
   for (int e = lane; e < queries * head_dim; e += LANES()) {
     const int j = e / head_dim;
     const float sum = has_sinks ? all_o[e] * old_factor[j] : all_o[e];
     AT(float, out)[(ulong)(row + j / own_heads) * (ulong)out_stride +
                    (ulong)((head + j % own_heads) * head_dim + e % head_dim)] = sum / new_factor[j];
+  }
+}
+
+// Group (x, y) has row x and head y: merges the partials of the splits that the row sees.
+KERNEL(KV_LANES) attend_merge(VIEW(partials), int slots, VIEW(out), int out_stride, int heads, int head_dim, int window,
+                    VIEW(ends), int has_sinks, VIEW(sinks)) {
+  const int row = GROUP_X();
+  const int head = GROUP_Y();
+  const int end = AT(int, ends)[row];
+  const int first_split = FirstSeen(window, end) / SPLIT_TOKENS;
+  GLOBAL const float *own =
+      AT(float, partials) + (ulong)(row * heads + head) * (ulong)slots * PARTIAL_FLOATS(head_dim);
+
+  float o[MOST_HEAD_DIM / KV_LANES];  // Every KV_LANES-th element, from the lane's number on.
+  for (int i = 0; i < MOST_HEAD_DIM / KV_LANES; ++i) o[i] = 0.0f;
+  float m = -AS_FLOAT(RW_INF_BITS);
+  float l = 0.0f;
+  for (int split = first_split; split * SPLIT_TOKENS < end; ++split) {
+    GLOBAL const float *from = own + (ulong)(split % slots) * PARTIAL_FLOATS(head_dim);
+    if (split == first_split) {
+      m = from[head_dim];
+      l = from[head_dim + 1];
+      for (int i = 0; i < MOST_HEAD_DIM / KV_LANES; ++i) {
+        const int e = LANE() + i * KV_LANES;
+        if (e < head_dim) o[i] = from[e];
+      }
+    } else {
+      float a;
+      float b;
+      Merge(from[head_dim], from[head_dim + 1], &m, &l, &a, &b);
+      for (int i = 0; i < MOST_HEAD_DIM / KV_LANES; ++i) {
+        const int e = LANE() + i * KV_LANES;
+        if (e < head_dim) o[i] = FMA(o[i], a, from[e] * b);
+      }
+    }
+  }
+  if (has_sinks) {
+    float a;
+    AddSink(AT(float, sinks)[head], &m, &l, &a);
+    for (int i = 0; i < MOST_HEAD_DIM / KV_LANES; ++i) o[i] = o[i] * a;
+  }
+  for (int i = 0; i < MOST_HEAD_DIM / KV_LANES; ++i) {
+    const int e = LANE() + i * KV_LANES;
+    if (e < head_dim) AT(float, out)[(ulong)row * (ulong)out_stride + (ulong)(head * head_dim + e)] = o[i] / l;
   }
 }
