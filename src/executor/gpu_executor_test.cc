@@ -198,6 +198,35 @@ TEST(GpuExecutorTest, APlantedKernelIsCaught) {
   }
 }
 
+// Its splits are computed apart; and one of few rows, then one of many.
+TEST(GpuExecutorTest, ALongContextHasTheBitsOfTheCpu) {
+  const auto model = LoadTiny({.context_length = 4096});
+  static bool reversed;
+  How how;
+  how.chunk = how.max_rows = 512;
+  const std::vector<Sequence> crowd = {MakeSequence(3000, 3, 5, 0.8F)};
+  std::vector<Sequence> many = crowd;
+  for (int i = 0; i < 40; ++i) {
+    many.push_back(MakeSequence(1 + i % 3, 9, static_cast<uint64_t>(i + 9), 0.0F));
+  }
+  const auto expected = RunTogether(model, how, many);
+  how.make = [](const std::shared_ptr<const Weights>& weights, const How& h) {
+    auto gpu = std::make_unique<FailingGpu>(gpu::testing::OpenTestGpu());
+    if (reversed) {
+      gpu->Plant("own + (ulong)(split % slots)",
+                 "own + (ulong)((first_split + (end - 1) / SPLIT_TOKENS - split) % slots)");
+    }
+    return std::unique_ptr<Executor>(
+        std::make_unique<GpuExecutor>(std::move(gpu), weights, Best(), h.threads, h.kv_type));
+  };
+  ExpectSame(expected, RunTogether(model, how, many), "one of many");
+  const std::vector<Outcome> alone = {expected[0]};
+  ExpectSame(alone, RunTogether(model, how, crowd), "alone");
+  reversed = true;
+  std::string where;
+  EXPECT_FALSE(Same(alone, RunTogether(model, how, crowd), &where));
+}
+
 TEST(GpuExecutorTest, SumsOfHiddenStatesAreTheCpus) {
   std::vector<Sequence> crowd = CrowdOfFour();
   crowd[1].generate = crowd[3].generate = 0;

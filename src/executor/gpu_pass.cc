@@ -95,6 +95,7 @@ Status GpuPass::AllocateInputs(const PlanLimits& limits, RowInputs* inputs) {
     begins.push_back(bytes);
     bytes += Reserve(values, rows);
   }
+  Reserve(&inputs->splits, limits.windows.size());
   for (std::vector<float>* values : {&inputs->cos_sin, &inputs->window_cos_sin}) {
     begins.push_back(bytes);
     bytes += Reserve(values, rows * dim);
@@ -145,6 +146,8 @@ Status GpuPass::Allocate(const PlanLimits& limits, const std::vector<TokenId>& a
       {&attention_.at, floats(rows, config_.q_size())},
       {&k_.at, floats(rows, config_.kv_size())},
       {&v_.at, floats(rows, config_.kv_size())},
+      {&partials_, gpu::PartialBytes(config_.head_dim, config_.num_heads, config_.num_kv_heads,
+                                     limits.max_rows, limits.max_positions)},
       {&gate_, inner},
       {&up_, inner},
       {&packed_.levels, gpu::PackedRows::LevelBytes(packed)},
@@ -225,6 +228,10 @@ void GpuPass::Fill(const core::Batch& batch, const RowSet& set, RowInputs* input
     };
     add(full, &inputs->cos_sin);
     add(windowed, &inputs->window_cos_sin);
+  }
+  inputs->splits.clear();
+  for (const int32_t window : pool_.groups.windows) {
+    inputs->splits.push_back(gpu::MostSplits(inputs->ends, window));
   }
 }
 
@@ -357,6 +364,9 @@ void GpuPass::Attend(const RowInputs& in, int layer) {
   call.window = config_.window(layer);
   call.ends = in.at_ends;
   call.sinks = weights_.layers()[static_cast<size_t>(layer)].sinks;
+  const model::KvGroups::Place& place = pool_.groups.places[static_cast<size_t>(layer)];
+  call.splits = in.splits[static_cast<size_t>(place.group)];
+  call.partials = partials_;
   ops_.Attend(KvOf(in, layer), call);
 }
 

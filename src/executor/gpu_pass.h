@@ -73,6 +73,7 @@ class GpuPass {
     std::vector<int32_t> slots;         // Where K and V are stored; -1: nowhere.
     std::vector<int32_t> ends;          // A row sees the positions before this one.
     std::vector<int32_t> row_tables;    // Where its block table begins.
+    std::vector<int32_t> splits;        // Of each group of layers: the most that a row sees.
     std::vector<float> cos_sin;         // [rows][rope.dim], of layers that see all positions ...
     std::vector<float> window_cos_sin;  // ... and of those with a window.
     gpu::View at_ids, at_positions, at_slots, at_ends, at_row_tables, at_cos_sin, at_window;
@@ -137,9 +138,10 @@ class GpuPass {
   gpu::Rows k_;
   gpu::Rows v_;
   gpu::Rows attention_;
-  gpu::Rows y_;     // [rows][hidden]
-  gpu::View gate_;  // [rows, or uses of experts][intermediate size]
-  gpu::View up_;    // as gate_
+  gpu::View partials_;  // Of attention, while its splits are computed apart.
+  gpu::Rows y_;         // [rows][hidden]
+  gpu::View gate_;      // [rows, or uses of experts][intermediate size]
+  gpu::View up_;        // as gate_
   gpu::PackedRows packed_;
   gpu::Rows logits_;       // [logits_rows_][vocab_size]
   gpu::View largest_;      // [logits_rows_] f32
