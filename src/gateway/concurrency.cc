@@ -1,6 +1,7 @@
 #include "gateway/concurrency.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ropeway::gateway {
 
@@ -9,44 +10,51 @@ void LearnedPlaces::set_most(int most, bool start_there) {
   limit_ = start_there ? most_ : Bounded(limit_);
 }
 
-void LearnedPlaces::OnFirstByte(base::Duration took, int32_t prompt_tokens) {
+void LearnedPlaces::OnFirstByte(base::Duration took, int32_t prompt_tokens, base::TimePoint now) {
+  if (tries_ == kTries && now - took < fell_) {  // It says nothing of the last try.
+    ++earlier_;
+    return;
+  }
   const int32_t tokens = std::max(prompt_tokens, kLeastPrompt);
   if (num_samples_ < kMaxSamples) {
     samples_[num_samples_++] = base::ToSeconds(took) / tokens;
     prompt_tokens_ += tokens;
   }
-  EndSample();
+  EndSample(now);
 }
 
-void LearnedPlaces::OnFailure() {
+void LearnedPlaces::OnFailure(base::TimePoint now) {
   ++failures_;
-  EndSample();
+  EndSample(now);
 }
 
 void LearnedPlaces::OnBusy(int in_flight, base::TimePoint now) {
   if (now < next_busy_) return;
   next_busy_ = now + kPause;
-  BeginWindow(Fewer(std::min(limit_, std::max(in_flight, 1))));
+  tries_ = 0;
+  BeginWindow(Fewer(std::min(limit_, std::max(in_flight, 1))), now);
 }
 
-void LearnedPlaces::BeginWindow(int limit) {
-  limit_ = Bounded(limit);
+void LearnedPlaces::BeginWindow(int limit, base::TimePoint now) {
+  const int before = std::exchange(limit_, Bounded(limit));
+  if (limit_ < before) fell_ = now;
   full_ = false;
-  count_ = failures_ = 0;
+  count_ = failures_ = earlier_ = 0;
   num_samples_ = 0;
   prompt_tokens_ = 0.0;
 }
 
-void LearnedPlaces::EndSample() {
+void LearnedPlaces::EndSample(base::TimePoint now) {
   if (++count_ < std::max(kWindow, limit_ / 2)) return;
   const bool grown = HasGrown() && by_latency_;
-  if (!grown) tries_ = 0;
-  if (failures_ > kFailures * count_) {
-    BeginWindow(Fewer(limit_));
+  const bool failing = failures_ > kFailures * (count_ + earlier_);
+  if (failing || !grown) tries_ = 0;
+  if (failing) {
+    BeginWindow(Fewer(limit_), now);
   } else if (grown) {
-    BeginWindow(OthersWait() ? fell_from_ : Fewer(limit_));
+    BeginWindow(OthersWait() ? fell_from_ : Fewer(limit_), now);
   } else {
-    BeginWindow(full_ ? limit_ + kIncrease : limit_);
+    BeginWindow(full_ ? limit_ + kIncrease : limit_, now);
   }
 }
 

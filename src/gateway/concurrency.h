@@ -29,7 +29,8 @@ struct PlacesOptions {
 //     compute; what a token takes grows with the batch, and says little. Where kTries windows in a
 //     row fell for that and the time is not much less, the requests that wait there are others':
 //     the places are again what they were, and the time is what is usual there. Else other clients
-//     of the backend would take all of it.
+//     of the backend would take all of it. Whether it is less is said by requests that were sent
+//     when the places had fallen: earlier ones wait behind as many as there were then.
 //   - else they grow by kIncrease, if all were in use in the window.
 //
 // A backend that says it is busy lowers them at once, to kDecrease of what it has in flight, at
@@ -65,20 +66,20 @@ class LearnedPlaces {
 
   // So many are in flight, now that one more was sent.
   void OnSent(int in_flight) { full_ = full_ || in_flight >= limit_; }
-  void OnFirstByte(base::Duration took, int32_t prompt_tokens);
-  void OnFailure();
+  void OnFirstByte(base::Duration took, int32_t prompt_tokens, base::TimePoint now);
+  void OnFailure(base::TimePoint now);
   void OnBusy(int in_flight, base::TimePoint now);
 
  private:
   static constexpr size_t kMaxSamples = 128;
 
   int Bounded(int limit) const { return std::clamp(limit, std::min(least_, most_), most_); }
-  void EndSample();
+  void EndSample(base::TimePoint now);
   bool HasGrown();  // Notes the window's median.
   // The time has grown in this window too. Whether it is for others' requests.
   bool OthersWait();
   static int Fewer(int limit) { return static_cast<int>(kDecrease * limit); }
-  void BeginWindow(int limit);
+  void BeginWindow(int limit, base::TimePoint now);
 
   const int least_;
   int most_;
@@ -87,6 +88,7 @@ class LearnedPlaces {
   bool full_ = false;  // In this window all places were in use.
   int count_ = 0;      // First bytes and failures of this window.
   int failures_ = 0;
+  int earlier_ = 0;                            // First bytes in this window that do not count.
   std::array<double, kMaxSamples> samples_{};  // Seconds per token, of this window.
   size_t num_samples_ = 0;
   double prompt_tokens_ = 0.0;  // Sum over the samples.
@@ -95,6 +97,7 @@ class LearnedPlaces {
   int tries_ = 0;               // Windows in a row for whose time the places fell, of kTries.
   double fell_at_ = 0.0;        // The median of the first of them,
   int fell_from_ = 0;           // and the places before it.
+  base::TimePoint fell_{};      // When the places last fell.
   base::TimePoint next_busy_{};
 };
 

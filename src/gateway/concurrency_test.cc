@@ -15,12 +15,14 @@ using std::chrono::seconds;
 
 constexpr PlacesOptions kPlacesBounds = {.start = 16, .least = 2, .most = 64};
 
-// A window of requests that use all places and take so long to their first byte.
+// A window of requests that use all places and take so long to their first byte. All are sent when
+// the one before is answered.
 void OnePlacesWindow(LearnedPlaces* places, base::Duration took, int32_t prompt = 100) {
+  static base::TimePoint now{};
   const int before = std::max(LearnedPlaces::kWindow, places->limit() / 2);
   for (int i = 0; i < before; ++i) {
     places->OnSent(places->limit());
-    places->OnFirstByte(took, prompt);
+    places->OnFirstByte(took, prompt, now += took);
   }
 }
 
@@ -36,7 +38,7 @@ TEST(LearnedPlacesTest, TheyStayWhereTheyAreNotUsed) {
   LearnedPlaces places(kPlacesBounds, true);
   for (int i = 0; i < 100; ++i) {
     places.OnSent(3);
-    places.OnFirstByte(milliseconds(100), 100);
+    places.OnFirstByte(milliseconds(100), 100, seconds(1));
   }
   EXPECT_EQ(places.limit(), 16);
 }
@@ -86,6 +88,36 @@ TEST(LearnedPlacesTest, AQueueOfOnesOwnIsGivenUp) {
   EXPECT_GE(places.limit(), 14);
 }
 
+// How long a request waits is decided when it is sent, so that fewer places show late.
+TEST(LearnedPlacesTest, WhetherItHelpedIsSaidByRequestsThatWereSentAfterwards) {
+  LearnedPlaces places(kPlacesBounds, true);
+  const auto answer = [&](int requests, base::Duration took, base::TimePoint now) {
+    for (int i = 0; i < requests; ++i) places.OnFirstByte(took, 100, now);
+  };
+  answer(8, seconds(1), seconds(1));
+  ASSERT_EQ(places.limit(), 16);
+  answer(24, seconds(4), seconds(10));  // Three windows.
+  ASSERT_EQ(places.limit(), 4);
+  answer(20, seconds(4), seconds(13));
+  EXPECT_EQ(places.limit(), 4) << "they were sent before";
+  LearnedPlaces alone = places;
+  for (int i = 0; i < 8; ++i) alone.OnFirstByte(seconds(1), 100, seconds(14));
+  EXPECT_EQ(alone.limit(), 4) << "it helped";
+  answer(8, seconds(4), seconds(14));
+  EXPECT_EQ(places.limit(), 16) << "it did not help";
+}
+
+// What a backend says of itself is no try that did not help.
+TEST(LearnedPlacesTest, ABusyBackendsPlacesDoNotComeBackForOthers) {
+  LearnedPlaces places({.start = 64, .least = 1, .most = 64}, true);
+  OnePlacesWindow(&places, milliseconds(100));
+  for (int i = 0; i < 2; ++i) OnePlacesWindow(&places, seconds(20));
+  places.OnBusy(4, seconds(1));
+  ASSERT_EQ(places.limit(), 2);
+  for (int i = 0; i < 2; ++i) OnePlacesWindow(&places, seconds(20));
+  EXPECT_LE(places.limit(), 2);
+}
+
 TEST(LearnedPlacesTest, LongPromptsAreNoQueue) {
   LearnedPlaces places(kPlacesBounds, true);
   OnePlacesWindow(&places, milliseconds(100), 100);
@@ -109,12 +141,12 @@ TEST(LearnedPlacesTest, WithReportedPlacesTheTimeSaysNothing) {
 
 TEST(LearnedPlacesTest, TheyFallWhenMoreThanAQuarterFails) {
   LearnedPlaces places(kPlacesBounds, true);
-  for (int i = 0; i < 5; ++i) places.OnFirstByte(milliseconds(10), 10);
-  for (int i = 0; i < 3; ++i) places.OnFailure();
+  for (int i = 0; i < 5; ++i) places.OnFirstByte(milliseconds(10), 10, seconds(1));
+  for (int i = 0; i < 3; ++i) places.OnFailure(seconds(1));
   EXPECT_EQ(places.limit(), 11);
   LearnedPlaces others(kPlacesBounds, true);
-  for (int i = 0; i < 6; ++i) others.OnFirstByte(milliseconds(10), 10);
-  for (int i = 0; i < 2; ++i) others.OnFailure();
+  for (int i = 0; i < 6; ++i) others.OnFirstByte(milliseconds(10), 10, seconds(1));
+  for (int i = 0; i < 2; ++i) others.OnFailure(seconds(1));
   EXPECT_EQ(others.limit(), 16) << "one of four happens";
 }
 

@@ -55,7 +55,7 @@ bool DispatchAttempts::OnFirstByte(DispatchEntry* entry) {
   entry->last_output = now_;
   Replica& replica = from_.replicas[entry->replica];
   const int32_t computed = std::max(0, entry->num_ids() - entry->cached);
-  replica.OnFirstByte(now_ - entry->sent, computed);
+  replica.OnFirstByte(now_ - entry->sent, computed, now_);
   from_.mover.Move(entry->id(), &entry->state, core::SequenceEvent::kCaughtUp);
   entry->computed = entry->num_ids();
   const int64_t done = std::min<int64_t>(entry->tokens_left, computed);

@@ -107,8 +107,8 @@ void Replica::OnSent(int64_t tokens, bool newcomer, base::TimePoint now) {
   learned_.OnSent(in_flight_ + kept);
 }
 
-void Replica::OnFirstByte(base::Duration took, int32_t prompt_tokens) {
-  learned_.OnFirstByte(took, prompt_tokens);
+void Replica::OnFirstByte(base::Duration took, int32_t prompt_tokens, base::TimePoint now) {
+  learned_.OnFirstByte(took, prompt_tokens, now);
 }
 
 void Replica::OnLeft(int64_t tokens, bool last) {
@@ -150,7 +150,7 @@ bool Replica::OnFailure(FailureKind kind, int retry_after_seconds, bool last, ba
   if (!probe_pending_) {
     next_probe_ = std::min(next_probe_, std::max(now, probe_sent_ + kProbeGap));
   }
-  if (kind == Kind::kBroken) learned_.OnFailure();
+  if (kind == Kind::kBroken) learned_.OnFailure(now);
   if (ejected_) return false;
   strikes_ += kind == Kind::kUnreachable ? 2 : 1;
   if (strikes_ < rules_.health.failures || (last && kind != Kind::kUnreachable)) return false;

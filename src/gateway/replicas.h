@@ -131,7 +131,7 @@ class Replica {
   void OnSent(int64_t tokens, bool newcomer, base::TimePoint now);
   // Some of the tokens that were outstanding are done.
   void OnTokens(int64_t tokens) { outstanding_ -= tokens; }
-  void OnFirstByte(base::Duration took, int32_t prompt_tokens);
+  void OnFirstByte(base::Duration took, int32_t prompt_tokens, base::TimePoint now);
   // A request is not there any more; `tokens` of it were outstanding. `last`: its tenant runs
   // nothing else here.
   void OnLeft(int64_t tokens, bool last);
