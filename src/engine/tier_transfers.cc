@@ -51,6 +51,7 @@ bool TierTransfers::HandOver(bool arrived) {
     }
   }
   stores_.clear();
+  if (!taken) flushes_ = false;
   return taken;
 }
 
@@ -68,7 +69,7 @@ bool TierTransfers::Put(Store* store) {
 bool TierTransfers::FinishStores() {
   // A lost device is the next step's failure.
   const bool taken = stores_.empty() || HandOver(executor_->FinishReads().ok());
-  if (flushes_ && unflushed_ && !kv_->anything_to_store()) {
+  if (flushes_ && unflushed_) {
     tier_->Flush();
     unflushed_ = false;
   }

@@ -119,7 +119,7 @@ class TierTransfers {
   base::TimePoint last_end_{};    // When the last read ended: the next read's time begins there.
   base::TimePoint last_block_{};  // When the tier brought something.
   bool unflushed_ = false;        // Something was put since the last flush.
-  bool flushes_ = false;          // All that waited is begun, and the tier has little pending.
+  bool flushes_ = false;          // All that waited is begun, and nothing of it was refused.
   Counts counts_;
 };
 

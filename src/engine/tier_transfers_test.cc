@@ -132,6 +132,19 @@ TEST_F(TierTransfersTest, WithoutAStepItWaits) {
   ExpectSound();
 }
 
+TEST_F(TierTransfersTest, WhatWasStoredIsFlushedAlsoWhereTheStepEndsASequence) {
+  Begin(12, 6, 32);
+  core::Sequence* const other = Run(New(3 * base::kBlockTokens, 0));
+  EXPECT_FALSE(transfers_->StoreSome(8));
+  ASSERT_TRUE(executor_.Wait().ok());
+  transfers_->HandOver();
+  Release(other);
+  EXPECT_TRUE(transfers_->FinishStores());
+  EXPECT_EQ(tier_.puts, 6);
+  EXPECT_EQ(tier_.flushes, 1);
+  EXPECT_TRUE(transfers_->anything_to_store());
+}
+
 TEST_F(TierTransfersTest, LittleIsUnderWayAtOnce) {
   Begin(6, 5, 6 * kMiB);
   transfers_->StoreSome(2);
