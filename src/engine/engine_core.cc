@@ -289,9 +289,9 @@ void EngineCore::Compute() {
     LoseDevice(std::move(status));
     return;
   }
-  transfers_.HandOver();
   masks_.AcceptSampled(&builder_, &*result);
   const base::Duration took = last_took_ = clock_->Now() - begin;
+  transfers_.HandOver();  // Before Apply, which asks the tier what it has.
   scheduler_.OnStep(took, *result);
   control_->OnStep(took, static_cast<double>(kv_.pool().num_free() + kv_.pool().num_cached()) /
                              kv_.pool().num_blocks());
