@@ -148,7 +148,7 @@ struct StepResult {
   // host.
   base::Duration device_busy{};
   int64_t copied_bytes = 0;
-  // The forward pass's part of the step's time, from Wait on, and of that, the sampling's.
+  // The forward pass's part of the step's time, Launch and Wait, and of that, the sampling's.
   base::Duration forward{};
   base::Duration sampling{};
   // The time between Launch and Wait, if it computed then.

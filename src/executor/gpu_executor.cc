@@ -116,6 +116,7 @@ void GpuExecutor::Launch(const core::Batch& batch) {
   begun_ = clock_.Now();
   launched_ = plan_->Build(batch);
   if (launched_.ok() && !batch.items.empty()) pass_->Begin(batch, *plan_);
+  asked_for_ = clock_.Now();
 }
 
 StatusOr<core::StepResult> GpuExecutor::Wait() {
@@ -131,8 +132,8 @@ StatusOr<core::StepResult> GpuExecutor::Wait() {
     done = Collect(*batch, &result);
     if (done.ok()) {
       const base::TimePoint now = clock_.Now();
-      result.forward = now - waited_from;
-      result.beside = waited_from - begun_;
+      result.beside = waited_from - asked_for_;
+      result.forward = now - begun_ - result.beside;
       result.device_busy = now - begun_ - result.sampling;
       result.experts_read = pass_->TakeExpertsRead();
       result.copied_bytes = pass_->TakeCopiedBytes() + std::exchange(copied_bytes_, 0);

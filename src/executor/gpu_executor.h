@@ -60,7 +60,8 @@ class GpuExecutor final : public Executor {
   const std::vector<TokenId> absent_;
   const core::Batch* batch_ = nullptr;  // Between Launch and Wait.
   Status launched_;                     // Why the step was not begun.
-  base::TimePoint begun_{};
+  base::TimePoint begun_{};             // When Launch was called,
+  base::TimePoint asked_for_{};         // and when it returned.
   GpuKvPool pool_;
   std::unique_ptr<gpu::Ops> ops_;
   std::unique_ptr<GpuModel> weights_;

@@ -89,9 +89,8 @@ class Weights {
   // The model that they are of. It may outlive them, where a device has a copy.
   const std::shared_ptr<const model::Model>& model() const { return model_; }
   const model::ModelConfig& config() const { return model_->config(); }
-  const kernels::Matrix& token_embedding() const {
-    return token_embedding_;
-  }  // [vocab_size, hidden_size]
+  // [vocab_size, hidden_size].
+  const kernels::Matrix& token_embedding() const { return token_embedding_; }
   const std::vector<LayerWeights>& layers() const { return layers_; }
   // [context_length, hidden_size], of PositionKind::kLearned.
   const kernels::Matrix& position_embedding() const { return position_embedding_; }

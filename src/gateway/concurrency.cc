@@ -47,6 +47,7 @@ void LearnedPlaces::BeginWindow(int limit, base::TimePoint now) {
 void LearnedPlaces::EndSample(base::TimePoint now) {
   if (++count_ < std::max(kWindow, limit_ / 2)) return;
   const bool grown = HasGrown() && by_latency_;
+  if (others_at_ > 0.0 && median_ < kHelped * others_at_) others_at_ = 0.0;  // They are gone.
   const bool failing = failures_ > kFailures * (count_ + earlier_);
   if (failing || !grown) tries_ = 0;
   if (failing) {
@@ -54,14 +55,15 @@ void LearnedPlaces::EndSample(base::TimePoint now) {
   } else if (grown) {
     BeginWindow(OthersWait() ? fell_from_ : Fewer(limit_), now);
   } else {
-    BeginWindow(full_ ? limit_ + kIncrease : limit_, now);
+    const int most = others_at_ > 0.0 ? std::max(limit_, fell_from_) : most_;
+    BeginWindow(full_ ? std::min(limit_ + kIncrease, most) : limit_, now);
   }
 }
 
 bool LearnedPlaces::OthersWait() {
   if (tries_ == kTries && median_ > kHelped * fell_at_) {
     tries_ = 0;
-    least_seconds_ = median_;
+    least_seconds_ = others_at_ = median_;
     return true;
   }
   if (tries_ == 0 || tries_ == kTries) {

@@ -76,7 +76,8 @@ class LearnedPlaces {
   int Bounded(int limit) const { return std::clamp(limit, std::min(least_, most_), most_); }
   void EndSample(base::TimePoint now);
   bool HasGrown();  // Notes the window's median.
-  // The time has grown in this window too. Whether it is for others' requests.
+  // The time has grown in this window too. Whether it is for others' requests. As long as it stays
+  // so, the places do not grow beyond what they were: the time would not tell how many are right.
   bool OthersWait();
   static int Fewer(int limit) { return static_cast<int>(kDecrease * limit); }
   void BeginWindow(int limit, base::TimePoint now);
@@ -97,6 +98,7 @@ class LearnedPlaces {
   int tries_ = 0;               // Windows in a row for whose time the places fell, of kTries.
   double fell_at_ = 0.0;        // The median of the first of them,
   int fell_from_ = 0;           // and the places before it.
+  double others_at_ = 0.0;      // The median when others were found to wait; 0: none do.
   base::TimePoint fell_{};      // When the places last fell.
   base::TimePoint next_busy_{};
 };
