@@ -41,8 +41,9 @@ class LossyExecutor final : public executor::Executor {
     inner_->ReadBlock(block, bytes);
   }
   Status FinishReads() override {
+    Status done = inner_->FinishReads();  // Ends them in any case.
     if (lose) return Status(StatusCode::kInternal, "lost");
-    return inner_->FinishReads();
+    return done;
   }
   void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) override {
     inner_->WriteBlock(block, bytes);

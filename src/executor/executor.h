@@ -53,7 +53,7 @@ class Executor {
   virtual void ReadBlock(core::BlockId block, std::span<std::byte> bytes) = 0;
   virtual void WriteBlock(core::BlockId block, std::span<const std::byte> bytes) = 0;
   // Ends the reads that were begun, whether or not a Launch without its Wait followed. Fails where
-  // the device is lost: the bytes are then nothing.
+  // the device is lost: the bytes are then nothing, and not written to any more either.
   [[nodiscard]] virtual Status FinishReads() = 0;
 };
 
