@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <future>
@@ -241,6 +242,10 @@ TEST(LlmEngineStatsTest, BatchesAreCountedWithTheirSizesAndTimes) {
     sinks.push_back(std::make_shared<TestSink>());
     test.Submit("ab", i == 1 ? 5 : 2, sinks.back());
   }
+  // A flush is for what came before it: a prompt that is still encoded did not.
+  ASSERT_TRUE(Eventually([&] {
+    return std::ranges::all_of(sinks, [](const auto& sink) { return sink->Get().admitted; });
+  }));
   test.engine->Flush();
   for (const auto& sink : sinks) sink->WaitEnd();
   ASSERT_TRUE(test.engine->Drain(seconds(60)).ok());
