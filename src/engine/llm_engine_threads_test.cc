@@ -282,9 +282,9 @@ TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThread
   test.options.queue.policy = "fcfs";
   test.control->CloseGate();
   test.Start();
-  // It has the only slot until all others have come.
+  // It has the only slot until all others have come, and is cancelled then.
   auto running = NewSink();
-  std::vector<uint64_t> ids = {test.Submit("running", 100, running)};
+  std::vector<uint64_t> ids = {test.Submit("running", 4000, running)};
   ASSERT_TRUE(Eventually([&] { return test.control->step_gate.waiting() == 1; }));
   std::vector<std::shared_ptr<TestSink>> sinks;
   for (int i = 0; i < 40; ++i) {
@@ -298,7 +298,15 @@ TEST(LlmEngineThreadsTest, RequestsStartInOrderOfSubmitWithSeveralFrontEndThread
       return info.state == service::RequestInfo::State::kEncoding;
     });
   }));
+  // The engine takes them between the steps of the first one, which has 4 seconds for it.
+  test.control->step_micros = 1000;
   test.control->OpenGate();
+  ASSERT_TRUE(Eventually([&] {
+    return std::ranges::all_of(sinks, [](const auto& sink) { return sink->Get().admitted; });
+  }));
+  test.control->step_micros = 0;
+  EXPECT_FALSE(running->Get().finish.has_value()) << "it was to outlast them";
+  EXPECT_TRUE(test.engine->Cancel(ids[0]).ok());
   for (const auto& sink : sinks) EXPECT_EQ(sink->WaitEnd().finish->reason, FinishReason::kLength);
   EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
   EXPECT_EQ(test.control->FirstSteps(), ids);
