@@ -40,6 +40,16 @@ How OnGpu(How how) {
   return how;
 }
 
+// A step that computes the sequence's prompt and samples a token. It refers to both.
+core::Batch SampleAfter(const Sequence& s, const std::vector<core::BlockId>& blocks) {
+  core::Batch batch;
+  core::BatchItem& item = batch.items.emplace_back();
+  item.tokens = item.ids = s.ids;
+  item.blocks = blocks;
+  item.sample = true;
+  return batch;
+}
+
 std::vector<Sequence> CrowdOfFour() {
   std::vector<Sequence> crowd;
   const std::vector<int> prompts = {1, 17, 41, 33};
@@ -130,9 +140,8 @@ TEST(GpuExecutorTest, TheHostsWeightsAreGivenUpOnceTheDeviceHasThem) {
 TEST(GpuExecutorTest, WhatIsDoneBeforeWaitIsNotTheForwardPass) {
   const Sequence s = MakeSequence(20, 1, 3, 0.0F);
   const std::vector<core::BlockId> blocks = {0, 1};
-  core::Batch batch;
-  batch.items = {
-      {.tokens = s.ids, .blocks = blocks, .sample = true, .ids = s.ids, .spec = &s.spec}};
+  core::Batch batch = SampleAfter(s, blocks);
+  batch.items[0].spec = &s.spec;
   GpuExecutor executor(gpu::testing::OpenTestGpu(), TinyModel(), Best(), 1);
   ASSERT_TRUE(executor.Init(1 << 20, 64, 4).ok());
   const auto begin = std::chrono::steady_clock::now();
@@ -279,11 +288,7 @@ TEST(GpuExecutorTest, AReadBringsWhatWasThereBeforeTheNextStep) {
   const std::vector<core::BlockId> blocks = {1};
   const auto compute = [&](uint64_t seed) {
     const Sequence s = MakeSequence(16, 1, seed, 0.0F);
-    core::Batch batch;
-    core::BatchItem& item = batch.items.emplace_back();
-    item.tokens = item.ids = s.ids;
-    item.blocks = blocks;
-    item.sample = true;
+    const core::Batch batch = SampleAfter(s, blocks);
     executor.Launch(batch);
     EXPECT_TRUE(executor.Wait().ok());
   };
@@ -314,11 +319,7 @@ TEST(GpuExecutorTest, ReadsOfExpertsAreCounted) {
     EXPECT_TRUE(executor->Init(kPoolBytes, 8, 1).ok());
     const Sequence s = MakeSequence(static_cast<int>(rows), 1, 1, 0.0F);
     const std::vector<core::BlockId> blocks = {0};
-    core::Batch batch;
-    core::BatchItem& item = batch.items.emplace_back();
-    item.tokens = item.ids = s.ids;
-    item.blocks = blocks;
-    item.sample = true;
+    const core::Batch batch = SampleAfter(s, blocks);
     executor->Launch(batch);
     const auto result = executor->Wait();
     EXPECT_TRUE(result.ok()) << result.status().message();
@@ -342,11 +343,7 @@ TEST(GpuExecutorTest, ALostDeviceIsSaid) {
   ASSERT_TRUE(layout.ok()) << layout.status().message();
   const Sequence s = MakeSequence(4, 1, 1, 0.0F);
   const std::vector<core::BlockId> blocks = {0};
-  core::Batch batch;
-  core::BatchItem& item = batch.items.emplace_back();
-  item.tokens = item.ids = s.ids;
-  item.blocks = blocks;
-  item.sample = true;
+  const core::Batch batch = SampleAfter(s, blocks);
   executor.Launch(batch);
   EXPECT_TRUE(executor.Wait().ok());
   gpu->LoseAfter(0);
@@ -371,12 +368,8 @@ TEST(GpuExecutorTest, ATokenThatIsNoneIsALostDevice) {
     Sequence s = MakeSequence(4, 1, 1, 0.0F);
     s.spec.num_logprobs = -1;
     const std::vector<core::BlockId> blocks = {0};
-    core::Batch batch;
-    core::BatchItem& item = batch.items.emplace_back();
-    item.tokens = item.ids = s.ids;
-    item.blocks = blocks;
-    item.spec = &s.spec;
-    item.sample = true;
+    core::Batch batch = SampleAfter(s, blocks);
+    batch.items[0].spec = &s.spec;
     executor.Launch(batch);
     const auto lost = executor.Wait();
     EXPECT_EQ(lost.status().code(), StatusCode::kInternal) << planted;
